@@ -1,0 +1,3 @@
+//! The `daiko` command.
+
+fn main() {}

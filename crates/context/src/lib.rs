@@ -1,0 +1,1 @@
+//! Stacks, context switch and word scan of Daiko, one file per architecture.

@@ -1,0 +1,1 @@
+//! Daiko's protocols over atomics: run state, queues, waits, watches, placement.

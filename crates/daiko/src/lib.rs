@@ -1,0 +1,1 @@
+//! Fibers whose waiters are polled for by agents and resumed in nanoseconds.

@@ -1,0 +1,1 @@
+//! Experiments that measure Daiko beside what a user would pick instead.

@@ -1,0 +1,1 @@
+//! The system calls of Daiko: futex, memory, affinity, clocks, signals.
