@@ -1,1 +1,11 @@
 //! Experiments that measure Daiko beside what a user would pick instead.
+//!
+//! An [`Experiment`](experiment::Experiment) plans cases; the runner measures
+//! every case several times, each time in a child process of its own, and
+//! interleaves the methods so that drift of the machine hits all alike.
+
+pub mod experiment;
+pub mod failure;
+pub mod ring;
+
+pub use failure::{Failure, Skip};

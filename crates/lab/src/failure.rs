@@ -1,0 +1,57 @@
+//! Why a point has no value: left out on purpose, or gone wrong.
+
+use std::{error::Error, fmt};
+
+use serde::{Deserialize, Serialize};
+
+/// A point that is left out, with the reason a user reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skip {
+    /// One line: what is missing and, where there is one, the remedy.
+    pub reason: String,
+}
+
+impl Skip {
+    /// A skip for `reason`, one line without a full stop.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into() }
+    }
+}
+
+impl fmt::Display for Skip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// A sample that was started and gave no value. Each is told in one line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Failure {
+    /// Something the sample needs is not there (a library, a feature of the
+    /// kernel): what, and the remedy.
+    Unavailable(String),
+    /// A limit of the system was reached: which, and how to raise it.
+    Limit(String),
+    /// A thread read another datum than this lap's.
+    WrongDatum {
+        /// What the lap sent.
+        expected: u64,
+        /// What arrived.
+        found: u64,
+    },
+    /// The child process died or hung, or a system call failed.
+    Broken(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unavailable(line) | Self::Limit(line) | Self::Broken(line) => f.write_str(line),
+            Self::WrongDatum { expected, found } => {
+                write!(f, "wrong datum: {found} arrived where {expected} was sent")
+            }
+        }
+    }
+}
+
+impl Error for Failure {}
