@@ -1,1 +1,16 @@
-//! The words of one fiber: who runs it, whether it runs, what mail waits for it.
+//! The words of one fiber, and the two places of a worker through which fibers reach it.
+//!
+//! README.md beside this file has the protocols: who may write which word, and why no wake is
+//! lost between them.
+
+mod completion;
+mod inbox;
+mod next;
+mod owner;
+mod state;
+
+pub use completion::{Completion, Finish, WaiterId};
+pub use inbox::{Inbox, Letters, Mail, Posted, Pushed};
+pub use next::{Access, Entry, NextSlot};
+pub use owner::{Owner, OwnerWord};
+pub use state::{Effect, Event, Mode, Plain, RunState, Shared};

@@ -1,0 +1,121 @@
+//! The completion word: who waits for a fiber's end, and whether it has come.
+
+use crate::sync::{AtomicU64, Ordering};
+
+const PENDING: u64 = 0;
+const DONE: u64 = 1;
+const DETACHED: u64 = 2;
+
+/// The end of one fiber and the one who may wait for it.
+///
+/// | word | meaning |
+/// |------|---------|
+/// | 0 | not finished, nobody waits |
+/// | 1 | finished; the result is the handle's |
+/// | 2 | nobody will ask; the result is dropped by the fiber |
+/// | above | not finished; this waiter waits |
+///
+/// Budget: one RMW to finish, one to wait, one to detach.
+#[derive(Debug)]
+pub struct Completion(AtomicU64);
+
+/// Someone who waits, as its user encodes it: anything above 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaiterId(pub u64);
+
+/// What the fiber finds at its end.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The handle is there and will look.
+    Unobserved,
+    /// Wake this waiter; its wait is claimed.
+    Wake(WaiterId),
+    /// Nobody will ask: drop the result.
+    Detached,
+}
+
+impl Completion {
+    /// Not finished, nobody waits.
+    #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+    pub fn new() -> Self {
+        Completion(AtomicU64::new(PENDING))
+    }
+
+    /// Makes the word that of a new fiber. Only while no other thread can reach it.
+    #[inline]
+    pub fn reset(&self) {
+        self.0.store(PENDING, Ordering::Relaxed);
+    }
+
+    /// The fiber's end. The result must be in place.
+    #[inline]
+    pub fn finish(&self) -> Finish {
+        // Release: the result, for the Acquire in `is_done`, `wait` or `detach`. Acquire: the
+        // waiter is set up, by the Release in `wait`.
+        let ordering =
+            if cfg!(weaken = "completion") { Ordering::Relaxed } else { Ordering::AcqRel };
+        match self.0.swap(DONE, ordering) {
+            PENDING => Finish::Unobserved,
+            DETACHED => Finish::Detached,
+            waiter => Finish::Wake(WaiterId(waiter)),
+        }
+    }
+
+    /// Whether the end has come, and so the result may be taken.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        // Acquire: pairs with the Release in `finish`.
+        self.0.load(Ordering::Acquire) == DONE
+    }
+
+    /// Publishes that `waiter` waits; false if the end has come.
+    #[must_use]
+    pub fn wait(&self, waiter: WaiterId) -> bool {
+        debug_assert!(waiter.0 > DETACHED);
+        // Release: pairs with the Acquire in `finish`. Acquire on failure: as in `is_done`.
+        self.0.compare_exchange(PENDING, waiter.0, Ordering::Release, Ordering::Acquire).is_ok()
+    }
+
+    /// Takes back that `waiter` waits; false if it was claimed by the end.
+    #[must_use]
+    pub fn leave(&self, waiter: WaiterId) -> bool {
+        // Acquire on failure: as in `is_done`. Nothing is published by leaving.
+        self.0.compare_exchange(waiter.0, PENDING, Ordering::Relaxed, Ordering::Acquire).is_ok()
+    }
+
+    /// Nobody will ask; true if the end had come, so that the result is the caller's to drop.
+    #[must_use]
+    pub fn detach(&self) -> bool {
+        // Acquire: pairs with the Release in `finish`.
+        self.0.swap(DETACHED, Ordering::AcqRel) == DONE
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_wakes_the_waiter_once() {
+        let (word, waiter) = (Completion::new(), WaiterId(64));
+        assert!(word.wait(waiter) && !word.is_done());
+        assert_eq!(word.finish(), Finish::Wake(waiter));
+        assert!(word.is_done() && !word.wait(waiter) && !word.leave(waiter));
+        assert!(word.detach());
+    }
+
+    #[test]
+    fn who_leaves_in_time_is_not_woken() {
+        let (word, waiter) = (Completion::new(), WaiterId(64));
+        assert!(word.wait(waiter) && word.leave(waiter));
+        assert_eq!(word.finish(), Finish::Unobserved);
+    }
+
+    #[test]
+    fn a_detached_fiber_drops_its_result() {
+        let word = Completion::new();
+        assert!(!word.detach());
+        assert_eq!(word.finish(), Finish::Detached);
+    }
+}

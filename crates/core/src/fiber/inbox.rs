@@ -1,0 +1,264 @@
+//! Mail: what others want a worker to do with its fibers.
+//!
+//! README.md beside this file has the protocol.
+
+use std::ops::{BitOr, BitOrAssign};
+use std::ptr::{self, NonNull};
+
+use crate::list::{Fifo, Linked};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+
+/// What mail about a fiber says; several letters to one fiber become one.
+#[must_use]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Letters(u32);
+
+impl Letters {
+    /// No letter.
+    pub const NONE: Letters = Letters(0);
+    /// Unpark it.
+    pub const UNPARK: Letters = Letters(1);
+    /// End its wait, which the sender has claimed.
+    pub const WAKE: Letters = Letters(2);
+    /// Start it: the sender's placement chose this worker.
+    pub const START: Letters = Letters(4);
+    /// Unwind it.
+    pub const CANCEL: Letters = Letters(8);
+    /// Queue it: a mover that the sender has already made active.
+    pub const RUN: Letters = Letters(16);
+    /// Nobody holds it any more: free it, once it has left the inbox.
+    pub const FREE: Letters = Letters(32);
+
+    /// Whether all letters of `other` are among these.
+    #[inline]
+    pub fn contains(self, other: Letters) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Letters {
+    type Output = Letters;
+
+    #[inline]
+    fn bitor(self, other: Letters) -> Letters {
+        Letters(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for Letters {
+    #[inline]
+    fn bitor_assign(&mut self, other: Letters) {
+        *self = *self | other;
+    }
+}
+
+/// The letters that a fiber has got and its worker has not read: zero when it is in no inbox.
+#[derive(Debug)]
+pub struct Mail(AtomicU32);
+
+/// Whether the sender must carry the fiber to the inbox.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// The fiber is in no inbox: push it.
+    Push,
+    /// Another sender has pushed it or is about to: the letter is read along with his.
+    Coalesced,
+}
+
+impl Mail {
+    /// No letters.
+    #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+    pub fn new() -> Self {
+        Mail(AtomicU32::new(0))
+    }
+
+    /// Adds `letters`.
+    #[inline]
+    pub fn post(&self, letters: Letters) -> Posted {
+        // Release: pairs with the Acquire in `collect`, also when coalesced: the reader's
+        // exchange follows this RMW, so what the sender did before is seen by the fiber.
+        let ordering =
+            if cfg!(weaken = "mail-post") { Ordering::Relaxed } else { Ordering::AcqRel };
+        match self.0.fetch_or(letters.0, ordering) {
+            0 => Posted::Push,
+            _ => Posted::Coalesced,
+        }
+    }
+
+    /// Takes all letters; from now on a new one needs a new push.
+    ///
+    /// The caller must have taken the fiber out of the inbox, and read its link, before.
+    #[inline]
+    pub fn collect(&self) -> Letters {
+        // Acquire: pairs with the Release in `post`. Release: the next sender, who finds zero
+        // and writes the link, comes after the caller has read it.
+        Letters(self.0.swap(0, Ordering::AcqRel))
+    }
+
+    /// Whether letters wait.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        // Relaxed: a hint; `collect` orders.
+        self.0.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// "The owner is parked": an inbox without mail whose owner sleeps, or is about to.
+const PARKED: usize = 1;
+
+/// The mail of one worker: any thread pushes, the owner takes all.
+///
+/// The word is the newest fiber of a linked list, or 0, or 1 for "empty and the owner is
+/// parked": so the push learns, from its own exchange, whether it must unpark the owner.
+///
+/// Budget: a push is one CAS besides the RMW of [`Mail::post`]; looking is one load; taking is
+/// one exchange, and one more for each fiber's mail.
+pub struct Inbox<T: Linked>(AtomicPtr<T>);
+
+/// Whether the sender owes the owner an unpark.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pushed {
+    /// The owner is awake and will look.
+    Delivered,
+    /// The owner was parked; it is now marked awake, and this sender must unpark it.
+    OwnerParked,
+}
+
+// SAFETY: the inbox hands pointers from pusher to owner, published by Release and Acquire; what
+// may be done with a `T` behind them is up to the users of `T`.
+unsafe impl<T: Linked> Send for Inbox<T> {}
+// SAFETY: as for Send; all access is atomic.
+unsafe impl<T: Linked> Sync for Inbox<T> {}
+
+impl<T: Linked> Inbox<T> {
+    /// An inbox without mail whose owner is awake.
+    #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+    pub fn new() -> Self {
+        Inbox(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Puts `item` in.
+    ///
+    /// # Safety
+    ///
+    /// `item` must be in no list, and stay valid until the owner has taken it.
+    #[inline]
+    pub unsafe fn push(&self, item: NonNull<T>) -> Pushed {
+        let mut head = self.0.load(Ordering::Relaxed);
+        loop {
+            let parked = head.addr() == PARKED;
+            let next = if parked { ptr::null_mut() } else { head };
+            // SAFETY: `item` is valid, by this function's contract.
+            unsafe { T::link(item) }.store(next, Ordering::Relaxed);
+            // Release: pairs with the Acquire in `take`. Acquire: if the owner was parked, its
+            // last look at its other sources comes before our unpark.
+            match self.0.compare_exchange_weak(
+                head,
+                item.as_ptr(),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) if parked => return Pushed::OwnerParked,
+                Ok(_) => return Pushed::Delivered,
+                Err(seen) => head = seen,
+            }
+        }
+    }
+
+    /// Whether there is mail. One load: what an agent does while it polls.
+    #[inline]
+    pub fn has_mail(&self) -> bool {
+        self.0.load(Ordering::Relaxed).addr() > PARKED
+    }
+
+    /// Takes all mail, oldest first. Only the owner, while awake.
+    pub fn take(&self) -> Fifo<T> {
+        let mut list = Fifo::new();
+        // Acquire: pairs with the Release in `push`.
+        let mut newest = NonNull::new(self.0.swap(ptr::null_mut(), Ordering::Acquire));
+        while let Some(item) = newest {
+            debug_assert_ne!(item.addr().get(), PARKED, "an owner that takes is awake");
+            // SAFETY: whoever pushed the item keeps it valid until it is taken, which is here.
+            newest = NonNull::new(unsafe { T::link(item) }.load(Ordering::Relaxed));
+            // SAFETY: the item left the inbox, and is in no other list.
+            unsafe { list.push_front(item) };
+        }
+        list
+    }
+
+    /// Marks the owner parked, unless there is mail: then false, and it must not sleep.
+    #[must_use]
+    pub fn park(&self) -> bool {
+        if cfg!(weaken = "inbox-park") {
+            if self.has_mail() {
+                return false;
+            }
+            self.0.store(ptr::without_provenance_mut(PARKED), Ordering::Release);
+            return true;
+        }
+        // Release: pairs with the Acquire of the push that finds the mark.
+        let parked = ptr::without_provenance_mut(PARKED);
+        self.0
+            .compare_exchange(ptr::null_mut(), parked, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Marks the owner awake; true if the caller, who may be anyone, was the one to do it and so
+    /// owes the unpark. The owner calls it too, when it wakes by itself.
+    pub fn unpark(&self) -> bool {
+        let parked = ptr::without_provenance_mut(PARKED);
+        // AcqRel: Release pairs with the Acquire of the owner that finds itself awake; Acquire
+        // as in `push`.
+        self.0
+            .compare_exchange(parked, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Whether the owner is marked parked, in the eyes of whoever asks.
+    pub fn is_parked(&self) -> bool {
+        self.0.load(Ordering::Relaxed).addr() == PARKED
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    struct Item(AtomicPtr<Item>);
+
+    // SAFETY: the one field, that only the lists write.
+    unsafe impl Linked for Item {
+        unsafe fn link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self> {
+            // SAFETY: valid, by the contract of `Linked::link`.
+            unsafe { &this.as_ref().0 }
+        }
+    }
+
+    #[test]
+    fn mail_arrives_in_order_and_a_parked_owner_is_reported_once() {
+        let inbox = Inbox::<Item>::new();
+        let items: Vec<_> = (0..3).map(|_| Item(AtomicPtr::default())).collect();
+        assert!(inbox.park());
+        assert!(inbox.is_parked() && !inbox.has_mail());
+        let pushed: Vec<_> =
+            // SAFETY: the items are in no list and outlive the inbox.
+            items.iter().map(|item| unsafe { inbox.push(NonNull::from(item)) }).collect();
+        assert_eq!(pushed, [Pushed::OwnerParked, Pushed::Delivered, Pushed::Delivered]);
+        assert!(!inbox.park(), "there is mail");
+        let taken: Vec<_> = inbox.take().collect();
+        assert_eq!(taken, items.iter().map(NonNull::from).collect::<Vec<_>>());
+        assert!(!inbox.has_mail());
+    }
+
+    #[test]
+    fn letters_to_one_fiber_become_one() {
+        let mail = Mail::new();
+        assert_eq!(mail.post(Letters::UNPARK), Posted::Push);
+        assert_eq!(mail.post(Letters::WAKE), Posted::Coalesced);
+        assert_eq!(mail.collect(), Letters::UNPARK | Letters::WAKE);
+        assert!(mail.is_empty());
+        assert_eq!(mail.post(Letters::WAKE), Posted::Push);
+    }
+}

@@ -1,0 +1,222 @@
+//! The next slot: the fiber that a worker runs next, plain for the owner, yet stealable.
+//!
+//! README.md beside this file has the protocol.
+
+use std::ptr::{self, NonNull};
+
+use crate::sync::{AtomicPtr, Ordering};
+
+/// Low bit of the slot: thieves may take the fiber.
+const STEALABLE: usize = 1;
+/// Thief word: no thief is at work.
+const IDLE: usize = 0;
+/// Thief word: a thief looks at the slot and has not decided.
+const FROZEN: usize = 1;
+
+/// How the owner writes its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Plain loads and stores; a thief pays a process-wide barrier (`membarrier`).
+    Plain,
+    /// Exchanges: where that barrier is missing.
+    Exchange,
+}
+
+/// A fiber on its way to run, and whether thieves may take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<T> {
+    /// The fiber.
+    pub fiber: NonNull<T>,
+    /// Whether another worker may run it.
+    pub stealable: bool,
+}
+
+impl<T> Entry<T> {
+    fn pack(self) -> *mut T {
+        self.fiber.as_ptr().map_addr(|addr| addr | if self.stealable { STEALABLE } else { 0 })
+    }
+
+    fn unpack(word: *mut T) -> Option<Self> {
+        let fiber = NonNull::new(word.map_addr(|addr| addr & !STEALABLE))?;
+        Some(Entry { fiber, stealable: word.addr() & STEALABLE != 0 })
+    }
+}
+
+/// The next slot of one worker. `T` is aligned to at least 2.
+///
+/// Budget of the owner, plain: a load, a store, a load, all on one line that it owns.
+/// Budget of the thief: two RMWs and one process-wide barrier.
+pub struct NextSlot<T> {
+    access: Access,
+    /// Written by the owner; thieves only read it (plain access) or empty it (exchange).
+    slot: AtomicPtr<T>,
+    /// IDLE, FROZEN, or the fiber that a thief has taken and the owner has not yet noticed.
+    thief: AtomicPtr<T>,
+}
+
+// SAFETY: the slot hands pointers over, published by Release and Acquire; what may be done with
+// a `T` behind them is up to the users of `T`.
+unsafe impl<T> Send for NextSlot<T> {}
+// SAFETY: as for Send; all access is atomic.
+unsafe impl<T> Sync for NextSlot<T> {}
+
+impl<T> NextSlot<T> {
+    /// An empty slot.
+    pub fn new(access: Access) -> Self {
+        NextSlot {
+            access,
+            slot: AtomicPtr::new(ptr::null_mut()),
+            thief: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// Puts `entry` in and returns the one that was there, if it still is the owner's.
+    ///
+    /// Only the owner calls it.
+    #[inline]
+    pub fn put(&self, entry: Entry<T>) -> Option<Entry<T>> {
+        self.replace(entry.pack())
+    }
+
+    /// Takes the entry. Only the owner calls it.
+    #[inline]
+    pub fn take(&self) -> Option<Entry<T>> {
+        self.replace(ptr::null_mut())
+    }
+
+    /// Whether the owner would find something, unless a thief comes first.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.slot.load(Ordering::Relaxed).is_null()
+    }
+
+    #[inline]
+    fn replace(&self, new: *mut T) -> Option<Entry<T>> {
+        if self.access == Access::Exchange {
+            // AcqRel: Release pairs with the Acquire of the CAS in `steal`, and the other way
+            // round.
+            return Entry::unpack(self.slot.swap(new, Ordering::AcqRel));
+        }
+        let old = self.slot.load(Ordering::Relaxed);
+        // Release: pairs with the Acquire load in `steal`.
+        self.slot.store(new, Ordering::Release);
+        owner_barrier();
+        if self.thief.load(Ordering::Relaxed).addr() != IDLE {
+            return self.replace_slow(old, new);
+        }
+        Entry::unpack(old)
+    }
+
+    /// A thief is or was at work: who of us has `old`, and who `new`?
+    #[cold]
+    fn replace_slow(&self, old: *mut T, new: *mut T) -> Option<Entry<T>> {
+        // Acquire: the thief's decision comes before. Release: the thief that finds its freeze
+        // undone sees nothing of ours that it needs, but a later thief's freeze comes after.
+        let thief = self.thief.swap(ptr::null_mut(), Ordering::AcqRel);
+        if thief.addr() <= FROZEN {
+            return Entry::unpack(old);
+        }
+        // `old` is asked first: if the same fiber came back and is `new`, it was `old` that left.
+        if ptr::eq(thief, old) {
+            return None;
+        }
+        debug_assert!(ptr::eq(thief, new), "a thief takes what is in the slot");
+        self.slot.store(ptr::null_mut(), Ordering::Relaxed);
+        Entry::unpack(old)
+    }
+
+    /// The stealable fiber in the slot, for a thief that watches whether it changes.
+    pub fn peek(&self) -> Option<NonNull<T>> {
+        Entry::unpack(self.slot.load(Ordering::Relaxed))
+            .filter(|entry| entry.stealable)
+            .map(|entry| entry.fiber)
+    }
+
+    /// Takes the stealable fiber, on behalf of another worker.
+    ///
+    /// `barrier` must make every other thread of the process pass a full memory barrier between
+    /// its call and its return: `membarrier`'s PRIVATE_EXPEDITED. It is called only for plain
+    /// access.
+    pub fn steal(&self, barrier: impl FnOnce()) -> Option<NonNull<T>> {
+        if self.access == Access::Exchange {
+            return self.steal_exchange();
+        }
+        let frozen = ptr::without_provenance_mut(FROZEN);
+        // Acquire: pairs with the owner's swap that ended the theft before ours.
+        self.thief
+            .compare_exchange(ptr::null_mut(), frozen, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
+        if !cfg!(weaken = "next-slot") {
+            barrier();
+        }
+        // From here on an owner that changes the slot sees FROZEN afterwards and undoes it.
+        // Acquire: pairs with the Release store in `replace`.
+        let word = self.slot.load(Ordering::Acquire);
+        let found = Entry::unpack(word).filter(|entry| entry.stealable);
+        let verdict = if found.is_some() { word } else { ptr::null_mut() };
+        // Release: pairs with the Acquire of the owner's swap.
+        self.thief.compare_exchange(frozen, verdict, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        found.map(|entry| entry.fiber)
+    }
+
+    fn steal_exchange(&self) -> Option<NonNull<T>> {
+        let word = self.slot.load(Ordering::Relaxed);
+        let entry = Entry::unpack(word).filter(|entry| entry.stealable)?;
+        // Acquire: pairs with the Release half of the owner's swap. ABA is harmless: the same
+        // fiber back in the slot is as good.
+        self.slot
+            .compare_exchange(word, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed)
+            .ok()
+            .map(|_| entry.fiber)
+    }
+}
+
+/// Orders the owner's store to the slot before its load of the thief word.
+///
+/// Only the compiler must be held back: the processor is by the thief's barrier. Loom knows no
+/// such barrier; there both sides use a full fence.
+#[inline]
+fn owner_barrier() {
+    #[cfg(not(loom))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(loom)]
+    crate::sync::fence(Ordering::SeqCst);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn entry(value: &u64, stealable: bool) -> Entry<u64> {
+        Entry { fiber: NonNull::from(value), stealable }
+    }
+
+    #[test]
+    fn the_owner_gets_back_what_it_displaces() {
+        let (a, b) = (1, 2);
+        for access in [Access::Plain, Access::Exchange] {
+            let slot = NextSlot::new(access);
+            assert_eq!(slot.put(entry(&a, false)), None);
+            assert_eq!(slot.put(entry(&b, true)), Some(entry(&a, false)));
+            assert_eq!(slot.take(), Some(entry(&b, true)));
+            assert_eq!(slot.take(), None);
+        }
+    }
+
+    #[test]
+    fn a_thief_takes_only_what_is_stealable_and_the_owner_notices() {
+        let (a, b) = (1, 2);
+        for access in [Access::Plain, Access::Exchange] {
+            let slot = NextSlot::new(access);
+            assert_eq!(slot.put(entry(&a, false)), None);
+            assert_eq!(slot.peek(), None);
+            assert_eq!(slot.steal(|| ()), None);
+            assert_eq!(slot.put(entry(&b, true)), Some(entry(&a, false)));
+            assert_eq!(slot.peek(), Some(NonNull::from(&b)));
+            assert_eq!(slot.steal(|| ()), Some(NonNull::from(&b)));
+            assert_eq!(slot.steal(|| ()), None);
+            assert_eq!(slot.put(entry(&b, true)), None, "the stolen fiber came back");
+            assert_eq!(slot.take(), Some(entry(&b, true)));
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The run state of a fiber that has started: what an event does to it, and who acts on it.
+
+use crate::sync::{AtomicU32, Ordering};
+
+/// Running, or runnable and in exactly one queue.
+const ACTIVE: u32 = 0;
+/// Suspended in `park`; an unpark makes it active.
+const PARKED: u32 = 1;
+/// Suspended in a wait on some object; the wake of that wait makes it active.
+const WAITING: u32 = 2;
+const PHASE: u32 = 3;
+/// An unpark came while the fiber was not parked: the next park returns at once.
+const TOKEN: u32 = 4;
+/// The wake of the published wait came before the fiber had suspended.
+const WOKEN: u32 = 8;
+
+/// What happens to a fiber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Somebody unparks it.
+    Unpark,
+    /// Whoever claimed its wait wakes it.
+    Wake,
+    /// It must unwind: out of whatever suspension it is in.
+    Cancel,
+    /// It suspends until an unpark.
+    Park,
+    /// It suspends until the wake of the wait that it has published.
+    Wait,
+}
+
+/// What the caller of [`RunState::apply`] has to do now.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    None,
+    /// Put the fiber into a queue: it was suspended, and this event, no other, ended that.
+    Enqueue,
+    /// The fiber is suspended.
+    Suspended,
+    /// What the fiber wanted to wait for has already come: it goes on.
+    Proceed,
+}
+
+/// The transition table, the same for both modes.
+///
+/// | event  | ACTIVE | PARKED | WAITING |
+/// |--------|--------|--------|---------|
+/// | Unpark | + TOKEN | ACTIVE, enqueue | + TOKEN |
+/// | Wake   | + WOKEN | never | ACTIVE, enqueue |
+/// | Cancel | nothing | ACTIVE, enqueue | ACTIVE, enqueue |
+/// | Park   | TOKEN ? - TOKEN, proceed : PARKED, suspended | never | never |
+/// | Wait   | WOKEN ? - WOKEN, proceed : WAITING, suspended | never | never |
+const fn transition(state: u32, event: Event) -> (u32, Effect) {
+    let phase = state & PHASE;
+    match event {
+        Event::Unpark if phase == PARKED => (state & !PHASE, Effect::Enqueue),
+        Event::Unpark => (state | TOKEN, Effect::None),
+        Event::Wake if phase == WAITING => (state & !PHASE, Effect::Enqueue),
+        Event::Wake => (state | WOKEN, Effect::None),
+        Event::Cancel if phase == ACTIVE => (state, Effect::None),
+        Event::Cancel => (state & !PHASE, Effect::Enqueue),
+        Event::Park if state & TOKEN != 0 => (state & !TOKEN, Effect::Proceed),
+        Event::Park => (state | PARKED, Effect::Suspended),
+        Event::Wait if state & WOKEN != 0 => (state & !WOKEN, Effect::Proceed),
+        Event::Wait => (state | WAITING, Effect::Suspended),
+    }
+}
+
+/// How a [`RunState`] is written.
+pub trait Mode {
+    /// Applies `event` to `word`.
+    fn apply(word: &AtomicU32, event: Event) -> Effect;
+}
+
+/// A started pinned fiber: only its worker writes, so plain loads and stores do.
+///
+/// Budget of a hop: two loads and two stores, all on one line that the worker owns.
+pub struct Plain;
+
+impl Mode for Plain {
+    #[inline]
+    fn apply(word: &AtomicU32, event: Event) -> Effect {
+        // Relaxed: the word stays on one thread; it is atomic only because others may look at it.
+        let (next, effect) = transition(word.load(Ordering::Relaxed), event);
+        word.store(next, Ordering::Relaxed);
+        effect
+    }
+}
+
+/// A mover: anyone may write, so each event is one read-modify-write.
+///
+/// Budget of a hop: two RMWs, one of the waker, one of whoever settles the suspension.
+pub struct Shared;
+
+impl Mode for Shared {
+    #[inline]
+    fn apply(word: &AtomicU32, event: Event) -> Effect {
+        let mut state = word.load(Ordering::Relaxed);
+        loop {
+            let (next, effect) = transition(state, event);
+            // AcqRel: the Release half of a suspension publishes the saved stack to the Acquire
+            // half of the unpark, wake or cancel that enqueues the fiber; the Release half of an
+            // unpark or wake publishes what came before it to the Acquire half of the park or
+            // wait that proceeds.
+            match word.compare_exchange_weak(state, next, success(), Ordering::Relaxed) {
+                Ok(_) => return effect,
+                Err(seen) => state = seen,
+            }
+        }
+    }
+}
+
+const fn success() -> Ordering {
+    if cfg!(weaken = "run-state") { Ordering::Relaxed } else { Ordering::AcqRel }
+}
+
+/// The run state of a started fiber.
+///
+/// ```
+/// use daiko_core::fiber::{Effect, Event, Plain, RunState};
+///
+/// let state = RunState::new();
+/// assert_eq!(state.apply::<Plain>(Event::Unpark), Effect::None);
+/// assert_eq!(state.apply::<Plain>(Event::Park), Effect::Proceed);
+/// assert_eq!(state.apply::<Plain>(Event::Park), Effect::Suspended);
+/// assert_eq!(state.apply::<Plain>(Event::Unpark), Effect::Enqueue);
+/// ```
+#[derive(Debug)]
+pub struct RunState(AtomicU32);
+
+impl RunState {
+    /// An active fiber without a token.
+    #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+    pub fn new() -> Self {
+        RunState(AtomicU32::new(ACTIVE))
+    }
+
+    /// Makes the word that of a fiber that becomes active for the first time.
+    ///
+    /// Only while no other thread can reach the fiber's run state: before its owner word names
+    /// a worker.
+    #[inline]
+    pub fn reset(&self, token: bool) {
+        self.0.store(if token { TOKEN } else { ACTIVE }, Ordering::Relaxed);
+    }
+
+    /// Applies `event`, in the mode of this fiber, and says what the caller has to do.
+    #[inline]
+    pub fn apply<M: Mode>(&self, event: Event) -> Effect {
+        M::apply(&self.0, event)
+    }
+
+    /// Whether the fiber is suspended, in the eyes of whoever asks; it may change at once.
+    pub fn is_suspended(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & PHASE != ACTIVE
+    }
+
+    /// Whether a park would return at once.
+    #[inline]
+    pub fn has_token(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & TOKEN != 0
+    }
+
+    /// Whether a wait would return at once.
+    #[inline]
+    pub fn is_woken(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & WOKEN != 0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn after(events: &[Event]) -> Vec<Effect> {
+        let (plain, shared) = (RunState::new(), RunState::new());
+        events
+            .iter()
+            .map(|&event| {
+                let effect = plain.apply::<Plain>(event);
+                assert_eq!(effect, shared.apply::<Shared>(event), "the modes differ at {event:?}");
+                effect
+            })
+            .collect()
+    }
+
+    #[test]
+    fn an_unpark_before_the_park_is_kept_and_is_one() {
+        use Effect::*;
+        let events = [Event::Unpark, Event::Unpark, Event::Park, Event::Park, Event::Unpark];
+        assert_eq!(after(&events), [None, None, Proceed, Suspended, Enqueue]);
+    }
+
+    #[test]
+    fn an_unpark_does_not_end_a_wait_but_is_kept() {
+        use Effect::*;
+        let events = [Event::Wait, Event::Unpark, Event::Wake, Event::Park];
+        assert_eq!(after(&events), [Suspended, None, Enqueue, Proceed]);
+    }
+
+    #[test]
+    fn a_wake_that_comes_first_lets_the_wait_proceed() {
+        use Effect::*;
+        let events = [Event::Wake, Event::Wait, Event::Wait];
+        assert_eq!(after(&events), [None, Proceed, Suspended]);
+    }
+
+    #[test]
+    fn a_cancel_ends_a_wait_and_the_late_wake_is_kept() {
+        use Effect::*;
+        let events = [Event::Wait, Event::Cancel, Event::Wake, Event::Wait];
+        assert_eq!(after(&events), [Suspended, Enqueue, None, Proceed]);
+    }
+}

@@ -1,0 +1,173 @@
+//! Intrusive links: lists of fibers without an allocation.
+
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+use crate::sync::{AtomicPtr, Ordering};
+
+/// A type with room for one link, so that it can be in one list at a time.
+///
+/// # Safety
+///
+/// `link` must return the same field at every call, and nothing but the lists of this crate may
+/// write it while the object is in one of them.
+pub unsafe trait Linked: Sized {
+    /// The link field of `this`.
+    ///
+    /// # Safety
+    ///
+    /// `this` must be valid for the lifetime that the caller chooses.
+    unsafe fn link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self>;
+}
+
+/// A first-in, first-out list that one thread owns.
+///
+/// Links are written relaxed: whoever hands a list to another thread publishes it by other means.
+pub struct Fifo<T: Linked> {
+    head: *mut T,
+    tail: *mut T,
+    owned: PhantomData<*mut T>,
+}
+
+impl<T: Linked> Fifo<T> {
+    /// An empty list.
+    pub const fn new() -> Self {
+        Fifo { head: ptr::null_mut(), tail: ptr::null_mut(), owned: PhantomData }
+    }
+
+    /// Whether nothing is in the list.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head.is_null()
+    }
+
+    /// Appends `item`.
+    ///
+    /// # Safety
+    ///
+    /// `item` must be in no list, and stay valid while it is in this one.
+    #[inline]
+    pub unsafe fn push(&mut self, item: NonNull<T>) {
+        // SAFETY: `item` is valid, by this function's contract.
+        unsafe { T::link(item) }.store(ptr::null_mut(), Ordering::Relaxed);
+        match NonNull::new(self.tail) {
+            // SAFETY: an item of this list is valid, by the contract under which it was pushed.
+            Some(tail) => unsafe { T::link(tail) }.store(item.as_ptr(), Ordering::Relaxed),
+            None => self.head = item.as_ptr(),
+        }
+        self.tail = item.as_ptr();
+    }
+
+    /// Puts `item` before all others.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push`](Self::push).
+    #[inline]
+    pub unsafe fn push_front(&mut self, item: NonNull<T>) {
+        // SAFETY: `item` is valid, by this function's contract.
+        unsafe { T::link(item) }.store(self.head, Ordering::Relaxed);
+        if self.head.is_null() {
+            self.tail = item.as_ptr();
+        }
+        self.head = item.as_ptr();
+    }
+
+    /// Takes the oldest item.
+    #[inline]
+    pub fn pop(&mut self) -> Option<NonNull<T>> {
+        let item = NonNull::new(self.head)?;
+        // SAFETY: an item of this list is valid, by the contract under which it was pushed.
+        self.head = unsafe { T::link(item) }.load(Ordering::Relaxed);
+        if self.head.is_null() {
+            self.tail = ptr::null_mut();
+        }
+        Some(item)
+    }
+
+    /// Appends all of `other`, which becomes empty.
+    pub fn append(&mut self, other: &mut Self) {
+        match NonNull::new(self.tail) {
+            None => self.head = other.head,
+            // SAFETY: an item of this list is valid, by the contract under which it was pushed.
+            Some(tail) => unsafe { T::link(tail) }.store(other.head, Ordering::Relaxed),
+        }
+        if !other.tail.is_null() {
+            self.tail = other.tail;
+        }
+        *other = Self::new();
+    }
+}
+
+impl<T: Linked> Default for Fifo<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Linked> Iterator for Fifo<T> {
+    type Item = NonNull<T>;
+
+    fn next(&mut self) -> Option<NonNull<T>> {
+        self.pop()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    struct Item {
+        link: AtomicPtr<Item>,
+        value: u32,
+    }
+
+    // SAFETY: `link` is one field that only the lists write.
+    unsafe impl Linked for Item {
+        unsafe fn link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self> {
+            // SAFETY: valid, by the contract of `Linked::link`.
+            unsafe { &this.as_ref().link }
+        }
+    }
+
+    fn list(values: &[u32]) -> Fifo<Item> {
+        let mut list = Fifo::new();
+        for &value in values {
+            let item = Box::leak(Box::new(Item { link: AtomicPtr::default(), value }));
+            // SAFETY: the item is new and leaked until `drain`.
+            unsafe { list.push(NonNull::from(item)) };
+        }
+        list
+    }
+
+    fn drain(list: Fifo<Item>) -> Vec<u32> {
+        // SAFETY: each item was leaked by `list` and leaves the list just once.
+        list.map(|item| unsafe { Box::from_raw(item.as_ptr()) }.value).collect()
+    }
+
+    #[test]
+    fn items_leave_in_the_order_they_came() {
+        assert_eq!(drain(list(&[1, 2, 3])), [1, 2, 3]);
+    }
+
+    #[test]
+    fn append_keeps_the_order_and_empties_the_other() {
+        for (left, right) in [(vec![1, 2], vec![3, 4]), (vec![], vec![1]), (vec![1], vec![])] {
+            let (mut a, mut b) = (list(&left), list(&right));
+            a.append(&mut b);
+            assert!(b.is_empty());
+            assert_eq!(drain(a), [left, right].concat());
+        }
+    }
+
+    #[test]
+    fn push_front_comes_first_and_push_still_last() {
+        let mut all = list(&[]);
+        for mut one in [list(&[2]), list(&[1])] {
+            // SAFETY: just popped, so in no list.
+            unsafe { all.push_front(one.pop().unwrap()) };
+        }
+        all.append(&mut list(&[3]));
+        assert_eq!(drain(all), [1, 2, 3]);
+    }
+}
