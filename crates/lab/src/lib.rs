@@ -6,6 +6,8 @@
 
 pub mod experiment;
 pub mod failure;
+pub mod host;
+pub mod limits;
 pub mod ring;
 
 pub use failure::{Failure, Skip};

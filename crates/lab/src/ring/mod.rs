@@ -6,7 +6,9 @@
 //! lap sends a new value. One hop = time of a lap / threads.
 
 pub mod daiko;
+pub mod experiment;
 pub mod kernel;
+pub mod order;
 pub mod peers;
 
 use std::time::Duration;
