@@ -1,1 +1,28 @@
 //! The system calls of Daiko: futex, memory, affinity, clocks, signals.
+//!
+//! Everything Daiko asks of Linux goes through this crate, one subject per
+//! module. Functions are safe where the kernel keeps them safe; the others say
+//! in `# Safety` what their caller owes.
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("daiko-sys speaks to the Linux kernel directly and builds for Linux only");
+
+pub mod arena;
+mod cgroup;
+pub mod clock;
+pub mod cpu;
+pub mod futex;
+pub mod limits;
+pub mod membarrier;
+pub mod memory;
+pub mod signal;
+pub mod thread;
+
+/// Who uses a piece of memory: this process alone, or several that share the mapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// One process.
+    Private,
+    /// Every process that maps it.
+    Shared,
+}

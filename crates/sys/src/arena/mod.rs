@@ -1,0 +1,169 @@
+//! One handle from which every object of a runtime comes.
+//!
+//! A private arena maps what it needs. A shared one carves everything out of a
+//! single mapping that forked processes inherit at the same address, so that a
+//! runtime whose objects all come from its arena may have processes as workers.
+//! After creation an arena never uses the global allocator.
+
+mod pages;
+mod small;
+
+use std::alloc::Layout;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use crate::Scope;
+use crate::memory::MemoryError;
+
+use pages::Pages;
+use small::Small;
+
+/// A handle to an arena; clones are cheap and refer to the same arena.
+///
+/// The arena's memory lives until the last handle and the last [`Region`] are gone.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_sys::arena::Arena;
+/// use std::alloc::Layout;
+///
+/// let arena = Arena::shared(1 << 30)?;
+/// let stack = arena.map(64 * 1024, 4096)?;
+/// let layout = Layout::new::<[u64; 4]>();
+/// let object = arena.alloc(layout)?;
+/// // SAFETY: it comes from this arena, with this layout, and is freed once.
+/// unsafe { arena.free(object, layout) };
+/// # drop(stack);
+/// # Ok::<(), daiko_sys::memory::MemoryError>(())
+/// ```
+#[derive(Clone)]
+pub struct Arena {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    small: Small,
+    pages: Pages,
+}
+
+impl Arena {
+    /// An arena for one process; it maps memory as it needs it.
+    pub fn private() -> Self {
+        Self::over(Pages::private())
+    }
+
+    /// An arena in one mapping of `reserve_bytes`, which forked processes share.
+    ///
+    /// The reservation takes addresses only; pages are committed when touched.
+    ///
+    /// # Errors
+    ///
+    /// Which limit refused the reservation.
+    pub fn shared(reserve_bytes: usize) -> Result<Self, MemoryError> {
+        Ok(Self::over(Pages::shared(reserve_bytes)?))
+    }
+
+    fn over(pages: Pages) -> Self {
+        Self { inner: Arc::new(Inner { small: Small::new(), pages }) }
+    }
+
+    /// Whether one process or several use this arena; futex calls on its words take the same.
+    pub fn scope(&self) -> Scope {
+        self.inner.pages.scope()
+    }
+
+    /// Maps at least `bytes` bytes of zeroed, whole pages, aligned to `align` (a power of two).
+    ///
+    /// # Errors
+    ///
+    /// Which limit refused the memory.
+    pub fn map(&self, bytes: usize, align: usize) -> Result<Region, MemoryError> {
+        let (start, len) = self.inner.pages.map(bytes, align)?;
+        Ok(Region { arena: self.clone(), start, len })
+    }
+
+    /// Allocates uninitialised memory for an object.
+    ///
+    /// Sizes are rounded up to powers of two; what is larger than 32 KiB takes whole pages.
+    ///
+    /// # Errors
+    ///
+    /// Which limit refused the memory.
+    pub fn alloc(&self, layout: Layout) -> Result<NonNull<u8>, MemoryError> {
+        match small::class_of(layout) {
+            Some(class) => self.inner.small.alloc(class, &self.inner.pages),
+            None => self.inner.pages.map(layout.size(), layout.align()).map(|(start, _)| start),
+        }
+    }
+
+    /// Takes an object's memory back.
+    ///
+    /// # Safety
+    ///
+    /// `object` comes from [`Arena::alloc`] of this arena with the same
+    /// `layout`, has not been freed, and is not used any more.
+    pub unsafe fn free(&self, object: NonNull<u8>, layout: Layout) {
+        match small::class_of(layout) {
+            // SAFETY: the caller's promise; the layout leads to the same class as in `alloc`.
+            Some(class) => unsafe { self.inner.small.free(object, class) },
+            // SAFETY: the caller's promise; the layout leads to the same pages as in `alloc`.
+            None => unsafe { self.inner.pages.unmap(object, layout.size()) },
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.small.release(&self.pages);
+    }
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Arena").field("scope", &self.scope()).finish_non_exhaustive()
+    }
+}
+
+/// Whole pages of an arena; they go back, with any guards removed, when this is dropped.
+#[derive(Debug)]
+pub struct Region {
+    arena: Arena,
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a region belongs to the process, not to a thread, and the type gives
+// out its address only.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+impl Region {
+    /// The address of the first byte.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The length in bytes, whole pages.
+    #[expect(clippy::len_without_is_empty, reason = "a region has at least one page")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The arena that these pages came from.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the pages came from this arena, and go back once.
+        unsafe { self.arena.inner.pages.unmap(self.start, self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests;

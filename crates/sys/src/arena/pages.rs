@@ -1,0 +1,194 @@
+//! Whole pages of an arena.
+
+use std::ptr::{self, NonNull};
+use std::sync::{Mutex, PoisonError};
+
+use crate::Scope;
+use crate::memory::{Mapping, MemoryError, discard, page_size, remove_guards, whole_pages};
+
+/// Where an arena's pages come from.
+pub(super) enum Pages {
+    /// One mapping for each request.
+    Private,
+    /// Runs of free pages in one mapping, which the field keeps alive.
+    Shared { runs: Mutex<Runs>, _mapping: Mapping },
+}
+
+impl Pages {
+    pub(super) fn private() -> Self {
+        Self::Private
+    }
+
+    pub(super) fn shared(bytes: usize) -> Result<Self, MemoryError> {
+        let mapping = Mapping::new(bytes, Scope::Shared)?;
+        let mut runs = Runs { first: None };
+        // SAFETY: the mapping is fresh, and lives as long as the runs.
+        unsafe { runs.insert(mapping.start(), mapping.len()) };
+        Ok(Self::Shared { runs: Mutex::new(runs), _mapping: mapping })
+    }
+
+    pub(super) fn scope(&self) -> Scope {
+        match self {
+            Self::Private => Scope::Private,
+            Self::Shared { .. } => Scope::Shared,
+        }
+    }
+
+    /// Zeroed pages, and their length.
+    pub(super) fn map(
+        &self,
+        bytes: usize,
+        align: usize,
+    ) -> Result<(NonNull<u8>, usize), MemoryError> {
+        match self {
+            Self::Private => Mapping::aligned(bytes, align, Scope::Private).map(Mapping::into_raw),
+            Self::Shared { runs, .. } => {
+                let len = whole_pages(bytes.max(1)).ok_or(MemoryError::Reservation { bytes })?;
+                let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
+                let start = runs.take(len, align.max(page_size()));
+                Ok((start.ok_or(MemoryError::Reservation { bytes })?, len))
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The pages are what [`Pages::map`] returned for as many bytes; they are
+    /// not used any more.
+    pub(super) unsafe fn unmap(&self, start: NonNull<u8>, bytes: usize) {
+        let len = whole_pages(bytes.max(1)).expect("it was mapped");
+        match self {
+            // SAFETY: the caller's promise: these are the parts of a mapping.
+            Self::Private => drop(unsafe { Mapping::from_raw(start, len) }),
+            Self::Shared { runs, .. } => {
+                // SAFETY: the caller gives these pages up.
+                if unsafe { restore(start, len) } {
+                    let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
+                    // SAFETY: the pages are zeroed, unused, and part of the mapping.
+                    unsafe { runs.insert(start, len) };
+                }
+            }
+        }
+    }
+}
+
+/// Makes pages of a shared arena as good as new; if the kernel refuses that, they are lost.
+///
+/// # Safety
+///
+/// The pages are the caller's, who does not need them any more.
+unsafe fn restore(start: NonNull<u8>, len: usize) -> bool {
+    // SAFETY: the caller's promise. Locked pages cannot be discarded, but be zeroed.
+    unsafe {
+        if remove_guards(start, len).is_err() {
+            return false;
+        }
+        if discard(start, len, Scope::Shared).is_err() {
+            ptr::write_bytes(start.as_ptr(), 0, len);
+        }
+    }
+    true
+}
+
+/// A run of free pages; this header lies in its first bytes, all others are zero.
+struct Run {
+    len: usize,
+    next: Option<NonNull<Run>>,
+}
+
+impl Run {
+    fn end(this: NonNull<Self>) -> *mut u8 {
+        // SAFETY: runs in the list are live.
+        let len = unsafe { this.as_ref().len };
+        this.as_ptr().cast::<u8>().wrapping_add(len)
+    }
+}
+
+/// The free runs in ascending order of address; neighbours are always merged.
+pub(super) struct Runs {
+    first: Option<NonNull<Run>>,
+}
+
+// SAFETY: the runs are memory of the process, reached through this list only.
+unsafe impl Send for Runs {}
+
+impl Runs {
+    /// Takes pages off the end of the first run that has room, so that its header stays where it is.
+    fn take(&mut self, len: usize, align: usize) -> Option<NonNull<u8>> {
+        let mut link: *mut Option<NonNull<Run>> = &mut self.first;
+        // SAFETY: `link` points to the list's head or into a live run, and
+        // `&mut self` keeps everybody else away.
+        while let Some(run) = unsafe { *link } {
+            let (low, high) = (run.as_ptr().addr(), Run::end(run).addr());
+            let start = high.checked_sub(len).map_or(0, |start| start & !(align - 1));
+            if start >= low {
+                let start = run.cast::<u8>().with_addr(start.try_into().ok()?);
+                // SAFETY: `link` leads to `run`, in which these pages lie.
+                unsafe { self.cut(link, start, len) };
+                return Some(start);
+            }
+            // SAFETY: as above.
+            link = unsafe { &raw mut (*run.as_ptr()).next };
+        }
+        None
+    }
+
+    /// Removes `len` bytes at `start` from the run that `link` leads to.
+    ///
+    /// # Safety
+    ///
+    /// `link` leads to a run of this list in which the bytes lie.
+    unsafe fn cut(&mut self, link: *mut Option<NonNull<Run>>, start: NonNull<u8>, len: usize) {
+        // SAFETY: the caller's promise; the header of a consumed run is zeroed,
+        // and what is left behind the bytes becomes a run of its own.
+        unsafe {
+            let Some(run) = *link else { return };
+            let rest = Run::end(run).addr() - start.addr().get() - len;
+            let kept = start.addr().get() - run.addr().get();
+            if kept == 0 {
+                *link = (*run.as_ptr()).next;
+                run.as_ptr().write_bytes(0, 1);
+            } else {
+                (*run.as_ptr()).len = kept;
+            }
+            if rest > 0 {
+                self.insert(start.add(len), rest);
+            }
+        }
+    }
+
+    /// Adds free pages, merging them with their neighbours.
+    ///
+    /// # Safety
+    ///
+    /// The pages are zeroed, in no run, and used by nobody; `len` is not zero.
+    unsafe fn insert(&mut self, start: NonNull<u8>, len: usize) {
+        let run = start.cast::<Run>();
+        let mut before: Option<NonNull<Run>> = None;
+        let mut after = self.first;
+        // SAFETY: all runs in the list are live, and the new header is written
+        // to pages that the caller gives.
+        unsafe {
+            while let Some(next) = after.filter(|next| *next < run) {
+                before = Some(next);
+                after = next.as_ref().next;
+            }
+            run.write(Run { len, next: after });
+            if let Some(next) = after.filter(|next| next.as_ptr().cast() == Run::end(run)) {
+                let merged = next.as_ref().len;
+                run.write(Run { len: len + merged, next: next.as_ref().next });
+                next.as_ptr().write_bytes(0, 1);
+            }
+            match before {
+                Some(before) if Run::end(before) == start.as_ptr() => {
+                    let merged = run.read();
+                    run.as_ptr().write_bytes(0, 1);
+                    (*before.as_ptr()).len += merged.len;
+                    (*before.as_ptr()).next = merged.next;
+                }
+                Some(before) => (*before.as_ptr()).next = Some(run),
+                None => self.first = Some(run),
+            }
+        }
+    }
+}

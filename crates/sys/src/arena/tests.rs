@@ -1,0 +1,153 @@
+use super::*;
+use crate::memory::{GuardKind, install_guard, page_size};
+use proptest::prelude::*;
+
+const RESERVE: usize = 8 << 20;
+
+fn arenas() -> [Arena; 2] {
+    [Arena::private(), Arena::shared(RESERVE).unwrap()]
+}
+
+fn fill(start: NonNull<u8>, len: usize, byte: u8) {
+    // SAFETY: the tests pass memory that they own.
+    unsafe { start.as_ptr().write_bytes(byte, len) };
+}
+
+fn holds(start: NonNull<u8>, len: usize, byte: u8) -> bool {
+    // SAFETY: the tests pass initialised memory that they own.
+    let bytes = unsafe { std::slice::from_raw_parts(start.as_ptr(), len) };
+    bytes == vec![byte; len]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Live objects never overlap: each keeps the byte that it was filled with.
+    #[test]
+    fn objects_are_aligned_and_apart(
+        steps in prop::collection::vec((0..3u8, 0..40_000usize, 0..14u32), 1..200)
+    ) {
+        for arena in arenas() {
+            let mut live: Vec<(NonNull<u8>, Layout, u8)> = Vec::new();
+            for (step, &(action, size, align)) in (0u8..).zip(&steps) {
+                if action == 0 && !live.is_empty() {
+                    let (object, layout, byte) = live.swap_remove(size % live.len());
+                    prop_assert!(holds(object, layout.size(), byte));
+                    // SAFETY: the object is live, of this arena and layout.
+                    unsafe { arena.free(object, layout) };
+                    continue;
+                }
+                let layout = Layout::from_size_align(size, 1 << align).unwrap();
+                let object = arena.alloc(layout).unwrap();
+                prop_assert_eq!(object.align_offset(layout.align()), 0);
+                fill(object, size, step);
+                live.push((object, layout, step));
+            }
+            for (object, layout, byte) in live {
+                prop_assert!(holds(object, layout.size(), byte));
+                // SAFETY: as above.
+                unsafe { arena.free(object, layout) };
+            }
+        }
+    }
+
+    /// Regions are zeroed and apart, however they are taken and given back, and the whole reservation returns.
+    #[test]
+    fn regions_are_zeroed_and_return(
+        steps in prop::collection::vec((0..3u8, 1..90_000usize, 12..18u32), 1..60)
+    ) {
+        let arena = Arena::shared(RESERVE).unwrap();
+        let mut live: Vec<(Region, u8)> = Vec::new();
+        for (step, &(action, size, align)) in (1u8..).zip(&steps) {
+            if action == 0 && !live.is_empty() {
+                let (region, byte) = live.swap_remove(size % live.len());
+                prop_assert!(holds(region.start(), region.len(), byte));
+                continue;
+            }
+            let region = arena.map(size, 1 << align).unwrap();
+            prop_assert!(region.len() >= size);
+            prop_assert_eq!(region.start().align_offset(1 << align), 0);
+            prop_assert!(holds(region.start(), region.len(), 0));
+            fill(region.start(), region.len(), step);
+            live.push((region, step));
+        }
+        drop(live);
+        let all = arena.map(RESERVE, 1).unwrap();
+        prop_assert!(holds(all.start(), all.len(), 0));
+    }
+}
+
+#[test]
+fn freed_memory_is_used_again() {
+    let layout = Layout::from_size_align(64, 64).unwrap();
+    for arena in arenas() {
+        let first = arena.alloc(layout).unwrap();
+        // SAFETY: the object is live, of this arena and layout.
+        unsafe { arena.free(first, layout) };
+        assert_eq!(arena.alloc(layout).unwrap(), first);
+    }
+}
+
+#[test]
+fn a_full_shared_arena_says_so_and_recovers() {
+    let arena = Arena::shared(1 << 20).unwrap();
+    let region = arena.map(1 << 19, 1).unwrap();
+    let error = arena.map(1 << 20, 1).unwrap_err();
+    assert_eq!(error, MemoryError::Reservation { bytes: 1 << 20 });
+    assert!(error.to_string().contains("reserve more"));
+    assert!(arena.map(usize::MAX, 1).is_err());
+    drop(region);
+    assert!(arena.map(1 << 20, 1).is_ok());
+}
+
+#[test]
+fn guards_leave_with_their_region() {
+    for kind in [GuardKind::probe(), GuardKind::Protect] {
+        for arena in arenas() {
+            let region = arena.map(RESERVE / 4, 1).unwrap();
+            // SAFETY: the region is fresh and this test's own.
+            unsafe { install_guard(region.start(), page_size(), kind) }.unwrap();
+            drop(region);
+            let region = arena.map(RESERVE / 2, 1).unwrap();
+            fill(region.start(), region.len(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_region_keeps_its_arena_alive() {
+    for arena in arenas() {
+        let region = arena.map(1, 1).unwrap();
+        drop(arena);
+        fill(region.start(), region.len(), 1);
+        assert!(region.arena().map(1, 1).is_ok());
+    }
+}
+
+#[test]
+fn a_dropped_arena_returns_its_addresses() {
+    for _ in 0..300 {
+        let arena = Arena::private();
+        let region = arena.map(1 << 40, 1).unwrap();
+        arena.alloc(Layout::new::<u64>()).unwrap();
+        drop((arena, region));
+        drop(Arena::shared(1 << 40).unwrap());
+    }
+}
+
+#[test]
+fn a_forked_process_shares_a_shared_arena() {
+    let arena = Arena::shared(RESERVE).unwrap();
+    let region = arena.map(1, 1).unwrap();
+    // SAFETY: the child writes one byte and leaves by `_exit`.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            region.start().write(42);
+            libc::_exit(0);
+        }
+        assert!(child > 0);
+        assert_eq!(libc::waitpid(child, std::ptr::null_mut(), 0), child);
+        assert_eq!(region.start().read(), 42);
+    }
+}

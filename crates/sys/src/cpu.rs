@@ -1,0 +1,287 @@
+//! Which CPUs this process may use, and how much of them.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use crate::cgroup::{self, Group, Version};
+
+const BITS: usize = libc::c_ulong::BITS as usize;
+
+/// A set of CPU numbers of any size.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_sys::cpu::CpuSet;
+///
+/// let set = CpuSet::from_iter([0, 1, 2, 5]);
+/// assert_eq!(set.to_string(), "0-2,5");
+/// assert!(set.contains(5) && !set.contains(4));
+/// ```
+#[derive(Clone, Default)]
+pub struct CpuSet {
+    words: Vec<libc::c_ulong>,
+}
+
+impl CpuSet {
+    /// The empty set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds `cpu`.
+    pub fn insert(&mut self, cpu: usize) {
+        if cpu / BITS >= self.words.len() {
+            self.words.resize(cpu / BITS + 1, 0);
+        }
+        self.words[cpu / BITS] |= 1 << (cpu % BITS);
+    }
+
+    /// Whether `cpu` is in the set.
+    pub fn contains(&self, cpu: usize) -> bool {
+        self.words.get(cpu / BITS).is_some_and(|word| word & (1 << (cpu % BITS)) != 0)
+    }
+
+    /// How many CPUs are in the set.
+    pub fn len(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether no CPU is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The CPUs in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.words.len() * BITS).filter(|&cpu| self.contains(cpu))
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(self.words.as_slice())
+    }
+}
+
+impl PartialEq for CpuSet {
+    fn eq(&self, other: &Self) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for CpuSet {}
+
+impl FromIterator<usize> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(cpus: I) -> Self {
+        let mut set = Self::new();
+        cpus.into_iter().for_each(|cpu| set.insert(cpu));
+        set
+    }
+}
+
+/// Writes the set as the kernel does: `0-3,8`.
+impl fmt::Display for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let starts = self.iter().filter(|&cpu| cpu == 0 || !self.contains(cpu - 1));
+        for (position, start) in starts.enumerate() {
+            let separator = if position == 0 { "" } else { "," };
+            let end = (start..).take_while(|&cpu| self.contains(cpu)).last().unwrap_or(start);
+            match end - start {
+                0 => write!(f, "{separator}{start}")?,
+                _ => write!(f, "{separator}{start}-{end}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CpuSet({self})")
+    }
+}
+
+/// The CPUs that the calling thread may run on.
+///
+/// # Errors
+///
+/// What `sched_getaffinity` reports, but for a mask that is too small, which is grown.
+pub fn allowed() -> io::Result<CpuSet> {
+    let mut set = CpuSet { words: vec![0; 1024 / BITS] };
+    loop {
+        // SAFETY: the kernel writes at most the given number of bytes to the mask.
+        let result =
+            unsafe { libc::sched_getaffinity(0, set.bytes(), set.words.as_mut_ptr().cast()) };
+        if result == 0 {
+            return Ok(set);
+        }
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() != Some(libc::EINVAL) || set.bytes() >= 1 << 20 {
+            return Err(error);
+        }
+        set.words.resize(set.words.len() * 2, 0);
+    }
+}
+
+/// Lets the calling thread run on the CPUs of `set` only.
+///
+/// # Errors
+///
+/// `InvalidInput` if none of them is available to this process.
+pub fn bind_current(set: &CpuSet) -> io::Result<()> {
+    // SAFETY: the kernel reads the given number of bytes from the mask.
+    let result = unsafe { libc::sched_setaffinity(0, set.bytes(), set.words.as_ptr().cast()) };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The CPU that the calling thread runs on at this moment.
+pub fn current() -> usize {
+    // SAFETY: `sched_getcpu` takes nothing.
+    let cpu = unsafe { libc::sched_getcpu() };
+    usize::try_from(cpu).expect("every Linux that Daiko supports tells the current CPU")
+}
+
+/// How many CPUs' worth of time the control groups grant this process; `None` if they do not limit it.
+///
+/// The least grant among the process's own group and its ancestors counts
+/// (`cpu.max`, or `cpu.cfs_quota_us` in version 1).
+pub fn quota() -> Option<f64> {
+    quota_under(Path::new("/"))
+}
+
+/// [`quota`], with `/proc` and `/sys` looked up below `root`.
+pub fn quota_under(root: &Path) -> Option<f64> {
+    let grants = cgroup::groups(root, "cpu");
+    grants.iter().filter_map(grant).reduce(f64::min)
+}
+
+/// Time over period in microseconds; a group without a limit reads `max` or -1.
+fn grant(group: &Group) -> Option<f64> {
+    let [time, period] = match group.version {
+        Version::V2 => group.numbers::<i64, 2>("cpu.max")?,
+        Version::V1 => {
+            let [time] = group.numbers("cpu.cfs_quota_us")?;
+            let [period] = group.numbers("cpu.cfs_period_us")?;
+            [time, period]
+        }
+    };
+    (time > 0 && period > 0).then(|| time as f64 / period as f64)
+}
+
+/// As many workers as this process can keep busy: its allowed CPUs, or its quota rounded up if that is less.
+///
+/// # Examples
+///
+/// ```
+/// let workers = daiko_sys::cpu::default_workers();
+/// assert!(workers >= 1);
+/// ```
+pub fn default_workers() -> usize {
+    workers_for(allowed().map_or(1, |set| set.len()), quota())
+}
+
+fn workers_for(allowed: usize, quota: Option<f64>) -> usize {
+    let granted = quota.map_or(usize::MAX, |cpus| cpus.ceil() as usize);
+    allowed.min(granted).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cgroup::tests::Tree;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn a_set_holds_what_was_inserted(cpus: BTreeSet<u16>) {
+            let set = CpuSet::from_iter(cpus.iter().map(|&cpu| usize::from(cpu)));
+            prop_assert_eq!(set.len(), cpus.len());
+            prop_assert!(set.iter().eq(cpus.iter().map(|&cpu| usize::from(cpu))));
+            prop_assert!(!set.contains(1 << 20));
+        }
+
+        #[test]
+        fn a_printed_set_reads_back(cpus: BTreeSet<u8>) {
+            let set = CpuSet::from_iter(cpus.iter().map(|&cpu| usize::from(cpu)));
+            let text = set.to_string();
+            let ranges = text.split(',').filter(|range| !range.is_empty()).flat_map(|range| {
+                let (start, end) = range.split_once('-').unwrap_or((range, range));
+                start.parse().unwrap()..=end.parse::<usize>().unwrap()
+            });
+            prop_assert_eq!(CpuSet::from_iter(ranges), set);
+        }
+    }
+
+    #[test]
+    fn a_bound_thread_runs_where_it_was_told() {
+        std::thread::spawn(|| {
+            for cpu in allowed().unwrap().iter() {
+                let one = CpuSet::from_iter([cpu]);
+                bind_current(&one).unwrap();
+                assert_eq!(current(), cpu);
+                assert_eq!(allowed().unwrap(), one);
+            }
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_set_without_a_usable_cpu_is_refused() {
+        for set in [CpuSet::new(), CpuSet::from_iter([100_000])] {
+            let error = bind_current(&set).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+
+    const V2: (&str, &str) = ("proc/self/mountinfo", "30 23 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
+    const V1: (&str, &str) =
+        ("proc/self/mountinfo", "30 23 0:26 / /cg rw - cgroup cgroup rw,cpu,cpuacct\n");
+
+    #[test]
+    fn the_least_grant_of_all_ancestors_counts() {
+        let tree = Tree::new(&[
+            V2,
+            ("proc/self/cgroup", "0::/a/b\n"),
+            ("cg/a/b/cpu.max", "max 100000\n"),
+            ("cg/a/cpu.max", "150000 100000\n"),
+            ("cg/cpu.max", "400000 100000\n"),
+        ]);
+        assert_eq!(quota_under(tree.root()), Some(1.5));
+    }
+
+    #[test]
+    fn version_one_quotas_are_read() {
+        let files = [
+            V1,
+            ("proc/self/cgroup", "2:cpu,cpuacct:/job\n"),
+            ("cg/job/cpu.cfs_quota_us", "25000\n"),
+            ("cg/job/cpu.cfs_period_us", "100000\n"),
+            ("cg/cpu.cfs_quota_us", "-1\n"),
+            ("cg/cpu.cfs_period_us", "100000\n"),
+        ];
+        assert_eq!(quota_under(Tree::new(&files).root()), Some(0.25));
+        assert_eq!(quota_under(Tree::new(&[files[0], files[1], files[4], files[5]]).root()), None);
+    }
+
+    #[test]
+    fn no_quota_is_none() {
+        let unlimited =
+            Tree::new(&[V2, ("proc/self/cgroup", "0::/\n"), ("cg/cpu.max", "max 100000\n")]);
+        assert_eq!(quota_under(unlimited.root()), None);
+        assert_eq!(quota_under(Tree::new(&[]).root()), None);
+    }
+
+    #[test]
+    fn workers_are_bounded_by_cpus_and_quota() {
+        assert_eq!(workers_for(8, None), 8);
+        assert_eq!(workers_for(8, Some(2.5)), 3);
+        assert_eq!(workers_for(2, Some(64.0)), 2);
+        assert_eq!(workers_for(8, Some(0.01)), 1);
+        assert_eq!(workers_for(0, None), 1);
+    }
+}

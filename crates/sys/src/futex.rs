@@ -1,0 +1,152 @@
+//! Sleeping on a word in memory until somebody wakes it.
+
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+pub use crate::Scope;
+
+/// Why [`wait`] returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Wait {
+    /// A [`wake`] chose this thread.
+    Woken,
+    /// The word did not hold the expected value, so nobody slept.
+    Changed,
+    /// The timeout passed.
+    TimedOut,
+    /// A signal handler ran.
+    Interrupted,
+}
+
+/// Sleeps while `word` holds `expected`, at most for `timeout`.
+///
+/// The comparison and the decision to sleep are one step with respect to
+/// [`wake`]. A return proves nothing about the word: read it again.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_sys::futex::{self, Scope, Wait};
+/// use std::sync::atomic::AtomicU32;
+///
+/// let word = AtomicU32::new(1);
+/// assert_eq!(futex::wait(&word, 0, None, Scope::Private), Wait::Changed);
+/// ```
+pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: Scope) -> Wait {
+    let timeout = timeout.map(timespec);
+    let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the word is a live, aligned u32, and the timeout is null or
+    // points to a local that outlives the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            operation(libc::FUTEX_WAIT, scope),
+            expected,
+            timeout,
+        )
+    };
+    if result == 0 {
+        return Wait::Woken;
+    }
+    match crate::thread::errno() {
+        libc::EAGAIN => Wait::Changed,
+        libc::ETIMEDOUT => Wait::TimedOut,
+        libc::EINTR => Wait::Interrupted,
+        other => unreachable!("futex wait on a valid word failed with errno {other}"),
+    }
+}
+
+/// Wakes at most `count` threads that sleep on `word`, and returns how many.
+pub fn wake(word: &AtomicU32, count: u32, scope: Scope) -> usize {
+    let count = count.min(i32::MAX as u32);
+    // SAFETY: the kernel uses the address of a live word as a key only.
+    let woken = unsafe {
+        libc::syscall(libc::SYS_futex, word.as_ptr(), operation(libc::FUTEX_WAKE, scope), count)
+    };
+    usize::try_from(woken).expect("futex wake on a valid word cannot fail")
+}
+
+fn operation(base: libc::c_int, scope: Scope) -> libc::c_int {
+    match scope {
+        Scope::Private => base | libc::FUTEX_PRIVATE_FLAG,
+        Scope::Shared => base,
+    }
+}
+
+fn timespec(duration: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: duration.as_secs().try_into().unwrap_or(libc::time_t::MAX),
+        tv_nsec: duration.subsec_nanos().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Mapping;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::thread;
+
+    #[test]
+    fn a_word_that_differs_is_not_waited_for() {
+        let word = AtomicU32::new(7);
+        for scope in [Scope::Private, Scope::Shared] {
+            assert_eq!(wait(&word, 8, None, scope), Wait::Changed);
+        }
+    }
+
+    #[test]
+    fn an_unwoken_wait_times_out() {
+        let word = AtomicU32::new(0);
+        let timeout = Some(Duration::from_millis(1));
+        assert_eq!(wait(&word, 0, timeout, Scope::Private), Wait::TimedOut);
+    }
+
+    #[test]
+    fn a_sleeper_is_woken_and_counted() {
+        for scope in [Scope::Private, Scope::Shared] {
+            let word = AtomicU32::new(0);
+            thread::scope(|s| {
+                let sleeper = s.spawn(|| wait(&word, 0, Some(Duration::MAX), scope));
+                while wake(&word, 1, scope) == 0 {
+                    thread::yield_now();
+                }
+                assert_eq!(sleeper.join().unwrap(), Wait::Woken);
+            });
+            assert_eq!(wake(&word, u32::MAX, scope), 0);
+        }
+    }
+
+    #[test]
+    fn a_shared_wake_crosses_processes() {
+        let page = Mapping::new(4096, Scope::Shared).unwrap();
+        // SAFETY: the page is mapped, zeroed, aligned, and only accessed as this atomic.
+        let word = unsafe { AtomicU32::from_ptr(page.start().as_ptr().cast()) };
+        // SAFETY: the child makes system calls only, then leaves by `_exit`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            while word.load(Relaxed) == 0 {
+                let _ = wait(word, 0, None, Scope::Shared);
+            }
+            // SAFETY: ends the child at once, without running anything of the parent's.
+            unsafe { libc::_exit(0) };
+        }
+        assert!(child > 0);
+        while wake(word, 1, Scope::Shared) == 0 {
+            thread::yield_now();
+        }
+        word.store(1, Relaxed);
+        let mut status = -1;
+        while {
+            wake(word, 1, Scope::Shared);
+            // SAFETY: the status is a live local.
+            unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) == 0 }
+        } {
+            thread::yield_now();
+        }
+        assert_eq!(status, 0);
+    }
+}

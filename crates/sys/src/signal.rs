@@ -1,0 +1,235 @@
+//! Faults: an alternate stack, a handler that passes on what is not ours, the last words.
+
+use std::io;
+use std::marker::PhantomData;
+use std::mem;
+use std::ptr;
+use std::sync::OnceLock;
+
+use crate::Scope;
+use crate::memory::{GuardKind, Mapping, MemoryError, install_guard, page_size};
+
+/// An alternate stack for the calling thread's signal handlers, until dropped.
+///
+/// A handler of stack overflows cannot run on the stack that is full.
+#[derive(Debug)]
+pub struct AltStack {
+    previous: libc::stack_t,
+    _memory: Mapping,
+    _this_thread: PhantomData<*mut ()>,
+}
+
+impl AltStack {
+    /// Installs an alternate stack of at least 32 KiB, with a guard below, for this thread.
+    ///
+    /// # Errors
+    ///
+    /// Which limit refused the memory.
+    pub fn install() -> Result<Self, MemoryError> {
+        // SAFETY: `getauxval` takes a plain integer; the register state that
+        // the kernel saves on this stack has the size it tells here.
+        let frame = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
+        let (guard, size) = (page_size(), frame + 32 * 1024);
+        let memory = Mapping::new(guard + size, Scope::Private)?;
+        // SAFETY: the mapping is ours and unused; its rest outlives the
+        // registration, which Drop ends first.
+        unsafe {
+            install_guard(memory.start(), guard, GuardKind::probe())?;
+            let stack = libc::stack_t {
+                ss_sp: memory.start().add(guard).as_ptr().cast(),
+                ss_flags: 0,
+                ss_size: memory.len() - guard,
+            };
+            let mut previous = mem::zeroed();
+            match libc::sigaltstack(&stack, &mut previous) {
+                0 => Ok(Self { previous, _memory: memory, _this_thread: PhantomData }),
+                _ => Err(MemoryError::Refused { errno: crate::thread::errno() }),
+            }
+        }
+    }
+}
+
+impl Drop for AltStack {
+    fn drop(&mut self) {
+        // SAFETY: the previous stack is the one this thread had before; it was
+        // replaced on this thread, as the type does not leave it.
+        unsafe { libc::sigaltstack(&self.previous, ptr::null_mut()) };
+    }
+}
+
+/// A memory access that the kernel refused.
+#[derive(Debug, Clone, Copy)]
+pub struct Fault {
+    /// The address that was accessed.
+    pub address: usize,
+    /// The stack pointer of the code that did it.
+    pub stack_pointer: usize,
+}
+
+/// Has `hook` look at every memory fault (SIGSEGV, SIGBUS) of this process before the handlers there were.
+///
+/// When the hook returns, the fault goes to the handler that was installed
+/// before, or has its default effect. The hook runs on the faulting thread's
+/// alternate stack and must be async-signal-safe.
+///
+/// # Errors
+///
+/// `AlreadyExists` on a second call; otherwise what `sigaction` reports.
+pub fn on_fault(hook: fn(Fault)) -> io::Result<()> {
+    let handlers = Handlers { hook, segv: action(libc::SIGSEGV)?, bus: action(libc::SIGBUS)? };
+    // Published before the handler can run, which reads it without waiting.
+    HANDLERS.set(handlers).map_err(|_| io::ErrorKind::AlreadyExists)?;
+    // SAFETY: zero is a valid `sigaction`; the handler has the signature that
+    // SA_SIGINFO asks for and is async-signal-safe as long as the hook is.
+    unsafe {
+        let mut ours: libc::sigaction = mem::zeroed();
+        ours.sa_sigaction = handle as *const () as usize;
+        ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        for signal in [libc::SIGSEGV, libc::SIGBUS] {
+            if libc::sigaction(signal, &ours, ptr::null_mut()) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The hook, and the actions that were in force before it.
+struct Handlers {
+    hook: fn(Fault),
+    segv: libc::sigaction,
+    bus: libc::sigaction,
+}
+
+static HANDLERS: OnceLock<Handlers> = OnceLock::new();
+
+fn action(signal: libc::c_int) -> io::Result<libc::sigaction> {
+    // SAFETY: zero is a valid `sigaction`, and the result goes to a live local.
+    unsafe {
+        let mut action = mem::zeroed();
+        match libc::sigaction(signal, ptr::null(), &mut action) {
+            0 => Ok(action),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+unsafe extern "C" fn handle(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    let Some(handlers) = HANDLERS.get() else { return };
+    // SAFETY: the kernel passes valid pointers to both, of these types.
+    let sent = unsafe { (*info).si_code <= 0 };
+    if !sent {
+        // SAFETY: as above; a fault that was not sent by a process has an address.
+        (handlers.hook)(unsafe {
+            Fault { address: (*info).si_addr() as usize, stack_pointer: stack_pointer(context) }
+        });
+    }
+    let previous = if signal == libc::SIGBUS { &handlers.bus } else { &handlers.segv };
+    // SAFETY: these are the arguments of this very signal.
+    unsafe { pass_on(previous, signal, info, context, sent) }
+}
+
+/// # Safety
+///
+/// `context` is the third argument of a signal handler.
+unsafe fn stack_pointer(context: *mut libc::c_void) -> usize {
+    // SAFETY: the third argument points to a `ucontext_t`.
+    let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
+    #[cfg(target_arch = "x86_64")]
+    return machine.gregs[libc::REG_RSP as usize] as usize;
+    #[cfg(target_arch = "aarch64")]
+    return machine.sp as usize;
+}
+
+/// # Safety
+///
+/// The arguments are those of the signal handler that is running.
+unsafe fn pass_on(
+    previous: &libc::sigaction,
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+    sent: bool,
+) {
+    let handler = previous.sa_sigaction;
+    if handler == libc::SIG_IGN && sent {
+        return;
+    }
+    // SAFETY: all calls are async-signal-safe. A previous handler was
+    // registered with the signature that its flags tell, and gets the mask it
+    // asked for; the kernel restores ours when this handler returns.
+    unsafe {
+        if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
+            // The access is repeated on return, and now has its default
+            // effect; a signal that was sent is not, so send it again.
+            restore_default(signal);
+            if sent {
+                libc::raise(signal);
+            }
+            return;
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &previous.sa_mask, ptr::null_mut());
+        if previous.sa_flags & libc::SA_SIGINFO != 0 {
+            type Action =
+                unsafe extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+            mem::transmute::<usize, Action>(handler)(signal, info, context);
+        } else {
+            mem::transmute::<usize, unsafe extern "C" fn(libc::c_int)>(handler)(signal);
+        }
+    }
+}
+
+fn restore_default(signal: libc::c_int) {
+    // SAFETY: zero is a valid `sigaction` and means SIG_DFL; `sigaction`
+    // is async-signal-safe.
+    unsafe {
+        let default: libc::sigaction = mem::zeroed();
+        libc::sigaction(signal, &default, ptr::null_mut());
+    }
+}
+
+/// Writes the parts to standard error as one piece; async-signal-safe, best effort, at most 16 parts.
+pub fn write_stderr(parts: &[&[u8]]) {
+    let mut pieces = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; 16];
+    let count = parts.len().min(pieces.len());
+    for (piece, part) in pieces.iter_mut().zip(parts) {
+        *piece = libc::iovec { iov_base: part.as_ptr() as *mut _, iov_len: part.len() };
+    }
+    // SAFETY: the pieces describe live slices, which `writev` only reads.
+    unsafe { libc::writev(libc::STDERR_FILENO, pieces.as_ptr(), count as libc::c_int) };
+}
+
+/// Ends the process by SIGABRT, past any handler; async-signal-safe.
+pub fn abort() -> ! {
+    restore_default(libc::SIGABRT);
+    // SAFETY: `abort` takes nothing, and is async-signal-safe.
+    unsafe { libc::abort() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alternate_stack_ends_with_its_value() {
+        let current = || {
+            // SAFETY: zero is a valid `stack_t`, and the result goes to a live local.
+            unsafe {
+                let mut stack: libc::stack_t = mem::zeroed();
+                assert_eq!(libc::sigaltstack(ptr::null(), &mut stack), 0);
+                (stack.ss_sp, stack.ss_flags, stack.ss_size)
+            }
+        };
+        let before = current();
+        let stack = AltStack::install().unwrap();
+        let installed = current();
+        assert_ne!(installed, before);
+        assert!(installed.2 >= 32 * 1024);
+        drop(stack);
+        assert_eq!(current(), before);
+    }
+}
