@@ -113,6 +113,82 @@ impl<T: Linked> Iterator for Fifo<T> {
     }
 }
 
+/// A [`Fifo`] that counts: what one queue hands to another.
+#[must_use = "whoever drops a chain forgets its items"]
+pub struct Chain<T: Linked> {
+    items: Fifo<T>,
+    len: usize,
+}
+
+impl<T: Linked> Chain<T> {
+    /// An empty chain.
+    pub const fn new() -> Self {
+        Chain { items: Fifo::new(), len: 0 }
+    }
+
+    /// How many items it holds.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it holds none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Appends `item`.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Fifo::push`], also after the chain was moved to a queue.
+    pub unsafe fn push(&mut self, item: NonNull<T>) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.items.push(item) };
+        self.len += 1;
+    }
+
+    /// Takes the oldest item.
+    pub fn pop(&mut self) -> Option<NonNull<T>> {
+        let item = self.items.pop()?;
+        self.len -= 1;
+        Some(item)
+    }
+
+    /// Appends all of `other`.
+    pub fn append(&mut self, mut other: Self) {
+        self.items.append(&mut other.items);
+        self.len += other.len;
+    }
+}
+
+impl<T: Linked> Default for Chain<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Linked> Iterator for Chain<T> {
+    type Item = NonNull<T>;
+
+    fn next(&mut self) -> Option<NonNull<T>> {
+        self.pop()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.len, Some(self.len))
+    }
+}
+
+/// How an attempt to take an entry out of a list of waiters ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "whoever unlinks an entry owes its waiter the wake"]
+pub enum Unlinked {
+    /// The caller took it out: nobody else wakes this waiter for it.
+    Mine,
+    /// Somebody else took it out before, and wakes the waiter once.
+    AlreadyGone,
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;

@@ -1,7 +1,75 @@
 //! The one door through which atomics enter this crate: `std`'s, or loom's under `cfg(loom)`.
-
-#[cfg(not(loom))]
-pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+//!
+//! Aliases, not re-exports: the crate's `clippy.toml` forbids the types behind them by name.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "this is the door")]
+#![allow(dead_code, reason = "a door offers what either build may need")]
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use loom as source;
+#[cfg(not(loom))]
+use std as source;
+
+pub(crate) use source::sync::atomic::Ordering;
+
+pub(crate) type AtomicPtr<T> = source::sync::atomic::AtomicPtr<T>;
+pub(crate) type AtomicU8 = source::sync::atomic::AtomicU8;
+pub(crate) type AtomicU32 = source::sync::atomic::AtomicU32;
+pub(crate) type AtomicU64 = source::sync::atomic::AtomicU64;
+pub(crate) type AtomicUsize = source::sync::atomic::AtomicUsize;
+
+#[inline(always)]
+pub(crate) fn fence(ordering: Ordering) {
+    source::sync::atomic::fence(ordering);
+}
+
+#[inline(always)]
+pub(crate) fn spin_loop() {
+    source::hint::spin_loop();
+}
+
+#[cfg(loom)]
+pub(crate) use loom::cell::UnsafeCell;
+
+/// `std`'s cell behind loom's interface, which tells reads from writes so that loom can find races.
+#[cfg(not(loom))]
+#[derive(Debug, Default)]
+#[repr(transparent)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        read(self.0.get())
+    }
+
+    #[inline(always)]
+    pub(crate) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        write(self.0.get())
+    }
+}
+
+/// Declares a constructor that is `const` except under loom, whose atomics register themselves at run time.
+macro_rules! const_fn {
+    ($(#[$meta:meta])* $vis:vis const fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$meta])*
+        $vis const fn $($rest)*
+        #[cfg(loom)]
+        $(#[$meta])*
+        $vis fn $($rest)*
+    };
+}
+pub(crate) use const_fn;
+
+/// The ordering that ships, or `Relaxed` in the one build that shows the protocol's model can fail.
+macro_rules! unless_weakened {
+    ($name:tt, $ordering:expr) => {
+        if cfg!(weaken = $name) { $crate::sync::Ordering::Relaxed } else { $ordering }
+    };
+}
+pub(crate) use unless_weakened;

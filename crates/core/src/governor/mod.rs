@@ -1,0 +1,177 @@
+//! How many agents poll, and for how long: the price in CPU for the latency of a wake.
+
+mod preset;
+
+pub use preset::{Decision, Preset};
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+/// What the governor was told, in one word that anyone may replace at any time.
+///
+/// ```text
+/// 63        32 31       2 1      0
+/// | max agents |  unused  | preset |
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Settings(u64);
+
+impl Settings {
+    const fn new(preset: Preset, max_agents: u32) -> Self {
+        Self((max_agents as u64) << 32 | preset as u64)
+    }
+
+    const fn preset(self) -> Preset {
+        match self.0 & 3 {
+            0 => Preset::Latency,
+            1 => Preset::Balanced,
+            _ => Preset::Power,
+        }
+    }
+
+    const fn max_agents(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// Bounds how many agents of a runtime spin at a time.
+///
+/// # Examples
+///
+/// An agent asks after every fruitless round; the permit is what makes it one of the spinners.
+///
+/// ```
+/// use daiko_core::governor::{Decision, Governor, Preset};
+///
+/// let governor = Governor::new(2, 2, Preset::Balanced);
+/// let mut permit = None;
+/// let idle_since = 0;
+/// assert_eq!(governor.decide(&mut permit, idle_since, 10_000, false), Decision::Spin);
+/// assert!(permit.is_some());
+/// assert_eq!(governor.decide(&mut permit, idle_since, 50_000, false), Decision::Park);
+/// assert!(permit.is_none());
+/// ```
+#[derive(Debug)]
+pub struct Governor {
+    settings: AtomicU64,
+    /// Permits that are out and counted.
+    spinners: AtomicU32,
+    workers: u32,
+    cpus: u32,
+}
+
+impl Governor {
+    /// A governor for `workers` agents on `cpus` allowed CPUs, without a lower limit of agents.
+    pub fn new(workers: u32, cpus: u32, preset: Preset) -> Self {
+        let settings = AtomicU64::new(Settings::new(preset, u32::MAX).0);
+        Self { settings, spinners: AtomicU32::new(0), workers, cpus }
+    }
+
+    /// Replaces the preset. Agents that spin obey at their next decision; whoever wants those that
+    /// are parked to obey unparks them.
+    pub fn set_preset(&self, preset: Preset) {
+        self.change(|settings| Settings::new(preset, settings.max_agents()));
+    }
+
+    /// Lets at most `max_agents` agents spin at a time. In force at each agent's next decision.
+    pub fn set_max_agents(&self, max_agents: u32) {
+        self.change(|settings| Settings::new(settings.preset(), max_agents));
+    }
+
+    /// The preset in force.
+    pub fn preset(&self) -> Preset {
+        self.settings().preset()
+    }
+
+    /// How many agents may spin at a time: no more than the allowed CPUs, and none where only one
+    /// is allowed, since whoever the agent waits for needs it.
+    pub fn allowed(&self) -> u32 {
+        self.allowed_under(self.settings())
+    }
+
+    /// Whether an agent that found nothing at `now_ns`, and last had work at `idle_since_ns`, looks again.
+    ///
+    /// Both times are of one clock, in nanoseconds. `silent_watches` says that some condition waits
+    /// whose writer notifies nobody, and that this agent is to sample it. `permit` is the agent's
+    /// own, `None` at first: set exactly when the decision is [`Decision::Spin`]. An agent that
+    /// found work drops it.
+    pub fn decide<'g>(
+        &'g self,
+        permit: &mut Option<Permit<'g>>,
+        idle_since_ns: u64,
+        now_ns: u64,
+        silent_watches: bool,
+    ) -> Decision {
+        let settings = self.settings();
+        let idle_ns = now_ns.saturating_sub(idle_since_ns);
+        let decision = settings.preset().decide(idle_ns, silent_watches);
+        if decision != Decision::Spin {
+            *permit = None;
+            return decision;
+        }
+        if permit.as_ref().is_none_or(|permit| permit.settings != settings) {
+            // The old permit is back before the new one is asked for.
+            *permit = None;
+            *permit = self.enter(settings);
+        }
+        if permit.is_some() { Decision::Spin } else { settings.preset().rest(silent_watches) }
+    }
+
+    /// A permit under `settings`, unless all are out. No RMW where there is one for every worker.
+    fn enter(&self, settings: Settings) -> Option<Permit<'_>> {
+        let allowed = self.allowed_under(settings);
+        let counted = allowed < self.workers;
+        if counted && !self.count_in(allowed) {
+            return None;
+        }
+        Some(Permit { governor: self, settings, counted })
+    }
+
+    fn count_in(&self, allowed: u32) -> bool {
+        let more = |spinners| (spinners < allowed).then_some(spinners + 1);
+        if cfg!(weaken = "governor-permit") {
+            let next = more(self.spinners.load(Ordering::Acquire));
+            next.inspect(|&next| self.spinners.store(next, Ordering::Release));
+            return next.is_some();
+        }
+        // Acquire pairs with the Release in the drop of a permit: who left does not spin any more.
+        self.spinners.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn settings(&self) -> Settings {
+        // Relaxed: the word is all that a change says.
+        Settings(self.settings.load(Ordering::Relaxed))
+    }
+
+    fn change(&self, change: impl Fn(Settings) -> Settings) {
+        let change = |word| Some(change(Settings(word)).0);
+        // Relaxed, as in `settings`; it never fails, since `change` always has a value.
+        let _ = self.settings.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
+    }
+
+    fn allowed_under(&self, settings: Settings) -> u32 {
+        if self.cpus <= 1 { 0 } else { self.cpus.min(settings.max_agents()) }
+    }
+}
+
+/// The right of one agent to spin, given back by dropping it.
+#[derive(Debug)]
+#[must_use]
+pub struct Permit<'g> {
+    governor: &'g Governor,
+    settings: Settings,
+    counted: bool,
+}
+
+impl Drop for Permit<'_> {
+    fn drop(&mut self) {
+        if self.counted {
+            // Release pairs with the Acquire in `count_in`.
+            self.governor.spinners.fetch_sub(1, Ordering::Release);
+        }
+    }
+}

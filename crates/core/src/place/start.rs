@@ -1,0 +1,67 @@
+//! Starting a fiber, which for a pinned one is its placement for life.
+
+/// The difference in live started fibers that is never worth sending a fiber away for.
+pub const IMBALANCE_FLOOR: u32 = 64;
+
+/// Where a fiber starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Start {
+    /// On the worker that asks.
+    Here,
+    /// On this worker, by its inbox.
+    To(usize),
+}
+
+/// The worker with the fewest live started fibers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Least {
+    /// Its index.
+    pub worker: usize,
+    /// How many live started fibers it has.
+    pub load: u32,
+}
+
+/// The least loaded worker, `me` if it is among the least, otherwise the first of them.
+///
+/// # Panics
+///
+/// If `me` is not an index of `loads`.
+pub fn least(loads: &[u32], me: usize) -> Least {
+    let mine = Least { worker: me, load: loads[me] };
+    loads.iter().enumerate().fold(mine, |least, (worker, &load)| {
+        if load < least.load { Least { worker, load } } else { least }
+    })
+}
+
+/// Where worker `me`, about to start a fiber, starts it, given everybody's live started fibers.
+///
+/// A look at every worker: callers that start often keep the result of [`least`] for a while and
+/// ask [`start_against`].
+///
+/// # Panics
+///
+/// If `me` is not an index of `loads`.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_core::place::{Start, start};
+///
+/// assert_eq!(start(&[64, 0], 0), Start::Here);
+/// assert_eq!(start(&[65, 0], 0), Start::To(1));
+/// assert_eq!(start(&[1250, 1000], 0), Start::Here);
+/// ```
+pub fn start(loads: &[u32], me: usize) -> Start {
+    start_against(loads[me], least(loads, me))
+}
+
+/// Where a worker with `mine` live started fibers starts one more.
+///
+/// Here, as long as `mine` exceeds the least load by at most [`IMBALANCE_FLOOR`] or by a quarter of
+/// that load, whichever is more. The slack keeps related fibers together: a hop between workers
+/// costs ten times one within.
+pub fn start_against(mine: u32, least: Least) -> Start {
+    let slack = IMBALANCE_FLOOR.max(least.load / 4);
+    if mine.saturating_sub(least.load) <= slack { Start::Here } else { Start::To(least.worker) }
+}

@@ -1,0 +1,65 @@
+//! An owner that pushes and pops, and a thief.
+
+use loom::sync::Arc;
+use loom::thread;
+
+use super::*;
+use crate::element::{Element, boxed, take};
+
+fn push(queue: &Local<'_, Element>, value: usize) -> Vec<usize> {
+    // SAFETY: fresh; freed by `take` after it left the queue.
+    match unsafe { queue.push(boxed(value)) } {
+        Ok(()) => Vec::new(),
+        Err(Full(chain)) => chain.map(take).collect(),
+    }
+}
+
+fn steal_all(ring: &Ring<Element>, attempts: usize) -> Vec<usize> {
+    let mut own = Ring::new();
+    let (local, _) = own.split();
+    let mut values = Vec::new();
+    for _ in 0..attempts {
+        values.extend(ring.steal().steal_into(&local).map(take));
+        values.extend(std::iter::from_fn(|| local.pop().map(take)));
+    }
+    values
+}
+
+fn owner_and_thieves(fibers: usize, thieves: usize, attempts: usize) {
+    loom::model(move || {
+        let ring = Arc::new(Ring::new());
+        let handles: Vec<_> = (0..thieves)
+            .map(|_| {
+                let ring = ring.clone();
+                thread::spawn(move || steal_all(&ring, attempts))
+            })
+            .collect();
+        // SAFETY: the only owner.
+        let local = unsafe { ring.local() };
+        let mut values = Vec::new();
+        for value in 0..fibers {
+            values.append(&mut push(&local, value));
+        }
+        values.extend(std::iter::from_fn(|| local.pop().map(take)));
+        for handle in handles {
+            values.append(&mut handle.join().unwrap());
+        }
+        values.sort_unstable();
+        assert!(values.into_iter().eq(0..fibers), "each fiber comes out once");
+    });
+}
+
+#[test]
+fn a_thief_sees_what_it_takes() {
+    owner_and_thieves(2, 1, 2);
+}
+
+#[test]
+fn thieves_share_without_loss() {
+    owner_and_thieves(3, 2, 1);
+}
+
+#[test]
+fn an_overflow_meets_a_thief() {
+    owner_and_thieves(CAPACITY + 1, 1, 1);
+}
