@@ -8,6 +8,8 @@ pub mod experiment;
 pub mod failure;
 pub mod host;
 pub mod limits;
+pub mod registry;
 pub mod ring;
+pub mod runner;
 
 pub use failure::{Failure, Skip};

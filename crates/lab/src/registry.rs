@@ -1,0 +1,13 @@
+//! The experiments of the lab, by name.
+
+use crate::{experiment::Experiment, limits::Limits, ring::experiment::Ring};
+
+/// All experiments, in the order of `daiko lab list`.
+pub fn all() -> Vec<Box<dyn Experiment>> {
+    vec![Box::new(Limits), Box::new(Ring::default())]
+}
+
+/// The experiment of that name.
+pub fn find(name: &str) -> Option<Box<dyn Experiment>> {
+    all().into_iter().find(|experiment| experiment.name() == name)
+}

@@ -1,0 +1,221 @@
+//! One sample in a process of its own: its allocator, thread pools and huge
+//! pages start fresh, and a crash or a hang costs one point.
+
+use std::{
+    fmt::Display,
+    io::{self, Read, Write},
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::Sampler;
+use crate::{
+    Failure,
+    experiment::{Case, Effort, Sample},
+    registry,
+};
+
+/// Time for what is not measured: making a million threads, and at first use
+/// compiling the driver of a peer.
+const SET_UP: Duration = Duration::from_secs(60);
+
+/// What the child is told on its standard input.
+#[derive(Serialize, Deserialize)]
+struct Request {
+    case: Case,
+    effort: Effort,
+}
+
+/// Samples each case in a new process, given by a command that ends in
+/// [`serve`].
+pub struct ChildSampler {
+    program: PathBuf,
+    arguments: Vec<String>,
+    set_up: Duration,
+}
+
+impl ChildSampler {
+    /// Runs `program` with `arguments` for each sample.
+    pub fn new(program: PathBuf, arguments: Vec<String>) -> Self {
+        Self { program, arguments, set_up: SET_UP }
+    }
+
+    /// Kills a sample that takes `set_up` longer than its limit.
+    #[must_use]
+    pub fn with_set_up(self, set_up: Duration) -> Self {
+        Self { set_up, ..self }
+    }
+
+    /// A child in a process group of its own: an interrupt from the terminal is
+    /// the runner's to handle, and a kill reaches the child's children.
+    fn spawn(&self) -> io::Result<Child> {
+        Command::new(&self.program)
+            .args(&self.arguments)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+    }
+
+    fn exchange(&self, request: &Request) -> io::Result<Answer> {
+        let mut child = self.spawn()?;
+        let mut stdin = child.stdin.take().expect("piped");
+        // A child that dies early closes the pipe; its status tells more.
+        let _ = stdin.write_all(&serde_json::to_vec(request)?);
+        drop(stdin);
+        let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
+        let reply = stdout.recv_timeout(request.effort.limit + self.set_up);
+        kill_group(&child);
+        let status = child.wait()?;
+        Ok(Answer {
+            hung: reply.is_err(),
+            reply: reply.unwrap_or_default(),
+            status,
+            complaint: last_line(&stderr.recv().unwrap_or_default()),
+        })
+    }
+}
+
+impl Sampler for ChildSampler {
+    fn sample(&mut self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
+        let request = Request { case: case.clone(), effort };
+        match self.exchange(&request) {
+            Ok(answer) => answer.into_sample(effort.limit + self.set_up),
+            Err(error) => Err(broken(format_args!("cannot start a sample: {error}"))),
+        }
+    }
+}
+
+/// What came back from a child.
+struct Answer {
+    reply: Vec<u8>,
+    complaint: String,
+    status: ExitStatus,
+    hung: bool,
+}
+
+impl Answer {
+    fn into_sample(self, patience: Duration) -> Result<Sample, Failure> {
+        if self.hung {
+            return Err(broken(format_args!("hung: killed after {} s", patience.as_secs())));
+        }
+        if let Ok(result) = serde_json::from_slice(&self.reply) {
+            return result;
+        }
+        let end = match self.status.signal() {
+            Some(signal) => format!("signal {signal}"),
+            None => format!("exit code {}", self.status.code().unwrap_or_default()),
+        };
+        let colon = if self.complaint.is_empty() { "" } else { ": " };
+        Err(broken(format_args!("the sample died with {end}{colon}{}", self.complaint)))
+    }
+}
+
+/// The child's side: takes one sample as told on standard input and writes it
+/// to standard output.
+///
+/// # Errors
+/// When the input is not a request, or the output is closed.
+pub fn serve(input: impl Read, mut output: impl Write) -> io::Result<()> {
+    die_with_parent();
+    let Request { case, effort } = serde_json::from_reader(input)?;
+    let result = match registry::find(&case.experiment) {
+        Some(experiment) => experiment.sample(&case, effort),
+        None => Err(broken(format_args!("no experiment is named {}", case.experiment))),
+    };
+    serde_json::to_writer(&mut output, &result)?;
+    output.flush()
+}
+
+/// A sample without its runner would use the CPUs for nobody.
+fn die_with_parent() {
+    // SAFETY: sets an attribute of this process; no memory is passed.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+}
+
+/// Ends all that is left of the child's process group.
+fn kill_group(child: &Child) {
+    // SAFETY: no memory is passed. The child is not waited for yet, so its
+    // number is still its own.
+    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+}
+
+/// Reads `pipe` to its end, on a thread: neither pipe may fill up meanwhile.
+fn drain(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.expect("piped").read_to_end(&mut bytes);
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+fn last_line(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
+}
+
+fn broken(line: impl Display) -> Failure {
+    Failure::Broken(line.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Params;
+
+    fn sample(script: &str) -> Result<Sample, Failure> {
+        let arguments = vec!["-c".into(), script.into()];
+        let mut sampler =
+            ChildSampler::new("/bin/sh".into(), arguments).with_set_up(Duration::from_millis(300));
+        let case = Case { experiment: "fake".into(), method: "m".into(), params: Params::new() };
+        sampler.sample(&case, Effort { rounds: 1, limit: Duration::from_millis(200) })
+    }
+
+    #[test]
+    fn a_reply_is_a_sample() {
+        let reply = r#"{"Ok":{"rounds":3,"elapsed":{"secs":1,"nanos":0},"readings":[]}}"#;
+        let sample = sample(&format!("cat >/dev/null; echo '{reply}'")).expect("a sample");
+        assert_eq!((sample.rounds, sample.elapsed), (3, Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn a_crash_is_told_with_its_signal_and_last_words() {
+        let failure = sample("echo first >&2; echo the reason >&2; kill -SEGV $$").unwrap_err();
+        assert_eq!(failure.to_string(), "the sample died with signal 11: the reason");
+    }
+
+    #[test]
+    fn a_hang_is_killed_with_all_its_children() {
+        let failure = sample("sleep 1000 & sleep 1000").unwrap_err();
+        assert!(failure.to_string().starts_with("hung"), "{failure}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_told() {
+        let mut sampler = ChildSampler::new("/nonexistent".into(), vec![]);
+        let case = Case { experiment: "fake".into(), method: "m".into(), params: Params::new() };
+        let effort = Effort { rounds: 1, limit: Duration::ZERO };
+        let failure = sampler.sample(&case, effort).unwrap_err();
+        assert!(failure.to_string().starts_with("cannot start a sample"), "{failure}");
+    }
+
+    #[test]
+    fn the_child_answers_for_an_unknown_experiment() {
+        let case = Case { experiment: "no".into(), method: "m".into(), params: Params::new() };
+        let effort = Effort { rounds: 1, limit: Duration::ZERO };
+        let request = serde_json::to_vec(&Request { case, effort }).unwrap();
+        let mut output = Vec::new();
+        serve(request.as_slice(), &mut output).expect("served");
+        let result: Result<Sample, Failure> = serde_json::from_slice(&output).expect("an answer");
+        assert!(result.is_err());
+    }
+}

@@ -1,0 +1,162 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::experiment::Params;
+
+/// A method takes its name's length in microseconds per round.
+#[derive(Default)]
+struct Fake {
+    log: Vec<(String, u64)>,
+    fail_at: Option<(usize, Failure)>,
+    stop_at: Option<usize>,
+    stop: Arc<AtomicBool>,
+}
+
+impl Sampler for Fake {
+    fn sample(&mut self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
+        self.log.push((case.method.clone(), effort.rounds));
+        let count = self.log.len();
+        if self.stop_at == Some(count) {
+            self.stop.store(true, Ordering::Relaxed);
+        }
+        if let Some((at, failure)) = &self.fail_at
+            && *at == count
+        {
+            return Err(failure.clone());
+        }
+        let elapsed = Duration::from_micros(effort.rounds * case.method.len() as u64);
+        let readings = vec![
+            Reading::new(Unit::Nanoseconds, count as f64),
+            Reading::stat(Unit::Nanoseconds, "p99", 2.0 * count as f64),
+        ];
+        Ok(Sample { rounds: effort.rounds, elapsed, readings })
+    }
+}
+
+#[derive(Default)]
+struct Count {
+    total: usize,
+    advanced: usize,
+    notes: Vec<String>,
+}
+
+impl Observer for Count {
+    fn begin(&mut self, samples: usize) {
+        self.total = samples;
+    }
+    fn sampling(&mut self, _case: &Case) {}
+    fn advance(&mut self, samples: usize) {
+        self.advanced += samples;
+    }
+    fn note(&mut self, line: &str) {
+        self.notes.push(line.into());
+    }
+    fn end(&mut self) {}
+}
+
+const SCHEDULE: Schedule =
+    Schedule { runs: 3, target: Duration::from_millis(1), limit: Duration::from_secs(1) };
+
+fn planned(method: &str, rounds: Result<Rounds, Skip>) -> Planned {
+    let case = Case { experiment: "fake".into(), method: method.into(), params: Params::new() };
+    Planned { case, rounds }
+}
+
+fn fixed(method: &str) -> Planned {
+    planned(method, Ok(Rounds::Fixed(1)))
+}
+
+fn run_fake(plan: Vec<Planned>, fake: &mut Fake) -> (Measured, Count) {
+    let mut count = Count::default();
+    let stop = fake.stop.clone();
+    let measured = run(plan, SCHEDULE, fake, &mut count, &stop);
+    (measured, count)
+}
+
+fn methods(fake: &Fake) -> Vec<&str> {
+    fake.log.iter().map(|(method, _)| method.as_str()).collect()
+}
+
+#[test]
+fn methods_take_turns() {
+    let mut fake = Fake::default();
+    let (measured, count) = run_fake(vec![fixed("a"), fixed("b"), fixed("c")], &mut fake);
+    assert_eq!(methods(&fake), ["a", "b", "c", "a", "b", "c", "a", "b", "c"]);
+    assert_eq!((count.total, count.advanced), (12, 12));
+    assert!(measured.series.iter().all(|series| series.samples.len() == 3));
+    assert!(!measured.interrupted);
+}
+
+#[test]
+fn rounds_are_chosen_to_fill_the_run_length() {
+    let mut fake = Fake::default();
+    // 1 and 10 us a round, 1 ms a run.
+    let plan = ["a", "aaaaaaaaaa"].map(|name| planned(name, Ok(Rounds::Calibrated { first: 2 })));
+    let (measured, _) = run_fake(plan.into(), &mut fake);
+    let rounds: Vec<u64> = measured.series.iter().map(|series| series.rounds).collect();
+    assert_eq!(rounds, [1000, 100]);
+}
+
+#[test]
+fn one_round_longer_than_a_run_is_still_a_run() {
+    let sample = Sample { rounds: 1, elapsed: Duration::from_secs(1), readings: vec![] };
+    assert_eq!(scaled(&sample, Duration::from_millis(1)), 1);
+}
+
+#[test]
+fn an_immeasurably_short_sample_does_not_run_away() {
+    let sample = Sample { rounds: 2, elapsed: Duration::ZERO, readings: vec![] };
+    assert_eq!(scaled(&sample, Duration::from_millis(1)), 400);
+}
+
+#[test]
+fn what_is_missing_is_skipped_and_what_breaks_is_failed() {
+    let plan = || vec![fixed("a"), fixed("b")];
+    let mut fake =
+        Fake { fail_at: Some((3, Failure::Unavailable("gone".into()))), ..Fake::default() };
+    let (measured, count) = run_fake(plan(), &mut fake);
+    assert_eq!(measured.skipped[0].1.reason, "gone");
+    assert_eq!(methods(&fake), ["a", "b", "a", "b", "b"], "not sampled again");
+    assert_eq!(count.advanced, count.total);
+
+    let mut fake = Fake { fail_at: Some((1, Failure::Broken("bad".into()))), ..Fake::default() };
+    let (measured, count) = run_fake(plan(), &mut fake);
+    assert_eq!(measured.failed[0].0.method, "a");
+    assert_eq!(count.notes, ["failed: fake a: bad"]);
+    assert_eq!(measured.series.len(), 1);
+}
+
+#[test]
+fn a_stop_keeps_what_was_measured() {
+    let mut fake = Fake { stop_at: Some(5), ..Fake::default() };
+    let (measured, _) = run_fake(vec![fixed("a"), fixed("b"), fixed("c")], &mut fake);
+    assert!(measured.interrupted);
+    let samples: Vec<usize> = measured.series.iter().map(|series| series.samples.len()).collect();
+    assert_eq!(samples, [2, 2, 1]);
+}
+
+#[test]
+fn a_skip_of_the_plan_is_not_sampled() {
+    let mut fake = Fake::default();
+    let (measured, _) = run_fake(vec![planned("a", Err(Skip::new("no")))], &mut fake);
+    assert!(fake.log.is_empty());
+    assert_eq!(measured.skipped.len(), 1);
+}
+
+#[test]
+fn every_kind_of_reading_has_its_summary() {
+    let mut fake = Fake::default();
+    let (measured, _) = run_fake(vec![fixed("a")], &mut fake);
+    let summaries = measured.series[0].summaries();
+    assert_eq!(summaries[0].1, None);
+    assert_eq!(summaries[0].2, Summary { median: 2.0, min: 1.0, max: 3.0, runs: 3 });
+    assert_eq!(summaries[1].1.as_deref(), Some("p99"));
+    assert_eq!(summaries[1].2.median, 4.0);
+}
+
+#[test]
+fn the_median_of_an_even_number_is_the_mean_of_the_middle_two() {
+    let summary = Summary::of(vec![9.0, 1.0, 2.0, 4.0]).unwrap();
+    assert_eq!(summary, Summary { median: 3.0, min: 1.0, max: 9.0, runs: 4 });
+    assert_eq!(Summary::of(vec![]), None);
+}
