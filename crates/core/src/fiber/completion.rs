@@ -5,6 +5,7 @@ use crate::sync::{AtomicU64, Ordering};
 const PENDING: u64 = 0;
 const DONE: u64 = 1;
 const DETACHED: u64 = 2;
+const ABANDONED: u64 = 3;
 
 /// The end of one fiber and the one who may wait for it.
 ///
@@ -13,13 +14,14 @@ const DETACHED: u64 = 2;
 /// | 0 | not finished, nobody waits |
 /// | 1 | finished; the result is the handle's |
 /// | 2 | nobody will ask; the result is dropped by the fiber |
+/// | 3 | will probably never finish: its runtime has left it behind |
 /// | above | not finished; this waiter waits |
 ///
 /// Budget: one RMW to finish, one to wait, one to detach.
 #[derive(Debug)]
 pub struct Completion(AtomicU64);
 
-/// Someone who waits, as its user encodes it: anything above 2.
+/// Someone who waits, as its user encodes it: anything above 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaiterId(pub u64);
 
@@ -56,7 +58,7 @@ impl Completion {
         let ordering =
             if cfg!(weaken = "completion") { Ordering::Relaxed } else { Ordering::AcqRel };
         match self.0.swap(DONE, ordering) {
-            PENDING => Finish::Unobserved,
+            PENDING | ABANDONED => Finish::Unobserved,
             DETACHED => Finish::Detached,
             waiter => Finish::Wake(WaiterId(waiter)),
         }
@@ -69,10 +71,25 @@ impl Completion {
         self.0.load(Ordering::Acquire) == DONE
     }
 
-    /// Publishes that `waiter` waits; false if the end has come.
+    /// Whether the fiber was left behind unfinished.
+    pub fn is_abandoned(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == ABANDONED
+    }
+
+    /// Leaves the fiber behind unfinished, and returns who waited for it: that wait is claimed.
+    #[must_use]
+    pub fn abandon(&self) -> Option<WaiterId> {
+        // Relaxed: no result comes with it. Acquire: as in `finish`.
+        let update = self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, |word| {
+            (word != DONE && word != DETACHED).then_some(ABANDONED)
+        });
+        update.ok().filter(|&word| word > ABANDONED).map(WaiterId)
+    }
+
+    /// Publishes that `waiter` waits; false if nothing is to be waited for any more.
     #[must_use]
     pub fn wait(&self, waiter: WaiterId) -> bool {
-        debug_assert!(waiter.0 > DETACHED);
+        debug_assert!(waiter.0 > ABANDONED);
         // Release: pairs with the Acquire in `finish`. Acquire on failure: as in `is_done`.
         self.0.compare_exchange(PENDING, waiter.0, Ordering::Release, Ordering::Acquire).is_ok()
     }
@@ -110,6 +127,17 @@ mod tests {
         let (word, waiter) = (Completion::new(), WaiterId(64));
         assert!(word.wait(waiter) && word.leave(waiter));
         assert_eq!(word.finish(), Finish::Unobserved);
+    }
+
+    #[test]
+    fn who_waits_for_an_abandoned_fiber_is_told() {
+        let (word, waiter) = (Completion::new(), WaiterId(64));
+        assert!(word.wait(waiter));
+        assert_eq!(word.abandon(), Some(waiter));
+        assert!(word.is_abandoned() && !word.is_done() && !word.wait(waiter));
+        assert_eq!(word.finish(), Finish::Unobserved);
+        assert!(word.is_done() && !word.is_abandoned());
+        assert_eq!(word.abandon(), None);
     }
 
     #[test]

@@ -106,11 +106,14 @@ impl Mail {
 
 /// "The owner is parked": an inbox without mail whose owner sleeps, or is about to.
 const PARKED: usize = 1;
+/// "The owner is gone": nobody will read.
+const CLOSED: usize = 2;
 
 /// The mail of one worker: any thread pushes, the owner takes all.
 ///
 /// The word is the newest fiber of a linked list, or 0, or 1 for "empty and the owner is
-/// parked": so the push learns, from its own exchange, whether it must unpark the owner.
+/// parked": so the push learns, from its own exchange, whether it must unpark the owner. 2 says
+/// that the owner has gone for good.
 ///
 /// Budget: a push is one CAS besides the RMW of [`Mail::post`]; looking is one load; taking is
 /// one exchange, and one more for each fiber's mail.
@@ -124,6 +127,8 @@ pub enum Pushed {
     Delivered,
     /// The owner was parked; it is now marked awake, and this sender must unpark it.
     OwnerParked,
+    /// The owner is gone; the item was not put in.
+    Closed,
 }
 
 // SAFETY: the inbox hands pointers from pusher to owner, published by Release and Acquire; what
@@ -148,6 +153,9 @@ impl<T: Linked> Inbox<T> {
     pub unsafe fn push(&self, item: NonNull<T>) -> Pushed {
         let mut head = self.0.load(Ordering::Relaxed);
         loop {
+            if head.addr() == CLOSED {
+                return Pushed::Closed;
+            }
             let parked = head.addr() == PARKED;
             let next = if parked { ptr::null_mut() } else { head };
             // SAFETY: `item` is valid, by this function's contract.
@@ -170,16 +178,28 @@ impl<T: Linked> Inbox<T> {
     /// Whether there is mail. One load: what an agent does while it polls.
     #[inline]
     pub fn has_mail(&self) -> bool {
-        self.0.load(Ordering::Relaxed).addr() > PARKED
+        self.0.load(Ordering::Relaxed).addr() > CLOSED
     }
 
     /// Takes all mail, oldest first. Only the owner, while awake.
     pub fn take(&self) -> Fifo<T> {
+        self.replace_all(ptr::null_mut())
+    }
+
+    /// Takes all mail, for good: no more is accepted. Only the owner, or for it once it is gone.
+    pub fn close(&self) -> Fifo<T> {
+        self.replace_all(ptr::without_provenance_mut(CLOSED))
+    }
+
+    fn replace_all(&self, word: *mut T) -> Fifo<T> {
         let mut list = Fifo::new();
         // Acquire: pairs with the Release in `push`.
-        let mut newest = NonNull::new(self.0.swap(ptr::null_mut(), Ordering::Acquire));
+        let head = self.0.swap(word, Ordering::Acquire);
+        if head.addr() <= CLOSED {
+            return list;
+        }
+        let mut newest = NonNull::new(head);
         while let Some(item) = newest {
-            debug_assert_ne!(item.addr().get(), PARKED, "an owner that takes is awake");
             // SAFETY: whoever pushed the item keeps it valid until it is taken, which is here.
             newest = NonNull::new(unsafe { T::link(item) }.load(Ordering::Relaxed));
             // SAFETY: the item left the inbox, and is in no other list.
@@ -250,6 +270,17 @@ mod tests {
         let taken: Vec<_> = inbox.take().collect();
         assert_eq!(taken, items.iter().map(NonNull::from).collect::<Vec<_>>());
         assert!(!inbox.has_mail());
+    }
+
+    #[test]
+    fn a_closed_inbox_gives_what_it_has_and_takes_no_more() {
+        let (inbox, item) = (Inbox::<Item>::new(), Item(AtomicPtr::default()));
+        // SAFETY: the item is in no list and outlives the inbox.
+        assert_eq!(unsafe { inbox.push(NonNull::from(&item)) }, Pushed::Delivered);
+        assert_eq!(inbox.close().collect::<Vec<_>>(), [NonNull::from(&item)]);
+        // SAFETY: as above, and it has left the inbox.
+        assert_eq!(unsafe { inbox.push(NonNull::from(&item)) }, Pushed::Closed);
+        assert!(!inbox.has_mail() && inbox.close().is_empty());
     }
 
     #[test]
