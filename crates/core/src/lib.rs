@@ -6,11 +6,18 @@
 //! steps, the bug that they rule out and a sketch of the proof; its loom model drives the types of
 //! that folder, never a copy.
 
+pub mod barrier;
+mod circle;
+pub mod claim;
 #[cfg(test)]
 mod element;
 pub mod fiber;
 pub mod governor;
+pub mod idle;
+pub mod injector;
 pub mod list;
+pub mod lock;
 pub mod place;
 pub mod queue;
 mod sync;
+pub mod wait;

@@ -1,0 +1,107 @@
+//! Who is parked, so that new work for anyone unparks one worker, and costs nothing if none is.
+//!
+//! README.md beside this file has the steps and the proof. Mail needs none of this: the inbox word
+//! itself says whether its owner is parked.
+
+use crate::barrier::Barrier;
+use crate::sync::{AtomicU64, Ordering};
+
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+/// The most workers that a set can hold.
+pub const MAX_WORKERS: usize = 64 * WORDS;
+
+const WORDS: usize = if cfg!(loom) { 1 } else { 16 };
+
+/// The set of parked workers, a bit for each.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct IdleSet {
+    words: [AtomicU64; WORDS],
+    /// How many words have a worker.
+    used: usize,
+}
+
+impl IdleSet {
+    /// An empty set for workers `0..workers`.
+    ///
+    /// # Panics
+    ///
+    /// If `workers` exceeds [`MAX_WORKERS`].
+    pub fn new(workers: usize) -> Self {
+        assert!(workers <= MAX_WORKERS, "at most {MAX_WORKERS} workers");
+        let words = std::array::from_fn(|_| AtomicU64::new(0));
+        Self { words, used: workers.div_ceil(64) }
+    }
+
+    /// Says that `worker` is about to park. It then looks at every source of work that others fill
+    /// without mail, and parks only if all are empty; otherwise it [retracts](Self::retract).
+    pub fn announce(&self, worker: usize, barrier: &impl Barrier) {
+        let (word, bit) = self.place(worker);
+        // Relaxed: the barrier orders it before the looks that follow.
+        word.fetch_or(bit, Ordering::Relaxed);
+        if !cfg!(weaken = "idle-barrier") {
+            // Pairs with the light half in `pick_one`.
+            barrier.heavy();
+        }
+    }
+
+    /// Takes `worker` back, because it found work or was unparked by other means.
+    ///
+    /// False if somebody picked it meanwhile: that unpark is spent on this worker, which must look
+    /// for work (again) before it parks.
+    #[must_use = "a worker that was picked looks for work before it parks"]
+    pub fn retract(&self, worker: usize) -> bool {
+        let (word, bit) = self.place(worker);
+        // Acquire pairs with the Release in `pick_one`: who was picked sees the work.
+        word.fetch_and(!bit, Ordering::Acquire) & bit != 0
+    }
+
+    /// Takes one parked worker out of the set, for a caller that has just made work available to
+    /// all: the caller unparks it, in a way that also reaches a worker which is not asleep yet.
+    ///
+    /// The lowest index comes first, so that under little load the same few workers stay awake.
+    pub fn pick_one(&self, barrier: &impl Barrier) -> Option<usize> {
+        // Pairs with the heavy half in `announce`: either the bit is seen here or the work is there.
+        barrier.light();
+        let words = self.words[..self.used].iter().enumerate();
+        words.into_iter().find_map(|(i, word)| Self::pick_from(word).map(|bit| i * 64 + bit))
+    }
+
+    fn pick_from(word: &AtomicU64) -> Option<usize> {
+        let mut seen = word.load(Ordering::Relaxed);
+        while seen != 0 {
+            let lowest = seen & seen.wrapping_neg();
+            // Release pairs with the Acquire in `retract`.
+            seen = word.fetch_and(!lowest, Ordering::Release);
+            if seen & lowest != 0 {
+                return Some(lowest.trailing_zeros() as usize);
+            }
+        }
+        None
+    }
+
+    /// Whether `worker` is in the set.
+    pub fn contains(&self, worker: usize) -> bool {
+        let (word, bit) = self.place(worker);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+
+    /// How many workers were in the set a moment ago.
+    pub fn len(&self) -> usize {
+        let words = self.words[..self.used].iter();
+        words.map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
+    }
+
+    /// Whether no worker was in the set a moment ago.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn place(&self, worker: usize) -> (&AtomicU64, u64) {
+        (&self.words[worker / 64], 1 << (worker % 64))
+    }
+}

@@ -1,0 +1,156 @@
+//! The lock of a queue: one word, held for a few stores, that names its holder.
+
+use std::marker::PhantomData;
+use std::num::NonZeroU32;
+
+use crate::sync::{AtomicU32, Ordering, const_fn, spin_loop, unless_weakened};
+
+#[cfg(all(test, loom))]
+mod model;
+
+/// How often a contender looks at a held lock before it relaxes.
+const LOOKS: u32 = 64;
+
+/// Somebody who takes queue locks: a worker, a monitor, a thread that is no worker.
+pub trait Contender {
+    /// What the lock word shows while this contender holds the lock; no two share it.
+    fn id(&self) -> NonZeroU32;
+
+    /// Called again and again while a lock stays held longer than its few stores take: the holder
+    /// has lost its CPU, so this should give the CPU to somebody else.
+    fn relax(&self);
+}
+
+/// A lock for the inside of a queue.
+///
+/// ```text
+/// 0 = free, otherwise the id of the holder
+/// ```
+///
+/// The holder makes no system call and never suspends, so waiters spin.
+#[derive(Debug)]
+pub struct QueueLock(AtomicU32);
+
+impl QueueLock {
+    const_fn! {
+        /// A free lock.
+        #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+        pub const fn new() -> Self {
+            Self(AtomicU32::new(0))
+        }
+    }
+
+    /// Takes the lock, for as long as the result lives.
+    #[inline]
+    pub fn lock(&self, by: &impl Contender) -> Held<'_> {
+        match self.try_lock(by) {
+            Some(held) => held,
+            None => self.lock_slow(by),
+        }
+    }
+
+    #[cold]
+    fn lock_slow(&self, by: &impl Contender) -> Held<'_> {
+        let mut looks = 0;
+        loop {
+            if self.holder().is_none()
+                && let Some(held) = self.try_lock(by)
+            {
+                return held;
+            }
+            looks += 1;
+            if looks % LOOKS == 0 {
+                by.relax();
+            }
+            spin_loop();
+        }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self, by: &impl Contender) -> Option<Held<'_>> {
+        // Acquire pairs with the Release in the drop of `Held`.
+        self.0
+            .compare_exchange(0, by.id().get(), Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(|_| Held { lock: self, not_send: PhantomData })
+    }
+
+    /// Who held the lock a moment ago.
+    pub fn holder(&self) -> Option<NonZeroU32> {
+        NonZeroU32::new(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A queue lock that is held; dropping it frees the lock.
+#[derive(Debug)]
+#[must_use]
+pub struct Held<'l> {
+    lock: &'l QueueLock,
+    not_send: PhantomData<*const ()>,
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Pairs with the Acquire in `try_lock`.
+        self.lock.0.store(0, unless_weakened!("lock-release", Ordering::Release));
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! A contender for tests and models.
+
+    use super::*;
+
+    pub(crate) struct Tester(pub(crate) u32);
+
+    impl Contender for Tester {
+        fn id(&self) -> NonZeroU32 {
+            NonZeroU32::new(self.0).unwrap()
+        }
+
+        fn relax(&self) {
+            #[cfg(loom)]
+            loom::thread::yield_now();
+            #[cfg(not(loom))]
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::cell::Cell;
+
+    use super::{testing::Tester, *};
+
+    #[test]
+    fn the_word_names_the_holder() {
+        let lock = QueueLock::new();
+        let held = lock.try_lock(&Tester(7)).unwrap();
+        assert_eq!(lock.holder(), NonZeroU32::new(7));
+        assert!(lock.try_lock(&Tester(8)).is_none());
+        drop(held);
+        assert_eq!(lock.holder(), None);
+        assert!(lock.try_lock(&Tester(8)).is_some());
+    }
+
+    #[test]
+    fn a_contender_relaxes_while_the_holder_is_away() {
+        struct Frees<'l>(Cell<Option<Held<'l>>>);
+        impl Contender for Frees<'_> {
+            fn id(&self) -> NonZeroU32 {
+                NonZeroU32::MIN
+            }
+            fn relax(&self) {
+                drop(self.0.take());
+            }
+        }
+        let lock = QueueLock::new();
+        let contender = Frees(Cell::new(Some(lock.lock(&Tester(2)))));
+        drop(lock.lock(&contender));
+        assert!(contender.0.take().is_none());
+    }
+}

@@ -1,0 +1,201 @@
+//! The wait queue: who waits for an object, first come first served.
+//!
+//! It serves pinned fibers, movers and kernel threads alike: it hands out a copy of the waiter's `W`,
+//! and waking is the caller's job. README.md beside this file has the states, the steps and the proof.
+
+mod node;
+
+pub use node::{Node, NodeState};
+
+use std::ptr::{self, NonNull};
+
+use crate::circle;
+use crate::list::Unlinked;
+use crate::lock::{Contender, Held, QueueLock};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering, const_fn, fence};
+
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+/// The waiters of one object, in 16 bytes that include the object's own word.
+#[repr(C)]
+pub struct WaitQueue<W> {
+    /// The oldest node, whose predecessor in the circle is the youngest. Stored under the lock,
+    /// loaded by wakers without it.
+    oldest: AtomicPtr<Node<W>>,
+    lock: QueueLock,
+    word: AtomicU32,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<WaitQueue<usize>>() == 16);
+
+// SAFETY: nodes are touched under the lock only, but for their state, which is atomic; a `W` is
+// copied from the thread that waits to the thread that wakes.
+unsafe impl<W: Copy + Send> Send for WaitQueue<W> {}
+// SAFETY: as for Send.
+unsafe impl<W: Copy + Send> Sync for WaitQueue<W> {}
+
+impl<W: Copy> WaitQueue<W> {
+    const_fn! {
+        /// An empty queue, with the object's word at `word`.
+        pub const fn new(word: u32) -> Self {
+            Self {
+                oldest: AtomicPtr::new(ptr::null_mut()),
+                lock: QueueLock::new(),
+                word: AtomicU32::new(word),
+            }
+        }
+    }
+
+    /// The object's own word (locked or not, permits), which the queue leaves alone. It lies here
+    /// because the lock leaves four bytes.
+    pub fn word(&self) -> &AtomicU32 {
+        &self.word
+    }
+
+    /// Takes the queue lock, for changes that belong together.
+    pub fn lock(&self, by: &impl Contender) -> Locked<'_, W> {
+        Locked { queue: self, _held: self.lock.lock(by) }
+    }
+
+    /// Adds `node` as the youngest. The caller then checks once more whether it has to wait.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Locked::enqueue`].
+    pub unsafe fn enqueue(&self, by: &impl Contender, node: NonNull<Node<W>>) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.lock(by).enqueue(node) }
+    }
+
+    /// Whether somebody waits, for a waker that has changed the object and holds no lock.
+    pub fn anyone_waiting(&self) -> bool {
+        if !cfg!(weaken = "wait-fence") {
+            // Pairs with the fence in `Locked::enqueue`: either this load sees the node or the
+            // waiter's second check sees the change.
+            fence(Ordering::SeqCst);
+        }
+        !self.oldest.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Claims the oldest node and returns its waiter, whom the caller wakes exactly once. `note` is
+    /// what the waiter reads in its node.
+    pub fn claim_first(&self, by: &impl Contender, note: u8) -> Option<W> {
+        self.lock(by).claim_first(note)
+    }
+
+    /// Ends the wait of `node` for another reason than a wake: timeout or cancel.
+    ///
+    /// [`Unlinked::AlreadyGone`]: a waker claimed it and wakes the waiter once, so this caller does
+    /// not. Where the waiter leaves without what it was woken for, [`WaitQueue::pass_on`] is due.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Locked::unlink`].
+    pub unsafe fn unlink(&self, by: &impl Contender, node: NonNull<Node<W>>) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { self.lock(by).unlink(node) }
+    }
+
+    /// Gives a wake that the caller was claimed for, but has no use of, to the next in line, whom
+    /// the caller wakes.
+    #[must_use = "the waiter that takes over is to be woken"]
+    pub fn pass_on(&self, by: &impl Contender, note: u8) -> Option<W> {
+        self.claim_first(by, note)
+    }
+}
+
+/// A wait queue whose lock is held.
+#[must_use]
+pub struct Locked<'q, W> {
+    queue: &'q WaitQueue<W>,
+    _held: Held<'q>,
+}
+
+impl<W: Copy> Locked<'_, W> {
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.oldest().is_none()
+    }
+
+    /// The waiter that is first in line.
+    pub fn first(&self) -> Option<W> {
+        // SAFETY: a listed node is alive: the contract of `enqueue`.
+        self.oldest().map(|node| unsafe { node.as_ref() }.waiter())
+    }
+
+    /// Adds `node` as the youngest. The caller then checks once more whether it has to wait.
+    ///
+    /// # Safety
+    ///
+    /// `node` is in no queue. It stays alive and in place until it was unlinked by
+    /// [`Unlinked::Mine`] or its state is seen to be [`NodeState::Claimed`].
+    pub unsafe fn enqueue(&mut self, node: NonNull<Node<W>>) {
+        let oldest = self.oldest();
+        // SAFETY: the node is alive, in no list, and the lock is held.
+        unsafe {
+            node.as_ref().set_queued();
+            circle::insert(oldest, node);
+        }
+        if oldest.is_none() {
+            self.set_oldest(Some(node));
+        }
+        // Pairs with the fence in `anyone_waiting`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Claims the oldest node and returns its waiter, whom the caller wakes exactly once. `note` is
+    /// what the waiter reads in its node.
+    pub fn claim_first(&mut self, note: u8) -> Option<W> {
+        let node = self.oldest()?;
+        // SAFETY: a listed node is alive until it is claimed, which is the last that is done to it.
+        unsafe {
+            let waiter = node.as_ref().waiter();
+            self.remove(node);
+            node.as_ref().set_claimed(note);
+            Some(waiter)
+        }
+    }
+
+    /// Takes `node` out, unless a waker claimed it before.
+    ///
+    /// # Safety
+    ///
+    /// `node` is alive, and the queue that it was last added to is this one.
+    pub unsafe fn unlink(&mut self, node: NonNull<Node<W>>) -> Unlinked {
+        // SAFETY: alive by this function's contract; listed in this queue if its state says so,
+        // which changes under this lock only.
+        unsafe {
+            if node.as_ref().state() != NodeState::Queued {
+                return Unlinked::AlreadyGone;
+            }
+            self.remove(node);
+            node.as_ref().set_out();
+        }
+        Unlinked::Mine
+    }
+
+    /// # Safety
+    ///
+    /// `node` is listed in this queue.
+    unsafe fn remove(&mut self, node: NonNull<Node<W>>) {
+        // SAFETY: listed, so alive as all that are listed; the lock is held.
+        let next = unsafe { circle::remove(node) };
+        if self.oldest() == Some(node) {
+            self.set_oldest(next);
+        }
+    }
+
+    fn oldest(&self) -> Option<NonNull<Node<W>>> {
+        NonNull::new(self.queue.oldest.load(Ordering::Relaxed))
+    }
+
+    fn set_oldest(&mut self, node: Option<NonNull<Node<W>>>) {
+        let node = node.map_or(ptr::null_mut(), NonNull::as_ptr);
+        // Relaxed: under the lock for those who hold it, and fences order it for those who do not.
+        self.queue.oldest.store(node, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,82 @@
+//! One wait, as it stands in a queue.
+
+use crate::circle::{Circular, Links};
+use crate::sync::{AtomicU32, Ordering, unless_weakened};
+
+/// Where a node stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeState {
+    /// In no queue: not added yet, or unlinked by a timeout or cancel.
+    Out,
+    /// In a queue.
+    Queued,
+    /// A waker took it out, left this note, and wakes the waiter once.
+    Claimed(u8),
+}
+
+/// One waiter's place in a queue; lives where the waiter waits, usually in its stack frame.
+pub struct Node<W> {
+    /// Touched under the queue lock, or by the waiter while the node is in no queue.
+    links: Links<Self>,
+    /// Stored under the queue lock; loaded by the waiter at any time.
+    ///
+    /// ```text
+    /// 0 = Out, 1 = Queued, 2 + note = Claimed
+    /// ```
+    state: AtomicU32,
+    /// Written by the waiter before the node is queued.
+    waiter: W,
+}
+
+// SAFETY: only `waiter` leads anywhere, and a copy of it goes to the waker.
+unsafe impl<W: Copy + Send> Send for Node<W> {}
+// SAFETY: the links are touched under the queue lock, the state is atomic, the waiter is only copied.
+unsafe impl<W: Copy + Send> Sync for Node<W> {}
+
+// SAFETY: always the same field.
+unsafe impl<W> Circular for Node<W> {
+    fn links(&self) -> &Links<Self> {
+        &self.links
+    }
+}
+
+impl<W: Copy> Node<W> {
+    const OUT: u32 = 0;
+    const QUEUED: u32 = 1;
+    const CLAIMED: u32 = 2;
+
+    /// A node of `waiter`, in no queue.
+    pub fn new(waiter: W) -> Self {
+        Self { links: Links::new(), state: AtomicU32::new(Self::OUT), waiter }
+    }
+
+    /// Where the node stands. Whoever sees it claimed owns it again, and sees what the waker did.
+    pub fn state(&self) -> NodeState {
+        // Acquire pairs with the Release in `set_claimed`.
+        match self.state.load(Ordering::Acquire) {
+            Self::OUT => NodeState::Out,
+            Self::QUEUED => NodeState::Queued,
+            claimed => NodeState::Claimed((claimed - Self::CLAIMED) as u8),
+        }
+    }
+
+    /// Whom the node stands for.
+    pub fn waiter(&self) -> W {
+        self.waiter
+    }
+
+    pub(super) fn set_queued(&self) {
+        debug_assert_ne!(self.state(), NodeState::Queued, "a node is in one queue at a time");
+        self.state.store(Self::QUEUED, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_out(&self) {
+        self.state.store(Self::OUT, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_claimed(&self, note: u8) {
+        // Pairs with the Acquire in `state`: from here on the node is the waiter's.
+        let ordering = unless_weakened!("wait-claim", Ordering::Release);
+        self.state.store(Self::CLAIMED + u32::from(note), ordering);
+    }
+}

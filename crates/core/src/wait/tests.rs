@@ -1,0 +1,83 @@
+//! The wait queue against a plain list of waiters.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::lock::testing::Tester;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Enqueue(usize),
+    Claim(u8),
+    Unlink(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => (0usize..8).prop_map(Step::Enqueue),
+        1 => any::<u8>().prop_map(Step::Claim),
+        1 => (0usize..8).prop_map(Step::Unlink),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn behaves_as_a_plain_list(steps in prop::collection::vec(step(), 0..200)) {
+        let (queue, me) = (WaitQueue::new(0), Tester(1));
+        let nodes: Vec<_> = (0usize..8).map(Node::new).collect();
+        let mut states = [NodeState::Out; 8];
+        let mut line: Vec<usize> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Enqueue(i) if !line.contains(&i) => {
+                    // SAFETY: in no queue, and it outlives the queue.
+                    unsafe { queue.enqueue(&me, NonNull::from(&nodes[i])) };
+                    line.push(i);
+                    states[i] = NodeState::Queued;
+                }
+                Step::Enqueue(_) => {}
+                Step::Claim(note) => {
+                    let first = (!line.is_empty()).then(|| line.remove(0));
+                    prop_assert_eq!(queue.lock(&me).first(), first);
+                    prop_assert_eq!(queue.claim_first(&me, note), first);
+                    first.inspect(|&first| states[first] = NodeState::Claimed(note));
+                }
+                Step::Unlink(i) => {
+                    let place = line.iter().position(|&waiter| waiter == i);
+                    // SAFETY: alive, and never in another queue.
+                    let unlinked = unsafe { queue.unlink(&me, NonNull::from(&nodes[i])) };
+                    let expected = if place.is_some() { Unlinked::Mine } else { Unlinked::AlreadyGone };
+                    prop_assert_eq!(unlinked, expected);
+                    place.inspect(|&place| {
+                        line.remove(place);
+                        states[i] = NodeState::Out;
+                    });
+                }
+            }
+            prop_assert_eq!(queue.anyone_waiting(), !line.is_empty());
+            let seen: Vec<_> = nodes.iter().map(Node::state).collect();
+            prop_assert_eq!(&seen[..], &states[..]);
+        }
+    }
+}
+
+#[test]
+fn who_is_claimed_and_leaves_passes_the_wake_on() {
+    let (queue, me) = (WaitQueue::new(0), Tester(1));
+    let nodes = ["first", "second"].map(Node::new);
+    for node in &nodes {
+        // SAFETY: in no queue, and it outlives the queue.
+        unsafe { queue.enqueue(&me, NonNull::from(node)) };
+    }
+    assert_eq!(queue.claim_first(&me, 0), Some("first"));
+    // SAFETY: alive, and last in this queue.
+    let unlinked = unsafe { queue.unlink(&me, NonNull::from(&nodes[0])) };
+    assert_eq!(unlinked, Unlinked::AlreadyGone);
+    assert_eq!(queue.pass_on(&me, 0), Some("second"));
+}
+
+#[test]
+fn the_word_is_the_objects_own() {
+    let queue = WaitQueue::<usize>::new(3);
+    assert_eq!(queue.word().load(Ordering::Relaxed), 3);
+}
