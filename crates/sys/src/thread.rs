@@ -29,8 +29,7 @@ pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
 /// # Examples
 ///
 /// ```
-/// let me = daiko_sys::thread::id();
-/// assert_eq!(daiko_sys::thread::blocked_syscall(me), None, "it runs");
+/// assert_eq!(daiko_sys::thread::blocked_syscall(u32::MAX), None, "no such thread");
 /// ```
 pub fn blocked_syscall(id: u32) -> Option<i64> {
     let mut path = [0; 48];

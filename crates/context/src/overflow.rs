@@ -1,0 +1,316 @@
+//! Reports which stack overflowed, by name, before the process dies.
+//!
+//! The handler runs on the alternate stack of the faulting thread
+//! ([`daiko_sys::signal::AltStack`]) and must find out, without a lock or an
+//! allocation, whether a guard of ours was hit. So slabs are listed in an
+//! append-only chain of pages whose entries are used again but never freed:
+//!
+//! 1. A slab claims an entry by moving its `start` from `FREE` to `CLAIMED`.
+//! 2. It writes the other fields, then publishes the true `start` (Release).
+//! 3. The handler reads `start` (Acquire), the fields, and `start` again: an
+//!    entry that changed meanwhile is none of the slab that faults, which
+//!    cannot go away while something runs on it.
+//! 4. Dropped, the slab frees the entry.
+
+use std::fmt;
+use std::io;
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+
+use daiko_sys::Scope;
+use daiko_sys::memory::{Mapping, MemoryError};
+use daiko_sys::signal::{self, Fault};
+
+use crate::stack::StackClass;
+
+/// The name of who ran on the stack that overflowed, as far as it fits.
+#[derive(Debug)]
+pub struct Name {
+    bytes: [u8; 64],
+    len: usize,
+}
+
+impl Name {
+    /// Sets the name. What is beyond 64 bytes is cut off; control characters become `?`.
+    pub fn set(&mut self, name: &[u8]) {
+        self.len = name.len().min(self.bytes.len());
+        for (to, from) in self.bytes.iter_mut().zip(name) {
+            *to = if from.is_ascii_control() { b'?' } else { *from };
+        }
+    }
+}
+
+/// Tells the name of who runs on the stack with this coloured top; async-signal-safe.
+///
+/// A name that is not set is reported as `<unnamed>`.
+pub type Describe = fn(top: *mut u8, name: &mut Name);
+
+static DESCRIBE: OnceLock<Describe> = OnceLock::new();
+
+/// Has overflows of [`crate::stack::Slab`] stacks reported in one line on standard error, then the process aborted.
+///
+/// All other faults go to the handler that was installed before. Threads that
+/// run on such stacks need an alternate stack.
+///
+/// # Errors
+///
+/// `AlreadyExists` on a second call; otherwise what `sigaction` reports.
+pub fn install(describe: Describe) -> io::Result<()> {
+    DESCRIBE.set(describe).map_err(|_| io::ErrorKind::AlreadyExists)?;
+    signal::on_fault(report)
+}
+
+fn report(fault: Fault) {
+    let Some((top, size)) = overflowed(fault) else { return };
+    let mut name = Name { bytes: [0; 64], len: 0 };
+    name.set(b"<unnamed>");
+    if let Some(describe) = DESCRIBE.get() {
+        describe(top, &mut name);
+    }
+    let mut digits = [0; 20];
+    signal::write_stderr(&[
+        b"daiko: stack overflow in fiber '",
+        &name.bytes[..name.len],
+        b"' (stack of ",
+        decimal(size / 1024, &mut digits),
+        b" KiB; larger: Builder::stack_size)\n",
+    ]);
+    signal::abort();
+}
+
+/// Writes a number without the formatting machinery, which nobody promises to be async-signal-safe.
+fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &digits[at..];
+        }
+    }
+}
+
+/// The coloured top and the size of the stack whose guard was hit; `None` if it was none of ours.
+///
+/// A guard that a stray pointer hits is not an overflow: the code that does so
+/// runs on another stack.
+fn overflowed(fault: Fault) -> Option<(*mut u8, usize)> {
+    let slab = entries().find_map(|entry| entry.read(fault.address))?;
+    let index = (fault.address - slab.start) / slab.class.size();
+    let low_end = slab.start + index * slab.class.size();
+    let own = low_end..low_end + slab.class.size();
+    let overflow = fault.address < low_end + slab.class.guard();
+    if !overflow || !own.contains(&fault.stack_pointer) {
+        return None;
+    }
+    let top = ptr::with_exposed_provenance_mut(low_end + slab.class.top(index));
+    Some((top, slab.class.size()))
+}
+
+/// What an entry tells about a slab.
+struct Listed {
+    start: usize,
+    class: StackClass,
+}
+
+const FREE: usize = 0;
+const CLAIMED: usize = 1;
+
+/// A place for a slab. `start` says who may touch the other fields: see the head of this file.
+struct Entry {
+    start: AtomicUsize,
+    len: AtomicUsize,
+    size: AtomicUsize,
+    guard: AtomicUsize,
+}
+
+impl Entry {
+    const fn new() -> Self {
+        Self {
+            start: AtomicUsize::new(FREE),
+            len: AtomicUsize::new(0),
+            size: AtomicUsize::new(0),
+            guard: AtomicUsize::new(0),
+        }
+    }
+
+    /// Publishes a slab here, unless the entry is in use.
+    fn claim(&self, start: usize, len: usize, class: StackClass) -> bool {
+        // Acquire: pairs with the Release in `Listing::drop`.
+        let free = self.start.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed);
+        if free.is_err() {
+            return false;
+        }
+        // Pairs with the Acquire fence in `read`: who sees a field below sees CLAIMED, too.
+        fence(Ordering::Release);
+        self.len.store(len, Ordering::Relaxed);
+        self.size.store(class.size(), Ordering::Relaxed);
+        self.guard.store(class.guard(), Ordering::Relaxed);
+        // Pairs with the Acquire load in `read`.
+        self.start.store(start, Ordering::Release);
+        true
+    }
+
+    /// The slab that is listed here, if `address` lies in it.
+    fn read(&self, address: usize) -> Option<Listed> {
+        // Pairs with the Release store in `claim`.
+        let start = self.start.load(Ordering::Acquire);
+        if start == FREE || start == CLAIMED {
+            return None;
+        }
+        let len = self.len.load(Ordering::Relaxed);
+        let class = StackClass::from_parts(
+            self.size.load(Ordering::Relaxed),
+            self.guard.load(Ordering::Relaxed),
+        );
+        // Pairs with the Release fence in `claim`.
+        fence(Ordering::Acquire);
+        let same = self.start.load(Ordering::Relaxed) == start;
+        let inside = address.checked_sub(start).is_some_and(|offset| offset < len);
+        (same && inside).then_some(Listed { start, class })
+    }
+}
+
+/// How many entries leave room for the link in 4 KiB.
+const ENTRIES: usize = 127;
+
+/// All zero is a valid page, as a fresh mapping is.
+struct Page {
+    entries: [Entry; ENTRIES],
+    next: AtomicPtr<Page>,
+}
+
+static FIRST: Page =
+    Page { entries: [const { Entry::new() }; ENTRIES], next: AtomicPtr::new(ptr::null_mut()) };
+
+impl Page {
+    fn next(&self) -> Option<&'static Page> {
+        // SAFETY: a page in the chain is never unmapped. Acquire: pairs with
+        // the Release in `append`.
+        unsafe { self.next.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The page behind this one, mapped if there is none.
+    fn append(&self) -> Result<&'static Page, MemoryError> {
+        if let Some(next) = self.next() {
+            return Ok(next);
+        }
+        let fresh = Mapping::new(size_of::<Page>(), Scope::Private)?;
+        let page = fresh.start().as_ptr().cast();
+        let null = ptr::null_mut();
+        // Release: pairs with the Acquire in `next`; what it publishes is a page of zeros.
+        match self.next.compare_exchange(null, page, Ordering::Release, Ordering::Relaxed) {
+            Ok(_) => _ = fresh.into_raw(),
+            Err(_) => drop(fresh),
+        }
+        Ok(self.next().expect("a page was just appended"))
+    }
+}
+
+fn pages() -> impl Iterator<Item = &'static Page> {
+    std::iter::successors(Some(&FIRST), |page| page.next())
+}
+
+fn entries() -> impl Iterator<Item = &'static Entry> {
+    pages().flat_map(|page| &page.entries)
+}
+
+/// The entry of a slab, free again when this is dropped.
+pub(crate) struct Listing {
+    entry: &'static Entry,
+}
+
+/// Makes the guards of a slab known to the fault handler.
+pub(crate) fn list(start: usize, len: usize, class: StackClass) -> Result<Listing, MemoryError> {
+    let mut page = &FIRST;
+    loop {
+        if let Some(entry) = page.entries.iter().find(|entry| entry.claim(start, len, class)) {
+            return Ok(Listing { entry });
+        }
+        page = page.append()?;
+    }
+}
+
+impl Drop for Listing {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `claim`.
+        self.entry.start.store(FREE, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Listing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Listing({:#x})", self.entry.start.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stack::Slab;
+    use daiko_sys::arena::Arena;
+    use daiko_sys::memory::GuardKind;
+
+    fn slab() -> Slab {
+        let class = StackClass::new(5 * 4096, 4096).unwrap();
+        Slab::new(&Arena::private(), class, 3, GuardKind::probe()).unwrap()
+    }
+
+    #[test]
+    fn a_hit_guard_names_its_stack() {
+        let slab = slab();
+        for i in 0..slab.len() {
+            let (bottom, top) = (slab.bottom(i).addr(), slab.top(i).addr());
+            for stack_pointer in [bottom - 8, bottom + 8, top - 8] {
+                let fault = Fault { address: bottom - 1, stack_pointer };
+                assert_eq!(overflowed(fault), Some((slab.top(i), slab.class().size())));
+            }
+        }
+    }
+
+    #[test]
+    fn other_faults_are_none_of_ours() {
+        let slab = slab();
+        let (bottom, top) = (slab.bottom(1).addr(), slab.top(1).addr());
+        let other = slab.top(2).addr() - 8;
+        let (guard, stack_pointer) = (bottom - 8, top - 8);
+        for (address, stack_pointer) in
+            [(bottom, stack_pointer), (0, stack_pointer), (guard, other), (guard, 0)]
+        {
+            assert_eq!(overflowed(Fault { address, stack_pointer }), None);
+        }
+        drop(slab);
+        assert_eq!(overflowed(Fault { address: guard, stack_pointer }), None, "it is gone");
+    }
+
+    #[test]
+    fn more_slabs_than_a_page_holds_are_all_listed() {
+        for _ in 0..2 {
+            let slabs: Vec<Slab> = (0..3 * ENTRIES).map(|_| slab()).collect();
+            for slab in &slabs {
+                let (address, stack_pointer) = (slab.bottom(2).addr() - 1, slab.top(2).addr() - 1);
+                assert!(overflowed(Fault { address, stack_pointer }).is_some());
+            }
+        }
+        assert!(pages().count() <= 6, "freed entries are used again");
+    }
+
+    #[test]
+    fn names_fit_in_one_line() {
+        let mut name = Name { bytes: [0; 64], len: 0 };
+        name.set(b"a\nb\x7f");
+        assert_eq!(&name.bytes[..name.len], b"a?b?");
+        name.set(&[b'x'; 100]);
+        assert_eq!(&name.bytes[..name.len], &[b'x'; 64]);
+    }
+
+    #[test]
+    fn numbers_are_written_in_decimal() {
+        let mut digits = [0; 20];
+        for number in [0, 7, 64, 1 << 20, usize::MAX] {
+            assert_eq!(decimal(number, &mut digits), number.to_string().as_bytes());
+        }
+    }
+}

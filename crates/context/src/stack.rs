@@ -1,0 +1,353 @@
+//! Guarded stacks, carved from slabs.
+//!
+//! ```text
+//!  slab: | guard | stack 0 .............. | guard | stack 1 .............. | ..
+//!                ^ bottom(0)     top(0) ^         ^ bottom(1)   top(1) ^
+//!        |<------------ size ------------>|
+//! ```
+//!
+//! Stacks begin at equal distances, mostly powers of two, so that the hot top
+//! lines of all of them would fall into the same few sets of the cache. Hence
+//! the top of stack `i` is *coloured*: it lies `(i % 16) * 64` bytes below the
+//! end (measured at 1000 stacks: 5.4 ns a switch instead of 11.9).
+
+use std::fmt;
+use std::ptr::NonNull;
+
+use daiko_sys::arena::{Arena, Region};
+use daiko_sys::memory::{
+    self, GuardKind, MemoryError, advise_no_huge_pages, install_guards, page_size, whole_pages,
+};
+
+use crate::overflow::{self, Listing};
+
+/// How many different tops there are.
+const COLOURS: usize = 16;
+/// How far they lie apart: a cache line.
+const COLOUR: usize = 64;
+/// The largest stack.
+const MOST: usize = 1 << 30;
+
+/// The size of stacks and of their guards, in whole pages.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_context::stack::StackClass;
+///
+/// let class = StackClass::new(100_000, 4096)?;
+/// assert_eq!(class.size(), 102_400);
+/// assert_eq!(StackClass::default().size(), 65_536);
+/// # Ok::<(), daiko_context::stack::StackError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StackClass {
+    size: usize,
+    guard: usize,
+}
+
+impl StackClass {
+    /// Stacks of `size` bytes with `guard` of them inaccessible, both rounded up to whole pages.
+    ///
+    /// The rest holds the frames and what the runtime keeps at the top.
+    ///
+    /// # Errors
+    ///
+    /// [`StackError::Guard`] unless the guard has at least a page and less than
+    /// 1 GiB, [`StackError::Size`] unless two pages are left beside it and the
+    /// size is at most 1 GiB.
+    pub fn new(size: usize, guard: usize) -> Result<Self, StackError> {
+        let page = page_size();
+        let guard = match guard {
+            1..MOST => guard.next_multiple_of(page),
+            _ => return Err(StackError::Guard { guard }),
+        };
+        let least = guard + 2 * page;
+        match whole_pages(size) {
+            Some(rounded) if (least..=MOST).contains(&rounded) => Ok(Self { size: rounded, guard }),
+            _ => Err(StackError::Size { size, least }),
+        }
+    }
+
+    /// The bytes of a stack, its guard included; stacks of a slab lie so far apart.
+    pub fn size(self) -> usize {
+        self.size
+    }
+
+    /// The bytes of the guard at the low end.
+    pub fn guard(self) -> usize {
+        self.guard
+    }
+
+    /// A class that [`StackClass::new`] made before.
+    pub(crate) fn from_parts(size: usize, guard: usize) -> Self {
+        Self { size, guard }
+    }
+
+    /// The top of stack `index`, relative to its low end.
+    pub(crate) fn top(self, index: usize) -> usize {
+        self.size - index % COLOURS * COLOUR
+    }
+}
+
+/// 64 KiB with a guard of one page.
+impl Default for StackClass {
+    fn default() -> Self {
+        Self { size: 64 * 1024, guard: page_size() }
+    }
+}
+
+/// Stacks of one class in one piece of memory, every one of them with a guard.
+///
+/// Dropping the slab unmaps them; what still runs on one must have ended.
+#[derive(Debug)]
+pub struct Slab {
+    class: StackClass,
+    count: usize,
+    // The listing ends first: the fault handler knows no memory that is gone.
+    _listing: Listing,
+    region: Region,
+}
+
+impl Slab {
+    /// Maps `count` stacks and their guards.
+    ///
+    /// The fault handler of [`crate::overflow`] knows the guards from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`StackError::Memory`] with the limit that refused the memory or a guard.
+    /// Then nothing stays mapped: there is no stack without a guard.
+    ///
+    /// # Panics
+    ///
+    /// If `count` is zero.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use daiko_context::stack::{Slab, StackClass};
+    /// use daiko_sys::{arena::Arena, memory::GuardKind};
+    ///
+    /// let slab = Slab::new(&Arena::private(), StackClass::default(), 16, GuardKind::probe())?;
+    /// assert_eq!(slab.index_of(slab.bottom(3).addr()), Some(3));
+    /// # Ok::<(), daiko_context::stack::StackError>(())
+    /// ```
+    pub fn new(
+        arena: &Arena,
+        class: StackClass,
+        count: usize,
+        kind: GuardKind,
+    ) -> Result<Self, StackError> {
+        assert!(count > 0, "a slab of no stacks");
+        let bytes = class.size.saturating_mul(count);
+        let region = arena.map(bytes, page_size())?;
+        // A stack uses its top page; a huge one would commit 32 stacks at once.
+        advise_no_huge_pages(region.start(), region.len());
+        // SAFETY: the region is fresh and one mapping, and the class has whole
+        // pages with the guard smaller than the size.
+        unsafe { install_guards(region.start(), region.len(), class.size, class.guard, kind)? };
+        let listing =
+            overflow::list(region.start().as_ptr().expose_provenance(), region.len(), class)?;
+        Ok(Self { class, count, _listing: listing, region })
+    }
+
+    /// The class of these stacks.
+    pub fn class(&self) -> StackClass {
+        self.class
+    }
+
+    /// How many stacks there are.
+    #[expect(clippy::len_without_is_empty, reason = "a slab has at least one stack")]
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The coloured top of stack `index`, a multiple of 64: frames go below it.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such stack.
+    pub fn top(&self, index: usize) -> *mut u8 {
+        self.low_end(index).wrapping_add(self.class.top(index))
+    }
+
+    /// The lowest usable address of stack `index`, above its guard.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such stack.
+    pub fn bottom(&self, index: usize) -> *mut u8 {
+        self.low_end(index).wrapping_add(self.class.guard)
+    }
+
+    fn low_end(&self, index: usize) -> *mut u8 {
+        assert!(index < self.count, "stack {index} of a slab of {}", self.count);
+        self.region.start().as_ptr().wrapping_add(index * self.class.size)
+    }
+
+    /// Which stack, guard included, `addr` lies in.
+    pub fn index_of(&self, addr: usize) -> Option<usize> {
+        let index = addr.checked_sub(self.region.start().addr().get())? / self.class.size;
+        (index < self.count).then_some(index)
+    }
+
+    /// Gives the memory of stack `index` back to the system; it reads as zero afterwards, and its guard stays.
+    ///
+    /// # Errors
+    ///
+    /// [`StackError::Memory`] if the memory is locked.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such stack.
+    ///
+    /// # Safety
+    ///
+    /// Nothing runs on this stack, and nothing that lies there is still needed.
+    pub unsafe fn discard(&self, index: usize) -> Result<(), StackError> {
+        let usable = self.class.size - self.class.guard;
+        let bottom = NonNull::new(self.bottom(index)).expect("stacks do not lie at address zero");
+        // SAFETY: the caller gives up what lies there; the pages are part of the region.
+        unsafe { memory::discard(bottom, usable, self.region.arena().scope())? };
+        Ok(())
+    }
+}
+
+/// Why there is no stack; its message names the remedy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StackError {
+    /// The size is out of range.
+    Size {
+        /// What was asked for, in bytes.
+        size: usize,
+        /// The smallest size with this guard.
+        least: usize,
+    },
+    /// The size of the guard is out of range.
+    Guard {
+        /// What was asked for, in bytes.
+        guard: usize,
+    },
+    /// The system refused the memory or its protection.
+    Memory(MemoryError),
+}
+
+impl From<MemoryError> for StackError {
+    fn from(error: MemoryError) -> Self {
+        Self::Memory(error)
+    }
+}
+
+impl fmt::Display for StackError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Size { size, least } => {
+                write!(f, "stack size of {size} bytes: choose from {least} to {MOST}")
+            }
+            Self::Guard { guard } => {
+                let least = page_size();
+                write!(f, "stack guard of {guard} bytes: choose from {least} to below {MOST}")
+            }
+            Self::Memory(error) => write!(f, "no stack: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StackError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Memory(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arenas() -> [Arena; 2] {
+        [Arena::private(), Arena::shared(64 << 20).unwrap()]
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_refused_in_one_line() {
+        let page = page_size();
+        let least = 3 * page;
+        for size in [0, 1, 2 * page, MOST + 1, usize::MAX] {
+            let error = StackClass::new(size, page).unwrap_err();
+            assert_eq!(error, StackError::Size { size, least });
+            let message = error.to_string();
+            assert!(message.contains(&format!("from {least} to {MOST}")), "{message}");
+            assert_eq!(message.lines().count(), 1);
+        }
+        for guard in [0, MOST, usize::MAX] {
+            assert_eq!(StackClass::new(MOST, guard), Err(StackError::Guard { guard }));
+        }
+    }
+
+    #[test]
+    fn sizes_in_range_are_rounded_to_pages() {
+        let page = page_size();
+        let class = StackClass::new(2 * page + 1, 1).unwrap();
+        assert_eq!((class.size(), class.guard()), (3 * page, page));
+        assert_eq!(StackClass::new(MOST, MOST - 2 * page).unwrap().size(), MOST);
+        assert_eq!(StackClass::new(64 * 1024, 1).unwrap(), StackClass::default());
+    }
+
+    #[test]
+    fn tops_are_aligned_coloured_and_inside() {
+        for arena in arenas() {
+            let class = StackClass::new(5 * page_size(), page_size()).unwrap();
+            let slab = Slab::new(&arena, class, 33, GuardKind::probe()).unwrap();
+            for i in 0..slab.len() {
+                let (bottom, top) = (slab.bottom(i).addr(), slab.top(i).addr());
+                assert_eq!(top % COLOUR, 0);
+                assert_eq!(bottom + class.size() - class.guard() - top, i % COLOURS * COLOUR);
+                assert_eq!(slab.index_of(top - 1), Some(i));
+                assert_eq!(
+                    slab.index_of(bottom - class.guard()),
+                    Some(i),
+                    "the guard belongs to it"
+                );
+            }
+            let start = slab.bottom(0).addr() - class.guard();
+            assert_eq!(slab.index_of(start - 1), None);
+            assert_eq!(slab.index_of(start + 33 * class.size()), None);
+        }
+    }
+
+    #[test]
+    fn every_stack_is_guarded_and_usable_to_both_ends() {
+        for kind in [GuardKind::probe(), GuardKind::Protect] {
+            for arena in arenas() {
+                let slab = Slab::new(&arena, StackClass::default(), 20, kind).unwrap();
+                let page = |at: *mut u8| memory::populate(NonNull::new(at).unwrap(), page_size());
+                for i in 0..slab.len() {
+                    let bottom = slab.bottom(i);
+                    assert!(page(bottom.wrapping_sub(page_size())).is_err(), "{kind:?}");
+                    assert!(page(bottom).is_ok());
+                    // SAFETY: the stack is fresh, and its top byte lies inside.
+                    unsafe {
+                        slab.top(i).sub(1).write(7);
+                        slab.discard(i).unwrap();
+                        assert_eq!(slab.top(i).sub(1).read(), 0);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn too_much_is_an_error_that_leaves_nothing_behind() {
+        for _ in 0..100 {
+            for count in [1 << 40, usize::MAX] {
+                let slab =
+                    Slab::new(&Arena::private(), StackClass::default(), count, GuardKind::probe());
+                assert!(matches!(slab.unwrap_err(), StackError::Memory(_)));
+            }
+        }
+    }
+}

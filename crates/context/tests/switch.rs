@@ -1,0 +1,188 @@
+//! Switching between real stacks.
+
+mod fiber;
+
+use std::arch::asm;
+use std::backtrace::Backtrace;
+use std::cell::Cell;
+use std::panic;
+
+use daiko_context::{FpControl, StackPointer};
+use fiber::Fiber;
+
+#[test]
+fn two_contexts_alternate() {
+    let mut log = Vec::new();
+    let steps = Cell::new(0);
+    let mut fiber = Fiber::new(|me| {
+        for _ in 0..1000 {
+            steps.set(steps.get() + 1);
+            me.leave();
+        }
+    });
+    while !fiber.is_finished() {
+        log.push(steps.get());
+        fiber.resume();
+    }
+    assert!(log.iter().copied().eq(0..=1000));
+}
+
+/// The ABI's callee-saved registers, and what the compiler keeps in others, survive on both sides.
+#[test]
+fn values_in_registers_survive() {
+    fn churn(mut seed: u64, mut leave: impl FnMut()) -> u64 {
+        let mut values = [0u64; 24];
+        for value in &mut values {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *value = seed;
+        }
+        let mut floats = values.map(|value| value as f64);
+        for round in 0..100 {
+            leave();
+            for (value, float) in values.iter_mut().zip(&mut floats) {
+                *value = value.rotate_left(round % 63 + 1) ^ float.to_bits();
+                *float += f64::from(round);
+            }
+        }
+        values.into_iter().fold(0, u64::wrapping_add)
+    }
+    let results = Cell::new((0, 0));
+    let mut first = Fiber::new(|me| {
+        let sum = churn(1, || me.leave());
+        results.set((sum, results.get().1));
+    });
+    let mut second = Fiber::new(|me| {
+        let sum = churn(2, || me.leave());
+        results.set((results.get().0, sum));
+    });
+    let mine = churn(3, || {
+        first.resume();
+        second.resume();
+    });
+    first.resume();
+    second.resume();
+    assert!(first.is_finished() && second.is_finished());
+    drop((first, second));
+    assert_eq!(results.get(), (churn(1, || ()), churn(2, || ())));
+    assert_eq!(mine, churn(3, || ()));
+}
+
+#[test]
+fn a_fresh_stack_is_aligned_for_calls() {
+    let aligned = Cell::new(false);
+    let mut fiber = Fiber::new(|_| {
+        #[repr(align(16))]
+        struct Aligned([u8; 16]);
+        let mut value = Aligned([0; 16]);
+        // SAFETY: stores 16 bytes of zeros to a local; faults if the compiler's
+        // belief about the stack is wrong.
+        unsafe { asm!("movaps [{}], {}", in(reg) &mut value, in(xmm_reg) 0f64) };
+        aligned.set(value.0 == [0; 16]);
+    });
+    fiber.resume();
+    drop(fiber);
+    assert!(aligned.get());
+}
+
+#[test]
+fn panics_unwind_inside_a_fiber() {
+    let caught = Cell::new(None);
+    let mut fiber = Fiber::new(|me| {
+        let result = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+            me.leave();
+            panic::resume_unwind(Box::new(7));
+        }));
+        caught.set(result.unwrap_err().downcast_ref::<i32>().copied());
+    });
+    fiber.resume();
+    fiber.resume();
+    drop(fiber);
+    assert_eq!(caught.get(), Some(7));
+}
+
+#[test]
+fn a_backtrace_ends_at_the_entry() {
+    let text = Cell::new(String::new());
+    let mut fiber = Fiber::new(|_| text.set(Backtrace::force_capture().to_string()));
+    fiber.resume();
+    drop(fiber);
+    let text = text.take();
+    let frames: Vec<&str> =
+        text.lines().filter(|line| !line.trim_start().starts_with("at ")).collect();
+    assert!(frames[frames.len() - 1].ends_with("first_frame"), "{text}");
+    assert!(frames[frames.len() - 2].contains("fiber::start"), "{text}");
+    assert!(text.contains("a_backtrace_ends_at_the_entry"), "{text}");
+    assert!(!text.contains("test::run_test"), "it left the fiber: {text}");
+}
+
+#[test]
+fn control_words_stay_with_their_context() {
+    let round_up = 0x5f80;
+    let before = FpControl::current();
+    let seen = Cell::new([0; 2]);
+    let mut fiber = Fiber::new(|me| {
+        set_mxcsr(round_up);
+        let own = FpControl::current();
+        me.leave_fp(&before);
+        assert_eq!(FpControl::current(), own);
+        seen.set([mxcsr(), round_up]);
+        set_mxcsr(0x1f80);
+    });
+    fiber.resume();
+    assert_eq!(FpControl::current(), before, "the others have what they had");
+    fiber.resume();
+    drop(fiber);
+    let [found, expected] = seen.get();
+    assert_eq!(found & !0x3f, expected);
+    assert_eq!(FpControl::current(), before);
+}
+
+#[test]
+fn control_words_are_inherited_by_a_plain_switch() {
+    let (before, seen) = (mxcsr(), Cell::new(0));
+    let mut fiber = Fiber::new(|me| {
+        seen.set(mxcsr());
+        me.leave();
+    });
+    set_mxcsr(0x5f80);
+    fiber.resume();
+    set_mxcsr(before);
+    fiber.resume();
+    drop(fiber);
+    assert_eq!(seen.get() & !0x3f, 0x5f80);
+}
+
+fn mxcsr() -> u32 {
+    let mut value = 0u32;
+    // SAFETY: writes four bytes to a local.
+    unsafe { asm!("stmxcsr [{}]", in(reg) &mut value) };
+    value
+}
+
+fn set_mxcsr(value: u32) {
+    // SAFETY: the tests load values that differ in rounding only, and compute
+    // nothing before they load another.
+    unsafe { asm!("ldmxcsr [{}]", in(reg) &value) };
+}
+
+#[test]
+fn a_context_may_be_resumed_by_another_thread() {
+    let steps = Cell::new(0);
+    let mut fiber = Fiber::new(|me| {
+        for _ in 0..10 {
+            steps.set(steps.get() + 1);
+            me.leave();
+        }
+    });
+    while !fiber.is_finished() {
+        let handed = fiber::Handed(&mut fiber);
+        std::thread::scope(|s| s.spawn(move || handed.resume()).join().unwrap());
+    }
+    drop(fiber);
+    assert_eq!(steps.get(), 10);
+}
+
+#[test]
+fn the_null_pointer_refers_to_nothing() {
+    assert_eq!(StackPointer::NULL.addr(), 0);
+}
