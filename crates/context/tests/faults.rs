@@ -1,0 +1,262 @@
+//! What a user sees when code in a fiber goes wrong. Every case runs in a child process.
+
+mod fiber;
+
+use std::env;
+use std::hint::black_box;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+use std::ptr;
+use std::thread;
+
+use daiko_context::overflow::{self, Name};
+use daiko_context::stack::{Slab, StackClass};
+use daiko_sys::signal::AltStack;
+use fiber::Fiber;
+
+const CHILD: &str = "DAIKO_TEST_CHILD";
+
+/// Runs `body` in a child process and returns how that ended; the child never returns from here.
+///
+/// The child is this test binary, told to run the test of this `name` only.
+fn in_child(name: &str, body: fn()) -> Output {
+    if env::var_os(CHILD).is_some() {
+        body();
+        std::process::exit(0);
+    }
+    command(name).output().unwrap()
+}
+
+fn command(name: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, "1");
+    command
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Our own lines; the test harness and libraries of the system write to standard error, too.
+fn reports(output: &Output) -> Vec<String> {
+    stderr(output).lines().filter(|line| line.contains("daiko")).map(str::to_owned).collect()
+}
+
+#[inline(never)]
+fn recurse(depth: u64) -> u64 {
+    let frame = black_box([depth; 32]);
+    if frame[7] == u64::MAX { 0 } else { recurse(depth + 1) + black_box(frame)[5] }
+}
+
+fn overflow_in_a_fiber(class: StackClass, describe: overflow::Describe) {
+    overflow::install(describe).unwrap();
+    let _stack = AltStack::install().unwrap();
+    Fiber::with_class(class, |_| {
+        black_box(recurse(0));
+    })
+    .resume();
+}
+
+#[test]
+fn an_overflow_is_reported_with_name_and_size() {
+    let output = in_child("an_overflow_is_reported_with_name_and_size", || {
+        overflow_in_a_fiber(StackClass::default(), |_, name| name.set(b"order\nbook"));
+    });
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", stderr(&output));
+    let expected = "daiko: stack overflow in fiber 'order?book' (stack of 64 KiB; larger: Builder::stack_size)";
+    assert_eq!(reports(&output), [expected]);
+}
+
+#[test]
+fn an_overflow_without_a_name_is_reported() {
+    let output = in_child("an_overflow_without_a_name_is_reported", || {
+        let class = StackClass::new(256 * 1024, 64 * 1024).unwrap();
+        overflow_in_a_fiber(class, |_, _| ());
+    });
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", stderr(&output));
+    let expected = "daiko: stack overflow in fiber '<unnamed>' (stack of 256 KiB; larger: Builder::stack_size)";
+    assert_eq!(reports(&output), [expected]);
+}
+
+/// The hook gets the very top that the slab gave out, where a runtime finds its control block.
+#[test]
+fn the_hook_gets_the_coloured_top() {
+    let output = in_child("the_hook_gets_the_coloured_top", || {
+        use daiko_context::{StackPointer, prepare, switch};
+        use daiko_sys::{arena::Arena, memory::GuardKind};
+
+        unsafe extern "C" fn entry(_: *mut u8) -> ! {
+            black_box(recurse(0));
+            unreachable!("it overflows")
+        }
+        // SAFETY: the test keeps the name there, 64 bytes.
+        overflow::install(|top, name| name.set(unsafe { &*top.sub(64).cast::<[u8; 5]>() }))
+            .unwrap();
+        let _stack = AltStack::install().unwrap();
+        let slab =
+            Slab::new(&Arena::private(), StackClass::default(), 8, GuardKind::probe()).unwrap();
+        let mut left = StackPointer::NULL;
+        // SAFETY: the name and the first frame fit in the fresh stack 7.
+        unsafe {
+            slab.top(7).sub(64).cast::<[u8; 5]>().write(*b"seven");
+            switch(&mut left, prepare(slab.top(7).sub(64), entry, ptr::null_mut()));
+        }
+    });
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", stderr(&output));
+    assert!(reports(&output)[0].contains("fiber 'seven'"), "{}", stderr(&output));
+}
+
+/// SIGABRT is what a supervisor sees, whatever the program does with that signal.
+#[test]
+fn a_handler_of_sigabrt_does_not_swallow_the_abort() {
+    let output = in_child("a_handler_of_sigabrt_does_not_swallow_the_abort", || {
+        // SAFETY: ignoring a signal runs no code.
+        unsafe { libc::signal(libc::SIGABRT, libc::SIG_IGN) };
+        overflow_in_a_fiber(StackClass::default(), |_, _| ());
+    });
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", stderr(&output));
+}
+
+#[test]
+fn a_stray_pointer_in_a_fiber_dies_by_sigsegv() {
+    let output = in_child("a_stray_pointer_in_a_fiber_dies_by_sigsegv", || {
+        overflow::install(|_, _| ()).unwrap();
+        let _stack = AltStack::install().unwrap();
+        Fiber::new(|_| {
+            let nowhere = black_box(ptr::without_provenance_mut::<u8>(64));
+            // SAFETY: none: this is the fault that the test is about.
+            unsafe { nowhere.write_volatile(1) };
+        })
+        .resume();
+    });
+    assert_eq!(output.status.signal(), Some(libc::SIGSEGV), "{}", stderr(&output));
+    assert_eq!(reports(&output), [""; 0]);
+}
+
+#[test]
+fn a_signal_that_was_sent_has_its_default_effect() {
+    let name = "a_signal_that_was_sent_has_its_default_effect";
+    for signal in [libc::SIGSEGV, libc::SIGBUS] {
+        if env::var_os(CHILD).is_none() {
+            let output = command(name).env("DAIKO_TEST_SIGNAL", signal.to_string()).output();
+            assert_eq!(output.unwrap().status.signal(), Some(signal));
+            continue;
+        }
+        let signal = env::var("DAIKO_TEST_SIGNAL").unwrap().parse().unwrap();
+        // SAFETY: neither the default effect nor `raise` runs code of the program's.
+        // The handler of std, which is there before, takes the first signal for a fault
+        // and lets it pass.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            overflow::install(|_, _| ()).unwrap();
+            libc::raise(signal);
+        }
+        std::process::exit(0);
+    }
+}
+
+/// Handlers with and without SA_SIGINFO that were there before still get what is not ours.
+#[test]
+fn the_previous_handler_is_called() {
+    unsafe extern "C" fn plain(signal: libc::c_int) {
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(40 + signal) }
+    }
+    unsafe extern "C" fn full(
+        signal: libc::c_int,
+        info: *mut libc::siginfo_t,
+        context: *mut libc::c_void,
+    ) {
+        // SAFETY: the kernel passes a valid `siginfo_t`; ends the process at once.
+        unsafe {
+            let expected = (*info).si_addr().addr() == 64 && !context.is_null();
+            libc::_exit(if expected { 80 + signal } else { 1 })
+        }
+    }
+    fn install(handler: usize, flags: libc::c_int) {
+        // SAFETY: zero is a valid `sigaction`, and the handlers above fit their flags.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler;
+            action.sa_flags = flags;
+            libc::sigaction(libc::SIGSEGV, &action, ptr::null_mut());
+        }
+    }
+    fn child() {
+        match env::var("DAIKO_TEST_HANDLER").as_deref() {
+            Ok("plain") => install(plain as *const () as usize, 0),
+            _ => install(full as *const () as usize, libc::SA_SIGINFO),
+        }
+        overflow::install(|_, _| ()).unwrap();
+        // SAFETY: none: this is the fault that the test is about.
+        unsafe { black_box(ptr::without_provenance_mut::<u8>(64)).write_volatile(1) };
+    }
+    let name = "the_previous_handler_is_called";
+    if env::var_os(CHILD).is_some() {
+        in_child(name, child);
+    }
+    for (handler, code) in [("plain", 40 + libc::SIGSEGV), ("full", 80 + libc::SIGSEGV)] {
+        let output = command(name).env("DAIKO_TEST_HANDLER", handler).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{handler}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn an_overflow_of_a_kernel_thread_is_reported_by_std() {
+    let output = in_child("an_overflow_of_a_kernel_thread_is_reported_by_std", || {
+        overflow::install(|_, _| ()).unwrap();
+        let builder = thread::Builder::new().name("plain".to_owned()).stack_size(128 * 1024);
+        let _ = builder.spawn(|| black_box(recurse(0))).unwrap().join();
+    });
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", stderr(&output));
+    assert!(stderr(&output).contains("thread 'plain'"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("has overflowed its stack"), "{}", stderr(&output));
+    assert_eq!(reports(&output), [""; 0]);
+}
+
+#[test]
+fn a_second_handler_is_refused() {
+    let output = in_child("a_second_handler_is_refused", || {
+        overflow::install(|_, _| ()).unwrap();
+        let error = overflow::install(|_: *mut u8, _: &mut Name| ()).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::AlreadyExists);
+    });
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn gdb_ends_its_backtrace_at_the_entry() {
+    let name = "gdb_ends_its_backtrace_at_the_entry";
+    if env::var_os(CHILD).is_some() {
+        Fiber::new(|_| trap()).resume();
+    }
+    if Command::new("gdb").arg("--version").output().is_err() {
+        println!("skipped: gdb is not installed");
+        return;
+    }
+    let target = command(name);
+    let output = Command::new("gdb")
+        .args(["-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "run", "-ex", "bt"])
+        .arg("--args")
+        .arg(target.get_program())
+        .args(target.get_args())
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+    if text.contains("Could not trace the inferior") || text.contains("ptrace:") {
+        println!("skipped: gdb may not trace processes here");
+        return;
+    }
+    let frames: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
+    assert!(frames.iter().any(|frame| frame.contains("trap")), "{text}");
+    assert!(frames[frames.len() - 2].contains("fiber::start"), "{text}");
+    assert!(frames[frames.len() - 1].contains("first_frame"), "{text}");
+    assert!(!text.contains("Backtrace stopped") && !text.contains("corrupt"), "{text}");
+}
+
+#[inline(never)]
+fn trap() {
+    // SAFETY: stops the process for the debugger that runs it.
+    unsafe { libc::raise(libc::SIGTRAP) };
+}
