@@ -1,7 +1,11 @@
 //! The machine that was measured.
 
-use std::{ffi::CStr, fs, io, mem, time::SystemTime};
+use std::{fs, io, time::SystemTime};
 
+use daiko_sys::{
+    cpu::{self, CpuSet},
+    limits,
+};
 use serde::{Deserialize, Serialize};
 
 /// What a reader of the results has to know about the machine.
@@ -35,9 +39,9 @@ impl Host {
         Self {
             cpu: cpu_model().unwrap_or_else(|| "unknown".into()),
             cpus: cpus(),
-            quota: None,
-            kernel: read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
-            glibc: glibc_version(),
+            quota: cpu::quota(),
+            kernel: limits::kernel_release(),
+            glibc: limits::glibc_version().unwrap_or("unknown").to_owned(),
             governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             huge_pages: read("/sys/kernel/mm/transparent_hugepage/enabled")
                 .and_then(|line| chosen(&line)),
@@ -55,39 +59,18 @@ pub fn cpus() -> usize {
 
 /// The CPUs this process may run on, by number.
 pub(crate) fn cpu_list() -> Vec<usize> {
-    // SAFETY: `cpu_set_t` is a bit array, for which all zeroes is a value.
-    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: the set is as long as told; 0 is the calling thread.
-    let result = unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &mut set) };
-    if result != 0 {
-        return Vec::new();
-    }
-    // SAFETY: the index is below the size of the set.
-    (0..libc::CPU_SETSIZE as usize).filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) }).collect()
+    cpu::allowed().map(|set| set.iter().collect()).unwrap_or_default()
 }
 
 /// Binds the calling thread to `cpu`.
 pub(crate) fn bind(cpu: usize) -> io::Result<()> {
-    // SAFETY: `cpu_set_t` is a bit array, for which all zeroes is a value.
-    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: `CPU_SET` checks the index against the size of the set.
-    unsafe { libc::CPU_SET(cpu, &mut set) };
-    // SAFETY: the set is as long as told; 0 is the calling thread.
-    match unsafe { libc::sched_setaffinity(0, mem::size_of_val(&set), &set) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    cpu::bind_current(&CpuSet::from_iter([cpu]))
 }
 
 fn cpu_model() -> Option<String> {
     let info = fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = info.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
-}
-
-fn glibc_version() -> String {
-    // SAFETY: returns a static string.
-    unsafe { CStr::from_ptr(libc::gnu_get_libc_version()) }.to_string_lossy().into_owned()
 }
 
 fn read(path: &str) -> Option<String> {
@@ -98,4 +81,23 @@ fn read(path: &str) -> Option<String> {
 fn chosen(line: &str) -> Option<String> {
     let (_, rest) = line.split_once('[')?;
     Some(rest.split_once(']')?.0.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_has_what_a_reader_needs() {
+        let host = Host::detect();
+        assert!(host.cpus >= 1);
+        assert!(host.kernel.starts_with(|first: char| first.is_ascii_digit()), "{}", host.kernel);
+        assert!(host.date.ends_with('Z'), "{}", host.date);
+    }
+
+    #[test]
+    fn the_choice_stands_in_brackets() {
+        assert_eq!(chosen("always [madvise] never").as_deref(), Some("madvise"));
+        assert_eq!(chosen("always madvise never"), None);
+    }
 }

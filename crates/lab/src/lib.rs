@@ -4,12 +4,17 @@
 //! every case several times, each time in a child process of its own, and
 //! interleaves the methods so that drift of the machine hits all alike.
 
+pub mod conclusion;
 pub mod experiment;
 pub mod failure;
+pub mod format;
 pub mod host;
 pub mod limits;
+pub mod published;
 pub mod registry;
+pub mod results;
 pub mod ring;
 pub mod runner;
+pub mod table;
 
 pub use failure::{Failure, Skip};

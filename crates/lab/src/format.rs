@@ -1,0 +1,56 @@
+//! Numbers as people read them.
+
+/// Three significant digits, thousands apart: `9.82`, `112`, `4,312`.
+///
+/// # Examples
+/// ```
+/// use daiko_lab::format::number;
+/// assert_eq!(number(9.8234), "9.82");
+/// assert_eq!(number(111.7), "112");
+/// assert_eq!(number(2_666_665.2), "2,666,665");
+/// assert_eq!(number(0.000391), "0.000391");
+/// ```
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    if size >= 99.95 {
+        return thousands(value.round());
+    }
+    if value == 0.0 {
+        return "0".into();
+    }
+    let before_point = size.log10().floor() as i32 + 1;
+    let decimals = (3 - before_point).clamp(0, 9) as usize;
+    format!("{value:.decimals$}")
+}
+
+/// A factor: `5.21x`.
+pub fn ratio(value: f64) -> String {
+    format!("{}x", number(value))
+}
+
+/// A count, shortened where it is round: `1000`, `10k`, `1M`.
+///
+/// # Examples
+/// ```
+/// use daiko_lab::format::count;
+/// assert_eq!([count(3), count(1000), count(10_000), count(1_000_000)], ["3", "1000", "10k", "1M"]);
+/// ```
+pub fn count(value: u64) -> String {
+    match value {
+        10_000.. if value.is_multiple_of(1_000_000) => format!("{}M", value / 1_000_000),
+        10_000.. if value.is_multiple_of(1000) => format!("{}k", value / 1000),
+        _ => value.to_string(),
+    }
+}
+
+fn thousands(whole: f64) -> String {
+    let digits = format!("{:.0}", whole.abs());
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    if whole < 0.0 { format!("-{text}") } else { text }
+}
