@@ -21,3 +21,4 @@ pub mod place;
 pub mod queue;
 mod sync;
 pub mod wait;
+pub mod watch;

@@ -1,0 +1,160 @@
+//! One watch, as it stands in a table.
+
+use std::ptr::NonNull;
+
+use super::condition::{Condition, Value};
+use crate::circle::{Circular, Links};
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, unless_weakened};
+
+/// How an agent learns of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// By sampling the word again and again.
+    Silent,
+    /// The writer notifies after each change.
+    Told,
+}
+
+/// Where an entry stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EntryState {
+    /// In no table.
+    Out,
+    /// In a table.
+    Listed,
+    /// The condition was seen to hold with this value; whoever saw it wakes the waiter once.
+    Hit(u64),
+}
+
+/// A word and the condition that is waited for, with the width taken out of the type.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub enum Word {
+    U32(NonNull<AtomicU32>, Condition<u32>),
+    U64(NonNull<AtomicU64>, Condition<u64>),
+}
+
+impl Word {
+    /// The value, if it satisfies the condition.
+    ///
+    /// # Safety
+    ///
+    /// The word is alive.
+    unsafe fn sample(self) -> Option<u64> {
+        // Acquire pairs with the writer's Release, so that the waiter sees what was written before.
+        match self {
+            Word::U32(word, until) => {
+                // SAFETY: alive by this function's contract.
+                let value = unsafe { word.as_ref() }.load(Ordering::Acquire);
+                until.holds(value).then_some(u64::from(value))
+            }
+            Word::U64(word, until) => {
+                // SAFETY: alive by this function's contract.
+                let value = unsafe { word.as_ref() }.load(Ordering::Acquire);
+                until.holds(value).then_some(value)
+            }
+        }
+    }
+
+    fn address(self) -> usize {
+        match self {
+            Word::U32(word, _) => word.addr().get(),
+            Word::U64(word, _) => word.addr().get(),
+        }
+    }
+}
+
+/// One waiter's watch; lives where the waiter waits, usually in its stack frame.
+pub struct Entry<W> {
+    /// Touched under the table's lock, or by the waiter while the entry is in no table.
+    links: Links<Self>,
+    /// Stored under the table's lock; loaded by the waiter at any time.
+    state: AtomicU8,
+    /// What was seen, stored before `state` says that there was a hit.
+    seen: AtomicU64,
+    /// The rest is written by the waiter before the entry is listed.
+    word: Word,
+    notice: Notice,
+    waiter: W,
+}
+
+// SAFETY: the word is an atomic that outlives the watch, and a copy of the waiter goes to the scanner.
+unsafe impl<W: Copy + Send> Send for Entry<W> {}
+// SAFETY: the links are touched under the table's lock, states are atomic, the waiter is only copied.
+unsafe impl<W: Copy + Send> Sync for Entry<W> {}
+
+// SAFETY: always the same field.
+unsafe impl<W> Circular for Entry<W> {
+    fn links(&self) -> &Links<Self> {
+        &self.links
+    }
+}
+
+impl<W: Copy> Entry<W> {
+    const OUT: u8 = 0;
+    const LISTED: u8 = 1;
+    const HIT: u8 = 2;
+
+    /// A watch of `waiter` on `word`, in no table.
+    pub fn new<V: Value>(word: &V::Atomic, until: Condition<V>, notice: Notice, waiter: W) -> Self {
+        Self {
+            links: Links::new(),
+            state: AtomicU8::new(Self::OUT),
+            seen: AtomicU64::new(0),
+            word: V::watched(NonNull::from(word), until),
+            notice,
+            waiter,
+        }
+    }
+
+    /// Where the entry stands. Whoever sees a hit owns the entry again, and sees what the writer of
+    /// the word wrote before with Release.
+    pub fn state(&self) -> EntryState {
+        // Acquire pairs with the Release in `set_hit`.
+        match self.state.load(Ordering::Acquire) {
+            Self::OUT => EntryState::Out,
+            Self::LISTED => EntryState::Listed,
+            _ => EntryState::Hit(self.seen.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Whom the entry stands for.
+    pub fn waiter(&self) -> W {
+        self.waiter
+    }
+
+    /// How changes of its word become known.
+    pub fn notice(&self) -> Notice {
+        self.notice
+    }
+
+    /// Whether this watches the word at `address`.
+    pub(super) fn watches(&self, address: usize) -> bool {
+        self.word.address() == address
+    }
+
+    /// The value of the word, if it satisfies the condition.
+    ///
+    /// # Safety
+    ///
+    /// The entry is listed, and the caller holds the table's lock.
+    pub(super) unsafe fn sample(&self) -> Option<u64> {
+        // SAFETY: a word stays alive while its entry is listed: the contract of `Table::insert`.
+        unsafe { self.word.sample() }
+    }
+
+    pub(super) fn set_listed(&self) {
+        debug_assert_ne!(self.state(), EntryState::Listed, "an entry is in one table at a time");
+        self.state.store(Self::LISTED, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_out(&self) {
+        self.state.store(Self::OUT, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_hit(&self, seen: u64) {
+        self.seen.store(seen, Ordering::Relaxed);
+        // Pairs with the Acquire in `state`: from here on the entry is the waiter's.
+        self.state.store(Self::HIT, unless_weakened!("watch-hit", Ordering::Release));
+    }
+}

@@ -1,0 +1,213 @@
+//! Table and area against plain ones.
+
+use std::ptr::{self, NonNull};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::list::Unlinked;
+use crate::lock::testing::Tester;
+use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+const ME: Tester = Tester(1);
+
+#[test]
+fn conditions_are_levels() {
+    use Condition::*;
+    let cases = [
+        (ChangedFrom(3), [true, false, true]),
+        (Equal(3), [false, true, false]),
+        (AtLeast(3), [false, true, true]),
+        (AnyBit(3), [true, true, false]),
+        (AnyBit(0), [false, false, false]),
+    ];
+    for (condition, expected) in cases {
+        assert_eq!([2u32, 3, 4].map(|value| condition.holds(value)), expected, "{condition:?}");
+    }
+    assert!(AtLeast(1 << 40).holds(1u64 << 41), "all 64 bits count");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(usize),
+    Remove(usize),
+    Write(usize),
+    Scan(usize),
+    Notify(usize),
+}
+
+const ENTRIES: usize = 8;
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..ENTRIES).prop_map(Step::Insert),
+        1 => (0..ENTRIES).prop_map(Step::Remove),
+        2 => (0..ENTRIES).prop_map(Step::Write),
+        1 => (0usize..5).prop_map(Step::Scan),
+        2 => (0..ENTRIES).prop_map(Step::Notify),
+    ]
+}
+
+/// Odd entries are told.
+fn notice(i: usize) -> Notice {
+    if i.is_multiple_of(2) { Notice::Silent } else { Notice::Told }
+}
+
+/// What the table should hold: the listed entries, and the silent ones in the order of their turns.
+#[derive(Default)]
+struct Expected {
+    states: [Option<EntryState>; ENTRIES],
+    turns: std::collections::VecDeque<usize>,
+}
+
+impl Expected {
+    fn listed(&self, i: usize) -> bool {
+        self.states[i] == Some(EntryState::Listed)
+    }
+
+    fn scan(&mut self, budget: usize, words: &[AtomicU64]) -> Vec<usize> {
+        let mut hits = Vec::new();
+        for _ in 0..budget.min(self.turns.len()) {
+            let Some(i) = self.turns.pop_front() else { break };
+            match words[i].load(Ordering::Relaxed) {
+                0 => self.turns.push_back(i),
+                seen => {
+                    self.states[i] = Some(EntryState::Hit(seen));
+                    hits.push(i);
+                }
+            }
+        }
+        hits
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_table_behaves_as_a_plain_one(steps in prop::collection::vec(step(), 0..200)) {
+        let words: [AtomicU64; ENTRIES] = Default::default();
+        let entries: Vec<_> = (0..ENTRIES)
+            .map(|i| Entry::new(&words[i], Condition::AtLeast(1u64), notice(i), i))
+            .collect();
+        let (table, mut expected) = (Table::new(), Expected::default());
+        for (step, now) in steps.into_iter().zip(1u64..) {
+            match step {
+                Step::Insert(i) if expected.listed(i) => {}
+                Step::Insert(i) => {
+                    words[i].store(0, Ordering::Relaxed);
+                    // SAFETY: in no table; entry and word outlive the table.
+                    unsafe { table.insert(&ME, NonNull::from(&entries[i])) };
+                    expected.states[i] = Some(EntryState::Listed);
+                    if notice(i) == Notice::Silent {
+                        expected.turns.push_back(i);
+                    }
+                }
+                Step::Remove(i) => {
+                    // SAFETY: alive, and only ever in this table.
+                    let removed = unsafe { table.remove(&ME, NonNull::from(&entries[i])) };
+                    prop_assert_eq!(removed == Unlinked::Mine, expected.listed(i));
+                    if removed == Unlinked::Mine {
+                        expected.states[i] = Some(EntryState::Out);
+                        expected.turns.retain(|&turn| turn != i);
+                    }
+                }
+                Step::Write(i) => words[i].store(now, Ordering::Relaxed),
+                Step::Scan(budget) => {
+                    let mut hits = Vec::new();
+                    let scan = table.scan(&ME, now, budget, |waiter| hits.push(waiter));
+                    let visited = budget.min(expected.turns.len());
+                    prop_assert_eq!(&hits, &expected.scan(budget, &words));
+                    prop_assert_eq!(scan, Scan::Done { visited, hits: hits.len() });
+                }
+                Step::Notify(i) => {
+                    let seen = words[i].load(Ordering::Relaxed);
+                    let hit = expected.listed(i) && notice(i) == Notice::Told && seen != 0;
+                    if hit {
+                        expected.states[i] = Some(EntryState::Hit(seen));
+                    }
+                    let mut hits = Vec::new();
+                    let address = ptr::from_ref(&words[i]).addr();
+                    let count = table.notify(&ME, address, |waiter| hits.push(waiter));
+                    prop_assert_eq!((count, hits), if hit { (1, vec![i]) } else { (0, vec![]) });
+                }
+            }
+            for (entry, state) in entries.iter().zip(expected.states) {
+                prop_assert_eq!(entry.state(), state.unwrap_or(EntryState::Out));
+            }
+            let listed = |kind| (0..ENTRIES).filter(|&i| expected.listed(i) && notice(i) == kind).count();
+            prop_assert_eq!(table.silent(), listed(Notice::Silent));
+            prop_assert_eq!(table.told(), listed(Notice::Told));
+        }
+    }
+
+    #[test]
+    fn the_scalar_scan_finds_the_lowest_hit(
+        pairs in prop::collection::vec((0u32..4, 0u32..4), 0..40), ends: (prop::sample::Index, prop::sample::Index),
+    ) {
+        let (words, masks): (Vec<_>, Vec<_>) =
+            pairs.iter().map(|&(word, mask)| (AtomicU32::new(word), AtomicU32::new(mask))).unzip();
+        let mut ends = [ends.0, ends.1].map(|end| end.index(pairs.len() + 1));
+        ends.sort_unstable();
+        let [from, to] = ends;
+        let expected = (from..to).find(|&i| pairs[i].0 & pairs[i].1 != 0);
+        prop_assert_eq!(find_hit::<u32>(&words, &masks, from, to), expected);
+    }
+}
+
+#[test]
+fn words_of_both_widths_are_watched() {
+    let (narrow, wide) = (AtomicU32::new(5), AtomicU64::new(1 << 40));
+    let entries = [
+        Entry::new(&narrow, Condition::Equal(5u32), Notice::Silent, "narrow"),
+        Entry::new(&wide, Condition::AtLeast(1u64 << 40), Notice::Silent, "wide"),
+    ];
+    let (table, mut hits) = (Table::new(), Vec::new());
+    for entry in &entries {
+        // SAFETY: in no table; entry and word outlive the table.
+        unsafe { table.insert(&ME, NonNull::from(entry)) };
+    }
+    assert_eq!(
+        table.scan(&ME, 9, 9, |waiter| hits.push(waiter)),
+        Scan::Done { visited: 2, hits: 2 }
+    );
+    assert_eq!((hits, table.sampled_ns()), (vec!["narrow", "wide"], 9));
+    assert_eq!(entries.map(|entry| entry.state()), [EntryState::Hit(5), EntryState::Hit(1 << 40)]);
+}
+
+#[test]
+fn a_scan_does_not_wait_for_another() {
+    let words = [AtomicU32::new(1), AtomicU32::new(1)];
+    let entries =
+        words.each_ref().map(|word| Entry::new(word, Condition::Equal(1u32), Notice::Silent, ()));
+    let table = Table::new();
+    for entry in &entries {
+        // SAFETY: in no table; entry and word outlive the table.
+        unsafe { table.insert(&ME, NonNull::from(entry)) };
+    }
+    let mut within = Vec::new();
+    let outer = table.scan(&ME, 0, 1, |()| within.push(table.scan(&Tester(2), 0, 1, |()| ())));
+    assert_eq!(outer, Scan::Done { visited: 1, hits: 1 });
+    assert_eq!(within, [Scan::Busy]);
+}
+
+#[test]
+fn whoever_ends_a_wait_disarms_the_word() {
+    let (words, masks): ([AtomicU32; 2], [AtomicU32; 2]) = Default::default();
+    let waiters: [AtomicPtr<u8>; 2] = Default::default();
+    let area = Area::<u32, _>::new(&words, &masks, &waiters);
+    let waiter = NonNull::from(&7u8);
+    area.arm(1, 0b10, waiter);
+    assert!(area.any_armed());
+    words[1].store(0b01, Ordering::Release);
+    assert_eq!((area.find_hit(0, 2), area.claim_hit(1)), (None, None));
+    assert_eq!(area.take_waiter(1), Some(waiter));
+    words[1].store(0b10, Ordering::Release);
+    assert_eq!((area.find_hit(0, 2), area.claim_hit(1), area.take_waiter(1)), (None, None, None));
+    assert!(!area.any_armed());
+    assert_eq!((area.take(1), area.take(1)), (0b10, 0));
+}
+
+#[test]
+#[should_panic(expected = "one length")]
+fn arrays_of_different_lengths_are_refused() {
+    Area::<u32, u8>::new(&[AtomicU32::new(0)], &[], &[]);
+}
