@@ -1,8 +1,27 @@
-//! Rings of the libraries a user would pick instead.
+//! Rings of other libraries, each by its best primitive for the purpose.
 
-use super::Method;
+mod channel;
+mod driver;
+mod external;
+mod std_park;
+mod tokio;
+
+use super::{
+    Method,
+    kernel::harness::{Buffer, Threads},
+};
 
 /// All methods of this module, in the order of tables.
 pub fn methods() -> Vec<Box<dyn Method>> {
-    Vec::new()
+    vec![
+        Box::new(tokio::Tokio),
+        Box::new(Threads::<Buffer<std_park::StdPark>>::new()),
+        Box::new(Threads::<channel::Channel>::new()),
+        Box::new(external::go()),
+        Box::new(external::argobots()),
+        Box::new(external::boost_fiber()),
+    ]
 }
+
+#[cfg(test)]
+mod tests;
