@@ -12,6 +12,7 @@ pub mod host;
 pub mod limits;
 pub mod published;
 pub mod registry;
+pub mod report;
 pub mod results;
 pub mod ring;
 pub mod runner;

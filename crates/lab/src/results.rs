@@ -108,7 +108,7 @@ impl Results {
     }
 
     /// What was measured here, published figures left out.
-    pub fn measured(&self) -> impl Iterator<Item = &Point> {
+    pub fn measured(&self) -> impl Iterator<Item = &Point> + Clone {
         self.points.iter().filter(|point| point.source.is_none())
     }
 

@@ -1,0 +1,124 @@
+//! Scales from values to pixels, and where their ticks lie.
+
+use crate::format;
+
+/// Maps values to a range of pixels.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    log: bool,
+    low: f64,
+    high: f64,
+    start: f64,
+    end: f64,
+}
+
+impl Axis {
+    /// A logarithmic axis over all positive `values`, with some room at both
+    /// ends, from pixel `start` to `end`.
+    pub(super) fn log(values: impl IntoIterator<Item = f64>, start: f64, end: f64) -> Self {
+        let (low, high) = bounds(values.into_iter().filter(|value| *value > 0.0), 1.0, 10.0);
+        let (low, high) = (low.log10(), high.log10());
+        let room = ((high - low) * 0.04).max(0.12);
+        Self { log: true, low: low - room, high: high + room, start, end }
+    }
+
+    /// A linear axis from 0 over all `values`.
+    pub(super) fn linear(values: impl IntoIterator<Item = f64>, start: f64, end: f64) -> Self {
+        let (_, high) = bounds(values.into_iter(), 0.0, 1.0);
+        Self { log: false, low: 0.0, high: high.max(f64::MIN_POSITIVE) * 1.05, start, end }
+    }
+
+    /// The pixel of `value`; what lies outside is drawn at the edge.
+    pub(super) fn at(&self, value: f64) -> f64 {
+        let value = if self.log { value.max(f64::MIN_POSITIVE).log10() } else { value };
+        let part = ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
+        self.start + part * (self.end - self.start)
+    }
+
+    /// Values at ticks with their labels, at least `apart` pixels from each
+    /// other.
+    pub(super) fn ticks(&self, apart: f64) -> Vec<(f64, String)> {
+        let room = (self.end - self.start).abs() / apart;
+        if self.log { self.log_ticks(room) } else { self.linear_ticks(room) }
+    }
+
+    /// Powers of ten; 2 and 5 times them where few fit.
+    fn log_ticks(&self, room: f64) -> Vec<(f64, String)> {
+        let decades = self.high - self.low;
+        let every = (decades / room).ceil().max(1.0) as i32;
+        let steps: &[f64] =
+            if decades < 2.0 && room > 3.0 * decades { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        let mut ticks = Vec::new();
+        for power in self.low.floor() as i32..=self.high.ceil() as i32 {
+            for step in steps {
+                let value = step * 10f64.powi(power);
+                let inside = (self.low..=self.high).contains(&value.log10());
+                if inside && power.rem_euclid(every) == 0 {
+                    ticks.push((value, label(value)));
+                }
+            }
+        }
+        ticks
+    }
+
+    fn linear_ticks(&self, room: f64) -> Vec<(f64, String)> {
+        let rough = self.high / room.max(1.0);
+        let power = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].into_iter().find(|step| step * power >= rough);
+        let step = step.unwrap_or(10.0) * power;
+        let count = (self.high / step) as usize;
+        (0..=count).map(|index| index as f64 * step).map(|value| (value, label(value))).collect()
+    }
+}
+
+/// Short: `0.001`, `50`, `10k`, `1M`.
+fn label(value: f64) -> String {
+    if value >= 1.0 && value.fract() == 0.0 {
+        return format::count(value as u64);
+    }
+    let text = format!("{value:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+fn bounds(values: impl Iterator<Item = f64>, low: f64, high: f64) -> (f64, f64) {
+    let bounds = values.fold(None, |bounds: Option<(f64, f64)>, value| {
+        Some(bounds.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
+    });
+    bounds.unwrap_or((low, high))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_decade_is_as_long_as_another() {
+        let axis = Axis::log([1.0, 1000.0], 0.0, 300.0);
+        let decade = axis.at(10.0) - axis.at(1.0);
+        assert!((axis.at(1000.0) - axis.at(100.0) - decade).abs() < 1e-9);
+        assert!(axis.at(1.0) > 0.0 && axis.at(1000.0) < 300.0);
+    }
+
+    #[test]
+    fn ticks_keep_their_distance() {
+        for (low, high) in [(1.0, 3.0), (0.0004, 30.0), (10.0, 4e6), (7.0, 7.0)] {
+            let axis = Axis::log([low, high], 0.0, 300.0);
+            let ticks = axis.ticks(30.0);
+            assert!(!ticks.is_empty() || high / low < 10.0, "{low}..{high}");
+            for pair in ticks.windows(2) {
+                assert!(axis.at(pair[1].0) - axis.at(pair[0].0) > 20.0, "{low}..{high}: {ticks:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn labels_are_short() {
+        assert_eq!([0.001, 0.5, 1.0, 1e4, 1e6].map(label), ["0.001", "0.5", "1", "10k", "1M"]);
+    }
+
+    #[test]
+    fn no_values_still_make_an_axis() {
+        assert!(Axis::log([], 0.0, 10.0).at(1.0).is_finite());
+        assert!(Axis::linear([], 0.0, 10.0).at(1.0).is_finite());
+    }
+}

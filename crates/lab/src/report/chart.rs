@@ -1,0 +1,267 @@
+//! The two kinds of charts of a report. Each is drawn twice, for a wide and
+//! for a narrow screen, so that text is readable on both.
+
+use super::{
+    axis::Axis,
+    svg::{Anchor, Svg},
+};
+use crate::format;
+
+/// A value with its range.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    pub(super) median: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+}
+
+/// Which colour a line or mark has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Family {
+    Ours,
+    Peer,
+    Kernel,
+    Limit,
+}
+
+impl Family {
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Peer => "peer",
+            Self::Kernel => "kernel",
+            Self::Limit => "limit",
+        }
+    }
+}
+
+/// One line of a [`LineChart`].
+pub(super) struct Line {
+    pub(super) name: String,
+    pub(super) family: Family,
+    /// From left to right.
+    pub(super) points: Vec<(f64, Span)>,
+}
+
+/// Values over a size, both axes logarithmic unless told otherwise.
+pub(super) struct LineChart {
+    pub(super) label: String,
+    pub(super) x: String,
+    pub(super) y: String,
+    pub(super) linear_y: bool,
+    pub(super) lines: Vec<Line>,
+}
+
+/// Sizes of a drawing in pixels.
+struct Frame {
+    class: &'static str,
+    width: f64,
+    height: f64,
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+}
+
+const LABEL_HEIGHT: f64 = 14.0;
+
+impl LineChart {
+    /// Both drawings.
+    pub(super) fn draw(&self) -> String {
+        let wide = Frame {
+            class: "wide",
+            width: 860.0,
+            height: 520.0,
+            left: 62.0,
+            right: 150.0,
+            top: 12.0,
+            bottom: 46.0,
+        };
+        let narrow = Frame {
+            class: "narrow",
+            width: 358.0,
+            height: 470.0,
+            left: 46.0,
+            right: 122.0,
+            top: 10.0,
+            bottom: 44.0,
+        };
+        self.draw_in(&wide) + &self.draw_in(&narrow)
+    }
+
+    fn draw_in(&self, frame: &Frame) -> String {
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let (left, right) = (frame.left, frame.width - frame.right);
+        let (top, bottom) = (frame.top, frame.height - frame.bottom);
+        let x = Axis::log(points().map(|(x, _)| *x), left, right);
+        let ys = points().flat_map(|(_, span)| [span.min, span.max]);
+        let y =
+            if self.linear_y { Axis::linear(ys, bottom, top) } else { Axis::log(ys, bottom, top) };
+        let mut svg = Svg::new(frame.class, frame.width, frame.height, &self.label);
+        for (value, label) in y.ticks(38.0) {
+            svg.line("grid", (left, y.at(value)), (right, y.at(value)));
+            svg.text("tick", (left - 7.0, y.at(value) + 4.0), Anchor::End, &label);
+        }
+        for (value, label) in x.ticks(44.0) {
+            svg.line("grid", (x.at(value), top), (x.at(value), bottom));
+            svg.text("tick", (x.at(value), bottom + 17.0), Anchor::Middle, &label);
+        }
+        svg.text("axis", ((left + right) / 2.0, bottom + 37.0), Anchor::Middle, &self.x);
+        svg.upright("axis", (13.0, (top + bottom) / 2.0), &self.y);
+        for (index, line) in self.lines.iter().enumerate() {
+            draw_line(&mut svg, line, index, &x, &y);
+        }
+        self.draw_labels(&mut svg, &x, &y, right, bottom);
+        svg.finish()
+    }
+
+    /// Names at the right edge, each beside the end of its line and none over
+    /// another.
+    fn draw_labels(&self, svg: &mut Svg, x: &Axis, y: &Axis, right: f64, bottom: f64) {
+        let mut ends: Vec<(usize, f64, f64)> = Vec::new();
+        for (index, line) in self.lines.iter().enumerate() {
+            if let Some((end, span)) = line.points.last() {
+                ends.push((index, x.at(*end), y.at(span.median)));
+            }
+        }
+        ends.sort_by(|one, other| one.2.total_cmp(&other.2));
+        let wanted: Vec<f64> = ends.iter().map(|end| end.2).collect();
+        let places = spread(&wanted, LABEL_HEIGHT, bottom);
+        for ((index, end_x, end_y), place) in ends.into_iter().zip(places) {
+            let line = &self.lines[index];
+            let class = line.family.class();
+            svg.path(
+                &format!("leader {class}"),
+                &[(end_x + 6.0, end_y), (right + 4.0, place), (right + 10.0, place)],
+            );
+            svg.mark(class, index, (right + 17.0, place), &line.name);
+            svg.text(
+                &format!("name {class}"),
+                (right + 26.0, place + 4.0),
+                Anchor::Start,
+                &line.name,
+            );
+        }
+    }
+}
+
+fn draw_line(svg: &mut Svg, line: &Line, shape: usize, x: &Axis, y: &Axis) {
+    let class = line.family.class();
+    svg.group("series", &line.name);
+    let path: Vec<_> =
+        line.points.iter().map(|(size, span)| (x.at(*size), y.at(span.median))).collect();
+    svg.path(&format!("line {class}"), &path);
+    for (size, span) in &line.points {
+        let at = x.at(*size);
+        svg.line(&format!("range {class}"), (at, y.at(span.min)), (at, y.at(span.max)));
+        let title = format!(
+            "{}, {}: {} ({} to {})",
+            line.name,
+            format::number(*size),
+            format::number(span.median),
+            format::number(span.min),
+            format::number(span.max)
+        );
+        svg.mark(class, shape, (at, y.at(span.median)), &title);
+    }
+    svg.end_group();
+}
+
+/// Places near `wanted` (ascending), `apart` from each other and above
+/// `bottom`.
+fn spread(wanted: &[f64], apart: f64, bottom: f64) -> Vec<f64> {
+    let mut places: Vec<f64> = wanted.to_vec();
+    for index in 1..places.len() {
+        places[index] = places[index].max(places[index - 1] + apart);
+    }
+    let mut highest = bottom;
+    for place in places.iter_mut().rev() {
+        *place = place.min(highest);
+        highest = *place - apart;
+    }
+    places
+}
+
+/// Ratios of several methods on one logarithmic axis.
+pub(super) struct RatioChart {
+    pub(super) label: String,
+    pub(super) axis: String,
+    pub(super) rows: Vec<RatioRow>,
+}
+
+/// A method's ratio, published and measured.
+pub(super) struct RatioRow {
+    pub(super) name: String,
+    pub(super) family: Family,
+    pub(super) published: Option<f64>,
+    pub(super) measured: Option<Span>,
+}
+
+impl RatioChart {
+    /// Both drawings.
+    pub(super) fn draw(&self) -> String {
+        self.draw_in("wide", 480.0) + &self.draw_in("narrow", 340.0)
+    }
+
+    fn draw_in(&self, class: &'static str, width: f64) -> String {
+        const ROW: f64 = 46.0;
+        const TOP: f64 = 8.0;
+        let (left, right) = (12.0, width - 16.0);
+        let bottom = TOP + ROW * self.rows.len() as f64;
+        let height = bottom + 44.0;
+        let measured = self.rows.iter().filter_map(|row| row.measured);
+        let values = measured.flat_map(|span| [span.min, span.max]);
+        let published = self.rows.iter().filter_map(|row| row.published);
+        let axis = Axis::log(values.chain(published).chain([1.0]), left, right);
+        let mut svg = Svg::new(class, width, height, &self.label);
+        for (value, label) in axis.ticks(48.0) {
+            svg.line("grid", (axis.at(value), TOP), (axis.at(value), bottom));
+            svg.text("tick", (axis.at(value), bottom + 16.0), Anchor::Middle, &label);
+        }
+        svg.line("one", (axis.at(1.0), TOP), (axis.at(1.0), bottom));
+        svg.text("axis", (width / 2.0, bottom + 36.0), Anchor::Middle, &self.axis);
+        for (index, row) in self.rows.iter().enumerate() {
+            draw_ratios(&mut svg, row, &axis, TOP + ROW * index as f64, left);
+        }
+        svg.finish()
+    }
+}
+
+fn draw_ratios(svg: &mut Svg, row: &RatioRow, axis: &Axis, top: f64, left: f64) {
+    let class = row.family.class();
+    let y = top + 31.0;
+    svg.text(&format!("name {class}"), (left, top + 15.0), Anchor::Start, &row.name);
+    if let (Some(published), Some(measured)) = (row.published, row.measured) {
+        let ends = [(axis.at(published), y), (axis.at(measured.median), y)];
+        svg.path(&format!("leader {class}"), &ends);
+    }
+    if let Some(span) = row.measured {
+        svg.line(&format!("range {class}"), (axis.at(span.min), y), (axis.at(span.max), y));
+        let title = format!("{}: measured {}", row.name, format::ratio(span.median));
+        svg.mark(class, 0, (axis.at(span.median), y), &title);
+    }
+    if let Some(published) = row.published {
+        let title = format!("{}: published {}", row.name, format::ratio(published));
+        svg.mark(&format!("{class} published"), 3, (axis.at(published), y), &title);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn labels_never_overlap(wanted in proptest::collection::vec(0.0f64..400.0, 0..20)) {
+            let mut wanted = wanted;
+            wanted.sort_by(f64::total_cmp);
+            let places = spread(&wanted, 14.0, 400.0);
+            for pair in places.windows(2) {
+                prop_assert!(pair[1] - pair[0] >= 13.99);
+            }
+            prop_assert!(places.iter().all(|place| *place <= 400.0));
+        }
+    }
+}

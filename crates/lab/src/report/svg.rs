@@ -1,0 +1,126 @@
+//! Just enough of SVG for charts: text with attributes, escaped.
+
+use std::fmt::{self, Display, Write};
+
+/// `text` where markup is expected.
+pub(super) struct Escaped<'a>(pub(super) &'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for character in self.0.chars() {
+            match character {
+                '&' => f.write_str("&amp;")?,
+                '<' => f.write_str("&lt;")?,
+                '>' => f.write_str("&gt;")?,
+                '"' => f.write_str("&quot;")?,
+                other => f.write_char(other)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A drawing of a fixed size in CSS pixels, scaled down to fit.
+pub(super) struct Svg {
+    body: String,
+}
+
+/// Where text lies relative to its point.
+#[derive(Clone, Copy)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+impl Svg {
+    /// A drawing that a screen reader announces as `label`.
+    pub(super) fn new(class: &str, width: f64, height: f64, label: &str) -> Self {
+        let body = format!(
+            r#"<svg xmlns="http://www.w3.org/2000/svg" class="{class}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="{}">"#,
+            Escaped(label)
+        );
+        Self { body }
+    }
+
+    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        self.push(format_args!(
+            r#"<line class="{class}" x1="{:.1}" y1="{:.1}" x2="{:.1}" y2="{:.1}"/>"#,
+            from.0, from.1, to.0, to.1
+        ));
+    }
+
+    pub(super) fn path(&mut self, class: &str, points: &[(f64, f64)]) {
+        let mut data = String::new();
+        for (index, (x, y)) in points.iter().enumerate() {
+            let command = if index == 0 { 'M' } else { 'L' };
+            write!(data, "{command}{x:.1} {y:.1}").expect("strings take all");
+        }
+        self.push(format_args!(r#"<path class="{class}" d="{data}"/>"#));
+    }
+
+    pub(super) fn text(&mut self, class: &str, at: (f64, f64), anchor: Anchor, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        self.push(format_args!(
+            r#"<text class="{class}" x="{:.1}" y="{:.1}" text-anchor="{anchor}">{}</text>"#,
+            at.0,
+            at.1,
+            Escaped(text)
+        ));
+    }
+
+    /// Text that reads upwards.
+    pub(super) fn upright(&mut self, class: &str, at: (f64, f64), text: &str) {
+        self.push(format_args!(
+            r#"<text class="{class}" text-anchor="middle" transform="translate({:.1} {:.1}) rotate(-90)">{}</text>"#,
+            at.0,
+            at.1,
+            Escaped(text)
+        ));
+    }
+
+    /// A mark of one of [`SHAPES`] shapes; the pointer over it shows `title`.
+    pub(super) fn mark(&mut self, class: &str, shape: usize, at: (f64, f64), title: &str) {
+        self.push(format_args!(
+            r#"<path class="mark {class}" transform="translate({:.1} {:.1})" d="{}"><title>{}</title></path>"#,
+            at.0,
+            at.1,
+            SHAPES[shape % SHAPES.len()],
+            Escaped(title)
+        ));
+    }
+
+    /// Everything until [`end_group`](Self::end_group) belongs to `title`.
+    pub(super) fn group(&mut self, class: &str, title: &str) {
+        self.push(format_args!(r#"<g class="{class}"><title>{}</title>"#, Escaped(title)));
+    }
+
+    pub(super) fn end_group(&mut self) {
+        self.body.push_str("</g>");
+    }
+
+    pub(super) fn finish(mut self) -> String {
+        self.body.push_str("</svg>");
+        self.body
+    }
+
+    fn push(&mut self, element: fmt::Arguments<'_>) {
+        self.body.write_fmt(element).expect("strings take all");
+    }
+}
+
+/// Outlines around the origin, about 8 pixels across: circle, square, triangle,
+/// diamond, star of three, reversed triangle, hexagon.
+pub(super) const SHAPES: [&str; 7] = [
+    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
+    "M-3.5-3.5h7v7h-7z",
+    "M0-4.5L4.2 3.2h-8.4z",
+    "M0-5L5 0L0 5L-5 0z",
+    "M0-5L1.2-1.2L5 0L1.2 1.2L0 5L-1.2 1.2L-5 0L-1.2-1.2z",
+    "M0 4.5L4.2-3.2h-8.4z",
+    "M-4.4 0L-2.2-3.8h4.4L4.4 0L2.2 3.8h-4.4z",
+];

@@ -1,0 +1,121 @@
+use super::*;
+use crate::{
+    Failure, Skip,
+    experiment::{Case, Params, Reading, Sample, Unit},
+    runner::{Measured, Schedule, Series},
+};
+
+fn series(experiment: &str, method: &str, params: Params, readings: Vec<Reading>) -> Series {
+    let case = Case { experiment: experiment.into(), method: method.into(), params };
+    let sample = |factor: f64| {
+        let scaled = readings.iter().cloned().map(|mut reading| {
+            reading.value *= factor;
+            reading
+        });
+        Sample { rounds: 9, elapsed: Schedule::QUICK.target, readings: scaled.collect() }
+    };
+    Series { case, rounds: 9, samples: [0.9, 1.0, 1.2].map(sample).into() }
+}
+
+fn ring(method: &str, threads: u64, ns: f64) -> Series {
+    let params = Params::new().with("threads", threads).with("order", "shuffled");
+    series("ring", method, params, vec![Reading::new(Unit::Nanoseconds, ns)])
+}
+
+/// A run with everything: all of P1's figures, a governor, gaps and faults.
+fn full() -> Results {
+    let mut host = Host::detect();
+    host.cpus = 2;
+    host.cpu = "A & B <processor> \"quoted\"".into();
+    let mut all = Vec::new();
+    for threads in [2, 3, 10, 100, 1000] {
+        for (method, ns) in [
+            ("rtsignal", 5000.0),
+            ("agent+rtsignal", 5500.0),
+            ("daiko-watch-p1", 700.0),
+            ("daiko", 10.0),
+            ("tokio", 110.0),
+        ] {
+            all.push(ring(method, threads, ns * (1.0 + threads as f64 / 1000.0)));
+        }
+    }
+    all.push(ring("polling", 2, 130.0));
+    all.push(ring("polling", 3, 2_666_665.0));
+    for (rate, latency, cpu) in [(10u64, 4000.0, 0.1), (100_000, 300.0, 99.0)] {
+        let readings = vec![
+            Reading::stat(Unit::Nanoseconds, "p50", latency),
+            Reading::new(Unit::CpuPercent, cpu),
+        ];
+        all.push(series("governor", "balanced", Params::new().with("rate", rate), readings));
+    }
+    let case = |method: &str| ring(method, 10, 1.0).case;
+    let measured = Measured {
+        series: all,
+        skipped: vec![(case("go"), Skip::new("go <not> installed & so on")); 3],
+        failed: vec![(case("futex"), Failure::Broken("hung".into()))],
+        interrupted: true,
+    };
+    Results::new(host, &measured, Schedule::QUICK)
+}
+
+fn page(results: &Results) -> String {
+    html(results, Path::new("report.html"))
+}
+
+#[test]
+fn the_page_and_all_its_drawings_are_well_formed() {
+    let html = page(&full());
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
+    let drawings: Vec<_> =
+        document.descendants().filter(|node| node.tag_name().name() == "svg").collect();
+    // The ring curve, five figures of P1 and the governor curve, each for two widths.
+    assert_eq!(drawings.len(), 14);
+    for drawing in drawings {
+        assert!(drawing.attribute("aria-label").is_some_and(|label| !label.is_empty()));
+    }
+    for text in html.split('"').chain(html.split(' ')) {
+        assert!(!text.contains("NaN") && !text.contains("inf "), "{text}");
+    }
+}
+
+#[test]
+fn the_page_needs_no_network() {
+    let html = page(&full());
+    for fetched in ["src=", "href=", "@import", "url("] {
+        assert!(!html.contains(fetched), "{fetched}");
+    }
+}
+
+#[test]
+fn the_published_ratio_stands_beside_the_measured_one() {
+    let html = page(&full());
+    let row = r#"<tr><th scope="row">daiko-watch-p1, n = 1000</th><td>1,400</td><td>7.14x</td><td>5.24x</td></tr>"#;
+    assert!(html.contains(row), "no such row");
+}
+
+#[test]
+fn every_figure_of_the_paper_is_redrawn() {
+    let html = page(&full());
+    for number in [3, 4, 6, 11, 12] {
+        assert!(html.contains(&format!("P1, figure {number}: ")), "figure {number}");
+    }
+}
+
+#[test]
+fn what_is_missing_is_counted_with_its_reason() {
+    let html = page(&full());
+    assert!(html.contains("Left out: 3 points"));
+    assert!(html.contains("go &lt;not&gt; installed &amp; so on"));
+    assert!(html.contains("Failed: 1 points"));
+    assert!(html.contains("Stopped before its end"));
+}
+
+#[test]
+fn an_empty_run_is_a_page_too() {
+    let results = Results::new(Host::detect(), &Measured::default(), Schedule::QUICK);
+    let html = page(&results);
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
+    assert!(!html.contains("<svg"));
+}
