@@ -1,5 +1,6 @@
 //! What a user sees when code in a fiber goes wrong. Every case runs in a child process.
 
+mod child;
 mod fiber;
 
 use std::env;
@@ -9,33 +10,11 @@ use std::process::{Command, Output};
 use std::ptr;
 use std::thread;
 
+use child::{command, in_child, is_child, stderr};
 use daiko_context::overflow::{self, Name};
 use daiko_context::stack::{Slab, StackClass};
 use daiko_sys::signal::AltStack;
 use fiber::Fiber;
-
-const CHILD: &str = "DAIKO_TEST_CHILD";
-
-/// Runs `body` in a child process and returns how that ended; the child never returns from here.
-///
-/// The child is this test binary, told to run the test of this `name` only.
-fn in_child(name: &str, body: fn()) -> Output {
-    if env::var_os(CHILD).is_some() {
-        body();
-        std::process::exit(0);
-    }
-    command(name).output().unwrap()
-}
-
-fn command(name: &str) -> Command {
-    let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, "1");
-    command
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
 
 /// Our own lines; the test harness and libraries of the system write to standard error, too.
 fn reports(output: &Output) -> Vec<String> {
@@ -137,7 +116,7 @@ fn a_stray_pointer_in_a_fiber_dies_by_sigsegv() {
 fn a_signal_that_was_sent_has_its_default_effect() {
     let name = "a_signal_that_was_sent_has_its_default_effect";
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
-        if env::var_os(CHILD).is_none() {
+        if !is_child() {
             let output = command(name).env("DAIKO_TEST_SIGNAL", signal.to_string()).output();
             assert_eq!(output.unwrap().status.signal(), Some(signal));
             continue;
@@ -192,7 +171,7 @@ fn the_previous_handler_is_called() {
         unsafe { black_box(ptr::without_provenance_mut::<u8>(64)).write_volatile(1) };
     }
     let name = "the_previous_handler_is_called";
-    if env::var_os(CHILD).is_some() {
+    if is_child() {
         in_child(name, child);
     }
     for (handler, code) in [("plain", 40 + libc::SIGSEGV), ("full", 80 + libc::SIGSEGV)] {
@@ -227,7 +206,7 @@ fn a_second_handler_is_refused() {
 #[test]
 fn gdb_ends_its_backtrace_at_the_entry() {
     let name = "gdb_ends_its_backtrace_at_the_entry";
-    if env::var_os(CHILD).is_some() {
+    if is_child() {
         Fiber::new(|_| trap()).resume();
     }
     if Command::new("gdb").arg("--version").output().is_err() {
@@ -240,7 +219,7 @@ fn gdb_ends_its_backtrace_at_the_entry() {
         .arg("--args")
         .arg(target.get_program())
         .args(target.get_args())
-        .env(CHILD, "1")
+        .envs(target.get_envs().filter_map(|(key, value)| Some((key, value?))))
         .output()
         .unwrap();
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
