@@ -61,12 +61,18 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: S
 
 /// Wakes at most `count` threads that sleep on `word`, and returns how many.
 pub fn wake(word: &AtomicU32, count: u32, scope: Scope) -> usize {
+    wake_addr(word, count, scope)
+}
+
+/// [`wake`] for a word that may be gone by now, since whoever slept on it saw what the caller had
+/// stored there: then it wakes nobody, or somebody who looks again and sleeps on.
+pub fn wake_addr(word: *const AtomicU32, count: u32, scope: Scope) -> usize {
     let count = count.min(i32::MAX as u32);
-    // SAFETY: the kernel uses the address of a live word as a key only.
-    let woken = unsafe {
-        libc::syscall(libc::SYS_futex, word.as_ptr(), operation(libc::FUTEX_WAKE, scope), count)
-    };
-    usize::try_from(woken).expect("futex wake on a valid word cannot fail")
+    // SAFETY: the kernel uses the address as a key only.
+    let woken =
+        unsafe { libc::syscall(libc::SYS_futex, word, operation(libc::FUTEX_WAKE, scope), count) };
+    // An address that is not mapped any more is an error, and has no sleepers.
+    usize::try_from(woken).unwrap_or(0)
 }
 
 fn operation(base: libc::c_int, scope: Scope) -> libc::c_int {

@@ -22,6 +22,9 @@ pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
     }
 }
 
+/// The number of the system call that waits on a futex, as [`blocked_syscall`] gives it.
+pub const FUTEX: i64 = libc::SYS_futex;
+
 /// The number of the system call that thread `id` of this process is blocked in.
 ///
 /// `None` if it runs, has ended, or the kernel does not tell. Allocates nothing.

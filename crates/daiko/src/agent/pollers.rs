@@ -1,0 +1,178 @@
+//! Users' own completion sources: whatever can be polled can be waited for.
+
+use std::fmt;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+
+use crate::runtime::{self, Shared};
+use crate::worker;
+
+/// A source of completions that agents poll: a queue in memory, a device, a library's progress
+/// call.
+pub trait Poller: Send + 'static {
+    /// Looks at the source once, without blocking, and unparks the fibers whose wait is over;
+    /// returns how many events it found.
+    ///
+    /// It runs on an agent, so it must not suspend: what needs a fiber panics here. A poller
+    /// that panics is never called again; [`Registration::has_panicked`] tells.
+    fn poll(&mut self) -> usize;
+}
+
+impl<F: FnMut() -> usize + Send + 'static> Poller for F {
+    fn poll(&mut self) -> usize {
+        self()
+    }
+}
+
+/// A registered poller; dropping it ends the polling.
+///
+/// Once the drop has returned the poller is not running, and has been dropped.
+pub struct Registration {
+    entry: Arc<Entry>,
+    forget: Box<dyn Fn(&Arc<Entry>) + Send + Sync>,
+}
+
+struct Entry {
+    /// `None` once the poller has panicked or its registration has been dropped.
+    poller: Mutex<Option<Box<dyn Poller>>>,
+    panicked: AtomicBool,
+}
+
+impl Registration {
+    /// Whether the poller panicked, and so is not called any more.
+    pub fn has_panicked(&self) -> bool {
+        // Acquire: pairs with the Release in `Entry::poll`.
+        self.entry.panicked.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        (self.forget)(&self.entry);
+        let poller = self.entry.poller.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(poller);
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registration")
+            .field("has_panicked", &self.has_panicked())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Has the agents poll `poller` from now on: those of the caller's runtime if the caller is a
+/// fiber, else of the default runtime.
+///
+/// One agent at a time calls it, whenever one has nothing else to run, and busy workers every
+/// 61 suspensions. As long as a poller is registered agents sample as for a silent watch:
+/// [`Preset`](crate::Preset) says how often.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// daiko::run(|| {
+///     let device = Arc::new(AtomicBool::new(false));
+///     let (ready, fiber) = (device.clone(), daiko::current());
+///     let registration = daiko::agent::register(move || {
+///         let found = ready.swap(false, Ordering::Acquire);
+///         if found {
+///             fiber.unpark();
+///         }
+///         usize::from(found)
+///     });
+///     std::thread::spawn(move || device.store(true, Ordering::Release));
+///     daiko::park();
+///     drop(registration);
+/// });
+/// ```
+pub fn register(poller: impl Poller) -> Registration {
+    runtime::with_current(|runtime| runtime.pollers.register(Box::new(poller), runtime))
+}
+
+/// The pollers of a runtime.
+#[derive(Default)]
+pub(crate) struct Pollers {
+    /// The length of `all`, so that agents of a runtime without pollers need no lock.
+    count: AtomicUsize,
+    all: Arc<Mutex<Vec<Arc<Entry>>>>,
+}
+
+impl Pollers {
+    fn register(&self, poller: Box<dyn Poller>, runtime: &Shared) -> Registration {
+        let entry = Arc::new(Entry {
+            poller: Mutex::new(Some(poller)),
+            panicked: AtomicBool::new(false),
+        });
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(entry.clone());
+        self.count.store(all.len(), Ordering::Release);
+        drop(all);
+        runtime.unpark_all();
+        let all = self.all.clone();
+        Registration { entry, forget: Box::new(move |entry| Pollers::forget(&all, entry)) }
+    }
+
+    fn forget(all: &Mutex<Vec<Arc<Entry>>>, entry: &Arc<Entry>) {
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| !Arc::ptr_eq(other, entry));
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        // Relaxed: a poller that has just come is seen at the next round.
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Calls each poller that nobody else calls at this moment; true if one found something.
+    #[inline]
+    pub(crate) fn poll(&self) -> bool {
+        !self.is_empty() && self.poll_slow()
+    }
+
+    fn poll_slow(&self) -> bool {
+        let Some(all) = try_lock(&self.all) else {
+            return false;
+        };
+        // The pollers run without the lock, so that they may register and drop others.
+        let entries: Vec<_> = all.iter().cloned().collect();
+        self.count.store(all.len(), Ordering::Release);
+        drop(all);
+        entries.iter().filter(|entry| entry.poll()).count() > 0
+    }
+}
+
+impl Entry {
+    fn poll(&self) -> bool {
+        let Some(mut poller) = try_lock(&self.poller) else {
+            return false;
+        };
+        let Some(source) = poller.as_mut() else {
+            return false;
+        };
+        let found = worker::without_fiber(|| {
+            panic::catch_unwind(AssertUnwindSafe(|| source.poll()))
+        });
+        match found {
+            Ok(found) => found > 0,
+            Err(payload) => {
+                *poller = None;
+                // Release: pairs with the Acquire in `has_panicked`.
+                self.panicked.store(true, Ordering::Release);
+                std::mem::forget(payload);
+                false
+            }
+        }
+    }
+}
+
+fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<std::sync::MutexGuard<'_, T>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}

@@ -1,0 +1,275 @@
+//! The control block: all that the runtime keeps of one fiber.
+
+use std::cell::Cell;
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+
+use daiko_context::StackPointer;
+use daiko_core::fiber::{
+    Completion, Effect, Event, Letters, Mail, OwnerWord, Plain, Posted, RunState, Shared,
+};
+use daiko_core::list::Linked;
+
+use crate::runtime::Shared as Runtime;
+use crate::worker::{self, Worker};
+
+/// Bits of [`ControlBlock::flags`].
+pub(crate) mod flag {
+    /// The fiber must unwind at its next suspension.
+    pub(crate) const CANCEL: u32 = 1 << 31;
+    /// A cancel, not its waker, ended the fiber's suspension.
+    pub(crate) const INTERRUPTED: u32 = 1 << 30;
+    /// Some `no_suspend` is under way: the low bits count the nesting.
+    pub(crate) const NO_SUSPEND: u32 = (1 << 16) - 1;
+}
+
+/// Bits of [`ControlBlock::kind`], fixed at spawn.
+pub(crate) mod kind {
+    /// May change worker after it started.
+    pub(crate) const MOVER: u8 = 1;
+    /// Its worker was chosen: it starts where its mail took it.
+    pub(crate) const PLACED: u8 = 2;
+}
+
+/// Bytes of a name; the rest is cut off.
+pub(crate) const MAX_NAME: usize = 256;
+
+/// What the runtime knows of a fiber's closure and result; one static per type of closure.
+pub(crate) struct Vtable {
+    /// Runs the closure in the packet and leaves the result there.
+    pub(crate) run: unsafe fn(NonNull<u8>),
+    /// Drops the closure in the packet without running it and leaves "cancelled" there.
+    pub(crate) cancel: unsafe fn(NonNull<u8>),
+    /// Drops the result in the packet.
+    pub(crate) drop_result: unsafe fn(NonNull<u8>),
+}
+
+/// One fiber, at the top of its own stack, so that a hop to it touches one page.
+///
+/// The memory is typed for good: a control block is reused, never unmapped while its runtime
+/// lives. Two lines: the first is all that a hop touches.
+#[repr(C, align(64))]
+pub(crate) struct ControlBlock {
+    /// Where the fiber left off. Written by the worker that runs it, read by the next one.
+    pub(crate) sp: Cell<StackPointer>,
+    /// Who owns it. Any thread.
+    pub(crate) owner: OwnerWord<Worker>,
+    /// Whether it runs. A pinned fiber's: its worker. A mover's: any thread.
+    pub(crate) state: RunState,
+    /// Letters on their way. Any thread.
+    pub(crate) mail: Mail,
+    /// `flag` bits. Only the worker that runs it, or its agent.
+    pub(crate) flags: Cell<u32>,
+    /// `kind` bits. Written at spawn.
+    pub(crate) kind: Cell<u8>,
+    /// Size class of the stack. Fixed when the memory becomes a control block.
+    pub(crate) class: u8,
+    /// The one queue or inbox that it is in. Whoever has it there.
+    link: AtomicPtr<ControlBlock>,
+    /// Its closure's functions. Written at spawn.
+    pub(crate) vtable: Cell<&'static Vtable>,
+    /// The closure, later the result. Written at spawn.
+    pub(crate) packet: Cell<NonNull<u8>>,
+
+    /// Its end. The fiber and the one join handle.
+    pub(crate) completion: Completion,
+    /// Handles, and one for the fiber itself until it has left its stack. Any thread.
+    refs: AtomicU32,
+    /// Length of the name.
+    name_len: Cell<u32>,
+    /// The name, on the fiber's stack. Written at spawn, valid until the block is freed.
+    name: Cell<*const u8>,
+    /// Where it was spawned. Written at spawn.
+    pub(crate) spawned_at: Cell<&'static Location<'static>>,
+    /// Bytes of the packet, if it is not on the stack; else 0.
+    pub(crate) outside: Cell<usize>,
+    /// The runtime. Fixed when the memory becomes a control block.
+    pub(crate) runtime: NonNull<Runtime>,
+}
+
+const _: () = assert!(size_of::<ControlBlock>() == 128);
+
+// SAFETY: each field says who may touch it; what any thread may touch is atomic.
+unsafe impl Sync for ControlBlock {}
+
+// SAFETY: `link` is one field, and only lists of core write it.
+unsafe impl Linked for ControlBlock {
+    unsafe fn link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self> {
+        // SAFETY: `this` is valid, by the contract of `link`.
+        unsafe { &(*this.as_ptr()).link }
+    }
+}
+
+unsafe fn no_closure(_: NonNull<u8>) {}
+
+/// The functions of a control block that no fiber uses.
+static UNUSED: Vtable = Vtable { run: no_closure, cancel: no_closure, drop_result: no_closure };
+
+impl ControlBlock {
+    /// A block that no fiber uses yet.
+    pub(crate) fn unused(runtime: NonNull<Runtime>, class: u8) -> Self {
+        ControlBlock {
+            sp: Cell::new(StackPointer::NULL),
+            owner: OwnerWord::new(),
+            state: RunState::new(),
+            mail: Mail::new(),
+            flags: Cell::new(0),
+            kind: Cell::new(0),
+            class,
+            link: AtomicPtr::new(ptr::null_mut()),
+            vtable: Cell::new(&UNUSED),
+            packet: Cell::new(NonNull::dangling()),
+            completion: Completion::new(),
+            refs: AtomicU32::new(0),
+            name_len: Cell::new(0),
+            name: Cell::new(ptr::null()),
+            spawned_at: Cell::new(Location::caller()),
+            outside: Cell::new(0),
+            runtime,
+        }
+    }
+
+    /// Makes the words those of a new fiber: unstarted, with one handle beside itself.
+    pub(crate) fn renew(&self, kind: u8, spawned_at: &'static Location<'static>) {
+        self.owner.reset();
+        self.completion.reset();
+        self.flags.set(0);
+        self.kind.set(kind);
+        self.spawned_at.set(spawned_at);
+        self.refs.store(2, Ordering::Relaxed);
+    }
+
+    /// Sets the name, which must stay where it is until the block is freed.
+    pub(crate) fn set_name(&self, name: &[u8]) {
+        self.name.set(name.as_ptr());
+        self.name_len.set(name.len() as u32);
+    }
+
+    /// The name, as given at spawn.
+    pub(crate) fn name(&self) -> Option<&str> {
+        let name = NonNull::new(self.name.get().cast_mut())?;
+        // SAFETY: `set_name` got a valid slice that stays until the block is freed, and the
+        // caller holds the block; it was copied from a `str`.
+        Some(unsafe {
+            let bytes = std::slice::from_raw_parts(name.as_ptr(), self.name_len.get() as usize);
+            std::str::from_utf8_unchecked(bytes)
+        })
+    }
+
+    /// Name and place of the spawn, as another thread than the fiber's happens to see them: the
+    /// fiber may end, and the block be used again, at the same time. The caller must find out
+    /// whether it did, and throw the result away then.
+    pub(crate) fn glance(&self) -> (Option<String>, &'static Location<'static>) {
+        let name = NonNull::new(self.name.get().cast_mut()).map(|name| {
+            let len = (self.name_len.get() as usize).min(MAX_NAME);
+            // SAFETY: names lie on stacks, which stay mapped; the bytes may be anything.
+            let bytes = (0..len).map(|at| unsafe { name.add(at).read_volatile() });
+            String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
+        });
+        (name, self.spawned_at.get())
+    }
+
+    #[inline]
+    pub(crate) fn is_mover(&self) -> bool {
+        self.kind.get() & kind::MOVER != 0
+    }
+
+    /// Whether a fiber uses the block: it has a reference.
+    pub(crate) fn is_used(&self) -> bool {
+        // Relaxed: asked at shutdown, when no worker runs any more.
+        self.refs.load(Ordering::Relaxed) != 0
+    }
+
+    #[inline]
+    pub(crate) fn retain(&self) {
+        // Relaxed: whoever makes a new handle has one.
+        let before = self.refs.fetch_add(1, Ordering::Relaxed);
+        assert!(before < u32::MAX / 2, "too many handles of one fiber");
+    }
+
+    /// Gives one reference back; the last one frees the block.
+    #[inline]
+    pub(crate) fn release(&self) {
+        // Acquire: if we are the last, pairs with the Release of those before; nobody else can
+        // make a new handle then, so that the RMW is not needed.
+        if self.refs.load(Ordering::Acquire) == 1 {
+            self.refs.store(0, Ordering::Relaxed);
+            return self.free();
+        }
+        // Release: pairs with the Acquire above or below of whoever is last.
+        if self.refs.fetch_sub(1, Ordering::Release) == 1 {
+            fence(Ordering::Acquire);
+            self.free();
+        }
+    }
+
+    #[inline]
+    fn free(&self) {
+        // Nobody has a handle, so no new letter comes; one that is under way keeps the block in
+        // an inbox, whose owner frees it then.
+        if self.mail.is_empty() || self.mail.post(Letters::FREE) == Posted::Push {
+            self.free_now();
+        }
+    }
+
+    /// Gives the memory of a fiber back that was never launched.
+    pub(crate) fn discard(&self) {
+        self.refs.store(0, Ordering::Relaxed);
+        self.free_now();
+    }
+
+    /// Gives the memory back. It must be in no list.
+    pub(crate) fn free_now(&self) {
+        let _ = self.mail.collect();
+        self.name.set(ptr::null());
+        // SAFETY: the runtime outlives its control blocks; nobody uses this one.
+        unsafe { self.runtime.as_ref().pool.put(NonNull::from(self)) };
+    }
+
+    /// Unparks the fiber, from any thread.
+    #[inline]
+    pub(crate) fn unpark(&self) {
+        self.deliver(Event::Unpark, Letters::UNPARK);
+    }
+
+    /// Ends the wait that the caller has claimed, from any thread.
+    #[inline]
+    pub(crate) fn wake(&self) {
+        self.deliver(Event::Wake, Letters::WAKE);
+    }
+
+    #[inline]
+    fn deliver(&self, event: Event, letter: Letters) {
+        match worker::current() {
+            Some(worker) if self.owner.is(worker) => {
+                if self.apply(event) == Effect::Enqueue {
+                    worker.make_next(self);
+                }
+            }
+            worker => worker::send(worker, self, event, letter),
+        }
+    }
+
+    /// Applies `event` in the fiber's mode. A pinned fiber's: only its worker.
+    #[inline]
+    pub(crate) fn apply(&self, event: Event) -> Effect {
+        if self.is_mover() {
+            self.state.apply::<Shared>(event)
+        } else {
+            self.state.apply::<Plain>(event)
+        }
+    }
+}
+
+impl ControlBlock {
+    /// Ends the fiber's suspension, if it is in one, so that it unwinds. Only its worker.
+    pub(crate) fn cancel(&self) -> Effect {
+        self.flags.update(|flags| flags | flag::CANCEL);
+        let effect = self.apply(Event::Cancel);
+        if effect == Effect::Enqueue {
+            self.flags.update(|flags| flags | flag::INTERRUPTED);
+        }
+        effect
+    }
+}

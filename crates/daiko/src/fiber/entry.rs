@@ -1,0 +1,99 @@
+//! A fiber's life: from its first switch to its last.
+
+use std::any::Any;
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr::NonNull;
+
+use daiko_core::fiber::Finish;
+
+use super::control::{ControlBlock, Vtable, flag};
+use super::join::JoinError;
+use super::unwind::Cancelled;
+use super::waiter;
+use crate::worker::{self, suspend};
+
+/// What a fiber leaves for its join handle.
+pub(crate) type Outcome<T> = Result<T, JoinError>;
+
+/// The functions for a closure of type `F`.
+pub(crate) struct Functions<F, T>(std::marker::PhantomData<(F, T)>);
+
+impl<F: FnOnce() -> T, T> Functions<F, T> {
+    pub(crate) const VTABLE: Vtable =
+        Vtable { run: run::<F, T>, cancel: cancel::<F, T>, drop_result: drop_result::<T> };
+}
+
+/// # Safety
+///
+/// `packet` holds an `F`, and has room for an `Outcome<T>`.
+unsafe fn run<F: FnOnce() -> T, T>(packet: NonNull<u8>) {
+    // SAFETY: the packet holds an `F`, which is not read again.
+    let closure = unsafe { packet.cast::<F>().read() };
+    let outcome = panic::catch_unwind(AssertUnwindSafe(closure)).map_err(JoinError::from_payload);
+    // SAFETY: the packet has room for it.
+    unsafe { packet.cast::<Outcome<T>>().write(outcome) };
+}
+
+/// # Safety
+///
+/// As for `run`.
+unsafe fn cancel<F: FnOnce() -> T, T>(packet: NonNull<u8>) {
+    // SAFETY: the packet holds an `F`, which is not read again.
+    let closure = unsafe { packet.cast::<F>().read() };
+    let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(closure)));
+    let error = dropped.map_or_else(JoinError::from_payload, |()| JoinError::Cancelled);
+    // SAFETY: the packet has room for it.
+    unsafe { packet.cast::<Outcome<T>>().write(Err(error)) };
+}
+
+/// # Safety
+///
+/// `packet` holds an `Outcome<T>`.
+unsafe fn drop_result<T>(packet: NonNull<u8>) {
+    // SAFETY: the packet holds it, and it is not used again.
+    unsafe { packet.cast::<Outcome<T>>().drop_in_place() };
+}
+
+impl JoinError {
+    fn from_payload(payload: Box<dyn Any + Send>) -> Self {
+        match payload.downcast::<Cancelled>() {
+            Ok(_) => JoinError::Cancelled,
+            Err(payload) => JoinError::Panicked(payload),
+        }
+    }
+}
+
+/// Where every fiber begins and ends.
+///
+/// # Safety
+///
+/// `arg` is the fiber's control block, in use, and the fiber runs on the stack below it.
+pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
+    suspend::arrive();
+    // SAFETY: by this function's contract.
+    let fiber = unsafe { &*arg.cast::<ControlBlock>() };
+    let (vtable, packet) = (fiber.vtable.get(), fiber.packet.get());
+    let cancelled = fiber.flags.get() & flag::CANCEL != 0;
+    let body = if cancelled { vtable.cancel } else { vtable.run };
+    // SAFETY: the spawn put the closure into the packet, and it is run once.
+    unsafe { body(packet) };
+    match fiber.completion.finish() {
+        Finish::Unobserved => {}
+        // SAFETY: the end has claimed the wait.
+        Finish::Wake(id) => unsafe { waiter::wake(id) },
+        Finish::Detached => drop_unwanted(vtable, packet),
+    }
+    let worker = worker::current();
+    // SAFETY: a fiber runs on a worker.
+    suspend::finish(unsafe { worker.unwrap_unchecked() }, fiber)
+}
+
+/// Drops a result that nobody asks for; a panic on the way ends there, as it has no one to go to.
+#[cold]
+fn drop_unwanted(vtable: &Vtable, packet: NonNull<u8>) {
+    // SAFETY: `run` or `cancel` left the result there, and it is not used again.
+    let dropped = panic::catch_unwind(|| unsafe { (vtable.drop_result)(packet) });
+    if let Err(payload) = dropped {
+        std::mem::forget(payload);
+    }
+}

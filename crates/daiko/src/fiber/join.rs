@@ -1,0 +1,162 @@
+//! Waiting for a fiber's end.
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+
+use super::entry::Outcome;
+use super::waiter::{self, ThreadWaiter};
+use super::{ControlBlock, Fiber, unwind};
+use crate::worker::{self, Worker, suspend};
+
+/// Why a fiber has no result.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum JoinError {
+    /// It panicked; the payload is what [`std::thread::JoinHandle::join`] would give.
+    Panicked(Box<dyn Any + Send + 'static>),
+    /// It was unwound before its end, because its runtime shut down.
+    Cancelled,
+    /// It is the very fiber that asked: it would wait for itself for ever.
+    Itself,
+    /// It resisted the shutdown of its runtime, and was left behind.
+    Leaked,
+}
+
+impl JoinError {
+    /// The payload of the panic.
+    ///
+    /// # Errors
+    ///
+    /// The error itself, if it was no panic.
+    pub fn into_panic(self) -> Result<Box<dyn Any + Send + 'static>, JoinError> {
+        match self {
+            JoinError::Panicked(payload) => Ok(payload),
+            other => Err(other),
+        }
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            JoinError::Panicked(_) => "the fiber panicked",
+            JoinError::Cancelled => "the fiber was unwound by the shutdown of its runtime",
+            JoinError::Itself => "a fiber cannot join itself",
+            JoinError::Leaked => "the fiber resisted the shutdown of its runtime",
+        })
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+/// The right to wait for a fiber's end and to have its result.
+///
+/// Dropping it detaches the fiber: it runs on, and its result is dropped.
+pub struct JoinHandle<T> {
+    fiber: Fiber,
+    result: PhantomData<T>,
+}
+
+// SAFETY: the handle gives access to a `T` made on another thread, and to nothing else that is
+// not safe to share.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: by reference the handle gives no access to the `T`.
+unsafe impl<T> Sync for JoinHandle<T> {}
+
+impl<T> JoinHandle<T> {
+    /// The handle of a fiber whose packet has room for an `Outcome<T>`, and that has no other.
+    pub(super) fn new(fiber: Fiber) -> Self {
+        JoinHandle { fiber, result: PhantomData }
+    }
+
+    /// The fiber.
+    pub fn fiber(&self) -> &Fiber {
+        &self.fiber
+    }
+
+    /// Whether the fiber has ended, so that [`join`](Self::join) would return at once.
+    pub fn is_finished(&self) -> bool {
+        self.fiber.block().completion.is_done()
+    }
+
+    /// Waits for the fiber's end: a fiber suspends, any other thread blocks.
+    ///
+    /// ```
+    /// # daiko::run(|| {
+    /// let answer = daiko::spawn(|| 6 * 7);
+    /// assert_eq!(answer.join().unwrap(), 42);
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the fiber panicked or was cancelled, or if it is the caller itself.
+    pub fn join(self) -> Result<T, JoinError> {
+        let block = self.fiber.block();
+        if !block.completion.is_done() {
+            self.wait()?;
+        }
+        let packet = block.packet.get().cast::<Outcome<T>>();
+        // SAFETY: the fiber is done, so the packet holds its result, which only this handle may
+        // read; the handle does not drop it, as it is taken apart here.
+        let outcome = unsafe { packet.read() };
+        let this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: `this` is never dropped, so the fiber is read once.
+        drop(unsafe { std::ptr::read(&raw const this.fiber) });
+        outcome
+    }
+
+    #[inline(never)]
+    fn wait(&self) -> Result<(), JoinError> {
+        let block = self.fiber.block();
+        match worker::current().and_then(|worker| Some((worker, worker.running()?))) {
+            Some((_, fiber)) if std::ptr::eq(fiber, block) => Err(JoinError::Itself),
+            Some((worker, fiber)) => {
+                wait_as_fiber(worker, fiber, block);
+                Ok(())
+            }
+            None => {
+                wait_as_thread(block);
+                if block.completion.is_done() { Ok(()) } else { Err(JoinError::Leaked) }
+            }
+        }
+    }
+}
+
+fn wait_as_fiber(worker: &Worker, fiber: &ControlBlock, target: &ControlBlock) {
+    if fiber.flags.get() != 0 {
+        unwind::before_suspension(fiber);
+    }
+    let id = waiter::fiber_id(fiber);
+    if !target.completion.wait(id) || suspend::wait(worker, fiber) {
+        return;
+    }
+    if !target.completion.leave(id) {
+        suspend::absorb_wake(fiber);
+    }
+    unwind::raise(fiber);
+}
+
+fn wait_as_thread(target: &ControlBlock) {
+    let waiter = ThreadWaiter::default();
+    if target.completion.wait(waiter.id()) {
+        waiter.block();
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        let block = self.fiber.block();
+        if block.completion.detach() {
+            // SAFETY: the fiber is done, so its result is there, and nobody else drops it.
+            unsafe { (block.vtable.get().drop_result)(block.packet.get()) };
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JoinHandle").field("fiber", &self.fiber).finish_non_exhaustive()
+    }
+}

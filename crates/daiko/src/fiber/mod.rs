@@ -1,0 +1,173 @@
+//! Fibers: their handles, how they are spawned, run and joined.
+
+mod control;
+mod entry;
+mod join;
+mod spawn;
+pub(crate) mod unwind;
+pub(crate) mod waiter;
+
+use std::fmt;
+use std::panic::Location;
+use std::ptr::NonNull;
+
+pub(crate) use self::control::{ControlBlock, MAX_NAME, flag, kind};
+pub use self::join::{JoinError, JoinHandle};
+pub use self::spawn::{Builder, SpawnError, spawn};
+pub use self::unwind::Cancelled;
+use crate::worker::suspend;
+
+/// A handle to a fiber, as [`std::thread::Thread`] is one to a thread.
+///
+/// The memory of a fiber, its stack included, is kept until its last handle is dropped.
+pub struct Fiber(NonNull<ControlBlock>);
+
+// SAFETY: the handle reaches only what any thread may touch, or what was fixed at the spawn.
+unsafe impl Send for Fiber {}
+// SAFETY: as for Send.
+unsafe impl Sync for Fiber {}
+
+impl Fiber {
+    /// Takes over one reference.
+    pub(crate) fn from_block(block: NonNull<ControlBlock>) -> Self {
+        Fiber(block)
+    }
+
+    #[inline]
+    pub(crate) fn block(&self) -> &ControlBlock {
+        // SAFETY: the handle is a reference, so the block is in use.
+        unsafe { self.0.as_ref() }
+    }
+
+    /// Lets the fiber's [`park`](crate::park) return: now, or when it is called next.
+    ///
+    /// Any thread may call it, at any time; a fiber that has ended takes no notice. What came
+    /// before the unpark happens before the return of that park.
+    #[inline]
+    pub fn unpark(&self) {
+        self.block().unpark();
+    }
+
+    /// The name given by [`Builder::name`].
+    pub fn name(&self) -> Option<&str> {
+        self.block().name()
+    }
+
+    /// Where the fiber was spawned.
+    pub fn spawned_at(&self) -> &'static Location<'static> {
+        self.block().spawned_at.get()
+    }
+}
+
+impl Clone for Fiber {
+    fn clone(&self) -> Self {
+        self.block().retain();
+        Fiber(self.0)
+    }
+}
+
+impl Drop for Fiber {
+    #[inline]
+    fn drop(&mut self) {
+        self.block().release();
+    }
+}
+
+impl PartialEq for Fiber {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Fiber {}
+
+impl fmt::Debug for Fiber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fiber")
+            .field("name", &self.name())
+            .field("spawned_at", &format_args!("{}", self.spawned_at()))
+            .finish()
+    }
+}
+
+/// The calling fiber.
+///
+/// # Panics
+///
+/// If the caller is not a fiber; [`try_current`] asks.
+pub fn current() -> Fiber {
+    let (_, fiber) = suspend::caller("current");
+    fiber.retain();
+    Fiber(NonNull::from(fiber))
+}
+
+/// The calling fiber, or `None` if the caller is not one.
+pub fn try_current() -> Option<Fiber> {
+    let fiber = crate::worker::current()?.running()?;
+    fiber.retain();
+    Some(Fiber(NonNull::from(fiber)))
+}
+
+/// Suspends the calling fiber until somebody calls [`Fiber::unpark`] on it.
+///
+/// As [`std::thread::park`]: an unpark that came before lets the park return at once, several
+/// are one, and the caller checks its condition in a loop.
+///
+/// ```
+/// # daiko::run(|| {
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// static READY: AtomicBool = AtomicBool::new(false);
+///
+/// let waiter = daiko::spawn(|| {
+///     while !READY.load(Ordering::Acquire) {
+///         daiko::park();
+///     }
+/// });
+/// READY.store(true, Ordering::Release);
+/// waiter.fiber().unpark();
+/// waiter.join().unwrap();
+/// # });
+/// ```
+///
+/// # Panics
+///
+/// If the caller is not a fiber, or is inside [`no_suspend`].
+#[inline]
+pub fn park() {
+    suspend::park();
+}
+
+/// Lets other runnable fibers of this worker run before the caller goes on.
+///
+/// # Panics
+///
+/// If the caller is not a fiber, or is inside [`no_suspend`].
+#[inline]
+pub fn yield_now() {
+    suspend::yield_now();
+}
+
+/// Runs `body`, during which the calling fiber must not suspend: if it would, it panics.
+///
+/// For code that keeps something in thread-local storage, which the other fibers of the same
+/// worker would see, or that holds a lock of `std` across calls of unknown code. Outside of a
+/// fiber it only runs `body`.
+///
+/// # Panics
+///
+/// At whatever suspends inside `body`.
+pub fn no_suspend<R>(body: impl FnOnce() -> R) -> R {
+    struct Leave<'f>(&'f ControlBlock);
+    impl Drop for Leave<'_> {
+        fn drop(&mut self) {
+            self.0.flags.update(|flags| flags - 1);
+        }
+    }
+    let Some(fiber) = crate::worker::current().and_then(|worker| worker.running()) else {
+        return body();
+    };
+    assert!(fiber.flags.get() & flag::NO_SUSPEND < flag::NO_SUSPEND, "no_suspend nested too deep");
+    fiber.flags.update(|flags| flags + 1);
+    let _leave = Leave(fiber);
+    body()
+}

@@ -1,0 +1,218 @@
+//! Spawning fibers.
+
+use std::fmt;
+use std::panic::Location;
+use std::ptr::NonNull;
+
+use daiko_context::prepare;
+
+use super::entry::{Functions, Outcome, entry};
+use super::{ControlBlock, Fiber, JoinHandle, kind};
+use crate::runtime::{Shared, pool::StackError};
+
+/// Spawns a fiber: in the caller's runtime if the caller is a fiber, else in the default runtime.
+///
+/// The fiber starts on a worker chosen by load, and stays on it.
+///
+/// Fibers borrow their worker's thread-local storage: a value that a fiber leaves in a
+/// thread-local is seen by the other fibers of the worker once it suspends. That is sound with
+/// `std`; crates whose unsafe code relies on properly nested scopes in thread-locals must not
+/// suspend inside them: [`no_suspend`](crate::no_suspend) enforces that.
+///
+/// ```
+/// # daiko::run(|| {
+/// let fibers: Vec<_> = (0..10).map(|i| daiko::spawn(move || i * i)).collect();
+/// let sum: u32 = fibers.into_iter().map(|fiber| fiber.join().unwrap()).sum();
+/// assert_eq!(sum, 285);
+/// # });
+/// ```
+///
+/// # Panics
+///
+/// If there is no memory for one more fiber; [`Builder::spawn`] returns an error instead.
+#[track_caller]
+pub fn spawn<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    match Builder::new().spawn(f) {
+        Ok(handle) => handle,
+        Err(error) => panic!("daiko::spawn: {error}"),
+    }
+}
+
+/// Why a fiber was not spawned. Nothing of it is left; the closure was dropped.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// There is no stack for it.
+    Stack(StackError),
+    /// [`Builder::on`] named a worker that the runtime does not have.
+    NoSuchWorker {
+        /// What was asked for.
+        worker: usize,
+        /// How many there are.
+        workers: usize,
+    },
+    /// The runtime is shutting down.
+    ShuttingDown,
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpawnError::Stack(error) => error.fmt(f),
+            SpawnError::NoSuchWorker { worker, workers } => write!(
+                f,
+                "no worker {worker}: this runtime has workers 0 to {}; ask for fewer or set \
+                 RuntimeBuilder::workers",
+                workers - 1
+            ),
+            SpawnError::ShuttingDown => {
+                f.write_str("the runtime is shutting down; spawn before Runtime::shutdown")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SpawnError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SpawnError::Stack(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// What a fiber shall be, as [`std::thread::Builder`] for threads.
+///
+/// ```
+/// # daiko::run(|| {
+/// let fiber = daiko::Builder::new().name("parser").stack_size(256 * 1024).on(0);
+/// let handle = fiber.spawn(|| daiko::current().name().map(str::to_owned)).unwrap();
+/// assert_eq!(handle.join().unwrap().as_deref(), Some("parser"));
+/// # });
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder spawns nothing before `spawn`"]
+pub struct Builder {
+    name: Option<String>,
+    stack_size: Option<usize>,
+    worker: Option<usize>,
+    mover: bool,
+}
+
+impl Builder {
+    /// A pinned fiber without a name, with the runtime's stack size, on any worker.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names the fiber, for reports about it.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Asks for a stack of at least `bytes`, guard page included; rounded up to a power of two.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Starts the fiber on this worker, counted from 0.
+    pub fn on(mut self, worker: usize) -> Self {
+        self.worker = Some(worker);
+        self
+    }
+
+    /// Makes the fiber a mover: it may go on, after any suspension, on another worker.
+    ///
+    /// # Safety
+    ///
+    /// Nothing that the fiber runs may keep anything in thread-local storage, nor the address of
+    /// a thread-local, across a suspension. What the compiler or a library keeps there counts
+    /// too: `errno`, the random keys of a `HashMap` under construction, a lock of `std` or
+    /// `parking_lot` that is held, anything that is not `Send` and lives across a suspension.
+    pub unsafe fn mover(mut self) -> Self {
+        self.mover = true;
+        self
+    }
+
+    /// Spawns the fiber: in the caller's runtime if the caller is a fiber, else in the default
+    /// one. [`Runtime::spawn_with`](crate::Runtime::spawn_with) names another.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory or no mapping for its stack, or no such worker.
+    #[track_caller]
+    pub fn spawn<F, T>(self, f: F) -> Result<JoinHandle<T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        crate::runtime::with_current(|runtime| self.spawn_in(runtime, f))
+    }
+
+    #[track_caller]
+    pub(crate) fn spawn_in<F, T>(self, runtime: &Shared, f: F) -> Result<JoinHandle<T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let workers = runtime.worker_count();
+        if let Some(worker) = self.worker.filter(|&worker| worker >= workers) {
+            return Err(SpawnError::NoSuchWorker { worker, workers });
+        }
+        let block = runtime.take_block(self.stack_size)?;
+        // SAFETY: the block is new, so nobody else knows it.
+        let fiber = unsafe { block.as_ref() };
+        let kind = if self.mover { kind::MOVER } else { 0 }
+            | if self.worker.is_some() { kind::PLACED } else { 0 };
+        fiber.renew(kind, Location::caller());
+        if let Err(error) = furnish::<F, T>(runtime, block, self.name.as_deref(), f) {
+            fiber.discard();
+            return Err(error);
+        }
+        let handle = JoinHandle::new(Fiber::from_block(block));
+        runtime.launch(fiber, self.worker);
+        Ok(handle)
+    }
+}
+
+/// Puts closure, name and first frame where they belong: below the control block if they are
+/// small, else the first two into memory of their own.
+fn furnish<F, T>(
+    runtime: &Shared,
+    block: NonNull<ControlBlock>,
+    name: Option<&str>,
+    f: F,
+) -> Result<(), SpawnError>
+where
+    F: FnOnce() -> T,
+{
+    // SAFETY: the caller has the block alone.
+    let fiber = unsafe { block.as_ref() };
+    let packet = runtime.furnish(block, room::<F, T>(), name)?;
+    fiber.vtable.set(&const { Functions::<F, T>::VTABLE });
+    fiber.packet.set(packet.closure);
+    // SAFETY: `furnish` made room for an `F` and, later, an `Outcome<T>`.
+    unsafe { packet.closure.cast::<F>().write(f) };
+    // SAFETY: the stack below the packet is this fiber's and unused; `entry` gets its block.
+    fiber.sp.set(unsafe { prepare(packet.stack_top, entry, block.as_ptr().cast()) });
+    Ok(())
+}
+
+/// What closure and result need; they are never there at the same time.
+const fn room<F, T>() -> std::alloc::Layout {
+    const fn max(a: usize, b: usize) -> usize {
+        if a > b { a } else { b }
+    }
+    let size = max(size_of::<F>(), size_of::<Outcome<T>>());
+    let align = max(align_of::<F>(), align_of::<Outcome<T>>());
+    match std::alloc::Layout::from_size_align(size, align) {
+        Ok(layout) => layout,
+        Err(_) => panic!("closure too large"),
+    }
+}

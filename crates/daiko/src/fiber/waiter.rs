@@ -1,0 +1,65 @@
+//! Who waits for one event: a fiber, which suspends, or another thread, which blocks.
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use daiko_core::fiber::WaiterId;
+use daiko_sys::futex;
+
+use super::ControlBlock;
+
+/// Low bit of the id: the address is a [`ThreadWaiter`]'s, not a control block's.
+const THREAD: usize = 1;
+
+/// The id of a waiting fiber.
+pub(crate) fn fiber_id(fiber: &ControlBlock) -> WaiterId {
+    WaiterId(ptr::from_ref(fiber).expose_provenance() as u64)
+}
+
+/// Wakes whoever `id` stands for.
+///
+/// # Safety
+///
+/// The caller has claimed the wait under which the id was published.
+pub(crate) unsafe fn wake(id: WaiterId) {
+    let addr = id.0 as usize;
+    if addr & THREAD == 0 {
+        // SAFETY: the id was made by `fiber_id`; a claimed waiter stays until it is woken.
+        unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) }.wake();
+    } else {
+        // SAFETY: the id was made by `ThreadWaiter::id`, likewise.
+        unsafe { ThreadWaiter::wake(NonNull::new_unchecked(ptr::with_exposed_provenance_mut(addr & !THREAD))) };
+    }
+}
+
+/// A thread that is no worker, or a worker's agent, while it waits for one event.
+#[derive(Default)]
+#[repr(align(64))]
+pub(crate) struct ThreadWaiter(AtomicU32);
+
+impl ThreadWaiter {
+    pub(crate) fn id(&self) -> WaiterId {
+        WaiterId((ptr::from_ref(self).expose_provenance() | THREAD) as u64)
+    }
+
+    /// Blocks until the wake.
+    pub(crate) fn block(&self) {
+        // Acquire: pairs with the Release in `wake`.
+        while self.0.load(Ordering::Acquire) == 0 {
+            let _ = futex::wait(&self.0, 0, None, futex::Scope::Private);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The waiter is valid until the store below; afterwards its thread may be gone, so that
+    /// only its address is used, for a wake that then finds nobody.
+    unsafe fn wake(this: NonNull<Self>) {
+        // SAFETY: valid until the store, by this function's contract.
+        let word = unsafe { &raw const (*this.as_ptr()).0 };
+        // SAFETY: as above.
+        // Release: pairs with the Acquire in `block`.
+        unsafe { (*word).store(1, Ordering::Release) };
+        futex::wake_addr(word, 1, futex::Scope::Private);
+    }
+}

@@ -1,0 +1,215 @@
+//! The monitor: one kernel thread that looks every millisecond whether all workers get along.
+//!
+//! It sleeps while all workers do. Otherwise, once per period, it
+//! 1. raises the tick flag of a worker that has not picked a fiber since the last look, so that
+//!    its next pick polls the agent's sources;
+//! 2. reports a worker that has been in one fiber for [`STUCK_PERIODS`], and has a spare worker
+//!    take its unstarted fibers and movers meanwhile;
+//! 3. unparks a stand-in where silent watches wait and nobody has sampled them.
+
+use std::io;
+use std::panic::Location;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use daiko_sys::{futex, thread};
+
+use crate::runtime::{Shared, SharedPtr};
+use crate::worker::Worker;
+
+/// Time between two looks.
+const PERIOD: Duration = Duration::from_millis(1);
+/// Looks without a switch after which a worker counts as stuck.
+const STUCK_PERIODS: u32 = 10;
+
+/// A worker that has been in one fiber for long, as reported to
+/// [`RuntimeBuilder::on_stuck`](crate::RuntimeBuilder::on_stuck).
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Stuck {
+    /// The worker, counted from 0.
+    pub worker: usize,
+    /// The name of the fiber that it is in.
+    pub fiber: Option<String>,
+    /// Where that fiber was spawned.
+    pub spawned_at: &'static Location<'static>,
+    /// Whether its thread is blocked in a futex: if the names below hold the lock, for ever.
+    pub in_futex: bool,
+    /// Names (or else the places of the spawn) of the worker's suspended fibers, at most 16, if
+    /// it is blocked in a futex: one of them may hold the lock that it waits for.
+    pub suspended: Vec<String>,
+}
+
+/// The monitor's part of the runtime.
+#[derive(Default)]
+pub(crate) struct Monitor {
+    /// Workers whose threads run.
+    awake: AtomicU32,
+    /// What the monitor sleeps on: `WATCHING`, `ASLEEP` or `ENDING`.
+    word: AtomicU32,
+}
+
+const WATCHING: u32 = 0;
+const ASLEEP: u32 = 1;
+const ENDING: u32 = 2;
+
+impl Monitor {
+    /// A worker is about to sleep until somebody unparks it.
+    pub(crate) fn worker_parks(&self) {
+        // Release: pairs with the Acquire in `sleep_while_idle`, though nothing depends on it.
+        self.awake.fetch_sub(1, Ordering::Release);
+    }
+
+    /// A worker's thread runs, again or for the first time.
+    pub(crate) fn worker_runs(&self) {
+        // SeqCst, as the loads and stores in `sleep_while_idle`: either the monitor sees this
+        // worker awake, or this sees the monitor asleep.
+        let before = self.awake.fetch_add(1, Ordering::SeqCst);
+        if before == 0 && self.word.load(Ordering::SeqCst) == ASLEEP {
+            self.wake(WATCHING);
+        }
+    }
+
+    fn wake(&self, word: u32) {
+        // A monitor that is told to end is not told to watch.
+        let change = self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |seen| {
+            (seen != ENDING).then_some(word)
+        });
+        if change.is_ok() {
+            futex::wake(&self.word, 1, futex::Scope::Private);
+        }
+    }
+
+    /// Has the monitor's thread end.
+    pub(crate) fn end(&self) {
+        self.wake(ENDING);
+    }
+
+    /// Sleeps for one period, or while all workers are parked; false if the monitor shall end.
+    fn sleep(&self) -> bool {
+        let _ = futex::wait(&self.word, WATCHING, Some(PERIOD), futex::Scope::Private);
+        while self.awake.load(Ordering::SeqCst) == 0 && self.go_to_sleep() {
+            if self.awake.load(Ordering::SeqCst) == 0 {
+                let _ = futex::wait(&self.word, ASLEEP, None, futex::Scope::Private);
+            } else {
+                self.wake(WATCHING);
+            }
+        }
+        self.word.load(Ordering::SeqCst) != ENDING
+    }
+
+    fn go_to_sleep(&self) -> bool {
+        let asleep = |seen| (seen != ENDING).then_some(ASLEEP);
+        self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, asleep).is_ok()
+    }
+
+    /// Starts the monitor's thread.
+    pub(crate) fn start(shared: SharedPtr) -> io::Result<JoinHandle<()>> {
+        std::thread::Builder::new().name("daiko-monitor".into()).spawn(move || {
+            let shared = shared;
+            // SAFETY: the shared part lives until this thread has ended.
+            let shared = unsafe { shared.0.as_ref() };
+            let mut seen = vec![Seen::default(); shared.all_workers().len()];
+            while shared.monitor.sleep() {
+                for (worker, seen) in shared.all_workers().iter().zip(&mut seen) {
+                    seen.look(shared, worker);
+                }
+                shared.stand_in();
+            }
+        })
+    }
+}
+
+/// What the monitor remembers of a worker.
+#[derive(Clone, Default)]
+struct Seen {
+    switches: u64,
+    polls: u64,
+    fiber: usize,
+    /// Looks since the last change.
+    periods: u32,
+}
+
+impl Seen {
+    fn look(&mut self, shared: &Shared, worker: &Worker) {
+        let switches = worker.counters.switches.get();
+        let polls = worker.counters.polls.get();
+        let fiber = worker.running_addr();
+        if fiber == 0 || (switches, polls, fiber) != (self.switches, self.polls, self.fiber) {
+            if self.periods >= STUCK_PERIODS {
+                shared.release_spare(worker);
+            }
+            *self = Seen { switches, polls, fiber, periods: 0 };
+            return;
+        }
+        self.periods += 1;
+        worker.tick.store(true, Ordering::Relaxed);
+        if self.periods == STUCK_PERIODS {
+            shared.worker_is_stuck(worker);
+        }
+    }
+}
+
+impl Shared {
+    /// Counts, reports, and has a spare take over what may leave the worker.
+    fn worker_is_stuck(&self, worker: &Worker) {
+        worker.counters.stuck.add(1);
+        self.engage_spare(worker);
+        if let Some(hook) = &self.options.on_stuck
+            && let Some(report) = self.stuck_report(worker)
+        {
+            hook(&report);
+        }
+    }
+
+    /// `None` if the worker has left the fiber meanwhile.
+    fn stuck_report(&self, worker: &Worker) -> Option<Stuck> {
+        let running = worker.running_addr();
+        let (name, spawned_at) = worker.glance_at_running()?;
+        let in_futex = thread::blocked_syscall(worker.thread.load(Ordering::Relaxed))
+            == Some(thread::FUTEX);
+        let suspended = if in_futex { self.suspended_on(worker) } else { Vec::new() };
+        let report =
+            Stuck { worker: worker.index as usize, fiber: name, spawned_at, in_futex, suspended };
+        (worker.running_addr() == running).then_some(report)
+    }
+
+    fn suspended_on(&self, worker: &Worker) -> Vec<String> {
+        let mut names = Vec::new();
+        self.pool.for_each(|block| {
+            if names.len() < 16 && block.owner.is(worker) && block.state.is_suspended() {
+                let (name, spawned_at) = block.glance();
+                names.push(name.unwrap_or_else(|| spawned_at.to_string()));
+            }
+        });
+        names
+    }
+
+    /// The spare that stands behind `worker`.
+    fn spare_of(&self, worker: &Worker) -> Option<&Worker> {
+        self.all_workers().get(worker.index as usize + self.worker_count())
+    }
+
+    fn engage_spare(&self, worker: &Worker) {
+        let Some(spare) = self.spare_of(worker) else { return };
+        spare.active.store(true, Ordering::Relaxed);
+        if spare.thread.load(Ordering::Relaxed) == 0 {
+            // Without a thread for it the stuck worker's fibers wait, as they did so far.
+            let _ = self.start_thread(spare.index as usize, &self.cpus);
+        } else {
+            spare.unpark(None);
+        }
+    }
+
+    fn release_spare(&self, worker: &Worker) {
+        if let Some(spare) = self.spare_of(worker) {
+            spare.active.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Unparks a worker whose watches, or pollers, nobody has sampled during the last period.
+    fn stand_in(&self) {
+        // TODO with watches
+    }
+}

@@ -1,0 +1,345 @@
+//! Starting a runtime.
+
+use std::alloc::Layout;
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
+
+use daiko_core::fiber::Access;
+use daiko_core::governor::{Governor, Preset};
+use daiko_core::idle::IdleSet;
+use daiko_core::injector::Injector;
+use daiko_sys::arena::Arena;
+use daiko_sys::cpu::{self, CpuSet};
+use daiko_sys::memory::{GuardKind, MemoryError};
+use daiko_sys::{membarrier, signal, thread};
+
+use super::ended::Ended;
+use super::kernel::Barriers;
+use super::pool::{Pool, StackError};
+use super::{Options, Runtime, Shared, SharedPtr, phase};
+use crate::agent::pollers::Pollers;
+use crate::blocking::BlockingPool;
+use crate::monitor::{Monitor, Stuck};
+use crate::overflow;
+use crate::worker::Worker;
+
+/// The most workers of a runtime.
+pub(crate) const MAX_WORKERS: usize = 512;
+
+/// Why a runtime did not start. Nothing of it is left.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The number of workers is not between 1 and 512.
+    Workers {
+        /// What was asked for.
+        workers: usize,
+    },
+    /// None of the CPUs asked for is allowed.
+    NoAllowedCpu {
+        /// What was asked for.
+        asked: Vec<usize>,
+        /// What the affinity mask of the process allows.
+        allowed: Vec<usize>,
+    },
+    /// The stack size is not usable.
+    Stack(StackError),
+    /// There is no memory for the runtime itself.
+    Memory(MemoryError),
+    /// A kernel thread could not be started or set up.
+    Thread(io::Error),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::Workers { workers } => {
+                write!(f, "{workers} workers are not possible; ask for 1 to {MAX_WORKERS}")
+            }
+            BuildError::NoAllowedCpu { asked, allowed } => write!(
+                f,
+                "none of the CPUs {asked:?} is allowed here; choose among {allowed:?} or change the \
+                 affinity mask (taskset, cpuset)"
+            ),
+            BuildError::Stack(error) => error.fmt(f),
+            BuildError::Memory(error) => error.fmt(f),
+            BuildError::Thread(error) => {
+                write!(f, "a worker thread could not be started: {error}; see ulimit -u")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BuildError::Stack(error) => Some(error),
+            BuildError::Memory(error) => Some(error),
+            BuildError::Thread(error) => Some(error),
+            BuildError::Workers { .. } | BuildError::NoAllowedCpu { .. } => None,
+        }
+    }
+}
+
+/// How a [`Runtime`] shall be.
+///
+/// ```
+/// use daiko::{Preset, Runtime};
+///
+/// let runtime = Runtime::builder().workers(1).preset(Preset::Latency).build().unwrap();
+/// assert_eq!(runtime.workers(), 1);
+/// ```
+#[must_use = "a builder starts nothing before `build`"]
+pub struct RuntimeBuilder {
+    workers: Option<usize>,
+    cpus: Option<Vec<usize>>,
+    bind: bool,
+    preset: Option<Preset>,
+    max_agents: Option<usize>,
+    any_agent: bool,
+    stack_size: usize,
+    guard_size: usize,
+    arena: Option<Arena>,
+    guard_kind: Option<GuardKind>,
+    membarrier: bool,
+    on_stuck: Option<Box<dyn Fn(&Stuck) + Send + Sync>>,
+}
+
+impl Default for RuntimeBuilder {
+    fn default() -> Self {
+        RuntimeBuilder {
+            workers: None,
+            cpus: None,
+            bind: true,
+            preset: None,
+            max_agents: None,
+            any_agent: false,
+            stack_size: 64 * 1024,
+            guard_size: daiko_sys::memory::page_size(),
+            arena: None,
+            guard_kind: None,
+            membarrier: true,
+            on_stuck: None,
+        }
+    }
+}
+
+impl fmt::Debug for RuntimeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeBuilder")
+            .field("workers", &self.workers)
+            .field("cpus", &self.cpus)
+            .field("bind", &self.bind)
+            .field("preset", &self.preset)
+            .field("stack_size", &self.stack_size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RuntimeBuilder {
+    /// How many workers: 1 to 512. Default: as many as CPUs are allowed, by the affinity mask
+    /// and the cgroup's quota, rounded up.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// The CPUs that workers are bound to, in turn; those that are not allowed are left out.
+    /// Default: all that are allowed.
+    pub fn cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
+        self.cpus = Some(cpus.into_iter().collect());
+        self
+    }
+
+    /// Whether each worker is bound to one CPU, as is the default, or runs on any allowed one.
+    pub fn bind(mut self, bind: bool) -> Self {
+        self.bind = bind;
+        self
+    }
+
+    /// How long agents poll before they sleep. Default: [`Preset::Balanced`], under a CPU quota
+    /// [`Preset::Power`].
+    pub fn preset(mut self, preset: Preset) -> Self {
+        self.preset = Some(preset);
+        self
+    }
+
+    /// How many agents may poll at a time. Default: as many as there are workers.
+    pub fn max_agents(mut self, agents: usize) -> Self {
+        self.max_agents = Some(agents);
+        self
+    }
+
+    /// Whether an agent may also look at the watches of other workers, and resume movers that it
+    /// finds there itself. Default: no.
+    pub fn any_agent(mut self, any: bool) -> Self {
+        self.any_agent = any;
+        self
+    }
+
+    /// Bytes of a fiber's stack, guard included; rounded up to a power of two. Default: 64 KiB.
+    /// Memory is committed page by page, as it is used.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = bytes;
+        self
+    }
+
+    /// Bytes of the guard at the end of each stack. Default: one page, enough for Rust, which
+    /// touches every page of a large frame; C code needs 64 KiB.
+    pub fn guard_size(mut self, bytes: usize) -> Self {
+        self.guard_size = bytes;
+        self
+    }
+
+    /// Called when a worker has been stuck in one fiber, without a suspension, for several
+    /// milliseconds. It runs on a thread of the runtime's own and must not block.
+    pub fn on_stuck(mut self, hook: impl Fn(&Stuck) + Send + Sync + 'static) -> Self {
+        self.on_stuck = Some(Box::new(hook));
+        self
+    }
+
+    /// Where the runtime's objects come from: for tests.
+    #[doc(hidden)]
+    pub fn arena(mut self, arena: Arena) -> Self {
+        self.arena = Some(arena);
+        self
+    }
+
+    /// Forces the fallback for guards, and for `membarrier`: for tests and measurements.
+    #[doc(hidden)]
+    pub fn fallbacks(mut self, guard_kind: Option<GuardKind>, membarrier: bool) -> Self {
+        self.guard_kind = guard_kind;
+        self.membarrier = membarrier;
+        self
+    }
+
+    /// Starts the runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the number of workers, the CPUs or the stack size are not possible, or no memory or
+    /// kernel thread is to be had.
+    pub fn build(self) -> Result<Runtime, BuildError> {
+        let cpus = self.allowed_cpus()?;
+        let workers = self.workers.unwrap_or_else(|| cpu::default_workers().min(cpus.len()));
+        if !(1..=MAX_WORKERS).contains(&workers) {
+            return Err(BuildError::Workers { workers });
+        }
+        overflow::install().map_err(BuildError::Thread)?;
+        let bind = self.bind;
+        let shared = self.make_shared(workers, &cpus)?;
+        // From here on a failure ends in the drop of the runtime, which ends what was started.
+        let mut runtime = Runtime { shared, monitor: None };
+        for index in 0..workers {
+            let cpu = cpus[index % cpus.len()];
+            let set = if bind { CpuSet::from_iter([cpu]) } else { CpuSet::from_iter(cpus.clone()) };
+            runtime.shared().start_thread(index, &set).map_err(BuildError::Thread)?;
+        }
+        let monitor = Monitor::start(SharedPtr(runtime.shared.0)).map_err(BuildError::Thread)?;
+        runtime.monitor = Some(monitor);
+        Ok(runtime)
+    }
+
+    fn allowed_cpus(&self) -> Result<Vec<usize>, BuildError> {
+        let allowed: Vec<usize> = cpu::allowed().map_err(BuildError::Thread)?.iter().collect();
+        let Some(asked) = &self.cpus else {
+            return Ok(allowed);
+        };
+        let cpus: Vec<usize> = asked.iter().copied().filter(|cpu| allowed.contains(cpu)).collect();
+        if cpus.is_empty() {
+            return Err(BuildError::NoAllowedCpu { asked: asked.clone(), allowed });
+        }
+        Ok(cpus)
+    }
+
+    fn make_shared(self, workers: usize, cpus: &[usize]) -> Result<SharedPtr, BuildError> {
+        let arena = self.arena.unwrap_or_else(Arena::private);
+        // A spare behind each worker.
+        let all = 2 * workers;
+        let preset = self.preset.unwrap_or_else(|| match cpu::quota() {
+            Some(_) => Preset::Power,
+            None => Preset::Balanced,
+        });
+        let barrier = self.membarrier && membarrier::register();
+        let guard_kind = self.guard_kind.unwrap_or_else(GuardKind::probe);
+        let pool = Pool::new(arena.clone(), guard_kind, self.guard_size, self.stack_size)
+            .map_err(BuildError::Stack)?;
+        let memory = arena.alloc(Layout::new::<Shared>()).map_err(BuildError::Memory)?;
+        let workers_memory = match arena.alloc(Shared::workers_layout(all)) {
+            Ok(memory) => memory,
+            Err(error) => {
+                // SAFETY: just allocated with this layout.
+                unsafe { arena.free(memory, Layout::new::<Shared>()) };
+                return Err(BuildError::Memory(error));
+            }
+        };
+        let shared = memory.cast::<Shared>();
+        let first = workers_memory.cast::<Worker>();
+        let access = if barrier { Access::Plain } else { Access::Exchange };
+        for index in 0..all {
+            // SAFETY: the memory has room for `all` workers.
+            unsafe { first.add(index).write(Worker::new(shared, index as u32, access)) };
+        }
+        let governor = Governor::new(workers as u32, cpus.len() as u32, preset);
+        if let Some(agents) = self.max_agents {
+            governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
+        }
+        let options = Options { any_agent: self.any_agent, on_stuck: self.on_stuck };
+        // SAFETY: the memory has room for it.
+        unsafe {
+            shared.write(Shared {
+                pool,
+                workers: first,
+                worker_count: workers as u32,
+                all_count: all as u32,
+                injector: Injector::new(),
+                idle: IdleSet::new(all),
+                governor,
+                pollers: Pollers::default(),
+                blocking: BlockingPool::default(),
+                monitor: Monitor::default(),
+                barriers: Barriers { membarrier: barrier },
+                ended: Ended::default(),
+                threads: Mutex::new(Vec::new()),
+                cpus: cpus.iter().copied().collect(),
+                phase: AtomicU32::new(phase::RUNNING),
+                options,
+            });
+        }
+        Ok(SharedPtr(shared))
+    }
+}
+
+impl Shared {
+    /// Starts the thread of worker `index`, which may run on `cpus`.
+    pub(crate) fn start_thread(&self, index: usize, cpus: &CpuSet) -> io::Result<()> {
+        let (shared, cpus) = (SharedPtr(NonNull::from(self)), cpus.clone());
+        let (report, reported) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new().name(format!("daiko-{index}")).spawn(move || {
+            let shared = shared;
+            // SAFETY: the shared part lives until all threads have ended.
+            let shared = unsafe { shared.0.as_ref() };
+            match set_up_thread(&cpus) {
+                Ok(alternate_stack) => {
+                    let _ = report.send(Ok(()));
+                    shared.all_workers()[index].main();
+                    drop(alternate_stack);
+                }
+                Err(error) => drop(report.send(Err(error))),
+            }
+            shared.ended.tell();
+        })?;
+        self.threads().push(thread);
+        reported.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+    }
+}
+
+/// What a worker's kernel thread needs: its CPUs, exact timers, a stack for the overflow report.
+fn set_up_thread(cpus: &CpuSet) -> io::Result<signal::AltStack> {
+    cpu::bind_current(cpus)?;
+    thread::set_timer_slack_ns(1)?;
+    signal::AltStack::install().map_err(io::Error::other)
+}

@@ -1,0 +1,64 @@
+//! The default runtime, for those who name none.
+
+use std::sync::OnceLock;
+
+use super::{Runtime, Shared};
+use crate::fiber::{JoinError, JoinHandle};
+use crate::worker;
+
+static DEFAULT: OnceLock<Runtime> = OnceLock::new();
+
+/// The process-wide runtime, started at its first use with the default settings.
+///
+/// It is never shut down: its fibers end with the process. A program that wants other settings,
+/// or an orderly end, builds a [`Runtime`] of its own.
+///
+/// # Panics
+///
+/// If it cannot be started: no thread or no memory is to be had.
+pub fn default_runtime() -> &'static Runtime {
+    DEFAULT.get_or_init(|| match Runtime::builder().build() {
+        Ok(runtime) => runtime,
+        Err(error) => panic!("daiko: the default runtime cannot start: {error}"),
+    })
+}
+
+/// Runs `f` in a fiber of the default runtime and waits for its end.
+///
+/// The calling thread blocks; a fiber suspends, and then `f` runs in that fiber's runtime.
+///
+/// ```
+/// let answer = daiko::run(|| daiko::spawn(|| 6 * 7).join().unwrap());
+/// assert_eq!(answer, 42);
+/// ```
+///
+/// # Panics
+///
+/// If `f` panics, with its payload, or if the default runtime cannot be started.
+#[track_caller]
+pub fn run<F, T>(f: F) -> T
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    join_main(crate::spawn(f))
+}
+
+/// Waits for the fiber that stands for the caller.
+#[track_caller]
+pub(super) fn join_main<T>(main: JoinHandle<T>) -> T {
+    match main.join() {
+        Ok(result) => result,
+        Err(JoinError::Panicked(payload)) => std::panic::resume_unwind(payload),
+        Err(error) => panic!("daiko::run: {error}"),
+    }
+}
+
+/// Calls `f` with the runtime of the calling fiber, or with the default one.
+#[track_caller]
+pub(crate) fn with_current<R>(f: impl FnOnce(&Shared) -> R) -> R {
+    match worker::current() {
+        Some(worker) => f(worker.runtime()),
+        None => f(default_runtime().shared()),
+    }
+}

@@ -1,0 +1,319 @@
+//! The runtime: its workers, its memory, its life.
+
+mod builder;
+mod default;
+mod ended;
+pub(crate) mod kernel;
+pub(crate) mod pool;
+mod shutdown;
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use daiko_core::fiber::{Letters, Posted};
+use daiko_core::governor::Governor;
+use daiko_core::idle::IdleSet;
+use daiko_core::injector::Injector;
+use daiko_core::list::Chain;
+use daiko_core::place;
+use daiko_sys::cpu::CpuSet;
+
+pub use self::builder::{BuildError, RuntimeBuilder};
+use self::ended::Ended;
+use self::kernel::{Barriers, ThisThread};
+pub(crate) use self::default::with_current;
+pub use self::default::{default_runtime, run};
+pub use self::shutdown::ShutdownReport;
+use crate::agent::pollers::Pollers;
+use crate::blocking::BlockingPool;
+use crate::fiber::{Builder, ControlBlock, JoinHandle, SpawnError};
+use crate::monitor::Monitor;
+use crate::worker::{self, Worker, WorkerCounters};
+pub use daiko_core::governor::Preset;
+
+/// Where a runtime is in its life.
+pub(crate) mod phase {
+    /// Fibers run.
+    pub(crate) const RUNNING: u32 = 0;
+    /// Fibers are unwound.
+    pub(crate) const UNWINDING: u32 = 1;
+    /// Time is up: workers end where they are.
+    pub(crate) const ENDING: u32 = 2;
+}
+
+/// What all parts of a runtime share. It lies in the runtime's arena, until the last control
+/// block has come back.
+pub(crate) struct Shared {
+    pub(crate) pool: pool::Pool,
+    workers: NonNull<Worker>,
+    /// Workers that fibers are placed on.
+    worker_count: u32,
+    /// The same and the spares behind them.
+    all_count: u32,
+    /// Fibers that anyone may start.
+    pub(crate) injector: Injector<ControlBlock>,
+    /// Parked workers.
+    pub(crate) idle: IdleSet,
+    pub(crate) governor: Governor,
+    pub(crate) pollers: Pollers,
+    pub(crate) blocking: BlockingPool,
+    pub(crate) monitor: Monitor,
+    /// A `phase`.
+    pub(crate) phase: AtomicU32,
+    pub(crate) barriers: Barriers,
+    pub(crate) ended: Ended,
+    /// The kernel threads of the workers, those of spares too.
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    /// The CPUs that workers are bound to.
+    pub(crate) cpus: CpuSet,
+    pub(crate) options: Options,
+}
+
+/// What was asked for at the start and does not change.
+pub(crate) struct Options {
+    /// Whether an agent that finds another's fiber hit resumes it itself, if it is a mover.
+    pub(crate) any_agent: bool,
+    /// Called by the monitor when a worker is stuck.
+    pub(crate) on_stuck: Option<Box<dyn Fn(&crate::Stuck) + Send + Sync>>,
+}
+
+// SAFETY: the workers and blocks that the pointers lead to are shared by the rules stated there.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    /// The workers that fibers are placed on.
+    #[inline]
+    pub(crate) fn workers(&self) -> &[Worker] {
+        // SAFETY: the builder made that many, and they live as long as this.
+        unsafe { std::slice::from_raw_parts(self.workers.as_ptr(), self.worker_count as usize) }
+    }
+
+    /// The workers and the spares.
+    pub(crate) fn all_workers(&self) -> &[Worker] {
+        // SAFETY: as in `workers`.
+        unsafe { std::slice::from_raw_parts(self.workers.as_ptr(), self.all_count as usize) }
+    }
+
+    #[inline]
+    pub(crate) fn worker_count(&self) -> usize {
+        self.worker_count as usize
+    }
+
+    #[inline]
+    pub(crate) fn phase(&self) -> u32 {
+        // Acquire: pairs with the Release in `shutdown`.
+        self.phase.load(Ordering::Acquire)
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<std::thread::JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A control block for a new fiber.
+    pub(crate) fn take_block(
+        &self,
+        stack_bytes: Option<usize>,
+    ) -> Result<NonNull<ControlBlock>, SpawnError> {
+        if self.phase() != phase::RUNNING {
+            return Err(SpawnError::ShuttingDown);
+        }
+        self.pool.take(self, stack_bytes).map_err(SpawnError::Stack)
+    }
+
+    pub(crate) fn furnish(
+        &self,
+        block: NonNull<ControlBlock>,
+        room: Layout,
+        name: Option<&str>,
+    ) -> Result<pool::Packet, SpawnError> {
+        self.pool.furnish(block, room, name)
+    }
+
+    /// Puts a new fiber where a worker will find it.
+    #[inline]
+    pub(crate) fn launch(&self, fiber: &ControlBlock, on: Option<usize>) {
+        let current = worker::current().filter(|worker| worker.is_of(self));
+        match (on, current) {
+            (Some(worker), from) => self.send_start(from, worker, fiber),
+            (None, Some(worker)) => worker.enqueue_stealable(fiber),
+            (None, None) => {
+                // SAFETY: a new fiber is in no list, and in use until it has run.
+                unsafe { self.injector.push(&ThisThread::get(), NonNull::from(fiber)) };
+                self.work_is_available();
+            }
+        }
+    }
+
+    /// Hands an unstarted fiber to `worker`.
+    pub(crate) fn send_start(&self, from: Option<&Worker>, worker: usize, fiber: &ControlBlock) {
+        // It may be in the inbox already, for nobody else than its starter writes this letter.
+        if fiber.mail.post(Letters::START) == Posted::Push {
+            self.workers()[worker].deliver(from, fiber);
+        }
+    }
+
+    /// Puts fibers where any worker takes them.
+    pub(crate) fn inject(&self, fibers: Chain<ControlBlock>) {
+        self.injector.push_chain(&ThisThread::get(), fibers);
+    }
+
+    /// Makes all workers look again at what there is to do.
+    pub(crate) fn unpark_all(&self) {
+        for worker in self.all_workers() {
+            worker.unpark(worker::current());
+        }
+    }
+
+    /// Counts the return of a block, and frees the runtime's memory if it has ended and this was
+    /// the last one.
+    ///
+    /// # Safety
+    ///
+    /// `shared` is valid; if this was the last block it is not afterwards.
+    pub(crate) unsafe fn free_if_last(shared: NonNull<Self>, last: bool) {
+        if last {
+            // SAFETY: the runtime has ended, and nobody has a block, and so a way to it.
+            unsafe { Self::destroy(shared) };
+        }
+    }
+
+    /// Wakes a parked worker, if there is one, because something that anyone may take was queued.
+    #[inline]
+    pub(crate) fn work_is_available(&self) {
+        if self.all_count > 1 || worker::current().is_none() {
+            self.wake_one();
+        }
+    }
+
+    fn wake_one(&self) {
+        if let Some(index) = self.idle.pick_one(&self.barriers) {
+            self.all_workers()[index].unpark(worker::current());
+        }
+    }
+
+    /// Where `worker`, about to start a fiber, should have it started.
+    #[inline]
+    pub(crate) fn place_start(&self, worker: &Worker) -> place::Start {
+        if self.worker_count == 1 { place::Start::Here } else { worker.place_start(self.workers()) }
+    }
+}
+
+/// Workers that run fibers, and what belongs to them.
+///
+/// Most programs use the default runtime, by [`run`] and [`spawn`](crate::spawn).
+///
+/// ```
+/// let runtime = daiko::Runtime::builder().workers(2).build().unwrap();
+/// let sum = runtime.run(|| {
+///     let a = daiko::spawn(|| 1);
+///     let b = daiko::spawn(|| 2);
+///     a.join().unwrap() + b.join().unwrap()
+/// });
+/// assert_eq!(sum, 3);
+/// assert_eq!(runtime.shutdown().leaked, 0);
+/// ```
+#[derive(Debug)]
+pub struct Runtime {
+    shared: SharedPtr,
+    monitor: Option<std::thread::JoinHandle<()>>,
+}
+
+/// The runtime's own pointer to its shared part.
+#[derive(Debug)]
+pub(crate) struct SharedPtr(pub(crate) NonNull<Shared>);
+
+// SAFETY: `Shared` is Send and Sync.
+unsafe impl Send for SharedPtr {}
+// SAFETY: as for Send.
+unsafe impl Sync for SharedPtr {}
+
+impl Runtime {
+    /// A builder with the default settings.
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder::default()
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        // SAFETY: it lives at least until this runtime has been shut down.
+        unsafe { self.shared.0.as_ref() }
+    }
+
+    /// Spawns a fiber on this runtime; see [`daiko::spawn`](crate::spawn).
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory for one more fiber; [`spawn_with`](Self::spawn_with) returns an
+    /// error instead.
+    #[track_caller]
+    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        match self.spawn_with(Builder::new(), f) {
+            Ok(handle) => handle,
+            Err(error) => panic!("Runtime::spawn: {error}"),
+        }
+    }
+
+    /// Spawns a fiber as `builder` says on this runtime.
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::spawn`].
+    #[track_caller]
+    pub fn spawn_with<F, T>(&self, builder: Builder, f: F) -> Result<JoinHandle<T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        builder.spawn_in(self.shared(), f)
+    }
+
+    /// Runs `f` in a fiber of this runtime and waits for its end: the calling thread blocks, or
+    /// suspends if it is a fiber.
+    ///
+    /// # Panics
+    ///
+    /// If `f` panics, with its payload.
+    #[track_caller]
+    pub fn run<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        default::join_main(self.spawn(f))
+    }
+
+    /// How many workers fibers are placed on.
+    pub fn workers(&self) -> usize {
+        self.shared().worker_count()
+    }
+
+    /// What each worker has done so far; the spares come behind the others.
+    pub fn counters(&self) -> Vec<WorkerCounters> {
+        self.shared().all_workers().iter().map(|worker| worker.counters.read()).collect()
+    }
+
+    /// The preset in force.
+    pub fn preset(&self) -> Preset {
+        self.shared().governor.preset()
+    }
+
+    /// Changes how long agents without work poll before they sleep. It takes effect at once.
+    pub fn set_preset(&self, preset: Preset) {
+        self.shared().governor.set_preset(preset);
+        self.shared().unpark_all();
+    }
+
+    /// Lets at most `agents` agents poll at a time. It takes effect at once.
+    pub fn set_max_agents(&self, agents: usize) {
+        self.shared().governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
+        self.shared().unpark_all();
+    }
+
+}

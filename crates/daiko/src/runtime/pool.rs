@@ -1,0 +1,380 @@
+//! Where fibers' memory comes from: stacks with a control block at the top, by size class.
+//!
+//! Memory is carved from slabs and reused for ever; a slab goes back to the arena with the
+//! runtime. Each worker keeps some blocks of the default class for itself.
+
+use std::alloc::Layout;
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use daiko_context::stack::{Slab, StackClass};
+pub use daiko_context::stack::StackError;
+use daiko_core::list::Fifo;
+use daiko_sys::arena::Arena;
+use daiko_sys::memory::{GuardKind, page_size};
+
+use super::Shared;
+use crate::fiber::{ControlBlock, MAX_NAME, SpawnError};
+use crate::worker;
+
+/// The smallest class: 2^14 bytes.
+const SMALLEST: u32 = 14;
+/// Classes up to 2^30 bytes.
+const CLASSES: usize = 17;
+/// Bytes of a slab, once there are that many fibers.
+const SLAB_BYTES: usize = 64 << 20;
+/// Blocks that a worker takes from the pool at once, and gives back at once.
+const BATCH: usize = 32;
+/// What the ABI asks of a stack's first frame.
+const STACK_ALIGN: usize = 16;
+/// Blocks that a worker keeps.
+const KEEP: usize = 256;
+
+/// All stacks of a runtime.
+pub(crate) struct Pool {
+    arena: Arena,
+    guard_kind: GuardKind,
+    guard_bytes: usize,
+    /// Index of the class that is used unless the spawn asks for another.
+    default_class: u8,
+    state: Mutex<State>,
+}
+
+/// What is not any worker's.
+struct State {
+    classes: [Class; CLASSES],
+    /// Blocks that are not in a free list here: used, or kept by a worker.
+    out: usize,
+    /// The runtime has ended: the last block that comes back takes it along.
+    closed: bool,
+}
+
+/// The stacks of one size.
+struct Class {
+    free: Fifo<ControlBlock>,
+    /// Slabs, newest first; all but the newest are used up.
+    slabs: Option<NonNull<SlabNode>>,
+    /// Stacks in all slabs.
+    total: usize,
+}
+
+// SAFETY: the pointers are to blocks and slabs of the arena, which any thread may use; the mutex
+// around the class sees to it that one does at a time.
+unsafe impl Send for Class {}
+
+struct SlabNode {
+    slab: Slab,
+    /// Stacks that have become control blocks.
+    used: usize,
+    older: Option<NonNull<SlabNode>>,
+}
+
+/// Where a fiber's closure is, and where its stack begins.
+pub(crate) struct Packet {
+    pub(crate) closure: NonNull<u8>,
+    pub(crate) stack_top: *mut u8,
+}
+
+fn class_bytes(class: u8) -> usize {
+    1 << (u32::from(class) + SMALLEST)
+}
+
+fn class_of(bytes: usize, guard: usize) -> Result<u8, StackError> {
+    StackClass::new(bytes, guard)?;
+    let log = bytes.next_power_of_two().trailing_zeros().max(SMALLEST);
+    Ok((log - SMALLEST) as u8)
+}
+
+impl Pool {
+    pub(crate) fn new(
+        arena: Arena,
+        guard_kind: GuardKind,
+        guard_bytes: usize,
+        stack_bytes: usize,
+    ) -> Result<Self, StackError> {
+        let class = || Class { free: Fifo::new(), slabs: None, total: 0 };
+        let classes = std::array::from_fn(|_| class());
+        Ok(Pool {
+            arena,
+            guard_kind,
+            guard_bytes,
+            default_class: class_of(stack_bytes, guard_bytes)?,
+            state: Mutex::new(State { classes, out: 0, closed: false }),
+        })
+    }
+
+    pub(crate) fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A block that nobody uses, with a stack of at least `bytes`.
+    pub(crate) fn take(
+        &self,
+        runtime: &Shared,
+        bytes: Option<usize>,
+    ) -> Result<NonNull<ControlBlock>, StackError> {
+        let class = match bytes {
+            Some(bytes) => class_of(bytes, self.guard_bytes)?,
+            None => self.default_class,
+        };
+        match worker::current().filter(|worker| worker.is_of(runtime)) {
+            Some(worker) if class == self.default_class => worker.pool.take(self, runtime),
+            _ => self.take_from(&mut self.lock(), class, runtime),
+        }
+    }
+
+    fn take_from(
+        &self,
+        state: &mut State,
+        id: u8,
+        runtime: &Shared,
+    ) -> Result<NonNull<ControlBlock>, StackError> {
+        let class = &mut state.classes[usize::from(id)];
+        let block = match class.free.pop() {
+            Some(block) => block,
+            None => self.carve(class, id, runtime)?,
+        };
+        state.out += 1;
+        Ok(block)
+    }
+
+    /// Makes the next stack of the newest slab, or of a new one, a control block.
+    fn carve(
+        &self,
+        class: &mut Class,
+        id: u8,
+        runtime: &Shared,
+    ) -> Result<NonNull<ControlBlock>, StackError> {
+        // SAFETY: slabs live until the pool is dropped.
+        let node = match class.slabs.map(|mut node| unsafe { node.as_mut() }) {
+            Some(node) if node.used < node.slab.len() => node,
+            _ => self.grow(class, id)?,
+        };
+        let block = block_at(node.slab.top(node.used));
+        node.used += 1;
+        // SAFETY: the top of an unused stack of the slab, aligned, and large enough.
+        unsafe { block.write(ControlBlock::unused(NonNull::from(runtime), id)) };
+        Ok(block)
+    }
+
+    /// Adds a slab: as many stacks as there are, so that their number doubles, within bounds.
+    fn grow<'c>(&self, class: &'c mut Class, id: u8) -> Result<&'c mut SlabNode, StackError> {
+        let bytes = class_bytes(id);
+        let count = class.total.clamp(16, 1024).min(SLAB_BYTES / bytes).max(1);
+        let stack = StackClass::new(bytes, self.guard_bytes)?;
+        let memory = self.arena.alloc(Layout::new::<SlabNode>()).map_err(StackError::from)?;
+        let slab = match Slab::new(&self.arena, stack, count, self.guard_kind) {
+            Ok(slab) => slab,
+            Err(error) => {
+                // SAFETY: just allocated with this layout.
+                unsafe { self.arena.free(memory, Layout::new::<SlabNode>()) };
+                return Err(error);
+            }
+        };
+        let mut node = memory.cast::<SlabNode>();
+        // SAFETY: just allocated for a node.
+        unsafe { node.write(SlabNode { slab, used: 0, older: class.slabs }) };
+        class.slabs = Some(node);
+        class.total += count;
+        // SAFETY: just written; it lives until the pool is dropped.
+        Ok(unsafe { node.as_mut() })
+    }
+
+    /// Takes a block back that nobody uses, from any thread.
+    pub(crate) fn put(&self, block: NonNull<ControlBlock>) {
+        // SAFETY: a block is one for good.
+        let control = unsafe { block.as_ref() };
+        self.free_outside(control);
+        let local = (control.class == self.default_class)
+            .then(worker::current)
+            .flatten()
+            .filter(|worker| worker.runtime == control.runtime);
+        match local {
+            Some(worker) => worker.pool.put(self, block),
+            None => {
+                let last = self.lock().put(block);
+                // SAFETY: the runtime outlives its blocks, of which this was one.
+                unsafe { Shared::free_if_last(control.runtime, last) };
+            }
+        }
+    }
+
+    /// Finds room for a name and a closure: below the block, or for a large closure in memory of
+    /// its own. Below all that the stack begins.
+    pub(crate) fn furnish(
+        &self,
+        block: NonNull<ControlBlock>,
+        room: Layout,
+        name: Option<&str>,
+    ) -> Result<Packet, SpawnError> {
+        // SAFETY: a block is one for good.
+        let control = unsafe { block.as_ref() };
+        let mut top: *mut u8 = block.as_ptr().cast();
+        if let Some(name) = name {
+            let name = &name.as_bytes()[..name.floor_char_boundary(MAX_NAME)];
+            top = top.wrapping_sub(name.len());
+            // SAFETY: the stack below the block is unused, and has room for it and more.
+            unsafe { top.copy_from_nonoverlapping(name.as_ptr(), name.len()) };
+            // SAFETY: just written; it stays until the block is used again.
+            control.set_name(unsafe { std::slice::from_raw_parts(top, name.len()) });
+        }
+        if room.size() + room.align() > class_bytes(control.class) / 8 {
+            let bytes = room.size();
+            assert!(room.align() <= page_size(), "closures are aligned to at most a page");
+            let closure = self.arena.alloc(outside_layout(bytes)).map_err(StackError::from);
+            let closure = closure.map_err(SpawnError::Stack)?;
+            control.outside.set(bytes);
+            return Ok(Packet { closure, stack_top: align_down(top, STACK_ALIGN) });
+        }
+        let closure = align_down(top.wrapping_sub(room.size()), room.align().max(STACK_ALIGN));
+        let packet = NonNull::new(closure).expect("a stack is not at address 0");
+        Ok(Packet { closure: packet, stack_top: closure })
+    }
+
+    fn free_outside(&self, control: &ControlBlock) {
+        let bytes = control.outside.replace(0);
+        if bytes != 0 {
+            // SAFETY: `furnish` allocated it with this layout; the closure and result are gone.
+            unsafe { self.arena.free(control.packet.get(), outside_layout(bytes)) };
+        }
+    }
+
+    /// Calls `each` with every block that was ever used.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(&ControlBlock)) {
+        let state = self.lock();
+        for class in &state.classes {
+            let mut next = class.slabs;
+            while let Some(node) = next {
+                // SAFETY: slabs live until the pool is dropped.
+                let node = unsafe { node.as_ref() };
+                for index in 0..node.used {
+                    // SAFETY: the stacks below `used` have become blocks.
+                    each(unsafe { block_at(node.slab.top(index)).as_ref() });
+                }
+                next = node.older;
+            }
+        }
+    }
+
+    /// The runtime has ended; true if all blocks are back.
+    pub(crate) fn close(&self) -> bool {
+        let mut state = self.lock();
+        state.closed = true;
+        state.out == 0
+    }
+}
+
+impl State {
+    /// Takes a block back; true if it was the last one of a runtime that has ended.
+    fn put(&mut self, block: NonNull<ControlBlock>) -> bool {
+        // SAFETY: a block is one for good.
+        let class = unsafe { block.as_ref() }.class;
+        // SAFETY: nobody uses the block, so it is in no list.
+        unsafe { self.classes[usize::from(class)].free.push(block) };
+        self.out -= 1;
+        self.closed && self.out == 0
+    }
+}
+
+fn align_down(address: *mut u8, align: usize) -> *mut u8 {
+    address.map_addr(|addr| addr & !(align - 1))
+}
+
+fn outside_layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, page_size()).expect("below isize::MAX")
+}
+
+fn block_at(top: *mut u8) -> NonNull<ControlBlock> {
+    let block = top.wrapping_sub(size_of::<ControlBlock>()).cast();
+    NonNull::new(block).expect("a stack does not end at address 0")
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for class in &mut state.classes {
+            while let Some(node) = class.slabs {
+                // SAFETY: `grow` made the node, and it is left here for good.
+                unsafe {
+                    class.slabs = node.as_ref().older;
+                    node.drop_in_place();
+                    self.arena.free(node.cast(), Layout::new::<SlabNode>());
+                }
+            }
+        }
+    }
+}
+
+/// The blocks of the default class that a worker keeps; only its thread uses it.
+pub(crate) struct LocalPool {
+    free: UnsafeCell<Fifo<ControlBlock>>,
+    count: Cell<usize>,
+}
+
+impl LocalPool {
+    pub(crate) fn new() -> Self {
+        LocalPool { free: UnsafeCell::new(Fifo::new()), count: Cell::new(0) }
+    }
+
+    #[allow(clippy::mut_from_ref)]
+    fn free(&self) -> &mut Fifo<ControlBlock> {
+        // SAFETY: one thread uses it, and no caller keeps the reference across another call.
+        unsafe { &mut *self.free.get() }
+    }
+
+    #[inline]
+    fn take(&self, pool: &Pool, runtime: &Shared) -> Result<NonNull<ControlBlock>, StackError> {
+        match self.free().pop() {
+            Some(block) => {
+                self.count.update(|count| count - 1);
+                Ok(block)
+            }
+            None => self.refill(pool, runtime),
+        }
+    }
+
+    #[cold]
+    fn refill(&self, pool: &Pool, runtime: &Shared) -> Result<NonNull<ControlBlock>, StackError> {
+        let mut state = pool.lock();
+        let block = pool.take_from(&mut state, pool.default_class, runtime)?;
+        for _ in 1..BATCH {
+            // Only what is there: a failure to grow is the next caller's.
+            let class = &mut state.classes[usize::from(pool.default_class)];
+            let Some(spare) = class.free.pop() else { break };
+            state.out += 1;
+            self.keep(spare);
+        }
+        Ok(block)
+    }
+
+    fn keep(&self, block: NonNull<ControlBlock>) {
+        // SAFETY: nobody uses the block, so it is in no list. The newest first: it is warm.
+        unsafe { self.free().push_front(block) };
+        self.count.update(|count| count + 1);
+    }
+
+    #[inline]
+    fn put(&self, pool: &Pool, block: NonNull<ControlBlock>) {
+        self.keep(block);
+        if self.count.get() > KEEP {
+            self.give_back(pool, BATCH);
+        }
+    }
+
+    /// Gives `count` blocks back to all, or as many as there are.
+    #[cold]
+    pub(crate) fn give_back(&self, pool: &Pool, count: usize) {
+        let mut state = pool.lock();
+        for _ in 0..count.min(self.count.get()) {
+            let block = self.free().pop().expect("as many as counted");
+            // The worker itself keeps the runtime from having ended.
+            let _last = state.put(block);
+            self.count.update(|count| count - 1);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The end of a runtime: its fibers unwind, its workers end, its memory goes back.
+
+use std::alloc::Layout;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use super::{Runtime, Shared, phase};
+use crate::fiber::{ControlBlock, waiter};
+use crate::worker::{self, Worker};
+
+/// How long a shutdown waits for fibers to unwind, unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long it then waits for the workers that are not stuck in a fiber.
+const GRACE: Duration = Duration::from_millis(200);
+
+/// What a shutdown found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ShutdownReport {
+    /// Fibers that had not finished and were unwound.
+    pub unwound: usize,
+    /// Fibers that resisted: their stacks, and what they own, are never freed.
+    pub leaked: usize,
+}
+
+impl Runtime {
+    /// Ends the runtime: fibers that have not finished are unwound at their suspension points, so
+    /// that their destructors run; then the workers end.
+    ///
+    /// Waits 5 seconds at most for fibers that do not suspend, or catch the unwind again and
+    /// again; they are left behind and counted. With `panic = "abort"` nothing unwinds: all that
+    /// have not finished are left behind. Dropping a runtime does the same, without the report.
+    ///
+    /// # Panics
+    ///
+    /// If the caller is a fiber of this runtime.
+    pub fn shutdown(self) -> ShutdownReport {
+        self.shutdown_timeout(PATIENCE)
+    }
+
+    /// As [`shutdown`](Self::shutdown), with another time to wait.
+    ///
+    /// # Panics
+    ///
+    /// If the caller is a fiber of this runtime.
+    pub fn shutdown_timeout(mut self, patience: Duration) -> ShutdownReport {
+        let report = self.end(patience);
+        std::mem::forget(self);
+        report
+    }
+
+    fn end(&mut self, patience: Duration) -> ShutdownReport {
+        let shared = self.shared();
+        let inside = worker::current().is_some_and(|worker| worker.is_of(shared));
+        assert!(!inside, "daiko: a fiber cannot shut its own runtime down");
+        let patience = if cfg!(panic = "unwind") { patience } else { Duration::ZERO };
+        // Release: pairs with the Acquire in `phase`.
+        shared.phase.store(phase::UNWINDING, Ordering::Release);
+        shared.unpark_all();
+        self.shared().await_threads(Instant::now() + patience);
+        let shared = self.shared();
+        shared.phase.store(phase::ENDING, Ordering::Release);
+        shared.unpark_all();
+        // Those whose fibers went along are on their way out; a worker that is stuck in a fiber
+        // is not, and is left behind with it.
+        let all_ended = self.shared().await_threads(Instant::now() + GRACE);
+        self.shared().monitor.end();
+        if let Some(monitor) = self.monitor.take() {
+            // Its result is (): if its hook panicked, the panic hook has told.
+            let _ = monitor.join();
+        }
+        let shared = self.shared();
+        shared.blocking.end();
+        let report = shared.report();
+        if all_ended {
+            for thread in std::mem::take(&mut *shared.threads()) {
+                let _ = thread.join();
+            }
+            // SAFETY: all workers have ended, and the runtime is not used any more.
+            unsafe { Shared::close(self.shared.0) };
+        }
+        report
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        self.end(PATIENCE);
+    }
+}
+
+impl Shared {
+    /// Waits for the workers' threads to end, at most until `until`; whether they have.
+    fn await_threads(&self, until: Instant) -> bool {
+        let all = self.threads().len();
+        self.ended.wait(all, until)
+    }
+
+    /// Whether no fiber is left that could still do anything.
+    pub(crate) fn is_unwound(&self) -> bool {
+        let all = self.all_workers();
+        let sum = |count: fn(&Worker) -> u64| all.iter().map(count).sum::<u64>();
+        // Ends before starts: if they are equal, all that had started by the second look had
+        // ended by the first.
+        let ends = sum(|worker| worker.counters.ends.get());
+        let starts = sum(|worker| worker.counters.starts.get());
+        ends == starts && self.injector.is_empty() && all.iter().all(Worker::is_drained)
+    }
+
+    /// Counts what came of the fibers, and tells who still waits for one that was left behind.
+    fn report(&self) -> ShutdownReport {
+        let mut leaked = 0;
+        self.pool.for_each(|fiber: &ControlBlock| {
+            if fiber.is_used() && !fiber.completion.is_done() {
+                leaked += 1;
+                if let Some(id) = fiber.completion.abandon() {
+                    // SAFETY: to abandon is to claim the wait.
+                    unsafe { waiter::wake(id) };
+                }
+            }
+        });
+        let unwound = self.all_workers().iter().map(|worker| worker.counters.unwound.get());
+        ShutdownReport { unwound: unwound.sum::<u64>() as usize, leaked }
+    }
+
+    /// Closes all inboxes and gives the memory back, now or when the last handle is dropped.
+    ///
+    /// # Safety
+    ///
+    /// All workers have ended; the caller does not use `shared` afterwards.
+    unsafe fn close(shared: NonNull<Self>) {
+        // SAFETY: valid, by this function's contract, until `block_came_back` or `destroy`.
+        let this = unsafe { shared.as_ref() };
+        for worker in this.all_workers() {
+            worker.close(&this.pool);
+        }
+        if this.pool.close() {
+            // SAFETY: nobody has a block, and so a way to the runtime.
+            unsafe { Self::destroy(shared) };
+        }
+    }
+
+    /// Gives the runtime's own memory back.
+    ///
+    /// # Safety
+    ///
+    /// Nobody uses the runtime, or any block of it, any more.
+    pub(crate) unsafe fn destroy(shared: NonNull<Self>) {
+        // SAFETY: the builder made the workers and the shared part with these layouts, in this
+        // arena, and by this function's contract nobody uses them.
+        unsafe {
+            let arena = shared.as_ref().pool.arena().clone();
+            let (workers, count) = (shared.as_ref().workers, shared.as_ref().all_count as usize);
+            for index in 0..count {
+                workers.add(index).drop_in_place();
+            }
+            shared.drop_in_place();
+            arena.free(workers.cast(), Self::workers_layout(count));
+            arena.free(shared.cast(), Layout::new::<Self>());
+        }
+    }
+
+    pub(super) fn workers_layout(count: usize) -> Layout {
+        Layout::array::<Worker>(count).expect("below isize::MAX")
+    }
+}

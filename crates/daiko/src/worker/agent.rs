@@ -1,0 +1,195 @@
+//! The agent: the worker's own stack, which polls when no fiber is runnable.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use daiko_core::barrier::Barrier;
+use daiko_core::fiber::Effect;
+use daiko_core::governor::{Decision, Permit};
+use daiko_sys::{clock, futex};
+
+use super::Worker;
+use crate::runtime::kernel::ThisThread;
+use crate::runtime::phase;
+
+/// Looks at the inbox between two looks at everything else and at the clock.
+const INBOX_LOOKS: u32 = 16;
+
+impl Worker {
+    /// Runs fibers and polls, until the runtime ends.
+    pub(super) fn run_agent(&self) {
+        while !self.is_done() {
+            while let Some(fiber) = self.pick() {
+                self.resume(fiber);
+            }
+            if !self.poll_sources() && !self.is_done() {
+                self.rest();
+            }
+        }
+        // The others may have parked before the last fiber ended, here.
+        self.runtime().unpark_all();
+    }
+
+    /// Looks once at all that can make a fiber runnable; true if one may be.
+    ///
+    /// In order of cost. The agent calls it when nothing is runnable, a running fiber's pick at
+    /// every 61st pick.
+    pub(super) fn poll_sources(&self) -> bool {
+        self.counters.polls.add(1);
+        if self.inbox.has_mail() {
+            self.read_mail();
+        }
+        let mut found = self.take_injected();
+        found |= self.runtime().pollers.poll();
+        if self.runtime().phase() != phase::RUNNING {
+            self.unwind_fibers();
+        }
+        found || self.has_runnable() || self.steal()
+    }
+
+    /// Takes this worker's share of the fibers that anyone may start.
+    fn take_injected(&self) -> bool {
+        let runtime = self.runtime();
+        if runtime.injector.is_empty() || !self.is_active() {
+            return false;
+        }
+        let share = runtime.injector.len() / runtime.worker_count() + 1;
+        let batch = runtime.injector.pop_batch(&ThisThread::get(), share.min(64));
+        let found = !batch.is_empty();
+        for fiber in batch {
+            // SAFETY: a queued fiber is in use.
+            self.enqueue_stealable(unsafe { fiber.as_ref() });
+        }
+        found
+    }
+
+    /// Nothing was found: spins or parks, as the governor says, until something may be.
+    fn rest(&self) {
+        let runtime = self.runtime();
+        let mut permit: Option<Permit<'_>> = None;
+        let idle_since = clock::monotonic_ns();
+        let mut now = idle_since;
+        loop {
+            let sampled = self.has_silent_work();
+            match runtime.governor.decide(&mut permit, idle_since, now, sampled) {
+                Decision::Spin => {
+                    if self.spin() || self.poll_sources() || self.is_done() {
+                        return;
+                    }
+                }
+                Decision::Park => return self.park_thread(None),
+                Decision::ParkFor(ns) => return self.park_thread(Some(Duration::from_nanos(ns))),
+            }
+            now = clock::monotonic_ns();
+        }
+    }
+
+    /// Looks at the inbox a few times; true if there is mail.
+    #[inline]
+    fn spin(&self) -> bool {
+        for _ in 0..INBOX_LOOKS {
+            if self.inbox.has_mail() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    /// Whether something waits that nobody will tell this worker of.
+    fn has_silent_work(&self) -> bool {
+        !self.runtime().pollers.is_empty()
+    }
+
+    /// Sleeps until somebody unparks this worker, at most for `timeout`.
+    ///
+    /// The order rules out a lost wake-up: say "parked", then look again at all that others may
+    /// fill, then sleep. They fill first and look for parked workers afterwards.
+    fn park_thread(&self, timeout: Option<Duration>) {
+        let runtime = self.runtime();
+        if !self.inbox.park() {
+            return;
+        }
+        if self.is_active() {
+            runtime.idle.announce(self.index as usize, &runtime.barriers);
+        } else {
+            runtime.barriers.heavy();
+        }
+        if !self.has_shared_work() {
+            self.counters.parks.add(1);
+            self.sleep(timeout);
+        }
+        let _ = runtime.idle.retract(self.index as usize);
+        // If somebody else has taken the mark, his wake may come late: the next sleep is short.
+        let _ = self.inbox.unpark();
+        self.unparked.store(0, Ordering::Relaxed);
+    }
+
+    /// The last look before sleep: at what others fill without mail.
+    fn has_shared_work(&self) -> bool {
+        let runtime = self.runtime();
+        let stealable = |other: &Worker| !other.ring.steal().is_empty();
+        self.is_done()
+            || self.is_active()
+                && (!runtime.injector.is_empty() || runtime.all_workers().iter().any(stealable))
+    }
+
+    fn sleep(&self, timeout: Option<Duration>) {
+        let monitor = &self.runtime().monitor;
+        if timeout.is_none() {
+            monitor.worker_parks();
+        }
+        self.sleep_on_word(timeout);
+        if timeout.is_none() {
+            monitor.worker_runs();
+        }
+    }
+
+    fn sleep_on_word(&self, timeout: Option<Duration>) {
+        // Acquire: pairs with the Release in `unpark`.
+        while self.unparked.load(Ordering::Acquire) == 0 {
+            match futex::wait(&self.unparked, 0, timeout, futex::Scope::Private) {
+                futex::Wait::TimedOut => return,
+                futex::Wait::Woken | futex::Wait::Changed | futex::Wait::Interrupted => {}
+            }
+        }
+    }
+
+    /// Unparks this worker, if it is parked.
+    pub(crate) fn unpark(&self, from: Option<&Worker>) {
+        if self.inbox.unpark() {
+            self.unpark_thread(from);
+        }
+    }
+
+    /// Wakes the kernel thread, whose parked mark the caller has taken.
+    pub(super) fn unpark_thread(&self, from: Option<&Worker>) {
+        if let Some(from) = from {
+            from.counters.unparks.add(1);
+        }
+        // Release: pairs with the Acquire in `sleep`.
+        self.unparked.store(1, Ordering::Release);
+        futex::wake(&self.unparked, 1, futex::Scope::Private);
+    }
+
+    /// Whether the worker's thread may end.
+    pub(super) fn is_done(&self) -> bool {
+        let runtime = self.runtime();
+        match runtime.phase() {
+            phase::RUNNING => false,
+            phase::UNWINDING => runtime.is_unwound() && !self.has_runnable() && !self.inbox.has_mail(),
+            _ => true,
+        }
+    }
+
+    /// Cancels the fibers of this worker that are still suspended.
+    fn unwind_fibers(&self) {
+        let runtime = self.runtime();
+        runtime.pool.for_each(|fiber| {
+            let mine = fiber.is_used() && fiber.owner.is(self);
+            if mine && fiber.state.is_suspended() && fiber.cancel() == Effect::Enqueue {
+                self.enqueue(fiber);
+            }
+        });
+    }
+}

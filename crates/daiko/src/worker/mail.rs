@@ -1,0 +1,111 @@
+//! Mail between workers: what a wake costs when the fiber is not the waker's own.
+
+use std::ptr::NonNull;
+
+use daiko_core::fiber::{Effect, Event, Letters, Owner, Posted, Pushed};
+
+use super::Worker;
+use crate::fiber::ControlBlock;
+
+/// Delivers `event` to a fiber that is not this worker's, or from a thread that is no worker.
+///
+/// Budget for a started pinned fiber: one RMW on its line, one on its worker's inbox.
+#[inline(never)]
+pub(crate) fn send(from: Option<&Worker>, fiber: &ControlBlock, event: Event, letter: Letters) {
+    loop {
+        match fiber.owner.load() {
+            Owner::Finished => return,
+            Owner::Unstarted if fiber.owner.unpark_unstarted() => return,
+            Owner::Unstarted => {}
+            // SAFETY: workers live as long as their runtime, and that as long as its fibers.
+            Owner::Worker(owner) => return send_to(from, unsafe { &*owner }, fiber, event, letter),
+        }
+    }
+}
+
+fn send_to(
+    from: Option<&Worker>,
+    owner: &Worker,
+    fiber: &ControlBlock,
+    event: Event,
+    letter: Letters,
+) {
+    if !fiber.is_mover() {
+        if fiber.mail.post(letter) == Posted::Push {
+            owner.deliver(from, fiber);
+        }
+        return;
+    }
+    if fiber.apply(event) != Effect::Enqueue {
+        return;
+    }
+    // Whoever made it active has it alone, so its mail is free.
+    match from.filter(|from| from.runtime == owner.runtime) {
+        Some(from) if from.will_suspend() => from.make_next(fiber),
+        from => {
+            let _ = fiber.mail.post(Letters::RUN);
+            owner.deliver(from, fiber);
+        }
+    }
+}
+
+impl Worker {
+    /// Puts a fiber with letters into this worker's inbox, and unparks the worker if need be.
+    pub(crate) fn deliver(&self, from: Option<&Worker>, fiber: &ControlBlock) {
+        if let Some(from) = from {
+            from.counters.mails_sent.add(1);
+        }
+        // SAFETY: who posted the first letter has the fiber alone; a letter keeps it in use.
+        match unsafe { self.inbox.push(NonNull::from(fiber)) } {
+            Pushed::Delivered => {}
+            Pushed::OwnerParked => self.unpark_thread(from),
+            Pushed::Closed => self.discard_letters(fiber),
+        }
+    }
+
+    /// Throws away the letters to a fiber of this worker, which has ended.
+    pub(super) fn discard_letters(&self, fiber: &ControlBlock) {
+        if fiber.mail.collect().contains(Letters::FREE) {
+            fiber.free_now();
+        }
+    }
+
+    /// Whether who wakes a fiber here leaves the worker to it: agents do.
+    fn will_suspend(&self) -> bool {
+        self.running().is_none()
+    }
+
+    /// Takes all mail and does what it says.
+    pub(crate) fn read_mail(&self) {
+        for fiber in self.inbox.take() {
+            self.counters.mails_received.add(1);
+            // SAFETY: letters keep the fiber in use.
+            let fiber = unsafe { fiber.as_ref() };
+            self.read_letters(fiber, fiber.mail.collect());
+        }
+    }
+
+    fn read_letters(&self, fiber: &ControlBlock, letters: Letters) {
+        if letters.contains(Letters::FREE) {
+            return fiber.free_now();
+        }
+        if letters.contains(Letters::START) {
+            // SAFETY: an unstarted fiber is in no other list, and in use until it has run.
+            return unsafe { self.pinned().push(NonNull::from(fiber)) };
+        }
+        if letters.contains(Letters::RUN) {
+            return self.enqueue(fiber);
+        }
+        if !fiber.owner.is(self) {
+            return; // It has finished.
+        }
+        let mut runnable = false;
+        for (letter, event) in [(Letters::WAKE, Event::Wake), (Letters::UNPARK, Event::Unpark)] {
+            runnable |= letters.contains(letter) && fiber.apply(event) == Effect::Enqueue;
+        }
+        runnable |= letters.contains(Letters::CANCEL) && fiber.cancel() == Effect::Enqueue;
+        if runnable {
+            self.enqueue(fiber);
+        }
+    }
+}

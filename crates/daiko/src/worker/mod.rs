@@ -1,0 +1,229 @@
+//! Workers: kernel threads that run fibers.
+//!
+//! `schedule` picks the next fiber, `suspend` is the one place where stacks are switched,
+//! `agent` polls when no fiber is runnable, `mail` is what others want of a worker.
+
+mod agent;
+mod counters;
+mod mail;
+mod schedule;
+mod steal;
+pub(crate) mod suspend;
+
+use std::cell::{Cell, UnsafeCell};
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+use daiko_context::StackPointer;
+use daiko_core::fiber::{Access, Inbox, NextSlot};
+use daiko_core::list::Fifo;
+use daiko_core::place::Least;
+use daiko_core::queue::Ring;
+
+pub use self::counters::WorkerCounters;
+use self::counters::Counters;
+pub(crate) use self::mail::send;
+use crate::fiber::ControlBlock;
+use crate::runtime::Shared;
+use crate::runtime::pool::{LocalPool, Pool};
+
+thread_local! {
+    /// The worker that this kernel thread is, if any.
+    static CURRENT: Cell<*const Worker> = const { Cell::new(ptr::null()) };
+}
+
+/// The worker that this kernel thread is.
+///
+/// Never inlined: a compiler may keep the address of a thread-local across a call, and so across
+/// a suspension after which a mover runs on another thread.
+#[inline(never)]
+pub(crate) fn current() -> Option<&'static Worker> {
+    // SAFETY: a worker lives while its thread runs; what runs on that thread does not outlive
+    // the thread's `Worker::main`, which sets and clears the pointer.
+    let worker = unsafe { CURRENT.get().as_ref() };
+    // SAFETY: no instruction; it keeps the compiler from inferring that the function only reads,
+    // so that two calls are never merged into one.
+    unsafe { std::arch::asm!("", options(nostack, preserves_flags)) };
+    worker
+}
+
+/// A kernel thread that runs fibers, with its queues.
+///
+/// Fields in three groups by who writes them, each group on lines of its own.
+#[repr(C, align(128))]
+pub(crate) struct Worker {
+    // Written by the owner at each hop.
+    /// The fiber to run next.
+    next: NextSlot<ControlBlock>,
+    /// The fiber that runs; null while the agent does.
+    running: AtomicPtr<ControlBlock>,
+    /// Who has just left its stack, and what is still to be done for it there.
+    departed: Cell<Departed>,
+    /// Picks until the next slow one.
+    credit: Cell<u32>,
+    /// Picks until the sources are polled, beyond the credit.
+    picks_left: Cell<u32>,
+    /// Which queue comes first at the next pick.
+    turn: Cell<bool>,
+    /// Where the agent left off.
+    agent: Cell<StackPointer>,
+    /// Started pinned fibers that are runnable.
+    pinned: UnsafeCell<Fifo<ControlBlock>>,
+    /// What this worker did.
+    pub(crate) counters: Counters,
+    /// Stacks for the next fibers spawned here.
+    pub(crate) pool: LocalPool,
+
+    // Read by all, written by the owner now and then.
+    /// Runnable fibers that others may take: movers, and those not started.
+    ring: Ring<ControlBlock>,
+    /// Started pinned fibers that have not ended, for placement.
+    pub(crate) live: AtomicU32,
+    /// The runtime.
+    pub(crate) runtime: NonNull<Shared>,
+    /// Position among the runtime's workers and spares.
+    pub(crate) index: u32,
+    /// Of a spare: whether it is needed now. Written by the monitor.
+    pub(crate) active: AtomicBool,
+    /// What this worker, as a thief, has seen of others' next slots.
+    sights: steal::Sights,
+    /// The least loaded worker, as last seen, and how many starts that is good for.
+    least: Cell<(Least, u32)>,
+    /// Kernel id of the thread; 0 before it runs.
+    pub(crate) thread: AtomicU32,
+
+    // Written by others.
+    /// What others want of this worker.
+    inbox: Inbox<ControlBlock>,
+    /// The monitor asks for a look at the sources at the next pick.
+    pub(crate) tick: AtomicBool,
+    /// 1 when an unpark has come for a parked worker: the word it sleeps on.
+    unparked: AtomicU32,
+}
+
+// SAFETY: each group of fields says who may touch it: what only the owner touches is reached
+// only through `current`, what others touch is atomic.
+unsafe impl Sync for Worker {}
+// SAFETY: as for Sync; a worker is built on one thread and then used on its own.
+unsafe impl Send for Worker {}
+
+/// Calls `f` as an agent would: what needs a fiber panics inside.
+pub(crate) fn without_fiber<R>(f: impl FnOnce() -> R) -> R {
+    let Some(worker) = current() else { return f() };
+    let running = worker.running.swap(ptr::null_mut(), Ordering::Relaxed);
+    let result = f();
+    worker.running.store(running, Ordering::Relaxed);
+    result
+}
+
+/// What is to be done for a fiber once its stack is no longer in use, by whoever runs next.
+#[derive(Clone, Copy)]
+pub(crate) enum Departed {
+    /// Nobody, or a pinned fiber, for which nothing is left to do.
+    None,
+    /// A mover that parks or waits: only now others may resume it.
+    Suspending(NonNull<ControlBlock>, daiko_core::fiber::Event),
+    /// A mover that yields: only now others may take it.
+    Yielding(NonNull<ControlBlock>),
+    /// A fiber that ran to its end.
+    Finished(NonNull<ControlBlock>),
+}
+
+impl Worker {
+    pub(crate) fn new(runtime: NonNull<Shared>, index: u32, access: Access) -> Self {
+        Worker {
+            next: NextSlot::new(access),
+            running: AtomicPtr::new(ptr::null_mut()),
+            departed: Cell::new(Departed::None),
+            credit: Cell::new(0),
+            picks_left: Cell::new(0),
+            turn: Cell::new(false),
+            agent: Cell::new(StackPointer::NULL),
+            pinned: UnsafeCell::new(Fifo::new()),
+            counters: Counters::default(),
+            pool: LocalPool::new(),
+            ring: Ring::new(),
+            live: AtomicU32::new(0),
+            runtime,
+            index,
+            active: AtomicBool::new(false),
+            sights: steal::Sights::default(),
+            least: Cell::new((Least { worker: 0, load: 0 }, 0)),
+            thread: AtomicU32::new(0),
+            inbox: Inbox::new(),
+            tick: AtomicBool::new(false),
+            unparked: AtomicU32::new(0),
+        }
+    }
+
+    /// The runtime that this worker is of.
+    #[inline]
+    pub(crate) fn runtime(&self) -> &Shared {
+        // SAFETY: the runtime owns its workers and outlives them.
+        unsafe { self.runtime.as_ref() }
+    }
+
+    /// Whether this worker belongs to `runtime`.
+    #[inline]
+    pub(crate) fn is_of(&self, runtime: &Shared) -> bool {
+        ptr::eq(self.runtime.as_ptr(), runtime)
+    }
+
+    /// The fiber that runs here; `None` while the agent does. Only on this worker's thread.
+    #[inline]
+    pub(crate) fn running(&self) -> Option<&ControlBlock> {
+        // Relaxed: written on this very thread.
+        // SAFETY: a running fiber's control block is in use.
+        unsafe { self.running.load(Ordering::Relaxed).as_ref() }
+    }
+
+    #[inline]
+    fn set_running(&self, fiber: Option<&ControlBlock>) {
+        let fiber = fiber.map_or(ptr::null_mut(), |fiber| ptr::from_ref(fiber).cast_mut());
+        // Relaxed: others, the monitor, only compare it.
+        self.running.store(fiber, Ordering::Relaxed);
+    }
+
+    /// What runs here, as an address to compare, for the monitor.
+    pub(crate) fn running_addr(&self) -> usize {
+        self.running.load(Ordering::Relaxed).addr()
+    }
+
+    /// What [`ControlBlock::glance`] shows of the fiber that runs here.
+    pub(crate) fn glance_at_running(&self) -> Option<(Option<String>, &'static Location<'static>)> {
+        // SAFETY: control blocks stay mapped as long as the runtime, whose monitor asks.
+        Some(unsafe { self.running.load(Ordering::Relaxed).as_ref() }?.glance())
+    }
+
+    /// Whether this worker starts fibers and takes those of others: a spare only while needed.
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.index < self.runtime().worker_count() as u32 || self.active.load(Ordering::Relaxed)
+    }
+
+    /// The thread's life: runs fibers until the runtime ends.
+    pub(crate) fn main(&self) {
+        CURRENT.set(self);
+        self.thread.store(daiko_sys::thread::id(), Ordering::Relaxed);
+        self.runtime().monitor.worker_runs();
+        self.run_agent();
+        self.runtime().monitor.worker_parks();
+        CURRENT.set(ptr::null());
+    }
+
+    /// Whether no fiber waits for this worker to start it.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.ring.steal().is_empty() && !self.inbox.has_mail()
+    }
+
+    /// Takes no more mail, and gives back what the worker kept. Once its thread has ended.
+    pub(crate) fn close(&self, pool: &Pool) {
+        for fiber in self.inbox.close() {
+            // SAFETY: letters keep the fiber in use.
+            let fiber = unsafe { fiber.as_ref() };
+            self.discard_letters(fiber);
+        }
+        self.pool.give_back(pool, usize::MAX);
+    }
+}

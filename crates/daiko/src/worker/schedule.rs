@@ -1,0 +1,187 @@
+//! Which fiber runs next.
+//!
+//! Order: next slot, the two local queues in turn, inbox. At least every 16th pick comes from
+//! the local queues if they have any; at every 61st, and whenever the monitor raised the tick
+//! flag, the agent's sources come first. So a runnable fiber waits for at most 16 picks for
+//! each one queued before it, and a source for at most 61 picks, each as long as the longest
+//! run between two suspensions.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use daiko_core::fiber::Entry;
+use daiko_core::list::Fifo;
+use daiko_core::place;
+
+use super::Worker;
+use crate::fiber::{ControlBlock, kind};
+
+/// Picks in a row that may come from the next slot.
+const STREAK: u32 = 16;
+/// Picks between two looks at the agent's sources.
+const PICKS: u32 = 61;
+
+impl Worker {
+    /// The next fiber to run, ready to be switched to; `None` leaves the worker to its agent.
+    ///
+    /// Budget of a hop by the next slot: four loads and three stores on the owner's lines, one
+    /// load of the fiber's first line, no RMW.
+    #[inline]
+    pub(crate) fn pick(&self) -> Option<&ControlBlock> {
+        let credit = self.credit.get();
+        // Relaxed: a late look at the flag is as good.
+        if credit == 0 || self.tick.load(Ordering::Relaxed) {
+            return self.pick_slow();
+        }
+        self.credit.set(credit - 1);
+        match self.next.take() {
+            Some(entry) => self.admit(entry.fiber),
+            None => self.pick_queued(),
+        }
+    }
+
+    /// Every 16th pick, or a tick: whoever waits behind the next slot gets a turn.
+    #[cold]
+    #[inline(never)]
+    fn pick_slow(&self) -> Option<&ControlBlock> {
+        if self.picks_left.get() == 0 || self.tick.load(Ordering::Relaxed) {
+            self.tick.store(false, Ordering::Relaxed);
+            self.picks_left.set(PICKS);
+            self.poll_sources();
+        }
+        let credit = STREAK.min(self.picks_left.get());
+        self.picks_left.update(|left| left - credit);
+        self.credit.set(credit - 1);
+        if let Some(entry) = self.next.take() {
+            self.enqueue_entry(entry);
+        }
+        self.pick_queued()
+    }
+
+    /// The next fiber from the queues.
+    #[inline(never)]
+    fn pick_queued(&self) -> Option<&ControlBlock> {
+        loop {
+            match self.pop() {
+                Some(fiber) => {
+                    if let Some(fiber) = self.admit(fiber) {
+                        return Some(fiber);
+                    }
+                }
+                None if self.inbox.has_mail() => self.read_mail(),
+                None => return None,
+            }
+        }
+    }
+
+    /// The oldest fiber of one of the queues, which take turns.
+    #[inline]
+    fn pop(&self) -> Option<NonNull<ControlBlock>> {
+        let turn = !self.turn.get();
+        self.turn.set(turn);
+        if turn {
+            self.pinned().pop().or_else(|| self.stealable().pop())
+        } else {
+            self.stealable().pop().or_else(|| self.pinned().pop())
+        }
+    }
+
+    /// Makes sure that a fiber taken from a queue is this worker's: starts it, or takes note
+    /// that a mover is here now. `None` if it goes to another worker instead.
+    #[inline]
+    fn admit(&self, fiber: NonNull<ControlBlock>) -> Option<&ControlBlock> {
+        // SAFETY: a queued fiber is in use.
+        let fiber = unsafe { fiber.as_ref() };
+        if fiber.owner.is(self) { Some(fiber) } else { self.admit_slow(fiber) }
+    }
+
+    #[inline(never)]
+    fn admit_slow<'w>(&'w self, fiber: &'w ControlBlock) -> Option<&'w ControlBlock> {
+        if !matches!(fiber.owner.load(), daiko_core::fiber::Owner::Unstarted) {
+            debug_assert!(fiber.is_mover());
+            fiber.owner.moved_to(self);
+            return Some(fiber);
+        }
+        if fiber.kind.get() & kind::PLACED == 0
+            && let place::Start::To(other) = self.runtime().place_start(self)
+        {
+            self.counters.imbalance.add(1);
+            self.runtime().send_start(Some(self), other, fiber);
+            return None;
+        }
+        self.start(fiber);
+        Some(fiber)
+    }
+
+    /// Makes `fiber` this worker's own.
+    fn start(&self, fiber: &ControlBlock) {
+        // The state is nobody else's yet: it is set before the owner word names this worker,
+        // and once more where an unpark came before.
+        fiber.state.reset(false);
+        if fiber.owner.start(self) {
+            let _ = fiber.apply(daiko_core::fiber::Event::Unpark);
+        }
+        self.counters.starts.add(1);
+        if !fiber.is_mover() {
+            self.live.store(self.live.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Puts a fiber that this worker has made active into the next slot; who was there goes to
+    /// the end of its queue.
+    #[inline]
+    pub(crate) fn make_next(&self, fiber: &ControlBlock) {
+        self.counters.wakes_local.add(1);
+        let entry = Entry { fiber: NonNull::from(fiber), stealable: fiber.is_mover() };
+        if let Some(displaced) = self.next.put(entry) {
+            self.enqueue_entry(displaced);
+        }
+    }
+
+    fn enqueue_entry(&self, entry: Entry<ControlBlock>) {
+        // SAFETY: a fiber in the next slot is in use.
+        self.enqueue(unsafe { entry.fiber.as_ref() });
+    }
+
+    /// Puts an active fiber of this worker at the end of its queue.
+    #[inline]
+    pub(crate) fn enqueue(&self, fiber: &ControlBlock) {
+        if fiber.is_mover() {
+            self.enqueue_stealable(fiber);
+        } else {
+            // SAFETY: an active fiber that is not running is in one list, this one; it stays in
+            // use until it has run.
+            unsafe { self.pinned().push(NonNull::from(fiber)) };
+        }
+    }
+
+    /// Puts a fiber at the end of the queue that others steal from, and tells an idle worker.
+    pub(crate) fn enqueue_stealable(&self, fiber: &ControlBlock) {
+        // SAFETY: the fiber is in no list, and stays in use until it has run.
+        if let Err(full) = unsafe { self.stealable().push(NonNull::from(fiber)) } {
+            self.runtime().inject(full.0);
+        }
+        self.runtime().work_is_available();
+    }
+
+    /// The queue of started pinned fibers. Only on this worker's thread, one use at a time.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub(super) fn pinned(&self) -> &mut Fifo<ControlBlock> {
+        // SAFETY: only the owner's thread calls it, and no caller keeps the reference across
+        // another call.
+        unsafe { &mut *self.pinned.get() }
+    }
+
+    /// The owner's end of the queue that others steal from. Only on this worker's thread.
+    #[inline]
+    pub(super) fn stealable(&self) -> daiko_core::queue::Local<'_, ControlBlock> {
+        // SAFETY: only the owner's thread calls it.
+        unsafe { self.ring.local() }
+    }
+
+    /// Whether a local queue or the next slot has a fiber.
+    pub(super) fn has_runnable(&self) -> bool {
+        !self.next.is_empty() || !self.pinned().is_empty() || !self.stealable().is_empty()
+    }
+}

@@ -1,0 +1,108 @@
+//! Stealing: what an idle worker takes from others.
+
+use std::cell::Cell;
+
+use daiko_core::place::{self, Least, NextSlotWatch, Sight};
+use daiko_sys::{clock, membarrier};
+
+use super::Worker;
+
+/// Starts between two looks at the load of all workers.
+const STARTS_PER_LOOK: u32 = 16;
+
+/// A thief's memory of the next slots of all others, in turn.
+#[derive(Default)]
+pub(super) struct Sights {
+    victim: Cell<u32>,
+    watch: Cell<NextSlotWatch>,
+}
+
+impl Sights {
+    fn look(&self, victim: u32, sight: Sight, now_ns: u64) -> bool {
+        // One memory is enough: who looks at another victim in between starts anew.
+        let mut watch = if self.victim.replace(victim) == victim {
+            self.watch.get()
+        } else {
+            NextSlotWatch::new()
+        };
+        let settled = watch.look(sight, now_ns);
+        self.watch.set(watch);
+        settled
+    }
+}
+
+impl Worker {
+    /// Takes runnable fibers from another worker; true if there are some now.
+    pub(super) fn steal(&self) -> bool {
+        if !self.is_active() {
+            return false;
+        }
+        let all = self.runtime().all_workers();
+        let me = self.index as usize;
+        // From the neighbour onwards, so that thieves spread.
+        let others = all[me + 1..].iter().chain(&all[..me]);
+        for victim in others {
+            if self.steal_queued(victim) || self.steal_next(victim) {
+                self.counters.steals.add(1);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn steal_queued(&self, victim: &Worker) -> bool {
+        match victim.ring.steal().steal_into(&self.stealable()) {
+            Some(fiber) => {
+                // SAFETY: a queued fiber is in use.
+                self.enqueue_stealable(unsafe { fiber.as_ref() });
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes a mover that has been next for so long that its worker seems busy with another.
+    fn steal_next(&self, victim: &Worker) -> bool {
+        let Some(fiber) = victim.next.peek() else {
+            return false;
+        };
+        let sight = Sight {
+            fiber: fiber.addr().get(),
+            picks: victim.counters.switches.get(),
+        };
+        if !self.sights.look(victim.index, sight, clock::monotonic_ns()) {
+            return false;
+        }
+        match victim.next.steal(membarrier::all_threads) {
+            Some(fiber) => {
+                // SAFETY: a queued fiber is in use.
+                self.enqueue_stealable(unsafe { fiber.as_ref() });
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Where this worker, about to start a fiber, should have it started.
+    pub(crate) fn place_start(&self, workers: &[Worker]) -> place::Start {
+        let mine = self.live.load(std::sync::atomic::Ordering::Relaxed);
+        let (mut least, looks) = self.least.get();
+        if looks == 0 {
+            least = self.least_loaded(workers);
+        }
+        let start = place::start_against(mine, least);
+        // After sending one away, the load of the other is not what it was.
+        let again = looks == 0 || start != place::Start::Here;
+        self.least.set((least, if again { STARTS_PER_LOOK } else { looks - 1 }));
+        start
+    }
+
+    fn least_loaded(&self, workers: &[Worker]) -> Least {
+        let load = |worker: &Worker| worker.live.load(std::sync::atomic::Ordering::Relaxed);
+        let me = (self.index as usize).min(workers.len() - 1);
+        let mine = Least { worker: me, load: load(&workers[me]) };
+        workers.iter().enumerate().fold(mine, |least, (worker, other)| {
+            if load(other) < least.load { Least { worker, load: load(other) } } else { least }
+        })
+    }
+}

@@ -1,0 +1,193 @@
+//! Suspending: the one place where a fiber leaves its stack.
+
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+
+use daiko_context::switch;
+use daiko_core::fiber::{Effect, Event, Plain, Shared};
+
+use super::{Departed, Worker, current};
+use crate::fiber::{ControlBlock, unwind};
+
+/// The worker and the fiber that call.
+///
+/// # Panics
+///
+/// If the caller is not a fiber: `what` names the call.
+#[inline]
+pub(crate) fn caller(what: &str) -> (&'static Worker, &'static ControlBlock) {
+    match current().and_then(|worker| Some((worker, worker.running()?))) {
+        Some(caller) => caller,
+        None => not_a_fiber(what),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn not_a_fiber(what: &str) -> ! {
+    panic!("daiko: {what} is for fibers, and this is not one; start it by daiko::run or daiko::spawn")
+}
+
+/// Suspends the calling fiber until it is unparked, or takes the token.
+#[inline(never)]
+pub(crate) fn park() {
+    let (worker, fiber) = caller("park");
+    if fiber.flags.get() != 0 {
+        unwind::before_suspension(fiber);
+    }
+    suspend(worker, fiber, Event::Park);
+    if fiber.flags.get() != 0 {
+        unwind::after_suspension(fiber);
+    }
+}
+
+/// Suspends the calling fiber until the wait that it has published is ended by its waker.
+///
+/// A cancel may end it too: then it returns false, and the wait is still published.
+#[must_use]
+#[inline(never)]
+pub(crate) fn wait(worker: &Worker, fiber: &ControlBlock) -> bool {
+    suspend(worker, fiber, Event::Wait);
+    if fiber.flags.get() == 0 {
+        return true;
+    }
+    unwind::was_woken(fiber)
+}
+
+/// Suspends `fiber`, the caller, until the wake that is on its way, whatever else comes.
+pub(crate) fn absorb_wake(fiber: &ControlBlock) {
+    loop {
+        // Asked at each turn: a mover may have moved.
+        let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
+        if wait(worker, fiber) {
+            return;
+        }
+    }
+}
+
+/// Puts the calling fiber at the end of its queue and runs another, if there is one.
+#[inline(never)]
+pub(crate) fn yield_now() {
+    let (worker, fiber) = caller("yield_now");
+    if fiber.flags.get() != 0 {
+        unwind::before_suspension(fiber);
+    }
+    if fiber.is_mover() && !std::thread::panicking() {
+        worker.departed.set(Departed::Yielding(NonNull::from(fiber)));
+    } else {
+        // SAFETY: a running fiber is in no list, and stays in use until it has run.
+        unsafe { worker.pinned().push(NonNull::from(fiber)) };
+    }
+    leave(worker, fiber);
+    if fiber.flags.get() != 0 {
+        unwind::after_suspension(fiber);
+    }
+}
+
+/// Ends the calling fiber, whose stack is not used any more.
+pub(crate) fn finish(worker: &Worker, fiber: &ControlBlock) -> ! {
+    fiber.owner.finish();
+    worker.departed.set(Departed::Finished(NonNull::from(fiber)));
+    leave(worker, fiber);
+    unreachable!("a finished fiber was resumed")
+}
+
+#[inline(always)]
+fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
+    if fiber.is_mover() {
+        return suspend_mover(worker, fiber, event);
+    }
+    match fiber.state.apply::<Plain>(event) {
+        Effect::Suspended => leave(worker, fiber),
+        _proceed => {}
+    }
+}
+
+/// Others may resume a mover, on another worker, as soon as it is seen suspended: so that is
+/// written off its stack, by whoever runs next.
+fn suspend_mover(worker: &Worker, fiber: &ControlBlock, event: Event) {
+    let come = if event == Event::Park { fiber.state.has_token() } else { fiber.state.is_woken() };
+    if come {
+        let effect = fiber.state.apply::<Shared>(event);
+        debug_assert_eq!(effect, Effect::Proceed);
+        return;
+    }
+    worker.departed.set(Departed::Suspending(NonNull::from(fiber), event));
+    leave(worker, fiber);
+}
+
+/// Switches to whoever comes next: a fiber if there is one, else the agent.
+#[inline(always)]
+fn leave(worker: &Worker, fiber: &ControlBlock) {
+    let to = match worker.pick() {
+        Some(next) if std::ptr::eq(next, fiber) => return,
+        Some(next) => {
+            worker.set_running(Some(next));
+            worker.counters.switches.add(1);
+            next.sp.get()
+        }
+        None => {
+            worker.set_running(None);
+            worker.agent.get()
+        }
+    };
+    // SAFETY: `to` was saved by a switch or prepared for a first one, and is used once: the fiber
+    // was in one queue, from which it was just taken, or it is this worker's agent, which only
+    // runs when no fiber does. `sp` is this fiber's, which is in no queue that others see before
+    // `settle`.
+    unsafe { switch(fiber.sp.as_ptr(), to) };
+    arrive();
+}
+
+/// The first thing on any stack after a switch to it.
+#[inline(always)]
+pub(crate) fn arrive() {
+    // Asked again: a mover may be on another worker than before.
+    if let Some(worker) = current() {
+        worker.settle();
+    }
+}
+
+impl Worker {
+    /// Switches from the agent to `fiber`; returns when a fiber finds nothing runnable.
+    pub(super) fn resume(&self, fiber: &ControlBlock) {
+        self.set_running(Some(fiber));
+        self.counters.switches.add(1);
+        // SAFETY: as in `leave`; `agent` is this worker's own.
+        unsafe { switch(self.agent.as_ptr(), fiber.sp.get()) };
+        self.settle();
+    }
+
+    /// Does what is left to do for the fiber that has just left its stack.
+    #[inline]
+    pub(super) fn settle(&self) {
+        if !matches!(self.departed.get(), Departed::None) {
+            self.settle_slow();
+        }
+    }
+
+    fn settle_slow(&self) {
+        match self.departed.replace(Departed::None) {
+            Departed::None => {}
+            Departed::Suspending(fiber, event) => {
+                // SAFETY: a fiber that has not finished is in use.
+                let fiber = unsafe { fiber.as_ref() };
+                if fiber.state.apply::<Shared>(event) == Effect::Proceed {
+                    self.enqueue(fiber);
+                }
+            }
+            // SAFETY: as above.
+            Departed::Yielding(fiber) => self.enqueue(unsafe { fiber.as_ref() }),
+            // SAFETY: the fiber's own reference keeps it until here.
+            Departed::Finished(fiber) => self.bury(unsafe { fiber.as_ref() }),
+        }
+    }
+
+    fn bury(&self, fiber: &ControlBlock) {
+        if !fiber.is_mover() {
+            self.live.store(self.live.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
+        }
+        fiber.release();
+        self.counters.ends.add(1);
+    }
+}

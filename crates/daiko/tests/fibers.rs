@@ -1,0 +1,206 @@
+//! Spawning, parking, waking and joining, from fibers and from threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use daiko::{JoinError, Runtime};
+
+fn on(workers: usize, f: impl FnOnce() + Send + 'static) {
+    let runtime = Runtime::builder().workers(workers).build().unwrap();
+    runtime.run(f);
+    let report = runtime.shutdown();
+    assert_eq!((report.unwound, report.leaked), (0, 0));
+}
+
+#[test]
+fn results_come_back_from_many_fibers() {
+    for workers in 1..=3 {
+        on(workers, || {
+            let fibers: Vec<_> = (0..1000_u64).map(|i| daiko::spawn(move || i)).collect();
+            let sum: u64 = fibers.into_iter().map(|fiber| fiber.join().unwrap()).sum();
+            assert_eq!(sum, 499_500);
+        });
+    }
+}
+
+#[test]
+fn a_ring_of_parked_fibers_turns() {
+    for workers in 1..=3 {
+        on(workers, || {
+            const N: usize = 10;
+            const LAPS: u64 = 1000;
+            let buffers: Arc<Vec<AtomicU64>> = Arc::new((0..N).map(|_| AtomicU64::new(0)).collect());
+            let fibers: Arc<Vec<std::sync::OnceLock<daiko::Fiber>>> =
+                Arc::new((0..N).map(|_| std::sync::OnceLock::new()).collect());
+            let handles: Vec<_> = (0..N)
+                .map(|i| {
+                    let (buffers, fibers) = (buffers.clone(), fibers.clone());
+                    daiko::spawn(move || {
+                        for lap in 1..=LAPS {
+                            while buffers[i].load(Ordering::Acquire) != lap {
+                                daiko::park();
+                            }
+                            if i + 1 < N {
+                                buffers[i + 1].store(lap, Ordering::Release);
+                                fibers[i + 1].get().unwrap().unpark();
+                            } else if lap < LAPS {
+                                buffers[0].store(lap + 1, Ordering::Release);
+                                fibers[0].get().unwrap().unpark();
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for (i, handle) in handles.iter().enumerate() {
+                fibers[i].set(handle.fiber().clone()).unwrap();
+            }
+            buffers[0].store(1, Ordering::Release);
+            fibers[0].get().unwrap().unpark();
+            handles.into_iter().for_each(|handle| handle.join().unwrap());
+        });
+    }
+}
+
+#[test]
+fn a_panic_reaches_the_joiner_and_nobody_else() {
+    on(1, || {
+        let fiber = daiko::spawn(|| panic!("boom"));
+        let payload = fiber.join().unwrap_err().into_panic().unwrap();
+        assert_eq!(*payload.downcast::<&str>().unwrap(), "boom");
+    });
+}
+
+#[test]
+fn an_unpark_before_the_start_is_kept() {
+    on(1, || {
+        let fiber = daiko::spawn(daiko::park);
+        fiber.fiber().unpark();
+        fiber.join().unwrap();
+    });
+}
+
+#[test]
+fn a_fiber_cannot_join_itself() {
+    on(1, || {
+        let slot = Arc::new(std::sync::Mutex::new(None));
+        let own = slot.clone();
+        let fiber = daiko::spawn(move || {
+            daiko::yield_now();
+            let own: daiko::JoinHandle<bool> = own.lock().unwrap().take().unwrap();
+            matches!(own.join(), Err(JoinError::Itself))
+        });
+        *slot.lock().unwrap() = Some(fiber);
+        daiko::yield_now();
+        while slot.lock().unwrap().is_some() {
+            daiko::yield_now();
+        }
+    });
+}
+
+#[test]
+fn threads_spawn_wake_and_join() {
+    let runtime = Runtime::builder().workers(2).build().unwrap();
+    for _ in 0..100 {
+        let flag = Arc::new(AtomicBool::new(false));
+        let seen = flag.clone();
+        let fiber = runtime.spawn(move || {
+            while !seen.load(Ordering::Acquire) {
+                daiko::park();
+            }
+        });
+        flag.store(true, Ordering::Release);
+        fiber.fiber().unpark();
+        fiber.join().unwrap();
+    }
+}
+
+#[test]
+fn an_unpark_of_a_finished_fiber_does_nothing() {
+    on(2, || {
+        let fiber = daiko::spawn(|| ());
+        let handle = fiber.fiber().clone();
+        fiber.join().unwrap();
+        handle.unpark();
+    });
+}
+
+#[test]
+fn a_detached_fiber_drops_its_result() {
+    struct Count(Arc<AtomicUsize>);
+    impl Drop for Count {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let drops = Arc::new(AtomicUsize::new(0));
+    let (early, late) = (drops.clone(), drops.clone());
+    on(1, move || {
+        drop(daiko::spawn(move || Count(early)));
+        let fiber = daiko::spawn(move || Count(late));
+        while !fiber.is_finished() {
+            daiko::yield_now();
+        }
+        drop(fiber);
+    });
+    assert_eq!(drops.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn unfinished_fibers_are_unwound() {
+    struct Tell(Arc<AtomicUsize>);
+    impl Drop for Tell {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let drops = Arc::new(AtomicUsize::new(0));
+    let runtime = Runtime::builder().workers(2).build().unwrap();
+    let handles: Vec<_> = (0..100)
+        .map(|_| {
+            let tell = Tell(drops.clone());
+            runtime.spawn(move || {
+                let _tell = tell;
+                loop {
+                    daiko::park();
+                }
+            })
+        })
+        .collect();
+    runtime.run(daiko::yield_now);
+    let report = runtime.shutdown();
+    assert_eq!(report.leaked, 0);
+    assert_eq!(drops.load(Ordering::Relaxed), 100);
+    for handle in handles {
+        assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    }
+}
+
+#[test]
+fn blocking_lends_the_stack() {
+    on(1, || {
+        let text = String::from("daiko");
+        assert_eq!(daiko::blocking(|| text.len()), 5);
+    });
+}
+
+#[test]
+fn movers_run_everywhere() {
+    on(2, || {
+        let fibers: Vec<_> = (0..100)
+            .map(|i| {
+                // SAFETY: the fiber keeps nothing in thread-local storage.
+                let mover = unsafe { daiko::Builder::new().mover() };
+                mover
+                    .spawn(move || {
+                        for _ in 0..100 {
+                            daiko::yield_now();
+                        }
+                        i
+                    })
+                    .unwrap()
+            })
+            .collect();
+        let sum: i32 = fibers.into_iter().map(|fiber| fiber.join().unwrap()).sum();
+        assert_eq!(sum, 4950);
+    });
+}
