@@ -1,0 +1,204 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, error::ErrorKind};
+
+use crate::problem::Problem;
+
+/// More threads than any machine of today could hold as fibers.
+const MOST_THREADS: usize = 10_000_000;
+const MOST_WORKERS: usize = 1024;
+
+/// What to do.
+pub(crate) enum Command {
+    /// Print this text: help or version was asked for.
+    Help(String),
+    Lab(LabCommand),
+    Doctor,
+    Topology,
+}
+
+/// What to do in the lab.
+pub(crate) enum LabCommand {
+    List,
+    Run(Request),
+    Sample,
+}
+
+/// What to measure, with lists taken apart.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) experiments: Vec<String>,
+    pub(crate) threads: Option<Vec<usize>>,
+    pub(crate) methods: Option<Vec<String>>,
+    pub(crate) workers: Option<Vec<usize>>,
+    pub(crate) quick: bool,
+    pub(crate) out: PathBuf,
+}
+
+/// Fibers whose waiters are polled for by agents: measure them, and see what
+/// this machine offers them.
+#[derive(Parser)]
+#[command(name = "daiko", version, arg_required_else_help = true)]
+struct Line {
+    #[command(subcommand)]
+    command: Word,
+}
+
+#[derive(Subcommand)]
+enum Word {
+    /// Measure how long waits take, by every mechanism, on this machine
+    #[command(subcommand, arg_required_else_help = true)]
+    Lab(LabWord),
+    /// Check what the kernel and its limits allow, and say what to change
+    Doctor,
+    /// Show the CPUs that this process may use
+    Topology,
+}
+
+#[derive(Subcommand)]
+enum LabWord {
+    /// List the experiments with their methods
+    List,
+    /// Run experiments; write results.json and report.html, print a table
+    Run(RunLine),
+    /// Take one sample as told on standard input (used by `run`)
+    #[command(hide = true)]
+    Sample,
+}
+
+#[derive(Args)]
+struct RunLine {
+    /// Experiments to run, as `daiko lab list` names them
+    #[arg(required = true, value_name = "EXPERIMENT")]
+    experiments: Vec<String>,
+    /// Numbers of threads, for example 2,10,1k,1M
+    #[arg(long, value_name = "LIST")]
+    threads: Option<String>,
+    /// Only these methods, for example futex,tokio,daiko
+    #[arg(long, value_name = "LIST")]
+    methods: Option<String>,
+    /// Numbers of workers, for example 1,2
+    #[arg(long, value_name = "LIST")]
+    workers: Option<String>,
+    /// Shorter runs, smaller rings
+    #[arg(long)]
+    quick: bool,
+    /// Folder for results.json and report.html
+    #[arg(long, value_name = "DIR", default_value = "./daiko-lab")]
+    out: PathBuf,
+}
+
+/// The command line of this process.
+pub(crate) fn parse() -> Result<Command, Problem> {
+    let line = match Line::try_parse() {
+        Ok(line) => line,
+        Err(error) => return not_parsed(&error),
+    };
+    Ok(match line.command {
+        Word::Doctor => Command::Doctor,
+        Word::Topology => Command::Topology,
+        Word::Lab(LabWord::List) => Command::Lab(LabCommand::List),
+        Word::Lab(LabWord::Sample) => Command::Lab(LabCommand::Sample),
+        Word::Lab(LabWord::Run(line)) => Command::Lab(LabCommand::Run(line.into_request()?)),
+    })
+}
+
+/// Help is not an error; the rest is told in one line.
+fn not_parsed(error: &clap::Error) -> Result<Command, Problem> {
+    let text = error.to_string();
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        return Ok(Command::Help(text));
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return Err(Problem::usage("say what to do: lab, doctor or topology; see daiko --help"));
+    }
+    // clap lists missing arguments on lines of their own; they end at a blank one.
+    let told: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
+    let told = told.join(" ");
+    let told = told.strip_prefix("error: ").unwrap_or(&told);
+    Err(Problem::usage(format!("{told}; see daiko --help")))
+}
+
+impl RunLine {
+    fn into_request(self) -> Result<Request, Problem> {
+        let counts = |list: Option<String>, option, least, most| {
+            list.map(|list| counts(&list, option, least, most)).transpose()
+        };
+        Ok(Request {
+            threads: counts(self.threads, "--threads", 2, MOST_THREADS)?,
+            workers: counts(self.workers, "--workers", 1, MOST_WORKERS)?,
+            methods: self.methods.map(|list| names(&list)).transpose()?,
+            experiments: self.experiments,
+            quick: self.quick,
+            out: self.out,
+        })
+    }
+}
+
+/// A list like `2,10,1k,1M`, each once.
+fn counts(list: &str, option: &str, least: usize, most: usize) -> Result<Vec<usize>, Problem> {
+    let mut counts = Vec::new();
+    for item in list.split(',') {
+        let count = count(item.trim()).ok_or_else(|| {
+            Problem::usage(format!("{option}: '{item}' is no number; give a list like 2,10,1k"))
+        })?;
+        if !(least..=most).contains(&count) {
+            return Err(Problem::usage(format!(
+                "{option}: {item} is not within {least} to {most}"
+            )));
+        }
+        if !counts.contains(&count) {
+            counts.push(count);
+        }
+    }
+    Ok(counts)
+}
+
+fn count(item: &str) -> Option<usize> {
+    let (digits, factor) = match item.strip_suffix(['k', 'M']) {
+        Some(digits) if item.ends_with('k') => (digits, 1000),
+        Some(digits) => (digits, 1_000_000),
+        None => (item, 1),
+    };
+    // `parse` alone would take a sign.
+    let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    plain.then(|| digits.parse::<usize>().ok()?.checked_mul(factor)).flatten()
+}
+
+fn names(list: &str) -> Result<Vec<String>, Problem> {
+    let names: Vec<String> = list.split(',').map(|name| name.trim().to_owned()).collect();
+    if names.iter().any(String::is_empty) {
+        return Err(Problem::usage("--methods: an empty name; give a list like futex,tokio,daiko"));
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_have_suffixes() {
+        assert_eq!(
+            counts("2, 10,1k,10k,1M,2", "--threads", 2, MOST_THREADS).unwrap(),
+            [2, 10, 1000, 10_000, 1_000_000]
+        );
+    }
+
+    #[test]
+    fn what_is_no_list_of_counts_is_refused() {
+        for list in
+            ["", ",", "2,", "x", "-3", "+3", "1e3", "2 3", "k", "0", "1", "99999999999999999999"]
+        {
+            assert!(counts(list, "--threads", 2, MOST_THREADS).is_err(), "{list:?}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Line::command().debug_assert();
+    }
+}

@@ -1,0 +1,240 @@
+//! `daiko doctor`: what the kernel and its limits allow, and what to change.
+
+use std::{fmt, fs, io::Write, process::ExitCode};
+
+use daiko_sys::{
+    cpu,
+    limits::{self, Resource},
+    membarrier,
+    memory::GuardKind,
+};
+
+use crate::problem::Problem;
+
+/// Fibers and kernel threads in the largest experiments.
+const MANY_FIBERS: u64 = 1_000_000;
+const MANY_THREADS: u64 = 10_000;
+const STACK_BYTES: u64 = 64 * 1024;
+
+/// What one check found.
+struct Finding {
+    subject: &'static str,
+    state: String,
+    /// What to change, where something should be.
+    remedy: Option<String>,
+}
+
+/// Prints all findings; those with a remedy are counted at the end.
+pub(crate) fn run(out: &mut dyn Write) -> Result<ExitCode, Problem> {
+    let findings = findings();
+    for finding in &findings {
+        writeln!(out, "{finding}")?;
+    }
+    match findings.iter().filter(|finding| finding.remedy.is_some()).count() {
+        0 => writeln!(out, "nothing to change")?,
+        count => writeln!(out, "{count} to consider; Daiko runs as it is, within these limits")?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Finding {
+    fn fine(subject: &'static str, state: impl Into<String>) -> Self {
+        Self { subject, state: state.into(), remedy: None }
+    }
+
+    fn advice(subject: &'static str, state: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { subject, state: state.into(), remedy: Some(remedy.into()) }
+    }
+
+    /// A limit that should be at least `wanted`; `None` is unlimited.
+    fn limit(subject: &'static str, limit: Option<u64>, wanted: u64, remedy: &str) -> Self {
+        match limit {
+            None => Self::fine(subject, "unlimited"),
+            Some(limit) if limit >= wanted => Self::fine(subject, limit.to_string()),
+            Some(limit) => Self::advice(subject, limit.to_string(), remedy),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = if self.remedy.is_some() { "note" } else { "ok" };
+        write!(f, "{mark:<5} {}: {}", self.subject, self.state)?;
+        match &self.remedy {
+            Some(remedy) => write!(f, "; {remedy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn findings() -> Vec<Finding> {
+    let system = [
+        Finding::fine("kernel", limits::kernel_release()),
+        glibc(limits::glibc_version()),
+        cpus(cpu::allowed().map_or(0, |set| set.len())),
+        quota(cpu::quota()),
+    ];
+    let memory = [
+        guards(GuardKind::probe(), limits::max_map_count()),
+        overcommit(limits::overcommit_memory()),
+        Finding::limit(
+            "address space (ulimit -v)",
+            limits::rlimit(Resource::AddressSpace),
+            MANY_FIBERS * STACK_BYTES,
+            "bounds the number of stacks, 64 KiB each: ulimit -v unlimited",
+        ),
+        membarrier_state(membarrier::register()),
+    ];
+    system.into_iter().chain(memory).chain(threads()).chain(governor()).collect()
+}
+
+fn glibc(version: Option<&str>) -> Finding {
+    match version {
+        Some(version) => Finding::fine("C library", format!("glibc {version}")),
+        None => Finding::advice("C library", "not glibc", "only glibc is tested"),
+    }
+}
+
+fn cpus(count: usize) -> Finding {
+    match count {
+        0 | 1 => Finding::advice(
+            "allowed CPUs",
+            count.to_string(),
+            "agents never spin on a single CPU: allow two (taskset, cpuset, docker --cpuset-cpus)",
+        ),
+        _ => Finding::fine("allowed CPUs", count.to_string()),
+    }
+}
+
+fn quota(quota: Option<f64>) -> Finding {
+    match quota {
+        None => Finding::fine("CPU quota", "none"),
+        Some(cpus) => Finding::advice(
+            "CPU quota",
+            format!("{cpus:.2} CPUs"),
+            "time spent polling counts against it, so the preset is `power`; lift it for low latency",
+        ),
+    }
+}
+
+fn guards(kind: GuardKind, mappings: Option<u64>) -> Finding {
+    match (kind, mappings) {
+        (GuardKind::Light, _) => Finding::fine("stack guards", "without a mapping of their own"),
+        (GuardKind::Protect, Some(mappings)) if mappings < 2 * MANY_FIBERS => Finding::advice(
+            "stack guards",
+            format!("by mprotect, for about {} fibers", mappings / 2),
+            format!(
+                "Linux 6.13 has cheaper ones; or, as root: sysctl vm.max_map_count={}",
+                2 * MANY_FIBERS + 65_536
+            ),
+        ),
+        (GuardKind::Protect, _) => Finding::fine("stack guards", "by mprotect"),
+    }
+}
+
+fn overcommit(mode: Option<u64>) -> Finding {
+    match mode {
+        Some(2) => Finding::advice(
+            "overcommit",
+            "2 (never)",
+            "whole stacks count as used; as root: sysctl vm.overcommit_memory=0",
+        ),
+        Some(mode) => Finding::fine("overcommit", mode.to_string()),
+        None => Finding::fine("overcommit", "unknown"),
+    }
+}
+
+fn membarrier_state(registered: bool) -> Finding {
+    if registered {
+        Finding::fine("membarrier", "works")
+    } else {
+        Finding::advice(
+            "membarrier",
+            "refused",
+            "fibers that may move pay an atomic instruction more per switch; allow it in the seccomp filter",
+        )
+    }
+}
+
+/// Kernel threads and what they need, for the lab's comparisons.
+fn threads() -> [Finding; 4] {
+    let needed = MANY_THREADS + 1000;
+    [
+        Finding::limit(
+            "user's threads (ulimit -u)",
+            limits::rlimit(Resource::Threads),
+            needed,
+            "bounds the lab's kernel methods: ulimit -u 32000",
+        ),
+        Finding::limit(
+            "system's threads",
+            limits::threads_max(),
+            needed,
+            "bounds the lab's kernel methods; as root: sysctl kernel.threads-max=64000",
+        ),
+        Finding::limit(
+            "control group's threads",
+            limits::cgroup_pids(),
+            needed,
+            "bounds the lab's kernel methods: raise pids.max (systemd TasksMax=, docker --pids-limit)",
+        ),
+        Finding::limit(
+            "open files (ulimit -n)",
+            limits::rlimit(Resource::OpenFiles),
+            2 * MANY_THREADS + 1000,
+            "bounds the lab's pipes and eventfds: ulimit -n 65536",
+        ),
+    ]
+}
+
+/// Present only where the kernel sets frequencies.
+fn governor() -> Option<Finding> {
+    let governor =
+        fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").ok()?;
+    Some(match governor.trim() {
+        "performance" => Finding::fine("frequency governor", "performance"),
+        other => Finding::advice(
+            "frequency governor",
+            other,
+            "figures of short runs waver; as root: cpupower frequency-set -g performance",
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_low_limit_has_a_remedy_and_none_is_no_limit() {
+        assert!(Finding::limit("x", Some(9), 10, "raise it").remedy.is_some());
+        assert!(Finding::limit("x", Some(10), 10, "raise it").remedy.is_none());
+        assert!(Finding::limit("x", None, 10, "raise it").remedy.is_none());
+    }
+
+    #[test]
+    fn guards_by_mprotect_count_mappings() {
+        assert!(guards(GuardKind::Protect, Some(65_530)).state.contains("32765"));
+        assert!(guards(GuardKind::Light, Some(65_530)).remedy.is_none());
+        assert!(guards(GuardKind::Protect, Some(4_000_000)).remedy.is_none());
+    }
+
+    #[test]
+    fn what_costs_performance_has_a_remedy() {
+        for finding in
+            [cpus(1), quota(Some(1.5)), overcommit(Some(2)), membarrier_state(false), glibc(None)]
+        {
+            assert!(finding.remedy.is_some(), "{finding}");
+        }
+        for finding in
+            [cpus(2), quota(None), overcommit(Some(0)), membarrier_state(true), glibc(Some("2.36"))]
+        {
+            assert!(finding.remedy.is_none(), "{finding}");
+        }
+    }
+
+    #[test]
+    fn a_finding_is_one_line() {
+        assert!(findings().iter().all(|finding| !finding.to_string().contains('\n')));
+    }
+}

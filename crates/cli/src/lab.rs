@@ -1,0 +1,189 @@
+//! `daiko lab`.
+
+use std::{
+    collections::BTreeMap,
+    env, fs,
+    io::{self, Write},
+    path::Path,
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use daiko_lab::{
+    conclusion,
+    experiment::{Experiment, Options, Planned},
+    host::Host,
+    registry, report,
+    results::{Results, write_whole},
+    runner::{
+        self, Measured, Schedule,
+        child::{self, ChildSampler},
+        progress,
+    },
+    table,
+};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    flag,
+};
+
+use crate::{args::Request, problem::Problem};
+
+/// What shells give for a command that an interrupt ended.
+const INTERRUPTED: u8 = 130;
+
+/// Lists the experiments.
+pub(crate) fn list(out: &mut dyn Write) -> Result<ExitCode, Problem> {
+    for experiment in registry::all() {
+        writeln!(out, "{}: {}", experiment.name(), experiment.about())?;
+        writeln!(out, "    {}", experiment.methods().join(", "))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Takes one sample for a runner.
+pub(crate) fn sample(out: &mut dyn Write) -> Result<ExitCode, Problem> {
+    child::serve(io::stdin(), out).map_err(|error| {
+        Problem::usage(format!("no sample: {error}; `daiko lab run` asks for samples"))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Measures what `request` asks for.
+pub(crate) fn run(request: &Request, out: &mut dyn Write) -> Result<ExitCode, Problem> {
+    let plan = plan(request)?;
+    probe(&request.out)?;
+    let stop = stop_flag()?;
+    let schedule = if request.quick { Schedule::QUICK } else { Schedule::FULL };
+    let host = Host::detect();
+    let measured = measure(plan, schedule, &stop)?;
+    let results = Results::new(host, &measured, schedule);
+    let report = save(&results, &request.out)?;
+    print(&results, &measured, &report, out)?;
+    Ok(exit_code(&measured))
+}
+
+/// The plan of all experiments asked for; complains before anything runs.
+fn plan(request: &Request) -> Result<Vec<Planned>, Problem> {
+    let experiments: Vec<_> =
+        request.experiments.iter().map(|name| find(name)).collect::<Result<_, _>>()?;
+    check_methods(request, &experiments)?;
+    let options = Options {
+        threads: request.threads.clone(),
+        methods: request.methods.clone(),
+        workers: request.workers.clone(),
+        quick: request.quick,
+    };
+    let plan: Vec<Planned> =
+        experiments.iter().flat_map(|experiment| experiment.plan(&options)).collect();
+    if plan.is_empty() {
+        return Err(Problem::usage("nothing to measure: no method is left; see daiko lab list"));
+    }
+    Ok(plan)
+}
+
+fn find(name: &str) -> Result<Box<dyn Experiment>, Problem> {
+    registry::find(name).ok_or_else(|| {
+        let names: Vec<&str> = registry::all().iter().map(|experiment| experiment.name()).collect();
+        Problem::usage(format!("no experiment is named '{name}'; there are: {}", names.join(", ")))
+    })
+}
+
+fn check_methods(request: &Request, experiments: &[Box<dyn Experiment>]) -> Result<(), Problem> {
+    let known: Vec<&str> = experiments.iter().flat_map(|experiment| experiment.methods()).collect();
+    for name in request.methods.iter().flatten() {
+        if !known.contains(&name.as_str()) {
+            let among = request.experiments.join(", ");
+            return Err(Problem::usage(format!(
+                "no method of {among} is named '{name}'; there are: {}",
+                known.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the results could be written, before minutes go into them.
+fn probe(folder: &Path) -> Result<(), Problem> {
+    let unwritable = |error: io::Error| {
+        Problem::usage(format!(
+            "cannot write to {}: {error}; name another folder with --out",
+            folder.display()
+        ))
+    };
+    fs::create_dir_all(folder).map_err(unwritable)?;
+    let probe = folder.join("results.partial");
+    fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(unwritable)
+}
+
+/// Set by the first interrupt; a second one ends the process at once.
+fn stop_flag() -> Result<Arc<AtomicBool>, Problem> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first interrupt must find the flag unset.
+        flag::register_conditional_default(signal, Arc::clone(&stop))
+            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
+            .map_err(|error| Problem::System(format!("cannot watch for interrupts: {error}")))?;
+    }
+    Ok(stop)
+}
+
+fn measure(plan: Vec<Planned>, schedule: Schedule, stop: &AtomicBool) -> Result<Measured, Problem> {
+    let own = env::current_exe()
+        .map_err(|error| Problem::System(format!("cannot find this program's file: {error}")))?;
+    let mut sampler = ChildSampler::new(own, vec!["lab".into(), "sample".into()]);
+    let mut observer = progress::on_stderr();
+    Ok(runner::run(plan, schedule, &mut sampler, observer.as_mut(), stop))
+}
+
+/// Writes both files; returns the path of the report.
+fn save(results: &Results, folder: &Path) -> Result<std::path::PathBuf, Problem> {
+    let report = folder.join("report.html");
+    results
+        .write(&folder.join("results.json"))
+        .and_then(|()| write_whole(&report, &report::html(results, &report)))
+        .map_err(|error| {
+            Problem::System(format!("cannot write to {}: {error}", folder.display()))
+        })?;
+    Ok(report)
+}
+
+/// The conclusion first, then tables, then what is missing.
+fn print(
+    results: &Results,
+    measured: &Measured,
+    report: &Path,
+    out: &mut dyn Write,
+) -> Result<(), Problem> {
+    match conclusion::lines(results, report) {
+        Some(lines) => writeln!(out, "{}\n", lines.join("\n"))?,
+        None => writeln!(out, "Report: {}\n", report.display())?,
+    }
+    for table in table::tables(results) {
+        writeln!(out, "{table}")?;
+    }
+    for note in &results.notes {
+        writeln!(out, "note: {note}")?;
+    }
+    for (kind, missing) in [("skipped", &results.skipped), ("failed", &results.failed)] {
+        let groups: BTreeMap<_, _> = report::grouped(missing);
+        for ((method, reason), count) in groups {
+            let points = if count == 1 { "1 point".into() } else { format!("{count} points") };
+            writeln!(out, "{kind}: {method} ({points}): {reason}")?;
+        }
+    }
+    let stopped =
+        if measured.interrupted { "; stopped early, what was measured is kept" } else { "" };
+    writeln!(out, "{measured}{stopped}")?;
+    Ok(())
+}
+
+fn exit_code(measured: &Measured) -> ExitCode {
+    if measured.interrupted {
+        ExitCode::from(INTERRUPTED)
+    } else if measured.failed.is_empty() && !measured.series.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}

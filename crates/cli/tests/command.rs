@@ -1,0 +1,206 @@
+//! The command as a user meets it: what it refuses, and what it leaves behind.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+fn daiko(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_daiko"));
+    command.args(arguments).current_dir(std::env::temp_dir());
+    command
+}
+
+fn output(arguments: &[&str]) -> Output {
+    daiko(arguments).output().expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Exit code 2, nothing on standard output, and one line that names `wanted`.
+#[track_caller]
+fn assert_refused(arguments: &[&str], wanted: &[&str]) {
+    let output = output(arguments);
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {complaint}");
+    assert_eq!(text(&output.stdout), "", "{arguments:?}");
+    assert_eq!(complaint.lines().count(), 1, "{arguments:?}: {complaint}");
+    assert!(complaint.starts_with("daiko: "), "{arguments:?}: {complaint}");
+    for word in wanted {
+        assert!(complaint.contains(word), "{arguments:?}: no '{word}' in: {complaint}");
+    }
+}
+
+fn results(folder: &Path) -> Value {
+    let text = fs::read_to_string(folder.join("results.json")).expect("results.json");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+fn measured(results: &Value) -> Vec<&Value> {
+    let points = results["points"].as_array().expect("points");
+    points.iter().filter(|point| point.get("source").is_none()).collect()
+}
+
+#[test]
+fn an_unknown_experiment_is_refused_with_those_there_are() {
+    assert_refused(&["lab", "run", "nonsense"], &["'nonsense'", "limits", "ring"]);
+    assert_refused(&["lab", "run", "limits", "nonsense"], &["'nonsense'"]);
+}
+
+#[test]
+fn an_unknown_method_is_refused_with_those_there_are() {
+    assert_refused(&["lab", "run", "limits", "--methods", "nonsense"], &["'nonsense'", "rmw-pair"]);
+    assert_refused(&["lab", "run", "limits", "--methods", "switch,"], &["--methods"]);
+}
+
+#[test]
+fn a_list_that_is_none_is_refused() {
+    for list in ["", "x", "10,,20", "1e3", "-5", "10;20"] {
+        let option = format!("--threads={list}");
+        assert_refused(&["lab", "run", "limits", &option], &["--threads", "like"]);
+        let option = format!("--workers={list}");
+        assert_refused(&["lab", "run", "ring", &option], &["--workers", "like"]);
+    }
+}
+
+#[test]
+fn a_number_out_of_range_is_refused_with_the_range() {
+    assert_refused(&["lab", "run", "limits", "--threads", "1"], &["1 is not within 2 to"]);
+    assert_refused(&["lab", "run", "limits", "--threads", "100M"], &["100M is not within"]);
+    assert_refused(&["lab", "run", "ring", "--workers", "0"], &["0 is not within 1 to"]);
+    assert_refused(&["lab", "run", "ring", "--workers", "5000"], &["5000 is not within"]);
+}
+
+#[test]
+fn an_incomplete_or_unknown_command_line_is_refused() {
+    assert_refused(&[], &["daiko --help"]);
+    assert_refused(&["lab"], &["daiko --help"]);
+    assert_refused(&["lab", "run"], &["<EXPERIMENT>"]);
+    assert_refused(&["nonsense"], &["nonsense"]);
+    assert_refused(&["lab", "run", "limits", "--nonsense"], &["--nonsense"]);
+}
+
+#[test]
+fn an_out_that_cannot_be_a_folder_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("a file");
+    for out in [file.as_path(), &file.join("below"), Path::new("/proc/nowhere")] {
+        let out = out.to_str().expect("UTF-8");
+        assert_refused(&["lab", "run", "limits", "--out", out], &["--out", out]);
+    }
+}
+
+#[test]
+fn an_out_without_permission_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).expect("permissions");
+    if fs::write(folder.path().join("probe"), "").is_ok() {
+        println!("skipped: an_out_without_permission_is_refused: root may write anywhere");
+        return;
+    }
+    let out = folder.path().to_str().expect("UTF-8");
+    assert_refused(&["lab", "run", "limits", "--out", out], &["--out", out]);
+}
+
+#[test]
+fn a_sample_without_a_request_is_refused() {
+    assert_refused(&["lab", "sample"], &["daiko lab run"]);
+}
+
+#[test]
+fn help_version_list_doctor_and_topology_succeed() {
+    for (arguments, wanted) in [
+        (vec!["--help"], "Usage: daiko"),
+        (vec!["--version"], "daiko 0."),
+        (vec!["lab", "list"], "assembly-ring"),
+        (vec!["doctor"], "allowed CPUs"),
+        (vec!["topology"], "workers by default"),
+    ] {
+        let output = output(&arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(wanted), "{arguments:?}: {}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn a_closed_reader_is_no_error() {
+    let mut child = daiko(&["lab", "list"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    drop(child.stdout.take());
+    let output = child.wait_with_output().expect("the command ends");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "");
+}
+
+#[test]
+fn a_run_leaves_results_of_the_schema_and_a_report() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("new").join("folder");
+    let path = out.to_str().expect("UTF-8");
+    let run = ["lab", "run", "limits", "--methods", "rmw-pair,switch,assembly-ring"];
+    let run = [&run[..], &["--threads", "2,10", "--quick", "--out", path]].concat();
+    let output = output(&run);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("4 points measured, 0 skipped, 0 failed"));
+
+    let results = results(&out);
+    assert_eq!(results["schema"], 1);
+    for field in ["cpu", "cpus", "kernel", "glibc", "date"] {
+        assert!(!results["host"][field].is_null(), "host.{field}");
+    }
+    let points = measured(&results);
+    assert_eq!(points.len(), 4);
+    for point in points {
+        let number =
+            |field: &str| point[field].as_f64().unwrap_or_else(|| panic!("{field}: {point}"));
+        assert_eq!(point["experiment"], "limits");
+        assert_eq!(point["unit"], "ns");
+        assert!(point["params"].is_object(), "{point}");
+        assert!(number("runs") >= 5.0, "{point}");
+        assert!(0.0 < number("min") && number("min") <= number("median"), "{point}");
+        assert!(number("median") <= number("max"), "{point}");
+    }
+    let report = fs::read_to_string(out.join("report.html")).expect("report.html");
+    assert!(report.starts_with("<!DOCTYPE html>") && report.ends_with("</html>\n"));
+}
+
+#[test]
+fn an_interrupt_keeps_what_was_measured() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().to_str().expect("UTF-8");
+    // 8 points, 8 samples of 50 ms each: seconds are left after the first lines.
+    let run = ["lab", "run", "limits", "--methods", "rmw-pair,switch,assembly-ring", "--out", path];
+    let mut child = daiko(&run)
+        .stderr(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the command starts");
+    let mut progress = BufReader::new(child.stderr.take().expect("piped")).lines();
+    // The announcement, then tenths: two of them are beyond calibration.
+    for _ in 0..3 {
+        progress.next().expect("a line of progress").expect("UTF-8");
+    }
+    // SAFETY: no memory is passed; the child is not waited for, so its number
+    // is its own.
+    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
+    let rest = progress.count();
+    let output = child.wait_with_output().expect("the command ends");
+    assert_eq!(output.status.code(), Some(130));
+    assert!(rest < 9, "it went on to the end");
+    assert!(text(&output.stdout).contains("stopped early"), "{}", text(&output.stdout));
+    let results = results(folder.path());
+    assert_eq!(results["interrupted"], true);
+    assert!(!measured(&results).is_empty());
+    assert!(folder.path().join("report.html").exists());
+}
