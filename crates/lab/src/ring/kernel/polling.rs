@@ -14,21 +14,23 @@ pub(super) struct Polling;
 /// Threads that are measured on however few CPUs.
 const FEW: usize = 10;
 
-fn cpus() -> usize {
-    thread::available_parallelism().map_or(1, usize::from)
+fn cpus(spec: &Spec) -> usize {
+    match spec.cpus {
+        Cpus::All => thread::available_parallelism().map_or(1, usize::from),
+        Cpus::One => 1,
+    }
 }
 
 impl Gate for Polling {
     const NAME: &'static str = "polling";
 
     /// With more threads than CPUs, a hop waits for the end of a time slice.
-    fn first_laps(threads: usize) -> Option<u64> {
-        (threads > cpus()).then_some(1)
+    fn first_laps(spec: &Spec) -> Option<u64> {
+        (spec.threads > cpus(spec)).then_some(1)
     }
 
     fn supports(spec: &Spec) -> Result<(), Skip> {
-        let cpus = if spec.cpus == Cpus::One { 1 } else { cpus() };
-        if spec.threads > FEW.max(2 * cpus) {
+        if spec.threads > FEW.max(2 * cpus(spec)) {
             let line = "more polling threads than twice the CPUs: a hop takes many time slices";
             return Err(Skip::new(line));
         }

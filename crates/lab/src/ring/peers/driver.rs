@@ -13,10 +13,7 @@ use std::{
 
 use crate::{
     Failure,
-    ring::{
-        Outcome, Spec,
-        kernel::harness::{conductor::judge, part::START},
-    },
+    ring::{Outcome, Spec, kernel::harness::part::START},
 };
 
 /// The text of a program and of what it includes: names and contents, the main
@@ -119,7 +116,7 @@ pub(super) fn run(program: &Path, spec: &Spec, first: u64) -> Result<Outcome, Fa
     }
     let status = child.wait().map_err(broken)?;
     match reply.map_err(broken)? {
-        Some(reply) => read(&reply, status, spec.limit),
+        Some(reply) => read(&reply, status),
         None => Err(Failure::Broken(format!(
             "no answer within {:?} and {SET_UP:?} for set-up: ask for fewer threads",
             spec.limit
@@ -197,12 +194,10 @@ fn wait_readable(stdout: &ChildStdout, deadline: Instant) -> io::Result<bool> {
 }
 
 /// What the answer means: "elapsed_ns laps", or with status 3 "expected found".
-fn read(reply: &str, status: ExitStatus, limit: Duration) -> Result<Outcome, Failure> {
+fn read(reply: &str, status: ExitStatus) -> Result<Outcome, Failure> {
     let numbers: Vec<u64> = reply.split_whitespace().map_while(|word| word.parse().ok()).collect();
     match (status.code(), numbers.as_slice()) {
-        (Some(0), &[elapsed, laps]) => {
-            judge(Outcome { elapsed: Duration::from_nanos(elapsed), laps }, limit)
-        }
+        (Some(0), &[elapsed, laps]) => Ok(Outcome { elapsed: Duration::from_nanos(elapsed), laps }),
         (Some(3), &[expected, found]) => Err(Failure::WrongDatum { expected, found }),
         _ => Err(Failure::Broken(format!("the driver ended with {status} and said {reply:?}"))),
     }
@@ -218,7 +213,7 @@ mod tests {
     use super::*;
 
     fn reading(reply: &str, code: i32) -> Result<Outcome, Failure> {
-        read(reply, ExitStatus::from_raw(code << 8), Duration::from_secs(1))
+        read(reply, ExitStatus::from_raw(code << 8))
     }
 
     #[test]

@@ -16,7 +16,6 @@ use crate::{
         Kind, Method, Outcome, Spec,
         kernel::harness::{
             Conductor,
-            conductor::judge,
             part::{Follower, Leader, Part, START, Step},
         },
     },
@@ -101,7 +100,7 @@ impl Ring {
         self.seats[0].notify.notify_one();
         let leader = runtime.block_on(leader);
         let leader = leader.map_err(|error| Failure::Broken(format!("tokio: {error}")))?;
-        over.and_then(|()| judge(leader.outcome(), spec.limit))
+        over.map(|()| leader.outcome())
     }
 
     /// Passes data on until the part ends, or all are to end.

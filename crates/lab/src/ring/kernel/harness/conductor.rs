@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Failure, ring::Outcome};
+use crate::Failure;
 
 /// Shared by the threads of a ring and the one that waits for its end.
 #[derive(Debug, Default)]
@@ -88,13 +88,4 @@ impl Conductor {
         self.halt();
         stage.over.clone().unwrap_or(Ok(()))
     }
-}
-
-/// What a run reports whose leader measured `outcome` within `limit`.
-pub(crate) fn judge(outcome: Outcome, limit: Duration) -> Result<Outcome, Failure> {
-    if outcome.laps == 0 {
-        let line = format!("not one lap was done within {limit:?}: ask for fewer threads");
-        return Err(Failure::Broken(line));
-    }
-    Ok(outcome)
 }

@@ -21,7 +21,7 @@ pub(crate) trait Port: Send + Sync + Sized + 'static {
     const AGENT: Option<Agent<Self>> = None;
 
     /// Laps of the first, calibrating run, where the usual number is too much.
-    fn first_laps(_threads: usize) -> Option<u64> {
+    fn first_laps(_spec: &Spec) -> Option<u64> {
         None
     }
 
@@ -56,7 +56,7 @@ pub(crate) trait Gate: Send + Sync + Sized + 'static {
     const AGENT: Option<Agent<Buffer<Self>>> = None;
 
     /// As [`Port::first_laps`].
-    fn first_laps(_threads: usize) -> Option<u64> {
+    fn first_laps(_spec: &Spec) -> Option<u64> {
         None
     }
 
@@ -111,8 +111,8 @@ impl<G: Gate> Port for Buffer<G> {
     const NAME: &'static str = G::NAME;
     const AGENT: Option<Agent<Self>> = G::AGENT;
 
-    fn first_laps(threads: usize) -> Option<u64> {
-        G::first_laps(threads)
+    fn first_laps(spec: &Spec) -> Option<u64> {
+        G::first_laps(spec)
     }
 
     fn supports(spec: &Spec) -> Result<(), Skip> {

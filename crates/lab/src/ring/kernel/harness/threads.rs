@@ -4,12 +4,14 @@ use std::{
     io,
     marker::PhantomData,
     thread::{Builder, Scope, ScopedJoinHandle, scope},
+    time::Duration,
 };
+
+use daiko_sys::cpu;
 
 use super::{
     Conductor, Port,
-    conductor::judge,
-    cpus::{self, Places},
+    cpus::Places,
     limits,
     part::{Follower, Leader, Part, START, Step},
     port::broken,
@@ -49,11 +51,11 @@ impl<P: Port> Method for Threads<P> {
 
     fn first_laps(&self, spec: &Spec) -> u64 {
         let usual = (2000 / spec.threads as u64).max(2);
-        P::first_laps(spec.threads).unwrap_or(usual)
+        P::first_laps(spec).unwrap_or(usual)
     }
 
     fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
-        let allowed = cpus::allowed().map_err(|error| broken("sched_getaffinity", &error))?;
+        let allowed = cpu::allowed().map_err(|error| broken("sched_getaffinity", &error))?;
         let places = Places::new(&allowed, spec.cpus, P::AGENT.is_some());
         let ports = P::open(spec.threads)
             .map_err(|error| Failure::Limit(format!("{}: {error}", P::NAME)))?;
@@ -63,7 +65,7 @@ impl<P: Port> Method for Threads<P> {
 
 /// Whether an agent can have a CPU of its own.
 fn own_cpu(cpus: Cpus) -> Result<(), Skip> {
-    let allowed = cpus::allowed().map_or(1, |allowed| allowed.len());
+    let allowed = cpu::allowed().map_or(1, |allowed| allowed.len());
     if cpus == Cpus::One || allowed < 2 {
         return Err(Skip::new("the agent needs a CPU of its own: allow two or more"));
     }
@@ -94,7 +96,7 @@ impl<P: Port> Ring<'_, P> {
             // An agent has no port; it sees the flag.
             self.ports.iter().take(crew.len()).for_each(P::rouse);
             let outcome = join(crew)?;
-            over.and_then(|()| judge(outcome, self.spec.limit))
+            over.map(|()| outcome)
         })
     }
 
@@ -124,7 +126,7 @@ impl<P: Port> Ring<'_, P> {
     fn thread(&self, index: usize, total: usize) -> Option<Outcome> {
         let agent = P::AGENT.filter(|_| index == self.spec.threads);
         let place = if agent.is_some() { &self.places.agent } else { &self.places.ring };
-        if let Err(error) = cpus::bind(place) {
+        if let Err(error) = cpu::bind_current(place) {
             self.conductor.report(Err(broken("sched_setaffinity", &error)));
         }
         if let Some(agent) = agent {
@@ -171,5 +173,5 @@ fn join(crew: Vec<ScopedJoinHandle<'_, Option<Outcome>>>) -> Result<Outcome, Fai
         let result = thread.join().map_err(|_| Failure::Broken("a thread panicked".into()))?;
         outcome = outcome.or(result);
     }
-    Ok(outcome.unwrap_or(Outcome { elapsed: std::time::Duration::ZERO, laps: 0 }))
+    Ok(outcome.unwrap_or(Outcome { elapsed: Duration::ZERO, laps: 0 }))
 }
