@@ -5,10 +5,10 @@ use std::ptr::{self, NonNull};
 use crate::list::Linked;
 use crate::sync::{AtomicPtr, UnsafeCell};
 
-/// A value at every read of which loom checks that its write is visible.
+/// A value that can be taken once, and by whom it is visible to: loom checks that.
 pub(crate) struct Element {
     link: AtomicPtr<Element>,
-    value: UnsafeCell<usize>,
+    value: UnsafeCell<Option<usize>>,
 }
 
 // SAFETY: the same field every time, and only the queues store to it.
@@ -22,13 +22,19 @@ unsafe impl Linked for Element {
 /// A new element, to be handed to [`take`] once.
 pub(crate) fn boxed(value: usize) -> NonNull<Element> {
     let link = AtomicPtr::new(ptr::null_mut());
-    NonNull::from(Box::leak(Box::new(Element { link, value: UnsafeCell::new(value) })))
+    NonNull::from(Box::leak(Box::new(Element { link, value: UnsafeCell::new(Some(value)) })))
 }
 
-/// Reads and frees an element that a queue gave out.
+/// Takes the value of an element that a queue gave out, and frees it; but not under loom, where a
+/// weakened queue gives out an element twice, and is to be caught at it.
 pub(crate) fn take(element: NonNull<Element>) -> usize {
-    // SAFETY: from `boxed`, and out of a queue, which gives each element out once: that is tested.
-    let element = unsafe { Box::from_raw(element.as_ptr()) };
-    // SAFETY: nobody writes the value after `boxed`.
-    element.value.with(|value| unsafe { *value })
+    // SAFETY: from `boxed`, and freed below only.
+    let cell = unsafe { &element.as_ref().value };
+    // SAFETY: a queue gives an element to one thread, once: that is tested.
+    let value = cell.with_mut(|value| unsafe { (*value).take() });
+    if cfg!(not(loom)) {
+        // SAFETY: from `boxed`, and no queue has it any more.
+        drop(unsafe { Box::from_raw(element.as_ptr()) });
+    }
+    value.expect("an element comes out once")
 }
