@@ -301,7 +301,7 @@ mod tests {
     fn tops_are_aligned_coloured_and_inside() {
         for arena in arenas() {
             let class = StackClass::new(5 * page_size(), page_size()).unwrap();
-            let slab = Slab::new(&arena, class, 33, GuardKind::probe()).unwrap();
+            let slab = Slab::new(&arena, class, 33, GuardKind::probe_for(arena.scope())).unwrap();
             for i in 0..slab.len() {
                 let (bottom, top) = (slab.bottom(i).addr(), slab.top(i).addr());
                 assert_eq!(top % COLOUR, 0);
@@ -321,8 +321,8 @@ mod tests {
 
     #[test]
     fn every_stack_is_guarded_and_usable_to_both_ends() {
-        for kind in [GuardKind::probe(), GuardKind::Protect] {
-            for arena in arenas() {
+        for arena in arenas() {
+            for kind in [GuardKind::probe_for(arena.scope()), GuardKind::Protect] {
                 let slab = Slab::new(&arena, StackClass::default(), 20, kind).unwrap();
                 let page = |at: *mut u8| memory::populate(NonNull::new(at).unwrap(), page_size());
                 for i in 0..slab.len() {

@@ -89,8 +89,12 @@ fn the_hook_gets_the_coloured_top() {
 #[test]
 fn a_handler_of_sigabrt_does_not_swallow_the_abort() {
     let output = in_child("a_handler_of_sigabrt_does_not_swallow_the_abort", || {
-        // SAFETY: ignoring a signal runs no code.
-        unsafe { libc::signal(libc::SIGABRT, libc::SIG_IGN) };
+        extern "C" fn swallow(_: libc::c_int) {
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(0) }
+        }
+        // SAFETY: the handler takes the number of the signal and is async-signal-safe.
+        unsafe { libc::signal(libc::SIGABRT, swallow as *const () as libc::sighandler_t) };
         overflow_in_a_fiber(StackClass::default(), |_, _| ());
     });
     assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", stderr(&output));
@@ -228,8 +232,8 @@ fn gdb_ends_its_backtrace_at_the_entry() {
         return;
     }
     let frames: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
-    assert!(frames.iter().any(|frame| frame.contains("trap")), "{text}");
-    assert!(frames[frames.len() - 2].contains("fiber::start"), "{text}");
+    assert!(frames.iter().any(|frame| frame.contains("raise")), "{text}");
+    assert!(frames[frames.len() - 2].contains("start"), "{text}");
     assert!(frames[frames.len() - 1].contains("first_frame"), "{text}");
     assert!(!text.contains("Backtrace stopped") && !text.contains("corrupt"), "{text}");
 }

@@ -69,8 +69,9 @@ pub fn wake(word: &AtomicU32, count: u32, scope: Scope) -> usize {
 pub fn wake_addr(word: *const AtomicU32, count: u32, scope: Scope) -> usize {
     let count = count.min(i32::MAX as u32);
     // SAFETY: the kernel uses the address as a key only.
-    let woken =
-        unsafe { libc::syscall(libc::SYS_futex, word, operation(libc::FUTEX_WAKE, scope), count) };
+    let woken = unsafe {
+        libc::syscall(libc::SYS_futex, word.addr(), operation(libc::FUTEX_WAKE, scope), count)
+    };
     // An address that is not mapped any more is an error, and has no sleepers.
     usize::try_from(woken).unwrap_or(0)
 }
@@ -101,6 +102,13 @@ mod tests {
         let word = AtomicU32::new(7);
         for scope in [Scope::Private, Scope::Shared] {
             assert_eq!(wait(&word, 8, None, scope), Wait::Changed);
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_gone_wakes_nobody() {
+        for scope in [Scope::Private, Scope::Shared] {
+            assert_eq!(wake_addr(std::ptr::without_provenance(8), 1, scope), 0);
         }
     }
 

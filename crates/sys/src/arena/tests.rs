@@ -102,8 +102,8 @@ fn a_full_shared_arena_says_so_and_recovers() {
 
 #[test]
 fn guards_leave_with_their_region() {
-    for kind in [GuardKind::probe(), GuardKind::Protect] {
-        for arena in arenas() {
+    for arena in arenas() {
+        for kind in [GuardKind::probe_for(arena.scope()), GuardKind::Protect] {
             let region = arena.map(RESERVE / 4, 1).unwrap();
             // SAFETY: the region is fresh and this test's own.
             unsafe { install_guard(region.start(), page_size(), kind) }.unwrap();

@@ -24,11 +24,23 @@ pub enum GuardKind {
 }
 
 impl GuardKind {
-    /// The better kind that this kernel offers, found once by trying on a scratch page.
+    /// The better kind that this kernel offers for private memory; see [`GuardKind::probe_for`].
     pub fn probe() -> Self {
-        static KIND: OnceLock<GuardKind> = OnceLock::new();
-        *KIND.get_or_init(|| {
-            let light = Mapping::new(page_size(), Scope::Private).is_ok_and(|page| {
+        Self::probe_for(Scope::Private)
+    }
+
+    /// The better kind that this kernel offers for memory of this `scope`, found once by trying on a scratch page.
+    ///
+    /// The two may differ: the first kernels with light guards had them for private memory only.
+    pub fn probe_for(scope: Scope) -> Self {
+        static PRIVATE: OnceLock<GuardKind> = OnceLock::new();
+        static SHARED: OnceLock<GuardKind> = OnceLock::new();
+        let kind = match scope {
+            Scope::Private => &PRIVATE,
+            Scope::Shared => &SHARED,
+        };
+        *kind.get_or_init(|| {
+            let light = Mapping::new(page_size(), scope).is_ok_and(|page| {
                 // SAFETY: the scratch page is ours and holds nothing.
                 unsafe { install_guard(page.start(), page.len(), GuardKind::Light) }.is_ok()
             });
@@ -153,9 +165,9 @@ mod tests {
         populate(at, page_size()).is_err()
     }
 
-    fn kinds() -> Vec<GuardKind> {
-        if GuardKind::probe() == GuardKind::Protect {
-            println!("skipped: this kernel has no MADV_GUARD_INSTALL");
+    fn kinds(scope: Scope) -> Vec<GuardKind> {
+        if GuardKind::probe_for(scope) == GuardKind::Protect {
+            println!("skipped: this kernel has no MADV_GUARD_INSTALL for {scope:?} memory");
             return vec![GuardKind::Protect];
         }
         vec![GuardKind::Light, GuardKind::Protect]
@@ -164,8 +176,8 @@ mod tests {
     #[test]
     fn every_stride_starts_with_a_guard() {
         let (page, stride) = (page_size(), 4 * page_size());
-        for kind in kinds() {
-            for scope in [Scope::Private, Scope::Shared] {
+        for scope in [Scope::Private, Scope::Shared] {
+            for kind in kinds(scope) {
                 let area = Mapping::new(8 * stride, scope).unwrap();
                 // SAFETY: the area is fresh and this test's own.
                 unsafe {
