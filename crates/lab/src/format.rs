@@ -23,8 +23,18 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A factor: `5.21x`.
+/// A factor: `5.21x`; a small one as a fraction.
+///
+/// # Examples
+/// ```
+/// use daiko_lab::format::ratio;
+/// assert_eq!(ratio(5.21), "5.21x");
+/// assert_eq!(ratio(1.0 / 2557.0), "1/2,557");
+/// ```
 pub fn ratio(value: f64) -> String {
+    if value > 0.0 && value < 0.1 {
+        return format!("1/{}", number(1.0 / value));
+    }
     format!("{}x", number(value))
 }
 

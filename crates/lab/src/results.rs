@@ -14,8 +14,10 @@ use crate::{
 /// The version of the format.
 pub const SCHEMA: u32 = 1;
 
-/// A run of this many times its intended length is told to the reader.
+/// A run of this many times its intended length, with so few rounds, is told to
+/// the reader.
 const SLOW: u32 = 4;
+const FEW_ROUNDS: u64 = 10;
 
 /// The contents of `results.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,7 +89,10 @@ impl Results {
             params: case.params.clone(),
             reason,
         };
-        let slow = |series: &&Series| series.samples[0].elapsed > schedule.target * SLOW;
+        let slow = |series: &&Series| {
+            let sample = &series.samples[0];
+            sample.rounds <= FEW_ROUNDS && sample.elapsed > schedule.target * SLOW
+        };
         Self {
             schema: SCHEMA,
             host,

@@ -52,18 +52,18 @@ pub fn tables(results: &Results) -> Vec<Table> {
     for experiment in results.experiments() {
         let points: Vec<&Point> =
             results.measured().filter(|point| point.experiment == experiment).collect();
-        for unit in distinct(points.iter().map(|point| point.unit)) {
-            let same: Vec<&Point> =
-                points.iter().copied().filter(|point| point.unit == unit).collect();
-            tables.push(table(experiment, unit, &same));
+        // Points without a size have a table of their own: one column.
+        let column =
+            |point: &Point| COLUMNS.into_iter().find(|key| point.params.get(key).is_some());
+        for kind in distinct(points.iter().map(|point| (point.unit, column(point)))) {
+            let same = points.iter().copied().filter(|point| (point.unit, column(point)) == kind);
+            tables.push(table(experiment, kind.0, kind.1, &same.collect::<Vec<_>>()));
         }
     }
     tables
 }
 
-fn table(experiment: &str, unit: Unit, points: &[&Point]) -> Table {
-    let column =
-        COLUMNS.into_iter().find(|key| points.iter().any(|point| point.params.get(key).is_some()));
+fn table(experiment: &str, unit: Unit, column: Option<&str>, points: &[&Point]) -> Table {
     let value_in = |point: &Point| column.and_then(|key| point.params.get(key).cloned());
     let mut columns = distinct(points.iter().map(|point| value_in(point)));
     columns.sort();
@@ -191,7 +191,8 @@ mod tests {
             ring("futex", 10, "all", 4055.0),
             ring("futex", 10, "one", 1510.0),
         ];
-        let table = table("ring", Unit::Nanoseconds, &points.iter().collect::<Vec<_>>());
+        let table =
+            table("ring", Unit::Nanoseconds, Some("threads"), &points.iter().collect::<Vec<_>>());
         assert_eq!(table.title, "ring: ns, order=shuffled");
         assert_eq!(table.heads, ["10", "1000"]);
         assert_eq!(table.rows.len(), 2);
@@ -207,7 +208,7 @@ mod tests {
             point("rmw-pair", Params::new(), Unit::Nanoseconds, 12.0),
             point("switch", Params::new(), Unit::Nanoseconds, 2.2),
         ];
-        let table = table("limits", Unit::Nanoseconds, &points.iter().collect::<Vec<_>>());
+        let table = table("limits", Unit::Nanoseconds, None, &points.iter().collect::<Vec<_>>());
         assert_eq!((table.column, table.heads), (None, vec!["value".to_owned()]));
         assert_eq!(table.rows.len(), 2);
     }

@@ -48,6 +48,9 @@ pub(super) struct LineChart {
     pub(super) label: String,
     pub(super) x: String,
     pub(super) y: String,
+    /// Whether the horizontal values are few and the same for all lines: then
+    /// they are the ticks.
+    pub(super) ticks_at_values: bool,
     pub(super) linear_y: bool,
     pub(super) lines: Vec<Line>,
 }
@@ -70,10 +73,10 @@ impl LineChart {
     pub(super) fn draw(&self) -> String {
         let wide = Frame {
             class: "wide",
-            width: 860.0,
-            height: 520.0,
+            width: 1032.0,
+            height: 540.0,
             left: 62.0,
-            right: 150.0,
+            right: 160.0,
             top: 12.0,
             bottom: 46.0,
         };
@@ -82,7 +85,7 @@ impl LineChart {
             width: 358.0,
             height: 470.0,
             left: 46.0,
-            right: 122.0,
+            right: 140.0,
             top: 10.0,
             bottom: 44.0,
         };
@@ -102,7 +105,7 @@ impl LineChart {
             svg.line("grid", (left, y.at(value)), (right, y.at(value)));
             svg.text("tick", (left - 7.0, y.at(value) + 4.0), Anchor::End, &label);
         }
-        for (value, label) in x.ticks(44.0) {
+        for (value, label) in self.x_ticks(&x) {
             svg.line("grid", (x.at(value), top), (x.at(value), bottom));
             svg.text("tick", (x.at(value), bottom + 17.0), Anchor::Middle, &label);
         }
@@ -111,13 +114,31 @@ impl LineChart {
         for (index, line) in self.lines.iter().enumerate() {
             draw_line(&mut svg, line, index, &x, &y);
         }
-        self.draw_labels(&mut svg, &x, &y, right, bottom);
+        self.draw_labels(&mut svg, &x, &y, right, (top, bottom));
         svg.finish()
+    }
+
+    fn x_ticks(&self, x: &Axis) -> Vec<(f64, String)> {
+        const APART: f64 = 36.0;
+        if !self.ticks_at_values {
+            return x.ticks(APART);
+        }
+        let mut values: Vec<f64> =
+            self.lines.iter().flat_map(|line| &line.points).map(|point| point.0).collect();
+        values.sort_by(f64::total_cmp);
+        // Where two are too close, the larger one has the label.
+        let mut ticks: Vec<(f64, String)> = Vec::new();
+        for value in values.into_iter().rev() {
+            if ticks.last().is_none_or(|(last, _)| x.at(*last) - x.at(value) >= APART) {
+                ticks.push((value, format::count(value as u64)));
+            }
+        }
+        ticks
     }
 
     /// Names at the right edge, each beside the end of its line and none over
     /// another.
-    fn draw_labels(&self, svg: &mut Svg, x: &Axis, y: &Axis, right: f64, bottom: f64) {
+    fn draw_labels(&self, svg: &mut Svg, x: &Axis, y: &Axis, right: f64, within: (f64, f64)) {
         let mut ends: Vec<(usize, f64, f64)> = Vec::new();
         for (index, line) in self.lines.iter().enumerate() {
             if let Some((end, span)) = line.points.last() {
@@ -126,7 +147,7 @@ impl LineChart {
         }
         ends.sort_by(|one, other| one.2.total_cmp(&other.2));
         let wanted: Vec<f64> = ends.iter().map(|end| end.2).collect();
-        let places = spread(&wanted, LABEL_HEIGHT, bottom);
+        let places = spread(&wanted, LABEL_HEIGHT, within);
         for ((index, end_x, end_y), place) in ends.into_iter().zip(places) {
             let line = &self.lines[index];
             let class = line.family.class();
@@ -167,19 +188,26 @@ fn draw_line(svg: &mut Svg, line: &Line, shape: usize, x: &Axis, y: &Axis) {
     svg.end_group();
 }
 
-/// Places near `wanted` (ascending), `apart` from each other and above
-/// `bottom`.
-fn spread(wanted: &[f64], apart: f64, bottom: f64) -> Vec<f64> {
-    let mut places: Vec<f64> = wanted.to_vec();
-    for index in 1..places.len() {
-        places[index] = places[index].max(places[index - 1] + apart);
+/// Places for `wanted` (ascending) at least `apart` from each other, as near as
+/// can be, and `within` two ends if all fit.
+fn spread(wanted: &[f64], apart: f64, within: (f64, f64)) -> Vec<f64> {
+    // Less the room of those before it, a place may equal its neighbour's but
+    // not be less: neighbours in conflict share the mean of what they wanted.
+    let mut blocks: Vec<(f64, usize)> = Vec::new();
+    for (index, place) in wanted.iter().enumerate() {
+        let mut block = (place - index as f64 * apart, 1);
+        while let Some(before) = blocks.pop_if(|before| before.0 > block.0) {
+            let count = before.1 + block.1;
+            let sum = before.0 * before.1 as f64 + block.0 * block.1 as f64;
+            block = (sum / count as f64, count);
+        }
+        blocks.push(block);
     }
-    let mut highest = bottom;
-    for place in places.iter_mut().rev() {
-        *place = place.min(highest);
-        highest = *place - apart;
-    }
-    places
+    let room = wanted.len().saturating_sub(1) as f64 * apart;
+    let last = (within.1 - room).max(within.0);
+    let shared = blocks.into_iter().flat_map(|(place, count)| std::iter::repeat_n(place, count));
+    let shared = shared.map(|place| place.clamp(within.0, last));
+    shared.enumerate().map(|(index, place)| place + index as f64 * apart).collect()
 }
 
 /// Ratios of several methods on one logarithmic axis.
@@ -257,11 +285,17 @@ mod tests {
         fn labels_never_overlap(wanted in proptest::collection::vec(0.0f64..400.0, 0..20)) {
             let mut wanted = wanted;
             wanted.sort_by(f64::total_cmp);
-            let places = spread(&wanted, 14.0, 400.0);
+            let places = spread(&wanted, 14.0, (0.0, 400.0));
             for pair in places.windows(2) {
                 prop_assert!(pair[1] - pair[0] >= 13.99);
             }
-            prop_assert!(places.iter().all(|place| *place <= 400.0));
+            prop_assert!(places.iter().all(|place| (0.0..=400.01).contains(place)));
         }
+    }
+
+    #[test]
+    fn labels_in_conflict_stay_around_what_they_mark() {
+        assert_eq!(spread(&[100.0, 100.0, 100.0], 10.0, (0.0, 400.0)), [90.0, 100.0, 110.0]);
+        assert_eq!(spread(&[50.0, 100.0], 10.0, (0.0, 400.0)), [50.0, 100.0]);
     }
 }

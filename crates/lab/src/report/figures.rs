@@ -162,6 +162,7 @@ pub(super) fn ring_curve(results: &Results) -> Option<Figure> {
             label: "Nanoseconds per hop against number of threads, one line per method".into(),
             x: "threads in the ring".into(),
             y: "ns per hop".into(),
+            ticks_at_values: true,
             linear_y: false,
             lines,
         }
@@ -209,6 +210,7 @@ pub(super) fn governor_curve(results: &Results) -> Option<Figure> {
             label: "CPU use against median wake latency, one line per preset".into(),
             x: "wake latency, ns (median)".into(),
             y: "CPU, % of one".into(),
+            ticks_at_values: false,
             linear_y: true,
             lines,
         }

@@ -114,13 +114,13 @@ impl Svg {
 }
 
 /// Outlines around the origin, about 8 pixels across: circle, square, triangle,
-/// diamond, star of three, reversed triangle, hexagon.
+/// diamond, star of four, reversed triangle, hexagon.
 pub(super) const SHAPES: [&str; 7] = [
     "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0z",
     "M-3.5-3.5h7v7h-7z",
     "M0-4.5L4.2 3.2h-8.4z",
     "M0-5L5 0L0 5L-5 0z",
-    "M0-5L1.2-1.2L5 0L1.2 1.2L0 5L-1.2 1.2L-5 0L-1.2-1.2z",
+    "M0-6.5L1.9-1.9L6.5 0L1.9 1.9L0 6.5L-1.9 1.9L-6.5 0L-1.9-1.9z",
     "M0 4.5L4.2-3.2h-8.4z",
     "M-4.4 0L-2.2-3.8h4.4L4.4 0L2.2 3.8h-4.4z",
 ];
