@@ -167,8 +167,8 @@ impl Shared {
     fn stuck_report(&self, worker: &Worker) -> Option<Stuck> {
         let running = worker.running_addr();
         let (name, spawned_at) = worker.glance_at_running()?;
-        let in_futex = thread::blocked_syscall(worker.thread.load(Ordering::Relaxed))
-            == Some(thread::FUTEX);
+        let in_futex =
+            thread::blocked_syscall(worker.thread.load(Ordering::Relaxed)) == Some(thread::FUTEX);
         let suspended = if in_futex { self.suspended_on(worker) } else { Vec::new() };
         let report =
             Stuck { worker: worker.index as usize, fiber: name, spawned_at, in_futex, suspended };

@@ -29,7 +29,8 @@ fn a_ring_of_parked_fibers_turns() {
         on(workers, || {
             const N: usize = 10;
             const LAPS: u64 = 1000;
-            let buffers: Arc<Vec<AtomicU64>> = Arc::new((0..N).map(|_| AtomicU64::new(0)).collect());
+            let buffers: Arc<Vec<AtomicU64>> =
+                Arc::new((0..N).map(|_| AtomicU64::new(0)).collect());
             let fibers: Arc<Vec<std::sync::OnceLock<daiko::Fiber>>> =
                 Arc::new((0..N).map(|_| std::sync::OnceLock::new()).collect());
             let handles: Vec<_> = (0..N)

@@ -2,10 +2,10 @@
 //!
 //! README.md beside this file has the protocol.
 
+use std::marker::PhantomData;
 use std::ops::{BitOr, BitOrAssign};
 use std::ptr::{self, NonNull};
 
-use crate::list::{Fifo, Linked};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering};
 
 /// What mail about a fiber says; several letters to one fiber become one.
@@ -104,6 +104,22 @@ impl Mail {
     }
 }
 
+/// A type with room for the link of an inbox: one of its own, since mail comes for a fiber while
+/// it is in a queue.
+///
+/// # Safety
+///
+/// `mail_link` must return the same field at every call, and nothing but [`Inbox`] and [`Batch`]
+/// may write it.
+pub unsafe trait Addressee: Sized {
+    /// The link field of `this`.
+    ///
+    /// # Safety
+    ///
+    /// `this` must be valid for the lifetime that the caller chooses.
+    unsafe fn mail_link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self>;
+}
+
 /// "The owner is parked": an inbox without mail whose owner sleeps, or is about to.
 const PARKED: usize = 1;
 /// "The owner is gone": nobody will read.
@@ -117,7 +133,7 @@ const CLOSED: usize = 2;
 ///
 /// Budget: a push is one CAS besides the RMW of [`Mail::post`]; looking is one load; taking is
 /// one exchange, and one more for each fiber's mail.
-pub struct Inbox<T: Linked>(AtomicPtr<T>);
+pub struct Inbox<T: Addressee>(AtomicPtr<T>);
 
 /// Whether the sender owes the owner an unpark.
 #[must_use]
@@ -133,11 +149,11 @@ pub enum Pushed {
 
 // SAFETY: the inbox hands pointers from pusher to owner, published by Release and Acquire; what
 // may be done with a `T` behind them is up to the users of `T`.
-unsafe impl<T: Linked> Send for Inbox<T> {}
+unsafe impl<T: Addressee> Send for Inbox<T> {}
 // SAFETY: as for Send; all access is atomic.
-unsafe impl<T: Linked> Sync for Inbox<T> {}
+unsafe impl<T: Addressee> Sync for Inbox<T> {}
 
-impl<T: Linked> Inbox<T> {
+impl<T: Addressee> Inbox<T> {
     /// An inbox without mail whose owner is awake.
     #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
     pub fn new() -> Self {
@@ -148,7 +164,8 @@ impl<T: Linked> Inbox<T> {
     ///
     /// # Safety
     ///
-    /// `item` must be in no list, and stay valid until the owner has taken it.
+    /// `item` must be in no inbox: its [`Mail`] was empty before the caller's letter. It must stay
+    /// valid until the owner has taken it.
     #[inline]
     pub unsafe fn push(&self, item: NonNull<T>) -> Pushed {
         let mut head = self.0.load(Ordering::Relaxed);
@@ -159,7 +176,7 @@ impl<T: Linked> Inbox<T> {
             let parked = head.addr() == PARKED;
             let next = if parked { ptr::null_mut() } else { head };
             // SAFETY: `item` is valid, by this function's contract.
-            unsafe { T::link(item) }.store(next, Ordering::Relaxed);
+            unsafe { T::mail_link(item) }.store(next, Ordering::Relaxed);
             // Release: pairs with the Acquire in `take`. Acquire: if the owner was parked, its
             // last look at its other sources comes before our unpark.
             match self.0.compare_exchange_weak(
@@ -182,30 +199,28 @@ impl<T: Linked> Inbox<T> {
     }
 
     /// Takes all mail, oldest first. Only the owner, while awake.
-    pub fn take(&self) -> Fifo<T> {
+    pub fn take(&self) -> Batch<T> {
         self.replace_all(ptr::null_mut())
     }
 
     /// Takes all mail, for good: no more is accepted. Only the owner, or for it once it is gone.
-    pub fn close(&self) -> Fifo<T> {
+    pub fn close(&self) -> Batch<T> {
         self.replace_all(ptr::without_provenance_mut(CLOSED))
     }
 
-    fn replace_all(&self, word: *mut T) -> Fifo<T> {
-        let mut list = Fifo::new();
+    fn replace_all(&self, word: *mut T) -> Batch<T> {
         // Acquire: pairs with the Release in `push`.
         let head = self.0.swap(word, Ordering::Acquire);
-        if head.addr() <= CLOSED {
-            return list;
-        }
-        let mut newest = NonNull::new(head);
-        while let Some(item) = newest {
+        let mut rest = if head.addr() > CLOSED { head } else { ptr::null_mut() };
+        let mut oldest = ptr::null_mut();
+        while let Some(item) = NonNull::new(rest) {
             // SAFETY: whoever pushed the item keeps it valid until it is taken, which is here.
-            newest = NonNull::new(unsafe { T::link(item) }.load(Ordering::Relaxed));
-            // SAFETY: the item left the inbox, and is in no other list.
-            unsafe { list.push_front(item) };
+            let link = unsafe { T::mail_link(item) };
+            rest = link.load(Ordering::Relaxed);
+            link.store(oldest, Ordering::Relaxed);
+            oldest = item.as_ptr();
         }
-        list
+        Batch { oldest, owned: PhantomData }
     }
 
     /// Marks the owner parked, unless there is mail: then false, and it must not sleep.
@@ -242,16 +257,36 @@ impl<T: Linked> Inbox<T> {
     }
 }
 
+/// What was taken from an inbox, oldest first.
+///
+/// An item may be pushed again once it has been returned and its mail collected.
+pub struct Batch<T: Addressee> {
+    oldest: *mut T,
+    owned: PhantomData<*mut T>,
+}
+
+impl<T: Addressee> Iterator for Batch<T> {
+    type Item = NonNull<T>;
+
+    #[inline]
+    fn next(&mut self) -> Option<NonNull<T>> {
+        let item = NonNull::new(self.oldest)?;
+        // SAFETY: an item is valid until its letters have been read, which is later.
+        self.oldest = unsafe { T::mail_link(item) }.load(Ordering::Relaxed);
+        Some(item)
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
     struct Item(AtomicPtr<Item>);
 
-    // SAFETY: the one field, that only the lists write.
-    unsafe impl Linked for Item {
-        unsafe fn link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self> {
-            // SAFETY: valid, by the contract of `Linked::link`.
+    // SAFETY: the one field, that only the inbox writes.
+    unsafe impl Addressee for Item {
+        unsafe fn mail_link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self> {
+            // SAFETY: valid, by the contract of `mail_link`.
             unsafe { &this.as_ref().0 }
         }
     }
@@ -263,7 +298,7 @@ mod tests {
         assert!(inbox.park());
         assert!(inbox.is_parked() && !inbox.has_mail());
         let pushed: Vec<_> =
-            // SAFETY: the items are in no list and outlive the inbox.
+            // SAFETY: the items are in no inbox and outlive it.
             items.iter().map(|item| unsafe { inbox.push(NonNull::from(item)) }).collect();
         assert_eq!(pushed, [Pushed::OwnerParked, Pushed::Delivered, Pushed::Delivered]);
         assert!(!inbox.park(), "there is mail");
@@ -275,12 +310,12 @@ mod tests {
     #[test]
     fn a_closed_inbox_gives_what_it_has_and_takes_no_more() {
         let (inbox, item) = (Inbox::<Item>::new(), Item(AtomicPtr::default()));
-        // SAFETY: the item is in no list and outlives the inbox.
+        // SAFETY: the item is in no inbox and outlives it.
         assert_eq!(unsafe { inbox.push(NonNull::from(&item)) }, Pushed::Delivered);
         assert_eq!(inbox.close().collect::<Vec<_>>(), [NonNull::from(&item)]);
         // SAFETY: as above, and it has left the inbox.
         assert_eq!(unsafe { inbox.push(NonNull::from(&item)) }, Pushed::Closed);
-        assert!(!inbox.has_mail() && inbox.close().is_empty());
+        assert!(!inbox.has_mail() && inbox.close().next().is_none());
     }
 
     #[test]

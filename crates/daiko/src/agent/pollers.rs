@@ -103,10 +103,8 @@ pub(crate) struct Pollers {
 
 impl Pollers {
     fn register(&self, poller: Box<dyn Poller>, runtime: &Shared) -> Registration {
-        let entry = Arc::new(Entry {
-            poller: Mutex::new(Some(poller)),
-            panicked: AtomicBool::new(false),
-        });
+        let entry =
+            Arc::new(Entry { poller: Mutex::new(Some(poller)), panicked: AtomicBool::new(false) });
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(entry.clone());
         self.count.store(all.len(), Ordering::Release);
@@ -153,9 +151,8 @@ impl Entry {
         let Some(source) = poller.as_mut() else {
             return false;
         };
-        let found = worker::without_fiber(|| {
-            panic::catch_unwind(AssertUnwindSafe(|| source.poll()))
-        });
+        let found =
+            worker::without_fiber(|| panic::catch_unwind(AssertUnwindSafe(|| source.poll())));
         match found {
             Ok(found) => found > 0,
             Err(payload) => {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
 use daiko_context::StackPointer;
 use daiko_core::fiber::{
-    Completion, Effect, Event, Letters, Mail, OwnerWord, Plain, Posted, RunState, Shared,
+    Addressee, Completion, Effect, Event, Letters, Mail, OwnerWord, Plain, Posted, RunState, Shared,
 };
 use daiko_core::list::Linked;
 
@@ -65,8 +65,10 @@ pub(crate) struct ControlBlock {
     pub(crate) kind: Cell<u8>,
     /// Size class of the stack. Fixed when the memory becomes a control block.
     pub(crate) class: u8,
-    /// The one queue or inbox that it is in. Whoever has it there.
+    /// The one queue that it is in. Whoever has it there.
     link: AtomicPtr<ControlBlock>,
+    /// The one inbox that it is in. Whoever has it there.
+    mail_link: AtomicPtr<ControlBlock>,
     /// Its closure's functions. Written at spawn.
     pub(crate) vtable: Cell<&'static Vtable>,
     /// The closure, later the result. Written at spawn.
@@ -89,6 +91,7 @@ pub(crate) struct ControlBlock {
 }
 
 const _: () = assert!(size_of::<ControlBlock>() == 128);
+const _: () = assert!(std::mem::offset_of!(ControlBlock, completion) == 64);
 
 // SAFETY: each field says who may touch it; what any thread may touch is atomic.
 unsafe impl Sync for ControlBlock {}
@@ -98,6 +101,14 @@ unsafe impl Linked for ControlBlock {
     unsafe fn link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self> {
         // SAFETY: `this` is valid, by the contract of `link`.
         unsafe { &(*this.as_ptr()).link }
+    }
+}
+
+// SAFETY: `mail_link` is one field, and only core's inbox writes it.
+unsafe impl Addressee for ControlBlock {
+    unsafe fn mail_link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self> {
+        // SAFETY: `this` is valid, by the contract of `mail_link`.
+        unsafe { &(*this.as_ptr()).mail_link }
     }
 }
 
@@ -118,6 +129,7 @@ impl ControlBlock {
             kind: Cell::new(0),
             class,
             link: AtomicPtr::new(ptr::null_mut()),
+            mail_link: AtomicPtr::new(ptr::null_mut()),
             vtable: Cell::new(&UNUSED),
             packet: Cell::new(NonNull::dangling()),
             completion: Completion::new(),

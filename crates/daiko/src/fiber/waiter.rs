@@ -28,7 +28,11 @@ pub(crate) unsafe fn wake(id: WaiterId) {
         unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) }.wake();
     } else {
         // SAFETY: the id was made by `ThreadWaiter::id`, likewise.
-        unsafe { ThreadWaiter::wake(NonNull::new_unchecked(ptr::with_exposed_provenance_mut(addr & !THREAD))) };
+        unsafe {
+            ThreadWaiter::wake(NonNull::new_unchecked(ptr::with_exposed_provenance_mut(
+                addr & !THREAD,
+            )))
+        };
     }
 }
 

@@ -318,20 +318,21 @@ impl Shared {
     pub(crate) fn start_thread(&self, index: usize, cpus: &CpuSet) -> io::Result<()> {
         let (shared, cpus) = (SharedPtr(NonNull::from(self)), cpus.clone());
         let (report, reported) = std::sync::mpsc::sync_channel(1);
-        let thread = std::thread::Builder::new().name(format!("daiko-{index}")).spawn(move || {
-            let shared = shared;
-            // SAFETY: the shared part lives until all threads have ended.
-            let shared = unsafe { shared.0.as_ref() };
-            match set_up_thread(&cpus) {
-                Ok(alternate_stack) => {
-                    let _ = report.send(Ok(()));
-                    shared.all_workers()[index].main();
-                    drop(alternate_stack);
+        let thread =
+            std::thread::Builder::new().name(format!("daiko-{index}")).spawn(move || {
+                let shared = shared;
+                // SAFETY: the shared part lives until all threads have ended.
+                let shared = unsafe { shared.0.as_ref() };
+                match set_up_thread(&cpus) {
+                    Ok(alternate_stack) => {
+                        let _ = report.send(Ok(()));
+                        shared.all_workers()[index].main();
+                        drop(alternate_stack);
+                    }
+                    Err(error) => drop(report.send(Err(error))),
                 }
-                Err(error) => drop(report.send(Err(error))),
-            }
-            shared.ended.tell();
-        })?;
+                shared.ended.tell();
+            })?;
         self.threads().push(thread);
         reported.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     }

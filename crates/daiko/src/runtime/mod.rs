@@ -21,10 +21,10 @@ use daiko_core::place;
 use daiko_sys::cpu::CpuSet;
 
 pub use self::builder::{BuildError, RuntimeBuilder};
-use self::ended::Ended;
-use self::kernel::{Barriers, ThisThread};
 pub(crate) use self::default::with_current;
 pub use self::default::{default_runtime, run};
+use self::ended::Ended;
+use self::kernel::{Barriers, ThisThread};
 pub use self::shutdown::ShutdownReport;
 use crate::agent::pollers::Pollers;
 use crate::blocking::BlockingPool;
@@ -315,5 +315,4 @@ impl Runtime {
         self.shared().governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
         self.shared().unpark_all();
     }
-
 }

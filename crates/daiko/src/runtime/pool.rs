@@ -8,8 +8,8 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use daiko_context::stack::{Slab, StackClass};
 pub use daiko_context::stack::StackError;
+use daiko_context::stack::{Slab, StackClass};
 use daiko_core::list::Fifo;
 use daiko_sys::arena::Arena;
 use daiko_sys::memory::{GuardKind, page_size};

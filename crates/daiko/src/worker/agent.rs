@@ -177,7 +177,9 @@ impl Worker {
         let runtime = self.runtime();
         match runtime.phase() {
             phase::RUNNING => false,
-            phase::UNWINDING => runtime.is_unwound() && !self.has_runnable() && !self.inbox.has_mail(),
+            phase::UNWINDING => {
+                runtime.is_unwound() && !self.has_runnable() && !self.inbox.has_mail()
+            }
             _ => true,
         }
     }

@@ -21,8 +21,8 @@ use daiko_core::list::Fifo;
 use daiko_core::place::Least;
 use daiko_core::queue::Ring;
 
-pub use self::counters::WorkerCounters;
 use self::counters::Counters;
+pub use self::counters::WorkerCounters;
 pub(crate) use self::mail::send;
 use crate::fiber::ControlBlock;
 use crate::runtime::Shared;

@@ -66,10 +66,7 @@ impl Worker {
         let Some(fiber) = victim.next.peek() else {
             return false;
         };
-        let sight = Sight {
-            fiber: fiber.addr().get(),
-            picks: victim.counters.switches.get(),
-        };
+        let sight = Sight { fiber: fiber.addr().get(), picks: victim.counters.switches.get() };
         if !self.sights.look(victim.index, sight, clock::monotonic_ns()) {
             return false;
         }

@@ -25,7 +25,9 @@ pub(crate) fn caller(what: &str) -> (&'static Worker, &'static ControlBlock) {
 #[cold]
 #[inline(never)]
 fn not_a_fiber(what: &str) -> ! {
-    panic!("daiko: {what} is for fibers, and this is not one; start it by daiko::run or daiko::spawn")
+    panic!(
+        "daiko: {what} is for fibers, and this is not one; start it by daiko::run or daiko::spawn"
+    )
 }
 
 /// Suspends the calling fiber until it is unparked, or takes the token.
