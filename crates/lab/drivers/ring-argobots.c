@@ -1,9 +1,9 @@
 // A ring of Argobots threads. To a successor on the same execution stream the
 // thread hands over explicitly, to another it resumes it and suspends itself.
+#include "ring.h"
+
 #include <abt.h>
 #include <stdatomic.h>
-
-#include "ring.h"
 
 struct seat {
     _Alignas(64) _Atomic uint64_t datum;
@@ -62,6 +62,8 @@ static void follow(void *argument) {
 // A pool for each execution stream, the first of them the caller's.
 static ABT_pool *make_streams(void) {
     ABT_pool *pools = calloc(ring.workers, sizeof *pools);
+    if (!pools)
+        ring_die("out of memory");
     ABT_xstream stream;
     must(ABT_xstream_self(&stream), "ABT_xstream_self");
     must(ABT_xstream_get_main_pools(stream, 1, &pools[0]), "ABT_xstream_get_main_pools");
@@ -72,12 +74,27 @@ static ABT_pool *make_streams(void) {
     return pools;
 }
 
+static void bind_stream(void *worker) {
+    ring_bind(&ring, (uintptr_t)worker);
+}
+
+// Argobots may have been built without affinity of its own.
+static void bind_streams(ABT_pool *pools) {
+    for (uintptr_t i = 0; i < ring.workers; i++) {
+        ABT_thread thread;
+        must(ABT_thread_create(pools[i], bind_stream, (void *)i, ABT_THREAD_ATTR_NULL, &thread),
+             "ABT_thread_create");
+        must(ABT_thread_free(&thread), "ABT_thread_free");
+    }
+}
+
 int main(int count, char **arguments) {
     ring = ring_read(count, arguments);
     must(ABT_init(0, NULL), "ABT_init");
     ABT_pool *pools = make_streams();
+    bind_streams(pools);
     seats = aligned_alloc(64, ring.threads * sizeof *seats);
-    if (!pools || !seats)
+    if (!seats)
         ring_die("out of memory");
     for (uint64_t i = 0; i < ring.threads; i++) {
         uint64_t next = ring.successor[i];

@@ -1,4 +1,6 @@
 // A ring of Boost fibers, each with a channel.
+#include "ring.h"
+
 #include <boost/fiber/all.hpp>
 
 #include <atomic>
@@ -6,8 +8,6 @@
 #include <memory>
 #include <thread>
 #include <vector>
-
-#include "ring.h"
 
 using channel = boost::fibers::buffered_channel<uint64_t>;
 
@@ -40,6 +40,7 @@ struct spinning : boost::fibers::algo::round_robin {
 static void work(uint64_t worker) {
     if (ring.workers > 1)
         boost::fibers::use_scheduling_algorithm<spinning>();
+    ring_bind(&ring, worker);
     std::vector<boost::fibers::fiber> fibers;
     boost::fibers::fixedsize_stack stack(64 * 1024);
     for (uint64_t i = 0; i < ring.threads; i++) {

@@ -7,6 +7,10 @@
 #ifndef DAIKO_RING_H
 #define DAIKO_RING_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +58,23 @@ static struct ring ring_read(int count, char **arguments) {
 // The worker of a thread: a contiguous part of the cycle each.
 static inline uint64_t ring_worker(const struct ring *ring, uint64_t thread) {
     return ring->position[thread] * ring->workers / ring->threads;
+}
+
+// Binds the calling thread, a worker, to a CPU of its own if there are enough
+// CPUs: two that spin on one CPU would take turns by time slices. All workers
+// have to exist before, since a thread inherits its creator's CPUs.
+static void ring_bind(const struct ring *ring, uint64_t worker) {
+    cpu_set_t allowed, own;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0)
+        return;
+    if (ring->workers < 2 || ring->workers > (uint64_t)CPU_COUNT(&allowed))
+        return;
+    int cpu = 0;
+    for (uint64_t before = 0; !CPU_ISSET(cpu, &allowed) || before++ < worker;)
+        cpu++;
+    CPU_ZERO(&own);
+    CPU_SET(cpu, &own);
+    sched_setaffinity(0, sizeof own, &own);
 }
 
 static inline void ring_check(uint64_t found, uint64_t expected) {
