@@ -22,7 +22,7 @@ const NOTIFIED: u32 = 2;
 /// A thread that asks the agent.
 pub(super) struct Asked {
     target: Target,
-    /// The words of all, close together: the agent passes over them all day.
+    /// The words of all, close together: the agent reads them over and over.
     area: Arc<[AtomicU32]>,
     index: usize,
 }

@@ -13,8 +13,6 @@ pub(super) struct Condvar {
 }
 
 // SAFETY: both are used through their own functions only, which synchronise.
-unsafe impl Send for Condvar {}
-// SAFETY: as above.
 unsafe impl Sync for Condvar {}
 
 impl Gate for Condvar {

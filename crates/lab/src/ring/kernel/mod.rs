@@ -1,8 +1,8 @@
 //! Rings of kernel threads, one file per mechanism.
 //!
-//! A mechanism is a [`Gate`](harness::Gate): how a thread waits until its
-//! datum is there, and how another wakes it. Threads, laps, limit and faults
-//! are the [`harness`]'s, the same for all.
+//! A mechanism is a `Gate`: how a thread waits until its datum is there, and how
+//! another wakes it. Threads, laps, limit and faults are the `harness`'s, the
+//! same for all.
 
 mod agent;
 mod condvar;
