@@ -47,7 +47,7 @@ impl Axis {
         let decades = self.high - self.low;
         let every = (decades / room).ceil().max(1.0) as i32;
         let steps: &[f64] =
-            if decades < 2.0 && room > 3.0 * decades { &[1.0, 2.0, 5.0] } else { &[1.0] };
+            if decades < 2.0 && room * 0.3 > decades { &[1.0, 2.0, 5.0] } else { &[1.0] };
         let mut ticks = Vec::new();
         for power in self.low.floor() as i32..=self.high.ceil() as i32 {
             for step in steps {
@@ -106,7 +106,7 @@ mod tests {
             let ticks = axis.ticks(30.0);
             assert!(!ticks.is_empty() || high / low < 10.0, "{low}..{high}");
             for pair in ticks.windows(2) {
-                assert!(axis.at(pair[1].0) - axis.at(pair[0].0) > 20.0, "{low}..{high}: {ticks:?}");
+                assert!(axis.at(pair[1].0) - axis.at(pair[0].0) > 29.9, "{low}..{high}: {ticks:?}");
             }
         }
     }

@@ -33,14 +33,32 @@ impl Family {
             Self::Limit => "limit",
         }
     }
+
+    /// What a legend calls it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "Daiko",
+            Self::Peer => "libraries",
+            Self::Kernel => "kernel mechanisms",
+            Self::Limit => "limit",
+        }
+    }
 }
 
 /// One line of a [`LineChart`].
 pub(super) struct Line {
     pub(super) name: String,
     pub(super) family: Family,
-    /// From left to right.
-    pub(super) points: Vec<(f64, Span)>,
+    /// In the order in which the line connects them.
+    pub(super) points: Vec<LinePoint>,
+}
+
+/// A mark on a [`Line`].
+pub(super) struct LinePoint {
+    pub(super) x: f64,
+    pub(super) y: Span,
+    /// What the mark stands for: `n = 1000`.
+    pub(super) means: String,
 }
 
 /// Values over a size, both axes logarithmic unless told otherwise.
@@ -52,6 +70,8 @@ pub(super) struct LineChart {
     /// they are the ticks.
     pub(super) ticks_at_values: bool,
     pub(super) linear_y: bool,
+    /// Whether the drawing says what the ends of each line stand for.
+    pub(super) name_ends: bool,
     pub(super) lines: Vec<Line>,
 }
 
@@ -69,6 +89,14 @@ struct Frame {
 const LABEL_HEIGHT: f64 = 14.0;
 
 impl LineChart {
+    /// The families that have a line, in the order of legends.
+    pub(super) fn families(&self) -> Vec<Family> {
+        let mut families: Vec<Family> = self.lines.iter().map(|line| line.family).collect();
+        families.sort_unstable();
+        families.dedup();
+        families
+    }
+
     /// Both drawings.
     pub(super) fn draw(&self) -> String {
         let wide = Frame {
@@ -96,8 +124,8 @@ impl LineChart {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let (left, right) = (frame.left, frame.width - frame.right);
         let (top, bottom) = (frame.top, frame.height - frame.bottom);
-        let x = Axis::log(points().map(|(x, _)| *x), left, right);
-        let ys = points().flat_map(|(_, span)| [span.min, span.max]);
+        let x = Axis::log(points().map(|point| point.x), left, right);
+        let ys = points().flat_map(|point| [point.y.min, point.y.max]);
         let y =
             if self.linear_y { Axis::linear(ys, bottom, top) } else { Axis::log(ys, bottom, top) };
         let mut svg = Svg::new(frame.class, frame.width, frame.height, &self.label);
@@ -114,6 +142,9 @@ impl LineChart {
         for (index, line) in self.lines.iter().enumerate() {
             draw_line(&mut svg, line, index, &x, &y);
         }
+        if self.name_ends {
+            self.lines.iter().for_each(|line| draw_ends(&mut svg, line, &x, &y));
+        }
         self.draw_labels(&mut svg, &x, &y, right, (top, bottom));
         svg.finish()
     }
@@ -124,7 +155,7 @@ impl LineChart {
             return x.ticks(APART);
         }
         let mut values: Vec<f64> =
-            self.lines.iter().flat_map(|line| &line.points).map(|point| point.0).collect();
+            self.lines.iter().flat_map(|line| &line.points).map(|point| point.x).collect();
         values.sort_by(f64::total_cmp);
         // Where two are too close, the larger one has the label.
         let mut ticks: Vec<(f64, String)> = Vec::new();
@@ -141,8 +172,8 @@ impl LineChart {
     fn draw_labels(&self, svg: &mut Svg, x: &Axis, y: &Axis, right: f64, within: (f64, f64)) {
         let mut ends: Vec<(usize, f64, f64)> = Vec::new();
         for (index, line) in self.lines.iter().enumerate() {
-            if let Some((end, span)) = line.points.last() {
-                ends.push((index, x.at(*end), y.at(span.median)));
+            if let Some(end) = line.points.last() {
+                ends.push((index, x.at(end.x), y.at(end.y.median)));
             }
         }
         ends.sort_by(|one, other| one.2.total_cmp(&other.2));
@@ -169,23 +200,31 @@ impl LineChart {
 fn draw_line(svg: &mut Svg, line: &Line, shape: usize, x: &Axis, y: &Axis) {
     let class = line.family.class();
     svg.group("series", &line.name);
-    let path: Vec<_> =
-        line.points.iter().map(|(size, span)| (x.at(*size), y.at(span.median))).collect();
-    svg.path(&format!("line {class}"), &path);
-    for (size, span) in &line.points {
-        let at = x.at(*size);
-        svg.line(&format!("range {class}"), (at, y.at(span.min)), (at, y.at(span.max)));
+    let place = |point: &LinePoint| (x.at(point.x), y.at(point.y.median));
+    svg.path(&format!("line {class}"), &line.points.iter().map(place).collect::<Vec<_>>());
+    for point in &line.points {
+        let at = x.at(point.x);
+        svg.line(&format!("range {class}"), (at, y.at(point.y.min)), (at, y.at(point.y.max)));
         let title = format!(
             "{}, {}: {} ({} to {})",
             line.name,
-            format::number(*size),
-            format::number(span.median),
-            format::number(span.min),
-            format::number(span.max)
+            point.means,
+            format::number(point.y.median),
+            format::number(point.y.min),
+            format::number(point.y.max)
         );
-        svg.mark(class, shape, (at, y.at(span.median)), &title);
+        svg.mark(class, shape, place(point), &title);
     }
     svg.end_group();
+}
+
+fn draw_ends(svg: &mut Svg, line: &Line, x: &Axis, y: &Axis) {
+    if let [first, .., last] = line.points.as_slice() {
+        for point in [first, last] {
+            let at = (x.at(point.x), y.at(point.y.median) - 9.0);
+            svg.text("point", at, Anchor::Middle, &point.means);
+        }
+    }
 }
 
 /// Places for `wanted` (ascending) at least `apart` from each other, as near as

@@ -1,9 +1,10 @@
 //! The figures: P1's redrawn for this machine, and those beyond it.
 
-use super::chart::{Family, Line, LineChart, RatioChart, RatioRow, Span};
+use super::chart::{Family, Line, LineChart, LinePoint, RatioChart, RatioRow, Span};
 use crate::{
     conclusion::{ring_point, ring_ratio},
     experiment::Unit,
+    format,
     published::{self, P1_CPUS, P1_METHOD},
     results::{Point, Results},
 };
@@ -14,8 +15,22 @@ const SIGNALS: &str = "rtsignal";
 pub(super) struct Figure {
     pub(super) title: String,
     pub(super) text: String,
+    /// Families of colours that need a legend.
+    pub(super) legend: Vec<Family>,
     pub(super) drawing: String,
     pub(super) table: Option<RatioTable>,
+}
+
+impl Figure {
+    fn of_lines(title: &str, text: &str, chart: &LineChart) -> Self {
+        Self {
+            title: title.to_owned(),
+            text: text.to_owned(),
+            legend: chart.families(),
+            drawing: chart.draw(),
+            table: None,
+        }
+    }
 }
 
 /// The numbers of a ratio chart.
@@ -96,20 +111,24 @@ fn draw_p1(results: &Results, figure: &P1Figure) -> Option<Figure> {
     } else {
         format!("n = {here} threads here, {paper} in the paper")
     };
+    let derived = match rows.iter().any(|row| row.name == "agent+rtsignal") {
+        true => {
+            " The paper says \"no faster\" of agent+rtsignal; its ratio follows from 5.21x and 5.95x."
+        }
+        false => "",
+    };
+    let chart = RatioChart {
+        label: format!("Speed relative to RT signals, measured and published: {}", figure.title),
+        axis: "times as fast as RT signals".into(),
+        rows,
+    };
     Some(Figure {
         title: format!("P1, figure {}: {}", figure.number, figure.title),
         text: format!(
-            "Times as fast as RT signals, {sizes}. Filled: measured here, with range; hollow: published."
+            "Times as fast as RT signals, {sizes}. Filled: measured here, with range; hollow: published.{derived}"
         ),
-        drawing: RatioChart {
-            label: format!(
-                "Speed relative to RT signals, measured and published: {}",
-                figure.title
-            ),
-            axis: "times as fast as RT signals".into(),
-            rows,
-        }
-        .draw(),
+        legend: Vec::new(),
+        drawing: chart.draw(),
         table: Some(RatioTable { rows: lines }),
     })
 }
@@ -150,29 +169,30 @@ pub(super) fn ring_curve(results: &Results) -> Option<Figure> {
     });
     lines.retain(|line| !line.points.is_empty());
     lines.sort_by_key(|line| line.family);
-    (!lines.is_empty()).then(|| Figure {
-        title: "The ring: how long a thread waits for another".into(),
-        text:
-            "Time of one hop against the number of threads in the ring, of which one runs and all \
-               others wait. Shuffled order; kernel threads on all allowed CPUs, libraries on one \
-               worker where they have one. Marks are medians, bars reach from the fastest to the \
-               slowest run. assembly-ring is the limit: a bare switch with no scheduler at all."
-                .into(),
-        drawing: LineChart {
-            label: "Nanoseconds per hop against number of threads, one line per method".into(),
-            x: "threads in the ring".into(),
-            y: "ns per hop".into(),
-            ticks_at_values: true,
-            linear_y: false,
-            lines,
-        }
-        .draw(),
-        table: None,
+    let chart = LineChart {
+        label: "Nanoseconds per hop against number of threads, one line per method".into(),
+        x: "threads in the ring".into(),
+        y: "ns per hop".into(),
+        ticks_at_values: true,
+        linear_y: false,
+        name_ends: false,
+        lines,
+    };
+    (!chart.lines.is_empty()).then(|| {
+        Figure::of_lines("The ring: how long a thread waits for another", RING_TEXT, &chart)
     })
 }
 
-fn curve<'a>(sizes: &[u64], point: impl Fn(u64) -> Option<&'a Point>) -> Vec<(f64, Span)> {
-    sizes.iter().filter_map(|&size| Some((size as f64, span(point(size)?)))).collect()
+const RING_TEXT: &str = "Time of one hop against the number of threads in the ring, of which one runs \
+     and all others wait. Shuffled order; kernel threads on all allowed CPUs, libraries on one \
+     worker where they have one. Marks are medians, bars reach from the fastest to the slowest run. \
+     assembly-ring is the limit: a bare switch with no scheduler at all.";
+
+fn curve<'a>(sizes: &[u64], point: impl Fn(u64) -> Option<&'a Point>) -> Vec<LinePoint> {
+    let point = |&size: &u64| {
+        Some(LinePoint { x: size as f64, y: span(point(size)?), means: format!("n = {size}") })
+    };
+    sizes.iter().filter_map(point).collect()
 }
 
 fn limit_point(results: &Results, threads: u64) -> Option<&Point> {
@@ -200,43 +220,41 @@ pub(super) fn governor_curve(results: &Results) -> Option<Figure> {
         })
         .filter(|line| !line.points.is_empty())
         .collect();
-    (!lines.is_empty()).then(|| Figure {
-        title: "The price in CPU of waking fast".into(),
-        text:
-            "Each mark is one rate of wake-ups: the CPU time used, in per cent of one CPU, against \
-               the median time from a wake to its waiter running."
-                .into(),
-        drawing: LineChart {
-            label: "CPU use against median wake latency, one line per preset".into(),
-            x: "wake latency, ns (median)".into(),
-            y: "CPU, % of one".into(),
-            ticks_at_values: false,
-            linear_y: true,
-            lines,
-        }
-        .draw(),
-        table: None,
-    })
+    let chart = LineChart {
+        label: "CPU use against median wake latency, one line per preset".into(),
+        x: "wake latency, ns (median)".into(),
+        y: "CPU, % of one".into(),
+        ticks_at_values: false,
+        linear_y: true,
+        name_ends: true,
+        lines,
+    };
+    (!chart.lines.is_empty())
+        .then(|| Figure::of_lines("The price in CPU of waking fast", GOVERNOR_TEXT, &chart))
 }
 
-fn governor_line(points: &[&Point], method: &str) -> Vec<(f64, Span)> {
+const GOVERNOR_TEXT: &str = "Each mark is one rate of wake-ups: the CPU time used, in per cent of one \
+     CPU, against the median time from a wake to its waiter running. Lower and further left is better.";
+
+/// One mark per rate, the lowest first.
+fn governor_line(points: &[&Point], method: &str) -> Vec<LinePoint> {
     let of_method = || points.iter().filter(|point| point.method == method);
     let latencies = of_method().filter(|point| {
         point.unit == Unit::Nanoseconds && matches!(point.params.text("stat"), None | Some("p50"))
     });
-    let mut line: Vec<(f64, Span)> = latencies
+    let mut line: Vec<(u64, LinePoint)> = latencies
         .filter_map(|latency| {
-            let same =
-                |key| move |point: &&&Point| point.params.get(key) == latency.params.get(key);
-            let mut same_load = of_method()
-                .filter(|point| point.unit == Unit::CpuPercent)
-                .filter(same("rate"))
-                .filter(same("agents"));
-            Some((latency.median, span(same_load.next()?)))
+            let rate = latency.params.number("rate")?;
+            let mut loads = of_method().filter(|point| {
+                let same = |key| point.params.get(key) == latency.params.get(key);
+                point.unit == Unit::CpuPercent && same("rate") && same("agents")
+            });
+            let means = format!("{}/s", format::count(rate));
+            Some((rate, LinePoint { x: latency.median, y: span(loads.next()?), means }))
         })
         .collect();
-    line.sort_by(|one, other| one.0.total_cmp(&other.0));
-    line
+    line.sort_by_key(|(rate, _)| *rate);
+    line.into_iter().map(|(_, point)| point).collect()
 }
 
 fn span(point: &Point) -> Span {

@@ -8,6 +8,7 @@ mod svg;
 
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
+use chart::Family;
 use figures::{Figure, RatioTable};
 use svg::Escaped;
 
@@ -110,14 +111,23 @@ impl Page {
     fn figure(&mut self, figure: &Figure, heading: &str) {
         self.add(format_args!("<figure><{heading}>{}</{heading}>", Escaped(&figure.title)));
         self.add(format_args!("<figcaption>{}</figcaption>", Escaped(&figure.text)));
-        if figure.table.is_none() {
-            self.0.push_str(LEGEND);
-        }
+        self.legend(&figure.legend);
         self.0.push_str(&figure.drawing);
         if let Some(table) = &figure.table {
             self.ratio_table(&figure.title, table);
         }
         self.0.push_str("</figure>");
+    }
+
+    fn legend(&mut self, families: &[Family]) {
+        if families.is_empty() {
+            return;
+        }
+        self.0.push_str(r#"<ul class="legend">"#);
+        for family in families {
+            self.add(format_args!(r#"<li class="{}">{}</li>"#, family.class(), family.name()));
+        }
+        self.0.push_str("</ul>");
     }
 
     fn ratio_table(&mut self, title: &str, table: &RatioTable) {
@@ -233,8 +243,6 @@ impl Page {
         ));
     }
 }
-
-const LEGEND: &str = r#"<ul class="legend"><li class="ours">Daiko</li><li class="peer">libraries</li><li class="kernel">kernel mechanisms</li><li class="limit">limit</li></ul>"#;
 
 fn facts(host: &Host) -> String {
     let quota =
