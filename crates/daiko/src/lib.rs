@@ -6,9 +6,11 @@ mod fiber;
 mod monitor;
 mod overflow;
 mod runtime;
+pub mod watch;
 mod worker;
 
 pub use blocking::blocking;
+pub use daiko_context::stack::StackError;
 pub use fiber::{
     Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, current, no_suspend, park, spawn,
     try_current, yield_now,

@@ -115,7 +115,7 @@ impl Monitor {
                 for (worker, seen) in shared.all_workers().iter().zip(&mut seen) {
                     seen.look(shared, worker);
                 }
-                shared.stand_in();
+                shared.stand_in(&seen);
             }
         })
     }
@@ -208,8 +208,15 @@ impl Shared {
         }
     }
 
-    /// Unparks a worker whose watches, or pollers, nobody has sampled during the last period.
-    fn stand_in(&self) {
-        // TODO with watches
+    /// Has others sample what a busy worker's agent does not; wakes one if all sleep.
+    fn stand_in(&self, seen: &[Seen]) {
+        let workers = self.all_workers().iter().zip(seen);
+        let neglected = |(worker, seen): (&Worker, &Seen)| {
+            seen.periods > 0 && (worker.has_silent_watches() || !self.pollers.is_empty())
+        };
+        let needed = workers.map(neglected).any(|neglected| neglected);
+        if needed != self.stand_in.swap(needed, Ordering::Relaxed) && needed {
+            self.wake_one();
+        }
     }
 }

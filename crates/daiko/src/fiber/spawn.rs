@@ -5,10 +5,11 @@ use std::panic::Location;
 use std::ptr::NonNull;
 
 use daiko_context::prepare;
+use daiko_context::stack::StackError;
 
 use super::entry::{Functions, Outcome, entry};
 use super::{ControlBlock, Fiber, JoinHandle, kind};
-use crate::runtime::{Shared, pool::StackError};
+use crate::runtime::Shared;
 
 /// Spawns a fiber: in the caller's runtime if the caller is a fiber, else in the default runtime.
 ///

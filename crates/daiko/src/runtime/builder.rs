@@ -5,8 +5,9 @@ use std::fmt;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
+use daiko_context::stack::StackError;
 use daiko_core::fiber::Access;
 use daiko_core::governor::{Governor, Preset};
 use daiko_core::idle::IdleSet;
@@ -18,7 +19,7 @@ use daiko_sys::{membarrier, signal, thread};
 
 use super::ended::Ended;
 use super::kernel::Barriers;
-use super::pool::{Pool, StackError};
+use super::pool::Pool;
 use super::{Options, Runtime, Shared, SharedPtr, phase};
 use crate::agent::pollers::Pollers;
 use crate::blocking::BlockingPool;
@@ -264,7 +265,7 @@ impl RuntimeBuilder {
             None => Preset::Balanced,
         });
         let barrier = self.membarrier && membarrier::register();
-        let guard_kind = self.guard_kind.unwrap_or_else(GuardKind::probe);
+        let guard_kind = self.guard_kind.unwrap_or_else(|| GuardKind::probe_for(arena.scope()));
         let pool = Pool::new(arena.clone(), guard_kind, self.guard_size, self.stack_size)
             .map_err(BuildError::Stack)?;
         let memory = arena.alloc(Layout::new::<Shared>()).map_err(BuildError::Memory)?;
@@ -301,6 +302,7 @@ impl RuntimeBuilder {
                 pollers: Pollers::default(),
                 blocking: BlockingPool::default(),
                 monitor: Monitor::default(),
+                stand_in: AtomicBool::new(false),
                 barriers: Barriers { membarrier: barrier },
                 ended: Ended::default(),
                 threads: Mutex::new(Vec::new()),

@@ -9,7 +9,7 @@ mod shutdown;
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use daiko_core::fiber::{Letters, Posted};
@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) monitor: Monitor,
     /// A `phase`.
     pub(crate) phase: AtomicU32,
+    /// Some worker's watches are not sampled by its own agent, which is busy: others do.
+    pub(crate) stand_in: AtomicBool,
     pub(crate) barriers: Barriers,
     pub(crate) ended: Ended,
     /// The kernel threads of the workers, those of spares too.
@@ -69,6 +71,23 @@ pub(crate) struct Shared {
     /// The CPUs that workers are bound to.
     pub(crate) cpus: CpuSet,
     pub(crate) options: Options,
+}
+
+/// Keeps the memory of a runtime beyond its end, for what may outlive it.
+pub(crate) struct Hold(NonNull<Shared>);
+
+// SAFETY: `Shared` is Send and Sync.
+unsafe impl Send for Hold {}
+// SAFETY: as for Send.
+unsafe impl Sync for Hold {}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // SAFETY: held until here.
+        let last = unsafe { self.0.as_ref() }.pool.let_go();
+        // SAFETY: as above; it is not used afterwards.
+        unsafe { Shared::free_if_last(self.0, last) };
+    }
 }
 
 /// What was asked for at the start and does not change.
@@ -107,6 +126,11 @@ impl Shared {
     pub(crate) fn phase(&self) -> u32 {
         // Acquire: pairs with the Release in `shutdown`.
         self.phase.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn hold(&self) -> Hold {
+        self.pool.hold();
+        Hold(NonNull::from(self))
     }
 
     fn threads(&self) -> MutexGuard<'_, Vec<std::thread::JoinHandle<()>>> {
@@ -189,7 +213,7 @@ impl Shared {
         }
     }
 
-    fn wake_one(&self) {
+    pub(crate) fn wake_one(&self) {
         if let Some(index) = self.idle.pick_one(&self.barriers) {
             self.all_workers()[index].unpark(worker::current());
         }
@@ -287,6 +311,12 @@ impl Runtime {
         T: Send + 'static,
     {
         default::join_main(self.spawn(f))
+    }
+
+    /// Resumes the fibers of this runtime whose told watch of `word` now holds; returns how many.
+    /// See [`watch::notify`](crate::watch::notify).
+    pub fn notify<W: crate::watch::Word>(&self, word: &W) -> usize {
+        self.shared().notify(std::ptr::from_ref(word).addr())
     }
 
     /// How many workers fibers are placed on.

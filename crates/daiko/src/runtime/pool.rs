@@ -8,8 +8,7 @@ use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub use daiko_context::stack::StackError;
-use daiko_context::stack::{Slab, StackClass};
+use daiko_context::stack::{Slab, StackClass, StackError};
 use daiko_core::list::Fifo;
 use daiko_sys::arena::Arena;
 use daiko_sys::memory::{GuardKind, page_size};
@@ -259,6 +258,18 @@ impl Pool {
                 next = node.older;
             }
         }
+    }
+
+    /// Counts something else that needs the runtime's memory as if it were a block.
+    pub(crate) fn hold(&self) {
+        self.lock().out += 1;
+    }
+
+    /// Takes a [`hold`](Self::hold) back; true if it was the last of a runtime that has ended.
+    pub(crate) fn let_go(&self) -> bool {
+        let mut state = self.lock();
+        state.out -= 1;
+        state.closed && state.out == 0
     }
 
     /// The runtime has ended; true if all blocks are back.

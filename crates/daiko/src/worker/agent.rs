@@ -40,11 +40,37 @@ impl Worker {
             self.read_mail();
         }
         let mut found = self.take_injected();
+        found |= self.sample_watches();
         found |= self.runtime().pollers.poll();
         if self.runtime().phase() != phase::RUNNING {
             self.unwind_fibers();
         }
         found || self.has_runnable() || self.steal()
+    }
+
+    /// Samples one slice of the watches: its own, and those of others if it is to.
+    fn sample_watches(&self) -> bool {
+        let found = self.sample(self);
+        if found || !self.samples_for_others() {
+            return found;
+        }
+        let others = self.runtime().all_workers().iter();
+        others.filter(|other| other.index != self.index).any(|other| self.sample(other))
+    }
+
+    #[inline]
+    fn sample(&self, of: &Worker) -> bool {
+        let hit = of.watches.scan() | of.areas.scan();
+        if hit {
+            self.counters.watch_hits.add(1);
+        }
+        hit
+    }
+
+    #[inline]
+    fn samples_for_others(&self) -> bool {
+        let runtime = self.runtime();
+        runtime.options.any_agent || runtime.stand_in.load(Ordering::Relaxed)
     }
 
     /// Takes this worker's share of the fibers that anyone may start.
@@ -98,7 +124,19 @@ impl Worker {
 
     /// Whether something waits that nobody will tell this worker of.
     fn has_silent_work(&self) -> bool {
-        !self.runtime().pollers.is_empty()
+        let runtime = self.runtime();
+        !runtime.pollers.is_empty()
+            || self.has_silent_watches()
+            || self.samples_for_others()
+                && runtime.all_workers().iter().any(Worker::has_silent_watches)
+    }
+
+    pub(crate) fn has_silent_watches(&self) -> bool {
+        self.watches.any_silent() || self.areas.any_silent()
+    }
+
+    pub(crate) fn is_parked(&self) -> bool {
+        self.inbox.is_parked()
     }
 
     /// Sleeps until somebody unparks this worker, at most for `timeout`.
@@ -130,6 +168,7 @@ impl Worker {
         let runtime = self.runtime();
         let stealable = |other: &Worker| !other.ring.steal().is_empty();
         self.is_done()
+            || self.areas.has_hit()
             || self.is_active()
                 && (!runtime.injector.is_empty() || runtime.all_workers().iter().any(stealable))
     }

@@ -27,6 +27,7 @@ pub(crate) use self::mail::send;
 use crate::fiber::ControlBlock;
 use crate::runtime::Shared;
 use crate::runtime::pool::{LocalPool, Pool};
+use crate::watch::{AreaList, Watches};
 
 thread_local! {
     /// The worker that this kernel thread is, if any.
@@ -72,6 +73,10 @@ pub(crate) struct Worker {
     pinned: UnsafeCell<Fifo<ControlBlock>>,
     /// What this worker did.
     pub(crate) counters: Counters,
+    /// Words that fibers of this worker wait for.
+    pub(crate) watches: Watches,
+    /// Notification areas that this worker's agent scans.
+    pub(crate) areas: AreaList,
     /// Stacks for the next fibers spawned here.
     pub(crate) pool: LocalPool,
 
@@ -142,6 +147,8 @@ impl Worker {
             agent: Cell::new(StackPointer::NULL),
             pinned: UnsafeCell::new(Fifo::new()),
             counters: Counters::default(),
+            watches: Watches::new(),
+            areas: AreaList::new(),
             pool: LocalPool::new(),
             ring: Ring::new(),
             live: AtomicU32::new(0),

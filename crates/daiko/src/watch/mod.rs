@@ -1,0 +1,64 @@
+//! Waiting for a word in memory: whatever can be polled can be waited for.
+//!
+//! A watch is a word and a condition. Agents sample the word on behalf of the fiber, which is
+//! suspended, and resume it when the condition holds. Conditions are *levels*: a value that comes
+//! and goes between two samples may be missed, so wait for something that stays, as a counter
+//! that has moved on ([`changed_from`]) or reached a mark ([`at_least`]).
+//!
+//! A *silent* watch ([`wait_until`]) asks nothing of the writer, who may be a device, another
+//! process or a plain store. While there is one, somebody samples:
+//! [`Preset`](crate::Preset) says how often. For a *told* watch ([`wait_until_told`]) the writer
+//! calls [`notify`], and all agents may sleep meanwhile.
+//!
+//! Many words that belong together are faster in a [`NotificationArea`].
+
+mod area;
+mod single;
+
+pub use daiko_core::watch::Condition;
+use daiko_core::watch::Value;
+
+pub(crate) use self::area::AreaList;
+pub use self::area::{Closed, NotificationArea, Slot};
+pub(crate) use self::single::Watches;
+pub use self::single::{notify, wait_until, wait_until_told};
+
+/// An atomic word that fibers can wait for: `AtomicU32` and `AtomicU64`.
+pub trait Word: Sync + sealed::Sealed {
+    /// What it holds.
+    type Value: Value<Atomic = Self> + area::Lane;
+}
+
+impl Word for std::sync::atomic::AtomicU32 {
+    type Value = u32;
+}
+
+impl Word for std::sync::atomic::AtomicU64 {
+    type Value = u64;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for std::sync::atomic::AtomicU32 {}
+    impl Sealed for std::sync::atomic::AtomicU64 {}
+}
+
+/// The word holds something else than `old`.
+pub fn changed_from<V>(old: V) -> Condition<V> {
+    Condition::ChangedFrom(old)
+}
+
+/// The word holds `value`.
+pub fn equal<V>(value: V) -> Condition<V> {
+    Condition::Equal(value)
+}
+
+/// The word holds `value` or more.
+pub fn at_least<V>(value: V) -> Condition<V> {
+    Condition::AtLeast(value)
+}
+
+/// The word has at least one bit of `mask`.
+pub fn any_bit<V>(mask: V) -> Condition<V> {
+    Condition::AnyBit(mask)
+}

@@ -1,0 +1,163 @@
+//! Watches of single words, each an entry in the frame of the fiber that waits.
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering;
+
+use daiko_core::list::Unlinked;
+use daiko_core::watch::{Condition, Entry, EntryState, Notice, Scan, Table, Value};
+
+use super::Word;
+use super::area::Lane as _;
+use crate::fiber::{ControlBlock, unwind};
+use crate::runtime::kernel::ThisThread;
+use crate::runtime::{self, Shared};
+use crate::worker::suspend;
+
+/// Entries that a scan looks at before others have their turn.
+const SLICE: usize = 256;
+
+/// The fiber that an entry wakes.
+#[derive(Clone, Copy)]
+pub(crate) struct Waiter(NonNull<ControlBlock>);
+
+// SAFETY: a control block may be woken from any thread.
+unsafe impl Send for Waiter {}
+
+impl Waiter {
+    fn wake(self) {
+        // SAFETY: a fiber whose entry was listed waits until this wake.
+        unsafe { self.0.as_ref() }.wake();
+    }
+}
+
+/// The watches of the fibers that began to wait on one worker.
+pub(crate) struct Watches(Table<Waiter>);
+
+impl Watches {
+    pub(crate) fn new() -> Self {
+        Watches(Table::new())
+    }
+
+    /// Whether somebody has to sample.
+    #[inline]
+    pub(crate) fn any_silent(&self) -> bool {
+        self.0.silent() > 0
+    }
+
+    /// Samples one slice; true if there was a hit.
+    #[inline]
+    pub(crate) fn scan(&self) -> bool {
+        if !self.any_silent() {
+            return false;
+        }
+        let scan = self.0.scan(&ThisThread::get(), 0, SLICE, Waiter::wake);
+        matches!(scan, Scan::Done { hits: 1.., .. })
+    }
+}
+
+/// Suspends the calling fiber until `word` meets the condition, and returns the value that did.
+///
+/// Whoever writes the word need not know of it. The value was read with Acquire: what its writer
+/// did before, with a Release store, is seen.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use daiko::watch::{self, at_least};
+///
+/// static PROGRESS: AtomicU64 = AtomicU64::new(0);
+///
+/// daiko::run(|| {
+///     std::thread::spawn(|| PROGRESS.store(7, Ordering::Release));
+///     assert_eq!(watch::wait_until(&PROGRESS, at_least(5)), 7);
+/// });
+/// ```
+///
+/// # Panics
+///
+/// If the caller is not a fiber, or is inside [`no_suspend`](crate::no_suspend).
+pub fn wait_until<W: Word>(word: &W, until: Condition<W::Value>) -> W::Value {
+    wait(word, until, Notice::Silent)
+}
+
+/// As [`wait_until`], for a word whose writer calls [`notify`] afterwards: nobody samples it.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use daiko::watch::{self, equal};
+///
+/// static READY: AtomicU32 = AtomicU32::new(0);
+///
+/// daiko::run(|| {
+///     daiko::spawn(|| {
+///         READY.store(1, Ordering::Release);
+///         watch::notify(&READY);
+///     });
+///     watch::wait_until_told(&READY, equal(1));
+/// });
+/// ```
+///
+/// # Panics
+///
+/// As [`wait_until`].
+pub fn wait_until_told<W: Word>(word: &W, until: Condition<W::Value>) -> W::Value {
+    wait(word, until, Notice::Told)
+}
+
+/// Resumes the fibers whose told watch of `word` now holds; returns how many.
+///
+/// Of the caller's runtime if the caller is a fiber, else of the default runtime;
+/// [`Runtime::notify`](crate::Runtime::notify) names another. Without told watches it costs a
+/// fence and a load for each worker.
+pub fn notify<W: Word>(word: &W) -> usize {
+    runtime::with_current(|runtime| runtime.notify(ptr::from_ref(word).addr()))
+}
+
+impl Shared {
+    pub(crate) fn notify(&self, address: usize) -> usize {
+        let by = ThisThread::get();
+        let tables = self.all_workers().iter().map(|worker| &worker.watches.0);
+        tables.map(|table| table.notify(&by, address, Waiter::wake)).sum()
+    }
+}
+
+fn wait<W: Word>(word: &W, until: Condition<W::Value>, notice: Notice) -> W::Value {
+    let (worker, fiber) = suspend::caller("watch::wait_until");
+    if fiber.flags.get() != 0 {
+        unwind::before_suspension(fiber);
+    }
+    if let Some(value) = sample(word, until) {
+        return value;
+    }
+    let entry = Entry::new::<W::Value>(word, until, notice, Waiter(NonNull::from(fiber)));
+    let table = &worker.watches.0;
+    // SAFETY: the entry is new; it and its word outlive the watch, which ends in `leave` below
+    // or by the hit after which this fiber is woken.
+    unsafe { table.insert(&ThisThread::get(), NonNull::from(&entry)) };
+    // A told word may have changed before its writer could know of the watch.
+    let come = if notice == Notice::Told { sample(word, until) } else { None };
+    if come.is_none() && suspend::wait(worker, fiber) {
+        let EntryState::Hit(seen) = entry.state() else { unreachable!("woken without a hit") };
+        return W::Value::from_u64(seen);
+    }
+    leave(table, &entry, fiber);
+    // Without a value it was a cancel that ended the wait; while unwinding it ends nothing.
+    come.unwrap_or_else(|| {
+        unwind::raise(fiber);
+        wait(word, until, notice)
+    })
+}
+
+/// Ends a watch; if it was hit meanwhile, waits for the wake that is on its way.
+fn leave(table: &Table<Waiter>, entry: &Entry<Waiter>, fiber: &ControlBlock) {
+    // SAFETY: the entry is alive, and this is its table.
+    let unlinked = unsafe { table.remove(&ThisThread::get(), NonNull::from(entry)) };
+    if unlinked == Unlinked::AlreadyGone {
+        suspend::absorb_wake(fiber);
+    }
+}
+
+fn sample<W: Word>(word: &W, until: Condition<W::Value>) -> Option<W::Value> {
+    // Acquire: pairs with the Release of whoever writes the word.
+    let value = W::Value::load(word, Ordering::Acquire);
+    until.holds(value).then_some(value)
+}

@@ -1,0 +1,175 @@
+//! Waiting for words: silent and told, alone and in areas, hit, cancelled and closed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use daiko::watch::{self, Closed, NotificationArea, any_bit, at_least, changed_from, equal};
+use daiko::{JoinError, Preset, Runtime};
+
+const PRESETS: [Preset; 3] = [Preset::Latency, Preset::Balanced, Preset::Power];
+
+/// Runs `f` on one and two workers under every preset.
+fn everywhere(f: impl Fn() + Send + Clone + 'static) {
+    for workers in 1..=2 {
+        for preset in PRESETS {
+            let runtime = Runtime::builder().workers(workers).preset(preset).build().unwrap();
+            runtime.run(f.clone());
+            let report = runtime.shutdown();
+            assert_eq!((report.unwound, report.leaked), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn every_condition_ends_by_a_plain_store() {
+    everywhere(|| {
+        let word = Arc::new(AtomicU64::new(1));
+        let small = Arc::new(AtomicU32::new(0));
+        let conditions = [changed_from(1), equal(12), at_least(9), any_bit(4)];
+        let waiters: Vec<_> = conditions
+            .into_iter()
+            .map(|until| {
+                let word = word.clone();
+                daiko::spawn(move || watch::wait_until(&*word, until))
+            })
+            .collect();
+        let other = small.clone();
+        let waiter = daiko::spawn(move || watch::wait_until(&*other, at_least(3)));
+        daiko::yield_now();
+        let writer = std::thread::spawn(move || {
+            small.store(3, Ordering::Release);
+            word.store(12, Ordering::Release);
+        });
+        for waiter in waiters {
+            assert_eq!(waiter.join().unwrap(), 12);
+        }
+        assert_eq!(waiter.join().unwrap(), 3);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_told_watch_ends_by_the_notification() {
+    everywhere(|| {
+        let word = Arc::new(AtomicU64::new(0));
+        for lap in 1..=100 {
+            let watched = word.clone();
+            let waiter = daiko::spawn(move || watch::wait_until_told(&*watched, at_least(lap)));
+            if lap % 2 == 0 {
+                daiko::yield_now();
+            }
+            word.store(lap, Ordering::Release);
+            watch::notify(&*word);
+            assert_eq!(waiter.join().unwrap(), lap);
+        }
+    });
+}
+
+#[test]
+fn a_ring_of_slots_turns() {
+    for told in [false, true] {
+        everywhere(move || ring_of_slots(told));
+    }
+}
+
+fn ring_of_slots(told: bool) {
+    const N: usize = 70;
+    let (area, slots) =
+        if told { NotificationArea::<u64>::told(N) } else { NotificationArea::new(N) };
+    let fibers: Vec<_> = slots
+        .into_iter()
+        .map(|mut slot| {
+            let area = area.clone();
+            daiko::spawn(move || {
+                for lap in 1..=20 {
+                    assert_eq!(slot.wait(), Ok(lap));
+                    let next = (slot.index() + 1) % N;
+                    let sent = if next == 0 { lap + 1 } else { lap };
+                    if sent <= 20 {
+                        area.notify_with(next, sent);
+                    }
+                }
+            })
+        })
+        .collect();
+    area.notify_with(0, 1);
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+}
+
+#[test]
+fn waiters_of_a_dropped_area_are_told() {
+    everywhere(|| {
+        let (area, slots) = NotificationArea::<u32>::new(10);
+        let fibers: Vec<_> =
+            slots.into_iter().map(|mut slot| daiko::spawn(move || slot.wait())).collect();
+        daiko::yield_now();
+        let other = area.clone();
+        area.notify(7);
+        drop(area);
+        drop(other);
+        for (index, fiber) in fibers.into_iter().enumerate() {
+            let expected = if index == 7 { Ok(1) } else { Err(Closed) };
+            assert_eq!(fiber.join().unwrap(), expected);
+        }
+    });
+}
+
+#[test]
+fn fibers_that_watch_are_unwound_and_leave_no_entry() {
+    for workers in 1..=2 {
+        let runtime = Runtime::builder().workers(workers).build().unwrap();
+        let (area, word) = runtime.run(|| {
+            let (area, slots) = NotificationArea::<u64>::new(4);
+            let word = Arc::new(AtomicU64::new(0));
+            for mut slot in slots {
+                drop(daiko::spawn(move || slot.wait()));
+            }
+            (area, word)
+        });
+        let watched = word.clone();
+        let waiter = runtime.spawn(move || watch::wait_until(&*watched, equal(1)));
+        let told = word.clone();
+        let other = runtime.spawn(move || watch::wait_until_told(&*told, equal(1)));
+        runtime.run(daiko::yield_now);
+        let report = runtime.shutdown();
+        assert_eq!(report.leaked, 0);
+        assert!(matches!(waiter.join(), Err(JoinError::Cancelled)));
+        assert!(matches!(other.join(), Err(JoinError::Cancelled)));
+        // The fibers' frames, with all entries, are gone: nobody reads the word any more.
+        assert_eq!(Arc::strong_count(&word), 1);
+        area.notify(0);
+    }
+}
+
+#[test]
+fn an_area_may_outlive_its_runtime() {
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let (area, slots) = runtime.run(|| NotificationArea::<u64>::told(3));
+    runtime.shutdown();
+    area.notify(1);
+    drop(area);
+    drop(slots);
+}
+
+#[test]
+fn a_watch_is_sampled_while_its_worker_is_busy() {
+    let runtime = Runtime::builder().workers(2).build().unwrap();
+    let word = Arc::new(AtomicU64::new(0));
+    let watched = word.clone();
+    // SAFETY: the fiber keeps nothing in thread-local storage.
+    let mover = unsafe { daiko::Builder::new().on(0).mover() };
+    let waiter = runtime.spawn_with(mover, move || watch::wait_until(&*watched, equal(1))).unwrap();
+    let busy = word.clone();
+    let hog = runtime
+        .spawn_with(daiko::Builder::new().on(0), move || {
+            // The waiter can only end elsewhere: this fiber does not suspend before it has.
+            busy.store(1, Ordering::Release);
+            while busy.load(Ordering::Acquire) != 2 {
+                std::hint::spin_loop();
+            }
+        })
+        .unwrap();
+    assert_eq!(waiter.join().unwrap(), 1);
+    word.store(2, Ordering::Release);
+    hog.join().unwrap();
+}
