@@ -42,12 +42,16 @@ impl Axis {
         if self.log { self.log_ticks(room) } else { self.linear_ticks(room) }
     }
 
-    /// Powers of ten; 2 and 5 times them where few fit.
+    /// Powers of ten, and values between them as far as they fit.
     fn log_ticks(&self, room: f64) -> Vec<(f64, String)> {
         let decades = self.high - self.low;
         let every = (decades / room).ceil().max(1.0) as i32;
-        let steps: &[f64] =
-            if decades < 2.0 && room * 0.3 > decades { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        // The smallest steps are from 1 to 2 and from 1 to 3: 0.30 and 0.47 of a decade.
+        let steps: &[f64] = match room / decades {
+            3.34.. => &[1.0, 2.0, 5.0],
+            2.13.. => &[1.0, 3.0],
+            _ => &[1.0],
+        };
         let mut ticks = Vec::new();
         for power in self.low.floor() as i32..=self.high.ceil() as i32 {
             for step in steps {

@@ -113,7 +113,7 @@ impl LineChart {
             width: 358.0,
             height: 470.0,
             left: 46.0,
-            right: 140.0,
+            right: 146.0,
             top: 10.0,
             bottom: 44.0,
         };
@@ -219,10 +219,13 @@ fn draw_line(svg: &mut Svg, line: &Line, shape: usize, x: &Axis, y: &Axis) {
 }
 
 fn draw_ends(svg: &mut Svg, line: &Line, x: &Axis, y: &Axis) {
-    if let [first, .., last] = line.points.as_slice() {
-        for point in [first, last] {
-            let at = (x.at(point.x), y.at(point.y.median) - 9.0);
+    const APART: f64 = 40.0;
+    let mut named: Option<(f64, f64)> = None;
+    for point in line.points.first().into_iter().chain(line.points.last()) {
+        let at = (x.at(point.x), y.at(point.y.median) - 9.0);
+        if named.is_none_or(|other| (at.0 - other.0).hypot(at.1 - other.1) > APART) {
             svg.text("point", at, Anchor::Middle, &point.means);
+            named = Some(at);
         }
     }
 }
