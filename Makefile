@@ -1,0 +1,60 @@
+# `make help` lists what there is. Only Rust, a C compiler and make are needed, and no root.
+PREFIX ?= /usr/local
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+# Absolute, because some scripts change the folder.
+export CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+DAIKO := $(CARGO_TARGET_DIR)/release/daiko
+TARBALL := daiko-$(VERSION).tar.gz
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test soak lint fmt clippy docs layers build install uninstall dist clean tools
+
+help: ## This list
+	@sed -n 's/\$$\$$/$$/; s/^\([a-z]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
+
+demo: build ## Measure on this machine what a wait costs, by every mechanism (under a minute)
+	$(DAIKO) lab run ring --quick
+
+test: tools ## All checks that need neither root nor further packages (a few minutes)
+	tools/test
+
+soak: tools ## Models with full bounds, weakened protocols, random runs (many minutes)
+	tools/soak
+
+lint: fmt clippy docs layers ## No warning from any of these four
+
+fmt: tools ## Is the code formatted?
+	cargo fmt --all --check
+
+clippy: tools ## Lints, in tests too
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+docs: tools ## The API's documentation, into target/doc
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
+
+layers: tools ## Does each crate depend only on those below it?
+	tools/layers
+
+build: tools
+	cargo build --release --locked --package daiko-cli
+
+install: build ## Install the daiko command, for example PREFIX=$$HOME/.local
+	install -D -m 755 $(DAIKO) $(DESTDIR)$(PREFIX)/bin/daiko
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/daiko README.md LICENSE-MIT LICENSE-APACHE
+
+uninstall: ## Remove what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/daiko
+	rm -rf $(DESTDIR)$(PREFIX)/share/doc/daiko
+
+# The same commit gives the same bytes: git takes the times from it, gzip adds none.
+dist: ## Pack the committed sources into a tarball
+	@tools/need git
+	@mkdir -p $(CARGO_TARGET_DIR)
+	git archive --format=tar --prefix=daiko-$(VERSION)/ HEAD | gzip -n -9 > $(CARGO_TARGET_DIR)/$(TARBALL)
+	@cd $(CARGO_TARGET_DIR) && sha256sum $(TARBALL)
+
+clean: ## Remove everything built
+	cargo clean
+
+tools:
+	@tools/need cargo cc
