@@ -23,7 +23,7 @@ use crate::{
 
 /// Time for what is not measured: making a million threads, and at first use
 /// compiling the driver of a peer.
-const SET_UP: Duration = Duration::from_secs(60);
+const SET_UP: Duration = Duration::from_secs(30);
 
 /// What the child is told on its standard input.
 #[derive(Serialize, Deserialize)]
