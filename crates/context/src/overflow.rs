@@ -98,9 +98,9 @@ fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
 /// runs on another stack.
 fn overflowed(fault: Fault) -> Option<(*mut u8, usize)> {
     let slab = entries().find_map(|entry| entry.read(fault.address))?;
-    let index = (fault.address - slab.start) / slab.class.size();
-    let low_end = slab.start + index * slab.class.size();
-    let own = low_end..low_end + slab.class.size();
+    let index = (fault.address - slab.start) / slab.class.stride();
+    let low_end = slab.start + index * slab.class.stride();
+    let own = low_end..low_end + slab.class.stride();
     let overflow = fault.address < low_end + slab.class.guard();
     if !overflow || !own.contains(&fault.stack_pointer) {
         return None;

@@ -53,7 +53,7 @@ fn a_full_address_space_names_its_limit() {
         // SAFETY: the limit is a live local.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
         let error = slab(1 << 20, GuardKind::probe()).unwrap_err();
-        let bytes = (1 << 20) * 4 * page_size();
+        let bytes = (1 << 20) * 5 * page_size();
         assert_eq!(error, StackError::Memory(MemoryError::AddressSpace { bytes }));
         assert!(error.to_string().contains("RLIMIT_AS"), "{error}");
         slab(1 << 10, GuardKind::probe()).unwrap();

@@ -116,7 +116,7 @@ impl Builder {
         self
     }
 
-    /// Asks for a stack of at least `bytes`, guard page included; rounded up to a power of two.
+    /// Asks for a stack of at least `bytes`, besides its guard; rounded up to a power of two.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = Some(bytes);
         self

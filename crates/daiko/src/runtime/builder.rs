@@ -181,7 +181,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Bytes of a fiber's stack, guard included; rounded up to a power of two. Default: 64 KiB.
+    /// Bytes of a fiber's stack, without its guard; rounded up to a power of two. Default: 64 KiB.
     /// Memory is committed page by page, as it is used.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = bytes;
