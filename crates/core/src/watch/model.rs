@@ -45,7 +45,7 @@ impl Watched {
 
     fn hits(&self, by: u32) -> usize {
         let mut hits = 0;
-        let _ = self.table.scan(&Tester(by), 0, 1, |waiter| {
+        let _ = self.table.scan(&Tester(by), 1, |waiter| {
             assert_eq!(waiter, 7);
             hits += 1;
         });

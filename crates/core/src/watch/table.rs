@@ -6,7 +6,7 @@ use super::entry::{Entry, EntryState, Notice};
 use crate::circle;
 use crate::list::Unlinked;
 use crate::lock::{Contender, QueueLock};
-use crate::sync::{AtomicU64, AtomicUsize, Ordering, UnsafeCell, fence};
+use crate::sync::{AtomicUsize, Ordering, UnsafeCell, fence};
 
 /// What a scan did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,6 @@ pub struct Table<W> {
     /// How many are listed. Stored under the lock, loaded by anyone.
     silent: AtomicUsize,
     told: AtomicUsize,
-    /// When a scan last began, by the clock of the scanners.
-    sampled_ns: AtomicU64,
     /// Touched under the lock only.
     lists: UnsafeCell<Lists<W>>,
 }
@@ -56,7 +54,6 @@ impl<W: Copy> Table<W> {
             lock: QueueLock::new(),
             silent: AtomicUsize::new(0),
             told: AtomicUsize::new(0),
-            sampled_ns: AtomicU64::new(0),
             lists: UnsafeCell::new(Lists { silent: None, told: None }),
         }
     }
@@ -69,11 +66,6 @@ impl<W: Copy> Table<W> {
     /// How many told entries were listed a moment ago.
     pub fn told(&self) -> usize {
         self.told.load(Ordering::Relaxed)
-    }
-
-    /// When a scan last began, in nanoseconds of the clock that scanners pass; 0 before the first.
-    pub fn sampled_ns(&self) -> u64 {
-        self.sampled_ns.load(Ordering::Relaxed)
     }
 
     /// Lists `entry`. Where it is told, the waiter then samples its word once more.
@@ -127,18 +119,11 @@ impl<W: Copy> Table<W> {
     ///
     /// Gives up at once if the lock is taken. `hit` runs under the lock: it may queue and mail, but
     /// not use this table. A pass over all entries takes `silent / budget` scans, rounded up.
-    pub fn scan(
-        &self,
-        by: &impl Contender,
-        now_ns: u64,
-        budget: usize,
-        mut hit: impl FnMut(W),
-    ) -> Scan {
+    pub fn scan(&self, by: &impl Contender, budget: usize, mut hit: impl FnMut(W)) -> Scan {
         if self.silent() == 0 {
             return Scan::Done { visited: 0, hits: 0 };
         }
         let Some(_held) = self.lock.try_lock(by) else { return Scan::Busy };
-        self.sampled_ns.store(now_ns, Ordering::Relaxed);
         let visited = self.silent().min(budget);
         let mut hits = 0;
         for _ in 0..visited {

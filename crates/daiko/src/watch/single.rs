@@ -50,7 +50,7 @@ impl Watches {
         if !self.any_silent() {
             return false;
         }
-        let scan = self.0.scan(&ThisThread::get(), 0, SLICE, Waiter::wake);
+        let scan = self.0.scan(&ThisThread::get(), SLICE, Waiter::wake);
         matches!(scan, Scan::Done { hits: 1.., .. })
     }
 }
