@@ -1,0 +1,177 @@
+//! Every object of a runtime comes from its arena, and in steady state from nowhere else.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use daiko::watch::{self, NotificationArea, Slot, at_least};
+use daiko::{Builder, JoinHandle, Runtime, SpawnError, StackError};
+use daiko_sys::arena::Arena;
+use daiko_sys::memory::MemoryError;
+use support::{Drops, PRESETS, end, mover, run_on, scenarios};
+
+thread_local! {
+    /// Whether this kernel thread, a worker, must not use the global allocator now.
+    static STEADY: Cell<bool> = const { Cell::new(false) };
+    /// How often it did all the same.
+    static STRAY: Cell<usize> = const { Cell::new(0) };
+}
+
+struct Watched;
+
+fn note() {
+    if STEADY.get() {
+        STRAY.set(STRAY.get() + 1);
+    }
+}
+
+// SAFETY: all is left to `System`; thread-locals without destructor never allocate.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note();
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        note();
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+#[global_allocator]
+static WATCHED: Watched = Watched;
+
+#[test]
+fn a_runtime_works_in_shared_memory() {
+    scenarios::all(|| Runtime::builder().arena(Arena::shared(1 << 30).unwrap()));
+}
+
+#[test]
+fn a_reservation_that_is_used_up_is_an_error_and_nothing_leaks() {
+    let arena = Arena::shared(24 << 20).unwrap();
+    run_on(Runtime::builder().workers(1).arena(arena), || {
+        let first = fill_up();
+        assert!(first > 100);
+        for _ in 0..3 {
+            assert_eq!(fill_up(), first, "what has ended is used again");
+        }
+    });
+}
+
+/// How many fibers there is room for. They end again.
+fn fill_up() -> usize {
+    let drops = Drops::default();
+    let mut parked: Vec<JoinHandle<()>> = Vec::new();
+    let error = loop {
+        let token = drops.token();
+        let body = move || {
+            let _token = token;
+            daiko::park();
+        };
+        match Builder::new().spawn(body) {
+            Ok(handle) => parked.push(handle),
+            Err(error) => break error,
+        }
+    };
+    let SpawnError::Stack(StackError::Memory(MemoryError::Reservation { .. })) = error else {
+        panic!("{error:?}")
+    };
+    assert_eq!(drops.dropped(), 1, "the closure that was refused");
+    let count = parked.len();
+    for handle in parked {
+        handle.fiber().unpark();
+        handle.join().unwrap();
+    }
+    drops.assert_all();
+    count
+}
+
+#[test]
+fn a_runtime_that_does_not_fit_is_an_error() {
+    let arena = Arena::shared(4096).unwrap();
+    let error = Runtime::builder().workers(512).arena(arena).build().unwrap_err();
+    assert!(matches!(error, daiko::BuildError::Memory(_)), "{error:?}");
+}
+
+#[test]
+fn workers_allocate_nothing_in_steady_state() {
+    for membarrier in [true, false] {
+        for workers in 1..=2 {
+            for preset in PRESETS {
+                let builder = Runtime::builder().workers(workers).preset(preset);
+                let runtime = builder.fallbacks(None, membarrier).build().unwrap();
+                let (area, mut slots) = runtime.run(|| NotificationArea::<u64>::new(1));
+                let mut slot = slots.remove(0);
+                for round in 0..30 {
+                    set_steady(&runtime, round >= 10);
+                    let area = area.clone();
+                    slot = runtime.run(move || work(&area, slot));
+                }
+                set_steady(&runtime, false);
+                assert_eq!(strays(&runtime), 0, "membarrier {membarrier}, {workers}, {preset:?}");
+                drop(slot);
+                end(runtime);
+            }
+        }
+    }
+}
+
+/// What fibers do all day, without an allocation of its own.
+fn work(area: &NotificationArea<u64>, slot: Slot<u64>) -> Slot<u64> {
+    static MARK: AtomicU64 = AtomicU64::new(0);
+    let mark = MARK.load(Ordering::Relaxed) + 1;
+    let fibers: [JoinHandle<()>; 40] = std::array::from_fn(|i| {
+        let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+        let body = move || match i % 5 {
+            0 => drop(watch::wait_until(&MARK, at_least(mark))),
+            1 => drop(watch::wait_until_told(&MARK, at_least(mark))),
+            2 => daiko::spawn(daiko::yield_now).join().unwrap(),
+            _ => {
+                daiko::yield_now();
+                daiko::park();
+            }
+        };
+        builder.spawn(body).unwrap()
+    });
+    let mut slot = slot;
+    let waiter = daiko::spawn(move || {
+        slot.wait().unwrap();
+        slot
+    });
+    daiko::yield_now();
+    area.notify(0);
+    MARK.store(mark, Ordering::Release);
+    watch::notify(&MARK);
+    for fiber in fibers {
+        fiber.fiber().unpark();
+        fiber.join().unwrap();
+    }
+    waiter.join().unwrap()
+}
+
+fn on_each<T: Send + 'static>(runtime: &Runtime, f: fn() -> T) -> Vec<T> {
+    let spawn = |worker| runtime.spawn_with(Builder::new().on(worker), f).unwrap();
+    (0..runtime.workers()).map(|worker| spawn(worker).join().unwrap()).collect()
+}
+
+fn set_steady(runtime: &Runtime, steady: bool) {
+    on_each(runtime, if steady { || STEADY.set(true) } else { || STEADY.set(false) });
+}
+
+fn strays(runtime: &Runtime) -> usize {
+    on_each(runtime, || STRAY.replace(0)).into_iter().sum()
+}
+
+#[test]
+fn a_stray_allocation_is_seen() {
+    let runtime = Runtime::builder().workers(2).build().unwrap();
+    set_steady(&runtime, true);
+    on_each(&runtime, || drop(std::hint::black_box(Box::new(7))));
+    set_steady(&runtime, false);
+    assert_eq!(strays(&runtime), 4, "an allocation and its end on each worker");
+    end(runtime);
+}

@@ -1,0 +1,49 @@
+//! Runs a part of a test in a process of its own, which may die or spoil its limits.
+
+use std::env;
+use std::process::{Command, Output, exit};
+
+const CHILD: &str = "DAIKO_TEST_CHILD";
+
+/// Runs `body` in a child process and returns how that ended; the child never returns from here.
+///
+/// The child is this test binary, told to run the test of this `name` only.
+pub(crate) fn in_child(name: &str, body: fn()) -> Output {
+    if is_child() {
+        body();
+        exit(0);
+    }
+    command(name).output().unwrap()
+}
+
+/// As [`in_child`], where the child shall succeed; what it skipped is printed.
+#[track_caller]
+pub(crate) fn in_child_well(name: &str, body: fn()) {
+    let output = in_child(name, body);
+    for line in stdout(&output).lines().filter(|line| line.contains("skipped: ")) {
+        println!("{line}");
+    }
+    assert!(output.status.success(), "{:?}\n{}{}", output.status, stdout(&output), stderr(&output));
+}
+
+/// The command that [`in_child`] runs.
+pub(crate) fn command(name: &str) -> Command {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, "1");
+    command
+}
+
+/// Whether this process is such a child.
+pub(crate) fn is_child() -> bool {
+    env::var_os(CHILD).is_some()
+}
+
+/// What the child wrote to standard output.
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What the child wrote to standard error.
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}

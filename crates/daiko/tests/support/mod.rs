@@ -1,0 +1,140 @@
+//! What the tests share.
+
+#![allow(dead_code, reason = "every test binary uses a part of this module")]
+
+pub(crate) mod child;
+pub(crate) mod scenarios;
+
+use std::fmt::Display;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use daiko::{Builder, Preset, Runtime, RuntimeBuilder};
+
+/// All presets.
+pub(crate) const PRESETS: [Preset; 3] = [Preset::Latency, Preset::Balanced, Preset::Power];
+
+/// After so long something that must come is lost: far above every documented bound.
+const LOST: Duration = Duration::from_secs(60);
+
+/// A runtime with so many workers.
+pub(crate) fn workers(workers: usize) -> Runtime {
+    Runtime::builder().workers(workers).build().unwrap()
+}
+
+/// Runs `f` in a runtime as built, which then has nothing left to unwind.
+pub(crate) fn run_on(builder: RuntimeBuilder, f: impl FnOnce() + Send + 'static) {
+    let runtime = builder.build().unwrap();
+    runtime.run(f);
+    end(runtime);
+}
+
+/// Ends a runtime all fibers of which have finished.
+pub(crate) fn end(runtime: Runtime) {
+    let report = runtime.shutdown();
+    assert_eq!((report.unwound, report.leaked), (0, 0));
+}
+
+/// Lets other threads run until `come` holds; a fiber keeps its worker meanwhile.
+pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !come() {
+        assert!(since.elapsed() < LOST, "never came: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Lets other fibers run until `come` holds.
+pub(crate) fn yield_until(what: &str, mut come: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !come() {
+        assert!(since.elapsed() < LOST, "never came: {what}");
+        daiko::yield_now();
+    }
+}
+
+/// Says that a check did not run, and why.
+pub(crate) fn skip(reason: &str) {
+    println!("skipped: {reason}");
+}
+
+/// A builder of movers, for closures that keep nothing in thread-local storage.
+pub(crate) fn mover() -> Builder {
+    // SAFETY: the tests' movers keep nothing in thread-local storage across a suspension.
+    unsafe { Builder::new().mover() }
+}
+
+/// What `f` panics with, as text.
+pub(crate) fn panic_of<R>(f: impl FnOnce() -> R) -> String {
+    match panic::catch_unwind(AssertUnwindSafe(f)) {
+        Ok(_) => "no panic".to_owned(),
+        Err(payload) => match payload.downcast::<String>() {
+            Ok(text) => *text,
+            Err(payload) => (*payload.downcast::<&str>().expect("a payload of text")).to_owned(),
+        },
+    }
+}
+
+/// An error says what to do about it, in one line.
+#[track_caller]
+pub(crate) fn assert_names(error: &impl Display, remedy: &str) {
+    let text = error.to_string();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains(remedy), "{text:?} does not name {remedy:?}");
+}
+
+/// Counts how many of its tokens have been dropped, and how many there were.
+#[derive(Clone, Default)]
+pub(crate) struct Drops(Arc<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    made: AtomicUsize,
+    dropped: AtomicUsize,
+}
+
+/// Dropped exactly once, or [`Drops`] tells.
+pub(crate) struct Token {
+    counts: Arc<Counts>,
+    dropped: bool,
+}
+
+impl Drops {
+    pub(crate) fn token(&self) -> Token {
+        self.0.made.fetch_add(1, Ordering::Relaxed);
+        Token { counts: self.0.clone(), dropped: false }
+    }
+
+    pub(crate) fn made(&self) -> usize {
+        self.0.made.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn dropped(&self) -> usize {
+        self.0.dropped.load(Ordering::Acquire)
+    }
+
+    /// Every token was dropped, and none twice.
+    #[track_caller]
+    pub(crate) fn assert_all(&self) {
+        assert_eq!(self.dropped(), self.made(), "tokens dropped, and made");
+    }
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        assert!(!self.dropped, "dropped twice");
+        self.dropped = true;
+        self.counts.dropped.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// Runs a closure when it is dropped.
+pub(crate) struct OnDrop<F: FnMut()>(pub(crate) F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
