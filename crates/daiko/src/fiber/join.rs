@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use super::entry::Outcome;
 use super::waiter::{self, ThreadWaiter};
 use super::{ControlBlock, Fiber, unwind};
-use crate::worker::{self, Worker, suspend};
+use crate::worker::{self, suspend};
 
 /// Why a fiber has no result.
 #[derive(Debug)]
@@ -111,31 +111,32 @@ impl<T> JoinHandle<T> {
     fn wait(&self) -> Result<(), JoinError> {
         let block = self.fiber.block();
         match worker::current().and_then(|worker| Some((worker, worker.running()?))) {
-            Some((_, fiber)) if std::ptr::eq(fiber, block) => Err(JoinError::Itself),
-            Some((worker, fiber)) => {
-                wait_as_fiber(worker, fiber, block);
-                Ok(())
-            }
-            None => {
-                wait_as_thread(block);
-                if block.completion.is_done() { Ok(()) } else { Err(JoinError::Leaked) }
-            }
+            Some((_, fiber)) if std::ptr::eq(fiber, block) => return Err(JoinError::Itself),
+            Some((_, fiber)) => wait_as_fiber(fiber, block),
+            None => wait_as_thread(block),
         }
+        // A target that was left behind lets its joiner go without a result.
+        if block.completion.is_done() { Ok(()) } else { Err(JoinError::Leaked) }
     }
 }
 
-fn wait_as_fiber(worker: &Worker, fiber: &ControlBlock, target: &ControlBlock) {
+fn wait_as_fiber(fiber: &ControlBlock, target: &ControlBlock) {
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);
     }
     let id = waiter::fiber_id(fiber);
-    if !target.completion.wait(id) || suspend::wait(worker, fiber) {
-        return;
+    while target.completion.wait(id) {
+        // Asked at each turn: a mover may have moved.
+        let (worker, _) = suspend::caller("join");
+        if suspend::wait(worker, fiber) {
+            return;
+        }
+        if !target.completion.leave(id) {
+            suspend::absorb_wake(fiber);
+        }
+        // While unwinding a cancel ends nothing: the result is still waited for.
+        unwind::raise(fiber);
     }
-    if !target.completion.leave(id) {
-        suspend::absorb_wake(fiber);
-    }
-    unwind::raise(fiber);
 }
 
 fn wait_as_thread(target: &ControlBlock) {

@@ -1,6 +1,7 @@
 //! The end of a runtime: its fibers unwind, its workers end, its memory goes back.
 
 use std::alloc::Layout;
+use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -45,10 +46,10 @@ impl Runtime {
     /// # Panics
     ///
     /// If the caller is a fiber of this runtime.
-    pub fn shutdown_timeout(mut self, patience: Duration) -> ShutdownReport {
-        let report = self.end(patience);
-        std::mem::forget(self);
-        report
+    pub fn shutdown_timeout(self, patience: Duration) -> ShutdownReport {
+        // Never dropped: after the panic below, which leaves the runtime as it is, a drop would
+        // panic once more.
+        ManuallyDrop::new(self).end(patience)
     }
 
     fn end(&mut self, patience: Duration) -> ShutdownReport {

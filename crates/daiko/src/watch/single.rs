@@ -11,7 +11,7 @@ use super::area::Lane as _;
 use crate::fiber::{ControlBlock, unwind};
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::{self, Shared};
-use crate::worker::suspend;
+use crate::worker::{Worker, suspend};
 
 /// Entries that a scan looks at before others have their turn.
 const SLICE: usize = 256;
@@ -121,13 +121,28 @@ impl Shared {
 }
 
 fn wait<W: Word>(word: &W, until: Condition<W::Value>, notice: Notice) -> W::Value {
-    let (worker, fiber) = suspend::caller("watch::wait_until");
-    if fiber.flags.get() != 0 {
-        unwind::before_suspension(fiber);
+    loop {
+        let (worker, fiber) = suspend::caller("watch::wait_until");
+        if fiber.flags.get() != 0 {
+            unwind::before_suspension(fiber);
+        }
+        let come = sample(word, until).or_else(|| watch(worker, fiber, word, until, notice));
+        if let Some(value) = come {
+            return value;
+        }
+        // A cancel ended the watch; while unwinding it ends nothing.
+        unwind::raise(fiber);
     }
-    if let Some(value) = sample(word, until) {
-        return value;
-    }
+}
+
+/// Watches `word` until the condition holds; `None` if a cancel came first.
+fn watch<W: Word>(
+    worker: &Worker,
+    fiber: &ControlBlock,
+    word: &W,
+    until: Condition<W::Value>,
+    notice: Notice,
+) -> Option<W::Value> {
     let entry = Entry::new::<W::Value>(word, until, notice, Waiter(NonNull::from(fiber)));
     let table = &worker.watches.0;
     // SAFETY: the entry is new; it and its word outlive the watch, which ends in `leave` below
@@ -137,14 +152,10 @@ fn wait<W: Word>(word: &W, until: Condition<W::Value>, notice: Notice) -> W::Val
     let come = if notice == Notice::Told { sample(word, until) } else { None };
     if come.is_none() && suspend::wait(worker, fiber) {
         let EntryState::Hit(seen) = entry.state() else { unreachable!("woken without a hit") };
-        return W::Value::from_u64(seen);
+        return Some(W::Value::from_u64(seen));
     }
     leave(table, &entry, fiber);
-    // Without a value it was a cancel that ended the wait; while unwinding it ends nothing.
-    come.unwrap_or_else(|| {
-        unwind::raise(fiber);
-        wait(word, until, notice)
-    })
+    come
 }
 
 /// Ends a watch; if it was hit meanwhile, waits for the wake that is on its way.
