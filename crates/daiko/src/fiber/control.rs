@@ -275,13 +275,22 @@ impl ControlBlock {
 }
 
 impl ControlBlock {
-    /// Ends the fiber's suspension, if it is in one, so that it unwinds. Only its worker.
+    /// Has the fiber unwind: ends its suspension, if it is in one. Only its worker.
+    ///
+    /// A mover that is not suspended may run elsewhere, so that its flags are not ours: it is
+    /// cancelled when it suspends or yields.
     pub(crate) fn cancel(&self) -> Effect {
-        self.flags.update(|flags| flags | flag::CANCEL);
         let effect = self.apply(Event::Cancel);
         if effect == Effect::Enqueue {
-            self.flags.update(|flags| flags | flag::INTERRUPTED);
+            self.flags.update(|flags| flags | flag::CANCEL | flag::INTERRUPTED);
+        } else if !self.is_mover() {
+            self.must_unwind();
         }
         effect
+    }
+
+    /// Has the fiber unwind at its next suspension, or not start at all. Only who has it alone.
+    pub(crate) fn must_unwind(&self) {
+        self.flags.update(|flags| flags | flag::CANCEL);
     }
 }

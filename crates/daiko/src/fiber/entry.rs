@@ -85,7 +85,11 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     }
     let worker = worker::current();
     // SAFETY: a fiber runs on a worker.
-    suspend::finish(unsafe { worker.unwrap_unchecked() }, fiber)
+    let worker = unsafe { worker.unwrap_unchecked() };
+    if fiber.flags.get() & flag::CANCEL != 0 {
+        worker.counters.unwound.add(1);
+    }
+    suspend::finish(worker, fiber)
 }
 
 /// Drops a result that nobody asks for; a panic on the way ends there, as it has no one to go to.

@@ -223,12 +223,11 @@ impl Worker {
         }
     }
 
-    /// Cancels the fibers of this worker that are still suspended.
+    /// Cancels the started fibers of this worker.
     fn unwind_fibers(&self) {
-        let runtime = self.runtime();
-        runtime.pool.for_each(|fiber| {
+        self.runtime().pool.for_each(|fiber| {
             let mine = fiber.is_used() && fiber.owner.is(self);
-            if mine && fiber.state.is_suspended() && fiber.cancel() == Effect::Enqueue {
+            if mine && fiber.cancel() == Effect::Enqueue {
                 self.enqueue(fiber);
             }
         });

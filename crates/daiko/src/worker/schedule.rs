@@ -15,6 +15,7 @@ use daiko_core::place;
 
 use super::Worker;
 use crate::fiber::{ControlBlock, kind};
+use crate::runtime::phase;
 
 /// Picks in a row that may come from the next slot.
 const STREAK: u32 = 16;
@@ -122,6 +123,9 @@ impl Worker {
             let _ = fiber.apply(daiko_core::fiber::Event::Unpark);
         }
         self.counters.starts.add(1);
+        if self.runtime().phase() != phase::RUNNING {
+            fiber.must_unwind();
+        }
         if !fiber.is_mover() {
             self.live.store(self.live.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }

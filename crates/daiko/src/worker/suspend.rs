@@ -8,6 +8,7 @@ use daiko_core::fiber::{Effect, Event, Plain, Shared};
 
 use super::{Departed, Worker, current};
 use crate::fiber::{ControlBlock, unwind};
+use crate::runtime::phase;
 
 /// The worker and the fiber that call.
 ///
@@ -178,8 +179,14 @@ impl Worker {
                     self.enqueue(fiber);
                 }
             }
-            // SAFETY: as above.
-            Departed::Yielding(fiber) => self.enqueue(unsafe { fiber.as_ref() }),
+            Departed::Yielding(fiber) => {
+                // SAFETY: as above.
+                let fiber = unsafe { fiber.as_ref() };
+                if self.runtime().phase() != phase::RUNNING {
+                    fiber.must_unwind();
+                }
+                self.enqueue(fiber);
+            }
             // SAFETY: the fiber's own reference keeps it until here.
             Departed::Finished(fiber) => self.bury(unsafe { fiber.as_ref() }),
         }
