@@ -13,7 +13,7 @@ help: ## This list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
 
 demo: build ## Measure on this machine what a wait costs, by every mechanism (under a minute)
-	$(DAIKO) lab run ring --quick
+	@tools/demo $(DAIKO)
 
 test: tools ## All checks that need neither root nor further packages (a few minutes)
 	tools/test
@@ -26,8 +26,9 @@ lint: fmt clippy docs layers ## No warning from any of these four
 fmt: tools ## Is the code formatted?
 	cargo fmt --all --check
 
-clippy: tools ## Lints, in tests too
+clippy: tools ## Lints, also in tests and models
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTFLAGS='--cfg loom' cargo clippy --package daiko-core --tests --locked --target-dir $(CARGO_TARGET_DIR)/loom -- -D warnings
 
 docs: tools ## The API's documentation, into target/doc
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
