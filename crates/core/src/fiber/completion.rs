@@ -1,6 +1,6 @@
 //! The completion word: who waits for a fiber's end, and whether it has come.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 const PENDING: u64 = 0;
 const DONE: u64 = 1;
@@ -38,10 +38,12 @@ pub enum Finish {
 }
 
 impl Completion {
-    /// Not finished, nobody waits.
-    #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
-    pub fn new() -> Self {
-        Completion(AtomicU64::new(PENDING))
+    const_fn! {
+        /// Not finished, nobody waits.
+        #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+        pub const fn new() -> Self {
+            Completion(AtomicU64::new(PENDING))
+        }
     }
 
     /// Makes the word that of a new fiber. Only while no other thread can reach it.
@@ -55,9 +57,7 @@ impl Completion {
     pub fn finish(&self) -> Finish {
         // Release: the result, for the Acquire in `is_done`, `wait` or `detach`. Acquire: the
         // waiter is set up, by the Release in `wait`.
-        let ordering =
-            if cfg!(weaken = "completion") { Ordering::Relaxed } else { Ordering::AcqRel };
-        match self.0.swap(DONE, ordering) {
+        match self.0.swap(DONE, unless_weakened!("completion", Ordering::AcqRel)) {
             PENDING | ABANDONED => Finish::Unobserved,
             DETACHED => Finish::Detached,
             waiter => Finish::Wake(WaiterId(waiter)),
@@ -91,7 +91,8 @@ impl Completion {
     pub fn wait(&self, waiter: WaiterId) -> bool {
         debug_assert!(waiter.0 > ABANDONED);
         // Release: pairs with the Acquire in `finish`. Acquire on failure: as in `is_done`.
-        self.0.compare_exchange(PENDING, waiter.0, Ordering::Release, Ordering::Acquire).is_ok()
+        let release = unless_weakened!("completion-wait", Ordering::Release);
+        self.0.compare_exchange(PENDING, waiter.0, release, Ordering::Acquire).is_ok()
     }
 
     /// Takes back that `waiter` waits; false if it was claimed by the end.
@@ -104,8 +105,9 @@ impl Completion {
     /// Nobody will ask; true if the end had come, so that the result is the caller's to drop.
     #[must_use]
     pub fn detach(&self) -> bool {
-        // Acquire: pairs with the Release in `finish`.
-        self.0.swap(DETACHED, Ordering::AcqRel) == DONE
+        // Acquire: pairs with the Release in `finish`. Release: with its Acquire, so that whoever
+        // drops the result comes after the handle's last use of the block.
+        self.0.swap(DETACHED, unless_weakened!("completion-detach", Ordering::AcqRel)) == DONE
     }
 }
 

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::{BitOr, BitOrAssign};
 use std::ptr::{self, NonNull};
 
-use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+use crate::sync::{AtomicPtr, AtomicU32, Ordering, const_fn, unless_weakened};
 
 /// What mail about a fiber says; several letters to one fiber become one.
 #[must_use]
@@ -67,10 +67,12 @@ pub enum Posted {
 }
 
 impl Mail {
-    /// No letters.
-    #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
-    pub fn new() -> Self {
-        Mail(AtomicU32::new(0))
+    const_fn! {
+        /// No letters.
+        #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+        pub const fn new() -> Self {
+            Mail(AtomicU32::new(0))
+        }
     }
 
     /// Adds `letters`.
@@ -78,9 +80,7 @@ impl Mail {
     pub fn post(&self, letters: Letters) -> Posted {
         // Release: pairs with the Acquire in `collect`, also when coalesced: the reader's
         // exchange follows this RMW, so what the sender did before is seen by the fiber.
-        let ordering =
-            if cfg!(weaken = "mail-post") { Ordering::Relaxed } else { Ordering::AcqRel };
-        match self.0.fetch_or(letters.0, ordering) {
+        match self.0.fetch_or(letters.0, unless_weakened!("mail-post", Ordering::AcqRel)) {
             0 => Posted::Push,
             _ => Posted::Coalesced,
         }
@@ -154,10 +154,12 @@ unsafe impl<T: Addressee> Send for Inbox<T> {}
 unsafe impl<T: Addressee> Sync for Inbox<T> {}
 
 impl<T: Addressee> Inbox<T> {
-    /// An inbox without mail whose owner is awake.
-    #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
-    pub fn new() -> Self {
-        Inbox(AtomicPtr::new(ptr::null_mut()))
+    const_fn! {
+        /// An inbox without mail whose owner is awake.
+        #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+        pub const fn new() -> Self {
+            Inbox(AtomicPtr::new(ptr::null_mut()))
+        }
     }
 
     /// Puts `item` in.
@@ -179,12 +181,8 @@ impl<T: Addressee> Inbox<T> {
             unsafe { T::mail_link(item) }.store(next, Ordering::Relaxed);
             // Release: pairs with the Acquire in `take`. Acquire: if the owner was parked, its
             // last look at its other sources comes before our unpark.
-            match self.0.compare_exchange_weak(
-                head,
-                item.as_ptr(),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            ) {
+            let success = unless_weakened!("inbox-push", Ordering::AcqRel);
+            match self.0.compare_exchange_weak(head, item.as_ptr(), success, Ordering::Relaxed) {
                 Ok(_) if parked => return Pushed::OwnerParked,
                 Ok(_) => return Pushed::Delivered,
                 Err(seen) => head = seen,
@@ -205,7 +203,8 @@ impl<T: Addressee> Inbox<T> {
 
     /// Takes all mail, for good: no more is accepted. Only the owner, or for it once it is gone.
     pub fn close(&self) -> Batch<T> {
-        self.replace_all(ptr::without_provenance_mut(CLOSED))
+        let closed = if cfg!(weaken = "inbox-close") { 0 } else { CLOSED };
+        self.replace_all(ptr::without_provenance_mut(closed))
     }
 
     fn replace_all(&self, word: *mut T) -> Batch<T> {

@@ -14,3 +14,6 @@ pub use inbox::{Addressee, Batch, Inbox, Letters, Mail, Posted, Pushed};
 pub use next::{Access, Entry, NextSlot};
 pub use owner::{Owner, OwnerWord};
 pub use state::{Effect, Event, Mode, Plain, RunState, Shared};
+
+#[cfg(all(test, loom))]
+mod model;

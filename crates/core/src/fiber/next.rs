@@ -4,14 +4,14 @@
 
 use std::ptr::{self, NonNull};
 
-use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::{AtomicPtr, Ordering, const_fn};
 
 /// Low bit of the slot: thieves may take the fiber.
 const STEALABLE: usize = 1;
 /// Thief word: no thief is at work.
 const IDLE: usize = 0;
-/// Thief word: a thief looks at the slot and has not decided.
-const FROZEN: usize = 1;
+/// Bit of the thief word: a thief looks at the slot and has not decided; the rest says which.
+const FROZEN: usize = 2;
 
 /// How the owner writes its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl<T> Entry<T> {
     }
 }
 
-/// The next slot of one worker. `T` is aligned to at least 2.
+/// The next slot of one worker. `T` is aligned to at least 4.
 ///
 /// Budget of the owner, plain: a load, a store, a load, all on one line that it owns.
 /// Budget of the thief: two RMWs and one process-wide barrier.
@@ -50,7 +50,8 @@ pub struct NextSlot<T> {
     access: Access,
     /// Written by the owner; thieves only read it (plain access) or empty it (exchange).
     slot: AtomicPtr<T>,
-    /// IDLE, FROZEN, or the fiber that a thief has taken and the owner has not yet noticed.
+    /// IDLE; FROZEN and the theft that is under way; or the fiber that a thief has taken and the
+    /// owner has not yet noticed.
     thief: AtomicPtr<T>,
 }
 
@@ -61,12 +62,15 @@ unsafe impl<T> Send for NextSlot<T> {}
 unsafe impl<T> Sync for NextSlot<T> {}
 
 impl<T> NextSlot<T> {
-    /// An empty slot.
-    pub fn new(access: Access) -> Self {
-        NextSlot {
-            access,
-            slot: AtomicPtr::new(ptr::null_mut()),
-            thief: AtomicPtr::new(ptr::null_mut()),
+    const_fn! {
+        /// An empty slot.
+        pub const fn new(access: Access) -> Self {
+            const { assert!(align_of::<T>() > STEALABLE | FROZEN) };
+            NextSlot {
+                access,
+                slot: AtomicPtr::new(ptr::null_mut()),
+                thief: AtomicPtr::new(ptr::null_mut()),
+            }
         }
     }
 
@@ -113,7 +117,7 @@ impl<T> NextSlot<T> {
         // Acquire: the thief's decision comes before. Release: the thief that finds its freeze
         // undone sees nothing of ours that it needs, but a later thief's freeze comes after.
         let thief = self.thief.swap(ptr::null_mut(), Ordering::AcqRel);
-        if thief.addr() <= FROZEN {
+        if thief.addr() == IDLE || thief.addr() & FROZEN != 0 {
             return Entry::unpack(old);
         }
         // `old` is asked first: if the same fiber came back and is `new`, it was `old` that left.
@@ -141,7 +145,15 @@ impl<T> NextSlot<T> {
         if self.access == Access::Exchange {
             return self.steal_exchange();
         }
-        let frozen = ptr::without_provenance_mut(FROZEN);
+        // No two thefts under way have the address of a local in common. Were their marks alike, a
+        // slow thief whose mark the owner has removed could take the next thief's for its own, and
+        // with it a fiber that the owner has long been running.
+        let theft = FROZEN;
+        let frozen = if cfg!(weaken = "next-slot-mark") {
+            ptr::without_provenance_mut(FROZEN)
+        } else {
+            (&raw const theft).cast::<T>().cast_mut().map_addr(|addr| addr | FROZEN)
+        };
         // Acquire: pairs with the owner's swap that ended the theft before ours.
         self.thief
             .compare_exchange(ptr::null_mut(), frozen, Ordering::AcqRel, Ordering::Relaxed)
@@ -162,6 +174,10 @@ impl<T> NextSlot<T> {
     fn steal_exchange(&self) -> Option<NonNull<T>> {
         let word = self.slot.load(Ordering::Relaxed);
         let entry = Entry::unpack(word).filter(|entry| entry.stealable)?;
+        if cfg!(weaken = "next-slot-exchange") {
+            self.slot.store(ptr::null_mut(), Ordering::Release);
+            return Some(entry.fiber);
+        }
         // Acquire: pairs with the Release half of the owner's swap. ABA is harmless: the same
         // fiber back in the slot is as good.
         self.slot

@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::{AtomicPtr, Ordering, const_fn, unless_weakened};
 
 /// Low bit: an unpark came before the start.
 const TOKEN: usize = 1;
@@ -31,10 +31,12 @@ pub enum Owner<W> {
 }
 
 impl<W> OwnerWord<W> {
-    /// The word of a fiber that nobody has started.
-    #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
-    pub fn new() -> Self {
-        OwnerWord(AtomicPtr::new(ptr::null_mut()))
+    const_fn! {
+        /// The word of a fiber that nobody has started.
+        #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+        pub const fn new() -> Self {
+            OwnerWord(AtomicPtr::new(ptr::null_mut()))
+        }
     }
 
     /// Makes the word that of a new fiber. Only while no other thread can reach it.
@@ -74,7 +76,8 @@ impl<W> OwnerWord<W> {
             self.0.store(worker.cast_mut(), Ordering::Release);
             return token;
         }
-        self.0.swap(worker.cast_mut(), Ordering::AcqRel).addr() == TOKEN
+        let ordering = unless_weakened!("owner-token", Ordering::AcqRel);
+        self.0.swap(worker.cast_mut(), ordering).addr() == TOKEN
     }
 
     /// Leaves a token for the start; false if the fiber has started meanwhile.

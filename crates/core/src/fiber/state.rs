@@ -1,6 +1,6 @@
 //! The run state of a fiber that has started: what an event does to it, and who acts on it.
 
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, const_fn, unless_weakened};
 
 /// Running, or runnable and in exactly one queue.
 const ACTIVE: u32 = 0;
@@ -97,6 +97,10 @@ pub struct Shared;
 impl Mode for Shared {
     #[inline]
     fn apply(word: &AtomicU32, event: Event) -> Effect {
+        if cfg!(weaken = "run-state-shared") {
+            return Plain::apply(word, event);
+        }
+        let success = unless_weakened!("run-state", Ordering::AcqRel);
         let mut state = word.load(Ordering::Relaxed);
         loop {
             let (next, effect) = transition(state, event);
@@ -104,16 +108,12 @@ impl Mode for Shared {
             // half of the unpark, wake or cancel that enqueues the fiber; the Release half of an
             // unpark or wake publishes what came before it to the Acquire half of the park or
             // wait that proceeds.
-            match word.compare_exchange_weak(state, next, success(), Ordering::Relaxed) {
+            match word.compare_exchange_weak(state, next, success, Ordering::Relaxed) {
                 Ok(_) => return effect,
                 Err(seen) => state = seen,
             }
         }
     }
-}
-
-const fn success() -> Ordering {
-    if cfg!(weaken = "run-state") { Ordering::Relaxed } else { Ordering::AcqRel }
 }
 
 /// The run state of a started fiber.
@@ -131,10 +131,12 @@ const fn success() -> Ordering {
 pub struct RunState(AtomicU32);
 
 impl RunState {
-    /// An active fiber without a token.
-    #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
-    pub fn new() -> Self {
-        RunState(AtomicU32::new(ACTIVE))
+    const_fn! {
+        /// An active fiber without a token.
+        #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+        pub const fn new() -> Self {
+            RunState(AtomicU32::new(ACTIVE))
+        }
     }
 
     /// Makes the word that of a fiber that becomes active for the first time.
