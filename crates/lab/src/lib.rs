@@ -5,11 +5,14 @@
 //! interleaves the methods so that drift of the machine hits all alike.
 
 pub mod conclusion;
+pub mod costs;
 pub mod experiment;
 pub mod failure;
 pub mod format;
 pub mod host;
 pub mod limits;
+pub mod memory;
+mod pthread;
 pub mod published;
 pub mod registry;
 pub mod report;

@@ -1,10 +1,12 @@
 //! The experiments of the lab, by name.
 
-use crate::{experiment::Experiment, limits::Limits, ring::experiment::Ring};
+use crate::{
+    costs::Costs, experiment::Experiment, limits::Limits, memory::Memory, ring::experiment::Ring,
+};
 
 /// All experiments, in the order of `daiko lab list`.
 pub fn all() -> Vec<Box<dyn Experiment>> {
-    vec![Box::new(Limits), Box::new(Ring::default())]
+    vec![Box::new(Limits), Box::new(Ring::default()), Box::new(Costs), Box::new(Memory)]
 }
 
 /// The experiment of that name.

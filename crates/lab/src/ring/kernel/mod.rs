@@ -9,7 +9,7 @@ mod condvar;
 mod eventfd;
 mod fd;
 mod futex;
-pub(super) mod harness;
+pub(crate) mod harness;
 mod pipe;
 mod polling;
 mod rtsignal;

@@ -14,7 +14,7 @@ struct Limit {
 }
 
 /// One line for thread `made` of `threads` that could not be created.
-pub(super) fn explain(made: usize, threads: usize, error: &io::Error) -> String {
+pub(crate) fn explain(made: usize, threads: usize, error: &io::Error) -> String {
     let lowest = limits().min_by_key(|limit| limit.value / limit.per_thread);
     let hint = lowest.map_or_else(String::new, |Limit { name, value, remedy, .. }| {
         format!("; the lowest limit is {name} = {value}: {remedy}, or ask for fewer threads")

@@ -20,7 +20,7 @@
 
 pub(crate) mod conductor;
 mod cpus;
-mod limits;
+pub(crate) mod limits;
 pub(crate) mod part;
 mod port;
 mod threads;
