@@ -1,0 +1,256 @@
+//! What a user sees when a fiber goes wrong. What may kill runs in a child process.
+
+mod support;
+
+use std::backtrace::Backtrace;
+use std::hint::black_box;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use daiko::{Builder, Runtime};
+use support::child::{command, in_child, is_child, stderr};
+use support::{mover, run_on, skip, until, workers};
+
+#[inline(never)]
+fn recurse(depth: u64) -> u64 {
+    let frame = black_box([depth; 32]);
+    if frame[7] == u64::MAX { 0 } else { recurse(depth + 1) + black_box(frame)[5] }
+}
+
+/// Dies by an overflow, with others about that are in the middle of something.
+fn overflow(runtime: Runtime, builder: Builder) {
+    for _ in 0..10 {
+        drop(runtime.spawn(daiko::park));
+    }
+    let _ = runtime.spawn_with(builder, || black_box(recurse(0))).unwrap().join();
+}
+
+/// It died as it shall, with one line of ours.
+#[track_caller]
+fn assert_overflow(output: &Output, fiber: &str, size: &str) {
+    let text = stderr(output);
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{text}");
+    let expected = format!(
+        "daiko: stack overflow in fiber '{fiber}' (stack of {size}; larger: Builder::stack_size)"
+    );
+    let lines: Vec<_> = text.lines().filter(|line| line.starts_with("daiko:")).collect();
+    assert_eq!(lines, [expected]);
+}
+
+#[test]
+fn an_overflow_names_the_fiber() {
+    let output = in_child("an_overflow_names_the_fiber", || {
+        overflow(workers(2), Builder::new().name("order book"));
+    });
+    assert_overflow(&output, "order book", "64 KiB");
+}
+
+#[test]
+fn an_overflow_of_another_size_names_it() {
+    let output = in_child("an_overflow_of_another_size_names_it", || {
+        overflow(workers(1), Builder::new().name("deep").stack_size(256 << 10));
+    });
+    assert_overflow(&output, "deep", "256 KiB");
+}
+
+#[test]
+fn an_overflow_of_a_mover_without_a_name_names_the_size_of_the_runtime() {
+    let output =
+        in_child("an_overflow_of_a_mover_without_a_name_names_the_size_of_the_runtime", || {
+            overflow(Runtime::builder().stack_size(128 << 10).build().unwrap(), mover());
+        });
+    assert_overflow(&output, "<unnamed>", "128 KiB");
+}
+
+#[test]
+fn an_overflow_into_a_protected_guard_is_reported() {
+    let output = in_child("an_overflow_into_a_protected_guard_is_reported", || {
+        let kind = Some(daiko_sys::memory::GuardKind::Protect);
+        let runtime = Runtime::builder().fallbacks(kind, false).build().unwrap();
+        overflow(runtime, Builder::new().name("protected"));
+    });
+    assert_overflow(&output, "protected", "64 KiB");
+}
+
+#[test]
+fn an_overflow_while_unwinding_is_reported() {
+    let output = in_child("an_overflow_while_unwinding_is_reported", || {
+        let runtime = workers(1);
+        let body = || {
+            let _late = support::OnDrop(|| _ = black_box(recurse(0)));
+            daiko::park();
+        };
+        drop(runtime.spawn_with(Builder::new().name("late"), body).unwrap());
+        runtime.run(daiko::yield_now);
+        runtime.shutdown();
+    });
+    assert_overflow(&output, "late", "64 KiB");
+}
+
+/// A backtrace leads from the panic to the entry of the fiber, and no further.
+#[test]
+fn a_backtrace_ends_at_the_entry() {
+    for builder in [Builder::new(), mover()] {
+        run_on(Runtime::builder().workers(1), move || {
+            let fiber = builder.spawn(|| {
+                daiko::yield_now();
+                named_frame()
+            });
+            let trace = fiber.unwrap().join().unwrap();
+            let frames: Vec<_> = trace
+                .lines()
+                .filter_map(|line| line.trim_start().split_once(": "))
+                .filter(|(index, _)| index.parse::<u32>().is_ok())
+                .map(|(_, name)| name)
+                .collect();
+            assert!(frames.iter().any(|frame| frame.contains("named_frame")), "{trace}");
+            let last = frames.last().unwrap();
+            assert!(last.contains("first_frame"), "{trace}");
+            let entry = frames[frames.len() - 2];
+            assert!(entry.contains("entry"), "{trace}");
+        });
+    }
+}
+
+#[inline(never)]
+fn named_frame() -> String {
+    black_box(Backtrace::force_capture().to_string())
+}
+
+#[test]
+fn a_panic_prints_a_backtrace_that_ends_at_the_entry() {
+    let name = "a_panic_prints_a_backtrace_that_ends_at_the_entry";
+    if is_child() {
+        let runtime = workers(1);
+        let _ = runtime.spawn(|| panic!("for the sake of the trace")).join();
+        std::process::exit(0);
+    }
+    let output = command(name).env("RUST_BACKTRACE", "full").output().unwrap();
+    let text = stderr(&output);
+    assert!(output.status.success(), "{text}");
+    assert!(text.contains("for the sake of the trace"), "{text}");
+    // As for any thread, the frame that the outermost one would return to has address 0.
+    let end = |line: &&str| line.contains(" - ") && !line.ends_with("0x0 - <unknown>");
+    let last = text.lines().rfind(end).unwrap_or_default();
+    assert!(last.contains("first_frame"), "{text}");
+}
+
+#[test]
+fn a_panic_in_a_detached_fiber_kills_nobody() {
+    let ends = Arc::new(AtomicUsize::new(0));
+    let count = ends.clone();
+    run_on(Runtime::builder().workers(2), move || {
+        for i in 0..100 {
+            let ends = count.clone();
+            let body = move || {
+                let _late = support::OnDrop(|| _ = ends.fetch_add(1, Ordering::Relaxed));
+                daiko::yield_now();
+                std::panic::resume_unwind(Box::new(i));
+            };
+            let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+            drop(builder.spawn(body).unwrap());
+        }
+        let sum: u32 = (0..10).map(|i| daiko::spawn(move || i).join().unwrap()).sum();
+        assert_eq!(sum, 45);
+    });
+    // The shutdown waited for them.
+    assert_eq!(ends.load(Ordering::Relaxed), 100);
+}
+
+/// A result whose drop panics has no one to tell.
+#[test]
+fn a_panic_in_the_drop_of_a_result_kills_nobody() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("bomb"));
+        }
+    }
+    run_on(Runtime::builder().workers(1), || {
+        drop(daiko::spawn(|| Bomb));
+        for _ in 0..10 {
+            daiko::yield_now();
+        }
+        assert_eq!(daiko::spawn(|| 3).join().unwrap(), 3);
+    });
+}
+
+#[test]
+fn a_process_may_exit_while_fibers_run() {
+    let name = "a_process_may_exit_while_fibers_run";
+    let output = in_child(name, || {
+        let running = Arc::new(AtomicUsize::new(0));
+        let runtime = workers(2);
+        for runtime in [&runtime, daiko::default_runtime()] {
+            for _ in 0..100 {
+                drop(runtime.spawn(daiko::park));
+                drop(runtime.spawn(|| {
+                    loop {
+                        daiko::yield_now();
+                    }
+                }));
+            }
+            let tell = running.clone();
+            drop(runtime.spawn(move || {
+                tell.fetch_add(1, Ordering::Release);
+                loop {
+                    std::hint::spin_loop();
+                }
+            }));
+        }
+        until("both that compute", || running.load(Ordering::Acquire) == 2);
+        std::mem::forget(runtime);
+        std::process::exit(7);
+    });
+    assert_eq!(output.status.code(), Some(7), "{}", stderr(&output));
+}
+
+#[test]
+fn a_fiber_may_exit_the_process() {
+    let output = in_child("a_fiber_may_exit_the_process", || {
+        let runtime = workers(2);
+        drop(runtime.spawn(daiko::park));
+        runtime.run(|| std::process::exit(9));
+    });
+    assert_eq!(output.status.code(), Some(9), "{}", stderr(&output));
+}
+
+#[test]
+fn gdb_ends_its_backtrace_at_the_entry() {
+    let name = "gdb_ends_its_backtrace_at_the_entry";
+    if is_child() {
+        workers(1).run(|| {
+            daiko::yield_now();
+            trap();
+        });
+    }
+    if Command::new("gdb").arg("--version").output().is_err() {
+        return skip("gdb is not installed");
+    }
+    let target = command(name);
+    let output = Command::new("gdb")
+        .args(["-nx", "-batch", "-ex", "set debuginfod enabled off", "-ex", "run", "-ex", "bt"])
+        .arg("--args")
+        .arg(target.get_program())
+        .args(target.get_args())
+        .envs(target.get_envs().filter_map(|(key, value)| Some((key, value?))))
+        .output()
+        .unwrap();
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), stderr(&output));
+    if text.contains("Could not trace the inferior") || text.contains("ptrace:") {
+        return skip("gdb may not trace processes here");
+    }
+    let frames: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
+    assert!(frames.iter().any(|frame| frame.contains("trap")), "{text}");
+    assert!(frames[frames.len() - 2].contains("entry"), "{text}");
+    assert!(frames[frames.len() - 1].contains("first_frame"), "{text}");
+    assert!(!text.contains("Backtrace stopped") && !text.contains("corrupt"), "{text}");
+}
+
+#[inline(never)]
+fn trap() {
+    // SAFETY: stops the process for the debugger that runs it.
+    unsafe { libc::raise(libc::SIGTRAP) };
+}

@@ -1,0 +1,202 @@
+//! Where the system grants no more: an error, nothing leaked, and what runs goes on.
+//!
+//! Each case spoils the limits of a child process.
+
+mod support;
+
+use std::fs;
+
+use daiko::{BuildError, Builder, JoinHandle, Runtime, SpawnError, StackError};
+use daiko_sys::limits;
+use daiko_sys::memory::{GuardKind, MemoryError, page_size};
+use support::child::in_child_well;
+use support::{Drops, assert_names, end, panic_of, skip, until, workers};
+
+/// Stacks that a worker keeps for the fibers that it spawns itself.
+const KEPT: usize = 256;
+
+/// Lowers or raises the soft limit; the hard one stays.
+fn limit(resource: libc::__rlimit_resource_t, soft: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is a live local, in both calls.
+    unsafe {
+        assert_eq!(libc::getrlimit(resource, &mut limit), 0);
+        limit.rlim_cur = soft.min(limit.rlim_max);
+        assert_eq!(libc::setrlimit(resource, &limit), 0);
+    }
+}
+
+fn address_space_used() -> u64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    pages * page_size() as u64
+}
+
+fn threads() -> usize {
+    fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+/// Spawns fibers that park until there is room for no more; how many that were, and why.
+///
+/// Half of them end before the others, which go on meanwhile and find all as they left it.
+fn fill_up(builder: impl Fn() -> Builder) -> (usize, MemoryError) {
+    let drops = Drops::default();
+    // So that the list itself needs no memory when there is none.
+    let mut parked: Vec<JoinHandle<usize>> = Vec::with_capacity(2_000_000);
+    let error = loop {
+        let (token, i) = (drops.token(), parked.len());
+        let body = move || {
+            let (_token, own) = (token, std::hint::black_box([i; 16]));
+            daiko::park();
+            own[i % 16]
+        };
+        match builder().spawn(body) {
+            Ok(handle) => parked.push(handle),
+            Err(SpawnError::Stack(StackError::Memory(error))) => break error,
+            Err(error) => panic!("{error:?}"),
+        }
+        if parked.len() % 1000 == 0 {
+            daiko::yield_now();
+        }
+    };
+    assert_eq!(drops.dropped(), 1, "the closure that was refused");
+    let count = parked.len();
+    for (i, handle) in parked.into_iter().enumerate() {
+        handle.fiber().unpark();
+        assert_eq!(handle.join().unwrap(), i);
+        if i == count / 2 {
+            // There is room for others now.
+            assert_eq!(builder().spawn(|| 5).unwrap().join().unwrap(), 5);
+        }
+    }
+    drops.assert_all();
+    (count, error)
+}
+
+#[test]
+fn a_full_address_space_is_an_error_of_the_spawn() {
+    in_child_well("a_full_address_space_is_an_error_of_the_spawn", || {
+        let runtime = workers(1);
+        // The list of handles, and stacks.
+        runtime.run(|| drop(daiko::spawn(|| ()).join()));
+        limit(libc::RLIMIT_AS, address_space_used() + (96 << 20));
+        runtime.run(|| {
+            let (first, error) = fill_up(Builder::new);
+            assert!(matches!(error, MemoryError::AddressSpace { .. }), "{error:?}");
+            assert_names(&error, "RLIMIT_AS");
+            assert!(first > 2 * KEPT, "{first}");
+            for _ in 0..3 {
+                let again = fill_up(Builder::new).0;
+                assert!(again + KEPT >= first, "{again} after {first}");
+            }
+        });
+        end(runtime);
+    });
+}
+
+#[test]
+fn a_full_address_space_is_an_error_for_another_size_and_a_large_closure() {
+    in_child_well("a_full_address_space_is_an_error_for_another_size_and_a_large_closure", || {
+        let runtime = workers(1);
+        let untouched = runtime.spawn(|| {
+            let own = std::hint::black_box([7; 64]);
+            daiko::park();
+            own[63]
+        });
+        runtime.run(daiko::yield_now);
+        limit(libc::RLIMIT_AS, address_space_used() + (8 << 20));
+        runtime.run(|| {
+            let error = Builder::new().stack_size(256 << 20).spawn(|| ()).unwrap_err();
+            assert_names(&error, "RLIMIT_AS");
+        });
+        untouched.fiber().unpark();
+        assert_eq!(untouched.join().unwrap(), 7);
+        end(runtime);
+    });
+}
+
+#[test]
+fn guards_beyond_the_limit_of_mappings_name_it() {
+    in_child_well("guards_beyond_the_limit_of_mappings_name_it", || {
+        let most = limits::max_map_count().unwrap();
+        if most > 200_000 {
+            return skip("vm.max_map_count is above 200,000");
+        }
+        let builder = Runtime::builder().workers(1).stack_size(16 << 10);
+        let runtime = builder.fallbacks(Some(GuardKind::Protect), true).build().unwrap();
+        let main = Builder::new().stack_size(256 << 10);
+        let main = runtime.spawn_with(main, move || {
+            let (first, error) = fill_up(Builder::new);
+            assert_eq!(error, MemoryError::Mappings);
+            assert_names(&error, "vm.max_map_count");
+            assert!((most / 4..most).contains(&(first as u64)), "{first} of {most}");
+            let again = fill_up(Builder::new).0;
+            // All the same but for what a spare, if it took some over, keeps for itself.
+            assert!(again + KEPT >= first, "{again} after {first}");
+        });
+        main.unwrap().join().unwrap();
+        end(runtime);
+    });
+}
+
+/// Becomes a user to whom RLIMIT_NPROC applies and who has no other process, as `user` is every
+/// test's own, and lets it start so many threads more.
+fn limit_threads(user: libc::uid_t, more: usize) -> bool {
+    // SAFETY: plain system calls; no thread of this process relies on its user.
+    if unsafe { libc::geteuid() == 0 && libc::setuid(user) != 0 } {
+        skip("RLIMIT_NPROC does not apply to root, which cannot become another user here");
+        return false;
+    }
+    limit(libc::RLIMIT_NPROC, (threads() + more) as u64);
+    true
+}
+
+#[test]
+fn too_few_threads_are_an_error_of_the_build() {
+    in_child_well("too_few_threads_are_an_error_of_the_build", || {
+        let before = threads();
+        if !limit_threads(60001, 3) {
+            return;
+        }
+        let error = Runtime::builder().workers(8).build().unwrap_err();
+        assert!(matches!(error, BuildError::Thread(_)), "{error:?}");
+        assert_names(&error, "ulimit -u");
+        until("the end of the workers that had started", || threads() == before);
+        let runtime = workers(1);
+        assert_eq!(runtime.run(|| 6), 6);
+        end(runtime);
+    });
+}
+
+#[test]
+fn no_thread_for_a_blocking_call_is_a_panic_of_its_fiber() {
+    in_child_well("no_thread_for_a_blocking_call_is_a_panic_of_its_fiber", || {
+        let runtime = workers(1);
+        if !limit_threads(60002, 0) {
+            return;
+        }
+        let text = runtime.run(|| panic_of(|| daiko::blocking(|| 5)));
+        assert!(text.contains("ulimit -u"), "{text}");
+        limit(libc::RLIMIT_NPROC, u64::MAX);
+        assert_eq!(runtime.run(|| daiko::blocking(|| 5)), 5);
+        end(runtime);
+    });
+}
+
+/// Without a thread for a spare a stuck worker's fibers wait, and nothing else happens.
+#[test]
+fn no_thread_for_a_spare_is_only_slow() {
+    in_child_well("no_thread_for_a_spare_is_only_slow", || {
+        let runtime = workers(1);
+        if !limit_threads(60003, 0) {
+            return;
+        }
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        let stuck = runtime.spawn(move || told.recv());
+        until("the event", || runtime.counters()[0].stuck > 0);
+        tell.send(()).unwrap();
+        stuck.join().unwrap().unwrap();
+        assert_eq!(runtime.run(|| 6), 6);
+        end(runtime);
+    });
+}
