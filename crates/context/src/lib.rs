@@ -12,4 +12,4 @@ pub mod overflow;
 pub mod scan;
 pub mod stack;
 
-pub use arch::{FpControl, StackPointer, prepare, switch, switch_fp};
+pub use arch::{FpControl, StackPointer, prefetch_write, prepare, switch, switch_fp};

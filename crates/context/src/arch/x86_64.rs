@@ -224,6 +224,22 @@ unsafe extern "C" fn first_frame() {
     )
 }
 
+/// Asks for the cache line at `address` to be written, so that a later read and write of it cost one
+/// transfer between processors, not two. Any address will do: it is a hint.
+#[inline(always)]
+pub fn prefetch_write(address: *const u8) {
+    // The intrinsic with this hint is a prefetch to read, unless the compiler may use `prefetchw`;
+    // processors without it take it for a no-op.
+    // SAFETY: a prefetch neither faults nor changes memory.
+    unsafe {
+        asm!(
+            "prefetchw byte ptr [{}]",
+            in(reg) address,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+}
+
 /// How many bytes [`first_hit_sse2`] and [`first_hit_avx2`] look at in one step.
 pub(crate) const BLOCK: usize = 128;
 

@@ -80,7 +80,18 @@ impl Mail {
     pub fn post(&self, letters: Letters) -> Posted {
         // Release: pairs with the Acquire in `collect`, also when coalesced: the reader's
         // exchange follows this RMW, so what the sender did before is seen by the fiber.
-        match self.0.fetch_or(letters.0, unless_weakened!("mail-post", Ordering::AcqRel)) {
+        let ordering = unless_weakened!("mail-post", Ordering::AcqRel);
+        // A guess first: `fetch_or` is a load and a compare-exchange on x86, and so fetches the
+        // line twice, to be read and to be written.
+        match self.0.compare_exchange(0, letters.0, ordering, Ordering::Relaxed) {
+            Ok(_) => Posted::Push,
+            Err(_) => self.post_slow(letters, ordering),
+        }
+    }
+
+    #[cold]
+    fn post_slow(&self, letters: Letters, ordering: Ordering) -> Posted {
+        match self.0.fetch_or(letters.0, ordering) {
             0 => Posted::Push,
             _ => Posted::Coalesced,
         }
@@ -118,6 +129,10 @@ pub unsafe trait Addressee: Sized {
     ///
     /// `this` must be valid for the lifetime that the caller chooses.
     unsafe fn mail_link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self>;
+
+    /// Asks for the line of `this` to be written: called before its link is read.
+    #[inline]
+    fn prefetch(_this: NonNull<Self>) {}
 }
 
 /// "The owner is parked": an inbox without mail whose owner sleeps, or is about to.
@@ -170,7 +185,8 @@ impl<T: Addressee> Inbox<T> {
     /// valid until the owner has taken it.
     #[inline]
     pub unsafe fn push(&self, item: NonNull<T>) -> Pushed {
-        let mut head = self.0.load(Ordering::Relaxed);
+        // A guess instead of a load, which would fetch the line a first time, to be read.
+        let mut head: *mut T = ptr::null_mut();
         loop {
             if head.addr() == CLOSED {
                 return Pushed::Closed;
@@ -188,6 +204,11 @@ impl<T: Addressee> Inbox<T> {
                 Err(seen) => head = seen,
             }
         }
+    }
+
+    /// Where the word lies, for a sender that prefetches its line.
+    pub fn address(&self) -> *const u8 {
+        ptr::from_ref(self).cast()
     }
 
     /// Whether there is mail. One load: what an agent does while it polls.
@@ -208,11 +229,18 @@ impl<T: Addressee> Inbox<T> {
     }
 
     fn replace_all(&self, word: *mut T) -> Batch<T> {
+        // The newest item's line travels while the exchange waits for the word's.
+        if let Some(newest) = NonNull::new(self.0.load(Ordering::Relaxed))
+            && newest.addr().get() > CLOSED
+        {
+            T::prefetch(newest);
+        }
         // Acquire: pairs with the Release in `push`.
         let head = self.0.swap(word, Ordering::Acquire);
         let mut rest = if head.addr() > CLOSED { head } else { ptr::null_mut() };
         let mut oldest = ptr::null_mut();
         while let Some(item) = NonNull::new(rest) {
+            T::prefetch(item);
             // SAFETY: whoever pushed the item keeps it valid until it is taken, which is here.
             let link = unsafe { T::mail_link(item) };
             rest = link.load(Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
-use daiko_context::StackPointer;
+use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
     Addressee, Completion, Effect, Event, Letters, Mail, OwnerWord, Plain, Posted, RunState, Shared,
 };
@@ -20,6 +20,8 @@ pub(crate) mod flag {
     pub(crate) const CANCEL: u32 = 1 << 31;
     /// A cancel, not its waker, ended the fiber's suspension.
     pub(crate) const INTERRUPTED: u32 = 1 << 30;
+    /// The worker of an unstarted fiber was chosen: it starts where its mail takes it.
+    pub(crate) const PLACED: u32 = 1 << 29;
     /// Some `no_suspend` is under way: the low bits count the nesting.
     pub(crate) const NO_SUSPEND: u32 = (1 << 16) - 1;
 }
@@ -28,8 +30,6 @@ pub(crate) mod flag {
 pub(crate) mod kind {
     /// May change worker after it started.
     pub(crate) const MOVER: u8 = 1;
-    /// Its worker was chosen: it starts where its mail took it.
-    pub(crate) const PLACED: u8 = 2;
 }
 
 /// Bytes of a name; the rest is cut off.
@@ -59,7 +59,7 @@ pub(crate) struct ControlBlock {
     pub(crate) state: RunState,
     /// Letters on their way. Any thread.
     pub(crate) mail: Mail,
-    /// `flag` bits. Only the worker that runs it, or its agent.
+    /// `flag` bits. Only the worker that runs it, or its agent; before the start, who has it.
     pub(crate) flags: Cell<u32>,
     /// `kind` bits. Written at spawn.
     pub(crate) kind: Cell<u8>,
@@ -110,6 +110,11 @@ unsafe impl Addressee for ControlBlock {
         // SAFETY: `this` is valid, by the contract of `mail_link`.
         unsafe { &(*this.as_ptr()).mail_link }
     }
+
+    #[inline]
+    fn prefetch(this: NonNull<Self>) {
+        prefetch_write(this.as_ptr().cast());
+    }
 }
 
 unsafe fn no_closure(_: NonNull<u8>) {}
@@ -143,10 +148,10 @@ impl ControlBlock {
     }
 
     /// Makes the words those of a new fiber: unstarted, with one handle beside itself.
-    pub(crate) fn renew(&self, kind: u8, spawned_at: &'static Location<'static>) {
+    pub(crate) fn renew(&self, kind: u8, flags: u32, spawned_at: &'static Location<'static>) {
         self.owner.reset();
         self.completion.reset();
-        self.flags.set(0);
+        self.flags.set(flags);
         self.kind.set(kind);
         self.spawned_at.set(spawned_at);
         self.refs.store(2, Ordering::Relaxed);
@@ -239,28 +244,30 @@ impl ControlBlock {
         unsafe { self.runtime.as_ref().pool.put(NonNull::from(self)) };
     }
 
-    /// Unparks the fiber, from any thread.
+    /// Unparks the fiber if `current` is its worker; false if not.
     #[inline]
-    pub(crate) fn unpark(&self) {
-        self.deliver(Event::Unpark, Letters::UNPARK);
+    pub(crate) fn unpark_local(&self, current: Option<&Worker>) -> bool {
+        self.deliver_local(current, Event::Unpark)
     }
 
     /// Ends the wait that the caller has claimed, from any thread.
     #[inline]
     pub(crate) fn wake(&self) {
-        self.deliver(Event::Wake, Letters::WAKE);
+        let current = worker::current();
+        if !self.deliver_local(current, Event::Wake) {
+            let _ = worker::send(current, self, Event::Wake, Letters::WAKE);
+        }
     }
 
     #[inline]
-    fn deliver(&self, event: Event, letter: Letters) {
-        match worker::current() {
-            Some(worker) if self.owner.is(worker) => {
-                if self.apply(event) == Effect::Enqueue {
-                    worker.make_next(self);
-                }
-            }
-            worker => worker::send(worker, self, event, letter),
+    fn deliver_local(&self, current: Option<&Worker>, event: Event) -> bool {
+        let Some(worker) = current.filter(|&worker| self.owner.is(worker)) else {
+            return false;
+        };
+        if self.apply(event) == Effect::Enqueue {
+            worker.make_next(self);
         }
+        true
     }
 
     /// Applies `event` in the fiber's mode. A pinned fiber's: only its worker.

@@ -9,18 +9,26 @@ pub(crate) mod waiter;
 
 use std::fmt;
 use std::panic::Location;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use daiko_core::fiber::{Event, Letters};
 
 pub(crate) use self::control::{ControlBlock, MAX_NAME, flag, kind};
 pub use self::join::{JoinError, JoinHandle};
 pub use self::spawn::{Builder, SpawnError, spawn};
 pub use self::unwind::Cancelled;
-use crate::worker::suspend;
+use crate::worker::{self, Worker, suspend};
 
 /// A handle to a fiber, as [`std::thread::Thread`] is one to a thread.
 ///
 /// The memory of a fiber, its stack included, is kept until its last handle is dropped.
-pub struct Fiber(NonNull<ControlBlock>);
+pub struct Fiber {
+    block: NonNull<ControlBlock>,
+    /// The fiber's worker, once this handle has seen it pinned there: null before. It spares an
+    /// unpark from another worker the look at the block, whose line is at that other worker.
+    home: AtomicPtr<Worker>,
+}
 
 // SAFETY: the handle reaches only what any thread may touch, or what was fixed at the spawn.
 unsafe impl Send for Fiber {}
@@ -30,13 +38,13 @@ unsafe impl Sync for Fiber {}
 impl Fiber {
     /// Takes over one reference.
     pub(crate) fn from_block(block: NonNull<ControlBlock>) -> Self {
-        Fiber(block)
+        Fiber { block, home: AtomicPtr::new(ptr::null_mut()) }
     }
 
     #[inline]
     pub(crate) fn block(&self) -> &ControlBlock {
         // SAFETY: the handle is a reference, so the block is in use.
-        unsafe { self.0.as_ref() }
+        unsafe { self.block.as_ref() }
     }
 
     /// Lets the fiber's [`park`](crate::park) return: now, or when it is called next.
@@ -45,7 +53,24 @@ impl Fiber {
     /// before the unpark happens before the return of that park.
     #[inline]
     pub fn unpark(&self) {
-        self.block().unpark();
+        // Relaxed: a hint that is right once it is not null, as workers outlive fibers.
+        let home = self.home.load(Ordering::Relaxed);
+        let current = worker::current();
+        if home.is_null() || current.is_some_and(|worker| ptr::eq(worker, home)) {
+            return self.unpark_known(current);
+        }
+        // SAFETY: the fiber is pinned to `home`, which lives as long as its block, and so as this.
+        worker::mail_pinned(current, unsafe { &*home }, self.block(), Letters::UNPARK);
+    }
+
+    /// Unparks a fiber that is the caller's own worker's, or has not been seen at its worker.
+    #[inline]
+    fn unpark_known(&self, current: Option<&Worker>) {
+        if !self.block().unpark_local(current)
+            && let Some(home) = worker::send(current, self.block(), Event::Unpark, Letters::UNPARK)
+        {
+            self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
+        }
     }
 
     /// The name given by [`Builder::name`].
@@ -62,7 +87,7 @@ impl Fiber {
 impl Clone for Fiber {
     fn clone(&self) -> Self {
         self.block().retain();
-        Fiber(self.0)
+        Self::from_block(self.block)
     }
 }
 
@@ -75,7 +100,7 @@ impl Drop for Fiber {
 
 impl PartialEq for Fiber {
     fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
+        self.block == other.block
     }
 }
 
@@ -98,14 +123,14 @@ impl fmt::Debug for Fiber {
 pub fn current() -> Fiber {
     let (_, fiber) = suspend::caller("current");
     fiber.retain();
-    Fiber(NonNull::from(fiber))
+    Fiber::from_block(NonNull::from(fiber))
 }
 
 /// The calling fiber, or `None` if the caller is not one.
 pub fn try_current() -> Option<Fiber> {
     let fiber = crate::worker::current()?.running()?;
     fiber.retain();
-    Some(Fiber(NonNull::from(fiber)))
+    Some(Fiber::from_block(NonNull::from(fiber)))
 }
 
 /// Suspends the calling fiber until somebody calls [`Fiber::unpark`] on it.

@@ -8,7 +8,7 @@ use daiko_context::prepare;
 use daiko_context::stack::StackError;
 
 use super::entry::{Functions, Outcome, entry};
-use super::{ControlBlock, Fiber, JoinHandle, kind};
+use super::{ControlBlock, Fiber, JoinHandle, flag, kind};
 use crate::runtime::Shared;
 
 /// Spawns a fiber: in the caller's runtime if the caller is a fiber, else in the default runtime.
@@ -169,9 +169,9 @@ impl Builder {
         let block = runtime.take_block(self.stack_size)?;
         // SAFETY: the block is new, so nobody else knows it.
         let fiber = unsafe { block.as_ref() };
-        let kind = if self.mover { kind::MOVER } else { 0 }
-            | if self.worker.is_some() { kind::PLACED } else { 0 };
-        fiber.renew(kind, Location::caller());
+        let kind = if self.mover { kind::MOVER } else { 0 };
+        let flags = if self.worker.is_some() { flag::PLACED } else { 0 };
+        fiber.renew(kind, flags, Location::caller());
         if let Err(error) = furnish::<F, T>(runtime, block, self.name.as_deref(), f) {
             fiber.discard();
             return Err(error);

@@ -28,7 +28,7 @@ use self::kernel::{Barriers, ThisThread};
 pub use self::shutdown::ShutdownReport;
 use crate::agent::pollers::Pollers;
 use crate::blocking::BlockingPool;
-use crate::fiber::{Builder, ControlBlock, JoinHandle, SpawnError};
+use crate::fiber::{Builder, ControlBlock, JoinHandle, SpawnError, flag};
 use crate::monitor::Monitor;
 use crate::worker::{self, Worker, WorkerCounters};
 pub use daiko_core::governor::Preset;
@@ -172,8 +172,9 @@ impl Shared {
         }
     }
 
-    /// Hands an unstarted fiber to `worker`.
+    /// Hands an unstarted fiber to `worker`, where it starts for sure: it is not placed twice.
     pub(crate) fn send_start(&self, from: Option<&Worker>, worker: usize, fiber: &ControlBlock) {
+        fiber.flags.update(|flags| flags | flag::PLACED);
         // It may be in the inbox already, for nobody else than its starter writes this letter.
         if fiber.mail.post(Letters::START) == Posted::Push {
             self.workers()[worker].deliver(from, fiber);

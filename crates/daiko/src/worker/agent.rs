@@ -12,6 +12,8 @@ use super::Worker;
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::phase;
 
+/// Time between two looks at other workers' queues, and before the first, in nanoseconds.
+const STEAL_NS: u64 = 3_000;
 /// Looks at the inbox between two looks at everything else and at the clock.
 const INBOX_LOOKS: u32 = 16;
 
@@ -45,7 +47,7 @@ impl Worker {
         if self.runtime().phase() != phase::RUNNING {
             self.unwind_fibers();
         }
-        found || self.has_runnable() || self.steal()
+        found || self.has_runnable()
     }
 
     /// Samples one slice of the watches: its own, and those of others if it is to.
@@ -91,10 +93,14 @@ impl Worker {
 
     /// Nothing was found: spins or parks, as the governor says, until something may be.
     fn rest(&self) {
+        // Mail comes soonest, and costs the others nothing to wait for.
+        if self.spin() {
+            return;
+        }
         let runtime = self.runtime();
         let mut permit: Option<Permit<'_>> = None;
         let idle_since = clock::monotonic_ns();
-        let mut now = idle_since;
+        let (mut now, mut last_steal) = (idle_since, idle_since);
         loop {
             let sampled = self.has_silent_work();
             match runtime.governor.decide(&mut permit, idle_since, now, sampled) {
@@ -103,10 +109,19 @@ impl Worker {
                         return;
                     }
                 }
+                // A last look at the others' queues, which `park_thread` takes for empty.
+                Decision::Park | Decision::ParkFor(_) if self.steal() => return,
                 Decision::Park => return self.park_thread(None),
                 Decision::ParkFor(ns) => return self.park_thread(Some(Duration::from_nanos(ns))),
             }
             now = clock::monotonic_ns();
+            // Seldom: a look at another worker's queue takes the line from under its hands.
+            if now - last_steal >= STEAL_NS {
+                if self.steal() {
+                    return;
+                }
+                last_steal = now;
+            }
         }
     }
 

@@ -1,7 +1,8 @@
 //! Mail between workers: what a wake costs when the fiber is not the waker's own.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
+use daiko_context::prefetch_write;
 use daiko_core::fiber::{Effect, Event, Letters, Owner, Posted, Pushed};
 
 use super::Worker;
@@ -9,33 +10,52 @@ use crate::fiber::ControlBlock;
 
 /// Delivers `event` to a fiber that is not this worker's, or from a thread that is no worker.
 ///
-/// Budget for a started pinned fiber: one RMW on its line, one on its worker's inbox.
+/// Returns the fiber's worker if it is pinned there.
 #[inline(never)]
-pub(crate) fn send(from: Option<&Worker>, fiber: &ControlBlock, event: Event, letter: Letters) {
+pub(crate) fn send<'f>(
+    from: Option<&Worker>,
+    fiber: &'f ControlBlock,
+    event: Event,
+    letter: Letters,
+) -> Option<&'f Worker> {
     loop {
         match fiber.owner.load() {
-            Owner::Finished => return,
-            Owner::Unstarted if fiber.owner.unpark_unstarted() => return,
+            Owner::Finished => return None,
+            Owner::Unstarted if fiber.owner.unpark_unstarted() => return None,
             Owner::Unstarted => {}
-            // SAFETY: workers live as long as their runtime, and that as long as its fibers.
-            Owner::Worker(owner) => return send_to(from, unsafe { &*owner }, fiber, event, letter),
+            Owner::Worker(owner) => {
+                // SAFETY: workers live as long as their runtime, and that as long as its fibers.
+                let owner = unsafe { &*owner };
+                if fiber.is_mover() {
+                    send_mover(from, owner, fiber, event);
+                    return None;
+                }
+                mail_pinned(from, owner, fiber, letter);
+                return Some(owner);
+            }
         }
     }
 }
 
-fn send_to(
+/// Sends a letter to a fiber that is pinned to `owner`.
+///
+/// Budget: one RMW on the fiber's line, one on its worker's inbox; both lines come from there.
+#[inline(never)]
+pub(crate) fn mail_pinned(
     from: Option<&Worker>,
     owner: &Worker,
     fiber: &ControlBlock,
-    event: Event,
     letter: Letters,
 ) {
-    if !fiber.is_mover() {
-        if fiber.mail.post(letter) == Posted::Push {
-            owner.deliver(from, fiber);
-        }
-        return;
+    // The fiber's line travels while earlier stores, of what the letter announces, still do. Not
+    // so the inbox's: its owner, who polls it, would have it back before the push.
+    prefetch_write(ptr::from_ref(fiber).cast());
+    if fiber.mail.post(letter) == Posted::Push {
+        owner.deliver(from, fiber);
     }
+}
+
+fn send_mover(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, event: Event) {
     if fiber.apply(event) != Effect::Enqueue {
         return;
     }

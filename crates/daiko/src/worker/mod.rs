@@ -23,7 +23,7 @@ use daiko_core::queue::Ring;
 
 use self::counters::Counters;
 pub use self::counters::WorkerCounters;
-pub(crate) use self::mail::send;
+pub(crate) use self::mail::{mail_pinned, send};
 use crate::fiber::ControlBlock;
 use crate::runtime::Shared;
 use crate::runtime::pool::{LocalPool, Pool};
@@ -100,11 +100,24 @@ pub(crate) struct Worker {
 
     // Written by others.
     /// What others want of this worker.
-    inbox: Inbox<ControlBlock>,
+    inbox: Alone<Inbox<ControlBlock>>,
     /// The monitor asks for a look at the sources at the next pick.
     pub(crate) tick: AtomicBool,
     /// 1 when an unpark has come for a parked worker: the word it sleeps on.
     unparked: AtomicU32,
+}
+
+/// Something on lines of its own, where the processor's fetch of the neighbour line does not reach.
+#[repr(align(128))]
+struct Alone<T>(T);
+
+impl<T> std::ops::Deref for Alone<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
 }
 
 // SAFETY: each group of fields says who may touch it: what only the owner touches is reached
@@ -158,7 +171,7 @@ impl Worker {
             sights: steal::Sights::default(),
             least: Cell::new((Least { worker: 0, load: 0 }, 0)),
             thread: AtomicU32::new(0),
-            inbox: Inbox::new(),
+            inbox: Alone(Inbox::new()),
             tick: AtomicBool::new(false),
             unparked: AtomicU32::new(0),
         }

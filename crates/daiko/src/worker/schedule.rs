@@ -14,7 +14,7 @@ use daiko_core::list::Fifo;
 use daiko_core::place;
 
 use super::Worker;
-use crate::fiber::{ControlBlock, kind};
+use crate::fiber::{ControlBlock, flag};
 use crate::runtime::phase;
 
 /// Picks in a row that may come from the next slot.
@@ -103,7 +103,7 @@ impl Worker {
             fiber.owner.moved_to(self);
             return Some(fiber);
         }
-        if fiber.kind.get() & kind::PLACED == 0
+        if fiber.flags.get() & flag::PLACED == 0
             && let place::Start::To(other) = self.runtime().place_start(self)
         {
             self.counters.imbalance.add(1);
@@ -119,6 +119,7 @@ impl Worker {
         // The state is nobody else's yet: it is set before the owner word names this worker,
         // and once more where an unpark came before.
         fiber.state.reset(false);
+        fiber.flags.update(|flags| flags & !flag::PLACED);
         if fiber.owner.start(self) {
             let _ = fiber.apply(daiko_core::fiber::Event::Unpark);
         }

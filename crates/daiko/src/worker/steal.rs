@@ -83,15 +83,15 @@ impl Worker {
     /// Where this worker, about to start a fiber, should have it started.
     pub(crate) fn place_start(&self, workers: &[Worker]) -> place::Start {
         let mine = self.live.load(std::sync::atomic::Ordering::Relaxed);
-        let (mut least, looks) = self.least.get();
-        if looks == 0 {
-            least = self.least_loaded(workers);
-        }
+        let (least, looks) = match self.least.get() {
+            (_, 0) => (self.least_loaded(workers), STARTS_PER_LOOK),
+            known => known,
+        };
         let start = place::start_against(mine, least);
-        // After sending one away, the load of the other is not what it was.
-        let again = looks == 0 || start != place::Start::Here;
-        self.least.set((least, if again { STARTS_PER_LOOK } else { looks - 1 }));
-        start
+        // Before a fiber is sent away, and after it was, the loads are not what they were.
+        let stale = start != place::Start::Here && looks < STARTS_PER_LOOK;
+        self.least.set((least, if stale { 0 } else { looks - 1 }));
+        if stale { self.place_start(workers) } else { start }
     }
 
     fn least_loaded(&self, workers: &[Worker]) -> Least {

@@ -98,7 +98,7 @@ trait Waits: Send + 'static {
 }
 
 /// The sending end of a fiber's wait.
-trait Bell: Send + Sync + 'static {
+trait Bell: Clone + Send + Sync + 'static {
     fn ring(&self);
 }
 
@@ -325,7 +325,8 @@ fn play<W: Waits, P: Part, const SITE: usize>(
             continue;
         }
         last = found;
-        let bell = *bell.get_or_insert_with(|| next.bell());
+        // A handle of its own, on its own stack: the seat's line is the successor's.
+        let bell = &*bell.get_or_insert_with(|| next.bell().clone());
         match part.take(found) {
             Ok(Step::Pass(datum)) => next.send(bell, datum),
             Ok(Step::PassLast(datum)) => {
