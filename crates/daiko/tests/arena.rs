@@ -6,6 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use daiko::agent;
 use daiko::watch::{self, NotificationArea, Slot, at_least};
 use daiko::{Builder, JoinHandle, Runtime, SpawnError, StackError};
 use daiko_sys::arena::Arena;
@@ -104,6 +105,7 @@ fn workers_allocate_nothing_in_steady_state() {
             for preset in PRESETS {
                 let builder = Runtime::builder().workers(workers).preset(preset);
                 let runtime = builder.fallbacks(None, membarrier).build().unwrap();
+                let poller = runtime.run(|| agent::register(|| 0));
                 let (area, mut slots) = runtime.run(|| NotificationArea::<u64>::new(1));
                 let mut slot = slots.remove(0);
                 for round in 0..30 {
@@ -113,7 +115,7 @@ fn workers_allocate_nothing_in_steady_state() {
                 }
                 set_steady(&runtime, false);
                 assert_eq!(strays(&runtime), 0, "membarrier {membarrier}, {workers}, {preset:?}");
-                drop(slot);
+                drop((slot, poller));
                 end(runtime);
             }
         }

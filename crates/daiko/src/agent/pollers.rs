@@ -132,14 +132,20 @@ impl Pollers {
     }
 
     fn poll_slow(&self) -> bool {
-        let Some(all) = try_lock(&self.all) else {
-            return false;
-        };
-        // The pollers run without the lock, so that they may register and drop others.
-        let entries: Vec<_> = all.iter().cloned().collect();
+        let mut found = false;
+        // The pollers run without the lock, so that they may register and drop others; who is
+        // passed over because another went is called at the next round.
+        for at in 0.. {
+            let Some(entry) = self.entry(at) else { break };
+            found |= entry.poll();
+        }
+        found
+    }
+
+    fn entry(&self, at: usize) -> Option<Arc<Entry>> {
+        let all = try_lock(&self.all)?;
         self.count.store(all.len(), Ordering::Release);
-        drop(all);
-        entries.iter().filter(|entry| entry.poll()).count() > 0
+        all.get(at).cloned()
     }
 }
 
@@ -156,10 +162,15 @@ impl Entry {
         match found {
             Ok(found) => found > 0,
             Err(payload) => {
-                *poller = None;
+                // The agent has no one to pass a panic on to, nor one of the drops.
+                std::mem::forget(payload);
+                let broken = poller.take();
+                let dropped = worker::without_fiber(|| {
+                    panic::catch_unwind(AssertUnwindSafe(move || drop(broken)))
+                });
+                dropped.unwrap_or_else(std::mem::forget);
                 // Release: pairs with the Acquire in `has_panicked`.
                 self.panicked.store(true, Ordering::Release);
-                std::mem::forget(payload);
                 false
             }
         }

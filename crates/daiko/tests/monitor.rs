@@ -1,0 +1,357 @@
+//! Stuck workers: what is reported, and who takes over. Declared blocking: what it does.
+
+mod support;
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
+use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, Stuck};
+use support::child::in_child_well;
+use support::{end, mover, panic_of, run_on, until, workers, yield_until};
+
+/// A runtime whose reports come through the channel.
+fn reporting(builder: RuntimeBuilder) -> (Runtime, mpsc::Receiver<Report>) {
+    let (send, receive) = mpsc::channel();
+    let hook = move |stuck: &Stuck| _ = send.send(Report::of(stuck));
+    (builder.on_stuck(hook).build().unwrap(), receive)
+}
+
+/// What a [`Stuck`] said.
+#[derive(Debug)]
+struct Report {
+    worker: usize,
+    fiber: Option<String>,
+    file: &'static str,
+    line: u32,
+    in_futex: bool,
+    suspended: Vec<String>,
+}
+
+impl Report {
+    fn of(stuck: &Stuck) -> Self {
+        let (file, line) = (stuck.spawned_at.file(), stuck.spawned_at.line());
+        let (fiber, suspended) = (stuck.fiber.clone(), stuck.suspended.clone());
+        Report { worker: stuck.worker, fiber, file, line, in_futex: stuck.in_futex, suspended }
+    }
+}
+
+/// A fiber that keeps its worker until it is released.
+struct Hog {
+    release: Arc<AtomicBool>,
+    handle: JoinHandle<()>,
+}
+
+impl Hog {
+    fn on(runtime: &Runtime, worker: usize) -> Self {
+        Self::after(runtime, worker, || ())
+    }
+
+    /// Does `first` before.
+    fn after(runtime: &Runtime, worker: usize, first: impl FnOnce() + Send + 'static) -> Self {
+        let release = Arc::new(AtomicBool::new(false));
+        let (told, running) = (release.clone(), Arc::new(AtomicBool::new(false)));
+        let tell = running.clone();
+        let body = move || {
+            first();
+            tell.store(true, Ordering::Release);
+            while !told.load(Ordering::Acquire) {
+                spin_loop();
+            }
+        };
+        let builder = Builder::new().name("hog").on(worker);
+        let handle = runtime.spawn_with(builder, body).unwrap();
+        until("the hog", || running.load(Ordering::Acquire));
+        Hog { release, handle }
+    }
+
+    fn end(self) {
+        self.release.store(true, Ordering::Release);
+        self.handle.join().unwrap();
+    }
+}
+
+#[test]
+fn a_stuck_worker_is_reported_and_counted() {
+    let (runtime, reports) = reporting(Runtime::builder().workers(2));
+    let parked = runtime.spawn_with(Builder::new().name("parked").on(1), daiko::park).unwrap();
+    let hog = Hog::on(&runtime, 1);
+    let report = reports.recv().unwrap();
+    let spawned_at = hog.handle.fiber().spawned_at();
+    assert_eq!((report.worker, report.fiber.as_deref()), (1, Some("hog")));
+    assert_eq!((report.file, report.line), (spawned_at.file(), spawned_at.line()));
+    assert!(report.file.ends_with("monitor.rs"));
+    assert!(!report.in_futex && report.suspended.is_empty(), "it computes: {report:?}");
+    assert_eq!(runtime.counters()[1].stuck, 1, "once for each time it gets stuck");
+    hog.end();
+    let again = Hog::on(&runtime, 1);
+    assert_eq!(reports.recv().unwrap().fiber.as_deref(), Some("hog"));
+    until("the second event", || runtime.counters()[1].stuck == 2);
+    again.end();
+    parked.fiber().unpark();
+    parked.join().unwrap();
+    end(runtime);
+}
+
+#[test]
+fn a_fiber_without_a_name_is_reported_by_its_place() {
+    let (runtime, reports) = reporting(Runtime::builder().workers(1));
+    let (tell, told) = mpsc::channel::<()>();
+    let line = line!() + 1;
+    let stuck = runtime.spawn(move || told.recv());
+    let report = reports.recv().unwrap();
+    assert_eq!((report.fiber, report.line), (None, line));
+    tell.send(()).unwrap();
+    stuck.join().unwrap().unwrap();
+    end(runtime);
+}
+
+/// A worker that switches is not stuck, however long nobody else gets a turn.
+#[test]
+fn a_busy_worker_is_not_reported() {
+    let (runtime, reports) = reporting(Runtime::builder().workers(1));
+    let hog = Hog::on(&runtime, 0);
+    reports.recv().unwrap();
+    hog.end();
+    let before = runtime.counters()[0].stuck;
+    // It runs for as long as the monitor needs to report another runtime's.
+    let busy = Arc::new(AtomicBool::new(true));
+    let until_then = busy.clone();
+    let fiber = runtime.spawn(move || {
+        while until_then.load(Ordering::Acquire) {
+            daiko::yield_now();
+        }
+    });
+    let (other, others_reports) = reporting(Runtime::builder().workers(1));
+    for _ in 0..3 {
+        let hog = Hog::on(&other, 0);
+        others_reports.recv().unwrap();
+        hog.end();
+    }
+    busy.store(false, Ordering::Release);
+    fiber.join().unwrap();
+    assert_eq!(runtime.counters()[0].stuck, before);
+    end(other);
+    end(runtime);
+}
+
+/// The deadlock that a lock of `std` held over a suspension leads to is named.
+#[test]
+fn a_lock_held_over_a_suspension_is_reported() {
+    in_child_well("a_lock_held_over_a_suspension_is_reported", || {
+        let (runtime, reports) = reporting(Runtime::builder().workers(1));
+        let lock = Arc::new(Mutex::new(()));
+        let (other, locked) = (lock.clone(), Arc::new(AtomicBool::new(false)));
+        let tell = locked.clone();
+        let holder = move || {
+            let _held = other.lock().unwrap();
+            tell.store(true, Ordering::Release);
+            daiko::park();
+        };
+        drop(runtime.spawn_with(Builder::new().name("holder"), holder).unwrap());
+        let line = line!() + 1;
+        drop(runtime.spawn(daiko::park));
+        until("the lock", || locked.load(Ordering::Acquire));
+        let blocked = move || drop(lock.lock().unwrap());
+        drop(runtime.spawn_with(Builder::new().name("blocked"), blocked).unwrap());
+        let report = reports.recv().unwrap();
+        assert_eq!(report.fiber.as_deref(), Some("blocked"));
+        assert!(report.in_futex);
+        assert!(report.suspended.contains(&"holder".to_owned()), "{report:?}");
+        let unnamed = format!("monitor.rs:{line}:");
+        assert!(report.suspended.iter().any(|name| name.contains(&unnamed)), "{report:?}");
+        // Nothing can end it any more but the end of the process.
+        std::process::exit(0);
+    });
+}
+
+#[test]
+fn a_hook_that_panics_harms_nobody() {
+    let builder = Runtime::builder().workers(1).on_stuck(|_| panic!("the hook"));
+    let runtime = builder.build().unwrap();
+    let hog = Hog::on(&runtime, 0);
+    until("the event", || runtime.counters()[0].stuck == 1);
+    hog.end();
+    assert_eq!(runtime.run(|| daiko::spawn(|| 5).join().unwrap()), 5);
+    end(runtime);
+}
+
+#[test]
+fn a_spare_takes_what_has_not_started() {
+    let runtime = workers(1);
+    let here = runtime.run(|| thread::current().id());
+    let (send, receive) = mpsc::channel();
+    let hog = Hog::after(&runtime, 0, move || {
+        // In its local queue; others come by the injector.
+        for _ in 0..50 {
+            send.send(daiko::spawn(|| thread::current().id())).unwrap();
+        }
+    });
+    for fiber in receive {
+        assert_ne!(fiber.join().unwrap(), here);
+    }
+    for _ in 0..50 {
+        assert_ne!(runtime.spawn(|| thread::current().id()).join().unwrap(), here);
+    }
+    hog.end();
+    end(runtime);
+}
+
+#[test]
+fn a_spare_takes_runnable_movers() {
+    let runtime = workers(1);
+    let (send, receive) = mpsc::channel();
+    let (count, mid) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (reach, go) = (count.clone(), mid.clone());
+    runtime.run(move || {
+        for i in 0..20 {
+            let (count, go) = (reach.clone(), go.clone());
+            let body = move || {
+                count.fetch_add(1, Ordering::Release);
+                yield_until("the hog", || go.load(Ordering::Acquire));
+                i
+            };
+            send.send(mover().spawn(body).unwrap()).unwrap();
+        }
+        yield_until("the start of all movers", || reach.load(Ordering::Acquire) == 20);
+    });
+    let hog = Hog::on(&runtime, 0);
+    mid.store(true, Ordering::Release);
+    let sum: i32 = receive.into_iter().map(|fiber| fiber.join().unwrap()).sum();
+    assert_eq!(sum, 190);
+    hog.end();
+    end(runtime);
+}
+
+/// A mover that suspended on a worker that is stuck now goes on elsewhere.
+#[test]
+#[ignore = "the wake goes to the inbox of the stuck worker, which nobody else reads"]
+fn a_spare_takes_movers_that_are_unparked() {
+    let runtime = workers(1);
+    let parked = Arc::new(AtomicBool::new(false));
+    let tell = parked.clone();
+    let body = move || {
+        tell.store(true, Ordering::Release);
+        daiko::park();
+    };
+    let waiting = runtime.spawn_with(mover(), body).unwrap();
+    until("the mover", || parked.load(Ordering::Acquire));
+    runtime.run(daiko::yield_now);
+    let hog = Hog::on(&runtime, 0);
+    waiting.fiber().unpark();
+    waiting.join().unwrap();
+    hog.end();
+    end(runtime);
+}
+
+/// What started on a spare goes on there when the spare is no longer needed.
+#[test]
+fn a_spare_keeps_the_fibers_that_it_started() {
+    let runtime = workers(1);
+    let hog = Hog::on(&runtime, 0);
+    let fibers: Vec<_> = (0..20)
+        .map(|_| {
+            let parked = Arc::new(AtomicBool::new(false));
+            let tell = parked.clone();
+            let fiber = runtime.spawn(move || {
+                tell.store(true, Ordering::Release);
+                let before = thread::current().id();
+                daiko::park();
+                (before, thread::current().id())
+            });
+            until("its start on the spare", || parked.load(Ordering::Acquire));
+            fiber
+        })
+        .collect();
+    hog.end();
+    // The worker is back: what starts from now on may start there.
+    assert_eq!(runtime.run(|| 5), 5);
+    for fiber in fibers {
+        fiber.fiber().unpark();
+        let (before, after) = fiber.join().unwrap();
+        assert_eq!(before, after, "pinned");
+    }
+    end(runtime);
+}
+
+#[test]
+fn a_blocking_call_leaves_its_worker_to_others() {
+    run_on(Runtime::builder().workers(1), || {
+        let (send, receive) = mpsc::channel();
+        let here = thread::current().id();
+        let waiter = daiko::spawn(move || {
+            daiko::blocking(move || (receive.recv().unwrap(), thread::current().id()))
+        });
+        daiko::yield_now();
+        // The worker is free, or nobody would ever send.
+        send.send(5).unwrap();
+        let (value, there) = waiter.join().unwrap();
+        assert_eq!(value, 5);
+        assert_ne!(here, there);
+    });
+}
+
+#[test]
+fn a_panic_of_a_blocking_call_comes_through() {
+    for builder in [Builder::new(), mover()] {
+        run_on(Runtime::builder().workers(2), move || {
+            let body = || {
+                let text = panic_of(|| daiko::blocking(|| panic!("in the pool")));
+                assert_eq!(text, "in the pool");
+                daiko::blocking(|| std::panic::resume_unwind(Box::new(17_u8)))
+            };
+            let fiber: JoinHandle<()> = builder.spawn(body).unwrap();
+            let payload = fiber.join().unwrap_err().into_panic().unwrap();
+            assert_eq!(*payload.downcast::<u8>().unwrap(), 17);
+        });
+    }
+}
+
+#[test]
+fn six_hundred_blocking_calls_at_once() {
+    const MOST: usize = 512;
+    run_on(Runtime::builder().workers(2), || {
+        let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let opened = Arc::new(AtomicBool::new(false));
+        let fibers: Vec<_> = (0..600)
+            .map(|i| {
+                let (inside, most, opened) = (inside.clone(), most.clone(), opened.clone());
+                let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+                let body = move || {
+                    daiko::blocking(|| {
+                        let now = inside.fetch_add(1, Ordering::AcqRel) + 1;
+                        most.fetch_max(now, Ordering::Relaxed);
+                        if now == MOST {
+                            opened.store(true, Ordering::Release);
+                        }
+                        until("as many calls as may run", || opened.load(Ordering::Acquire));
+                        inside.fetch_sub(1, Ordering::AcqRel);
+                        i
+                    })
+                };
+                builder.spawn(body).unwrap()
+            })
+            .collect();
+        let sum: usize = fibers.into_iter().map(|fiber| fiber.join().unwrap()).sum();
+        assert_eq!(sum, 600 * 599 / 2);
+        assert_eq!(most.load(Ordering::Relaxed), MOST);
+    });
+}
+
+#[test]
+fn blocking_calls_nest_through_runtimes() {
+    run_on(Runtime::builder().workers(1), || {
+        let sum = daiko::blocking(|| {
+            assert!(daiko::try_current().is_none(), "the pool's threads are no fibers");
+            let inner = workers(1);
+            let sum = inner.run(|| {
+                let here = daiko::spawn(|| 1).join().unwrap();
+                here + daiko::blocking(|| 2 + daiko::blocking(|| 4))
+            });
+            end(inner);
+            sum + daiko::run(|| 8)
+        });
+        assert_eq!(sum, 15);
+    });
+}

@@ -1,0 +1,265 @@
+//! Users' own completion sources.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use daiko::agent::{self, Poller, Registration};
+use daiko::watch::{self, at_least};
+use daiko::{Builder, Fiber, Runtime};
+use support::{Drops, PRESETS, Token, end, mover, panic_of, run_on, until, workers, yield_until};
+
+/// A device with a queue of completions: each names the fiber that waits for it.
+#[derive(Default)]
+struct Device {
+    submitted: Mutex<Vec<(Fiber, Arc<AtomicBool>)>>,
+}
+
+impl Device {
+    /// Suspends until the device has seen to the request.
+    fn request(&self) {
+        let done = Arc::new(AtomicBool::new(false));
+        self.submitted.lock().unwrap().push((daiko::current(), done.clone()));
+        while !done.load(Ordering::Acquire) {
+            daiko::park();
+        }
+    }
+}
+
+struct DevicePoller(Arc<Device>);
+
+impl Poller for DevicePoller {
+    fn poll(&mut self) -> usize {
+        let completed = std::mem::take(&mut *self.0.submitted.lock().unwrap());
+        for (fiber, done) in &completed {
+            done.store(true, Ordering::Release);
+            fiber.unpark();
+        }
+        completed.len()
+    }
+}
+
+#[test]
+fn completions_resume_fibers() {
+    for workers in 1..=2 {
+        for preset in PRESETS {
+            run_on(Runtime::builder().workers(workers).preset(preset), || {
+                let device = Arc::new(Device::default());
+                let _registration = agent::register(DevicePoller(device.clone()));
+                let fibers: Vec<_> = (0..20)
+                    .map(|i| {
+                        let device = device.clone();
+                        let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+                        let body = move || (0..20).for_each(|_| device.request());
+                        builder.spawn(body).unwrap()
+                    })
+                    .collect();
+                fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+            });
+        }
+    }
+}
+
+/// A busy worker's fibers do not starve the sources.
+#[test]
+fn a_source_is_polled_while_fibers_are_runnable() {
+    run_on(Runtime::builder().workers(1), || {
+        let device = Arc::new(Device::default());
+        let _registration = agent::register(DevicePoller(device.clone()));
+        let busy = Arc::new(AtomicBool::new(true));
+        let going = busy.clone();
+        let spinner = daiko::spawn(move || {
+            yield_until("the request", || !going.load(Ordering::Acquire));
+        });
+        daiko::spawn(move || device.request()).join().unwrap();
+        busy.store(false, Ordering::Release);
+        spinner.join().unwrap();
+    });
+}
+
+/// Polls until its word is 1, then panics.
+fn panicking(word: &Arc<AtomicU64>, token: Token) -> impl Poller + use<> {
+    let word = word.clone();
+    move || {
+        let _token = &token;
+        if word.load(Ordering::Acquire) == 1 {
+            std::panic::resume_unwind(Box::new("the poller"));
+        }
+        0
+    }
+}
+
+#[test]
+fn a_poller_that_panics_is_dropped_and_harms_nobody() {
+    for workers in 1..=2 {
+        let (drops, word) = (Drops::default(), Arc::new(AtomicU64::new(0)));
+        let token = drops.token();
+        let counted = drops.clone();
+        run_on(Runtime::builder().workers(workers), move || {
+            let device = Arc::new(Device::default());
+            let bad = agent::register(panicking(&word, token));
+            let good = agent::register(DevicePoller(device.clone()));
+            device.request();
+            assert!(!bad.has_panicked());
+            word.store(1, Ordering::Release);
+            let deadline = device.clone();
+            yield_until("the panic", || bad.has_panicked());
+            assert_eq!(counted.dropped(), 1);
+            deadline.request();
+            assert!(!good.has_panicked());
+            assert_eq!(daiko::spawn(|| 5).join().unwrap(), 5);
+        });
+        drops.assert_all();
+    }
+}
+
+/// What panics once more as it is dropped is kept out, too.
+#[test]
+fn a_poller_whose_drop_panics_harms_nobody() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::resume_unwind(Box::new("the drop"));
+        }
+    }
+    impl Poller for Bomb {
+        fn poll(&mut self) -> usize {
+            std::panic::resume_unwind(Box::new("the poll"));
+        }
+    }
+    run_on(Runtime::builder().workers(1), || {
+        let registration = agent::register(Bomb);
+        let device = Arc::new(Device::default());
+        let _good = agent::register(DevicePoller(device.clone()));
+        yield_until("the panic", || registration.has_panicked());
+        device.request();
+    });
+}
+
+#[test]
+fn a_poller_that_wants_to_suspend_panics() {
+    run_on(Runtime::builder().workers(1), || {
+        let texts = Arc::new(Mutex::new(Vec::new()));
+        let told = texts.clone();
+        let word = AtomicU64::new(0);
+        let poller = move || {
+            let mut texts = told.lock().unwrap();
+            if texts.is_empty() {
+                texts.push(panic_of(daiko::park));
+                texts.push(panic_of(daiko::yield_now));
+                texts.push(panic_of(|| watch::wait_until(&word, at_least(1))));
+            }
+            0
+        };
+        let registration = agent::register(poller);
+        yield_until("a poll", || !texts.lock().unwrap().is_empty());
+        assert!(!registration.has_panicked(), "it caught them");
+        for (text, what) in
+            texts.lock().unwrap().iter().zip(["park", "yield_now", "watch::wait_until"])
+        {
+            assert!(text.starts_with(&format!("daiko: {what} is for fibers")), "{text}");
+        }
+        let suspending = agent::register(|| {
+            daiko::park();
+            0
+        });
+        yield_until("its panic", || suspending.has_panicked());
+    });
+}
+
+/// Once the drop of its registration has returned, a poller does not run, and is gone.
+#[test]
+fn a_registration_may_be_dropped_while_its_poller_runs() {
+    let runtime = workers(2);
+    let drops = Drops::default();
+    for _ in 0..100 {
+        let (token, inside) = (drops.token(), Arc::new(AtomicUsize::new(0)));
+        let (polls, leave) = (inside.clone(), Arc::new(AtomicBool::new(false)));
+        let told = leave.clone();
+        let registration = runtime.run(move || {
+            agent::register(move || {
+                let _token = &token;
+                polls.store(1, Ordering::Release);
+                while !told.load(Ordering::Acquire) {
+                    std::thread::yield_now();
+                }
+                polls.store(2, Ordering::Release);
+                polls.store(0, Ordering::Release);
+                0
+            })
+        });
+        until("the poller inside", || inside.load(Ordering::Acquire) == 1);
+        std::thread::scope(|threads| {
+            let dropper = threads.spawn(|| {
+                drop(registration);
+                (inside.load(Ordering::Acquire), drops.dropped() == drops.made())
+            });
+            leave.store(true, Ordering::Release);
+            assert_eq!(dropper.join().unwrap(), (0, true), "not running, and dropped");
+        });
+    }
+    end(runtime);
+    drops.assert_all();
+}
+
+#[test]
+fn pollers_may_register_and_drop_others() {
+    run_on(Runtime::builder().workers(1), || {
+        let polls = Arc::new(AtomicUsize::new(0));
+        let count = polls.clone();
+        let mut other: Option<Registration> = None;
+        let mut done = false;
+        let ended = Arc::new(AtomicBool::new(false));
+        let tell = ended.clone();
+        let _registration = agent::register(move || {
+            if done {
+                return 0;
+            }
+            match &other {
+                None => {
+                    let count = count.clone();
+                    other = Some(agent::register(move || {
+                        count.fetch_add(1, Ordering::Relaxed);
+                        0
+                    }));
+                }
+                Some(_) if count.load(Ordering::Relaxed) > 0 => {
+                    other = None;
+                    done = true;
+                    tell.store(true, Ordering::Release);
+                }
+                Some(_) => {}
+            }
+            0
+        });
+        yield_until("the end of the other", || ended.load(Ordering::Acquire));
+        let polled = polls.load(Ordering::Relaxed);
+        (0..1000).for_each(|_| daiko::yield_now());
+        assert_eq!(polls.load(Ordering::Relaxed), polled, "it is polled no more");
+    });
+}
+
+#[test]
+fn a_registration_may_outlive_its_runtime() {
+    let drops = Drops::default();
+    for dropped_first in [false, true] {
+        let runtime = workers(1);
+        let token = drops.token();
+        let registration = runtime.run(move || {
+            agent::register(move || {
+                let _token = &token;
+                0
+            })
+        });
+        if dropped_first {
+            drop(registration);
+            end(runtime);
+        } else {
+            end(runtime);
+            assert!(!registration.has_panicked());
+            drop(registration);
+        }
+        drops.assert_all();
+    }
+}
