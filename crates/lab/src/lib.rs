@@ -9,6 +9,7 @@ pub mod costs;
 pub mod experiment;
 pub mod failure;
 pub mod format;
+pub mod governor;
 pub mod host;
 pub mod limits;
 pub mod memory;

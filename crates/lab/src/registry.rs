@@ -1,12 +1,19 @@
 //! The experiments of the lab, by name.
 
 use crate::{
-    costs::Costs, experiment::Experiment, limits::Limits, memory::Memory, ring::experiment::Ring,
+    costs::Costs, experiment::Experiment, governor::Governor, limits::Limits, memory::Memory,
+    ring::experiment::Ring,
 };
 
 /// All experiments, in the order of `daiko lab list`.
 pub fn all() -> Vec<Box<dyn Experiment>> {
-    vec![Box::new(Limits), Box::new(Ring::default()), Box::new(Costs), Box::new(Memory)]
+    vec![
+        Box::new(Limits),
+        Box::new(Ring::default()),
+        Box::new(Costs),
+        Box::new(Memory),
+        Box::new(Governor),
+    ]
 }
 
 /// The experiment of that name.
