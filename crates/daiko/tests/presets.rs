@@ -1,0 +1,261 @@
+//! Presets change while fibers wait, and counters tell what happened.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use daiko::watch::{self, NotificationArea, at_least};
+use daiko::{Builder, JoinHandle, Preset, Runtime, WorkerCounters};
+use support::{PRESETS, end, mover, until, workers};
+
+/// Fibers that wait in every way, and what ends their waits.
+struct Waiters {
+    word: Arc<AtomicU64>,
+    areas: [NotificationArea<u64>; 2],
+    parked: Vec<daiko::Fiber>,
+    ended: Arc<AtomicUsize>,
+    handles: Vec<JoinHandle<()>>,
+}
+
+impl Waiters {
+    /// Ten fibers for each way; all wait, or are about to.
+    fn spawn(runtime: &Runtime) -> Self {
+        let (silent, silent_slots) = runtime.run(|| NotificationArea::new(10));
+        let (told, told_slots) = runtime.run(|| NotificationArea::told(10));
+        let mut waiters = Waiters {
+            word: Arc::default(),
+            areas: [silent, told],
+            parked: Vec::new(),
+            ended: Arc::default(),
+            handles: Vec::new(),
+        };
+        let released = waiters.word.clone();
+        for i in 0..10 {
+            let word = released.clone();
+            let parked = move || {
+                while word.load(Ordering::Acquire) == 0 {
+                    daiko::park();
+                }
+            };
+            waiters.add(runtime, i, parked);
+            waiters.parked.push(waiters.handles.last().unwrap().fiber().clone());
+            let word = released.clone();
+            waiters.add(runtime, i, move || _ = watch::wait_until(&*word, at_least(1)));
+            let word = released.clone();
+            waiters.add(runtime, i, move || _ = watch::wait_until_told(&*word, at_least(1)));
+        }
+        for mut slot in silent_slots.into_iter().chain(told_slots) {
+            waiters.add(runtime, slot.index(), move || _ = slot.wait().unwrap());
+        }
+        waiters
+    }
+
+    fn add(&mut self, runtime: &Runtime, i: usize, wait: impl FnOnce() + Send + 'static) {
+        let ended = self.ended.clone();
+        let body = move || {
+            wait();
+            ended.fetch_add(1, Ordering::Release);
+        };
+        let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+        self.handles.push(runtime.spawn_with(builder, body).unwrap());
+    }
+
+    fn release(self, runtime: &Runtime) {
+        assert_eq!(self.ended.load(Ordering::Acquire), 0, "nobody has ended a wait");
+        self.word.store(1, Ordering::Release);
+        runtime.notify(&*self.word);
+        for area in &self.areas {
+            (0..10).for_each(|index| area.notify(index));
+        }
+        self.parked.iter().for_each(daiko::Fiber::unpark);
+        let all = self.handles.len();
+        until("the end of all waits", || self.ended.load(Ordering::Acquire) == all);
+        self.handles.into_iter().for_each(|handle| handle.join().unwrap());
+    }
+}
+
+#[test]
+fn no_wait_is_lost_when_the_preset_changes() {
+    for workers in 1..=3 {
+        for from in PRESETS {
+            for to in PRESETS {
+                let runtime = Runtime::builder().workers(workers).preset(from).build().unwrap();
+                let waiters = Waiters::spawn(&runtime);
+                assert_eq!(runtime.preset(), from);
+                runtime.set_preset(to);
+                assert_eq!(runtime.preset(), to);
+                waiters.release(&runtime);
+                end(runtime);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_wait_is_lost_while_presets_change_all_the_time() {
+    let runtime = workers(2);
+    let going = AtomicBool::new(true);
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            for (preset, agents) in PRESETS.into_iter().zip([0, 1, usize::MAX]).cycle() {
+                runtime.set_preset(preset);
+                runtime.set_max_agents(agents);
+                if !going.load(Ordering::Acquire) {
+                    break;
+                }
+                thread::yield_now();
+            }
+        });
+        for _ in 0..50 {
+            Waiters::spawn(&runtime).release(&runtime);
+        }
+        going.store(false, Ordering::Release);
+    });
+    end(runtime);
+}
+
+type Field = fn(&WorkerCounters) -> u64;
+
+const FIELDS: [(&str, Field); 14] = [
+    ("switches", |c| c.switches),
+    ("starts", |c| c.starts),
+    ("ends", |c| c.ends),
+    ("wakes_local", |c| c.wakes_local),
+    ("mails_sent", |c| c.mails_sent),
+    ("mails_received", |c| c.mails_received),
+    ("watch_hits", |c| c.watch_hits),
+    ("polls", |c| c.polls),
+    ("parks", |c| c.parks),
+    ("unparks", |c| c.unparks),
+    ("steals", |c| c.steals),
+    ("imbalance", |c| c.imbalance),
+    ("stuck", |c| c.stuck),
+    ("unwound", |c| c.unwound),
+];
+
+fn sum(counters: &[WorkerCounters], field: Field) -> u64 {
+    counters.iter().map(field).sum()
+}
+
+#[test]
+fn counters_never_go_back() {
+    let runtime = workers(2);
+    let going = AtomicBool::new(true);
+    thread::scope(|threads| {
+        threads.spawn(|| {
+            for _ in 0..30 {
+                Waiters::spawn(&runtime).release(&runtime);
+            }
+            going.store(false, Ordering::Release);
+        });
+        let mut before = runtime.counters();
+        while going.load(Ordering::Acquire) {
+            let now = runtime.counters();
+            for (old, new) in before.iter().zip(&now) {
+                for (name, field) in FIELDS {
+                    assert!(field(old) <= field(new), "{name}: {old:?}, {new:?}");
+                }
+            }
+            before = now;
+        }
+    });
+    let counters = runtime.counters();
+    assert_eq!(counters.len(), 4, "two workers and their spares");
+    // Of each round fifty waiters, and two that made an area.
+    until("the end of all", || sum(&runtime.counters(), |c| c.ends) == 30 * 52);
+    let counters = runtime.counters();
+    assert_eq!(sum(&counters, |c| c.starts), 30 * 52);
+    assert!(sum(&counters, |c| c.switches) >= 30 * 52);
+    assert!(sum(&counters, |c| c.polls) > 0);
+    assert!(sum(&counters, |c| c.watch_hits) > 0, "fibers waited for words");
+    assert!(sum(&counters, |c| c.mails_received) > 0, "this thread woke them");
+    assert_eq!(sum(&counters, |c| c.unwound), 0);
+    end(runtime);
+}
+
+#[test]
+fn wakes_are_counted_by_path() {
+    let runtime = workers(2);
+    let before = runtime.counters();
+    // A fiber on worker 0 wakes a neighbour a hundred times, then one on the other worker.
+    for (on, woken) in [(0, "a neighbour"), (1, "the other worker's")] {
+        let pair = move || {
+            let turn = Arc::new(AtomicU64::new(0));
+            let (own, starter) = (turn.clone(), daiko::current());
+            let pong = Builder::new().on(on).spawn(move || {
+                for lap in 0..100 {
+                    while own.load(Ordering::Acquire) != 2 * lap + 1 {
+                        daiko::park();
+                    }
+                    own.store(2 * lap + 2, Ordering::Release);
+                    starter.unpark();
+                }
+            });
+            let pong = pong.unwrap();
+            for lap in 0..100 {
+                turn.store(2 * lap + 1, Ordering::Release);
+                pong.fiber().unpark();
+                while turn.load(Ordering::Acquire) != 2 * lap + 2 {
+                    daiko::park();
+                }
+            }
+            pong.join().unwrap();
+        };
+        let ping = runtime.spawn_with(Builder::new().on(0).name(woken), pair).unwrap();
+        ping.join().unwrap();
+    }
+    let since =
+        |worker: usize, field: Field| field(&runtime.counters()[worker]) - field(&before[worker]);
+    assert!(since(0, |c| c.wakes_local) >= 100, "{:?}", runtime.counters());
+    // Letters to one fiber that nobody has read become one, so that there are fewer.
+    for (worker, other) in [(0, 1), (1, 0)] {
+        let sent = since(worker, |c| c.mails_sent);
+        assert!((1..=101).contains(&sent), "{sent} from {worker} to {other}");
+        until("the reading of all mail", || since(other, |c| c.mails_received) >= sent);
+    }
+    assert_eq!(since(0, |c| c.steals) + since(0, |c| c.imbalance), 0, "all were placed");
+    end(runtime);
+}
+
+#[test]
+fn what_is_stolen_is_counted() {
+    let runtime = workers(2);
+    let ended = Arc::new(AtomicUsize::new(0));
+    // Its worker's local queue is full of fibers that only others can run.
+    let hog = runtime.spawn_with(Builder::new().on(0), move || {
+        for _ in 0..50 {
+            let ended = ended.clone();
+            drop(daiko::spawn(move || _ = ended.fetch_add(1, Ordering::Release)));
+        }
+        until("the others' end", || ended.load(Ordering::Acquire) == 50);
+    });
+    hog.unwrap().join().unwrap();
+    let counters = runtime.counters();
+    assert!(counters[1..].iter().any(|counters| counters.steals > 0), "{counters:?}");
+    assert_eq!(counters[0].steals, 0);
+    end(runtime);
+}
+
+#[test]
+fn idle_workers_park_unless_told_to_spin() {
+    let runtime = Runtime::builder().workers(2).preset(Preset::Power).build().unwrap();
+    let parks = |worker: usize| runtime.counters()[worker].parks;
+    until("the parks of idle workers", || parks(0) > 0 && parks(1) > 0);
+    // Each wake of a parked worker is paid for by an unpark, and ends in another park.
+    for _ in 0..20 {
+        let before = parks(0);
+        runtime.spawn_with(Builder::new().on(0), || ()).unwrap().join().unwrap();
+        until("another park", || parks(0) > before);
+    }
+    runtime.set_preset(Preset::Latency);
+    if daiko_sys::cpu::allowed().unwrap().iter().count() > 1 {
+        // Told to spin, they poll on their own.
+        until("polls without work", || {
+            let before = runtime.counters()[0].polls;
+            runtime.counters()[0].polls > before
+        });
+    }
+    end(runtime);
+}

@@ -1,0 +1,385 @@
+//! Random work for as long as is asked for: nothing may be lost, leaked or wrong.
+//!
+//! `DAIKO_SOAK=seconds` runs it, `DAIKO_SOAK_SEED=number` begins with that round's choices. It is a
+//! runtime of random shape whose fibers all know what they wait for and how often, so that a
+//! lost wake-up shows as a wait that never ends: far beyond any documented bound a watchdog
+//! prints the counters and kills the process.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant, SystemTime};
+use std::{env, panic, process, thread};
+
+use daiko::watch::{self, NotificationArea, at_least, changed_from};
+use daiko::{Builder, JoinHandle, Runtime};
+use daiko_sys::memory::GuardKind;
+use support::{Drops, OnDrop, PRESETS, mover, until};
+
+/// A round of at most some ten thousand waits, each within milliseconds, is lost after this.
+const LOST: Duration = Duration::from_secs(60);
+
+#[test]
+fn random_work_loses_nothing() {
+    let Some(seconds) = env::var("DAIKO_SOAK").ok().and_then(|text| text.parse().ok()) else {
+        return support::skip("the soak runs for DAIKO_SOAK=seconds");
+    };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = env::var("DAIKO_SOAK_SEED").map_or(now, |text| text.parse().unwrap());
+    println!("soak: {seconds} s with DAIKO_SOAK_SEED={seed}");
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let (mut rounds, mut fibers) = (0, 0);
+    while Instant::now() < end {
+        fibers += round(seed.wrapping_add(rounds));
+        rounds += 1;
+    }
+    println!("soak: {rounds} rounds, {fibers} fibers");
+}
+
+/// xorshift64*: the choices of a round follow from its seed.
+#[derive(Clone)]
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn roll(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// One of `0..n`.
+    fn below(&mut self, n: usize) -> usize {
+        (self.roll() >> 33) as usize % n
+    }
+
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+}
+
+/// What all fibers of a round share.
+struct Round {
+    workers: usize,
+    drops: Drops,
+    spawned: AtomicUsize,
+    ended: AtomicUsize,
+}
+
+/// Runs one runtime through its life; how many fibers it had.
+fn round(seed: u64) -> usize {
+    let mut dice = Dice::new(seed);
+    let workers = 1 + dice.below(8);
+    let runtime = Arc::new(build(&mut dice, workers));
+    let (drops, spawned, ended) = Default::default();
+    let round = Arc::new(Round { workers, drops, spawned, ended });
+    let watchdog = Watchdog::start(&runtime, &round, seed);
+    let mut forks: Vec<Dice> = (0..2 + dice.below(4)).map(|_| Dice::new(dice.roll())).collect();
+    let changes = forks.pop().filter(|_| dice.one_in(2));
+    let going = AtomicBool::new(true);
+    thread::scope(|threads| {
+        let (runtime, round, going) = (&*runtime, &round, &going);
+        changes.map(|dice| threads.spawn(move || change(dice, runtime, workers, going)));
+        let roots = forks.into_iter().map(|dice| threads.spawn(move || root(dice, runtime, round)));
+        let roots: Vec<_> = roots.collect();
+        roots.into_iter().for_each(|root| root.join().unwrap());
+        going.store(false, Ordering::Release);
+    });
+    // Those that nobody joins come to their end, too.
+    let (spawned, ended) = (&round.spawned, &round.ended);
+    until("the end of all fibers", || {
+        ended.load(Ordering::Acquire) == spawned.load(Ordering::Relaxed)
+    });
+    let left = dice.below(2) * dice.below(100);
+    leave(&mut dice, &runtime, &round, left);
+    watchdog.end();
+    let report = Arc::into_inner(runtime).expect("all others are gone").shutdown_timeout(LOST);
+    assert_eq!(report.leaked, 0, "seed {seed}");
+    assert_eq!(report.unwound, left, "seed {seed}");
+    assert_eq!(round.drops.dropped(), round.drops.made(), "seed {seed}");
+    spawned.load(Ordering::Relaxed) + left
+}
+
+fn build(dice: &mut Dice, workers: usize) -> Runtime {
+    let builder = Runtime::builder().workers(workers).preset(PRESETS[dice.below(3)]);
+    let builder = builder.any_agent(dice.one_in(4)).bind(!dice.one_in(4));
+    let guards = dice.one_in(4).then_some(GuardKind::Protect);
+    builder.fallbacks(guards, !dice.one_in(4)).build().unwrap()
+}
+
+/// Changes presets while fibers run.
+fn change(mut dice: Dice, runtime: &Runtime, workers: usize, going: &AtomicBool) {
+    while going.load(Ordering::Acquire) {
+        runtime.set_preset(PRESETS[dice.below(3)]);
+        runtime.set_max_agents(dice.below(workers + 2));
+        thread::sleep(Duration::from_micros(dice.roll() % 1000));
+    }
+}
+
+/// A thread that is no worker: spawns, unparks and joins.
+fn root(mut dice: Dice, runtime: &Runtime, round: &Arc<Round>) {
+    for _ in 0..1 + dice.below(3) {
+        let tasks: Vec<_> = (0..1 + dice.below(10))
+            .map(|_| {
+                let body = round.body(&mut dice, |dice, round| {
+                    daiko::park();
+                    task(dice, round, 2)
+                });
+                runtime.spawn_with(round.builder(&mut dice), body).unwrap()
+            })
+            .collect();
+        tasks.iter().for_each(|task| task.fiber().unpark());
+        tasks.into_iter().for_each(|task| assert_eq!(task.join().unwrap(), 2));
+    }
+}
+
+/// Fibers that wait for ever, and so have to be unwound.
+fn leave(dice: &mut Dice, runtime: &Runtime, round: &Round, count: usize) {
+    for i in 0..count {
+        let token = round.drops.token();
+        let body = move || {
+            let (_token, word) = (token, AtomicU64::new(0));
+            match i % 5 {
+                0 => _ = watch::wait_until(&word, at_least(1)),
+                1 => _ = watch::wait_until_told(&word, at_least(1)),
+                2 => _ = NotificationArea::<u64>::new(1).1[0].wait(),
+                3 => loop {
+                    daiko::park();
+                },
+                _ => loop {
+                    daiko::yield_now();
+                },
+            }
+        };
+        drop(runtime.spawn_with(round.builder(dice), body).unwrap());
+    }
+}
+
+/// Dies with the counters if a round does not end.
+struct Watchdog {
+    end: mpsc::Sender<()>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Watchdog {
+    fn start(runtime: &Arc<Runtime>, round: &Arc<Round>, seed: u64) -> Self {
+        let (end, ended) = mpsc::channel();
+        let (runtime, round) = (runtime.clone(), round.clone());
+        let thread = thread::spawn(move || {
+            if ended.recv_timeout(LOST) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            let (spawned, ended) = (&round.spawned, &round.ended);
+            eprintln!("soak: something is lost in round {seed}: {ended:?} of {spawned:?} ended");
+            for (worker, counters) in runtime.counters().iter().enumerate() {
+                eprintln!("worker {worker}: {counters:?}");
+            }
+            process::abort();
+        });
+        Watchdog { end, thread }
+    }
+
+    fn end(self) {
+        drop(self.end);
+        self.thread.join().unwrap();
+    }
+}
+
+impl Round {
+    fn builder(&self, dice: &mut Dice) -> Builder {
+        let builder = if dice.one_in(3) { mover() } else { Builder::new() };
+        let builder = if dice.one_in(8) { builder.stack_size(256 << 10) } else { builder };
+        if dice.one_in(4) { builder.on(dice.below(self.workers)) } else { builder }
+    }
+
+    /// A closure that is counted as it ends, also by a panic.
+    fn body<T>(
+        self: &Arc<Self>,
+        dice: &mut Dice,
+        f: impl FnOnce(&mut Dice, &Arc<Round>) -> T + Send + 'static,
+    ) -> impl FnOnce() -> T + Send + 'static {
+        self.spawned.fetch_add(1, Ordering::Relaxed);
+        let (token, mut dice, round) = (self.drops.token(), Dice::new(dice.roll()), self.clone());
+        move || {
+            let _token = token;
+            let counted = round.clone();
+            let _ended = OnDrop(|| _ = counted.ended.fetch_add(1, Ordering::Release));
+            f(&mut dice, &round)
+        }
+    }
+
+    fn spawn<T: Send + 'static>(
+        self: &Arc<Self>,
+        dice: &mut Dice,
+        f: impl FnOnce(&mut Dice, &Arc<Round>) -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let body = self.body(dice, f);
+        self.builder(dice).spawn(body).unwrap()
+    }
+}
+
+/// Does this and that, with others; returns `depth`.
+fn task(dice: &mut Dice, round: &Arc<Round>, depth: usize) -> usize {
+    for _ in 0..dice.below(10) {
+        match dice.below(10) {
+            0 => (0..dice.below(10)).for_each(|_| daiko::yield_now()),
+            1 => ping_pong(dice, round),
+            2 => watch_words(dice, round),
+            3 => watch_slots(dice, round),
+            4 if depth > 0 => subtasks(dice, round, depth - 1),
+            5 => block(dice),
+            6 => panics(dice, round),
+            7 => drop(round.spawn(dice, |_, _| daiko::yield_now())),
+            8 => {
+                daiko::current().unpark();
+                daiko::park();
+            }
+            _ => many_wakers(dice, round),
+        }
+    }
+    depth
+}
+
+/// Two fibers take turns, each unparked by the other.
+fn ping_pong(dice: &mut Dice, round: &Arc<Round>) {
+    let (laps, turn) = (1 + dice.below(50) as u64, Arc::new(AtomicU64::new(0)));
+    let (other, starter) = (turn.clone(), daiko::current());
+    let wait_for = |turn: &AtomicU64, value| {
+        while turn.load(Ordering::Acquire) != value {
+            daiko::park();
+        }
+    };
+    let pong = round.spawn(dice, move |_, _| {
+        for lap in 0..laps {
+            wait_for(&other, 2 * lap + 1);
+            other.store(2 * lap + 2, Ordering::Release);
+            starter.unpark();
+        }
+    });
+    for lap in 0..laps {
+        turn.store(2 * lap + 1, Ordering::Release);
+        pong.fiber().unpark();
+        wait_for(&turn, 2 * lap + 2);
+    }
+    pong.join().unwrap();
+}
+
+/// A writer counts up; readers follow, silently or told, and see no value go back.
+fn watch_words(dice: &mut Dice, round: &Arc<Round>) {
+    let (last, word) = (1 + dice.below(30) as u64, Arc::new(AtomicU64::new(0)));
+    let (told, off_fiber) = (dice.one_in(2), dice.one_in(3));
+    let readers: Vec<_> = (0..1 + dice.below(4))
+        .map(|_| {
+            let word = word.clone();
+            round.spawn(dice, move |dice, _| {
+                let wait = if told { watch::wait_until_told } else { watch::wait_until };
+                let mut seen = 0;
+                while seen < last {
+                    let until = match dice.below(3) {
+                        0 => at_least(seen + 1),
+                        1 => changed_from(seen),
+                        _ => at_least(last),
+                    };
+                    let value = wait(&*word, until);
+                    assert!(value > seen && value <= last, "{value} after {seen}");
+                    seen = value;
+                }
+            })
+        })
+        .collect();
+    for value in 1..=last {
+        if off_fiber && !told {
+            daiko::blocking(|| word.store(value, Ordering::Release));
+        } else {
+            word.store(value, Ordering::Release);
+        }
+        if told {
+            watch::notify(&*word);
+        }
+        if dice.one_in(3) {
+            daiko::yield_now();
+        }
+    }
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+}
+
+/// Each slot gets its values one by one, acknowledged by an unpark; some areas end early.
+fn watch_slots(dice: &mut Dice, round: &Arc<Round>) {
+    let (len, laps) = (1 + dice.below(20), 1 + dice.below(5) as u64);
+    let make = if dice.one_in(2) { NotificationArea::told } else { NotificationArea::new };
+    let (area, slots) = make(len);
+    let (taken, writer) = (Arc::new(AtomicUsize::new(0)), daiko::current());
+    let takers: Vec<_> = slots
+        .into_iter()
+        .map(|mut slot| {
+            let (taken, writer) = (taken.clone(), writer.clone());
+            round.spawn(dice, move |_, _| {
+                for lap in 1..=laps {
+                    assert_eq!(slot.wait(), Ok(lap));
+                    taken.fetch_add(1, Ordering::AcqRel);
+                    writer.unpark();
+                }
+                assert_eq!(slot.wait(), Err(watch::Closed));
+            })
+        })
+        .collect();
+    for lap in 1..=laps {
+        (0..len).for_each(|index| area.notify_with(index, lap));
+        while taken.load(Ordering::Acquire) < len * lap as usize {
+            daiko::park();
+        }
+    }
+    drop(area);
+    takers.into_iter().for_each(|taker| taker.join().unwrap());
+}
+
+fn subtasks(dice: &mut Dice, round: &Arc<Round>, depth: usize) {
+    let children: Vec<_> = (0..1 + dice.below(6))
+        .map(|_| round.spawn(dice, move |dice, round| task(dice, round, depth)))
+        .collect();
+    for child in children {
+        assert_eq!(child.join().unwrap(), depth);
+    }
+}
+
+fn block(dice: &mut Dice) {
+    let (fiber, value) = (daiko::current(), dice.roll());
+    assert_eq!(daiko::blocking(|| value ^ 1), value ^ 1);
+    // Unparked by a thread that is no worker.
+    daiko::blocking(|| fiber.unpark());
+    daiko::park();
+}
+
+fn panics(dice: &mut Dice, round: &Arc<Round>) {
+    let value = dice.roll();
+    let child: JoinHandle<()> = round.spawn(dice, move |dice, _| {
+        if dice.one_in(2) {
+            daiko::yield_now();
+        }
+        panic::resume_unwind(Box::new(value));
+    });
+    let payload = child.join().unwrap_err().into_panic().unwrap();
+    assert_eq!(*payload.downcast::<u64>().unwrap(), value);
+}
+
+/// Many unparks of one fiber: none of them may be the one that is lost.
+fn many_wakers(dice: &mut Dice, round: &Arc<Round>) {
+    let (count, fiber) = (Arc::new(AtomicUsize::new(0)), daiko::current());
+    let all = 1 + dice.below(20);
+    for _ in 0..all {
+        let (count, fiber) = (count.clone(), fiber.clone());
+        drop(round.spawn(dice, move |_, _| {
+            count.fetch_add(1, Ordering::AcqRel);
+            fiber.unpark();
+        }));
+    }
+    while count.load(Ordering::Acquire) < all {
+        daiko::park();
+    }
+}
