@@ -67,6 +67,8 @@ pub(crate) struct Worker {
     picks_left: Cell<u32>,
     /// Which queue comes first at the next pick.
     turn: Cell<bool>,
+    /// How far below its control block the fiber resumed last had suspended, in bytes.
+    depth: Cell<usize>,
     /// Where the agent left off.
     agent: Cell<StackPointer>,
     /// Started pinned fibers that are runnable.
@@ -157,6 +159,7 @@ impl Worker {
             credit: Cell::new(0),
             picks_left: Cell::new(0),
             turn: Cell::new(false),
+            depth: Cell::new(0),
             agent: Cell::new(StackPointer::NULL),
             pinned: UnsafeCell::new(Fifo::new()),
             counters: Counters::default(),

@@ -127,7 +127,9 @@ fn leave(worker: &Worker, fiber: &ControlBlock) {
         Some(next) => {
             worker.set_running(Some(next));
             worker.counters.switches.add(1);
-            next.sp.get()
+            let sp = next.sp.get();
+            worker.depth.set(std::ptr::from_ref(next).addr().wrapping_sub(sp.addr()));
+            sp
         }
         None => {
             worker.set_running(None);
@@ -139,7 +141,11 @@ fn leave(worker: &Worker, fiber: &ControlBlock) {
     // runs when no fiber does. `sp` is this fiber's, which is in no queue that others see before
     // `settle`.
     unsafe { switch(fiber.sp.as_ptr(), to) };
-    arrive();
+    if fiber.is_mover() {
+        arrive();
+    } else {
+        worker.settle();
+    }
 }
 
 /// The first thing on any stack after a switch to it.
