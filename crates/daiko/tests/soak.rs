@@ -30,12 +30,14 @@ fn random_work_loses_nothing() {
     let seed = env::var("DAIKO_SOAK_SEED").map_or(now, |text| text.parse().unwrap());
     println!("soak: {seconds} s with DAIKO_SOAK_SEED={seed}");
     let end = Instant::now() + Duration::from_secs(seconds);
-    let (mut rounds, mut fibers) = (0, 0);
+    let (mut rounds, mut fibers, mut longest) = (0, 0, (Duration::ZERO, seed));
     while Instant::now() < end {
-        fibers += round(seed.wrapping_add(rounds));
+        let (began, seed) = (Instant::now(), seed.wrapping_add(rounds));
+        fibers += round(seed);
+        longest = longest.max((began.elapsed(), seed));
         rounds += 1;
     }
-    println!("soak: {rounds} rounds, {fibers} fibers");
+    println!("soak: {rounds} rounds, {fibers} fibers; the longest round: {longest:?}");
 }
 
 /// xorshift64*: the choices of a round follow from its seed.
