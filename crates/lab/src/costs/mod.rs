@@ -1,6 +1,6 @@
 //! What threads cost, item by item: create and join, yield.
 //!
-//! A method is a table of [`Item`]s, one per thing that it does; a method that
+//! A method is a table of `Item`s, one per thing that it does; a method that
 //! lacks an item has no point for it.
 //!
 //! | item | a round | value |

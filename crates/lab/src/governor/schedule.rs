@@ -4,6 +4,8 @@ const NANOSECONDS: u64 = 1_000_000_000;
 /// From this rate on the waker spins between wakes: sleeping takes as long as
 /// its gap.
 const SPINS_FROM: u64 = 10_000;
+/// Up to this rate there is time to see that a wake was not lost.
+const CHECKED_TO: u64 = 20;
 /// Rounds per second of an idle schedule.
 const IDLE_ROUNDS: u64 = 1000;
 
@@ -32,7 +34,7 @@ impl Schedule {
             (100..SPINS_FROM, false) => 1000,
             (100..SPINS_FROM, true) => 300,
             (SPINS_FROM.., false) => 500,
-            (SPINS_FROM.., true) => 100,
+            (SPINS_FROM.., true) => 200,
         };
         rounds_per_second(rate) * milliseconds / 1000
     }
@@ -45,6 +47,11 @@ impl Schedule {
     /// Whether the waker spins until a wake is due.
     pub(super) fn is_spun(self) -> bool {
         Self::spins(self.rate)
+    }
+
+    /// Whether a wake is to be seen before the next is sent.
+    pub(super) fn is_checked(self) -> bool {
+        self.rate <= CHECKED_TO
     }
 
     /// How many rounds there are.

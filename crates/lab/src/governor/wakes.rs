@@ -102,22 +102,21 @@ impl Wakes {
     /// ascending.
     ///
     /// # Errors
-    /// If one of them took longer than `late`.
+    /// If one of them took longer than `lost`.
     pub(super) fn latencies(
         &self,
         wakes: Range<usize>,
-        late: Duration,
+        lost: Duration,
     ) -> Result<Vec<u64>, Failure> {
         let latencies = &self.latency[wakes];
         // Relaxed: the Acquire in `seen` made them visible.
         let load = |latency: &AtomicU64| latency.load(Ordering::Relaxed);
         let mut latencies: Vec<u64> = latencies.iter().map(load).collect();
-        let is_late = |&latency: &u64| Duration::from_nanos(latency) > late;
-        if let Some(index) = latencies.iter().position(is_late) {
+        let is_lost = |&latency: &u64| Duration::from_nanos(latency) > lost;
+        if let Some(index) = latencies.iter().position(is_lost) {
             let after = Duration::from_nanos(latencies[index]).as_millis();
             return Err(Failure::Broken(format!(
-                "wake {} of {} was seen only after {after} ms: it was lost, or no CPU was free \
-                 to run the waiter",
+                "wake {} of {} was lost: seen only after {after} ms",
                 index + 1,
                 latencies.len()
             )));
@@ -168,7 +167,7 @@ mod tests {
         wakes.send(|| ());
         wakes.arrive();
         let failure = wakes.latencies(0..2, LONG).unwrap_err().to_string();
-        assert!(failure.starts_with("wake 1 of 2 was seen only after "), "{failure}");
+        assert!(failure.starts_with("wake 1 of 2 was lost: seen only after "), "{failure}");
     }
 
     #[test]

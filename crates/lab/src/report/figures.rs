@@ -234,11 +234,15 @@ pub(super) fn governor_curve(results: &Results) -> Option<Figure> {
 }
 
 const GOVERNOR_TEXT: &str = "Each mark is one rate of wake-ups: the CPU time used, in per cent of one \
-     CPU, against the median time from a wake to its waiter running. Lower and further left is better.";
+     CPU, against the median time from a wake to its waiter running, with the fewest agents measured. \
+     Lower and further left is better. The tables tell what idling costs, and what more agents do.";
 
-/// One mark per rate, the lowest first.
+/// One mark per rate, the lowest first, with the fewest agents measured.
 fn governor_line(points: &[&Point], method: &str) -> Vec<LinePoint> {
     let of_method = || points.iter().filter(|point| point.method == method);
+    let agents = |point: &&Point| point.params.number("agents");
+    let fewest = of_method().map(agents).min().flatten();
+    let of_method = || of_method().filter(|point| agents(point) == fewest);
     let latencies = of_method().filter(|point| {
         point.unit == Unit::Nanoseconds && matches!(point.params.text("stat"), None | Some("p50"))
     });
@@ -247,7 +251,7 @@ fn governor_line(points: &[&Point], method: &str) -> Vec<LinePoint> {
             let rate = latency.params.number("rate")?;
             let mut loads = of_method().filter(|point| {
                 let same = |key| point.params.get(key) == latency.params.get(key);
-                point.unit == Unit::CpuPercent && same("rate") && same("agents")
+                point.unit == Unit::CpuPercent && same("rate")
             });
             let means = format!("{}/s", format::count(rate));
             Some((rate, LinePoint { x: latency.median, y: span(loads.next()?), means }))

@@ -80,6 +80,23 @@ fn the_page_and_all_its_drawings_are_well_formed() {
 }
 
 #[test]
+fn the_governor_curve_is_of_the_fewest_agents() {
+    let point = |rate: u64, agents: u64| {
+        let params = Params::new().with("rate", rate).with("agents", agents);
+        let readings = vec![
+            Reading::new(Unit::CpuPercent, 1.0),
+            Reading::stat(Unit::Nanoseconds, "p50", 400.0),
+        ];
+        series("governor", "balanced", params, readings)
+    };
+    let all = vec![point(777, 2), point(1000, 1), point(10, 1)];
+    let measured = Measured { series: all, ..Measured::default() };
+    let html = page(&Results::new(Host::detect(), &measured, Schedule::QUICK));
+    assert!(html.contains("1000/s"), "one agent's mark");
+    assert!(!html.contains("777/s"), "a mark of two agents");
+}
+
+#[test]
 fn the_page_needs_no_network() {
     let html = page(&full());
     for fetched in ["src=", "href=", "@import", "url("] {
