@@ -55,7 +55,7 @@ fn fill_up(builder: impl Fn() -> Builder) -> (usize, MemoryError) {
             Err(SpawnError::Stack(StackError::Memory(error))) => break error,
             Err(error) => panic!("{error:?}"),
         }
-        if parked.len() % 1000 == 0 {
+        if parked.len().is_multiple_of(1000) {
             daiko::yield_now();
         }
     };

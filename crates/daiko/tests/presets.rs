@@ -58,7 +58,7 @@ impl Waiters {
             wait();
             ended.fetch_add(1, Ordering::Release);
         };
-        let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+        let builder = if i.is_multiple_of(2) { mover() } else { Builder::new() };
         self.handles.push(runtime.spawn_with(builder, body).unwrap());
     }
 

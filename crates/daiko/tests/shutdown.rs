@@ -549,3 +549,30 @@ fn a_panic_in_a_destructor_of_a_closure_reaches_the_joiner() {
     assert_eq!(runtime.shutdown().leaked, 0);
     assert!(matches!(fiber.join(), Err(JoinError::Cancelled)));
 }
+
+/// Whoever is about to sleep as the shutdown comes has to look once more.
+#[test]
+fn a_shutdown_reaches_workers_that_are_about_to_sleep() {
+    // More workers than CPUs, so that some are preempted between their last look and the sleep.
+    for round in 0..200_u32 {
+        let preset = PRESETS[1 + round as usize % 2];
+        let runtime = Runtime::builder().workers(8).preset(preset).build().unwrap();
+        let there = Arc::new(AtomicUsize::new(0));
+        let parked: [JoinHandle<()>; 8] = std::array::from_fn(|worker| {
+            let there = there.clone();
+            let body = move || {
+                there.fetch_add(1, Ordering::Release);
+                daiko::park();
+            };
+            runtime.spawn_with(Builder::new().on(worker), body).unwrap()
+        });
+        until("all at their park", || there.load(Ordering::Acquire) == 8);
+        // The agents that spin do so for 50 us.
+        let began = std::time::Instant::now();
+        until("some moment", || began.elapsed() >= Duration::from_nanos(u64::from(round) * 400));
+        assert_eq!(runtime.shutdown().leaked, 0, "round {round}");
+        for handle in parked {
+            assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+        }
+    }
+}

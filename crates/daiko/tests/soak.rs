@@ -280,7 +280,8 @@ fn watch_words(dice: &mut Dice, round: &Arc<Round>) {
         .map(|_| {
             let word = word.clone();
             round.spawn(dice, move |dice, _| {
-                let wait = if told { watch::wait_until_told } else { watch::wait_until };
+                let wait: fn(&AtomicU64, _) -> _ =
+                    if told { watch::wait_until_told } else { watch::wait_until };
                 let mut seen = 0;
                 while seen < last {
                     let until = match dice.below(3) {
@@ -288,7 +289,7 @@ fn watch_words(dice: &mut Dice, round: &Arc<Round>) {
                         1 => changed_from(seen),
                         _ => at_least(last),
                     };
-                    let value = wait(&*word, until);
+                    let value = wait(&word, until);
                     assert!(value > seen && value <= last, "{value} after {seen}");
                     seen = value;
                 }
