@@ -50,9 +50,12 @@ fn stay(place: Place, token: Token, there: Arc<AtomicUsize>) {
         Place::Yielding => loop {
             daiko::yield_now();
         },
-        Place::Joining => other.join().unwrap(),
+        Place::Joining => assert!(matches!(other.join(), Err(JoinError::Cancelled))),
     }
-    unreachable!("nobody ends the wait");
+    // Only a join may end, by the unwinding of the other; the next suspension does not return.
+    assert!(matches!(place, Place::Joining));
+    daiko::park();
+    unreachable!("the fiber is cancelled");
 }
 
 #[test]
