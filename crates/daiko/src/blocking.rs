@@ -58,9 +58,10 @@ where
     worker.runtime().blocking.submit(job);
     // The call borrows from this stack: not even a cancel ends the wait for it.
     suspend::absorb_wake(fiber);
-    match call.result.expect("the pool ran the call before the wake") {
-        Ok(result) => result,
-        Err(payload) => panic::resume_unwind(payload),
+    match call.result {
+        Some(Ok(result)) => result,
+        Some(Err(payload)) => panic::resume_unwind(payload),
+        None => panic!("daiko::blocking: no thread could be started for the call; see ulimit -u"),
     }
 }
 
@@ -99,6 +100,12 @@ impl Job {
         // SAFETY: the fiber waits, so its block is in use.
         unsafe { self.fiber.as_ref() }.wake();
     }
+
+    /// Wakes the fiber without a result.
+    fn fail(self) {
+        // SAFETY: the fiber waits, so its block is in use.
+        unsafe { self.fiber.as_ref() }.wake();
+    }
 }
 
 /// The threads that run such calls, started when needed, kept for a while.
@@ -121,7 +128,6 @@ struct State {
 
 impl BlockingPool {
     fn submit(&self, job: Job) {
-        let call = job.call;
         let mut state = self.0.lock();
         state.jobs.push_back(job);
         if state.idle >= state.jobs.len() {
@@ -129,25 +135,24 @@ impl BlockingPool {
         } else if state.threads < MOST_THREADS {
             state.threads += 1;
             drop(state);
-            self.start_thread(call);
+            self.start_thread();
         }
     }
 
-    /// Starts one more thread, for the sake of `call`.
-    fn start_thread(&self, call: NonNull<()>) {
+    fn start_thread(&self) {
         let pool = self.0.clone();
-        let started = std::thread::Builder::new().name("daiko-blocking".into()).spawn(move || {
-            pool.work();
-        });
-        if let Err(error) = started {
-            let mut state = self.0.lock();
-            state.threads -= 1;
-            // With another thread in the pool the job is only late.
-            if state.threads == 0 {
-                state.jobs.retain(|job| job.call != call);
-                drop(state);
-                panic!("daiko::blocking: no thread could be started: {error}; see ulimit -u");
-            }
+        let name = String::from("daiko-blocking");
+        let started = std::thread::Builder::new().name(name).spawn(move || pool.work());
+        if started.is_ok() {
+            return;
+        }
+        let mut state = self.0.lock();
+        state.threads -= 1;
+        // With another thread in the pool the calls are only late; without, they have failed.
+        if state.threads == 0 {
+            let jobs = std::mem::take(&mut state.jobs);
+            drop(state);
+            jobs.into_iter().for_each(Job::fail);
         }
     }
 

@@ -8,12 +8,12 @@
 //! 3. unparks a stand-in where silent watches wait and nobody has sampled them.
 
 use std::io;
-use std::panic::Location;
+use std::panic::{self, AssertUnwindSafe, Location};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use daiko_sys::{futex, thread};
+use daiko_sys::{clock, futex, thread};
 
 use crate::runtime::{Shared, SharedPtr};
 use crate::worker::Worker;
@@ -40,6 +40,9 @@ pub struct Stuck {
     /// it is blocked in a futex: one of them may hold the lock that it waits for.
     pub suspended: Vec<String>,
 }
+
+/// What the user wants done with such a report.
+pub(crate) type StuckHook = Box<dyn Fn(&Stuck) + Send + Sync>;
 
 /// The monitor's part of the runtime.
 #[derive(Default)]
@@ -129,6 +132,8 @@ struct Seen {
     fiber: usize,
     /// Looks since the last change.
     periods: u32,
+    /// CPU time of the worker's thread at the first of them.
+    cpu_ns: u64,
 }
 
 impl Seen {
@@ -140,15 +145,36 @@ impl Seen {
             if self.periods >= STUCK_PERIODS {
                 shared.release_spare(worker);
             }
-            *self = Seen { switches, polls, fiber, periods: 0 };
+            *self = Seen { switches, polls, fiber, periods: 0, cpu_ns: 0 };
             return;
         }
         self.periods += 1;
         worker.tick.store(true, Ordering::Relaxed);
+        if self.periods == 1 {
+            self.cpu_ns = cpu_ns(worker);
+        }
+        if self.periods > STUCK_PERIODS {
+            worker.rescue_movers();
+        }
         if self.periods == STUCK_PERIODS {
-            shared.worker_is_stuck(worker);
+            if self.had_no_cpu(worker) {
+                self.periods = 0;
+            } else {
+                shared.worker_is_stuck(worker);
+            }
         }
     }
+
+    /// Whether it was another process, not the fiber, that kept the worker.
+    fn had_no_cpu(&self, worker: &Worker) -> bool {
+        let used = Duration::from_nanos(cpu_ns(worker) - self.cpu_ns);
+        used < PERIOD * STUCK_PERIODS / 2
+            && thread::is_runnable(worker.thread.load(Ordering::Relaxed))
+    }
+}
+
+fn cpu_ns(worker: &Worker) -> u64 {
+    clock::cpu_ns_of(worker.thread.load(Ordering::Relaxed)).unwrap_or(0)
 }
 
 impl Shared {
@@ -159,7 +185,8 @@ impl Shared {
         if let Some(hook) = &self.options.on_stuck
             && let Some(report) = self.stuck_report(worker)
         {
-            hook(&report);
+            // A hook that panics must not take the monitor along; the panic hook has told.
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| hook(&report)));
         }
     }
 
@@ -193,8 +220,9 @@ impl Shared {
 
     fn engage_spare(&self, worker: &Worker) {
         let Some(spare) = self.spare_of(worker) else { return };
+        worker.stuck.store(true, Ordering::Relaxed);
         spare.active.store(true, Ordering::Relaxed);
-        if spare.thread.load(Ordering::Relaxed) == 0 {
+        if !spare.started.swap(true, Ordering::Relaxed) {
             // Without a thread for it the stuck worker's fibers wait, as they did so far.
             let _ = self.start_thread(spare.index as usize, &self.cpus);
         } else {
@@ -203,6 +231,7 @@ impl Shared {
     }
 
     fn release_spare(&self, worker: &Worker) {
+        worker.stuck.store(false, Ordering::Relaxed);
         if let Some(spare) = self.spare_of(worker) {
             spare.active.store(false, Ordering::Relaxed);
         }
@@ -214,8 +243,10 @@ impl Shared {
         let neglected = |(worker, seen): (&Worker, &Seen)| {
             seen.periods > 0 && (worker.has_silent_watches() || !self.pollers.is_empty())
         };
-        let needed = workers.map(neglected).any(|neglected| neglected);
-        if needed != self.stand_in.swap(needed, Ordering::Relaxed) && needed {
+        let needed = workers.into_iter().any(neglected);
+        self.stand_in.store(needed, Ordering::Relaxed);
+        if needed {
+            // Again in each period: the one that was woken before may be busy by now.
             self.wake_one();
         }
     }

@@ -77,9 +77,9 @@ fn fill_up(builder: impl Fn() -> Builder) -> (usize, MemoryError) {
 fn a_full_address_space_is_an_error_of_the_spawn() {
     in_child_well("a_full_address_space_is_an_error_of_the_spawn", || {
         let runtime = workers(1);
-        // The list of handles, and stacks.
+        // The list of handles, stacks, and what glibc reserves for the heap of another thread.
         runtime.run(|| drop(daiko::spawn(|| ()).join()));
-        limit(libc::RLIMIT_AS, address_space_used() + (96 << 20));
+        limit(libc::RLIMIT_AS, address_space_used() + (512 << 20));
         runtime.run(|| {
             let (first, error) = fill_up(Builder::new);
             assert!(matches!(error, MemoryError::AddressSpace { .. }), "{error:?}");

@@ -226,7 +226,6 @@ fn a_spare_takes_runnable_movers() {
 
 /// A mover that suspended on a worker that is stuck now goes on elsewhere.
 #[test]
-#[ignore = "the wake goes to the inbox of the stuck worker, which nobody else reads"]
 fn a_spare_takes_movers_that_are_unparked() {
     let runtime = workers(1);
     let parked = Arc::new(AtomicBool::new(false));

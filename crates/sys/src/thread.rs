@@ -57,6 +57,15 @@ pub(crate) fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
+/// Whether the thread of this process with this id runs or waits for a CPU, not for anything else.
+///
+/// False also if there is no such thread.
+pub fn is_runnable(thread: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    // The name, in parentheses, may hold anything; the state is the letter behind it.
+    stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" R")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +107,26 @@ mod tests {
             futex::wake(&word, 1, Scope::Private);
         });
         assert_eq!(blocked_syscall(u32::MAX), None, "no such thread");
+    }
+
+    #[test]
+    fn who_runs_is_runnable_and_who_waits_is_not() {
+        assert!(is_runnable(id()));
+        assert!(!is_runnable(u32::MAX), "no such thread");
+        let (waiting, word) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                waiting.store(id(), Relaxed);
+                while word.load(Relaxed) == 0 {
+                    let _ = futex::wait(&word, 0, None, Scope::Private);
+                }
+            });
+            while waiting.load(Relaxed) == 0 || is_runnable(waiting.load(Relaxed)) {
+                std::thread::yield_now();
+            }
+            word.store(1, Relaxed);
+            futex::wake(&word, 1, Scope::Private);
+        });
     }
 
     #[test]

@@ -217,7 +217,7 @@ impl<T: Addressee> Inbox<T> {
         self.0.load(Ordering::Relaxed).addr() > CLOSED
     }
 
-    /// Takes all mail, oldest first. Only the owner, while awake.
+    /// Takes all mail, oldest first. Only while the owner is awake: most of all the owner itself.
     pub fn take(&self) -> Batch<T> {
         self.replace_all(ptr::null_mut())
     }

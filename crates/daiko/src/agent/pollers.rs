@@ -30,8 +30,11 @@ impl<F: FnMut() -> usize + Send + 'static> Poller for F {
 /// Once the drop has returned the poller is not running, and has been dropped.
 pub struct Registration {
     entry: Arc<Entry>,
-    forget: Box<dyn Fn(&Arc<Entry>) + Send + Sync>,
+    all: All,
 }
+
+/// The entries of a runtime, which may end before its registrations.
+type All = Arc<Mutex<Vec<Arc<Entry>>>>;
 
 struct Entry {
     /// `None` once the poller has panicked or its registration has been dropped.
@@ -49,7 +52,9 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        (self.forget)(&self.entry);
+        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|other| !Arc::ptr_eq(other, &self.entry));
+        drop(all);
         let poller = self.entry.poller.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop(poller);
     }
@@ -98,7 +103,7 @@ pub fn register(poller: impl Poller) -> Registration {
 pub(crate) struct Pollers {
     /// The length of `all`, so that agents of a runtime without pollers need no lock.
     count: AtomicUsize,
-    all: Arc<Mutex<Vec<Arc<Entry>>>>,
+    all: All,
 }
 
 impl Pollers {
@@ -110,13 +115,7 @@ impl Pollers {
         self.count.store(all.len(), Ordering::Release);
         drop(all);
         runtime.unpark_all();
-        let all = self.all.clone();
-        Registration { entry, forget: Box::new(move |entry| Pollers::forget(&all, entry)) }
-    }
-
-    fn forget(all: &Mutex<Vec<Arc<Entry>>>, entry: &Arc<Entry>) {
-        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|other| !Arc::ptr_eq(other, entry));
+        Registration { entry, all: self.all.clone() }
     }
 
     #[inline]

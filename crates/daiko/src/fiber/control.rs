@@ -20,6 +20,9 @@ pub(crate) mod flag {
     pub(crate) const CANCEL: u32 = 1 << 31;
     /// A cancel, not its waker, ended the fiber's suspension.
     pub(crate) const INTERRUPTED: u32 = 1 << 30;
+    /// When the fiber suspended last, its thread was panicking: most likely the fiber was. It is
+    /// then not cancelled, and a mover stays, as the count of panics is its thread's.
+    pub(crate) const UNWINDING: u32 = 1 << 28;
     /// The worker of an unstarted fiber was chosen: it starts where its mail takes it.
     pub(crate) const PLACED: u32 = 1 << 29;
     /// Some `no_suspend` is under way: the low bits count the nesting.
@@ -185,6 +188,12 @@ impl ControlBlock {
             String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
         });
         (name, self.spawned_at.get())
+    }
+
+    /// Whether another worker may take it, now that it is active and not running.
+    #[inline]
+    pub(crate) fn may_move(&self) -> bool {
+        self.is_mover() && self.flags.get() & flag::UNWINDING == 0
     }
 
     #[inline]

@@ -129,7 +129,8 @@ fn wait_as_fiber(fiber: &ControlBlock, target: &ControlBlock) {
         // Asked at each turn: a mover may have moved.
         let (worker, _) = suspend::caller("join");
         if suspend::wait(worker, fiber) {
-            return;
+            // Both were cancelled, and the target was the first: no result to be glad of.
+            return unwind::raise(fiber);
         }
         if !target.completion.leave(id) {
             suspend::absorb_wake(fiber);

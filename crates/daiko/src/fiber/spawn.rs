@@ -195,7 +195,7 @@ where
 {
     // SAFETY: the caller has the block alone.
     let fiber = unsafe { block.as_ref() };
-    let packet = runtime.furnish(block, room::<F, T>(), name)?;
+    let packet = runtime.furnish(block, const { room::<F, T>() }, name)?;
     fiber.vtable.set(&const { Functions::<F, T>::VTABLE });
     fiber.packet.set(packet.closure);
     // SAFETY: `furnish` made room for an `F` and, later, an `Outcome<T>`.
@@ -207,6 +207,7 @@ where
 
 /// What closure and result need; they are never there at the same time.
 const fn room<F, T>() -> std::alloc::Layout {
+    assert!(align_of::<F>() <= 4096 && align_of::<T>() <= 4096, "aligned to more than a page");
     const fn max(a: usize, b: usize) -> usize {
         if a > b { a } else { b }
     }

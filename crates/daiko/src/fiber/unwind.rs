@@ -23,7 +23,18 @@ pub(crate) fn before_suspension(fiber: &ControlBlock) {
         fiber.flags.get() & flag::NO_SUSPEND == 0 || std::thread::panicking(),
         "daiko: a fiber wanted to suspend inside no_suspend"
     );
+    if std::thread::panicking() {
+        return;
+    }
+    fiber.flags.update(|flags| flags & !flag::UNWINDING);
     raise(fiber);
+}
+
+/// Called before each suspension on a thread that is panicking.
+#[cold]
+#[inline(never)]
+pub(crate) fn suspends_unwinding(fiber: &ControlBlock) {
+    fiber.flags.update(|flags| flags | flag::UNWINDING);
 }
 
 /// Called after a suspension of a fiber that has some flag.
@@ -43,12 +54,14 @@ pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
     !interrupted
 }
 
-/// Unwinds the fiber if it is cancelled and may unwind now.
+/// Unwinds the fiber if it is cancelled and was not unwinding when it suspended.
+///
+/// Then, not now: a neighbour that suspended in its own unwind leaves the thread panicking.
 #[cold]
 #[inline(never)]
 pub(crate) fn raise(fiber: &ControlBlock) {
     let raise = fiber.flags.get() & flag::CANCEL != 0;
-    if raise && cfg!(panic = "unwind") && !std::thread::panicking() {
+    if raise && cfg!(panic = "unwind") && fiber.flags.get() & flag::UNWINDING == 0 {
         panic::resume_unwind(Box::new(Cancelled));
     }
 }

@@ -23,7 +23,7 @@ use super::pool::Pool;
 use super::{Options, Runtime, Shared, SharedPtr, phase};
 use crate::agent::pollers::Pollers;
 use crate::blocking::BlockingPool;
-use crate::monitor::{Monitor, Stuck};
+use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
 use crate::worker::Worker;
 
@@ -106,7 +106,7 @@ pub struct RuntimeBuilder {
     arena: Option<Arena>,
     guard_kind: Option<GuardKind>,
     membarrier: bool,
-    on_stuck: Option<Box<dyn Fn(&Stuck) + Send + Sync>>,
+    on_stuck: Option<StuckHook>,
 }
 
 impl Default for RuntimeBuilder {

@@ -21,6 +21,6 @@ impl Ended {
         let count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
         let left: Duration = until.saturating_duration_since(Instant::now());
         let waited = self.changed.wait_timeout_while(count, left, |count| *count < all);
-        *waited.unwrap_or_else(PoisonError::into_inner).0 == all
+        *waited.unwrap_or_else(PoisonError::into_inner).0 >= all
     }
 }

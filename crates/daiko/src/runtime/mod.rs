@@ -9,7 +9,7 @@ mod shutdown;
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use daiko_core::fiber::{Letters, Posted};
@@ -29,7 +29,7 @@ pub use self::shutdown::ShutdownReport;
 use crate::agent::pollers::Pollers;
 use crate::blocking::BlockingPool;
 use crate::fiber::{Builder, ControlBlock, JoinHandle, SpawnError, flag};
-use crate::monitor::Monitor;
+use crate::monitor::{Monitor, StuckHook};
 use crate::worker::{self, Worker, WorkerCounters};
 pub use daiko_core::governor::Preset;
 
@@ -95,7 +95,7 @@ pub(crate) struct Options {
     /// Whether an agent that finds another's fiber hit resumes it itself, if it is a mover.
     pub(crate) any_agent: bool,
     /// Called by the monitor when a worker is stuck.
-    pub(crate) on_stuck: Option<Box<dyn Fn(&crate::Stuck) + Send + Sync>>,
+    pub(crate) on_stuck: Option<StuckHook>,
 }
 
 // SAFETY: the workers and blocks that the pointers lead to are shared by the rules stated there.
@@ -165,9 +165,7 @@ impl Shared {
             (Some(worker), from) => self.send_start(from, worker, fiber),
             (None, Some(worker)) => worker.enqueue_stealable(fiber),
             (None, None) => {
-                // SAFETY: a new fiber is in no list, and in use until it has run.
-                unsafe { self.injector.push(&ThisThread::get(), NonNull::from(fiber)) };
-                self.work_is_available();
+                self.inject_one(fiber);
             }
         }
     }
@@ -175,10 +173,19 @@ impl Shared {
     /// Hands an unstarted fiber to `worker`, where it starts for sure: it is not placed twice.
     pub(crate) fn send_start(&self, from: Option<&Worker>, worker: usize, fiber: &ControlBlock) {
         fiber.flags.update(|flags| flags | flag::PLACED);
+        self.workers()[worker].coming.fetch_add(1, Ordering::Relaxed);
         // It may be in the inbox already, for nobody else than its starter writes this letter.
         if fiber.mail.post(Letters::START) == Posted::Push {
             self.workers()[worker].deliver(from, fiber);
         }
+    }
+
+    /// Puts an active fiber where any worker takes it.
+    pub(crate) fn inject_one(&self, fiber: &ControlBlock) {
+        // SAFETY: the caller has the fiber alone, so it is in no list; it is in use until it has
+        // run.
+        unsafe { self.injector.push(&ThisThread::get(), NonNull::from(fiber)) };
+        self.work_is_available();
     }
 
     /// Puts fibers where any worker takes them.
@@ -188,6 +195,8 @@ impl Shared {
 
     /// Makes all workers look again at what there is to do.
     pub(crate) fn unpark_all(&self) {
+        // Pairs with the barrier between a worker's parked mark and its last look.
+        fence(Ordering::SeqCst);
         for worker in self.all_workers() {
             worker.unpark(worker::current());
         }

@@ -161,18 +161,22 @@ impl Pool {
         Ok(block)
     }
 
-    /// Adds a slab: as many stacks as there are, so that their number doubles, within bounds.
+    /// Adds a slab: as many stacks as there are, so that their number doubles, within bounds;
+    /// fewer if there is no room for so many.
     fn grow<'c>(&self, class: &'c mut Class, id: u8) -> Result<&'c mut SlabNode, StackError> {
         let bytes = class_bytes(id);
-        let count = class.total.clamp(16, 1024).min(SLAB_BYTES / bytes).max(1);
         let stack = StackClass::new(bytes, self.guard_bytes)?;
         let memory = self.arena.alloc(Layout::new::<SlabNode>()).map_err(StackError::from)?;
-        let slab = match Slab::new(&self.arena, stack, count, self.guard_kind) {
-            Ok(slab) => slab,
-            Err(error) => {
-                // SAFETY: just allocated with this layout.
-                unsafe { self.arena.free(memory, Layout::new::<SlabNode>()) };
-                return Err(error);
+        let mut count = class.total.clamp(16, 1024).min(SLAB_BYTES / bytes).max(1);
+        let slab = loop {
+            match Slab::new(&self.arena, stack, count, self.guard_kind) {
+                Ok(slab) => break slab,
+                Err(_) if count > 1 => count /= 2,
+                Err(error) => {
+                    // SAFETY: just allocated with this layout.
+                    unsafe { self.arena.free(memory, Layout::new::<SlabNode>()) };
+                    return Err(error);
+                }
             }
         };
         let mut node = memory.cast::<SlabNode>();
@@ -224,7 +228,6 @@ impl Pool {
         }
         if room.size() + room.align() > class_bytes(control.class) / 8 {
             let bytes = room.size();
-            assert!(room.align() <= page_size(), "closures are aligned to at most a page");
             let closure = self.arena.alloc(outside_layout(bytes)).map_err(StackError::from);
             let closure = closure.map_err(SpawnError::Stack)?;
             control.outside.set(bytes);
@@ -378,8 +381,10 @@ impl LocalPool {
     }
 
     /// Gives `count` blocks back to all, or as many as there are.
-    #[cold]
     pub(crate) fn give_back(&self, pool: &Pool, count: usize) {
+        if self.count.get() == 0 {
+            return;
+        }
         let mut state = pool.lock();
         for _ in 0..count.min(self.count.get()) {
             let block = self.free().pop().expect("as many as counted");

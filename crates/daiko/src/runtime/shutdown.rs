@@ -66,13 +66,13 @@ impl Runtime {
         shared.unpark_all();
         // Those whose fibers went along are on their way out; a worker that is stuck in a fiber
         // is not, and is left behind with it.
-        let all_ended = self.shared().await_threads(Instant::now() + GRACE);
         self.shared().monitor.end();
         if let Some(monitor) = self.monitor.take() {
-            // Its result is (): if its hook panicked, the panic hook has told.
             let _ = monitor.join();
         }
+        // Without the monitor no further thread is started.
         let shared = self.shared();
+        let all_ended = shared.await_threads(Instant::now() + GRACE);
         shared.blocking.end();
         let report = shared.report();
         if all_ended {

@@ -44,7 +44,8 @@ impl Worker {
         let mut found = self.take_injected();
         found |= self.sample_watches();
         found |= self.runtime().pollers.poll();
-        if self.runtime().phase() != phase::RUNNING {
+        let phase = self.runtime().phase();
+        if phase != self.phase.replace(phase) {
             self.unwind_fibers();
         }
         found || self.has_runnable()
@@ -57,7 +58,9 @@ impl Worker {
             return found;
         }
         let others = self.runtime().all_workers().iter();
-        others.filter(|other| other.index != self.index).any(|other| self.sample(other))
+        // All of them: one that always hits must not hide those behind it.
+        let hits = others.filter(|other| other.index != self.index && self.sample(other));
+        hits.count() > 0
     }
 
     #[inline]
@@ -160,6 +163,10 @@ impl Worker {
     /// fill, then sleep. They fill first and look for parked workers afterwards.
     fn park_thread(&self, timeout: Option<Duration>) {
         let runtime = self.runtime();
+        if timeout.is_none() {
+            // Who sleeps spawns nothing: others may need the stacks.
+            self.pool.give_back(&runtime.pool, usize::MAX);
+        }
         if !self.inbox.park() {
             return;
         }
@@ -168,7 +175,9 @@ impl Worker {
         } else {
             runtime.barriers.heavy();
         }
-        if !self.has_shared_work() {
+        // Without a timeout nothing silent may have come either.
+        let silent = timeout.is_none() && self.has_silent_work();
+        if !silent && !self.has_shared_work() {
             self.counters.parks.add(1);
             self.sleep(timeout);
         }
@@ -182,7 +191,8 @@ impl Worker {
     fn has_shared_work(&self) -> bool {
         let runtime = self.runtime();
         let stealable = |other: &Worker| !other.ring.steal().is_empty();
-        self.is_done()
+        runtime.phase() != self.phase.get()
+            || self.is_done()
             || self.areas.has_hit()
             || self.is_active()
                 && (!runtime.injector.is_empty() || runtime.all_workers().iter().any(stealable))
@@ -238,7 +248,8 @@ impl Worker {
         }
     }
 
-    /// Cancels the started fibers of this worker.
+    /// Cancels the started fibers of this worker, once: from then on each is unwound where it
+    /// suspends next.
     fn unwind_fibers(&self) {
         self.runtime().pool.for_each(|fiber| {
             let mine = fiber.is_used() && fiber.owner.is(self);

@@ -2,6 +2,8 @@
 
 use std::ptr::{self, NonNull};
 
+use std::sync::atomic::Ordering;
+
 use daiko_context::prefetch_write;
 use daiko_core::fiber::{Effect, Event, Letters, Owner, Posted, Pushed};
 
@@ -61,7 +63,10 @@ fn send_mover(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, event
     }
     // Whoever made it active has it alone, so its mail is free.
     match from.filter(|from| from.runtime == owner.runtime) {
-        Some(from) if from.will_suspend() => from.make_next(fiber),
+        Some(from) if from.will_suspend() && fiber.may_move() => from.make_next(fiber),
+        _ if fiber.may_move() && owner.stuck.load(Ordering::Relaxed) => {
+            owner.runtime().inject_one(fiber);
+        }
         from => {
             let _ = fiber.mail.post(Letters::RUN);
             owner.deliver(from, fiber);
@@ -102,6 +107,24 @@ impl Worker {
             // SAFETY: letters keep the fiber in use.
             let fiber = unsafe { fiber.as_ref() };
             self.read_letters(fiber, fiber.mail.collect());
+        }
+    }
+
+    /// Takes the movers out of the mail of this worker, which is stuck, for others to run. By the
+    /// monitor: to take is one exchange, so that it and the owner get different letters.
+    pub(crate) fn rescue_movers(&self) {
+        if !self.inbox.has_mail() {
+            return;
+        }
+        for fiber in self.inbox.take() {
+            // SAFETY: letters keep the fiber in use.
+            let fiber = unsafe { fiber.as_ref() };
+            let letters = fiber.mail.collect();
+            if letters.contains(Letters::RUN) && fiber.may_move() {
+                self.runtime().inject_one(fiber);
+            } else if fiber.mail.post(letters) == Posted::Push {
+                self.deliver(None, fiber);
+            }
         }
     }
 

@@ -87,8 +87,17 @@ pub(crate) struct Worker {
     ring: Ring<ControlBlock>,
     /// Started pinned fibers that have not ended, for placement.
     pub(crate) live: AtomicU32,
+    /// Fibers placed here that have not started yet. Any thread.
+    pub(crate) coming: AtomicU32,
     /// The runtime.
     pub(crate) runtime: NonNull<Shared>,
+    /// The runtime's phase, as this worker last acted on it. Only the owner.
+    phase: Cell<u32>,
+    /// Whether it has been in one fiber for long, so that movers are better woken elsewhere.
+    /// Written by the monitor.
+    pub(crate) stuck: AtomicBool,
+    /// Of a spare: whether it has a thread, or had one refused. Only the monitor.
+    pub(crate) started: AtomicBool,
     /// Position among the runtime's workers and spares.
     pub(crate) index: u32,
     /// Of a spare: whether it is needed now. Written by the monitor.
@@ -143,7 +152,12 @@ pub(crate) enum Departed {
     /// Nobody, or a pinned fiber, for which nothing is left to do.
     None,
     /// A mover that parks or waits: only now others may resume it.
-    Suspending(NonNull<ControlBlock>, daiko_core::fiber::Event),
+    Suspending {
+        fiber: NonNull<ControlBlock>,
+        event: daiko_core::fiber::Event,
+        /// Whether it had been cancelled before it suspended.
+        cancelled: bool,
+    },
     /// A mover that yields: only now others may take it.
     Yielding(NonNull<ControlBlock>),
     /// A fiber that ran to its end.
@@ -168,7 +182,11 @@ impl Worker {
             pool: LocalPool::new(),
             ring: Ring::new(),
             live: AtomicU32::new(0),
+            coming: AtomicU32::new(0),
             runtime,
+            phase: Cell::new(crate::runtime::phase::RUNNING),
+            stuck: AtomicBool::new(false),
+            started: AtomicBool::new(false),
             index,
             active: AtomicBool::new(false),
             sights: steal::Sights::default(),

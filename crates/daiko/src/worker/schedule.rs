@@ -120,7 +120,10 @@ impl Worker {
         // The state is nobody else's yet: it is set before the owner word names this worker,
         // and once more where an unpark came before.
         fiber.state.reset(false);
-        fiber.flags.update(|flags| flags & !flag::PLACED);
+        if fiber.flags.get() & flag::PLACED != 0 {
+            fiber.flags.update(|flags| flags & !flag::PLACED);
+            self.coming.fetch_sub(1, Ordering::Relaxed);
+        }
         if fiber.owner.start(self) {
             let _ = fiber.apply(daiko_core::fiber::Event::Unpark);
         }
@@ -139,7 +142,7 @@ impl Worker {
     pub(crate) fn make_next(&self, fiber: &ControlBlock) {
         self.counters.wakes_local.add(1);
         self.prefetch_stack(fiber);
-        let entry = Entry { fiber: NonNull::from(fiber), stealable: fiber.is_mover() };
+        let entry = Entry { fiber: NonNull::from(fiber), stealable: fiber.may_move() };
         if let Some(displaced) = self.next.put(entry) {
             self.enqueue_entry(displaced);
         }
@@ -163,7 +166,7 @@ impl Worker {
     /// Puts an active fiber of this worker at the end of its queue.
     #[inline]
     pub(crate) fn enqueue(&self, fiber: &ControlBlock) {
-        if fiber.is_mover() {
+        if fiber.may_move() {
             self.enqueue_stealable(fiber);
         } else {
             // SAFETY: an active fiber that is not running is in one list, this one; it stays in

@@ -1,6 +1,7 @@
 //! Stealing: what an idle worker takes from others.
 
 use std::cell::Cell;
+use std::sync::atomic::Ordering;
 
 use daiko_core::place::{self, Least, NextSlotWatch, Sight};
 use daiko_sys::{clock, membarrier};
@@ -82,7 +83,7 @@ impl Worker {
 
     /// Where this worker, about to start a fiber, should have it started.
     pub(crate) fn place_start(&self, workers: &[Worker]) -> place::Start {
-        let mine = self.live.load(std::sync::atomic::Ordering::Relaxed);
+        let mine = self.load();
         let (least, looks) = match self.least.get() {
             (_, 0) => (self.least_loaded(workers), STARTS_PER_LOOK),
             known => known,
@@ -94,12 +95,17 @@ impl Worker {
         if stale { self.place_start(workers) } else { start }
     }
 
+    /// Pinned fibers that this worker has, those under way to it included.
+    fn load(&self) -> u32 {
+        self.live.load(Ordering::Relaxed) + self.coming.load(Ordering::Relaxed)
+    }
+
     fn least_loaded(&self, workers: &[Worker]) -> Least {
-        let load = |worker: &Worker| worker.live.load(std::sync::atomic::Ordering::Relaxed);
         let me = (self.index as usize).min(workers.len() - 1);
-        let mine = Least { worker: me, load: load(&workers[me]) };
+        let mine = Least { worker: me, load: workers[me].load() };
         workers.iter().enumerate().fold(mine, |least, (worker, other)| {
-            if load(other) < least.load { Least { worker, load: load(other) } } else { least }
+            let load = other.load();
+            if load < least.load { Least { worker, load } } else { least }
         })
     }
 }

@@ -7,7 +7,7 @@ use daiko_context::switch;
 use daiko_core::fiber::{Effect, Event, Plain, Shared};
 
 use super::{Departed, Worker, current};
-use crate::fiber::{ControlBlock, unwind};
+use crate::fiber::{ControlBlock, flag, unwind};
 use crate::runtime::phase;
 
 /// The worker and the fiber that call.
@@ -75,7 +75,10 @@ pub(crate) fn yield_now() {
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);
     }
-    if fiber.is_mover() && !std::thread::panicking() {
+    if std::thread::panicking() {
+        unwind::suspends_unwinding(fiber);
+    }
+    if fiber.may_move() {
         worker.departed.set(Departed::Yielding(NonNull::from(fiber)));
     } else {
         // SAFETY: a running fiber is in no list, and stays in use until it has run.
@@ -97,6 +100,9 @@ pub(crate) fn finish(worker: &Worker, fiber: &ControlBlock) -> ! {
 
 #[inline(always)]
 fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
+    if std::thread::panicking() {
+        unwind::suspends_unwinding(fiber);
+    }
     if fiber.is_mover() {
         return suspend_mover(worker, fiber, event);
     }
@@ -115,7 +121,9 @@ fn suspend_mover(worker: &Worker, fiber: &ControlBlock, event: Event) {
         debug_assert_eq!(effect, Effect::Proceed);
         return;
     }
-    worker.departed.set(Departed::Suspending(NonNull::from(fiber), event));
+    // Asked now: off its stack the fiber may be another worker's, and its flags with it.
+    let cancelled = fiber.flags.get() & flag::CANCEL != 0;
+    worker.departed.set(Departed::Suspending { fiber: NonNull::from(fiber), event, cancelled });
     leave(worker, fiber);
 }
 
@@ -178,10 +186,11 @@ impl Worker {
     fn settle_slow(&self) {
         match self.departed.replace(Departed::None) {
             Departed::None => {}
-            Departed::Suspending(fiber, event) => {
+            Departed::Suspending { fiber, event, cancelled } => {
                 // SAFETY: a fiber that has not finished is in use.
                 let fiber = unsafe { fiber.as_ref() };
-                if fiber.state.apply::<Shared>(event) == Effect::Proceed {
+                let proceeds = fiber.state.apply::<Shared>(event) == Effect::Proceed;
+                if proceeds || !cancelled && self.cancel_mover(fiber) {
                     self.enqueue(fiber);
                 }
             }
@@ -196,6 +205,11 @@ impl Worker {
             // SAFETY: the fiber's own reference keeps it until here.
             Departed::Finished(fiber) => self.bury(unsafe { fiber.as_ref() }),
         }
+    }
+
+    /// Cancels a mover that has suspended during the shutdown; true if that made it active.
+    fn cancel_mover(&self, fiber: &ControlBlock) -> bool {
+        self.runtime().phase() != phase::RUNNING && fiber.cancel() == Effect::Enqueue
     }
 
     fn bury(&self, fiber: &ControlBlock) {
