@@ -332,13 +332,14 @@ impl Drop for Resister {
 }
 
 type Body = Box<dyn FnOnce() + Send>;
+type Kind = fn(&Resister) -> Body;
 
 #[test]
 fn fibers_that_resist_are_left_behind_and_counted() {
     let compute = |resister: &Resister| Box::new(resister.compute()) as Body;
     let catch = |resister: &Resister| Box::new(resister.catch()) as Body;
     let block = |resister: &Resister| Box::new(resister.block()) as Body;
-    let kinds: [(fn(&Resister) -> Body, Builder); 4] =
+    let kinds: [(Kind, Builder); 4] =
         [(compute, Builder::new()), (catch, Builder::new()), (catch, mover()), (block, mover())];
     for (kind, builder) in kinds {
         let (runtime, resister, drops) = (workers(2), Resister::new(), Drops::default());
