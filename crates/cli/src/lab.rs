@@ -136,12 +136,14 @@ fn measure(plan: Vec<Planned>, schedule: Schedule, stop: &AtomicBool) -> Result<
     Ok(runner::run(plan, schedule, &mut sampler, observer.as_mut(), stop))
 }
 
-/// Writes both files; returns the path of the report.
+/// Writes results, report and curves; returns the path of the report.
 fn save(results: &Results, folder: &Path) -> Result<std::path::PathBuf, Problem> {
     let report = folder.join("report.html");
+    let mut drawings = report::drawings(results).into_iter();
     results
         .write(&folder.join("results.json"))
         .and_then(|()| write_whole(&report, &report::html(results, &report)))
+        .and_then(|()| drawings.try_for_each(|(name, svg)| write_whole(&folder.join(name), &svg)))
         .map_err(|error| {
             Problem::System(format!("cannot write to {}: {error}", folder.display()))
         })?;

@@ -53,6 +53,32 @@ pub fn html(results: &Results, path: &Path) -> String {
     page.0
 }
 
+/// The curves of `results`, each with a name for a file of its own: SVG that stands alone.
+///
+/// # Examples
+/// ```
+/// use daiko_lab::{host::Host, report, results::Results, runner::{Measured, Schedule}};
+/// let results = Results::new(Host::detect(), &Measured::default(), Schedule::QUICK);
+/// assert!(report::drawings(&results).is_empty(), "nothing was measured");
+/// ```
+pub fn drawings(results: &Results) -> Vec<(&'static str, String)> {
+    let curves = [
+        ("ring.svg", figures::ring_curve(results)),
+        ("governor.svg", figures::governor_curve(results)),
+    ];
+    let alone = |(name, figure): (_, Option<Figure>)| Some((name, stand_alone(&figure?.drawing)));
+    curves.into_iter().filter_map(alone).collect()
+}
+
+/// The first, wide drawing, with the style that a page would give it, at whatever width.
+fn stand_alone(drawings: &str) -> String {
+    let wide = drawings.split_inclusive("</svg>").next().unwrap_or_default();
+    let (open, body) = wide.split_once('>').unwrap_or_default();
+    format!(
+        "{open}><style>{STYLE}\nsvg.wide {{ display: block; background: var(--paper); }}</style>{body}\n"
+    )
+}
+
 #[derive(Default)]
 struct Page(String);
 

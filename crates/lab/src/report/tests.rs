@@ -63,6 +63,20 @@ fn page(results: &Results) -> String {
 }
 
 #[test]
+fn the_curves_stand_alone() {
+    let drawings = drawings(&full());
+    assert_eq!(
+        drawings.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
+        ["ring.svg", "governor.svg"]
+    );
+    for (name, svg) in drawings {
+        let document = roxmltree::Document::parse(&svg).expect(name);
+        assert!(document.root_element().has_tag_name(("http://www.w3.org/2000/svg", "svg")));
+        assert!(document.descendants().any(|node| node.has_tag_name("style")), "{name}");
+    }
+}
+
+#[test]
 fn the_page_and_all_its_drawings_are_well_formed() {
     let html = page(&full());
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
