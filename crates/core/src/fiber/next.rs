@@ -85,7 +85,8 @@ impl<T> NextSlot<T> {
     /// Takes the entry. Only the owner calls it.
     #[inline]
     pub fn take(&self) -> Option<Entry<T>> {
-        self.replace(ptr::null_mut())
+        // Only the owner fills the slot, so what is empty stays so.
+        if self.is_empty() { None } else { self.replace(ptr::null_mut()) }
     }
 
     /// Whether the owner would find something, unless a thief comes first.
