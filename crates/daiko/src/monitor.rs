@@ -222,6 +222,7 @@ impl Shared {
         let Some(spare) = self.spare_of(worker) else { return };
         worker.stuck.store(true, Ordering::Relaxed);
         spare.active.store(true, Ordering::Relaxed);
+        self.spares.fetch_add(1, Ordering::Relaxed);
         if !spare.started.swap(true, Ordering::Relaxed) {
             // Without a thread for it the stuck worker's fibers wait, as they did so far.
             let _ = self.start_thread(spare.index as usize, &self.cpus);
@@ -234,6 +235,7 @@ impl Shared {
         worker.stuck.store(false, Ordering::Relaxed);
         if let Some(spare) = self.spare_of(worker) {
             spare.active.store(false, Ordering::Relaxed);
+            self.spares.fetch_sub(1, Ordering::Relaxed);
         }
     }
 

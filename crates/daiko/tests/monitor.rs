@@ -244,6 +244,38 @@ fn a_spare_takes_movers_that_are_unparked() {
     end(runtime);
 }
 
+/// Mail that waited for a stuck worker reaches it, though the monitor has looked through it.
+#[test]
+fn mail_survives_the_end_of_being_stuck() {
+    let runtime = Runtime::builder().workers(1).preset(daiko::Preset::Power).build().unwrap();
+    let (turn, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (answer, told) = (turn.clone(), stop.clone());
+    let pinned = runtime.spawn_with(Builder::new().on(0), move || {
+        while !told.load(Ordering::Acquire) {
+            daiko::park();
+            answer.fetch_add(1, Ordering::Release);
+        }
+    });
+    let pinned = pinned.unwrap();
+    for round in 1..=40 {
+        let (before, seen) = (runtime.counters()[0].stuck, turn.load(Ordering::Acquire));
+        let hog = Hog::on(&runtime, 0);
+        until("the event", || runtime.counters()[0].stuck > before);
+        pinned.fiber().unpark();
+        // The monitor looks through the mail each millisecond: the end comes at any moment of it.
+        let began = std::time::Instant::now();
+        until("some moment", || began.elapsed().as_micros() >= 1000 + round * 70);
+        hog.end();
+        until("the wake", || turn.load(Ordering::Acquire) > seen);
+        // And the worker has not gone to sleep for good.
+        assert_eq!(runtime.run(|| 5), 5);
+    }
+    stop.store(true, Ordering::Release);
+    pinned.fiber().unpark();
+    pinned.join().unwrap();
+    end(runtime);
+}
+
 /// What started on a spare goes on there when the spare is no longer needed.
 #[test]
 fn a_spare_keeps_the_fibers_that_it_started() {

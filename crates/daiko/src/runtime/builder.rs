@@ -303,6 +303,7 @@ impl RuntimeBuilder {
                 blocking: BlockingPool::default(),
                 monitor: Monitor::default(),
                 stand_in: AtomicBool::new(false),
+                spares: AtomicU32::new(0),
                 barriers: Barriers { membarrier: barrier },
                 ended: Ended::default(),
                 threads: Mutex::new(Vec::new()),

@@ -64,6 +64,8 @@ pub(crate) struct Shared {
     pub(crate) phase: AtomicU32,
     /// Some worker's watches are not sampled by its own agent, which is busy: others do.
     pub(crate) stand_in: AtomicBool,
+    /// How many spares are needed now. Written by the monitor.
+    pub(crate) spares: AtomicU32,
     pub(crate) barriers: Barriers,
     pub(crate) ended: Ended,
     /// The kernel threads of the workers, those of spares too.
@@ -218,7 +220,11 @@ impl Shared {
     /// Wakes a parked worker, if there is one, because something that anyone may take was queued.
     #[inline]
     pub(crate) fn work_is_available(&self) {
-        if self.all_count > 1 || worker::current().is_none() {
+        // The one worker of a runtime knows what it queues itself.
+        let alone = self.worker_count == 1
+            && self.spares.load(Ordering::Relaxed) == 0
+            && worker::current().is_some_and(|worker| worker.is_of(self));
+        if !alone {
             self.wake_one();
         }
     }
