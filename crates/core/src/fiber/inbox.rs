@@ -217,9 +217,27 @@ impl<T: Addressee> Inbox<T> {
         self.0.load(Ordering::Relaxed).addr() > CLOSED
     }
 
-    /// Takes all mail, oldest first. Only while the owner is awake: most of all the owner itself.
+    /// Takes all mail, oldest first. Only the owner, while awake.
     pub fn take(&self) -> Batch<T> {
         self.replace_all(ptr::null_mut())
+    }
+
+    /// Takes all mail in the owner's stead, oldest first. Anyone, whatever the owner does: a mark
+    /// that it is parked or gone stays, for there is no mail then.
+    pub fn take_from(&self) -> Batch<T> {
+        let mut head = self.0.load(Ordering::Relaxed);
+        // Acquire: pairs with the Release in `push`.
+        while head.addr() > CLOSED
+            && let Err(seen) = self.0.compare_exchange_weak(
+                head,
+                ptr::null_mut(),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
+        {
+            head = seen;
+        }
+        Batch::from_newest(head)
     }
 
     /// Takes all mail, for good: no more is accepted. Only the owner, or for it once it is gone.
@@ -236,18 +254,7 @@ impl<T: Addressee> Inbox<T> {
             T::prefetch(newest);
         }
         // Acquire: pairs with the Release in `push`.
-        let head = self.0.swap(word, Ordering::Acquire);
-        let mut rest = if head.addr() > CLOSED { head } else { ptr::null_mut() };
-        let mut oldest = ptr::null_mut();
-        while let Some(item) = NonNull::new(rest) {
-            T::prefetch(item);
-            // SAFETY: whoever pushed the item keeps it valid until it is taken, which is here.
-            let link = unsafe { T::mail_link(item) };
-            rest = link.load(Ordering::Relaxed);
-            link.store(oldest, Ordering::Relaxed);
-            oldest = item.as_ptr();
-        }
-        Batch { oldest, owned: PhantomData }
+        Batch::from_newest(self.0.swap(word, Ordering::Acquire))
     }
 
     /// Marks the owner parked, unless there is mail: then false, and it must not sleep.
@@ -290,6 +297,23 @@ impl<T: Addressee> Inbox<T> {
 pub struct Batch<T: Addressee> {
     oldest: *mut T,
     owned: PhantomData<*mut T>,
+}
+
+impl<T: Addressee> Batch<T> {
+    /// Turns the list that was taken, whose newest item the inbox's word named, into its order.
+    fn from_newest(word: *mut T) -> Self {
+        let mut rest = if word.addr() > CLOSED { word } else { ptr::null_mut() };
+        let mut oldest = ptr::null_mut();
+        while let Some(item) = NonNull::new(rest) {
+            T::prefetch(item);
+            // SAFETY: whoever pushed the item keeps it valid until it is taken, which is here.
+            let link = unsafe { T::mail_link(item) };
+            rest = link.load(Ordering::Relaxed);
+            link.store(oldest, Ordering::Relaxed);
+            oldest = item.as_ptr();
+        }
+        Batch { oldest, owned: PhantomData }
+    }
 }
 
 impl<T: Addressee> Iterator for Batch<T> {

@@ -111,12 +111,9 @@ impl Worker {
     }
 
     /// Takes the movers out of the mail of this worker, which is stuck, for others to run. By the
-    /// monitor: to take is one exchange, so that it and the owner get different letters.
+    /// monitor, which and the owner, if that goes on at this moment, get different letters.
     pub(crate) fn rescue_movers(&self) {
-        if !self.inbox.has_mail() {
-            return;
-        }
-        for fiber in self.inbox.take() {
+        for fiber in self.inbox.take_from() {
             // SAFETY: letters keep the fiber in use.
             let fiber = unsafe { fiber.as_ref() };
             let letters = fiber.mail.collect();
