@@ -18,6 +18,28 @@ pub(crate) const PRESETS: [Preset; 3] = [Preset::Latency, Preset::Balanced, Pres
 
 /// After so long something that must come is lost: far above every documented bound.
 const LOST: Duration = Duration::from_secs(60);
+/// What counts at most of the time between two looks: a machine may stand still for a while.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
+
+/// Waits for so long, as time goes by for a machine that runs.
+struct Patience {
+    left: Duration,
+    looked: Instant,
+}
+
+impl Patience {
+    fn new() -> Self {
+        Patience { left: LOST, looked: Instant::now() }
+    }
+
+    #[track_caller]
+    fn look(&mut self, what: &str) {
+        let now = Instant::now();
+        self.left = self.left.saturating_sub((now - self.looked).min(LOOK));
+        self.looked = now;
+        assert!(!self.left.is_zero(), "never came: {what}");
+    }
+}
 
 /// A runtime with so many workers.
 pub(crate) fn workers(workers: usize) -> Runtime {
@@ -38,19 +60,21 @@ pub(crate) fn end(runtime: Runtime) {
 }
 
 /// Lets other threads run until `come` holds; a fiber keeps its worker meanwhile.
+#[track_caller]
 pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
-    let since = Instant::now();
+    let mut patience = Patience::new();
     while !come() {
-        assert!(since.elapsed() < LOST, "never came: {what}");
+        patience.look(what);
         std::thread::yield_now();
     }
 }
 
 /// Lets other fibers run until `come` holds.
+#[track_caller]
 pub(crate) fn yield_until(what: &str, mut come: impl FnMut() -> bool) {
-    let since = Instant::now();
+    let mut patience = Patience::new();
     while !come() {
-        assert!(since.elapsed() < LOST, "never came: {what}");
+        patience.look(what);
         daiko::yield_now();
     }
 }
