@@ -151,10 +151,10 @@ impl ControlBlock {
     }
 
     /// Makes the words those of a new fiber: unstarted, with one handle beside itself.
-    pub(crate) fn renew(&self, kind: u8, flags: u32, spawned_at: &'static Location<'static>) {
+    pub(crate) fn renew(&self, kind: u8, spawned_at: &'static Location<'static>) {
         self.owner.reset();
         self.completion.reset();
-        self.flags.set(flags);
+        self.flags.set(0);
         self.kind.set(kind);
         self.spawned_at.set(spawned_at);
         self.refs.store(2, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use daiko_context::prepare;
 use daiko_context::stack::StackError;
 
 use super::entry::{Functions, Outcome, entry};
-use super::{ControlBlock, Fiber, JoinHandle, flag, kind};
+use super::{ControlBlock, Fiber, JoinHandle, kind};
 use crate::runtime::Shared;
 
 /// Spawns a fiber: in the caller's runtime if the caller is a fiber, else in the default runtime.
@@ -170,8 +170,7 @@ impl Builder {
         // SAFETY: the block is new, so nobody else knows it.
         let fiber = unsafe { block.as_ref() };
         let kind = if self.mover { kind::MOVER } else { 0 };
-        let flags = if self.worker.is_some() { flag::PLACED } else { 0 };
-        fiber.renew(kind, flags, Location::caller());
+        fiber.renew(kind, Location::caller());
         if let Err(error) = furnish::<F, T>(runtime, block, self.name.as_deref(), f) {
             fiber.discard();
             return Err(error);
@@ -195,7 +194,7 @@ where
 {
     // SAFETY: the caller has the block alone.
     let fiber = unsafe { block.as_ref() };
-    let packet = runtime.furnish(block, const { room::<F, T>() }, name)?;
+    let packet = runtime.pool.furnish(block, const { room::<F, T>() }, name)?;
     fiber.vtable.set(&const { Functions::<F, T>::VTABLE });
     fiber.packet.set(packet.closure);
     // SAFETY: `furnish` made room for an `F` and, later, an `Outcome<T>`.

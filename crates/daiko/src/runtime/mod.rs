@@ -7,7 +7,6 @@ pub(crate) mod kernel;
 pub(crate) mod pool;
 mod shutdown;
 
-use std::alloc::Layout;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -150,15 +149,6 @@ impl Shared {
         self.pool.take(self, stack_bytes).map_err(SpawnError::Stack)
     }
 
-    pub(crate) fn furnish(
-        &self,
-        block: NonNull<ControlBlock>,
-        room: Layout,
-        name: Option<&str>,
-    ) -> Result<pool::Packet, SpawnError> {
-        self.pool.furnish(block, room, name)
-    }
-
     /// Puts a new fiber where a worker will find it.
     #[inline]
     pub(crate) fn launch(&self, fiber: &ControlBlock, on: Option<usize>) {
@@ -166,9 +156,7 @@ impl Shared {
         match (on, current) {
             (Some(worker), from) => self.send_start(from, worker, fiber),
             (None, Some(worker)) => worker.enqueue_stealable(fiber),
-            (None, None) => {
-                self.inject_one(fiber);
-            }
+            (None, None) => self.inject_one(fiber),
         }
     }
 
@@ -176,7 +164,6 @@ impl Shared {
     pub(crate) fn send_start(&self, from: Option<&Worker>, worker: usize, fiber: &ControlBlock) {
         fiber.flags.update(|flags| flags | flag::PLACED);
         self.workers()[worker].coming.fetch_add(1, Ordering::Relaxed);
-        // It may be in the inbox already, for nobody else than its starter writes this letter.
         if fiber.mail.post(Letters::START) == Posted::Push {
             self.workers()[worker].deliver(from, fiber);
         }
@@ -204,12 +191,12 @@ impl Shared {
         }
     }
 
-    /// Counts the return of a block, and frees the runtime's memory if it has ended and this was
-    /// the last one.
+    /// Frees the runtime's memory if what the caller has just given back was the last of it that
+    /// was out after its end.
     ///
     /// # Safety
     ///
-    /// `shared` is valid; if this was the last block it is not afterwards.
+    /// `shared` is valid; if `last`, it is not afterwards.
     pub(crate) unsafe fn free_if_last(shared: NonNull<Self>, last: bool) {
         if last {
             // SAFETY: the runtime has ended, and nobody has a block, and so a way to it.

@@ -132,7 +132,7 @@ impl Shared {
     ///
     /// All workers have ended; the caller does not use `shared` afterwards.
     unsafe fn close(shared: NonNull<Self>) {
-        // SAFETY: valid, by this function's contract, until `block_came_back` or `destroy`.
+        // SAFETY: valid, by this function's contract, until `destroy`.
         let this = unsafe { shared.as_ref() };
         for worker in this.all_workers() {
             worker.close(&this.pool);

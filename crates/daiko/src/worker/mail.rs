@@ -143,7 +143,6 @@ impl Worker {
         for (letter, event) in [(Letters::WAKE, Event::Wake), (Letters::UNPARK, Event::Unpark)] {
             runnable |= letters.contains(letter) && fiber.apply(event) == Effect::Enqueue;
         }
-        runnable |= letters.contains(Letters::CANCEL) && fiber.cancel() == Effect::Enqueue;
         if runnable {
             self.enqueue(fiber);
         }

@@ -1,12 +1,14 @@
 //! Stealing: what an idle worker takes from others.
 
 use std::cell::Cell;
+use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use daiko_core::place::{self, Least, NextSlotWatch, Sight};
 use daiko_sys::{clock, membarrier};
 
 use super::Worker;
+use crate::fiber::ControlBlock;
 
 /// Starts between two looks at the load of all workers.
 const STARTS_PER_LOOK: u32 = 16;
@@ -43,7 +45,10 @@ impl Worker {
         // From the neighbour onwards, so that thieves spread.
         let others = all[me + 1..].iter().chain(&all[..me]);
         for victim in others {
-            if self.steal_queued(victim) || self.steal_next(victim) {
+            let stolen = victim.ring.steal().steal_into(&self.stealable());
+            if let Some(fiber) = stolen.or_else(|| self.steal_next(victim)) {
+                // SAFETY: a queued fiber is in use.
+                self.enqueue_stealable(unsafe { fiber.as_ref() });
                 self.counters.steals.add(1);
                 return true;
             }
@@ -51,34 +56,14 @@ impl Worker {
         false
     }
 
-    fn steal_queued(&self, victim: &Worker) -> bool {
-        match victim.ring.steal().steal_into(&self.stealable()) {
-            Some(fiber) => {
-                // SAFETY: a queued fiber is in use.
-                self.enqueue_stealable(unsafe { fiber.as_ref() });
-                true
-            }
-            None => false,
-        }
-    }
-
     /// Takes a mover that has been next for so long that its worker seems busy with another.
-    fn steal_next(&self, victim: &Worker) -> bool {
-        let Some(fiber) = victim.next.peek() else {
-            return false;
-        };
+    fn steal_next(&self, victim: &Worker) -> Option<NonNull<ControlBlock>> {
+        let fiber = victim.next.peek()?;
         let sight = Sight { fiber: fiber.addr().get(), picks: victim.counters.switches.get() };
         if !self.sights.look(victim.index, sight, clock::monotonic_ns()) {
-            return false;
+            return None;
         }
-        match victim.next.steal(membarrier::all_threads) {
-            Some(fiber) => {
-                // SAFETY: a queued fiber is in use.
-                self.enqueue_stealable(unsafe { fiber.as_ref() });
-                true
-            }
-            None => false,
-        }
+        victim.next.steal(membarrier::all_threads)
     }
 
     /// Where this worker, about to start a fiber, should have it started.
