@@ -107,12 +107,14 @@ impl Monitor {
         self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, asleep).is_ok()
     }
 
-    /// Starts the monitor's thread.
+    /// Starts the monitor's thread, and waits until it runs: what a start needs is had then.
     pub(crate) fn start(shared: SharedPtr) -> io::Result<JoinHandle<()>> {
-        std::thread::Builder::new().name("daiko-monitor".into()).spawn(move || {
+        let (report, started) = std::sync::mpsc::sync_channel(1);
+        let thread = std::thread::Builder::new().name("daiko-monitor".into()).spawn(move || {
             let shared = shared;
             // SAFETY: the shared part lives until this thread has ended.
             let shared = unsafe { shared.0.as_ref() };
+            let _ = report.send(());
             let mut seen = vec![Seen::default(); shared.all_workers().len()];
             while shared.monitor.sleep() {
                 for (worker, seen) in shared.all_workers().iter().zip(&mut seen) {
@@ -120,7 +122,9 @@ impl Monitor {
                 }
                 shared.stand_in(&seen);
             }
-        })
+        })?;
+        let _ = started.recv();
+        Ok(thread)
     }
 }
 
