@@ -20,5 +20,6 @@ pub mod lock;
 pub mod place;
 pub mod queue;
 mod sync;
+pub mod turns;
 pub mod wait;
 pub mod watch;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::fiber::{ControlBlock, unwind};
-use crate::worker::suspend;
+use crate::worker::{self, suspend};
 
 /// How long a thread of the pool waits for the next call before it ends.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -98,13 +98,13 @@ impl Job {
         // SAFETY: the call lies on the stack of the fiber, which waits for the wake below.
         unsafe { (self.run)(self.call) };
         // SAFETY: the fiber waits, so its block is in use.
-        unsafe { self.fiber.as_ref() }.wake();
+        unsafe { self.fiber.as_ref() }.wake(worker::current());
     }
 
     /// Wakes the fiber without a result.
     fn fail(self) {
         // SAFETY: the fiber waits, so its block is in use.
-        unsafe { self.fiber.as_ref() }.wake();
+        unsafe { self.fiber.as_ref() }.wake(worker::current());
     }
 }
 

@@ -216,9 +216,15 @@ unsafe extern "C" fn first_frame() {
         // What `prepare` left above its first word; then rsp is `top` again, aligned for a call.
         "pop rax",
         "pop rdi",
-        // Not a jump: unwinders look the return address up, and find this frame.
-        "call rax",
-        // The entry does not return. This also keeps the return address inside the function.
+        // A return address, as unwinders look it up and find this frame. Not by a call: the entry
+        // does not return, and the processor, which pairs calls with returns, would mispredict
+        // every return of the fiber that goes on after this one.
+        "lea rcx, [rip + 2f]",
+        "push rcx",
+        "jmp rax",
+        // Inside the function, one byte after what stands for the call.
+        "nop",
+        "2:",
         "ud2",
         ".cfi_endproc",
     )

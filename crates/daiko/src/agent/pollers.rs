@@ -95,7 +95,8 @@ impl fmt::Debug for Registration {
 /// });
 /// ```
 pub fn register(poller: impl Poller) -> Registration {
-    runtime::with_current(|runtime| runtime.pollers.register(Box::new(poller), runtime))
+    let runtime = runtime::of(worker::current());
+    runtime.pollers.register(Box::new(poller), runtime)
 }
 
 /// The pollers of a runtime.

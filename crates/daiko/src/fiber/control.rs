@@ -259,12 +259,11 @@ impl ControlBlock {
         self.deliver_local(current, Event::Unpark)
     }
 
-    /// Ends the wait that the caller has claimed, from any thread.
+    /// Ends the wait that the caller has claimed, from any thread; `here` is its worker.
     #[inline]
-    pub(crate) fn wake(&self) {
-        let current = worker::current();
-        if !self.deliver_local(current, Event::Wake) {
-            let _ = worker::send(current, self, Event::Wake, Letters::WAKE);
+    pub(crate) fn wake(&self, here: Option<&Worker>) {
+        if !self.deliver_local(here, Event::Wake) {
+            let _ = worker::send(here, self, Event::Wake, Letters::WAKE);
         }
     }
 

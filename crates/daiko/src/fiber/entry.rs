@@ -77,13 +77,15 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     let body = if cancelled { vtable.cancel } else { vtable.run };
     // SAFETY: the spawn put the closure into the packet, and it is run once.
     unsafe { body(packet) };
-    match fiber.completion.finish() {
-        Finish::Unobserved => {}
-        // SAFETY: the end has claimed the wait.
-        Finish::Wake(id) => unsafe { waiter::wake(id) },
-        Finish::Detached => drop_unwanted(vtable, packet),
+    let finish = fiber.completion.finish();
+    if finish == Finish::Detached {
+        drop_unwanted(vtable, packet);
     }
     let worker = worker::current();
+    if let Finish::Wake(id) = finish {
+        // SAFETY: the end has claimed the wait.
+        unsafe { waiter::wake(id, worker) };
+    }
     // SAFETY: a fiber runs on a worker.
     let worker = unsafe { worker.unwrap_unchecked() };
     if fiber.flags.get() & flag::CANCEL != 0 {

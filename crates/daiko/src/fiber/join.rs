@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use super::entry::Outcome;
 use super::waiter::{self, ThreadWaiter};
 use super::{ControlBlock, Fiber, unwind};
-use crate::worker::{self, suspend};
+use crate::worker::{self, Worker, suspend};
 
 /// Why a fiber has no result.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl<T> JoinHandle<T> {
         let block = self.fiber.block();
         match worker::current().and_then(|worker| Some((worker, worker.running()?))) {
             Some((_, fiber)) if std::ptr::eq(fiber, block) => return Err(JoinError::Itself),
-            Some((_, fiber)) => wait_as_fiber(fiber, block),
+            Some((worker, fiber)) => wait_as_fiber(worker, fiber, block),
             None => wait_as_thread(block),
         }
         // A target that was left behind lets its joiner go without a result.
@@ -120,14 +120,12 @@ impl<T> JoinHandle<T> {
     }
 }
 
-fn wait_as_fiber(fiber: &ControlBlock, target: &ControlBlock) {
+fn wait_as_fiber(mut worker: &Worker, fiber: &ControlBlock, target: &ControlBlock) {
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);
     }
     let id = waiter::fiber_id(fiber);
     while target.completion.wait(id) {
-        // Asked at each turn: a mover may have moved.
-        let (worker, _) = suspend::caller("join");
         if suspend::wait(worker, fiber) {
             // Both were cancelled, and the target was the first: no result to be glad of.
             return unwind::raise(fiber);
@@ -137,6 +135,8 @@ fn wait_as_fiber(fiber: &ControlBlock, target: &ControlBlock) {
         }
         // While unwinding a cancel ends nothing: the result is still waited for.
         unwind::raise(fiber);
+        // Asked again: a mover may have moved.
+        (worker, _) = suspend::caller("join");
     }
 }
 

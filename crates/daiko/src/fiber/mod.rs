@@ -157,7 +157,7 @@ pub fn try_current() -> Option<Fiber> {
 /// # Panics
 ///
 /// If the caller is not a fiber, or is inside [`no_suspend`].
-#[inline]
+#[inline(always)]
 pub fn park() {
     suspend::park();
 }
@@ -167,7 +167,7 @@ pub fn park() {
 /// # Panics
 ///
 /// If the caller is not a fiber, or is inside [`no_suspend`].
-#[inline]
+#[inline(always)]
 pub fn yield_now() {
     suspend::yield_now();
 }

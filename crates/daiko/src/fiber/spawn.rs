@@ -1,5 +1,6 @@
 //! Spawning fibers.
 
+use std::alloc::Layout;
 use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
@@ -9,7 +10,8 @@ use daiko_context::stack::StackError;
 
 use super::entry::{Functions, Outcome, entry};
 use super::{ControlBlock, Fiber, JoinHandle, kind};
-use crate::runtime::Shared;
+use crate::runtime::{self, Shared, phase};
+use crate::worker::{self, Worker};
 
 /// Spawns a fiber: in the caller's runtime if the caller is a fiber, else in the default runtime.
 ///
@@ -153,66 +155,75 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        crate::runtime::with_current(|runtime| self.spawn_in(runtime, f))
+        let here = worker::current();
+        self.spawn_in(runtime::of(here), here, f)
     }
 
+    /// `here` is the worker of `runtime` that calls, if one does.
     #[track_caller]
-    pub(crate) fn spawn_in<F, T>(self, runtime: &Shared, f: F) -> Result<JoinHandle<T>, SpawnError>
+    pub(crate) fn spawn_in<F, T>(
+        self,
+        runtime: &Shared,
+        here: Option<&Worker>,
+        f: F,
+    ) -> Result<JoinHandle<T>, SpawnError>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
+        let block = self.prepare(runtime, here, const { room::<F, T>() })?;
+        // SAFETY: the block is new, so nobody else knows it.
+        let fiber = unsafe { block.as_ref() };
+        fiber.vtable.set(&const { Functions::<F, T>::VTABLE });
+        // SAFETY: `prepare` made room for an `F` and, later, an `Outcome<T>`.
+        unsafe { fiber.packet.get().cast::<F>().write(f) };
+        let handle = JoinHandle::new(Fiber::from_block(block));
+        runtime.launch(fiber, here, self.worker);
+        Ok(handle)
+    }
+
+    /// A fiber with everything but its closure, for which it has `room`.
+    #[track_caller]
+    fn prepare(
+        &self,
+        runtime: &Shared,
+        here: Option<&Worker>,
+        room: Layout,
+    ) -> Result<NonNull<ControlBlock>, SpawnError> {
         let workers = runtime.worker_count();
         if let Some(worker) = self.worker.filter(|&worker| worker >= workers) {
             return Err(SpawnError::NoSuchWorker { worker, workers });
         }
-        let block = runtime.take_block(self.stack_size)?;
-        // SAFETY: the block is new, so nobody else knows it.
-        let fiber = unsafe { block.as_ref() };
-        let kind = if self.mover { kind::MOVER } else { 0 };
-        fiber.renew(kind, Location::caller());
-        if let Err(error) = furnish::<F, T>(runtime, block, self.name.as_deref(), f) {
-            fiber.discard();
-            return Err(error);
+        if runtime.phase() != phase::RUNNING {
+            return Err(SpawnError::ShuttingDown);
         }
-        let handle = JoinHandle::new(Fiber::from_block(block));
-        runtime.launch(fiber, self.worker);
-        Ok(handle)
+        let block = runtime.pool.take(runtime, here, self.stack_size).map_err(SpawnError::Stack)?;
+        // SAFETY: nobody else uses the block.
+        let fiber = unsafe { block.as_ref() };
+        fiber.renew(if self.mover { kind::MOVER } else { 0 }, Location::caller());
+        match runtime.pool.furnish(block, room, self.name.as_deref()) {
+            Ok(stack_top) => {
+                // SAFETY: the stack below is this fiber's and unused; `entry` gets its block.
+                fiber.sp.set(unsafe { prepare(stack_top, entry, block.as_ptr().cast()) });
+                Ok(block)
+            }
+            Err(error) => {
+                fiber.discard();
+                Err(error)
+            }
+        }
     }
 }
 
-/// Puts closure, name and first frame where they belong: below the control block if they are
-/// small, else the first two into memory of their own.
-fn furnish<F, T>(
-    runtime: &Shared,
-    block: NonNull<ControlBlock>,
-    name: Option<&str>,
-    f: F,
-) -> Result<(), SpawnError>
-where
-    F: FnOnce() -> T,
-{
-    // SAFETY: the caller has the block alone.
-    let fiber = unsafe { block.as_ref() };
-    let packet = runtime.pool.furnish(block, const { room::<F, T>() }, name)?;
-    fiber.vtable.set(&const { Functions::<F, T>::VTABLE });
-    fiber.packet.set(packet.closure);
-    // SAFETY: `furnish` made room for an `F` and, later, an `Outcome<T>`.
-    unsafe { packet.closure.cast::<F>().write(f) };
-    // SAFETY: the stack below the packet is this fiber's and unused; `entry` gets its block.
-    fiber.sp.set(unsafe { prepare(packet.stack_top, entry, block.as_ptr().cast()) });
-    Ok(())
-}
-
 /// What closure and result need; they are never there at the same time.
-const fn room<F, T>() -> std::alloc::Layout {
+const fn room<F, T>() -> Layout {
     assert!(align_of::<F>() <= 4096 && align_of::<T>() <= 4096, "aligned to more than a page");
     const fn max(a: usize, b: usize) -> usize {
         if a > b { a } else { b }
     }
     let size = max(size_of::<F>(), size_of::<Outcome<T>>());
     let align = max(align_of::<F>(), align_of::<Outcome<T>>());
-    match std::alloc::Layout::from_size_align(size, align) {
+    match Layout::from_size_align(size, align) {
         Ok(layout) => layout,
         Err(_) => panic!("closure too large"),
     }

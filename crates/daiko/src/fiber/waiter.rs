@@ -7,6 +7,7 @@ use daiko_core::fiber::WaiterId;
 use daiko_sys::futex;
 
 use super::ControlBlock;
+use crate::worker::Worker;
 
 /// Low bit of the id: the address is a [`ThreadWaiter`]'s, not a control block's.
 const THREAD: usize = 1;
@@ -16,16 +17,16 @@ pub(crate) fn fiber_id(fiber: &ControlBlock) -> WaiterId {
     WaiterId(ptr::from_ref(fiber).expose_provenance() as u64)
 }
 
-/// Wakes whoever `id` stands for.
+/// Wakes whoever `id` stands for, on behalf of the worker `here`, if one calls.
 ///
 /// # Safety
 ///
 /// The caller has claimed the wait under which the id was published.
-pub(crate) unsafe fn wake(id: WaiterId) {
+pub(crate) unsafe fn wake(id: WaiterId, here: Option<&Worker>) {
     let addr = id.0 as usize;
     if addr & THREAD == 0 {
         // SAFETY: the id was made by `fiber_id`; a claimed waiter stays until it is woken.
-        unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) }.wake();
+        unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) }.wake(here);
     } else {
         // SAFETY: the id was made by `ThreadWaiter::id`, likewise.
         unsafe {

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::{Runtime, Shared};
 use crate::fiber::{JoinError, JoinHandle};
-use crate::worker;
+use crate::worker::Worker;
 
 static DEFAULT: OnceLock<Runtime> = OnceLock::new();
 
@@ -54,11 +54,12 @@ pub(super) fn join_main<T>(main: JoinHandle<T>) -> T {
     }
 }
 
-/// Calls `f` with the runtime of the calling fiber, or with the default one.
+/// The runtime of the worker that calls, or the default one.
 #[track_caller]
-pub(crate) fn with_current<R>(f: impl FnOnce(&Shared) -> R) -> R {
-    match worker::current() {
-        Some(worker) => f(worker.runtime()),
-        None => f(default_runtime().shared()),
+#[inline]
+pub(crate) fn of(here: Option<&Worker>) -> &Shared {
+    match here {
+        Some(worker) => worker.runtime(),
+        None => default_runtime().shared(),
     }
 }

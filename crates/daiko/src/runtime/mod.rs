@@ -20,7 +20,7 @@ use daiko_core::place;
 use daiko_sys::cpu::CpuSet;
 
 pub use self::builder::{BuildError, RuntimeBuilder};
-pub(crate) use self::default::with_current;
+pub(crate) use self::default::of;
 pub use self::default::{default_runtime, run};
 use self::ended::Ended;
 use self::kernel::{Barriers, ThisThread};
@@ -138,22 +138,10 @@ impl Shared {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A control block for a new fiber.
-    pub(crate) fn take_block(
-        &self,
-        stack_bytes: Option<usize>,
-    ) -> Result<NonNull<ControlBlock>, SpawnError> {
-        if self.phase() != phase::RUNNING {
-            return Err(SpawnError::ShuttingDown);
-        }
-        self.pool.take(self, stack_bytes).map_err(SpawnError::Stack)
-    }
-
-    /// Puts a new fiber where a worker will find it.
-    #[inline]
-    pub(crate) fn launch(&self, fiber: &ControlBlock, on: Option<usize>) {
-        let current = worker::current().filter(|worker| worker.is_of(self));
-        match (on, current) {
+    /// Puts a new fiber where a worker will find it. `here` is the worker that calls, if one of
+    /// this runtime does.
+    pub(crate) fn launch(&self, fiber: &ControlBlock, here: Option<&Worker>, on: Option<usize>) {
+        match (on, here) {
             (Some(worker), from) => self.send_start(from, worker, fiber),
             (None, Some(worker)) => worker.enqueue_stealable(fiber),
             (None, None) => self.inject_one(fiber),
@@ -298,7 +286,8 @@ impl Runtime {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        builder.spawn_in(self.shared(), f)
+        let here = worker::current().filter(|worker| worker.is_of(self.shared()));
+        builder.spawn_in(self.shared(), here, f)
     }
 
     /// Runs `f` in a fiber of this runtime and waits for its end: the calling thread blocks, or

@@ -15,7 +15,7 @@ use daiko_sys::memory::{GuardKind, page_size};
 
 use super::Shared;
 use crate::fiber::{ControlBlock, MAX_NAME, SpawnError};
-use crate::worker;
+use crate::worker::{self, Worker};
 
 /// The smallest class: 2^14 bytes.
 const SMALLEST: u32 = 14;
@@ -69,12 +69,6 @@ struct SlabNode {
     older: Option<NonNull<SlabNode>>,
 }
 
-/// Where a fiber's closure is, and where its stack begins.
-pub(crate) struct Packet {
-    pub(crate) closure: NonNull<u8>,
-    pub(crate) stack_top: *mut u8,
-}
-
 fn class_bytes(class: u8) -> usize {
     1 << (u32::from(class) + SMALLEST)
 }
@@ -111,17 +105,20 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block that nobody uses, with a stack of at least `bytes`.
+    /// A block that nobody uses, with a stack of at least `bytes`. `here` is the worker that
+    /// calls, if one of `runtime` does.
+    #[inline]
     pub(crate) fn take(
         &self,
         runtime: &Shared,
+        here: Option<&Worker>,
         bytes: Option<usize>,
     ) -> Result<NonNull<ControlBlock>, StackError> {
         let class = match bytes {
             Some(bytes) => class_of(bytes, self.guard_bytes)?,
             None => self.default_class,
         };
-        match worker::current().filter(|worker| worker.is_of(runtime)) {
+        match here {
             Some(worker) if class == self.default_class => worker.pool.take(self, runtime),
             _ => self.take_from(&mut self.lock(), class, runtime),
         }
@@ -208,13 +205,14 @@ impl Pool {
     }
 
     /// Finds room for a name and a closure: below the block, or for a large closure in memory of
-    /// its own. Below all that the stack begins.
+    /// its own. Below all that the stack begins, at the address returned.
+    #[inline]
     pub(crate) fn furnish(
         &self,
         block: NonNull<ControlBlock>,
         room: Layout,
         name: Option<&str>,
-    ) -> Result<Packet, SpawnError> {
+    ) -> Result<*mut u8, SpawnError> {
         // SAFETY: a block is one for good.
         let control = unsafe { block.as_ref() };
         let mut top: *mut u8 = block.as_ptr().cast();
@@ -226,16 +224,17 @@ impl Pool {
             // SAFETY: just written; it stays until the block is used again.
             control.set_name(unsafe { std::slice::from_raw_parts(top, name.len()) });
         }
+        let top = align_down(top, STACK_ALIGN);
         if room.size() + room.align() > class_bytes(control.class) / 8 {
             let bytes = room.size();
-            let closure = self.arena.alloc(outside_layout(bytes)).map_err(StackError::from);
-            let closure = closure.map_err(SpawnError::Stack)?;
+            let packet = self.arena.alloc(outside_layout(bytes)).map_err(StackError::from);
+            control.packet.set(packet.map_err(SpawnError::Stack)?);
             control.outside.set(bytes);
-            return Ok(Packet { closure, stack_top: align_down(top, STACK_ALIGN) });
+            return Ok(top);
         }
-        let closure = align_down(top.wrapping_sub(room.size()), room.align().max(STACK_ALIGN));
-        let packet = NonNull::new(closure).expect("a stack is not at address 0");
-        Ok(Packet { closure: packet, stack_top: closure })
+        let top = align_down(top.wrapping_sub(room.size()), room.align().max(STACK_ALIGN));
+        control.packet.set(NonNull::new(top).expect("a stack is not at address 0"));
+        Ok(top)
     }
 
     fn free_outside(&self, control: &ControlBlock) {

@@ -118,7 +118,7 @@ impl Shared {
                 leaked += 1;
                 if let Some(id) = fiber.completion.abandon() {
                     // SAFETY: to abandon is to claim the wait.
-                    unsafe { waiter::wake(id) };
+                    unsafe { waiter::wake(id, worker::current()) };
                 }
             }
         });

@@ -157,9 +157,10 @@ where
     }
 
     fn with_notice(len: usize, told: bool) -> (Self, Vec<Slot<V>>) {
-        let home = worker::current().map(NonNull::from).unwrap_or_else(|| {
-            runtime::with_current(|runtime| NonNull::from(&runtime.workers()[0]))
-        });
+        let home = match worker::current() {
+            Some(worker) => worker,
+            None => &runtime::of(None).workers()[0],
+        };
         let shared = Arc::new(Shared {
             words: (0..len).map(|_| V::Atomic::default()).collect(),
             masks: (0..len).map(|_| V::Atomic::default()).collect(),
@@ -168,9 +169,8 @@ where
             handles: AtomicU32::new(1),
             closed: AtomicBool::new(false),
             told,
-            home,
-            // SAFETY: the runtime is the caller's, or the default one.
-            _runtime: unsafe { home.as_ref() }.runtime().hold(),
+            home: NonNull::from(home),
+            _runtime: home.runtime().hold(),
         });
         shared.home().areas.add(shared.clone());
         // It may sleep, and has to sample from now on.
@@ -352,7 +352,7 @@ impl<V: Lane> Shared<V> {
         for index in 0..self.words.len() {
             if let Some(waiter) = self.area().take_waiter(index) {
                 // SAFETY: a waiter waits until it is woken, and its wait was just claimed.
-                unsafe { waiter.as_ref() }.wake();
+                unsafe { waiter.as_ref() }.wake(worker::current());
             }
         }
     }
@@ -475,7 +475,7 @@ impl AreaList {
         // Before the waiter runs: another agent may poll from now on.
         drop(held);
         // SAFETY: a waiter waits until it is woken, and the scan has claimed its wait.
-        hit.inspect(|waiter| unsafe { waiter.as_ref() }.wake()).is_some()
+        hit.inspect(|waiter| unsafe { waiter.as_ref() }.wake(worker::current())).is_some()
     }
 
     /// Whether a wait could be ended now: an agent's last look before it sleeps.

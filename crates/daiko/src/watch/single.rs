@@ -11,7 +11,7 @@ use super::area::Lane as _;
 use crate::fiber::{ControlBlock, unwind};
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::{self, Shared};
-use crate::worker::{Worker, suspend};
+use crate::worker::{self, Worker, suspend};
 
 /// Entries that a scan looks at before others have their turn.
 const SLICE: usize = 256;
@@ -26,7 +26,7 @@ unsafe impl Send for Waiter {}
 impl Waiter {
     fn wake(self) {
         // SAFETY: a fiber whose entry was listed waits until this wake.
-        unsafe { self.0.as_ref() }.wake();
+        unsafe { self.0.as_ref() }.wake(worker::current());
     }
 }
 
@@ -109,7 +109,7 @@ pub fn wait_until_told<W: Word>(word: &W, until: Condition<W::Value>) -> W::Valu
 /// [`Runtime::notify`](crate::Runtime::notify) names another. Without told watches it costs a
 /// fence and a load for each worker.
 pub fn notify<W: Word>(word: &W) -> usize {
-    runtime::with_current(|runtime| runtime.notify(ptr::from_ref(word).addr()))
+    runtime::of(worker::current()).notify(ptr::from_ref(word).addr())
 }
 
 impl Shared {

@@ -20,6 +20,7 @@ use daiko_core::fiber::{Access, Inbox, NextSlot};
 use daiko_core::list::Fifo;
 use daiko_core::place::Least;
 use daiko_core::queue::Ring;
+use daiko_core::turns::Turns;
 
 use self::counters::Counters;
 pub use self::counters::WorkerCounters;
@@ -61,12 +62,8 @@ pub(crate) struct Worker {
     running: AtomicPtr<ControlBlock>,
     /// Who has just left its stack, and what is still to be done for it there.
     departed: Cell<Departed>,
-    /// Picks until the next slow one.
-    credit: Cell<u32>,
-    /// Picks until the sources are polled, beyond the credit.
-    picks_left: Cell<u32>,
-    /// Which queue comes first at the next pick.
-    turn: Cell<bool>,
+    /// Whose turn it is at the next pick.
+    turns: Turns,
     /// How far below its control block the fiber resumed last had suspended, in bytes.
     depth: Cell<usize>,
     /// Where the agent left off.
@@ -170,9 +167,7 @@ impl Worker {
             next: NextSlot::new(access),
             running: AtomicPtr::new(ptr::null_mut()),
             departed: Cell::new(Departed::None),
-            credit: Cell::new(0),
-            picks_left: Cell::new(0),
-            turn: Cell::new(false),
+            turns: Turns::new(),
             depth: Cell::new(0),
             agent: Cell::new(StackPointer::NULL),
             pinned: UnsafeCell::new(Fifo::new()),

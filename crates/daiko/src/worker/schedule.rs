@@ -1,10 +1,10 @@
 //! Which fiber runs next.
 //!
-//! Order: next slot, the two local queues in turn, inbox. At least every 16th pick comes from
-//! the local queues if they have any; at every 61st, and whenever the monitor raised the tick
-//! flag, the agent's sources come first. So a runnable fiber waits for at most 16 picks for
-//! each one queued before it, and a source for at most 61 picks, each as long as the longest
-//! run between two suspensions.
+//! Order: next slot, the two local queues in turn, inbox. Every 16th pick comes from the local
+//! queues if they have any; at every 61st, and whenever the monitor raised the tick flag, the
+//! agent's sources come first (`core::turns` counts). So a runnable fiber waits for at most 16
+//! picks for each one queued before it, and a source for at most 61 picks, each as long as the
+//! longest run between two suspensions.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
@@ -18,11 +18,6 @@ use super::Worker;
 use crate::fiber::{ControlBlock, flag};
 use crate::runtime::phase;
 
-/// Picks in a row that may come from the next slot.
-const STREAK: u32 = 16;
-/// Picks between two looks at the agent's sources.
-const PICKS: u32 = 61;
-
 impl Worker {
     /// The next fiber to run, ready to be switched to; `None` leaves the worker to its agent.
     ///
@@ -30,12 +25,10 @@ impl Worker {
     /// load of the fiber's first line, no RMW.
     #[inline]
     pub(crate) fn pick(&self) -> Option<&ControlBlock> {
-        let credit = self.credit.get();
         // Relaxed: a late look at the flag is as good.
-        if credit == 0 || self.tick.load(Ordering::Relaxed) {
+        if self.tick.load(Ordering::Relaxed) || !self.turns.take_credit() {
             return self.pick_slow();
         }
-        self.credit.set(credit - 1);
         match self.next.take() {
             Some(entry) => self.admit(entry.fiber),
             None => self.pick_queued(),
@@ -46,14 +39,10 @@ impl Worker {
     #[cold]
     #[inline(never)]
     fn pick_slow(&self) -> Option<&ControlBlock> {
-        if self.picks_left.get() == 0 || self.tick.load(Ordering::Relaxed) {
+        if self.turns.start_streak(self.tick.load(Ordering::Relaxed)) {
             self.tick.store(false, Ordering::Relaxed);
-            self.picks_left.set(PICKS);
             self.poll_sources();
         }
-        let credit = STREAK.min(self.picks_left.get());
-        self.picks_left.update(|left| left - credit);
-        self.credit.set(credit - 1);
         if let Some(entry) = self.next.take() {
             self.enqueue_entry(entry);
         }
@@ -79,9 +68,7 @@ impl Worker {
     /// The oldest fiber of one of the queues, which take turns.
     #[inline]
     fn pop(&self) -> Option<NonNull<ControlBlock>> {
-        let turn = !self.turn.get();
-        self.turn.set(turn);
-        if turn {
+        if self.turns.second_first() {
             self.pinned().pop().or_else(|| self.stealable().pop())
         } else {
             self.stealable().pop().or_else(|| self.pinned().pop())

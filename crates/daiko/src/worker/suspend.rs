@@ -1,4 +1,8 @@
 //! Suspending: the one place where a fiber leaves its stack.
+//!
+//! What the user's own code calls is inlined there, up to the switch: a function that returned
+//! after it would do so to another fiber's caller than the one that the processor has on record.
+//! With two callers that yield to each other the mispredicted returns made 8.8 ns into 20.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -32,7 +36,7 @@ fn not_a_fiber(what: &str) -> ! {
 }
 
 /// Suspends the calling fiber until it is unparked, or takes the token.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn park() {
     let (worker, fiber) = caller("park");
     if fiber.flags.get() != 0 {
@@ -69,7 +73,7 @@ pub(crate) fn absorb_wake(fiber: &ControlBlock) {
 }
 
 /// Puts the calling fiber at the end of its queue and runs another, if there is one.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn yield_now() {
     let (worker, fiber) = caller("yield_now");
     if fiber.flags.get() != 0 {
@@ -91,6 +95,7 @@ pub(crate) fn yield_now() {
 }
 
 /// Ends the calling fiber, whose stack is not used any more.
+#[inline(always)]
 pub(crate) fn finish(worker: &Worker, fiber: &ControlBlock) -> ! {
     fiber.owner.finish();
     worker.departed.set(Departed::Finished(NonNull::from(fiber)));
