@@ -95,6 +95,16 @@ impl Mail {
         }
     }
 
+    /// The letters so far, left where they are: they keep the fiber in use. For whoever has taken
+    /// it out of the inbox in the owner's stead, and may have to give it back.
+    pub fn peek(&self) -> Letters {
+        if cfg!(weaken = "mail-peek-collect") {
+            return self.collect();
+        }
+        // Acquire: pairs with the Release in `post`, also when coalesced.
+        Letters(self.0.load(unless_weakened!("mail-peek", Ordering::Acquire)))
+    }
+
     /// Takes all letters; from now on a new one needs a new push.
     ///
     /// The caller must have taken the fiber out of the inbox, and read its link, before.
@@ -128,7 +138,8 @@ pub unsafe trait Addressee: Sized {
     /// `this` must be valid for the lifetime that the caller chooses.
     unsafe fn mail_link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self>;
 
-    /// Asks for the line of `this` to be written: called before its link is read.
+    /// Asks for the line of `this` to be written: called before its link is read. Not to be read:
+    /// another may have taken `this` out, and freed it.
     #[inline]
     fn prefetch(_this: NonNull<Self>) {}
 }
@@ -179,8 +190,9 @@ impl<T: Addressee> Inbox<T> {
     ///
     /// # Safety
     ///
-    /// `item` must be in no inbox: its [`Mail`] was empty before the caller's letter. It must stay
-    /// valid until the owner has taken it.
+    /// `item` must be in no inbox, and the caller the one to carry it: its [`Mail`] was empty before
+    /// the caller's letter, or the caller has taken it from an inbox and left its letters alone. It
+    /// must stay valid until it is taken out and its letters are collected.
     #[inline]
     pub unsafe fn push(&self, item: NonNull<T>) -> Pushed {
         // A guess instead of a load, which would fetch the line a first time, to be read.
@@ -193,7 +205,7 @@ impl<T: Addressee> Inbox<T> {
             let next = if parked { ptr::null_mut() } else { head };
             // SAFETY: `item` is valid, by this function's contract.
             unsafe { T::mail_link(item) }.store(next, Ordering::Relaxed);
-            // Release: pairs with the Acquire in `take`. Acquire: if the owner was parked, its
+            // Release: pairs with the Acquire in `replace_all` and `take_from`. Acquire: if the owner was parked, its
             // last look at its other sources comes before our unpark.
             let success = unless_weakened!("inbox-push", Ordering::AcqRel);
             match self.0.compare_exchange_weak(head, item.as_ptr(), success, Ordering::Relaxed) {
@@ -202,11 +214,6 @@ impl<T: Addressee> Inbox<T> {
                 Err(seen) => head = seen,
             }
         }
-    }
-
-    /// Where the word lies, for a sender that prefetches its line.
-    pub fn address(&self) -> *const u8 {
-        ptr::from_ref(self).cast()
     }
 
     /// Whether there is mail. One load: what an agent does while it polls.
@@ -222,16 +229,19 @@ impl<T: Addressee> Inbox<T> {
 
     /// Takes all mail in the owner's stead, oldest first. Anyone, whatever the owner does: a mark
     /// that it is parked or gone stays, for there is no mail then.
+    ///
+    /// A fiber that is not for the caller is pushed again, its letters [looked at](Mail::peek) but
+    /// not collected: they keep it in use.
     pub fn take_from(&self) -> Batch<T> {
-        let mut head = self.0.load(Ordering::Relaxed);
+        if cfg!(weaken = "inbox-take-mark") {
+            return self.take();
+        }
         // Acquire: pairs with the Release in `push`.
+        let success = unless_weakened!("inbox-take-from", Ordering::Acquire);
+        let mut head = self.0.load(Ordering::Relaxed);
         while head.addr() > CLOSED
-            && let Err(seen) = self.0.compare_exchange_weak(
-                head,
-                ptr::null_mut(),
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            )
+            && let Err(seen) =
+                self.0.compare_exchange_weak(head, ptr::null_mut(), success, Ordering::Relaxed)
         {
             head = seen;
         }
@@ -291,7 +301,8 @@ impl<T: Addressee> Inbox<T> {
 
 /// What was taken from an inbox, oldest first.
 ///
-/// An item may be pushed again once it has been returned and its mail collected.
+/// An item may be pushed again once it has been returned: its link has been read.
+#[must_use = "whoever drops a batch forgets its fibers"]
 pub struct Batch<T: Addressee> {
     oldest: *mut T,
     owned: PhantomData<*mut T>,

@@ -179,10 +179,13 @@ impl Worker {
     fn send(&self, sender: usize, to: usize) {
         let fiber = &self.fibers[to];
         fiber.write(sender);
-        if fiber.mail.post(LETTERS[sender]) == Posted::Coalesced {
-            return;
+        if fiber.mail.post(LETTERS[sender]) == Posted::Push {
+            self.deliver(fiber);
         }
-        // SAFETY: the mail was empty, and the fiber outlives the inbox.
+    }
+
+    fn deliver(&self, fiber: &Fiber) {
+        // SAFETY: its mail was empty, or it was just taken out; it outlives the inbox.
         match unsafe { self.inbox.push(NonNull::from(fiber)) } {
             Pushed::OwnerParked => self.unpark_thread(),
             Pushed::Delivered => {}
@@ -208,6 +211,23 @@ impl Worker {
     fn read_mail(&self) -> usize {
         // SAFETY: the fibers outlive the inbox.
         self.inbox.take().map(|fiber| unsafe { fiber.as_ref() }.read_letters()).sum()
+    }
+
+    /// What the monitor does in the owner's stead: keeps fibers that have a letter of sender 1, and
+    /// gives the others back. How many letters it has read.
+    fn rescue(&self) -> usize {
+        let mut read = 0;
+        for fiber in self.inbox.take_from() {
+            // SAFETY: the fibers outlive the inbox.
+            let fiber = unsafe { fiber.as_ref() };
+            if fiber.mail.peek().contains(LETTERS[1]) {
+                fiber.read(1);
+                read += fiber.read_letters();
+            } else {
+                self.deliver(fiber);
+            }
+        }
+        read
     }
 
     fn take_work(&self) -> usize {
@@ -249,8 +269,23 @@ impl Fiber {
     /// How many senders' letters there were.
     fn read_letters(&self) -> usize {
         let letters = self.mail.collect();
+        if letters.contains(Letters::FREE) {
+            self.free();
+        }
         let known = (0..2).filter(|&sender| letters.contains(LETTERS[sender]));
         known.inspect(|&sender| self.read(sender)).count()
+    }
+
+    /// The last handle is dropped.
+    fn release(&self) {
+        if self.mail.is_empty() || self.mail.post(Letters::FREE) == Posted::Push {
+            self.free();
+        }
+    }
+
+    /// The memory becomes another fiber's.
+    fn free(&self) {
+        self.run();
     }
 }
 
@@ -318,6 +353,65 @@ fn mail_to_a_closed_inbox_is_read_by_who_closed_it_or_by_its_sender() {
         assert!(rest.sum::<usize>() <= 1);
         sender.join().unwrap();
         assert!(worker.fibers[0].mail.is_empty(), "a letter lies in a closed inbox");
+    });
+}
+
+/// Both letters are read once, by the rescuer or the owner, whichever fibers they are for.
+fn mail_is_rescued(to: [usize; 2]) {
+    loom::model(move || {
+        let worker = Worker::new();
+        let senders =
+            [0, 1].map(|sender| spawn(&worker, move |worker| worker.send(sender, to[sender])));
+        // Not joined yet: what is in the inbox is seen by way of the inbox alone.
+        let rescued = worker.rescue();
+        for sender in senders {
+            sender.join().unwrap();
+        }
+        assert_eq!(rescued + worker.read_mail(), 2);
+    });
+}
+
+#[test]
+fn letters_to_one_fiber_are_rescued_together_or_left() {
+    mail_is_rescued([0, 0]);
+}
+
+#[test]
+fn of_two_fibers_in_an_inbox_one_is_rescued() {
+    mail_is_rescued([0, 1]);
+}
+
+#[test]
+fn a_worker_parks_while_its_mail_is_taken_and_given_back() {
+    loom::model(|| {
+        let worker = Worker::new();
+        let sender = spawn(&worker, |worker| worker.send(0, 0));
+        let rescuer = spawn(&worker, Worker::rescue);
+        worker.run(1);
+        sender.join().unwrap();
+        assert_eq!(rescuer.join().unwrap(), 0);
+    });
+}
+
+#[test]
+fn a_fiber_is_freed_once_it_is_in_no_inbox_and_in_nobodys_hands() {
+    loom::model(|| {
+        let worker = Worker::new();
+        worker.send(0, 0);
+        let rescuer = spawn(&worker, Worker::rescue);
+        let owner = spawn(&worker, Worker::read_mail);
+        worker.fibers[0].release();
+        assert_eq!(rescuer.join().unwrap(), 0);
+        owner.join().unwrap();
+        for fiber in worker.inbox.take() {
+            // SAFETY: the fibers outlive the inbox.
+            let fiber = unsafe { fiber.as_ref() };
+            assert!(fiber.mail.collect().contains(Letters::FREE), "freed before it was given back");
+            fiber.free();
+        }
+        // SAFETY: the other threads have ended.
+        let frees = worker.fibers[0].stack.with(|stack| unsafe { *stack });
+        assert_eq!(frees, 1);
     });
 }
 

@@ -80,7 +80,8 @@ impl Worker {
         if let Some(from) = from {
             from.counters.mails_sent.add(1);
         }
-        // SAFETY: who posted the first letter has the fiber alone; a letter keeps it in use.
+        // SAFETY: the caller posted the first letter, or took the fiber out of the inbox and left
+        // its letters alone; they keep it in use.
         match unsafe { self.inbox.push(NonNull::from(fiber)) } {
             Pushed::Delivered => {}
             Pushed::OwnerParked => self.unpark_thread(from),
@@ -111,15 +112,16 @@ impl Worker {
     }
 
     /// Takes the movers out of the mail of this worker, which is stuck, for others to run. By the
-    /// monitor, which and the owner, if that goes on at this moment, get different letters.
+    /// monitor, which and the owner, if that goes on at this moment, get different fibers.
     pub(crate) fn rescue_movers(&self) {
         for fiber in self.inbox.take_from() {
             // SAFETY: letters keep the fiber in use.
             let fiber = unsafe { fiber.as_ref() };
-            let letters = fiber.mail.collect();
-            if letters.contains(Letters::RUN) && fiber.may_move() {
+            if fiber.mail.peek().contains(Letters::RUN) && fiber.may_move() {
+                let _ = fiber.mail.collect();
                 self.runtime().inject_one(fiber);
-            } else if fiber.mail.post(letters) == Posted::Push {
+            } else {
+                // With its letters, which keep it in use: it may end, and be freed, right now.
                 self.deliver(None, fiber);
             }
         }
