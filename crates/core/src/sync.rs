@@ -11,6 +11,7 @@ use std as source;
 
 pub(crate) use source::sync::atomic::Ordering;
 
+pub(crate) type AtomicBool = source::sync::atomic::AtomicBool;
 pub(crate) type AtomicPtr<T> = source::sync::atomic::AtomicPtr<T>;
 pub(crate) type AtomicU8 = source::sync::atomic::AtomicU8;
 pub(crate) type AtomicU32 = source::sync::atomic::AtomicU32;

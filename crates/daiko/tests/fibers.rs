@@ -12,6 +12,11 @@ fn on(workers: usize, f: impl FnOnce() + Send + 'static) {
     assert_eq!((report.unwound, report.leaked), (0, 0));
 }
 
+fn flag() -> (Arc<AtomicBool>, Arc<AtomicBool>) {
+    let flag = Arc::new(AtomicBool::new(false));
+    (flag.clone(), flag)
+}
+
 #[test]
 fn results_come_back_from_many_fibers() {
     for workers in 1..=3 {
@@ -122,6 +127,52 @@ fn an_unpark_of_a_finished_fiber_does_nothing() {
         let handle = fiber.fiber().clone();
         fiber.join().unwrap();
         handle.unpark();
+    });
+}
+
+#[test]
+fn memory_is_not_used_again_while_an_unpark_of_its_last_fiber_is_under_way() {
+    fn stack() -> usize {
+        let here = 0_u8;
+        std::ptr::from_ref(std::hint::black_box(&here)).addr()
+    }
+    on(2, || {
+        let (starts, started) = flag();
+        let (go, seen) = flag();
+        let fiber = daiko::Builder::new().on(1).spawn(move || {
+            starts.store(true, Ordering::Release);
+            while !seen.load(Ordering::Acquire) {
+                daiko::park();
+            }
+            stack()
+        });
+        let fiber = fiber.unwrap();
+        while !started.load(Ordering::Acquire) {
+            daiko::yield_now();
+        }
+        // This one learns where the fiber is, those that follow do not look at it.
+        fiber.fiber().unpark();
+        go.store(true, Ordering::Release);
+        while !fiber.is_finished() {
+            fiber.fiber().unpark();
+        }
+        let (busy, is_busy) = flag();
+        let (end, ends) = flag();
+        let keeps_the_worker = daiko::Builder::new().on(1).spawn(move || {
+            busy.store(true, Ordering::Release);
+            while !ends.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+        });
+        while !is_busy.load(Ordering::Acquire) {
+            daiko::yield_now();
+        }
+        fiber.fiber().unpark();
+        let before = fiber.join().unwrap();
+        let after = daiko::Builder::new().on(0).spawn(stack).unwrap().join().unwrap();
+        assert!(before.abs_diff(after) >= 64 << 10, "the same stack");
+        end.store(true, Ordering::Release);
+        keeps_the_worker.unwrap().join().unwrap();
     });
 }
 

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::ops::{BitOr, BitOrAssign};
 use std::ptr::{self, NonNull};
 
-use crate::sync::{AtomicPtr, AtomicU32, Ordering, const_fn, unless_weakened};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering, const_fn, unless_weakened};
 
 /// What mail about a fiber says; several letters to one fiber become one.
 #[must_use]
@@ -148,16 +148,24 @@ pub unsafe trait Addressee: Sized {
 const PARKED: usize = 1;
 /// "The owner is gone": nobody will read.
 const CLOSED: usize = 2;
+/// The low bits of a word, where the letters of a postcard are.
+const LETTERS: usize = 63;
 
 /// The mail of one worker: any thread pushes, the owner takes all.
 ///
 /// The word is the newest fiber of a linked list, or 0, or 1 for "empty and the owner is
 /// parked": so the push learns, from its own exchange, whether it must unpark the owner. 2 says
-/// that the owner has gone for good.
+/// that the owner has gone for good. The oldest item of the list, which needs no link, may be a
+/// *postcard*: an address with letters in its low bits.
 ///
-/// Budget: a push is one CAS besides the RMW of [`Mail::post`]; looking is one load; taking is
-/// one exchange, and one more for each fiber's mail.
-pub struct Inbox<T: Addressee>(AtomicPtr<T>);
+/// Budget: a postcard is one CAS, and touches nothing of the fiber; a push is one CAS besides the
+/// RMW of [`Mail::post`]; looking is one load; taking is one exchange, and one more for each
+/// fiber's mail.
+pub struct Inbox<T: Addressee> {
+    word: AtomicPtr<T>,
+    /// Somebody else than the owner has taken mail, and not yet given back what is not for him.
+    in_hand: AtomicBool,
+}
 
 /// Whether the sender owes the owner an unpark.
 #[must_use]
@@ -182,7 +190,34 @@ impl<T: Addressee> Inbox<T> {
         /// An inbox without mail whose owner is awake.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
-            Inbox(AtomicPtr::new(ptr::null_mut()))
+            const { assert!(align_of::<T>() > LETTERS) };
+            Inbox { word: AtomicPtr::new(ptr::null_mut()), in_hand: AtomicBool::new(false) }
+        }
+    }
+
+    /// Puts `letters` to `item` in as a postcard, if there is no mail; otherwise `None`: they go
+    /// through [`Mail::post`] and [`push`](Self::push) then.
+    ///
+    /// # Safety
+    ///
+    /// `item` must stay valid until the postcard has been read, by the owner or whoever takes
+    /// from the inbox in its stead.
+    #[inline]
+    pub unsafe fn push_postcard(&self, item: NonNull<T>, letters: Letters) -> Option<Pushed> {
+        debug_assert!(letters != Letters::NONE);
+        let postcard = item.as_ptr().map_addr(|addr| addr | letters.0 as usize);
+        // Orderings and guess as in `push`.
+        let success = unless_weakened!("inbox-postcard", Ordering::AcqRel);
+        let mut head: *mut T = ptr::null_mut();
+        loop {
+            let parked = head.addr() == PARKED;
+            match self.word.compare_exchange_weak(head, postcard, success, Ordering::Relaxed) {
+                Ok(_) if parked => return Some(Pushed::OwnerParked),
+                Ok(_) => return Some(Pushed::Delivered),
+                Err(seen) if seen.addr() == CLOSED => return Some(Pushed::Closed),
+                Err(seen) if seen.addr() > CLOSED => return None,
+                Err(seen) => head = seen,
+            }
         }
     }
 
@@ -205,10 +240,10 @@ impl<T: Addressee> Inbox<T> {
             let next = if parked { ptr::null_mut() } else { head };
             // SAFETY: `item` is valid, by this function's contract.
             unsafe { T::mail_link(item) }.store(next, Ordering::Relaxed);
-            // Release: pairs with the Acquire in `replace_all` and `take_from`. Acquire: if the owner was parked, its
-            // last look at its other sources comes before our unpark.
+            // Release: pairs with the Acquire in `replace_all` and `take_from`. Acquire: if the
+            // owner was parked, its last look at its other sources comes before our unpark.
             let success = unless_weakened!("inbox-push", Ordering::AcqRel);
-            match self.0.compare_exchange_weak(head, item.as_ptr(), success, Ordering::Relaxed) {
+            match self.word.compare_exchange_weak(head, item.as_ptr(), success, Ordering::Relaxed) {
                 Ok(_) if parked => return Pushed::OwnerParked,
                 Ok(_) => return Pushed::Delivered,
                 Err(seen) => head = seen,
@@ -219,7 +254,7 @@ impl<T: Addressee> Inbox<T> {
     /// Whether there is mail. One load: what an agent does while it polls.
     #[inline]
     pub fn has_mail(&self) -> bool {
-        self.0.load(Ordering::Relaxed).addr() > CLOSED
+        self.word.load(Ordering::Relaxed).addr() > CLOSED
     }
 
     /// Takes all mail, oldest first. Only the owner, while awake.
@@ -227,25 +262,52 @@ impl<T: Addressee> Inbox<T> {
         self.replace_all(ptr::null_mut())
     }
 
-    /// Takes all mail in the owner's stead, oldest first. Anyone, whatever the owner does: a mark
+    /// Takes all mail in the owner's stead, oldest first. One other, whatever the owner does: a mark
     /// that it is parked or gone stays, for there is no mail then.
     ///
     /// A fiber that is not for the caller is pushed again, its letters [looked at](Mail::peek) but
-    /// not collected: they keep it in use.
-    pub fn take_from(&self) -> Batch<T> {
+    /// not collected: they keep it in use. The letters of a postcard are posted.
+    pub fn take_from(&self) -> InHand<'_, T> {
+        // Relaxed: published by the exchange below.
+        self.in_hand.store(true, Ordering::Relaxed);
+        InHand { batch: self.take_all_from(), inbox: self }
+    }
+
+    fn take_all_from(&self) -> Batch<T> {
         if cfg!(weaken = "inbox-take-mark") {
             return self.take();
         }
-        // Acquire: pairs with the Release in `push`.
-        let success = unless_weakened!("inbox-take-from", Ordering::Acquire);
-        let mut head = self.0.load(Ordering::Relaxed);
+        // Acquire: pairs with the Release in `push`. Release: the mark that mail is in hand, for
+        // the Acquire of whoever pushes next.
+        let success = unless_weakened!("inbox-take-from", Ordering::AcqRel);
+        let mut head = self.word.load(Ordering::Relaxed);
         while head.addr() > CLOSED
             && let Err(seen) =
-                self.0.compare_exchange_weak(head, ptr::null_mut(), success, Ordering::Relaxed)
+                self.word.compare_exchange_weak(head, ptr::null_mut(), success, Ordering::Relaxed)
         {
             head = seen;
         }
         Batch::from_newest(head)
+    }
+
+    /// Whether mail is in the hands of somebody else than the owner: a postcard among it, which
+    /// he is about to post, keeps its fiber in use.
+    ///
+    /// For the owner, when it reads [`Letters::FREE`]: what was in hand when that was sent, is
+    /// still, or has been given back.
+    pub fn is_in_hand(&self) -> bool {
+        if cfg!(weaken = "inbox-in-hand") {
+            return false;
+        }
+        // Acquire: pairs with the Release in the drop of `InHand`.
+        self.in_hand.load(Ordering::Acquire)
+    }
+
+    /// Whether all mail that the caller knows of has been read, or given back.
+    pub fn is_settled(&self) -> bool {
+        // Acquire: pairs with the Release in `park`, before which the owner has read its mail.
+        let parked = unless_weakened!("inbox-settled", Ordering::Acquire);
+        self.word.load(parked).addr() == PARKED && !self.is_in_hand()
     }
 
     /// Takes all mail, for good: no more is accepted. Only the owner, or for it once it is gone.
@@ -256,13 +318,11 @@ impl<T: Addressee> Inbox<T> {
 
     fn replace_all(&self, word: *mut T) -> Batch<T> {
         // The newest item's line travels while the exchange waits for the word's.
-        if let Some(newest) = NonNull::new(self.0.load(Ordering::Relaxed))
-            && newest.addr().get() > CLOSED
-        {
+        if let (Some(newest), _) = split(self.word.load(Ordering::Relaxed)) {
             T::prefetch(newest);
         }
         // Acquire: pairs with the Release in `push`.
-        Batch::from_newest(self.0.swap(word, Ordering::Acquire))
+        Batch::from_newest(self.word.swap(word, Ordering::Acquire))
     }
 
     /// Marks the owner parked, unless there is mail: then false, and it must not sleep.
@@ -272,12 +332,12 @@ impl<T: Addressee> Inbox<T> {
             if self.has_mail() {
                 return false;
             }
-            self.0.store(ptr::without_provenance_mut(PARKED), Ordering::Release);
+            self.word.store(ptr::without_provenance_mut(PARKED), Ordering::Release);
             return true;
         }
         // Release: pairs with the Acquire of the push that finds the mark.
         let parked = ptr::without_provenance_mut(PARKED);
-        self.0
+        self.word
             .compare_exchange(ptr::null_mut(), parked, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
@@ -288,22 +348,31 @@ impl<T: Addressee> Inbox<T> {
         let parked = ptr::without_provenance_mut(PARKED);
         // AcqRel: Release pairs with the Acquire of the owner that finds itself awake; Acquire
         // as in `push`.
-        self.0
+        self.word
             .compare_exchange(parked, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
     /// Whether the owner is marked parked, in the eyes of whoever asks.
     pub fn is_parked(&self) -> bool {
-        self.0.load(Ordering::Relaxed).addr() == PARKED
+        self.word.load(Ordering::Relaxed).addr() == PARKED
     }
 }
 
-/// What was taken from an inbox, oldest first.
+/// The fiber that a word names, and the letters of a postcard to it.
+fn split<T>(word: *mut T) -> (Option<NonNull<T>>, Letters) {
+    let letters = Letters((word.addr() & LETTERS) as u32);
+    (NonNull::new(word.map_addr(|addr| addr & !LETTERS)), letters)
+}
+
+/// What was taken from an inbox, oldest first: fibers that have mail, with the letters of those
+/// that have a postcard instead.
 ///
 /// An item may be pushed again once it has been returned: its link has been read.
 #[must_use = "whoever drops a batch forgets its fibers"]
 pub struct Batch<T: Addressee> {
+    /// The postcard, or null.
+    postcard: *mut T,
     oldest: *mut T,
     owned: PhantomData<*mut T>,
 }
@@ -311,9 +380,9 @@ pub struct Batch<T: Addressee> {
 impl<T: Addressee> Batch<T> {
     /// Turns the list that was taken, whose newest item the inbox's word named, into its order.
     fn from_newest(word: *mut T) -> Self {
-        let mut rest = if word.addr() > CLOSED { word } else { ptr::null_mut() };
+        let mut rest = word;
         let mut oldest = ptr::null_mut();
-        while let Some(item) = NonNull::new(rest) {
+        while let (Some(item), Letters::NONE) = split(rest) {
             T::prefetch(item);
             // SAFETY: whoever pushed the item keeps it valid until it is taken, which is here.
             let link = unsafe { T::mail_link(item) };
@@ -321,19 +390,45 @@ impl<T: Addressee> Batch<T> {
             link.store(oldest, Ordering::Relaxed);
             oldest = item.as_ptr();
         }
-        Batch { oldest, owned: PhantomData }
+        Batch { postcard: rest, oldest, owned: PhantomData }
     }
 }
 
 impl<T: Addressee> Iterator for Batch<T> {
-    type Item = NonNull<T>;
+    type Item = (NonNull<T>, Option<Letters>);
 
     #[inline]
-    fn next(&mut self) -> Option<NonNull<T>> {
+    fn next(&mut self) -> Option<Self::Item> {
+        if let (Some(item), letters) = split(std::mem::replace(&mut self.postcard, ptr::null_mut()))
+        {
+            return Some((item, Some(letters)));
+        }
         let item = NonNull::new(self.oldest)?;
         // SAFETY: an item is valid until its letters have been read, which is later.
         self.oldest = unsafe { T::mail_link(item) }.load(Ordering::Relaxed);
-        Some(item)
+        Some((item, None))
+    }
+}
+
+/// A [`Batch`] in the hands of somebody else than the owner: who drops it has given back what is
+/// not for him.
+pub struct InHand<'i, T: Addressee> {
+    batch: Batch<T>,
+    inbox: &'i Inbox<T>,
+}
+
+impl<T: Addressee> Iterator for InHand<'_, T> {
+    type Item = (NonNull<T>, Option<Letters>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.batch.next()
+    }
+}
+
+impl<T: Addressee> Drop for InHand<'_, T> {
+    fn drop(&mut self) {
+        // Release: what was given back, for the Acquire in `is_in_hand`.
+        self.inbox.in_hand.store(false, unless_weakened!("inbox-given-back", Ordering::Release));
     }
 }
 
@@ -341,6 +436,7 @@ impl<T: Addressee> Iterator for Batch<T> {
 mod tests {
     use super::*;
 
+    #[repr(align(64))]
     struct Item(AtomicPtr<Item>);
 
     // SAFETY: the one field, that only the inbox writes.
@@ -363,7 +459,7 @@ mod tests {
         assert_eq!(pushed, [Pushed::OwnerParked, Pushed::Delivered, Pushed::Delivered]);
         assert!(!inbox.park(), "there is mail");
         let taken: Vec<_> = inbox.take().collect();
-        assert_eq!(taken, items.iter().map(NonNull::from).collect::<Vec<_>>());
+        assert_eq!(taken, items.iter().map(|item| (NonNull::from(item), None)).collect::<Vec<_>>());
         assert!(!inbox.has_mail());
     }
 
@@ -372,10 +468,46 @@ mod tests {
         let (inbox, item) = (Inbox::<Item>::new(), Item(AtomicPtr::default()));
         // SAFETY: the item is in no inbox and outlives it.
         assert_eq!(unsafe { inbox.push(NonNull::from(&item)) }, Pushed::Delivered);
-        assert_eq!(inbox.close().collect::<Vec<_>>(), [NonNull::from(&item)]);
+        assert_eq!(inbox.close().collect::<Vec<_>>(), [(NonNull::from(&item), None)]);
         // SAFETY: as above, and it has left the inbox.
         assert_eq!(unsafe { inbox.push(NonNull::from(&item)) }, Pushed::Closed);
         assert!(!inbox.has_mail() && inbox.close().next().is_none());
+    }
+
+    #[test]
+    fn a_postcard_comes_before_the_mail_that_lies_on_it() {
+        let inbox = Inbox::<Item>::new();
+        let [a, b] = [(); 2].map(|()| Item(AtomicPtr::default()));
+        let (letter, [a, b]) = (Letters::UNPARK, [&a, &b].map(NonNull::from));
+        assert!(inbox.park());
+        // SAFETY: the items outlive the inbox.
+        let push_postcard = |item| unsafe { inbox.push_postcard(item, letter) };
+        // SAFETY: as above, and they are in no inbox but by a postcard.
+        let push = |item| unsafe { inbox.push(item) };
+        assert_eq!(push_postcard(a), Some(Pushed::OwnerParked));
+        assert!(inbox.has_mail() && !inbox.park());
+        assert_eq!(push_postcard(b), None, "there is mail");
+        assert_eq!(push(b), Pushed::Delivered);
+        assert_eq!(push(a), Pushed::Delivered, "beside its postcard");
+        let taken = inbox.take().collect::<Vec<_>>();
+        assert_eq!(taken, [(a, Some(letter)), (b, None), (a, None)]);
+        assert_eq!(push_postcard(a), Some(Pushed::Delivered));
+        assert_eq!(inbox.close().collect::<Vec<_>>(), [(a, Some(letter))]);
+        assert_eq!(push_postcard(a), Some(Pushed::Closed));
+    }
+
+    #[test]
+    fn mail_is_in_hand_until_the_rest_was_given_back() {
+        let (inbox, item) = (Inbox::<Item>::new(), Item(AtomicPtr::default()));
+        assert!(inbox.park() && inbox.is_settled());
+        let in_hand = inbox.take_from();
+        assert!(inbox.is_in_hand() && !inbox.is_settled());
+        drop(in_hand);
+        assert!(inbox.is_settled());
+        // SAFETY: the item outlives the inbox.
+        let pushed = unsafe { inbox.push_postcard(NonNull::from(&item), Letters::WAKE) };
+        assert_eq!(pushed, Some(Pushed::OwnerParked));
+        assert!(!inbox.is_settled());
     }
 
     #[test]

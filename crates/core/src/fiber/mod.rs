@@ -10,7 +10,7 @@ mod owner;
 mod state;
 
 pub use completion::{Completion, Finish, WaiterId};
-pub use inbox::{Addressee, Batch, Inbox, Letters, Mail, Posted, Pushed};
+pub use inbox::{Addressee, Batch, InHand, Inbox, Letters, Mail, Posted, Pushed};
 pub use next::{Access, Entry, NextSlot};
 pub use owner::{Owner, OwnerWord};
 pub use state::{Effect, Event, Mode, Plain, RunState, Shared};

@@ -13,6 +13,7 @@ use crate::idle::IdleSet;
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, fence};
 
 /// What the words of a fiber guard, and the words.
+#[repr(align(64))]
 struct Fiber {
     owner: OwnerWord<u32>,
     state: RunState,
@@ -184,13 +185,26 @@ impl Worker {
         }
     }
 
+    /// The same by a postcard, if there is no mail.
+    fn send_postcard(&self, sender: usize, to: usize) {
+        let fiber = &self.fibers[to];
+        fiber.write(sender);
+        // SAFETY: the fibers outlive the inbox.
+        match unsafe { self.inbox.push_postcard(NonNull::from(fiber), LETTERS[sender]) } {
+            Some(Pushed::OwnerParked) => self.unpark_thread(),
+            Some(_) => {}
+            None if fiber.mail.post(LETTERS[sender]) == Posted::Push => self.deliver(fiber),
+            None => {}
+        }
+    }
+
     fn deliver(&self, fiber: &Fiber) {
         // SAFETY: its mail was empty, or it was just taken out; it outlives the inbox.
         match unsafe { self.inbox.push(NonNull::from(fiber)) } {
             Pushed::OwnerParked => self.unpark_thread(),
             Pushed::Delivered => {}
             Pushed::Closed => {
-                fiber.read_letters();
+                self.read_letters(fiber, fiber.mail.collect());
             }
         }
     }
@@ -209,25 +223,71 @@ impl Worker {
 
     /// Takes the mail; how many letters there were.
     fn read_mail(&self) -> usize {
-        // SAFETY: the fibers outlive the inbox.
-        self.inbox.take().map(|fiber| unsafe { fiber.as_ref() }.read_letters()).sum()
+        let mail = self.inbox.take().map(|(fiber, postcard)| {
+            // SAFETY: the fibers outlive the inbox.
+            let fiber = unsafe { fiber.as_ref() };
+            if postcard.is_some() {
+                fiber.in_use();
+            }
+            self.read_letters(fiber, postcard.unwrap_or_else(|| fiber.mail.collect()))
+        });
+        mail.sum()
+    }
+
+    /// How many senders' letters there were.
+    fn read_letters(&self, fiber: &Fiber, letters: Letters) -> usize {
+        if letters.contains(Letters::FREE) {
+            match self.inbox.is_in_hand() {
+                true => self.free_behind_postcards(fiber),
+                false => fiber.free_behind_mail(),
+            }
+        }
+        let known = (0..2).filter(|&sender| letters.contains(LETTERS[sender]));
+        known.inspect(|&sender| fiber.read(sender)).count()
+    }
+
+    /// The last handle is dropped, of a fiber to which postcards were sent.
+    fn free_behind_postcards(&self, fiber: &Fiber) {
+        if self.inbox.is_settled() {
+            fiber.free_behind_mail();
+        } else if fiber.mail.post(Letters::FREE) == Posted::Push {
+            self.deliver(fiber);
+        }
     }
 
     /// What the monitor does in the owner's stead: keeps fibers that have a letter of sender 1, and
     /// gives the others back. How many letters it has read.
     fn rescue(&self) -> usize {
+        self.sort(self.inbox.take_from())
+    }
+
+    fn sort(&self, in_hand: InHand<'_, Fiber>) -> usize {
         let mut read = 0;
-        for fiber in self.inbox.take_from() {
+        for (fiber, postcard) in in_hand {
             // SAFETY: the fibers outlive the inbox.
             let fiber = unsafe { fiber.as_ref() };
-            if fiber.mail.peek().contains(LETTERS[1]) {
+            if let Some(letters) = postcard {
+                fiber.in_use();
+                if fiber.mail.post(letters) == Posted::Push {
+                    self.deliver(fiber);
+                }
+            } else if fiber.mail.peek().contains(LETTERS[1]) {
                 fiber.read(1);
-                read += fiber.read_letters();
+                read += self.read_letters(fiber, fiber.mail.collect());
             } else {
                 self.deliver(fiber);
             }
         }
         read
+    }
+
+    /// Reads all mail, once nobody else is at it, and says how often fiber 0 was freed.
+    fn frees_at_last(&self) -> u32 {
+        while self.inbox.has_mail() {
+            self.read_mail();
+        }
+        // SAFETY: the other threads have ended.
+        self.fibers[0].stack.with(|stack| unsafe { *stack })
     }
 
     fn take_work(&self) -> usize {
@@ -266,18 +326,8 @@ impl Worker {
 }
 
 impl Fiber {
-    /// How many senders' letters there were.
-    fn read_letters(&self) -> usize {
-        let letters = self.mail.collect();
-        if letters.contains(Letters::FREE) {
-            self.free();
-        }
-        let known = (0..2).filter(|&sender| letters.contains(LETTERS[sender]));
-        known.inspect(|&sender| self.read(sender)).count()
-    }
-
-    /// The last handle is dropped.
-    fn release(&self) {
+    /// The last handle is dropped, or the letter that says so was read.
+    fn free_behind_mail(&self) {
         if self.mail.is_empty() || self.mail.post(Letters::FREE) == Posted::Push {
             self.free();
         }
@@ -286,6 +336,12 @@ impl Fiber {
     /// The memory becomes another fiber's.
     fn free(&self) {
         self.run();
+    }
+
+    /// Somebody relies on the memory not becoming another fiber's at the same time, nor before.
+    fn in_use(&self) {
+        // SAFETY: loom checks that nobody else is at it.
+        assert_eq!(self.stack.with(|stack| unsafe { *stack }), 0);
     }
 }
 
@@ -315,6 +371,44 @@ fn fibers_of_two_senders_leave_the_inbox() {
             sender.join().unwrap();
         }
         assert_eq!(early + late + worker.read_mail(), 2);
+    });
+}
+
+/// Sender 0 has a postcard, if it comes first.
+fn a_postcard_and_a_letter_arrive(to: [usize; 2]) {
+    loom::model(move || {
+        let worker = Worker::new();
+        let first = spawn(&worker, move |worker| worker.send_postcard(0, to[0]));
+        let second = spawn(&worker, move |worker| worker.send(1, to[1]));
+        let early = worker.read_mail();
+        // Not joined yet: what is in the inbox is seen by way of the inbox alone.
+        let late = worker.read_mail();
+        first.join().unwrap();
+        second.join().unwrap();
+        assert_eq!(early + late + worker.read_mail(), 2);
+    });
+}
+
+#[test]
+fn a_postcard_and_a_letter_to_one_fiber_arrive() {
+    a_postcard_and_a_letter_arrive([0, 0]);
+}
+
+#[test]
+fn a_postcard_and_a_letter_to_another_fiber_arrive() {
+    a_postcard_and_a_letter_arrive([0, 1]);
+}
+
+#[test]
+fn a_worker_parks_while_postcards_come() {
+    loom::model(|| {
+        let worker = Worker::new();
+        let senders =
+            [0, 1].map(|sender| spawn(&worker, move |worker| worker.send_postcard(sender, 0)));
+        worker.run(2);
+        for sender in senders {
+            sender.join().unwrap();
+        }
     });
 }
 
@@ -348,9 +442,11 @@ fn mail_to_a_closed_inbox_is_read_by_who_closed_it_or_by_its_sender() {
     loom::model(|| {
         let worker = Worker::new();
         let sender = spawn(&worker, |worker| worker.send(0, 0));
-        // SAFETY: the fibers outlive the inbox.
-        let rest = worker.inbox.close().map(|fiber| unsafe { fiber.as_ref() }.read_letters());
-        assert!(rest.sum::<usize>() <= 1);
+        for (fiber, _) in worker.inbox.close() {
+            // SAFETY: the fibers outlive the inbox.
+            let fiber = unsafe { fiber.as_ref() };
+            worker.read_letters(fiber, fiber.mail.collect());
+        }
         sender.join().unwrap();
         assert!(worker.fibers[0].mail.is_empty(), "a letter lies in a closed inbox");
     });
@@ -400,18 +496,55 @@ fn a_fiber_is_freed_once_it_is_in_no_inbox_and_in_nobodys_hands() {
         worker.send(0, 0);
         let rescuer = spawn(&worker, Worker::rescue);
         let owner = spawn(&worker, Worker::read_mail);
-        worker.fibers[0].release();
+        worker.fibers[0].free_behind_mail();
         assert_eq!(rescuer.join().unwrap(), 0);
         owner.join().unwrap();
-        for fiber in worker.inbox.take() {
-            // SAFETY: the fibers outlive the inbox.
-            let fiber = unsafe { fiber.as_ref() };
-            assert!(fiber.mail.collect().contains(Letters::FREE), "freed before it was given back");
-            fiber.free();
-        }
-        // SAFETY: the other threads have ended.
-        let frees = worker.fibers[0].stack.with(|stack| unsafe { *stack });
-        assert_eq!(frees, 1);
+        assert_eq!(worker.frees_at_last(), 1);
+    });
+}
+
+#[test]
+fn a_fiber_is_freed_once_behind_a_postcard() {
+    loom::model(|| {
+        let worker = Worker::new();
+        let dropper = spawn(&worker, |worker| {
+            worker.send_postcard(0, 0);
+            worker.free_behind_postcards(&worker.fibers[0]);
+        });
+        let _ = worker.read_mail();
+        let _ = worker.inbox.park();
+        dropper.join().unwrap();
+        let _ = worker.inbox.unpark();
+        assert_eq!(worker.frees_at_last(), 1);
+    });
+}
+
+#[test]
+fn a_fiber_is_freed_once_its_postcard_was_given_back() {
+    loom::model(|| {
+        let worker = Worker::new();
+        worker.send_postcard(0, 0);
+        let in_hand = worker.inbox.take_from();
+        let owner = spawn(&worker, |worker| {
+            worker.free_behind_postcards(&worker.fibers[0]);
+            worker.read_mail()
+        });
+        assert_eq!(worker.sort(in_hand), 0);
+        owner.join().unwrap();
+        assert_eq!(worker.frees_at_last(), 1);
+    });
+}
+
+#[test]
+fn a_fiber_is_freed_once_its_postcard_is_in_nobodys_hands() {
+    loom::model(|| {
+        let worker = Worker::new();
+        worker.send_postcard(0, 0);
+        let rescuer = spawn(&worker, Worker::rescue);
+        worker.free_behind_postcards(&worker.fibers[0]);
+        let _ = worker.read_mail();
+        assert_eq!(rescuer.join().unwrap(), 0);
+        assert_eq!(worker.frees_at_last(), 1);
     });
 }
 

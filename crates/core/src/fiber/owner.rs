@@ -6,7 +6,7 @@ use crate::sync::{AtomicPtr, Ordering, const_fn, unless_weakened};
 
 /// Low bit: an unpark came before the start.
 const TOKEN: usize = 1;
-/// The address that stands for "finished": no worker lies there.
+/// Bit beside the worker's address: the fiber ran to its end there.
 const FINISHED: usize = 2;
 
 /// Where a fiber belongs.
@@ -15,8 +15,8 @@ const FINISHED: usize = 2;
 /// |------|---------|
 /// | 0 | unstarted |
 /// | 1 | unstarted, and unparked |
-/// | 2 | finished |
 /// | address of a worker | started there; of a mover: where it ran last |
+/// | that + 2 | finished there |
 pub struct OwnerWord<W>(AtomicPtr<W>);
 
 /// What [`OwnerWord::load`] sees.
@@ -26,8 +26,8 @@ pub enum Owner<W> {
     Unstarted,
     /// This worker has.
     Worker(*const W),
-    /// It ran to its end.
-    Finished,
+    /// It ran to its end there.
+    Finished(*const W),
 }
 
 impl<W> OwnerWord<W> {
@@ -58,9 +58,9 @@ impl<W> OwnerWord<W> {
         // Acquire: pairs with the exchange in `start`, which comes after the reset of the run
         // state that the caller goes on to touch.
         let word = self.0.load(Ordering::Acquire);
-        match word.addr() & !TOKEN {
-            0 => Owner::Unstarted,
-            FINISHED => Owner::Finished,
+        match word.addr() {
+            0 | TOKEN => Owner::Unstarted,
+            addr if addr & FINISHED != 0 => Owner::Finished(word.map_addr(|addr| addr & !FINISHED)),
             _ => Owner::Worker(word),
         }
     }
@@ -101,11 +101,12 @@ impl<W> OwnerWord<W> {
         self.0.store(worker.cast_mut(), Ordering::Release);
     }
 
-    /// The fiber ran to its end.
+    /// The fiber ran to its end on `worker`, which calls.
     #[inline]
-    pub fn finish(&self) {
-        // Relaxed: whoever reads it only leaves the fiber alone.
-        self.0.store(ptr::without_provenance_mut(FINISHED), Ordering::Relaxed);
+    pub fn finish(&self, worker: *const W) {
+        // Relaxed: whoever reads it leaves the fiber alone, but for who frees it, to whom the end
+        // came by the count of references.
+        self.0.store(worker.cast_mut().map_addr(|addr| addr | FINISHED), Ordering::Relaxed);
     }
 }
 
@@ -123,8 +124,9 @@ mod tests {
         assert!(word.start(&worker));
         assert_eq!(word.load(), Owner::Worker(&raw const worker));
         assert!(!word.unpark_unstarted());
-        word.finish();
-        assert_eq!(word.load(), Owner::Finished);
+        word.finish(&worker);
+        assert_eq!(word.load(), Owner::Finished(&raw const worker));
+        assert!(!word.is(&worker));
     }
 
     #[test]

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
-    Addressee, Completion, Effect, Event, Letters, Mail, OwnerWord, Plain, Posted, RunState, Shared,
+    Addressee, Completion, Effect, Event, Letters, Mail, Owner, OwnerWord, Plain, Posted, RunState,
+    Shared,
 };
 use daiko_core::list::Linked;
 
@@ -34,6 +35,10 @@ pub(crate) mod kind {
     /// May change worker after it started.
     pub(crate) const MOVER: u8 = 1;
 }
+
+/// Bit of [`ControlBlock::refs`]: a handle that sent postcards has been dropped, so that the last
+/// one has the fiber freed behind them.
+const POSTCARDS: u32 = 1 << 31;
 
 /// Bytes of a name; the rest is cut off.
 pub(crate) const MAX_NAME: usize = 256;
@@ -79,7 +84,7 @@ pub(crate) struct ControlBlock {
 
     /// Its end. The fiber and the one join handle.
     pub(crate) completion: Completion,
-    /// Handles, and one for the fiber itself until it has left its stack. Any thread.
+    /// Handles, and one for the fiber itself until it has left its stack; POSTCARDS. Any thread.
     refs: AtomicU32,
     /// Length of the name.
     name_len: Cell<u32>,
@@ -211,7 +216,15 @@ impl ControlBlock {
     pub(crate) fn retain(&self) {
         // Relaxed: whoever makes a new handle has one.
         let before = self.refs.fetch_add(1, Ordering::Relaxed);
-        assert!(before < u32::MAX / 2, "too many handles of one fiber");
+        assert!(before & !POSTCARDS < u32::MAX / 4, "too many handles of one fiber");
+    }
+
+    /// Gives the reference of a handle back that may have sent postcards.
+    #[cold]
+    pub(crate) fn release_behind_postcards(&self) {
+        // Relaxed: published by the release.
+        self.refs.fetch_or(POSTCARDS, Ordering::Relaxed);
+        self.release();
     }
 
     /// Gives one reference back; the last one frees the block.
@@ -219,21 +232,29 @@ impl ControlBlock {
     pub(crate) fn release(&self) {
         // Acquire: if we are the last, pairs with the Release of those before; nobody else can
         // make a new handle then, so that the RMW is not needed.
-        if self.refs.load(Ordering::Acquire) == 1 {
-            self.refs.store(0, Ordering::Relaxed);
-            return self.free();
-        }
-        // Release: pairs with the Acquire above or below of whoever is last.
-        if self.refs.fetch_sub(1, Ordering::Release) == 1 {
+        let mut refs = self.refs.load(Ordering::Acquire);
+        if refs & !POSTCARDS != 1 {
+            // Release: pairs with the Acquire above or below of whoever is last.
+            refs = self.refs.fetch_sub(1, Ordering::Release);
+            if refs & !POSTCARDS != 1 {
+                return;
+            }
             fence(Ordering::Acquire);
-            self.free();
         }
+        self.refs.store(0, Ordering::Relaxed);
+        if refs & POSTCARDS != 0
+            && let Owner::Finished(home) = self.owner.load()
+        {
+            // SAFETY: workers live as long as their runtime, and that as long as its blocks.
+            return unsafe { &*home }.free_behind_postcards(self);
+        }
+        self.free_behind_mail();
     }
 
+    /// Nobody has a handle, so no new letter comes; one that is under way keeps the block in an
+    /// inbox, whose owner frees it then.
     #[inline]
-    fn free(&self) {
-        // Nobody has a handle, so no new letter comes; one that is under way keeps the block in
-        // an inbox, whose owner frees it then.
+    pub(crate) fn free_behind_mail(&self) {
         if self.mail.is_empty() || self.mail.post(Letters::FREE) == Posted::Push {
             self.free_now();
         }

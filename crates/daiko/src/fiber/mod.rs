@@ -94,7 +94,11 @@ impl Clone for Fiber {
 impl Drop for Fiber {
     #[inline]
     fn drop(&mut self) {
-        self.block().release();
+        match self.home.get_mut().is_null() {
+            true => self.block().release(),
+            // An unpark may be under way to that worker.
+            false => self.block().release_behind_postcards(),
+        }
     }
 }
 

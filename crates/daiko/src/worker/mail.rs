@@ -22,7 +22,7 @@ pub(crate) fn send<'f>(
 ) -> Option<&'f Worker> {
     loop {
         match fiber.owner.load() {
-            Owner::Finished => return None,
+            Owner::Finished(_) => return None,
             Owner::Unstarted if fiber.owner.unpark_unstarted() => return None,
             Owner::Unstarted => {}
             Owner::Worker(owner) => {
@@ -41,7 +41,8 @@ pub(crate) fn send<'f>(
 
 /// Sends a letter to a fiber that is pinned to `owner`.
 ///
-/// Budget: one RMW on the fiber's line, one on its worker's inbox; both lines come from there.
+/// Budget: one RMW, on the inbox of its worker; if there was mail, one more on the fiber's line.
+/// Both lines come from there.
 #[inline(never)]
 pub(crate) fn mail_pinned(
     from: Option<&Worker>,
@@ -49,6 +50,11 @@ pub(crate) fn mail_pinned(
     fiber: &ControlBlock,
     letter: Letters,
 ) {
+    // SAFETY: a fiber that is owed a wake waits for it; one that may get an unpark from a handle
+    // that knows its worker is freed behind that.
+    if let Some(pushed) = unsafe { owner.inbox.push_postcard(NonNull::from(fiber), letter) } {
+        return owner.has_got(from, pushed);
+    }
     // The fiber's line travels while earlier stores, of what the letter announces, still do. Not
     // so the inbox's: its owner, who polls it, would have it back before the push.
     prefetch_write(ptr::from_ref(fiber).cast());
@@ -77,15 +83,20 @@ fn send_mover(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, event
 impl Worker {
     /// Puts a fiber with letters into this worker's inbox, and unparks the worker if need be.
     pub(crate) fn deliver(&self, from: Option<&Worker>, fiber: &ControlBlock) {
-        if let Some(from) = from {
-            from.counters.mails_sent.add(1);
-        }
         // SAFETY: the caller posted the first letter, or took the fiber out of the inbox and left
         // its letters alone; they keep it in use.
         match unsafe { self.inbox.push(NonNull::from(fiber)) } {
-            Pushed::Delivered => {}
-            Pushed::OwnerParked => self.unpark_thread(from),
             Pushed::Closed => self.discard_letters(fiber),
+            pushed => self.has_got(from, pushed),
+        }
+    }
+
+    fn has_got(&self, from: Option<&Worker>, pushed: Pushed) {
+        if let Some(from) = from {
+            from.counters.mails_sent.add(1);
+        }
+        if pushed == Pushed::OwnerParked {
+            self.unpark_thread(from);
         }
     }
 
@@ -103,21 +114,26 @@ impl Worker {
 
     /// Takes all mail and does what it says.
     pub(crate) fn read_mail(&self) {
-        for fiber in self.inbox.take() {
+        for (fiber, postcard) in self.inbox.take() {
             self.counters.mails_received.add(1);
             // SAFETY: letters keep the fiber in use.
             let fiber = unsafe { fiber.as_ref() };
-            self.read_letters(fiber, fiber.mail.collect());
+            self.read_letters(fiber, postcard.unwrap_or_else(|| fiber.mail.collect()));
         }
     }
 
     /// Takes the movers out of the mail of this worker, which is stuck, for others to run. By the
     /// monitor, which and the owner, if that goes on at this moment, get different fibers.
     pub(crate) fn rescue_movers(&self) {
-        for fiber in self.inbox.take_from() {
+        for (fiber, postcard) in self.inbox.take_from() {
             // SAFETY: letters keep the fiber in use.
             let fiber = unsafe { fiber.as_ref() };
-            if fiber.mail.peek().contains(Letters::RUN) && fiber.may_move() {
+            if let Some(letters) = postcard {
+                // As mail, so that who frees the fiber sees it.
+                if fiber.mail.post(letters) == Posted::Push {
+                    self.deliver(None, fiber);
+                }
+            } else if fiber.mail.peek().contains(Letters::RUN) && fiber.may_move() {
                 let _ = fiber.mail.collect();
                 self.runtime().inject_one(fiber);
             } else {
@@ -127,9 +143,24 @@ impl Worker {
         }
     }
 
+    /// Has this worker, where the fiber ended, free it, behind all postcards to it.
+    pub(crate) fn free_behind_postcards(&self, fiber: &ControlBlock) {
+        // The worker may have freed the fiber, its runtime's last, before it is unparked here.
+        let _hold = self.runtime().hold();
+        if self.inbox.is_settled() {
+            fiber.free_behind_mail();
+        } else if fiber.mail.post(Letters::FREE) == Posted::Push {
+            self.deliver(None, fiber);
+        }
+    }
+
     fn read_letters(&self, fiber: &ControlBlock, letters: Letters) {
         if letters.contains(Letters::FREE) {
-            return fiber.free_now();
+            // Once more if a postcard to it may be about to come back.
+            return match self.inbox.is_in_hand() {
+                true => self.free_behind_postcards(fiber),
+                false => fiber.free_behind_mail(),
+            };
         }
         if letters.contains(Letters::START) {
             // SAFETY: an unstarted fiber is in no other list, and in use until it has run.

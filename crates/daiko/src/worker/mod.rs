@@ -256,10 +256,11 @@ impl Worker {
 
     /// Takes no more mail, and gives back what the worker kept. Once its thread has ended.
     pub(crate) fn close(&self, pool: &Pool) {
-        for fiber in self.inbox.close() {
-            // SAFETY: letters keep the fiber in use.
-            let fiber = unsafe { fiber.as_ref() };
-            self.discard_letters(fiber);
+        for (fiber, postcard) in self.inbox.close() {
+            if postcard.is_none() {
+                // SAFETY: letters keep the fiber in use.
+                self.discard_letters(unsafe { fiber.as_ref() });
+            }
         }
         self.pool.give_back(pool, usize::MAX);
     }

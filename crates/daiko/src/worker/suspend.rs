@@ -97,7 +97,7 @@ pub(crate) fn yield_now() {
 /// Ends the calling fiber, whose stack is not used any more.
 #[inline(always)]
 pub(crate) fn finish(worker: &Worker, fiber: &ControlBlock) -> ! {
-    fiber.owner.finish();
+    fiber.owner.finish(worker);
     worker.departed.set(Departed::Finished(NonNull::from(fiber)));
     leave(worker, fiber);
     unreachable!("a finished fiber was resumed")
