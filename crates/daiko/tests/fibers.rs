@@ -136,7 +136,7 @@ fn memory_is_not_used_again_while_an_unpark_of_its_last_fiber_is_under_way() {
         let here = 0_u8;
         std::ptr::from_ref(std::hint::black_box(&here)).addr()
     }
-    on(2, || {
+    let main = || {
         let (starts, started) = flag();
         let (go, seen) = flag();
         let fiber = daiko::Builder::new().on(1).spawn(move || {
@@ -173,7 +173,8 @@ fn memory_is_not_used_again_while_an_unpark_of_its_last_fiber_is_under_way() {
         assert!(before.abs_diff(after) >= 64 << 10, "the same stack");
         end.store(true, Ordering::Release);
         keeps_the_worker.unwrap().join().unwrap();
-    });
+    };
+    on(2, move || daiko::Builder::new().on(0).spawn(main).unwrap().join().unwrap());
 }
 
 #[test]
