@@ -18,10 +18,16 @@ use crate::{Failure, Skip, host};
 /// All methods of this module, in the order of tables.
 pub fn methods() -> Vec<Box<dyn Method>> {
     vec![
-        Box::new(Fibers { name: "daiko", mover: false, wait: Wait::Park, as_p1: false }),
-        Box::new(Fibers { name: "daiko-mover", mover: true, wait: Wait::Park, as_p1: false }),
-        Box::new(Fibers { name: "daiko-watch", mover: false, wait: Wait::Watch, as_p1: false }),
-        Box::new(Fibers { name: "daiko-watch-p1", mover: true, wait: Wait::Watch, as_p1: true }),
+        Box::new(Fibers::new("daiko")),
+        Box::new(Fibers { mover: true, ..Fibers::new("daiko-mover") }),
+        Box::new(Fibers { mover: true, membarrier: false, ..Fibers::new("daiko-mover-rmw") }),
+        Box::new(Fibers { wait: Wait::Watch, ..Fibers::new("daiko-watch") }),
+        Box::new(Fibers {
+            mover: true,
+            wait: Wait::Watch,
+            as_p1: true,
+            ..Fibers::new("daiko-watch-p1")
+        }),
     ]
 }
 
@@ -39,9 +45,18 @@ struct Fibers {
     name: &'static str,
     mover: bool,
     wait: Wait,
+    /// Whether thieves pay for the barriers; without the call the owner of a next slot does.
+    membarrier: bool,
     /// As in the paper: as many workers as CPUs, any agent resumes any fiber, and one polls at a
     /// time while the others spin for its lock.
     as_p1: bool,
+}
+
+impl Fibers {
+    /// Pinned ones that park.
+    const fn new(name: &'static str) -> Self {
+        Self { name, mover: false, wait: Wait::Park, membarrier: true, as_p1: false }
+    }
 }
 
 impl Method for Fibers {
@@ -62,7 +77,7 @@ impl Method for Fibers {
     }
 
     fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
-        let mut builder = Runtime::builder().workers(spec.workers);
+        let mut builder = Runtime::builder().workers(spec.workers).fallbacks(None, self.membarrier);
         if self.as_p1 {
             builder = builder.any_agent(true).preset(Preset::Latency);
         }
