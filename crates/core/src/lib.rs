@@ -12,6 +12,7 @@ pub mod claim;
 #[cfg(test)]
 mod element;
 pub mod fiber;
+pub mod glance;
 pub mod governor;
 pub mod idle;
 pub mod injector;

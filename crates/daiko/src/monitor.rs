@@ -9,12 +9,15 @@
 
 use std::io;
 use std::panic::{self, AssertUnwindSafe, Location};
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use daiko_core::fiber::Owner;
 use daiko_sys::{clock, futex, thread};
 
+use crate::fiber::ControlBlock;
 use crate::runtime::{Shared, SharedPtr};
 use crate::worker::Worker;
 
@@ -197,7 +200,7 @@ impl Shared {
     /// `None` if the worker has left the fiber meanwhile.
     fn stuck_report(&self, worker: &Worker) -> Option<Stuck> {
         let running = worker.running_addr();
-        let (name, spawned_at) = worker.glance_at_running()?;
+        let (name, spawned_at) = self.glance_at(worker, worker.running_block()?)?;
         let in_futex =
             thread::blocked_syscall(worker.thread.load(Ordering::Relaxed)) == Some(thread::FUTEX);
         let suspended = if in_futex { self.suspended_on(worker) } else { Vec::new() };
@@ -209,12 +212,31 @@ impl Shared {
     fn suspended_on(&self, worker: &Worker) -> Vec<String> {
         let mut names = Vec::new();
         self.pool.for_each(|block| {
-            if names.len() < 16 && block.owner.is(worker) && block.state.is_suspended() {
-                let (name, spawned_at) = block.glance();
+            if names.len() < 16
+                && block.state.is_suspended()
+                && let Some((name, spawned_at)) = self.glance_at(worker, block)
+            {
                 names.push(name.unwrap_or_else(|| spawned_at.to_string()));
             }
         });
         names
+    }
+
+    /// Name and place of the spawn of a fiber that `worker` has started, if it has not ended.
+    fn glance_at(
+        &self,
+        worker: &Worker,
+        fiber: &ControlBlock,
+    ) -> Option<(Option<String>, &'static Location<'static>)> {
+        if !fiber.owner.is(worker) {
+            return None; // Most are another's: no barrier for them.
+        }
+        let _glancing = self.glance.at(fiber, &self.barriers);
+        // In this order: who sees the block in use sees no owner of an earlier use, and who sees
+        // the owner sees all that was written before the start.
+        let mine = fiber.is_used()
+            && matches!(fiber.owner.load(), Owner::Worker(owner) if ptr::eq(owner, worker));
+        mine.then(|| (fiber.name().map(str::to_owned), fiber.spawned_at.get()))
     }
 
     /// The spare that stands behind `worker`.

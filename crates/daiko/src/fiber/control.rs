@@ -162,7 +162,8 @@ impl ControlBlock {
         self.flags.set(0);
         self.kind.set(kind);
         self.spawned_at.set(spawned_at);
-        self.refs.store(2, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `is_used`, which then sees the owner word reset.
+        self.refs.store(2, Ordering::Release);
     }
 
     /// Sets the name, which must stay where it is until the block is freed.
@@ -182,19 +183,6 @@ impl ControlBlock {
         })
     }
 
-    /// Name and place of the spawn, as another thread than the fiber's happens to see them: the
-    /// fiber may end, and the block be used again, at the same time. The caller must find out
-    /// whether it did, and throw the result away then.
-    pub(crate) fn glance(&self) -> (Option<String>, &'static Location<'static>) {
-        let name = NonNull::new(self.name.get().cast_mut()).map(|name| {
-            let len = (self.name_len.get() as usize).min(MAX_NAME);
-            // SAFETY: names lie on stacks, which stay mapped; the bytes may be anything.
-            let bytes = (0..len).map(|at| unsafe { name.add(at).read_volatile() });
-            String::from_utf8_lossy(&bytes.collect::<Vec<_>>()).into_owned()
-        });
-        (name, self.spawned_at.get())
-    }
-
     /// Whether another worker may take it, now that it is active and not running.
     #[inline]
     pub(crate) fn may_move(&self) -> bool {
@@ -208,8 +196,8 @@ impl ControlBlock {
 
     /// Whether a fiber uses the block: it has a reference.
     pub(crate) fn is_used(&self) -> bool {
-        // Relaxed: asked at shutdown, when no worker runs any more.
-        self.refs.load(Ordering::Relaxed) != 0
+        // Acquire: pairs with the Release in `renew`.
+        self.refs.load(Ordering::Acquire) != 0
     }
 
     #[inline]
@@ -269,9 +257,14 @@ impl ControlBlock {
     /// Gives the memory back. It must be in no list.
     pub(crate) fn free_now(&self) {
         let _ = self.mail.collect();
+        // SAFETY: the runtime outlives its control blocks.
+        let runtime = unsafe { self.runtime.as_ref() };
+        // The monitor copies a name: so short that it is waited for.
+        while runtime.glance.is_at(self, &runtime.barriers) {
+            std::thread::yield_now();
+        }
         self.name.set(ptr::null());
-        // SAFETY: the runtime outlives its control blocks; nobody uses this one.
-        unsafe { self.runtime.as_ref().pool.put(NonNull::from(self)) };
+        runtime.pool.put(NonNull::from(self));
     }
 
     /// Unparks the fiber if `current` is its worker; false if not.

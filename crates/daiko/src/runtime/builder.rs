@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use daiko_context::stack::StackError;
 use daiko_core::fiber::Access;
+use daiko_core::glance::Glance;
 use daiko_core::governor::{Governor, Preset};
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
@@ -302,6 +303,7 @@ impl RuntimeBuilder {
                 pollers: Pollers::default(),
                 blocking: BlockingPool::default(),
                 monitor: Monitor::default(),
+                glance: Glance::new(),
                 stand_in: AtomicBool::new(false),
                 spares: AtomicU32::new(0),
                 barriers: Barriers { membarrier: barrier },

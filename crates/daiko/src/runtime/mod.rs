@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use daiko_core::fiber::{Letters, Posted};
+use daiko_core::glance::Glance;
 use daiko_core::governor::Governor;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
@@ -59,6 +60,8 @@ pub(crate) struct Shared {
     pub(crate) pollers: Pollers,
     pub(crate) blocking: BlockingPool,
     pub(crate) monitor: Monitor,
+    /// The control block that the monitor reads.
+    pub(crate) glance: Glance<ControlBlock>,
     /// A `phase`.
     pub(crate) phase: AtomicU32,
     /// Some worker's watches are not sampled by its own agent, which is busy: others do.

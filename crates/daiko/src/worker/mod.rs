@@ -11,7 +11,6 @@ mod steal;
 pub(crate) mod suspend;
 
 use std::cell::{Cell, UnsafeCell};
-use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
@@ -226,10 +225,10 @@ impl Worker {
         self.running.load(Ordering::Relaxed).addr()
     }
 
-    /// What [`ControlBlock::glance`] shows of the fiber that runs here.
-    pub(crate) fn glance_at_running(&self) -> Option<(Option<String>, &'static Location<'static>)> {
-        // SAFETY: control blocks stay mapped as long as the runtime, whose monitor asks.
-        Some(unsafe { self.running.load(Ordering::Relaxed).as_ref() }?.glance())
+    /// What runs here, for the monitor. It may have ended, and another use the block.
+    pub(crate) fn running_block(&self) -> Option<&ControlBlock> {
+        // SAFETY: a block is one for good, as long as the runtime, whose monitor asks.
+        unsafe { self.running.load(Ordering::Relaxed).as_ref() }
     }
 
     /// Whether this worker starts fibers and takes those of others: a spare only while needed.

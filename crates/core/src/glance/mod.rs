@@ -1,0 +1,78 @@
+//! A look at an item that is another thread's, which is not used for something else meanwhile.
+//!
+//! README.md beside this file has the steps and the proof.
+
+use std::ptr;
+
+use crate::barrier::Barrier;
+use crate::sync::{AtomicPtr, Ordering, const_fn, unless_weakened};
+
+#[cfg(all(test, loom))]
+mod model;
+
+/// The item that the one reader looks at.
+///
+/// Budget: a load and a light barrier for each end of a use.
+#[derive(Debug)]
+#[repr(align(64))]
+pub struct Glance<T>(AtomicPtr<T>);
+
+impl<T> Glance<T> {
+    const_fn! {
+        /// Nobody looks at anything.
+        #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+        pub const fn new() -> Self {
+            Self(AtomicPtr::new(ptr::null_mut()))
+        }
+    }
+
+    /// Looks at `item` until the result is dropped: if its own word says now that it is in use,
+    /// then it is not used for something else before. One reader at a time.
+    pub fn at(&self, item: &T, barrier: &impl Barrier) -> Glancing<'_, T> {
+        // Relaxed: the barrier orders it before the look at the item's word.
+        self.0.store(ptr::from_ref(item).cast_mut(), Ordering::Relaxed);
+        if !cfg!(weaken = "glance-barrier") {
+            // Pairs with the light half in `is_at`.
+            barrier.heavy();
+        }
+        Glancing(self)
+    }
+
+    /// Whether the reader looks at `item`, whose word says that it is not in use any more: then the
+    /// caller asks again before it uses it for something else.
+    #[inline]
+    pub fn is_at(&self, item: &T, barrier: &impl Barrier) -> bool {
+        // Pairs with the heavy half in `at`: either this sees the reader, or he sees the end.
+        barrier.light();
+        // Acquire: pairs with the Release in the drop of `Glancing`.
+        ptr::eq(self.0.load(Ordering::Acquire), item)
+    }
+}
+
+/// A look that goes on; dropping it ends the look.
+#[derive(Debug)]
+#[must_use]
+pub struct Glancing<'g, T>(&'g Glance<T>);
+
+impl<T> Drop for Glancing<'_, T> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `is_at`.
+        self.0.0.store(ptr::null_mut(), unless_weakened!("glance-end", Ordering::Release));
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::barrier::Fences;
+
+    #[test]
+    fn a_look_holds_one_item_until_it_ends() {
+        let (glance, items) = (Glance::new(), [0, 0]);
+        assert!(!glance.is_at(&items[0], &Fences));
+        let glancing = glance.at(&items[0], &Fences);
+        assert!(glance.is_at(&items[0], &Fences) && !glance.is_at(&items[1], &Fences));
+        drop(glancing);
+        assert!(!glance.is_at(&items[0], &Fences));
+    }
+}

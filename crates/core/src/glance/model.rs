@@ -1,0 +1,52 @@
+//! An item that ends and is used again, under a reader.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, Ordering};
+use loom::thread;
+
+use super::*;
+use crate::barrier::Fences;
+
+struct Item {
+    used: AtomicBool,
+    name: UnsafeCell<u32>,
+}
+
+struct Shared {
+    glance: Glance<Item>,
+    item: Item,
+}
+
+// SAFETY: the name is what the glance protects; loom tells if it does not.
+unsafe impl Send for Shared {}
+// SAFETY: as for Send.
+unsafe impl Sync for Shared {}
+
+#[test]
+fn nobody_writes_what_the_reader_looks_at() {
+    loom::model(|| {
+        let item = Item { used: AtomicBool::new(true), name: UnsafeCell::new(1) };
+        let shared = Arc::new(Shared { glance: Glance::new(), item });
+        let other = shared.clone();
+        let user = thread::spawn(move || {
+            let Shared { glance, item } = &*other;
+            item.used.store(false, Ordering::Relaxed);
+            while glance.is_at(item, &Fences) {
+                thread::yield_now();
+            }
+            // SAFETY: the item is not in use, and nobody looks at it.
+            item.name.with_mut(|name| unsafe { *name = 2 });
+            item.used.store(true, Ordering::Release);
+        });
+        let Shared { glance, item } = &*shared;
+        let glancing = glance.at(item, &Fences);
+        if item.used.load(Ordering::Acquire) {
+            // SAFETY: in use, and so not written before the end of the look.
+            let name = item.name.with(|name| unsafe { *name });
+            assert!(name == 1 || name == 2);
+        }
+        drop(glancing);
+        user.join().unwrap();
+    });
+}
