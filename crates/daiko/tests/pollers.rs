@@ -204,6 +204,53 @@ fn a_registration_may_be_dropped_while_its_poller_runs() {
 }
 
 #[test]
+fn a_poller_may_drop_its_own_registration() {
+    for workers in 1..=2 {
+        let drops = Drops::default();
+        let token = drops.token();
+        let counted = drops.clone();
+        run_on(Runtime::builder().workers(workers), move || {
+            let own = Arc::new(Mutex::new(None::<Registration>));
+            let (mine, polls) = (own.clone(), Arc::new(AtomicUsize::new(0)));
+            let count = polls.clone();
+            let registration = agent::register(move || {
+                let _token = &token;
+                if mine.lock().unwrap().take().is_some() {
+                    count.fetch_add(1, Ordering::Release);
+                    // Its own drop has not dropped it: it still runs.
+                    assert_eq!(counted.dropped(), 0);
+                }
+                0
+            });
+            *own.lock().unwrap() = Some(registration);
+            yield_until("the drop", || Arc::strong_count(&own) == 1);
+            assert_eq!(polls.load(Ordering::Acquire), 1);
+        });
+        drops.assert_all();
+    }
+}
+
+/// Who waited for the other here would wait for ever.
+#[test]
+fn pollers_that_run_may_drop_each_other() {
+    run_on(Runtime::builder().workers(2), || {
+        let registrations: Arc<[Mutex<Option<Registration>>; 2]> = Arc::default();
+        let inside = Arc::new(AtomicUsize::new(0));
+        for own in 0..2 {
+            let (all, inside) = (registrations.clone(), inside.clone());
+            let registration = agent::register(move || {
+                inside.fetch_add(1, Ordering::AcqRel);
+                until("both inside", || inside.load(Ordering::Acquire) >= 2);
+                drop(all[1 - own].lock().unwrap().take());
+                0
+            });
+            *registrations[own].lock().unwrap() = Some(registration);
+        }
+        yield_until("both drops", || Arc::strong_count(&registrations) == 1);
+    });
+}
+
+#[test]
 fn pollers_may_register_and_drop_others() {
     run_on(Runtime::builder().workers(1), || {
         let polls = Arc::new(AtomicUsize::new(0));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::runtime::{self, Shared};
 use crate::worker;
@@ -27,7 +27,9 @@ impl<F: FnMut() -> usize + Send + 'static> Poller for F {
 
 /// A registered poller; dropping it ends the polling.
 ///
-/// Once the drop has returned the poller is not running, and has been dropped.
+/// Once the drop has returned the poller is not running, and has been dropped. Only inside a poller
+/// the drop does not wait: one that runs, itself or on another agent, is dropped as its `poll`
+/// returns, and not called again.
 pub struct Registration {
     entry: Arc<Entry>,
     all: All,
@@ -37,9 +39,22 @@ pub struct Registration {
 type All = Arc<Mutex<Vec<Arc<Entry>>>>;
 
 struct Entry {
-    /// `None` once the poller has panicked or its registration has been dropped.
-    poller: Mutex<Option<Box<dyn Poller>>>,
+    state: Mutex<State>,
+    /// The state is `Gone` now.
+    gone: Condvar,
     panicked: AtomicBool,
+}
+
+/// Where a poller is: never under the lock while it runs, so that it may drop its registration.
+enum State {
+    /// Nobody calls it.
+    Idle(Box<dyn Poller>),
+    /// An agent does.
+    Running,
+    /// An agent does, and drops it afterwards: its registration is gone.
+    Ending,
+    /// It has panicked, or its registration has been dropped.
+    Gone,
 }
 
 impl Registration {
@@ -55,8 +70,7 @@ impl Drop for Registration {
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|other| !Arc::ptr_eq(other, &self.entry));
         drop(all);
-        let poller = self.entry.poller.lock().unwrap_or_else(PoisonError::into_inner).take();
-        drop(poller);
+        self.entry.end();
     }
 }
 
@@ -109,8 +123,11 @@ pub(crate) struct Pollers {
 
 impl Pollers {
     fn register(&self, poller: Box<dyn Poller>, runtime: &Shared) -> Registration {
-        let entry =
-            Arc::new(Entry { poller: Mutex::new(Some(poller)), panicked: AtomicBool::new(false) });
+        let entry = Arc::new(Entry {
+            state: Mutex::new(State::Idle(poller)),
+            gone: Condvar::new(),
+            panicked: AtomicBool::new(false),
+        });
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         all.push(entry.clone());
         self.count.store(all.len(), Ordering::Release);
@@ -150,29 +167,78 @@ impl Pollers {
 }
 
 impl Entry {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Calls the poller, if nobody else does; true if it found something.
     fn poll(&self) -> bool {
-        let Some(mut poller) = try_lock(&self.poller) else {
-            return false;
-        };
-        let Some(source) = poller.as_mut() else {
-            return false;
-        };
+        let Some(mut source) = self.begin() else { return false };
         let found =
             worker::without_fiber(|| panic::catch_unwind(AssertUnwindSafe(|| source.poll())));
         match found {
-            Ok(found) => found > 0,
+            Ok(found) => {
+                self.put_back(source);
+                found > 0
+            }
             Err(payload) => {
-                // The agent has no one to pass a panic on to, nor one of the drops.
+                // The agent has no one to pass a panic on to.
                 std::mem::forget(payload);
-                let broken = poller.take();
-                let dropped = worker::without_fiber(|| {
-                    panic::catch_unwind(AssertUnwindSafe(move || drop(broken)))
-                });
-                dropped.unwrap_or_else(std::mem::forget);
+                self.bury(source);
                 // Release: pairs with the Acquire in `has_panicked`.
                 self.panicked.store(true, Ordering::Release);
                 false
             }
+        }
+    }
+
+    fn begin(&self) -> Option<Box<dyn Poller>> {
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::Running) {
+            State::Idle(source) => Some(source),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    fn put_back(&self, source: Box<dyn Poller>) {
+        let mut state = self.lock();
+        if matches!(*state, State::Running) {
+            *state = State::Idle(source);
+            return;
+        }
+        drop(state);
+        self.bury(source);
+    }
+
+    /// Drops a poller that has run for the last time.
+    fn bury(&self, source: Box<dyn Poller>) {
+        // A panic of the drop has no one to go to, either.
+        let dropping = || panic::catch_unwind(AssertUnwindSafe(|| drop(source)));
+        worker::without_fiber(dropping).unwrap_or_else(std::mem::forget);
+        *self.lock() = State::Gone;
+        self.gone.notify_all();
+    }
+
+    /// Its registration is dropped: so is the poller, now or, if it runs, by the agent that runs it.
+    fn end(&self) {
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Idle(source) => {
+                drop(state);
+                drop(source);
+            }
+            State::Running => {
+                *state = State::Ending;
+                // A poller must not wait for itself, nor for another that may wait for it.
+                if !worker::is_agent() {
+                    let ending = |state: &mut State| matches!(state, State::Ending);
+                    drop(self.gone.wait_while(state, ending));
+                }
+            }
+            State::Ending | State::Gone => {}
         }
     }
 }

@@ -142,6 +142,11 @@ pub(crate) fn without_fiber<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
+/// Whether the caller is an agent: of users' code only a poller may be.
+pub(crate) fn is_agent() -> bool {
+    current().is_some_and(|worker| worker.running().is_none())
+}
+
 /// What is to be done for a fiber once its stack is no longer in use, by whoever runs next.
 #[derive(Clone, Copy)]
 pub(crate) enum Departed {
