@@ -34,8 +34,8 @@ const MOST_THREADS: usize = 512;
 ///
 /// # Panics
 ///
-/// If `f` does, with its payload; inside [`no_suspend`](crate::no_suspend); or if no thread at
-/// all can be started for it.
+/// If `f` does, with its payload; inside [`no_suspend`](crate::no_suspend) or a
+/// [`Poller`](crate::agent::Poller); or if no thread at all can be started for it.
 pub fn blocking<F, R>(f: F) -> R
 where
     F: FnOnce() -> R + Send,
@@ -44,6 +44,7 @@ where
     let Some((worker, fiber)) =
         crate::worker::current().and_then(|worker| Some((worker, worker.running()?)))
     else {
+        crate::worker::assert_no_poller("blocking");
         return f();
     };
     if fiber.flags.get() != 0 {

@@ -168,6 +168,40 @@ fn a_poller_that_wants_to_suspend_panics() {
     });
 }
 
+/// Its agent would poll nothing meanwhile, perhaps not even what the other waits for.
+#[test]
+fn a_poller_that_wants_to_wait_panics() {
+    run_on(Runtime::builder().workers(1), || {
+        let texts = Arc::new(Mutex::new(Vec::new()));
+        let told = texts.clone();
+        let going_on = Arc::new(AtomicBool::new(false));
+        let tell = going_on.clone();
+        let parked = daiko::spawn(move || {
+            daiko::park();
+            tell.store(true, Ordering::Release);
+        });
+        let ended = daiko::spawn(|| 5);
+        yield_until("its end", || ended.is_finished());
+        let fiber = parked.fiber().clone();
+        let mut handles = Some((parked, ended));
+        let _registration = agent::register(move || {
+            if let Some((parked, ended)) = handles.take() {
+                assert_eq!(ended.join().unwrap(), 5, "no wait");
+                let joined = panic_of(|| parked.join());
+                told.lock().unwrap().extend([joined, panic_of(|| daiko::blocking(|| ()))]);
+            }
+            0
+        });
+        yield_until("a poll", || !texts.lock().unwrap().is_empty());
+        for (text, what) in texts.lock().unwrap().iter().zip(["join", "blocking"]) {
+            let start = format!("daiko: a poller must not wait in {what};");
+            assert!(text.starts_with(&start) && text.lines().count() == 1, "{text}");
+        }
+        fiber.unpark();
+        yield_until("the one that nobody joins", || going_on.load(Ordering::Acquire));
+    });
+}
+
 /// Once the drop of its registration has returned, a poller does not run, and is gone.
 #[test]
 fn a_registration_may_be_dropped_while_its_poller_runs() {

@@ -14,8 +14,10 @@ pub trait Poller: Send + 'static {
     /// Looks at the source once, without blocking, and unparks the fibers whose wait is over;
     /// returns how many events it found.
     ///
-    /// It runs on an agent, so it must not suspend: what needs a fiber panics here. A poller
-    /// that panics is never called again; [`Registration::has_panicked`] tells.
+    /// It runs on an agent, so it must neither suspend nor wait: what needs a fiber panics here, and
+    /// so do [`blocking`](crate::blocking()) and [`JoinHandle::join`](crate::JoinHandle::join),
+    /// unless the fiber has ended. A poller that panics is never called again;
+    /// [`Registration::has_panicked`] tells.
     fn poll(&mut self) -> usize;
 }
 

@@ -92,6 +92,11 @@ impl<T> JoinHandle<T> {
     /// # Errors
     ///
     /// If the fiber panicked or was cancelled, or if it is the caller itself.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller), whose agent would not poll meanwhile.
     pub fn join(self) -> Result<T, JoinError> {
         let block = self.fiber.block();
         if !block.completion.is_done() {
@@ -113,7 +118,10 @@ impl<T> JoinHandle<T> {
         match worker::current().and_then(|worker| Some((worker, worker.running()?))) {
             Some((_, fiber)) if std::ptr::eq(fiber, block) => return Err(JoinError::Itself),
             Some((worker, fiber)) => wait_as_fiber(worker, fiber, block),
-            None => wait_as_thread(block),
+            None => {
+                worker::assert_no_poller("join");
+                wait_as_thread(block);
+            }
         }
         // A target that was left behind lets its joiner go without a result.
         if block.completion.is_done() { Ok(()) } else { Err(JoinError::Leaked) }

@@ -147,6 +147,15 @@ pub(crate) fn is_agent() -> bool {
     current().is_some_and(|worker| worker.running().is_none())
 }
 
+/// Keeps pollers out of what would block their agent.
+///
+/// # Panics
+///
+/// If the caller is an agent: `what` names the call.
+pub(crate) fn assert_no_poller(what: &str) {
+    assert!(!is_agent(), "daiko: a poller must not wait in {what}; unpark a fiber that does");
+}
+
 /// What is to be done for a fiber once its stack is no longer in use, by whoever runs next.
 #[derive(Clone, Copy)]
 pub(crate) enum Departed {
