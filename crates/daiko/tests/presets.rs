@@ -259,3 +259,22 @@ fn idle_workers_park_unless_told_to_spin() {
     }
     end(runtime);
 }
+
+/// An agent that wakes for a sample, and finds nothing, does not spin once more.
+#[test]
+fn a_silent_watch_is_sampled_without_spinning() {
+    let runtime = Runtime::builder().workers(1).preset(Preset::Balanced).build().unwrap();
+    let word = Arc::new(AtomicU64::new(0));
+    let watched = word.clone();
+    let waiter = runtime.spawn(move || watch::wait_until(&*watched, at_least(1)));
+    let counters = || runtime.counters()[0];
+    until("the first samples", || counters().parks > 10);
+    let before = counters();
+    until("a hundred samples", || counters().parks >= before.parks + 100);
+    let after = counters();
+    let (parks, polls) = (after.parks - before.parks, after.polls - before.polls);
+    assert!(polls <= 3 * parks, "{polls} polls in {parks} parks");
+    word.store(1, Ordering::Release);
+    assert_eq!(waiter.join().unwrap(), 1);
+    end(runtime);
+}

@@ -115,7 +115,13 @@ impl Worker {
                 // A last look at the others' queues, which `park_thread` takes for empty.
                 Decision::Park | Decision::ParkFor(_) if self.steal() => return,
                 Decision::Park => return self.park_thread(None),
-                Decision::ParkFor(ns) => return self.park_thread(Some(Duration::from_nanos(ns))),
+                Decision::ParkFor(ns) => {
+                    self.park_thread(Some(Duration::from_nanos(ns)));
+                    // A sample without a hit is no work: no reason to spin anew.
+                    if self.poll_sources() || self.is_done() {
+                        return;
+                    }
+                }
             }
             now = clock::monotonic_ns();
             // Seldom: a look at another worker's queue takes the line from under its hands.
