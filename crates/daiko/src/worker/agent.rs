@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use daiko_core::barrier::Barrier;
+use daiko_core::barrier::{Barrier, Fences};
 use daiko_core::fiber::Effect;
 use daiko_core::governor::{Decision, Permit};
 use daiko_sys::{clock, futex};
@@ -176,10 +176,11 @@ impl Worker {
         if !self.inbox.park() {
             return;
         }
-        if self.is_active() {
-            runtime.idle.announce(self.index as usize, &runtime.barriers);
-        } else {
-            runtime.barriers.heavy();
+        match timeout {
+            None => self.announce(&runtime.barriers),
+            // Work whose maker passes the light half alone may be missed, for as long as this
+            // sleeps: then all sources are looked at. README of `core::idle`.
+            Some(_) => self.announce(&Fences),
         }
         // Without a timeout nothing silent may have come either.
         let silent = timeout.is_none() && self.has_silent_work();
@@ -191,6 +192,14 @@ impl Worker {
         // If somebody else has taken the mark, his wake may come late: the next sleep is short.
         let _ = self.inbox.unpark();
         self.unparked.store(0, Ordering::Relaxed);
+    }
+
+    fn announce(&self, barrier: &impl Barrier) {
+        if self.is_active() {
+            self.runtime().idle.announce(self.index as usize, barrier);
+        } else {
+            barrier.heavy();
+        }
     }
 
     /// The last look before sleep: at what others fill without mail.
