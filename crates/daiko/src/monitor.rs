@@ -4,7 +4,8 @@
 //! 1. raises the tick flag of a worker that has not picked a fiber since the last look, so that
 //!    its next pick polls the agent's sources;
 //! 2. reports a worker that has been in one fiber for [`STUCK_PERIODS`], and has a spare worker
-//!    take its unstarted fibers and movers meanwhile;
+//!    take its unstarted fibers and movers meanwhile; a spare that is stuck itself has no other
+//!    behind it, but its movers are taken, too;
 //! 3. unparks a stand-in where silent watches wait and nobody has sampled them.
 
 use std::io;

@@ -9,7 +9,7 @@ use std::thread;
 
 use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, Stuck};
 use support::child::in_child_well;
-use support::{end, mover, panic_of, run_on, until, workers, yield_until};
+use support::{PRESETS, end, mover, panic_of, run_on, until, workers, yield_until};
 
 /// A runtime whose reports come through the channel.
 fn reporting(builder: RuntimeBuilder) -> (Runtime, mpsc::Receiver<Report>) {
@@ -304,6 +304,88 @@ fn a_spare_keeps_the_fibers_that_it_started() {
         assert_eq!(before, after, "pinned");
     }
     end(runtime);
+}
+
+/// A mover that is parked, where it runs for the first time.
+fn parked_mover(runtime: &Runtime, then: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    let there = Arc::new(AtomicBool::new(false));
+    let tell = there.clone();
+    let body = move || {
+        tell.store(true, Ordering::Release);
+        daiko::park();
+        then();
+    };
+    let fiber = runtime.spawn_with(mover(), body).unwrap();
+    until("its start", || there.load(Ordering::Acquire));
+    fiber
+}
+
+/// Waits for so long that the monitor of any runtime has looked, by another's.
+fn until_the_monitor_has_looked() {
+    let other = workers(1);
+    let hog = Hog::on(&other, 0);
+    until("ten looks", || other.counters()[0].stuck == 1);
+    hog.end();
+    end(other);
+}
+
+#[test]
+fn movers_that_a_spare_ran_last_are_woken_after_its_release() {
+    for preset in PRESETS {
+        let runtime = Runtime::builder().workers(1).preset(preset).build().unwrap();
+        let hog = Hog::on(&runtime, 0);
+        let movers: Vec<_> = (0..10).map(|_| parked_mover(&runtime, || ())).collect();
+        hog.end();
+        until_the_monitor_has_looked();
+        for fiber in movers {
+            fiber.fiber().unpark();
+            fiber.join().unwrap();
+        }
+        end(runtime);
+    }
+}
+
+/// Wakes two movers, one of them into its next slot, and keeps the worker until both have run.
+fn wakes_two_and_hogs(runtime: &Runtime) -> JoinHandle<()> {
+    let ran = Arc::new(AtomicUsize::new(0));
+    let woken = [0; 2].map(|_| {
+        let count = ran.clone();
+        parked_mover(runtime, move || _ = count.fetch_add(1, Ordering::Release))
+    });
+    parked_mover(runtime, move || {
+        woken.iter().for_each(|mover| mover.fiber().unpark());
+        until("the movers behind it", || {
+            // Who yields all the time is not stuck.
+            (0..10_000).for_each(|_| spin_loop());
+            ran.load(Ordering::Acquire) == 2
+        });
+    })
+}
+
+#[test]
+fn movers_behind_a_hog_go_on_elsewhere() {
+    for preset in PRESETS {
+        let runtime = Runtime::builder().workers(1).preset(preset).build().unwrap();
+        let hog = wakes_two_and_hogs(&runtime);
+        hog.fiber().unpark();
+        hog.join().unwrap();
+        end(runtime);
+    }
+}
+
+/// Behind a spare there is no other: the worker itself must take them.
+#[test]
+fn movers_behind_a_hog_on_a_released_spare_go_on_elsewhere() {
+    for preset in PRESETS {
+        let runtime = Runtime::builder().workers(1).preset(preset).build().unwrap();
+        let first = Hog::on(&runtime, 0);
+        let hog = wakes_two_and_hogs(&runtime);
+        first.end();
+        until_the_monitor_has_looked();
+        hog.fiber().unpark();
+        hog.join().unwrap();
+        end(runtime);
+    }
 }
 
 #[test]

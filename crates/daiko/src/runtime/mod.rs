@@ -7,7 +7,7 @@ pub(crate) mod kernel;
 pub(crate) mod pool;
 mod shutdown;
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -198,10 +198,10 @@ impl Shared {
     /// Wakes a parked worker, if there is one, because something that anyone may take was queued.
     #[inline]
     pub(crate) fn work_is_available(&self) {
-        // The one worker of a runtime knows what it queues itself.
+        // The one worker of a runtime knows what it queues itself; not what its spare does.
         let alone = self.worker_count == 1
             && self.spares.load(Ordering::Relaxed) == 0
-            && worker::current().is_some_and(|worker| worker.is_of(self));
+            && worker::current().is_some_and(|worker| ptr::eq(worker, &self.workers()[0]));
         if !alone {
             self.wake_one();
         }
@@ -311,7 +311,7 @@ impl Runtime {
     /// Resumes the fibers of this runtime whose told watch of `word` now holds; returns how many.
     /// See [`watch::notify`](crate::watch::notify).
     pub fn notify<W: crate::watch::Word>(&self, word: &W) -> usize {
-        self.shared().notify(std::ptr::from_ref(word).addr())
+        self.shared().notify(ptr::from_ref(word).addr())
     }
 
     /// How many workers fibers are placed on.

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use daiko_context::prefetch_write;
 use daiko_core::fiber::{Effect, Event, Letters, Owner, Posted, Pushed};
+use daiko_sys::membarrier;
 
 use super::Worker;
 use crate::fiber::ControlBlock;
@@ -122,9 +123,17 @@ impl Worker {
         }
     }
 
-    /// Takes the movers out of the mail of this worker, which is stuck, for others to run. By the
-    /// monitor, which and the owner, if that goes on at this moment, get different fibers.
+    /// Takes the movers out of the next slot and the mail of this worker, which is stuck, for
+    /// others to run. By the monitor, which and the owner, if that goes on at this moment, get
+    /// different fibers.
     pub(crate) fn rescue_movers(&self) {
+        // A thief that polls seldom may never see the slot unchanged twice.
+        if self.next.peek().is_some()
+            && let Some(fiber) = self.next.steal(membarrier::all_threads)
+        {
+            // SAFETY: a queued fiber is in use.
+            self.runtime().inject_one(unsafe { fiber.as_ref() });
+        }
         for (fiber, postcard) in self.inbox.take_from() {
             // SAFETY: letters keep the fiber in use.
             let fiber = unsafe { fiber.as_ref() };
