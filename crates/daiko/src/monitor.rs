@@ -132,12 +132,25 @@ impl Monitor {
     }
 }
 
-/// What the monitor remembers of a worker.
-#[derive(Clone, Default)]
-struct Seen {
+/// What changes while a worker gets along.
+#[derive(Clone, Copy, Default, PartialEq)]
+struct Sight {
     switches: u64,
     polls: u64,
     fiber: usize,
+}
+
+impl Sight {
+    fn of(worker: &Worker) -> Self {
+        let (switches, polls) = (worker.counters.switches.get(), worker.counters.polls.get());
+        Sight { switches, polls, fiber: worker.running_addr() }
+    }
+}
+
+/// What the monitor remembers of a worker.
+#[derive(Clone, Default)]
+struct Seen {
+    sight: Sight,
     /// Looks since the last change.
     periods: u32,
     /// CPU time of the worker's thread at the first of them.
@@ -146,14 +159,12 @@ struct Seen {
 
 impl Seen {
     fn look(&mut self, shared: &Shared, worker: &Worker) {
-        let switches = worker.counters.switches.get();
-        let polls = worker.counters.polls.get();
-        let fiber = worker.running_addr();
-        if fiber == 0 || (switches, polls, fiber) != (self.switches, self.polls, self.fiber) {
+        let sight = Sight::of(worker);
+        if sight.fiber == 0 || sight != self.sight {
             if self.periods >= STUCK_PERIODS {
                 shared.release_spare(worker);
             }
-            *self = Seen { switches, polls, fiber, periods: 0, cpu_ns: 0 };
+            *self = Seen { sight, periods: 0, cpu_ns: 0 };
             return;
         }
         self.periods += 1;
@@ -165,7 +176,9 @@ impl Seen {
             worker.rescue_movers();
         }
         if self.periods == STUCK_PERIODS {
-            if self.had_no_cpu(worker) {
+            // Looked at again: if the monitor was kept from its CPU in between, the worker may
+            // have got along by what looks like the time that it was stuck.
+            if self.had_no_cpu(worker) || Sight::of(worker) != sight {
                 self.periods = 0;
             } else {
                 shared.worker_is_stuck(worker);
