@@ -9,7 +9,7 @@ use std::thread;
 
 use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, Stuck};
 use support::child::in_child_well;
-use support::{PRESETS, end, mover, panic_of, run_on, until, workers, yield_until};
+use support::{Drops, PRESETS, end, mover, panic_of, run_on, until, workers, yield_until};
 
 /// A runtime whose reports come through the channel.
 fn reporting(builder: RuntimeBuilder) -> (Runtime, mpsc::Receiver<Report>) {
@@ -274,6 +274,26 @@ fn mail_survives_the_end_of_being_stuck() {
     pinned.fiber().unpark();
     pinned.join().unwrap();
     end(runtime);
+}
+
+/// The monitor has looked through the mail, and may have it in hand, when the runtime ends.
+#[test]
+fn starts_in_the_mail_of_a_stuck_worker_are_waited_for() {
+    for round in 1..=20 {
+        let (runtime, drops) = (workers(1), Drops::default());
+        let hog = Hog::on(&runtime, 0);
+        until("the event", || runtime.counters()[0].stuck == 1);
+        for _ in 0..10 {
+            let token = drops.token();
+            let body = move || drop(token);
+            drop(runtime.spawn_with(Builder::new().on(0), body).unwrap());
+        }
+        let began = std::time::Instant::now();
+        until("some moment", || began.elapsed().as_micros() >= 1000 + round * 70);
+        hog.release.store(true, Ordering::Release);
+        assert_eq!(runtime.shutdown().leaked, 0, "round {round}");
+        drops.assert_all();
+    }
 }
 
 /// What started on a spare goes on there when the spare is no longer needed.
