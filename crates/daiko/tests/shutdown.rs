@@ -417,15 +417,40 @@ fn handles_and_areas_outlive_the_runtime() {
     }
 }
 
+/// Nobody scans the area any more, so nobody may wait there.
 #[test]
-fn waits_at_an_area_of_an_ended_runtime_still_close() {
-    let (home, other) = (workers(1), workers(1));
-    let (area, mut slots) = home.run(|| NotificationArea::<u64>::new(1));
+fn waits_at_an_area_end_with_its_runtime() {
+    for make in [NotificationArea::<u64>::new, NotificationArea::told] {
+        let (home, other) = (workers(1), workers(1));
+        let (area, mut slots) = home.run(move || make(2));
+        let mut late = slots.remove(0);
+        let waiter = other.spawn(move || slots[0].wait());
+        other.run(daiko::yield_now);
+        home.shutdown();
+        assert_eq!(waiter.join().unwrap(), Err(watch::Closed));
+        // What is there may be taken all the same.
+        area.notify(0);
+        let results = other.run(move || [late.wait(), late.wait()]);
+        assert_eq!(results, [Ok(1), Err(watch::Closed)]);
+        drop(area);
+        end(other);
+    }
+}
+
+/// Also where a fiber resists, so that its worker is left behind.
+#[test]
+fn waits_at_an_area_end_with_its_runtime_though_fibers_resist() {
+    let (home, other, resister) = (workers(2), workers(1), Resister::new());
+    let resisting = home.spawn_with(Builder::new().on(0), resister.compute()).unwrap();
+    until("the one that resists", || resister.running.load(Ordering::Acquire));
+    let make = || NotificationArea::<u64>::new(1);
+    let made = home.spawn_with(Builder::new().on(1), make).unwrap();
+    let (_area, mut slots) = made.join().unwrap();
     let waiter = other.spawn(move || slots[0].wait());
     other.run(daiko::yield_now);
-    home.shutdown();
-    drop(area);
+    assert_eq!(home.shutdown_timeout(SHORT).leaked, 1);
     assert_eq!(waiter.join().unwrap(), Err(watch::Closed));
+    assert!(matches!(resisting.join(), Err(JoinError::Leaked)));
     end(other);
 }
 

@@ -74,6 +74,8 @@ impl Runtime {
         let shared = self.shared();
         let all_ended = shared.await_threads(Instant::now() + GRACE);
         shared.blocking.end();
+        // Fibers of other runtimes may wait there.
+        shared.all_workers().iter().for_each(|worker| worker.areas.close());
         let report = shared.report();
         if all_ended {
             for thread in std::mem::take(&mut *shared.threads()) {

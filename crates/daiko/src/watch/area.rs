@@ -79,8 +79,8 @@ lane!(u64, scan::find_hit_u64);
 /// A notification is a plain store of something other than 0 into the slot's word, which agents
 /// see as they poll: no read-modify-write, no call. Whoever waits takes the value and leaves 0.
 ///
-/// Handles are clones of each other; when the last one is dropped, waits at the slots end with
-/// [`Closed`].
+/// Handles are clones of each other; when the last one is dropped, or the runtime ends whose agent
+/// scans the area, waits at the slots end with [`Closed`].
 ///
 /// ```
 /// use daiko::watch::NotificationArea;
@@ -103,13 +103,16 @@ pub struct Slot<V: Lane = u64> {
     index: usize,
 }
 
-/// All handles of the notification area are gone, so that nobody can notify any more.
+/// All handles of the notification area are gone, so that nobody can notify any more, or its
+/// runtime has ended, so that nobody would see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
 impl fmt::Display for Closed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the notification area is closed: its last handle was dropped")
+        f.write_str(
+            "the notification area is closed: its last handle was dropped, or its runtime ended",
+        )
     }
 }
 
@@ -145,7 +148,8 @@ where
     /// exists somebody samples it: [`Preset`](crate::Preset) says how often.
     ///
     /// The agent of the caller's worker scans it, or if the caller is no fiber that of the
-    /// default runtime's first worker; a wait is fastest there.
+    /// default runtime's first worker; a wait is fastest there. Fibers of other runtimes may wait,
+    /// too, until that runtime ends.
     pub fn new(len: usize) -> (Self, Vec<Slot<V>>) {
         Self::with_notice(len, false)
     }
@@ -275,7 +279,8 @@ impl<V: Lane> Slot<V> {
     ///
     /// # Errors
     ///
-    /// If all handles of the area are gone, and no notification is left to take.
+    /// If all handles of the area are gone, or the runtime that it was made in has ended, and no
+    /// notification is left to take.
     ///
     /// # Panics
     ///
@@ -346,15 +351,7 @@ impl<V: Lane> Shared<V> {
     #[cold]
     fn close(&self) {
         self.home().areas.remove(std::ptr::from_ref(self).cast());
-        self.closed.store(true, Ordering::Relaxed);
-        // Pairs with the fence in `suspend`.
-        fence(Ordering::SeqCst);
-        for index in 0..self.words.len() {
-            if let Some(waiter) = self.area().take_waiter(index) {
-                // SAFETY: a waiter waits until it is woken, and its wait was just claimed.
-                unsafe { waiter.as_ref() }.wake(worker::current());
-            }
-        }
+        self.end_waits();
     }
 }
 
@@ -366,9 +363,23 @@ trait Scanned: Send + Sync {
     fn has_hit(&self) -> bool;
     /// Whether writers tell.
     fn is_told(&self) -> bool;
+    /// Ends all waits, and those that are to come.
+    fn end_waits(&self);
 }
 
 impl<V: Lane> Scanned for Shared<V> {
+    fn end_waits(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+        // Pairs with the fence in `suspend`.
+        fence(Ordering::SeqCst);
+        for index in 0..self.words.len() {
+            if let Some(waiter) = self.area().take_waiter(index) {
+                // SAFETY: a waiter waits until it is woken, and its wait was just claimed.
+                unsafe { waiter.as_ref() }.wake(worker::current());
+            }
+        }
+    }
+
     fn scan(&self) -> Option<NonNull<ControlBlock>> {
         let area = self.area();
         let from = self.cursor.load(Ordering::Relaxed);
@@ -442,6 +453,15 @@ impl AreaList {
         drop(held);
         // Its drop may end a runtime: not under the lock.
         drop(removed);
+    }
+
+    /// Ends all waits at the areas, which nobody scans any more: the worker has ended.
+    pub(crate) fn close(&self) {
+        let held = self.lock.lock(&ThisThread::get());
+        let areas = std::mem::take(self.areas(&held));
+        self.recount(&held);
+        drop(held);
+        areas.iter().for_each(|area| area.end_waits());
     }
 
     fn recount(&self, held: &Held<'_>) {
