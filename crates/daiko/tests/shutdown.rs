@@ -464,11 +464,35 @@ fn a_fiber_cannot_shut_its_own_runtime_down() {
     let fiber = runtime.spawn(move || {
         daiko::blocking(|| go.wait());
         let runtime: Runtime = other.lock().unwrap().take().unwrap();
-        panic_of(|| runtime.shutdown())
+        let text = panic_of(|| runtime.shutdown());
+        support::assert_names(&text, "another runtime's fiber");
+        text
     });
     *slot.lock().unwrap() = Some(runtime);
     ready.wait();
-    assert_eq!(fiber.join().unwrap(), "daiko: a fiber cannot shut its own runtime down");
+    assert!(fiber.join().unwrap().starts_with("daiko: a fiber cannot shut its own runtime down;"));
+}
+
+/// Nor drop it: that panics, too, unless it panics already, when a second panic would abort.
+#[test]
+fn a_fiber_that_drops_its_own_runtime_panics_once() {
+    for panics in [false, true] {
+        let slot = Arc::new(Mutex::new(None));
+        let (runtime, own) = (workers(1), slot.clone());
+        let (send, receive) = mpsc::channel::<()>();
+        let fiber = runtime.spawn(move || {
+            receive.recv().unwrap();
+            let _runtime: Runtime = own.lock().unwrap().take().unwrap();
+            if panics {
+                panic!("its own");
+            }
+        });
+        *slot.lock().unwrap() = Some(runtime);
+        send.send(()).unwrap();
+        let payload = fiber.join().unwrap_err().into_panic().unwrap();
+        let expected = if panics { "its own" } else { "daiko: a fiber cannot shut" };
+        assert!(payload.downcast::<&str>().unwrap().starts_with(expected));
+    }
 }
 
 #[test]

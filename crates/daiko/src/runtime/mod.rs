@@ -222,7 +222,8 @@ impl Shared {
 
 /// Workers that run fibers, and what belongs to them.
 ///
-/// Most programs use the default runtime, by [`run`] and [`spawn`](crate::spawn).
+/// Most programs use the default runtime, by [`run`] and [`spawn`](crate::spawn). Dropping a runtime
+/// ends it, as [`shutdown`](Runtime::shutdown) does.
 ///
 /// ```
 /// let runtime = daiko::Runtime::builder().workers(2).build().unwrap();
@@ -234,6 +235,11 @@ impl Shared {
 /// assert_eq!(sum, 3);
 /// assert_eq!(runtime.shutdown().leaked, 0);
 /// ```
+///
+/// # Panics
+///
+/// If it is dropped by one of its own fibers, which would have to wait for itself, unless that fiber
+/// unwinds; the runtime then stays as it is. Keep it where none of its fibers owns it.
 #[derive(Debug)]
 pub struct Runtime {
     shared: SharedPtr,

@@ -54,8 +54,10 @@ impl Runtime {
 
     fn end(&mut self, patience: Duration) -> ShutdownReport {
         let shared = self.shared();
-        let inside = worker::current().is_some_and(|worker| worker.is_of(shared));
-        assert!(!inside, "daiko: a fiber cannot shut its own runtime down");
+        assert!(
+            !shared.is_caller(),
+            "daiko: a fiber cannot shut its own runtime down; let a thread or another runtime's fiber"
+        );
         let patience = if cfg!(panic = "unwind") { patience } else { Duration::ZERO };
         // Release: pairs with the Acquire in `phase`.
         shared.phase.store(phase::UNWINDING, Ordering::Release);
@@ -90,11 +92,19 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        self.end(PATIENCE);
+        // A second panic would abort the process; the runtime goes on, as after the first one.
+        if !(std::thread::panicking() && self.shared().is_caller()) {
+            self.end(PATIENCE);
+        }
     }
 }
 
 impl Shared {
+    /// Whether a fiber or poller of this runtime calls.
+    fn is_caller(&self) -> bool {
+        worker::current().is_some_and(|worker| worker.is_of(self))
+    }
+
     /// Waits for the workers' threads to end, at most until `until`; whether they have.
     fn await_threads(&self, until: Instant) -> bool {
         let all = self.threads().len();
