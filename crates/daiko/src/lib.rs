@@ -1,4 +1,30 @@
 //! Fibers whose waiters are polled for by agents and resumed in nanoseconds.
+//!
+//! ```
+//! let answer = daiko::run(|| {
+//!     let half = daiko::spawn(|| 21);
+//!     2 * half.join().unwrap()
+//! });
+//! assert_eq!(answer, 42);
+//! ```
+//!
+//! # What the fibers of a worker share
+//!
+//! A fiber borrows the kernel thread of its worker. Where it suspends, another fiber goes on there, so
+//! that on one thread their calls interleave, as re-entrant calls that need not nest. With `std` that
+//! is sound, and it is seen:
+//!
+//! - What a fiber leaves in a thread-local, its neighbours find there, and may change.
+//! - [`std::thread::panicking`] asks for the thread. While one fiber is suspended in a destructor that
+//!   a panic runs, it is true for its neighbours on that worker.
+//! - So a lock of `std` that a neighbour took before and drops meanwhile is poisoned, though nobody
+//!   panicked who held it.
+//! - A lock of `std` that is held over a suspension blocks the whole worker when a neighbour asks for it:
+//!   for ever, as the holder cannot go on. [`RuntimeBuilder::on_stuck`] names both.
+//!
+//! The remedy is not to suspend there: [`no_suspend`] makes sure of it. [`blocking`](blocking()) keeps
+//! calls that block their thread away from the worker. Crates whose unsafe code relies on scopes in
+//! thread-locals that nest, as `scoped-tls`, are unsound if a fiber suspends inside them.
 
 pub mod agent;
 mod blocking;

@@ -174,8 +174,16 @@ fn a_fiber_that_joins_itself_is_told() {
             text = told.try_recv().ok();
             text.is_some()
         });
-        assert_eq!(text.unwrap(), "a fiber cannot join itself");
+        assert_eq!(text.unwrap(), JoinError::Itself.to_string());
     });
+}
+
+#[test]
+fn errors_of_a_join_say_in_one_line_what_to_do() {
+    assert_names(&JoinError::Panicked(Box::new(())), "JoinError::into_panic");
+    assert_names(&JoinError::Cancelled, "join it before");
+    assert_names(&JoinError::Itself, "pass the handle to another");
+    assert_names(&JoinError::Leaked, "daiko::Cancelled");
 }
 
 #[test]

@@ -40,10 +40,15 @@ impl JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            JoinError::Panicked(_) => "the fiber panicked",
-            JoinError::Cancelled => "the fiber was unwound by the shutdown of its runtime",
-            JoinError::Itself => "a fiber cannot join itself",
-            JoinError::Leaked => "the fiber resisted the shutdown of its runtime",
+            JoinError::Panicked(_) => "the fiber panicked; JoinError::into_panic has the payload",
+            JoinError::Cancelled => {
+                "the fiber was unwound by the shutdown of its runtime; join it before"
+            }
+            JoinError::Itself => "a fiber cannot join itself; pass the handle to another",
+            JoinError::Leaked => {
+                "the fiber resisted the shutdown of its runtime; it must suspend, and resume the \
+                 unwinding of daiko::Cancelled where it catches panics"
+            }
         })
     }
 }

@@ -179,8 +179,10 @@ pub fn yield_now() {
 /// Runs `body`, during which the calling fiber must not suspend: if it would, it panics.
 ///
 /// For code that keeps something in thread-local storage, which the other fibers of the same
-/// worker would see, or that holds a lock of `std` across calls of unknown code. Outside of a
-/// fiber it only runs `body`.
+/// worker would see, or that holds a lock of `std` across calls of unknown code: held over a
+/// suspension it may block the worker, or be poisoned by a neighbour that unwinds
+/// ([what fibers share](crate#what-the-fibers-of-a-worker-share)). Outside of a fiber it only runs
+/// `body`.
 ///
 /// # Panics
 ///

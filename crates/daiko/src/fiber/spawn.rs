@@ -20,7 +20,9 @@ use crate::worker::{self, Worker};
 /// Fibers borrow their worker's thread-local storage: a value that a fiber leaves in a
 /// thread-local is seen by the other fibers of the worker once it suspends. That is sound with
 /// `std`; crates whose unsafe code relies on properly nested scopes in thread-locals must not
-/// suspend inside them: [`no_suspend`](crate::no_suspend) enforces that.
+/// suspend inside them: [`no_suspend`](crate::no_suspend) enforces that. The
+/// [crate's documentation](crate#what-the-fibers-of-a-worker-share) says what else they share:
+/// `std::thread::panicking`, and with it the poison of `std`'s locks.
 ///
 /// ```
 /// # daiko::run(|| {
