@@ -26,12 +26,11 @@ pub struct Least {
 ///
 /// # Panics
 ///
-/// If `me` is not an index of `loads`.
-pub fn least(loads: &[u32], me: usize) -> Least {
-    let mine = Least { worker: me, load: loads[me] };
-    loads.iter().enumerate().fold(mine, |least, (worker, &load)| {
-        if load < least.load { Least { worker, load } } else { least }
-    })
+/// If there is no worker.
+pub fn least(loads: impl IntoIterator<Item = u32>, me: usize) -> Least {
+    let workers = loads.into_iter().enumerate().map(|(worker, load)| Least { worker, load });
+    let least = workers.min_by_key(|least| (least.load, least.worker != me));
+    least.expect("at least one worker")
 }
 
 /// Where worker `me`, about to start a fiber, starts it, given everybody's live started fibers.
@@ -53,7 +52,7 @@ pub fn least(loads: &[u32], me: usize) -> Least {
 /// assert_eq!(start(&[1250, 1000], 0), Start::Here);
 /// ```
 pub fn start(loads: &[u32], me: usize) -> Start {
-    start_against(loads[me], least(loads, me))
+    start_against(loads[me], least(loads.iter().copied(), me))
 }
 
 /// Where a worker with `mine` live started fibers starts one more.

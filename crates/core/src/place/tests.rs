@@ -77,8 +77,8 @@ proptest! {
 
 #[test]
 fn the_least_loaded_worker_is_oneself_on_a_tie() {
-    assert_eq!(least(&[3, 3, 3], 1), Least { worker: 1, load: 3 });
-    assert_eq!(least(&[4, 3, 3], 0), Least { worker: 1, load: 3 });
+    assert_eq!(least([3, 3, 3], 1), Least { worker: 1, load: 3 });
+    assert_eq!(least([4, 3, 3], 0), Least { worker: 1, load: 3 });
 }
 
 #[test]

@@ -86,11 +86,6 @@ impl Worker {
     }
 
     fn least_loaded(&self, workers: &[Worker]) -> Least {
-        let me = (self.index as usize).min(workers.len() - 1);
-        let mine = Least { worker: me, load: workers[me].load() };
-        workers.iter().enumerate().fold(mine, |least, (worker, other)| {
-            let load = other.load();
-            if load < least.load { Least { worker, load } } else { least }
-        })
+        place::least(workers.iter().map(Worker::load), self.index as usize)
     }
 }
