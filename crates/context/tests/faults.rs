@@ -1,5 +1,6 @@
 //! What a user sees when code in a fiber goes wrong. Every case runs in a child process.
 
+#[path = "../../../tests/child.rs"]
 mod child;
 mod fiber;
 

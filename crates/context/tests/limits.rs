@@ -1,10 +1,9 @@
 //! Slabs where the system grants no more. Every case spoils the limits of a child process.
 
+#[path = "../../../tests/child.rs"]
 mod child;
 
-use std::process::Output;
-
-use child::{in_child, stderr};
+use child::in_child_well;
 use daiko_context::stack::{Slab, StackClass, StackError};
 use daiko_sys::arena::Arena;
 use daiko_sys::limits;
@@ -15,15 +14,10 @@ fn slab(count: usize, kind: GuardKind) -> Result<Slab, StackError> {
     Slab::new(&Arena::private(), class, count, kind)
 }
 
-fn succeeded(output: &Output) {
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    assert!(output.status.success(), "{}", stderr(output));
-}
-
 #[test]
 fn too_many_protected_guards_name_the_setting_and_leave_nothing() {
     let name = "too_many_protected_guards_name_the_setting_and_leave_nothing";
-    succeeded(&in_child(name, || {
+    in_child_well(name, || {
         let limit = usize::try_from(limits::max_map_count().unwrap()).unwrap();
         for _ in 0..2 {
             let error = slab(limit, GuardKind::Protect).unwrap_err();
@@ -31,7 +25,7 @@ fn too_many_protected_guards_name_the_setting_and_leave_nothing() {
             assert!(error.to_string().contains("vm.max_map_count"), "{error}");
             slab(limit / 4, GuardKind::Protect).unwrap();
         }
-    }));
+    });
 }
 
 #[test]
@@ -40,15 +34,15 @@ fn light_guards_do_not_count_as_mappings() {
         println!("skipped: this kernel has no MADV_GUARD_INSTALL");
         return;
     }
-    succeeded(&in_child("light_guards_do_not_count_as_mappings", || {
+    in_child_well("light_guards_do_not_count_as_mappings", || {
         let limit = usize::try_from(limits::max_map_count().unwrap()).unwrap();
         slab(limit.min(200_000), GuardKind::Light).unwrap();
-    }));
+    });
 }
 
 #[test]
 fn a_full_address_space_names_its_limit() {
-    succeeded(&in_child("a_full_address_space_names_its_limit", || {
+    in_child_well("a_full_address_space_names_its_limit", || {
         let limit = libc::rlimit { rlim_cur: 8 << 30, rlim_max: 8 << 30 };
         // SAFETY: the limit is a live local.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) }, 0);
@@ -57,12 +51,12 @@ fn a_full_address_space_names_its_limit() {
         assert_eq!(error, StackError::Memory(MemoryError::AddressSpace { bytes }));
         assert!(error.to_string().contains("RLIMIT_AS"), "{error}");
         slab(1 << 10, GuardKind::probe()).unwrap();
-    }));
+    });
 }
 
 #[test]
 fn too_many_mappings_are_told_from_too_little_memory() {
-    succeeded(&in_child("too_many_mappings_are_told_from_too_little_memory", || {
+    in_child_well("too_many_mappings_are_told_from_too_little_memory", || {
         let mut error = None;
         // Shared mappings are not merged, so that each counts.
         let kept: Vec<Arena> =
@@ -74,13 +68,13 @@ fn too_many_mappings_are_told_from_too_little_memory() {
             return;
         }
         assert_eq!(error, Some(MemoryError::Mappings));
-    }));
+    });
 }
 
 /// A program that locks its memory gets the same guards.
 #[test]
 fn stacks_are_guarded_in_a_locked_process() {
-    succeeded(&in_child("stacks_are_guarded_in_a_locked_process", || {
+    in_child_well("stacks_are_guarded_in_a_locked_process", || {
         // SAFETY: locking does not change what the memory holds.
         if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
             println!("skipped: RLIMIT_MEMLOCK is too low to lock a process");
@@ -96,5 +90,5 @@ fn stacks_are_guarded_in_a_locked_process() {
                 assert!(populate(bottom, 3 * page_size()).is_ok());
             }
         }
-    }));
+    });
 }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test binary uses a part of this module")]
 
+#[path = "../../../../tests/child.rs"]
 pub(crate) mod child;
 pub(crate) mod scenarios;
 

@@ -1,4 +1,8 @@
 //! Runs a part of a test in a process of its own, which may die or spoil its limits.
+//!
+//! Tests of several crates include this file by its path.
+
+#![allow(dead_code, reason = "every test binary uses a part of this module")]
 
 use std::env;
 use std::process::{Command, Output, exit};
@@ -16,6 +20,16 @@ pub(crate) fn in_child(name: &str, body: fn()) -> Output {
     command(name).output().unwrap()
 }
 
+/// As [`in_child`], where the child shall succeed; what it skipped is printed.
+#[track_caller]
+pub(crate) fn in_child_well(name: &str, body: fn()) {
+    let output = in_child(name, body);
+    for line in stdout(&output).lines().filter(|line| line.contains("skipped: ")) {
+        println!("{line}");
+    }
+    assert!(output.status.success(), "{:?}\n{}{}", output.status, stdout(&output), stderr(&output));
+}
+
 /// The command that [`in_child`] runs.
 pub(crate) fn command(name: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
@@ -26,6 +40,11 @@ pub(crate) fn command(name: &str) -> Command {
 /// Whether this process is such a child.
 pub(crate) fn is_child() -> bool {
     env::var_os(CHILD).is_some()
+}
+
+/// What the child wrote to standard output.
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// What the child wrote to standard error.
