@@ -17,10 +17,11 @@
 //! - What a fiber leaves in a thread-local, its neighbours find there, and may change.
 //! - [`std::thread::panicking`] asks for the thread. While one fiber is suspended in a destructor that
 //!   a panic runs, it is true for its neighbours on that worker.
-//! - So a lock of `std` that a neighbour took before and drops meanwhile is poisoned, though nobody
-//!   panicked who held it.
-//! - A lock of `std` that is held over a suspension blocks the whole worker when a neighbour asks for it:
-//!   for ever, as the holder cannot go on. [`RuntimeBuilder::on_stuck`] names both.
+//! - So a lock of `std` that a neighbour took before and frees meanwhile is poisoned, though whoever
+//!   held it did not panic.
+//! - A lock of `std` that is held over a suspension blocks the whole worker when a neighbour asks for
+//!   it: for ever, as the holder cannot go on. [`RuntimeBuilder::on_stuck`] is told who asks, and who
+//!   may hold it.
 //!
 //! The remedy is not to suspend there: [`no_suspend`] makes sure of it. [`blocking`](blocking()) keeps
 //! calls that block their thread away from the worker. Crates whose unsafe code relies on scopes in
