@@ -79,6 +79,26 @@ impl Fiber {
         enqueue
     }
 
+    /// From any thread, before or after the start; true if the fiber is now the caller's to queue.
+    fn unpark(&self) -> bool {
+        loop {
+            match self.owner.load() {
+                Owner::Unstarted if self.owner.unpark_unstarted() => return false,
+                Owner::Unstarted => {}
+                _started => return self.deliver(Event::Unpark),
+            }
+        }
+    }
+
+    /// What a worker does with an unstarted mover.
+    fn start(&self) {
+        static WORKER: u32 = 0;
+        self.state.reset();
+        if self.owner.start(&WORKER) {
+            let _ = self.state.apply::<Shared>(Event::Unpark);
+        }
+    }
+
     /// What is done for a mover that has left its stack; true if it goes on at once.
     fn settle(&self, event: Event) -> bool {
         let effect = self.state.apply::<Shared>(event);
@@ -128,29 +148,41 @@ fn of_wake_and_cancel_one_ends_a_movers_wait() {
 
 #[test]
 fn an_unpark_meets_the_start() {
-    static WORKER: u32 = 0;
     loom::model(|| {
         let fiber = Arc::new(Fiber::new());
         let unparker = spawn(&fiber, |fiber| {
             fiber.write(0);
-            loop {
-                match fiber.owner.load() {
-                    Owner::Unstarted if fiber.owner.unpark_unstarted() => return false,
-                    Owner::Unstarted => {}
-                    _started => return fiber.deliver(Event::Unpark),
-                }
-            }
+            fiber.unpark()
         });
-        fiber.state.reset(false);
-        if fiber.owner.start(&WORKER) {
-            let _ = fiber.state.apply::<Shared>(Event::Unpark);
-        }
+        fiber.start();
         fiber.run();
         let proceeds = fiber.settle(Event::Park);
         if proceeds {
             fiber.read(0);
         }
         assert!(unparker.join().unwrap() != proceeds, "unparked once");
+    });
+}
+
+#[test]
+fn what_came_before_each_of_two_early_unparks_is_seen() {
+    loom::model(|| {
+        let come = [AtomicBool::new(false), AtomicBool::new(false)];
+        let shared = Arc::new((Fiber::new(), come));
+        let unparkers = [0, 1].map(|unparker| {
+            spawn(&shared, move |(fiber, come)| {
+                come[unparker].store(true, Ordering::Relaxed);
+                fiber.unpark()
+            })
+        });
+        let (fiber, come) = &*shared;
+        fiber.start();
+        let mut suspended = false;
+        while !suspended && !come.iter().all(|come| come.load(Ordering::Relaxed)) {
+            suspended = !fiber.settle(Event::Park);
+        }
+        let resumed = unparkers.map(|unparker| usize::from(unparker.join().unwrap()));
+        assert_eq!(resumed.iter().sum::<usize>(), usize::from(suspended), "suspended for ever");
     });
 }
 

@@ -83,14 +83,16 @@ impl<W> OwnerWord<W> {
     /// Leaves a token for the start; false if the fiber has started meanwhile.
     #[must_use]
     pub fn unpark_unstarted(&self) -> bool {
-        let token = ptr::without_provenance_mut(TOKEN);
-        // Release: pairs with the exchange in `start`. Acquire on failure: as in `load`, for the
-        // caller looks again.
-        match self.0.compare_exchange(ptr::null_mut(), token, Ordering::Release, Ordering::Acquire)
-        {
-            Ok(_) => true,
-            Err(seen) => seen.addr() == TOKEN,
+        if cfg!(weaken = "owner-token-again") && self.0.load(Ordering::Acquire).addr() == TOKEN {
+            return true;
         }
+        let add_token = |word: *mut W| {
+            (word.addr() & !TOKEN == 0).then_some(ptr::without_provenance_mut(TOKEN))
+        };
+        // Release: pairs with the exchange in `start`; written also where a token is, so that what
+        // came before this unpark is seen as well. Acquire on failure: as in `load`, for the caller
+        // looks again.
+        self.0.fetch_update(Ordering::Release, Ordering::Acquire, add_token).is_ok()
     }
 
     /// Says where a mover runs now. Only by the worker that runs it.

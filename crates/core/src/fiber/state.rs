@@ -144,8 +144,8 @@ impl RunState {
     /// Only while no other thread can reach the fiber's run state: before its owner word names
     /// a worker.
     #[inline]
-    pub fn reset(&self, token: bool) {
-        self.0.store(if token { TOKEN } else { ACTIVE }, Ordering::Relaxed);
+    pub fn reset(&self) {
+        self.0.store(ACTIVE, Ordering::Relaxed);
     }
 
     /// Applies `event`, in the mode of this fiber, and says what the caller has to do.

@@ -106,7 +106,7 @@ impl Worker {
     fn start(&self, fiber: &ControlBlock) {
         // The state is nobody else's yet: it is set before the owner word names this worker,
         // and once more where an unpark came before.
-        fiber.state.reset(false);
+        fiber.state.reset();
         if fiber.flags.get() & flag::PLACED != 0 {
             fiber.flags.update(|flags| flags & !flag::PLACED);
             self.coming.fetch_sub(1, Ordering::Relaxed);
