@@ -117,6 +117,9 @@ impl<'q, T> Local<'q, T> {
         unsafe { self.push_slow(item, head) }
     }
 
+    /// # Safety
+    ///
+    /// As for [`push`](Self::push).
     #[cold]
     unsafe fn push_slow(&self, item: NonNull<T>, head: u64) -> Result<(), Full<T>>
     where
@@ -196,7 +199,8 @@ impl<T> Ring<T> {
         }
         // Release pairs with the Acquire of `head` in `push` (slots are read before they are
         // written again) and in `grab` (whoever sees this head sees a tail that is no older).
-        self.head.compare_exchange(head, head + count, Release, Relaxed).is_ok()
+        // Acquire on failure, for `push_slow`: as in `push`.
+        self.head.compare_exchange(head, head + count, Release, Acquire).is_ok()
     }
 }
 
