@@ -155,7 +155,7 @@ impl<W: Copy> Locked<'_, W> {
         unsafe {
             let waiter = node.as_ref().waiter();
             self.remove(node);
-            node.as_ref().set_claimed(note);
+            Node::set_claimed(node, note);
             Some(waiter)
         }
     }

@@ -1,5 +1,7 @@
 //! One wait, as it stands in a queue.
 
+use std::ptr::NonNull;
+
 use crate::circle::{Circular, Links};
 use crate::sync::{AtomicU32, Ordering, unless_weakened};
 
@@ -74,9 +76,16 @@ impl<W: Copy> Node<W> {
         self.state.store(Self::OUT, Ordering::Relaxed);
     }
 
-    pub(super) fn set_claimed(&self, note: u8) {
+    /// Gives the node back to its waiter, who may free it before this returns: hence no `&self`,
+    /// which would have to be valid for longer.
+    ///
+    /// # Safety
+    ///
+    /// `node` is alive.
+    pub(super) unsafe fn set_claimed(node: NonNull<Self>, note: u8) {
         // Pairs with the Acquire in `state`: from here on the node is the waiter's.
         let ordering = unless_weakened!("wait-claim", Ordering::Release);
-        self.state.store(Self::CLAIMED + u32::from(note), ordering);
+        // SAFETY: alive by this function's contract; the reference is to an atomic alone.
+        unsafe { &(*node.as_ptr()).state }.store(Self::CLAIMED + u32::from(note), ordering);
     }
 }
