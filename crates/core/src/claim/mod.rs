@@ -2,7 +2,7 @@
 //!
 //! README.md beside this file has the protocol.
 
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, unless_weakened};
 
 #[cfg(all(test, loom))]
 mod model;
@@ -99,7 +99,8 @@ impl Claim {
         let open = Word::new(generation, Word::OPEN).0;
         let claimed = Word::new(generation, Word::CLAIMED + u64::from(outcome)).0;
         // Release pairs with the Acquire in `finish` and `outcome`.
-        self.0.compare_exchange(open, claimed, Ordering::Release, Ordering::Relaxed).is_ok()
+        let release = unless_weakened!("claim-publish", Ordering::Release);
+        self.0.compare_exchange(open, claimed, release, Ordering::Relaxed).is_ok()
     }
 
     /// How the open wait was ended, if it was.
