@@ -51,18 +51,16 @@ impl QueueLock {
 
     #[cold]
     fn lock_slow(&self, by: &impl Contender) -> Held<'_> {
-        let mut looks = 0;
         loop {
-            if self.holder().is_none()
-                && let Some(held) = self.try_lock(by)
-            {
-                return held;
+            for _ in 0..LOOKS {
+                if self.holder().is_none()
+                    && let Some(held) = self.try_lock(by)
+                {
+                    return held;
+                }
+                spin_loop();
             }
-            looks += 1;
-            if looks % LOOKS == 0 {
-                by.relax();
-            }
-            spin_loop();
+            by.relax();
         }
     }
 
