@@ -1,10 +1,12 @@
 //! Where this process stands in the control groups.
 //!
-//! The files are looked up below a root directory, `/` in production and a made-up tree in tests.
+//! Whoever asks hands in how to read a file: from the system, or from a made-up tree.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
+
+/// The text of a file; `None` if there is none.
+pub(crate) type Reader<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
 /// The two layouts in which Linux presents control groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +24,12 @@ pub(crate) struct Group {
 
 impl Group {
     /// The first `N` fields of `file`; `None` where a field is missing or not a number (`max`).
-    pub(crate) fn numbers<T: FromStr + Copy, const N: usize>(&self, file: &str) -> Option<[T; N]> {
-        let text = fs::read_to_string(self.directory.join(file)).ok()?;
+    pub(crate) fn numbers<T: FromStr + Copy, const N: usize>(
+        &self,
+        read: Reader<'_>,
+        file: &str,
+    ) -> Option<[T; N]> {
+        let text = read(&self.directory.join(file))?;
         let fields: Vec<T> =
             text.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
         fields.get(..N)?.try_into().ok()
@@ -31,15 +37,15 @@ impl Group {
 }
 
 /// This process's group and all its visible ancestors that `controller` governs, in both versions.
-pub(crate) fn groups(root: &Path, controller: &str) -> Vec<Group> {
-    let read = |file| fs::read_to_string(root.join(file)).unwrap_or_default();
-    let mounts = read("proc/self/mountinfo");
+pub(crate) fn groups(read: Reader<'_>, controller: &str) -> Vec<Group> {
+    let text = |file| read(Path::new(file)).unwrap_or_default();
+    let mounts = text("/proc/self/mountinfo");
     let mut groups = Vec::new();
-    for line in read("proc/self/cgroup").lines() {
+    for line in text("/proc/self/cgroup").lines() {
         let Some((version, path)) = membership(line, controller) else { continue };
         for mount in mounts.lines().filter_map(Mount::parse) {
             if mount.governs(version, controller) {
-                groups.extend(mount.ancestors(root, version, path));
+                groups.extend(mount.ancestors(version, path));
             }
         }
     }
@@ -88,11 +94,14 @@ impl<'a> Mount<'a> {
 
     /// The directories from the group at `path` up to the mount point.
     ///
-    /// Inside a container the mount may show only the part of the hierarchy below `self.root`.
-    fn ancestors(&self, root: &Path, version: Version, path: &str) -> Vec<Group> {
-        let inside = Path::new(path).strip_prefix(&self.root).unwrap_or(Path::new(""));
-        let top = root.join(self.point.trim_start_matches('/'));
-        inside.ancestors().map(|part| Group { version, directory: top.join(part) }).collect()
+    /// Inside a container the mount may show only the part of the hierarchy below `self.root`, and
+    /// the path of a group outside of it begins with `..`.
+    fn ancestors(&self, version: Version, path: &str) -> Vec<Group> {
+        let below =
+            |path: &&Path| path.components().all(|part| matches!(part, Component::Normal(_)));
+        let inside = Path::new(path).strip_prefix(&self.root).ok().filter(below);
+        let directory = |part| Group { version, directory: Path::new(&self.point).join(part) };
+        inside.unwrap_or(Path::new("")).ancestors().map(directory).collect()
     }
 }
 
@@ -101,10 +110,10 @@ fn unescape(field: &str) -> String {
     let mut parts = field.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        match part.get(..3).and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                plain.push(char::from(byte));
-                plain.push_str(&part[3..]);
+        match escaped(part) {
+            Some((character, rest)) => {
+                plain.push(character);
+                plain.push_str(rest);
             }
             None => plain.extend(["\\", part]),
         }
@@ -112,92 +121,78 @@ fn unescape(field: &str) -> String {
     plain
 }
 
+/// The character that three octal digits stand for, and what follows them.
+fn escaped(text: &str) -> Option<(char, &str)> {
+    let (digits, rest) = text.split_at_checked(3)?;
+    // The conversion alone would take a sign.
+    let byte = digits.starts_with(|first: char| first.is_ascii_digit());
+    let byte = byte.then(|| u8::from_str_radix(digits, 8).ok()).flatten()?;
+    Some((char::from(byte), rest))
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-    /// A made-up file tree that disappears when dropped.
-    pub(crate) struct Tree(PathBuf);
-
-    impl Tree {
-        pub(crate) fn new(files: &[(&str, &str)]) -> Self {
-            static NEXT: AtomicU32 = AtomicU32::new(0);
-            let name = format!("daiko-sys-{}-{}", std::process::id(), NEXT.fetch_add(1, Relaxed));
-            let tree = Self(std::env::temp_dir().join(name));
-            for (path, text) in files {
-                let path = tree.0.join(path);
-                fs::create_dir_all(path.parent().unwrap()).unwrap();
-                fs::write(path, text).unwrap();
-            }
-            tree
-        }
-
-        pub(crate) fn root(&self) -> &Path {
-            &self.0
+    /// Reads from a made-up tree of paths and texts.
+    pub(crate) fn tree(files: &[(&str, &str)]) -> impl Fn(&Path) -> Option<String> {
+        |path| {
+            let file = files.iter().find(|(name, _)| Path::new(name) == path)?;
+            Some(file.1.to_owned())
         }
     }
 
-    impl Drop for Tree {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    fn directories(tree: &Tree, controller: &str) -> Vec<String> {
-        groups(tree.root(), controller)
-            .iter()
-            .map(|group| {
-                let below = group.directory.strip_prefix(tree.root()).unwrap();
-                below.to_str().unwrap().to_owned()
-            })
-            .collect()
+    fn directories(files: &[(&str, &str)], controller: &str) -> Vec<PathBuf> {
+        let groups = groups(&tree(files), controller);
+        groups.into_iter().map(|group| group.directory).collect()
     }
 
     #[test]
     fn all_ancestors_up_to_the_mount_point_are_visited() {
-        let tree = Tree::new(&[
-            ("proc/self/cgroup", "0::/a/b\n"),
-            ("proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
-        ]);
-        let expected = ["sys/fs/cgroup/a/b", "sys/fs/cgroup/a", "sys/fs/cgroup"];
-        assert_eq!(directories(&tree, "cpu"), expected);
+        let files = [
+            ("/proc/self/cgroup", "0::/a/b\n"),
+            ("/proc/self/mountinfo", "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
+        ];
+        let expected = ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup"];
+        assert_eq!(directories(&files, "cpu"), expected.map(PathBuf::from));
     }
 
     #[test]
     fn a_container_sees_its_part_of_the_hierarchy() {
-        let tree = Tree::new(&[
-            ("proc/self/cgroup", "4:cpu,cpuacct:/docker/c0ffee/job\n3:memory:/other\n"),
+        let files = [
+            ("/proc/self/cgroup", "4:cpu,cpuacct:/docker/c0ffee/job\n3:memory:/other\n"),
             (
-                "proc/self/mountinfo",
+                "/proc/self/mountinfo",
                 "33 30 0:29 /docker/c0ffee /sys/fs/cgroup/with\\040blank ro shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
                  34 30 0:30 /other /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
             ),
-        ]);
-        let expected = ["sys/fs/cgroup/with blank/job", "sys/fs/cgroup/with blank"];
-        assert_eq!(directories(&tree, "cpu"), expected);
-        assert_eq!(directories(&tree, "pids"), [""; 0]);
+        ];
+        let expected = ["/sys/fs/cgroup/with blank/job", "/sys/fs/cgroup/with blank"];
+        assert_eq!(directories(&files, "cpu"), expected.map(PathBuf::from));
+        assert_eq!(directories(&files, "pids"), [""; 0].map(PathBuf::from));
     }
 
     #[test]
     fn a_group_outside_of_the_mount_counts_as_its_top() {
-        let tree = Tree::new(&[
-            ("proc/self/cgroup", "0::/elsewhere\n"),
-            ("proc/self/mountinfo", "30 23 0:26 /mine /cg rw - cgroup2 cgroup2 rw\n"),
-        ]);
-        assert_eq!(directories(&tree, "cpu"), ["cg"]);
+        for (group, root) in [("/elsewhere", "/mine"), ("/../../elsewhere", "/"), ("/a", "")] {
+            let files = [
+                ("/proc/self/cgroup", &*format!("0::{group}\n")),
+                ("/proc/self/mountinfo", &*format!("30 23 0:26 {root} /cg rw - cgroup2 x rw\n")),
+            ];
+            assert_eq!(directories(&files, "cpu"), [Path::new("/cg")], "{group} below {root}");
+        }
     }
 
     #[test]
     fn nonsense_is_no_group() {
-        let tree = Tree::new(&[("proc/self/cgroup", "x\n0::\n"), ("proc/self/mountinfo", "1 2\n")]);
-        assert_eq!(directories(&tree, "cpu"), [""; 0]);
-        assert_eq!(directories(&Tree::new(&[]), "cpu"), [""; 0]);
+        let files = [("/proc/self/cgroup", "x\n0::\n"), ("/proc/self/mountinfo", "1 2\n")];
+        assert_eq!(directories(&files, "cpu"), [""; 0].map(PathBuf::from));
+        assert_eq!(directories(&[], "cpu"), [""; 0].map(PathBuf::from));
     }
 
     #[test]
     fn escapes_are_undone() {
         assert_eq!(unescape(r"/a\040b\134c"), r"/a b\c");
-        assert_eq!(unescape(r"/a\9"), r"/a\9");
+        assert_eq!(unescape(r"/a\9\+12"), r"/a\9\+12");
     }
 }

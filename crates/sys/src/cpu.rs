@@ -2,9 +2,9 @@
 
 use std::fmt;
 use std::io;
-use std::path::Path;
 
-use crate::cgroup::{self, Group, Version};
+use crate::cgroup::{self, Group, Reader, Version};
+use crate::limits::text;
 
 const BITS: usize = libc::c_ulong::BITS as usize;
 
@@ -149,22 +149,23 @@ pub fn current() -> usize {
 /// The least grant among the process's own group and its ancestors counts
 /// (`cpu.max`, or `cpu.cfs_quota_us` in version 1).
 pub fn quota() -> Option<f64> {
-    quota_under(Path::new("/"))
+    quota_in(&text)
 }
 
-/// [`quota`], with `/proc` and `/sys` looked up below `root`.
-pub fn quota_under(root: &Path) -> Option<f64> {
-    let grants = cgroup::groups(root, "cpu");
-    grants.iter().filter_map(grant).reduce(f64::min)
+/// [`quota`], with the files as `read` has them.
+#[doc(hidden)]
+pub fn quota_in(read: Reader<'_>) -> Option<f64> {
+    let groups = cgroup::groups(read, "cpu");
+    groups.iter().filter_map(|group| grant(read, group)).reduce(f64::min)
 }
 
 /// Time over period in microseconds; a group without a limit reads `max` or -1.
-fn grant(group: &Group) -> Option<f64> {
+fn grant(read: Reader<'_>, group: &Group) -> Option<f64> {
     let [time, period] = match group.version {
-        Version::V2 => group.numbers::<i64, 2>("cpu.max")?,
+        Version::V2 => group.numbers::<i64, 2>(read, "cpu.max")?,
         Version::V1 => {
-            let [time] = group.numbers("cpu.cfs_quota_us")?;
-            let [period] = group.numbers("cpu.cfs_period_us")?;
+            let [time] = group.numbers(read, "cpu.cfs_quota_us")?;
+            let [period] = group.numbers(read, "cpu.cfs_period_us")?;
             [time, period]
         }
     };
@@ -191,7 +192,7 @@ fn workers_for(allowed: usize, quota: Option<f64>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::tests::Tree;
+    use crate::cgroup::tests::tree;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -238,42 +239,41 @@ mod tests {
         }
     }
 
-    const V2: (&str, &str) = ("proc/self/mountinfo", "30 23 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
+    const V2: (&str, &str) = ("/proc/self/mountinfo", "30 23 0:26 / /cg rw - cgroup2 cgroup2 rw\n");
     const V1: (&str, &str) =
-        ("proc/self/mountinfo", "30 23 0:26 / /cg rw - cgroup cgroup rw,cpu,cpuacct\n");
+        ("/proc/self/mountinfo", "30 23 0:26 / /cg rw - cgroup cgroup rw,cpu,cpuacct\n");
 
     #[test]
     fn the_least_grant_of_all_ancestors_counts() {
-        let tree = Tree::new(&[
+        let files = [
             V2,
-            ("proc/self/cgroup", "0::/a/b\n"),
-            ("cg/a/b/cpu.max", "max 100000\n"),
-            ("cg/a/cpu.max", "150000 100000\n"),
-            ("cg/cpu.max", "400000 100000\n"),
-        ]);
-        assert_eq!(quota_under(tree.root()), Some(1.5));
+            ("/proc/self/cgroup", "0::/a/b\n"),
+            ("/cg/a/b/cpu.max", "max 100000\n"),
+            ("/cg/a/cpu.max", "150000 100000\n"),
+            ("/cg/cpu.max", "400000 100000\n"),
+        ];
+        assert_eq!(quota_in(&tree(&files)), Some(1.5));
     }
 
     #[test]
     fn version_one_quotas_are_read() {
         let files = [
             V1,
-            ("proc/self/cgroup", "2:cpu,cpuacct:/job\n"),
-            ("cg/job/cpu.cfs_quota_us", "25000\n"),
-            ("cg/job/cpu.cfs_period_us", "100000\n"),
-            ("cg/cpu.cfs_quota_us", "-1\n"),
-            ("cg/cpu.cfs_period_us", "100000\n"),
+            ("/proc/self/cgroup", "2:cpu,cpuacct:/job\n"),
+            ("/cg/job/cpu.cfs_quota_us", "25000\n"),
+            ("/cg/job/cpu.cfs_period_us", "100000\n"),
+            ("/cg/cpu.cfs_quota_us", "-1\n"),
+            ("/cg/cpu.cfs_period_us", "100000\n"),
         ];
-        assert_eq!(quota_under(Tree::new(&files).root()), Some(0.25));
-        assert_eq!(quota_under(Tree::new(&[files[0], files[1], files[4], files[5]]).root()), None);
+        assert_eq!(quota_in(&tree(&files)), Some(0.25));
+        assert_eq!(quota_in(&tree(&[files[0], files[1], files[4], files[5]])), None);
     }
 
     #[test]
     fn no_quota_is_none() {
-        let unlimited =
-            Tree::new(&[V2, ("proc/self/cgroup", "0::/\n"), ("cg/cpu.max", "max 100000\n")]);
-        assert_eq!(quota_under(unlimited.root()), None);
-        assert_eq!(quota_under(Tree::new(&[]).root()), None);
+        let unlimited = [V2, ("/proc/self/cgroup", "0::/\n"), ("/cg/cpu.max", "max 100000\n")];
+        assert_eq!(quota_in(&tree(&unlimited)), None);
+        assert_eq!(quota_in(&tree(&[])), None);
     }
 
     #[test]

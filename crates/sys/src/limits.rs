@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::fs;
 use std::path::Path;
 
-use crate::cgroup;
+use crate::cgroup::{self, Reader};
 
 /// The kernel's release, as `uname -r` prints it.
 pub fn kernel_release() -> String {
@@ -47,13 +47,14 @@ pub fn threads_max() -> Option<u64> {
 
 /// How many processes and threads this process's control groups allow; `None` if they do not say.
 pub fn cgroup_pids() -> Option<u64> {
-    cgroup_pids_under(Path::new("/"))
+    cgroup_pids_in(&text)
 }
 
-/// [`cgroup_pids`], with `/proc` and `/sys` looked up below `root`.
-pub fn cgroup_pids_under(root: &Path) -> Option<u64> {
-    let limits = cgroup::groups(root, "pids");
-    limits.iter().filter_map(|group| group.numbers::<u64, 1>("pids.max")).map(|[max]| max).min()
+/// [`cgroup_pids`], with the files as `read` has them.
+#[doc(hidden)]
+pub fn cgroup_pids_in(read: Reader<'_>) -> Option<u64> {
+    let groups = cgroup::groups(read, "pids");
+    groups.iter().filter_map(|group| group.numbers(read, "pids.max")).map(|[max]| max).min()
 }
 
 /// A limit that [`rlimit`] reads.
@@ -95,22 +96,34 @@ pub fn rlimit(resource: Resource) -> Option<u64> {
 /// assert!(daiko_sys::limits::status_kib("VmRSS").unwrap() > 0);
 /// ```
 pub fn status_kib(field: &str) -> Option<u64> {
-    status_field(&fs::read_to_string("/proc/self/status").ok()?, field)
+    kib_field(&text(Path::new("/proc/self/status"))?, field)
 }
 
-fn status_field(status: &str, field: &str) -> Option<u64> {
-    let value = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+/// A field in KiB of a text like `/proc/self/status` or `/proc/meminfo`.
+///
+/// # Examples
+///
+/// ```
+/// assert_eq!(daiko_sys::limits::kib_field("VmPTE:\t  52 kB\nVmSwap:\t 0 kB\n", "VmPTE"), Some(52));
+/// ```
+pub fn kib_field(text: &str, field: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     value.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
 fn setting(path: &str) -> Option<u64> {
-    fs::read_to_string(path).ok()?.trim().parse().ok()
+    text(Path::new(path))?.trim().parse().ok()
+}
+
+/// The text of a file of the kernel. Names in it, of threads and of mounts, may be any bytes.
+pub(crate) fn text(path: &Path) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::tests::Tree;
+    use crate::cgroup::tests::tree;
 
     #[test]
     fn this_system_tells_its_settings() {
@@ -125,22 +138,22 @@ mod tests {
     #[test]
     fn status_fields_are_found_by_their_whole_name() {
         let status = "Name:\tx\nVmPTE:\t      52 kB\nVmRSSx:\t1 kB\nVmRSS:\t    1234 kB\n";
-        assert_eq!(status_field(status, "VmRSS"), Some(1234));
-        assert_eq!(status_field(status, "VmPTE"), Some(52));
-        assert_eq!(status_field(status, "Vm"), None);
-        assert_eq!(status_field(status, "Name"), None);
+        assert_eq!(kib_field(status, "VmRSS"), Some(1234));
+        assert_eq!(kib_field(status, "VmPTE"), Some(52));
+        assert_eq!(kib_field(status, "Vm"), None);
+        assert_eq!(kib_field(status, "Name"), None);
     }
 
     #[test]
     fn the_least_pids_limit_counts() {
-        let tree = Tree::new(&[
-            ("proc/self/mountinfo", "30 23 0:26 / /cg rw - cgroup2 cgroup2 rw\n"),
-            ("proc/self/cgroup", "0::/a/b\n"),
-            ("cg/a/b/pids.max", "max\n"),
-            ("cg/a/pids.max", "500\n"),
-            ("cg/pids.max", "900\n"),
-        ]);
-        assert_eq!(cgroup_pids_under(tree.root()), Some(500));
-        assert_eq!(cgroup_pids_under(Tree::new(&[]).root()), None);
+        let files = [
+            ("/proc/self/mountinfo", "30 23 0:26 / /cg rw - cgroup2 cgroup2 rw\n"),
+            ("/proc/self/cgroup", "0::/a/b\n"),
+            ("/cg/a/b/pids.max", "max\n"),
+            ("/cg/a/pids.max", "500\n"),
+            ("/cg/pids.max", "900\n"),
+        ];
+        assert_eq!(cgroup_pids_in(&tree(&files)), Some(500));
+        assert_eq!(cgroup_pids_in(&tree(&[])), None);
     }
 }

@@ -46,7 +46,8 @@ pub fn blocked_syscall(id: u32) -> Option<i64> {
 }
 
 /// A running thread reads `running`; one that is blocked outside of a system call reads -1.
-fn parse_syscall(text: &str) -> Option<i64> {
+#[doc(hidden)]
+pub fn parse_syscall(text: &str) -> Option<i64> {
     let number: i64 = text.split_ascii_whitespace().next()?.parse().ok()?;
     (number >= 0).then_some(number)
 }
@@ -61,9 +62,13 @@ pub(crate) fn errno() -> i32 {
 ///
 /// False also if there is no such thread.
 pub fn is_runnable(thread: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
-    // The name, in parentheses, may hold anything; the state is the letter behind it.
-    stat.is_ok_and(|stat| stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" R")))
+    std::fs::read(format!("/proc/self/task/{thread}/stat")).is_ok_and(|stat| says_runnable(&stat))
+}
+
+/// The name, in parentheses, may be any bytes; the state is the letter behind it.
+#[doc(hidden)]
+pub fn says_runnable(stat: &[u8]) -> bool {
+    stat.rsplit(|&byte| byte == b')').next().is_some_and(|rest| rest.starts_with(b" R"))
 }
 
 #[cfg(test)]
@@ -84,6 +89,13 @@ mod tests {
         assert_eq!(parse_syscall("-1 0x7ffd 0x7f12\n"), None);
         assert_eq!(parse_syscall("running\n"), None);
         assert_eq!(parse_syscall(""), None);
+    }
+
+    #[test]
+    fn a_name_of_any_bytes_hides_no_state() {
+        assert!(says_runnable(b"7 (x) S \xff) R 1 2\n"));
+        assert!(!says_runnable(b"7 () R \xff) S 1 2\n"));
+        assert!(!says_runnable(b""));
     }
 
     #[test]
