@@ -41,7 +41,8 @@ pub(crate) fn groups(read: Reader<'_>, controller: &str) -> Vec<Group> {
     let text = |file| read(Path::new(file)).unwrap_or_default();
     let mounts = text("/proc/self/mountinfo");
     let mut groups = Vec::new();
-    for line in text("/proc/self/cgroup").lines() {
+    // Not `lines`, which would take a carriage return from the end of a name.
+    for line in text("/proc/self/cgroup").split('\n') {
         let Some((version, path)) = membership(line, controller) else { continue };
         for mount in mounts.lines().filter_map(Mount::parse) {
             if mount.governs(version, controller) {
