@@ -55,3 +55,8 @@ impl fmt::Display for Failure {
 }
 
 impl Error for Failure {}
+
+/// What another program said, without the characters by which it colours a terminal or moves about.
+pub(crate) fn quoted(words: &str) -> String {
+    words.trim().replace(char::is_control, "\u{fffd}")
+}

@@ -68,7 +68,12 @@ pub(crate) fn bind(cpu: usize) -> io::Result<()> {
 }
 
 fn cpu_model() -> Option<String> {
-    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
+    model_name(&fs::read_to_string("/proc/cpuinfo").ok()?)
+}
+
+/// The first processor's name in the text of `/proc/cpuinfo`.
+#[doc(hidden)]
+pub fn model_name(info: &str) -> Option<String> {
     let line = info.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim().to_owned())
 }
@@ -78,7 +83,8 @@ fn read(path: &str) -> Option<String> {
 }
 
 /// The choice in brackets of a line like `always [madvise] never`.
-fn chosen(line: &str) -> Option<String> {
+#[doc(hidden)]
+pub fn chosen(line: &str) -> Option<String> {
     let (_, rest) = line.split_once('[')?;
     Some(rest.split_once(']')?.0.to_owned())
 }

@@ -121,10 +121,7 @@ fn too_many(method: &str, threads: usize, available: Option<u64>) -> Option<Skip
 
 /// What can be used without swapping, as the kernel estimates it.
 fn available_bytes() -> Option<u64> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kibibytes * 1024)
+    limits::kib_field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")?.checked_mul(1024)
 }
 
 /// Bytes of this process that are resident, and those of its page tables.

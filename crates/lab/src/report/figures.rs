@@ -57,7 +57,7 @@ struct P1Figure {
 /// P1's figures, those without any measured ratio left out.
 pub(super) fn of_p1(results: &Results) -> Vec<Figure> {
     let cpus = results.host.cpus as u64;
-    let (all, more) = ((P1_CPUS, cpus), (P1_CPUS + 1, cpus + 1));
+    let (all, more) = ((P1_CPUS, cpus), (P1_CPUS + 1, cpus.saturating_add(1)));
     let at = |(paper, here): (u64, u64), methods: &[&'static str]| {
         methods.iter().map(|method| (paper, here, *method)).collect::<Vec<_>>()
     };

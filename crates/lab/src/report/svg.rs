@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Display, Write};
 
-/// `text` where markup is expected.
+const UNWRITABLE: char = char::REPLACEMENT_CHARACTER;
+
+/// `text` where markup is expected; what XML has no way to write is replaced.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl Display for Escaped<'_> {
@@ -13,6 +15,8 @@ impl Display for Escaped<'_> {
                 '<' => f.write_str("&lt;")?,
                 '>' => f.write_str("&gt;")?,
                 '"' => f.write_str("&quot;")?,
+                '\0'..' ' if !"\t\n\r".contains(character) => f.write_char(UNWRITABLE)?,
+                '\u{fffe}' | '\u{ffff}' => f.write_char(UNWRITABLE)?,
                 other => f.write_char(other)?,
             }
         }

@@ -26,7 +26,7 @@ fn ring(method: &str, threads: u64, ns: f64) -> Series {
 fn full() -> Results {
     let mut host = Host::detect();
     host.cpus = 2;
-    host.cpu = "A & B <processor> \"quoted\"".into();
+    host.cpu = "A & B <processor> \"quoted\" \u{1b}[1m\0\u{ffff}".into();
     let mut all = Vec::new();
     for threads in [2, 3, 10, 100, 1000] {
         for (method, ns) in [

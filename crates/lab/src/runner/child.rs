@@ -18,6 +18,7 @@ use super::Sampler;
 use crate::{
     Failure,
     experiment::{Case, Effort, Sample},
+    failure::quoted,
     registry,
 };
 
@@ -158,9 +159,11 @@ fn drain(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
     receiver
 }
 
-fn last_line(bytes: &[u8]) -> String {
+/// The last line that says something.
+#[doc(hidden)]
+pub fn last_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
-    text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
+    quoted(text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default())
 }
 
 fn broken(line: impl Display) -> Failure {
@@ -189,8 +192,9 @@ mod tests {
 
     #[test]
     fn a_crash_is_told_with_its_signal_and_last_words() {
-        let failure = sample("echo first >&2; echo the reason >&2; kill -SEGV $$").unwrap_err();
-        assert_eq!(failure.to_string(), "the sample died with signal 11: the reason");
+        let failure =
+            sample(r"echo one >&2; printf 'the \033reason\n' >&2; kill -SEGV $$").unwrap_err();
+        assert_eq!(failure.to_string(), "the sample died with signal 11: the \u{fffd}reason");
     }
 
     #[test]

@@ -107,7 +107,7 @@ impl Summary {
         values.sort_unstable_by(f64::total_cmp);
         let (&min, &max) = (values.first()?, values.last()?);
         let runs = values.len();
-        let median = (values[(runs - 1) / 2] + values[runs / 2]) / 2.0;
+        let median = f64::midpoint(values[(runs - 1) / 2], values[runs / 2]);
         Some(Self { median, min, max, runs })
     }
 }
@@ -206,7 +206,7 @@ impl Run<'_> {
         let mut rounds = first;
         for _ in 0..MOST_CALIBRATIONS {
             let sample = self.sampler.sample(case, self.effort(rounds))?;
-            let fits = sample.elapsed * 4 >= self.schedule.target || sample.rounds < rounds;
+            let fits = sample.elapsed >= self.schedule.target / 4 || sample.rounds < rounds;
             rounds = scaled(&sample, self.schedule.target);
             if fits || self.stopped() {
                 break;

@@ -13,6 +13,7 @@ use std::{
 
 use crate::{
     Failure,
+    failure::quoted,
     ring::{Outcome, Spec, kernel::harness::part::START},
 };
 
@@ -95,10 +96,10 @@ fn call_compiler(folder: &Path, main: &str, toolchain: &Toolchain) -> Result<(),
 }
 
 /// The line that says what is wrong, of all that a compiler prints.
-fn first_error(complaint: &str) -> String {
+pub fn first_error(complaint: &str) -> String {
     let lines = || complaint.lines().filter(|line| !line.trim().is_empty());
     let line = lines().find(|line| line.contains("error")).or_else(|| lines().next_back());
-    line.unwrap_or("the compiler gives no reason").trim().to_owned()
+    quoted(line.unwrap_or("the compiler gives no reason"))
 }
 
 /// Time that a program may take beside its limit, for set-up.
@@ -116,7 +117,7 @@ pub(super) fn run(program: &Path, spec: &Spec, first: u64) -> Result<Outcome, Fa
     }
     let status = child.wait().map_err(broken)?;
     match reply.map_err(broken)? {
-        Some(reply) => read(&reply, status),
+        Some(reply) => read_reply(&reply, status),
         None => Err(Failure::Broken(format!(
             "no answer within {:?} and {SET_UP:?} for set-up: ask for fewer threads",
             spec.limit
@@ -194,7 +195,7 @@ fn wait_readable(stdout: &ChildStdout, deadline: Instant) -> io::Result<bool> {
 }
 
 /// What the answer means: "elapsed_ns laps", or with status 3 "expected found".
-fn read(reply: &str, status: ExitStatus) -> Result<Outcome, Failure> {
+pub fn read_reply(reply: &str, status: ExitStatus) -> Result<Outcome, Failure> {
     let numbers: Vec<u64> = reply.split_whitespace().map_while(|word| word.parse().ok()).collect();
     match (status.code(), numbers.as_slice()) {
         (Some(0), &[elapsed, laps]) => Ok(Outcome { elapsed: Duration::from_nanos(elapsed), laps }),
@@ -213,7 +214,7 @@ mod tests {
     use super::*;
 
     fn reading(reply: &str, code: i32) -> Result<Outcome, Failure> {
-        read(reply, ExitStatus::from_raw(code << 8))
+        read_reply(reply, ExitStatus::from_raw(code << 8))
     }
 
     #[test]
@@ -236,8 +237,8 @@ mod tests {
 
     #[test]
     fn the_error_is_found_among_notes() {
-        let complaint = "ring.c: In function 'main':\nring.c:3:1: error: no\nnote: more\n";
-        assert_eq!(first_error(complaint), "ring.c:3:1: error: no");
+        let complaint = "ring.c: In function 'main':\nring.c:3:1: \u{1b}error: no\nnote: more\n";
+        assert_eq!(first_error(complaint), "ring.c:3:1: \u{fffd}error: no");
     }
 
     fn toolchain(program: &str) -> Toolchain {

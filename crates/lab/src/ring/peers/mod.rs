@@ -6,6 +6,9 @@ mod external;
 mod std_park;
 mod tokio;
 
+#[doc(hidden)]
+pub use driver::{first_error, read_reply};
+
 use super::{
     Method,
     kernel::harness::{Buffer, Threads},
