@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
@@ -11,7 +11,7 @@ const MOST_THREADS: usize = 10_000_000;
 const MOST_WORKERS: usize = 1024;
 
 /// What to do.
-pub(crate) enum Command {
+pub enum Command {
     /// Print this text: help or version was asked for.
     Help(String),
     Lab(LabCommand),
@@ -20,21 +20,21 @@ pub(crate) enum Command {
 }
 
 /// What to do in the lab.
-pub(crate) enum LabCommand {
+pub enum LabCommand {
     List,
     Run(Request),
     Sample,
 }
 
 /// What to measure, with lists taken apart.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) experiments: Vec<String>,
-    pub(crate) threads: Option<Vec<usize>>,
-    pub(crate) methods: Option<Vec<String>>,
-    pub(crate) workers: Option<Vec<usize>>,
-    pub(crate) quick: bool,
-    pub(crate) out: PathBuf,
+#[derive(Debug, PartialEq, Eq)]
+pub struct Request {
+    pub experiments: Vec<String>,
+    pub threads: Option<Vec<usize>>,
+    pub methods: Option<Vec<String>>,
+    pub workers: Option<Vec<usize>>,
+    pub quick: bool,
+    pub out: PathBuf,
 }
 
 /// Fibers whose waiters are polled for by agents: measure them, and see what
@@ -90,9 +90,9 @@ struct RunLine {
     out: PathBuf,
 }
 
-/// The command line of this process.
-pub(crate) fn parse() -> Result<Command, Problem> {
-    let line = match Line::try_parse() {
+/// What a command line says, which begins with the name of the program.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Problem> {
+    let line = match Line::try_parse_from(words) {
         Ok(line) => line,
         Err(error) => return not_parsed(&error),
     };

@@ -1,44 +1,5 @@
-//! The `daiko` command: `lab` measures, `doctor` and `topology` tell what the
-//! machine offers.
-//!
-//! Exit codes: 0 done, 1 something measured went wrong, 2 the command line
-//! cannot be carried out (one line on standard error says why), 130 stopped by
-//! an interrupt.
+//! The `daiko` command.
 
-mod args;
-mod doctor;
-mod lab;
-mod problem;
-mod topology;
-
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
-
-use args::{Command, LabCommand};
-use problem::Problem;
-
-fn main() -> ExitCode {
-    match args::parse().and_then(carry_out) {
-        Ok(code) => code,
-        Err(Problem::ReaderGone) => ExitCode::SUCCESS,
-        Err(problem) => {
-            // Nobody is left to tell if standard error is closed.
-            let _ = writeln!(io::stderr(), "daiko: {problem}");
-            ExitCode::from(problem.exit_code())
-        }
-    }
-}
-
-fn carry_out(command: Command) -> Result<ExitCode, Problem> {
-    let out = &mut io::stdout().lock();
-    match command {
-        Command::Help(text) => Ok(write!(out, "{text}").map(|()| ExitCode::SUCCESS)?),
-        Command::Lab(LabCommand::List) => lab::list(out),
-        Command::Lab(LabCommand::Run(request)) => lab::run(&request, out),
-        Command::Lab(LabCommand::Sample) => lab::sample(out),
-        Command::Doctor => doctor::run(out),
-        Command::Topology => topology::run(out),
-    }
+fn main() -> std::process::ExitCode {
+    daiko_cli::main()
 }

@@ -1,10 +1,13 @@
 //! Why a command line is not carried out.
 
-use std::{fmt, io};
+use std::{
+    fmt::{self, Write},
+    io,
+};
 
 /// A reason to end, told in one line with its remedy.
 #[derive(Debug)]
-pub(crate) enum Problem {
+pub enum Problem {
     /// The command line asks for what there is not.
     Usage(String),
     /// The system refused something while the command ran.
@@ -14,11 +17,11 @@ pub(crate) enum Problem {
 }
 
 impl Problem {
-    pub(crate) fn usage(line: impl Into<String>) -> Self {
+    pub fn usage(line: impl Into<String>) -> Self {
         Self::Usage(line.into())
     }
 
-    pub(crate) fn exit_code(&self) -> u8 {
+    pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
             Self::System(_) => 1,
@@ -27,12 +30,17 @@ impl Problem {
     }
 }
 
+/// One line, whatever control characters the words that it quotes hold.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Usage(line) | Self::System(line) => f.write_str(line),
-            Self::ReaderGone => f.write_str("standard output is closed"),
-        }
+        let line = match self {
+            Self::Usage(line) | Self::System(line) => line,
+            Self::ReaderGone => "standard output is closed",
+        };
+        line.chars().try_for_each(|character| match character.is_control() {
+            true => write!(f, "{}", character.escape_default()),
+            false => f.write_char(character),
+        })
     }
 }
 

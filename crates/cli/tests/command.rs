@@ -52,6 +52,7 @@ fn measured(results: &Value) -> Vec<&Value> {
 fn an_unknown_experiment_is_refused_with_those_there_are() {
     assert_refused(&["lab", "run", "nonsense"], &["'nonsense'", "limits", "ring"]);
     assert_refused(&["lab", "run", "limits", "nonsense"], &["'nonsense'"]);
+    assert_refused(&["lab", "run", "non\nsense\u{1b}"], &["'non\\nsense\\u{1b}'"]);
 }
 
 #[test]
