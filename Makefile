@@ -7,7 +7,7 @@ DAIKO := $(CARGO_TARGET_DIR)/release/daiko
 TARBALL := daiko-$(VERSION).tar.gz
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint fmt clippy docs layers build install uninstall dist clean tools
+.PHONY: help demo test soak fuzz lint fmt clippy docs layers build install uninstall dist clean tools
 
 help: ## This list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -18,8 +18,11 @@ demo: build ## Measure on this machine what a wait costs, by every mechanism (un
 test: tools ## All checks that need neither root nor further packages (a few minutes)
 	tools/test
 
-soak: tools ## Models with full bounds, weakened protocols, random runs (many minutes)
+soak: tools ## Models with full bounds, weakened protocols, random runs, fuzz targets (many minutes)
 	tools/soak
+
+fuzz: tools ## Only the fuzz targets, DAIKO_FUZZ_SECONDS (240) in all; needs a C++ compiler
+	tools/fuzz $${DAIKO_FUZZ_SECONDS:-240}
 
 lint: fmt clippy docs layers ## No warning from any of these four
 

@@ -1,0 +1,43 @@
+//! What programs of other languages answer, and what compilers and children complain of.
+
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
+
+use daiko_lab::{
+    Failure,
+    ring::{Outcome, peers},
+    runner::child,
+};
+
+/// The exit code, two numbers, then any text.
+pub(super) fn fuzz(data: &[u8]) {
+    let Some((&[code, ref numbers @ ..], rest)) = data.split_first_chunk::<17>() else { return };
+    let status = ExitStatus::from_raw(i32::from(code) << 8);
+    let (first, second) = numbers.split_at(8);
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    numbers_are_read(number(first), number(second));
+    any_answer(&String::from_utf8_lossy(rest), status);
+    complaints_are_lines(rest);
+}
+
+fn numbers_are_read(first: u64, second: u64) {
+    let (reply, code) =
+        (format!("{first} {second}\n"), |code: i32| ExitStatus::from_raw(code << 8));
+    let outcome = Outcome { elapsed: Duration::from_nanos(first), laps: second };
+    assert_eq!(peers::read_reply(&reply, code(0)), Ok(outcome));
+    let wrong = Failure::WrongDatum { expected: first, found: second };
+    assert_eq!(peers::read_reply(&reply, code(3)), Err(wrong));
+}
+
+fn any_answer(reply: &str, status: ExitStatus) {
+    match peers::read_reply(reply, status) {
+        Ok(_) => assert!(status.success()),
+        Err(failure) => assert!(!failure.to_string().contains(char::is_control), "{failure:?}"),
+    }
+}
+
+fn complaints_are_lines(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    for line in [peers::first_error(&text), child::last_line(bytes)] {
+        assert!(!line.contains(char::is_control), "{line:?}");
+    }
+}

@@ -1,0 +1,25 @@
+//! The targets, one file each.
+
+mod area;
+mod arguments;
+mod control_groups;
+mod drivers;
+mod kernel_files;
+mod replies;
+mod requests;
+mod results;
+
+/// Panics if it finds a fault in what the bytes lead to.
+pub type Target = fn(&[u8]);
+
+/// All targets by name; `fuzz/seeds` has a folder for each.
+pub const TARGETS: [(&str, Target); 8] = [
+    ("area", area::fuzz),
+    ("arguments", arguments::fuzz),
+    ("control_groups", control_groups::fuzz),
+    ("drivers", drivers::fuzz),
+    ("kernel_files", kernel_files::fuzz),
+    ("replies", replies::fuzz),
+    ("requests", requests::fuzz),
+    ("results", results::fuzz),
+];

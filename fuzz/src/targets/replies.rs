@@ -1,0 +1,47 @@
+//! What a sample's child answers, up to the report.
+
+use std::sync::atomic::AtomicBool;
+
+use daiko_lab::{
+    Failure,
+    experiment::{Case, Effort, Params, Planned, Rounds, Sample},
+    results::Results,
+    runner::{self, Observer, Sampler, Schedule},
+};
+
+use super::results;
+
+/// The answer as JSON; every sample of the run is this one.
+pub(super) fn fuzz(data: &[u8]) {
+    let Ok(answer) = serde_json::from_slice::<Answer>(data) else { return };
+    let text = serde_json::to_vec(&answer).expect("JSON");
+    assert_eq!(serde_json::from_slice::<Answer>(&text).expect("the same JSON"), answer);
+
+    let params = Params::new().with("threads", 10usize).with("order", "shuffled");
+    let case = Case { experiment: "ring".into(), method: "daiko".into(), params };
+    let plan = vec![Planned { case, rounds: Ok(Rounds::Calibrated { first: 1 }) }];
+    let (schedule, stop) = (Schedule::QUICK, AtomicBool::new(false));
+    let measured = runner::run(plan, schedule, &mut Child(answer), &mut Nobody, &stop);
+    assert_eq!(measured.series.len() + measured.skipped.len() + measured.failed.len(), 1);
+    results::check(&Results::new(results::host(), &measured, schedule));
+}
+
+type Answer = Result<Sample, Failure>;
+
+struct Child(Answer);
+
+impl Sampler for Child {
+    fn sample(&mut self, _: &Case, _: Effort) -> Answer {
+        self.0.clone()
+    }
+}
+
+struct Nobody;
+
+impl Observer for Nobody {
+    fn begin(&mut self, _: usize) {}
+    fn sampling(&mut self, _: &Case) {}
+    fn advance(&mut self, _: usize) {}
+    fn note(&mut self, _: &str) {}
+    fn end(&mut self) {}
+}

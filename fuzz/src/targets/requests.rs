@@ -1,0 +1,30 @@
+//! What a sample's child is told: it answers every request, and refuses all else.
+
+use daiko_lab::{
+    Failure,
+    experiment::{Case, Sample},
+    registry,
+    runner::child,
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The request as JSON. Those for an experiment that there is would be carried out, and are left out.
+pub(super) fn fuzz(data: &[u8]) {
+    let request: Option<Value> = serde_json::from_slice(data).ok();
+    let case = request.as_ref().and_then(|request| Case::deserialize(request.get("case")?).ok());
+    if case.as_ref().is_some_and(|case| registry::find(&case.experiment).is_some()) {
+        return;
+    }
+    let mut output = Vec::new();
+    if child::serve(data, &mut output).is_err() {
+        assert!(output.is_empty());
+        return;
+    }
+    let answer: Result<Sample, Failure> = serde_json::from_slice(&output).expect("an answer");
+    assert!(matches!(answer, Err(Failure::Broken(_))), "{answer:?}");
+    if let Some(case) = case {
+        let text = serde_json::to_value(&case).expect("JSON");
+        assert_eq!(Case::deserialize(text).expect("the same JSON"), case);
+    }
+}

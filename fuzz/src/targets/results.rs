@@ -1,0 +1,47 @@
+//! `results.json`: it survives being written, and whatever it says makes a report.
+
+use std::path::Path;
+
+use daiko_lab::{conclusion, host::Host, report, results::Results, table};
+use roxmltree::{Document, ParsingOptions};
+
+/// The file.
+pub(super) fn fuzz(data: &[u8]) {
+    if let Ok(results) = serde_json::from_slice(data) {
+        check(&results);
+    }
+}
+
+/// Everything that is made of results.
+pub(super) fn check(results: &Results) {
+    let text = serde_json::to_vec(results).expect("JSON");
+    let again: Results = serde_json::from_slice(&text).expect("the same JSON");
+    assert_eq!(&again, results);
+
+    let path = Path::new("report.html");
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    let html = report::html(results, path);
+    Document::parse_with_options(&html, options).expect("a well-formed report");
+    for (name, drawing) in report::drawings(results) {
+        Document::parse(&drawing).expect(name);
+    }
+    let tables: String = table::tables(results).iter().map(ToString::to_string).collect();
+    assert!(!tables.contains("NaN"), "{tables}");
+    let _ = conclusion::lines(results, path);
+}
+
+/// A machine that is the same in every run.
+pub(super) fn host() -> Host {
+    Host {
+        cpu: "a processor".into(),
+        cpus: 2,
+        quota: None,
+        kernel: "6.18".into(),
+        glibc: "2.36".into(),
+        governor: None,
+        huge_pages: None,
+        date: "2026-01-01T00:00:00Z".into(),
+        daiko: "0.1.0".into(),
+        optimised: true,
+    }
+}
