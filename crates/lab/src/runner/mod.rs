@@ -1,6 +1,6 @@
-//! Takes the samples: calibrates each case, then goes round all of them, one
-//! sample each, as often as there are runs, so that drift of the machine hits
-//! all methods alike.
+//! Takes the samples: goes round all cases, one sample each, as often as there
+//! are runs, so that drift of the machine hits all methods alike. Each case is
+//! calibrated before its first sample, so that an interrupt finds samples.
 
 pub mod child;
 pub mod progress;
@@ -155,8 +155,8 @@ pub fn run(
     }
     let mut run = Run { schedule, sampler, observer, stop, measured };
     run.observer.begin(cases.len() * (schedule.runs + 1));
-    run.calibrate_all(cases);
-    for _ in 0..schedule.runs {
+    run.first_sweep(cases);
+    for _ in 1..schedule.runs {
         run.sweep();
     }
     run.observer.end();
@@ -179,7 +179,7 @@ impl Run<'_> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    fn calibrate_all(&mut self, cases: Vec<(Case, Rounds)>) {
+    fn first_sweep(&mut self, cases: Vec<(Case, Rounds)>) {
         for (case, rounds) in cases {
             if self.stopped() {
                 return;
@@ -189,6 +189,7 @@ impl Run<'_> {
                 Ok(rounds) => {
                     self.observer.advance(1);
                     self.measured.series.push(Series { case, rounds, samples: Vec::new() });
+                    self.sample(self.measured.series.len() - 1);
                 }
                 Err(failure) => {
                     self.observer.advance(self.schedule.runs + 1);
@@ -215,24 +216,32 @@ impl Run<'_> {
         Ok(rounds)
     }
 
-    /// One sample of every case that has not failed.
+    /// One more sample of every case that has not failed.
     fn sweep(&mut self) {
         let mut index = 0;
         while index < self.measured.series.len() && !self.stopped() {
-            let series = &mut self.measured.series[index];
-            self.observer.sampling(&series.case);
-            let effort = Effort { rounds: series.rounds, limit: self.schedule.limit };
-            match self.sampler.sample(&series.case, effort) {
-                Ok(sample) => {
-                    series.samples.push(sample);
-                    self.observer.advance(1);
-                    index += 1;
-                }
-                Err(failure) => {
-                    let series = self.measured.series.remove(index);
-                    self.observer.advance(self.schedule.runs - series.samples.len());
-                    self.give_up(series.case, failure);
-                }
+            self.observer.sampling(&self.measured.series[index].case);
+            if self.sample(index) {
+                index += 1;
+            }
+        }
+    }
+
+    /// One sample; false if it failed, and the series is gone.
+    fn sample(&mut self, index: usize) -> bool {
+        let effort = self.effort(self.measured.series[index].rounds);
+        let series = &mut self.measured.series[index];
+        match self.sampler.sample(&series.case, effort) {
+            Ok(sample) => {
+                series.samples.push(sample);
+                self.observer.advance(1);
+                true
+            }
+            Err(failure) => {
+                let series = self.measured.series.remove(index);
+                self.observer.advance(self.schedule.runs - series.samples.len());
+                self.give_up(series.case, failure);
+                false
             }
         }
     }

@@ -136,6 +136,16 @@ fn a_stop_keeps_what_was_measured() {
 }
 
 #[test]
+fn a_stop_before_the_last_case_is_calibrated_keeps_what_was_measured() {
+    // One sample calibrates "a", the next is its first.
+    let mut fake = Fake { stop_at: Some(3), ..Fake::default() };
+    let plan = ["a", "b"].map(|name| planned(name, Ok(Rounds::Calibrated { first: 300 })));
+    let (measured, _) = run_fake(plan.into(), &mut fake);
+    assert_eq!(methods(&fake)[..2], ["a", "a"]);
+    assert_eq!(measured.series[0].samples.len(), 1);
+}
+
+#[test]
 fn a_skip_of_the_plan_is_not_sampled() {
     let mut fake = Fake::default();
     let (measured, _) = run_fake(vec![planned("a", Err(Skip::new("no")))], &mut fake);
