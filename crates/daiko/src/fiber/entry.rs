@@ -7,13 +7,10 @@ use std::ptr::NonNull;
 use daiko_core::fiber::Finish;
 
 use super::control::{ControlBlock, Vtable, flag};
-use super::join::JoinError;
+use super::join::{JoinError, Outcome};
 use super::unwind::Cancelled;
 use super::waiter;
 use crate::worker::{self, suspend};
-
-/// What a fiber leaves for its join handle.
-pub(crate) type Outcome<T> = Result<T, JoinError>;
 
 /// The functions for a closure of type `F`.
 pub(crate) struct Functions<F, T>(std::marker::PhantomData<(F, T)>);

@@ -4,10 +4,12 @@ use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::entry::Outcome;
 use super::waiter::{self, ThreadWaiter};
 use super::{ControlBlock, Fiber, unwind};
 use crate::worker::{self, Worker, suspend};
+
+/// What a fiber leaves for its join handle.
+pub(super) type Outcome<T> = Result<T, JoinError>;
 
 /// Why a fiber has no result.
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use std::ptr::NonNull;
 use daiko_context::prepare;
 use daiko_context::stack::StackError;
 
-use super::entry::{Functions, Outcome, entry};
+use super::entry::{Functions, entry};
+use super::join::Outcome;
 use super::{ControlBlock, Fiber, JoinHandle, kind};
 use crate::runtime::{self, Shared, phase};
 use crate::worker::{self, Worker};
