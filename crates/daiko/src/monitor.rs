@@ -213,14 +213,14 @@ impl Shared {
 
     /// `None` if the worker has left the fiber meanwhile.
     fn stuck_report(&self, worker: &Worker) -> Option<Stuck> {
-        let running = worker.running_addr();
-        let (name, spawned_at) = self.glance_at(worker, worker.running_block()?)?;
+        let running = worker.running_block()?;
+        let (name, spawned_at) = self.glance_at(worker, running)?;
         let in_futex =
             thread::blocked_syscall(worker.thread.load(Ordering::Relaxed)) == Some(thread::FUTEX);
         let suspended = if in_futex { self.suspended_on(worker) } else { Vec::new() };
         let report =
             Stuck { worker: worker.index as usize, fiber: name, spawned_at, in_futex, suspended };
-        (worker.running_addr() == running).then_some(report)
+        worker.running_block().is_some_and(|block| ptr::eq(block, running)).then_some(report)
     }
 
     fn suspended_on(&self, worker: &Worker) -> Vec<String> {

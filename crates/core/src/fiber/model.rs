@@ -334,14 +334,20 @@ impl Worker {
         }
         self.idle.announce(0, &Fences);
         if !self.work.load(Ordering::Relaxed) {
-            // Acquire pairs with the Release in `unpark_thread`.
-            while self.unparked.load(Ordering::Acquire) == 0 {
-                thread::yield_now();
-            }
+            self.sleep();
         }
         let _ = self.idle.retract(0);
-        let _ = self.inbox.unpark();
+        if !self.inbox.unpark() {
+            self.sleep();
+        }
         self.unparked.store(0, Ordering::Relaxed);
+    }
+
+    fn sleep(&self) {
+        // Acquire pairs with the Release in `unpark_thread`.
+        while self.unparked.load(Ordering::Acquire) == 0 {
+            thread::yield_now();
+        }
     }
 
     /// Works and parks until `all` letters and pieces of work have come.

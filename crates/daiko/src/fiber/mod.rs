@@ -22,7 +22,8 @@ use crate::worker::{self, Worker, suspend};
 
 /// A handle to a fiber, as [`std::thread::Thread`] is one to a thread.
 ///
-/// The memory of a fiber, its stack included, is kept until its last handle is dropped.
+/// The memory of a fiber, its stack included, is kept until its last handle is dropped, and its
+/// worker has read what was sent to it.
 pub struct Fiber {
     block: NonNull<ControlBlock>,
     /// The fiber's worker, once this handle has seen it pinned there: null before. It spares an

@@ -151,7 +151,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// If there is no memory or no mapping for its stack, or no such worker.
+    /// If there is no memory or no mapping for its stack, no such worker, or if the runtime is
+    /// shutting down.
     #[track_caller]
     pub fn spawn<F, T>(self, f: F) -> Result<JoinHandle<T>, SpawnError>
     where
@@ -174,11 +175,11 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let block = self.prepare(runtime, here, const { room::<F, T>() })?;
+        let block = self.allocate(runtime, here, const { room::<F, T>() })?;
         // SAFETY: the block is new, so nobody else knows it.
         let fiber = unsafe { block.as_ref() };
         fiber.vtable.set(&const { Functions::<F, T>::VTABLE });
-        // SAFETY: `prepare` made room for an `F` and, later, an `Outcome<T>`.
+        // SAFETY: `allocate` made room for an `F` and, later, an `Outcome<T>`.
         unsafe { fiber.packet.get().cast::<F>().write(f) };
         let handle = JoinHandle::new(Fiber::from_block(block));
         runtime.launch(fiber, here, self.worker);
@@ -187,7 +188,7 @@ impl Builder {
 
     /// A fiber with everything but its closure, for which it has `room`.
     #[track_caller]
-    fn prepare(
+    fn allocate(
         &self,
         runtime: &Shared,
         here: Option<&Worker>,

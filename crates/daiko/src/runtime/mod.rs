@@ -238,8 +238,9 @@ impl Shared {
 ///
 /// # Panics
 ///
-/// If it is dropped by one of its own fibers, which would have to wait for itself, unless that fiber
-/// unwinds; the runtime then stays as it is. Keep it where none of its fibers owns it.
+/// If it is dropped by one of its own fibers or pollers, which would have to wait for itself. While
+/// the thread is panicking ([`std::thread::panicking`]) it does not panic again; the runtime then
+/// stays as it is. Keep it where none of its fibers owns it.
 #[derive(Debug)]
 pub struct Runtime {
     shared: SharedPtr,

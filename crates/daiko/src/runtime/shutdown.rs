@@ -114,12 +114,16 @@ impl Shared {
     /// Whether no fiber is left that could still do anything.
     pub(crate) fn is_unwound(&self) -> bool {
         let all = self.all_workers();
+        // Before the sums: what is not drained any more has been counted as started.
+        if !self.injector.is_empty() || !all.iter().all(Worker::is_drained) {
+            return false;
+        }
         let sum = |count: fn(&Worker) -> u64| all.iter().map(count).sum::<u64>();
         // Ends before starts: if they are equal, all that had started by the second look had
         // ended by the first.
         let ends = sum(|worker| worker.counters.ends.get());
         let starts = sum(|worker| worker.counters.starts.get());
-        ends == starts && self.injector.is_empty() && all.iter().all(Worker::is_drained)
+        ends == starts
     }
 
     /// Counts what came of the fibers, and tells who still waits for one that was left behind.

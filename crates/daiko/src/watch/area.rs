@@ -303,7 +303,7 @@ impl<V: Lane> Slot<V> {
         }
         let area = self.shared.area();
         area.arm(self.index, V::ALL, NonNull::from(fiber));
-        // Pairs with the fence in `close`: either it sees this waiter, or this sees it closed.
+        // Pairs with the fence in `end_waits`: either it sees this waiter, or this sees it closed.
         // Where writers tell: also with the fence in `tell`, through the agent's last look.
         fence(Ordering::SeqCst);
         let closed = self.shared.closed.load(Ordering::Relaxed);
@@ -455,7 +455,7 @@ impl AreaList {
         drop(removed);
     }
 
-    /// Ends all waits at the areas, which nobody scans any more: the worker has ended.
+    /// Ends all waits at the areas, which nobody scans any more: the worker has ended, or resists.
     pub(crate) fn close(&self) {
         let held = self.lock.lock(&ThisThread::get());
         let areas = std::mem::take(self.areas(&held));

@@ -189,8 +189,11 @@ impl Worker {
             self.sleep(timeout);
         }
         let _ = runtime.idle.retract(self.index as usize);
-        // If somebody else has taken the mark, his wake may come late: the next sleep is short.
-        let _ = self.inbox.unpark();
+        if !self.inbox.unpark() {
+            // Who has taken the mark touches this worker until he has stored the token: before
+            // that neither may go on to its end, nor the runtime.
+            self.sleep_on_word(None);
+        }
         self.unparked.store(0, Ordering::Relaxed);
     }
 
@@ -241,14 +244,16 @@ impl Worker {
         }
     }
 
-    /// Wakes the kernel thread, whose parked mark the caller has taken.
+    /// Wakes the kernel thread, whose parked mark the caller has taken. Once the token is stored
+    /// the worker may end.
     pub(super) fn unpark_thread(&self, from: Option<&Worker>) {
         if let Some(from) = from {
             from.counters.unparks.add(1);
         }
-        // Release: pairs with the Acquire in `sleep`.
+        let word = &raw const self.unparked;
+        // Release: pairs with the Acquire in `sleep_on_word`.
         self.unparked.store(1, Ordering::Release);
-        futex::wake(&self.unparked, 1, futex::Scope::Private);
+        futex::wake_addr(word, 1, futex::Scope::Private);
     }
 
     /// Whether the worker's thread may end.

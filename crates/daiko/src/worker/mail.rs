@@ -42,8 +42,8 @@ pub(crate) fn send<'f>(
 
 /// Sends a letter to a fiber that is pinned to `owner`.
 ///
-/// Budget: one RMW, on the inbox of its worker; if there was mail, one more on the fiber's line.
-/// Both lines come from there.
+/// Budget: one RMW, on the inbox of its worker; if there is mail, one more on the fiber's line, and
+/// unless it has letters a second one on the inbox. Both lines come from there.
 #[inline(never)]
 pub(crate) fn mail_pinned(
     from: Option<&Worker>,
@@ -52,7 +52,8 @@ pub(crate) fn mail_pinned(
     letter: Letters,
 ) {
     // SAFETY: a fiber that is owed a wake waits for it; one that may get an unpark from a handle
-    // that knows its worker is freed behind that.
+    // that knows its worker is freed behind that. The worker outlives its fibers, and does not
+    // end before the token that is owed to it is stored.
     if let Some(pushed) = unsafe { owner.inbox.push_postcard(NonNull::from(fiber), letter) } {
         return owner.has_got(from, pushed);
     }
@@ -117,7 +118,7 @@ impl Worker {
     pub(crate) fn read_mail(&self) {
         for (fiber, postcard) in self.inbox.take() {
             self.counters.mails_received.add(1);
-            // SAFETY: letters keep the fiber in use.
+            // SAFETY: letters keep the fiber in use; one with a postcard waits, or is freed behind.
             let fiber = unsafe { fiber.as_ref() };
             self.read_letters(fiber, postcard.unwrap_or_else(|| fiber.mail.collect()));
         }
@@ -135,7 +136,7 @@ impl Worker {
             self.runtime().inject_one(unsafe { fiber.as_ref() });
         }
         for (fiber, postcard) in self.inbox.take_from() {
-            // SAFETY: letters keep the fiber in use.
+            // SAFETY: letters keep the fiber in use; one with a postcard, that mail is in hand.
             let fiber = unsafe { fiber.as_ref() };
             if let Some(letters) = postcard {
                 // As mail, so that who frees the fiber sees it.
@@ -154,8 +155,6 @@ impl Worker {
 
     /// Has this worker, where the fiber ended, free it, behind all postcards to it.
     pub(crate) fn free_behind_postcards(&self, fiber: &ControlBlock) {
-        // The worker may have freed the fiber, its runtime's last, before it is unparked here.
-        let _hold = self.runtime().hold();
         if self.inbox.is_settled() {
             fiber.free_behind_mail();
         } else if fiber.mail.post(Letters::FREE) == Posted::Push {
@@ -165,11 +164,12 @@ impl Worker {
 
     fn read_letters(&self, fiber: &ControlBlock, letters: Letters) {
         if letters.contains(Letters::FREE) {
-            // Once more if a postcard to it may be about to come back.
-            return match self.inbox.is_in_hand() {
-                true => self.free_behind_postcards(fiber),
-                false => fiber.free_behind_mail(),
-            };
+            if !self.inbox.is_in_hand() {
+                return fiber.free_behind_mail();
+            }
+            // Once more: a postcard to it may be about to come back, if the monitor can run.
+            std::thread::yield_now();
+            return self.free_behind_postcards(fiber);
         }
         if letters.contains(Letters::START) {
             // SAFETY: an unstarted fiber is in no other list, and in use until it has run.

@@ -264,7 +264,8 @@ impl Worker {
     /// Whether no fiber waits for this worker to start it.
     pub(crate) fn is_drained(&self) -> bool {
         // Not asked of the inbox: the monitor may have its mail in hand.
-        self.ring.steal().is_empty() && self.coming.load(Ordering::Relaxed) == 0
+        // Acquire: pairs with the Release in `start`.
+        self.ring.steal().is_empty() && self.coming.load(Ordering::Acquire) == 0
     }
 
     /// Takes no more mail, and gives back what the worker kept. Once its thread has ended.

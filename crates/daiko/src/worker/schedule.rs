@@ -103,7 +103,9 @@ impl Worker {
             fiber.owner.moved_to(self);
             return Some(fiber);
         }
+        // Not at the end: a worker that has gone already would not start it.
         if fiber.flags.get() & flag::PLACED == 0
+            && self.runtime().phase() == phase::RUNNING
             && let place::Start::To(other) = self.runtime().place_start(self)
         {
             self.counters.imbalance.add(1);
@@ -119,14 +121,15 @@ impl Worker {
         // The state is nobody else's yet: it is set before the owner word names this worker,
         // and once more where an unpark came before.
         fiber.state.reset();
+        self.counters.starts.add(1);
         if fiber.flags.get() & flag::PLACED != 0 {
             fiber.flags.update(|flags| flags & !flag::PLACED);
-            self.coming.fetch_sub(1, Ordering::Relaxed);
+            // Release: the start is counted before, for the Acquire in `is_drained`.
+            self.coming.fetch_sub(1, Ordering::Release);
         }
         if fiber.owner.start(self) {
             let _ = fiber.apply(daiko_core::fiber::Event::Unpark);
         }
-        self.counters.starts.add(1);
         if self.runtime().phase() != phase::RUNNING {
             fiber.must_unwind();
         }

@@ -186,6 +186,8 @@ impl Run<'_> {
             }
             self.observer.sampling(&case);
             match self.calibrate(&case, rounds) {
+                // Too short a sample may have told the rounds.
+                Ok(_) if self.stopped() => return,
                 Ok(rounds) => {
                     self.observer.advance(1);
                     self.measured.series.push(Series { case, rounds, samples: Vec::new() });
