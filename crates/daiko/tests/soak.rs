@@ -1,6 +1,6 @@
 //! Random work for as long as is asked for: nothing may be lost, leaked or wrong.
 //!
-//! `DAIKO_SOAK_SECONDS` runs it so long, `DAIKO_SOAK_SEED=number` begins with that round's choices. It is a
+//! It runs for `DAIKO_SOAK_SECONDS`; `DAIKO_SOAK_SEED=number` begins with that round's choices. It is a
 //! runtime of random shape whose fibers all know what they wait for and how often, so that a
 //! lost wake-up shows as a wait that never ends: far beyond any documented bound a watchdog
 //! prints the counters and kills the process.
@@ -26,7 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 #[test]
 fn random_work_loses_nothing() {
-    let Some(seconds) = env::var("DAIKO_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()) else {
+    let Some(seconds) = env::var("DAIKO_SOAK_SECONDS").ok().and_then(|text| text.parse().ok())
+    else {
         return support::skip("the soak runs for DAIKO_SOAK_SECONDS");
     };
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
