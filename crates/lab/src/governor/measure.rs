@@ -21,21 +21,27 @@ const WARM_UP_GAP: Duration = Duration::from_millis(1);
 /// One more wake ends the waiter, after the clocks were read; at rate 0 it
 /// proves that a fiber was there to be woken.
 const CLOSING: usize = 1;
-/// How much a waker may be held up, beside half of its time.
-const SLACK: Duration = Duration::from_millis(250);
 /// Between looks for the last wake's arrival.
 const LOOK: Duration = Duration::from_micros(20);
 
-/// Wakes `waiter` by `schedule`. A wake that is not seen after `lost` is a
-/// fault.
+/// What is borne with before there is no sample.
+#[derive(Clone, Copy)]
+pub(super) struct Patience {
+    /// A wake that is not seen for so long is a fault.
+    pub(super) lost: Duration,
+    /// How much the waker may be held up, beside half of its time.
+    pub(super) late: Duration,
+}
+
+/// Wakes `waiter` by `schedule`.
 pub(super) fn sample(
     waiter: Waiter,
     schedule: Schedule,
-    lost: Duration,
+    patience: Patience,
 ) -> Result<Sample, Failure> {
     let wakes = Wakes::new(WARM_UP + schedule.wakes() + CLOSING);
     waiter.woken_by(wakes, |wakes, wake| {
-        let waker = Waker { wakes, wake, schedule, lost };
+        let waker = Waker { wakes, wake, schedule, patience };
         // A thread of its own: its CPU time is told apart, and it may be bound.
         thread::scope(|scope| scope.spawn(|| waker.run()).join().expect("the waker does not panic"))
     })
@@ -67,7 +73,7 @@ struct Waker<'a> {
     wakes: &'a Wakes,
     wake: &'a (dyn Fn() + Sync),
     schedule: Schedule,
-    lost: Duration,
+    patience: Patience,
 }
 
 impl Waker<'_> {
@@ -86,7 +92,7 @@ impl Waker<'_> {
         let elapsed = Duration::from_nanos(end.time - start.time);
         self.refuse_if_behind(elapsed)?;
         let counted = WARM_UP..WARM_UP + self.schedule.wakes();
-        let latencies = self.wakes.latencies(counted, self.lost)?;
+        let latencies = self.wakes.latencies(counted, self.patience.lost)?;
         let cpu = Reading::new(Unit::CpuPercent, end.others_percent_since(&start));
         let readings = [cpu].into_iter().chain(stats(&latencies)).collect();
         Ok(Sample { rounds: self.schedule.round_count(), elapsed, readings })
@@ -122,12 +128,12 @@ impl Waker<'_> {
     fn wait_seen(&self) -> Result<(), Failure> {
         let (sent, start) = (self.wakes.sent(), monotonic_ns());
         while self.wakes.seen() < sent {
-            if Duration::from_nanos(monotonic_ns() - start) > self.lost {
+            if Duration::from_nanos(monotonic_ns() - start) > self.patience.lost {
                 let seen = self.wakes.seen();
                 return Err(Failure::Broken(format!(
                     "{} of {sent} wakes (warm-up included) lost: not seen within {} ms",
                     sent - seen,
-                    self.lost.as_millis()
+                    self.patience.lost.as_millis()
                 )));
             }
             thread::sleep(LOOK);
@@ -138,7 +144,7 @@ impl Waker<'_> {
     /// A point stands under its rate: half of it is not that.
     fn refuse_if_behind(&self, elapsed: Duration) -> Result<(), Failure> {
         let planned = Duration::from_nanos(self.schedule.length_ns());
-        if elapsed > 2 * planned + SLACK {
+        if elapsed > 2 * planned + self.patience.late {
             return Err(Failure::Limit(format!(
                 "the waker fell behind: {} ms for what was to take {}; give it a CPU",
                 elapsed.as_millis(),
@@ -208,8 +214,9 @@ mod tests {
     #[test]
     fn a_waiter_that_sleeps_on_is_a_fault_in_bounded_time() {
         let wakes = Wakes::new(WARM_UP + 1);
-        let lost = Duration::from_millis(2);
-        let waker = Waker { wakes: &wakes, wake: &|| (), schedule: Schedule::new(1000, 1), lost };
+        let patience = Patience { lost: Duration::from_millis(2), late: Duration::ZERO };
+        let schedule = Schedule::new(1000, 1);
+        let waker = Waker { wakes: &wakes, wake: &|| (), schedule, patience };
         let failure = waker.run().unwrap_err().to_string();
         assert!(failure.starts_with("1 of 1 wakes (warm-up included) lost"), "{failure}");
     }
@@ -217,8 +224,9 @@ mod tests {
     #[test]
     fn a_waker_that_cannot_keep_its_rate_says_so() {
         let wakes = Wakes::new(0);
-        let (schedule, lost) = (Schedule::new(1000, 1000), Duration::ZERO);
-        let waker = Waker { wakes: &wakes, wake: &|| (), schedule, lost };
+        let patience = Patience { lost: Duration::ZERO, late: Duration::from_millis(250) };
+        let schedule = Schedule::new(1000, 1000);
+        let waker = Waker { wakes: &wakes, wake: &|| (), schedule, patience };
         assert_eq!(waker.refuse_if_behind(Duration::from_millis(2250)), Ok(()));
         let failure = waker.refuse_if_behind(Duration::from_millis(2251)).unwrap_err();
         assert!(matches!(failure, Failure::Limit(_)), "{failure}");

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use daiko::Preset;
 
-use self::{clients::Waiter, schedule::Schedule};
+use self::{clients::Waiter, measure::Patience, schedule::Schedule};
 use crate::{
     Failure, Skip,
     experiment::{Case, Effort, Experiment, Options, Params, Planned, Rounds, Sample},
@@ -45,9 +45,10 @@ const PRESETS: [(&str, Preset); 3] =
 /// Wakes per second; 0 is idle.
 const RATES: [u64; 4] = [0, 10, 1000, 100_000];
 
-/// A wake that is not seen after so long is lost: nobody is kept from a CPU for
-/// seconds.
-const LOST: Duration = Duration::from_secs(2);
+/// Nobody is kept from a CPU for seconds, and a point whose waker was late often
+/// does not stand under its rate.
+const PATIENCE: Patience =
+    Patience { lost: Duration::from_secs(2), late: Duration::from_millis(250) };
 
 /// CPU use against wake latency.
 pub struct Governor;
@@ -84,7 +85,7 @@ impl Experiment for Governor {
         let (Some(waiter), Some(rate)) = (waiter, case.params.number("rate")) else {
             return Err(Failure::Broken(format!("{case}: there is no such point")));
         };
-        measure::sample(waiter, Schedule::new(rate, effort.rounds), LOST)
+        measure::sample(waiter, Schedule::new(rate, effort.rounds), PATIENCE)
     }
 }
 
@@ -131,7 +132,8 @@ mod tests {
     /// tests run on.
     fn sample(case: &Case, rounds: u64) -> Sample {
         let schedule = Schedule::new(case.params.number("rate").unwrap(), rounds);
-        let patience = Duration::from_secs(60);
+        let minute = Duration::from_secs(60);
+        let patience = Patience { lost: minute, late: minute };
         measure::sample(waiter(case).unwrap(), schedule, patience).expect("a sample")
     }
 
