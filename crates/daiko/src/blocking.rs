@@ -41,10 +41,8 @@ where
     F: FnOnce() -> R + Send,
     R: Send,
 {
-    let Some((worker, fiber)) =
-        crate::worker::current().and_then(|worker| Some((worker, worker.running()?)))
-    else {
-        crate::worker::assert_no_poller("blocking");
+    let Some((worker, fiber)) = suspend::try_caller() else {
+        worker::assert_no_poller("blocking");
         return f();
     };
     if fiber.flags.get() != 0 {
@@ -98,12 +96,11 @@ impl Job {
     fn run(self) {
         // SAFETY: the call lies on the stack of the fiber, which waits for the wake below.
         unsafe { (self.run)(self.call) };
-        // SAFETY: the fiber waits, so its block is in use.
-        unsafe { self.fiber.as_ref() }.wake(worker::current());
+        self.wake();
     }
 
-    /// Wakes the fiber without a result.
-    fn fail(self) {
+    /// Wakes the fiber: without a result, if the call was not run.
+    fn wake(self) {
         // SAFETY: the fiber waits, so its block is in use.
         unsafe { self.fiber.as_ref() }.wake(worker::current());
     }
@@ -153,7 +150,7 @@ impl BlockingPool {
         if state.threads == 0 {
             let jobs = std::mem::take(&mut state.jobs);
             drop(state);
-            jobs.into_iter().for_each(Job::fail);
+            jobs.into_iter().for_each(Job::wake);
         }
     }
 

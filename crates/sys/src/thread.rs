@@ -98,8 +98,8 @@ mod tests {
         assert!(!says_runnable(b""));
     }
 
-    #[test]
-    fn a_thread_blocked_in_a_futex_is_seen() {
+    /// Calls `is_seen` with the id of a thread that is about to block in a futex, until it is true.
+    fn until_blocked_in_a_futex(is_seen: impl Fn(u32) -> bool) {
         let (thread, word) = (AtomicU32::new(0), AtomicU32::new(0));
         std::thread::scope(|s| {
             s.spawn(|| {
@@ -108,16 +108,21 @@ mod tests {
                     let _ = futex::wait(&word, 0, None, Scope::Private);
                 }
             });
-            let readable = File::open("/proc/self/syscall").is_ok();
-            while readable && blocked_syscall(thread.load(Relaxed)) != Some(libc::SYS_futex) {
+            while thread.load(Relaxed) == 0 || !is_seen(thread.load(Relaxed)) {
                 std::thread::yield_now();
-            }
-            if !readable {
-                println!("skipped: this kernel does not offer /proc/self/task/*/syscall");
             }
             word.store(1, Relaxed);
             futex::wake(&word, 1, Scope::Private);
         });
+    }
+
+    #[test]
+    fn a_thread_blocked_in_a_futex_is_seen() {
+        if File::open("/proc/self/syscall").is_ok() {
+            until_blocked_in_a_futex(|id| blocked_syscall(id) == Some(libc::SYS_futex));
+        } else {
+            println!("skipped: this kernel does not offer /proc/self/task/*/syscall");
+        }
         assert_eq!(blocked_syscall(u32::MAX), None, "no such thread");
     }
 
@@ -125,20 +130,7 @@ mod tests {
     fn who_runs_is_runnable_and_who_waits_is_not() {
         assert!(is_runnable(id()));
         assert!(!is_runnable(u32::MAX), "no such thread");
-        let (waiting, word) = (AtomicU32::new(0), AtomicU32::new(0));
-        std::thread::scope(|s| {
-            s.spawn(|| {
-                waiting.store(id(), Relaxed);
-                while word.load(Relaxed) == 0 {
-                    let _ = futex::wait(&word, 0, None, Scope::Private);
-                }
-            });
-            while waiting.load(Relaxed) == 0 || is_runnable(waiting.load(Relaxed)) {
-                std::thread::yield_now();
-            }
-            word.store(1, Relaxed);
-            futex::wake(&word, 1, Scope::Private);
-        });
+        until_blocked_in_a_futex(|id| !is_runnable(id));
     }
 
     #[test]

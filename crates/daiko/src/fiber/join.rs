@@ -122,7 +122,7 @@ impl<T> JoinHandle<T> {
     #[inline(never)]
     fn wait(&self) -> Result<(), JoinError> {
         let block = self.fiber.block();
-        match worker::current().and_then(|worker| Some((worker, worker.running()?))) {
+        match suspend::try_caller() {
             Some((_, fiber)) if std::ptr::eq(fiber, block) => return Err(JoinError::Itself),
             Some((worker, fiber)) => wait_as_fiber(worker, fiber, block),
             None => {

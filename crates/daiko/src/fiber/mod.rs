@@ -133,7 +133,7 @@ pub fn current() -> Fiber {
 
 /// The calling fiber, or `None` if the caller is not one.
 pub fn try_current() -> Option<Fiber> {
-    let fiber = crate::worker::current()?.running()?;
+    let (_, fiber) = suspend::try_caller()?;
     fiber.retain();
     Some(Fiber::from_block(NonNull::from(fiber)))
 }

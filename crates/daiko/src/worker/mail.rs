@@ -1,7 +1,6 @@
 //! Mail between workers: what a wake costs when the fiber is not the waker's own.
 
 use std::ptr::{self, NonNull};
-
 use std::sync::atomic::Ordering;
 
 use daiko_context::prefetch_write;

@@ -14,6 +14,13 @@ use super::{Departed, Worker, current};
 use crate::fiber::{ControlBlock, flag, unwind};
 use crate::runtime::phase;
 
+/// The worker and the fiber that call, if a fiber does.
+#[inline]
+pub(crate) fn try_caller() -> Option<(&'static Worker, &'static ControlBlock)> {
+    let worker = current()?;
+    Some((worker, worker.running()?))
+}
+
 /// The worker and the fiber that call.
 ///
 /// # Panics
@@ -21,7 +28,7 @@ use crate::runtime::phase;
 /// If the caller is not a fiber: `what` names the call.
 #[inline]
 pub(crate) fn caller(what: &str) -> (&'static Worker, &'static ControlBlock) {
-    match current().and_then(|worker| Some((worker, worker.running()?))) {
+    match try_caller() {
         Some(caller) => caller,
         None => not_a_fiber(what),
     }

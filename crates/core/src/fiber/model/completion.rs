@@ -1,0 +1,76 @@
+//! A fiber that ends, and its joiner.
+
+use super::*;
+
+/// The joiner; its frame is the fiber's `sent[1]`, the result `sent[0]`.
+const JOINER: WaiterId = WaiterId(64);
+
+/// Ends the fiber: writes the result, and claims the joiner if one waits.
+fn finish(fiber: &Fiber) -> Finish {
+    fiber.write(0);
+    let finish = fiber.completion.finish();
+    match finish {
+        Finish::Wake(JOINER) => fiber.read(1),
+        Finish::Wake(_) => unreachable!("nobody else waits"),
+        Finish::Detached => fiber.read(0),
+        Finish::Unobserved => {}
+    }
+    finish
+}
+
+#[test]
+fn the_end_meets_a_join() {
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        let end = spawn(&fiber, finish);
+        fiber.write(1);
+        let waits = fiber.completion.wait(JOINER);
+        if !waits {
+            assert!(fiber.completion.is_done());
+            fiber.read(0);
+        }
+        assert_eq!(end.join().unwrap() == Finish::Wake(JOINER), waits);
+    });
+}
+
+#[test]
+fn the_end_meets_a_joiner_who_leaves() {
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        fiber.write(1);
+        assert!(fiber.completion.wait(JOINER));
+        let end = spawn(&fiber, finish);
+        let left = fiber.completion.leave(JOINER);
+        if !left {
+            fiber.read(0);
+        }
+        assert_eq!(end.join().unwrap() == Finish::Wake(JOINER), !left);
+    });
+}
+
+#[test]
+fn the_result_is_dropped_once() {
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        let end = spawn(&fiber, finish);
+        let mine = fiber.completion.detach();
+        if mine {
+            // SAFETY: the result is the handle's.
+            fiber.sent[0].with_mut(|_| ());
+        }
+        assert_eq!(end.join().unwrap() == Finish::Detached, !mine);
+    });
+}
+
+#[test]
+fn an_abandoned_joiner_is_woken_once() {
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        let end = spawn(&fiber, finish);
+        fiber.write(1);
+        let waits = fiber.completion.wait(JOINER);
+        let abandoned = fiber.completion.abandon().is_some();
+        let ended = end.join().unwrap() == Finish::Wake(JOINER);
+        assert_eq!(usize::from(abandoned) + usize::from(ended), usize::from(waits));
+    });
+}

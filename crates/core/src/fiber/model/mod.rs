@@ -1,0 +1,187 @@
+//! Fibers, workers and senders as the runtime puts them together from the types of this folder.
+
+mod completion;
+mod inbox;
+mod next;
+
+use std::ptr::{self, NonNull};
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::AtomicBool;
+use loom::thread;
+
+use super::*;
+use crate::sync::{AtomicPtr, Ordering};
+
+/// What the words of a fiber guard, and the words.
+#[repr(align(64))]
+struct Fiber {
+    owner: OwnerWord<u32>,
+    state: RunState,
+    mail: Mail,
+    mail_link: AtomicPtr<Fiber>,
+    completion: Completion,
+    /// Belongs to whoever runs the fiber.
+    stack: UnsafeCell<u32>,
+    /// What two senders write before they send.
+    sent: [UnsafeCell<u32>; 2],
+}
+
+// SAFETY: the cells are touched by whoever the protocols give them to; that is what is checked.
+unsafe impl Sync for Fiber {}
+// SAFETY: as for Sync.
+unsafe impl Send for Fiber {}
+
+// SAFETY: the one field, that only the inbox writes.
+unsafe impl Addressee for Fiber {
+    unsafe fn mail_link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self> {
+        // SAFETY: valid, by the contract of `mail_link`.
+        unsafe { &this.as_ref().mail_link }
+    }
+}
+
+impl Fiber {
+    fn new() -> Self {
+        Fiber {
+            owner: OwnerWord::new(),
+            state: RunState::new(),
+            mail: Mail::new(),
+            mail_link: AtomicPtr::new(ptr::null_mut()),
+            completion: Completion::new(),
+            stack: UnsafeCell::new(0),
+            sent: [UnsafeCell::new(0), UnsafeCell::new(0)],
+        }
+    }
+
+    /// Runs for a while: only whoever has the stack may.
+    fn run(&self) {
+        // SAFETY: loom checks that nobody else is at it.
+        self.stack.with_mut(|stack| unsafe { *stack += 1 });
+    }
+
+    fn write(&self, sender: usize) {
+        // SAFETY: nobody reads it before it is sent.
+        self.sent[sender].with_mut(|sent| unsafe { *sent = 5 });
+    }
+
+    fn read(&self, sender: usize) {
+        // SAFETY: as above, the other way round.
+        assert_eq!(self.sent[sender].with(|sent| unsafe { *sent }), 5);
+    }
+
+    /// What any thread does with a mover; true if the fiber is now the caller's to queue.
+    fn deliver(&self, event: Event) -> bool {
+        let enqueue = self.state.apply::<Shared>(event) == Effect::Enqueue;
+        if enqueue {
+            self.run();
+        }
+        enqueue
+    }
+
+    /// From any thread, before or after the start; true if the fiber is now the caller's to queue.
+    fn unpark(&self) -> bool {
+        loop {
+            match self.owner.load() {
+                Owner::Unstarted if self.owner.unpark_unstarted() => return false,
+                Owner::Unstarted => {}
+                _started => return self.deliver(Event::Unpark),
+            }
+        }
+    }
+
+    /// What a worker does with an unstarted mover.
+    fn start(&self) {
+        static WORKER: u32 = 0;
+        self.state.reset();
+        if self.owner.start(&WORKER) {
+            let _ = self.state.apply::<Shared>(Event::Unpark);
+        }
+    }
+
+    /// What is done for a mover that has left its stack; true if it goes on at once.
+    fn settle(&self, event: Event) -> bool {
+        let effect = self.state.apply::<Shared>(event);
+        if effect == Effect::Proceed {
+            self.run();
+        }
+        effect == Effect::Proceed
+    }
+}
+
+fn spawn<T: Sync + Send + 'static, R: 'static>(
+    shared: &Arc<T>,
+    run: impl FnOnce(&T) -> R + 'static,
+) -> thread::JoinHandle<R> {
+    let shared = shared.clone();
+    thread::spawn(move || run(&shared))
+}
+
+#[test]
+fn a_mover_is_resumed_once_after_it_has_left_its_stack() {
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        let waker = spawn(&fiber, |fiber| {
+            fiber.write(0);
+            fiber.deliver(Event::Unpark)
+        });
+        fiber.run();
+        let proceeds = fiber.settle(Event::Park);
+        if proceeds {
+            fiber.read(0);
+        }
+        assert!(waker.join().unwrap() != proceeds, "resumed once");
+    });
+}
+
+#[test]
+fn of_wake_and_cancel_one_ends_a_movers_wait() {
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        let waker = spawn(&fiber, |fiber| fiber.deliver(Event::Wake));
+        let canceller = spawn(&fiber, |fiber| fiber.deliver(Event::Cancel));
+        fiber.run();
+        let ends = [fiber.settle(Event::Wait), waker.join().unwrap(), canceller.join().unwrap()];
+        assert_eq!(ends.into_iter().filter(|&end| end).count(), 1, "resumed once");
+    });
+}
+
+#[test]
+fn an_unpark_meets_the_start() {
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        let unparker = spawn(&fiber, |fiber| {
+            fiber.write(0);
+            fiber.unpark()
+        });
+        fiber.start();
+        fiber.run();
+        let proceeds = fiber.settle(Event::Park);
+        if proceeds {
+            fiber.read(0);
+        }
+        assert!(unparker.join().unwrap() != proceeds, "unparked once");
+    });
+}
+
+#[test]
+fn what_came_before_each_of_two_early_unparks_is_seen() {
+    loom::model(|| {
+        let come = [AtomicBool::new(false), AtomicBool::new(false)];
+        let shared = Arc::new((Fiber::new(), come));
+        let unparkers = [0, 1].map(|unparker| {
+            spawn(&shared, move |(fiber, come)| {
+                come[unparker].store(true, Ordering::Relaxed);
+                fiber.unpark()
+            })
+        });
+        let (fiber, come) = &*shared;
+        fiber.start();
+        let mut suspended = false;
+        while !suspended && !come.iter().all(|come| come.load(Ordering::Relaxed)) {
+            suspended = !fiber.settle(Event::Park);
+        }
+        let resumed = unparkers.map(|unparker| usize::from(unparker.join().unwrap()));
+        assert_eq!(resumed.iter().sum::<usize>(), usize::from(suspended), "suspended for ever");
+    });
+}

@@ -1,0 +1,81 @@
+//! A worker with a next slot, and thieves.
+
+use super::*;
+use crate::sync::fence;
+
+/// A next slot and two fibers that pass through it.
+struct Slot {
+    next: NextSlot<Fiber>,
+    fibers: [Fiber; 2],
+}
+
+impl Slot {
+    fn new(access: Access) -> Arc<Self> {
+        Arc::new(Slot { next: NextSlot::new(access), fibers: [Fiber::new(), Fiber::new()] })
+    }
+
+    fn put(&self, index: usize) -> usize {
+        let fiber = &self.fibers[index];
+        fiber.run();
+        self.got(self.next.put(Entry { fiber: NonNull::from(fiber), stealable: true }))
+    }
+
+    fn take(&self) -> usize {
+        self.got(self.next.take())
+    }
+
+    fn steal(&self) -> usize {
+        let stolen = self.next.steal(|| fence(Ordering::SeqCst));
+        self.got(stolen.map(|fiber| Entry { fiber, stealable: true }))
+    }
+
+    /// Runs what came out; how many that was.
+    fn got(&self, entry: Option<Entry<Fiber>>) -> usize {
+        // SAFETY: the fibers outlive the slot.
+        entry.inspect(|entry| unsafe { entry.fiber.as_ref() }.run()).iter().count()
+    }
+}
+
+fn thief_and_owner(access: Access) {
+    loom::model(move || {
+        let slot = Slot::new(access);
+        assert_eq!(slot.put(0), 0);
+        let thief = spawn(&slot, Slot::steal);
+        let kept = slot.put(1) + slot.take();
+        assert_eq!(kept + thief.join().unwrap(), 2, "each fiber runs once");
+        assert_eq!(slot.take(), 0);
+    });
+}
+
+fn two_thieves_and_owner(access: Access) {
+    loom::model(move || {
+        let slot = Slot::new(access);
+        assert_eq!(slot.put(0), 0);
+        // A thief is the thread that runs at first: so two preemptions make it the slow one.
+        let owner = spawn(&slot, Slot::take);
+        let thief = spawn(&slot, Slot::steal);
+        let stolen = slot.steal() + thief.join().unwrap();
+        assert_eq!(owner.join().unwrap() + stolen, 1, "the fiber runs once");
+        assert_eq!(slot.take(), 0);
+    });
+}
+
+#[test]
+fn a_thief_meets_an_owner_with_plain_access() {
+    thief_and_owner(Access::Plain);
+}
+
+#[test]
+fn a_thief_meets_an_owner_that_exchanges() {
+    thief_and_owner(Access::Exchange);
+}
+
+#[test]
+fn a_slow_thief_does_not_take_what_the_next_one_froze() {
+    two_thieves_and_owner(Access::Plain);
+}
+
+#[test]
+fn two_thieves_exchange() {
+    two_thieves_and_owner(Access::Exchange);
+}
