@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, error::ErrorKind};
+use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
 
 use crate::problem::Problem;
 
@@ -82,7 +82,7 @@ struct RunLine {
     /// Numbers of workers, for example 1,2
     #[arg(long, value_name = "LIST")]
     workers: Option<String>,
-    /// Shorter runs, smaller rings
+    /// Shorter runs, smaller rings: minutes where all points of the ring take an hour
     #[arg(long)]
     quick: bool,
     /// Folder for results.json and report.html
@@ -111,14 +111,36 @@ fn not_parsed(error: &clap::Error) -> Result<Command, Problem> {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return Ok(Command::Help(text));
     }
+    let path = words_of_usage(&text);
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return Err(Problem::usage("say what to do: lab, doctor or topology; see daiko --help"));
+        let words = subcommands(&path).join(", ");
+        return Err(Problem::usage(format!(
+            "say what to do: {words}; see {} --help",
+            path.join(" ")
+        )));
     }
     // clap lists missing arguments on lines of their own; they end at a blank one.
     let told: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let told = told.join(" ");
     let told = told.strip_prefix("error: ").unwrap_or(&told);
-    Err(Problem::usage(format!("{told}; see daiko --help")))
+    Err(Problem::usage(format!("{told}; see {} --help", path.join(" "))))
+}
+
+/// The command that a text of clap's is about: `daiko lab run`, where it says how that is used.
+fn words_of_usage(text: &str) -> Vec<&str> {
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
+    let plain = |word: &&str| !word.starts_with(['<', '[', '-']);
+    usage.unwrap_or("daiko").split(' ').take_while(plain).collect()
+}
+
+/// What may follow the command `path`.
+fn subcommands(path: &[&str]) -> Vec<String> {
+    let mut command = &Line::command();
+    for word in &path[1..] {
+        command = command.find_subcommand(word).expect("clap named it");
+    }
+    let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+    shown.map(|command| command.get_name().to_owned()).collect()
 }
 
 impl RunLine {
@@ -198,7 +220,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
         Line::command().debug_assert();
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use daiko_lab::{
     conclusion,
-    experiment::{Experiment, Options, Planned},
+    experiment::{Experiment, List, Options, Planned},
     host::Host,
     registry, report,
     results::{Results, write_whole},
@@ -68,6 +68,7 @@ fn plan(request: &Request) -> Result<Vec<Planned>, Problem> {
     let experiments: Vec<_> =
         request.experiments.iter().map(|name| find(name)).collect::<Result<_, _>>()?;
     check_methods(request, &experiments)?;
+    check_lists(request, &experiments)?;
     let options = Options {
         threads: request.threads.clone(),
         methods: request.methods.clone(),
@@ -103,17 +104,38 @@ fn check_methods(request: &Request, experiments: &[Box<dyn Experiment>]) -> Resu
     Ok(())
 }
 
+/// A list that changes nothing is a mistake, which a long run would hide.
+fn check_lists(request: &Request, experiments: &[Box<dyn Experiment>]) -> Result<(), Problem> {
+    let lists = [
+        ("--threads", request.threads.is_some(), List::Threads),
+        ("--workers", request.workers.is_some(), List::Workers),
+    ];
+    for (option, given, list) in lists {
+        if given && !experiments.iter().any(|experiment| experiment.takes(list)) {
+            let takers = registry::all().into_iter().filter(|experiment| experiment.takes(list));
+            let takers: Vec<&str> = takers.map(|experiment| experiment.name()).collect();
+            return Err(Problem::usage(format!(
+                "{option} changes nothing in {}; it is for {}",
+                request.experiments.join(", "),
+                takers.join(", ")
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Whether the results could be written, before minutes go into them.
 fn probe(folder: &Path) -> Result<(), Problem> {
-    let unwritable = |error: io::Error| {
-        Problem::usage(format!(
-            "cannot write to {}: {error}; name another folder with --out",
-            folder.display()
-        ))
+    let cannot = |what: &'static str| {
+        move |error: io::Error| {
+            let folder = folder.display();
+            let line = format!("cannot {what} {folder}: {error}; name another folder with --out");
+            Problem::usage(line)
+        }
     };
-    fs::create_dir_all(folder).map_err(unwritable)?;
+    fs::create_dir_all(folder).map_err(cannot("create the folder"))?;
     let probe = folder.join("results.partial");
-    fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(unwritable)
+    fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(cannot("write to"))
 }
 
 /// Set by the first interrupt; a second one ends the process at once.

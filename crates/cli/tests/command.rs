@@ -81,11 +81,24 @@ fn a_number_out_of_range_is_refused_with_the_range() {
 
 #[test]
 fn an_incomplete_or_unknown_command_line_is_refused() {
-    assert_refused(&[], &["daiko --help"]);
-    assert_refused(&["lab"], &["daiko --help"]);
-    assert_refused(&["lab", "run"], &["<EXPERIMENT>"]);
-    assert_refused(&["nonsense"], &["nonsense"]);
-    assert_refused(&["lab", "run", "limits", "--nonsense"], &["--nonsense"]);
+    assert_refused(&[], &["lab, doctor, topology; see daiko --help"]);
+    assert_refused(&["lab"], &["list, run; see daiko lab --help"]);
+    assert_refused(&["lab", "run"], &["<EXPERIMENT>", "see daiko lab run --help"]);
+    assert_refused(&["nonsense"], &["nonsense", "see daiko --help"]);
+    assert_refused(&["lab", "nonsense"], &["nonsense", "see daiko lab --help"]);
+    assert_refused(
+        &["lab", "run", "limits", "--nonsense"],
+        &["--nonsense", "see daiko lab run --help"],
+    );
+}
+
+#[test]
+fn a_list_that_changes_nothing_is_refused_with_what_it_is_for() {
+    assert_refused(
+        &["lab", "run", "governor", "costs", "--threads", "10"],
+        &["--threads changes nothing in governor, costs", "limits, ring, memory"],
+    );
+    assert_refused(&["lab", "run", "costs", "--workers", "1"], &["--workers", "ring, governor"]);
 }
 
 #[test]

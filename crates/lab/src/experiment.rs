@@ -22,6 +22,9 @@ pub trait Experiment: Sync {
     /// The methods it compares, in the order of tables.
     fn methods(&self) -> Vec<&'static str>;
 
+    /// Whether what it measures depends on a list that users may give.
+    fn takes(&self, list: List) -> bool;
+
     /// The cases to measure, those that cannot be included with their reason.
     fn plan(&self, options: &Options) -> Vec<Planned>;
 
@@ -30,6 +33,15 @@ pub trait Experiment: Sync {
     /// # Errors
     /// One line that the user reads, when the case gave no value.
     fn sample(&self, case: &Case, effort: Effort) -> Result<Sample, Failure>;
+}
+
+/// A list of numbers that a user may give in place of an experiment's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum List {
+    /// [`Options::threads`].
+    Threads,
+    /// [`Options::workers`].
+    Workers,
 }
 
 /// What the user asked for on the command line.

@@ -1,5 +1,7 @@
 //! Numbers as people read them.
 
+use std::time::Duration;
+
 /// Three significant digits, thousands apart: `9.82`, `112`, `4,312`.
 ///
 /// # Examples
@@ -21,6 +23,27 @@ pub fn number(value: f64) -> String {
     let before_point = size.log10().floor() as i32 + 1;
     let decimals = (3 - before_point).clamp(0, 9) as usize;
     format!("{value:.decimals$}")
+}
+
+/// A time, three significant digits in a unit that suits it: `7.24 ms`.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use daiko_lab::format::duration;
+/// assert_eq!(duration(Duration::from_micros(7243)), "7.24 ms");
+/// assert_eq!(duration(Duration::from_secs(754)), "12.6 min");
+/// ```
+pub fn duration(duration: Duration) -> String {
+    let seconds = duration.as_secs_f64();
+    let (value, unit) = match seconds {
+        ..1e-6 => (seconds * 1e9, "ns"),
+        ..1e-3 => (seconds * 1e6, "us"),
+        ..1.0 => (seconds * 1e3, "ms"),
+        ..120.0 => (seconds, "s"),
+        _ => (seconds / 60.0, "min"),
+    };
+    format!("{} {unit}", number(value))
 }
 
 /// A factor: `5.21x`; a small one as a fraction.

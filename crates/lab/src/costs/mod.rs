@@ -22,7 +22,7 @@ use self::laps::Timed;
 use crate::{
     Failure,
     experiment::{
-        Case, Effort, Experiment, Options, Params, Planned, Reading, Rounds, Sample, Unit,
+        Case, Effort, Experiment, List, Options, Params, Planned, Reading, Rounds, Sample, Unit,
     },
 };
 
@@ -71,6 +71,10 @@ impl Experiment for Costs {
 
     fn methods(&self) -> Vec<&'static str> {
         METHODS.iter().map(|method| method.name).collect()
+    }
+
+    fn takes(&self, _: List) -> bool {
+        false
     }
 
     fn plan(&self, options: &Options) -> Vec<Planned> {

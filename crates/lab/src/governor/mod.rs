@@ -34,7 +34,7 @@ use daiko::Preset;
 use self::{clients::Waiter, measure::Patience, schedule::Schedule};
 use crate::{
     Failure, Skip,
-    experiment::{Case, Effort, Experiment, Options, Params, Planned, Rounds, Sample},
+    experiment::{Case, Effort, Experiment, List, Options, Params, Planned, Rounds, Sample},
     host,
 };
 
@@ -64,6 +64,10 @@ impl Experiment for Governor {
 
     fn methods(&self) -> Vec<&'static str> {
         PRESETS.iter().map(|(name, _)| *name).chain([FUTEX]).collect()
+    }
+
+    fn takes(&self, list: List) -> bool {
+        list == List::Workers
     }
 
     fn plan(&self, options: &Options) -> Vec<Planned> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use crate::{
     Failure, Skip,
     experiment::{
-        Case, Effort, Experiment, Options, Params, Planned, Reading, Rounds, Sample, Unit,
+        Case, Effort, Experiment, List, Options, Params, Planned, Reading, Rounds, Sample, Unit,
     },
     host,
 };
@@ -45,6 +45,10 @@ impl Experiment for Limits {
 
     fn methods(&self) -> Vec<&'static str> {
         vec![LINE_TRANSFER, DATUM_TRANSFER, RMW_PAIR, SWITCH, ASSEMBLY_RING]
+    }
+
+    fn takes(&self, list: List) -> bool {
+        list == List::Threads
     }
 
     fn plan(&self, options: &Options) -> Vec<Planned> {

@@ -21,7 +21,7 @@ use daiko_sys::limits;
 use crate::{
     Failure, Skip,
     experiment::{
-        Case, Effort, Experiment, Options, Params, Planned, Reading, Rounds, Sample, Unit,
+        Case, Effort, Experiment, List, Options, Params, Planned, Reading, Rounds, Sample, Unit,
     },
 };
 
@@ -53,6 +53,10 @@ impl Experiment for Memory {
 
     fn methods(&self) -> Vec<&'static str> {
         vec![NPTL, DAIKO]
+    }
+
+    fn takes(&self, list: List) -> bool {
+        list == List::Threads
     }
 
     fn plan(&self, options: &Options) -> Vec<Planned> {

@@ -143,7 +143,7 @@ impl LineChart {
             draw_line(&mut svg, line, index, &x, &y);
         }
         if self.name_ends {
-            self.lines.iter().for_each(|line| draw_ends(&mut svg, line, &x, &y));
+            self.draw_ends(&mut svg, &x, &y);
         }
         self.draw_labels(&mut svg, &x, &y, right, (top, bottom));
         svg.finish()
@@ -165,6 +165,35 @@ impl LineChart {
             }
         }
         ticks
+    }
+
+    /// What the two ends of each line stand for, beside them, where no mark or other text is.
+    fn draw_ends(&self, svg: &mut Svg, x: &Axis, y: &Axis) {
+        const HALF_WIDTH: f64 = 20.0;
+        const HEIGHT: f64 = 12.0;
+        let place = |point: &LinePoint| (x.at(point.x), y.at(point.y.median));
+        let marks: Vec<_> = self.lines.iter().flat_map(|line| &line.points).map(place).collect();
+        let mut texts: Vec<(f64, f64)> = Vec::new();
+        for line in &self.lines {
+            for point in [line.points.first(), line.points.last()].into_iter().flatten() {
+                let (across, down) = place(point);
+                let around = [(0.0, -13.0), (0.0, 13.0), (-28.0, 0.0), (28.0, 0.0)];
+                let mut around =
+                    around.map(|(right, low)| (across + right, down + low)).into_iter();
+                let free = around.find(|middle| {
+                    let apart = |other: &(f64, f64), width| {
+                        (middle.0 - other.0).abs() >= width || (middle.1 - other.1).abs() >= HEIGHT
+                    };
+                    marks.iter().all(|mark| apart(mark, HALF_WIDTH + 4.0))
+                        && texts.iter().all(|text| apart(text, 2.0 * HALF_WIDTH))
+                });
+                // Where all around is full, the mark's title tells.
+                if let Some(middle) = free {
+                    svg.text("point", (middle.0, middle.1 + 4.0), Anchor::Middle, &point.means);
+                    texts.push(middle);
+                }
+            }
+        }
     }
 
     /// Names at the right edge, each beside the end of its line and none over
@@ -216,18 +245,6 @@ fn draw_line(svg: &mut Svg, line: &Line, shape: usize, x: &Axis, y: &Axis) {
         svg.mark(class, shape, place(point), &title);
     }
     svg.end_group();
-}
-
-fn draw_ends(svg: &mut Svg, line: &Line, x: &Axis, y: &Axis) {
-    const APART: f64 = 40.0;
-    let mut named: Option<(f64, f64)> = None;
-    for point in line.points.first().into_iter().chain(line.points.last()) {
-        let at = (x.at(point.x), y.at(point.y.median) - 9.0);
-        if named.is_none_or(|other| (at.0 - other.0).hypot(at.1 - other.1) > APART) {
-            svg.text("point", at, Anchor::Middle, &point.means);
-            named = Some(at);
-        }
-    }
 }
 
 /// Places for `wanted` (ascending) at least `apart` from each other, as near as

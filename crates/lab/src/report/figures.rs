@@ -168,6 +168,8 @@ pub(super) fn ring_curve(results: &Results) -> Option<Figure> {
         points: curve(&sizes, |size| limit_point(results, size)),
     });
     lines.retain(|line| !line.points.is_empty());
+    let limit = lines.iter().any(|line| line.family == Family::Limit);
+    let text = RING_TEXT.to_owned() + if limit { LIMIT_TEXT } else { "" };
     lines.sort_by_key(|line| line.family);
     let chart = LineChart {
         label: "Nanoseconds per hop against number of threads, one line per method".into(),
@@ -178,15 +180,15 @@ pub(super) fn ring_curve(results: &Results) -> Option<Figure> {
         name_ends: false,
         lines,
     };
-    (!chart.lines.is_empty()).then(|| {
-        Figure::of_lines("The ring: how long a thread waits for another", RING_TEXT, &chart)
-    })
+    (!chart.lines.is_empty())
+        .then(|| Figure::of_lines("The ring: how long a thread waits for another", &text, &chart))
 }
 
 const RING_TEXT: &str = "Time of one hop against the number of threads in the ring, of which one runs \
      and all others wait. Shuffled order; kernel threads on all allowed CPUs, libraries on one \
-     worker where they have one. Marks are medians, bars reach from the fastest to the slowest run. \
-     assembly-ring is the limit: a bare switch with no scheduler at all.";
+     worker where they have one. Marks are medians, bars reach from the fastest to the slowest run.";
+
+const LIMIT_TEXT: &str = " assembly-ring is the limit: a bare switch with no scheduler at all.";
 
 fn curve<'a>(sizes: &[u64], point: impl Fn(u64) -> Option<&'a Point>) -> Vec<LinePoint> {
     let point = |&size: &u64| {

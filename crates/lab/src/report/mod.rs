@@ -245,7 +245,7 @@ impl Page {
         if notes.is_empty() {
             return;
         }
-        self.0.push_str("<section><h2>Few rounds</h2><p class=\"hint\">One round of these takes longer than a run is meant to.</p><ul>");
+        self.0.push_str("<section><h2>Few rounds</h2><p class=\"hint\">Rounds of these are long: a run has few, and takes longer than it is meant to.</p><ul>");
         for note in notes {
             self.add(format_args!("<li>{}</li>", Escaped(note)));
         }

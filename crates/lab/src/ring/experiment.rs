@@ -4,7 +4,7 @@ use super::{Cpus, Kind, Layout, Method, Spec, daiko, kernel, order::Order, peers
 use crate::{
     Failure, Skip,
     experiment::{
-        Case, Effort, Experiment, Options, Params, Planned, Reading, Rounds, Sample, Unit,
+        Case, Effort, Experiment, List, Options, Params, Planned, Reading, Rounds, Sample, Unit,
     },
     host,
 };
@@ -42,6 +42,10 @@ impl Experiment for Ring {
 
     fn methods(&self) -> Vec<&'static str> {
         self.methods.iter().map(|method| method.name()).collect()
+    }
+
+    fn takes(&self, _: List) -> bool {
+        true
     }
 
     fn plan(&self, options: &Options) -> Vec<Planned> {

@@ -2,13 +2,13 @@
 
 use std::{
     io::{self, IsTerminal, Write},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Observer;
-use crate::experiment::Case;
+use crate::{experiment::Case, format};
 
 /// A bar if standard error is a terminal, else plain lines there.
 pub fn on_stderr() -> Box<dyn Observer> {
@@ -82,13 +82,14 @@ impl<W: Write> Observer for Lines<W> {
         let before = self.tenths();
         self.done += samples;
         if self.tenths() > before {
-            let elapsed = Duration::from_secs(self.start.elapsed().as_secs());
-            let line = format!(
-                "measuring: {} of {} samples, {}",
-                self.done,
-                self.total,
-                humantime::format_duration(elapsed)
-            );
+            let elapsed = self.start.elapsed();
+            let Self { done, total, .. } = *self;
+            let mut line =
+                format!("measuring: {done} of {total} samples in {}", format::duration(elapsed));
+            if done < total {
+                let left = elapsed.mul_f64((total - done) as f64 / done as f64);
+                line += &format!(", about {} left", format::duration(left));
+            }
             self.line(&line);
         }
     }

@@ -66,10 +66,13 @@ impl<P: Port> Method for Threads<P> {
 /// Whether an agent can have a CPU of its own.
 fn own_cpu(cpus: Cpus) -> Result<(), Skip> {
     let allowed = cpu::allowed().map_or(1, |allowed| allowed.len());
-    if cpus == Cpus::One || allowed < 2 {
+    if allowed < 2 {
         return Err(Skip::new("the agent needs a CPU of its own: allow two or more"));
     }
-    Ok(())
+    match cpus {
+        Cpus::One => Err(Skip::new("not with cpus=one: the agent needs a CPU of its own")),
+        Cpus::All => Ok(()),
+    }
 }
 
 /// One run.
