@@ -26,6 +26,8 @@ use crate::worker::Worker;
 const PERIOD: Duration = Duration::from_millis(1);
 /// Looks without a switch after which a worker counts as stuck.
 const STUCK_PERIODS: u32 = 10;
+/// Mail that a look at a stuck worker may leaf through, on average.
+const MAIL_PER_PERIOD: u32 = 256;
 
 /// A worker that has been in one fiber for long, as reported to
 /// [`RuntimeBuilder::on_stuck`](crate::RuntimeBuilder::on_stuck).
@@ -155,6 +157,8 @@ struct Seen {
     periods: u32,
     /// CPU time of the worker's thread at the first of them.
     cpu_ns: u64,
+    /// Looks to pass before its mail is leafed through again.
+    leafed: u32,
 }
 
 impl Seen {
@@ -164,7 +168,7 @@ impl Seen {
             if self.periods >= STUCK_PERIODS {
                 shared.release_spare(worker);
             }
-            *self = Seen { sight, periods: 0, cpu_ns: 0 };
+            *self = Seen { sight, ..Seen::default() };
             return;
         }
         self.periods += 1;
@@ -173,7 +177,10 @@ impl Seen {
             self.cpu_ns = cpu_ns(worker);
         }
         if self.periods > STUCK_PERIODS {
-            worker.rescue_movers();
+            self.leafed = match self.leafed.checked_sub(1) {
+                Some(left) => left,
+                None => worker.rescue_movers() / MAIL_PER_PERIOD,
+            };
         }
         if self.periods == STUCK_PERIODS {
             // Looked at again: if the monitor was kept from its CPU in between, the worker may

@@ -1,7 +1,5 @@
 //! Numbers as people read them.
 
-use std::time::Duration;
-
 /// Three significant digits, thousands apart: `9.82`, `112`, `4,312`.
 ///
 /// # Examples
@@ -25,17 +23,15 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A time, three significant digits in a unit that suits it: `7.24 ms`.
+/// A time in seconds, as three significant digits in a unit that suits it: `7.24 ms`.
 ///
 /// # Examples
 /// ```
-/// use std::time::Duration;
-/// use daiko_lab::format::duration;
-/// assert_eq!(duration(Duration::from_micros(7243)), "7.24 ms");
-/// assert_eq!(duration(Duration::from_secs(754)), "12.6 min");
+/// use daiko_lab::format::seconds;
+/// assert_eq!(seconds(0.007243), "7.24 ms");
+/// assert_eq!(seconds(754.0), "12.6 min");
 /// ```
-pub fn duration(duration: Duration) -> String {
-    let seconds = duration.as_secs_f64();
+pub fn seconds(seconds: f64) -> String {
     let (value, unit) = match seconds {
         ..1e-6 => (seconds * 1e9, "ns"),
         ..1e-3 => (seconds * 1e6, "us"),

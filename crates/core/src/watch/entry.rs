@@ -152,9 +152,19 @@ impl<W: Copy> Entry<W> {
         self.state.store(Self::OUT, Ordering::Relaxed);
     }
 
-    pub(super) fn set_hit(&self, seen: u64) {
-        self.seen.store(seen, Ordering::Relaxed);
+    /// Gives the entry back to its waiter, who may free it before this returns: hence no `&self`,
+    /// which would have to be valid for longer.
+    ///
+    /// # Safety
+    ///
+    /// `entry` is alive.
+    pub(super) unsafe fn set_hit(entry: NonNull<Self>, seen: u64) {
         // Pairs with the Acquire in `state`: from here on the entry is the waiter's.
-        self.state.store(Self::HIT, unless_weakened!("watch-hit", Ordering::Release));
+        let ordering = unless_weakened!("watch-hit", Ordering::Release);
+        // SAFETY: alive by this function's contract; the references are to atomics alone.
+        unsafe {
+            (*entry.as_ptr()).seen.store(seen, Ordering::Relaxed);
+            (*entry.as_ptr()).state.store(Self::HIT, ordering);
+        }
     }
 }

@@ -183,7 +183,7 @@ impl<W: Copy> Table<W> {
             let seen = entry.as_ref().sample()?;
             let waiter = entry.as_ref().waiter();
             self.unlist(entry);
-            entry.as_ref().set_hit(seen);
+            Entry::set_hit(entry, seen);
             Some(waiter)
         }
     }

@@ -124,9 +124,10 @@ impl Worker {
     }
 
     /// Takes the movers out of the next slot and the mail of this worker, which is stuck, for
-    /// others to run. By the monitor, which and the owner, if that goes on at this moment, get
-    /// different fibers.
-    pub(crate) fn rescue_movers(&self) {
+    /// others to run; how much mail was given back. By the monitor, which and the owner, if that
+    /// goes on at this moment, get different fibers.
+    pub(crate) fn rescue_movers(&self) -> u32 {
+        let mut given_back = 0;
         // A thief that polls seldom may never see the slot unchanged twice.
         if self.next.peek().is_some()
             && let Some(fiber) = self.next.steal(membarrier::all_threads)
@@ -148,8 +149,10 @@ impl Worker {
             } else {
                 // With its letters, which keep it in use: it may end, and be freed, right now.
                 self.deliver(None, fiber);
+                given_back += 1;
             }
         }
+        given_back
     }
 
     /// Has this worker, where the fiber ended, free it, behind all postcards to it.

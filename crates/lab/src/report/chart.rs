@@ -143,7 +143,7 @@ impl LineChart {
             draw_line(&mut svg, line, index, &x, &y);
         }
         if self.name_ends {
-            self.draw_ends(&mut svg, &x, &y);
+            self.draw_ends(&mut svg, &x, &y, bottom);
         }
         self.draw_labels(&mut svg, &x, &y, right, (top, bottom));
         svg.finish()
@@ -168,7 +168,7 @@ impl LineChart {
     }
 
     /// What the two ends of each line stand for, beside them, where no mark or other text is.
-    fn draw_ends(&self, svg: &mut Svg, x: &Axis, y: &Axis) {
+    fn draw_ends(&self, svg: &mut Svg, x: &Axis, y: &Axis, bottom: f64) {
         const HALF_WIDTH: f64 = 20.0;
         const HEIGHT: f64 = 12.0;
         let place = |point: &LinePoint| (x.at(point.x), y.at(point.y.median));
@@ -184,7 +184,8 @@ impl LineChart {
                     let apart = |other: &(f64, f64), width| {
                         (middle.0 - other.0).abs() >= width || (middle.1 - other.1).abs() >= HEIGHT
                     };
-                    marks.iter().all(|mark| apart(mark, HALF_WIDTH + 4.0))
+                    middle.1 + HEIGHT / 2.0 <= bottom
+                        && marks.iter().all(|mark| apart(mark, HALF_WIDTH + 4.0))
                         && texts.iter().all(|text| apart(text, 2.0 * HALF_WIDTH))
                 });
                 // Where all around is full, the mark's title tells.

@@ -82,13 +82,13 @@ impl<W: Write> Observer for Lines<W> {
         let before = self.tenths();
         self.done += samples;
         if self.tenths() > before {
-            let elapsed = self.start.elapsed();
+            let elapsed = self.start.elapsed().as_secs_f64();
             let Self { done, total, .. } = *self;
             let mut line =
-                format!("measuring: {done} of {total} samples in {}", format::duration(elapsed));
+                format!("measuring: {done} of {total} samples in {}", format::seconds(elapsed));
             if done < total {
-                let left = elapsed.mul_f64((total - done) as f64 / done as f64);
-                line += &format!(", about {} left", format::duration(left));
+                let left = elapsed * (total - done) as f64 / done as f64;
+                line += &format!(", about {} left", format::seconds(left));
             }
             self.line(&line);
         }
