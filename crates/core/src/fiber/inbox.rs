@@ -22,6 +22,8 @@ impl Letters {
     pub const WAKE: Letters = Letters(2);
     /// Start it: the sender's placement chose this worker.
     pub const START: Letters = Letters(4);
+    /// Have it unwind.
+    pub const CANCEL: Letters = Letters(8);
     /// Queue it: a mover that the sender has already made active.
     pub const RUN: Letters = Letters(16);
     /// Nobody holds it any more: free it, once it has left the inbox.

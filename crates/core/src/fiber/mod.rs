@@ -12,7 +12,7 @@ mod state;
 pub use completion::{Completion, Finish, WaiterId};
 pub use inbox::{Addressee, Batch, InHand, Inbox, Letters, Mail, Posted, Pushed};
 pub use next::{Access, Entry, NextSlot};
-pub use owner::{Owner, OwnerWord};
+pub use owner::{Early, Owner, OwnerWord};
 pub use state::{Effect, Event, Mode, Plain, RunState, Shared};
 
 #[cfg(all(test, loom))]

@@ -1,20 +1,40 @@
-//! The owner word: which worker has a fiber, and the unpark that came before it had one.
+//! The owner word: which worker has a fiber, and what came for it before it had one.
 
 use std::ptr;
 
 use crate::sync::{AtomicPtr, Ordering, const_fn, unless_weakened};
 
-/// Low bit: an unpark came before the start.
-const TOKEN: usize = 1;
 /// Bit beside the worker's address: the fiber ran to its end there.
 const FINISHED: usize = 2;
+/// The bits of [`Early`].
+const EARLY: usize = 5;
+
+/// What came for a fiber before its start.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Early(usize);
+
+impl Early {
+    /// Nothing.
+    pub const NONE: Early = Early(0);
+    /// An unpark.
+    pub const UNPARK: Early = Early(1);
+    /// A cancel.
+    pub const CANCEL: Early = Early(4);
+
+    /// Whether all of `other` is among this.
+    #[inline]
+    pub fn contains(self, other: Early) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
 
 /// Where a fiber belongs.
 ///
 /// | word | meaning |
 /// |------|---------|
 /// | 0 | unstarted |
-/// | 1 | unstarted, and unparked |
+/// | 1, 4, 5 | unstarted, and unparked, cancelled, both |
 /// | address of a worker | started there; of a mover: where it ran last |
 /// | that + 2 | finished there |
 pub struct OwnerWord<W>(AtomicPtr<W>);
@@ -59,40 +79,40 @@ impl<W> OwnerWord<W> {
         // state that the caller goes on to touch.
         let word = self.0.load(Ordering::Acquire);
         match word.addr() {
-            0 | TOKEN => Owner::Unstarted,
+            addr if addr & !EARLY == 0 => Owner::Unstarted,
             addr if addr & FINISHED != 0 => Owner::Finished(word.map_addr(|addr| addr & !FINISHED)),
             _ => Owner::Worker(word),
         }
     }
 
-    /// Gives the fiber to `worker`, which starts it; true if it was unparked before.
-    #[must_use]
+    /// Gives the fiber to `worker`, which starts it; what came before.
     #[inline]
-    pub fn start(&self, worker: *const W) -> bool {
-        // AcqRel: Acquire pairs with the Release in `unpark_unstarted`, Release with the Acquire
-        // in `load`. An exchange, not load and store: an unpark in between would be lost.
+    pub fn start(&self, worker: *const W) -> Early {
+        // AcqRel: Acquire pairs with the Release in `leave_early`, Release with the Acquire in
+        // `load`. An exchange, not load and store: what came in between would be lost.
         if cfg!(weaken = "owner-start") {
-            let token = self.0.load(Ordering::Acquire).addr() == TOKEN;
+            let early = Early(self.0.load(Ordering::Acquire).addr());
             self.0.store(worker.cast_mut(), Ordering::Release);
-            return token;
+            return early;
         }
         let ordering = unless_weakened!("owner-token", Ordering::AcqRel);
-        self.0.swap(worker.cast_mut(), ordering).addr() == TOKEN
+        Early(self.0.swap(worker.cast_mut(), ordering).addr())
     }
 
-    /// Leaves a token for the start; false if the fiber has started meanwhile.
+    /// Leaves `early` for the start; false if the fiber has started meanwhile.
     #[must_use]
-    pub fn unpark_unstarted(&self) -> bool {
-        if cfg!(weaken = "owner-token-again") && self.0.load(Ordering::Acquire).addr() == TOKEN {
+    pub fn leave_early(&self, early: Early) -> bool {
+        if cfg!(weaken = "owner-token-again") && self.0.load(Ordering::Acquire).addr() == early.0 {
             return true;
         }
-        let add_token = |word: *mut W| {
-            (word.addr() & !TOKEN == 0).then_some(ptr::without_provenance_mut(TOKEN))
+        let add = |word: *mut W| {
+            let unstarted = word.addr() & !EARLY == 0;
+            unstarted.then(|| ptr::without_provenance_mut(word.addr() | early.0))
         };
-        // Release: pairs with the exchange in `start`; written also where a token is, so that what
-        // came before this unpark is seen as well. Acquire on failure: as in `load`, for the caller
-        // looks again.
-        self.0.fetch_update(Ordering::Release, Ordering::Acquire, add_token).is_ok()
+        // Release: pairs with the exchange in `start`; written also where it changes nothing, so
+        // that what came before this call is seen as well. Acquire on failure: as in `load`, for
+        // the caller looks again.
+        self.0.fetch_update(Ordering::Release, Ordering::Acquire, add).is_ok()
     }
 
     /// Says where a mover runs now. Only by the worker that runs it.
@@ -117,24 +137,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unpark_before_the_start_is_found_by_the_start() {
+    fn what_came_before_the_start_is_found_by_the_start() {
         let (word, worker) = (OwnerWord::<u64>::new(), 7);
         assert_eq!(word.load(), Owner::Unstarted);
-        assert!(word.unpark_unstarted());
-        assert!(word.unpark_unstarted());
+        assert!(word.leave_early(Early::UNPARK));
+        assert!(word.leave_early(Early::UNPARK));
         assert_eq!(word.load(), Owner::Unstarted);
-        assert!(word.start(&worker));
+        assert!(word.leave_early(Early::CANCEL));
+        assert_eq!(word.load(), Owner::Unstarted);
+        let early = word.start(&worker);
+        assert!(early.contains(Early::UNPARK) && early.contains(Early::CANCEL));
         assert_eq!(word.load(), Owner::Worker(&raw const worker));
-        assert!(!word.unpark_unstarted());
+        assert!(!word.leave_early(Early::UNPARK));
         word.finish(&worker);
         assert_eq!(word.load(), Owner::Finished(&raw const worker));
         assert!(!word.is(&worker));
     }
 
     #[test]
-    fn a_start_without_an_unpark_finds_none() {
+    fn a_start_before_which_nothing_came_finds_nothing() {
         let (word, worker) = (OwnerWord::<u64>::new(), 7);
-        assert!(!word.start(&worker));
+        assert_eq!(word.start(&worker), Early::NONE);
         assert!(word.is(&worker));
     }
 }

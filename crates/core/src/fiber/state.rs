@@ -13,6 +13,8 @@ const PHASE: u32 = 3;
 const TOKEN: u32 = 4;
 /// The wake of the published wait came before the fiber had suspended.
 const WOKEN: u32 = 8;
+/// A cancel came while the fiber was active: its next suspension does not last.
+const CANCELLED: u32 = 16;
 
 /// What happens to a fiber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +23,9 @@ pub enum Event {
     Unpark,
     /// Whoever claimed its wait wakes it.
     Wake,
-    /// It must unwind: out of whatever suspension it is in.
+    /// It is to look why its suspension shall not last: its time is up.
+    Interrupt,
+    /// It must unwind: out of whatever suspension it is in, or its next one.
     Cancel,
     /// It suspends until an unpark.
     Park,
@@ -41,6 +45,8 @@ pub enum Effect {
     Suspended,
     /// What the fiber wanted to wait for has already come: it goes on.
     Proceed,
+    /// The fiber was cancelled before: it goes on, and unwinds if it may.
+    Cancelled,
 }
 
 /// The transition table, the same for both modes.
@@ -49,9 +55,10 @@ pub enum Effect {
 /// |--------|--------|--------|---------|
 /// | Unpark | + TOKEN | ACTIVE, enqueue | + TOKEN |
 /// | Wake   | + WOKEN | never | ACTIVE, enqueue |
-/// | Cancel | nothing | ACTIVE, enqueue | ACTIVE, enqueue |
-/// | Park   | TOKEN ? - TOKEN, proceed : PARKED, suspended | never | never |
-/// | Wait   | WOKEN ? - WOKEN, proceed : WAITING, suspended | never | never |
+/// | Interrupt | nothing | ACTIVE, enqueue | ACTIVE, enqueue |
+/// | Cancel | + CANCELLED | ACTIVE, enqueue | ACTIVE, enqueue |
+/// | Park   | TOKEN ? - TOKEN, proceed : CANCELLED ? - CANCELLED, cancelled : PARKED, suspended | never | never |
+/// | Wait   | WOKEN ? - WOKEN, proceed : CANCELLED ? - CANCELLED, cancelled : WAITING, suspended | never | never |
 const fn transition(state: u32, event: Event) -> (u32, Effect) {
     let phase = state & PHASE;
     match event {
@@ -59,11 +66,15 @@ const fn transition(state: u32, event: Event) -> (u32, Effect) {
         Event::Unpark => (state | TOKEN, Effect::None),
         Event::Wake if phase == WAITING => (state & !PHASE, Effect::Enqueue),
         Event::Wake => (state | WOKEN, Effect::None),
-        Event::Cancel if phase == ACTIVE => (state, Effect::None),
-        Event::Cancel => (state & !PHASE, Effect::Enqueue),
+        Event::Interrupt if phase == ACTIVE => (state, Effect::None),
+        Event::Cancel if phase == ACTIVE => (state | CANCELLED, Effect::None),
+        Event::Interrupt | Event::Cancel => (state & !PHASE, Effect::Enqueue),
         Event::Park if state & TOKEN != 0 => (state & !TOKEN, Effect::Proceed),
-        Event::Park => (state | PARKED, Effect::Suspended),
         Event::Wait if state & WOKEN != 0 => (state & !WOKEN, Effect::Proceed),
+        Event::Park | Event::Wait if state & CANCELLED != 0 => {
+            (state & !CANCELLED, Effect::Cancelled)
+        }
+        Event::Park => (state | PARKED, Effect::Suspended),
         Event::Wait => (state | WAITING, Effect::Suspended),
     }
 }
@@ -159,16 +170,17 @@ impl RunState {
         self.0.load(Ordering::Relaxed) & PHASE != ACTIVE
     }
 
-    /// Whether a park would return at once.
+    /// Whether `event`, a park or a wait, would not suspend the fiber.
     #[inline]
-    pub fn has_token(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & TOKEN != 0
+    pub fn would_proceed(&self, event: Event) -> bool {
+        let (_, effect) = transition(self.0.load(Ordering::Relaxed), event);
+        effect != Effect::Suspended
     }
 
-    /// Whether a wait would return at once.
+    /// Whether a cancel has come while the fiber was active.
     #[inline]
-    pub fn is_woken(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & WOKEN != 0
+    pub fn is_cancelled(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & CANCELLED != 0
     }
 }
 
@@ -210,9 +222,33 @@ mod tests {
     }
 
     #[test]
-    fn a_cancel_ends_a_wait_and_the_late_wake_is_kept() {
+    fn a_cancel_or_interrupt_ends_a_wait_and_the_late_wake_is_kept() {
         use Effect::*;
-        let events = [Event::Wait, Event::Cancel, Event::Wake, Event::Wait];
-        assert_eq!(after(&events), [Suspended, Enqueue, None, Proceed]);
+        for event in [Event::Cancel, Event::Interrupt] {
+            let events = [Event::Wait, event, Event::Wake, Event::Wait];
+            assert_eq!(after(&events), [Suspended, Enqueue, None, Proceed]);
+        }
+    }
+
+    #[test]
+    fn a_cancel_of_an_active_fiber_is_kept_for_one_suspension() {
+        use Effect::*;
+        for suspension in [Event::Park, Event::Wait] {
+            let events = [Event::Cancel, Event::Cancel, suspension, suspension];
+            assert_eq!(after(&events), [None, None, Cancelled, Suspended]);
+        }
+    }
+
+    #[test]
+    fn an_interrupt_of_an_active_fiber_is_nothing() {
+        use Effect::*;
+        assert_eq!(after(&[Event::Interrupt, Event::Wait]), [None, Suspended]);
+    }
+
+    #[test]
+    fn what_has_come_goes_before_a_cancel() {
+        use Effect::*;
+        let events = [Event::Wake, Event::Cancel, Event::Wait, Event::Wait];
+        assert_eq!(after(&events), [None, None, Proceed, Cancelled]);
     }
 }

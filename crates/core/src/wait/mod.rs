@@ -15,7 +15,7 @@ use crate::lock::{Contender, Held, QueueLock};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, const_fn, fence};
 
 #[cfg(all(test, loom))]
-mod model;
+pub(crate) mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
@@ -69,6 +69,12 @@ impl<W: Copy> WaitQueue<W> {
     pub unsafe fn enqueue(&self, by: &impl Contender, node: NonNull<Node<W>>) {
         // SAFETY: passed on to the caller.
         unsafe { self.lock(by).enqueue(node) }
+    }
+
+    /// Whether nobody waits, in the eyes of who comes later than those who waited: their enqueuing
+    /// happened before this call, by other means.
+    pub fn is_empty(&self) -> bool {
+        self.oldest.load(Ordering::Relaxed).is_null()
     }
 
     /// Whether somebody waits, for a waker that has changed the object and holds no lock.
@@ -134,17 +140,39 @@ impl<W: Copy> Locked<'_, W> {
     /// `node` is in no queue. It stays alive and in place until it was unlinked by
     /// [`Unlinked::Mine`] or its state is seen to be [`NodeState::Claimed`].
     pub unsafe fn enqueue(&mut self, node: NonNull<Node<W>>) {
-        let oldest = self.oldest();
-        // SAFETY: the node is alive, in no list, and the lock is held.
-        unsafe {
-            node.as_ref().set_queued();
-            circle::insert(oldest, node);
-        }
-        if oldest.is_none() {
+        // SAFETY: passed on to the caller.
+        unsafe { self.insert(node) };
+        if self.oldest().is_none() {
             self.set_oldest(Some(node));
         }
         // Pairs with the fence in `anyone_waiting`.
         fence(Ordering::SeqCst);
+    }
+
+    /// Adds `node` as the oldest, for a waiter that was woken and has to wait again. The caller then
+    /// checks once more whether it has to.
+    ///
+    /// # Safety
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    pub unsafe fn enqueue_first(&mut self, node: NonNull<Node<W>>) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.insert(node) };
+        // The list is a circle: who is last before the oldest becomes it.
+        self.set_oldest(Some(node));
+        // Pairs with the fence in `anyone_waiting`.
+        fence(Ordering::SeqCst);
+    }
+
+    /// # Safety
+    ///
+    /// As for [`enqueue`](Self::enqueue).
+    unsafe fn insert(&mut self, node: NonNull<Node<W>>) {
+        // SAFETY: the node is alive and in no list, by this function's contract, and the lock is held.
+        unsafe {
+            node.as_ref().set_queued();
+            circle::insert(self.oldest(), node);
+        }
     }
 
     /// Claims the oldest node and returns its waiter, whom the caller wakes exactly once. `note` is
@@ -157,6 +185,33 @@ impl<W: Copy> Locked<'_, W> {
             self.remove(node);
             Node::set_claimed(node, note);
             Some(waiter)
+        }
+    }
+
+    /// Takes the oldest node out, for the queue of another object, where it is as if its waiter had
+    /// enqueued it. From here on [`unlink`](Self::unlink) finds it gone: its waiter is bound to wait
+    /// until it is claimed there.
+    pub fn take_first(&mut self) -> Option<NonNull<Node<W>>> {
+        let node = self.oldest()?;
+        // SAFETY: a listed node is alive.
+        unsafe {
+            self.remove(node);
+            node.as_ref().set_moved();
+        }
+        Some(node)
+    }
+
+    /// Claims `node`, which is in no queue; returns its waiter, whom the caller wakes exactly once.
+    ///
+    /// # Safety
+    ///
+    /// `node` was taken by [`take_first`](Self::take_first), and is in no queue since.
+    pub unsafe fn claim_taken(&mut self, node: NonNull<Node<W>>, note: u8) -> W {
+        // SAFETY: a moved node is alive until it is claimed, which is the last that is done to it.
+        unsafe {
+            let waiter = node.as_ref().waiter();
+            Node::set_claimed(node, note);
+            waiter
         }
     }
 

@@ -10,8 +10,10 @@ use crate::sync::{AtomicU32, Ordering, unless_weakened};
 pub enum NodeState {
     /// In no queue: not added yet, or unlinked by a timeout or cancel.
     Out,
-    /// In a queue.
+    /// In the queue that it was added to.
     Queued,
+    /// Moved to the queue of another object, or on its way there.
+    Moved,
     /// A waker took it out, left this note, and wakes the waiter once.
     Claimed(u8),
 }
@@ -23,7 +25,7 @@ pub struct Node<W> {
     /// Stored under the queue lock; loaded by the waiter at any time.
     ///
     /// ```text
-    /// 0 = Out, 1 = Queued, 2 + note = Claimed
+    /// 0 = Out, 1 = Queued, 2 = Moved, 3 + note = Claimed
     /// ```
     state: AtomicU32,
     /// Written by the waiter before the node is queued.
@@ -45,7 +47,8 @@ unsafe impl<W> Circular for Node<W> {
 impl<W: Copy> Node<W> {
     const OUT: u32 = 0;
     const QUEUED: u32 = 1;
-    const CLAIMED: u32 = 2;
+    const MOVED: u32 = 2;
+    const CLAIMED: u32 = 3;
 
     /// A node of `waiter`, in no queue.
     pub fn new(waiter: W) -> Self {
@@ -58,6 +61,7 @@ impl<W: Copy> Node<W> {
         match self.state.load(Ordering::Acquire) {
             Self::OUT => NodeState::Out,
             Self::QUEUED => NodeState::Queued,
+            Self::MOVED => NodeState::Moved,
             claimed => NodeState::Claimed((claimed - Self::CLAIMED) as u8),
         }
     }
@@ -67,9 +71,16 @@ impl<W: Copy> Node<W> {
         self.waiter
     }
 
+    /// A moved node stays one: it is the queue that it was taken from which its waiter asks.
     pub(super) fn set_queued(&self) {
         debug_assert_ne!(self.state(), NodeState::Queued, "a node is in one queue at a time");
-        self.state.store(Self::QUEUED, Ordering::Relaxed);
+        if self.state() != NodeState::Moved {
+            self.state.store(Self::QUEUED, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn set_moved(&self) {
+        self.state.store(Self::MOVED, Ordering::Relaxed);
     }
 
     pub(super) fn set_out(&self) {

@@ -83,7 +83,7 @@ impl Fiber {
     fn unpark(&self) -> bool {
         loop {
             match self.owner.load() {
-                Owner::Unstarted if self.owner.unpark_unstarted() => return false,
+                Owner::Unstarted if self.owner.leave_early(Early::UNPARK) => return false,
                 Owner::Unstarted => {}
                 _started => return self.deliver(Event::Unpark),
             }
@@ -94,18 +94,18 @@ impl Fiber {
     fn start(&self) {
         static WORKER: u32 = 0;
         self.state.reset();
-        if self.owner.start(&WORKER) {
+        if self.owner.start(&WORKER).contains(Early::UNPARK) {
             let _ = self.state.apply::<Shared>(Event::Unpark);
         }
     }
 
     /// What is done for a mover that has left its stack; true if it goes on at once.
     fn settle(&self, event: Event) -> bool {
-        let effect = self.state.apply::<Shared>(event);
-        if effect == Effect::Proceed {
+        let goes_on = self.state.apply::<Shared>(event) != Effect::Suspended;
+        if goes_on {
             self.run();
         }
-        effect == Effect::Proceed
+        goes_on
     }
 }
 

@@ -1,0 +1,137 @@
+//! Several who want the lock, and one who thinks better of it.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::*;
+use crate::lock::testing::Tester;
+use crate::wait::NodeState;
+use crate::wait::model::Sleep;
+
+struct Shared {
+    mutex: RawMutex<usize>,
+    /// What each of them sleeps on.
+    wakes: [Sleep; 3],
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: the data is touched by who has the lock; that is what the model checks.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            mutex: RawMutex::new(),
+            wakes: [Sleep::new(), Sleep::new(), Sleep::new()],
+            data: UnsafeCell::new(0),
+        })
+    }
+
+    fn wake(&self, waiter: Option<usize>) {
+        waiter.inspect(|&waiter| self.wakes[waiter].wake());
+    }
+
+    /// Waits for the wake that follows a claim; the note.
+    fn wait(&self, who: usize, node: &Node<usize>) -> u8 {
+        self.wakes[who].wait();
+        let NodeState::Claimed(note) = node.state() else { panic!("woken without a claim") };
+        note
+    }
+
+    /// `again` is how a second arrival is.
+    fn lock(&self, who: usize, again: Arrival) {
+        if self.mutex.acquire_fast() {
+            return;
+        }
+        let (node, mut arrival) = (Node::new(who), Arrival::New);
+        // SAFETY: the node is in no queue, and stays until it is claimed.
+        while unsafe { self.mutex.acquire(&Tester(who as u32 + 1), NonNull::from(&node), arrival) }
+            == Acquire::Queued
+        {
+            if self.wait(who, &node) == note::HANDED_OVER {
+                return;
+            }
+            arrival = again;
+        }
+    }
+
+    fn unlock(&self, who: usize) {
+        if !self.mutex.release_fast() {
+            self.wake(self.mutex.release(&Tester(who as u32 + 1)));
+        }
+    }
+
+    fn add(&self, who: usize, again: Arrival) {
+        self.lock(who, again);
+        // SAFETY: the lock is held.
+        self.data.with_mut(|data| unsafe { *data += 1 });
+        self.unlock(who);
+    }
+
+    /// Asks for the lock, and leaves without it if it has to wait.
+    fn ask(&self, who: usize) {
+        let (by, node) = (Tester(who as u32 + 1), Node::new(who));
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+        if unsafe { self.mutex.acquire(&by, NonNull::from(&node), Arrival::New) }
+            == Acquire::Acquired
+        {
+            return self.unlock(who);
+        }
+        // SAFETY: alive, and queued here.
+        if unsafe { self.mutex.leave(&by, NonNull::from(&node)) } == Unlinked::AlreadyGone {
+            let note = self.wait(who, &node);
+            self.wake(self.mutex.give_way(&by, note));
+        }
+    }
+
+    fn total(&self) -> u32 {
+        // SAFETY: all others have ended.
+        self.data.with(|data| unsafe { *data })
+    }
+}
+
+fn spawn(shared: &Arc<Shared>, run: impl FnOnce(&Shared) + 'static) -> thread::JoinHandle<()> {
+    let shared = shared.clone();
+    thread::spawn(move || run(&shared))
+}
+
+#[test]
+fn one_at_a_time_and_all_of_them() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let others =
+            [1, 2].map(|who| spawn(&shared, move |shared| shared.add(who, Arrival::Woken)));
+        shared.add(0, Arrival::Woken);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!(shared.total(), 3);
+    });
+}
+
+#[test]
+fn who_barges_does_so_for_a_while_only() {
+    for again in [Arrival::Woken, Arrival::Late] {
+        loom::model(move || {
+            let shared = Shared::new();
+            let other = spawn(&shared, move |shared| shared.add(1, again));
+            (0..3).for_each(|_| shared.add(0, again));
+            other.join().unwrap();
+            assert_eq!(shared.total(), 4);
+        });
+    }
+}
+
+#[test]
+fn who_leaves_takes_no_wake_along() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let adds = spawn(&shared, |shared| shared.add(1, Arrival::Woken));
+        let asks = spawn(&shared, |shared| shared.ask(2));
+        shared.add(0, Arrival::Woken);
+        adds.join().unwrap();
+        asks.join().unwrap();
+        assert_eq!(shared.total(), 2);
+    });
+}

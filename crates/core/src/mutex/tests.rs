@@ -1,0 +1,91 @@
+use super::*;
+use crate::lock::testing::Tester;
+use crate::wait::NodeState;
+
+const BY: Tester = Tester(1);
+
+/// A lock that is held, and a node of waiter 7 in its queue.
+fn contended(mutex: &RawMutex<u32>, node: &Node<u32>) {
+    assert!(mutex.acquire_fast());
+    // SAFETY: in no queue; the tests claim it, or end with it in a queue that is not used again.
+    let acquire = unsafe { mutex.acquire(&BY, NonNull::from(node), Arrival::New) };
+    assert_eq!(acquire, Acquire::Queued);
+}
+
+/// Has the woken waiter of `node` ask again.
+fn ask(mutex: &RawMutex<u32>, node: &Node<u32>, arrival: Arrival) -> Acquire {
+    // SAFETY: claimed, so in no queue.
+    unsafe { mutex.acquire(&BY, NonNull::from(node), arrival) }
+}
+
+#[test]
+fn a_lock_is_one_holders() {
+    let mutex = RawMutex::<u32>::new();
+    assert!(mutex.acquire_fast() && mutex.is_locked());
+    assert!(!mutex.acquire_fast() && !mutex.try_acquire());
+    assert!(mutex.release_fast() && !mutex.is_locked());
+    assert!(mutex.try_acquire());
+}
+
+#[test]
+fn who_is_woken_gets_the_lock_after_so_many_others() {
+    let (mutex, node) = (RawMutex::new(), Node::new(7));
+    contended(&mutex, &node);
+    assert!(!mutex.release_fast(), "somebody waits");
+    assert_eq!(mutex.release(&BY), Some(7));
+    assert_eq!(node.state(), NodeState::Claimed(note::WOKEN));
+    for barged in 0..=MOST_BARGED {
+        assert!(mutex.try_acquire(), "{barged} have barged");
+        assert_eq!(mutex.release(&BY), None, "one is on his way already");
+    }
+    assert!(!mutex.try_acquire(), "one too many");
+    assert_eq!(ask(&mutex, &node, Arrival::Woken), Acquire::Acquired);
+    assert!(mutex.release_fast(), "nothing is left behind");
+}
+
+#[test]
+fn who_comes_late_is_handed_the_lock() {
+    let (mutex, node) = (RawMutex::new(), Node::new(7));
+    contended(&mutex, &node);
+    assert_eq!(mutex.release(&BY), Some(7));
+    assert!(mutex.try_acquire());
+    let behind = Node::new(8);
+    assert_eq!(ask(&mutex, &behind, Arrival::New), Acquire::Queued);
+    assert_eq!(ask(&mutex, &node, Arrival::Late), Acquire::Queued);
+    assert_eq!(mutex.release(&BY), Some(7), "before the one who came later");
+    assert_eq!(node.state(), NodeState::Claimed(note::HANDED_OVER));
+    assert!(mutex.is_locked() && !mutex.try_acquire());
+    assert_eq!(mutex.release(&BY), Some(8));
+    assert_eq!(behind.state(), NodeState::Claimed(note::WOKEN));
+}
+
+#[test]
+fn who_leaves_an_empty_queue_leaves_a_fast_path() {
+    let (mutex, node) = (RawMutex::new(), Node::new(7));
+    contended(&mutex, &node);
+    // SAFETY: alive, and queued here.
+    assert_eq!(unsafe { mutex.leave(&BY, NonNull::from(&node)) }, Unlinked::Mine);
+    assert!(mutex.release_fast());
+}
+
+#[test]
+fn who_gives_way_has_the_next_one_woken() {
+    let (mutex, nodes) = (RawMutex::new(), [Node::new(7), Node::new(8)]);
+    contended(&mutex, &nodes[0]);
+    assert_eq!(ask(&mutex, &nodes[1], Arrival::New), Acquire::Queued);
+    assert_eq!(mutex.release(&BY), Some(7));
+    assert_eq!(mutex.give_way(&BY, note::WOKEN), Some(8));
+    assert_eq!(ask(&mutex, &nodes[1], Arrival::Woken), Acquire::Acquired);
+    assert!(mutex.release_fast());
+}
+
+#[test]
+fn a_lock_remembers_a_panic_until_told_otherwise() {
+    let mutex = RawMutex::<u32>::new();
+    assert!(mutex.acquire_fast());
+    mutex.poison();
+    assert_eq!(mutex.release(&BY), None);
+    assert!(mutex.is_poisoned() && !mutex.acquire_fast() && mutex.try_acquire());
+    mutex.clear_poison();
+    assert!(mutex.release_fast() && !mutex.is_poisoned());
+}

@@ -1,0 +1,112 @@
+//! Several who want permits, and one who thinks better of it.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::*;
+use crate::lock::testing::Tester;
+use crate::wait::model::Sleep;
+
+struct Shared {
+    semaphore: RawSemaphore<usize>,
+    /// What each of them sleeps on.
+    wakes: [Sleep; 3],
+    /// Belongs to whoever has the permit.
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: the data is touched by who has the permit; that is what the model checks.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new(permits: u32) -> Arc<Self> {
+        Arc::new(Self {
+            semaphore: RawSemaphore::new(permits),
+            wakes: [Sleep::new(), Sleep::new(), Sleep::new()],
+            data: UnsafeCell::new(0),
+        })
+    }
+
+    fn serve(&self, who: usize) {
+        while let Some(waiter) = self.semaphore.serve(&Tester(who as u32 + 1)) {
+            self.wakes[waiter].wake();
+        }
+    }
+
+    fn acquire(&self, who: usize, permits: u32) {
+        if self.semaphore.try_acquire(permits) {
+            return;
+        }
+        let node = Node::new(Request { waiter: who, permits });
+        // SAFETY: the node is in no queue, and stays until it is claimed.
+        if !unsafe { self.semaphore.acquire(&Tester(who as u32 + 1), NonNull::from(&node)) } {
+            self.wakes[who].wait();
+        }
+    }
+
+    fn release(&self, who: usize, permits: u32) {
+        if self.semaphore.release_fast(permits) == Ok(false) {
+            self.semaphore.release(&Tester(who as u32 + 1), permits).unwrap();
+            self.serve(who);
+        }
+    }
+
+    fn add(&self, who: usize, permits: u32) {
+        self.acquire(who, permits);
+        // SAFETY: the permit is held.
+        self.data.with_mut(|data| unsafe { *data += 1 });
+        self.release(who, permits);
+    }
+
+    /// Asks for permits, and leaves without them if it has to wait.
+    fn ask(&self, who: usize, permits: u32) {
+        let (by, node) = (Tester(who as u32 + 1), Node::new(Request { waiter: who, permits }));
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+        if !unsafe { self.semaphore.acquire(&by, NonNull::from(&node)) } {
+            // SAFETY: alive, and queued here.
+            let unlinked = unsafe { self.semaphore.leave(&by, NonNull::from(&node)) };
+            self.serve(who);
+            if unlinked == Unlinked::Mine {
+                return;
+            }
+            self.wakes[who].wait();
+        }
+        self.release(who, permits);
+    }
+}
+
+fn spawn(shared: &Arc<Shared>, run: impl FnOnce(&Shared) + 'static) -> thread::JoinHandle<()> {
+    let shared = shared.clone();
+    thread::spawn(move || run(&shared))
+}
+
+#[test]
+fn one_permit_is_one_holders() {
+    loom::model(|| {
+        let shared = Shared::new(1);
+        let others = [1, 2].map(|who| spawn(&shared, move |shared| shared.add(who, 1)));
+        shared.add(0, 1);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        // SAFETY: all others have ended.
+        assert_eq!(shared.data.with(|data| unsafe { *data }), 3);
+        assert_eq!(shared.semaphore.available(), 1);
+    });
+}
+
+#[test]
+fn who_leaves_holds_nobody_up() {
+    loom::model(|| {
+        let shared = Shared::new(1);
+        assert!(shared.semaphore.try_acquire(1));
+        let asks = spawn(&shared, |shared| shared.ask(1, 2));
+        let adds = spawn(&shared, |shared| shared.add(2, 1));
+        shared.release(0, 1);
+        adds.join().unwrap();
+        shared.release(0, 1);
+        asks.join().unwrap();
+        assert_eq!(shared.semaphore.available(), 2);
+    });
+}

@@ -1,0 +1,114 @@
+//! The owner of a wheel, and waiters that left for other workers.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+use super::*;
+use crate::circle::Circular;
+use crate::lock::testing::Tester;
+
+const OWNER: Tester = Tester(1);
+const MOVER: Tester = Tester(2);
+
+/// Two timers with due times on the upper levels, and their waiters' frames, which are gone once the
+/// waits are over.
+struct Shared {
+    wheel: Wheel<usize>,
+    timers: [Timer<usize>; 2],
+    frames: [UnsafeCell<usize>; 2],
+}
+
+// SAFETY: a frame is touched by whoever the protocol gives it to; that is what the models check.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            wheel: Wheel::new(),
+            timers: [Timer::new(0), Timer::new(1)],
+            frames: [UnsafeCell::new(0), UnsafeCell::new(0)],
+        })
+    }
+
+    fn arm(&self, i: usize, tick: u64) {
+        // SAFETY: in no wheel, and it outlives this one.
+        unsafe { self.wheel.arm(&OWNER, NonNull::from(&self.timers[i]), tick * TICK_NS) };
+    }
+
+    fn disarm(&self, i: usize) -> Unlinked {
+        // SAFETY: alive, and only ever in this wheel.
+        unsafe { self.wheel.disarm(&MOVER, NonNull::from(&self.timers[i])) }
+    }
+
+    /// Fires, which writes to the frames of those who are called for.
+    fn fire(&self, tick: u64) -> usize {
+        self.wheel.fire(&OWNER, tick * TICK_NS, |waiter| {
+            // SAFETY: the waiter stays until the call is over; that is what the models check.
+            self.frames[waiter].with_mut(|calls| unsafe { *calls += 1 });
+        })
+    }
+
+    /// Ends the frame of a waiter and returns how often it was called for.
+    fn leave(&self, i: usize) -> usize {
+        self.timers[i].links().reclaim();
+        // SAFETY: nobody else touches the frame any more; that is what the models check.
+        self.frames[i].with_mut(|calls| unsafe { *calls })
+    }
+}
+
+fn spawn<R: 'static>(
+    shared: &Arc<Shared>,
+    run: impl FnOnce(&Shared) -> R + 'static,
+) -> thread::JoinHandle<R> {
+    let shared = shared.clone();
+    thread::spawn(move || run(&shared))
+}
+
+#[test]
+fn of_fire_and_disarm_one_ends_the_wait() {
+    loom::model(|| {
+        let shared = Shared::new();
+        shared.arm(0, 6);
+        shared.arm(1, 7);
+        let mover = spawn(&shared, |shared| {
+            let disarmed = shared.disarm(0);
+            (disarmed, shared.leave(0))
+        });
+        let fired = shared.fire(7);
+        let (disarmed, calls) = mover.join().unwrap();
+        assert_eq!(calls, usize::from(disarmed == Unlinked::AlreadyGone));
+        assert_eq!((fired, shared.leave(1)), (calls + 1, 1), "the other fires whatever happens");
+        assert_eq!(shared.wheel.next_due(), u64::MAX);
+    });
+}
+
+#[test]
+fn who_sees_its_timer_fired_has_its_frame_back_after_the_call() {
+    loom::model(|| {
+        let shared = Shared::new();
+        shared.arm(0, 1);
+        let waiter = spawn(&shared, |shared| {
+            if shared.timers[0].state() == TimerState::Fired {
+                assert_eq!(shared.leave(0), 1);
+            }
+        });
+        assert_eq!(shared.fire(1), 1);
+        waiter.join().unwrap();
+    });
+}
+
+#[test]
+fn what_the_owner_armed_is_due_in_time_whoever_disarms() {
+    loom::model(|| {
+        let shared = Shared::new();
+        shared.arm(0, 3);
+        let mover = spawn(&shared, |shared| shared.disarm(0));
+        shared.arm(1, 5);
+        assert!(shared.wheel.next_due() <= 5 * TICK_NS, "the owner oversleeps");
+        assert_eq!(mover.join().unwrap(), Unlinked::Mine);
+        assert_eq!(shared.wheel.next_due(), 5 * TICK_NS);
+    });
+}
