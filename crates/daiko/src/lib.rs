@@ -23,24 +23,30 @@
 //!   it: for ever, as the holder cannot go on. [`RuntimeBuilder::on_stuck`] is told who asks, and who
 //!   may hold it.
 //!
-//! The remedy is not to suspend there: [`no_suspend`] makes sure of it. [`blocking`](blocking()) keeps
+//! [`panicking`] asks for the calling fiber, and the locks of [`sync`] have none of this trouble.
+//!
+//! Elsewhere the remedy is not to suspend there: [`no_suspend`] makes sure of it. [`blocking`](blocking()) keeps
 //! calls that block their thread away from the worker. Crates whose unsafe code relies on scopes in
 //! thread-locals that nest, as `scoped-tls`, are unsound if a fiber suspends inside them.
 
 pub mod agent;
 mod blocking;
+pub mod cancel;
 mod fiber;
 mod monitor;
 mod overflow;
 mod runtime;
+pub mod sync;
+pub mod time;
+mod wait;
 pub mod watch;
 mod worker;
 
 pub use blocking::blocking;
 pub use daiko_context::stack::StackError;
 pub use fiber::{
-    Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, current, no_suspend, park, spawn,
-    try_current, yield_now,
+    Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, current, no_suspend, panicking,
+    park, spawn, try_current, yield_now,
 };
 pub use monitor::Stuck;
 pub use runtime::{

@@ -13,21 +13,27 @@ use daiko_core::fiber::{
 use daiko_core::list::Linked;
 
 use crate::runtime::Shared as Runtime;
-use crate::worker::{self, Worker};
+use crate::worker::{self, Wish, Worker};
 
 /// Bits of [`ControlBlock::flags`].
 pub(crate) mod flag {
     /// The fiber must unwind at its next suspension.
     pub(crate) const CANCEL: u32 = 1 << 31;
-    /// A cancel, not its waker, ended the fiber's suspension.
+    /// A cancel or a timer, not its waker, ended the fiber's suspension.
     pub(crate) const INTERRUPTED: u32 = 1 << 30;
-    /// When the fiber suspended last, its thread was panicking: most likely the fiber was. It is
-    /// then not cancelled, and a mover stays, as the count of panics is its thread's.
+    /// When the fiber suspended last it was unwinding. It is then not cancelled, and a mover stays,
+    /// as the count of panics is its thread's.
     pub(crate) const UNWINDING: u32 = 1 << 28;
     /// The worker of an unstarted fiber was chosen: it starts where its mail takes it.
     pub(crate) const PLACED: u32 = 1 << 29;
     /// Some `no_suspend` is under way: the low bits count the nesting.
     pub(crate) const NO_SUSPEND: u32 = (1 << 16) - 1;
+    /// The cancel has been raised: if the thread panics, then for that.
+    pub(crate) const RAISED: u32 = 1 << 27;
+    /// The fiber is suspended in its unwinding, and its worker counts it.
+    pub(crate) const COUNTED: u32 = 1 << 26;
+    /// Some `cancel::shield` is under way: these bits count the nesting.
+    pub(crate) const SHIELD: u32 = ((1 << 10) - 1) << 16;
 }
 
 /// Bits of [`ControlBlock::kind`], fixed at spawn.
@@ -267,22 +273,17 @@ impl ControlBlock {
         runtime.pool.put(NonNull::from(self));
     }
 
-    /// Unparks the fiber if `current` is its worker; false if not.
-    #[inline]
-    pub(crate) fn unpark_local(&self, current: Option<&Worker>) -> bool {
-        self.deliver_local(current, Event::Unpark)
-    }
-
     /// Ends the wait that the caller has claimed, from any thread; `here` is its worker.
     #[inline]
     pub(crate) fn wake(&self, here: Option<&Worker>) {
         if !self.deliver_local(here, Event::Wake) {
-            let _ = worker::send(here, self, Event::Wake, Letters::WAKE);
+            let _ = worker::send(here, self, Wish::WAKE);
         }
     }
 
+    /// Delivers `event` if `current` is the fiber's worker; false if not.
     #[inline]
-    fn deliver_local(&self, current: Option<&Worker>, event: Event) -> bool {
+    pub(crate) fn deliver_local(&self, current: Option<&Worker>, event: Event) -> bool {
         let Some(worker) = current.filter(|&worker| self.owner.is(worker)) else {
             return false;
         };
@@ -295,31 +296,48 @@ impl ControlBlock {
     /// Applies `event` in the fiber's mode. A pinned fiber's: only its worker.
     #[inline]
     pub(crate) fn apply(&self, event: Event) -> Effect {
-        if self.is_mover() {
+        let effect = if self.is_mover() {
             self.state.apply::<Shared>(event)
         } else {
             self.state.apply::<Plain>(event)
+        };
+        match event {
+            Event::Cancel => self.was_cancelled(effect),
+            // Whoever made it active has it alone.
+            Event::Interrupt if effect == Effect::Enqueue => self.add_flags(flag::INTERRUPTED),
+            _ => {}
         }
+        effect
     }
 }
 
 impl ControlBlock {
-    /// Has the fiber unwind: ends its suspension, if it is in one. Only its worker.
+    /// Notes what a cancel did: it ended a suspension, or a pinned fiber's next one will not last.
     ///
-    /// A mover that is not suspended may run elsewhere, so that its flags are not ours: it is
-    /// cancelled when it suspends or yields.
-    pub(crate) fn cancel(&self) -> Effect {
-        let effect = self.apply(Event::Cancel);
-        if effect == Effect::Enqueue {
-            self.flags.update(|flags| flags | flag::CANCEL | flag::INTERRUPTED);
-        } else if !self.is_mover() {
-            self.must_unwind();
+    /// A mover that is active may run elsewhere, so that its flags are not ours: it finds the
+    /// cancel in its run state when it suspends.
+    #[cold]
+    fn was_cancelled(&self, effect: Effect) {
+        match effect {
+            Effect::Enqueue => self.add_flags(flag::CANCEL | flag::INTERRUPTED),
+            _ if self.is_mover() => {}
+            _ => self.add_flags(flag::CANCEL),
         }
-        effect
     }
 
     /// Has the fiber unwind at its next suspension, or not start at all. Only who has it alone.
     pub(crate) fn must_unwind(&self) {
-        self.flags.update(|flags| flags | flag::CANCEL);
+        self.add_flags(flag::CANCEL);
+    }
+
+    /// Notes a cancel that the fiber, which had wanted to suspend, has found in its run state.
+    /// Only who has it alone.
+    #[cold]
+    pub(crate) fn found_cancel(&self) {
+        self.add_flags(flag::CANCEL | flag::INTERRUPTED);
+    }
+
+    pub(crate) fn add_flags(&self, flags: u32) {
+        self.flags.set(self.flags.get() | flags);
     }
 }

@@ -10,7 +10,7 @@ use super::control::{ControlBlock, Vtable, flag};
 use super::join::{JoinError, Outcome};
 use super::unwind::Cancelled;
 use super::waiter;
-use crate::worker::{self, suspend};
+use crate::worker::{self, Worker, suspend};
 
 /// The functions for a closure of type `F`.
 pub(crate) struct Functions<F, T>(std::marker::PhantomData<(F, T)>);
@@ -74,6 +74,9 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     let body = if cancelled { vtable.cancel } else { vtable.run };
     // SAFETY: the spawn put the closure into the packet, and it is run once.
     unsafe { body(packet) };
+    // Asked before anybody can know of the end, and shut the runtime down for it.
+    let unwound = fiber.flags.get() & flag::CANCEL != 0
+        && worker::current().is_some_and(Worker::is_shutting_down);
     let finish = fiber.completion.finish();
     if finish == Finish::Detached {
         drop_unwanted(vtable, packet);
@@ -85,7 +88,7 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     }
     // SAFETY: a fiber runs on a worker.
     let worker = unsafe { worker.unwrap_unchecked() };
-    if fiber.flags.get() & flag::CANCEL != 0 {
+    if unwound {
         worker.counters.unwound.add(1);
     }
     suspend::finish(worker, fiber)

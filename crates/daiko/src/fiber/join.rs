@@ -17,7 +17,7 @@ pub(super) type Outcome<T> = Result<T, JoinError>;
 pub enum JoinError {
     /// It panicked; the payload is what [`std::thread::JoinHandle::join`] would give.
     Panicked(Box<dyn Any + Send + 'static>),
-    /// It was unwound before its end, because its runtime shut down.
+    /// It was unwound before its end: by [`JoinHandle::cancel`], or as its runtime shut down.
     Cancelled,
     /// It is the very fiber that asked: it would wait for itself for ever.
     Itself,
@@ -44,7 +44,7 @@ impl fmt::Display for JoinError {
         f.write_str(match self {
             JoinError::Panicked(_) => "the fiber panicked; JoinError::into_panic has the payload",
             JoinError::Cancelled => {
-                "the fiber was unwound by the shutdown of its runtime; join it before"
+                "the fiber was cancelled, or unwound by the shutdown of its runtime: join it before"
             }
             JoinError::Itself => "a fiber cannot join itself; pass the handle to another",
             JoinError::Leaked => {
@@ -85,6 +85,30 @@ impl<T> JoinHandle<T> {
     /// Whether the fiber has ended, so that [`join`](Self::join) would return at once.
     pub fn is_finished(&self) -> bool {
         self.fiber.block().completion.is_done()
+    }
+
+    /// Has the fiber unwind, so that its destructors run and [`join`](Self::join) gives
+    /// [`JoinError::Cancelled`]: at the suspension that it is in, or else its next one. One that
+    /// has not started never does; one that ends before it suspends has its result.
+    ///
+    /// A cancel is not undone: a fiber that catches the unwind is unwound again where it suspends
+    /// next, though never while it unwinds or inside [`cancel::shield`](crate::cancel::shield).
+    /// Any thread may call this, at any time. With `panic = "abort"` it does nothing.
+    ///
+    /// ```
+    /// # daiko::run(|| {
+    /// use daiko::JoinError;
+    /// use std::time::Duration;
+    ///
+    /// let sleeper = daiko::spawn(|| daiko::time::sleep(Duration::from_secs(3600)));
+    /// sleeper.cancel();
+    /// assert!(matches!(sleeper.join(), Err(JoinError::Cancelled)));
+    /// # });
+    /// ```
+    pub fn cancel(&self) {
+        if cfg!(panic = "unwind") {
+            self.fiber.cancel();
+        }
     }
 
     /// Waits for the fiber's end: a fiber suspends, any other thread blocks.

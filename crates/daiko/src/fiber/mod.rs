@@ -12,13 +12,11 @@ use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use daiko_core::fiber::{Event, Letters};
-
 pub(crate) use self::control::{ControlBlock, MAX_NAME, flag, kind};
 pub use self::join::{JoinError, JoinHandle};
 pub use self::spawn::{Builder, SpawnError, spawn};
-pub use self::unwind::Cancelled;
-use crate::worker::{self, Worker, suspend};
+pub use self::unwind::{Cancelled, panicking};
+use crate::worker::{self, Wish, Worker, suspend};
 
 /// A handle to a fiber, as [`std::thread::Thread`] is one to a thread.
 ///
@@ -61,17 +59,27 @@ impl Fiber {
             return self.unpark_known(current);
         }
         // SAFETY: the fiber is pinned to `home`, which lives as long as its block, and so as this.
-        worker::mail_pinned(current, unsafe { &*home }, self.block(), Letters::UNPARK);
+        worker::mail_pinned(current, unsafe { &*home }, self.block(), Wish::UNPARK.letter);
     }
 
     /// Unparks a fiber that is the caller's own worker's, or has not been seen at its worker.
     #[inline]
     fn unpark_known(&self, current: Option<&Worker>) {
-        if !self.block().unpark_local(current)
-            && let Some(home) = worker::send(current, self.block(), Event::Unpark, Letters::UNPARK)
+        self.deliver(current, Wish::UNPARK);
+    }
+
+    #[inline]
+    fn deliver(&self, current: Option<&Worker>, wish: Wish) {
+        if !self.block().deliver_local(current, wish.event)
+            && let Some(home) = worker::send(current, self.block(), wish)
         {
             self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
         }
+    }
+
+    /// Has the fiber unwind at the suspension that it is in, or its next one.
+    pub(crate) fn cancel(&self) {
+        self.deliver(worker::current(), Wish::CANCEL);
     }
 
     /// The name given by [`Builder::name`].

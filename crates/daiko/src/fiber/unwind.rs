@@ -6,6 +6,7 @@
 use std::panic;
 
 use super::{ControlBlock, flag};
+use crate::worker::{self, Worker, suspend};
 
 /// The payload of a forced unwind.
 ///
@@ -26,32 +27,73 @@ pub(crate) fn before_suspension(fiber: &ControlBlock) {
     if std::thread::panicking() {
         return;
     }
-    fiber.flags.update(|flags| flags & !flag::UNWINDING);
+    fiber.flags.update(|flags| flags & !(flag::UNWINDING | flag::RAISED));
     raise(fiber);
 }
 
 /// Called before each suspension on a thread that is panicking.
 #[cold]
 #[inline(never)]
-pub(crate) fn suspends_unwinding(fiber: &ControlBlock) {
-    fiber.flags.update(|flags| flags | flag::UNWINDING);
+pub(crate) fn suspends_on_panicking_thread(worker: &Worker, fiber: &ControlBlock) {
+    if is_unwinding(worker, fiber) {
+        fiber.add_flags(flag::UNWINDING | flag::COUNTED);
+        worker.unwinding.update(|count| count + 1);
+    }
 }
 
 /// Called after a suspension of a fiber that has some flag.
 #[cold]
 #[inline(never)]
 pub(crate) fn after_suspension(fiber: &ControlBlock) {
-    fiber.flags.update(|flags| flags & !flag::INTERRUPTED);
+    let _ = was_woken(fiber);
     raise(fiber);
 }
 
-/// Whether the wait that has just returned was ended by its waker, not by a cancel.
+/// Called after a suspension of a fiber that has some flag: whether its waker ended it, not a
+/// cancel or timer.
 #[cold]
 #[inline(never)]
 pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
-    let interrupted = fiber.flags.get() & flag::INTERRUPTED != 0;
-    fiber.flags.update(|flags| flags & !flag::INTERRUPTED);
-    !interrupted
+    let flags = fiber.flags.get();
+    fiber.flags.set(flags & !(flag::INTERRUPTED | flag::COUNTED));
+    if flags & flag::COUNTED != 0
+        && let Some(worker) = worker::current()
+    {
+        // The worker is the one that counted it: who unwinds does not move.
+        worker.unwinding.update(|count| count - 1);
+    }
+    flags & flag::INTERRUPTED == 0
+}
+
+/// Whether `fiber`, which runs on a thread that is panicking, is what unwinds there.
+///
+/// It is if nobody else can be. If another is suspended there in its unwinding, a panic of this one
+/// since its last suspension goes unnoticed.
+fn is_unwinding(worker: &Worker, fiber: &ControlBlock) -> bool {
+    worker.unwinding.get() == 0 || fiber.flags.get() & flag::UNWINDING != 0
+}
+
+/// Whether the caller unwinds by a panic: as [`std::thread::panicking`], but of the calling fiber,
+/// not of the thread that it shares with others, and not where a cancel unwinds it.
+///
+/// While another fiber of the same worker is suspended in its unwinding, a panic of the caller shows
+/// only once it has suspended as well.
+///
+/// ```
+/// # daiko::run(|| {
+/// assert!(!daiko::panicking());
+/// # });
+/// ```
+#[inline]
+pub fn panicking() -> bool {
+    std::thread::panicking() && panics_itself()
+}
+
+#[cold]
+fn panics_itself() -> bool {
+    suspend::try_caller().is_none_or(|(worker, fiber)| {
+        fiber.flags.get() & flag::RAISED == 0 && is_unwinding(worker, fiber)
+    })
 }
 
 /// Unwinds the fiber if it is cancelled and was not unwinding when it suspended.
@@ -60,8 +102,21 @@ pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
 #[cold]
 #[inline(never)]
 pub(crate) fn raise(fiber: &ControlBlock) {
-    let raise = fiber.flags.get() & flag::CANCEL != 0;
-    if raise && cfg!(panic = "unwind") && fiber.flags.get() & flag::UNWINDING == 0 {
-        panic::resume_unwind(Box::new(Cancelled));
+    if is_due(fiber) {
+        raise_now(fiber);
     }
+}
+
+/// Unwinds the fiber, whose cancel is due.
+#[cold]
+pub(crate) fn raise_now(fiber: &ControlBlock) -> ! {
+    fiber.add_flags(flag::RAISED);
+    panic::resume_unwind(Box::new(Cancelled))
+}
+
+/// Whether a cancel is to be raised where the fiber has suspended, or is about to.
+pub(crate) fn is_due(fiber: &ControlBlock) -> bool {
+    const KEPT_BACK: u32 = flag::UNWINDING | flag::SHIELD;
+    let flags = fiber.flags.get();
+    cfg!(panic = "unwind") && flags & flag::CANCEL != 0 && flags & KEPT_BACK == 0
 }

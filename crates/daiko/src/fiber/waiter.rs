@@ -2,11 +2,13 @@
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use daiko_core::fiber::WaiterId;
 use daiko_sys::futex;
 
 use super::ControlBlock;
+use crate::wait::Deadline;
 use crate::worker::Worker;
 
 /// Low bit of the id: the address is a [`ThreadWaiter`]'s, not a control block's.
@@ -49,10 +51,25 @@ impl ThreadWaiter {
 
     /// Blocks until the wake.
     pub(crate) fn block(&self) {
+        let _ = self.block_until(Deadline::NEVER);
+    }
+
+    /// Blocks until the wake; false if the deadline passes before.
+    pub(crate) fn block_until(&self, deadline: Deadline) -> bool {
         // Acquire: pairs with the Release in `wake`.
         while self.0.load(Ordering::Acquire) == 0 {
-            let _ = futex::wait(&self.0, 0, None, futex::Scope::Private);
+            let left = deadline.left();
+            if left == Some(Duration::ZERO) {
+                return false;
+            }
+            let _ = futex::wait(&self.0, 0, left, futex::Scope::Private);
         }
+        true
+    }
+
+    /// Makes ready for another wait, after a wake. Only its thread, before its id is published again.
+    pub(crate) fn rearm(&self) {
+        self.0.store(0, Ordering::Relaxed);
     }
 
     /// # Safety

@@ -4,13 +4,14 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use daiko_core::barrier::{Barrier, Fences};
-use daiko_core::fiber::Effect;
+use daiko_core::fiber::{Effect, Event};
 use daiko_core::governor::{Decision, Permit};
 use daiko_sys::{clock, futex};
 
 use super::Worker;
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::phase;
+use crate::wait::Deadline;
 
 /// Time between two looks at other workers' queues, and before the first, in nanoseconds.
 const STEAL_NS: u64 = 3_000;
@@ -41,7 +42,8 @@ impl Worker {
         if self.inbox.has_mail() {
             self.read_mail();
         }
-        let mut found = self.take_injected();
+        let mut found = self.fire_timers();
+        found |= self.take_injected();
         found |= self.sample_watches();
         found |= self.runtime().pollers.poll();
         let phase = self.runtime().phase();
@@ -163,30 +165,31 @@ impl Worker {
         self.inbox.is_parked()
     }
 
-    /// Sleeps until somebody unparks this worker, at most for `timeout`.
+    /// Sleeps until somebody unparks this worker or a timer is due, at most for `sampling` where
+    /// something waits that nobody will tell of.
     ///
     /// The order rules out a lost wake-up: say "parked", then look again at all that others may
     /// fill, then sleep. They fill first and look for parked workers afterwards.
-    fn park_thread(&self, timeout: Option<Duration>) {
+    fn park_thread(&self, sampling: Option<Duration>) {
         let runtime = self.runtime();
-        if timeout.is_none() {
+        if sampling.is_none() {
             // Who sleeps spawns nothing: others may need the stacks.
             self.pool.give_back(&runtime.pool, usize::MAX);
         }
         if !self.inbox.park() {
             return;
         }
-        match timeout {
+        match sampling {
             None => self.announce(&runtime.barriers),
             // Work whose maker passes the light half alone may be missed, for as long as this
             // sleeps: then all sources are looked at. README of `core::idle`.
             Some(_) => self.announce(&Fences),
         }
-        // Without a timeout nothing silent may have come either.
-        let silent = timeout.is_none() && self.has_silent_work();
+        // Who does not sample sleeps only if nothing silent has come either.
+        let silent = sampling.is_none() && self.has_silent_work();
         if !silent && !self.has_shared_work() {
             self.counters.parks.add(1);
-            self.sleep(timeout);
+            self.sleep(sampling);
         }
         let _ = runtime.idle.retract(self.index as usize);
         if !self.inbox.unpark() {
@@ -216,13 +219,15 @@ impl Worker {
                 && (!runtime.injector.is_empty() || runtime.all_workers().iter().any(stealable))
     }
 
-    fn sleep(&self, timeout: Option<Duration>) {
+    fn sleep(&self, sampling: Option<Duration>) {
         let monitor = &self.runtime().monitor;
-        if timeout.is_none() {
+        if sampling.is_none() {
             monitor.worker_parks();
         }
-        self.sleep_on_word(timeout);
-        if timeout.is_none() {
+        // Only this worker arms its timers, so none comes that is due sooner.
+        let timer = Deadline::from_ns(self.timers.next_due_ns()).left();
+        self.sleep_on_word(sampling.into_iter().chain(timer).min());
+        if sampling.is_none() {
             monitor.worker_runs();
         }
     }
@@ -273,7 +278,7 @@ impl Worker {
     fn unwind_fibers(&self) {
         self.runtime().pool.for_each(|fiber| {
             let mine = fiber.is_used() && fiber.owner.is(self);
-            if mine && fiber.cancel() == Effect::Enqueue {
+            if mine && fiber.apply(Event::Cancel) == Effect::Enqueue {
                 self.enqueue(fiber);
             }
         });

@@ -4,35 +4,52 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
 use daiko_context::prefetch_write;
-use daiko_core::fiber::{Effect, Event, Letters, Owner, Posted, Pushed};
+use daiko_core::fiber::{Early, Effect, Event, Letters, Owner, Posted, Pushed};
 use daiko_sys::membarrier;
 
 use super::Worker;
 use crate::fiber::ControlBlock;
 
-/// Delivers `event` to a fiber that is not this worker's, or from a thread that is no worker.
+/// What somebody wants of a fiber: the event, and how it is told to a worker or left for a start.
+#[derive(Clone, Copy)]
+pub(crate) struct Wish {
+    pub(crate) event: Event,
+    pub(crate) letter: Letters,
+    early: Early,
+}
+
+impl Wish {
+    pub(crate) const UNPARK: Wish =
+        Wish { event: Event::Unpark, letter: Letters::UNPARK, early: Early::UNPARK };
+    /// Never before the start: only who runs can wait.
+    pub(crate) const WAKE: Wish =
+        Wish { event: Event::Wake, letter: Letters::WAKE, early: Early::NONE };
+    pub(crate) const CANCEL: Wish =
+        Wish { event: Event::Cancel, letter: Letters::CANCEL, early: Early::CANCEL };
+}
+
+/// Delivers `wish` to a fiber that is not this worker's, or from a thread that is no worker.
 ///
 /// Returns the fiber's worker if it is pinned there.
 #[inline(never)]
 pub(crate) fn send<'f>(
     from: Option<&Worker>,
     fiber: &'f ControlBlock,
-    event: Event,
-    letter: Letters,
+    wish: Wish,
 ) -> Option<&'f Worker> {
     loop {
         match fiber.owner.load() {
             Owner::Finished(_) => return None,
-            Owner::Unstarted if fiber.owner.unpark_unstarted() => return None,
+            Owner::Unstarted if fiber.owner.leave_early(wish.early) => return None,
             Owner::Unstarted => {}
             Owner::Worker(owner) => {
                 // SAFETY: workers live as long as their runtime, and that as long as its fibers.
                 let owner = unsafe { &*owner };
                 if fiber.is_mover() {
-                    send_mover(from, owner, fiber, event);
+                    send_mover(from, owner, fiber, wish.event);
                     return None;
                 }
-                mail_pinned(from, owner, fiber, letter);
+                mail_pinned(from, owner, fiber, wish.letter);
                 return Some(owner);
             }
         }
@@ -184,7 +201,7 @@ impl Worker {
             return; // It has finished.
         }
         let mut runnable = false;
-        for (letter, event) in [(Letters::WAKE, Event::Wake), (Letters::UNPARK, Event::Unpark)] {
+        for Wish { event, letter, .. } in [Wish::WAKE, Wish::UNPARK, Wish::CANCEL] {
             runnable |= letters.contains(letter) && fiber.apply(event) == Effect::Enqueue;
         }
         if runnable {

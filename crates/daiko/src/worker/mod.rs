@@ -9,6 +9,7 @@ mod mail;
 mod schedule;
 mod steal;
 pub(crate) mod suspend;
+mod timers;
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
@@ -23,7 +24,8 @@ use daiko_core::turns::Turns;
 
 use self::counters::Counters;
 pub use self::counters::WorkerCounters;
-pub(crate) use self::mail::{mail_pinned, send};
+pub(crate) use self::mail::{Wish, mail_pinned, send};
+use self::timers::Timers;
 use crate::fiber::ControlBlock;
 use crate::runtime::Shared;
 use crate::runtime::pool::{LocalPool, Pool};
@@ -63,6 +65,8 @@ pub(crate) struct Worker {
     departed: Cell<Departed>,
     /// Whose turn it is at the next pick.
     turns: Turns,
+    /// Fibers that are suspended here in their unwinding.
+    pub(crate) unwinding: Cell<u32>,
     /// How far below its control block the fiber resumed last had suspended, in bytes.
     depth: Cell<usize>,
     /// Where the agent left off.
@@ -75,6 +79,8 @@ pub(crate) struct Worker {
     pub(crate) watches: Watches,
     /// Notification areas that this worker's agent scans.
     pub(crate) areas: AreaList,
+    /// Times until which fibers wait here.
+    timers: Timers,
     /// Stacks for the next fibers spawned here.
     pub(crate) pool: LocalPool,
 
@@ -181,12 +187,14 @@ impl Worker {
             running: AtomicPtr::new(ptr::null_mut()),
             departed: Cell::new(Departed::None),
             turns: Turns::new(),
+            unwinding: Cell::new(0),
             depth: Cell::new(0),
             agent: Cell::new(StackPointer::NULL),
             pinned: UnsafeCell::new(Fifo::new()),
             counters: Counters::default(),
             watches: Watches::new(),
             areas: AreaList::new(),
+            timers: const { Timers::new() },
             pool: LocalPool::new(),
             ring: Ring::new(),
             live: AtomicU32::new(0),
@@ -217,6 +225,11 @@ impl Worker {
     #[inline]
     pub(crate) fn is_of(&self, runtime: &Shared) -> bool {
         ptr::eq(self.runtime.as_ptr(), runtime)
+    }
+
+    /// Whether the runtime ends, so that its fibers have to.
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.runtime().phase() != crate::runtime::phase::RUNNING
     }
 
     /// The fiber that runs here; `None` while the agent does. Only on this worker's thread.
@@ -255,6 +268,8 @@ impl Worker {
     pub(crate) fn main(&self) {
         CURRENT.set(self);
         self.thread.store(daiko_sys::thread::id(), Ordering::Relaxed);
+        // Timers are to be exact also where the worker sleeps; where they cannot be, they are late.
+        let _ = daiko_sys::thread::set_timer_slack_ns(1);
         self.runtime().monitor.worker_runs();
         self.run_agent();
         self.runtime().monitor.worker_parks();

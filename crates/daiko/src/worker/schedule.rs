@@ -10,7 +10,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
 use daiko_context::prefetch_write;
-use daiko_core::fiber::Entry;
+use daiko_core::fiber::{Early, Entry, Event, Owner};
 use daiko_core::list::Fifo;
 use daiko_core::place;
 
@@ -98,7 +98,7 @@ impl Worker {
 
     #[inline(never)]
     fn admit_slow<'w>(&'w self, fiber: &'w ControlBlock) -> Option<&'w ControlBlock> {
-        if !matches!(fiber.owner.load(), daiko_core::fiber::Owner::Unstarted) {
+        if !matches!(fiber.owner.load(), Owner::Unstarted) {
             debug_assert!(fiber.is_mover());
             fiber.owner.moved_to(self);
             return Some(fiber);
@@ -127,10 +127,11 @@ impl Worker {
             // Release: the start is counted before, for the Acquire in `is_drained`.
             self.coming.fetch_sub(1, Ordering::Release);
         }
-        if fiber.owner.start(self) {
-            let _ = fiber.apply(daiko_core::fiber::Event::Unpark);
+        let early = fiber.owner.start(self);
+        if early.contains(Early::UNPARK) {
+            let _ = fiber.apply(Event::Unpark);
         }
-        if self.runtime().phase() != phase::RUNNING {
+        if early.contains(Early::CANCEL) || self.is_shutting_down() {
             fiber.must_unwind();
         }
         if !fiber.is_mover() {

@@ -9,10 +9,10 @@ use std::sync::atomic::Ordering;
 
 use daiko_context::switch;
 use daiko_core::fiber::{Effect, Event, Plain, Shared};
+use daiko_sys::clock;
 
 use super::{Departed, Worker, current};
 use crate::fiber::{ControlBlock, flag, unwind};
-use crate::runtime::phase;
 
 /// The worker and the fiber that call, if a fiber does.
 #[inline]
@@ -68,6 +68,42 @@ pub(crate) fn wait(worker: &Worker, fiber: &ControlBlock) -> bool {
     unwind::was_woken(fiber)
 }
 
+/// How a suspension has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resumed {
+    /// By its waker.
+    Woken,
+    /// The deadline has passed.
+    TimedOut,
+    /// A cancel is due. Its wait is still published, and so is one whose deadline has passed.
+    Cancelled,
+}
+
+/// Suspends `fiber`, the caller, until the wait that it has published is ended by its waker, its
+/// deadline (in nanoseconds on the monotonic clock) passes, or it has to unwind.
+pub(crate) fn wait_until(fiber: &ControlBlock, deadline_ns: Option<u64>) -> Resumed {
+    if deadline_ns.is_some_and(|due| due <= clock::monotonic_ns()) {
+        return Resumed::TimedOut;
+    }
+    loop {
+        // Asked at each turn: a mover may have moved.
+        let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
+        let (woken, timed_out) = match deadline_ns {
+            None => (wait(worker, fiber), false),
+            Some(due) => worker.timers.during(fiber, due, || wait(worker, fiber)),
+        };
+        if woken {
+            return Resumed::Woken;
+        }
+        if unwind::is_due(fiber) {
+            return Resumed::Cancelled;
+        }
+        if timed_out {
+            return Resumed::TimedOut;
+        }
+    }
+}
+
 /// Suspends `fiber`, the caller, until the wake that is on its way, whatever else comes.
 pub(crate) fn absorb_wake(fiber: &ControlBlock) {
     loop {
@@ -87,7 +123,7 @@ pub(crate) fn yield_now() {
         unwind::before_suspension(fiber);
     }
     if std::thread::panicking() {
-        unwind::suspends_unwinding(fiber);
+        unwind::suspends_on_panicking_thread(worker, fiber);
     }
     if fiber.may_move() {
         worker.departed.set(Departed::Yielding(NonNull::from(fiber)));
@@ -113,13 +149,14 @@ pub(crate) fn finish(worker: &Worker, fiber: &ControlBlock) -> ! {
 #[inline(always)]
 fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
     if std::thread::panicking() {
-        unwind::suspends_unwinding(fiber);
+        unwind::suspends_on_panicking_thread(worker, fiber);
     }
     if fiber.is_mover() {
         return suspend_mover(worker, fiber, event);
     }
     match fiber.state.apply::<Plain>(event) {
         Effect::Suspended => leave(worker, fiber),
+        Effect::Cancelled => fiber.found_cancel(),
         _proceed => {}
     }
 }
@@ -127,10 +164,10 @@ fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
 /// Others may resume a mover, on another worker, as soon as it is seen suspended: so that is
 /// written off its stack, by whoever runs next.
 fn suspend_mover(worker: &Worker, fiber: &ControlBlock, event: Event) {
-    let come = if event == Event::Park { fiber.state.has_token() } else { fiber.state.is_woken() };
-    if come {
-        let effect = fiber.state.apply::<Shared>(event);
-        debug_assert_eq!(effect, Effect::Proceed);
+    if fiber.state.would_proceed(event) {
+        if fiber.state.apply::<Shared>(event) == Effect::Cancelled {
+            fiber.found_cancel();
+        }
         return;
     }
     // Asked now: off its stack the fiber may be another worker's, and its flags with it.
@@ -201,15 +238,22 @@ impl Worker {
             Departed::Suspending { fiber, event, cancelled } => {
                 // SAFETY: a fiber that has not finished is in use.
                 let fiber = unsafe { fiber.as_ref() };
-                let proceeds = fiber.state.apply::<Shared>(event) == Effect::Proceed;
-                if proceeds || !cancelled && self.cancel_mover(fiber) {
+                let goes_on = match fiber.state.apply::<Shared>(event) {
+                    Effect::Suspended => !cancelled && self.cancel_mover(fiber),
+                    Effect::Cancelled => {
+                        fiber.found_cancel();
+                        true
+                    }
+                    _proceed => true,
+                };
+                if goes_on {
                     self.enqueue(fiber);
                 }
             }
             Departed::Yielding(fiber) => {
                 // SAFETY: as above.
                 let fiber = unsafe { fiber.as_ref() };
-                if self.runtime().phase() != phase::RUNNING {
+                if fiber.state.is_cancelled() || self.is_shutting_down() {
                     fiber.must_unwind();
                 }
                 self.enqueue(fiber);
@@ -221,7 +265,7 @@ impl Worker {
 
     /// Cancels a mover that has suspended during the shutdown; true if that made it active.
     fn cancel_mover(&self, fiber: &ControlBlock) -> bool {
-        self.runtime().phase() != phase::RUNNING && fiber.cancel() == Effect::Enqueue
+        self.is_shutting_down() && fiber.apply(Event::Cancel) == Effect::Enqueue
     }
 
     fn bury(&self, fiber: &ControlBlock) {

@@ -1,0 +1,262 @@
+//! Waiting for a condition that a mutex guards.
+
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
+
+use daiko_core::fiber::WaiterId;
+use daiko_core::list::Unlinked;
+use daiko_core::mutex::RawMutex;
+use daiko_core::wait::{Node, WaitQueue};
+
+use super::mutex::MutexGuard;
+use super::poison::LockResult;
+use crate::runtime::kernel::ThisThread;
+use crate::wait::{self, Deadline, Ended, Object, Waiter};
+
+/// A condition that others make true, as [`std::sync::Condvar`].
+///
+/// Who is notified while somebody has the mutex is not woken to find that out, but waits for the mutex
+/// from then on. There are no spurious wakes; what was true at the notification may be so no more,
+/// so a loop, or [`wait_while`](Self::wait_while), is needed all the same.
+///
+/// A cancel unwinds out of a wait without the lock.
+///
+/// ```
+/// use daiko::sync::{Condvar, Mutex};
+/// use std::sync::Arc;
+///
+/// daiko::run(|| {
+///     let pair = Arc::new((Mutex::new(false), Condvar::new()));
+///     let setter = Arc::clone(&pair);
+///     daiko::spawn(move || {
+///         *setter.0.lock().unwrap() = true;
+///         setter.1.notify_one();
+///     });
+///     let (ready, changed) = &*pair;
+///     let ready = changed.wait_while(ready.lock().unwrap(), |ready| !*ready).unwrap();
+///     assert!(*ready);
+/// });
+/// ```
+pub struct Condvar {
+    queue: WaitQueue<WaiterId>,
+    /// The mutex of those who wait. Written under the lock of an empty queue.
+    mutex: AtomicPtr<RawMutex<WaiterId>>,
+}
+
+/// Whether a wait ended because its time was over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaitTimeoutResult(bool);
+
+impl WaitTimeoutResult {
+    /// Whether the time was over before a notification came.
+    pub fn timed_out(self) -> bool {
+        self.0
+    }
+}
+
+impl Condvar {
+    /// A condition that nobody waits for.
+    pub const fn new() -> Self {
+        Condvar { queue: WaitQueue::new(0), mutex: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Frees the lock, waits for a notification, and takes the lock again.
+    ///
+    /// # Errors
+    ///
+    /// If a holder of the mutex panicked; the error has the guard.
+    ///
+    /// # Panics
+    ///
+    /// If others wait with another mutex; inside [`no_suspend`](crate::no_suspend); in a
+    /// [`Poller`](crate::agent::Poller).
+    pub fn wait<'m, T: ?Sized>(&self, guard: MutexGuard<'m, T>) -> LockResult<MutexGuard<'m, T>> {
+        self.wait_until(guard, Deadline::NEVER).0
+    }
+
+    /// Waits until `condition` is false.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Panics
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_while<'m, T: ?Sized>(
+        &self,
+        mut guard: MutexGuard<'m, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) -> LockResult<MutexGuard<'m, T>> {
+        while condition(&mut guard) {
+            guard = self.wait(guard)?;
+        }
+        Ok(guard)
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`, beside the time that the lock takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Panics
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout<'m, T: ?Sized>(
+        &self,
+        guard: MutexGuard<'m, T>,
+        timeout: Duration,
+    ) -> LockResult<(MutexGuard<'m, T>, WaitTimeoutResult)> {
+        self.wait_timed(guard, Deadline::after(timeout))
+    }
+
+    /// As [`wait`](Self::wait), until `deadline` at most, beside the time that the lock takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Panics
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_deadline<'m, T: ?Sized>(
+        &self,
+        guard: MutexGuard<'m, T>,
+        deadline: Instant,
+    ) -> LockResult<(MutexGuard<'m, T>, WaitTimeoutResult)> {
+        self.wait_timed(guard, Deadline::at(deadline))
+    }
+
+    /// Waits until `condition` is false, for at most `timeout`, beside the time that the lock takes.
+    /// The result says whether the time was over while the condition still held.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Panics
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout_while<'m, T: ?Sized>(
+        &self,
+        mut guard: MutexGuard<'m, T>,
+        timeout: Duration,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) -> LockResult<(MutexGuard<'m, T>, WaitTimeoutResult)> {
+        let (deadline, mut timed_out) = (Deadline::after(timeout), WaitTimeoutResult(false));
+        while condition(&mut guard) {
+            if timed_out.0 {
+                return Ok((guard, timed_out));
+            }
+            (guard, timed_out) = self.wait_timed(guard, deadline)?;
+        }
+        Ok((guard, WaitTimeoutResult(false)))
+    }
+
+    fn wait_timed<'m, T: ?Sized>(
+        &self,
+        guard: MutexGuard<'m, T>,
+        deadline: Deadline,
+    ) -> LockResult<(MutexGuard<'m, T>, WaitTimeoutResult)> {
+        let (result, ended) = self.wait_until(guard, deadline);
+        let timed_out = WaitTimeoutResult(ended == Ended::TimedOut);
+        match result {
+            Ok(guard) => Ok((guard, timed_out)),
+            Err(error) => Err(super::PoisonError::new((error.into_inner(), timed_out))),
+        }
+    }
+
+    fn wait_until<'m, T: ?Sized>(
+        &self,
+        guard: MutexGuard<'m, T>,
+        deadline: Deadline,
+    ) -> (LockResult<MutexGuard<'m, T>>, Ended) {
+        // While the guard is there: a cancel that is due frees the lock by it.
+        let waiter = Waiter::caller("Condvar::wait");
+        let node = Node::new(waiter.id());
+        self.enqueue(guard.raw(), &node);
+        let mutex = guard.unlock();
+        let ended = waiter.wait(&node, &Notified { condvar: self, mutex: mutex.raw() }, deadline);
+        (mutex.lock_after(&waiter, &node, ended), ended)
+    }
+
+    /// Adds `node` to those who wait with `mutex`, which the caller holds.
+    fn enqueue(&self, mutex: &RawMutex<WaiterId>, node: &Node<WaiterId>) {
+        let mut queue = self.queue.lock(&ThisThread::get());
+        if queue.is_empty() {
+            self.mutex.store(ptr::from_ref(mutex).cast_mut(), Ordering::Relaxed);
+        }
+        let theirs = self.mutex.load(Ordering::Relaxed);
+        if !ptr::eq(theirs, mutex) {
+            drop(queue);
+            panic!("daiko: a Condvar was waited for with two mutexes at a time; use one for each");
+        }
+        // SAFETY: the node is new, and its frame is left once it has left or was claimed.
+        unsafe { queue.enqueue(NonNull::from(node)) };
+    }
+
+    /// Has the one who has waited longest go on, if somebody waits.
+    #[inline]
+    pub fn notify_one(&self) {
+        // Who waits has freed the mutex since; who changed the condition has had it since.
+        if !self.queue.is_empty() {
+            self.notify_slow(1);
+        }
+    }
+
+    /// Has all who wait go on, one after the other as the mutex allows.
+    #[inline]
+    pub fn notify_all(&self) {
+        if !self.queue.is_empty() {
+            self.notify_slow(usize::MAX);
+        }
+    }
+
+    /// Gives the mutex those who have waited longest, so many at most.
+    #[cold]
+    fn notify_slow(&self, most: usize) {
+        let by = ThisThread::get();
+        // Held to the end: who waits anew was not meant.
+        let mut queue = self.queue.lock(&by);
+        let mutex = self.mutex.load(Ordering::Relaxed);
+        for _ in 0..most {
+            let Some(node) = queue.take_first() else { break };
+            // SAFETY: whoever waits borrows his mutex until he has had it, and before that his node
+            // has to be claimed: here, or by who has the mutex then.
+            wait::wake(unsafe { (*mutex).adopt(&by, node) });
+        }
+    }
+}
+
+/// What a waiter waits for: the condition variable, and then the mutex.
+struct Notified<'c> {
+    condvar: &'c Condvar,
+    mutex: &'c RawMutex<WaiterId>,
+}
+
+impl Object<WaiterId> for Notified<'_> {
+    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { self.condvar.queue.unlink(&ThisThread::get(), node) }
+    }
+
+    fn give_way(&self, note: u8) {
+        Object::give_way(self.mutex, note);
+        self.condvar.notify_one();
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Self {
+        Condvar::new()
+    }
+}
+
+impl fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Condvar").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,28 @@
+//! Locks and what else fibers and threads share, named and shaped as in [`std::sync`].
+//!
+//! All of it works between fibers, between threads that are no workers, and between both: a fiber
+//! suspends, any other thread blocks.
+
+mod condvar;
+mod mutex;
+mod poison;
+mod semaphore;
+
+use std::fmt;
+
+pub use condvar::{Condvar, WaitTimeoutResult};
+pub use mutex::{Mutex, MutexGuard};
+pub use poison::{LockResult, PoisonError, TimedLockError, TryLockError};
+pub use semaphore::{Permit, Semaphore};
+
+/// The time of a wait was over before what was waited for came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedOut;
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time of the wait is over")
+    }
+}
+
+impl std::error::Error for TimedOut {}

@@ -1,0 +1,357 @@
+//! Mutual exclusion.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use daiko_core::fiber::WaiterId;
+use daiko_core::list::Unlinked;
+use daiko_core::mutex::{Acquire, Arrival, RawMutex, note};
+use daiko_core::wait::Node;
+use daiko_sys::clock;
+
+use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
+use crate::fiber::panicking;
+use crate::runtime::kernel::ThisThread;
+use crate::wait::{self, Deadline, Ended, Object, Waiter};
+
+/// After so long a wait the lock is handed over, whatever the processors wait for.
+const LATE_NS: u64 = 500_000;
+
+/// A lock around a value, as [`std::sync::Mutex`].
+///
+/// A fiber that has to wait suspends, any other thread blocks. Who waits is served in turn, but
+/// somebody else may have the lock while a woken waiter is on its way: at most 256 do, and none once
+/// it has waited for half a millisecond. Holding it over a suspension is allowed, and costs those
+/// who wait.
+///
+/// It is poisoned where a holder panics, as in `std`; not by a cancel.
+///
+/// ```
+/// use daiko::sync::Mutex;
+/// use std::sync::Arc;
+///
+/// daiko::run(|| {
+///     let count = Arc::new(Mutex::new(0));
+///     let adders: Vec<_> = (0..4)
+///         .map(|_| {
+///             let count = Arc::clone(&count);
+///             daiko::spawn(move || *count.lock().unwrap() += 1)
+///         })
+///         .collect();
+///     adders.into_iter().for_each(|adder| adder.join().unwrap());
+///     assert_eq!(*count.lock().unwrap(), 4);
+/// });
+/// ```
+///
+/// Only a guard unlocks:
+///
+/// ```compile_fail
+/// daiko::sync::Mutex::new(0).unlock();
+/// ```
+///
+/// # Panics
+///
+/// A fiber that locks a mutex which it holds waits for itself for ever, as in `std`.
+pub struct Mutex<T: ?Sized> {
+    raw: RawMutex<WaiterId>,
+    value: UnsafeCell<T>,
+}
+
+const _: () = assert!(size_of::<Mutex<()>>() == 16);
+
+// SAFETY: the lock lets one at a time have the value, which may be dropped by whoever has the mutex.
+unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
+// SAFETY: as above.
+unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
+
+/// The right to use the value of a locked [`Mutex`]; dropping it frees the lock.
+///
+/// It stays with the fiber or thread that locked: as in `std`, it is not [`Send`]. A mover takes it
+/// along.
+#[must_use = "a mutex is unlocked where its guard is dropped"]
+#[clippy::has_significant_drop]
+pub struct MutexGuard<'m, T: ?Sized> {
+    mutex: &'m Mutex<T>,
+    /// Whether its holder was panicking before: then it is not the lock's fault.
+    was_panicking: bool,
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: by reference a guard gives what the value's own type allows.
+unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
+
+impl<T> Mutex<T> {
+    /// A free lock around `value`.
+    pub const fn new(value: T) -> Self {
+        Mutex { raw: RawMutex::new(), value: UnsafeCell::new(value) }
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    ///
+    /// If a holder panicked; the error has the value.
+    pub fn into_inner(self) -> LockResult<T> {
+        let poisoned = self.is_poisoned();
+        let value = self.value.into_inner();
+        if poisoned { Err(PoisonError::new(value)) } else { Ok(value) }
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Waits until the lock is free, and takes it.
+    ///
+    /// # Errors
+    ///
+    /// If a holder panicked; the error has the guard.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    #[inline]
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        if !self.raw.acquire_fast() {
+            let _ = self.lock_slow(Deadline::NEVER);
+        }
+        self.guard()
+    }
+
+    /// As [`lock`](Self::lock), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or a holder panicked; then the error has the guard.
+    ///
+    /// # Panics
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn lock_timeout(
+        &self,
+        timeout: Duration,
+    ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {
+        self.lock_until(|| Deadline::after(timeout))
+    }
+
+    /// As [`lock`](Self::lock), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_timeout`](Self::lock_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`lock`](Self::lock).
+    pub fn lock_deadline(
+        &self,
+        deadline: Instant,
+    ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {
+        self.lock_until(|| Deadline::at(deadline))
+    }
+
+    fn lock_until(
+        &self,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {
+        if self.raw.acquire_fast() || self.lock_slow(deadline()) {
+            Ok(self.guard()?)
+        } else {
+            Err(TimedLockError::TimedOut)
+        }
+    }
+
+    /// Takes the lock if it is free.
+    ///
+    /// # Errors
+    ///
+    /// If it is not, or a holder panicked; then the error has the guard.
+    pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError<MutexGuard<'_, T>>> {
+        if self.raw.try_acquire() { Ok(self.guard()?) } else { Err(TryLockError::WouldBlock) }
+    }
+
+    /// Waits for the lock; false if the deadline passed.
+    #[cold]
+    #[inline(never)]
+    fn lock_slow(&self, deadline: Deadline) -> bool {
+        if self.raw.try_acquire() {
+            return true;
+        }
+        let waiter = Waiter::caller("Mutex::lock");
+        let node = Node::new(waiter.id());
+        self.wait(&waiter, &node, Arrival::New, deadline)
+    }
+
+    /// Waits for the lock with `node`, which is in no queue; false if the deadline passed.
+    fn wait(
+        &self,
+        waiter: &Waiter,
+        node: &Node<WaiterId>,
+        mut arrival: Arrival,
+        deadline: Deadline,
+    ) -> bool {
+        let since = clock::monotonic_ns();
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+        while unsafe { self.raw.acquire(&ThisThread::get(), NonNull::from(node), arrival) }
+            == Acquire::Queued
+        {
+            match waiter.wait(node, &self.raw, deadline) {
+                Ended::TimedOut => return false,
+                Ended::Claimed(note::HANDED_OVER) => return true,
+                Ended::Claimed(_) => {}
+            }
+            let late = clock::monotonic_ns() - since >= LATE_NS;
+            arrival = if late { Arrival::Late } else { Arrival::Woken };
+        }
+        true
+    }
+
+    /// Takes the lock again after a wait for a condition, which has `ended` so.
+    pub(super) fn lock_after(
+        &self,
+        waiter: &Waiter,
+        node: &Node<WaiterId>,
+        ended: Ended,
+    ) -> LockResult<MutexGuard<'_, T>> {
+        let arrival = match ended {
+            Ended::Claimed(note::HANDED_OVER) => return self.guard(),
+            Ended::Claimed(_) => Arrival::Woken,
+            Ended::TimedOut => Arrival::New,
+        };
+        self.wait(waiter, node, arrival, Deadline::NEVER);
+        self.guard()
+    }
+
+    pub(super) fn raw(&self) -> &RawMutex<WaiterId> {
+        &self.raw
+    }
+
+    /// For who holds the lock.
+    #[inline]
+    fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
+        let guard = MutexGuard { mutex: self, was_panicking: panicking(), not_send: PhantomData };
+        if self.raw.is_poisoned() { Err(PoisonError::new(guard)) } else { Ok(guard) }
+    }
+
+    #[inline]
+    fn unlock(&self) {
+        if !self.raw.release_fast() {
+            self.unlock_slow();
+        }
+    }
+
+    #[cold]
+    fn unlock_slow(&self) {
+        wait::wake(self.raw.release(&ThisThread::get()));
+    }
+
+    /// Whether a holder panicked.
+    pub fn is_poisoned(&self) -> bool {
+        self.raw.is_poisoned()
+    }
+
+    /// Takes back that a holder panicked.
+    pub fn clear_poison(&self) {
+        self.raw.clear_poison();
+    }
+
+    /// The value, which nobody else has, as the mutex is borrowed alone.
+    ///
+    /// # Errors
+    ///
+    /// If a holder panicked; the error has the value.
+    pub fn get_mut(&mut self) -> LockResult<&mut T> {
+        let poisoned = self.is_poisoned();
+        let value = self.value.get_mut();
+        if poisoned { Err(PoisonError::new(value)) } else { Ok(value) }
+    }
+}
+
+impl Object<WaiterId> for RawMutex<WaiterId> {
+    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { RawMutex::leave(self, &ThisThread::get(), node) }
+    }
+
+    fn give_way(&self, note: u8) {
+        wait::wake(RawMutex::give_way(self, &ThisThread::get(), note));
+    }
+}
+
+impl<'m, T: ?Sized> MutexGuard<'m, T> {
+    pub(super) fn raw(&self) -> &RawMutex<WaiterId> {
+        &self.mutex.raw
+    }
+
+    /// Frees the lock, to wait for a condition; the mutex.
+    pub(super) fn unlock(self) -> &'m Mutex<T> {
+        let mutex = self.mutex;
+        drop(self);
+        mutex
+    }
+}
+
+impl<T: ?Sized> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the guard's holder has the lock.
+        unsafe { &*self.mutex.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard's holder has the lock, and the guard is borrowed alone.
+        unsafe { &mut *self.mutex.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.was_panicking && panicking() {
+            self.mutex.raw.poison();
+        }
+        self.mutex.unlock();
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Mutex");
+        match self.try_lock() {
+            Ok(guard) => debug.field("value", &&*guard),
+            Err(TryLockError::Poisoned(error)) => debug.field("value", &&**error.get_ref()),
+            Err(TryLockError::WouldBlock) => debug.field("value", &format_args!("<locked>")),
+        };
+        debug.field("poisoned", &self.is_poisoned()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Default> Default for Mutex<T> {
+    fn default() -> Self {
+        Mutex::new(T::default())
+    }
+}
+
+impl<T> From<T> for Mutex<T> {
+    fn from(value: T) -> Self {
+        Mutex::new(value)
+    }
+}

@@ -1,0 +1,117 @@
+//! Waiting for a time.
+
+use std::time::{Duration, Instant};
+
+use daiko_sys::clock;
+
+use crate::fiber::unwind;
+use crate::wait::Deadline;
+use crate::worker::suspend::{self, Resumed};
+
+/// Suspends the calling fiber for `duration`; any other thread sleeps, as by [`std::thread::sleep`].
+///
+/// It returns after that time, never before; later, by a microsecond or two while the worker's agent
+/// polls, by what the kernel takes to wake the worker if it is parked, and by the time that other
+/// fibers of the worker run without suspending. An unpark does not end it.
+///
+/// ```
+/// # daiko::run(|| {
+/// use std::time::{Duration, Instant};
+///
+/// let start = Instant::now();
+/// daiko::time::sleep(Duration::from_millis(2));
+/// assert!(start.elapsed() >= Duration::from_millis(2));
+/// # });
+/// ```
+///
+/// # Panics
+///
+/// If the caller is a fiber inside [`no_suspend`](crate::no_suspend).
+pub fn sleep(duration: Duration) {
+    sleep_to("time::sleep", Deadline::after(duration));
+}
+
+/// Suspends the calling fiber until `deadline`; any other thread sleeps. See [`sleep`].
+///
+/// ```
+/// # daiko::run(|| {
+/// use std::time::{Duration, Instant};
+///
+/// let deadline = Instant::now() + Duration::from_millis(2);
+/// daiko::time::sleep_until(deadline);
+/// assert!(Instant::now() >= deadline);
+/// # });
+/// ```
+///
+/// # Panics
+///
+/// As [`sleep`].
+pub fn sleep_until(deadline: Instant) {
+    sleep_to("time::sleep_until", Deadline::at(deadline));
+}
+
+fn sleep_to(what: &str, deadline: Deadline) {
+    let Some((_, fiber)) = suspend::try_caller() else {
+        crate::worker::assert_no_poller(what);
+        return std::thread::sleep(deadline.left().unwrap_or(Duration::MAX));
+    };
+    if fiber.flags.get() != 0 {
+        unwind::before_suspension(fiber);
+    }
+    if suspend::wait_until(fiber, deadline.ns()) == Resumed::Cancelled {
+        unwind::raise_now(fiber);
+    }
+}
+
+/// Ticks at fixed times: [`interval`] makes one.
+#[derive(Clone, Debug)]
+pub struct Interval {
+    /// When the next tick is due, in nanoseconds on the monotonic clock.
+    next: u64,
+    period: u64,
+}
+
+/// An interval whose first tick is due now, and each other `period` after the one before.
+///
+/// ```
+/// # daiko::run(|| {
+/// use std::time::{Duration, Instant};
+///
+/// let (start, mut interval) = (Instant::now(), daiko::time::interval(Duration::from_millis(1)));
+/// for tick in 0..4 {
+///     interval.tick();
+///     assert!(start.elapsed() >= tick * Duration::from_millis(1));
+/// }
+/// # });
+/// ```
+///
+/// # Panics
+///
+/// If `period` is zero.
+pub fn interval(period: Duration) -> Interval {
+    assert!(!period.is_zero(), "daiko: the period of an interval must not be zero");
+    let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+    Interval { next: clock::monotonic_ns(), period }
+}
+
+impl Interval {
+    /// Waits for the next tick, as [`sleep`] does; returns how many ticks have been missed since the
+    /// last one: the next tick is the first that is still to come.
+    ///
+    /// Ticks do not drift: they are due at multiples of the period, however late one was seen.
+    ///
+    /// # Panics
+    ///
+    /// As [`sleep`].
+    pub fn tick(&mut self) -> u64 {
+        sleep_to("Interval::tick", Deadline::from_ns(Some(self.next)));
+        let missed = clock::monotonic_ns().saturating_sub(self.next) / self.period;
+        self.next = self.next.saturating_add(self.period.saturating_mul(missed + 1));
+        missed
+    }
+
+    /// The time between two ticks.
+    pub fn period(&self) -> Duration {
+        Duration::from_nanos(self.period)
+    }
+}

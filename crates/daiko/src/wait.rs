@@ -1,0 +1,175 @@
+//! Waits that something ends: a wake, a deadline, a cancel. A fiber suspends, any other thread blocks.
+
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use daiko_core::fiber::WaiterId;
+use daiko_core::list::Unlinked;
+use daiko_core::wait::{Node, NodeState};
+use daiko_sys::clock;
+
+use crate::fiber::waiter::{self, ThreadWaiter};
+use crate::fiber::{ControlBlock, unwind};
+use crate::worker;
+use crate::worker::suspend::{self, Resumed};
+
+/// When a wait gives up, on the monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Deadline {
+    ns: u64,
+}
+
+impl Deadline {
+    pub(crate) const NEVER: Deadline = Deadline { ns: u64::MAX };
+
+    /// So long from now; after centuries never.
+    pub(crate) fn after(timeout: Duration) -> Deadline {
+        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        Deadline { ns: clock::monotonic_ns().saturating_add(timeout) }
+    }
+
+    /// At `instant`; if that has passed, now.
+    pub(crate) fn at(instant: Instant) -> Deadline {
+        Self::after(instant.saturating_duration_since(Instant::now()))
+    }
+
+    pub(crate) fn from_ns(ns: Option<u64>) -> Deadline {
+        Deadline { ns: ns.unwrap_or(u64::MAX) }
+    }
+
+    /// In nanoseconds; `None`: never.
+    pub(crate) fn ns(self) -> Option<u64> {
+        (self != Self::NEVER).then_some(self.ns)
+    }
+
+    /// The time that is left; `None`: all of it.
+    pub(crate) fn left(self) -> Option<Duration> {
+        let left = |ns: u64| Duration::from_nanos(ns.saturating_sub(clock::monotonic_ns()));
+        self.ns().map(left)
+    }
+}
+
+/// How a wait in a queue has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// A waker claimed the node, with this note.
+    Claimed(u8),
+    /// The deadline has passed, and nobody had claimed it before.
+    TimedOut,
+}
+
+/// What somebody waits for, by the queue that he is in.
+pub(crate) trait Object<W> {
+    /// Takes `node` out of the queue, unless it was claimed before.
+    ///
+    /// # Safety
+    ///
+    /// `node` is alive, and was put into this object's queue last.
+    unsafe fn leave(&self, node: NonNull<Node<W>>) -> Unlinked;
+
+    /// Gives a wake to somebody else whose waiter was claimed with `note`, and unwinds.
+    fn give_way(&self, note: u8);
+}
+
+/// Who waits. It stays where it is while it does: its address is known to wakers.
+pub(crate) enum Waiter {
+    Fiber(&'static ControlBlock),
+    Thread(ThreadWaiter),
+}
+
+impl Waiter {
+    /// The caller of `what`, which may wait from here on. If a cancel is due, it is raised.
+    ///
+    /// # Panics
+    ///
+    /// If the caller may not wait: a poller, or a fiber inside `no_suspend`.
+    pub(crate) fn caller(what: &str) -> Waiter {
+        if let Some((_, fiber)) = suspend::try_caller() {
+            if fiber.flags.get() != 0 {
+                unwind::before_suspension(fiber);
+            }
+            return Waiter::Fiber(fiber);
+        }
+        worker::assert_no_poller(what);
+        Waiter::Thread(ThreadWaiter::default())
+    }
+
+    /// What wakers know it by.
+    pub(crate) fn id(&self) -> WaiterId {
+        match self {
+            Waiter::Fiber(fiber) => waiter::fiber_id(fiber),
+            Waiter::Thread(thread) => thread.id(),
+        }
+    }
+
+    /// Waits until `node`, which the caller has put into the queue of `object` under this waiter's
+    /// id, is claimed or the deadline has passed. A cancel unwinds.
+    pub(crate) fn wait<W: Copy>(
+        &self,
+        node: &Node<W>,
+        object: &impl Object<W>,
+        deadline: Deadline,
+    ) -> Ended {
+        match self {
+            Waiter::Fiber(fiber) => wait_as_fiber(fiber, node, object, deadline),
+            Waiter::Thread(thread) => wait_as_thread(thread, node, object, deadline),
+        }
+    }
+}
+
+/// Wakes `waiter`, if there is one, whose wait the caller has claimed.
+pub(crate) fn wake(waiter: Option<WaiterId>) {
+    if let Some(id) = waiter {
+        // SAFETY: claimed; the ids in the queues of objects are those of `Waiter`.
+        unsafe { waiter::wake(id, worker::current()) };
+    }
+}
+
+fn wait_as_fiber<W: Copy>(
+    fiber: &ControlBlock,
+    node: &Node<W>,
+    object: &impl Object<W>,
+    deadline: Deadline,
+) -> Ended {
+    let resumed = suspend::wait_until(fiber, deadline.ns());
+    if resumed == Resumed::Woken {
+        return Ended::Claimed(note(node));
+    }
+    // SAFETY: the node is alive, and in that queue since the caller put it there.
+    let unlinked = unsafe { object.leave(NonNull::from(node)) };
+    if unlinked == Unlinked::AlreadyGone {
+        suspend::absorb_wake(fiber);
+    }
+    match (resumed, unlinked) {
+        (Resumed::Cancelled, Unlinked::AlreadyGone) => object.give_way(note(node)),
+        (Resumed::Cancelled, Unlinked::Mine) => {}
+        (_, Unlinked::AlreadyGone) => return Ended::Claimed(note(node)),
+        (_, Unlinked::Mine) => return Ended::TimedOut,
+    }
+    unwind::raise_now(fiber)
+}
+
+fn wait_as_thread<W: Copy>(
+    thread: &ThreadWaiter,
+    node: &Node<W>,
+    object: &impl Object<W>,
+    deadline: Deadline,
+) -> Ended {
+    if !thread.block_until(deadline) {
+        // SAFETY: the node is alive, and in that queue since the caller put it there.
+        if unsafe { object.leave(NonNull::from(node)) } == Unlinked::Mine {
+            return Ended::TimedOut;
+        }
+        thread.block();
+    }
+    thread.rearm();
+    Ended::Claimed(note(node))
+}
+
+/// What the waker left in a node that was claimed.
+fn note<W: Copy>(node: &Node<W>) -> u8 {
+    match node.state() {
+        NodeState::Claimed(note) => note,
+        state => unreachable!("woken, though the node is {state:?}"),
+    }
+}

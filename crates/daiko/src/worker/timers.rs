@@ -1,0 +1,75 @@
+//! The timers of the fibers that wait on a worker until a time.
+
+use std::pin::pin;
+use std::ptr::NonNull;
+
+use daiko_core::fiber::{Effect, Event};
+use daiko_core::list::Unlinked;
+use daiko_core::timer::{Timer, Wheel};
+use daiko_sys::clock;
+
+use super::Worker;
+use crate::fiber::ControlBlock;
+use crate::runtime::kernel::ThisThread;
+
+/// The fiber whose suspension a timer ends.
+#[derive(Clone, Copy)]
+struct Sleeper(NonNull<ControlBlock>);
+
+// SAFETY: an interrupt may come from any thread that polls for the fiber's worker.
+unsafe impl Send for Sleeper {}
+
+/// A worker's timers. Armed and fired by it; a mover disarms its own from wherever it is.
+pub(crate) struct Timers(Wheel<Sleeper>);
+
+impl Timers {
+    /// Constant, as it is large: so it is copied once, not from frame to frame.
+    pub(super) const fn new() -> Self {
+        Timers(Wheel::new())
+    }
+
+    /// Runs `wait`, a suspension of `fiber`, the caller, which is interrupted at `due_ns` on the
+    /// monotonic clock; whether it was.
+    pub(super) fn during<R>(
+        &self,
+        fiber: &ControlBlock,
+        due_ns: u64,
+        wait: impl FnOnce() -> R,
+    ) -> (R, bool) {
+        let timer = pin!(Timer::new(Sleeper(NonNull::from(fiber))));
+        let timer = NonNull::from(&*timer);
+        // SAFETY: the timer is new, and stays where it is until it is disarmed below: a suspension
+        // returns, it does not unwind.
+        unsafe { self.0.arm(&ThisThread::get(), timer, due_ns) };
+        let result = wait();
+        // SAFETY: alive, and armed here.
+        let disarmed = unsafe { self.0.disarm(&ThisThread::get(), timer) };
+        (result, disarmed == Unlinked::AlreadyGone)
+    }
+
+    /// When a timer may be due, in nanoseconds on the monotonic clock, if there is any.
+    #[inline]
+    pub(super) fn next_due_ns(&self) -> Option<u64> {
+        let due = self.0.next_due();
+        (due != u64::MAX).then_some(due)
+    }
+}
+
+impl Worker {
+    /// Interrupts the fibers whose time has come; true if there were any. Only on this worker.
+    pub(super) fn fire_timers(&self) -> bool {
+        let Some(due) = self.timers.next_due_ns() else { return false };
+        let now = clock::monotonic_ns();
+        now >= due
+            && self.timers.0.fire(&ThisThread::get(), now, |sleeper| self.interrupt(sleeper)) > 0
+    }
+
+    fn interrupt(&self, sleeper: Sleeper) {
+        // SAFETY: a fiber whose timer is armed has not gone on; nor does it before its timer is
+        // disarmed, for which it needs the lock that is held here.
+        let fiber = unsafe { sleeper.0.as_ref() };
+        if fiber.apply(Event::Interrupt) == Effect::Enqueue {
+            self.enqueue(fiber);
+        }
+    }
+}

@@ -1,0 +1,476 @@
+//! Mutex, condition variable and semaphore, between fibers, movers, threads, and all of them.
+
+mod support;
+
+use std::collections::VecDeque;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use daiko::sync::{Condvar, Mutex, Semaphore, TimedLockError, TimedOut, TryLockError};
+use daiko::{JoinError, JoinHandle, Runtime};
+use support::{end, mover, panic_of, until, workers, yield_until};
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(3600);
+/// Over before anybody could do anything.
+const SHORT: Duration = Duration::from_nanos(1);
+
+/// Runs `body` `each` times as pinned fibers, as movers and on threads, on runtimes of 1 to 4 workers.
+fn everywhere(each: usize, body: impl Fn() + Clone + Send + 'static) {
+    for count in 1..=4 {
+        let runtime = workers(count);
+        let fibers: Vec<JoinHandle<()>> = (0..2 * each)
+            .map(|index| {
+                let builder = if index % 2 == 0 { daiko::Builder::new() } else { mover() };
+                runtime.spawn_with(builder, body.clone()).unwrap()
+            })
+            .collect();
+        let threads: Vec<_> = (0..each).map(|_| thread::spawn(body.clone())).collect();
+        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        end(runtime);
+    }
+}
+
+#[test]
+fn a_mutex_is_one_holders() {
+    let mutex = Arc::new(Mutex::new((0u64, 0u64)));
+    let shared = mutex.clone();
+    everywhere(3, move || {
+        for round in 0..300 {
+            let mut pair = shared.lock().unwrap();
+            pair.0 += 1;
+            if round % 8 == 0 && daiko::try_current().is_some() {
+                daiko::yield_now();
+            }
+            pair.1 += 1;
+            assert_eq!(pair.0, pair.1);
+        }
+    });
+    assert_eq!(*mutex.lock().unwrap(), (4 * 9 * 300, 4 * 9 * 300));
+}
+
+#[test]
+fn a_locked_mutex_is_not_waited_for_longer_than_asked() {
+    let runtime = workers(2);
+    let mutex = Arc::new(Mutex::new(7));
+    let asks = |mutex: &Mutex<i32>| {
+        assert!(matches!(mutex.try_lock(), Err(TryLockError::WouldBlock)));
+        for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
+            assert!(matches!(mutex.lock_timeout(timeout), Err(TimedLockError::TimedOut)));
+        }
+        assert!(matches!(mutex.lock_deadline(Instant::now()), Err(TimedLockError::TimedOut)));
+    };
+    let held = mutex.lock().unwrap();
+    asks(&mutex);
+    let theirs = mutex.clone();
+    runtime.run(move || asks(&theirs));
+    drop(held);
+    assert_eq!(*mutex.lock_timeout(LONG).unwrap(), 7);
+    assert_eq!(*mutex.try_lock().unwrap(), 7);
+    end(runtime);
+}
+
+#[test]
+fn a_lock_that_is_freed_in_time_is_had() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let mutex = Arc::new(Mutex::new(0));
+        let held = mutex.lock().unwrap();
+        let waiters: Vec<_> = [LONG, Duration::MAX]
+            .map(|timeout| {
+                let mutex = mutex.clone();
+                daiko::spawn(move || *mutex.lock_timeout(timeout).unwrap() += 1)
+            })
+            .into();
+        daiko::yield_now();
+        drop(held);
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        assert_eq!(*mutex.lock().unwrap(), 2);
+    });
+    end(runtime);
+}
+
+/// Spawns a fiber that runs `wait`; returns once it is about to, on this one worker.
+fn waiting<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let handle = daiko::spawn(wait);
+    daiko::yield_now();
+    handle
+}
+
+#[test]
+fn who_is_cancelled_while_he_waits_takes_no_lock_along() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let mutex = Arc::new(Mutex::new(0));
+        let held = mutex.lock().unwrap();
+        let add = |mutex: Arc<Mutex<i32>>| move || *mutex.lock().unwrap() += 1;
+        let [first, second] = [(); 2].map(|()| waiting(add(mutex.clone())));
+        // Before and after the lock was freed for him.
+        first.cancel();
+        drop(held);
+        assert!(matches!(first.join(), Err(JoinError::Cancelled)));
+        second.join().unwrap();
+        let held = mutex.lock().unwrap();
+        let [first, second] = [(); 2].map(|()| waiting(add(mutex.clone())));
+        drop(held);
+        first.cancel();
+        let came = first.join().is_ok();
+        second.join().unwrap();
+        assert_eq!(*mutex.lock().unwrap(), 2 + i32::from(came));
+        assert!(!mutex.is_poisoned());
+    });
+    end(runtime);
+}
+
+#[test]
+fn a_panic_poisons_and_a_cancel_does_not() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let mutex = Arc::new(Mutex::new(1));
+        let holder = mutex.clone();
+        let holder = waiting(move || {
+            let _held = holder.lock().unwrap();
+            daiko::park();
+        });
+        holder.cancel();
+        assert!(matches!(holder.join(), Err(JoinError::Cancelled)));
+        assert_eq!(*mutex.lock().unwrap(), 1);
+        let holder = mutex.clone();
+        let panics = daiko::spawn(move || {
+            let mut held = holder.lock().unwrap();
+            *held = 2;
+            panic::resume_unwind(Box::new(()));
+        });
+        assert!(matches!(panics.join(), Err(JoinError::Panicked(_))));
+        assert_eq!(**mutex.lock().unwrap_err().get_ref(), 2);
+        assert!(matches!(mutex.try_lock(), Err(TryLockError::Poisoned(_))));
+        assert!(matches!(mutex.lock_timeout(LONG), Err(TimedLockError::Poisoned(_))));
+        mutex.clear_poison();
+        assert_eq!(*mutex.lock().unwrap(), 2);
+    });
+    end(runtime);
+}
+
+/// Suspends where it is dropped.
+struct Suspends;
+
+impl Drop for Suspends {
+    fn drop(&mut self) {
+        daiko::yield_now();
+        daiko::yield_now();
+    }
+}
+
+#[test]
+fn a_neighbour_that_suspends_in_its_unwinding_poisons_nothing() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let mutex = Arc::new(Mutex::new(0));
+        let held = mutex.lock().unwrap();
+        let panics = daiko::spawn(|| {
+            let _suspends = Suspends;
+            panic::resume_unwind(Box::new(()));
+        });
+        daiko::yield_now();
+        assert!(thread::panicking() && !daiko::panicking());
+        drop(held);
+        assert!(!mutex.is_poisoned());
+        assert!(matches!(panics.join(), Err(JoinError::Panicked(_))));
+    });
+    end(runtime);
+}
+
+#[test]
+fn nobody_may_wait_where_it_would_suspend_by_mistake() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let mutex = Arc::new(Mutex::new(0));
+        let holder = mutex.clone();
+        let holder = waiting(move || {
+            let _held = holder.lock().unwrap();
+            daiko::park();
+        });
+        let message = panic_of(|| daiko::no_suspend(|| drop(mutex.lock())));
+        assert!(message.contains("no_suspend"), "{message}");
+        holder.fiber().unpark();
+        holder.join().unwrap();
+        assert!(!mutex.is_poisoned());
+    });
+    end(runtime);
+}
+
+#[test]
+fn a_queue_of_mutex_and_condvar_loses_and_doubles_nothing() {
+    const EACH: usize = 200;
+    let queue = Arc::new((Mutex::new(VecDeque::new()), Condvar::new(), Condvar::new()));
+    let (sum, turn) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (shared, sums) = (queue.clone(), sum.clone());
+    everywhere(2, move || {
+        let (items, filled, emptied) = &*shared;
+        // Of each six two are pinned, two movers, two threads: half of them produce.
+        if turn.fetch_add(1, Ordering::Relaxed) % 2 == 0 {
+            for value in 1..=EACH {
+                let full = |items: &mut VecDeque<usize>| items.len() == 4;
+                let mut items = emptied.wait_while(items.lock().unwrap(), full).unwrap();
+                items.push_back(value);
+                drop(items);
+                filled.notify_one();
+            }
+        } else {
+            for _ in 0..EACH {
+                let empty = |items: &mut VecDeque<usize>| items.is_empty();
+                let mut items = filled.wait_while(items.lock().unwrap(), empty).unwrap();
+                sums.fetch_add(items.pop_front().unwrap(), Ordering::Relaxed);
+                emptied.notify_all();
+            }
+        }
+    });
+    assert!(queue.0.lock().unwrap().is_empty());
+    assert_eq!(sum.load(Ordering::Relaxed), 4 * 3 * EACH * (EACH + 1) / 2);
+}
+
+#[test]
+fn a_condition_is_not_waited_for_longer_than_asked() {
+    let ask = || {
+        let (mutex, condvar) = (Mutex::new(()), Condvar::new());
+        let (guard, result) = condvar.wait_timeout(mutex.lock().unwrap(), SHORT).unwrap();
+        assert!(result.timed_out());
+        let (guard, result) = condvar.wait_deadline(guard, Instant::now()).unwrap();
+        assert!(result.timed_out());
+        let (guard, result) = condvar.wait_timeout_while(guard, SHORT, |()| true).unwrap();
+        assert!(result.timed_out());
+        let (_, result) = condvar.wait_timeout_while(guard, SHORT, |()| false).unwrap();
+        assert!(!result.timed_out());
+    };
+    ask();
+    let runtime = workers(2);
+    runtime.run(ask);
+    end(runtime);
+}
+
+#[test]
+fn who_is_notified_while_the_mutex_is_held_waits_for_it() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let shared = Arc::new((Mutex::new(0), Condvar::new()));
+        let waiters: Vec<_> = (0..3)
+            .map(|_| {
+                let shared = shared.clone();
+                waiting(move || *shared.1.wait(shared.0.lock().unwrap()).unwrap() += 1)
+            })
+            .collect();
+        let guard = shared.0.lock().unwrap();
+        shared.1.notify_all();
+        daiko::yield_now();
+        assert_eq!(*guard, 0);
+        drop(guard);
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        assert_eq!(*shared.0.lock().unwrap(), 3);
+    });
+    end(runtime);
+}
+
+#[test]
+fn who_is_cancelled_after_a_notification_passes_it_on() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let shared = Arc::new((Mutex::new(0), Condvar::new()));
+        let [first, second] = [(); 2].map(|()| {
+            let shared = shared.clone();
+            waiting(move || *shared.1.wait(shared.0.lock().unwrap()).unwrap() += 1)
+        });
+        let guard = shared.0.lock().unwrap();
+        shared.1.notify_one();
+        first.cancel();
+        drop(guard);
+        assert!(matches!(first.join(), Err(JoinError::Cancelled)));
+        second.join().unwrap();
+        assert_eq!(*shared.0.lock().unwrap(), 1);
+    });
+    end(runtime);
+}
+
+#[test]
+fn a_condvar_has_one_mutex_at_a_time() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let shared = Arc::new((Mutex::new(()), Condvar::new()));
+        let theirs = shared.clone();
+        let waiter = waiting(move || drop(theirs.1.wait(theirs.0.lock().unwrap())));
+        let other = Mutex::new(());
+        let message = panic_of(|| shared.1.wait(other.lock().unwrap()).map(drop));
+        assert!(message.contains("two mutexes"), "{message}");
+        shared.1.notify_one();
+        waiter.join().unwrap();
+        let third = Mutex::new(());
+        assert!(shared.1.wait_timeout(third.lock().unwrap(), SHORT).unwrap().1.timed_out());
+    });
+    end(runtime);
+}
+
+#[test]
+fn a_semaphore_lets_so_many_in() {
+    let (semaphore, inside) = (Arc::new(Semaphore::new(3)), Arc::new(AtomicUsize::new(0)));
+    let shared = semaphore.clone();
+    everywhere(4, move || {
+        for round in 0..100u32 {
+            let count = 1 + round % 3;
+            let permit = shared.acquire_many(count);
+            let before = inside.fetch_add(count as usize, Ordering::Relaxed);
+            assert!(before + count as usize <= 3, "{before} and {count} more are inside");
+            if daiko::try_current().is_some() {
+                daiko::yield_now();
+            }
+            inside.fetch_sub(count as usize, Ordering::Relaxed);
+            drop(permit);
+        }
+    });
+    assert_eq!(semaphore.available_permits(), 3);
+}
+
+#[test]
+fn permits_that_do_not_come_are_not_waited_for_longer_than_asked() {
+    let ask = || {
+        let semaphore = Semaphore::new(1);
+        assert!(semaphore.try_acquire(2).is_none());
+        assert_eq!(semaphore.acquire_timeout(2, SHORT).unwrap_err(), TimedOut);
+        assert_eq!(semaphore.acquire_deadline(2, Instant::now()).unwrap_err(), TimedOut);
+        assert_eq!(semaphore.acquire_timeout(1, SHORT).unwrap().count(), 1);
+        semaphore.acquire().forget();
+        assert!(semaphore.try_acquire(1).is_none());
+        semaphore.add_permits(2);
+        assert_eq!(semaphore.acquire_many(2).count(), 2);
+    };
+    ask();
+    let runtime = workers(2);
+    runtime.run(ask);
+    end(runtime);
+}
+
+#[test]
+fn who_is_cancelled_while_he_waits_takes_no_permit_along() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let semaphore = Arc::new(Semaphore::new(0));
+        let acquire = |count| {
+            let semaphore = semaphore.clone();
+            waiting(move || drop(semaphore.acquire_many(count)))
+        };
+        // Who waits behind one that leaves is served.
+        let (first, second) = (acquire(2), acquire(1));
+        semaphore.add_permits(1);
+        first.cancel();
+        second.join().unwrap();
+        assert!(matches!(first.join(), Err(JoinError::Cancelled)));
+        // One that has been served already gives back.
+        let first = {
+            let held = semaphore.acquire();
+            let first = acquire(1);
+            drop(held);
+            first
+        };
+        first.cancel();
+        let _ = first.join();
+        assert_eq!(semaphore.available_permits(), 1);
+    });
+    end(runtime);
+}
+
+#[test]
+fn too_many_permits_are_refused_by_name() {
+    assert!(panic_of(|| Semaphore::new(Semaphore::MAX_PERMITS + 1)).contains("MAX_PERMITS"));
+    let semaphore = Semaphore::new(Semaphore::MAX_PERMITS);
+    assert!(panic_of(|| semaphore.add_permits(1)).contains("MAX_PERMITS"));
+    assert_eq!(semaphore.available_permits(), Semaphore::MAX_PERMITS);
+}
+
+#[test]
+fn a_runtime_that_ends_unwinds_who_waits() {
+    let runtime = workers(1);
+    let shared = Arc::new((Mutex::new(()), Condvar::new(), Semaphore::new(0)));
+    let there = Arc::new(AtomicUsize::new(0));
+    let held = shared.0.lock().unwrap();
+    let other = Arc::new(Mutex::new(()));
+    for place in 0..3 {
+        let (shared, there, other) = (shared.clone(), there.clone(), other.clone());
+        drop(runtime.spawn(move || {
+            there.fetch_add(1, Ordering::Release);
+            match place {
+                0 => drop(shared.0.lock()),
+                1 => drop(shared.1.wait(other.lock().unwrap())),
+                _ => drop(shared.2.acquire()),
+            }
+        }));
+    }
+    until("all of them", || there.load(Ordering::Acquire) == 3);
+    let report = runtime.shutdown();
+    assert_eq!((report.unwound, report.leaked), (3, 0));
+    drop(held);
+    assert!(shared.0.try_lock().is_ok() && other.try_lock().is_ok());
+}
+
+#[test]
+fn values_come_back_out_of_a_mutex() {
+    let mut mutex = Mutex::from(String::from("a"));
+    mutex.get_mut().unwrap().push('b');
+    assert_eq!(format!("{mutex:?}"), r#"Mutex { value: "ab", poisoned: false, .. }"#);
+    let held = mutex.lock().unwrap();
+    assert_eq!(format!("{mutex:?}"), "Mutex { value: <locked>, poisoned: false, .. }");
+    drop(held);
+    assert_eq!(mutex.into_inner().unwrap(), "ab");
+    let poisoned = Mutex::new(1);
+    let _ = panic::catch_unwind(AssertUnwindSafe(|| {
+        let _held = poisoned.lock().unwrap();
+        panic::resume_unwind(Box::new(()));
+    }));
+    assert_eq!(poisoned.into_inner().unwrap_err().into_inner(), 1);
+}
+
+#[test]
+fn a_fiber_and_a_thread_hand_over_to_each_other() {
+    let runtime = workers(1);
+    let shared = Arc::new((Mutex::new(0u32), Condvar::new()));
+    let turns = |mine: u32, shared: Arc<(Mutex<u32>, Condvar)>| {
+        move || {
+            let mut turn = shared.0.lock().unwrap();
+            for _ in 0..200 {
+                turn = shared.1.wait_while(turn, |turn| *turn % 2 != mine).unwrap();
+                *turn += 1;
+                shared.1.notify_one();
+            }
+        }
+    };
+    let fiber = runtime.spawn(turns(0, shared.clone()));
+    turns(1, shared.clone())();
+    fiber.join().unwrap();
+    assert_eq!(*shared.0.lock().unwrap(), 400);
+    end(runtime);
+}
+
+/// As many waits as the queue has room for, and all ended by the one who holds the lock.
+#[test]
+fn ten_thousand_fibers_wait_for_one_lock() {
+    let runtime: Runtime = workers(2);
+    runtime.run(|| {
+        let mutex = Arc::new(Mutex::new(0));
+        let (held, there) = (mutex.lock().unwrap(), Arc::new(AtomicUsize::new(0)));
+        let waiters: Vec<_> = (0..10_000)
+            .map(|_| {
+                let (mutex, there) = (mutex.clone(), there.clone());
+                daiko::spawn(move || {
+                    there.fetch_add(1, Ordering::Release);
+                    *mutex.lock().unwrap() += 1;
+                })
+            })
+            .collect();
+        yield_until("all waiters", || there.load(Ordering::Acquire) == 10_000);
+        drop(held);
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        assert_eq!(*mutex.lock().unwrap(), 10_000);
+    });
+    end(runtime);
+}

@@ -1,0 +1,132 @@
+//! Timers: nobody goes on before his time, everybody does afterwards.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use daiko::{JoinError, time};
+use support::{PRESETS, end, mover, workers};
+
+/// Longer than any test takes.
+const LONG: Duration = Duration::from_secs(3600);
+
+#[test]
+fn nobody_goes_on_before_his_time() {
+    for preset in PRESETS {
+        let runtime = daiko::Runtime::builder().workers(2).preset(preset).build().unwrap();
+        let sleepers: Vec<_> = (0..200u64)
+            .map(|index| {
+                let builder = if index % 2 == 0 { daiko::Builder::new() } else { mover() };
+                let body = move || {
+                    for nanoseconds in [0, 1, 1000 * index, 37 * index] {
+                        let (start, time) = (Instant::now(), Duration::from_nanos(nanoseconds));
+                        time::sleep(time);
+                        assert!(start.elapsed() >= time);
+                        time::sleep_until(start + 2 * time);
+                        assert!(start.elapsed() >= 2 * time);
+                    }
+                };
+                runtime.spawn_with(builder, body).unwrap()
+            })
+            .collect();
+        sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+        end(runtime);
+    }
+}
+
+#[test]
+fn a_thread_that_is_no_worker_sleeps_too() {
+    let (start, time) = (Instant::now(), Duration::from_millis(1));
+    time::sleep(time);
+    time::sleep_until(start + 2 * time);
+    assert!(start.elapsed() >= 2 * time);
+}
+
+#[test]
+fn who_sleeps_keeps_no_worker() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let sleepers: Vec<_> = (0..10_000).map(|_| daiko::spawn(|| time::sleep(LONG))).collect();
+        time::sleep(Duration::from_micros(100));
+        sleepers.iter().for_each(|sleeper| sleeper.cancel());
+        for sleeper in sleepers {
+            assert!(matches!(sleeper.join(), Err(JoinError::Cancelled)));
+        }
+    });
+    end(runtime);
+}
+
+#[test]
+fn an_unpark_does_not_end_a_sleep_and_is_kept() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let sleeper = daiko::spawn(|| {
+            let (start, time) = (Instant::now(), Duration::from_millis(2));
+            time::sleep(time);
+            assert!(start.elapsed() >= time);
+            daiko::park();
+        });
+        daiko::yield_now();
+        sleeper.fiber().unpark();
+        sleeper.join().unwrap();
+    });
+    end(runtime);
+}
+
+#[test]
+fn ticks_do_not_drift_and_those_missed_are_counted() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let (start, period) = (Instant::now(), Duration::from_micros(200));
+        let mut interval = time::interval(period);
+        assert_eq!(interval.period(), period);
+        let mut due = 0;
+        for _ in 0..20 {
+            due += interval.tick() as u32;
+            assert!(start.elapsed() >= due * period);
+            due += 1;
+        }
+        let late = Instant::now() + 10 * period;
+        while Instant::now() < late {}
+        assert!(interval.tick() >= 9);
+    });
+    end(runtime);
+}
+
+#[test]
+fn an_interval_without_a_period_is_refused() {
+    let message = support::panic_of(|| time::interval(Duration::ZERO));
+    assert!(message.contains("must not be zero"), "{message}");
+}
+
+/// Timers are their worker's, whose fibers may all be busy: each is in turn.
+#[test]
+fn a_busy_worker_looks_at_its_timers() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let slept = Arc::new(AtomicUsize::new(0));
+        let count = slept.clone();
+        let sleeper = daiko::spawn(move || {
+            time::sleep(Duration::from_micros(50));
+            count.store(1, Ordering::Relaxed);
+        });
+        support::yield_until("the sleeper", || slept.load(Ordering::Relaxed) == 1);
+        sleeper.join().unwrap();
+    });
+    end(runtime);
+}
+
+#[test]
+fn times_beyond_all_clocks_never_come() {
+    let runtime = workers(1);
+    runtime.run(|| {
+        let sleeper = daiko::spawn(|| time::sleep(Duration::MAX));
+        daiko::yield_now();
+        assert!(!sleeper.is_finished());
+        sleeper.cancel();
+        assert!(matches!(sleeper.join(), Err(JoinError::Cancelled)));
+    });
+    end(runtime);
+}
