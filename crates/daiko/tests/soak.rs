@@ -13,8 +13,9 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 use std::{env, panic, process, thread};
 
+use daiko::sync::{Condvar, Mutex, Semaphore};
 use daiko::watch::{self, NotificationArea, at_least, changed_from};
-use daiko::{Builder, JoinHandle, Runtime};
+use daiko::{Builder, JoinError, JoinHandle, Runtime, cancel, time};
 use daiko_sys::memory::GuardKind;
 use support::{Drops, LOOK, OnDrop, PRESETS, mover, until};
 
@@ -206,7 +207,7 @@ impl Round {
         if dice.one_in(4) { builder.on(dice.below(self.workers)) } else { builder }
     }
 
-    /// A closure that is counted as it ends, also by a panic.
+    /// A closure that is counted as it ends, also by a panic, or before its start.
     fn body<T>(
         self: &Arc<Self>,
         dice: &mut Dice,
@@ -214,10 +215,10 @@ impl Round {
     ) -> impl FnOnce() -> T + Send + 'static {
         self.spawned.fetch_add(1, Ordering::Relaxed);
         let (token, mut dice, round) = (self.drops.token(), Dice::new(dice.roll()), self.clone());
+        let counted = self.clone();
+        let ended = OnDrop(move || _ = counted.ended.fetch_add(1, Ordering::Release));
         move || {
-            let _token = token;
-            let counted = round.clone();
-            let _ended = OnDrop(|| _ = counted.ended.fetch_add(1, Ordering::Release));
+            let (_ended, _token) = (ended, token);
             f(&mut dice, &round)
         }
     }
@@ -235,7 +236,7 @@ impl Round {
 /// Does this and that, with others; returns `depth`.
 fn task(dice: &mut Dice, round: &Arc<Round>, depth: usize) -> usize {
     for _ in 0..dice.below(10) {
-        match dice.below(10) {
+        match dice.below(14) {
             0 => (0..dice.below(10)).for_each(|_| daiko::yield_now()),
             1 => ping_pong(dice, round),
             2 => watch_words(dice, round),
@@ -248,10 +249,120 @@ fn task(dice: &mut Dice, round: &Arc<Round>, depth: usize) -> usize {
                 daiko::current().unpark();
                 daiko::park();
             }
+            9 => time::sleep(Duration::from_nanos(dice.roll() % 200_000)),
+            10 => cancels(dice, round),
+            11 => locks(dice, round),
+            12 => permits(dice, round),
             _ => many_wakers(dice, round),
         }
     }
     depth
+}
+
+/// A lap that a cancel, if it comes, ends where the fiber waits.
+type Lap<T> = fn(&mut Dice, &T);
+
+/// Fibers that do laps with `shared`, of which some are cancelled; how many were not.
+fn laps<T: Send + Sync + 'static>(
+    dice: &mut Dice,
+    round: &Arc<Round>,
+    shared: &Arc<T>,
+    lap: Lap<T>,
+) -> usize {
+    let fibers: Vec<_> = (0..1 + dice.below(6))
+        .map(|_| {
+            let shared = shared.clone();
+            round.spawn(dice, move |dice, _| (0..20).for_each(|_| lap(dice, &shared)))
+        })
+        .collect();
+    if dice.one_in(2) {
+        daiko::yield_now();
+    }
+    fibers.iter().for_each(|fiber| {
+        if dice.one_in(3) {
+            fiber.cancel()
+        }
+    });
+    let outcomes = fibers.into_iter().map(JoinHandle::join);
+    let ended = |outcome: &Result<(), JoinError>| match outcome {
+        Ok(()) => true,
+        Err(JoinError::Cancelled) => false,
+        Err(error) => panic!("{error}"),
+    };
+    outcomes.filter(ended).count()
+}
+
+/// A lock that is held over suspensions, waited for with and without a deadline.
+fn locks(dice: &mut Dice, round: &Arc<Round>) {
+    let shared = Arc::new((Mutex::new([0u64; 2]), Condvar::new()));
+    let lap: Lap<(Mutex<[u64; 2]>, Condvar)> = |dice, (mutex, condvar)| {
+        let guard = match dice.below(3) {
+            0 => mutex.lock_timeout(Duration::from_nanos(dice.roll() % 100_000)).ok(),
+            _ => Some(mutex.lock().unwrap()),
+        };
+        let Some(mut guard) = guard else { return };
+        guard[0] += 1;
+        if dice.one_in(4) {
+            // A cancel waits, as what was begun is to be ended.
+            cancel::shield(daiko::yield_now);
+        }
+        guard[1] += 1;
+        assert_eq!(guard[0], guard[1]);
+        match dice.below(4) {
+            0 => condvar.notify_one(),
+            1 => condvar.notify_all(),
+            2 => {
+                let time = Duration::from_nanos(dice.roll() % 100_000);
+                drop(condvar.wait_timeout(guard, time).unwrap());
+            }
+            _ => {}
+        }
+    };
+    let _ = laps(dice, round, &shared, lap);
+    let counts = shared.0.lock().unwrap();
+    assert_eq!(counts[0], counts[1]);
+}
+
+/// So many at most at a time, and none is lost.
+fn permits(dice: &mut Dice, round: &Arc<Round>) {
+    let all = 1 + dice.below(4) as u32;
+    let shared = Arc::new((Semaphore::new(all), all));
+    let lap: Lap<(Semaphore, u32)> = |dice, (semaphore, all)| {
+        let count = 1 + dice.below(*all as usize) as u32;
+        let permit = match dice.below(3) {
+            0 => semaphore.acquire_timeout(count, Duration::from_nanos(dice.roll() % 100_000)).ok(),
+            _ => Some(semaphore.acquire_many(count)),
+        };
+        if permit.is_some() && dice.one_in(2) {
+            daiko::yield_now();
+        }
+    };
+    let _ = laps(dice, round, &shared, lap);
+    assert_eq!(shared.0.available_permits(), all);
+}
+
+/// Fibers that would never end.
+fn cancels(dice: &mut Dice, round: &Arc<Round>) {
+    let lap: Lap<()> = |dice, ()| match dice.below(4) {
+        0 => daiko::yield_now(),
+        1 => time::sleep(Duration::from_nanos(dice.roll() % 100_000)),
+        2 => daiko::blocking(|| ()),
+        _ => cancel::shield(|| time::sleep(Duration::from_nanos(dice.roll() % 1000))),
+    };
+    let _ = laps(dice, round, &Arc::new(()), lap);
+    let (word, other) = (AtomicU64::new(0), round.spawn(dice, |_, _| daiko::park()));
+    let (kind, parked) = (dice.below(4), other.fiber().clone());
+    let endless = round.spawn(dice, move |_, _| match kind {
+        0 => daiko::time::sleep(Duration::MAX),
+        1 => _ = watch::wait_until(&word, at_least(1)),
+        2 => _ = other.join(),
+        _ => loop {
+            daiko::yield_now();
+        },
+    });
+    endless.cancel();
+    assert!(matches!(endless.join(), Err(JoinError::Cancelled)));
+    parked.unpark();
 }
 
 /// Two fibers take turns, each unparked by the other.

@@ -15,6 +15,8 @@ const TOKEN: u32 = 4;
 const WOKEN: u32 = 8;
 /// A cancel came while the fiber was active: its next suspension does not last.
 const CANCELLED: u32 = 16;
+/// An interrupt came while the fiber was active, as CANCELLED.
+const INTERRUPTED: u32 = 32;
 
 /// What happens to a fiber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +27,9 @@ pub enum Event {
     Wake,
     /// It is to look why its suspension shall not last: its time is up.
     Interrupt,
+    /// It has looked: an interrupt that has not ended a suspension yet does not end the next one.
+    /// Only the fiber, once no other interrupt can come.
+    Looked,
     /// It must unwind: out of whatever suspension it is in, or its next one.
     Cancel,
     /// It suspends until an unpark.
@@ -47,6 +52,8 @@ pub enum Effect {
     Proceed,
     /// The fiber was cancelled before: it goes on, and unwinds if it may.
     Cancelled,
+    /// The fiber was interrupted before: it goes on, and looks why.
+    Interrupted,
 }
 
 /// The transition table, the same for both modes.
@@ -55,10 +62,14 @@ pub enum Effect {
 /// |--------|--------|--------|---------|
 /// | Unpark | + TOKEN | ACTIVE, enqueue | + TOKEN |
 /// | Wake   | + WOKEN | never | ACTIVE, enqueue |
-/// | Interrupt | nothing | ACTIVE, enqueue | ACTIVE, enqueue |
+/// | Interrupt | + INTERRUPTED | ACTIVE, enqueue | ACTIVE, enqueue |
+/// | Looked | - INTERRUPTED | never | never |
 /// | Cancel | + CANCELLED | ACTIVE, enqueue | ACTIVE, enqueue |
-/// | Park   | TOKEN ? - TOKEN, proceed : CANCELLED ? - CANCELLED, cancelled : PARKED, suspended | never | never |
-/// | Wait   | WOKEN ? - WOKEN, proceed : CANCELLED ? - CANCELLED, cancelled : WAITING, suspended | never | never |
+/// | Park   | TOKEN ? - TOKEN, proceed : PARKED, suspended | never | never |
+/// | Wait   | WOKEN ? - WOKEN, proceed : WAITING, suspended | never | never |
+///
+/// Where Park or Wait would suspend the fiber, but CANCELLED or else INTERRUPTED is set, it is removed,
+/// and the effect is that.
 const fn transition(state: u32, event: Event) -> (u32, Effect) {
     let phase = state & PHASE;
     match event {
@@ -66,13 +77,17 @@ const fn transition(state: u32, event: Event) -> (u32, Effect) {
         Event::Unpark => (state | TOKEN, Effect::None),
         Event::Wake if phase == WAITING => (state & !PHASE, Effect::Enqueue),
         Event::Wake => (state | WOKEN, Effect::None),
-        Event::Interrupt if phase == ACTIVE => (state, Effect::None),
+        Event::Looked => (state & !INTERRUPTED, Effect::None),
+        Event::Interrupt if phase == ACTIVE => (state | INTERRUPTED, Effect::None),
         Event::Cancel if phase == ACTIVE => (state | CANCELLED, Effect::None),
         Event::Interrupt | Event::Cancel => (state & !PHASE, Effect::Enqueue),
         Event::Park if state & TOKEN != 0 => (state & !TOKEN, Effect::Proceed),
         Event::Wait if state & WOKEN != 0 => (state & !WOKEN, Effect::Proceed),
         Event::Park | Event::Wait if state & CANCELLED != 0 => {
             (state & !CANCELLED, Effect::Cancelled)
+        }
+        Event::Park | Event::Wait if state & INTERRUPTED != 0 => {
+            (state & !INTERRUPTED, Effect::Interrupted)
         }
         Event::Park => (state | PARKED, Effect::Suspended),
         Event::Wait => (state | WAITING, Effect::Suspended),
@@ -240,15 +255,18 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_of_an_active_fiber_is_nothing() {
+    fn an_interrupt_of_an_active_fiber_is_kept_until_it_has_looked() {
         use Effect::*;
-        assert_eq!(after(&[Event::Interrupt, Event::Wait]), [None, Suspended]);
+        let events = [Event::Interrupt, Event::Wait, Event::Wait];
+        assert_eq!(after(&events), [None, Interrupted, Suspended]);
+        let events = [Event::Interrupt, Event::Looked, Event::Wait];
+        assert_eq!(after(&events), [None, None, Suspended]);
     }
 
     #[test]
     fn what_has_come_goes_before_a_cancel() {
         use Effect::*;
-        let events = [Event::Wake, Event::Cancel, Event::Wait, Event::Wait];
-        assert_eq!(after(&events), [None, None, Proceed, Cancelled]);
+        let events = [Event::Wake, Event::Interrupt, Event::Cancel, Event::Wait, Event::Wait];
+        assert_eq!(after(&events), [None, None, None, Proceed, Cancelled]);
     }
 }

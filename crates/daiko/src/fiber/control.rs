@@ -330,11 +330,15 @@ impl ControlBlock {
         self.add_flags(flag::CANCEL);
     }
 
-    /// Notes a cancel that the fiber, which had wanted to suspend, has found in its run state.
+    /// Notes what the fiber, which had wanted to suspend, has found in its run state instead.
     /// Only who has it alone.
     #[cold]
-    pub(crate) fn found_cancel(&self) {
-        self.add_flags(flag::CANCEL | flag::INTERRUPTED);
+    pub(crate) fn found(&self, come: Effect) {
+        match come {
+            Effect::Cancelled => self.add_flags(flag::CANCEL | flag::INTERRUPTED),
+            Effect::Interrupted => self.add_flags(flag::INTERRUPTED),
+            _proceed => {}
+        }
     }
 
     pub(crate) fn add_flags(&self, flags: u32) {

@@ -156,8 +156,8 @@ fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
     }
     match fiber.state.apply::<Plain>(event) {
         Effect::Suspended => leave(worker, fiber),
-        Effect::Cancelled => fiber.found_cancel(),
-        _proceed => {}
+        Effect::Proceed => {}
+        come => fiber.found(come),
     }
 }
 
@@ -165,10 +165,7 @@ fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
 /// written off its stack, by whoever runs next.
 fn suspend_mover(worker: &Worker, fiber: &ControlBlock, event: Event) {
     if fiber.state.would_proceed(event) {
-        if fiber.state.apply::<Shared>(event) == Effect::Cancelled {
-            fiber.found_cancel();
-        }
-        return;
+        return fiber.found(fiber.state.apply::<Shared>(event));
     }
     // Asked now: off its stack the fiber may be another worker's, and its flags with it.
     let cancelled = fiber.flags.get() & flag::CANCEL != 0;
@@ -240,11 +237,10 @@ impl Worker {
                 let fiber = unsafe { fiber.as_ref() };
                 let goes_on = match fiber.state.apply::<Shared>(event) {
                     Effect::Suspended => !cancelled && self.cancel_mover(fiber),
-                    Effect::Cancelled => {
-                        fiber.found_cancel();
+                    come => {
+                        fiber.found(come);
                         true
                     }
-                    _proceed => true,
                 };
                 if goes_on {
                     self.enqueue(fiber);

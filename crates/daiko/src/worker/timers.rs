@@ -44,7 +44,12 @@ impl Timers {
         let result = wait();
         // SAFETY: alive, and armed here.
         let disarmed = unsafe { self.0.disarm(&ThisThread::get(), timer) };
-        (result, disarmed == Unlinked::AlreadyGone)
+        let fired = disarmed == Unlinked::AlreadyGone;
+        if fired {
+            // It may have come after the wake.
+            let _ = fiber.apply(Event::Looked);
+        }
+        (result, fired)
     }
 
     /// When a timer may be due, in nanoseconds on the monotonic clock, if there is any.

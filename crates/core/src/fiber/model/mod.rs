@@ -135,15 +135,29 @@ fn a_mover_is_resumed_once_after_it_has_left_its_stack() {
 }
 
 #[test]
-fn of_wake_and_cancel_one_ends_a_movers_wait() {
-    loom::model(|| {
-        let fiber = Arc::new(Fiber::new());
-        let waker = spawn(&fiber, |fiber| fiber.deliver(Event::Wake));
-        let canceller = spawn(&fiber, |fiber| fiber.deliver(Event::Cancel));
-        fiber.run();
-        let ends = [fiber.settle(Event::Wait), waker.join().unwrap(), canceller.join().unwrap()];
-        assert_eq!(ends.into_iter().filter(|&end| end).count(), 1, "resumed once");
-    });
+fn of_wake_and_cancel_or_interrupt_one_ends_a_movers_wait() {
+    for event in [Event::Cancel, Event::Interrupt] {
+        loom::model(move || {
+            let fiber = Arc::new(Fiber::new());
+            let waker = spawn(&fiber, |fiber| fiber.deliver(Event::Wake));
+            let other = spawn(&fiber, move |fiber| fiber.deliver(event));
+            fiber.run();
+            let ends = [fiber.settle(Event::Wait), waker.join().unwrap(), other.join().unwrap()];
+            assert_eq!(ends.into_iter().filter(|&end| end).count(), 1, "resumed once");
+        });
+    }
+}
+
+#[test]
+fn an_interrupt_or_cancel_ends_a_movers_wait_however_far_that_has_come() {
+    for event in [Event::Cancel, Event::Interrupt] {
+        loom::model(move || {
+            let fiber = Arc::new(Fiber::new());
+            let other = spawn(&fiber, move |fiber| fiber.deliver(event));
+            fiber.run();
+            assert!(fiber.settle(Event::Wait) != other.join().unwrap(), "resumed once");
+        });
+    }
 }
 
 #[test]
