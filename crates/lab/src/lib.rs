@@ -15,6 +15,7 @@ pub mod limits;
 pub mod memory;
 mod pthread;
 pub mod published;
+mod random;
 pub mod registry;
 pub mod report;
 pub mod results;
