@@ -221,7 +221,8 @@ pub struct Sample {
 pub struct Reading {
     /// What the value counts.
     pub unit: Unit,
-    /// Which part of a distribution (`p50`, `p99`, `p999`, `max`), if any.
+    /// Which part of a distribution (`p50`, `p99`, `p999`, `max`) or what was
+    /// counted (`nodes`, `locks`), if the unit does not say it all.
     pub stat: Option<String>,
     /// The value.
     pub value: f64,
@@ -233,7 +234,8 @@ impl Reading {
         Self { unit, stat: None, value }
     }
 
-    /// A percentile or maximum of a distribution.
+    /// A percentile or maximum of a distribution, or a count of what `stat`
+    /// names.
     pub fn stat(unit: Unit, stat: &str, value: f64) -> Self {
         Self { unit, stat: Some(stat.to_owned()), value }
     }
@@ -254,6 +256,9 @@ pub enum Unit {
     /// How many times as fast as a baseline.
     #[serde(rename = "ratio")]
     Ratio,
+    /// How often something happened.
+    #[serde(rename = "count")]
+    Count,
 }
 
 impl fmt::Display for Unit {
@@ -263,6 +268,28 @@ impl fmt::Display for Unit {
             Self::CpuPercent => "cpu%",
             Self::Bytes => "bytes",
             Self::Ratio => "ratio",
+            Self::Count => "count",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units_have_one_name_in_results_and_tables() {
+        use Unit::{Bytes, Count, CpuPercent, Nanoseconds, Ratio};
+        for (unit, name) in [
+            (Nanoseconds, "ns"),
+            (CpuPercent, "cpu%"),
+            (Bytes, "bytes"),
+            (Ratio, "ratio"),
+            (Count, "count"),
+        ] {
+            assert_eq!(unit.to_string(), name);
+            assert_eq!(serde_json::to_value(unit).unwrap(), name);
+            assert_eq!(serde_json::from_value::<Unit>(name.into()).unwrap(), unit);
+        }
     }
 }

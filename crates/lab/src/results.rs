@@ -47,7 +47,8 @@ pub struct Point {
     /// The method's name.
     pub method: String,
     /// All that tells this point from others of the method; `stat` names the
-    /// part of a distribution, `baseline` what a ratio refers to.
+    /// part of a distribution or what was counted, `baseline` what a ratio
+    /// refers to.
     pub params: Params,
     /// What the values count.
     pub unit: Unit,
