@@ -22,5 +22,6 @@ pub mod results;
 pub mod ring;
 pub mod runner;
 pub mod table;
+pub mod tsp;
 
 pub use failure::{Failure, Skip};

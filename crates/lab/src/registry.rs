@@ -2,7 +2,7 @@
 
 use crate::{
     costs::Costs, experiment::Experiment, governor::Governor, limits::Limits, memory::Memory,
-    ring::experiment::Ring,
+    ring::experiment::Ring, tsp::Tsp,
 };
 
 /// All experiments, in the order of `daiko lab list`.
@@ -13,6 +13,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Costs),
         Box::new(Memory),
         Box::new(Governor),
+        Box::new(Tsp),
     ]
 }
 
