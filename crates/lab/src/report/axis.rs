@@ -28,6 +28,15 @@ impl Axis {
         Self { log: false, low: 0.0, high: high.max(f64::MIN_POSITIVE) * 1.05, start, end }
     }
 
+    /// A linear axis over all `values`, with some room at both ends; it has no ticks
+    /// of its own.
+    pub(super) fn even(values: impl IntoIterator<Item = f64>, start: f64, end: f64) -> Self {
+        let (low, high) = bounds(values.into_iter(), 0.0, 1.0);
+        // Of a large value too, which swallows a small one.
+        let room = ((high - low) * 0.04).max(high.abs() * 0.02).max(0.5);
+        Self { log: false, low: low - room, high: high + room, start, end }
+    }
+
     /// The pixel of `value`; what lies outside is drawn at the edge.
     pub(super) fn at(&self, value: f64) -> f64 {
         let value = if self.log { value.max(f64::MIN_POSITIVE).log10() } else { value };
@@ -104,6 +113,17 @@ mod tests {
     }
 
     #[test]
+    fn a_step_is_as_long_as_another() {
+        let axis = Axis::even([6.0, 14.0], 0.0, 300.0);
+        let step = axis.at(7.0) - axis.at(6.0);
+        assert!((axis.at(14.0) - axis.at(13.0) - step).abs() < 1e-9);
+        assert!(axis.at(6.0) > 0.0 && axis.at(14.0) < 300.0);
+        for only in [0.0, u64::MAX as f64] {
+            assert_eq!(Axis::even([only], 0.0, 300.0).at(only), 150.0);
+        }
+    }
+
+    #[test]
     fn ticks_keep_their_distance() {
         for (low, high) in [(1.0, 3.0), (0.0004, 30.0), (10.0, 4e6), (7.0, 7.0)] {
             let axis = Axis::log([low, high], 0.0, 300.0);
@@ -124,5 +144,6 @@ mod tests {
     fn no_values_still_make_an_axis() {
         assert!(Axis::log([], 0.0, 10.0).at(1.0).is_finite());
         assert!(Axis::linear([], 0.0, 10.0).at(1.0).is_finite());
+        assert!(Axis::even([], 0.0, 10.0).at(1.0).is_finite());
     }
 }

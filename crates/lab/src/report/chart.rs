@@ -21,6 +21,8 @@ pub(super) enum Family {
     Ours,
     Peer,
     Kernel,
+    /// No threads at all; drawn as a limit.
+    Alone,
     Limit,
 }
 
@@ -30,7 +32,7 @@ impl Family {
             Self::Ours => "ours",
             Self::Peer => "peer",
             Self::Kernel => "kernel",
-            Self::Limit => "limit",
+            Self::Alone | Self::Limit => "limit",
         }
     }
 
@@ -40,6 +42,7 @@ impl Family {
             Self::Ours => "Daiko",
             Self::Peer => "libraries",
             Self::Kernel => "kernel mechanisms",
+            Self::Alone => "no threads",
             Self::Limit => "limit",
         }
     }
@@ -67,8 +70,9 @@ pub(super) struct LineChart {
     pub(super) x: String,
     pub(super) y: String,
     /// Whether the horizontal values are few and the same for all lines: then
-    /// they are the ticks.
+    /// they are the ticks. A linear axis has no others.
     pub(super) ticks_at_values: bool,
+    pub(super) linear_x: bool,
     pub(super) linear_y: bool,
     /// Whether the drawing says what the ends of each line stand for.
     pub(super) name_ends: bool,
@@ -124,7 +128,9 @@ impl LineChart {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let (left, right) = (frame.left, frame.width - frame.right);
         let (top, bottom) = (frame.top, frame.height - frame.bottom);
-        let x = Axis::log(points().map(|point| point.x), left, right);
+        let xs = points().map(|point| point.x);
+        let x =
+            if self.linear_x { Axis::even(xs, left, right) } else { Axis::log(xs, left, right) };
         let ys = points().flat_map(|point| [point.y.min, point.y.max]);
         let y =
             if self.linear_y { Axis::linear(ys, bottom, top) } else { Axis::log(ys, bottom, top) };

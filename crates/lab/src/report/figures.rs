@@ -22,7 +22,7 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    fn of_lines(title: &str, text: &str, chart: &LineChart) -> Self {
+    pub(super) fn of_lines(title: &str, text: &str, chart: &LineChart) -> Self {
         Self {
             title: title.to_owned(),
             text: text.to_owned(),
@@ -176,6 +176,7 @@ pub(super) fn ring_curve(results: &Results) -> Option<Figure> {
         x: "threads in the ring".into(),
         y: "ns per hop".into(),
         ticks_at_values: true,
+        linear_x: false,
         linear_y: false,
         name_ends: false,
         lines,
@@ -227,6 +228,7 @@ pub(super) fn governor_curve(results: &Results) -> Option<Figure> {
         x: "wake latency, ns (median)".into(),
         y: "CPU, % of one".into(),
         ticks_at_values: false,
+        linear_x: false,
         linear_y: true,
         name_ends: true,
         lines,
@@ -263,7 +265,7 @@ fn governor_line(points: &[&Point], method: &str) -> Vec<LinePoint> {
     line.into_iter().map(|(_, point)| point).collect()
 }
 
-fn span(point: &Point) -> Span {
+pub(super) fn span(point: &Point) -> Span {
     Span { median: point.median, min: point.min, max: point.max }
 }
 

@@ -5,6 +5,7 @@ mod axis;
 mod chart;
 mod figures;
 mod svg;
+mod tsp;
 
 use std::{collections::BTreeMap, fmt::Write, path::Path};
 
@@ -43,6 +44,7 @@ pub fn html(results: &Results, path: &Path) -> String {
     page.0.push_str("<main>");
     page.ring(results);
     page.figure_section(figures::governor_curve(results));
+    page.figure_section(tsp::curve(results));
     page.tables(results);
     page.missing("Left out", &results.skipped);
     page.missing("Failed", &results.failed);
@@ -65,6 +67,7 @@ pub fn drawings(results: &Results) -> Vec<(&'static str, String)> {
     let curves = [
         ("ring.svg", figures::ring_curve(results)),
         ("governor.svg", figures::governor_curve(results)),
+        ("tsp.svg", tsp::curve(results)),
     ];
     let alone = |(name, figure): (_, Option<Figure>)| Some((name, stand_alone(&figure?.drawing)));
     curves.into_iter().filter_map(alone).collect()

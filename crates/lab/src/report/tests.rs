@@ -22,7 +22,28 @@ fn ring(method: &str, threads: u64, ns: f64) -> Series {
     series("ring", method, params, vec![Reading::new(Unit::Nanoseconds, ns)])
 }
 
-/// A run with everything: all of P1's figures, a governor, gaps and faults.
+fn salesman(method: &str, params: Params, ms: f64) -> Series {
+    let readings =
+        vec![Reading::new(Unit::Nanoseconds, ms * 1e6), Reading::stat(Unit::Count, "nodes", 320.0)];
+    series("tsp", method, params, readings)
+}
+
+fn salesmen() -> Vec<Series> {
+    let mut all = Vec::new();
+    for (cities, ms) in [(6u64, 0.01), (11, 40.0)] {
+        let params = || Params::new().with("cities", cities);
+        let relaxed = || params().with("prune", "relaxed");
+        all.push(salesman("sequential", params(), ms));
+        all.push(salesman("nptl", relaxed(), ms * 0.7));
+        all.push(salesman("nptl", params().with("prune", "locked"), ms * 777.0));
+        all.push(salesman("daiko", relaxed().with("workers", 1u64), ms * 1.1));
+        all.push(salesman("daiko", relaxed().with("workers", 2u64), ms * 0.55));
+    }
+    all
+}
+
+/// A run with everything: all of P1's figures, a governor, salesmen, gaps and
+/// faults.
 fn full() -> Results {
     let mut host = Host::detect();
     host.cpus = 2;
@@ -48,6 +69,7 @@ fn full() -> Results {
         ];
         all.push(series("governor", "balanced", Params::new().with("rate", rate), readings));
     }
+    all.extend(salesmen());
     let case = |method: &str| ring(method, 10, 1.0).case;
     let measured = Measured {
         series: all,
@@ -67,7 +89,7 @@ fn the_curves_stand_alone() {
     let drawings = drawings(&full());
     assert_eq!(
         drawings.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
-        ["ring.svg", "governor.svg"]
+        ["ring.svg", "governor.svg", "tsp.svg"]
     );
     for (name, svg) in drawings {
         let document = roxmltree::Document::parse(&svg).expect(name);
@@ -83,8 +105,9 @@ fn the_page_and_all_its_drawings_are_well_formed() {
     let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
     let drawings: Vec<_> =
         document.descendants().filter(|node| node.tag_name().name() == "svg").collect();
-    // The ring curve, five figures of P1 and the governor curve, each for two widths.
-    assert_eq!(drawings.len(), 14);
+    // The ring curve, five figures of P1, the governor curve and the salesman's, each for two
+    // widths.
+    assert_eq!(drawings.len(), 16);
     for drawing in drawings {
         assert!(drawing.attribute("aria-label").is_some_and(|label| !label.is_empty()));
     }
@@ -108,6 +131,33 @@ fn the_governor_curve_is_of_the_fewest_agents() {
     let html = page(&Results::new(Host::detect(), &measured, Schedule::QUICK));
     assert!(html.contains("1000/s"), "one agent's mark");
     assert!(!html.contains("777/s"), "a mark of two agents");
+}
+
+#[test]
+fn the_salesman_has_a_line_for_each_method_and_number_of_workers() {
+    let html = page(&full());
+    for name in ["sequential", "nptl", "daiko, 1 worker", "daiko, 2 workers"] {
+        assert!(html.contains(&format!("{name}, 11 cities: ")), "{name}");
+    }
+    assert!(html.contains("sequential, 6 cities: 0.0100 (0.00900 to 0.0120)"), "in milliseconds");
+    assert!(!html.contains("31,080 ("), "a mark of what locks often");
+}
+
+#[test]
+fn the_salesman_is_compared_where_the_paper_does() {
+    let here = "Here, with 11 cities, of the time without threads: daiko, 1 worker 110%; \
+                daiko, 2 workers 55.0%; nptl 70.0%.";
+    assert!(page(&full()).contains(here), "no such sentence");
+    let few = salesman("sequential", Params::new().with("cities", 6u64), 1.0);
+    let measured = Measured { series: vec![few], ..Measured::default() };
+    let html = page(&Results::new(Host::detect(), &measured, Schedule::QUICK));
+    assert!(html.contains("P2, figure 2: ") && !html.contains("Here, with"), "nothing to compare");
+}
+
+#[test]
+fn counts_have_a_table_of_their_own() {
+    let html = page(&full());
+    assert!(html.contains("<caption>tsp: count, stat=nodes</caption>"), "no such table");
 }
 
 #[test]
