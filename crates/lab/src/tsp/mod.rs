@@ -26,6 +26,7 @@
 //! on who finds a good tour first, and so vary where threads run at the same time.
 
 mod cities;
+mod daiko;
 mod job;
 mod nptl;
 mod optimum;
@@ -58,7 +59,7 @@ const MOST_LOCKED: usize = 12;
 const MOST_LOCKED_QUICK: usize = 11;
 
 /// The methods, in the order of tables.
-const METHODS: [Method; 2] = [sequential::METHOD, nptl::METHOD];
+const METHODS: [Method; 3] = [sequential::METHOD, nptl::METHOD, daiko::METHOD];
 
 /// A way to have threads, or none.
 struct Method {
