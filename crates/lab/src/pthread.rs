@@ -65,9 +65,17 @@ impl Pthread {
     /// Waits for its end.
     #[inline]
     pub(crate) fn join(self) -> io::Result<()> {
+        self.value().map(drop)
+    }
+
+    /// Waits for its end; what it returned, which is no pointer.
+    #[inline]
+    pub(crate) fn value(self) -> io::Result<usize> {
+        let mut value = ptr::null_mut();
         // SAFETY: the thread is neither joined nor detached: this is its only handle, and it is
-        // used up. The result is not asked for.
-        checked(unsafe { libc::pthread_join(self.0, ptr::null_mut()) })
+        // used up. The result goes to a live local.
+        checked(unsafe { libc::pthread_join(self.0, &mut value) })?;
+        Ok(value.addr())
     }
 }
 
@@ -88,8 +96,8 @@ mod tests {
     extern "C" fn count(argument: *mut c_void) -> *mut c_void {
         // SAFETY: the test passes a counter that outlives the thread.
         let counter = unsafe { &*argument.cast::<AtomicU32>() };
-        counter.fetch_add(1, Ordering::Relaxed);
-        ptr::null_mut()
+        let before = counter.fetch_add(1, Ordering::Relaxed);
+        ptr::without_provenance_mut(before as usize + 1)
     }
 
     #[test]
@@ -99,9 +107,9 @@ mod tests {
         for done in 1..=3 {
             // SAFETY: `count` expects a counter, which lives until the join below.
             let thread = unsafe { attributes.create(count, (&raw const counter).cast()) };
-            thread.unwrap().join().unwrap();
+            let value = thread.unwrap().value().unwrap();
             // The join orders it.
-            assert_eq!(counter.load(Ordering::Relaxed), done);
+            assert_eq!((counter.load(Ordering::Relaxed), value), (done, done as usize));
         }
     }
 }

@@ -1,71 +1,80 @@
 //! Fibers of a runtime with one worker, created by a fiber.
 
-use std::sync::Arc;
-
-use daiko::{Builder, JoinError, Runtime, SpawnError};
+use daiko::{Builder, JoinError, JoinHandle, Runtime, SpawnError};
 
 use super::{
-    CREATE_JOIN, FORK_JOIN, FORKED, Item, Method, YIELD, YIELDS,
-    laps::{ALWAYS, Laps, SELDOM, Timed, Turn},
+    CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, Method, THREAD_INFO, YIELD,
+    create::{self, Create, TOKEN},
+    info,
+    laps::Timed,
+    threads::Threads,
+    turn::yield_pair,
 };
 use crate::{Failure, experiment::Effort};
 
 pub(super) const METHOD: Method = Method {
     name: "daiko",
     items: &[
-        Item { name: CREATE_JOIN, times: 1, first: 1000, run: |effort| run(create_join, effort) },
-        Item {
-            name: FORK_JOIN,
-            times: FORKED as u64,
-            first: 1,
-            run: |effort| run(fork_join, effort),
-        },
-        Item { name: YIELD, times: YIELDS, first: 1000, run: |effort| run(yield_pair, effort) },
+        Item::of(THREAD_INFO, |effort| run(info::thread_local, effort)).with("of", "tls"),
+        Item::of(THREAD_INFO, |effort| run(current, effort)).with("of", "current"),
+        Item::of(CREATE, |effort| run(|effort| create::create(&Fibers, effort), effort)),
+        Item::of(JOIN, |effort| run(|effort| create::join(&Fibers, effort), effort)),
+        Item::of(CREATE_JOIN, |effort| run(|effort| create::create_join(&Fibers, effort), effort)),
+        Item::of(FORK_JOIN, |effort| run(|effort| create::fork_join(&Fibers, effort), effort)),
+        Item::of(YIELD, |effort| run(yield_pair::<Fibers>, effort)),
     ],
 };
 
-type Body = fn(Effort) -> Result<Timed, Failure>;
-
 /// Runs `body` in a fiber.
-fn run(body: Body, effort: Effort) -> Result<Timed, Failure> {
+fn run(body: fn(Effort) -> Result<Timed, Failure>, effort: Effort) -> Result<Timed, Failure> {
     let runtime = Runtime::builder().workers(1).build();
     let runtime = runtime.map_err(|error| Failure::Limit(error.to_string()))?;
     runtime.run(move || body(effort))
 }
 
-fn create_join(effort: Effort) -> Result<Timed, Failure> {
-    let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
-        let fiber = Builder::new().spawn(|| ()).map_err(refused)?;
-        fiber.join().map_err(broken)?;
-    }
-    Ok(laps.end())
+/// The fiber itself, by a handle.
+fn current(effort: Effort) -> Result<Timed, Failure> {
+    let own = daiko::current();
+    info::ask(effort, || daiko::current() == own)
 }
 
-fn fork_join(effort: Effort) -> Result<Timed, Failure> {
-    let mut fibers = Vec::with_capacity(FORKED);
-    let mut laps = Laps::new(effort, ALWAYS);
-    while laps.another() {
-        for _ in 0..FORKED {
-            fibers.push(Builder::new().spawn(|| ()).map_err(refused)?);
-        }
-        for fiber in fibers.drain(..) {
-            fiber.join().map_err(broken)?;
-        }
+/// Fibers, for those that are one.
+struct Fibers;
+
+impl Create for Fibers {
+    type Thread = JoinHandle<u64>;
+
+    #[inline]
+    fn create(&self, _: usize, _: usize) -> Result<JoinHandle<u64>, Failure> {
+        Builder::new().spawn(|| TOKEN).map_err(refused)
     }
-    Ok(laps.end())
+
+    #[inline]
+    fn join(thread: JoinHandle<u64>) -> Result<u64, Failure> {
+        thread.join().map_err(broken)
+    }
 }
 
-/// The two yield in places of their own, as fibers do: passed by name, both would share one shim.
-#[expect(clippy::redundant_closure, reason = "what is called by name is not inlined")]
-fn yield_pair(effort: Effort) -> Result<Timed, Failure> {
-    let turn = Arc::new(Turn::default());
-    let other = Arc::clone(&turn);
-    let follower =
-        Builder::new().spawn(move || other.follow(|| daiko::yield_now())).map_err(refused)?;
-    let timed = turn.lead(effort, || daiko::yield_now());
-    follower.join().map_err(broken)?;
-    Ok(timed)
+impl Threads for Fibers {
+    type Handle<T: Send + 'static> = JoinHandle<T>;
+
+    fn spawn<T: Send + 'static>(
+        _: usize,
+        _: usize,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>, Failure> {
+        Builder::new().spawn(body).map_err(refused)
+    }
+
+    fn join<T: Send + 'static>(thread: JoinHandle<T>) -> Result<T, Failure> {
+        thread.join().map_err(broken)
+    }
+
+    /// Inlined, so that all who yield do so in places of their own.
+    #[inline(always)]
+    fn yield_now() {
+        daiko::yield_now();
+    }
 }
 
 fn refused(error: SpawnError) -> Failure {

@@ -1,9 +1,6 @@
-//! Counting and timing rounds, and two threads that take turns.
+//! Counting and timing rounds.
 
-use std::{
-    sync::atomic::{AtomicU32, Ordering},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use crate::experiment::Effort;
 
@@ -11,7 +8,16 @@ use crate::experiment::Effort;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timed {
     pub(super) rounds: u64,
+    /// How often the thing that is measured happened in all of them.
+    pub(super) count: u64,
     pub(super) elapsed: Duration,
+}
+
+impl Timed {
+    /// Nanoseconds each.
+    pub(super) fn each(&self) -> f64 {
+        self.elapsed.as_nanos() as f64 / self.count as f64
+    }
 }
 
 /// How often short rounds look at the clock, which costs tens of nanoseconds.
@@ -51,9 +57,10 @@ impl Laps {
         true
     }
 
-    /// After the last round.
-    pub(super) fn end(self) -> Timed {
-        Timed { elapsed: self.start.elapsed(), rounds: self.timed() }
+    /// After the last round, in each of which the thing happened `times` times.
+    pub(super) fn end(self, times: u64) -> Timed {
+        let elapsed = self.start.elapsed();
+        Timed { rounds: self.timed(), count: self.timed() * times, elapsed }
     }
 
     fn timed(&self) -> u64 {
@@ -61,60 +68,34 @@ impl Laps {
     }
 }
 
-/// Whose turn it is, of two threads that yield to each other on one worker or
-/// CPU.
+/// [`Laps`] of which only a part is timed.
 ///
-/// Each yields until it has the turn, and passes it on: a yield that does not
-/// switch, as the kernel's may, gains nothing. A round is two turns.
-#[derive(Debug, Default)]
-pub(super) struct Turn(AtomicU32);
+/// Each part contains about one reading of the clock, so it is to be long.
+pub(super) struct Parts {
+    laps: Laps,
+    elapsed: Duration,
+}
 
-impl Turn {
-    /// The one that counts the rounds. It has the first turn.
-    pub(super) const LEADER: u32 = 0;
-    /// The other.
-    pub(super) const FOLLOWER: u32 = 1;
-    /// There are no more turns.
-    pub(super) const OVER: u32 = 2;
-
-    /// Who has it.
-    #[inline]
-    pub(super) fn owner(&self) -> u32 {
-        // Relaxed: the turn carries nothing but itself.
-        self.0.load(Ordering::Relaxed)
+impl Parts {
+    pub(super) fn new(effort: Effort) -> Self {
+        Self { laps: Laps::new(effort, ALWAYS), elapsed: Duration::ZERO }
     }
 
-    /// By its owner.
-    #[inline]
-    pub(super) fn pass(&self, to: u32) {
-        // Relaxed: as in `owner`.
-        self.0.store(to, Ordering::Relaxed);
+    /// As [`Laps::another`].
+    pub(super) fn another(&mut self) -> bool {
+        self.laps.another()
     }
 
-    /// The leader's part, its yields by `yield_now`.
-    pub(super) fn lead(&self, effort: Effort, yield_now: impl Fn()) -> Timed {
-        let mut laps = Laps::new(effort, SELDOM);
-        while laps.another() {
-            self.pass(Self::FOLLOWER);
-            while self.owner() != Self::LEADER {
-                yield_now();
-            }
+    /// A timed part of this round took so long.
+    pub(super) fn add(&mut self, part: Duration) {
+        if self.laps.timed() > 0 {
+            self.elapsed += part;
         }
-        let timed = laps.end();
-        self.pass(Self::OVER);
-        timed
     }
 
-    /// The follower's part, its yields by `yield_now`.
-    pub(super) fn follow(&self, yield_now: impl Fn()) {
-        loop {
-            match self.owner() {
-                Self::OVER => return,
-                Self::FOLLOWER => self.pass(Self::LEADER),
-                _ => {}
-            }
-            yield_now();
-        }
+    /// As [`Laps::end`].
+    pub(super) fn end(self, times: u64) -> Timed {
+        Timed { elapsed: self.elapsed, ..self.laps.end(times) }
     }
 }
 
@@ -128,7 +109,7 @@ mod tests {
         while laps.another() {
             begun += 1;
         }
-        let timed = laps.end().rounds;
+        let timed = laps.end(1).rounds;
         assert_eq!(begun, timed + 1, "one round is not timed");
         timed
     }
@@ -147,14 +128,15 @@ mod tests {
     }
 
     #[test]
-    fn two_threads_take_turns_until_the_leader_has_done_its_rounds() {
-        let turn = Turn::default();
-        let effort = Effort { rounds: 20, limit: Duration::from_secs(60) };
-        let timed = std::thread::scope(|scope| {
-            scope.spawn(|| turn.follow(std::thread::yield_now));
-            turn.lead(effort, std::thread::yield_now)
-        });
-        assert_eq!(timed.rounds, 20);
-        assert_eq!(turn.owner(), Turn::OVER);
+    fn a_value_is_the_time_of_all_that_happened_in_all_rounds() {
+        let mut parts = Parts::new(Effort { rounds: 5, limit: Duration::from_secs(60) });
+        while parts.another() {
+            parts.add(Duration::from_nanos(60));
+            parts.add(Duration::from_nanos(20));
+        }
+        let timed = parts.end(4);
+        assert_eq!((timed.rounds, timed.count), (5, 20));
+        assert_eq!(timed.elapsed, Duration::from_nanos(400), "the first round is not timed");
+        assert_eq!(timed.each(), 20.0);
     }
 }

@@ -1,44 +1,109 @@
-//! What threads cost, item by item: create and join, yield.
+//! What threads cost, item by item: the tables of P5, and what it left out.
 //!
 //! A method is a table of `Item`s, one per thing that it does; a method that
 //! lacks an item has no point for it.
 //!
 //! | item | a round | value |
 //! |---|---|---|
+//! | `thread-info` | a thread asks 100 times for what is its own: a thread-local (`of=tls`), what `pthread_getspecific` finds (`specific`), itself (`current`) | per question |
+//! | `mutex`, `semaphore` | 64 pairs of lock and unlock, acquire and release, that nobody else wants | per pair |
+//! | `mutex-lock`, `mutex-unlock` | 256 mutexes are locked, then unlocked; the one or the other is timed | per call |
+//! | `switch-mutex`, `switch-semaphore`, `switch-condvar` | two threads hand the turn to each other, once each | per switch |
+//! | `create`, `join` | 100 threads are created, then joined; the one or the other is timed | per thread |
 //! | `create-join` | one thread is created and joined | per round |
 //! | `fork-join` | 10,000 threads are created, then all are joined | per thread |
 //! | `yield` | two threads yield to each other, once each | per yield |
+//! | `mutex-contended` | one of `threads` threads that want one mutex has it | per time that it is had, and the worst wait (`stat=max`) |
+//! | `rwlock-contended` | one of `threads` threads that want one lock writes; 19 times of 20 a thread only reads | likewise |
+//! | `channel` | a message from one thread to another: `kind=rendezvous`, `bounded` to 128 messages, `unbounded` | per message |
 //!
-//! Threads do nothing else. The first round of a sample is not timed: stacks and
-//! what else a method keeps for reuse are there in those that are. All methods create and join from inside: a POSIX
-//! thread, a tokio task, a fiber.
+//! Threads that are created do nothing else. The first round of a sample is not
+//! timed: stacks and what else a method keeps for reuse are there in those that
+//! are. All methods do it from inside: a POSIX thread, a tokio task, a fiber.
+//! All but the last three items have one worker, or one CPU; those have all.
+//!
+//! What is the same for all methods is written once: `locks` and `threads` are
+//! what a method has to offer, and `calls`, `switch`, `create`, `turn`, `info`,
+//! `crowd` and `channel` measure it. Only what has to be awaited is written again,
+//! for tokio.
 
+mod calls;
+mod channel;
+mod create;
+mod crossbeam_channel;
+mod crowd;
 mod daiko;
+mod info;
 mod laps;
+mod locks;
 mod nptl;
+mod parking_lot;
+mod std_mpsc;
+mod switch;
+mod threads;
 mod tokio;
+mod turn;
 
-use self::laps::Timed;
+use self::{crowd::Crowded, laps::Timed};
 use crate::{
-    Failure,
+    Failure, Skip,
     experiment::{
         Case, Effort, Experiment, List, Options, Params, Planned, Reading, Rounds, Sample, Unit,
     },
 };
 
+const THREAD_INFO: &str = "thread-info";
+const MUTEX: &str = "mutex";
+const MUTEX_LOCK: &str = "mutex-lock";
+const MUTEX_UNLOCK: &str = "mutex-unlock";
+const SEMAPHORE: &str = "semaphore";
+const SWITCH_MUTEX: &str = "switch-mutex";
+const SWITCH_SEMAPHORE: &str = "switch-semaphore";
+const SWITCH_CONDVAR: &str = "switch-condvar";
+const CREATE: &str = "create";
+const JOIN: &str = "join";
 const CREATE_JOIN: &str = "create-join";
 const FORK_JOIN: &str = "fork-join";
 const YIELD: &str = "yield";
-/// The items, in the order of tables.
-const ITEMS: [&str; 3] = [CREATE_JOIN, FORK_JOIN, YIELD];
+const MUTEX_CONTENDED: &str = "mutex-contended";
+const RWLOCK_CONTENDED: &str = "rwlock-contended";
+const CHANNEL: &str = "channel";
 
-/// Threads of a fork-join.
-const FORKED: usize = 10_000;
-/// Yields in a round of [`YIELD`].
-const YIELDS: u64 = 2;
+/// The items, in the order of tables, with the rounds of a first, calibrating sample.
+const ITEMS: [(&str, u64); 16] = [
+    (THREAD_INFO, 1000),
+    (MUTEX, 1000),
+    (MUTEX_LOCK, 100),
+    (MUTEX_UNLOCK, 100),
+    (SEMAPHORE, 1000),
+    (SWITCH_MUTEX, 1000),
+    (SWITCH_SEMAPHORE, 1000),
+    (SWITCH_CONDVAR, 1000),
+    (CREATE, 1),
+    (JOIN, 1),
+    (CREATE_JOIN, 100),
+    (FORK_JOIN, 1),
+    (YIELD, 1000),
+    (MUTEX_CONTENDED, 1000),
+    (RWLOCK_CONTENDED, 100),
+    (CHANNEL, 1000),
+];
 
 /// The methods, in the order of tables.
-const METHODS: [Method; 3] = [nptl::METHOD, tokio::METHOD, daiko::METHOD];
+const METHODS: [Method; 6] = [
+    nptl::METHOD,
+    parking_lot::METHOD,
+    crossbeam_channel::METHOD,
+    std_mpsc::METHOD,
+    tokio::METHOD,
+    daiko::METHOD,
+];
+
+/// Threads that want one lock.
+const CROWDS: [usize; 4] = [2, 10, 100, 1000];
+const MOST_QUICK: usize = 100;
+/// Beyond so many threads a machine's limits are the subject, not its locks.
+const MOST_THREADS: usize = 10_000;
 
 /// A way to have threads.
 struct Method {
@@ -50,14 +115,59 @@ struct Method {
 struct Item {
     /// One of [`ITEMS`].
     name: &'static str,
-    /// How many times it happens in a round.
-    times: u64,
-    /// Rounds of the first, calibrating sample.
-    first: u64,
-    run: fn(Effort) -> Result<Timed, Failure>,
+    /// The parameter by which it differs from others of that name.
+    variant: Option<(&'static str, &'static str)>,
+    run: Run,
 }
 
-/// Create and join, fork and join, yield.
+/// Takes a sample.
+#[derive(Clone, Copy)]
+enum Run {
+    Few(fn(Effort) -> Result<Timed, Failure>),
+    /// With so many threads.
+    Many(fn(usize, Effort) -> Result<Crowded, Failure>),
+}
+
+impl Item {
+    const fn of(name: &'static str, run: fn(Effort) -> Result<Timed, Failure>) -> Self {
+        Self { name, variant: None, run: Run::Few(run) }
+    }
+
+    /// A point for each number of threads.
+    const fn of_many(
+        name: &'static str,
+        run: fn(usize, Effort) -> Result<Crowded, Failure>,
+    ) -> Self {
+        Self { name, variant: None, run: Run::Many(run) }
+    }
+
+    const fn with(self, key: &'static str, value: &'static str) -> Self {
+        Self { variant: Some((key, value)), ..self }
+    }
+
+    fn params(&self) -> Params {
+        let params = Params::new().with("item", self.name);
+        self.variant.iter().fold(params, |params, (key, value)| params.with(key, *value))
+    }
+
+    /// The parameters of all points.
+    fn points(&self, options: &Options) -> Vec<Params> {
+        match self.run {
+            Run::Few(_) => vec![self.params()],
+            Run::Many(_) => {
+                let sizes = sizes(options).into_iter();
+                sizes.map(|threads| self.params().with("threads", threads)).collect()
+            }
+        }
+    }
+
+    fn is_in(&self, params: &Params) -> bool {
+        let has = |(key, value)| params.text(key) == Some(value);
+        has(("item", self.name)) && self.variant.is_none_or(has)
+    }
+}
+
+/// What threads cost, item by item.
 pub struct Costs;
 
 impl Experiment for Costs {
@@ -66,23 +176,24 @@ impl Experiment for Costs {
     }
 
     fn about(&self) -> &'static str {
-        "what threads cost: create and join, fork and join 10,000, yield"
+        "what threads cost, as P5 asked: calls, switches, create and join, contended locks, channels"
     }
 
     fn methods(&self) -> Vec<&'static str> {
         METHODS.iter().map(|method| method.name).collect()
     }
 
-    fn takes(&self, _: List) -> bool {
-        false
+    fn takes(&self, list: List) -> bool {
+        list == List::Threads
     }
 
     fn plan(&self, options: &Options) -> Vec<Planned> {
         let mut plan = Vec::new();
-        for name in ITEMS {
+        for (name, first) in ITEMS {
             for method in METHODS.iter().filter(|method| options.wants(method.name)) {
                 let items = method.items.iter().filter(|item| item.name == name);
-                plan.extend(items.map(|item| planned(method, item)));
+                let points = items.flat_map(|item| item.points(options));
+                plan.extend(points.map(|params| planned(method, params, first)));
             }
         }
         plan
@@ -92,80 +203,53 @@ impl Experiment for Costs {
         let Some(item) = find(case) else {
             return Err(Failure::Broken(format!("{case}: there is no such point")));
         };
-        let Timed { rounds, elapsed } = (item.run)(effort)?;
-        let each = elapsed.as_nanos() as f64 / (rounds * item.times) as f64;
-        Ok(Sample { rounds, elapsed, readings: vec![Reading::new(Unit::Nanoseconds, each)] })
+        match (item.run, case.params.number("threads")) {
+            (Run::Few(run), None) => Ok(sample_of(&run(effort)?)),
+            (Run::Many(run), Some(threads)) if threads > 0 => {
+                Ok(sample_of_many(&run(threads as usize, effort)?))
+            }
+            _ => Err(Failure::Broken(format!("{case}: there is no such point"))),
+        }
     }
 }
 
-fn planned(method: &Method, item: &Item) -> Planned {
-    let case = Case {
-        experiment: "costs".into(),
-        method: method.name.into(),
-        params: Params::new().with("item", item.name),
+fn planned(method: &Method, params: Params, first: u64) -> Planned {
+    let rounds = match params.number("threads") {
+        Some(threads) if threads > MOST_THREADS as u64 => {
+            Err(Skip::new(format!("contended locks are measured up to {MOST_THREADS} threads")))
+        }
+        _ => Ok(Rounds::Calibrated { first }),
     };
-    Planned { case, rounds: Ok(Rounds::Calibrated { first: item.first }) }
+    let case = Case { experiment: "costs".into(), method: method.name.into(), params };
+    Planned { case, rounds }
+}
+
+/// How many threads want one lock.
+fn sizes(options: &Options) -> Vec<usize> {
+    match &options.threads {
+        Some(asked) => asked.clone(),
+        None => CROWDS.into_iter().filter(|&size| !options.quick || size <= MOST_QUICK).collect(),
+    }
+}
+
+fn sample_of(timed: &Timed) -> Sample {
+    Sample {
+        rounds: timed.rounds,
+        elapsed: timed.elapsed,
+        readings: vec![Reading::new(Unit::Nanoseconds, timed.each())],
+    }
+}
+
+fn sample_of_many(Crowded { timed, worst }: &Crowded) -> Sample {
+    let mut sample = sample_of(timed);
+    sample.readings.push(Reading::stat(Unit::Nanoseconds, "max", worst.as_nanos() as f64));
+    sample
 }
 
 fn find(case: &Case) -> Option<&'static Item> {
-    const { &METHODS }
-        .iter()
-        .find(|method| method.name == case.method)?
-        .items
-        .iter()
-        .find(|item| Some(item.name) == case.params.text("item"))
+    let method = const { &METHODS }.iter().find(|method| method.name == case.method)?;
+    method.items.iter().find(|item| item.is_in(&case.params))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    fn sample(planned: &Planned, rounds: u64, limit: Duration) -> Sample {
-        Costs.sample(&planned.case, Effort { rounds, limit }).expect("a sample")
-    }
-
-    #[test]
-    fn every_method_costs_time_for_every_item() {
-        let plan = Costs.plan(&Options::default());
-        assert_eq!(plan.len(), METHODS.len() * ITEMS.len());
-        for planned in &plan {
-            let sample = sample(planned, 3, Duration::from_secs(60));
-            assert_eq!(sample.rounds, 3, "{}", planned.case);
-            let [reading] = &sample.readings[..] else { panic!("{}", planned.case) };
-            assert_eq!(reading.unit, Unit::Nanoseconds);
-            assert!(reading.value > 0.0, "{}", planned.case);
-        }
-    }
-
-    #[test]
-    fn a_sample_ends_at_its_limit_with_whole_rounds() {
-        for planned in Costs.plan(&Options::default()) {
-            let sample = sample(&planned, u64::MAX, Duration::from_millis(5));
-            assert!(sample.rounds > 0 && sample.readings[0].value > 0.0, "{}", planned.case);
-        }
-    }
-
-    #[test]
-    fn a_value_is_per_thread_and_per_yield() {
-        for method in &METHODS {
-            let times: Vec<u64> = method.items.iter().map(|item| item.times).collect();
-            assert_eq!(times, [1, FORKED as u64, 2], "{}", method.name);
-        }
-    }
-
-    #[test]
-    fn only_the_methods_asked_for_are_planned() {
-        let options = Options { methods: Some(vec!["daiko".into()]), ..Options::default() };
-        let plan = Costs.plan(&options);
-        let cases: Vec<String> = plan.iter().map(|planned| planned.case.to_string()).collect();
-        assert_eq!(
-            cases,
-            [
-                "costs daiko item=create-join",
-                "costs daiko item=fork-join",
-                "costs daiko item=yield"
-            ]
-        );
-    }
-}
+mod tests;

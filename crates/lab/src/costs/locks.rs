@@ -1,0 +1,185 @@
+//! What a method's locks have to offer, so that all of them go through the same
+//! measurements.
+
+use std::ops::{Deref, DerefMut};
+
+/// A mutex around a number, which is 0 at first.
+pub(super) trait Mutex: Default + Send + Sync + 'static {
+    /// Unlocks when it is dropped.
+    type Guard<'a>: DerefMut<Target = u64>;
+
+    fn lock(&self) -> Self::Guard<'_>;
+
+    /// Without waiting.
+    fn try_lock(&self) -> Option<Self::Guard<'_>>;
+}
+
+/// A condition variable to [`Mutex`] `M`.
+pub(super) trait Condvar<M: Mutex>: Default + Send + Sync + 'static {
+    /// May return without a notification.
+    fn wait<'a>(&'a self, guard: M::Guard<'a>) -> M::Guard<'a>;
+
+    fn notify_one(&self);
+}
+
+/// A counting semaphore.
+pub(super) trait Semaphore: Send + Sync + 'static {
+    fn holding(permits: u32) -> Self;
+
+    /// Takes a permit, and waits for one.
+    fn acquire(&self);
+
+    /// Takes a permit if there is one.
+    fn try_acquire(&self) -> bool;
+
+    /// Gives a permit.
+    fn release(&self);
+}
+
+/// Two numbers that are equal whenever no writer is at work.
+pub(super) type Pair = [u64; 2];
+
+/// A lock of readers and writers around a [`Pair`], which is 0 at first.
+pub(super) trait RwLock: Default + Send + Sync + 'static {
+    /// Unlocks when it is dropped.
+    type Read<'a>: Deref<Target = Pair>;
+    /// Unlocks when it is dropped.
+    type Write<'a>: DerefMut<Target = Pair>;
+
+    fn read(&self) -> Self::Read<'_>;
+
+    fn write(&self) -> Self::Write<'_>;
+}
+
+/// Locks that do not exclude.
+#[cfg(test)]
+pub(super) mod testing {
+    use std::sync::{
+        Barrier, Mutex as Safe, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+
+    /// Locks without waiting for who holds it: each holder has a copy, so that a
+    /// second one's change overwrites a first one's. Of changes that `MEET`, the
+    /// first excludes all, and the next two are under way at the same time for sure.
+    pub(crate) struct Open<const MEET: bool> {
+        value: Safe<Pair>,
+        begun: AtomicUsize,
+        first: Safe<()>,
+        meeting: Barrier,
+    }
+
+    impl<const MEET: bool> Default for Open<MEET> {
+        fn default() -> Self {
+            let begun = AtomicUsize::new(0);
+            Self { value: Safe::default(), begun, first: Safe::new(()), meeting: Barrier::new(2) }
+        }
+    }
+
+    impl<const MEET: bool> Open<MEET> {
+        fn value(&self) -> Pair {
+            *self.value.lock().expect("nobody panics")
+        }
+
+        fn change(&self) -> Copied<'_> {
+            // Relaxed: a count alone.
+            let begun = self.begun.fetch_add(1, Ordering::Relaxed);
+            let first = self.first.lock().expect("nobody panics");
+            let first = (MEET && begun == 0).then_some(first);
+            let copied = Copied { copy: self.value(), of: &self.value, first };
+            if MEET && matches!(begun, 1 | 2) {
+                self.meeting.wait();
+            }
+            copied
+        }
+    }
+
+    impl<const MEET: bool> Mutex for Open<MEET> {
+        type Guard<'a> = First<'a>;
+
+        fn lock(&self) -> First<'_> {
+            First(self.change())
+        }
+
+        fn try_lock(&self) -> Option<First<'_>> {
+            Some(self.lock())
+        }
+    }
+
+    impl<const MEET: bool> RwLock for Open<MEET> {
+        type Read<'a> = Box<Pair>;
+        type Write<'a> = Copied<'a>;
+
+        fn read(&self) -> Box<Pair> {
+            drop(self.first.lock());
+            Box::new(self.value())
+        }
+
+        fn write(&self) -> Copied<'_> {
+            self.change()
+        }
+    }
+
+    /// Never makes anybody wait.
+    impl<const MEET: bool> Semaphore for Open<MEET> {
+        fn holding(_: u32) -> Self {
+            Self::default()
+        }
+
+        fn acquire(&self) {}
+
+        fn try_acquire(&self) -> bool {
+            true
+        }
+
+        fn release(&self) {}
+    }
+
+    /// Is written back when it is dropped.
+    pub(crate) struct Copied<'a> {
+        copy: Pair,
+        of: &'a Safe<Pair>,
+        /// Keeps all others away.
+        #[expect(dead_code, reason = "is there to be dropped")]
+        first: Option<MutexGuard<'a, ()>>,
+    }
+
+    impl Deref for Copied<'_> {
+        type Target = Pair;
+
+        fn deref(&self) -> &Pair {
+            &self.copy
+        }
+    }
+
+    impl DerefMut for Copied<'_> {
+        fn deref_mut(&mut self) -> &mut Pair {
+            &mut self.copy
+        }
+    }
+
+    impl Drop for Copied<'_> {
+        fn drop(&mut self) {
+            *self.of.lock().expect("nobody panics") = self.copy;
+        }
+    }
+
+    /// Of a pair.
+    pub(crate) struct First<'a>(Copied<'a>);
+
+    impl Deref for First<'_> {
+        type Target = u64;
+
+        fn deref(&self) -> &u64 {
+            &self.0[0]
+        }
+    }
+
+    impl DerefMut for First<'_> {
+        fn deref_mut(&mut self) -> &mut u64 {
+            &mut self.0[0]
+        }
+    }
+}

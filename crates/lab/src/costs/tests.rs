@@ -1,0 +1,142 @@
+use super::*;
+use std::time::Duration;
+
+fn plan(options: &Options) -> Vec<Planned> {
+    Costs.plan(&Options { threads: Some(vec![2, 5]), ..options.clone() })
+}
+
+fn sample(planned: &Planned, rounds: u64, limit: Duration) -> Sample {
+    let sample = Costs.sample(&planned.case, Effort { rounds, limit });
+    sample.unwrap_or_else(|failure| panic!("{}: {failure}", planned.case))
+}
+
+fn cases(plan: &[Planned]) -> Vec<String> {
+    plan.iter().map(|planned| planned.case.to_string()).collect()
+}
+
+fn item(planned: &Planned) -> &str {
+    planned.case.params.text("item").expect("every point has an item")
+}
+
+/// How often the thing that is measured happens in a round, where that is always the same.
+fn times(item: &str) -> Option<u64> {
+    match item {
+        THREAD_INFO => Some(info::ASKED),
+        MUTEX | SEMAPHORE => Some(calls::PAIRS),
+        MUTEX_LOCK | MUTEX_UNLOCK => Some(calls::ARRAY as u64),
+        SWITCH_MUTEX | SWITCH_SEMAPHORE | SWITCH_CONDVAR => Some(switch::SWITCHES),
+        CREATE | JOIN => Some(create::BATCH as u64),
+        FORK_JOIN => Some(create::FORKED as u64),
+        YIELD => Some(turn::YIELDS),
+        CREATE_JOIN | MUTEX_CONTENDED | CHANNEL => Some(1),
+        _ => None,
+    }
+}
+
+#[test]
+fn every_item_of_every_method_gives_all_rounds_and_what_each_costs() {
+    for planned in &plan(&Options::default()) {
+        let sample = sample(planned, 3, Duration::from_secs(60));
+        assert_eq!(sample.rounds, 3, "{}", planned.case);
+        let value = sample.readings[0].value;
+        assert!(value > 0.0, "{}", planned.case);
+        let count = sample.elapsed.as_nanos() as f64 / value;
+        match times(item(planned)) {
+            Some(times) => assert_eq!(count.round() as u64, 3 * times, "{}", planned.case),
+            None => assert!(count >= 2.5, "{}: a write is not all that is counted", planned.case),
+        }
+    }
+}
+
+#[test]
+fn only_a_contended_lock_has_a_worst_wait() {
+    for planned in &plan(&Options::default()) {
+        let sample = sample(planned, 3, Duration::from_secs(60));
+        let kinds: Vec<_> =
+            sample.readings.iter().map(|reading| (reading.unit, reading.stat.as_deref())).collect();
+        let plain = (Unit::Nanoseconds, None);
+        match planned.case.params.number("threads") {
+            None => assert_eq!(kinds, [plain], "{}", planned.case),
+            Some(_) => {
+                assert_eq!(kinds, [plain, (Unit::Nanoseconds, Some("max"))], "{}", planned.case);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sample_ends_at_its_limit_with_whole_rounds() {
+    for planned in &plan(&Options::default()) {
+        let sample = sample(planned, u64::MAX, Duration::from_millis(5));
+        assert!(sample.rounds > 0 && sample.readings[0].value > 0.0, "{}", planned.case);
+    }
+}
+
+#[test]
+fn every_item_has_a_method_and_no_point_is_there_twice() {
+    let plan = plan(&Options::default());
+    for (name, _) in ITEMS {
+        assert!(plan.iter().any(|planned| item(planned) == name), "{name}");
+    }
+    let mut cases = cases(&plan);
+    let all = cases.len();
+    cases.sort_unstable();
+    cases.dedup();
+    assert_eq!(cases.len(), all);
+    let items: usize = METHODS.iter().map(|method| method.items.len()).sum();
+    let many = METHODS.iter().flat_map(|method| method.items);
+    let many = many.filter(|item| matches!(item.run, Run::Many(_))).count();
+    assert_eq!(all, items + many, "all items, the contended ones for two sizes");
+}
+
+#[test]
+fn only_the_methods_asked_for_are_planned() {
+    let options = Options { methods: Some(vec!["std-mpsc".into()]), ..Options::default() };
+    assert_eq!(
+        cases(&plan(&options)),
+        [
+            "costs std-mpsc item=channel kind=rendezvous",
+            "costs std-mpsc item=channel kind=bounded",
+            "costs std-mpsc item=channel kind=unbounded",
+        ]
+    );
+}
+
+#[test]
+fn crowds_are_those_asked_for_or_up_to_a_thousand() {
+    let crowds = |options: &Options| {
+        let plan = Costs.plan(options);
+        let nptl = plan.into_iter().filter(|planned| planned.case.method == "nptl");
+        let mutex = nptl.filter(|planned| item(planned) == MUTEX_CONTENDED);
+        let sizes = mutex.map(|planned| planned.case.params.number("threads").unwrap());
+        sizes.collect::<Vec<_>>()
+    };
+    assert_eq!(crowds(&Options::default()), [2, 10, 100, 1000]);
+    assert_eq!(crowds(&Options { quick: true, ..Options::default() }), [2, 10, 100]);
+    let asked = Options { threads: Some(vec![7, 10_001]), quick: true, ..Options::default() };
+    assert_eq!(crowds(&asked), [7, 10_001]);
+    let skipped = Costs.plan(&asked).into_iter().filter(|planned| planned.rounds.is_err());
+    assert!(
+        skipped
+            .map(|planned| planned.case)
+            .all(|case| case.params.number("threads") == Some(10_001))
+    );
+}
+
+#[test]
+fn a_point_that_does_not_exist_is_told() {
+    let item = |name: &str| Params::new().with("item", name);
+    for params in [
+        Params::new(),
+        item("nonsense"),
+        item(THREAD_INFO),
+        item(THREAD_INFO).with("of", "nonsense"),
+        item(MUTEX).with("threads", 2usize),
+        item(MUTEX_CONTENDED),
+        item(MUTEX_CONTENDED).with("threads", 0usize),
+    ] {
+        let case = Case { experiment: "costs".into(), method: "nptl".into(), params };
+        let effort = Effort { rounds: 1, limit: Duration::ZERO };
+        assert!(Costs.sample(&case, effort).is_err(), "{case}");
+    }
+}
