@@ -253,7 +253,7 @@ pub enum Unit {
     /// Bytes.
     #[serde(rename = "bytes")]
     Bytes,
-    /// How many times as fast as a baseline.
+    /// How many times as fast as a baseline; as long, where `quantity` is `time`.
     #[serde(rename = "ratio")]
     Ratio,
     /// How often something happened.

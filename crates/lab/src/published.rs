@@ -3,6 +3,10 @@
 //! P1: waiting by polling agents and lightweight threads, Computer System
 //! Symposium 2015; Xeon E3-1240 v3, 4 cores, Linux 2.6.32. It gives speeds
 //! relative to another method; that is what carries over to another machine.
+//!
+//! P5: an evaluation of Linux's thread library NPTL, Toshiba. It gives times of
+//! NPTL relative to LinuxThreads, its predecessor, on two machines. Its points say
+//! so by `quantity=time`: less is faster.
 
 use crate::{
     experiment::{Params, Unit},
@@ -16,8 +20,37 @@ pub const P1_CPUS: u64 = 4;
 /// P1's own mechanism, run on Daiko.
 pub const P1_METHOD: &str = "daiko-watch-p1";
 
+/// A machine of P5: what `machine` of a point says, processor and kernel.
+pub const P5_MACHINES: [(&str, &str); 2] = [
+    ("x86", "Pentium 4, 3372 MHz, Linux 2.6.11, glibc 2.3.5"),
+    ("mips", "TX49/H4, 333 MHz, Linux 2.6.16, glibc 2.4 and 2.3.6"),
+];
+
+/// Items of `costs` that P5 has too, with its times of NPTL relative to
+/// LinuxThreads on each of [`P5_MACHINES`].
+///
+/// The semaphore's 2.7 on x86 is printed as 27, beside times of 400 and 150.
+pub const P5_RATIOS: [(&str, [f64; 2]); 8] = [
+    ("thread-info", [0.92, 0.88]),
+    ("mutex", [0.80, 1.1]),
+    ("semaphore", [2.7, 1.9]),
+    ("switch-mutex", [0.56, 0.31]),
+    ("switch-semaphore", [0.54, 0.33]),
+    ("switch-condvar", [0.74, 0.45]),
+    ("create", [0.39, 0.23]),
+    ("join", [0.20, 0.096]),
+];
+
 /// All published figures.
 pub fn points() -> Vec<Point> {
+    let mut points = p1_points();
+    for (index, (machine, _)) in P5_MACHINES.into_iter().enumerate() {
+        points.extend(P5_RATIOS.map(|(item, ratios)| p5(item, machine, ratios[index])));
+    }
+    points
+}
+
+fn p1_points() -> Vec<Point> {
     vec![
         p1("polling", P1_CPUS, "rtsignal", 19.0),
         p1("polling", P1_CPUS + 1, "rtsignal", 1.0 / 2557.0),
@@ -40,18 +73,30 @@ pub fn p1_ratio(method: &str, threads: u64, baseline: &str) -> Option<f64> {
 }
 
 fn p1(method: &str, threads: u64, baseline: &str, ratio: f64) -> Point {
+    let params =
+        Params::new().with("threads", threads).with("cpus", "all").with("baseline", baseline);
+    published("P1", "ring", method, params, ratio)
+}
+
+fn p5(item: &str, machine: &str, ratio: f64) -> Point {
+    let params = Params::new()
+        .with("item", item)
+        .with("machine", machine)
+        .with("quantity", "time")
+        .with("baseline", "linuxthreads");
+    published("P5", "costs", "nptl", params, ratio)
+}
+
+fn published(paper: &str, experiment: &str, method: &str, params: Params, ratio: f64) -> Point {
     Point {
-        experiment: "ring".into(),
+        experiment: experiment.into(),
         method: method.into(),
-        params: Params::new()
-            .with("threads", threads)
-            .with("cpus", "all")
-            .with("baseline", baseline),
+        params,
         unit: Unit::Ratio,
         median: ratio,
         min: ratio,
         max: ratio,
         runs: 0,
-        source: Some("P1".into()),
+        source: Some(paper.into()),
     }
 }

@@ -49,6 +49,12 @@ impl Create for Fibers {
         Builder::new().spawn(|| TOKEN).map_err(refused)
     }
 
+    fn run(&self, threads: &[JoinHandle<u64>]) {
+        while !threads.iter().all(JoinHandle::is_finished) {
+            daiko::yield_now();
+        }
+    }
+
     #[inline]
     fn join(thread: JoinHandle<u64>) -> Result<u64, Failure> {
         thread.join().map_err(broken)

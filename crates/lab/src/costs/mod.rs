@@ -9,7 +9,7 @@
 //! | `mutex`, `semaphore` | 64 pairs of lock and unlock, acquire and release, that nobody else wants | per pair |
 //! | `mutex-lock`, `mutex-unlock` | 256 mutexes are locked, then unlocked; the one or the other is timed | per call |
 //! | `switch-mutex`, `switch-semaphore`, `switch-condvar` | two threads hand the turn to each other, once each | per switch |
-//! | `create`, `join` | 100 threads are created, then joined; the one or the other is timed | per thread |
+//! | `create`, `join` | 100 threads are created and, when they have run, joined; the one or the other is timed | per thread |
 //! | `create-join` | one thread is created and joined | per round |
 //! | `fork-join` | 10,000 threads are created, then all are joined | per thread |
 //! | `yield` | two threads yield to each other, once each | per yield |

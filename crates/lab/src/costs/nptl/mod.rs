@@ -6,7 +6,11 @@
 
 mod primitives;
 
-use std::{ffi::c_void, io, ptr};
+use std::{
+    ffi::c_void,
+    io, ptr,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use self::primitives::{Condvar, Mutex, RwLock, Semaphore};
 use super::{
@@ -17,7 +21,7 @@ use super::{
     crowd, info,
     laps::Timed,
     switch::{ByCondvar, ByMutex, BySemaphore, switch},
-    threads::{Kernel, on_one_cpu},
+    threads::{Kernel, Threads, on_one_cpu},
     turn::yield_pair,
 };
 use crate::{
@@ -94,11 +98,16 @@ fn fork_join(effort: Effort) -> Result<Timed, Failure> {
 }
 
 /// Creates threads with stacks as small as a fiber's.
-struct Creator(Attributes);
+struct Creator {
+    attributes: Attributes,
+    /// How many threads of a batch have run. Stays for those that a failure leaves unjoined.
+    run: &'static AtomicUsize,
+}
 
 impl Creator {
     fn new() -> Result<Self, Failure> {
-        Attributes::small_stacks().map(Self).map_err(broken)
+        let attributes = Attributes::small_stacks().map_err(broken)?;
+        Ok(Self { attributes, run: Box::leak(Box::default()) })
     }
 }
 
@@ -107,8 +116,17 @@ impl Create for Creator {
 
     fn create(&self, index: usize, threads: usize) -> Result<Pthread, Failure> {
         let refused = |error: io::Error| Failure::Limit(limits::explain(index, threads, &error));
-        // SAFETY: `token` does not use its argument.
-        unsafe { self.0.create(token, ptr::null()) }.map_err(refused)
+        let run: *const AtomicUsize = self.run;
+        // SAFETY: `token` expects a counter; this one stays, and is shared by reference.
+        unsafe { self.attributes.create(token, run.cast()) }.map_err(refused)
+    }
+
+    fn run(&self, threads: &[Pthread]) {
+        // Relaxed, both: a count alone.
+        while self.run.load(Ordering::Relaxed) < threads.len() {
+            Kernel::yield_now();
+        }
+        self.run.store(0, Ordering::Relaxed);
     }
 
     fn join(thread: Pthread) -> Result<u64, Failure> {
@@ -116,7 +134,12 @@ impl Create for Creator {
     }
 }
 
-extern "C" fn token(_: *mut c_void) -> *mut c_void {
+/// Counts itself, and has nothing else to do.
+extern "C" fn token(run: *mut c_void) -> *mut c_void {
+    // SAFETY: `Creator` passes a counter that stays.
+    let run = unsafe { &*run.cast::<AtomicUsize>() };
+    // Relaxed: as in `run`.
+    run.fetch_add(1, Ordering::Relaxed);
     ptr::without_provenance_mut(TOKEN as usize)
 }
 

@@ -53,6 +53,9 @@ async fn batch(
         let start = Instant::now();
         tasks.extend((0..BATCH).map(|_| task::spawn(token())));
         let create = start.elapsed();
+        while !tasks.iter().all(JoinHandle::is_finished) {
+            task::yield_now().await;
+        }
         let start = Instant::now();
         tokens += join_all(&mut tasks).await?;
         parts.add(choose(create, start.elapsed()));
