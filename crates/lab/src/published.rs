@@ -100,3 +100,34 @@ fn published(paper: &str, experiment: &str, method: &str, params: Params, ratio:
         source: Some(paper.into()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn p5_has_a_ratio_of_times_for_each_item_and_machine() {
+        let points = points();
+        let p5 = points.iter().filter(|point| point.source.as_deref() == Some("P5"));
+        let told: Vec<String> = p5
+            .map(|point| {
+                assert_eq!(point.unit, Unit::Ratio);
+                let params: Vec<_> =
+                    point.params.iter().map(|(_, value)| value.to_string()).collect();
+                format!(
+                    "{} {} {} {}",
+                    point.experiment,
+                    point.method,
+                    params.join(" "),
+                    point.median
+                )
+            })
+            .collect();
+        assert_eq!(told.len(), 16);
+        assert!(
+            told.contains(&"costs nptl semaphore x86 time linuxthreads 2.7".into()),
+            "{told:?}"
+        );
+        assert!(told.contains(&"costs nptl join mips time linuxthreads 0.096".into()), "{told:?}");
+    }
+}

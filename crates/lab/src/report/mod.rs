@@ -4,6 +4,7 @@
 mod axis;
 mod chart;
 mod figures;
+mod p5;
 mod svg;
 mod tsp;
 
@@ -44,6 +45,7 @@ pub fn html(results: &Results, path: &Path) -> String {
     page.0.push_str("<main>");
     page.ring(results);
     page.figure_section(figures::governor_curve(results));
+    page.p5(results);
     page.figure_section(tsp::curve(results));
     page.tables(results);
     page.missing("Left out", &results.skipped);

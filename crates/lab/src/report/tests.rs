@@ -42,8 +42,13 @@ fn salesmen() -> Vec<Series> {
     all
 }
 
-/// A run with everything: all of P1's figures, a governor, salesmen, gaps and
-/// faults.
+fn cost(method: &str, item: &str, ns: f64) -> Series {
+    let params = Params::new().with("item", item);
+    series("costs", method, params, vec![Reading::new(Unit::Nanoseconds, ns)])
+}
+
+/// A run with everything: all of P1's figures, a governor, costs, salesmen,
+/// gaps and faults.
 fn full() -> Results {
     let mut host = Host::detect();
     host.cpus = 2;
@@ -70,6 +75,11 @@ fn full() -> Results {
         all.push(series("governor", "balanced", Params::new().with("rate", rate), readings));
     }
     all.extend(salesmen());
+    all.extend([
+        cost("nptl", "mutex", 12.0),
+        cost("daiko", "mutex", 9.0),
+        cost("daiko", "yield", 9.0),
+    ]);
     let case = |method: &str| ring(method, 10, 1.0).case;
     let measured = Measured {
         series: all,
@@ -173,6 +183,37 @@ fn the_published_ratio_stands_beside_the_measured_one() {
     let html = page(&full());
     let row = r#"<tr><th scope="row">daiko-watch-p1, n = 1000</th><td>1,400</td><td>7.14x</td><td>5.24x</td></tr>"#;
     assert!(html.contains(row), "no such row");
+}
+
+#[test]
+fn the_published_ratios_of_p5_stand_beside_what_was_measured() {
+    let row = |name: &str, cells: &str| format!(r#"<tr><th scope="row">{name}</th>{cells}</tr>"#);
+    let html = page(&full());
+    let mutex =
+        row("mutex", "<td>12.0</td><td>9.00<small>0.750</small></td><td>0.8</td><td>1.1</td>");
+    assert!(html.contains(&mutex), "no such row");
+    let ours = vec![Series {
+        case: Case {
+            params: Params::new().with("item", "thread-info").with("of", "tls"),
+            ..cost("daiko", "", 0.0).case
+        },
+        ..cost("daiko", "", 0.5)
+    }];
+    let measured = Measured { series: ours, ..Measured::default() };
+    let html = page(&Results::new(Host::detect(), &measured, Schedule::QUICK));
+    let tls = "<td>0.500</td><td>0.92</td><td>0.88</td>";
+    assert!(html.contains(&row("thread-info, of=tls", tls)), "no such row without NPTL");
+}
+
+#[test]
+fn without_an_item_of_p5_there_are_none_of_its_tables() {
+    let heading = "The tables of P5";
+    assert!(page(&full()).contains(heading));
+    for series in [cost("daiko", "yield", 9.0), ring("daiko", 10, 9.0)] {
+        let measured = Measured { series: vec![series], ..Measured::default() };
+        let html = page(&Results::new(Host::detect(), &measured, Schedule::QUICK));
+        assert!(!html.contains(heading));
+    }
 }
 
 #[test]
