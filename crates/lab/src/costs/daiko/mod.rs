@@ -1,35 +1,62 @@
-//! Fibers of a runtime with one worker, created by a fiber.
+//! Fibers, created by a fiber: on one worker, or in turn on as many as there are CPUs.
 
-use daiko::{Builder, JoinError, JoinHandle, Runtime, SpawnError};
+mod locks;
+
+use daiko::{
+    Builder, JoinError, JoinHandle, Runtime, SpawnError,
+    sync::{Condvar, Mutex, Semaphore},
+};
 
 use super::{
-    CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, Method, THREAD_INFO, YIELD,
+    CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK, MUTEX_UNLOCK,
+    Method, SEMAPHORE, SWITCH_CONDVAR, SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD, calls,
     create::{self, Create, TOKEN},
-    info,
+    crowd, info,
     laps::Timed,
+    switch::{ByCondvar, ByMutex, BySemaphore, switch},
     threads::Threads,
     turn::yield_pair,
 };
-use crate::{Failure, experiment::Effort};
+use crate::{Failure, experiment::Effort, host};
 
 pub(super) const METHOD: Method = Method {
     name: "daiko",
     items: &[
         Item::of(THREAD_INFO, |effort| run(info::thread_local, effort)).with("of", "tls"),
         Item::of(THREAD_INFO, |effort| run(current, effort)).with("of", "current"),
+        Item::of(MUTEX, |effort| run(calls::mutex::<Mutex<u64>>, effort)),
+        Item::of(MUTEX_LOCK, |effort| run(calls::mutex_lock::<Mutex<u64>>, effort)),
+        Item::of(MUTEX_UNLOCK, |effort| run(calls::mutex_unlock::<Mutex<u64>>, effort)),
+        Item::of(SEMAPHORE, |effort| run(calls::semaphore::<Semaphore>, effort)),
+        Item::of(SWITCH_MUTEX, |effort| run(switch::<Fibers, ByMutex<Mutex<u64>>>, effort)),
+        Item::of(SWITCH_SEMAPHORE, |effort| run(switch::<Fibers, BySemaphore<Semaphore>>, effort)),
+        Item::of(SWITCH_CONDVAR, |effort| {
+            run(switch::<Fibers, ByCondvar<Mutex<u64>, Condvar>>, effort)
+        }),
         Item::of(CREATE, |effort| run(|effort| create::create(&Fibers, effort), effort)),
         Item::of(JOIN, |effort| run(|effort| create::join(&Fibers, effort), effort)),
         Item::of(CREATE_JOIN, |effort| run(|effort| create::create_join(&Fibers, effort), effort)),
         Item::of(FORK_JOIN, |effort| run(|effort| create::fork_join(&Fibers, effort), effort)),
         Item::of(YIELD, |effort| run(yield_pair::<Fibers>, effort)),
+        Item::of_many(MUTEX_CONTENDED, |threads, effort| {
+            run_on(host::cpus(), move || crowd::mutex::<Spread, Mutex<u64>>(threads, effort))
+        }),
     ],
 };
 
-/// Runs `body` in a fiber.
+/// Runs `body` in a fiber, on one worker.
 fn run(body: fn(Effort) -> Result<Timed, Failure>, effort: Effort) -> Result<Timed, Failure> {
-    let runtime = Runtime::builder().workers(1).build();
+    run_on(1, move || body(effort))
+}
+
+/// Runs `body` in a fiber, on so many workers.
+fn run_on<T: Send + 'static>(
+    workers: usize,
+    body: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let runtime = Runtime::builder().workers(workers).build();
     let runtime = runtime.map_err(|error| Failure::Limit(error.to_string()))?;
-    runtime.run(move || body(effort))
+    runtime.run(body)
 }
 
 /// The fiber itself, by a handle.
@@ -77,6 +104,31 @@ impl Threads for Fibers {
     }
 
     /// Inlined, so that all who yield do so in places of their own.
+    #[inline(always)]
+    fn yield_now() {
+        daiko::yield_now();
+    }
+}
+
+/// Fibers that are spread over the workers of the caller's runtime, of which there
+/// are as many as CPUs.
+struct Spread;
+
+impl Threads for Spread {
+    type Handle<T: Send + 'static> = JoinHandle<T>;
+
+    fn spawn<T: Send + 'static>(
+        index: usize,
+        _: usize,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>, Failure> {
+        Builder::new().on(index % host::cpus()).spawn(body).map_err(refused)
+    }
+
+    fn join<T: Send + 'static>(thread: JoinHandle<T>) -> Result<T, Failure> {
+        thread.join().map_err(broken)
+    }
+
     #[inline(always)]
     fn yield_now() {
         daiko::yield_now();

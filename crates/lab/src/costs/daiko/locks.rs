@@ -1,0 +1,53 @@
+//! The locks of `daiko::sync`.
+
+use daiko::sync::{Condvar, Mutex, MutexGuard, Semaphore};
+
+use crate::costs::locks;
+
+/// No measurement panics with a lock held.
+const POISONED: &str = "nobody panics";
+
+impl locks::Mutex for Mutex<u64> {
+    type Guard<'a> = MutexGuard<'a, u64>;
+
+    #[inline]
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.lock().expect(POISONED)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, u64>> {
+        self.try_lock().ok()
+    }
+}
+
+impl locks::Condvar<Mutex<u64>> for Condvar {
+    #[inline]
+    fn wait<'a>(&'a self, guard: MutexGuard<'a, u64>) -> MutexGuard<'a, u64> {
+        self.wait(guard).expect(POISONED)
+    }
+
+    #[inline]
+    fn notify_one(&self) {
+        self.notify_one();
+    }
+}
+
+impl locks::Semaphore for Semaphore {
+    fn holding(permits: u32) -> Self {
+        Self::new(permits)
+    }
+
+    #[inline]
+    fn acquire(&self) {
+        self.acquire().forget();
+    }
+
+    fn try_acquire(&self) -> bool {
+        self.try_acquire(1).map(|permit| permit.forget()).is_some()
+    }
+
+    #[inline]
+    fn release(&self) {
+        self.add_permits(1);
+    }
+}
