@@ -20,6 +20,8 @@ use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
 /// After so long a wait the lock is handed over, whatever the processors wait for.
 const LATE_NS: u64 = 500_000;
+/// Looks at a lock that is held, before waiting for it: about as long as a wake across workers takes.
+const LOOKS: u32 = 60;
 
 /// A lock around a value, as [`std::sync::Mutex`].
 ///
@@ -194,6 +196,7 @@ impl<T: ?Sized> Mutex<T> {
         deadline: Deadline,
     ) -> bool {
         let since = clock::monotonic_ns();
+        self.spin(waiter);
         // SAFETY: the node is in no queue, and stays until it has left or is claimed.
         while unsafe { self.raw.acquire(&ThisThread::get(), NonNull::from(node), arrival) }
             == Acquire::Queued
@@ -205,8 +208,20 @@ impl<T: ?Sized> Mutex<T> {
             }
             let late = clock::monotonic_ns() - since >= LATE_NS;
             arrival = if late { Arrival::Late } else { Arrival::Woken };
+            self.spin(waiter);
         }
         true
+    }
+
+    /// Looks for a while whether the lock becomes free, if its holder may be running.
+    fn spin(&self, waiter: &Waiter) {
+        if waiter.is_not_alone() {
+            let free = |_: &u32| {
+                std::hint::spin_loop();
+                !self.raw.is_locked()
+            };
+            let _ = (0..LOOKS).find(free);
+        }
     }
 
     /// Takes the lock again after a wait for a condition, which has `ended` so.
