@@ -130,6 +130,12 @@ impl Waiter {
     }
 }
 
+/// Whether `waiter` is a fiber of the calling worker, and so runs once the caller suspends.
+pub(crate) fn is_here(waiter: WaiterId) -> bool {
+    // SAFETY: the ids in the queues of objects are those of `Waiter`, who are alive in there.
+    worker::current().is_some_and(|worker| unsafe { waiter::is_of(waiter, worker) })
+}
+
 /// Wakes `waiter`, if there is one, whose wait the caller has claimed.
 pub(crate) fn wake(waiter: Option<WaiterId>) {
     if let Some(id) = waiter {

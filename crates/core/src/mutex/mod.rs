@@ -6,7 +6,7 @@ mod word;
 
 use std::ptr::NonNull;
 
-use self::word::Word;
+use self::word::{Released, Word};
 use crate::list::Unlinked;
 use crate::lock::Contender;
 use crate::sync::{AtomicU32, Ordering, const_fn, unless_weakened};
@@ -170,6 +170,17 @@ impl<W: Copy> RawMutex<W> {
     /// Returns whom to wake, exactly once.
     #[must_use = "the waiter is to be woken"]
     pub fn release(&self, by: &impl Contender) -> Option<W> {
+        self.release_and_leave(by, |_| false)
+    }
+
+    /// As [`release`](Self::release), by who waits for something else right afterwards: the lock is
+    /// handed over to the first in line if `runs_next` says of it that it runs then.
+    #[must_use = "the waiter is to be woken"]
+    pub fn release_and_leave(
+        &self,
+        by: &impl Contender,
+        runs_next: impl FnOnce(W) -> bool,
+    ) -> Option<W> {
         let mut word = self.load();
         while let Some(next) = word.released() {
             match self.change(word, next, Ordering::Release) {
@@ -177,18 +188,26 @@ impl<W: Copy> RawMutex<W> {
                 Err(seen) => word = seen,
             }
         }
-        self.release_to_first(self.0.lock(by))
+        self.release_to_first(self.0.lock(by), runs_next)
     }
 
     /// Under the queue lock, held to the end: until then the claimed waiter is not on its way.
-    fn release_to_first(&self, mut queue: Locked<'_, W>) -> Option<W> {
+    fn release_to_first(
+        &self,
+        mut queue: Locked<'_, W>,
+        runs_next: impl FnOnce(W) -> bool,
+    ) -> Option<W> {
         let mut word = self.load();
-        let note = if word.is_urgent() { note::HANDED_OVER } else { note::WOKEN };
+        let hand_over = word.is_urgent() || queue.first().is_some_and(runs_next);
+        let note = if hand_over { note::HANDED_OVER } else { note::WOKEN };
         let first = queue.claim_first(note);
+        let next = match (&first, hand_over) {
+            (None, _) => Released::Free,
+            (Some(_), false) => Released::Waking,
+            (Some(_), true) => Released::HandedOver,
+        };
         let others = !queue.is_empty();
-        while let Err(seen) =
-            self.change(word, word.released_to(first.is_some(), others), Ordering::Release)
-        {
+        while let Err(seen) = self.change(word, word.released_to(next, others), Ordering::Release) {
             word = seen;
         }
         first

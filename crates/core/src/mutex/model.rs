@@ -60,7 +60,9 @@ impl Shared {
 
     fn unlock(&self, who: usize) {
         if !self.mutex.release_fast() {
-            self.wake(self.mutex.release(&Tester(who as u32 + 1)));
+            // The last is handed the lock, where it is first.
+            let by = Tester(who as u32 + 1);
+            self.wake(self.mutex.release_and_leave(&by, |waiter| waiter == 2));
         }
     }
 

@@ -60,6 +60,18 @@ fn who_comes_late_is_handed_the_lock() {
 }
 
 #[test]
+fn who_runs_next_is_handed_the_lock_by_one_who_waits_for_something_else() {
+    let (mutex, node) = (RawMutex::new(), Node::new(7));
+    contended(&mutex, &node);
+    assert_eq!(mutex.release_and_leave(&BY, |waiter| waiter == 7), Some(7));
+    assert_eq!(node.state(), NodeState::Claimed(note::HANDED_OVER));
+    assert!(mutex.is_locked() && mutex.release_fast());
+    contended(&mutex, &node);
+    assert_eq!(mutex.release_and_leave(&BY, |waiter| waiter != 7), Some(7));
+    assert_eq!(node.state(), NodeState::Claimed(note::WOKEN));
+}
+
+#[test]
 fn who_leaves_an_empty_queue_leaves_a_fast_path() {
     let (mutex, node) = (RawMutex::new(), Node::new(7));
     contended(&mutex, &node);

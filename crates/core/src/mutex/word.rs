@@ -91,18 +91,20 @@ impl Word {
         }
     }
 
-    /// After the lock was freed for the first in the queue, if there was one, with others behind
-    /// it or not.
-    pub(super) fn released_to(self, first: bool, others: bool) -> Word {
-        let mut bits = self.0 & POISONED;
-        if others {
-            bits |= QUEUED;
-        }
-        match (first, self.is_urgent()) {
-            (true, true) => bits |= LOCKED,
-            (true, false) => bits |= WAKING,
-            (false, _) => {}
-        }
-        Word(bits)
+    /// After the lock was freed by who had looked into the queue, where others wait still or not.
+    pub(super) fn released_to(self, released: Released, others: bool) -> Word {
+        let queued = if others { QUEUED } else { 0 };
+        Word(self.0 & POISONED | queued | released as u32)
     }
+}
+
+/// What somebody who frees the lock has done with it: the bits that say so.
+#[derive(Clone, Copy)]
+pub(super) enum Released {
+    /// Nobody was in the queue.
+    Free = 0,
+    /// The first has been woken.
+    Waking = WAKING as isize,
+    /// The first has it.
+    HandedOver = LOCKED as isize,
 }

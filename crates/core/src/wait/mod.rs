@@ -67,8 +67,11 @@ impl<W: Copy> WaitQueue<W> {
     ///
     /// As for [`Locked::enqueue`].
     pub unsafe fn enqueue(&self, by: &impl Contender, node: NonNull<Node<W>>) {
+        let mut locked = self.lock(by);
         // SAFETY: passed on to the caller.
-        unsafe { self.lock(by).enqueue(node) }
+        unsafe { locked.enqueue(node) };
+        // Pairs with the fence in `anyone_waiting`.
+        fence(Ordering::SeqCst);
     }
 
     /// Whether nobody waits, in the eyes of who comes later than those who waited: their enqueuing
@@ -80,7 +83,7 @@ impl<W: Copy> WaitQueue<W> {
     /// Whether somebody waits, for a waker that has changed the object and holds no lock.
     pub fn anyone_waiting(&self) -> bool {
         if !cfg!(weaken = "wait-fence") {
-            // Pairs with the fence in `Locked::enqueue`: either this load sees the node or the
+            // Pairs with the fence in `enqueue`: either this load sees the node or the
             // waiter's second check sees the change.
             fence(Ordering::SeqCst);
         }
@@ -133,7 +136,8 @@ impl<W: Copy> Locked<'_, W> {
         self.oldest().map(|node| unsafe { node.as_ref() }.waiter())
     }
 
-    /// Adds `node` as the youngest. The caller then checks once more whether it has to wait.
+    /// Adds `node` as the youngest. That the waiter has to wait is certain, as what it waits for
+    /// changes under this lock, or by an exchange that knows of the queue.
     ///
     /// # Safety
     ///
@@ -145,12 +149,10 @@ impl<W: Copy> Locked<'_, W> {
         if self.oldest().is_none() {
             self.set_oldest(Some(node));
         }
-        // Pairs with the fence in `anyone_waiting`.
-        fence(Ordering::SeqCst);
     }
 
-    /// Adds `node` as the oldest, for a waiter that was woken and has to wait again. The caller then
-    /// checks once more whether it has to.
+    /// Adds `node` as the oldest, for a waiter that was woken and has to wait again. As
+    /// [`enqueue`](Self::enqueue) otherwise.
     ///
     /// # Safety
     ///
@@ -160,8 +162,6 @@ impl<W: Copy> Locked<'_, W> {
         unsafe { self.insert(node) };
         // The list is a circle: who is last before the oldest becomes it.
         self.set_oldest(Some(node));
-        // Pairs with the fence in `anyone_waiting`.
-        fence(Ordering::SeqCst);
     }
 
     /// # Safety

@@ -19,6 +19,18 @@ pub(crate) fn fiber_id(fiber: &ControlBlock) -> WaiterId {
     WaiterId(ptr::from_ref(fiber).expose_provenance() as u64)
 }
 
+/// Whether `id` stands for a fiber that `worker` has started, or where it ran last.
+///
+/// # Safety
+///
+/// The id is that of somebody who waits under it.
+pub(crate) unsafe fn is_of(id: WaiterId, worker: &Worker) -> bool {
+    let addr = id.0 as usize;
+    // SAFETY: the id was made by `fiber_id`; a waiter stays until it is woken.
+    addr & THREAD == 0
+        && unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) }.owner.is(worker)
+}
+
 /// Wakes whoever `id` stands for, on behalf of the worker `here`, if one calls.
 ///
 /// # Safety

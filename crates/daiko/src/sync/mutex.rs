@@ -18,7 +18,8 @@ use crate::fiber::panicking;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
-/// After so long a wait the lock is handed over, whatever the processors wait for.
+/// So long after a waiter came too late for the first time the lock is handed over to it, whatever
+/// the processors wait for.
 const LATE_NS: u64 = 500_000;
 /// Looks at a lock that is held, before waiting for it: about as long as a wake across workers takes.
 const LOOKS: u32 = 60;
@@ -27,7 +28,7 @@ const LOOKS: u32 = 60;
 ///
 /// A fiber that has to wait suspends, any other thread blocks. Who waits is served in turn, but
 /// somebody else may have the lock while a woken waiter is on its way: at most 256 do, and none once
-/// it has waited for half a millisecond. Holding it over a suspension is allowed, and costs those
+/// half a millisecond has passed since it came too late for the first time. Holding it over a suspension is allowed, and costs those
 /// who wait.
 ///
 /// It is poisoned where a holder panics, as in `std`; not by a cancel.
@@ -195,18 +196,22 @@ impl<T: ?Sized> Mutex<T> {
         mut arrival: Arrival,
         deadline: Deadline,
     ) -> bool {
-        let since = clock::monotonic_ns();
+        // When it came too late for the first time: until then nobody has been faster.
+        let mut since = None;
         self.spin(waiter);
         // SAFETY: the node is in no queue, and stays until it has left or is claimed.
         while unsafe { self.raw.acquire(&ThisThread::get(), NonNull::from(node), arrival) }
             == Acquire::Queued
         {
+            if arrival != Arrival::New {
+                since.get_or_insert_with(clock::monotonic_ns);
+            }
             match waiter.wait(node, &self.raw, deadline) {
                 Ended::TimedOut => return false,
                 Ended::Claimed(note::HANDED_OVER) => return true,
                 Ended::Claimed(_) => {}
             }
-            let late = clock::monotonic_ns() - since >= LATE_NS;
+            let late = since.is_some_and(|since| clock::monotonic_ns() - since >= LATE_NS);
             arrival = if late { Arrival::Late } else { Arrival::Woken };
             self.spin(waiter);
         }
@@ -303,8 +308,11 @@ impl<'m, T: ?Sized> MutexGuard<'m, T> {
 
     /// Frees the lock, to wait for a condition; the mutex.
     pub(super) fn unlock(self) -> &'m Mutex<T> {
-        let mutex = self.mutex;
-        drop(self);
+        // Without a look for a panic: who panics does not wait.
+        let mutex = std::mem::ManuallyDrop::new(self).mutex;
+        if !mutex.raw.release_fast() {
+            wait::wake(mutex.raw.release_and_leave(&ThisThread::get(), wait::is_here));
+        }
         mutex
     }
 }
