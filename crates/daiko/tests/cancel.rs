@@ -47,11 +47,12 @@ fn a_suspended_fiber_unwinds_where_it_is() {
 #[test]
 fn a_fiber_that_has_not_started_never_does() {
     let runtime = workers(1);
-    runtime.run(|| {
+    let test = runtime.spawn_with(Builder::new().on(0), || {
         for builder in [Builder::new(), mover()] {
             let drops = Drops::default();
             let token = drops.token();
-            let handle = builder.spawn(move || {
+            // Its worker is the caller's, which does not suspend; nor does a spare take it.
+            let handle = builder.on(0).spawn(move || {
                 let _token = token;
                 unreachable!("it was cancelled before");
             });
@@ -60,6 +61,7 @@ fn a_fiber_that_has_not_started_never_does() {
             assert_eq!(drops.dropped(), 1);
         }
     });
+    test.unwrap().join().unwrap();
     end(runtime);
 }
 
@@ -197,9 +199,11 @@ fn who_joins_a_fiber_that_is_cancelled_is_told() {
 fn a_cancelled_joiner_leaves_the_other_alone() {
     let runtime = workers(1);
     runtime.run(|| {
-        let other = daiko::spawn(|| {
+        let done = Arc::new(AtomicBool::new(false));
+        let is_done = done.clone();
+        let other = daiko::spawn(move || {
             daiko::park();
-            7
+            is_done.store(true, Ordering::Relaxed);
         });
         let theirs = other.fiber().clone();
         let joiner = daiko::spawn(move || other.join().unwrap());
@@ -209,7 +213,7 @@ fn a_cancelled_joiner_leaves_the_other_alone() {
         assert_cancelled(joiner);
         // Detached by the joiner's unwinding, it goes on to its end.
         theirs.unpark();
-        daiko::yield_now();
+        yield_until("the end of the other", || done.load(Ordering::Relaxed));
     });
     end(runtime);
 }

@@ -5,12 +5,12 @@ mod support;
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use daiko::sync::{Condvar, Mutex, Semaphore, TimedLockError, TimedOut, TryLockError};
-use daiko::{JoinError, JoinHandle, Runtime};
+use daiko::{Builder, JoinError, JoinHandle};
 use support::{end, mover, panic_of, until, workers, yield_until};
 
 /// Longer than any test takes.
@@ -24,7 +24,7 @@ fn everywhere(each: usize, body: impl Fn() + Clone + Send + 'static) {
         let runtime = workers(count);
         let fibers: Vec<JoinHandle<()>> = (0..2 * each)
             .map(|index| {
-                let builder = if index % 2 == 0 { daiko::Builder::new() } else { mover() };
+                let builder = if index % 2 == 0 { Builder::new() } else { mover() };
                 runtime.spawn_with(builder, body.clone()).unwrap()
             })
             .collect();
@@ -76,35 +76,44 @@ fn a_locked_mutex_is_not_waited_for_longer_than_asked() {
 
 #[test]
 fn a_lock_that_is_freed_in_time_is_had() {
-    let runtime = workers(1);
-    runtime.run(|| {
+    on_one_worker(|| {
         let mutex = Arc::new(Mutex::new(0));
         let held = mutex.lock().unwrap();
         let waiters: Vec<_> = [LONG, Duration::MAX]
             .map(|timeout| {
                 let mutex = mutex.clone();
-                daiko::spawn(move || *mutex.lock_timeout(timeout).unwrap() += 1)
+                waiting(move || *mutex.lock_timeout(timeout).unwrap() += 1)
             })
             .into();
-        daiko::yield_now();
         drop(held);
         waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
         assert_eq!(*mutex.lock().unwrap(), 2);
     });
+}
+
+/// Runs `body` on the one worker of a runtime, where no spare takes it from.
+fn on_one_worker(body: impl FnOnce() + Send + 'static) {
+    let runtime = workers(1);
+    runtime.spawn_with(Builder::new().on(0), body).unwrap().join().unwrap();
     end(runtime);
 }
 
-/// Spawns a fiber that runs `wait`; returns once it is about to, on this one worker.
+/// Spawns a fiber that runs `wait` on the caller's one worker; returns once it has suspended there.
 fn waiting<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    let handle = daiko::spawn(wait);
-    daiko::yield_now();
+    let started = Arc::new(AtomicBool::new(false));
+    let starts = started.clone();
+    let body = move || {
+        starts.store(true, Ordering::Relaxed);
+        wait()
+    };
+    let handle = Builder::new().on(0).spawn(body).unwrap();
+    yield_until("the start", || started.load(Ordering::Relaxed));
     handle
 }
 
 #[test]
 fn who_is_cancelled_while_he_waits_takes_no_lock_along() {
-    let runtime = workers(1);
-    runtime.run(|| {
+    on_one_worker(|| {
         let mutex = Arc::new(Mutex::new(0));
         let held = mutex.lock().unwrap();
         let add = |mutex: Arc<Mutex<i32>>| move || *mutex.lock().unwrap() += 1;
@@ -123,13 +132,11 @@ fn who_is_cancelled_while_he_waits_takes_no_lock_along() {
         assert_eq!(*mutex.lock().unwrap(), 2 + i32::from(came));
         assert!(!mutex.is_poisoned());
     });
-    end(runtime);
 }
 
 #[test]
 fn a_panic_poisons_and_a_cancel_does_not() {
-    let runtime = workers(1);
-    runtime.run(|| {
+    on_one_worker(|| {
         let mutex = Arc::new(Mutex::new(1));
         let holder = mutex.clone();
         let holder = waiting(move || {
@@ -152,7 +159,6 @@ fn a_panic_poisons_and_a_cancel_does_not() {
         mutex.clear_poison();
         assert_eq!(*mutex.lock().unwrap(), 2);
     });
-    end(runtime);
 }
 
 /// Suspends where it is dropped.
@@ -167,27 +173,23 @@ impl Drop for Suspends {
 
 #[test]
 fn a_neighbour_that_suspends_in_its_unwinding_poisons_nothing() {
-    let runtime = workers(1);
-    runtime.run(|| {
+    on_one_worker(|| {
         let mutex = Arc::new(Mutex::new(0));
         let held = mutex.lock().unwrap();
-        let panics = daiko::spawn(|| {
+        let panics = waiting(|| {
             let _suspends = Suspends;
             panic::resume_unwind(Box::new(()));
         });
-        daiko::yield_now();
         assert!(thread::panicking() && !daiko::panicking());
         drop(held);
         assert!(!mutex.is_poisoned());
         assert!(matches!(panics.join(), Err(JoinError::Panicked(_))));
     });
-    end(runtime);
 }
 
 #[test]
 fn nobody_may_wait_where_it_would_suspend_by_mistake() {
-    let runtime = workers(1);
-    runtime.run(|| {
+    on_one_worker(|| {
         let mutex = Arc::new(Mutex::new(0));
         let holder = mutex.clone();
         let holder = waiting(move || {
@@ -200,7 +202,6 @@ fn nobody_may_wait_where_it_would_suspend_by_mistake() {
         holder.join().unwrap();
         assert!(!mutex.is_poisoned());
     });
-    end(runtime);
 }
 
 #[test]
@@ -254,8 +255,7 @@ fn a_condition_is_not_waited_for_longer_than_asked() {
 
 #[test]
 fn who_is_notified_while_the_mutex_is_held_waits_for_it() {
-    let runtime = workers(1);
-    runtime.run(|| {
+    on_one_worker(|| {
         let shared = Arc::new((Mutex::new(0), Condvar::new()));
         let waiters: Vec<_> = (0..3)
             .map(|_| {
@@ -271,13 +271,11 @@ fn who_is_notified_while_the_mutex_is_held_waits_for_it() {
         waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
         assert_eq!(*shared.0.lock().unwrap(), 3);
     });
-    end(runtime);
 }
 
 #[test]
 fn who_is_cancelled_after_a_notification_passes_it_on() {
-    let runtime = workers(1);
-    runtime.run(|| {
+    on_one_worker(|| {
         let shared = Arc::new((Mutex::new(0), Condvar::new()));
         let [first, second] = [(); 2].map(|()| {
             let shared = shared.clone();
@@ -291,13 +289,11 @@ fn who_is_cancelled_after_a_notification_passes_it_on() {
         second.join().unwrap();
         assert_eq!(*shared.0.lock().unwrap(), 1);
     });
-    end(runtime);
 }
 
 #[test]
 fn a_condvar_has_one_mutex_at_a_time() {
-    let runtime = workers(1);
-    runtime.run(|| {
+    on_one_worker(|| {
         let shared = Arc::new((Mutex::new(()), Condvar::new()));
         let theirs = shared.clone();
         let waiter = waiting(move || drop(theirs.1.wait(theirs.0.lock().unwrap())));
@@ -309,7 +305,6 @@ fn a_condvar_has_one_mutex_at_a_time() {
         let third = Mutex::new(());
         assert!(shared.1.wait_timeout(third.lock().unwrap(), SHORT).unwrap().1.timed_out());
     });
-    end(runtime);
 }
 
 #[test]
@@ -353,8 +348,7 @@ fn permits_that_do_not_come_are_not_waited_for_longer_than_asked() {
 
 #[test]
 fn who_is_cancelled_while_he_waits_takes_no_permit_along() {
-    let runtime = workers(1);
-    runtime.run(|| {
+    on_one_worker(|| {
         let semaphore = Arc::new(Semaphore::new(0));
         let acquire = |count| {
             let semaphore = semaphore.clone();
@@ -377,7 +371,6 @@ fn who_is_cancelled_while_he_waits_takes_no_permit_along() {
         let _ = first.join();
         assert_eq!(semaphore.available_permits(), 1);
     });
-    end(runtime);
 }
 
 #[test]
@@ -454,7 +447,7 @@ fn a_fiber_and_a_thread_hand_over_to_each_other() {
 /// As many waits as the queue has room for, and all ended by the one who holds the lock.
 #[test]
 fn ten_thousand_fibers_wait_for_one_lock() {
-    let runtime: Runtime = workers(2);
+    let runtime = workers(2);
     runtime.run(|| {
         let mutex = Arc::new(Mutex::new(0));
         let (held, there) = (mutex.lock().unwrap(), Arc::new(AtomicUsize::new(0)));
