@@ -205,9 +205,7 @@ impl Experiment for Costs {
         };
         match (item.run, case.params.number("threads")) {
             (Run::Few(run), None) => Ok(sample_of(&run(effort)?)),
-            (Run::Many(run), Some(threads)) if threads > 0 => {
-                Ok(sample_of_many(&run(threads as usize, effort)?))
-            }
+            (Run::Many(run), Some(threads)) => Ok(sample_of_many(&run(threads as usize, effort)?)),
             _ => Err(Failure::Broken(format!("{case}: there is no such point"))),
         }
     }

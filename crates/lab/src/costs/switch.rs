@@ -236,7 +236,9 @@ impl<S: Semaphore> Hand for SemaphoreHand<'_, S> {
     }
 }
 
-/// By a condition variable: the mutex is around the number of who has the turn.
+/// By a condition variable: the mutex is around the number of who has the turn, and
+/// that of the one who has it. It is unlocked by waiting only, so that a switch is one
+/// notification and one wait; on one CPU nobody is woken into a locked mutex.
 #[derive(Default)]
 pub(super) struct ByCondvar<M, C> {
     owner: M,
@@ -247,33 +249,34 @@ impl<M: Mutex, C: Condvar<M>> Baton for ByCondvar<M, C> {
     type Hand<'a> = CondvarHand<'a, M, C>;
 
     fn leader(&self) -> CondvarHand<'_, M, C> {
-        CondvarHand { baton: self, own: 0 }
+        CondvarHand { baton: self, own: 0, owner: None }
     }
 
     fn follower(&self) -> CondvarHand<'_, M, C> {
-        CondvarHand { baton: self, own: 1 }
+        CondvarHand { baton: self, own: 1, owner: None }
     }
 }
 
-/// A thread's number.
-pub(super) struct CondvarHand<'a, M, C> {
+/// A thread's number, and the lock while it has the turn.
+pub(super) struct CondvarHand<'a, M: Mutex, C> {
     baton: &'a ByCondvar<M, C>,
     own: u64,
+    owner: Option<M::Guard<'a>>,
 }
 
 impl<M: Mutex, C: Condvar<M>> Hand for CondvarHand<'_, M, C> {
     #[inline]
     fn take(&mut self) {
-        let mut owner = self.baton.owner.lock();
+        let mut owner = self.owner.take().unwrap_or_else(|| self.baton.owner.lock());
         while *owner != self.own {
             owner = self.baton.changed.wait(owner);
         }
+        self.owner = Some(owner);
     }
 
-    /// Notifies outside the lock, so as not to wake the other into a locked mutex.
     #[inline]
     fn give(&mut self) {
-        *self.baton.owner.lock() = 1 - self.own;
+        **self.owner.get_or_insert_with(|| self.baton.owner.lock()) = 1 - self.own;
         self.baton.changed.notify_one();
     }
 }

@@ -99,7 +99,13 @@ tokio::task_local! {
 
 /// Reads what is the task's own.
 async fn local(effort: Effort) -> Result<Timed, Failure> {
-    OWN.scope(info::MARK, async { info::ask(effort, || OWN.get() == info::MARK) }).await
+    OWN.scope(info::MARK, async { info::ask(effort, || own() == info::MARK) }).await
+}
+
+/// A call of its own, as for kernel threads.
+#[inline(never)]
+fn own() -> usize {
+    OWN.get()
 }
 
 /// The task's identifier.
