@@ -197,7 +197,7 @@ impl<W: Copy> RawMutex<W> {
         mut queue: Locked<'_, W>,
         runs_next: impl FnOnce(W) -> bool,
     ) -> Option<W> {
-        let mut word = self.load();
+        let word = self.load();
         let hand_over = word.is_urgent() || queue.first().is_some_and(runs_next);
         let note = if hand_over { note::HANDED_OVER } else { note::WOKEN };
         let first = queue.claim_first(note);
@@ -206,10 +206,9 @@ impl<W: Copy> RawMutex<W> {
             (Some(_), false) => Released::Waking,
             (Some(_), true) => Released::HandedOver,
         };
-        let others = !queue.is_empty();
-        while let Err(seen) = self.change(word, word.released_to(next, others), Ordering::Release) {
-            word = seen;
-        }
+        // A store: the queue's bits and the poison of others change under the queue lock, nobody is
+        // on his way, and the rest is the holder's. Release: pairs with the Acquire of who takes it.
+        self.word().store(word.released_to(next, !queue.is_empty()).0, Ordering::Release);
         first
     }
 
@@ -288,7 +287,8 @@ impl<W: Copy> RawMutex<W> {
     }
 
     /// Takes that note back.
-    pub fn clear_poison(&self) {
+    pub fn clear_poison(&self, by: &impl Contender) {
+        let _queue = self.0.lock(by);
         // Relaxed: nothing comes with it.
         self.word().fetch_and(!Word::POISON.0, Ordering::Relaxed);
     }

@@ -98,6 +98,6 @@ fn a_lock_remembers_a_panic_until_told_otherwise() {
     mutex.poison();
     assert_eq!(mutex.release(&BY), None);
     assert!(mutex.is_poisoned() && !mutex.acquire_fast() && mutex.try_acquire());
-    mutex.clear_poison();
+    mutex.clear_poison(&BY);
     assert!(mutex.release_fast() && !mutex.is_poisoned());
 }

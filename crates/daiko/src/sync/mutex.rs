@@ -275,7 +275,7 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Takes back that a holder panicked.
     pub fn clear_poison(&self) {
-        self.raw.clear_poison();
+        self.raw.clear_poison(&ThisThread::get());
     }
 
     /// The value, which nobody else has, as the mutex is borrowed alone.
@@ -310,9 +310,7 @@ impl<'m, T: ?Sized> MutexGuard<'m, T> {
     pub(super) fn unlock(self) -> &'m Mutex<T> {
         // Without a look for a panic: who panics does not wait.
         let mutex = std::mem::ManuallyDrop::new(self).mutex;
-        if !mutex.raw.release_fast() {
-            wait::wake(mutex.raw.release_and_leave(&ThisThread::get(), wait::is_here));
-        }
+        wait::wake(mutex.raw.release_and_leave(&ThisThread::get(), wait::is_here));
         mutex
     }
 }
