@@ -1,13 +1,12 @@
 //! Waits that something ends: a wake, a deadline, a cancel. A fiber suspends, any other thread blocks.
 
 use std::ptr::NonNull;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_core::wait::{Node, NodeState};
-use daiko_sys::{clock, cpu};
+use daiko_sys::clock;
 
 use crate::fiber::waiter::{self, ThreadWaiter};
 use crate::fiber::{ControlBlock, unwind};
@@ -93,18 +92,6 @@ impl Waiter {
         }
         worker::assert_no_poller(what);
         Waiter::Thread(ThreadWaiter::default())
-    }
-
-    /// Whether others may run while this one spins: on other CPUs.
-    pub(crate) fn is_not_alone(&self) -> bool {
-        static CPUS: OnceLock<usize> = OnceLock::new();
-        match self {
-            // SAFETY: the runtime outlives its fibers.
-            Waiter::Fiber(fiber) => unsafe { fiber.runtime.as_ref() }.is_parallel(),
-            Waiter::Thread(_) => {
-                *CPUS.get_or_init(|| cpu::allowed().map_or(1, |cpus| cpus.len())) > 1
-            }
-        }
     }
 
     /// What wakers know it by.

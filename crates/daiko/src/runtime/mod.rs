@@ -126,11 +126,6 @@ impl Shared {
         self.worker_count as usize
     }
 
-    /// Whether two of its fibers may run at the same time.
-    pub(crate) fn is_parallel(&self) -> bool {
-        self.worker_count > 1 && self.cpus.len() > 1
-    }
-
     #[inline]
     pub(crate) fn phase(&self) -> u32 {
         // Acquire: pairs with the Release in `shutdown`.

@@ -21,8 +21,6 @@ use crate::wait::{self, Deadline, Ended, Object, Waiter};
 /// So long after a waiter came too late for the first time the lock is handed over to it, whatever
 /// the processors wait for.
 const LATE_NS: u64 = 500_000;
-/// Looks at a lock that is held, before waiting for it: about as long as a wake across workers takes.
-const LOOKS: u32 = 60;
 
 /// A lock around a value, as [`std::sync::Mutex`].
 ///
@@ -198,7 +196,6 @@ impl<T: ?Sized> Mutex<T> {
     ) -> bool {
         // When it came too late for the first time: until then nobody has been faster.
         let mut since = None;
-        self.spin(waiter);
         // SAFETY: the node is in no queue, and stays until it has left or is claimed.
         while unsafe { self.raw.acquire(&ThisThread::get(), NonNull::from(node), arrival) }
             == Acquire::Queued
@@ -213,20 +210,8 @@ impl<T: ?Sized> Mutex<T> {
             }
             let late = since.is_some_and(|since| clock::monotonic_ns() - since >= LATE_NS);
             arrival = if late { Arrival::Late } else { Arrival::Woken };
-            self.spin(waiter);
         }
         true
-    }
-
-    /// Looks for a while whether the lock becomes free, if its holder may be running.
-    fn spin(&self, waiter: &Waiter) {
-        if waiter.is_not_alone() {
-            let free = |_: &u32| {
-                std::hint::spin_loop();
-                !self.raw.is_locked()
-            };
-            let _ = (0..LOOKS).find(free);
-        }
     }
 
     /// Takes the lock again after a wait for a condition, which has `ended` so.
