@@ -18,6 +18,8 @@ pub mod idle;
 pub mod injector;
 pub mod list;
 pub mod lock;
+#[cfg(all(test, loom))]
+mod modelled;
 pub mod mutex;
 pub mod place;
 pub mod queue;

@@ -4,7 +4,7 @@
 //! would be, with the payload [`Cancelled`], where the fiber is suspended or suspends next; destructors
 //! run, locks are freed and not poisoned.
 
-use crate::fiber::{ControlBlock, flag};
+use crate::fiber::flag;
 use crate::worker::suspend;
 
 pub use crate::fiber::Cancelled;
@@ -39,18 +39,10 @@ pub use crate::fiber::Cancelled;
 /// });
 /// ```
 pub fn shield<R>(body: impl FnOnce() -> R) -> R {
-    const ONE: u32 = flag::SHIELD & flag::SHIELD.wrapping_neg();
-    struct Leave<'f>(&'f ControlBlock);
-    impl Drop for Leave<'_> {
-        fn drop(&mut self) {
-            self.0.flags.update(|flags| flags - ONE);
-        }
+    match suspend::try_caller() {
+        Some((_, fiber)) => fiber.nested(flag::SHIELD, "shield", body),
+        None => body(),
     }
-    let Some((_, fiber)) = suspend::try_caller() else { return body() };
-    assert!(fiber.flags.get() & flag::SHIELD != flag::SHIELD, "daiko: shield nested too deep");
-    fiber.flags.update(|flags| flags + ONE);
-    let _leave = Leave(fiber);
-    body()
 }
 
 /// Whether the calling fiber is cancelled, so that it would unwind at its next suspension outside of

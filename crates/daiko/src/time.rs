@@ -58,7 +58,7 @@ fn sleep_to(what: &str, deadline: Deadline) {
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);
     }
-    if suspend::wait_until(fiber, deadline.ns()) == Resumed::Cancelled {
+    if suspend::wait_until(fiber, deadline) == Resumed::Cancelled {
         unwind::raise_now(fiber);
     }
 }
@@ -104,7 +104,7 @@ impl Interval {
     ///
     /// As [`sleep`].
     pub fn tick(&mut self) -> u64 {
-        sleep_to("Interval::tick", Deadline::from_ns(Some(self.next)));
+        sleep_to("Interval::tick", Deadline::from_ns(self.next));
         let missed = clock::monotonic_ns().saturating_sub(self.next) / self.period;
         self.next = self.next.saturating_add(self.period.saturating_mul(missed + 1));
         missed

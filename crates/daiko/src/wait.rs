@@ -33,8 +33,9 @@ impl Deadline {
         Self::after(instant.saturating_duration_since(Instant::now()))
     }
 
-    pub(crate) fn from_ns(ns: Option<u64>) -> Deadline {
-        Deadline { ns: ns.unwrap_or(u64::MAX) }
+    /// At so many nanoseconds of the clock; the last of them is never.
+    pub(crate) fn from_ns(ns: u64) -> Deadline {
+        Deadline { ns }
     }
 
     /// In nanoseconds; `None`: never.
@@ -137,7 +138,7 @@ fn wait_as_fiber<W: Copy>(
     object: &impl Object<W>,
     deadline: Deadline,
 ) -> Ended {
-    let resumed = suspend::wait_until(fiber, deadline.ns());
+    let resumed = suspend::wait_until(fiber, deadline);
     if resumed == Resumed::Woken {
         return Ended::Claimed(note(node));
     }

@@ -2,12 +2,11 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
 
 use super::*;
 use crate::lock::testing::Tester;
+use crate::modelled::{Sleep, spawn};
 use crate::wait::NodeState;
-use crate::wait::model::Sleep;
 
 struct Shared {
     mutex: RawMutex<usize>,
@@ -93,11 +92,6 @@ impl Shared {
         // SAFETY: all others have ended.
         self.data.with(|data| unsafe { *data })
     }
-}
-
-fn spawn(shared: &Arc<Shared>, run: impl FnOnce(&Shared) + 'static) -> thread::JoinHandle<()> {
-    let shared = shared.clone();
-    thread::spawn(move || run(&shared))
 }
 
 #[test]

@@ -2,11 +2,10 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
 
 use super::*;
 use crate::lock::testing::Tester;
-use crate::wait::model::Sleep;
+use crate::modelled::{Sleep, spawn};
 
 struct Shared {
     semaphore: RawSemaphore<usize>,
@@ -76,11 +75,6 @@ impl Shared {
         }
         self.release(who, permits);
     }
-}
-
-fn spawn(shared: &Arc<Shared>, run: impl FnOnce(&Shared) + 'static) -> thread::JoinHandle<()> {
-    let shared = shared.clone();
-    thread::spawn(move || run(&shared))
 }
 
 #[test]

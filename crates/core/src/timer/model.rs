@@ -2,11 +2,11 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
 
 use super::*;
 use crate::circle::Circular;
 use crate::lock::testing::Tester;
+use crate::modelled::spawn;
 
 const OWNER: Tester = Tester(1);
 const MOVER: Tester = Tester(2);
@@ -57,14 +57,6 @@ impl Shared {
         // SAFETY: nobody else touches the frame any more; that is what the models check.
         self.frames[i].with_mut(|calls| unsafe { *calls })
     }
-}
-
-fn spawn<R: 'static>(
-    shared: &Arc<Shared>,
-    run: impl FnOnce(&Shared) -> R + 'static,
-) -> thread::JoinHandle<R> {
-    let shared = shared.clone();
-    thread::spawn(move || run(&shared))
 }
 
 #[test]

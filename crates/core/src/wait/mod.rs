@@ -15,7 +15,7 @@ use crate::lock::{Contender, Held, QueueLock};
 use crate::sync::{AtomicPtr, AtomicU32, Ordering, const_fn, fence};
 
 #[cfg(all(test, loom))]
-pub(crate) mod model;
+mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 

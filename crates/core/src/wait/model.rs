@@ -1,37 +1,12 @@
 //! A waiter with its second thoughts, a waker, and a timeout.
 
 use loom::cell::UnsafeCell;
+use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
-use loom::sync::{Arc, Notify};
 use loom::thread;
 
 use super::*;
 use crate::lock::testing::Tester;
-
-/// What a waiter sleeps on until it is woken.
-pub(crate) struct Sleep {
-    woken: AtomicBool,
-    notify: Notify,
-}
-
-impl Sleep {
-    pub(crate) fn new() -> Self {
-        Self { woken: AtomicBool::new(false), notify: Notify::new() }
-    }
-
-    /// Sleeps until one wake has come.
-    pub(crate) fn wait(&self) {
-        // Acquire pairs with the Release in `wake`.
-        while !self.woken.swap(false, Ordering::Acquire) {
-            self.notify.wait();
-        }
-    }
-
-    pub(crate) fn wake(&self) {
-        assert!(!self.woken.swap(true, Ordering::Release), "woken twice");
-        self.notify.notify();
-    }
-}
 
 struct Shared {
     queue: WaitQueue<usize>,

@@ -4,12 +4,12 @@ use std::ptr::{self, NonNull};
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::thread;
 
 use super::*;
 use crate::circle::Circular;
 use crate::list::Unlinked;
 use crate::lock::testing::Tester;
+use crate::modelled::spawn;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// A word with the entry that watches it, and a datum that its writer publishes by it.
@@ -51,14 +51,6 @@ impl Watched {
         });
         hits
     }
-}
-
-fn spawn<T: Sync + Send + 'static, R: 'static>(
-    shared: &Arc<T>,
-    run: impl FnOnce(&T) -> R + 'static,
-) -> thread::JoinHandle<R> {
-    let shared = shared.clone();
-    thread::spawn(move || run(&shared))
 }
 
 #[test]

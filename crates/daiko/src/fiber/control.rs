@@ -341,6 +341,25 @@ impl ControlBlock {
         }
     }
 
+    /// Runs `body`, counted among those that nest under `count`, a mask of flags. Only the fiber.
+    ///
+    /// # Panics
+    ///
+    /// If so many are under way that there is no room for one more: `what` names them.
+    pub(crate) fn nested<R>(&self, count: u32, what: &str, body: impl FnOnce() -> R) -> R {
+        struct Leave<'f>(&'f ControlBlock, u32);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                self.0.flags.update(|flags| flags - self.1);
+            }
+        }
+        let one = count & count.wrapping_neg();
+        assert!(self.flags.get() & count != count, "daiko: {what} nested too deep");
+        self.flags.update(|flags| flags + one);
+        let _leave = Leave(self, one);
+        body()
+    }
+
     pub(crate) fn add_flags(&self, flags: u32) {
         self.flags.set(self.flags.get() | flags);
     }

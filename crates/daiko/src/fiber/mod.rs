@@ -197,17 +197,8 @@ pub fn yield_now() {
 ///
 /// At whatever suspends inside `body`.
 pub fn no_suspend<R>(body: impl FnOnce() -> R) -> R {
-    struct Leave<'f>(&'f ControlBlock);
-    impl Drop for Leave<'_> {
-        fn drop(&mut self) {
-            self.0.flags.update(|flags| flags - 1);
-        }
+    match suspend::try_caller() {
+        Some((_, fiber)) => fiber.nested(flag::NO_SUSPEND, "no_suspend", body),
+        None => body(),
     }
-    let Some(fiber) = crate::worker::current().and_then(|worker| worker.running()) else {
-        return body();
-    };
-    assert!(fiber.flags.get() & flag::NO_SUSPEND < flag::NO_SUSPEND, "no_suspend nested too deep");
-    fiber.flags.update(|flags| flags + 1);
-    let _leave = Leave(fiber);
-    body()
 }

@@ -11,7 +11,6 @@ use daiko_sys::{clock, futex};
 use super::Worker;
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::phase;
-use crate::wait::Deadline;
 
 /// Time between two looks at other workers' queues, and before the first, in nanoseconds.
 const STEAL_NS: u64 = 3_000;
@@ -225,7 +224,7 @@ impl Worker {
             monitor.worker_parks();
         }
         // Only this worker arms its timers, so none comes that is due sooner.
-        let timer = Deadline::from_ns(self.timers.next_due_ns()).left();
+        let timer = self.timers.next_due().left();
         self.sleep_on_word(sampling.into_iter().chain(timer).min());
         if sampling.is_none() {
             monitor.worker_runs();

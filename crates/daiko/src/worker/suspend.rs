@@ -13,6 +13,7 @@ use daiko_sys::clock;
 
 use super::{Departed, Worker, current};
 use crate::fiber::{ControlBlock, flag, unwind};
+use crate::wait::Deadline;
 
 /// The worker and the fiber that call, if a fiber does.
 #[inline]
@@ -79,16 +80,16 @@ pub(crate) enum Resumed {
     Cancelled,
 }
 
-/// Suspends `fiber`, the caller, until the wait that it has published is ended by its waker, its
-/// deadline (in nanoseconds on the monotonic clock) passes, or it has to unwind.
-pub(crate) fn wait_until(fiber: &ControlBlock, deadline_ns: Option<u64>) -> Resumed {
-    if deadline_ns.is_some_and(|due| due <= clock::monotonic_ns()) {
+/// Suspends `fiber`, the caller, until the wait that it has published is ended by its waker, the
+/// deadline passes, or it has to unwind.
+pub(crate) fn wait_until(fiber: &ControlBlock, deadline: Deadline) -> Resumed {
+    if deadline.ns().is_some_and(|due| due <= clock::monotonic_ns()) {
         return Resumed::TimedOut;
     }
     loop {
         // Asked at each turn: a mover may have moved.
         let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
-        let (woken, timed_out) = match deadline_ns {
+        let (woken, timed_out) = match deadline.ns() {
             None => (wait(worker, fiber), false),
             Some(due) => worker.timers.during(fiber, due, || wait(worker, fiber)),
         };

@@ -11,6 +11,7 @@ use daiko_sys::clock;
 use super::Worker;
 use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;
+use crate::wait::Deadline;
 
 /// The fiber whose suspension a timer ends.
 #[derive(Clone, Copy)]
@@ -52,18 +53,17 @@ impl Timers {
         (result, fired)
     }
 
-    /// When a timer may be due, in nanoseconds on the monotonic clock, if there is any.
+    /// When a timer may be due.
     #[inline]
-    pub(super) fn next_due_ns(&self) -> Option<u64> {
-        let due = self.0.next_due();
-        (due != u64::MAX).then_some(due)
+    pub(super) fn next_due(&self) -> Deadline {
+        Deadline::from_ns(self.0.next_due())
     }
 }
 
 impl Worker {
     /// Interrupts the fibers whose time has come; true if there were any. Only on this worker.
     pub(super) fn fire_timers(&self) -> bool {
-        let Some(due) = self.timers.next_due_ns() else { return false };
+        let Some(due) = self.timers.next_due().ns() else { return false };
         let now = clock::monotonic_ns();
         now >= due
             && self.timers.0.fire(&ThisThread::get(), now, |sleeper| self.interrupt(sleeper)) > 0

@@ -1,5 +1,7 @@
 //! A worker whose mail others send, and take in its stead, while it parks.
 
+use loom::thread;
+
 use super::*;
 use crate::barrier::Fences;
 use crate::idle::IdleSet;

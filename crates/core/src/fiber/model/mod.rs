@@ -9,9 +9,9 @@ use std::ptr::{self, NonNull};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicBool;
-use loom::thread;
 
 use super::*;
+use crate::modelled::spawn;
 use crate::sync::{AtomicPtr, Ordering};
 
 /// What the words of a fiber guard, and the words.
@@ -107,14 +107,6 @@ impl Fiber {
         }
         goes_on
     }
-}
-
-fn spawn<T: Sync + Send + 'static, R: 'static>(
-    shared: &Arc<T>,
-    run: impl FnOnce(&T) -> R + 'static,
-) -> thread::JoinHandle<R> {
-    let shared = shared.clone();
-    thread::spawn(move || run(&shared))
 }
 
 #[test]
