@@ -10,8 +10,8 @@ use daiko_sys::clock;
 
 use crate::fiber::waiter::{self, ThreadWaiter};
 use crate::fiber::{ControlBlock, unwind};
-use crate::worker;
 use crate::worker::suspend::{self, Resumed};
+use crate::worker::{self, Worker};
 
 /// When a wait gives up, on the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +68,47 @@ pub(crate) trait Object<W> {
     /// `node` is alive, and was put into this object's queue last.
     unsafe fn leave(&self, node: NonNull<Node<W>>) -> Unlinked;
 
-    /// Gives a wake to somebody else whose waiter was claimed with `note`, and unwinds.
-    fn give_way(&self, note: u8);
+    /// Gives a wake to somebody else whose waiter was claimed with `note`, and is cancelled. False if
+    /// it is of no use to anybody else: then it is used, and the cancel has to wait.
+    #[must_use]
+    fn give_way(&self, note: u8) -> bool;
+}
+
+/// A wait that was published: how it ends otherwise than by its waker.
+pub(crate) trait Wait {
+    /// Takes it back, unless it was claimed before.
+    fn leave(&self) -> Unlinked;
+
+    /// What the waker left for the waiter. Only once it was claimed.
+    fn note(&self) -> u8;
+
+    /// As [`Object::give_way`].
+    #[must_use]
+    fn give_way(&self, note: u8) -> bool;
+}
+
+/// A wait in the queue of one object.
+struct Queued<'w, W, O> {
+    node: &'w Node<W>,
+    object: &'w O,
+}
+
+impl<W: Copy, O: Object<W>> Wait for Queued<'_, W, O> {
+    fn leave(&self) -> Unlinked {
+        // SAFETY: the node is alive, and in that queue since the caller of `Waiter::wait` put it there.
+        unsafe { self.object.leave(NonNull::from(self.node)) }
+    }
+
+    fn note(&self) -> u8 {
+        match self.node.state() {
+            NodeState::Claimed(note) => note,
+            state => unreachable!("woken, though the node is {state:?}"),
+        }
+    }
+
+    fn give_way(&self, note: u8) -> bool {
+        self.object.give_way(note)
+    }
 }
 
 /// Who waits. It stays where it is while it does: its address is known to wakers.
@@ -95,12 +134,22 @@ impl Waiter {
         Waiter::Thread(ThreadWaiter::default())
     }
 
+    /// Whether others could run meanwhile on the worker of this fiber.
+    fn has_other_work(&self) -> bool {
+        matches!(self, Waiter::Fiber(_)) && worker::current().is_some_and(Worker::has_other_work)
+    }
+
     /// What wakers know it by.
     pub(crate) fn id(&self) -> WaiterId {
         match self {
             Waiter::Fiber(fiber) => waiter::fiber_id(fiber),
             Waiter::Thread(thread) => thread.id(),
         }
+    }
+
+    /// Looks that it may take at what it waits for before it waits.
+    pub(crate) fn polls(&self) -> Polls<'_> {
+        Polls { waiter: self, round: 0 }
     }
 
     /// Waits until `node`, which the caller has put into the queue of `object` under this waiter's
@@ -111,10 +160,50 @@ impl Waiter {
         object: &impl Object<W>,
         deadline: Deadline,
     ) -> Ended {
+        self.wait_for(&Queued { node, object }, deadline)
+    }
+
+    /// As [`wait`](Self::wait), for whatever the caller has published under this waiter's id.
+    pub(crate) fn wait_for(&self, wait: &impl Wait, deadline: Deadline) -> Ended {
         match self {
-            Waiter::Fiber(fiber) => wait_as_fiber(fiber, node, object, deadline),
-            Waiter::Thread(thread) => wait_as_thread(thread, node, object, deadline),
+            Waiter::Fiber(fiber) => wait_as_fiber(fiber, wait, deadline),
+            Waiter::Thread(thread) => wait_as_thread(thread, wait, deadline),
         }
+    }
+
+    /// Waits for the wake that is on its way, whatever else comes.
+    pub(crate) fn absorb_wake(&self) {
+        match self {
+            Waiter::Fiber(fiber) => suspend::absorb_wake(fiber),
+            Waiter::Thread(thread) => {
+                thread.block();
+                thread.rearm();
+            }
+        }
+    }
+}
+
+/// Looks at what is waited for, a little longer apart each time, while there is nothing else to do: the
+/// agent's work, without leaving the stack.
+pub(crate) struct Polls<'w> {
+    waiter: &'w Waiter,
+    round: u32,
+}
+
+impl Polls<'_> {
+    /// All of them take about as long as a wake across workers.
+    const MOST: u32 = 8;
+
+    /// Whether to look again, after a short time.
+    pub(crate) fn again(&mut self) -> bool {
+        if self.round == Self::MOST || self.waiter.has_other_work() {
+            return false;
+        }
+        for _ in 0..1 << self.round.min(5) {
+            std::hint::spin_loop();
+        }
+        self.round += 1;
+        true
     }
 }
 
@@ -132,51 +221,32 @@ pub(crate) fn wake(waiter: Option<WaiterId>) {
     }
 }
 
-fn wait_as_fiber<W: Copy>(
-    fiber: &ControlBlock,
-    node: &Node<W>,
-    object: &impl Object<W>,
-    deadline: Deadline,
-) -> Ended {
+fn wait_as_fiber(fiber: &ControlBlock, wait: &impl Wait, deadline: Deadline) -> Ended {
     let resumed = suspend::wait_until(fiber, deadline);
     if resumed == Resumed::Woken {
-        return Ended::Claimed(note(node));
+        return Ended::Claimed(wait.note());
     }
-    // SAFETY: the node is alive, and in that queue since the caller put it there.
-    let unlinked = unsafe { object.leave(NonNull::from(node)) };
+    let unlinked = wait.leave();
     if unlinked == Unlinked::AlreadyGone {
         suspend::absorb_wake(fiber);
     }
     match (resumed, unlinked) {
-        (Resumed::Cancelled, Unlinked::AlreadyGone) => object.give_way(note(node)),
-        (Resumed::Cancelled, Unlinked::Mine) => {}
-        (_, Unlinked::AlreadyGone) => return Ended::Claimed(note(node)),
-        (_, Unlinked::Mine) => return Ended::TimedOut,
+        (Resumed::Cancelled, Unlinked::AlreadyGone) if !wait.give_way(wait.note()) => {
+            Ended::Claimed(wait.note())
+        }
+        (Resumed::Cancelled, _) => unwind::raise_now(fiber),
+        (_, Unlinked::AlreadyGone) => Ended::Claimed(wait.note()),
+        (_, Unlinked::Mine) => Ended::TimedOut,
     }
-    unwind::raise_now(fiber)
 }
 
-fn wait_as_thread<W: Copy>(
-    thread: &ThreadWaiter,
-    node: &Node<W>,
-    object: &impl Object<W>,
-    deadline: Deadline,
-) -> Ended {
+fn wait_as_thread(thread: &ThreadWaiter, wait: &impl Wait, deadline: Deadline) -> Ended {
     if !thread.block_until(deadline) {
-        // SAFETY: the node is alive, and in that queue since the caller put it there.
-        if unsafe { object.leave(NonNull::from(node)) } == Unlinked::Mine {
+        if wait.leave() == Unlinked::Mine {
             return Ended::TimedOut;
         }
         thread.block();
     }
     thread.rearm();
-    Ended::Claimed(note(node))
-}
-
-/// What the waker left in a node that was claimed.
-fn note<W: Copy>(node: &Node<W>) -> u8 {
-    match node.state() {
-        NodeState::Claimed(note) => note,
-        state => unreachable!("woken, though the node is {state:?}"),
-    }
+    Ended::Claimed(wait.note())
 }

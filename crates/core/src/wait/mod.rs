@@ -136,6 +136,24 @@ impl<W: Copy> Locked<'_, W> {
         self.oldest().map(|node| unsafe { node.as_ref() }.waiter())
     }
 
+    /// Whether somebody is queued whose waiter `suits`.
+    pub fn any(&self, mut suits: impl FnMut(W) -> bool) -> bool {
+        let Some(first) = self.oldest() else { return false };
+        let mut node = first;
+        loop {
+            // SAFETY: listed nodes are alive, and the lock is held.
+            unsafe {
+                if suits(node.as_ref().waiter()) {
+                    return true;
+                }
+                node = circle::next(node);
+            }
+            if node == first {
+                return false;
+            }
+        }
+    }
+
     /// Adds `node` as the youngest. That the waiter has to wait is certain, as what it waits for
     /// changes under this lock, or by an exchange that knows of the queue.
     ///
@@ -178,9 +196,21 @@ impl<W: Copy> Locked<'_, W> {
     /// Claims the oldest node and returns its waiter, whom the caller wakes exactly once. `note` is
     /// what the waiter reads in its node.
     pub fn claim_first(&mut self, note: u8) -> Option<W> {
-        let node = self.oldest()?;
+        self.claim_first_that(note, |_| true)
+    }
+
+    /// As [`claim_first`](Self::claim_first), of those whose waiter `takes` it; the others stay.
+    pub fn claim_first_that(&mut self, note: u8, mut takes: impl FnMut(W) -> bool) -> Option<W> {
+        let first = self.oldest()?;
+        let mut node = first;
         // SAFETY: a listed node is alive until it is claimed, which is the last that is done to it.
         unsafe {
+            while !takes(node.as_ref().waiter()) {
+                node = circle::next(node);
+                if node == first {
+                    return None;
+                }
+            }
             let waiter = node.as_ref().waiter();
             self.remove(node);
             Node::set_claimed(node, note);

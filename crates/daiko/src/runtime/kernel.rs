@@ -35,19 +35,12 @@ impl Barrier for Barriers {
 }
 
 /// The calling thread, as a taker of queue locks.
-pub(crate) struct ThisThread(NonZeroU32);
-
-impl ThisThread {
-    pub(crate) fn get() -> Self {
-        let known = worker::current().map(|worker| worker.thread.load(Ordering::Relaxed));
-        let id = known.unwrap_or_else(thread::id);
-        ThisThread(NonZeroU32::new(id).expect("the kernel has no thread 0"))
-    }
-}
+pub(crate) struct ThisThread;
 
 impl Contender for ThisThread {
     fn id(&self) -> NonZeroU32 {
-        self.0
+        let known = worker::current().map(|worker| worker.thread.load(Ordering::Relaxed));
+        NonZeroU32::new(known.unwrap_or_else(thread::id)).expect("the kernel has no thread 0")
     }
 
     fn relax(&self) {

@@ -164,13 +164,13 @@ impl Shared {
     pub(crate) fn inject_one(&self, fiber: &ControlBlock) {
         // SAFETY: the caller has the fiber alone, so it is in no list; it is in use until it has
         // run.
-        unsafe { self.injector.push(&ThisThread::get(), NonNull::from(fiber)) };
+        unsafe { self.injector.push(&ThisThread, NonNull::from(fiber)) };
         self.work_is_available();
     }
 
     /// Puts fibers where any worker takes them.
     pub(crate) fn inject(&self, fibers: Chain<ControlBlock>) {
-        self.injector.push_chain(&ThisThread::get(), fibers);
+        self.injector.push_chain(&ThisThread, fibers);
     }
 
     /// Makes all workers look again at what there is to do.

@@ -185,7 +185,7 @@ impl Condvar {
 
     /// Adds `node` to those who wait with `mutex`, which the caller holds.
     fn enqueue(&self, mutex: &RawMutex<WaiterId>, node: &Node<WaiterId>) {
-        let mut queue = self.queue.lock(&ThisThread::get());
+        let mut queue = self.queue.lock(&ThisThread);
         if queue.is_empty() {
             self.mutex.store(ptr::from_ref(mutex).cast_mut(), Ordering::Relaxed);
         }
@@ -218,7 +218,7 @@ impl Condvar {
     /// Gives the mutex those who have waited longest, so many at most.
     #[cold]
     fn notify_slow(&self, most: usize) {
-        let by = ThisThread::get();
+        let by = ThisThread;
         // Held to the end: who waits anew was not meant.
         let mut queue = self.queue.lock(&by);
         let mutex = self.mutex.load(Ordering::Relaxed);
@@ -240,12 +240,12 @@ struct Notified<'c> {
 impl Object<WaiterId> for Notified<'_> {
     unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.condvar.queue.unlink(&ThisThread::get(), node) }
+        unsafe { self.condvar.queue.unlink(&ThisThread, node) }
     }
 
-    fn give_way(&self, note: u8) {
-        Object::give_way(self.mutex, note);
+    fn give_way(&self, note: u8) -> bool {
         self.condvar.notify_one();
+        Object::give_way(self.mutex, note)
     }
 }
 

@@ -3,6 +3,7 @@
 //! All of it works between fibers, between threads that are no workers, and between both: a fiber
 //! suspends, any other thread blocks.
 
+pub mod channel;
 mod condvar;
 mod mutex;
 mod poison;

@@ -197,7 +197,7 @@ impl<T: ?Sized> Mutex<T> {
         // When it came too late for the first time: until then nobody has been faster.
         let mut since = None;
         // SAFETY: the node is in no queue, and stays until it has left or is claimed.
-        while unsafe { self.raw.acquire(&ThisThread::get(), NonNull::from(node), arrival) }
+        while unsafe { self.raw.acquire(&ThisThread, NonNull::from(node), arrival) }
             == Acquire::Queued
         {
             if arrival != Arrival::New {
@@ -250,7 +250,7 @@ impl<T: ?Sized> Mutex<T> {
 
     #[cold]
     fn unlock_slow(&self) {
-        wait::wake(self.raw.release(&ThisThread::get()));
+        wait::wake(self.raw.release(&ThisThread));
     }
 
     /// Whether a holder panicked.
@@ -260,7 +260,7 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Takes back that a holder panicked.
     pub fn clear_poison(&self) {
-        self.raw.clear_poison(&ThisThread::get());
+        self.raw.clear_poison(&ThisThread);
     }
 
     /// The value, which nobody else has, as the mutex is borrowed alone.
@@ -278,11 +278,12 @@ impl<T: ?Sized> Mutex<T> {
 impl Object<WaiterId> for RawMutex<WaiterId> {
     unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { RawMutex::leave(self, &ThisThread::get(), node) }
+        unsafe { RawMutex::leave(self, &ThisThread, node) }
     }
 
-    fn give_way(&self, note: u8) {
-        wait::wake(RawMutex::give_way(self, &ThisThread::get(), note));
+    fn give_way(&self, note: u8) -> bool {
+        wait::wake(RawMutex::give_way(self, &ThisThread, note));
+        true
     }
 }
 
@@ -295,7 +296,7 @@ impl<'m, T: ?Sized> MutexGuard<'m, T> {
     pub(super) fn unlock(self) -> &'m Mutex<T> {
         // Without a look for a panic: who panics does not wait.
         let mutex = std::mem::ManuallyDrop::new(self).mutex;
-        wait::wake(mutex.raw.release_and_leave(&ThisThread::get(), wait::is_here));
+        wait::wake(mutex.raw.release_and_leave(&ThisThread, wait::is_here));
         mutex
     }
 }

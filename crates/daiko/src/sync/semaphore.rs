@@ -139,7 +139,7 @@ impl Semaphore {
         let waiter = Waiter::caller("Semaphore::acquire");
         let node = Node::new(Request { waiter: waiter.id(), permits: count });
         // SAFETY: the node is new, and stays here until it has left or is claimed.
-        if unsafe { self.raw.acquire(&ThisThread::get(), NonNull::from(&node)) } {
+        if unsafe { self.raw.acquire(&ThisThread, NonNull::from(&node)) } {
             return true;
         }
         waiter.wait(&node, &Asked { semaphore: self, count }, deadline) != Ended::TimedOut
@@ -161,7 +161,7 @@ impl Semaphore {
 
     #[cold]
     fn release_slow(&self, count: u32) {
-        match self.raw.release(&ThisThread::get(), count) {
+        match self.raw.release(&ThisThread, count) {
             Ok(()) => self.serve(),
             Err(Overflow) => overflow(),
         }
@@ -169,7 +169,7 @@ impl Semaphore {
 
     /// Wakes all who can have their permits now.
     fn serve(&self) {
-        while let Some(waiter) = self.raw.serve(&ThisThread::get()) {
+        while let Some(waiter) = self.raw.serve(&ThisThread) {
             wait::wake(Some(waiter));
         }
     }
@@ -194,13 +194,14 @@ struct Asked<'s> {
 impl Object<Request<WaiterId>> for Asked<'_> {
     unsafe fn leave(&self, node: NonNull<Node<Request<WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        let unlinked = unsafe { self.semaphore.raw.leave(&ThisThread::get(), node) };
+        let unlinked = unsafe { self.semaphore.raw.leave(&ThisThread, node) };
         self.semaphore.serve();
         unlinked
     }
 
-    fn give_way(&self, _: u8) {
+    fn give_way(&self, _: u8) -> bool {
         self.semaphore.add_permits(self.count);
+        true
     }
 }
 

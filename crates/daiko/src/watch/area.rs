@@ -439,13 +439,13 @@ impl AreaList {
     }
 
     fn add(&self, area: Arc<dyn Scanned>) {
-        let held = self.lock.lock(&ThisThread::get());
+        let held = self.lock.lock(&ThisThread);
         self.areas(&held).push(area);
         self.recount(&held);
     }
 
     fn remove(&self, area: *const ()) {
-        let held = self.lock.lock(&ThisThread::get());
+        let held = self.lock.lock(&ThisThread);
         let areas = self.areas(&held);
         let at = areas.iter().position(|other| Arc::as_ptr(other).cast() == area);
         let removed = at.map(|at| areas.swap_remove(at));
@@ -457,7 +457,7 @@ impl AreaList {
 
     /// Ends all waits at the areas, which nobody scans any more: the worker has ended, or resists.
     pub(crate) fn close(&self) {
-        let held = self.lock.lock(&ThisThread::get());
+        let held = self.lock.lock(&ThisThread);
         let areas = std::mem::take(self.areas(&held));
         self.recount(&held);
         drop(held);
@@ -484,7 +484,7 @@ impl AreaList {
     }
 
     fn scan_slow(&self) -> bool {
-        let Some(held) = self.lock.try_lock(&ThisThread::get()) else {
+        let Some(held) = self.lock.try_lock(&ThisThread) else {
             return false;
         };
         let areas = self.areas(&held);
@@ -503,7 +503,7 @@ impl AreaList {
         if self.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let held = self.lock.lock(&ThisThread::get());
+        let held = self.lock.lock(&ThisThread);
         self.areas(&held).iter().any(|area| area.has_hit())
     }
 

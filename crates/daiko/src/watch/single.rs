@@ -50,7 +50,7 @@ impl Watches {
         if !self.any_silent() {
             return false;
         }
-        let scan = self.0.scan(&ThisThread::get(), SLICE, Waiter::wake);
+        let scan = self.0.scan(&ThisThread, SLICE, Waiter::wake);
         matches!(scan, Scan::Done { hits: 1.., .. })
     }
 }
@@ -114,7 +114,7 @@ pub fn notify<W: Word>(word: &W) -> usize {
 
 impl Shared {
     pub(crate) fn notify(&self, address: usize) -> usize {
-        let by = ThisThread::get();
+        let by = ThisThread;
         let tables = self.all_workers().iter().map(|worker| &worker.watches.0);
         tables.map(|table| table.notify(&by, address, Waiter::wake)).sum()
     }
@@ -147,7 +147,7 @@ fn watch<W: Word>(
     let table = &worker.watches.0;
     // SAFETY: the entry is new; it and its word outlive the watch, which ends in `leave` below
     // or by the hit after which this fiber is woken.
-    unsafe { table.insert(&ThisThread::get(), NonNull::from(&entry)) };
+    unsafe { table.insert(&ThisThread, NonNull::from(&entry)) };
     // A told word may have changed before its writer could know of the watch.
     let come = if notice == Notice::Told { sample(word, until) } else { None };
     if come.is_none() && suspend::wait(worker, fiber) {
@@ -161,7 +161,7 @@ fn watch<W: Word>(
 /// Ends a watch; if it was hit meanwhile, waits for the wake that is on its way.
 fn leave(table: &Table<Waiter>, entry: &Entry<Waiter>, fiber: &ControlBlock) {
     // SAFETY: the entry is alive, and this is its table.
-    let unlinked = unsafe { table.remove(&ThisThread::get(), NonNull::from(entry)) };
+    let unlinked = unsafe { table.remove(&ThisThread, NonNull::from(entry)) };
     if unlinked == Unlinked::AlreadyGone {
         suspend::absorb_wake(fiber);
     }

@@ -86,7 +86,7 @@ impl Worker {
             return false;
         }
         let share = runtime.injector.len() / runtime.worker_count() + 1;
-        let batch = runtime.injector.pop_batch(&ThisThread::get(), share.min(64));
+        let batch = runtime.injector.pop_batch(&ThisThread, share.min(64));
         let found = !batch.is_empty();
         for fiber in batch {
             // SAFETY: a queued fiber is in use.

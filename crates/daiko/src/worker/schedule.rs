@@ -207,4 +207,9 @@ impl Worker {
     pub(super) fn has_runnable(&self) -> bool {
         !self.next.is_empty() || !self.pinned().is_empty() || !self.stealable().is_empty()
     }
+
+    /// Whether there is a fiber to run, or mail that may bring one.
+    pub(crate) fn has_other_work(&self) -> bool {
+        self.has_runnable() || self.inbox.has_mail()
+    }
 }

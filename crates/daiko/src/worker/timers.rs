@@ -41,10 +41,10 @@ impl Timers {
         let timer = NonNull::from(&*timer);
         // SAFETY: the timer is new, and stays where it is until it is disarmed below: a suspension
         // returns, it does not unwind.
-        unsafe { self.0.arm(&ThisThread::get(), timer, due_ns) };
+        unsafe { self.0.arm(&ThisThread, timer, due_ns) };
         let result = wait();
         // SAFETY: alive, and armed here.
-        let disarmed = unsafe { self.0.disarm(&ThisThread::get(), timer) };
+        let disarmed = unsafe { self.0.disarm(&ThisThread, timer) };
         let fired = disarmed == Unlinked::AlreadyGone;
         if fired {
             // It may have come after the wake.
@@ -65,8 +65,7 @@ impl Worker {
     pub(super) fn fire_timers(&self) -> bool {
         let Some(due) = self.timers.next_due().ns() else { return false };
         let now = clock::monotonic_ns();
-        now >= due
-            && self.timers.0.fire(&ThisThread::get(), now, |sleeper| self.interrupt(sleeper)) > 0
+        now >= due && self.timers.0.fire(&ThisThread, now, |sleeper| self.interrupt(sleeper)) > 0
     }
 
     fn interrupt(&self, sleeper: Sleeper) {

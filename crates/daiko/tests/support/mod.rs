@@ -4,6 +4,7 @@
 
 #[path = "../../../../tests/child.rs"]
 pub(crate) mod child;
+pub(crate) mod places;
 pub(crate) mod scenarios;
 
 use std::fmt::Display;

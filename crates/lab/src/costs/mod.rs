@@ -115,8 +115,8 @@ struct Method {
 struct Item {
     /// One of [`ITEMS`].
     name: &'static str,
-    /// The parameter by which it differs from others of that name.
-    variant: Option<(&'static str, &'static str)>,
+    /// The parameters by which it differs from others of that name.
+    variant: [Option<(&'static str, &'static str)>; 2],
     run: Run,
 }
 
@@ -130,7 +130,7 @@ enum Run {
 
 impl Item {
     const fn of(name: &'static str, run: fn(Effort) -> Result<Timed, Failure>) -> Self {
-        Self { name, variant: None, run: Run::Few(run) }
+        Self { name, variant: [None; 2], run: Run::Few(run) }
     }
 
     /// A point for each number of threads.
@@ -138,16 +138,20 @@ impl Item {
         name: &'static str,
         run: fn(usize, Effort) -> Result<Crowded, Failure>,
     ) -> Self {
-        Self { name, variant: None, run: Run::Many(run) }
+        Self { name, variant: [None; 2], run: Run::Many(run) }
     }
 
     const fn with(self, key: &'static str, value: &'static str) -> Self {
-        Self { variant: Some((key, value)), ..self }
+        let variant = match self.variant {
+            [None, _] => [Some((key, value)), None],
+            [first, _] => [first, Some((key, value))],
+        };
+        Self { variant, ..self }
     }
 
     fn params(&self) -> Params {
         let params = Params::new().with("item", self.name);
-        self.variant.iter().fold(params, |params, (key, value)| params.with(key, *value))
+        self.variant.iter().flatten().fold(params, |params, (key, value)| params.with(key, *value))
     }
 
     /// The parameters of all points.
@@ -163,7 +167,7 @@ impl Item {
 
     fn is_in(&self, params: &Params) -> bool {
         let has = |(key, value)| params.text(key) == Some(value);
-        has(("item", self.name)) && self.variant.is_none_or(has)
+        has(("item", self.name)) && self.variant.into_iter().flatten().all(has)
     }
 }
 

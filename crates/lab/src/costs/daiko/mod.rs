@@ -1,5 +1,6 @@
 //! Fibers, created by a fiber: on one worker, or in turn on as many as there are CPUs.
 
+mod channel;
 mod locks;
 
 use daiko::{
@@ -7,9 +8,11 @@ use daiko::{
     sync::{Condvar, Mutex, Semaphore},
 };
 
+use self::channel::{Bounded, Rendezvous, Unbounded, across, beside};
 use super::{
-    CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK, MUTEX_UNLOCK,
-    Method, SEMAPHORE, SWITCH_CONDVAR, SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD, calls,
+    CHANNEL, CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK,
+    MUTEX_UNLOCK, Method, SEMAPHORE, SWITCH_CONDVAR, SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO,
+    YIELD, calls,
     create::{self, Create, TOKEN},
     crowd, info,
     laps::Timed,
@@ -41,6 +44,12 @@ pub(super) const METHOD: Method = Method {
         Item::of_many(MUTEX_CONTENDED, |threads, effort| {
             run_on(host::cpus(), move || crowd::mutex::<Spread, Mutex<u64>>(threads, effort))
         }),
+        Item::of(CHANNEL, beside::<Rendezvous>).with("kind", "rendezvous").with("workers", "1"),
+        Item::of(CHANNEL, beside::<Bounded>).with("kind", "bounded").with("workers", "1"),
+        Item::of(CHANNEL, beside::<Unbounded>).with("kind", "unbounded").with("workers", "1"),
+        Item::of(CHANNEL, across::<Rendezvous>).with("kind", "rendezvous"),
+        Item::of(CHANNEL, across::<Bounded>).with("kind", "bounded"),
+        Item::of(CHANNEL, across::<Unbounded>).with("kind", "unbounded"),
     ],
 };
 

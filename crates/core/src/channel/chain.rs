@@ -1,0 +1,195 @@
+//! A buffer without bounds: rings, each of twice the room of the one before.
+
+use std::ptr;
+
+use super::{Apart, Buffer, NotPopped, NotPushed, Other, Ring};
+use crate::sync::{AtomicPtr, Ordering, unless_weakened};
+
+/// Room in the first ring.
+const FIRST: usize = if cfg!(loom) { 1 } else { 32 };
+
+/// Room for any number of values, pushed and popped by any number of threads, oldest first.
+///
+/// Where a ring is full, one of twice the room follows it. Rings are kept until the end, so that
+/// nobody looks at one that is gone: together they have room for less than four times the most values
+/// that there were at a time.
+///
+/// Budget: as for [`Ring`], and one load of a line that is seldom written.
+pub struct Chain<T> {
+    /// The ring that is pushed to, or one before it.
+    pushed: Apart<AtomicPtr<Link<T>>>,
+    /// The ring that is popped from, or one before it.
+    popped: Apart<AtomicPtr<Link<T>>>,
+    first: *mut Link<T>,
+}
+
+struct Link<T> {
+    ring: Ring<T>,
+    /// Null, the ring that follows, or [`END`](Self::END). Set once, before the ring is closed.
+    next: AtomicPtr<Link<T>>,
+}
+
+// SAFETY: values pass from thread to thread; links are freed by who owns the chain.
+unsafe impl<T: Send> Send for Chain<T> {}
+// SAFETY: as for Send.
+unsafe impl<T: Send> Sync for Chain<T> {}
+
+/// What comes behind a ring.
+enum Next<'c, T> {
+    Nothing,
+    Ring(&'c Link<T>),
+    /// Nothing, and nothing will.
+    End,
+}
+
+impl<T> Link<T> {
+    /// No ring is there.
+    const END: *mut Self = ptr::without_provenance_mut(1);
+
+    fn new(capacity: usize, other: Other) -> *mut Self {
+        let ring = Ring::announced(capacity, other);
+        Box::into_raw(Box::new(Link { ring, next: AtomicPtr::new(ptr::null_mut()) }))
+    }
+
+    fn next(&self) -> Next<'_, T> {
+        // Acquire: pairs with the Release in `follow`.
+        match self.next.load(Ordering::Acquire) {
+            next if next.is_null() => Next::Nothing,
+            Self::END => Next::End,
+            // SAFETY: made by `new`, and freed with the chain only.
+            next => Next::Ring(unsafe { &*next }),
+        }
+    }
+
+    /// Has `next` follow, and closes the ring; false if something follows already.
+    fn follow(&self, next: *mut Self) -> bool {
+        let release = unless_weakened!("channel-grow", Ordering::Release);
+        let set = self.next.compare_exchange(ptr::null_mut(), next, release, Ordering::Relaxed);
+        self.ring.close();
+        set.is_ok()
+    }
+}
+
+impl<T> Chain<T> {
+    /// Room for any number of values.
+    #[allow(clippy::new_without_default, reason = "as its neighbours")]
+    pub fn new() -> Self {
+        let first = Link::new(FIRST, Other::Runs);
+        let at_first = || Apart(AtomicPtr::new(first));
+        Chain { pushed: at_first(), popped: at_first(), first }
+    }
+
+    #[inline]
+    fn at(end: &Apart<AtomicPtr<Link<T>>>) -> &Link<T> {
+        // SAFETY: never null, and freed with the chain only. Acquire: pairs with the Release in `go_on`.
+        unsafe { &*end.0.load(Ordering::Acquire) }
+    }
+
+    /// Moves an end from a ring that is closed to the next; false if there is none.
+    #[cold]
+    fn go_on(end: &Apart<AtomicPtr<Link<T>>>, closed: &Link<T>) -> bool {
+        let Next::Ring(next) = closed.next() else { return false };
+        let (closed, next) = (ptr::from_ref(closed).cast_mut(), ptr::from_ref(next).cast_mut());
+        // Release: pairs with the Acquire in `at`. Relaxed otherwise: somebody has moved it before.
+        let _ = end.0.compare_exchange(closed, next, Ordering::Release, Ordering::Relaxed);
+        true
+    }
+
+    /// Has a ring follow `full`, unless something does.
+    #[cold]
+    fn grow(full: &Link<T>) {
+        // Whether somebody is queued for a pop is not asked: the first push there finds out.
+        let next = Link::new(full.ring.capacity() * 2, Other::Queued);
+        if !full.follow(next) {
+            // SAFETY: just made, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(next) });
+        }
+    }
+}
+
+impl<T> Buffer for Chain<T> {
+    type Value = T;
+
+    #[inline]
+    fn push(&self, mut value: T) -> Result<Other, NotPushed<T>> {
+        loop {
+            let link = Self::at(&self.pushed);
+            value = match link.ring.push(value) {
+                Err(NotPushed::Full(value)) => {
+                    Self::grow(link);
+                    value
+                }
+                Err(NotPushed::Closed(value)) if Self::go_on(&self.pushed, link) => value,
+                result => return result,
+            };
+        }
+    }
+
+    #[inline]
+    fn pop(&self) -> Result<(T, Other), NotPopped> {
+        loop {
+            let link = Self::at(&self.popped);
+            match link.ring.pop() {
+                Err(NotPopped::Closed) if Self::go_on(&self.popped, link) => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// There is always room.
+    fn announce_push(&self) -> bool {
+        false
+    }
+
+    fn announce_pop(&self) -> bool {
+        Self::at(&self.popped).ring.announce_pop()
+    }
+
+    fn nobody_pushes(&self) {}
+
+    /// Who is queued for a pop has found no value, so that he has announced it at the last ring.
+    fn nobody_pops(&self) {
+        Self::at(&self.pushed).ring.nobody_pops();
+    }
+
+    fn close(&self) -> bool {
+        loop {
+            let last = Self::at(&self.pushed);
+            if last.follow(Link::END) {
+                return true;
+            }
+            if !Self::go_on(&self.pushed, last) {
+                return false;
+            }
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        let mut link = Self::at(&self.pushed);
+        while let Next::Ring(next) = link.next() {
+            link = next;
+        }
+        matches!(link.next(), Next::End)
+    }
+
+    fn len(&self) -> usize {
+        let mut link = Self::at(&self.popped);
+        let mut len = link.ring.len();
+        while let Next::Ring(next) = link.next() {
+            link = next;
+            len += link.ring.len();
+        }
+        len
+    }
+}
+
+impl<T> Drop for Chain<T> {
+    fn drop(&mut self) {
+        let mut link = self.first;
+        while !link.is_null() && link != Link::END {
+            // SAFETY: made by `Link::new`, and the chain is nobody else's any more.
+            let freed = unsafe { Box::from_raw(link) };
+            link = freed.next.load(Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Senders and receivers with more values than room, who leaves, and who waits at two channels.
+
+use std::ptr::NonNull;
+
+use loom::sync::Arc;
+
+use super::*;
+use crate::claim::Claim;
+use crate::list::Unlinked;
+use crate::lock::testing::Tester;
+use crate::modelled::{Sleep, spawn};
+use crate::wait::Node;
+
+struct Shared<C> {
+    channel: C,
+    /// What each of them sleeps on.
+    wakes: [Sleep; 3],
+}
+
+impl<C> Shared<C> {
+    fn new(channel: C) -> Arc<Self> {
+        Arc::new(Self { channel, wakes: [Sleep::new(), Sleep::new(), Sleep::new()] })
+    }
+
+    fn wake(&self, waiter: Option<usize>) {
+        if let Some(waiter) = waiter {
+            self.wakes[waiter].wake();
+        }
+    }
+}
+
+fn by(who: usize) -> Tester {
+    Tester(who as u32 + 1)
+}
+
+impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
+    fn buffered(buffer: B) -> Arc<Self> {
+        Self::new(Buffered::new(buffer))
+    }
+
+    fn send(&self, who: usize, value: u32) {
+        let (node, mut was_claimed) = (Node::new(Party::alone(who)), false);
+        let mut value = Box::new(value);
+        loop {
+            value = match self.channel.send(&by(who), value) {
+                Ok(waiter) => return self.wake(waiter),
+                Err(Refused::Full(value)) => value,
+                Err(Refused::Closed(_)) => panic!("closed"),
+            };
+            let mut side = self.channel.senders(&by(who));
+            if side.announce_sender() {
+                // SAFETY: in no queue, and stays until it is claimed.
+                unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
+                drop(side);
+                self.wakes[who].wait();
+                was_claimed = true;
+            }
+        }
+    }
+
+    fn receive(&self, who: usize) -> Option<u32> {
+        let (node, mut was_claimed) = (Node::new(Party::alone(who)), false);
+        loop {
+            match self.channel.receive(&by(who)) {
+                Ok((value, waiter)) => {
+                    self.wake(waiter);
+                    return Some(*value);
+                }
+                Err(Nothing::Closed) => return None,
+                Err(Nothing::Empty) => {}
+            }
+            let mut side = self.channel.receivers(&by(who));
+            if side.announce_receiver() {
+                // SAFETY: in no queue, and stays until it is claimed.
+                unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
+                drop(side);
+                self.wakes[who].wait();
+                was_claimed = true;
+            }
+        }
+    }
+
+    /// Waits for a value, and leaves without.
+    fn turn_away(&self, who: usize) {
+        let node = Node::new(Party::alone(who));
+        let mut side = self.channel.receivers(&by(who));
+        if !side.announce_receiver() {
+            return;
+        }
+        // SAFETY: in no queue, and stays until it has left or is claimed.
+        unsafe { side.enqueue(NonNull::from(&node), false) };
+        drop(side);
+        // SAFETY: alive, and queued here.
+        let left = unsafe { self.channel.receivers(&by(who)).leave(NonNull::from(&node)) };
+        if left == Unlinked::AlreadyGone {
+            self.wakes[who].wait();
+            self.wake(self.channel.next_receiver(&by(who)));
+        }
+    }
+
+    fn close(&self, who: usize) {
+        self.channel.buffer().close();
+        while let Some(waiter) = self.channel.next_receiver(&by(who)) {
+            self.wakes[waiter].wake();
+        }
+    }
+}
+
+#[test]
+fn more_values_than_room_arrive_in_order() {
+    loom::model(|| {
+        let shared = Shared::buffered(Ring::new(1));
+        let sender = spawn(&shared, |shared| (1..=2).for_each(|value| shared.send(1, value)));
+        assert_eq!([shared.receive(0), shared.receive(0)], [Some(1), Some(2)]);
+        sender.join().unwrap();
+        assert_eq!(shared.channel.buffer().len(), 0);
+    });
+}
+
+#[test]
+fn two_senders_take_places_of_their_own() {
+    loom::model(|| {
+        let shared = Shared::buffered(Ring::new(2));
+        let sender = spawn(&shared, |shared| shared.send(1, 1));
+        shared.send(0, 2);
+        sender.join().unwrap();
+        assert_eq!(shared.receive(0).unwrap() + shared.receive(0).unwrap(), 3);
+        assert_eq!(shared.channel.receive(&by(0)), Err(Nothing::Empty));
+    });
+}
+
+#[test]
+fn two_receivers_take_values_of_their_own() {
+    loom::model(|| {
+        let shared = Shared::buffered(Ring::new(2));
+        (1..=2).for_each(|value| shared.send(0, value));
+        let receiver = spawn(&shared, |shared| shared.receive(1).unwrap());
+        let received = shared.receive(0).unwrap();
+        assert_eq!(receiver.join().unwrap() + received, 3);
+    });
+}
+
+#[test]
+fn who_leaves_passes_the_wake_on() {
+    loom::model(|| {
+        let shared = Shared::buffered(Ring::new(1));
+        let leaver = spawn(&shared, |shared| shared.turn_away(1));
+        let receiver = spawn(&shared, |shared| shared.receive(2));
+        shared.send(0, 7);
+        assert_eq!(receiver.join().unwrap(), Some(7));
+        leaver.join().unwrap();
+    });
+}
+
+#[test]
+fn who_waits_learns_of_the_end() {
+    loom::model(|| {
+        let shared = Shared::buffered(Ring::new(1));
+        let receiver = spawn(&shared, |shared| [shared.receive(1), shared.receive(1)]);
+        shared.send(0, 7);
+        shared.close(0);
+        assert_eq!(receiver.join().unwrap(), [Some(7), None]);
+    });
+}
+
+#[test]
+fn a_chain_grows_under_its_receivers() {
+    loom::model(|| {
+        let shared = Shared::buffered(Chain::new());
+        let sender = spawn(&shared, |shared| (1..=2).for_each(|value| shared.send(1, value)));
+        assert_eq!([shared.receive(0), shared.receive(0)], [Some(1), Some(2)]);
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_chain_that_is_closed_stays_so() {
+    loom::model(|| {
+        let shared = Shared::buffered(Chain::new());
+        let sender = spawn(&shared, |shared| {
+            let sent = |value| shared.channel.send(&by(1), Box::new(value)).is_ok();
+            u32::from(sent(1)) + u32::from(sent(2))
+        });
+        assert!(shared.channel.buffer().close());
+        let sent = sender.join().unwrap();
+        let received = std::iter::from_fn(|| shared.receive(0)).count();
+        assert_eq!(received, sent as usize);
+        assert!(shared.channel.buffer().is_closed() && !shared.channel.buffer().close());
+    });
+}
+
+impl Shared<Rendezvous<Box<u32>, usize>> {
+    fn rendezvous() -> Arc<Self> {
+        Self::new(Rendezvous::new())
+    }
+
+    /// What is in `slot` once somebody was met.
+    fn meet(&self, who: usize, side: Side, value: Option<u32>) -> Option<u32> {
+        let slot = Slot::new(value.map(Box::new));
+        // SAFETY: left alone until it was met.
+        let offer = unsafe { Offer::new(Party::alone(who), side, &slot) };
+        let node = Node::new(offer);
+        let mut queue = self.channel.lock(&by(who));
+        match queue.meet(&offer) {
+            Meeting::Met(waiter) => {
+                drop(queue);
+                self.wakes[waiter].wake();
+            }
+            Meeting::Alone => {
+                // SAFETY: in no queue, and stays until it is claimed.
+                unsafe { queue.enqueue(NonNull::from(&node)) };
+                drop(queue);
+                self.wakes[who].wait();
+            }
+            Meeting::Closed => panic!("closed"),
+        }
+        slot.into_inner().map(|value| *value)
+    }
+}
+
+#[test]
+fn values_pass_from_hand_to_hand() {
+    loom::model(|| {
+        let shared = Shared::rendezvous();
+        let sender = spawn(&shared, |shared| {
+            (1..=2).for_each(|value| assert_eq!(shared.meet(1, Side::Send, Some(value)), None));
+        });
+        let received = [(); 2].map(|()| shared.meet(0, Side::Receive, None));
+        assert_eq!(received, [Some(1), Some(2)]);
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn who_waits_at_two_channels_receives_from_one() {
+    loom::model(|| {
+        type Both = [Rendezvous<Box<u32>, usize>; 2];
+        let shared = Shared::<Both>::new([Rendezvous::new(), Rendezvous::new()]);
+        // Whether the value of each was taken.
+        let senders = [0, 1].map(|at| {
+            spawn(&shared, move |shared: &Shared<Both>| {
+                let slot = Slot::new(Some(Box::new(at as u32)));
+                // SAFETY: never queued.
+                let offer = unsafe { Offer::new(Party::alone(at + 1), Side::Send, &slot) };
+                let met = shared.channel[at].lock(&by(at + 1)).meet(&offer);
+                match met {
+                    Meeting::Met(waiter) => shared.wakes[waiter].wake(),
+                    met => assert_eq!(met, Meeting::Alone),
+                }
+                slot.into_inner().is_none()
+            })
+        });
+        let claim = Claim::new();
+        let slots = [Slot::new(None), Slot::new(None)];
+        let nodes = [0, 1].map(|at| {
+            // SAFETY: claim and slots stay until both offers have left.
+            let party = unsafe { Party::one_of(0, &claim, at as u16) };
+            // SAFETY: as above.
+            Node::new(unsafe { Offer::new(party, Side::Receive, &slots[at]) })
+        });
+        for at in [0, 1] {
+            // SAFETY: in no queue, and stays until it has left or is claimed.
+            unsafe { shared.channel[at].lock(&by(0)).enqueue(NonNull::from(&nodes[at])) };
+        }
+        let outcome = claim.close();
+        if outcome.is_some() {
+            shared.wakes[0].wait();
+        }
+        for at in [0, 1] {
+            // SAFETY: alive, and queued there.
+            let _ = unsafe { shared.channel[at].lock(&by(0)).leave(NonNull::from(&nodes[at])) };
+        }
+        let taken = senders.map(|sender| sender.join().unwrap());
+        for (at, slot) in slots.into_iter().enumerate() {
+            let received = slot.into_inner().map(|value| *value);
+            assert_eq!(received, (outcome == Some(at as u16)).then_some(at as u32));
+            assert_eq!(taken[at], received.is_some());
+        }
+    });
+}
+
+#[test]
+fn one_value_is_received_or_handed_back() {
+    loom::model(|| {
+        let shared = Shared::new(Oneshot::<Box<u32>, usize>::new());
+        let sender = spawn(&shared, |shared| {
+            // SAFETY: the sender, once.
+            let sent = unsafe { shared.channel.send(&by(1), Box::new(7)) };
+            sent.map(|waiter| shared.wake(waiter)).is_ok()
+        });
+        let node = Node::new(Party::alone(0));
+        // SAFETY: in no queue, and stays until it has left or is claimed.
+        if unsafe { shared.channel.enqueue(&by(0), NonNull::from(&node)) } {
+            // SAFETY: alive, and queued here.
+            match unsafe { shared.channel.leave(&by(0), NonNull::from(&node)) } {
+                Unlinked::AlreadyGone => shared.wakes[0].wait(),
+                Unlinked::Mine => assert_eq!(shared.channel.close(&by(0)), None),
+            }
+        }
+        // SAFETY: the receiver.
+        let received = unsafe { shared.channel.receive() }.map(|value| *value);
+        let sent = sender.join().unwrap();
+        assert_eq!(received, if sent { Ok(7) } else { Err(Unsent::Closed) });
+    });
+}

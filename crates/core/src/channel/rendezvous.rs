@@ -1,0 +1,253 @@
+//! A channel without room: who sends and who receives wait for each other.
+
+use std::ptr::NonNull;
+
+use super::Party;
+use crate::list::Unlinked;
+use crate::lock::Contender;
+use crate::sync::{AtomicU32, Ordering, UnsafeCell, const_fn};
+use crate::wait::{Locked, Node, WaitQueue};
+
+/// Values that pass from hand to hand, to and from who has waited longest.
+///
+/// Budget: one RMW a call, and one line beside those of the parties.
+pub struct Rendezvous<T, W> {
+    /// Those who send and those who receive. Its word: [`CLOSED`] or not.
+    queue: WaitQueue<Offer<T, W>>,
+    /// How many of either side are in the queue, under its lock. On both sides somebody may be that
+    /// waits for the first of both.
+    queued: [AtomicU32; 2],
+}
+
+const OPEN: u32 = 0;
+const CLOSED: u32 = 1;
+
+/// What a party waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// That somebody receives the value in its slot.
+    Send,
+    /// That somebody sends a value into its slot.
+    Receive,
+}
+
+impl Side {
+    fn other(self) -> Side {
+        match self {
+            Side::Send => Side::Receive,
+            Side::Receive => Side::Send,
+        }
+    }
+}
+
+/// Where a party has the value that it sends, or gets the one that it receives.
+pub struct Slot<T>(UnsafeCell<Option<T>>);
+
+impl<T> Slot<T> {
+    /// A slot with this value in it.
+    pub fn new(value: Option<T>) -> Self {
+        Slot(UnsafeCell::new(value))
+    }
+
+    /// The value, if there is one.
+    pub fn into_inner(self) -> Option<T> {
+        // SAFETY: the slot is the caller's alone.
+        unsafe { self.replace(None) }
+    }
+
+    /// Puts `value` in, and takes out what was there.
+    ///
+    /// # Safety
+    ///
+    /// No offer of the slot is queued, and nobody else uses it at the time.
+    pub unsafe fn replace(&self, value: Option<T>) -> Option<T> {
+        // SAFETY: nobody else uses it, by this function's contract.
+        self.0.with_mut(|slot| unsafe { std::mem::replace(&mut *slot, value) })
+    }
+
+    /// Whether it has a value.
+    ///
+    /// # Safety
+    ///
+    /// As for [`replace`](Self::replace).
+    pub unsafe fn is_full(&self) -> bool {
+        // SAFETY: as above.
+        self.0.with(|slot| unsafe { (*slot).is_some() })
+    }
+}
+
+/// A party at a rendezvous.
+pub struct Offer<T, W> {
+    party: Party<W>,
+    side: Side,
+    slot: NonNull<Slot<T>>,
+}
+
+impl<T, W: Copy> Clone for Offer<T, W> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, W: Copy> Copy for Offer<T, W> {}
+
+// SAFETY: the slot's value passes from thread to thread under the queue lock.
+unsafe impl<T: Send, W: Send> Send for Offer<T, W> {}
+
+impl<T, W> Offer<T, W> {
+    /// An offer to send the value in `slot`, or to receive one into it.
+    ///
+    /// # Safety
+    ///
+    /// The slot stays valid, and is left alone, while the offer is in a queue. To send, it has a value;
+    /// to receive, none.
+    pub unsafe fn new(party: Party<W>, side: Side, slot: &Slot<T>) -> Self {
+        Offer { party, side, slot: NonNull::from(slot) }
+    }
+}
+
+/// What came of an offer.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meeting<W> {
+    /// The value has passed; whom to wake, exactly once.
+    Met(W),
+    /// Nobody of the other side waits.
+    Alone,
+    /// Nobody of the other side is there any more.
+    Closed,
+}
+
+impl<T, W: Copy> Rendezvous<T, W> {
+    const_fn! {
+        /// Nobody is there.
+        #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+        pub const fn new() -> Self {
+            Self { queue: WaitQueue::new(OPEN), queued: [AtomicU32::new(0), AtomicU32::new(0)] }
+        }
+    }
+
+    /// Takes the lock, for changes that belong together.
+    pub fn lock(&self, by: &impl Contender) -> LockedRendezvous<'_, T, W> {
+        LockedRendezvous { rendezvous: self, queue: self.queue.lock(by) }
+    }
+
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        // Relaxed: says nothing but itself.
+        self.queue.word().load(Ordering::Relaxed) == CLOSED
+    }
+
+    fn queued(&self, side: Side) -> &AtomicU32 {
+        &self.queued[side as usize]
+    }
+}
+
+/// A rendezvous whose lock is held.
+pub struct LockedRendezvous<'r, T, W> {
+    rendezvous: &'r Rendezvous<T, W>,
+    queue: Locked<'r, Offer<T, W>>,
+}
+
+impl<T, W: Copy> LockedRendezvous<'_, T, W> {
+    /// Passes a value between the slot of `offer` and that of who has waited longest on the other side.
+    pub fn meet(&mut self, offer: &Offer<T, W>) -> Meeting<W> {
+        let other = offer.side.other();
+        if self.rendezvous.is_closed() {
+            return Meeting::Closed;
+        }
+        if self.count(other) == 0 {
+            return Meeting::Alone;
+        }
+        let met = self.queue.claim_first_that(0, |theirs| {
+            let meets = theirs.side == other && theirs.party.try_claim();
+            if meets {
+                // SAFETY: theirs is queued and now claimed by this caller, ours is this caller's.
+                unsafe { pass(offer, &theirs) };
+            }
+            meets
+        });
+        match met {
+            Some(theirs) => {
+                self.set_count(other, self.count(other) - 1);
+                Meeting::Met(theirs.party.waiter)
+            }
+            None => Meeting::Alone,
+        }
+    }
+
+    /// Whether there is somebody for `offer` to meet, or nobody will be.
+    pub fn is_ready(&self, offer: &Offer<T, W>) -> bool {
+        let other = offer.side.other();
+        let waits = |theirs: Offer<T, W>| {
+            theirs.side == other && theirs.party.is_open() && !theirs.party.is_beside(&offer.party)
+        };
+        self.rendezvous.is_closed() || self.count(other) > 0 && self.queue.any(waits)
+    }
+
+    /// Queues an offer that has met nobody under this lock.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Locked::enqueue`]; the queue is left by [`leave`](Self::leave).
+    pub unsafe fn enqueue(&mut self, node: NonNull<Node<Offer<T, W>>>) {
+        // SAFETY: alive, by this function's contract.
+        let side = unsafe { node.as_ref() }.waiter().side;
+        self.set_count(side, self.count(side) + 1);
+        // SAFETY: passed on to the caller.
+        unsafe { self.queue.enqueue(node) };
+    }
+
+    /// Takes an offer back, unless somebody met it before.
+    ///
+    /// # Safety
+    ///
+    /// `node` is alive, and was queued here last.
+    pub unsafe fn leave(&mut self, node: NonNull<Node<Offer<T, W>>>) -> Unlinked {
+        // SAFETY: alive, by this function's contract.
+        let side = unsafe { node.as_ref() }.waiter().side;
+        // SAFETY: passed on to the caller.
+        let unlinked = unsafe { self.queue.unlink(node) };
+        if unlinked == Unlinked::Mine {
+            self.set_count(side, self.count(side) - 1);
+        }
+        unlinked
+    }
+
+    /// From here on nobody meets. Whom to wake: call it again until there is nobody.
+    #[must_use = "the waiter is to be woken"]
+    pub fn close(&mut self) -> Option<W> {
+        // Relaxed: under the lock for those who decide by it.
+        self.rendezvous.queue.word().store(CLOSED, Ordering::Relaxed);
+        let offer = self.queue.claim_first_that(0, |offer| offer.party.try_claim())?;
+        self.set_count(offer.side, self.count(offer.side) - 1);
+        Some(offer.party.waiter)
+    }
+
+    fn count(&self, side: Side) -> u32 {
+        // Relaxed: under the lock.
+        self.rendezvous.queued(side).load(Ordering::Relaxed)
+    }
+
+    fn set_count(&mut self, side: Side, count: u32) {
+        // Relaxed: under the lock.
+        self.rendezvous.queued(side).store(count, Ordering::Relaxed);
+    }
+}
+
+/// Moves the value of whichever of both sends into the slot of the other.
+///
+/// # Safety
+///
+/// Both slots are valid and the caller's.
+unsafe fn pass<T, W>(ours: &Offer<T, W>, theirs: &Offer<T, W>) {
+    let (from, to) = match ours.side {
+        Side::Send => (ours.slot, theirs.slot),
+        Side::Receive => (theirs.slot, ours.slot),
+    };
+    // SAFETY: valid and the caller's, by this function's contract.
+    unsafe {
+        let value = from.as_ref().replace(None);
+        to.as_ref().replace(value);
+    }
+}

@@ -1,0 +1,262 @@
+//! A bounded buffer, after Dmitry Vyukov's bounded MPMC queue.
+
+use std::mem::MaybeUninit;
+
+use super::{Apart, Buffer, Cell, NotPopped, NotPushed, Other};
+use crate::sync::{AtomicUsize, Ordering, spin_loop, unless_weakened};
+
+/// Room for a number of values, pushed and popped by any number of threads, oldest first.
+///
+/// Budget: one RMW a push, on a line of those who push, and one a pop, on a line of those who pop;
+/// of the lines with values each side misses one for every change of sides.
+pub struct Ring<T> {
+    /// Where the next value goes. Changed by exchanges alone.
+    tail: Apart<AtomicUsize>,
+    /// Where the oldest value is. Changed by exchanges alone.
+    head: Apart<AtomicUsize>,
+    slots: Box<[Slot<T>]>,
+    /// From a place to the same place in the next lap.
+    lap: usize,
+}
+
+struct Slot<T> {
+    /// The place that may be pushed to next, or that place and one once it was pushed to.
+    stamp: AtomicUsize,
+    value: Cell<T>,
+}
+
+// SAFETY: values pass from thread to thread; a slot is touched by whoever took its place by an
+// exchange, after who touched it before, by the stamp.
+unsafe impl<T: Send> Send for Ring<T> {}
+// SAFETY: as for Send.
+unsafe impl<T: Send> Sync for Ring<T> {}
+
+/// What the words at both ends say.
+///
+/// ```text
+/// | place | CLOSED | QUEUED |   CLOSED: nothing is pushed any more (tail only)
+///             1        0        QUEUED: of the other side somebody may be queued
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct End(usize);
+
+impl End {
+    const QUEUED: usize = 1;
+    const CLOSED: usize = 2;
+    /// One place.
+    const PLACE: usize = 4;
+
+    /// Where it is, without what else it says.
+    const fn place(self) -> usize {
+        self.0 & !(Self::QUEUED | Self::CLOSED)
+    }
+
+    const fn other(self) -> Other {
+        if self.0 & Self::QUEUED == 0 { Other::Runs } else { Other::Queued }
+    }
+
+    const fn is_closed(self) -> bool {
+        self.0 & Self::CLOSED != 0
+    }
+}
+
+impl<T> Ring<T> {
+    /// Room for so many values.
+    ///
+    /// # Panics
+    ///
+    /// If there is room for none, or for more than memory can hold.
+    pub fn new(capacity: usize) -> Self {
+        Self::announced(capacity, Other::Runs)
+    }
+
+    /// As [`new`](Self::new), but that of those who pop somebody may be queued.
+    pub(super) fn announced(capacity: usize, other: Other) -> Self {
+        assert!(capacity > 0, "a ring holds at least one value");
+        let laps = capacity.checked_add(1).and_then(usize::checked_next_power_of_two);
+        let lap = laps.and_then(|places| places.checked_mul(End::PLACE)).expect("too many values");
+        let slot = |index| Slot {
+            stamp: AtomicUsize::new(index * End::PLACE),
+            value: Cell::new(MaybeUninit::uninit()),
+        };
+        Ring {
+            tail: Apart(AtomicUsize::new(usize::from(other == Other::Queued) * End::QUEUED)),
+            head: Apart(AtomicUsize::new(0)),
+            slots: (0..capacity).map(slot).collect(),
+            lap,
+        }
+    }
+
+    /// How many values there is room for.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn index(&self, place: usize) -> usize {
+        (place & (self.lap - 1)) / End::PLACE
+    }
+
+    /// The end as it is once `place` was taken.
+    fn after(&self, end: End) -> usize {
+        if self.index(end.place()) + 1 < self.capacity() {
+            return end.0 + End::PLACE;
+        }
+        let said = end.0 - end.place();
+        (end.place() & !(self.lap - 1)).wrapping_add(self.lap) | said
+    }
+
+    /// Relaxed: what follows is decided by an exchange, or by a stamp.
+    fn head(&self) -> End {
+        End(self.head.0.load(Ordering::Relaxed))
+    }
+
+    /// Acquire: who sees it closed sees what came before: pairs with the Release in `close`.
+    fn tail(&self) -> End {
+        End(self.tail.0.load(Ordering::Acquire))
+    }
+
+    /// Why a place that has not been freed cannot be pushed to.
+    fn not_pushed(&self, tail: End, value: T) -> NotPushed<T> {
+        if self.head().place().wrapping_add(self.lap) == tail.place() {
+            NotPushed::Full(value)
+        } else {
+            NotPushed::Busy(value)
+        }
+    }
+
+    /// Why a place that has not been pushed to cannot be popped.
+    fn not_popped(&self, head: End) -> NotPopped {
+        let tail = self.tail();
+        match tail.place() == head.place() {
+            true if tail.is_closed() => NotPopped::Closed,
+            true => NotPopped::Empty,
+            false => NotPopped::Busy,
+        }
+    }
+
+    /// Moves an end on from `from`; where it is otherwise.
+    fn advance(&self, end: &AtomicUsize, from: End) -> Result<(), End> {
+        // Relaxed: the value goes by the stamp, and who is queued by the lock of the queue.
+        let order = Ordering::Relaxed;
+        let moved = end.compare_exchange_weak(from.0, self.after(from), order, order);
+        moved.map(drop).map_err(End)
+    }
+}
+
+impl<T> Buffer for Ring<T> {
+    type Value = T;
+
+    #[inline]
+    fn push(&self, value: T) -> Result<Other, NotPushed<T>> {
+        let mut tail = End(self.tail.0.load(Ordering::Relaxed));
+        loop {
+            if tail.is_closed() {
+                return Err(NotPushed::Closed(value));
+            }
+            let slot = &self.slots[self.index(tail.place())];
+            // Acquire: the slot is empty, by the Release in `pop`.
+            let stamp = slot.stamp.load(Ordering::Acquire);
+            if stamp == tail.place() {
+                match self.advance(&self.tail.0, tail) {
+                    Ok(()) => {
+                        // SAFETY: the place is the caller's, and empty, by the stamp.
+                        slot.value.with_mut(|slot| unsafe { (*slot).write(value) });
+                        // Release: pairs with the Acquire in `pop`.
+                        let release = unless_weakened!("channel-push", Ordering::Release);
+                        slot.stamp.store(tail.place() + End::PLACE, release);
+                        return Ok(tail.other());
+                    }
+                    Err(seen) => tail = seen,
+                }
+            } else if stamp.wrapping_add(self.lap) == tail.place() + End::PLACE {
+                return Err(self.not_pushed(tail, value));
+            } else {
+                spin_loop();
+                tail = End(self.tail.0.load(Ordering::Relaxed));
+            }
+        }
+    }
+
+    #[inline]
+    fn pop(&self) -> Result<(T, Other), NotPopped> {
+        let mut head = self.head();
+        loop {
+            let slot = &self.slots[self.index(head.place())];
+            // Acquire: the value is there, by the Release in `push`.
+            let stamp = slot.stamp.load(Ordering::Acquire);
+            if stamp == head.place() + End::PLACE {
+                match self.advance(&self.head.0, head) {
+                    Ok(()) => {
+                        // SAFETY: the place is the caller's, and has a value, by the stamp.
+                        let value = slot.value.with(|slot| unsafe { (*slot).assume_init_read() });
+                        // Release: pairs with the Acquire in `push`.
+                        let release = unless_weakened!("channel-pop", Ordering::Release);
+                        slot.stamp.store(head.place().wrapping_add(self.lap), release);
+                        return Ok((value, head.other()));
+                    }
+                    Err(seen) => head = seen,
+                }
+            } else if stamp == head.place() {
+                return Err(self.not_popped(head));
+            } else {
+                spin_loop();
+                head = self.head();
+            }
+        }
+    }
+
+    fn announce_push(&self) -> bool {
+        // Relaxed: by the lock of the queue who pops after this finds who is queued.
+        let head = End(self.head.0.fetch_or(End::QUEUED, Ordering::Relaxed));
+        let tail = self.tail();
+        !tail.is_closed() && head.place().wrapping_add(self.lap) == tail.place()
+    }
+
+    fn announce_pop(&self) -> bool {
+        // Acquire: as in `tail`. By the lock of the queue who pushes after this finds who is queued.
+        let tail = End(self.tail.0.fetch_or(End::QUEUED, Ordering::Acquire));
+        !tail.is_closed() && self.head().place() == tail.place()
+    }
+
+    fn nobody_pushes(&self) {
+        // Relaxed: nothing comes with it.
+        self.head.0.fetch_and(!End::QUEUED, Ordering::Relaxed);
+    }
+
+    fn nobody_pops(&self) {
+        // Relaxed: as above.
+        self.tail.0.fetch_and(!End::QUEUED, Ordering::Relaxed);
+    }
+
+    fn close(&self) -> bool {
+        // Release: pairs with the Acquire in `tail`.
+        !End(self.tail.0.fetch_or(End::CLOSED, Ordering::AcqRel)).is_closed()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.tail().is_closed()
+    }
+
+    fn len(&self) -> usize {
+        loop {
+            let (tail, head) = (self.tail().place(), self.head().place());
+            if self.tail().place() != tail {
+                continue;
+            }
+            let (first, behind) = (self.index(head), self.index(tail));
+            return match (head == tail, first < behind) {
+                (true, _) => 0,
+                (_, true) => behind - first,
+                (_, false) => self.capacity() - first + behind,
+            };
+        }
+    }
+}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        while let Ok((value, _)) = self.pop() {
+            drop(value);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Buffers beside `VecDeque`, and their limits.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Push(u8),
+    Pop,
+    Close,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        10 => any::<u8>().prop_map(Step::Push),
+        9 => Just(Step::Pop),
+        1 => Just(Step::Close),
+    ];
+    proptest::collection::vec(step, 0..400)
+}
+
+/// Does the same with both; `room` is what the buffer has.
+fn is_a_queue(buffer: &impl Buffer<Value = Box<u8>>, room: usize, steps: Vec<Step>) {
+    let (mut queue, mut closed) = (VecDeque::new(), false);
+    for step in steps {
+        match step {
+            Step::Push(value) => {
+                let expected = match (closed, queue.len() < room) {
+                    (true, _) => Err(NotPushed::Closed(Box::new(value))),
+                    (_, false) => Err(NotPushed::Full(Box::new(value))),
+                    (_, true) => Ok(()),
+                };
+                assert_eq!(buffer.push(Box::new(value)).map(drop), expected);
+                if expected.is_ok() {
+                    queue.push_back(value);
+                }
+            }
+            Step::Pop => {
+                let nothing = if closed { NotPopped::Closed } else { NotPopped::Empty };
+                let popped = buffer.pop().map(|(value, _)| *value);
+                assert_eq!(popped, queue.pop_front().ok_or(nothing));
+            }
+            Step::Close => {
+                assert_eq!(buffer.close(), !closed);
+                closed = true;
+            }
+        }
+        assert_eq!((buffer.len(), buffer.is_closed()), (queue.len(), closed));
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_ring_is_a_queue(capacity in 1usize..10, steps in steps()) {
+        is_a_queue(&Ring::new(capacity), capacity, steps);
+    }
+
+    #[test]
+    fn a_chain_is_a_queue_without_bounds(steps in steps()) {
+        is_a_queue(&Chain::new(), usize::MAX, steps);
+    }
+}
+
+#[test]
+fn who_pushes_learns_of_those_who_are_queued() {
+    let ring = Ring::new(1);
+    assert!(ring.announce_pop());
+    assert_eq!(ring.push(1), Ok(Other::Queued));
+    assert!(!ring.announce_pop());
+    ring.nobody_pops();
+    assert_eq!(ring.pop(), Ok((1, Other::Runs)));
+    assert_eq!(ring.push(2), Ok(Other::Runs));
+    assert!(ring.announce_push());
+    assert_eq!(ring.pop(), Ok((2, Other::Queued)));
+    ring.close();
+    assert!(!ring.announce_pop() && !ring.announce_push());
+}
+
+#[test]
+#[should_panic(expected = "at least one")]
+fn a_ring_for_nothing_is_refused() {
+    let _ = Ring::<u8>::new(0);
+}
+
+#[test]
+#[should_panic(expected = "too many")]
+fn a_ring_beyond_memory_is_refused() {
+    let _ = Ring::<u8>::new(usize::MAX / 4);
+}

@@ -1,0 +1,413 @@
+//! What the two ends of a channel share, whatever its kind.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use daiko_core::channel::{
+    Buffer, Buffered, Chain, Meeting, Nothing, Offer, Party, Refused, Rendezvous, Ring, Side, Slot,
+};
+use daiko_core::fiber::WaiterId;
+use daiko_core::list::Unlinked;
+use daiko_core::wait::Node;
+
+use super::{RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError};
+use crate::runtime::kernel::ThisThread;
+use crate::wait::{self, Deadline, Ended, Object, Waiter};
+
+/// A channel with the number of its ends.
+pub(super) struct Channel<T> {
+    pub(super) any: Any<T>,
+    pub(super) senders: Ends,
+    pub(super) receivers: Ends,
+}
+
+impl<T> Channel<T> {
+    pub(super) fn new(any: Any<T>) -> Self {
+        Channel { any, senders: Ends::one(), receivers: Ends::one() }
+    }
+}
+
+/// How many ends of one kind there are.
+pub(super) struct Ends(AtomicUsize);
+
+impl Ends {
+    fn one() -> Self {
+        Ends(AtomicUsize::new(1))
+    }
+
+    /// By one that is cloned.
+    pub(super) fn enter(&self) {
+        // Relaxed: the one that is cloned is counted.
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        assert!(before < isize::MAX as usize, "daiko: a channel has too many ends");
+    }
+
+    /// By one that goes; true if it was the last.
+    pub(super) fn leave(&self) -> bool {
+        // Release and Acquire: what the others did comes before what the last one does.
+        self.0.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}
+
+/// A channel of any kind.
+pub(super) enum Any<T> {
+    Bounded(Buffered<Ring<T>, WaiterId>),
+    Unbounded(Buffered<Chain<T>, WaiterId>),
+    Rendezvous(Rendezvous<T, WaiterId>),
+}
+
+impl<T> Any<T> {
+    pub(super) fn bounded(capacity: usize) -> Self {
+        Any::Bounded(Buffered::new(Ring::new(capacity)))
+    }
+
+    pub(super) fn unbounded() -> Self {
+        Any::Unbounded(Buffered::new(Chain::new()))
+    }
+
+    pub(super) fn rendezvous() -> Self {
+        Any::Rendezvous(Rendezvous::new())
+    }
+
+    #[inline]
+    pub(super) fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        match self {
+            Any::Bounded(channel) => try_send(channel, message),
+            Any::Unbounded(channel) => try_send(channel, message),
+            Any::Rendezvous(channel) => try_give(channel, message),
+        }
+    }
+
+    #[inline]
+    pub(super) fn try_recv(&self) -> Result<T, TryRecvError> {
+        match self {
+            Any::Bounded(channel) => try_recv(channel),
+            Any::Unbounded(channel) => try_recv(channel),
+            Any::Rendezvous(channel) => try_take(channel),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn send_slow(&self, message: T) -> Result<(), SendError<T>> {
+        self.wait_to_send(message, Deadline::NEVER).map_err(|error| SendError(error.into_inner()))
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn recv_slow(&self) -> Result<T, RecvError> {
+        self.wait_to_receive(Deadline::NEVER).map_err(|_| RecvError)
+    }
+
+    pub(super) fn wait_to_send(
+        &self,
+        message: T,
+        deadline: Deadline,
+    ) -> Result<(), SendTimeoutError<T>> {
+        match self {
+            Any::Bounded(channel) => wait_to_send(channel, message, deadline),
+            Any::Unbounded(channel) => wait_to_send(channel, message, deadline),
+            Any::Rendezvous(channel) => give(channel, message, deadline),
+        }
+    }
+
+    pub(super) fn wait_to_receive(&self, deadline: Deadline) -> Result<T, RecvTimeoutError> {
+        match self {
+            Any::Bounded(channel) => wait_to_receive(channel, deadline),
+            Any::Unbounded(channel) => wait_to_receive(channel, deadline),
+            Any::Rendezvous(channel) => take(channel, deadline),
+        }
+    }
+
+    /// Ends it: who waits learns of it.
+    pub(super) fn close(&self) {
+        match self {
+            Any::Bounded(channel) => close(channel),
+            Any::Unbounded(channel) => close(channel),
+            Any::Rendezvous(channel) => loop {
+                let waiter = channel.lock(&ThisThread).close();
+                if waiter.is_none() {
+                    return;
+                }
+                wait::wake(waiter);
+            },
+        }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        match self {
+            Any::Bounded(channel) => channel.buffer().is_closed(),
+            Any::Unbounded(channel) => channel.buffer().is_closed(),
+            Any::Rendezvous(channel) => channel.is_closed(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Any::Bounded(channel) => channel.buffer().len(),
+            Any::Unbounded(channel) => channel.buffer().len(),
+            Any::Rendezvous(_) => 0,
+        }
+    }
+
+    pub(super) fn capacity(&self) -> Option<usize> {
+        match self {
+            Any::Bounded(channel) => Some(channel.buffer().capacity()),
+            Any::Unbounded(_) => None,
+            Any::Rendezvous(_) => Some(0),
+        }
+    }
+}
+
+#[inline]
+fn try_send<B: Buffer>(
+    channel: &Buffered<B, WaiterId>,
+    message: B::Value,
+) -> Result<(), TrySendError<B::Value>> {
+    match channel.send(&ThisThread, message) {
+        Ok(receiver) => {
+            wait::wake(receiver);
+            Ok(())
+        }
+        Err(Refused::Full(message)) => Err(TrySendError::Full(message)),
+        Err(Refused::Closed(message)) => Err(TrySendError::Disconnected(message)),
+    }
+}
+
+#[inline]
+fn try_recv<B: Buffer>(channel: &Buffered<B, WaiterId>) -> Result<B::Value, TryRecvError> {
+    match channel.receive(&ThisThread) {
+        Ok((message, sender)) => {
+            wait::wake(sender);
+            Ok(message)
+        }
+        Err(Nothing::Empty) => Err(TryRecvError::Empty),
+        Err(Nothing::Closed) => Err(TryRecvError::Disconnected),
+    }
+}
+
+/// Sends `message` once there is room.
+fn wait_to_send<B: Buffer>(
+    channel: &Buffered<B, WaiterId>,
+    mut message: B::Value,
+    deadline: Deadline,
+) -> Result<(), SendTimeoutError<B::Value>> {
+    let waiter = Waiter::caller("Sender::send");
+    let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
+    let mut polls = waiter.polls();
+    loop {
+        message = match try_send(channel, message) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Disconnected(message)) => {
+                return Err(SendTimeoutError::Disconnected(message));
+            }
+            Err(TrySendError::Full(message)) => message,
+        };
+        if polls.again() {
+            continue;
+        }
+        let mut side = channel.senders(&ThisThread);
+        if !side.announce_sender() {
+            continue;
+        }
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+        unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
+        drop(side);
+        if waiter.wait(&node, &ToSend(channel), deadline) == Ended::TimedOut {
+            return Err(SendTimeoutError::Timeout(message));
+        }
+        was_claimed = true;
+    }
+}
+
+/// Receives a message once there is one.
+fn wait_to_receive<B: Buffer>(
+    channel: &Buffered<B, WaiterId>,
+    deadline: Deadline,
+) -> Result<B::Value, RecvTimeoutError> {
+    let waiter = Waiter::caller("Receiver::recv");
+    let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
+    let mut polls = waiter.polls();
+    loop {
+        match try_recv(channel) {
+            Ok(message) => return Ok(message),
+            Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+            Err(TryRecvError::Empty) => {}
+        }
+        if polls.again() {
+            continue;
+        }
+        let mut side = channel.receivers(&ThisThread);
+        if !side.announce_receiver() {
+            continue;
+        }
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+        unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
+        drop(side);
+        if waiter.wait(&node, &ToReceive(channel), deadline) == Ended::TimedOut {
+            return Err(RecvTimeoutError::Timeout);
+        }
+        was_claimed = true;
+    }
+}
+
+fn close<B: Buffer>(channel: &Buffered<B, WaiterId>) {
+    channel.buffer().close();
+    while let Some(waiter) = channel.next_receiver(&ThisThread) {
+        wait::wake(Some(waiter));
+    }
+    while let Some(waiter) = channel.next_sender(&ThisThread) {
+        wait::wake(Some(waiter));
+    }
+}
+
+/// Those who wait for room.
+pub(super) struct ToSend<'c, B>(pub(super) &'c Buffered<B, WaiterId>);
+
+impl<B: Buffer> Object<Party<WaiterId>> for ToSend<'_, B> {
+    unsafe fn leave(&self, node: NonNull<Node<Party<WaiterId>>>) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { self.0.senders(&ThisThread).leave(node) }
+    }
+
+    fn give_way(&self, _: u8) -> bool {
+        wait::wake(self.0.next_sender(&ThisThread));
+        true
+    }
+}
+
+/// Those who wait for a message.
+pub(super) struct ToReceive<'c, B>(pub(super) &'c Buffered<B, WaiterId>);
+
+impl<B: Buffer> Object<Party<WaiterId>> for ToReceive<'_, B> {
+    unsafe fn leave(&self, node: NonNull<Node<Party<WaiterId>>>) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { self.0.receivers(&ThisThread).leave(node) }
+    }
+
+    fn give_way(&self, _: u8) -> bool {
+        wait::wake(self.0.next_receiver(&ThisThread));
+        true
+    }
+}
+
+impl<T> Object<Offer<T, WaiterId>> for Rendezvous<T, WaiterId> {
+    unsafe fn leave(&self, node: NonNull<Node<Offer<T, WaiterId>>>) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { self.lock(&ThisThread).leave(node) }
+    }
+
+    /// The message has passed.
+    fn give_way(&self, _: u8) -> bool {
+        false
+    }
+}
+
+/// Sends to a receiver that waits.
+fn try_give<T>(channel: &Rendezvous<T, WaiterId>, message: T) -> Result<(), TrySendError<T>> {
+    let slot = Slot::new(Some(message));
+    match try_meet(channel, Side::Send, &slot) {
+        Met::Yes => Ok(()),
+        Met::Closed => Err(TrySendError::Disconnected(left(slot))),
+        Met::No => Err(TrySendError::Full(left(slot))),
+    }
+}
+
+/// Receives from a sender that waits.
+fn try_take<T>(channel: &Rendezvous<T, WaiterId>) -> Result<T, TryRecvError> {
+    let slot = Slot::new(None);
+    match try_meet(channel, Side::Receive, &slot) {
+        Met::Yes => Ok(left(slot)),
+        Met::Closed => Err(TryRecvError::Disconnected),
+        Met::No => Err(TryRecvError::Empty),
+    }
+}
+
+/// Sends to a receiver, once there is one.
+fn give<T>(
+    channel: &Rendezvous<T, WaiterId>,
+    message: T,
+    deadline: Deadline,
+) -> Result<(), SendTimeoutError<T>> {
+    let slot = Slot::new(Some(message));
+    match meet(channel, Side::Send, &slot, "Sender::send", deadline) {
+        Met::Yes => Ok(()),
+        Met::Closed => Err(SendTimeoutError::Disconnected(left(slot))),
+        Met::No => Err(SendTimeoutError::Timeout(left(slot))),
+    }
+}
+
+/// Receives from a sender, once there is one.
+fn take<T>(channel: &Rendezvous<T, WaiterId>, deadline: Deadline) -> Result<T, RecvTimeoutError> {
+    let slot = Slot::new(None);
+    match meet(channel, Side::Receive, &slot, "Receiver::recv", deadline) {
+        Met::Yes => Ok(left(slot)),
+        Met::Closed => Err(RecvTimeoutError::Disconnected),
+        Met::No => Err(RecvTimeoutError::Timeout),
+    }
+}
+
+/// What has become of the value of one party.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Met {
+    /// It has passed.
+    Yes,
+    /// Nobody was there for it.
+    No,
+    /// Nobody will be.
+    Closed,
+}
+
+/// Passes a value between `slot` and the one of a party that waits.
+pub(super) fn try_meet<T>(channel: &Rendezvous<T, WaiterId>, side: Side, slot: &Slot<T>) -> Met {
+    // The caller waits for nothing, so that its id is nobody's.
+    let party = Party::alone(WaiterId(0));
+    // SAFETY: never queued.
+    let offer = unsafe { Offer::new(party, side, slot) };
+    let met = channel.lock(&ThisThread).meet(&offer);
+    match met {
+        Meeting::Met(waiter) => {
+            wait::wake(Some(waiter));
+            Met::Yes
+        }
+        Meeting::Alone => Met::No,
+        Meeting::Closed => Met::Closed,
+    }
+}
+
+/// Passes a value between `slot` and the one of another party, once there is one.
+fn meet<T>(
+    channel: &Rendezvous<T, WaiterId>,
+    side: Side,
+    slot: &Slot<T>,
+    what: &str,
+    deadline: Deadline,
+) -> Met {
+    let waiter = Waiter::caller(what);
+    // SAFETY: the slot is left alone until the wait has ended.
+    let offer = unsafe { Offer::new(Party::alone(waiter.id()), side, slot) };
+    let node = Node::new(offer);
+    let mut queue = channel.lock(&ThisThread);
+    match queue.meet(&offer) {
+        Meeting::Met(waiter) => {
+            drop(queue);
+            wait::wake(Some(waiter));
+            return Met::Yes;
+        }
+        Meeting::Closed => return Met::Closed,
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+        Meeting::Alone => unsafe { queue.enqueue(NonNull::from(&node)) },
+    }
+    drop(queue);
+    if waiter.wait(&node, channel, deadline) == Ended::TimedOut {
+        return Met::No;
+    }
+    // SAFETY: claimed, so that the slot is this caller's again.
+    let is_full = unsafe { slot.is_full() };
+    if is_full == (side == Side::Receive) { Met::Yes } else { Met::Closed }
+}
+
+/// The value in a slot that is known to have one.
+fn left<T>(slot: Slot<T>) -> T {
+    slot.into_inner().expect("the slot has a value")
+}

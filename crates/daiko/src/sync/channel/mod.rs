@@ -1,0 +1,342 @@
+//! Channels between fibers and threads: any number of both, at either end.
+//!
+//! Shaped as [`std::sync::mpsc`], but that receivers can be cloned: each message goes to one of them.
+//! Who has to wait suspends if it is a fiber, and blocks its thread otherwise.
+//!
+//! | channel | holds | a send waits |
+//! |---|---|---|
+//! | [`bounded`] | so many messages | while it is full |
+//! | [`rendezvous`] | none | until the message is received |
+//! | [`unbounded`] | any number | never |
+//! | [`oneshot`] | one, for good | never |
+//!
+//! Messages of one sender are received in the order in which they were sent. With
+//! [`select!`](crate::select) one waits for the first of several operations.
+//!
+//! Where the last sender is gone, receivers get what is left, and then an error. Where the last receiver
+//! is gone, what is left is dropped, and senders get their messages back.
+//!
+//! A cancel unwinds out of a wait: no message is lost by it that a receiver waited for, and a sender's
+//! message is dropped unless it was received.
+
+mod any;
+mod errors;
+mod oneshot;
+mod select;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::any::{Any, Channel};
+pub use self::errors::{
+    RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
+};
+pub use self::oneshot::{OneshotReceiver, OneshotSender, oneshot};
+#[doc(hidden)]
+pub use self::select::{Patience, select};
+use crate::wait::Deadline;
+
+/// A channel that holds at most `capacity` messages; with 0 it is a [`rendezvous`].
+///
+/// ```
+/// use daiko::sync::channel;
+///
+/// daiko::run(|| {
+///     let (sender, receiver) = channel::bounded(128);
+///     daiko::spawn(move || (0..1000).for_each(|number| sender.send(number).unwrap()));
+///     assert_eq!(receiver.iter().sum::<u32>(), 499_500);
+/// });
+/// ```
+///
+/// # Panics
+///
+/// If memory cannot hold so many messages.
+pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    ends(if capacity == 0 { Any::rendezvous() } else { Any::bounded(capacity) })
+}
+
+/// A channel that holds no message: a sender waits until a receiver has its message.
+///
+/// ```
+/// use daiko::sync::channel;
+///
+/// daiko::run(|| {
+///     let (sender, receiver) = channel::rendezvous();
+///     let giver = daiko::spawn(move || sender.send("take this"));
+///     assert_eq!(receiver.recv(), Ok("take this"));
+///     assert_eq!(giver.join().unwrap(), Ok(()));
+/// });
+/// ```
+pub fn rendezvous<T>() -> (Sender<T>, Receiver<T>) {
+    ends(Any::rendezvous())
+}
+
+/// A channel that holds any number of messages. Its room doubles when it is full, and is kept until its end.
+///
+/// ```
+/// use daiko::sync::channel;
+///
+/// let (sender, receiver) = channel::unbounded();
+/// (0..1000).for_each(|number| sender.send(number).unwrap());
+/// drop(sender);
+/// assert_eq!(receiver.iter().count(), 1000);
+/// ```
+pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
+    ends(Any::unbounded())
+}
+
+fn ends<T>(any: Any<T>) -> (Sender<T>, Receiver<T>) {
+    let channel = Arc::new(Channel::new(any));
+    (Sender { channel: Arc::clone(&channel) }, Receiver { channel })
+}
+
+/// An end of a channel that messages are sent into. It can be cloned, and used from several places.
+pub struct Sender<T> {
+    channel: Arc<Channel<T>>,
+}
+
+/// An end of a channel that messages are received from. It can be cloned, and used from several places.
+pub struct Receiver<T> {
+    channel: Arc<Channel<T>>,
+}
+
+impl<T> Sender<T> {
+    /// Sends `message`, once there is room for it or, at a rendezvous, a receiver.
+    ///
+    /// # Errors
+    ///
+    /// If there is no receiver any more; the error has the message.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    #[inline]
+    pub fn send(&self, message: T) -> Result<(), SendError<T>> {
+        match self.channel.any.try_send(message) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Disconnected(message)) => Err(SendError(message)),
+            Err(TrySendError::Full(message)) => self.channel.any.send_slow(message),
+        }
+    }
+
+    /// As [`send`](Self::send), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or there is no receiver any more; the error has the message.
+    ///
+    /// # Panics
+    ///
+    /// As [`send`](Self::send).
+    pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
+        self.send_until(message, || Deadline::after(timeout))
+    }
+
+    /// As [`send`](Self::send), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`send_timeout`](Self::send_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`send`](Self::send).
+    pub fn send_deadline(&self, message: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
+        self.send_until(message, || Deadline::at(deadline))
+    }
+
+    fn send_until(
+        &self,
+        message: T,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<(), SendTimeoutError<T>> {
+        match self.channel.any.try_send(message) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Disconnected(message)) => {
+                Err(SendTimeoutError::Disconnected(message))
+            }
+            Err(TrySendError::Full(message)) => self.channel.any.wait_to_send(message, deadline()),
+        }
+    }
+
+    /// Sends `message` if that is possible at once.
+    ///
+    /// # Errors
+    ///
+    /// If there is no room or, at a rendezvous, nobody waits for it, or there is no receiver any more;
+    /// the error has the message.
+    #[inline]
+    pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        self.channel.any.try_send(message)
+    }
+
+    /// Whether there is no receiver any more.
+    pub fn is_disconnected(&self) -> bool {
+        self.channel.any.is_closed()
+    }
+
+    /// How many messages are in the channel, in the eyes of whoever asks.
+    pub fn len(&self) -> usize {
+        self.channel.any.len()
+    }
+
+    /// Whether no message is in the channel, in the eyes of whoever asks.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many messages the channel holds; `None`: any number.
+    pub fn capacity(&self) -> Option<usize> {
+        self.channel.any.capacity()
+    }
+
+    /// Whether both are ends of the same channel.
+    pub fn same_channel(&self, other: &Sender<T>) -> bool {
+        Arc::ptr_eq(&self.channel, &other.channel)
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Receives a message, once there is one.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, and no sender any more.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    #[inline]
+    pub fn recv(&self) -> Result<T, RecvError> {
+        match self.channel.any.try_recv() {
+            Ok(message) => Ok(message),
+            Err(TryRecvError::Disconnected) => Err(RecvError),
+            Err(TryRecvError::Empty) => self.channel.any.recv_slow(),
+        }
+    }
+
+    /// As [`recv`](Self::recv), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or there is no message and no sender any more.
+    ///
+    /// # Panics
+    ///
+    /// As [`recv`](Self::recv).
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
+        self.recv_until(|| Deadline::after(timeout))
+    }
+
+    /// As [`recv`](Self::recv), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv_timeout`](Self::recv_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`recv`](Self::recv).
+    pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
+        self.recv_until(|| Deadline::at(deadline))
+    }
+
+    fn recv_until(&self, deadline: impl FnOnce() -> Deadline) -> Result<T, RecvTimeoutError> {
+        match self.channel.any.try_recv() {
+            Ok(message) => Ok(message),
+            Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
+            Err(TryRecvError::Empty) => self.channel.any.wait_to_receive(deadline()),
+        }
+    }
+
+    /// Receives a message if that is possible at once.
+    ///
+    /// # Errors
+    ///
+    /// If there is none or, at a rendezvous, nobody waits to send one, or there is no sender any more.
+    #[inline]
+    pub fn try_recv(&self) -> Result<T, TryRecvError> {
+        self.channel.any.try_recv()
+    }
+
+    /// The messages, each once it is there, until there is no sender any more.
+    pub fn iter(&self) -> impl Iterator<Item = T> {
+        std::iter::from_fn(|| self.recv().ok())
+    }
+
+    /// The messages that are there at once.
+    pub fn try_iter(&self) -> impl Iterator<Item = T> {
+        std::iter::from_fn(|| self.try_recv().ok())
+    }
+
+    /// Whether there is no sender any more. Messages may be left.
+    pub fn is_disconnected(&self) -> bool {
+        self.channel.any.is_closed()
+    }
+
+    /// How many messages are in the channel, in the eyes of whoever asks.
+    pub fn len(&self) -> usize {
+        self.channel.any.len()
+    }
+
+    /// Whether no message is in the channel, in the eyes of whoever asks.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many messages the channel holds; `None`: any number.
+    pub fn capacity(&self) -> Option<usize> {
+        self.channel.any.capacity()
+    }
+
+    /// Whether both are ends of the same channel.
+    pub fn same_channel(&self, other: &Receiver<T>) -> bool {
+        Arc::ptr_eq(&self.channel, &other.channel)
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        self.channel.senders.enter();
+        Sender { channel: Arc::clone(&self.channel) }
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        self.channel.receivers.enter();
+        Receiver { channel: Arc::clone(&self.channel) }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        if self.channel.senders.leave() {
+            self.channel.any.close();
+        }
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        if self.channel.receivers.leave() {
+            self.channel.any.close();
+            self.try_iter().for_each(drop);
+        }
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,463 @@
+//! Channels between fibers, movers and threads, and the choice among several.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use daiko::sync::channel::{
+    self, Receiver, RecvError, RecvTimeoutError, SendError, SendTimeoutError, Sender, TryRecvError,
+    TrySendError,
+};
+use daiko::{JoinError, select};
+use support::places::{LONG, SHORT, everywhere_numbered, on_one_worker, waiting};
+use support::{Drops, end, panic_of, workers, yield_until};
+
+type Ends<T> = (Sender<T>, Receiver<T>);
+
+/// One channel of every kind, and of several sizes.
+fn kinds<T>() -> Vec<Ends<T>> {
+    vec![
+        channel::rendezvous(),
+        channel::bounded(1),
+        channel::bounded(3),
+        channel::bounded(128),
+        channel::unbounded(),
+    ]
+}
+
+#[test]
+fn every_message_arrives_once_and_in_the_order_of_its_sender() {
+    const EACH: u64 = 400;
+    for (sender, receiver) in kinds::<(usize, u64)>() {
+        let received = Arc::new(AtomicU64::new(0));
+        let total = received.clone();
+        // Every third one receives, which makes one of each kind.
+        everywhere_numbered(3, move |number| {
+            if number % 3 != 0 {
+                (0..EACH).for_each(|message| sender.send((number, message)).unwrap());
+                return;
+            }
+            let mut next = [0; 9];
+            for _ in 0..2 * EACH {
+                let (from, message) = receiver.recv().unwrap();
+                assert!(message >= next[from], "{message} of {from} came late");
+                next[from] = message + 1;
+                total.fetch_add(message, Ordering::Relaxed);
+            }
+        });
+        assert_eq!(received.load(Ordering::Relaxed), 4 * 6 * (EACH * (EACH - 1) / 2));
+    }
+}
+
+#[test]
+fn receivers_get_what_is_left_and_then_the_end() {
+    for (sender, receiver) in kinds() {
+        let waits = receiver.clone();
+        let other = sender.clone();
+        let sends = thread::spawn(move || [1, 2].map(|message| sender.send(message).unwrap()));
+        assert_eq!([receiver.recv(), receiver.recv()], [Ok(1), Ok(2)]);
+        sends.join().unwrap();
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+        assert!(!receiver.is_disconnected());
+        let waits = thread::spawn(move || waits.recv());
+        drop(other);
+        assert_eq!(waits.join().unwrap(), Err(RecvError));
+        assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
+        assert_eq!(receiver.recv_timeout(LONG), Err(RecvTimeoutError::Disconnected));
+        assert!(receiver.is_disconnected());
+    }
+}
+
+#[test]
+fn senders_get_their_messages_back_when_nobody_receives() {
+    for (sender, receiver) in kinds::<Box<i32>>() {
+        let room = sender.capacity().unwrap_or(5);
+        (0..room).for_each(|number| sender.send(Box::new(number as i32)).unwrap());
+        let waits = sender.clone();
+        let waits = thread::spawn(move || waits.send_timeout(Box::new(-1), LONG));
+        if sender.capacity().is_some() {
+            support::until("the wait", || sender.len() == room);
+        }
+        drop(receiver);
+        let sent = waits.join().unwrap();
+        assert!(
+            sent == Ok(()) && sender.capacity().is_none()
+                || sent == Err(SendTimeoutError::Disconnected(Box::new(-1)))
+        );
+        assert_eq!(sender.send(Box::new(7)), Err(SendError(Box::new(7))));
+        assert_eq!(sender.try_send(Box::new(7)), Err(TrySendError::Disconnected(Box::new(7))));
+        assert!(sender.is_disconnected() && sender.is_empty());
+    }
+}
+
+#[test]
+fn nobody_waits_longer_than_asked() {
+    let asks = |sender: Sender<i32>, receiver: Receiver<i32>| {
+        let room = sender.capacity().unwrap();
+        for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
+            assert_eq!(receiver.recv_timeout(timeout), Err(RecvTimeoutError::Timeout));
+        }
+        assert_eq!(receiver.recv_deadline(Instant::now()), Err(RecvTimeoutError::Timeout));
+        (0..room).for_each(|_| sender.try_send(1).unwrap());
+        for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
+            assert_eq!(sender.send_timeout(2, timeout), Err(SendTimeoutError::Timeout(2)));
+        }
+        assert_eq!(sender.send_deadline(2, Instant::now()), Err(SendTimeoutError::Timeout(2)));
+        assert_eq!(sender.try_send(2), Err(TrySendError::Full(2)));
+        assert_eq!(receiver.try_iter().count(), room);
+    };
+    let runtime = workers(2);
+    for (sender, receiver) in kinds().into_iter().filter(|(sender, _)| sender.capacity().is_some())
+    {
+        let (theirs, others) = (sender.clone(), receiver.clone());
+        runtime.run(move || asks(theirs, others));
+        asks(sender, receiver);
+    }
+    end(runtime);
+}
+
+#[test]
+fn what_nobody_receives_is_dropped_once() {
+    for (sender, receiver) in kinds() {
+        let drops = Drops::default();
+        let room = sender.capacity().unwrap_or(100);
+        (0..room).for_each(|_| sender.send(drops.token()).unwrap());
+        (0..room / 2).for_each(|_| drop(receiver.recv().unwrap()));
+        assert_eq!(drops.dropped(), room / 2);
+        assert_eq!(sender.len(), room - room / 2);
+        drop(receiver);
+        assert_eq!(drops.dropped(), room);
+        assert!(sender.send(drops.token()).is_err());
+        drop(sender);
+        drops.assert_all();
+    }
+}
+
+#[test]
+fn a_cancelled_receiver_takes_no_message_along() {
+    for (sender, receiver) in kinds::<i32>() {
+        on_one_worker(move || {
+            for cancels_first in [true, false] {
+                let (taken, rest) = (receiver.clone(), receiver.clone());
+                let [cancelled, other] =
+                    [taken, rest].map(|receiver| waiting(move || receiver.recv()));
+                if cancels_first {
+                    cancelled.cancel();
+                }
+                sender.send(1).unwrap();
+                cancelled.cancel();
+                match cancelled.join() {
+                    Ok(received) => {
+                        assert_eq!(received, Ok(1));
+                        sender.send(2).unwrap();
+                        assert_eq!(other.join().unwrap(), Ok(2));
+                    }
+                    Err(error) => {
+                        assert!(matches!(error, JoinError::Cancelled));
+                        assert_eq!(other.join().unwrap(), Ok(1));
+                    }
+                }
+            }
+            assert!(receiver.is_empty());
+        });
+    }
+}
+
+#[test]
+fn a_cancelled_sender_makes_way_for_the_next() {
+    for (sender, receiver) in kinds::<i32>().into_iter().filter(|ends| ends.0.capacity().is_some())
+    {
+        on_one_worker(move || {
+            let room = sender.capacity().unwrap();
+            (0..room).for_each(|_| sender.send(0).unwrap());
+            let [cancelled, other] = [1, 2].map(|message| {
+                let sender = sender.clone();
+                waiting(move || sender.send(message))
+            });
+            cancelled.cancel();
+            assert!(matches!(cancelled.join(), Err(JoinError::Cancelled)));
+            assert_eq!((0..room).map(|_| receiver.recv().unwrap()).sum::<i32>(), 0);
+            assert_eq!(receiver.recv(), Ok(2));
+            assert_eq!(other.join().unwrap(), Ok(()));
+        });
+    }
+}
+
+#[test]
+fn one_message_is_sent_received_or_handed_back() {
+    let (sender, receiver) = channel::oneshot();
+    assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+    assert_eq!(receiver.recv_timeout(SHORT), Err(RecvTimeoutError::Timeout));
+    let waits = thread::spawn(move || receiver.recv());
+    sender.send(Box::new(7)).unwrap();
+    assert_eq!(waits.join().unwrap(), Ok(Box::new(7)));
+
+    let (sender, receiver) = channel::oneshot::<i32>();
+    on_one_worker(move || {
+        let waits = waiting(move || receiver.recv());
+        drop(sender);
+        assert_eq!(waits.join().unwrap(), Err(RecvError));
+    });
+
+    let (sender, receiver) = channel::oneshot();
+    drop(receiver);
+    assert!(sender.is_disconnected());
+    assert_eq!(sender.send(7), Err(SendError(7)));
+
+    let drops = Drops::default();
+    let (sender, receiver) = channel::oneshot();
+    sender.send(drops.token()).unwrap();
+    drop(receiver);
+    drops.assert_all();
+
+    let (sender, receiver) = channel::oneshot();
+    sender.send(1).unwrap();
+    assert_eq!(receiver.recv_deadline(Instant::now()), Ok(1));
+    assert_eq!(receiver.recv_timeout(LONG), Err(RecvTimeoutError::Disconnected));
+}
+
+#[test]
+fn nobody_may_wait_where_it_would_suspend_by_mistake() {
+    on_one_worker(|| {
+        let (sender, receiver) = channel::bounded(1);
+        let message = panic_of(|| daiko::no_suspend(|| receiver.recv()));
+        assert!(message.contains("no_suspend"), "{message}");
+        let message = panic_of(|| {
+            daiko::no_suspend(|| {
+                select! {
+                    recv(receiver) -> _ => {}
+                }
+            });
+        });
+        assert!(message.contains("no_suspend"), "{message}");
+        // What need not wait may be done.
+        daiko::no_suspend(|| sender.send(1)).unwrap();
+        assert_eq!(daiko::no_suspend(|| receiver.recv()), Ok(1));
+    });
+}
+
+#[test]
+fn a_select_does_what_is_possible() {
+    let (numbers, number) = channel::bounded::<i32>(1);
+    let (words, word) = channel::rendezvous::<&str>();
+    let choose = || {
+        select! {
+            recv(number) -> number => number.unwrap(),
+            recv(word) -> word => word.unwrap().len() as i32,
+            default => -1,
+        }
+    };
+    assert_eq!(choose(), -1);
+    numbers.send(5).unwrap();
+    assert_eq!(choose(), 5);
+    let sends = thread::spawn(move || words.send("four"));
+    support::until("the offer", || choose() == 4);
+    sends.join().unwrap().unwrap();
+    let begun = Instant::now();
+    let timed_out = select! {
+        recv(number) -> _ => false,
+        default(Duration::from_millis(1)) => true,
+    };
+    assert!(timed_out && begun.elapsed() >= Duration::from_millis(1));
+    // Without a sender a receive is possible: it fails.
+    assert_eq!(word.recv(), Err(RecvError));
+    select! {
+        recv(word) -> word => assert_eq!(word, Err(RecvError)),
+        recv(number) -> _ => panic!("nobody sent a number"),
+    }
+}
+
+#[test]
+fn of_several_that_are_possible_each_is_taken_at_times() {
+    let ends = [channel::unbounded(), channel::unbounded(), channel::unbounded()];
+    let taken = [0; 3].map(AtomicUsize::new);
+    for (sender, _) in &ends {
+        (0..3000).for_each(|number| sender.send(number).unwrap());
+    }
+    for _ in 0..3000 {
+        let which = select! {
+            recv(ends[0].1) -> _ => 0,
+            recv(ends[1].1) -> _ => 1,
+            recv(ends[2].1) -> _ => 2,
+        };
+        taken[which].fetch_add(1, Ordering::Relaxed);
+    }
+    assert!(taken.iter().all(|taken| taken.load(Ordering::Relaxed) > 300), "{taken:?}");
+}
+
+#[test]
+fn a_select_can_be_left_and_repeated() {
+    let (sender, receiver) = channel::bounded(4);
+    (1..=4).for_each(|number| sender.send(number).unwrap());
+    drop(sender);
+    let sum = || -> Result<i32, RecvError> {
+        let mut sum = 0;
+        loop {
+            select! {
+                recv(receiver) -> number => {
+                    let number = number?;
+                    if number == 2 {
+                        continue;
+                    }
+                    sum += number;
+                    if number == 3 {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(sum)
+    };
+    assert_eq!(sum(), Ok(4));
+    assert_eq!(receiver.recv(), Ok(4));
+    assert_eq!(sum(), Err(RecvError));
+}
+
+/// What was sent and received by selects, in messages, and in sums of them.
+#[derive(Default)]
+struct Exchanged {
+    messages: [AtomicU64; 2],
+    sums: [AtomicU64; 2],
+}
+
+impl Exchanged {
+    fn count(&self, which: usize, message: u64) {
+        self.sums[which].fetch_add(message, Ordering::Relaxed);
+        self.messages[which].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn messages(&self, which: usize) -> u64 {
+        self.messages[which].load(Ordering::Relaxed)
+    }
+}
+
+/// Sends `each` messages and receives some, and then receives until all of `together` are there.
+fn exchange(ends: &[Ends<u64>; 2], exchanged: &Exchanged, number: u64, each: u64, together: u64) {
+    let [(first, from_first), (second, from_second)] = ends;
+    let has_sent = |message| exchanged.count(0, message);
+    let has_received = |message: Result<u64, RecvError>| exchanged.count(1, message.unwrap());
+    let mut sent = 0;
+    while sent < each {
+        let message = number * 1000 + sent;
+        select! {
+            send(first, message) -> result => { result.unwrap(); has_sent(message); sent += 1; }
+            recv(from_first) -> message => has_received(message),
+            send(second, message) -> result => { result.unwrap(); has_sent(message); sent += 1; }
+            recv(from_second) -> message => has_received(message),
+        }
+    }
+    let last = exchanged.messages(0).next_multiple_of(together);
+    while exchanged.messages(1) < last {
+        select! {
+            recv(from_first) -> message => has_received(message),
+            recv(from_second) -> message => has_received(message),
+            default(Duration::from_millis(1)) => {}
+        }
+    }
+}
+
+#[test]
+fn selects_on_both_sides_of_the_same_channels_find_each_other() {
+    let all: [fn() -> Ends<u64>; 3] =
+        [channel::rendezvous, || channel::bounded(1), channel::unbounded];
+    for (first, second) in all.iter().flat_map(|first| all.map(|second| (first, second))) {
+        let shared = Arc::new(([first(), second()], Exchanged::default()));
+        let theirs = shared.clone();
+        everywhere_numbered(2, move |number| {
+            let (ends, exchanged) = &*theirs;
+            exchange(ends, exchanged, number as u64 + 1, 60, 6 * 60);
+        });
+        let (ends, Exchanged { messages, sums }) = &*shared;
+        assert_eq!(messages.each_ref().map(|count| count.load(Ordering::Relaxed)), [4 * 6 * 60; 2]);
+        assert_eq!(sums[0].load(Ordering::Relaxed), sums[1].load(Ordering::Relaxed));
+        assert!(ends.iter().all(|(sender, _)| sender.is_empty()));
+    }
+}
+
+#[test]
+fn a_select_that_is_cancelled_or_times_out_takes_nothing_along() {
+    for (sender, receiver) in kinds::<i32>() {
+        on_one_worker(move || {
+            let (_never, nothing) = channel::rendezvous::<i32>();
+            let (other_sender, selecting) = (sender.clone(), receiver.clone());
+            let choice = move |patience: Duration| {
+                select! {
+                    recv(selecting) -> message => message.unwrap(),
+                    recv(nothing) -> _ => panic!("nobody sent anything"),
+                    default(patience) => -1,
+                }
+            };
+            assert_eq!(choice(SHORT), -1);
+            let cancelled = waiting(move || choice(LONG));
+            let waits = waiting(move || receiver.recv());
+            cancelled.cancel();
+            other_sender.send(1).unwrap();
+            match cancelled.join() {
+                Ok(message) => {
+                    assert_eq!(message, 1);
+                    sender.send(2).unwrap();
+                    assert_eq!(waits.join().unwrap(), Ok(2));
+                }
+                Err(error) => {
+                    assert!(matches!(error, JoinError::Cancelled));
+                    assert_eq!(waits.join().unwrap(), Ok(1));
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_oneshot_can_be_chosen() {
+    on_one_worker(|| {
+        let (stop, stopped) = channel::oneshot();
+        let (_sender, receiver) = channel::bounded::<i32>(1);
+        let waits = waiting(move || {
+            select! {
+                recv(receiver) -> _ => None,
+                recv(stopped) -> word => word.ok(),
+            }
+        });
+        stop.send("stop").unwrap();
+        assert_eq!(waits.join().unwrap(), Some("stop"));
+        let (stop, stopped) = channel::oneshot::<()>();
+        drop(stop);
+        let ended = select! {
+            recv(stopped) -> result => result.is_err(),
+            default(LONG) => false,
+        };
+        assert!(ended);
+    });
+}
+
+#[test]
+fn a_value_that_was_not_chosen_is_dropped_once() {
+    let drops = Drops::default();
+    let (sender, _receiver) = channel::rendezvous();
+    select! {
+        send(sender, drops.token()) -> _ => panic!("nobody receives"),
+        default => {}
+    }
+    select! {
+        send(sender, drops.token()) -> _ => panic!("nobody receives"),
+        default(SHORT) => {}
+    }
+    drops.assert_all();
+}
+
+#[test]
+fn a_channel_grows_under_its_users() {
+    let (sender, receiver) = channel::unbounded();
+    on_one_worker(move || {
+        let receiving = daiko::spawn(move || receiver.iter().sum::<u64>());
+        for burst in 0..100u64 {
+            (0..burst * 10).for_each(|_| sender.send(1).unwrap());
+            yield_until("the receiver", || sender.is_empty());
+        }
+        drop(sender);
+        assert_eq!(receiving.join().unwrap(), 10 * 99 * 100 / 2);
+    });
+}

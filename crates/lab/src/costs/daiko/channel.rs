@@ -1,0 +1,81 @@
+//! Messages from fiber to fiber: on one worker, or from one worker to another.
+
+use daiko::{
+    Builder, JoinHandle,
+    sync::channel::{self, Receiver, Sender},
+};
+
+use super::{Fibers, broken, refused, run, run_on};
+use crate::{
+    Failure,
+    costs::{
+        channel::{CAPACITY, Channel, channel},
+        laps::Timed,
+        threads::Threads,
+    },
+    experiment::Effort,
+    host,
+};
+
+pub(super) type Rendezvous = Holding<0>;
+pub(super) type Bounded = Holding<CAPACITY>;
+pub(super) type Unbounded = Holding<{ usize::MAX }>;
+
+/// Holds so many messages; the most: any number.
+pub(super) struct Holding<const MESSAGES: usize>;
+
+impl<const MESSAGES: usize> Channel for Holding<MESSAGES> {
+    type Sender = Sender<u64>;
+    type Receiver = Receiver<u64>;
+
+    fn open() -> (Sender<u64>, Receiver<u64>) {
+        if MESSAGES == usize::MAX { channel::unbounded() } else { channel::bounded(MESSAGES) }
+    }
+
+    #[inline]
+    fn send(sender: &mut Sender<u64>, message: u64) -> bool {
+        sender.send(message).is_ok()
+    }
+
+    #[inline]
+    fn receive(receiver: &mut Receiver<u64>) -> Option<u64> {
+        receiver.recv().ok()
+    }
+}
+
+/// Both on one worker.
+pub(super) fn beside<C: Channel>(effort: Effort) -> Result<Timed, Failure> {
+    run(channel::<Fibers, C>, effort)
+}
+
+/// The consumer on another worker than the producer, if there is another CPU.
+pub(super) fn across<C: Channel>(effort: Effort) -> Result<Timed, Failure> {
+    run_on(host::cpus(), move || {
+        let first = Builder::new().on(0);
+        let producer = first.spawn(move || channel::<Second, C>(effort)).map_err(refused)?;
+        producer.join().map_err(broken)?
+    })
+}
+
+/// Fibers on the second worker.
+struct Second;
+
+impl Threads for Second {
+    type Handle<T: Send + 'static> = JoinHandle<T>;
+
+    fn spawn<T: Send + 'static>(
+        _: usize,
+        _: usize,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>, Failure> {
+        Builder::new().on(1 % host::cpus()).spawn(body).map_err(refused)
+    }
+
+    fn join<T: Send + 'static>(thread: JoinHandle<T>) -> Result<T, Failure> {
+        thread.join().map_err(broken)
+    }
+
+    fn yield_now() {
+        daiko::yield_now();
+    }
+}
