@@ -10,7 +10,7 @@ use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
-use super::{RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError};
+use super::{RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendError};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -87,35 +87,57 @@ impl<T> Any<T> {
         }
     }
 
-    #[cold]
-    #[inline(never)]
-    pub(super) fn send_slow(&self, message: T) -> Result<(), SendError<T>> {
-        self.wait_to_send(message, Deadline::NEVER).map_err(|error| SendError(error.into_inner()))
-    }
-
-    #[cold]
-    #[inline(never)]
-    pub(super) fn recv_slow(&self) -> Result<T, RecvError> {
-        self.wait_to_receive(Deadline::NEVER).map_err(|_| RecvError)
-    }
-
-    pub(super) fn wait_to_send(
+    /// Sends `message`, once that is possible.
+    #[inline]
+    pub(super) fn send(
         &self,
         message: T,
-        deadline: Deadline,
+        deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), SendTimeoutError<T>> {
-        match self {
-            Any::Bounded(channel) => wait_to_send(channel, message, deadline),
-            Any::Unbounded(channel) => wait_to_send(channel, message, deadline),
-            Any::Rendezvous(channel) => give(channel, message, deadline),
+        // Waits or not by one look under its lock.
+        if let Any::Rendezvous(channel) = self {
+            return give(channel, message, deadline());
+        }
+        match self.try_send(message) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Disconnected(message)) => {
+                Err(SendTimeoutError::Disconnected(message))
+            }
+            Err(TrySendError::Full(message)) => self.wait_to_send(message, deadline()),
         }
     }
 
-    pub(super) fn wait_to_receive(&self, deadline: Deadline) -> Result<T, RecvTimeoutError> {
+    /// Receives a message, once that is possible.
+    #[inline]
+    pub(super) fn recv(&self, deadline: impl FnOnce() -> Deadline) -> Result<T, RecvTimeoutError> {
+        // As in `send`.
+        if let Any::Rendezvous(channel) = self {
+            return take(channel, deadline());
+        }
+        match self.try_recv() {
+            Ok(message) => Ok(message),
+            Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
+            Err(TryRecvError::Empty) => self.wait_to_receive(deadline()),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_to_send(&self, message: T, deadline: Deadline) -> Result<(), SendTimeoutError<T>> {
+        match self {
+            Any::Bounded(channel) => wait_to_send(channel, message, deadline),
+            Any::Unbounded(channel) => wait_to_send(channel, message, deadline),
+            Any::Rendezvous(_) => unreachable!("by `send`"),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wait_to_receive(&self, deadline: Deadline) -> Result<T, RecvTimeoutError> {
         match self {
             Any::Bounded(channel) => wait_to_receive(channel, deadline),
             Any::Unbounded(channel) => wait_to_receive(channel, deadline),
-            Any::Rendezvous(channel) => take(channel, deadline),
+            Any::Rendezvous(_) => unreachable!("by `recv`"),
         }
     }
 

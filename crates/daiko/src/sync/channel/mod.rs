@@ -114,11 +114,8 @@ impl<T> Sender<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        match self.channel.any.try_send(message) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Disconnected(message)) => Err(SendError(message)),
-            Err(TrySendError::Full(message)) => self.channel.any.send_slow(message),
-        }
+        let sent = self.channel.any.send(message, || Deadline::NEVER);
+        sent.map_err(|error| SendError(error.into_inner()))
     }
 
     /// As [`send`](Self::send), for at most `timeout`.
@@ -131,7 +128,7 @@ impl<T> Sender<T> {
     ///
     /// As [`send`](Self::send).
     pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
-        self.send_until(message, || Deadline::after(timeout))
+        self.channel.any.send(message, || Deadline::after(timeout))
     }
 
     /// As [`send`](Self::send), until `deadline` at most.
@@ -144,21 +141,7 @@ impl<T> Sender<T> {
     ///
     /// As [`send`](Self::send).
     pub fn send_deadline(&self, message: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
-        self.send_until(message, || Deadline::at(deadline))
-    }
-
-    fn send_until(
-        &self,
-        message: T,
-        deadline: impl FnOnce() -> Deadline,
-    ) -> Result<(), SendTimeoutError<T>> {
-        match self.channel.any.try_send(message) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Disconnected(message)) => {
-                Err(SendTimeoutError::Disconnected(message))
-            }
-            Err(TrySendError::Full(message)) => self.channel.any.wait_to_send(message, deadline()),
-        }
+        self.channel.any.send(message, || Deadline::at(deadline))
     }
 
     /// Sends `message` if that is possible at once.
@@ -211,11 +194,7 @@ impl<T> Receiver<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline]
     pub fn recv(&self) -> Result<T, RecvError> {
-        match self.channel.any.try_recv() {
-            Ok(message) => Ok(message),
-            Err(TryRecvError::Disconnected) => Err(RecvError),
-            Err(TryRecvError::Empty) => self.channel.any.recv_slow(),
-        }
+        self.channel.any.recv(|| Deadline::NEVER).map_err(|_| RecvError)
     }
 
     /// As [`recv`](Self::recv), for at most `timeout`.
@@ -228,7 +207,7 @@ impl<T> Receiver<T> {
     ///
     /// As [`recv`](Self::recv).
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        self.recv_until(|| Deadline::after(timeout))
+        self.channel.any.recv(|| Deadline::after(timeout))
     }
 
     /// As [`recv`](Self::recv), until `deadline` at most.
@@ -241,15 +220,7 @@ impl<T> Receiver<T> {
     ///
     /// As [`recv`](Self::recv).
     pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
-        self.recv_until(|| Deadline::at(deadline))
-    }
-
-    fn recv_until(&self, deadline: impl FnOnce() -> Deadline) -> Result<T, RecvTimeoutError> {
-        match self.channel.any.try_recv() {
-            Ok(message) => Ok(message),
-            Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
-            Err(TryRecvError::Empty) => self.channel.any.wait_to_receive(deadline()),
-        }
+        self.channel.any.recv(|| Deadline::at(deadline))
     }
 
     /// Receives a message if that is possible at once.
