@@ -14,7 +14,7 @@ pub(super) trait Mutex: Default + Send + Sync + 'static {
     fn try_lock(&self) -> Option<Self::Guard<'_>>;
 }
 
-/// A condition variable to [`Mutex`] `M`.
+/// A condition variable to [`Mutex`] `M`: to one of them, with which all wait.
 pub(super) trait Condvar<M: Mutex>: Default + Send + Sync + 'static {
     /// May return without a notification.
     fn wait<'a>(&'a self, guard: M::Guard<'a>) -> M::Guard<'a>;

@@ -1,9 +1,7 @@
 //! POSIX threads and their mutex, by the C library's own calls; the system
 //! places the threads.
 
-use std::{cell::UnsafeCell, ffi::c_void, io, ptr};
-
-use libc::{PTHREAD_MUTEX_INITIALIZER, pthread_mutex_t};
+use std::{ffi::c_void, io, ptr};
 
 use super::{
     Method,
@@ -14,7 +12,7 @@ use super::{
 };
 use crate::{
     Failure,
-    pthread::{Attributes, Pthread},
+    pthread::{Attributes, Mutex, Pthread},
     ring::kernel::harness::limits,
 };
 
@@ -26,7 +24,7 @@ fn run(job: &Job, _workers: usize) -> Result<Timed, Failure> {
 
 /// A thread's part of a search.
 struct Part<'a> {
-    shared: &'a Shared<Mutex>,
+    shared: &'a Shared<Mutex<Tour>>,
     start: Start,
     /// Written by the thread.
     counts: Counts,
@@ -44,7 +42,7 @@ pub(super) fn solve(cities: &Cities, prune: Prune, bound: u32) -> Result<Found, 
 }
 
 /// Creates a thread for each part, and waits until all have ended.
-fn search_all(shared: &Shared<Mutex>, parts: &mut [Part<'_>]) -> Result<(), Failure> {
+fn search_all(shared: &Shared<Mutex<Tour>>, parts: &mut [Part<'_>]) -> Result<(), Failure> {
     let attributes = Attributes::small_stacks().map_err(broken)?;
     let (count, mut refused) = (parts.len(), Ok(()));
     let mut threads = Vec::with_capacity(count);
@@ -72,65 +70,17 @@ extern "C" fn search(part: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// A POSIX mutex around the best tour.
-struct Mutex {
-    raw: UnsafeCell<pthread_mutex_t>,
-    best: UnsafeCell<Tour>,
-}
-
-// SAFETY: the tour is used by whoever holds the mutex, which is used through its own functions,
-// and they synchronise.
-unsafe impl Sync for Mutex {}
-
-impl Lock for Mutex {
+impl Lock for Mutex<Tour> {
     fn new(best: Tour) -> Self {
-        Self { raw: UnsafeCell::new(PTHREAD_MUTEX_INITIALIZER), best: UnsafeCell::new(best) }
+        Self::new(best)
     }
 
     #[inline]
     fn with<R>(&self, look: impl FnOnce(&mut Tour) -> R) -> R {
-        // SAFETY: the mutex is initialised, and not moved since its first use; this thread holds it
-        // while it has the tour, and unlocks what it has locked.
-        unsafe {
-            libc::pthread_mutex_lock(self.raw.get());
-            let seen = look(&mut *self.best.get());
-            libc::pthread_mutex_unlock(self.raw.get());
-            seen
-        }
-    }
-}
-
-impl Drop for Mutex {
-    fn drop(&mut self) {
-        // SAFETY: initialised, and nobody holds it: all threads were joined.
-        unsafe { libc::pthread_mutex_destroy(self.raw.get()) };
+        look(&mut self.lock())
     }
 }
 
 fn broken(error: io::Error) -> Failure {
     Failure::Broken(format!("a POSIX thread failed: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::thread;
-
-    use super::*;
-
-    #[test]
-    fn the_mutex_lets_one_thread_at_a_time_in() {
-        const TIMES: u32 = 200;
-        let mutex = Mutex::new(Tour::below(0));
-        let lengthen = |tour: &mut Tour| {
-            let length = tour.length;
-            thread::yield_now();
-            tour.length = length + 1;
-        };
-        thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| (0..TIMES).for_each(|_| mutex.with(lengthen)));
-            }
-        });
-        assert_eq!(mutex.with(|tour| tour.length), 4 * TIMES);
-    }
 }

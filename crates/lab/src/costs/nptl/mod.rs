@@ -12,7 +12,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use self::primitives::{Condvar, Mutex, RwLock, Semaphore};
+use self::primitives::{RwLock, Semaphore};
 use super::{
     CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK, MUTEX_UNLOCK,
     Method, RWLOCK_CONTENDED, SEMAPHORE, SWITCH_CONDVAR, SWITCH_MUTEX, SWITCH_SEMAPHORE,
@@ -27,7 +27,7 @@ use super::{
 use crate::{
     Failure,
     experiment::Effort,
-    pthread::{Attributes, Pthread},
+    pthread::{Attributes, Condvar, Mutex, Pthread},
     ring::kernel::harness::limits,
 };
 
@@ -37,23 +37,23 @@ pub(super) const METHOD: Method = Method {
         Item::of(THREAD_INFO, |effort| on_one_cpu(info::thread_local, effort)).with("of", "tls"),
         Item::of(THREAD_INFO, |effort| on_one_cpu(specific, effort)).with("of", "specific"),
         Item::of(THREAD_INFO, |effort| on_one_cpu(current, effort)).with("of", "current"),
-        Item::of(MUTEX, |effort| on_one_cpu(calls::mutex::<Mutex>, effort)),
-        Item::of(MUTEX_LOCK, |effort| on_one_cpu(calls::mutex_lock::<Mutex>, effort)),
-        Item::of(MUTEX_UNLOCK, |effort| on_one_cpu(calls::mutex_unlock::<Mutex>, effort)),
+        Item::of(MUTEX, |effort| on_one_cpu(calls::mutex::<Mutex<u64>>, effort)),
+        Item::of(MUTEX_LOCK, |effort| on_one_cpu(calls::mutex_lock::<Mutex<u64>>, effort)),
+        Item::of(MUTEX_UNLOCK, |effort| on_one_cpu(calls::mutex_unlock::<Mutex<u64>>, effort)),
         Item::of(SEMAPHORE, |effort| on_one_cpu(calls::semaphore::<Semaphore>, effort)),
-        Item::of(SWITCH_MUTEX, |effort| on_one_cpu(switch::<Kernel, ByMutex<Mutex>>, effort)),
+        Item::of(SWITCH_MUTEX, |effort| on_one_cpu(switch::<Kernel, ByMutex<Mutex<u64>>>, effort)),
         Item::of(SWITCH_SEMAPHORE, |effort| {
             on_one_cpu(switch::<Kernel, BySemaphore<Semaphore>>, effort)
         }),
         Item::of(SWITCH_CONDVAR, |effort| {
-            on_one_cpu(switch::<Kernel, ByCondvar<Mutex, Condvar>>, effort)
+            on_one_cpu(switch::<Kernel, ByCondvar<Mutex<u64>, Condvar>>, effort)
         }),
         Item::of(CREATE, |effort| on_one_cpu(create, effort)),
         Item::of(JOIN, |effort| on_one_cpu(join, effort)),
         Item::of(CREATE_JOIN, |effort| on_one_cpu(create_join, effort)),
         Item::of(FORK_JOIN, |effort| on_one_cpu(fork_join, effort)),
         Item::of(YIELD, |effort| on_one_cpu(yield_pair::<Kernel>, effort)),
-        Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex>),
+        Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex<u64>>),
         Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock>),
     ],
 };

@@ -1,4 +1,5 @@
-//! The locks of the C library, called as from C.
+//! The locks of the C library, called as from C. Mutex and condition variable are
+//! those of [`crate::pthread`].
 //!
 //! Their results are not looked at: each of these calls fails for a misuse only,
 //! and every measurement proves by its outcome that the locks did what they
@@ -11,114 +12,39 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-use libc::{PTHREAD_COND_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_RWLOCK_INITIALIZER};
+use libc::PTHREAD_RWLOCK_INITIALIZER;
 
-use crate::costs::locks::{self, Pair};
+use crate::{
+    costs::locks::{self, Pair},
+    pthread::{Condvar, Guard, Mutex},
+};
 
 /// Who locked has to unlock: guards do not leave their thread.
 type OfItsThread = PhantomData<*const ()>;
 
-/// A `pthread_mutex_t` of the default kind.
-pub(super) struct Mutex {
-    raw: UnsafeCell<libc::pthread_mutex_t>,
-    value: UnsafeCell<u64>,
-}
-
-// SAFETY: the mutex is used through its own functions only, which synchronise,
-// and the value by its holder alone.
-unsafe impl Sync for Mutex {}
-
-impl Default for Mutex {
-    fn default() -> Self {
-        Self { raw: UnsafeCell::new(PTHREAD_MUTEX_INITIALIZER), value: UnsafeCell::new(0) }
-    }
-}
-
-impl locks::Mutex for Mutex {
-    type Guard<'a> = Held<'a>;
+impl locks::Mutex for Mutex<u64> {
+    type Guard<'a> = Guard<'a, u64>;
 
     #[inline]
-    fn lock(&self) -> Held<'_> {
-        // SAFETY: initialised, and not moved while it is locked or waited for: guards borrow it.
-        unsafe { libc::pthread_mutex_lock(self.raw.get()) };
-        Held(self, PhantomData)
+    fn lock(&self) -> Guard<'_, u64> {
+        self.lock()
     }
 
-    fn try_lock(&self) -> Option<Held<'_>> {
-        // SAFETY: as in `lock`.
-        let result = unsafe { libc::pthread_mutex_trylock(self.raw.get()) };
-        (result == 0).then(|| Held(self, PhantomData))
+    fn try_lock(&self) -> Option<Guard<'_, u64>> {
+        self.try_lock()
     }
 }
 
-impl Drop for Mutex {
-    fn drop(&mut self) {
-        // SAFETY: initialised, and unlocked: guards borrow it.
-        unsafe { libc::pthread_mutex_destroy(self.raw.get()) };
-    }
-}
-
-/// A [`Mutex`] that is locked.
-pub(super) struct Held<'a>(&'a Mutex, OfItsThread);
-
-impl Deref for Held<'_> {
-    type Target = u64;
-
+impl locks::Condvar<Mutex<u64>> for Condvar {
     #[inline]
-    fn deref(&self) -> &u64 {
-        // SAFETY: the holder alone reaches the value.
-        unsafe { &*self.0.value.get() }
-    }
-}
-
-impl DerefMut for Held<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut u64 {
-        // SAFETY: as in `deref`.
-        unsafe { &mut *self.0.value.get() }
-    }
-}
-
-impl Drop for Held<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: initialised, and locked by this thread, which a guard does not leave.
-        unsafe { libc::pthread_mutex_unlock(self.0.raw.get()) };
-    }
-}
-
-/// A `pthread_cond_t`.
-pub(super) struct Condvar(UnsafeCell<libc::pthread_cond_t>);
-
-// SAFETY: it is used through its own functions only, which synchronise.
-unsafe impl Sync for Condvar {}
-
-impl Default for Condvar {
-    fn default() -> Self {
-        Self(UnsafeCell::new(PTHREAD_COND_INITIALIZER))
-    }
-}
-
-impl locks::Condvar<Mutex> for Condvar {
-    #[inline]
-    fn wait<'a>(&'a self, guard: Held<'a>) -> Held<'a> {
-        // SAFETY: both are initialised, and not moved while this thread waits, as it borrows
-        // them. It holds the mutex, and all use the one mutex that is beside this.
-        unsafe { libc::pthread_cond_wait(self.0.get(), guard.0.raw.get()) };
-        guard
+    fn wait<'a>(&'a self, guard: Guard<'a, u64>) -> Guard<'a, u64> {
+        // SAFETY: it belongs to one mutex, as the trait says.
+        unsafe { self.wait(guard) }
     }
 
     #[inline]
     fn notify_one(&self) {
-        // SAFETY: initialised.
-        unsafe { libc::pthread_cond_signal(self.0.get()) };
-    }
-}
-
-impl Drop for Condvar {
-    fn drop(&mut self) {
-        // SAFETY: initialised, and nobody waits: who waits borrows it.
-        unsafe { libc::pthread_cond_destroy(self.0.get()) };
+        self.notify_one();
     }
 }
 

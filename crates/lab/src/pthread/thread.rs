@@ -1,5 +1,4 @@
-//! POSIX threads as a C program makes them: what Daiko's fibers are measured
-//! against.
+//! Threads, created and joined.
 
 use std::{
     ffi::{c_int, c_void},
