@@ -4,6 +4,7 @@
 //! places them they pay for moving and waking besides, and most of a create and
 //! join is that.
 
+mod channel;
 mod primitives;
 
 use std::{
@@ -12,11 +13,15 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use self::primitives::{RwLock, Semaphore};
+use self::{
+    channel::{ANY, Queue},
+    primitives::{RwLock, Semaphore},
+};
 use super::{
-    CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK, MUTEX_UNLOCK,
-    Method, RWLOCK_CONTENDED, SEMAPHORE, SWITCH_CONDVAR, SWITCH_MUTEX, SWITCH_SEMAPHORE,
-    THREAD_INFO, YIELD, calls,
+    CHANNEL, CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK,
+    MUTEX_UNLOCK, Method, RWLOCK_CONTENDED, SEMAPHORE, SWITCH_CONDVAR, SWITCH_MUTEX,
+    SWITCH_SEMAPHORE, THREAD_INFO, YIELD, calls,
+    channel::{CAPACITY, channel},
     create::{self, Create, TOKEN},
     crowd, info,
     laps::Timed,
@@ -55,6 +60,8 @@ pub(super) const METHOD: Method = Method {
         Item::of(YIELD, |effort| on_one_cpu(yield_pair::<Kernel>, effort)),
         Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex<u64>>),
         Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock>),
+        Item::of(CHANNEL, channel::<Kernel, Queue<CAPACITY>>).with("kind", "bounded"),
+        Item::of(CHANNEL, channel::<Kernel, Queue<ANY>>).with("kind", "unbounded"),
     ],
 };
 
