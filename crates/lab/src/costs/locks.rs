@@ -1,7 +1,10 @@
 //! What a method's locks have to offer, so that all of them go through the same
 //! measurements.
 
-use std::ops::{Deref, DerefMut};
+use std::{
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
 
 /// A mutex around a number, which is 0 at first.
 pub(super) trait Mutex: Default + Send + Sync + 'static {
@@ -31,6 +34,9 @@ pub(super) trait Semaphore: Send + Sync + 'static {
 
     /// Takes a permit if there is one.
     fn try_acquire(&self) -> bool;
+
+    /// Takes a permit, and waits for one no longer than `timeout`; whether it has one.
+    fn acquire_within(&self, timeout: Duration) -> bool;
 
     /// Gives a permit.
     fn release(&self);
@@ -131,6 +137,10 @@ pub(super) mod testing {
         fn acquire(&self) {}
 
         fn try_acquire(&self) -> bool {
+            true
+        }
+
+        fn acquire_within(&self, _: Duration) -> bool {
             true
         }
 

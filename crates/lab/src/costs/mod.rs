@@ -16,15 +16,16 @@
 //! | `mutex-contended` | one of `threads` threads that want one mutex has it | per time that it is had, and the worst wait (`stat=max`) |
 //! | `rwlock-contended` | one of `threads` threads that want one lock writes; 19 times of 20 a thread only reads | likewise |
 //! | `channel` | a message from one thread to another: `kind=rendezvous`, `bounded` to 128 messages, `unbounded` | per message |
+//! | `sleep-lateness` | a thread sleeps, for 20 µs (`state=polling`) or 5 ms (`parked`), while `timers` others wait an hour at most, or longer | how late it is resumed: the median, and the worst (`stat=max`) |
 //!
 //! Threads that are created do nothing else. The first round of a sample is not
 //! timed: stacks and what else a method keeps for reuse are there in those that
 //! are. All methods do it from inside: a POSIX thread, a tokio task, a fiber.
-//! All but the last three items have one worker, or one CPU; those have all.
+//! Contended locks and channels have all CPUs, all other items one worker, or one CPU.
 //!
 //! What is the same for all methods is written once: `locks` and `threads` are
 //! what a method has to offer, and `calls`, `switch`, `create`, `turn`, `info`,
-//! `crowd` and `channel` measure it. Only what has to be awaited is written again,
+//! `crowd`, `channel` and `sleep` measure it. Only what has to be awaited is written again,
 //! for tokio.
 
 mod calls;
@@ -38,13 +39,14 @@ mod laps;
 mod locks;
 mod nptl;
 mod parking_lot;
+mod sleep;
 mod std_mpsc;
 mod switch;
 mod threads;
 mod tokio;
 mod turn;
 
-use self::{crowd::Crowded, laps::Timed};
+use self::{crowd::Crowded, laps::Timed, sleep::Lateness};
 use crate::{
     Failure, Skip,
     experiment::{
@@ -68,9 +70,10 @@ const YIELD: &str = "yield";
 const MUTEX_CONTENDED: &str = "mutex-contended";
 const RWLOCK_CONTENDED: &str = "rwlock-contended";
 const CHANNEL: &str = "channel";
+const SLEEP_LATENESS: &str = "sleep-lateness";
 
 /// The items, in the order of tables, with the rounds of a first, calibrating sample.
-const ITEMS: [(&str, u64); 16] = [
+const ITEMS: [(&str, u64); 17] = [
     (THREAD_INFO, 1000),
     (MUTEX, 1000),
     (MUTEX_LOCK, 100),
@@ -87,6 +90,7 @@ const ITEMS: [(&str, u64); 16] = [
     (MUTEX_CONTENDED, 1000),
     (RWLOCK_CONTENDED, 100),
     (CHANNEL, 1000),
+    (SLEEP_LATENESS, 10),
 ];
 
 /// The methods, in the order of tables.
@@ -104,6 +108,10 @@ const CROWDS: [usize; 4] = [2, 10, 100, 1000];
 const MOST_QUICK: usize = 100;
 /// Beyond so many threads a machine's limits are the subject, not its locks.
 const MOST_THREADS: usize = 10_000;
+
+/// Others that wait for a time while somebody sleeps.
+const TIMERS: [usize; 4] = [0, 1000, 100_000, 1_000_000];
+const MOST_TIMERS_QUICK: usize = 100_000;
 
 /// A way to have threads.
 struct Method {
@@ -126,6 +134,12 @@ enum Run {
     Few(fn(Effort) -> Result<Timed, Failure>),
     /// With so many threads.
     Many(fn(usize, Effort) -> Result<Crowded, Failure>),
+    Sleeps {
+        /// Whether there is room for so many others.
+        room: fn(usize) -> Result<(), Skip>,
+        /// While so many others wait.
+        run: fn(usize, Effort) -> Result<Lateness, Failure>,
+    },
 }
 
 impl Item {
@@ -139,6 +153,15 @@ impl Item {
         run: fn(usize, Effort) -> Result<Crowded, Failure>,
     ) -> Self {
         Self { name, variant: [None; 2], run: Run::Many(run) }
+    }
+
+    /// A point for each number of others that wait.
+    const fn of_sleeps(
+        name: &'static str,
+        room: fn(usize) -> Result<(), Skip>,
+        run: fn(usize, Effort) -> Result<Lateness, Failure>,
+    ) -> Self {
+        Self { name, variant: [None; 2], run: Run::Sleeps { room, run } }
     }
 
     const fn with(self, key: &'static str, value: &'static str) -> Self {
@@ -156,12 +179,25 @@ impl Item {
 
     /// The parameters of all points.
     fn points(&self, options: &Options) -> Vec<Params> {
+        let each = |key, sizes: Vec<usize>| {
+            sizes.into_iter().map(|size| self.params().with(key, size)).collect()
+        };
         match self.run {
             Run::Few(_) => vec![self.params()],
-            Run::Many(_) => {
-                let sizes = sizes(options).into_iter();
-                sizes.map(|threads| self.params().with("threads", threads)).collect()
-            }
+            Run::Many(_) => each("threads", crowds(options)),
+            Run::Sleeps { .. } => each("timers", timers(options)),
+        }
+    }
+
+    /// Why a point is left out.
+    fn skip(&self, params: &Params) -> Option<Skip> {
+        let number = |key| params.number(key).map(|number| number as usize);
+        match self.run {
+            Run::Many(_) if number("threads")? > MOST_THREADS => Some(Skip::new(format!(
+                "contended locks are measured up to {MOST_THREADS} threads"
+            ))),
+            Run::Sleeps { room, .. } => room(number("timers")?).err(),
+            _ => None,
         }
     }
 
@@ -180,7 +216,7 @@ impl Experiment for Costs {
     }
 
     fn about(&self) -> &'static str {
-        "what threads cost, as P5 asked: calls, switches, create and join, contended locks, channels"
+        "what threads cost, as P5 asked: calls, switches, create and join, contended locks, channels, sleeps"
     }
 
     fn methods(&self) -> Vec<&'static str> {
@@ -196,8 +232,10 @@ impl Experiment for Costs {
         for (name, first) in ITEMS {
             for method in METHODS.iter().filter(|method| options.wants(method.name)) {
                 let items = method.items.iter().filter(|item| item.name == name);
-                let points = items.flat_map(|item| item.points(options));
-                plan.extend(points.map(|params| planned(method, params, first)));
+                for item in items {
+                    let points = item.points(options).into_iter();
+                    plan.extend(points.map(|params| planned(method, item, params, first)));
+                }
             }
         }
         plan
@@ -207,31 +245,36 @@ impl Experiment for Costs {
         let Some(item) = find(case) else {
             return Err(Failure::Broken(format!("{case}: there is no such point")));
         };
-        match (item.run, case.params.number("threads")) {
-            (Run::Few(run), None) => Ok(sample_of(&run(effort)?)),
-            (Run::Many(run), Some(threads)) => Ok(sample_of_many(&run(threads as usize, effort)?)),
+        let number = |key| case.params.number(key).map(|number| number as usize);
+        match (item.run, number("threads"), number("timers")) {
+            (Run::Few(run), None, None) => Ok(sample_of(&run(effort)?)),
+            (Run::Many(run), Some(threads), None) => Ok(sample_of_many(&run(threads, effort)?)),
+            (Run::Sleeps { run, .. }, None, Some(timers)) => {
+                Ok(sample_of_sleeps(&run(timers, effort)?))
+            }
             _ => Err(Failure::Broken(format!("{case}: there is no such point"))),
         }
     }
 }
 
-fn planned(method: &Method, params: Params, first: u64) -> Planned {
-    let rounds = match params.number("threads") {
-        Some(threads) if threads > MOST_THREADS as u64 => {
-            Err(Skip::new(format!("contended locks are measured up to {MOST_THREADS} threads")))
-        }
-        _ => Ok(Rounds::Calibrated { first }),
-    };
+fn planned(method: &Method, item: &Item, params: Params, first: u64) -> Planned {
+    let rounds = item.skip(&params).map_or(Ok(Rounds::Calibrated { first }), Err);
     let case = Case { experiment: "costs".into(), method: method.name.into(), params };
     Planned { case, rounds }
 }
 
 /// How many threads want one lock.
-fn sizes(options: &Options) -> Vec<usize> {
+fn crowds(options: &Options) -> Vec<usize> {
     match &options.threads {
         Some(asked) => asked.clone(),
         None => CROWDS.into_iter().filter(|&size| !options.quick || size <= MOST_QUICK).collect(),
     }
+}
+
+/// How many others wait while somebody sleeps.
+fn timers(options: &Options) -> Vec<usize> {
+    let most = if options.quick { MOST_TIMERS_QUICK } else { usize::MAX };
+    TIMERS.into_iter().filter(|&timers| timers <= most).collect()
 }
 
 fn sample_of(timed: &Timed) -> Sample {
@@ -246,6 +289,15 @@ fn sample_of_many(Crowded { timed, worst }: &Crowded) -> Sample {
     let mut sample = sample_of(timed);
     sample.readings.push(Reading::stat(Unit::Nanoseconds, "max", worst.as_nanos() as f64));
     sample
+}
+
+/// The median, for what disturbs the machine holds up a few sleepers for very long.
+fn sample_of_sleeps(Lateness { timed, late }: &Lateness) -> Sample {
+    let readings = vec![
+        Reading::new(Unit::Nanoseconds, late.median),
+        Reading::stat(Unit::Nanoseconds, "max", late.max),
+    ];
+    Sample { rounds: timed.rounds, elapsed: timed.elapsed, readings }
 }
 
 fn find(case: &Case) -> Option<&'static Item> {

@@ -2,7 +2,10 @@ use super::*;
 use std::time::Duration;
 
 fn plan(options: &Options) -> Vec<Planned> {
-    Costs.plan(&Options { threads: Some(vec![2, 5]), ..options.clone() })
+    let mut plan = Costs.plan(&Options { threads: Some(vec![2, 5]), ..options.clone() });
+    // More others than these take seconds to come.
+    plan.retain(|planned| planned.case.params.number("timers").is_none_or(|timers| timers <= 1000));
+    plan
 }
 
 fn sample(planned: &Planned, rounds: u64, limit: Duration) -> Sample {
@@ -43,23 +46,26 @@ fn every_item_of_every_method_gives_all_rounds_and_what_each_costs() {
         let count = sample.elapsed.as_nanos() as f64 / value;
         match times(item(planned)) {
             Some(times) => assert_eq!(count.round() as u64, 3 * times, "{}", planned.case),
+            // A median.
+            None if item(planned) == SLEEP_LATENESS => {}
             None => assert!(count >= 2.5, "{}: a write is not all that is counted", planned.case),
         }
     }
 }
 
 #[test]
-fn only_a_contended_lock_has_a_worst_wait() {
+fn only_contended_locks_and_sleeps_have_a_worst_wait() {
     for planned in &plan(&Options::default()) {
         let sample = sample(planned, 3, Duration::from_secs(60));
         let kinds: Vec<_> =
             sample.readings.iter().map(|reading| (reading.unit, reading.stat.as_deref())).collect();
         let plain = (Unit::Nanoseconds, None);
-        match planned.case.params.number("threads") {
-            None => assert_eq!(kinds, [plain], "{}", planned.case),
-            Some(_) => {
-                assert_eq!(kinds, [plain, (Unit::Nanoseconds, Some("max"))], "{}", planned.case);
+        let worst = (Unit::Nanoseconds, Some("max"));
+        match item(planned) {
+            MUTEX_CONTENDED | RWLOCK_CONTENDED | SLEEP_LATENESS => {
+                assert_eq!(kinds, [plain, worst], "{}", planned.case);
             }
+            _ => assert_eq!(kinds, [plain], "{}", planned.case),
         }
     }
 }
@@ -85,8 +91,8 @@ fn every_item_has_a_method_and_no_point_is_there_twice() {
     assert_eq!(cases.len(), all);
     let items: usize = METHODS.iter().map(|method| method.items.len()).sum();
     let many = METHODS.iter().flat_map(|method| method.items);
-    let many = many.filter(|item| matches!(item.run, Run::Many(_))).count();
-    assert_eq!(all, items + many, "all items, the contended ones for two sizes");
+    let many = many.filter(|item| !matches!(item.run, Run::Few(_))).count();
+    assert_eq!(all, items + many, "all items, contended locks and sleeps for two sizes");
 }
 
 #[test]
@@ -115,12 +121,27 @@ fn crowds_are_those_asked_for_or_up_to_a_thousand() {
     assert_eq!(crowds(&Options { quick: true, ..Options::default() }), [2, 10, 100]);
     let asked = Options { threads: Some(vec![7, 10_001]), quick: true, ..Options::default() };
     assert_eq!(crowds(&asked), [7, 10_001]);
-    let skipped = Costs.plan(&asked).into_iter().filter(|planned| planned.rounds.is_err());
-    assert!(
-        skipped
-            .map(|planned| planned.case)
-            .all(|case| case.params.number("threads") == Some(10_001))
-    );
+    for planned in Costs.plan(&asked) {
+        if let Some(threads) = planned.case.params.number("threads") {
+            assert_eq!(planned.rounds.is_ok(), threads == 7, "{}", planned.case);
+        }
+    }
+}
+
+#[test]
+fn sleeps_are_measured_beside_up_to_a_million_others_where_there_is_room() {
+    let others = |method: &str, quick| {
+        let options = Options { methods: Some(vec![method.into()]), quick, ..Options::default() };
+        let plan = Costs.plan(&options).into_iter();
+        let polling = plan.filter(|planned| planned.case.params.text("state") == Some("polling"));
+        polling
+            .map(|planned| (planned.case.params.number("timers").unwrap(), planned.rounds.is_ok()))
+            .collect::<Vec<_>>()
+    };
+    let all = [(0, true), (1000, true), (100_000, true), (1_000_000, true)];
+    assert_eq!(others("tokio", false), all);
+    assert_eq!(others("tokio", true), all[..3]);
+    assert_eq!(others("nptl", true), [(0, true), (1000, true), (100_000, false)]);
 }
 
 #[test]
@@ -134,6 +155,12 @@ fn a_point_that_does_not_exist_is_told() {
         item(MUTEX).with("threads", 2usize),
         item(MUTEX_CONTENDED),
         item(MUTEX_CONTENDED).with("threads", 0usize),
+        item(SLEEP_LATENESS).with("timers", 0usize),
+        item(SLEEP_LATENESS).with("state", "polling"),
+        item(SLEEP_LATENESS)
+            .with("state", "polling")
+            .with("timers", 0usize)
+            .with("threads", 2usize),
     ] {
         let case = Case { experiment: "costs".into(), method: "nptl".into(), params };
         let effort = Effort { rounds: 1, limit: Duration::ZERO };

@@ -6,7 +6,6 @@ use std::{
     thread::{self, Builder, JoinHandle},
 };
 
-use super::laps::Timed;
 use crate::{Failure, experiment::Effort, host, ring::kernel::harness::limits};
 
 /// A kind of threads. How they are created and joined is not measured here.
@@ -58,10 +57,10 @@ impl Threads for Kernel {
 
 /// Runs `body` on a thread that is bound to one CPU; those that it creates
 /// inherit the CPU.
-pub(super) fn on_one_cpu(
-    body: fn(Effort) -> Result<Timed, Failure>,
+pub(super) fn on_one_cpu<R: Send + 'static>(
+    body: impl FnOnce(Effort) -> Result<R, Failure> + Send + 'static,
     effort: Effort,
-) -> Result<Timed, Failure> {
+) -> Result<R, Failure> {
     let cpu = *host::cpu_list().first().expect("a process has a CPU");
     let unbound =
         move |error: io::Error| Failure::Broken(format!("cannot bind to CPU {cpu}: {error}"));

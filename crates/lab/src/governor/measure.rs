@@ -1,6 +1,6 @@
 //! One sample: the waker keeps its schedule, and reads the clocks around it.
 
-use std::{io, ptr, thread, time::Duration};
+use std::{io, thread, time::Duration};
 
 use daiko_sys::{
     clock::{monotonic_ns, process_cpu_ns, thread_cpu_ns},
@@ -12,6 +12,7 @@ use crate::{
     Failure,
     experiment::{Reading, Sample, Unit},
     host,
+    pthread::sleep_until,
 };
 
 /// Wakes that come first and do not count: they bring code and memory in.
@@ -168,20 +169,6 @@ fn settle_down() -> io::Result<()> {
     set_timer_slack_ns(1)
 }
 
-/// Sleeps until `due` on the monotonic clock.
-fn sleep_until(due: u64) {
-    let second = 1_000_000_000;
-    let due = libc::timespec {
-        tv_sec: (due / second) as libc::time_t,
-        tv_nsec: (due % second) as libc::c_long,
-    };
-    // SAFETY: the time is a live local; the rest of an absolute sleep is not asked for.
-    let sleep = || unsafe {
-        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &due, ptr::null_mut())
-    };
-    while sleep() == libc::EINTR {}
-}
-
 /// Median, 99th percentile and maximum of ascending latencies, if there are any.
 fn stats(latencies: &[u64]) -> Vec<Reading> {
     let stat = |(name, percent)| {
@@ -237,13 +224,5 @@ mod tests {
         assert_eq!(waker.refuse_if_behind(Duration::from_millis(2250)), Ok(()));
         let failure = waker.refuse_if_behind(Duration::from_millis(2251)).unwrap_err();
         assert!(matches!(failure, Failure::Limit(_)), "{failure}");
-    }
-
-    #[test]
-    fn a_sleep_ends_when_it_is_due_and_not_before() {
-        let due = monotonic_ns() + 1_000_000;
-        sleep_until(due);
-        assert!(monotonic_ns() >= due);
-        sleep_until(due);
     }
 }

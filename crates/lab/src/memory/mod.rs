@@ -123,6 +123,11 @@ fn too_many(method: &str, threads: usize, available: Option<u64>) -> Option<Skip
     )))
 }
 
+/// Whether this machine has memory for so many fibers, as far as it tells.
+pub(crate) fn room_for_fibers(fibers: usize) -> Result<(), Skip> {
+    too_many(DAIKO, fibers, available_bytes()).map_or(Ok(()), Err)
+}
+
 /// What can be used without swapping, as the kernel estimates it.
 fn available_bytes() -> Option<u64> {
     limits::kib_field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")?.checked_mul(1024)

@@ -5,6 +5,7 @@ mod axis;
 mod chart;
 mod figures;
 mod p5;
+mod sleep;
 mod svg;
 mod tsp;
 
@@ -46,6 +47,7 @@ pub fn html(results: &Results, path: &Path) -> String {
     page.ring(results);
     page.figure_section(figures::governor_curve(results));
     page.p5(results);
+    page.sleep(results);
     page.figure_section(tsp::curve(results));
     page.tables(results);
     page.missing("Left out", &results.skipped);

@@ -217,6 +217,33 @@ fn without_an_item_of_p5_there_are_none_of_its_tables() {
 }
 
 #[test]
+fn sleepers_have_a_table_with_what_is_to_be_reached() {
+    let sleep = |method: &str, state: &str, timers: u64, ns: f64| {
+        let params = Params::new().with("item", "sleep-lateness").with("state", state);
+        let worst = Reading::stat(Unit::Nanoseconds, "max", 9.0 * ns);
+        let readings = vec![Reading::new(Unit::Nanoseconds, ns), worst];
+        series("costs", method, params.with("timers", timers), readings)
+    };
+    let all = vec![
+        sleep("nptl", "polling", 0, 60_000.0),
+        sleep("daiko", "polling", 1000, 950.0),
+        sleep("daiko", "polling", 0, 900.0),
+        sleep("nptl", "parked", 0, 70_000.0),
+    ];
+    let measured = Measured { series: all, ..Measured::default() };
+    let html = page(&Results::new(Host::detect(), &measured, Schedule::QUICK));
+    let rows: Vec<&str> = html.split("<tr>").filter(|row| row.contains("\u{2264}")).collect();
+    let row = |state: &str, cells: &str| {
+        format!(r#"<th scope="row">{state}</th><td>{cells}</td></tr>"#).replace('|', "</td><td>")
+    };
+    assert!(rows[0].starts_with(&row("polling", "0|60,000|900|\u{2264} 2,000")), "{rows:?}");
+    assert!(rows[1].starts_with(&row("polling", "1000|\u{2013}|950|\u{2264} 2,000")), "{rows:?}");
+    assert!(rows[2].starts_with(&row("parked", "0|70,000|\u{2013}|\u{2264} 80,000")), "{rows:?}");
+    assert_eq!(rows.len(), 3, "{rows:?}");
+    assert!(!page(&full()).contains("How late a sleeper"), "nothing to show");
+}
+
+#[test]
 fn every_figure_of_the_paper_is_redrawn() {
     let html = page(&full());
     for number in [3, 4, 6, 11, 12] {

@@ -1,5 +1,7 @@
 //! The locks of `daiko::sync`.
 
+use std::time::Duration;
+
 use daiko::sync::{Condvar, Mutex, MutexGuard, Semaphore};
 
 use crate::costs::locks;
@@ -44,6 +46,10 @@ impl locks::Semaphore for Semaphore {
 
     fn try_acquire(&self) -> bool {
         self.try_acquire(1).map(|permit| permit.forget()).is_some()
+    }
+
+    fn acquire_within(&self, timeout: Duration) -> bool {
+        self.acquire_timeout(1, timeout).map(|permit| permit.forget()).is_ok()
     }
 
     #[inline]

@@ -3,24 +3,27 @@
 mod channel;
 mod locks;
 
+use std::time::Duration;
+
 use daiko::{
-    Builder, JoinError, JoinHandle, Runtime, SpawnError,
+    Builder, JoinError, JoinHandle, Preset, Runtime, RuntimeBuilder, SpawnError,
     sync::{Condvar, Mutex, Semaphore},
 };
 
 use self::channel::{Bounded, Rendezvous, Unbounded, across, beside};
 use super::{
     CHANNEL, CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK,
-    MUTEX_UNLOCK, Method, SEMAPHORE, SWITCH_CONDVAR, SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO,
-    YIELD, calls,
+    MUTEX_UNLOCK, Method, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR, SWITCH_MUTEX,
+    SWITCH_SEMAPHORE, THREAD_INFO, YIELD, calls,
     create::{self, Create, TOKEN},
     crowd, info,
     laps::Timed,
+    sleep::{LONG, Lateness, SHORT, Sleep, lateness},
     switch::{ByCondvar, ByMutex, BySemaphore, switch},
     threads::Threads,
     turn::yield_pair,
 };
-use crate::{Failure, experiment::Effort, host};
+use crate::{Failure, Skip, experiment::Effort, host, memory};
 
 pub(super) const METHOD: Method = Method {
     name: "daiko",
@@ -50,6 +53,14 @@ pub(super) const METHOD: Method = Method {
         Item::of(CHANNEL, across::<Rendezvous>).with("kind", "rendezvous"),
         Item::of(CHANNEL, across::<Bounded>).with("kind", "bounded"),
         Item::of(CHANNEL, across::<Unbounded>).with("kind", "unbounded"),
+        Item::of_sleeps(SLEEP_LATENESS, room_to_poll, |timers, effort| {
+            sleeps(SHORT, timers, effort)
+        })
+        .with("state", "polling"),
+        Item::of_sleeps(SLEEP_LATENESS, memory::room_for_fibers, |timers, effort| {
+            sleeps(LONG, timers, effort)
+        })
+        .with("state", "parked"),
     ],
 };
 
@@ -63,9 +74,31 @@ fn run_on<T: Send + 'static>(
     workers: usize,
     body: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let runtime = Runtime::builder().workers(workers).build();
+    run_in(Runtime::builder().workers(workers), body)
+}
+
+/// Runs `body` in a fiber of that runtime.
+fn run_in<T: Send + 'static>(
+    builder: RuntimeBuilder,
+    body: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let runtime = builder.build();
     let runtime = runtime.map_err(|error| Failure::Limit(error.to_string()))?;
     runtime.run(body)
+}
+
+/// Sleeps under the preset that is the default where there is no CPU quota.
+fn sleeps(length: Duration, timers: usize, effort: Effort) -> Result<Lateness, Failure> {
+    let builder = Runtime::builder().workers(1).preset(Preset::Balanced);
+    run_in(builder, move || lateness::<Fibers, Fibers>(length, timers, effort))
+}
+
+/// Whether agents poll, and so many fibers may wait meanwhile.
+fn room_to_poll(timers: usize) -> Result<(), Skip> {
+    if host::cpus() < 2 {
+        return Err(Skip::new("agents poll where two CPUs or more are allowed"));
+    }
+    memory::room_for_fibers(timers)
 }
 
 /// The fiber itself, by a handle.
@@ -116,6 +149,14 @@ impl Threads for Fibers {
     #[inline(always)]
     fn yield_now() {
         daiko::yield_now();
+    }
+}
+
+impl Sleep for Fibers {
+    type Semaphore = Semaphore;
+
+    fn sleep(length: Duration, _: u64) {
+        daiko::time::sleep(length);
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod channel;
 mod primitives;
+mod sleep;
 
 use std::{
     ffi::c_void,
@@ -16,15 +17,17 @@ use std::{
 use self::{
     channel::{ANY, Queue},
     primitives::{RwLock, Semaphore},
+    sleep::{Posix, room_for},
 };
 use super::{
     CHANNEL, CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK,
-    MUTEX_UNLOCK, Method, RWLOCK_CONTENDED, SEMAPHORE, SWITCH_CONDVAR, SWITCH_MUTEX,
-    SWITCH_SEMAPHORE, THREAD_INFO, YIELD, calls,
+    MUTEX_UNLOCK, Method, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR,
+    SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD, calls,
     channel::{CAPACITY, channel},
     create::{self, Create, TOKEN},
     crowd, info,
     laps::Timed,
+    sleep::{LONG, SHORT, lateness},
     switch::{ByCondvar, ByMutex, BySemaphore, switch},
     threads::{Kernel, Threads, on_one_cpu},
     turn::yield_pair,
@@ -62,6 +65,14 @@ pub(super) const METHOD: Method = Method {
         Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock>),
         Item::of(CHANNEL, channel::<Kernel, Queue<CAPACITY>>).with("kind", "bounded"),
         Item::of(CHANNEL, channel::<Kernel, Queue<ANY>>).with("kind", "unbounded"),
+        Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
+            on_one_cpu(move |effort| lateness::<Kernel, Posix>(SHORT, timers, effort), effort)
+        })
+        .with("state", "polling"),
+        Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
+            on_one_cpu(move |effort| lateness::<Kernel, Posix>(LONG, timers, effort), effort)
+        })
+        .with("state", "parked"),
     ],
 };
 

@@ -7,16 +7,18 @@
 
 use std::{
     cell::UnsafeCell,
+    io,
     marker::PhantomData,
     mem::MaybeUninit,
     ops::{Deref, DerefMut},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use libc::PTHREAD_RWLOCK_INITIALIZER;
 
 use crate::{
     costs::locks::{self, Pair},
-    pthread::{Condvar, Guard, Mutex},
+    pthread::{Condvar, Guard, Mutex, timespec},
 };
 
 /// Who locked has to unlock: guards do not leave their thread.
@@ -79,6 +81,21 @@ impl locks::Semaphore for Semaphore {
     fn try_acquire(&self) -> bool {
         // SAFETY: initialised.
         unsafe { libc::sem_trywait(self.raw()) == 0 }
+    }
+
+    fn acquire_within(&self, timeout: Duration) -> bool {
+        // By the clock that is set: the call knows no other.
+        let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + timeout;
+        let end = timespec(end);
+        loop {
+            // SAFETY: initialised; the time is a live local.
+            if unsafe { libc::sem_timedwait(self.raw(), &end) } == 0 {
+                return true;
+            }
+            if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                return false;
+            }
+        }
     }
 
     #[inline]

@@ -12,6 +12,7 @@ mod calls;
 mod channel;
 mod create;
 mod crowd;
+mod sleep;
 mod switch;
 
 use std::sync::Arc;
@@ -27,9 +28,10 @@ use self::{
 };
 use super::{
     CHANNEL, CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK,
-    MUTEX_UNLOCK, Method, RWLOCK_CONTENDED, SEMAPHORE, SWITCH_CONDVAR, SWITCH_MUTEX,
-    SWITCH_SEMAPHORE, THREAD_INFO, YIELD, info,
+    MUTEX_UNLOCK, Method, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR,
+    SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD, info,
     laps::{Laps, SELDOM, Timed},
+    sleep::{LONG, SHORT},
     turn::{Turn, YIELDS},
 };
 use crate::{Failure, experiment::Effort, host};
@@ -63,12 +65,31 @@ pub(super) const METHOD: Method = Method {
             run(workers(host::cpus()), channel::channel::<Unbounded>(effort))
         })
         .with("kind", "unbounded"),
+        Item::of_sleeps(
+            SLEEP_LATENESS,
+            |_| Ok(()),
+            |timers, effort| run(clocked(), sleep::lateness(SHORT, timers, effort)),
+        )
+        .with("state", "polling"),
+        Item::of_sleeps(
+            SLEEP_LATENESS,
+            |_| Ok(()),
+            |timers, effort| run(clocked(), sleep::lateness(LONG, timers, effort)),
+        )
+        .with("state", "parked"),
     ],
 };
 
 /// The runtime that is the calling thread.
 fn thread() -> Builder {
     Builder::new_current_thread()
+}
+
+/// The same, with timers: those who need none are not to look after them.
+fn clocked() -> Builder {
+    let mut builder = thread();
+    builder.enable_time();
+    builder
 }
 
 /// The runtime of so many threads.

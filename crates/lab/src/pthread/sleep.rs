@@ -1,0 +1,37 @@
+//! Sleeping until a time.
+
+use std::{ptr, time::Duration};
+
+/// Sleeps until `due` on the monotonic clock, in nanoseconds, and for as much longer as the
+/// thread's timer slack lets the kernel.
+pub(crate) fn sleep_until(due: u64) {
+    let due = timespec(Duration::from_nanos(due));
+    // SAFETY: the time is a live local; the rest of an absolute sleep is not asked for.
+    let sleep = || unsafe {
+        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &due, ptr::null_mut())
+    };
+    while sleep() == libc::EINTR {}
+}
+
+/// A time on a clock, as so long `since` its beginning.
+pub(crate) fn timespec(since: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: since.as_secs() as libc::time_t,
+        tv_nsec: libc::c_long::from(since.subsec_nanos()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use daiko_sys::clock::monotonic_ns;
+
+    use super::*;
+
+    #[test]
+    fn a_sleep_ends_when_it_is_due_and_not_before() {
+        let due = monotonic_ns() + 1_000_000;
+        sleep_until(due);
+        assert!(monotonic_ns() >= due);
+        sleep_until(due);
+    }
+}
