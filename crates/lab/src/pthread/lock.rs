@@ -170,10 +170,11 @@ mod tests {
                 // SAFETY: both threads wait with this one mutex.
                 held = unsafe { changed.wait(held) };
             }
-            assert!(turn.try_lock().is_none());
+            let locked = turn.try_lock().is_none();
             *held += 1;
             drop(held);
             changed.notify_one();
+            assert!(locked);
         };
         thread::scope(|scope| {
             scope.spawn(|| [1, 3].into_iter().for_each(take));
