@@ -4,9 +4,14 @@
 //! Symposium 2015; Xeon E3-1240 v3, 4 cores, Linux 2.6.32. It gives speeds
 //! relative to another method; that is what carries over to another machine.
 //!
+//! P2: a library of light-weight processes for multiprocessors, University of
+//! Electro-Communications, 1998. It gives the time of its application relative to
+//! that under another library.
+//!
 //! P5: an evaluation of Linux's thread library NPTL, Toshiba. It gives times of
-//! NPTL relative to LinuxThreads, its predecessor, on two machines. Its points say
-//! so by `quantity=time`: less is faster.
+//! NPTL relative to LinuxThreads, its predecessor, on two machines.
+//!
+//! Points of P2 and P5 are of times, and say so by `quantity=time`: less is faster.
 
 use crate::{
     experiment::{Params, Unit},
@@ -20,10 +25,23 @@ pub const P1_CPUS: u64 = 4;
 /// P1's own mechanism, run on Daiko.
 pub const P1_METHOD: &str = "daiko-watch-p1";
 
+/// P2's travelling salesman has a figure for so many cities.
+pub const P2_CITIES: u64 = 11;
+
+/// Its machine.
+pub const P2_MACHINE: &str = "two Pentium Pro, 150 MHz, 64 MB, FreeBSD 3.0";
+
+/// Processors of [`P2_MACHINE`], on each of which its library has a UNIX process.
+pub const P2_CPUS: u64 = 2;
+
+/// Its time relative to that under PTL, a library that has all threads on one of
+/// them; "about 60%".
+pub const P2_RATIO: f64 = 0.60;
+
 /// A machine of P5: what `machine` of a point says, processor and kernel.
 pub const P5_MACHINES: [(&str, &str); 2] = [
     ("x86", "Pentium 4, 3372 MHz, Linux 2.6.11, glibc 2.3.5"),
-    ("mips", "TX49/H4, 333 MHz, Linux 2.6.16, glibc 2.4 and 2.3.6"),
+    ("mips", "TX49/H4, 333 MHz, Linux 2.6.16, glibc 2.4 for NPTL and 2.3.6 for LinuxThreads"),
 ];
 
 /// Items of `costs` that P5 has too, with its times of NPTL relative to
@@ -44,6 +62,7 @@ pub const P5_RATIOS: [(&str, [f64; 2]); 8] = [
 /// All published figures.
 pub fn points() -> Vec<Point> {
     let mut points = p1_points();
+    points.push(p2());
     for (index, (machine, _)) in P5_MACHINES.into_iter().enumerate() {
         points.extend(P5_RATIOS.map(|(item, ratios)| p5(item, machine, ratios[index])));
     }
@@ -78,6 +97,17 @@ fn p1(method: &str, threads: u64, baseline: &str, ratio: f64) -> Point {
     published("P1", "ring", method, params, ratio)
 }
 
+/// Under `daiko` with as many workers: what this version has that is like P2's
+/// library.
+fn p2() -> Point {
+    let params = Params::new()
+        .with("cities", P2_CITIES)
+        .with("workers", P2_CPUS)
+        .with("quantity", "time")
+        .with("baseline", "ptl");
+    published("P2", "tsp", "daiko", params, P2_RATIO)
+}
+
 fn p5(item: &str, machine: &str, ratio: f64) -> Point {
     let params = Params::new()
         .with("item", item)
@@ -104,6 +134,17 @@ fn published(paper: &str, experiment: &str, method: &str, params: Params, ratio:
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn p2_has_a_ratio_of_times_for_its_application() {
+        let points = points();
+        let p2: Vec<_> = points.iter().filter(|p| p.source.as_deref() == Some("P2")).collect();
+        let [point] = &p2[..] else { panic!("{p2:?}") };
+        let params: Vec<_> =
+            point.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(params, ["cities=11", "workers=2", "quantity=time", "baseline=ptl"]);
+        assert_eq!((&*point.experiment, point.unit, point.median), ("tsp", Unit::Ratio, 0.6));
+    }
 
     #[test]
     fn p5_has_a_ratio_of_times_for_each_item_and_machine() {

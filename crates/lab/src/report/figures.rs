@@ -33,15 +33,20 @@ impl Figure {
     }
 }
 
-/// The numbers of a ratio chart.
+/// Numbers measured, beside what was published.
 pub(super) struct RatioTable {
+    /// Of all columns but that of the names: time, measured ratio, published ratio.
+    pub(super) heads: [String; 3],
+    /// How a ratio is written.
+    pub(super) ratio: fn(f64) -> String,
     pub(super) rows: Vec<RatioLine>,
 }
 
 /// A row of [`RatioTable`].
 pub(super) struct RatioLine {
     pub(super) name: String,
-    pub(super) nanoseconds: Option<f64>,
+    /// In what the head says.
+    pub(super) time: Option<f64>,
     pub(super) measured: Option<f64>,
     pub(super) published: Option<f64>,
 }
@@ -99,9 +104,9 @@ fn draw_p1(results: &Results, figure: &P1Figure) -> Option<Figure> {
         if measured.is_none() && published.is_none() {
             continue;
         }
-        let nanoseconds = ring_point(results, method, here).map(|point| point.median);
+        let time = ring_point(results, method, here).map(|point| point.median);
         let median = measured.map(|span| span.median);
-        lines.push(RatioLine { name: name.clone(), nanoseconds, measured: median, published });
+        lines.push(RatioLine { name: name.clone(), time, measured: median, published });
         rows.push(RatioRow { name, family: family(method), published, measured });
     }
     rows.iter().find(|row| row.measured.is_some())?;
@@ -129,7 +134,11 @@ fn draw_p1(results: &Results, figure: &P1Figure) -> Option<Figure> {
         ),
         legend: Vec::new(),
         drawing: chart.draw(),
-        table: Some(RatioTable { rows: lines }),
+        table: Some(RatioTable {
+            heads: ["ns per hop", "measured", "published"].map(String::from),
+            ratio: format::ratio,
+            rows: lines,
+        }),
     })
 }
 

@@ -165,17 +165,19 @@ impl Page {
 
     fn ratio_table(&mut self, title: &str, table: &RatioTable) {
         self.open_scroll(title);
-        self.0.push_str(
-            r#"<table><thead><tr><th class="text" scope="col">method</th><th scope="col">ns per hop</th><th scope="col">measured</th><th scope="col">published</th></tr></thead><tbody>"#,
-        );
+        self.0.push_str(r#"<table><thead><tr><th class="text" scope="col">method</th>"#);
+        for head in &table.heads {
+            self.add(format_args!(r#"<th scope="col">{}</th>"#, Escaped(head)));
+        }
+        self.0.push_str("</tr></thead><tbody>");
         for row in &table.rows {
             let cell = |value: Option<String>| value.unwrap_or_else(|| "\u{2013}".into());
             self.add(format_args!(
                 r#"<tr><th scope="row">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>"#,
                 Escaped(&row.name),
-                cell(row.nanoseconds.map(format::number)),
-                cell(row.measured.map(format::ratio)),
-                cell(row.published.map(format::ratio)),
+                cell(row.time.map(format::number)),
+                cell(row.measured.map(table.ratio)),
+                cell(row.published.map(table.ratio)),
             ));
         }
         self.0.push_str("</tbody></table></div>");

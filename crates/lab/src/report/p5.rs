@@ -13,7 +13,7 @@ use crate::{
 const NPTL: &str = "nptl";
 
 /// What stands before the table.
-const TEXT: &str = "P5 is an evaluation of Linux's thread library NPTL, then new, beside its predecessor \
+const TEXT: &str = "P5 is an evaluation of Linux's thread library NPTL beside its predecessor \
      LinuxThreads. It published the time of the one relative to the other's, on two machines; less is \
      faster, and such ratios carry over where nanoseconds do not. Beside them stands what the same items cost \
      here, in nanoseconds, and under each how that relates to NPTL here. P5 does not say how it \

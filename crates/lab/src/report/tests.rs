@@ -156,12 +156,36 @@ fn the_salesman_has_a_line_for_each_method_and_number_of_workers() {
 #[test]
 fn the_salesman_is_compared_where_the_paper_does() {
     let here = "Here, with 11 cities, of the time without threads: daiko, 1 worker 110%; \
-                daiko, 2 workers 55.0%; nptl 70.0%.";
+                daiko, 2 workers 55%; nptl 70%.";
     assert!(page(&full()).contains(here), "no such sentence");
     let few = salesman("sequential", Params::new().with("cities", 6u64), 1.0);
     let measured = Measured { series: vec![few], ..Measured::default() };
     let html = page(&Results::new(Host::detect(), &measured, Schedule::QUICK));
     assert!(html.contains("P2, figure 2: ") && !html.contains("Here, with"), "nothing to compare");
+}
+
+#[test]
+fn the_published_ratio_of_the_salesman_stands_beside_ours_on_most_workers() {
+    let row = |name: &str, cells: &str| {
+        format!(r#"<tr><th scope="row">{name}</th><td>{cells}</td></tr>"#).replace('|', "</td><td>")
+    };
+    let html = page(&full());
+    for row in [
+        row("daiko, 1 worker", "44.0|100%|\u{2013}"),
+        row("daiko, 2 workers", "22.0|50%|60%"),
+        row("nptl", "28.0|64%|\u{2013}"),
+        row("sequential", "40.0|91%|\u{2013}"),
+    ] {
+        assert!(html.contains(&row), "{row}");
+    }
+    let mut alone = salesmen();
+    alone.retain(|series| series.case.params.number("workers") != Some(1));
+    let measured = Measured { series: alone, ..Measured::default() };
+    let html = page(&Results::new(Host::detect(), &measured, Schedule::QUICK));
+    assert!(
+        html.contains("P2, figure 2: ") && !html.contains("of that of PTL"),
+        "nothing like PTL"
+    );
 }
 
 #[test]
