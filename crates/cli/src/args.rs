@@ -82,7 +82,7 @@ struct RunLine {
     /// Numbers of workers, for example 1,2
     #[arg(long, value_name = "LIST")]
     workers: Option<String>,
-    /// Shorter runs, smaller rings: minutes where all points of the ring take an hour
+    /// Shorter runs, fewer and smaller cases: minutes where all points of the ring take an hour
     #[arg(long)]
     quick: bool,
     /// Folder for results.json and report.html

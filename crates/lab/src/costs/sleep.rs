@@ -4,8 +4,8 @@
 //! `state=polling` they are so short that the agent of an idle worker polls until
 //! they end; with `state=parked` so long that the worker parks before.
 //!
-//! Meanwhile `timers` others wait for something, an hour at most or longer, each
-//! until a time of its own. It comes when the sleeps are over.
+//! Meanwhile `timers` others wait for something with timeouts of an hour and more, no
+//! two until the same time. It comes when the sleeps are over.
 
 use std::{
     sync::{
@@ -63,7 +63,7 @@ pub(super) fn lateness<T: Threads, S: Sleep>(
     })
 }
 
-/// How long other `index` waits at most: no two until the same time.
+/// The timeout of other `index`.
 pub(super) fn at_most(index: usize) -> Duration {
     const HOUR: Duration = Duration::from_secs(3600);
     HOUR + Duration::from_millis(index as u64)

@@ -15,8 +15,8 @@ const REACH: [(&str, f64); 2] = [("polling", 2_000.0), ("parked", 80_000.0)];
 /// What stands before the table.
 const TEXT: &str = "From when a sleep was to end until its thread ran again, the median in nanoseconds. In the \
      state polling a sleep takes 20 \u{b5}s, and the agent of Daiko's one worker polls meanwhile; in the state \
-     parked it takes 5 ms, and the worker has parked. Others wait for something else meanwhile, each for an \
-     hour at most, or longer. Nothing else happens.";
+     parked it takes 5 ms, and the worker has parked. Others wait for something else meanwhile, with \
+     timeouts of an hour and more. Nothing else happens.";
 
 /// What the methods have to bear.
 const HINT: &str = "nptl sleeps by clock_nanosleep to an absolute time, on one CPU, with the timer slack that \
