@@ -117,6 +117,37 @@ impl<W: Copy> WaitQueue<W> {
     }
 }
 
+/// Nodes that were taken out of a queue, oldest first. Each is claimed, with the note 0, as its
+/// waiter is asked for, whom the caller then wakes exactly once.
+///
+/// To be used up: until then those who are left in here wait, whatever else would end their waits.
+#[must_use = "the waiters are to be woken"]
+pub struct Taken<W> {
+    /// Any node of a circle that nobody else changes, as its nodes are moved.
+    first: Option<NonNull<Node<W>>>,
+}
+
+impl<W> Taken<W> {
+    /// Nobody.
+    pub const NONE: Self = Taken { first: None };
+}
+
+impl<W: Copy> Iterator for Taken<W> {
+    type Item = W;
+
+    fn next(&mut self) -> Option<W> {
+        let node = self.first?;
+        // SAFETY: a moved node is alive until it is claimed, which is the last that is done to it; so
+        // are those that it is linked to, and the links are this object's alone.
+        unsafe {
+            self.first = circle::remove(node);
+            let waiter = node.as_ref().waiter();
+            Node::set_claimed(node, 0);
+            Some(waiter)
+        }
+    }
+}
+
 /// A wait queue whose lock is held.
 #[must_use]
 pub struct Locked<'q, W> {
@@ -243,6 +274,33 @@ impl<W: Copy> Locked<'_, W> {
             Node::set_claimed(node, note);
             waiter
         }
+    }
+
+    /// Takes the oldest node out, for its waiter to be claimed once the lock is free. From here on
+    /// [`unlink`](Self::unlink) finds it gone.
+    pub fn take_one(&mut self) -> Taken<W> {
+        let first = self.take_first();
+        // SAFETY: alive, as it was listed, and in no list since.
+        first.inspect(|&node| unsafe { circle::insert(None, node) });
+        Taken { first }
+    }
+
+    /// Takes all nodes out, as [`take_one`](Self::take_one) does one: who enqueues himself from here
+    /// on is not meant.
+    pub fn take_all(&mut self) -> Taken<W> {
+        let first = self.oldest();
+        if let Some(mut node) = first.filter(|_| !cfg!(weaken = "wait-taken")) {
+            // SAFETY: listed nodes are alive, and lead to each other until they are back at the first.
+            unsafe {
+                node.as_ref().set_moved();
+                while Some(circle::next(node)) != first {
+                    node = circle::next(node);
+                    node.as_ref().set_moved();
+                }
+            }
+        }
+        self.set_oldest(None);
+        Taken { first }
     }
 
     /// Takes `node` out, unless a waker claimed it before.

@@ -97,3 +97,26 @@ fn of_waker_and_timeout_one_ends_the_wait() {
         assert_eq!(unlinked == Unlinked::Mine, woken.is_none());
     });
 }
+
+#[test]
+fn who_is_taken_with_all_is_claimed() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let other = Node::new(8);
+        for node in [shared.node(), NonNull::from(&other)] {
+            // SAFETY: in no queue, and it outlives the queue.
+            unsafe { shared.queue.enqueue(&Tester(1), node) };
+        }
+        let waker = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let taken = shared.queue.lock(&Tester(2)).take_all();
+                taken.collect::<Vec<_>>()
+            })
+        };
+        // SAFETY: alive, and only ever in this queue.
+        let unlinked = unsafe { shared.queue.unlink(&Tester(1), shared.node()) };
+        let woken = waker.join().unwrap();
+        assert_eq!(woken, if unlinked == Unlinked::Mine { vec![8] } else { vec![7, 8] });
+    });
+}

@@ -9,6 +9,8 @@ use crate::lock::testing::Tester;
 enum Step {
     Enqueue(usize),
     Claim(u8),
+    TakeOne,
+    TakeAll,
     Unlink(usize),
 }
 
@@ -16,6 +18,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (0usize..8).prop_map(Step::Enqueue),
         1 => any::<u8>().prop_map(Step::Claim),
+        1 => prop_oneof![Just(Step::TakeOne), Just(Step::TakeAll)],
         1 => (0usize..8).prop_map(Step::Unlink),
     ]
 }
@@ -41,6 +44,23 @@ proptest! {
                     prop_assert_eq!(queue.lock(&me).first(), first);
                     prop_assert_eq!(queue.claim_first(&me, note), first);
                     first.inspect(|&first| states[first] = NodeState::Claimed(note));
+                }
+                Step::TakeOne | Step::TakeAll => {
+                    let one = matches!(step, Step::TakeOne);
+                    let taken = {
+                        let mut queue = queue.lock(&me);
+                        if one { queue.take_one() } else { queue.take_all() }
+                    };
+                    let most = if one { 1 } else { line.len() };
+                    let expected: Vec<_> = line.drain(..most.min(line.len())).collect();
+                    for &i in &expected {
+                        prop_assert_eq!(nodes[i].state(), NodeState::Moved);
+                        // SAFETY: alive, and never in another queue.
+                        let unlinked = unsafe { queue.unlink(&me, NonNull::from(&nodes[i])) };
+                        prop_assert_eq!(unlinked, Unlinked::AlreadyGone);
+                        states[i] = NodeState::Claimed(0);
+                    }
+                    prop_assert_eq!(taken.collect::<Vec<_>>(), expected);
                 }
                 Step::Unlink(i) => {
                     let place = line.iter().position(|&waiter| waiter == i);
