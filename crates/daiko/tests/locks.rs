@@ -5,35 +5,14 @@ mod support;
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use daiko::JoinError;
 use daiko::sync::{Condvar, Mutex, Semaphore, TimedLockError, TimedOut, TryLockError};
-use daiko::{Builder, JoinError, JoinHandle};
-use support::{end, mover, panic_of, until, workers, yield_until};
-
-/// Longer than any test takes.
-const LONG: Duration = Duration::from_secs(3600);
-/// Over before anybody could do anything.
-const SHORT: Duration = Duration::from_nanos(1);
-
-/// Runs `body` `each` times as pinned fibers, as movers and on threads, on runtimes of 1 to 4 workers.
-fn everywhere(each: usize, body: impl Fn() + Clone + Send + 'static) {
-    for count in 1..=4 {
-        let runtime = workers(count);
-        let fibers: Vec<JoinHandle<()>> = (0..2 * each)
-            .map(|index| {
-                let builder = if index % 2 == 0 { Builder::new() } else { mover() };
-                runtime.spawn_with(builder, body.clone()).unwrap()
-            })
-            .collect();
-        let threads: Vec<_> = (0..each).map(|_| thread::spawn(body.clone())).collect();
-        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        end(runtime);
-    }
-}
+use support::waits::{LONG, SHORT, everywhere, on_one_worker, waiting};
+use support::{end, panic_of, until, workers, yield_until};
 
 #[test]
 fn a_mutex_is_one_holders() {
@@ -89,26 +68,6 @@ fn a_lock_that_is_freed_in_time_is_had() {
         waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
         assert_eq!(*mutex.lock().unwrap(), 2);
     });
-}
-
-/// Runs `body` on the one worker of a runtime, where no spare takes it from.
-fn on_one_worker(body: impl FnOnce() + Send + 'static) {
-    let runtime = workers(1);
-    runtime.spawn_with(Builder::new().on(0), body).unwrap().join().unwrap();
-    end(runtime);
-}
-
-/// Spawns a fiber that runs `wait` on the caller's one worker; returns once it has suspended there.
-fn waiting<T: Send + 'static>(wait: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    let started = Arc::new(AtomicBool::new(false));
-    let starts = started.clone();
-    let body = move || {
-        starts.store(true, Ordering::Relaxed);
-        wait()
-    };
-    let handle = Builder::new().on(0).spawn(body).unwrap();
-    yield_until("the start", || started.load(Ordering::Relaxed));
-    handle
 }
 
 #[test]

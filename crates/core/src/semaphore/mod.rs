@@ -57,7 +57,11 @@ impl Word {
 
     /// After `permits` were taken past nobody; `None` if they may not.
     fn taken(self, permits: u32) -> Option<Word> {
-        if self.is_queued() { None } else { self.0.checked_sub(permits).map(Word) }
+        if self.is_queued() && !cfg!(weaken = "semaphore-turn") {
+            return None;
+        }
+        let left = self.permits().checked_sub(permits)?;
+        Some(Word(left).with_queue(self.is_queued()))
     }
 
     fn given(self, permits: u32) -> Result<Word, Overflow> {

@@ -2,17 +2,25 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
+use loom::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::lock::testing::Tester;
 use crate::modelled::{Sleep, spawn};
 
+/// What a writer takes.
+const ALL: u32 = MAX_PERMITS;
+
 struct Shared {
     semaphore: RawSemaphore<usize>,
     /// What each of them sleeps on.
     wakes: [Sleep; 3],
-    /// Belongs to whoever has the permit.
+    /// Belongs to whoever has the permit; may be read by whoever has one of all.
     data: UnsafeCell<u32>,
+    /// Whether a writer stands in line.
+    writer_waits: AtomicBool,
+    /// On which readers 1 and 2 wait for each other.
+    met: [Sleep; 2],
 }
 
 // SAFETY: the data is touched by who has the permit; that is what the model checks.
@@ -26,6 +34,8 @@ impl Shared {
             semaphore: RawSemaphore::new(permits),
             wakes: [Sleep::new(), Sleep::new(), Sleep::new()],
             data: UnsafeCell::new(0),
+            writer_waits: AtomicBool::new(false),
+            met: [Sleep::new(), Sleep::new()],
         })
     }
 
@@ -42,6 +52,10 @@ impl Shared {
         let node = Node::new(Request { waiter: who, permits });
         // SAFETY: the node is in no queue, and stays until it is claimed.
         if !unsafe { self.semaphore.acquire(&Tester(who as u32 + 1), NonNull::from(&node)) } {
+            if permits == ALL {
+                // Release: pairs with the Acquire in `read`.
+                self.writer_waits.store(true, Ordering::Release);
+            }
             self.wakes[who].wait();
         }
     }
@@ -58,6 +72,18 @@ impl Shared {
         // SAFETY: the permit is held.
         self.data.with_mut(|data| unsafe { *data += 1 });
         self.release(who, permits);
+    }
+
+    /// Reads beside other readers what the one writer writes, if he has been.
+    fn read(&self, who: usize) -> u32 {
+        // Acquire: pairs with the Release in `acquire`.
+        let after_writer = self.writer_waits.load(Ordering::Acquire);
+        self.acquire(who, 1);
+        // SAFETY: writers are kept out.
+        let seen = self.data.with(|data| unsafe { *data });
+        assert!(seen == 1 || !after_writer, "the writer was overtaken");
+        self.release(who, 1);
+        seen
     }
 
     /// Asks for permits, and leaves without them if it has to wait.
@@ -102,5 +128,49 @@ fn who_leaves_holds_nobody_up() {
         shared.release(0, 1);
         asks.join().unwrap();
         assert_eq!(shared.semaphore.available(), 2);
+    });
+}
+
+#[test]
+fn a_writer_is_alone_and_not_overtaken() {
+    loom::model(|| {
+        let shared = Shared::new(ALL);
+        assert!(shared.semaphore.try_acquire(1), "the first reader");
+        let writes = spawn(&shared, |shared| shared.add(1, ALL));
+        let reads = spawn(&shared, |shared| shared.read(2));
+        // SAFETY: held for reading.
+        assert_eq!(shared.data.with(|data| unsafe { *data }), 0);
+        shared.release(0, 1);
+        writes.join().unwrap();
+        reads.join().unwrap();
+        assert_eq!(shared.read(0), 1);
+        assert_eq!(shared.semaphore.available(), ALL);
+    });
+}
+
+#[test]
+fn readers_who_waited_are_beside_each_other() {
+    loom::model(|| {
+        let shared = Shared::new(ALL);
+        shared.acquire(0, ALL);
+        // Each keeps the lock until both have it.
+        let readers = [1, 2].map(|who| {
+            spawn(&shared, move |shared| {
+                shared.acquire(who, 1);
+                // SAFETY: writers are kept out.
+                let seen = shared.data.with(|data| unsafe { *data });
+                shared.met[who - 1].wake();
+                shared.met[2 - who].wait();
+                shared.release(who, 1);
+                seen
+            })
+        });
+        // SAFETY: the lock is held for writing.
+        shared.data.with_mut(|data| unsafe { *data = 1 });
+        // A writer goes on as a reader.
+        shared.release(0, ALL - 1);
+        readers.into_iter().for_each(|reader| assert_eq!(reader.join().unwrap(), 1));
+        shared.release(0, 1);
+        assert_eq!(shared.semaphore.available(), ALL);
     });
 }

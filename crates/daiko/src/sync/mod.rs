@@ -6,7 +6,9 @@
 pub mod channel;
 mod condvar;
 mod mutex;
+mod permits;
 mod poison;
+mod rwlock;
 mod semaphore;
 
 use std::fmt;
@@ -14,6 +16,7 @@ use std::fmt;
 pub use condvar::{Condvar, WaitTimeoutResult};
 pub use mutex::{Mutex, MutexGuard};
 pub use poison::{LockResult, PoisonError, TimedLockError, TryLockError};
+pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Permit, Semaphore};
 
 /// The time of a wait was over before what was waited for came.

@@ -1,17 +1,13 @@
 //! Counted permits.
 
 use std::fmt;
-use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
-use daiko_core::list::Unlinked;
-use daiko_core::semaphore::{MAX_PERMITS, Overflow, RawSemaphore, Request};
-use daiko_core::wait::Node;
+use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 
-use super::TimedOut;
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use super::{TimedOut, permits};
+use crate::wait::Deadline;
 
 /// A number of permits, of which each is somebody's or nobody's.
 ///
@@ -42,6 +38,9 @@ pub struct Semaphore {
 }
 
 const _: () = assert!(size_of::<Semaphore>() == 16);
+
+/// What messages call a wait.
+const WHAT: &str = "Semaphore::acquire";
 
 /// Permits of a [`Semaphore`]; dropping it gives them back.
 #[must_use = "permits are given back where this is dropped"]
@@ -86,9 +85,7 @@ impl Semaphore {
     /// As [`acquire`](Self::acquire).
     #[inline]
     pub fn acquire_many(&self, count: u32) -> Permit<'_> {
-        if !self.raw.try_acquire(count) {
-            let _ = self.acquire_slow(count, Deadline::NEVER);
-        }
+        let _ = permits::acquire(&self.raw, count, WHAT, || Deadline::NEVER);
         Permit { semaphore: self, count }
     }
 
@@ -123,26 +120,13 @@ impl Semaphore {
         count: u32,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<Permit<'_>, TimedOut> {
-        let acquired = self.raw.try_acquire(count) || self.acquire_slow(count, deadline());
+        let acquired = permits::acquire(&self.raw, count, WHAT, deadline);
         acquired.then(|| Permit { semaphore: self, count }).ok_or(TimedOut)
     }
 
     /// Takes `count` permits if they are there and nobody waits before.
     pub fn try_acquire(&self, count: u32) -> Option<Permit<'_>> {
         self.raw.try_acquire(count).then(|| Permit { semaphore: self, count })
-    }
-
-    /// Waits for permits; false if the deadline passed.
-    #[cold]
-    #[inline(never)]
-    fn acquire_slow(&self, count: u32, deadline: Deadline) -> bool {
-        let waiter = Waiter::caller("Semaphore::acquire");
-        let node = Node::new(Request { waiter: waiter.id(), permits: count });
-        // SAFETY: the node is new, and stays here until it has left or is claimed.
-        if unsafe { self.raw.acquire(&ThisThread, NonNull::from(&node)) } {
-            return true;
-        }
-        waiter.wait(&node, &Asked { semaphore: self, count }, deadline) != Ended::TimedOut
     }
 
     /// Makes `count` more permits.
@@ -152,56 +136,12 @@ impl Semaphore {
     /// If there would be more than [`MAX_PERMITS`](Self::MAX_PERMITS).
     #[inline]
     pub fn add_permits(&self, count: u32) {
-        match self.raw.release_fast(count) {
-            Ok(true) => {}
-            Ok(false) => self.release_slow(count),
-            Err(Overflow) => overflow(),
-        }
-    }
-
-    #[cold]
-    fn release_slow(&self, count: u32) {
-        match self.raw.release(&ThisThread, count) {
-            Ok(()) => self.serve(),
-            Err(Overflow) => overflow(),
-        }
-    }
-
-    /// Wakes all who can have their permits now.
-    fn serve(&self) {
-        while let Some(waiter) = self.raw.serve(&ThisThread) {
-            wait::wake(Some(waiter));
-        }
+        permits::release(&self.raw, count);
     }
 
     /// How many permits are nobody's, in the eyes of whoever asks.
     pub fn available_permits(&self) -> u32 {
         self.raw.available()
-    }
-}
-
-#[cold]
-fn overflow() -> ! {
-    panic!("daiko: a semaphore was given more permits than Semaphore::MAX_PERMITS")
-}
-
-/// What a waiter has asked a semaphore for.
-struct Asked<'s> {
-    semaphore: &'s Semaphore,
-    count: u32,
-}
-
-impl Object<Request<WaiterId>> for Asked<'_> {
-    unsafe fn leave(&self, node: NonNull<Node<Request<WaiterId>>>) -> Unlinked {
-        // SAFETY: passed on to the caller.
-        let unlinked = unsafe { self.semaphore.raw.leave(&ThisThread, node) };
-        self.semaphore.serve();
-        unlinked
-    }
-
-    fn give_way(&self, _: u8) -> bool {
-        self.semaphore.add_permits(self.count);
-        true
     }
 }
 

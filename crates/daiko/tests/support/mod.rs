@@ -6,6 +6,7 @@
 pub(crate) mod child;
 pub(crate) mod places;
 pub(crate) mod scenarios;
+pub(crate) mod waits;
 
 use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};

@@ -1,0 +1,416 @@
+//! Many readers, or one writer.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use daiko_core::fiber::WaiterId;
+use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
+
+use super::permits;
+use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
+use crate::fiber::panicking;
+use crate::wait::Deadline;
+
+/// What a reader takes of the permits.
+const READER: u32 = 1;
+/// What a writer takes: all there are.
+const WRITER: u32 = MAX_PERMITS;
+
+const READ: &str = "RwLock::read";
+const WRITE: &str = "RwLock::write";
+
+type TimedResult<G> = Result<G, TimedLockError<G>>;
+type TryResult<G> = Result<G, TryLockError<G>>;
+
+/// A lock around a value that many may read at a time, or one write, as [`std::sync::RwLock`].
+///
+/// A fiber that has to wait suspends, any other thread blocks. Who waits is served in turn: a writer
+/// waits for those who came before, and readers who come later wait behind him, so that neither
+/// starves. Readers who stand in line together enter together.
+///
+/// It is poisoned where a writer panics, as in `std`; not by a reader, and not by a cancel.
+///
+/// ```
+/// use daiko::sync::RwLock;
+/// use std::sync::Arc;
+///
+/// daiko::run(|| {
+///     let prices = Arc::new(RwLock::new(vec![3, 5]));
+///     let sums: Vec<_> = (0..4)
+///         .map(|_| {
+///             let prices = Arc::clone(&prices);
+///             daiko::spawn(move || prices.read().unwrap().iter().sum::<i32>())
+///         })
+///         .collect();
+///     prices.write().unwrap().push(0);
+///     sums.into_iter().for_each(|sum| assert_eq!(sum.join().unwrap(), 8));
+/// });
+/// ```
+///
+/// Only a guard unlocks, and only a writer's guard can write:
+///
+/// ```compile_fail
+/// *daiko::sync::RwLock::new(0).read().unwrap() = 1;
+/// ```
+///
+/// # Panics
+///
+/// Who has the lock and asks for it again may wait for himself for ever, as in `std`: a writer does,
+/// and so does a reader if a writer has come in between.
+pub struct RwLock<T: ?Sized> {
+    raw: RawSemaphore<WaiterId>,
+    /// Whether a writer panicked. Set by a writer; cleared by anyone.
+    poisoned: AtomicBool,
+    value: UnsafeCell<T>,
+}
+
+const _: () = assert!(size_of::<RwLock<()>>() == 24);
+
+// SAFETY: a writer has the value alone, and may be on another thread than who drops it; readers
+// have it beside each other.
+unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
+
+impl<T: ?Sized> UnwindSafe for RwLock<T> {}
+impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
+
+/// The right to read the value of an [`RwLock`]; dropping it lets a writer in.
+///
+/// As in `std`, it is not [`Send`]. A mover takes it along.
+#[must_use = "an RwLock is unlocked where its guard is dropped"]
+#[clippy::has_significant_drop]
+pub struct RwLockReadGuard<'l, T: ?Sized> {
+    lock: &'l RwLock<T>,
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: by reference a guard gives what the value's own type allows.
+unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
+
+/// The right to use the value of an [`RwLock`] alone; dropping it lets others in.
+///
+/// As in `std`, it is not [`Send`]. A mover takes it along.
+#[must_use = "an RwLock is unlocked where its guard is dropped"]
+#[clippy::has_significant_drop]
+pub struct RwLockWriteGuard<'l, T: ?Sized> {
+    lock: &'l RwLock<T>,
+    /// Whether its holder was panicking before: then it is not the lock's fault.
+    was_panicking: bool,
+    not_send: PhantomData<*const ()>,
+}
+
+// SAFETY: by reference a guard gives what the value's own type allows.
+unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
+
+impl<T> RwLock<T> {
+    /// A lock around `value` that nobody has.
+    pub const fn new(value: T) -> Self {
+        RwLock {
+            raw: RawSemaphore::new(MAX_PERMITS),
+            poisoned: AtomicBool::new(false),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    ///
+    /// If a writer panicked; the error has the value.
+    pub fn into_inner(self) -> LockResult<T> {
+        let poisoned = self.is_poisoned();
+        let value = self.value.into_inner();
+        if poisoned { Err(PoisonError::new(value)) } else { Ok(value) }
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    /// Waits until no writer has the lock or waits for it, and takes it for reading.
+    ///
+    /// # Errors
+    ///
+    /// If a writer panicked; the error has the guard.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    #[inline]
+    pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+        let _ = permits::acquire(&self.raw, READER, READ, || Deadline::NEVER);
+        self.read_guard()
+    }
+
+    /// As [`read`](Self::read), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or a writer panicked; then the error has the guard.
+    ///
+    /// # Panics
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_timeout(&self, timeout: Duration) -> TimedResult<RwLockReadGuard<'_, T>> {
+        self.read_until(|| Deadline::after(timeout))
+    }
+
+    /// As [`read`](Self::read), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_timeout`](Self::read_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`read`](Self::read).
+    pub fn read_deadline(&self, deadline: Instant) -> TimedResult<RwLockReadGuard<'_, T>> {
+        self.read_until(|| Deadline::at(deadline))
+    }
+
+    fn read_until(
+        &self,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> TimedResult<RwLockReadGuard<'_, T>> {
+        if permits::acquire(&self.raw, READER, READ, deadline) {
+            Ok(self.read_guard()?)
+        } else {
+            Err(TimedLockError::TimedOut)
+        }
+    }
+
+    /// Takes the lock for reading if no writer has it or waits for it.
+    ///
+    /// # Errors
+    ///
+    /// If one does, or a writer panicked; then the error has the guard.
+    pub fn try_read(&self) -> TryResult<RwLockReadGuard<'_, T>> {
+        if self.raw.try_acquire(READER) {
+            Ok(self.read_guard()?)
+        } else {
+            Err(TryLockError::WouldBlock)
+        }
+    }
+
+    /// Waits until nobody has the lock, and takes it for writing.
+    ///
+    /// # Errors
+    ///
+    /// If a writer panicked; the error has the guard.
+    ///
+    /// # Panics
+    ///
+    /// As [`read`](Self::read).
+    #[inline]
+    pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        let _ = permits::acquire(&self.raw, WRITER, WRITE, || Deadline::NEVER);
+        self.write_guard()
+    }
+
+    /// As [`write`](Self::write), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or a writer panicked; then the error has the guard.
+    ///
+    /// # Panics
+    ///
+    /// As [`read`](Self::read).
+    pub fn write_timeout(&self, timeout: Duration) -> TimedResult<RwLockWriteGuard<'_, T>> {
+        self.write_until(|| Deadline::after(timeout))
+    }
+
+    /// As [`write`](Self::write), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_timeout`](Self::write_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`read`](Self::read).
+    pub fn write_deadline(&self, deadline: Instant) -> TimedResult<RwLockWriteGuard<'_, T>> {
+        self.write_until(|| Deadline::at(deadline))
+    }
+
+    fn write_until(
+        &self,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> TimedResult<RwLockWriteGuard<'_, T>> {
+        if permits::acquire(&self.raw, WRITER, WRITE, deadline) {
+            Ok(self.write_guard()?)
+        } else {
+            Err(TimedLockError::TimedOut)
+        }
+    }
+
+    /// Takes the lock for writing if nobody has it.
+    ///
+    /// # Errors
+    ///
+    /// If somebody does, or a writer panicked; then the error has the guard.
+    pub fn try_write(&self) -> TryResult<RwLockWriteGuard<'_, T>> {
+        if self.raw.try_acquire(WRITER) {
+            Ok(self.write_guard()?)
+        } else {
+            Err(TryLockError::WouldBlock)
+        }
+    }
+
+    /// For who has the lock for reading.
+    #[inline]
+    fn read_guard(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+        self.unless_poisoned(RwLockReadGuard { lock: self, not_send: PhantomData })
+    }
+
+    /// For who has the lock for writing.
+    #[inline]
+    fn write_guard(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        let was_panicking = panicking();
+        self.unless_poisoned(RwLockWriteGuard { lock: self, was_panicking, not_send: PhantomData })
+    }
+
+    #[inline]
+    fn unless_poisoned<G>(&self, guard: G) -> LockResult<G> {
+        if self.is_poisoned() { Err(PoisonError::new(guard)) } else { Ok(guard) }
+    }
+
+    /// Whether a writer panicked.
+    #[inline]
+    pub fn is_poisoned(&self) -> bool {
+        // Relaxed: who has the lock sees what the writer left, by the permits.
+        self.poisoned.load(Ordering::Relaxed)
+    }
+
+    /// Takes back that a writer panicked.
+    pub fn clear_poison(&self) {
+        self.poisoned.store(false, Ordering::Relaxed);
+    }
+
+    /// The value, which nobody else has, as the lock is borrowed alone.
+    ///
+    /// # Errors
+    ///
+    /// If a writer panicked; the error has the value.
+    pub fn get_mut(&mut self) -> LockResult<&mut T> {
+        let poisoned = self.is_poisoned();
+        let value = self.value.get_mut();
+        if poisoned { Err(PoisonError::new(value)) } else { Ok(value) }
+    }
+}
+
+impl<'l, T: ?Sized> RwLockWriteGuard<'l, T> {
+    /// Goes on as a reader: no other writer comes in between, and readers who are first in line enter.
+    ///
+    /// ```
+    /// # daiko::run(|| {
+    /// use daiko::sync::{RwLock, RwLockWriteGuard};
+    ///
+    /// let lock = RwLock::new(1);
+    /// let mut writer = lock.write().unwrap();
+    /// *writer += 1;
+    /// let reader = RwLockWriteGuard::downgrade(writer);
+    /// assert_eq!((*reader, *lock.read().unwrap()), (2, 2));
+    /// # });
+    /// ```
+    pub fn downgrade(guard: Self) -> RwLockReadGuard<'l, T> {
+        let lock = ManuallyDrop::new(guard).lock;
+        permits::release(&lock.raw, WRITER - READER);
+        RwLockReadGuard { lock, not_send: PhantomData }
+    }
+}
+
+impl<T: ?Sized> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the guard's holder keeps writers out.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the guard's holder has the lock alone.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard's holder has the lock alone, and the guard is borrowed alone.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        permits::release(&self.lock.raw, READER);
+    }
+}
+
+impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.was_panicking && panicking() {
+            // Relaxed: who takes the lock next sees it, by the release that follows.
+            self.lock.poisoned.store(true, Ordering::Relaxed);
+        }
+        permits::release(&self.lock.raw, WRITER);
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for RwLockReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockWriteGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Display> fmt::Display for RwLockWriteGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("RwLock");
+        match self.try_read() {
+            Ok(guard) => debug.field("value", &&*guard),
+            Err(TryLockError::Poisoned(error)) => debug.field("value", &&**error.get_ref()),
+            Err(TryLockError::WouldBlock) => debug.field("value", &format_args!("<locked>")),
+        };
+        debug.field("poisoned", &self.is_poisoned()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Default> Default for RwLock<T> {
+    fn default() -> Self {
+        RwLock::new(T::default())
+    }
+}
+
+impl<T> From<T> for RwLock<T> {
+    fn from(value: T) -> Self {
+        RwLock::new(value)
+    }
+}

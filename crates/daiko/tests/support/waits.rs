@@ -1,0 +1,62 @@
+//! Who waits in the tests of locks and the like: fibers, movers, threads.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use daiko::{Builder, JoinHandle};
+
+use super::{end, mover, workers, yield_until};
+
+/// Longer than any test takes.
+pub(crate) const LONG: Duration = Duration::from_secs(3600);
+/// Over before anybody could do anything.
+pub(crate) const SHORT: Duration = Duration::from_nanos(1);
+
+/// Runs `body` `each` times as pinned fibers, as movers and on threads, on runtimes of 1 to 4 workers.
+pub(crate) fn everywhere(each: usize, body: impl Fn() + Clone + Send + 'static) {
+    everywhere_anew(each, || body.clone());
+}
+
+/// As [`everywhere`], with a new body for each runtime.
+pub(crate) fn everywhere_anew<B>(each: usize, mut body: impl FnMut() -> B)
+where
+    B: Fn() + Clone + Send + 'static,
+{
+    for count in 1..=4 {
+        let (runtime, body) = (workers(count), body());
+        let fibers: Vec<JoinHandle<()>> = (0..2 * each)
+            .map(|index| {
+                let builder = if index % 2 == 0 { Builder::new() } else { mover() };
+                runtime.spawn_with(builder, body.clone()).unwrap()
+            })
+            .collect();
+        let threads: Vec<_> = (0..each).map(|_| thread::spawn(body.clone())).collect();
+        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        end(runtime);
+    }
+}
+
+/// Runs `body` on the one worker of a runtime, where no spare takes it from.
+pub(crate) fn on_one_worker(body: impl FnOnce() + Send + 'static) {
+    let runtime = workers(1);
+    runtime.spawn_with(Builder::new().on(0), body).unwrap().join().unwrap();
+    end(runtime);
+}
+
+/// Spawns a fiber that runs `wait` on the caller's one worker; returns once it has suspended there.
+pub(crate) fn waiting<T: Send + 'static>(
+    wait: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let started = Arc::new(AtomicBool::new(false));
+    let starts = started.clone();
+    let body = move || {
+        starts.store(true, Ordering::Relaxed);
+        wait()
+    };
+    let handle = Builder::new().on(0).spawn(body).unwrap();
+    yield_until("the start", || started.load(Ordering::Relaxed));
+    handle
+}
