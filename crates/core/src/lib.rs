@@ -12,6 +12,7 @@ mod circle;
 pub mod claim;
 #[cfg(test)]
 mod element;
+pub mod event;
 pub mod fiber;
 pub mod glance;
 pub mod governor;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
-use daiko_core::wait::{Node, NodeState};
+use daiko_core::wait::{Node, NodeState, Taken};
 use daiko_sys::clock;
 
 use crate::fiber::waiter::{self, ThreadWaiter};
@@ -219,6 +219,11 @@ pub(crate) fn wake(waiter: Option<WaiterId>) {
         // SAFETY: claimed; the ids in the queues of objects are those of `Waiter`.
         unsafe { waiter::wake(id, worker::current()) };
     }
+}
+
+/// Wakes all of `waiters`, which the caller has taken out of their queue.
+pub(crate) fn wake_all(waiters: Taken<WaiterId>) {
+    waiters.for_each(|waiter| wake(Some(waiter)));
 }
 
 fn wait_as_fiber(fiber: &ControlBlock, wait: &impl Wait, deadline: Deadline) -> Ended {

@@ -3,21 +3,27 @@
 //! All of it works between fibers, between threads that are no workers, and between both: a fiber
 //! suspends, any other thread blocks.
 
+mod barrier;
 pub mod channel;
 mod condvar;
+mod event;
 mod mutex;
 mod permits;
 mod poison;
 mod rwlock;
 mod semaphore;
+mod wait_group;
 
 use std::fmt;
 
+pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
+pub use event::Event;
 pub use mutex::{Mutex, MutexGuard};
 pub use poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Permit, Semaphore};
+pub use wait_group::WaitGroup;
 
 /// The time of a wait was over before what was waited for came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,139 @@
+//! An automatic event as a lock, with one who thinks better of it; a manual one that is reset.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+
+use super::*;
+use crate::lock::testing::Tester;
+use crate::modelled::{Sleep, spawn};
+
+struct Shared {
+    event: RawEvent<usize>,
+    /// What each of them sleeps on.
+    wakes: [Sleep; 3],
+    /// Written before a set.
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: the data is touched by who was let go; that is what the model checks.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new(event: RawEvent<usize>) -> Arc<Self> {
+        Arc::new(Self {
+            event,
+            wakes: [Sleep::new(), Sleep::new(), Sleep::new()],
+            data: UnsafeCell::new(0),
+        })
+    }
+
+    fn wait(&self, who: usize) {
+        if self.event.try_pass() {
+            return;
+        }
+        let node = Node::new(who);
+        // SAFETY: the node is in no queue, and stays until it is claimed.
+        if !unsafe { self.event.pass(&Tester(who as u32 + 1), NonNull::from(&node)) } {
+            self.wakes[who].wait();
+        }
+    }
+
+    fn set(&self, who: usize) {
+        if !self.event.set_fast() {
+            self.event.set(&Tester(who as u32 + 1)).for_each(|waiter| self.wakes[waiter].wake());
+        }
+    }
+
+    /// Has the event as a lock for a moment.
+    fn add(&self, who: usize) {
+        self.wait(who);
+        // SAFETY: one is let go for each set.
+        self.data.with_mut(|data| unsafe { *data += 1 });
+        self.set(who);
+    }
+
+    /// Leaves if it would have to wait; what it was let go for it gives to another.
+    fn ask(&self, who: usize) {
+        let (by, node) = (Tester(who as u32 + 1), Node::new(who));
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+        if !unsafe { self.event.pass(&by, NonNull::from(&node)) } {
+            // SAFETY: alive, and queued here.
+            if unsafe { self.event.leave(&by, NonNull::from(&node)) } == Unlinked::Mine {
+                return;
+            }
+            self.wakes[who].wait();
+        }
+        self.set(who);
+    }
+
+    fn read(&self) -> u32 {
+        // SAFETY: written before the set that let the caller go, or the joins.
+        self.data.with(|data| unsafe { *data })
+    }
+}
+
+#[test]
+fn an_automatic_event_lets_one_go_for_each_set() {
+    loom::model(|| {
+        let shared = Shared::new(RawEvent::auto());
+        let others = [1, 2].map(|who| spawn(&shared, move |shared| shared.add(who)));
+        shared.set(0);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        assert_eq!(shared.read(), 2);
+        assert!(shared.event.try_pass() && !shared.event.is_set());
+    });
+}
+
+#[test]
+fn who_leaves_takes_no_set_along() {
+    loom::model(|| {
+        let shared = Shared::new(RawEvent::auto());
+        let adds = spawn(&shared, |shared| shared.add(1));
+        let asks = spawn(&shared, |shared| shared.ask(2));
+        shared.set(0);
+        adds.join().unwrap();
+        asks.join().unwrap();
+        assert_eq!(shared.read(), 1);
+        assert!(shared.event.is_set());
+    });
+}
+
+#[test]
+fn each_set_lets_another_go() {
+    loom::model(|| {
+        let shared = Shared::new(RawEvent::auto());
+        let (by, nodes) = (Tester(1), [0, 1].map(Node::new));
+        for node in &nodes {
+            // SAFETY: in no queue, and it outlives the queue.
+            assert!(!unsafe { shared.event.pass(&by, NonNull::from(node)) });
+        }
+        let sets = spawn(&shared, |shared| shared.set(2));
+        shared.set(0);
+        sets.join().unwrap();
+        shared.wakes[..2].iter().for_each(Sleep::wait);
+        assert!(!shared.event.is_set());
+    });
+}
+
+#[test]
+fn who_waits_for_a_manual_event_goes_though_it_is_reset() {
+    loom::model(|| {
+        let shared = Shared::new(RawEvent::manual());
+        let node = Node::new(0);
+        // SAFETY: in no queue, and it outlives the queue.
+        assert!(!unsafe { shared.event.pass(&Tester(1), NonNull::from(&node)) });
+        let sets = spawn(&shared, |shared| {
+            // SAFETY: nobody was let go before.
+            shared.data.with_mut(|data| unsafe { *data = 1 });
+            shared.set(1);
+            shared.event.reset();
+        });
+        let passes = spawn(&shared, |shared| !shared.event.try_pass() || shared.read() == 1);
+        shared.wakes[0].wait();
+        assert_eq!(shared.read(), 1);
+        sets.join().unwrap();
+        assert!(passes.join().unwrap() && !shared.event.is_set());
+    });
+}

@@ -1,0 +1,167 @@
+//! Waiting for each other.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use daiko_core::fiber::WaiterId;
+use daiko_core::list::Unlinked;
+use daiko_core::wait::{Node, WaitQueue};
+
+use super::TimedOut;
+use crate::runtime::kernel::ThisThread;
+use crate::wait::{self, Deadline, Ended, Object, Waiter};
+
+/// Where so many wait for each other, again and again, as [`std::sync::Barrier`].
+///
+/// A fiber suspends until the last one has arrived, any other thread blocks. Who leaves before, as
+/// his time is over or he is cancelled, has not arrived: as many as before are still waited for.
+///
+/// ```
+/// use daiko::sync::Barrier;
+/// use std::sync::Arc;
+///
+/// daiko::run(|| {
+///     let barrier = Arc::new(Barrier::new(4));
+///     let parties: Vec<_> = (0..4)
+///         .map(|_| {
+///             let barrier = Arc::clone(&barrier);
+///             daiko::spawn(move || barrier.wait().is_leader())
+///         })
+///         .collect();
+///     let leaders = parties.into_iter().map(|party| party.join().unwrap());
+///     assert_eq!(leaders.filter(|&leads| leads).count(), 1);
+/// });
+/// ```
+pub struct Barrier {
+    /// Its word counts those who have arrived: all in the queue. Changed under its lock.
+    queue: WaitQueue<WaiterId>,
+    /// How many are waited for.
+    parties: usize,
+}
+
+const _: () = assert!(size_of::<Barrier>() == 24);
+
+/// What [`Barrier::wait`] says of the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BarrierWaitResult(bool);
+
+impl BarrierWaitResult {
+    /// Whether the caller is the one of all who arrived last.
+    pub fn is_leader(&self) -> bool {
+        self.0
+    }
+}
+
+impl Barrier {
+    /// A barrier for `parties` who wait for each other.
+    ///
+    /// # Panics
+    ///
+    /// If `parties` is 0: nobody would ever come.
+    pub const fn new(parties: usize) -> Self {
+        assert!(parties > 0, "daiko: a Barrier of 0 lets nobody through; use 1 or more");
+        Barrier { queue: WaitQueue::new(0), parties }
+    }
+
+    /// Waits until all have arrived.
+    ///
+    /// # Panics
+    ///
+    /// Inside [`no_suspend`](crate::no_suspend), and in a [`Poller`](crate::agent::Poller), whether or
+    /// not the caller is the last.
+    pub fn wait(&self) -> BarrierWaitResult {
+        match self.wait_until(Deadline::NEVER) {
+            Ok(result) => result,
+            Err(TimedOut) => unreachable!("never"),
+        }
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over. Then the caller has not arrived.
+    ///
+    /// # Panics
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<BarrierWaitResult, TimedOut> {
+        self.wait_until(Deadline::after(timeout))
+    }
+
+    /// As [`wait`](Self::wait), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_timeout`](Self::wait_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_deadline(&self, deadline: Instant) -> Result<BarrierWaitResult, TimedOut> {
+        self.wait_until(Deadline::at(deadline))
+    }
+
+    fn wait_until(&self, deadline: Deadline) -> Result<BarrierWaitResult, TimedOut> {
+        // Before the arrival: a cancel that is due takes nothing back.
+        let waiter = Waiter::caller("Barrier::wait");
+        let node = Node::new(waiter.id());
+        if self.arrive(&node) {
+            return Ok(BarrierWaitResult(true));
+        }
+        match waiter.wait(&node, self, deadline) {
+            Ended::Claimed(_) => Ok(BarrierWaitResult(false)),
+            Ended::TimedOut => Err(TimedOut),
+        }
+    }
+
+    /// Lets all go if `node` is the last to arrive; otherwise it is queued.
+    fn arrive(&self, node: &Node<WaiterId>) -> bool {
+        let mut queue = self.queue.lock(&ThisThread::get());
+        let arrived = self.arrived() + 1;
+        if arrived as usize == self.parties {
+            self.set_arrived(0);
+            let others = queue.take_all();
+            drop(queue);
+            wait::wake_all(others);
+            return true;
+        }
+        self.set_arrived(arrived);
+        // SAFETY: the node is new, and its frame is left once it has left or was claimed.
+        unsafe { queue.enqueue(NonNull::from(node)) };
+        false
+    }
+
+    /// How many have arrived. Under the queue lock.
+    fn arrived(&self) -> u32 {
+        self.queue.word().load(Ordering::Relaxed)
+    }
+
+    /// Under the queue lock.
+    fn set_arrived(&self, arrived: u32) {
+        self.queue.word().store(arrived, Ordering::Relaxed);
+    }
+}
+
+impl Object<WaiterId> for Barrier {
+    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
+        let mut queue = self.queue.lock(&ThisThread::get());
+        // SAFETY: passed on to the caller.
+        let unlinked = unsafe { queue.unlink(node) };
+        if unlinked == Unlinked::Mine {
+            self.set_arrived(self.arrived() - 1);
+        }
+        unlinked
+    }
+
+    /// All others were let go as well.
+    fn give_way(&self, _: u8) {}
+}
+
+impl fmt::Debug for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Barrier").field("parties", &self.parties).finish_non_exhaustive()
+    }
+}
