@@ -23,6 +23,7 @@ pub mod lock;
 #[cfg(all(test, loom))]
 mod modelled;
 pub mod mutex;
+pub mod once;
 pub mod place;
 pub mod queue;
 pub mod semaphore;

@@ -1,15 +1,18 @@
 //! Waits that something ends: a wake, a deadline, a cancel. A fiber suspends, any other thread blocks.
 
+use std::num::NonZeroU64;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
+use daiko_core::lock::Contender;
 use daiko_core::wait::{Node, NodeState, Taken};
 use daiko_sys::clock;
 
 use crate::fiber::waiter::{self, ThreadWaiter};
 use crate::fiber::{ControlBlock, unwind};
+use crate::runtime::kernel::ThisThread;
 use crate::worker::suspend::{self, Resumed};
 use crate::worker::{self, Worker};
 
@@ -224,6 +227,16 @@ pub(crate) fn wake(waiter: Option<WaiterId>) {
 /// Wakes all of `waiters`, which the caller has taken out of their queue.
 pub(crate) fn wake_all(waiters: Taken<WaiterId>) {
     waiters.for_each(|waiter| wake(Some(waiter)));
+}
+
+/// A number of the caller, fiber or thread, that nobody else has at this time.
+pub(crate) fn caller_number() -> NonZeroU64 {
+    let number = match suspend::try_caller() {
+        // An address of a control block: even.
+        Some((_, fiber)) => waiter::fiber_id(fiber).0,
+        None => u64::from(ThisThread.id().get()) << 1 | 1,
+    };
+    NonZeroU64::new(number).expect("no address and no odd number is 0")
 }
 
 fn wait_as_fiber(fiber: &ControlBlock, wait: &impl Wait, deadline: Deadline) -> Ended {

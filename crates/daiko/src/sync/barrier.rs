@@ -119,7 +119,7 @@ impl Barrier {
 
     /// Lets all go if `node` is the last to arrive; otherwise it is queued.
     fn arrive(&self, node: &Node<WaiterId>) -> bool {
-        let mut queue = self.queue.lock(&ThisThread::get());
+        let mut queue = self.queue.lock(&ThisThread);
         let arrived = self.arrived() + 1;
         if arrived as usize == self.parties {
             self.set_arrived(0);
@@ -147,7 +147,7 @@ impl Barrier {
 
 impl Object<WaiterId> for Barrier {
     unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
-        let mut queue = self.queue.lock(&ThisThread::get());
+        let mut queue = self.queue.lock(&ThisThread);
         // SAFETY: passed on to the caller.
         let unlinked = unsafe { queue.unlink(node) };
         if unlinked == Unlinked::Mine {
@@ -157,7 +157,9 @@ impl Object<WaiterId> for Barrier {
     }
 
     /// All others were let go as well.
-    fn give_way(&self, _: u8) {}
+    fn give_way(&self, _: u8) -> bool {
+        true
+    }
 }
 
 impl fmt::Debug for Barrier {

@@ -76,7 +76,7 @@ impl Event {
 
     #[cold]
     fn set_slow(&self) {
-        wait::wake_all(self.raw.set(&ThisThread::get()));
+        wait::wake_all(self.raw.set(&ThisThread));
     }
 
     /// Takes back that it has happened. Who was let go before goes, even if he has not run yet.
@@ -142,7 +142,7 @@ impl Event {
         let waiter = Waiter::caller(what);
         let node = Node::new(waiter.id());
         // SAFETY: the node is new, and stays here until it has left or is claimed.
-        if unsafe { self.raw.pass(&ThisThread::get(), NonNull::from(&node)) } {
+        if unsafe { self.raw.pass(&ThisThread, NonNull::from(&node)) } {
             return Ok(());
         }
         match waiter.wait(&node, self, deadline) {
@@ -155,14 +155,15 @@ impl Event {
 impl Object<WaiterId> for Event {
     unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.raw.leave(&ThisThread::get(), node) }
+        unsafe { self.raw.leave(&ThisThread, node) }
     }
 
     /// A manual event has let all others go as well.
-    fn give_way(&self, _: u8) {
+    fn give_way(&self, _: u8) -> bool {
         if self.raw.is_auto() {
             self.set();
         }
+        true
     }
 }
 

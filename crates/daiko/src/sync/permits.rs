@@ -29,7 +29,7 @@ fn acquire_slow(raw: &Raw, count: u32, what: &str, deadline: Deadline) -> bool {
     let waiter = Waiter::caller(what);
     let node = Node::new(Request { waiter: waiter.id(), permits: count });
     // SAFETY: the node is new, and stays here until it has left or is claimed.
-    if unsafe { raw.acquire(&ThisThread::get(), NonNull::from(&node)) } {
+    if unsafe { raw.acquire(&ThisThread, NonNull::from(&node)) } {
         return true;
     }
     waiter.wait(&node, &Asked { raw, count }, deadline) != Ended::TimedOut
@@ -51,7 +51,7 @@ pub(super) fn release(raw: &Raw, count: u32) {
 
 #[cold]
 fn release_slow(raw: &Raw, count: u32) {
-    match raw.release(&ThisThread::get(), count) {
+    match raw.release(&ThisThread, count) {
         Ok(()) => serve(raw),
         Err(Overflow) => overflow(),
     }
@@ -59,7 +59,7 @@ fn release_slow(raw: &Raw, count: u32) {
 
 /// Wakes all who can have their permits now.
 fn serve(raw: &Raw) {
-    while let Some(waiter) = raw.serve(&ThisThread::get()) {
+    while let Some(waiter) = raw.serve(&ThisThread) {
         wait::wake(Some(waiter));
     }
 }
@@ -78,12 +78,13 @@ struct Asked<'s> {
 impl Object<Request<WaiterId>> for Asked<'_> {
     unsafe fn leave(&self, node: NonNull<Node<Request<WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        let unlinked = unsafe { self.raw.leave(&ThisThread::get(), node) };
+        let unlinked = unsafe { self.raw.leave(&ThisThread, node) };
         serve(self.raw);
         unlinked
     }
 
-    fn give_way(&self, _: u8) {
+    fn give_way(&self, _: u8) -> bool {
         release(self.raw, self.count);
+        true
     }
 }

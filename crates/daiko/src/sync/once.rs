@@ -1,0 +1,386 @@
+//! What is done once.
+
+use std::fmt;
+use std::num::NonZeroU64;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use daiko_core::fiber::WaiterId;
+use daiko_core::list::Unlinked;
+use daiko_core::once::{Begin, End, Purpose, RawOnce};
+use daiko_core::wait::Node;
+
+use super::TimedOut;
+use crate::fiber::panicking;
+use crate::runtime::kernel::ThisThread;
+use crate::wait::{self, Deadline, Ended, Object, Waiter};
+
+/// Something that is done once, by the first who comes, as [`std::sync::Once`].
+///
+/// A fiber that has to wait for another to do it suspends, any other thread blocks.
+///
+/// It is poisoned where who does it panics, as in `std`. If he is cancelled it is as if he had not
+/// begun: the next one does it.
+///
+/// ```
+/// use daiko::sync::Once;
+///
+/// static START: Once = Once::new();
+///
+/// daiko::run(|| {
+///     let starters: Vec<_> = (0..4)
+///         .map(|_| daiko::spawn(|| START.call_once(|| println!("printed once"))))
+///         .collect();
+///     starters.into_iter().for_each(|starter| starter.join().unwrap());
+///     assert!(START.is_completed());
+/// });
+/// ```
+pub struct Once {
+    raw: RawOnce<WaiterId>,
+}
+
+const _: () = assert!(size_of::<Once>() == 24);
+
+impl UnwindSafe for Once {}
+impl RefUnwindSafe for Once {}
+
+/// What the closure of [`Once::call_once_force`] is told.
+#[derive(Debug)]
+pub struct OnceState {
+    poisoned: bool,
+}
+
+impl OnceState {
+    /// Whether it was tried before, and that panicked.
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned
+    }
+}
+
+/// Who comes, and what for.
+pub(super) struct Call {
+    /// What messages call it, by its type and method.
+    pub(super) what: &'static str,
+    pub(super) purpose: Purpose,
+}
+
+impl Call {
+    /// Does it unless it was poisoned.
+    const ONCE: Call = Call::new("Once::call_once", true, false);
+    /// Does it.
+    const FORCE: Call = Call::new("Once::call_once_force", true, true);
+    /// Waits for somebody who does it, unless it was poisoned.
+    const WAIT: Call = Call::new("Once::wait", false, false);
+    /// Waits for somebody who does it.
+    const WAIT_FORCE: Call = Call::new("Once::wait_force", false, true);
+
+    pub(super) const fn new(what: &'static str, runs: bool, despite_poison: bool) -> Call {
+        Call { what, purpose: Purpose { runs, despite_poison } }
+    }
+}
+
+impl Once {
+    /// Not done yet.
+    #[allow(clippy::new_without_default, reason = "as in std")]
+    pub const fn new() -> Self {
+        Once { raw: RawOnce::new() }
+    }
+
+    /// Whether it is done, so that the caller sees what was done.
+    #[inline]
+    pub fn is_completed(&self) -> bool {
+        self.raw.is_done()
+    }
+
+    /// Runs `init`, unless it or another closure was run to its end here; waits for another that is
+    /// being run.
+    ///
+    /// # Panics
+    ///
+    /// If a closure panicked here before; if the caller is one that is being run here; if it would
+    /// have to wait inside [`no_suspend`](crate::no_suspend), or in a [`Poller`](crate::agent::Poller).
+    #[inline]
+    pub fn call_once(&self, init: impl FnOnce()) {
+        let _ = self.call(&Call::ONCE, || Deadline::NEVER, |_| init());
+    }
+
+    /// As [`call_once`](Self::call_once), but waits for another closure for at most `timeout`. How long
+    /// `init` itself takes does not matter.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over; `init` was not run.
+    ///
+    /// # Panics
+    ///
+    /// As [`call_once`](Self::call_once).
+    pub fn call_once_timeout(
+        &self,
+        timeout: Duration,
+        init: impl FnOnce(),
+    ) -> Result<(), TimedOut> {
+        self.call(&Call::ONCE, || Deadline::after(timeout), |_| init())
+    }
+
+    /// As [`call_once_timeout`](Self::call_once_timeout), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_once_timeout`](Self::call_once_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`call_once`](Self::call_once).
+    pub fn call_once_deadline(
+        &self,
+        deadline: Instant,
+        init: impl FnOnce(),
+    ) -> Result<(), TimedOut> {
+        self.call(&Call::ONCE, || Deadline::at(deadline), |_| init())
+    }
+
+    /// As [`call_once`](Self::call_once), also after a closure panicked here: `init` is told so.
+    ///
+    /// ```
+    /// # use daiko::sync::Once;
+    /// # use std::panic;
+    /// let once = Once::new();
+    /// let panics = panic::catch_unwind(|| once.call_once(|| panic::resume_unwind(Box::new(()))));
+    /// assert!(panics.is_err());
+    /// once.call_once_force(|state| assert!(state.is_poisoned()));
+    /// assert!(once.is_completed());
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`call_once`](Self::call_once), but for the first.
+    #[inline]
+    pub fn call_once_force(&self, init: impl FnOnce(&OnceState)) {
+        let _ = self.call(&Call::FORCE, || Deadline::NEVER, init);
+    }
+
+    /// As [`call_once_timeout`](Self::call_once_timeout), also after a closure panicked here.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_once_timeout`](Self::call_once_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`call_once_force`](Self::call_once_force).
+    pub fn call_once_force_timeout(
+        &self,
+        timeout: Duration,
+        init: impl FnOnce(&OnceState),
+    ) -> Result<(), TimedOut> {
+        self.call(&Call::FORCE, || Deadline::after(timeout), init)
+    }
+
+    /// As [`call_once_deadline`](Self::call_once_deadline), also after a closure panicked here.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_once_timeout`](Self::call_once_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`call_once_force`](Self::call_once_force).
+    pub fn call_once_force_deadline(
+        &self,
+        deadline: Instant,
+        init: impl FnOnce(&OnceState),
+    ) -> Result<(), TimedOut> {
+        self.call(&Call::FORCE, || Deadline::at(deadline), init)
+    }
+
+    /// Waits until it is done, by somebody else.
+    ///
+    /// # Panics
+    ///
+    /// As [`call_once`](Self::call_once).
+    #[inline]
+    pub fn wait(&self) {
+        let _ = self.see(&Call::WAIT, || Deadline::NEVER);
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over.
+    ///
+    /// # Panics
+    ///
+    /// As [`call_once`](Self::call_once).
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), TimedOut> {
+        self.see(&Call::WAIT, || Deadline::after(timeout))
+    }
+
+    /// As [`wait`](Self::wait), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over.
+    ///
+    /// # Panics
+    ///
+    /// As [`call_once`](Self::call_once).
+    pub fn wait_deadline(&self, deadline: Instant) -> Result<(), TimedOut> {
+        self.see(&Call::WAIT, || Deadline::at(deadline))
+    }
+
+    /// As [`wait`](Self::wait), also if a closure panics here, or has: for one that does not.
+    ///
+    /// # Panics
+    ///
+    /// As [`call_once_force`](Self::call_once_force).
+    #[inline]
+    pub fn wait_force(&self) {
+        let _ = self.see(&Call::WAIT_FORCE, || Deadline::NEVER);
+    }
+
+    /// As [`wait_force`](Self::wait_force), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over.
+    ///
+    /// # Panics
+    ///
+    /// As [`call_once_force`](Self::call_once_force).
+    pub fn wait_force_timeout(&self, timeout: Duration) -> Result<(), TimedOut> {
+        self.see(&Call::WAIT_FORCE, || Deadline::after(timeout))
+    }
+
+    /// As [`wait_force`](Self::wait_force), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over.
+    ///
+    /// # Panics
+    ///
+    /// As [`call_once_force`](Self::call_once_force).
+    pub fn wait_force_deadline(&self, deadline: Instant) -> Result<(), TimedOut> {
+        self.see(&Call::WAIT_FORCE, || Deadline::at(deadline))
+    }
+
+    /// Waits for somebody who does it.
+    #[inline]
+    pub(super) fn see(
+        &self,
+        call: &Call,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<(), TimedOut> {
+        self.call(call, deadline, |_| unreachable!("who waits does not do it"))
+    }
+
+    /// Has it done, or waits for somebody who does it.
+    #[inline]
+    pub(super) fn call(
+        &self,
+        call: &Call,
+        deadline: impl FnOnce() -> Deadline,
+        init: impl FnOnce(&OnceState),
+    ) -> Result<(), TimedOut> {
+        if self.is_completed() {
+            return Ok(());
+        }
+        let mut init = Some(init);
+        // One copy of the rest for all closures.
+        self.call_slow(call, deadline(), &mut |state| {
+            let Some(init) = init.take() else { unreachable!("run once") };
+            init(state);
+        })
+    }
+
+    #[cold]
+    fn call_slow(
+        &self,
+        call: &Call,
+        deadline: Deadline,
+        init: &mut dyn FnMut(&OnceState),
+    ) -> Result<(), TimedOut> {
+        let caller = wait::caller_number();
+        loop {
+            match self.raw.begin(&ThisThread, caller, call.purpose) {
+                Begin::Done => return Ok(()),
+                Begin::Run { was_poisoned } => {
+                    let mut run = Run { raw: &self.raw, done: false };
+                    init(&OnceState { poisoned: was_poisoned });
+                    run.done = true;
+                    return Ok(());
+                }
+                Begin::Wait => self.wait_for_end(call, caller, deadline)?,
+                Begin::Poisoned => poisoned(call.what),
+                Begin::Itself => itself(call.what),
+            }
+        }
+    }
+
+    /// Waits until somebody who does it has ended, in whatever way.
+    fn wait_for_end(
+        &self,
+        call: &Call,
+        caller: NonZeroU64,
+        deadline: Deadline,
+    ) -> Result<(), TimedOut> {
+        let waiter = Waiter::caller(call.what);
+        let node = Node::new(waiter.id());
+        let (by, at) = (ThisThread, NonNull::from(&node));
+        // SAFETY: the node is new, and stays here until it has left or is claimed.
+        if !unsafe { self.raw.wait(&by, at, caller, call.purpose) } {
+            return Ok(());
+        }
+        match waiter.wait(&node, self, deadline) {
+            Ended::Claimed(_) => Ok(()),
+            Ended::TimedOut => Err(TimedOut),
+        }
+    }
+}
+
+#[cold]
+fn poisoned(what: &str) -> ! {
+    panic!("daiko: {what} finds that a closure panicked here before; call_once_force goes on")
+}
+
+#[cold]
+fn itself(what: &str) -> ! {
+    panic!("daiko: {what} was called by the very closure that it would wait for")
+}
+
+/// Somebody who does it; dropping this is his end, in a return or an unwind.
+struct Run<'o> {
+    raw: &'o RawOnce<WaiterId>,
+    done: bool,
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        let end = match (self.done, panicking()) {
+            (true, _) => End::Done,
+            (false, true) => End::Poisoned,
+            (false, false) => End::Undone,
+        };
+        wait::wake_all(self.raw.end(&ThisThread, end));
+    }
+}
+
+impl Object<WaiterId> for Once {
+    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { self.raw.leave(&ThisThread, node) }
+    }
+
+    /// All others were woken as well.
+    fn give_way(&self, _: u8) -> bool {
+        true
+    }
+}
+
+impl fmt::Debug for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Once").field("completed", &self.is_completed()).finish_non_exhaustive()
+    }
+}

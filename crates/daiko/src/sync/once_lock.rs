@@ -1,0 +1,243 @@
+//! A value that is written once.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::time::{Duration, Instant};
+
+use super::once::Call;
+use super::{Once, TimedOut};
+use crate::wait::Deadline;
+
+/// Room for a value that is written once, by the first who comes, as [`std::sync::OnceLock`].
+///
+/// A fiber that has to wait for another to write it suspends, any other thread blocks. If the closure
+/// that makes the value panics, or the fiber that runs it is cancelled, there is no value yet: the
+/// next one who comes makes it.
+///
+/// ```
+/// use daiko::sync::OnceLock;
+///
+/// static CONFIG: OnceLock<String> = OnceLock::new();
+///
+/// daiko::run(|| {
+///     let reader = daiko::spawn(|| CONFIG.wait().len());
+///     assert_eq!(CONFIG.get_or_init(|| "a = 1".to_owned()), "a = 1");
+///     assert_eq!(reader.join().unwrap(), 5);
+///     assert_eq!(CONFIG.set(String::new()), Err(String::new()));
+/// });
+/// ```
+pub struct OnceLock<T> {
+    once: Once,
+    /// Written by who does it, before it is done; shared from then on.
+    value: UnsafeCell<Option<T>>,
+}
+
+// SAFETY: the value is shared, and may be written on one thread and dropped on another.
+unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
+
+impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
+impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
+
+const INIT: Call = Call::new("OnceLock::get_or_init", true, true);
+const WAIT: Call = Call::new("OnceLock::wait", false, true);
+
+impl<T> OnceLock<T> {
+    /// No value yet.
+    pub const fn new() -> Self {
+        OnceLock { once: Once::new(), value: UnsafeCell::new(None) }
+    }
+
+    /// The value, if it is there.
+    #[inline]
+    pub fn get(&self) -> Option<&T> {
+        if !self.once.is_completed() {
+            return None;
+        }
+        // SAFETY: it is done, so nobody writes any more but by `&mut`.
+        unsafe { &*self.value.get() }.as_ref()
+    }
+
+    /// The value, if it is there, for who has the object alone.
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        self.value.get_mut().as_mut()
+    }
+
+    /// Writes the value, unless there is one; waits for somebody else who writes it.
+    ///
+    /// # Errors
+    ///
+    /// If there is a value already: `value` comes back.
+    ///
+    /// # Panics
+    ///
+    /// As [`get_or_init`](Self::get_or_init).
+    pub fn set(&self, value: T) -> Result<(), T> {
+        let mut value = Some(value);
+        let make = || value.take().expect("it is made once");
+        let _ = self.init(&Call::new("OnceLock::set", true, true), || Deadline::NEVER, make);
+        value.map_or(Ok(()), Err)
+    }
+
+    /// The value, which `make` makes if there is none; waits for somebody else who makes it.
+    ///
+    /// # Panics
+    ///
+    /// If `make` does, and then there is no value yet; if the caller is one that makes this value; if it
+    /// would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    #[inline]
+    pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
+        match self.init(&INIT, || Deadline::NEVER, make) {
+            Ok(value) => value,
+            Err(TimedOut) => unreachable!("never"),
+        }
+    }
+
+    /// As [`get_or_init`](Self::get_or_init), but waits for somebody else for at most `timeout`. How
+    /// long `make` takes does not matter.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over; `make` was not run.
+    ///
+    /// # Panics
+    ///
+    /// As [`get_or_init`](Self::get_or_init).
+    pub fn get_or_init_timeout(
+        &self,
+        timeout: Duration,
+        make: impl FnOnce() -> T,
+    ) -> Result<&T, TimedOut> {
+        self.init(&INIT, || Deadline::after(timeout), make)
+    }
+
+    /// As [`get_or_init_timeout`](Self::get_or_init_timeout), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`get_or_init_timeout`](Self::get_or_init_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`get_or_init`](Self::get_or_init).
+    pub fn get_or_init_deadline(
+        &self,
+        deadline: Instant,
+        make: impl FnOnce() -> T,
+    ) -> Result<&T, TimedOut> {
+        self.init(&INIT, || Deadline::at(deadline), make)
+    }
+
+    #[inline]
+    pub(super) fn init(
+        &self,
+        call: &Call,
+        deadline: impl FnOnce() -> Deadline,
+        make: impl FnOnce() -> T,
+    ) -> Result<&T, TimedOut> {
+        self.once.call(call, deadline, |_| {
+            let value = Some(make());
+            // SAFETY: one at a time does it, and nobody looks before it is done.
+            unsafe { *self.value.get() = value };
+        })?;
+        Ok(self.done())
+    }
+
+    /// Waits for the value, which somebody else writes.
+    ///
+    /// # Panics
+    ///
+    /// As [`get_or_init`](Self::get_or_init).
+    #[inline]
+    pub fn wait(&self) -> &T {
+        let _ = self.once.see(&WAIT, || Deadline::NEVER);
+        self.done()
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over.
+    ///
+    /// # Panics
+    ///
+    /// As [`get_or_init`](Self::get_or_init).
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<&T, TimedOut> {
+        self.once.see(&WAIT, || Deadline::after(timeout))?;
+        Ok(self.done())
+    }
+
+    /// As [`wait`](Self::wait), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over.
+    ///
+    /// # Panics
+    ///
+    /// As [`get_or_init`](Self::get_or_init).
+    pub fn wait_deadline(&self, deadline: Instant) -> Result<&T, TimedOut> {
+        self.once.see(&WAIT, || Deadline::at(deadline))?;
+        Ok(self.done())
+    }
+
+    /// The value, which is there.
+    #[inline]
+    fn done(&self) -> &T {
+        match self.get() {
+            Some(value) => value,
+            None => unreachable!("it is done"),
+        }
+    }
+
+    /// The value, if it is there.
+    pub fn into_inner(self) -> Option<T> {
+        self.value.into_inner()
+    }
+
+    /// Takes the value out, if it is there: from then on there is none.
+    pub fn take(&mut self) -> Option<T> {
+        std::mem::take(self).into_inner()
+    }
+}
+
+impl<T> Default for OnceLock<T> {
+    fn default() -> Self {
+        OnceLock::new()
+    }
+}
+
+impl<T> From<T> for OnceLock<T> {
+    fn from(value: T) -> Self {
+        let cell = OnceLock::new();
+        cell.get_or_init(|| value);
+        cell
+    }
+}
+
+impl<T: Clone> Clone for OnceLock<T> {
+    fn clone(&self) -> Self {
+        self.get().cloned().map_or_else(OnceLock::new, OnceLock::from)
+    }
+}
+
+impl<T: PartialEq> PartialEq for OnceLock<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl<T: Eq> Eq for OnceLock<T> {}
+
+impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_tuple("OnceLock");
+        match self.get() {
+            Some(value) => debug.field(value),
+            None => debug.field(&format_args!("<uninit>")),
+        };
+        debug.finish()
+    }
+}
