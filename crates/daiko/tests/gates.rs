@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::panic::{self, AssertUnwindSafe};
+use std::panic::{self, AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -157,10 +157,10 @@ fn who_is_cancelled_while_he_waits_takes_no_set_along() {
         // A manual one stays as it is.
         let event = Arc::new(Event::manual());
         let [waiter] = waiters(&event);
+        waiter.cancel();
         event.set();
         event.reset();
-        waiter.cancel();
-        let _ = waiter.join();
+        assert!(matches!(waiter.join(), Err(JoinError::Cancelled)));
         assert!(!event.is_set());
     });
 }
@@ -367,6 +367,14 @@ fn a_runtime_that_ends_unwinds_who_waits() {
     assert_eq!((report.unwound, report.leaked), (4, 0));
     assert_eq!(shared.2.wait_timeout(Duration::ZERO), Err(TimedOut));
     group.wait();
+}
+
+#[test]
+fn they_may_be_shared_as_those_of_std() {
+    fn shared<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
+    shared::<Event>();
+    shared::<Barrier>();
+    shared::<WaitGroup>();
 }
 
 #[test]

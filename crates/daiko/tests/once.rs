@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::panic::{self, AssertUnwindSafe};
+use std::panic::{self, AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -305,6 +305,14 @@ fn a_cancel_waits_until_a_lazy_value_is_made() {
         assert!(matches!(maker.join(), Err(JoinError::Cancelled)));
         assert_eq!(**lazy, 5);
     });
+}
+
+#[test]
+fn they_may_be_shared_as_those_of_std() {
+    fn shared<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
+    shared::<Once>();
+    shared::<OnceLock<i32>>();
+    shared::<LazyLock<i32>>();
 }
 
 #[test]

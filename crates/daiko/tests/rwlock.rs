@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::panic::{self, AssertUnwindSafe};
+use std::panic::{self, AssertUnwindSafe, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -192,17 +192,23 @@ fn who_is_cancelled_while_he_waits_holds_nobody_up() {
         assert_eq!(stays.join().unwrap(), 0);
         assert!(matches!(leaves.join(), Err(JoinError::Cancelled)));
         drop(held);
-        // One who has the lock already gives it back.
-        for write in [false, true] {
+        // One who has the lock already gives it back, or comes out with it.
+        for (write, freed_first) in [(false, false), (false, true), (true, false), (true, true)] {
             let held = lock.write().unwrap();
             let theirs = lock.clone();
             let leaves = match write {
                 false => waiting(move || drop(theirs.read())),
                 true => waiting(move || drop(theirs.write())),
             };
-            drop(held);
-            leaves.cancel();
-            let _ = leaves.join();
+            if freed_first {
+                drop(held);
+                leaves.cancel();
+            } else {
+                leaves.cancel();
+                drop(held);
+            }
+            let ended = leaves.join();
+            assert!(freed_first || matches!(ended, Err(JoinError::Cancelled)));
             assert_eq!(*lock.try_write().unwrap(), 0);
         }
         assert!(!lock.is_poisoned());
@@ -251,6 +257,26 @@ fn a_writer_that_panics_poisons_and_nobody_else_does() {
     });
 }
 
+/// Takes the lock for writing where it is dropped.
+struct Writes<'l>(&'l RwLock<i32>);
+
+impl Drop for Writes<'_> {
+    fn drop(&mut self) {
+        *self.0.write().unwrap() += 1;
+    }
+}
+
+#[test]
+fn a_writer_that_was_panicking_before_poisons_nothing() {
+    let lock = RwLock::new(0);
+    let panics = AssertUnwindSafe(|| {
+        let _writes = Writes(&lock);
+        panic::resume_unwind(Box::new(()));
+    });
+    panic::catch_unwind(panics).unwrap_err();
+    assert_eq!(*lock.read().unwrap(), 1);
+}
+
 #[test]
 fn nobody_may_wait_where_it_would_suspend_by_mistake() {
     on_one_worker(|| {
@@ -282,6 +308,12 @@ fn a_runtime_that_ends_unwinds_who_waits() {
     assert_eq!((report.unwound, report.leaked), (2, 0));
     drop(held);
     assert!(lock.try_write().is_ok());
+}
+
+#[test]
+fn it_may_be_shared_as_that_of_std() {
+    fn shared<T: Send + Sync + UnwindSafe + RefUnwindSafe>() {}
+    shared::<RwLock<i32>>();
 }
 
 #[test]

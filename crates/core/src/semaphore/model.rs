@@ -19,8 +19,8 @@ struct Shared {
     data: UnsafeCell<u32>,
     /// Whether a writer stands in line.
     writer_waits: AtomicBool,
-    /// On which readers 1 and 2 wait for each other.
-    met: [Sleep; 2],
+    /// On which one reader waits for another.
+    both_read: Sleep,
 }
 
 // SAFETY: the data is touched by who has the permit; that is what the model checks.
@@ -35,7 +35,7 @@ impl Shared {
             wakes: [Sleep::new(), Sleep::new(), Sleep::new()],
             data: UnsafeCell::new(0),
             writer_waits: AtomicBool::new(false),
-            met: [Sleep::new(), Sleep::new()],
+            both_read: Sleep::new(),
         })
     }
 
@@ -135,42 +135,42 @@ fn who_leaves_holds_nobody_up() {
 fn a_writer_is_alone_and_not_overtaken() {
     loom::model(|| {
         let shared = Shared::new(ALL);
-        assert!(shared.semaphore.try_acquire(1), "the first reader");
+        shared.acquire(0, 1);
         let writes = spawn(&shared, |shared| shared.add(1, ALL));
-        let reads = spawn(&shared, |shared| shared.read(2));
         // SAFETY: held for reading.
         assert_eq!(shared.data.with(|data| unsafe { *data }), 0);
         shared.release(0, 1);
+        shared.read(0);
         writes.join().unwrap();
-        reads.join().unwrap();
         assert_eq!(shared.read(0), 1);
         assert_eq!(shared.semaphore.available(), ALL);
     });
 }
 
 #[test]
-fn readers_who_waited_are_beside_each_other() {
+fn readers_are_beside_each_other() {
     loom::model(|| {
         let shared = Shared::new(ALL);
         shared.acquire(0, ALL);
-        // Each keeps the lock until both have it.
-        let readers = [1, 2].map(|who| {
-            spawn(&shared, move |shared| {
-                shared.acquire(who, 1);
-                // SAFETY: writers are kept out.
-                let seen = shared.data.with(|data| unsafe { *data });
-                shared.met[who - 1].wake();
-                shared.met[2 - who].wait();
-                shared.release(who, 1);
-                seen
-            })
+        let node = Node::new(Request { waiter: 1, permits: 1 });
+        // SAFETY: in no queue, and it stays until it is claimed.
+        assert!(!unsafe { shared.semaphore.acquire(&Tester(1), NonNull::from(&node)) });
+        let reads = spawn(&shared, |shared| {
+            shared.acquire(2, 1);
+            // SAFETY: writers are kept out.
+            let seen = shared.data.with(|data| unsafe { *data });
+            shared.both_read.wake();
+            shared.release(2, 1);
+            seen
         });
         // SAFETY: the lock is held for writing.
         shared.data.with_mut(|data| unsafe { *data = 1 });
-        // A writer goes on as a reader.
+        // The writer goes on as a reader; he has the lock, and the one in line, until the other has it.
         shared.release(0, ALL - 1);
-        readers.into_iter().for_each(|reader| assert_eq!(reader.join().unwrap(), 1));
-        shared.release(0, 1);
+        shared.wakes[1].wait();
+        shared.both_read.wait();
+        assert_eq!(reads.join().unwrap(), 1);
+        shared.release(0, 2);
         assert_eq!(shared.semaphore.available(), ALL);
     });
 }

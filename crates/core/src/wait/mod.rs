@@ -7,6 +7,7 @@ mod node;
 
 pub use node::{Node, NodeState};
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::{self, NonNull};
 
 use crate::circle;
@@ -37,6 +38,10 @@ const _: () = assert!(size_of::<WaitQueue<usize>>() == 16);
 unsafe impl<W: Copy + Send> Send for WaitQueue<W> {}
 // SAFETY: as for Send.
 unsafe impl<W: Copy + Send> Sync for WaitQueue<W> {}
+
+// Nobody unwinds out of a change of the links.
+impl<W> UnwindSafe for WaitQueue<W> {}
+impl<W> RefUnwindSafe for WaitQueue<W> {}
 
 impl<W: Copy> WaitQueue<W> {
     const_fn! {

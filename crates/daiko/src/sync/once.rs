@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
-use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
@@ -23,6 +22,9 @@ use crate::wait::{self, Deadline, Ended, Object, Waiter};
 /// It is poisoned where who does it panics, as in `std`. If he is cancelled it is as if he had not
 /// begun: the next one does it.
 ///
+/// Who comes back here while he does it panics, as he would wait for himself. That he waits for
+/// another, who comes here, is not noticed: both wait for ever.
+///
 /// ```
 /// use daiko::sync::Once;
 ///
@@ -41,9 +43,6 @@ pub struct Once {
 }
 
 const _: () = assert!(size_of::<Once>() == 24);
-
-impl UnwindSafe for Once {}
-impl RefUnwindSafe for Once {}
 
 /// What the closure of [`Once::call_once_force`] is told.
 #[derive(Debug)]
