@@ -2,7 +2,6 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
-use loom::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::lock::testing::Tester;
@@ -17,8 +16,6 @@ struct Shared {
     wakes: [Sleep; 3],
     /// Belongs to whoever has the permit; may be read by whoever has one of all.
     data: UnsafeCell<u32>,
-    /// Whether a writer stands in line.
-    writer_waits: AtomicBool,
     /// On which one reader waits for another.
     both_read: Sleep,
 }
@@ -34,7 +31,6 @@ impl Shared {
             semaphore: RawSemaphore::new(permits),
             wakes: [Sleep::new(), Sleep::new(), Sleep::new()],
             data: UnsafeCell::new(0),
-            writer_waits: AtomicBool::new(false),
             both_read: Sleep::new(),
         })
     }
@@ -52,10 +48,6 @@ impl Shared {
         let node = Node::new(Request { waiter: who, permits });
         // SAFETY: the node is in no queue, and stays until it is claimed.
         if !unsafe { self.semaphore.acquire(&Tester(who as u32 + 1), NonNull::from(&node)) } {
-            if permits == ALL {
-                // Release: pairs with the Acquire in `read`.
-                self.writer_waits.store(true, Ordering::Release);
-            }
             self.wakes[who].wait();
         }
     }
@@ -74,16 +66,19 @@ impl Shared {
         self.release(who, permits);
     }
 
-    /// Reads beside other readers what the one writer writes, if he has been.
+    /// Reads beside other readers.
     fn read(&self, who: usize) -> u32 {
-        // Acquire: pairs with the Release in `acquire`.
-        let after_writer = self.writer_waits.load(Ordering::Acquire);
         self.acquire(who, 1);
         // SAFETY: writers are kept out.
         let seen = self.data.with(|data| unsafe { *data });
-        assert!(seen == 1 || !after_writer, "the writer was overtaken");
         self.release(who, 1);
         seen
+    }
+
+    /// Queues `node`, which stays until it is claimed, as what it asks for is not there.
+    fn queue(&self, node: &Node<Request<usize>>) {
+        // SAFETY: in no queue, and it stays, by this function's contract.
+        assert!(!unsafe { self.semaphore.acquire(&Tester(1), NonNull::from(node)) });
     }
 
     /// Asks for permits, and leaves without them if it has to wait.
@@ -132,7 +127,7 @@ fn who_leaves_holds_nobody_up() {
 }
 
 #[test]
-fn a_writer_is_alone_and_not_overtaken() {
+fn a_writer_is_alone_and_seen() {
     loom::model(|| {
         let shared = Shared::new(ALL);
         shared.acquire(0, 1);
@@ -148,13 +143,30 @@ fn a_writer_is_alone_and_not_overtaken() {
 }
 
 #[test]
+fn a_writer_who_waits_is_not_overtaken() {
+    loom::model(|| {
+        let shared = Shared::new(ALL);
+        shared.acquire(0, 1);
+        let writer = Node::new(Request { waiter: 1, permits: ALL });
+        shared.queue(&writer);
+        let comes_later = spawn(&shared, |shared| shared.read(2));
+        shared.release(0, 1);
+        shared.wakes[1].wait();
+        // SAFETY: the lock is held for writing.
+        shared.data.with_mut(|data| unsafe { *data = 1 });
+        shared.release(1, ALL);
+        assert_eq!(comes_later.join().unwrap(), 1);
+        assert_eq!(shared.semaphore.available(), ALL);
+    });
+}
+
+#[test]
 fn readers_are_beside_each_other() {
     loom::model(|| {
         let shared = Shared::new(ALL);
         shared.acquire(0, ALL);
-        let node = Node::new(Request { waiter: 1, permits: 1 });
-        // SAFETY: in no queue, and it stays until it is claimed.
-        assert!(!unsafe { shared.semaphore.acquire(&Tester(1), NonNull::from(&node)) });
+        let reader = Node::new(Request { waiter: 1, permits: 1 });
+        shared.queue(&reader);
         let reads = spawn(&shared, |shared| {
             shared.acquire(2, 1);
             // SAFETY: writers are kept out.
