@@ -26,6 +26,7 @@ pub mod mutex;
 pub mod once;
 pub mod place;
 pub mod queue;
+pub mod scope;
 pub mod semaphore;
 mod sync;
 pub mod timer;

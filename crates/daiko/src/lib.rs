@@ -45,8 +45,8 @@ mod worker;
 pub use blocking::blocking;
 pub use daiko_context::stack::StackError;
 pub use fiber::{
-    Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, current, no_suspend, panicking,
-    park, spawn, try_current, yield_now,
+    Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
+    no_suspend, panicking, park, scope, spawn, try_current, yield_now,
 };
 pub use monitor::Stuck;
 pub use runtime::{

@@ -139,6 +139,14 @@ fn work(area: &NotificationArea<u64>, slot: Slot<u64>) -> Slot<u64> {
         };
         builder.spawn(body).unwrap()
     });
+    let borrowed = AtomicU64::new(0);
+    daiko::scope(|s| {
+        s.spawn(|| {
+            daiko::yield_now();
+            borrowed.store(mark, Ordering::Relaxed);
+        });
+    });
+    assert_eq!(borrowed.into_inner(), mark);
     let mut slot = slot;
     let waiter = daiko::spawn(move || {
         slot.wait().unwrap();

@@ -109,6 +109,13 @@ impl Completion {
         // drops the result comes after the handle's last use of the block.
         self.0.swap(DETACHED, unless_weakened!("completion-detach", Ordering::AcqRel)) == DONE
     }
+
+    /// Lets loom complain unless the caller may reuse the word's memory.
+    #[cfg(all(test, loom))]
+    pub(crate) fn reclaim(&self) {
+        // SAFETY: loom checks that nothing is stored at the same time.
+        let _ = unsafe { self.0.unsync_load() };
+    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -120,6 +120,14 @@ impl<W: Copy> WaitQueue<W> {
     pub fn pass_on(&self, by: &impl Contender, note: u8) -> Option<W> {
         self.claim_first(by, note)
     }
+
+    /// Lets loom complain unless the caller may reuse the queue's memory.
+    #[cfg(all(test, loom))]
+    pub(crate) fn reclaim(&self) {
+        self.lock.reclaim();
+        // SAFETY: loom checks that nothing is stored at the same time.
+        let _ = unsafe { (self.oldest.unsync_load(), self.word.unsync_load()) };
+    }
 }
 
 /// Nodes that were taken out of a queue, oldest first. Each is claimed, with the note 0, as its

@@ -57,6 +57,8 @@ pub(crate) struct Vtable {
     pub(crate) cancel: unsafe fn(NonNull<u8>),
     /// Drops the result in the packet.
     pub(crate) drop_result: unsafe fn(NonNull<u8>),
+    /// Of a scoped fiber: takes leave of its scope, once the result is nobody's or the handle's.
+    pub(crate) leave: Option<unsafe fn(NonNull<u8>)>,
 }
 
 /// One fiber, at the top of its own stack, so that a hop to it touches one page.
@@ -134,7 +136,8 @@ unsafe impl Addressee for ControlBlock {
 unsafe fn no_closure(_: NonNull<u8>) {}
 
 /// The functions of a control block that no fiber uses.
-static UNUSED: Vtable = Vtable { run: no_closure, cancel: no_closure, drop_result: no_closure };
+static UNUSED: Vtable =
+    Vtable { run: no_closure, cancel: no_closure, drop_result: no_closure, leave: None };
 
 impl ControlBlock {
     /// A block that no fiber uses yet.

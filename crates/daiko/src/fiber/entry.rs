@@ -1,6 +1,7 @@
 //! A fiber's life: from its first switch to its last.
 
 use std::any::Any;
+use std::mem::ManuallyDrop;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 
@@ -12,12 +13,29 @@ use super::unwind::Cancelled;
 use super::waiter;
 use crate::worker::{self, Worker, suspend};
 
+/// What a packet holds: the closure, and later the result.
+#[repr(C)]
+pub(super) union Body<F, T> {
+    closure: ManuallyDrop<F>,
+    outcome: ManuallyDrop<Outcome<T>>,
+}
+
+impl<F, T> Body<F, T> {
+    pub(super) fn new(closure: F) -> Self {
+        Body { closure: ManuallyDrop::new(closure) }
+    }
+}
+
 /// The functions for a closure of type `F`.
 pub(crate) struct Functions<F, T>(std::marker::PhantomData<(F, T)>);
 
 impl<F: FnOnce() -> T, T> Functions<F, T> {
-    pub(crate) const VTABLE: Vtable =
-        Vtable { run: run::<F, T>, cancel: cancel::<F, T>, drop_result: drop_result::<T> };
+    pub(crate) const VTABLE: Vtable = Vtable {
+        run: run::<F, T>,
+        cancel: cancel::<F, T>,
+        drop_result: drop_result::<T>,
+        leave: None,
+    };
 }
 
 /// # Safety
@@ -80,6 +98,10 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     let finish = fiber.completion.finish();
     if finish == Finish::Detached {
         drop_unwanted(vtable, packet);
+    }
+    if let Some(leave) = vtable.leave {
+        // SAFETY: the fiber has come to its end, once.
+        unsafe { leave(packet) };
     }
     let worker = worker::current();
     if let Finish::Wake(id) = finish {

@@ -3,6 +3,7 @@
 mod control;
 mod entry;
 mod join;
+mod scope;
 mod spawn;
 pub(crate) mod unwind;
 pub(crate) mod waiter;
@@ -14,6 +15,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 pub(crate) use self::control::{ControlBlock, MAX_NAME, flag, kind};
 pub use self::join::{JoinError, JoinHandle};
+pub(crate) use self::scope::in_runtime;
+pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub use self::spawn::{Builder, SpawnError, spawn};
 pub use self::unwind::{Cancelled, panicking};
 use crate::worker::{self, Wish, Worker, suspend};

@@ -8,8 +8,7 @@ use std::ptr::NonNull;
 use daiko_context::prepare;
 use daiko_context::stack::StackError;
 
-use super::entry::{Functions, entry};
-use super::join::Outcome;
+use super::entry::{Body, Functions, entry};
 use super::{ControlBlock, Fiber, JoinHandle, kind};
 use crate::runtime::{self, Shared, phase};
 use crate::worker::{self, Worker};
@@ -105,7 +104,7 @@ impl std::error::Error for SpawnError {
 pub struct Builder {
     name: Option<String>,
     stack_size: Option<usize>,
-    worker: Option<usize>,
+    pub(super) worker: Option<usize>,
     mover: bool,
 }
 
@@ -175,20 +174,20 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let block = self.allocate(runtime, here, const { room::<F, T>() })?;
+        let block = self.allocate(runtime, here, const { room::<Body<F, T>>() })?;
         // SAFETY: the block is new, so nobody else knows it.
         let fiber = unsafe { block.as_ref() };
         fiber.vtable.set(&const { Functions::<F, T>::VTABLE });
-        // SAFETY: `allocate` made room for an `F` and, later, an `Outcome<T>`.
-        unsafe { fiber.packet.get().cast::<F>().write(f) };
+        // SAFETY: `allocate` made room for it.
+        unsafe { fiber.packet.get().cast().write(Body::<F, T>::new(f)) };
         let handle = JoinHandle::new(Fiber::from_block(block));
         runtime.launch(fiber, here, self.worker);
         Ok(handle)
     }
 
-    /// A fiber with everything but its closure, for which it has `room`.
+    /// A fiber with everything but its packet, for which it has `room`.
     #[track_caller]
-    fn allocate(
+    pub(super) fn allocate(
         &self,
         runtime: &Shared,
         here: Option<&Worker>,
@@ -219,16 +218,8 @@ impl Builder {
     }
 }
 
-/// What closure and result need; they are never there at the same time.
-const fn room<F, T>() -> Layout {
-    assert!(align_of::<F>() <= 4096 && align_of::<T>() <= 4096, "aligned to more than a page");
-    const fn max(a: usize, b: usize) -> usize {
-        if a > b { a } else { b }
-    }
-    let size = max(size_of::<F>(), size_of::<Outcome<T>>());
-    let align = max(align_of::<F>(), align_of::<Outcome<T>>());
-    match Layout::from_size_align(size, align) {
-        Ok(layout) => layout,
-        Err(_) => panic!("closure too large"),
-    }
+/// What a packet needs.
+pub(super) const fn room<P>() -> Layout {
+    assert!(align_of::<P>() <= 4096, "aligned to more than a page");
+    Layout::new::<P>()
 }

@@ -24,11 +24,20 @@ pub(crate) fn before_suspension(fiber: &ControlBlock) {
         fiber.flags.get() & flag::NO_SUSPEND == 0 || std::thread::panicking(),
         "daiko: a fiber wanted to suspend inside no_suspend"
     );
+    if is_due_before(fiber) {
+        raise_now(fiber);
+    }
+}
+
+/// Called before a suspension of a fiber that has some flag: whether a cancel is due there.
+///
+/// Not while the thread is panicking, as nobody can tell whether it is this fiber that unwinds.
+pub(crate) fn is_due_before(fiber: &ControlBlock) -> bool {
     if std::thread::panicking() {
-        return;
+        return false;
     }
     fiber.flags.update(|flags| flags & !(flag::UNWINDING | flag::RAISED));
-    raise(fiber);
+    is_due(fiber)
 }
 
 /// Called before each suspension on a thread that is panicking.

@@ -28,7 +28,7 @@ use self::kernel::{Barriers, ThisThread};
 pub use self::shutdown::ShutdownReport;
 use crate::agent::pollers::Pollers;
 use crate::blocking::BlockingPool;
-use crate::fiber::{Builder, ControlBlock, JoinHandle, SpawnError, flag};
+use crate::fiber::{self, Builder, ControlBlock, JoinHandle, Scope, SpawnError, flag};
 use crate::monitor::{Monitor, StuckHook};
 use crate::worker::{self, Worker, WorkerCounters};
 pub use daiko_core::governor::Preset;
@@ -313,6 +313,31 @@ impl Runtime {
         T: Send + 'static,
     {
         default::join_main(self.spawn(f))
+    }
+
+    /// Runs `f`, in which fibers of this runtime can be spawned that borrow from outside, and waits
+    /// for their end; see [`daiko::scope`](crate::scope). `f` itself runs on the calling thread.
+    ///
+    /// ```
+    /// let runtime = daiko::Runtime::builder().workers(1).build().unwrap();
+    /// let mut numbers = [1, 2, 3];
+    /// runtime.scope(|s| {
+    ///     for number in &mut numbers {
+    ///         s.spawn(|| *number *= 2);
+    ///     }
+    /// });
+    /// assert_eq!(numbers, [2, 4, 6]);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`daiko::scope`](crate::scope).
+    #[track_caller]
+    pub fn scope<'env, F, T>(&self, f: F) -> T
+    where
+        F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+    {
+        fiber::in_runtime(self.shared(), f)
     }
 
     /// Resumes the fibers of this runtime whose told watch of `word` now holds; returns how many.

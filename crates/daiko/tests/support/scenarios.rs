@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use daiko::watch::{self, NotificationArea, at_least};
-use daiko::{Fiber, Runtime, RuntimeBuilder};
+use daiko::{Builder, Fiber, Runtime, RuntimeBuilder};
 
 use super::{Drops, PRESETS, end, mover};
 
@@ -22,6 +22,7 @@ pub(crate) fn all(builder: impl Fn() -> RuntimeBuilder) {
                 area();
                 blocking();
                 panics();
+                scopes();
                 large_and_named();
             });
             from_threads(&runtime);
@@ -145,6 +146,21 @@ fn panics() {
 }
 
 /// The closure and its result do not fit where small ones are kept.
+fn scopes() {
+    let mut numbers = [0; 100];
+    daiko::scope(|s| {
+        for (i, number) in numbers.iter_mut().enumerate() {
+            let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+            let body = move || {
+                daiko::yield_now();
+                *number = i;
+            };
+            builder.spawn_scoped(s, body).unwrap();
+        }
+    });
+    assert!(numbers.iter().enumerate().all(|(i, &number)| number == i));
+}
+
 fn large_and_named() {
     let builder = daiko::Builder::new().name("large").stack_size(4 << 20);
     let outer = builder.clone().spawn(move || {

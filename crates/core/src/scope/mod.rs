@@ -1,0 +1,152 @@
+//! The children of a scope: how many have not ended, which of them a call has to reach, and who waits
+//! for the last.
+//!
+//! README.md beside this file has the states, the steps and the proof.
+
+use std::ptr::NonNull;
+
+use crate::fiber::{Completion, Finish, WaiterId};
+use crate::lock::Contender;
+use crate::sync::{Ordering, const_fn};
+use crate::wait::{Locked, Node, WaitQueue};
+
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+/// Set once the first call was made: who enters later is to be called at once.
+const CALLED: u32 = 1 << 31;
+/// The body counts as one of those who have not ended, until it waits.
+const BODY: u32 = if cfg!(weaken = "scope-body") { 0 } else { 1 };
+
+/// The children of one scope, each known by a `C`. It lies in the frame of the scope's body, which stays
+/// until [`wait`](Self::wait) lets it go.
+///
+/// The word that comes with the list is written under its lock:
+///
+/// ```text
+/// bit 31: CALLED       bits 30 to 0: children that have not ended, and the body
+/// ```
+///
+/// Budget: one RMW to enter, one to leave; for the last to leave one more.
+pub struct Children<C> {
+    /// Those who have not ended, and whom no call has reached.
+    list: WaitQueue<C>,
+    /// The end of the last.
+    end: Completion,
+}
+
+/// What is due for a child that has entered.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entered {
+    /// Nothing: if there is a call, it is told.
+    Listed,
+    /// The call was before it: whoever made it enter tells it.
+    Called,
+}
+
+impl<C: Copy> Children<C> {
+    const_fn! {
+        /// No children yet.
+        #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+        pub const fn new() -> Self {
+            Children { list: WaitQueue::new(BODY), end: Completion::new() }
+        }
+    }
+
+    /// Counts a child in: before it can end, by the body or by another child.
+    ///
+    /// # Safety
+    ///
+    /// `node` is in no list. It stays alive and in place until the child has left.
+    pub unsafe fn enter(&self, by: &impl Contender, node: NonNull<Node<C>>) -> Entered {
+        let mut list = self.list.lock(by);
+        let word = self.word(&list);
+        assert!((word | CALLED) < u32::MAX, "too many children of one scope");
+        self.set_word(&list, word + 1);
+        if word & CALLED != 0 && !cfg!(weaken = "scope-called") {
+            return Entered::Called;
+        }
+        // SAFETY: passed on to the caller; to leave takes the node out.
+        unsafe { list.enqueue(node) };
+        Entered::Listed
+    }
+
+    /// Counts a child out, whose last access to anything of the body's this is. Returns who waits for
+    /// it, if it was the last: that wait is claimed.
+    ///
+    /// The frame that `this` lies in may be gone before this returns: hence no `&self`.
+    ///
+    /// # Safety
+    ///
+    /// The child of `node` has entered, and leaves just once.
+    #[must_use]
+    pub unsafe fn leave(
+        this: NonNull<Self>,
+        by: &impl Contender,
+        node: NonNull<Node<C>>,
+    ) -> Option<WaiterId> {
+        // SAFETY: the frame stays until this child has freed the lock, and if it is the last, until it
+        // has finished the completion: README.md. The node was queued here, if at all.
+        unsafe {
+            let this = &*this.as_ptr();
+            let mut list = this.list.lock(by);
+            let _ = list.unlink(node);
+            let last = this.count_out(&list);
+            // Freed before the completion lets the frame go, in which the lock lies.
+            let _held = cfg!(weaken = "scope-unlock").then_some(list);
+            if last { finish(&this.end) } else { None }
+        }
+    }
+
+    /// Calls the next child that no call has reached, and every child that enters later.
+    ///
+    /// `hold` is told the child while it cannot leave. `None` if there is none left to call.
+    pub fn call<R>(&self, by: &impl Contender, hold: impl FnOnce(C) -> R) -> Option<R> {
+        let mut list = self.list.lock(by);
+        self.set_word(&list, self.word(&list) | CALLED);
+        list.claim_first(0).map(hold)
+    }
+
+    /// The body has ended. Returns false if all children have, so that the frame may go; otherwise
+    /// `waiter` is woken once the last of them has left, and has to wait for that.
+    #[must_use]
+    pub fn wait(&self, by: &impl Contender, waiter: WaiterId) -> bool {
+        let last = self.count_out(&self.list.lock(by));
+        !last && self.end.wait(waiter)
+    }
+
+    /// Takes one off the count; whether it was the last.
+    fn count_out(&self, list: &Locked<'_, C>) -> bool {
+        let word = self.word(list) - 1;
+        self.set_word(list, word);
+        word & !CALLED == 0
+    }
+
+    // Relaxed, both: the word is touched under the lock alone.
+
+    fn word(&self, _list: &Locked<'_, C>) -> u32 {
+        self.list.word().load(Ordering::Relaxed)
+    }
+
+    fn set_word(&self, _list: &Locked<'_, C>, word: u32) {
+        self.list.word().store(word, Ordering::Relaxed);
+    }
+
+    /// Lets loom complain unless the frame may go.
+    #[cfg(all(test, loom))]
+    fn reclaim(&self) {
+        self.list.reclaim();
+        self.end.reclaim();
+    }
+}
+
+/// Tells the end of the last child; who waits for it.
+fn finish(end: &Completion) -> Option<WaiterId> {
+    match end.finish() {
+        Finish::Wake(waiter) => Some(waiter),
+        Finish::Unobserved | Finish::Detached => None,
+    }
+}
