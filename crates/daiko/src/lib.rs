@@ -33,6 +33,7 @@ pub mod agent;
 mod blocking;
 pub mod cancel;
 mod fiber;
+mod local;
 mod monitor;
 mod overflow;
 mod runtime;
@@ -48,6 +49,7 @@ pub use fiber::{
     Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
     no_suspend, panicking, park, scope, spawn, try_current, yield_now,
 };
+pub use local::{AccessError, FiberLocal};
 pub use monitor::Stuck;
 pub use runtime::{
     BuildError, Preset, Runtime, RuntimeBuilder, ShutdownReport, default_runtime, run,

@@ -125,6 +125,7 @@ fn workers_allocate_nothing_in_steady_state() {
 /// What fibers do all day, without an allocation of its own.
 fn work(area: &NotificationArea<u64>, slot: Slot<u64>) -> Slot<u64> {
     static MARK: AtomicU64 = AtomicU64::new(0);
+    daiko::fiber_local!(static OWN: Cell<u64> = const { Cell::new(0) });
     let mark = MARK.load(Ordering::Relaxed) + 1;
     let fibers: [JoinHandle<()>; 40] = std::array::from_fn(|i| {
         let builder = if i % 2 == 0 { mover() } else { Builder::new() };
@@ -142,8 +143,9 @@ fn work(area: &NotificationArea<u64>, slot: Slot<u64>) -> Slot<u64> {
     let borrowed = AtomicU64::new(0);
     daiko::scope(|s| {
         s.spawn(|| {
+            OWN.set(mark);
             daiko::yield_now();
-            borrowed.store(mark, Ordering::Relaxed);
+            borrowed.store(OWN.get(), Ordering::Relaxed);
         });
     });
     assert_eq!(borrowed.into_inner(), mark);

@@ -12,6 +12,7 @@ use daiko_core::fiber::{
 };
 use daiko_core::list::Linked;
 
+use crate::local::table::Table;
 use crate::runtime::Shared as Runtime;
 use crate::worker::{self, Wish, Worker};
 
@@ -104,6 +105,8 @@ pub(crate) struct ControlBlock {
     pub(crate) outside: Cell<usize>,
     /// The runtime. Fixed when the memory becomes a control block.
     pub(crate) runtime: NonNull<Runtime>,
+    /// Its locals; null if it has none, and when it has ended. The fiber.
+    pub(crate) locals: Cell<*mut Table>,
 }
 
 const _: () = assert!(size_of::<ControlBlock>() == 128);
@@ -161,6 +164,7 @@ impl ControlBlock {
             spawned_at: Cell::new(Location::caller()),
             outside: Cell::new(0),
             runtime,
+            locals: Cell::new(ptr::null_mut()),
         }
     }
 

@@ -11,6 +11,7 @@ use super::control::{ControlBlock, Vtable, flag};
 use super::join::{JoinError, Outcome};
 use super::unwind::Cancelled;
 use super::waiter;
+use crate::local::table;
 use crate::worker::{self, Worker, suspend};
 
 /// What a packet holds: the closure, and later the result.
@@ -92,12 +93,15 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     let body = if cancelled { vtable.cancel } else { vtable.run };
     // SAFETY: the spawn put the closure into the packet, and it is run once.
     unsafe { body(packet) };
+    drop_locals(fiber);
     // Asked before anybody can know of the end, and shut the runtime down for it.
     let unwound = fiber.flags.get() & flag::CANCEL != 0
         && worker::current().is_some_and(Worker::is_shutting_down);
     let finish = fiber.completion.finish();
     if finish == Finish::Detached {
         drop_unwanted(vtable, packet);
+        // Those that the destructor of the result has used.
+        drop_locals(fiber);
     }
     if let Some(leave) = vtable.leave {
         // SAFETY: the fiber has come to its end, once.
@@ -114,6 +118,13 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
         worker.counters.unwound.add(1);
     }
     suspend::finish(worker, fiber)
+}
+
+#[inline]
+fn drop_locals(fiber: &ControlBlock) {
+    if !fiber.locals.get().is_null() {
+        table::end(fiber);
+    }
 }
 
 /// Drops a result that nobody asks for; a panic on the way ends there, as it has no one to go to.

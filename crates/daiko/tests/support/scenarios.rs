@@ -1,5 +1,6 @@
 //! What every runtime must do, however it was built.
 
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -23,6 +24,7 @@ pub(crate) fn all(builder: impl Fn() -> RuntimeBuilder) {
                 blocking();
                 panics();
                 scopes();
+                locals();
                 large_and_named();
             });
             from_threads(&runtime);
@@ -159,6 +161,26 @@ fn scopes() {
         }
     });
     assert!(numbers.iter().enumerate().all(|(i, &number)| number == i));
+}
+
+fn locals() {
+    daiko::fiber_local! {
+        static FIRST: Cell<u32> = const { Cell::new(0) };
+        static SECOND: RefCell<Vec<u32>> = RefCell::new(Vec::new());
+    }
+    let fibers: Vec<_> = (0..100)
+        .map(|i| {
+            let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+            let body = move || {
+                FIRST.set(i);
+                SECOND.with_borrow_mut(|second| second.push(i));
+                daiko::yield_now();
+                FIRST.get() == i && SECOND.take() == [i]
+            };
+            builder.spawn(body).unwrap()
+        })
+        .collect();
+    assert!(fibers.into_iter().all(|fiber| fiber.join().unwrap()));
 }
 
 fn large_and_named() {

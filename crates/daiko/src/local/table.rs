@@ -1,0 +1,276 @@
+//! The table of one fiber's locals.
+//!
+//! It comes from the runtime's arena, as the values do, and is found by the control block: null as long
+//! as the fiber has none. The key of a local is the address of its static, which is the same in all
+//! processes of an image; a dense index would be given out by each of them anew.
+
+use std::alloc::Layout;
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr::{self, NonNull};
+
+use daiko_sys::memory::MemoryError;
+
+use crate::fiber::{ControlBlock, flag};
+
+/// Buckets of a fiber's first table, as a power of two.
+const FIRST_BITS: u32 = 2;
+
+/// Open addressing, never more than half full; nothing is removed while the fiber lives.
+#[repr(C)]
+pub(crate) struct Table {
+    /// The number of buckets, as a power of two.
+    bits: u32,
+    used: u32,
+    /// The local that was initialised last, and has not been dropped.
+    newest: *mut Header,
+    // Behind it lie the buckets.
+}
+
+#[derive(Clone, Copy)]
+struct Bucket {
+    /// 0 if it is free.
+    key: usize,
+    /// Null once the value is dropped, or about to be.
+    value: *mut Header,
+}
+
+/// What the end of a fiber has to know of a value.
+struct Header {
+    key: usize,
+    /// The one that was initialised before.
+    older: *mut Header,
+    layout: Layout,
+    drop: unsafe fn(NonNull<Header>),
+}
+
+#[repr(C)]
+struct Value<T> {
+    header: Header,
+    value: T,
+}
+
+impl<T> Value<T> {
+    /// # Safety
+    ///
+    /// `this` is the header of a `Self`, which is not used afterwards.
+    unsafe fn drop(this: NonNull<Header>) {
+        // SAFETY: by this function's contract; the header comes first.
+        unsafe { (&raw mut (*this.cast::<Self>().as_ptr()).value).drop_in_place() }
+    }
+}
+
+/// What a fiber has under a key.
+pub(super) enum Found<T> {
+    Value(NonNull<T>),
+    /// Nothing yet.
+    Nothing,
+    /// It is dropped, or about to be.
+    Dropped,
+}
+
+/// The value under `key` of `fiber`, the caller. It stays where it is while the fiber's closure runs,
+/// and as long as no destructor of its own does.
+///
+/// # Safety
+///
+/// Values under `key` are of type `T`.
+#[inline]
+pub(super) unsafe fn find<T>(fiber: &ControlBlock, key: usize) -> Found<T> {
+    let Some(table) = NonNull::new(fiber.locals.get()) else { return Found::Nothing };
+    // SAFETY: the fiber's own table, which it alone uses.
+    let bucket = unsafe { Table::bucket(table, key).read() };
+    match NonNull::new(bucket.value) {
+        // SAFETY: listed values are alive, and of that type by this function's contract.
+        Some(header) => Found::Value(unsafe {
+            NonNull::new_unchecked(&raw mut (*header.cast::<Value<T>>().as_ptr()).value)
+        }),
+        None if bucket.key == 0 => Found::Nothing,
+        None => Found::Dropped,
+    }
+}
+
+/// Makes `value` that of `key` of `fiber`, the caller, which has none there.
+///
+/// # Safety
+///
+/// Values under `key` are of type `T`; `find` found nothing.
+///
+/// # Panics
+///
+/// If there is no memory.
+#[cold]
+pub(super) unsafe fn insert<T>(fiber: &ControlBlock, key: usize, value: T) -> NonNull<T> {
+    let layout = Layout::new::<Value<T>>();
+    let table = room_for_one(fiber).unwrap_or_else(no_memory);
+    let memory = allocate(fiber, layout).unwrap_or_else(no_memory).cast::<Value<T>>();
+    // SAFETY: the table is the fiber's own, and the memory new, with room for the value.
+    unsafe {
+        let older = (*table.as_ptr()).newest;
+        memory
+            .write(Value { header: Header { key, older, layout, drop: Value::<T>::drop }, value });
+        (*table.as_ptr()).newest = memory.as_ptr().cast();
+        (*table.as_ptr()).used += 1;
+        Table::bucket(table, key).write(Bucket { key, value: memory.as_ptr().cast() });
+        NonNull::new_unchecked(&raw mut (*memory.as_ptr()).value)
+    }
+}
+
+/// Drops the locals of `fiber`, the caller, which has come to its end: the newest first, also those
+/// that destructors initialise.
+///
+/// As in an unwinding, destructors are not cancelled. A panic ends with its destructor.
+#[cold]
+pub(crate) fn end(fiber: &ControlBlock) {
+    fiber.nested(flag::SHIELD, "shield", || {
+        while let Some(value) = take_newest(fiber) {
+            // SAFETY: its drop is called once, and nothing finds it any more.
+            let dropped = panic::catch_unwind(AssertUnwindSafe(|| unsafe {
+                (value.as_ref().drop)(value);
+            }));
+            if let Err(payload) = dropped {
+                std::mem::forget(payload);
+            }
+            // SAFETY: from that arena, with that layout, and dropped.
+            unsafe { free(fiber, value.cast(), value.as_ref().layout) };
+        }
+    });
+    let table = fiber.locals.replace(ptr::null_mut());
+    if let Some(table) = NonNull::new(table) {
+        // SAFETY: the fiber's own, and not used any more.
+        unsafe { Table::free(fiber, table) };
+    }
+}
+
+/// Takes the newest value out of the table of `fiber`: its key leads to nothing from here on.
+fn take_newest(fiber: &ControlBlock) -> Option<NonNull<Header>> {
+    let table = NonNull::new(fiber.locals.get())?;
+    // SAFETY: the fiber's own table and values, which it alone uses.
+    unsafe {
+        let newest = NonNull::new((*table.as_ptr()).newest)?;
+        (*table.as_ptr()).newest = newest.as_ref().older;
+        (*Table::bucket(table, newest.as_ref().key)).value = ptr::null_mut();
+        Some(newest)
+    }
+}
+
+/// The table of `fiber`, with room for one more key.
+fn room_for_one(fiber: &ControlBlock) -> Result<NonNull<Table>, MemoryError> {
+    let Some(old) = NonNull::new(fiber.locals.get()) else {
+        let table = Table::new(fiber, FIRST_BITS)?;
+        fiber.locals.set(table.as_ptr());
+        return Ok(table);
+    };
+    // SAFETY: the fiber's own table; the old one is not used any more once it is copied.
+    unsafe {
+        let (bits, used) = (old.as_ref().bits, old.as_ref().used);
+        if 2 * used < 1 << bits {
+            return Ok(old);
+        }
+        let table = Table::new(fiber, bits + 1)?;
+        Table::copy(old, table);
+        fiber.locals.set(table.as_ptr());
+        Table::free(fiber, old);
+        Ok(table)
+    }
+}
+
+impl Table {
+    fn layout(bits: u32) -> Layout {
+        let buckets = Layout::array::<Bucket>(1 << bits).expect("below isize::MAX");
+        Layout::new::<Self>().extend(buckets).expect("below isize::MAX").0
+    }
+
+    /// An empty table.
+    fn new(fiber: &ControlBlock, bits: u32) -> Result<NonNull<Self>, MemoryError> {
+        let table = allocate(fiber, Self::layout(bits))?.cast::<Self>();
+        // SAFETY: the memory is new, with room for the table and its buckets.
+        unsafe {
+            table.write(Table { bits, used: 0, newest: ptr::null_mut() });
+            for index in 0..1 << bits {
+                let free = Bucket { key: 0, value: ptr::null_mut() };
+                Self::buckets(table).add(index).write(free);
+            }
+        }
+        Ok(table)
+    }
+
+    /// # Safety
+    ///
+    /// `table` is one of `fiber`, and not used afterwards.
+    unsafe fn free(fiber: &ControlBlock, table: NonNull<Self>) {
+        // SAFETY: `new` made it so.
+        unsafe { free(fiber, table.cast(), Self::layout(table.as_ref().bits)) };
+    }
+
+    /// # Safety
+    ///
+    /// `table` points to a table, as for the other functions.
+    unsafe fn buckets(table: NonNull<Self>) -> *mut Bucket {
+        const { assert!(size_of::<Table>().is_multiple_of(align_of::<Bucket>())) };
+        // SAFETY: they lie behind the table.
+        unsafe { table.add(1) }.as_ptr().cast()
+    }
+
+    /// The bucket of `key`, or the free one where it belongs.
+    ///
+    /// # Safety
+    ///
+    /// `table` points to a table.
+    #[inline]
+    unsafe fn bucket(table: NonNull<Self>, key: usize) -> *mut Bucket {
+        // SAFETY: the index stays below the number of buckets, of which some are free.
+        unsafe {
+            let (buckets, bits) = (Self::buckets(table), table.as_ref().bits);
+            let mut index = hash(key) >> (usize::BITS - bits);
+            loop {
+                let bucket = buckets.add(index);
+                if (*bucket).key == key || (*bucket).key == 0 {
+                    return bucket;
+                }
+                index = (index + 1) & ((1 << bits) - 1);
+            }
+        }
+    }
+
+    /// Copies all of `from` to `to`, which is empty and larger.
+    ///
+    /// # Safety
+    ///
+    /// Both point to tables.
+    unsafe fn copy(from: NonNull<Self>, to: NonNull<Self>) {
+        // SAFETY: by this function's contract.
+        unsafe {
+            (*to.as_ptr()).used = from.as_ref().used;
+            (*to.as_ptr()).newest = from.as_ref().newest;
+            for index in 0..1 << from.as_ref().bits {
+                let bucket = Self::buckets(from).add(index).read();
+                if bucket.key != 0 {
+                    Self::bucket(to, bucket.key).write(bucket);
+                }
+            }
+        }
+    }
+}
+
+/// Spreads addresses that lie side by side: Knuth, volume 3, 6.4, by the golden ratio.
+#[inline]
+fn hash(key: usize) -> usize {
+    key.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize)
+}
+
+fn no_memory<T>(error: MemoryError) -> T {
+    panic!("daiko: no memory for a fiber's local: {error}")
+}
+
+fn allocate(fiber: &ControlBlock, layout: Layout) -> Result<NonNull<u8>, MemoryError> {
+    // SAFETY: the runtime outlives its fibers.
+    unsafe { fiber.runtime.as_ref() }.pool.arena().alloc(layout)
+}
+
+/// # Safety
+///
+/// `memory` came from `allocate` of this fiber with this layout, and is not used any more.
+unsafe fn free(fiber: &ControlBlock, memory: NonNull<u8>, layout: Layout) {
+    // SAFETY: the runtime outlives its fibers; for the rest, this function's contract.
+    unsafe { fiber.runtime.as_ref().pool.arena().free(memory, layout) };
+}
