@@ -465,6 +465,68 @@ fn a_cancel_of_the_parent_reaches_all_fibers_and_waits_for_them() {
     }
 }
 
+/// While another unwinds there, the thread seems to panic, and nobody knows who does.
+#[test]
+fn a_cancel_reaches_the_fibers_beside_one_that_unwinds() {
+    for at in [At::Body, At::Wait] {
+        let runtime = workers(1);
+        let (there, over) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let (is_there, end_of_it) = (there.clone(), over.clone());
+        let bad: JoinHandle<()> = runtime.spawn(move || {
+            let _late = OnDrop(|| {
+                is_there.fetch_add(1, Ordering::Release);
+                yield_until("the end of the scope", || end_of_it.load(Ordering::Acquire));
+            });
+            panic::resume_unwind(Box::new("on purpose"));
+        });
+        until("the unwinding", || there.load(Ordering::Acquire) == 1);
+        let is_there = there.clone();
+        let parent: JoinHandle<()> = runtime.spawn(move || {
+            let frame = Frame::new();
+            daiko::scope(|s| {
+                stay(s, Builder::new, &frame, &is_there);
+                match at {
+                    At::Body => parks(),
+                    At::Wait => {}
+                }
+            });
+        });
+        until("all fibers", || there.load(Ordering::Acquire) == 1 + STAY);
+        parent.cancel();
+        assert_cancelled(parent);
+        over.store(true, Ordering::Release);
+        assert!(bad.join().unwrap_err().into_panic().is_ok());
+        end(runtime);
+    }
+}
+
+#[test]
+fn a_cancel_that_comes_with_the_end_of_the_last_fiber_is_not_lost() {
+    let (runtime, stage) = (workers(2), Arc::new(AtomicUsize::new(0)));
+    let (theirs, keepers) = (stage.clone(), stage.clone());
+    // Keeps the worker of the parent, which waits, from reading its mail.
+    let keeper = move || {
+        keepers.store(1, Ordering::Release);
+        until("the cancel", || keepers.load(Ordering::Acquire) == 3);
+    };
+    let parent = runtime.spawn_with(Builder::new().on(0), move || {
+        daiko::scope(|s| {
+            let ends = || yield_until("the go", || theirs.load(Ordering::Acquire) == 2);
+            Builder::new().on(1).spawn_scoped(s, ends).unwrap();
+            Builder::new().on(0).spawn(keeper).unwrap();
+        });
+    });
+    until("the wait", || stage.load(Ordering::Acquire) == 1);
+    stage.store(2, Ordering::Release);
+    // Once this is over, so is the fiber before it: its wake is under way.
+    runtime.spawn_with(Builder::new().on(1), yields).unwrap().join().unwrap();
+    let parent = parent.unwrap();
+    parent.cancel();
+    stage.store(3, Ordering::Release);
+    assert_cancelled(parent);
+    end(runtime);
+}
+
 #[test]
 fn fibers_that_are_spawned_after_the_cancel_never_start() {
     let runtime = workers(1);
