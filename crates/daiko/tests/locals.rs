@@ -186,7 +186,8 @@ fn a_destructor_is_not_cancelled() {
         fn drop(&mut self) {
             self.0.store(1, Ordering::Release);
             yield_until("the cancel", || self.0.load(Ordering::Acquire) == 2);
-            for _ in 0..10 {
+            // So often that its mail is read: at every 61st pick it is.
+            for _ in 0..100 {
                 daiko::yield_now();
             }
             self.0.store(3, Ordering::Release);

@@ -48,8 +48,9 @@ impl Drop for Frame {
     }
 }
 
+/// Suspends so often that mail is read meanwhile: at every 61st pick it is.
 fn yields() {
-    for _ in 0..20 {
+    for _ in 0..100 {
         daiko::yield_now();
     }
 }
