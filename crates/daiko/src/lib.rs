@@ -23,7 +23,8 @@
 //!   it: for ever, as the holder cannot go on. [`RuntimeBuilder::on_stuck`] is told who asks, and who
 //!   may hold it.
 //!
-//! [`panicking`] asks for the calling fiber, and the locks of [`sync`] have none of this trouble.
+//! [`panicking`] asks for the calling fiber, [`fiber_local!`] declares what is one fiber's alone, and
+//! the locks of [`sync`] have none of this trouble.
 //!
 //! Elsewhere the remedy is not to suspend there: [`no_suspend`] makes sure of it. [`blocking`](blocking()) keeps
 //! calls that block their thread away from the worker. Crates whose unsafe code relies on scopes in

@@ -188,12 +188,14 @@ fn a_poller_that_wants_to_wait_panics() {
             if let Some((parked, ended)) = handles.take() {
                 assert_eq!(ended.join().unwrap(), 5, "no wait");
                 let joined = panic_of(|| parked.join());
-                told.lock().unwrap().extend([joined, panic_of(|| daiko::blocking(|| ()))]);
+                let blocked = panic_of(|| daiko::blocking(|| ()));
+                let scoped = panic_of(|| daiko::scope(|_| ()));
+                told.lock().unwrap().extend([joined, blocked, scoped]);
             }
             0
         });
         yield_until("a poll", || !texts.lock().unwrap().is_empty());
-        for (text, what) in texts.lock().unwrap().iter().zip(["join", "blocking"]) {
+        for (text, what) in texts.lock().unwrap().iter().zip(["join", "blocking", "scope"]) {
             let start = format!("daiko: a poller must not wait in {what};");
             assert!(text.starts_with(&start) && text.lines().count() == 1, "{text}");
         }
