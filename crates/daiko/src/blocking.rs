@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::deadlock::{Kind, Target};
 use crate::fiber::{ControlBlock, unwind};
 use crate::worker::{self, suspend};
 
@@ -56,7 +57,7 @@ where
     };
     worker.runtime().blocking.submit(job);
     // The call borrows from this stack: not even a cancel ends the wait for it.
-    suspend::absorb_wake(fiber);
+    fiber.waiting_for(Target::of(Kind::Blocking), || suspend::absorb_wake(fiber));
     match call.result {
         Some(Ok(result)) => result,
         Some(Err(payload)) => panic::resume_unwind(payload),
@@ -152,6 +153,12 @@ impl BlockingPool {
             drop(state);
             jobs.into_iter().for_each(Job::wake);
         }
+    }
+
+    /// How many threads have nothing to run, and sleep for a while before they end.
+    pub(crate) fn idle_threads(&self) -> usize {
+        let state = self.0.lock();
+        if state.jobs.is_empty() { state.idle } else { 0 }
     }
 
     /// Lets the threads end once they are idle.

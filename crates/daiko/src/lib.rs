@@ -33,6 +33,7 @@
 pub mod agent;
 mod blocking;
 pub mod cancel;
+mod deadlock;
 mod fiber;
 mod local;
 mod monitor;
@@ -46,6 +47,7 @@ mod worker;
 
 pub use blocking::blocking;
 pub use daiko_context::stack::StackError;
+pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
 pub use fiber::{
     Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
     no_suspend, panicking, park, scope, spawn, try_current, yield_now,

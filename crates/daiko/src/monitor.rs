@@ -1,15 +1,17 @@
 //! The monitor: one kernel thread that looks every millisecond whether all workers get along.
 //!
-//! It sleeps while all workers do. Otherwise, once per period, it
+//! It sleeps while all workers do, but for a few looks whether they will ever go on (`deadlock`).
+//! Otherwise, once per period, it
 //! 1. raises the tick flag of a worker that has not picked a fiber since the last look, so that
 //!    its next pick polls the agent's sources;
 //! 2. reports a worker that has been in one fiber for [`STUCK_PERIODS`], and has a spare worker
 //!    take its unstarted fibers and movers meanwhile; a spare that is stuck itself has no other
 //!    behind it, but its movers are taken, too;
-//! 3. unparks a stand-in where silent watches wait and nobody has sampled them.
+//! 3. unparks a stand-in where silent watches wait and nobody has sampled them;
+//! 4. looks whether workers that only poll will ever have a fiber to run.
 
 use std::io;
-use std::panic::{self, AssertUnwindSafe, Location};
+use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
@@ -18,6 +20,7 @@ use std::time::Duration;
 use daiko_core::fiber::Owner;
 use daiko_sys::{clock, futex, thread};
 
+use crate::deadlock::{self, Lookout};
 use crate::fiber::ControlBlock;
 use crate::runtime::{Shared, SharedPtr};
 use crate::worker::Worker;
@@ -96,11 +99,13 @@ impl Monitor {
     }
 
     /// Sleeps for one period, or while all workers are parked; false if the monitor shall end.
-    fn sleep(&self) -> bool {
+    ///
+    /// `idle` is called while they are, and says after what time to do so again, if at all.
+    fn sleep(&self, mut idle: impl FnMut() -> Option<Duration>) -> bool {
         let _ = futex::wait(&self.word, WATCHING, Some(PERIOD), futex::Scope::Private);
         while self.awake.load(Ordering::SeqCst) == 0 && self.go_to_sleep() {
             if self.awake.load(Ordering::SeqCst) == 0 {
-                let _ = futex::wait(&self.word, ASLEEP, None, futex::Scope::Private);
+                let _ = futex::wait(&self.word, ASLEEP, idle(), futex::Scope::Private);
             } else {
                 self.wake(WATCHING);
             }
@@ -122,11 +127,13 @@ impl Monitor {
             let shared = unsafe { shared.0.as_ref() };
             let _ = report.send(());
             let mut seen = vec![Seen::default(); shared.all_workers().len()];
-            while shared.monitor.sleep() {
+            let mut lookout = Lookout::new();
+            while shared.monitor.sleep(|| lookout.look(shared)) {
                 for (worker, seen) in shared.all_workers().iter().zip(&mut seen) {
                     seen.look(shared, worker);
                 }
                 shared.stand_in(&seen);
+                lookout.look_in_time(shared);
             }
         })?;
         let _ = started.recv();
@@ -213,8 +220,7 @@ impl Shared {
         if let Some(hook) = &self.options.on_stuck
             && let Some(report) = self.stuck_report(worker)
         {
-            // A hook that panics must not take the monitor along; the panic hook has told.
-            let _ = panic::catch_unwind(AssertUnwindSafe(|| hook(&report)));
+            deadlock::as_somebody(|| hook(&report));
         }
     }
 
@@ -244,7 +250,7 @@ impl Shared {
     }
 
     /// Name and place of the spawn of a fiber that `worker` has started, if it has not ended.
-    fn glance_at(
+    pub(crate) fn glance_at(
         &self,
         worker: &Worker,
         fiber: &ControlBlock,

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use daiko_sys::clock;
 
+use crate::deadlock::{Kind, Target};
 use crate::fiber::unwind;
 use crate::wait::Deadline;
 use crate::worker::suspend::{self, Resumed};
@@ -58,7 +59,8 @@ fn sleep_to(what: &str, deadline: Deadline) {
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);
     }
-    if suspend::wait_until(fiber, deadline) == Resumed::Cancelled {
+    let sleep = || suspend::wait_until(fiber, deadline);
+    if fiber.waiting_for(Target::of(Kind::Sleep), sleep) == Resumed::Cancelled {
         unwind::raise_now(fiber);
     }
 }

@@ -10,6 +10,7 @@ use daiko_core::lock::Contender;
 use daiko_core::wait::{Node, NodeState, Taken};
 use daiko_sys::clock;
 
+use crate::deadlock::{self, Kind, Target};
 use crate::fiber::waiter::{self, ThreadWaiter};
 use crate::fiber::{ControlBlock, unwind};
 use crate::runtime::kernel::ThisThread;
@@ -75,6 +76,12 @@ pub(crate) trait Object<W> {
     /// it is of no use to anybody else: then it is used, and the cancel has to wait.
     #[must_use]
     fn give_way(&self, note: u8) -> bool;
+
+    /// What a report of a deadlock calls it. Where this is not said, nobody who waits for it is taken
+    /// for lost.
+    fn target(&self) -> Target {
+        Target::of(Kind::Unknown)
+    }
 }
 
 /// A wait that was published: how it ends otherwise than by its waker.
@@ -88,6 +95,9 @@ pub(crate) trait Wait {
     /// As [`Object::give_way`].
     #[must_use]
     fn give_way(&self, note: u8) -> bool;
+
+    /// As [`Object::target`].
+    fn target(&self) -> Target;
 }
 
 /// A wait in the queue of one object.
@@ -111,6 +121,10 @@ impl<W: Copy, O: Object<W>> Wait for Queued<'_, W, O> {
 
     fn give_way(&self, note: u8) -> bool {
         self.object.give_way(note)
+    }
+
+    fn target(&self) -> Target {
+        self.object.target()
     }
 }
 
@@ -169,7 +183,9 @@ impl Waiter {
     /// As [`wait`](Self::wait), for whatever the caller has published under this waiter's id.
     pub(crate) fn wait_for(&self, wait: &impl Wait, deadline: Deadline) -> Ended {
         match self {
-            Waiter::Fiber(fiber) => wait_as_fiber(fiber, wait, deadline),
+            Waiter::Fiber(fiber) => {
+                fiber.waiting_for(wait.target(), || wait_as_fiber(fiber, wait, deadline))
+            }
             Waiter::Thread(thread) => wait_as_thread(thread, wait, deadline),
         }
     }
@@ -237,6 +253,16 @@ pub(crate) fn caller_number() -> NonZeroU64 {
         None => u64::from(ThisThread.id().get()) << 1 | 1,
     };
     NonZeroU64::new(number).expect("no address and no odd number is 0")
+}
+
+/// Notes that `waiter`, whose node the caller has in hand, waits for `target` from now on.
+pub(crate) fn moves_to(waiter: WaiterId, target: Target) {
+    if deadlock::is_tracking()
+        // SAFETY: who waits goes on to do so while his node is in another's hand.
+        && let Some(fiber) = unsafe { waiter::fiber_of(waiter) }
+    {
+        fiber.moves_to(target);
+    }
 }
 
 fn wait_as_fiber(fiber: &ControlBlock, wait: &impl Wait, deadline: Deadline) -> Ended {

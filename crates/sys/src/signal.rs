@@ -66,6 +66,19 @@ pub struct Fault {
     pub stack_pointer: usize,
 }
 
+/// Whether this process has a handler for a signal that may come at any time: any but those that an
+/// instruction of its own causes.
+pub fn any_handler() -> bool {
+    const OWN: [libc::c_int; 6] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT];
+    let handled = |signal| {
+        action(signal).is_ok_and(|action| {
+            action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN
+        })
+    };
+    (1..=libc::SIGRTMAX()).any(|signal| !OWN.contains(&signal) && handled(signal))
+}
+
 /// Has `hook` look at every memory fault (SIGSEGV, SIGBUS) of this process before the handlers there were.
 ///
 /// When the hook returns, the fault goes to the handler that was installed
@@ -231,5 +244,22 @@ mod tests {
         assert!(installed.2 >= 32 * 1024);
         drop(stack);
         assert_eq!(current(), before);
+    }
+
+    #[test]
+    fn a_handler_is_seen_unless_it_is_for_faults() {
+        extern "C" fn handler(_: libc::c_int) {}
+        let handler = handler as extern "C" fn(libc::c_int) as libc::sighandler_t;
+        // SAFETY: the handler does nothing.
+        let set = |signal, action| unsafe { libc::signal(signal, action) };
+        let seen =
+            [(libc::SIGTRAP, handler), (libc::SIGUSR2, libc::SIG_IGN), (libc::SIGUSR2, handler)]
+                .map(|(signal, action)| {
+                    let before = set(signal, action);
+                    let seen = any_handler();
+                    set(signal, before);
+                    seen
+                });
+        assert_eq!(seen, [false, false, true]);
     }
 }

@@ -35,14 +35,25 @@ pub const FUTEX: i64 = libc::SYS_futex;
 /// assert_eq!(daiko_sys::thread::blocked_syscall(u32::MAX), None, "no such thread");
 /// ```
 pub fn blocked_syscall(id: u32) -> Option<i64> {
+    parse_syscall(read_syscall(id, &mut [0; 256])?)
+}
+
+/// Whether thread `id` of this process is blocked until another thread of this process wakes it: in a
+/// private futex, without a timeout.
+///
+/// False also if there is no such thread, or the kernel does not tell. Allocates nothing.
+pub fn waits_for_another(id: u32) -> bool {
+    read_syscall(id, &mut [0; 256]).is_some_and(says_endless_wait)
+}
+
+fn read_syscall(id: u32, text: &mut [u8; 256]) -> Option<&str> {
     let mut path = [0; 48];
     let mut rest = &mut path[..];
     write!(rest, "/proc/self/task/{id}/syscall").ok()?;
     let free = rest.len();
     let path = str::from_utf8(&path[..path.len() - free]).ok()?;
-    let mut text = [0; 256];
-    let len = File::open(path).ok()?.read(&mut text).ok()?;
-    parse_syscall(str::from_utf8(&text[..len]).ok()?)
+    let len = File::open(path).ok()?.read(text).ok()?;
+    str::from_utf8(&text[..len]).ok()
 }
 
 /// A running thread reads `running`; one that is blocked outside of a system call reads -1.
@@ -50,6 +61,51 @@ pub fn blocked_syscall(id: u32) -> Option<i64> {
 pub fn parse_syscall(text: &str) -> Option<i64> {
     let number: i64 = text.split_ascii_whitespace().next()?.parse().ok()?;
     (number >= 0).then_some(number)
+}
+
+/// The call's number is followed by its arguments: of a futex the address, the operation, the value
+/// that is expected there, and the address of the timeout.
+#[doc(hidden)]
+pub fn says_endless_wait(text: &str) -> bool {
+    let arguments = text.split_ascii_whitespace().skip(1).take(4);
+    let argument = |text: &str| u64::from_str_radix(text.strip_prefix("0x")?, 16).ok();
+    let arguments: [Option<u64>; 4] = {
+        let mut parsed = arguments.map(argument);
+        std::array::from_fn(|_| parsed.next().flatten())
+    };
+    let [_, Some(operation), _, Some(0)] = arguments else { return false };
+    let command = operation as libc::c_int & libc::FUTEX_CMD_MASK;
+    parse_syscall(text) == Some(FUTEX)
+        && operation as libc::c_int & libc::FUTEX_PRIVATE_FLAG != 0
+        && matches!(command, libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET)
+}
+
+/// The ids of all threads of this process, ascending.
+///
+/// # Errors
+///
+/// What reading `/proc/self/task` reports.
+///
+/// # Examples
+///
+/// ```
+/// assert!(daiko_sys::thread::all().unwrap().contains(&daiko_sys::thread::id()));
+/// ```
+pub fn all() -> io::Result<Vec<u32>> {
+    let mut ids = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task")? {
+        ids.extend(task?.file_name().to_str().and_then(|name| name.parse::<u32>().ok()));
+    }
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// The name of thread `id` of this process, of which the kernel keeps 15 bytes.
+///
+/// `None` if there is no such thread, or the kernel does not tell.
+pub fn name_of(id: u32) -> Option<String> {
+    let name = std::fs::read(format!("/proc/self/task/{id}/comm")).ok()?;
+    Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
 }
 
 /// The calling thread's `errno`.
@@ -92,6 +148,30 @@ mod tests {
     }
 
     #[test]
+    fn an_endless_wait_is_told_from_all_others() {
+        let futex = |operation: &str, timeout: &str| {
+            says_endless_wait(&format!("{FUTEX} 0x7f10 {operation} 0x2 {timeout} 0x0 0x0 0x7 0x8"))
+        };
+        assert!(futex("0x80", "0x0") && futex("0x189", "0x0"));
+        assert!(!futex("0x80", "0x7ffd") && !futex("0x189", "0x7ffd"), "with a timeout");
+        assert!(!futex("0x0", "0x0") && !futex("0x109", "0x0"), "another process may wake it");
+        assert!(!futex("0x81", "0x0"), "it wakes others");
+        assert!(!says_endless_wait("1 0x1 0x80 0x2 0x0 0x0 0x0 0x7 0x8\n"), "another call");
+        assert!(!says_endless_wait("running\n") && !says_endless_wait(""));
+        assert!(!says_endless_wait(&format!("{FUTEX} 0x7f10 0x80 0x2")), "cut short");
+    }
+
+    #[test]
+    fn a_thread_is_found_by_its_name() {
+        let named = std::thread::Builder::new().name("seventeen letters".into());
+        let (mine, theirs) = (id(), named.spawn(|| (id(), name_of(id()))).unwrap());
+        let (id, name) = theirs.join().unwrap();
+        assert_ne!(id, mine);
+        assert_eq!(name.as_deref(), Some("seventeen lette"));
+        assert!(all().unwrap().contains(&mine) && name_of(u32::MAX).is_none());
+    }
+
+    #[test]
     fn a_name_of_any_bytes_hides_no_state() {
         assert!(says_runnable(b"7 (x) S \xff) R 1 2\n"));
         assert!(!says_runnable(b"7 () R \xff) S 1 2\n"));
@@ -120,10 +200,12 @@ mod tests {
     fn a_thread_blocked_in_a_futex_is_seen() {
         if File::open("/proc/self/syscall").is_ok() {
             until_blocked_in_a_futex(|id| blocked_syscall(id) == Some(libc::SYS_futex));
+            until_blocked_in_a_futex(waits_for_another);
         } else {
             println!("skipped: this kernel does not offer /proc/self/task/*/syscall");
         }
         assert_eq!(blocked_syscall(u32::MAX), None, "no such thread");
+        assert!(!waits_for_another(id()) && !waits_for_another(u32::MAX));
     }
 
     #[test]

@@ -36,6 +36,10 @@ fn calls(number: u64, text: &str) {
     assert!(thread::parse_syscall(text).is_none_or(|call| call >= 0));
     let call = thread::parse_syscall(&format!("{number} {text}"));
     assert_eq!(call, i64::try_from(number).ok());
+    assert!(!thread::says_endless_wait(text) || thread::parse_syscall(text) == Some(thread::FUTEX));
+    let timeout = number & 1;
+    let wait = format!("{} {number:#x} 0x80 0x2 {timeout:#x} {text}", thread::FUTEX);
+    assert_eq!(thread::says_endless_wait(&wait), timeout == 0);
 }
 
 fn models(text: &str) {

@@ -185,6 +185,11 @@ impl RunState {
         self.0.load(Ordering::Relaxed) & PHASE != ACTIVE
     }
 
+    /// Whether the fiber is suspended until an unpark, in the eyes of whoever asks.
+    pub fn is_parked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & PHASE == PARKED
+    }
+
     /// Whether `event`, a park or a wait, would not suspend the fiber.
     #[inline]
     pub fn would_proceed(&self, event: Event) -> bool {
@@ -261,6 +266,16 @@ mod tests {
         assert_eq!(after(&events), [None, Interrupted, Suspended]);
         let events = [Event::Interrupt, Event::Looked, Event::Wait];
         assert_eq!(after(&events), [None, None, Suspended]);
+    }
+
+    #[test]
+    fn who_waits_is_suspended_and_who_parks_is_parked_as_well() {
+        let states = [Event::Unpark, Event::Wait, Event::Park].map(|event| {
+            let state = RunState::new();
+            let _ = state.apply::<Plain>(event);
+            (state.is_suspended(), state.is_parked())
+        });
+        assert_eq!(states, [(false, false), (true, false), (true, true)]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
@@ -107,6 +107,9 @@ pub(crate) struct ControlBlock {
     pub(crate) runtime: NonNull<Runtime>,
     /// Its locals; null if it has none, and when it has ended. The fiber.
     pub(crate) locals: Cell<*mut Table>,
+    /// What it waits for, while that is tracked: `deadlock::Target`. The fiber, and who has its node in
+    /// hand; the monitor reads it.
+    pub(crate) target: AtomicU64,
 }
 
 const _: () = assert!(size_of::<ControlBlock>() == 128);
@@ -165,6 +168,7 @@ impl ControlBlock {
             outside: Cell::new(0),
             runtime,
             locals: Cell::new(ptr::null_mut()),
+            target: AtomicU64::new(0),
         }
     }
 

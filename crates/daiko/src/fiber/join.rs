@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 
 use super::waiter::{self, ThreadWaiter};
 use super::{ControlBlock, Fiber, unwind};
+use crate::deadlock::{Kind, Target};
 use crate::worker::{self, Worker, suspend};
 
 /// What a fiber leaves for its join handle.
@@ -148,7 +149,9 @@ impl<T> JoinHandle<T> {
         let block = self.fiber.block();
         match suspend::try_caller() {
             Some((_, fiber)) if std::ptr::eq(fiber, block) => return Err(JoinError::Itself),
-            Some((worker, fiber)) => wait_as_fiber(worker, fiber, block),
+            Some((worker, fiber)) => fiber.waiting_for(Target::new(Kind::Join, block), || {
+                wait_as_fiber(worker, fiber, block)
+            }),
             None => {
                 worker::assert_no_poller("join");
                 wait_as_thread(block);

@@ -25,10 +25,19 @@ pub(crate) fn fiber_id(fiber: &ControlBlock) -> WaiterId {
 ///
 /// The id is that of somebody who waits under it.
 pub(crate) unsafe fn is_of(id: WaiterId, worker: &Worker) -> bool {
+    // SAFETY: passed on to the caller.
+    unsafe { fiber_of(id) }.is_some_and(|fiber| fiber.owner.is(worker))
+}
+
+/// The fiber that `id` stands for, if it is one.
+///
+/// # Safety
+///
+/// The id is that of somebody who waits under it, and goes on doing so while the fiber is used.
+pub(crate) unsafe fn fiber_of<'w>(id: WaiterId) -> Option<&'w ControlBlock> {
     let addr = id.0 as usize;
     // SAFETY: the id was made by `fiber_id`; a waiter stays until it is woken.
-    addr & THREAD == 0
-        && unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) }.owner.is(worker)
+    (addr & THREAD == 0).then(|| unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) })
 }
 
 /// Wakes whoever `id` stands for, on behalf of the worker `here`, if one calls.

@@ -24,6 +24,7 @@ use super::pool::Pool;
 use super::{Options, Runtime, Shared, SharedPtr, phase};
 use crate::agent::pollers::Pollers;
 use crate::blocking::BlockingPool;
+use crate::deadlock::{self, Deadlock, DeadlockHook};
 use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
 use crate::worker::Worker;
@@ -108,6 +109,7 @@ pub struct RuntimeBuilder {
     guard_kind: Option<GuardKind>,
     membarrier: bool,
     on_stuck: Option<StuckHook>,
+    on_deadlock: Option<DeadlockHook>,
 }
 
 impl Default for RuntimeBuilder {
@@ -125,6 +127,7 @@ impl Default for RuntimeBuilder {
             guard_kind: None,
             membarrier: true,
             on_stuck: None,
+            on_deadlock: None,
         }
     }
 }
@@ -203,6 +206,58 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Called when fibers wait for each other in a cycle, or all for what nobody is left to bring:
+    /// with who waits for what, held by whom.
+    ///
+    /// The runtime is looked at where it rests: no worker runs a fiber, and no timer, silent watch or
+    /// poller could make one runnable. A cycle of mutexes and joins is reported in any case. Other waits
+    /// are reported only if nothing of the process could still end one: all its other threads are blocked
+    /// until another wakes them, and no signal has a handler. What another process, a device or a time
+    /// could bring is not taken for lost. Each standstill is reported once, and another one after a fiber
+    /// has run.
+    ///
+    /// With the first such runtime the process begins to track who holds which lock, as builds with debug
+    /// assertions always do, which makes each lock and unlock slower. Locks taken before are not known.
+    /// Without a hook, builds with debug assertions write the report to standard error, and others do not
+    /// look for deadlocks.
+    ///
+    /// The hook runs on a thread of the runtime's own and must not block.
+    ///
+    /// ```
+    /// use daiko::{Builder, Runtime, sync::Mutex};
+    /// use std::sync::{Arc, mpsc};
+    ///
+    /// let (tell, told) = mpsc::channel();
+    /// let hook = move |deadlock: &daiko::Deadlock| _ = tell.send(deadlock.clone());
+    /// let runtime = Runtime::builder().workers(1).on_deadlock(hook).build().unwrap();
+    /// let (a, b) = (Arc::new(Mutex::new(1)), Arc::new(Mutex::new(2)));
+    /// let ways = [("there", a.clone(), b.clone()), ("back", b, a)];
+    /// let fibers = ways.map(|(name, first, second)| {
+    ///     let body = move || {
+    ///         let first = first.lock().unwrap();
+    ///         daiko::yield_now();
+    ///         *first + *second.lock().unwrap()
+    ///     };
+    ///     runtime.spawn_with(Builder::new().name(name).on(0), body).unwrap()
+    /// });
+    /// let deadlock = told.recv().unwrap();
+    /// assert_eq!(deadlock.cycles.len(), 1);
+    /// for fiber in &deadlock.fibers {
+    ///     let holder = fiber.waits_for.held_by.as_ref().unwrap();
+    ///     assert_eq!(fiber.waits_for.kind, "Mutex");
+    ///     assert_ne!(fiber.name, holder.name);
+    /// }
+    /// // Cancelled, they free their locks.
+    /// fibers[0].cancel();
+    /// let [there, back] = fibers;
+    /// assert!(there.join().is_err());
+    /// assert_eq!(back.join().unwrap(), 3);
+    /// ```
+    pub fn on_deadlock(mut self, hook: impl Fn(&Deadlock) + Send + Sync + 'static) -> Self {
+        self.on_deadlock = Some(Box::new(hook));
+        self
+    }
+
     /// Where the runtime's objects come from: for tests.
     #[doc(hidden)]
     pub fn arena(mut self, arena: Arena) -> Self {
@@ -231,6 +286,9 @@ impl RuntimeBuilder {
             return Err(BuildError::Workers { workers });
         }
         overflow::install().map_err(BuildError::Thread)?;
+        if self.on_deadlock.is_some() {
+            deadlock::track();
+        }
         let bind = self.bind;
         let shared = self.make_shared(workers, &cpus)?;
         // From here on a failure ends in the drop of the runtime, which ends what was started.
@@ -289,7 +347,8 @@ impl RuntimeBuilder {
         if let Some(agents) = self.max_agents {
             governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
         }
-        let options = Options { any_agent: self.any_agent, on_stuck: self.on_stuck };
+        let (on_stuck, on_deadlock) = (self.on_stuck, self.on_deadlock);
+        let options = Options { any_agent: self.any_agent, on_stuck, on_deadlock };
         // SAFETY: the memory has room for it.
         unsafe {
             shared.write(Shared {

@@ -28,6 +28,7 @@ use self::kernel::{Barriers, ThisThread};
 pub use self::shutdown::ShutdownReport;
 use crate::agent::pollers::Pollers;
 use crate::blocking::BlockingPool;
+use crate::deadlock::DeadlockHook;
 use crate::fiber::{self, Builder, ControlBlock, JoinHandle, Scope, SpawnError, flag};
 use crate::monitor::{Monitor, StuckHook};
 use crate::worker::{self, Worker, WorkerCounters};
@@ -100,6 +101,8 @@ pub(crate) struct Options {
     pub(crate) any_agent: bool,
     /// Called by the monitor when a worker is stuck.
     pub(crate) on_stuck: Option<StuckHook>,
+    /// Called by the monitor when fibers wait for what will not come.
+    pub(crate) on_deadlock: Option<DeadlockHook>,
 }
 
 // SAFETY: the workers and blocks that the pointers lead to are shared by the rules stated there.

@@ -246,7 +246,7 @@ impl Pool {
     }
 
     /// Calls `each` with every block that was ever used.
-    pub(crate) fn for_each(&self, mut each: impl FnMut(&ControlBlock)) {
+    pub(crate) fn for_each<'p>(&'p self, mut each: impl FnMut(&'p ControlBlock)) {
         let state = self.lock();
         for class in &state.classes {
             let mut next = class.slabs;

@@ -10,6 +10,7 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::{Node, WaitQueue};
 
 use super::TimedOut;
+use crate::deadlock::{Kind, Target};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -159,6 +160,10 @@ impl Object<WaiterId> for Barrier {
     /// All others were let go as well.
     fn give_way(&self, _: u8) -> bool {
         true
+    }
+
+    fn target(&self) -> Target {
+        Target::new(Kind::Barrier, self)
     }
 }
 

@@ -12,6 +12,7 @@ use daiko_core::wait::{Node, WaitQueue};
 
 use super::mutex::MutexGuard;
 use super::poison::LockResult;
+use crate::deadlock::{Kind, Target};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -72,6 +73,7 @@ impl Condvar {
     ///
     /// If others wait with another mutex; inside [`no_suspend`](crate::no_suspend); in a
     /// [`Poller`](crate::agent::Poller).
+    #[track_caller]
     pub fn wait<'m, T: ?Sized>(&self, guard: MutexGuard<'m, T>) -> LockResult<MutexGuard<'m, T>> {
         self.wait_until(guard, Deadline::NEVER).0
     }
@@ -85,6 +87,7 @@ impl Condvar {
     /// # Panics
     ///
     /// As [`wait`](Self::wait).
+    #[track_caller]
     pub fn wait_while<'m, T: ?Sized>(
         &self,
         mut guard: MutexGuard<'m, T>,
@@ -105,6 +108,7 @@ impl Condvar {
     /// # Panics
     ///
     /// As [`wait`](Self::wait).
+    #[track_caller]
     pub fn wait_timeout<'m, T: ?Sized>(
         &self,
         guard: MutexGuard<'m, T>,
@@ -122,6 +126,7 @@ impl Condvar {
     /// # Panics
     ///
     /// As [`wait`](Self::wait).
+    #[track_caller]
     pub fn wait_deadline<'m, T: ?Sized>(
         &self,
         guard: MutexGuard<'m, T>,
@@ -140,6 +145,7 @@ impl Condvar {
     /// # Panics
     ///
     /// As [`wait`](Self::wait).
+    #[track_caller]
     pub fn wait_timeout_while<'m, T: ?Sized>(
         &self,
         mut guard: MutexGuard<'m, T>,
@@ -156,6 +162,7 @@ impl Condvar {
         Ok((guard, WaitTimeoutResult(false)))
     }
 
+    #[track_caller]
     fn wait_timed<'m, T: ?Sized>(
         &self,
         guard: MutexGuard<'m, T>,
@@ -169,6 +176,7 @@ impl Condvar {
         }
     }
 
+    #[track_caller]
     fn wait_until<'m, T: ?Sized>(
         &self,
         guard: MutexGuard<'m, T>,
@@ -224,6 +232,9 @@ impl Condvar {
         let mutex = self.mutex.load(Ordering::Relaxed);
         for _ in 0..most {
             let Some(node) = queue.take_first() else { break };
+            // SAFETY: a node that was taken is alive until it is claimed.
+            let waiter = unsafe { node.as_ref() }.waiter();
+            wait::moves_to(waiter, Target::new(Kind::Mutex, mutex));
             // SAFETY: whoever waits borrows his mutex until he has had it, and before that his node
             // has to be claimed: here, or by who has the mutex then.
             wait::wake(unsafe { (*mutex).adopt(&by, node) });
@@ -246,6 +257,10 @@ impl Object<WaiterId> for Notified<'_> {
     fn give_way(&self, note: u8) -> bool {
         self.condvar.notify_one();
         Object::give_way(self.mutex, note)
+    }
+
+    fn target(&self) -> Target {
+        Target::new(Kind::Condvar, self.condvar)
     }
 }
 

@@ -10,6 +10,7 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
 use super::TimedOut;
+use crate::deadlock::{Kind, Target};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -164,6 +165,10 @@ impl Object<WaiterId> for Event {
             self.set();
         }
         true
+    }
+
+    fn target(&self) -> Target {
+        Target::new(Kind::Event, self)
     }
 }
 

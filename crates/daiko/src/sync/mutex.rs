@@ -14,6 +14,7 @@ use daiko_core::wait::Node;
 use daiko_sys::clock;
 
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
+use crate::deadlock::{self, Kind, Target};
 use crate::fiber::panicking;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
@@ -56,7 +57,10 @@ const LATE_NS: u64 = 500_000;
 ///
 /// # Panics
 ///
-/// A fiber that locks a mutex which it holds waits for itself for ever, as in `std`.
+/// A fiber or thread that locks a mutex which it holds would wait for itself for ever. It panics
+/// where locks are tracked: in a build with debug assertions, and once a runtime was built with
+/// [`on_deadlock`](crate::RuntimeBuilder::on_deadlock). Elsewhere it waits, as in `std`; with a
+/// timeout it always does, and is told when the time is over.
 pub struct Mutex<T: ?Sized> {
     raw: RawMutex<WaiterId>,
     value: UnsafeCell<T>,
@@ -77,9 +81,17 @@ unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 #[clippy::has_significant_drop]
 pub struct MutexGuard<'m, T: ?Sized> {
     mutex: &'m Mutex<T>,
-    /// Whether its holder was panicking before: then it is not the lock's fault.
-    was_panicking: bool,
+    /// `flag` bits: mostly none, so that one look is enough.
+    flags: u8,
     not_send: PhantomData<*const ()>,
+}
+
+/// Bits of [`MutexGuard::flags`].
+mod flag {
+    /// Its holder was panicking before: then it is not the lock's fault.
+    pub(super) const WAS_PANICKING: u8 = 1;
+    /// It is noted who holds the lock.
+    pub(super) const NOTED: u8 = 2;
 }
 
 // SAFETY: by reference a guard gives what the value's own type allows.
@@ -113,8 +125,9 @@ impl<T: ?Sized> Mutex<T> {
     /// # Panics
     ///
     /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
-    /// [`Poller`](crate::agent::Poller).
+    /// [`Poller`](crate::agent::Poller); or, where locks are [tracked](Self#panics), for itself.
     #[inline]
+    #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         if !self.raw.acquire_fast() {
             let _ = self.lock_slow(Deadline::NEVER);
@@ -131,6 +144,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # Panics
     ///
     /// As [`lock`](Self::lock).
+    #[track_caller]
     pub fn lock_timeout(
         &self,
         timeout: Duration,
@@ -147,6 +161,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # Panics
     ///
     /// As [`lock`](Self::lock).
+    #[track_caller]
     pub fn lock_deadline(
         &self,
         deadline: Instant,
@@ -154,6 +169,7 @@ impl<T: ?Sized> Mutex<T> {
         self.lock_until(|| Deadline::at(deadline))
     }
 
+    #[track_caller]
     fn lock_until(
         &self,
         deadline: impl FnOnce() -> Deadline,
@@ -170,6 +186,7 @@ impl<T: ?Sized> Mutex<T> {
     /// # Errors
     ///
     /// If it is not, or a holder panicked; then the error has the guard.
+    #[track_caller]
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError<MutexGuard<'_, T>>> {
         if self.raw.try_acquire() { Ok(self.guard()?) } else { Err(TryLockError::WouldBlock) }
     }
@@ -177,9 +194,13 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits for the lock; false if the deadline passed.
     #[cold]
     #[inline(never)]
+    #[track_caller]
     fn lock_slow(&self, deadline: Deadline) -> bool {
         if self.raw.try_acquire() {
             return true;
+        }
+        if deadline == Deadline::NEVER {
+            deadlock::assert_not_held(self.address(), "Mutex");
         }
         let waiter = Waiter::caller("Mutex::lock");
         let node = Node::new(waiter.id());
@@ -215,6 +236,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// Takes the lock again after a wait for a condition, which has `ended` so.
+    #[track_caller]
     pub(super) fn lock_after(
         &self,
         waiter: &Waiter,
@@ -234,10 +256,19 @@ impl<T: ?Sized> Mutex<T> {
         &self.raw
     }
 
-    /// For who holds the lock.
+    /// What the lock is known by where locks are tracked.
     #[inline]
+    fn address(&self) -> usize {
+        std::ptr::from_ref(&self.raw).addr()
+    }
+
+    /// For who has just taken the lock.
+    #[inline]
+    #[track_caller]
     fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
-        let guard = MutexGuard { mutex: self, was_panicking: panicking(), not_send: PhantomData };
+        let noted = if deadlock::taken(self.address()) { flag::NOTED } else { 0 };
+        let flags = noted | if panicking() { flag::WAS_PANICKING } else { 0 };
+        let guard = MutexGuard { mutex: self, flags, not_send: PhantomData };
         if self.raw.is_poisoned() { Err(PoisonError::new(guard)) } else { Ok(guard) }
     }
 
@@ -285,6 +316,10 @@ impl Object<WaiterId> for RawMutex<WaiterId> {
         wait::wake(RawMutex::give_way(self, &ThisThread, note));
         true
     }
+
+    fn target(&self) -> Target {
+        Target::new(Kind::Mutex, self)
+    }
 }
 
 impl<'m, T: ?Sized> MutexGuard<'m, T> {
@@ -295,9 +330,26 @@ impl<'m, T: ?Sized> MutexGuard<'m, T> {
     /// Frees the lock, to wait for a condition; the mutex.
     pub(super) fn unlock(self) -> &'m Mutex<T> {
         // Without a look for a panic: who panics does not wait.
-        let mutex = std::mem::ManuallyDrop::new(self).mutex;
+        let guard = std::mem::ManuallyDrop::new(self);
+        guard.strike_out();
+        let mutex = guard.mutex;
         wait::wake(mutex.raw.release_and_leave(&ThisThread, wait::is_here));
         mutex
+    }
+
+    /// What a guard with flags does before it frees the lock.
+    #[cold]
+    fn drop_slow(&self) {
+        if self.flags & flag::WAS_PANICKING == 0 && panicking() {
+            self.mutex.raw.poison();
+        }
+        self.strike_out();
+    }
+
+    fn strike_out(&self) {
+        if self.flags & flag::NOTED != 0 {
+            deadlock::freed(self.mutex.address());
+        }
     }
 }
 
@@ -320,8 +372,10 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if !self.was_panicking && panicking() {
-            self.mutex.raw.poison();
+        match self.flags {
+            0 if panicking() => self.mutex.raw.poison(),
+            0 => {}
+            _ => self.drop_slow(),
         }
         self.mutex.unlock();
     }

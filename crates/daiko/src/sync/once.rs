@@ -11,6 +11,7 @@ use daiko_core::once::{Begin, End, Purpose, RawOnce};
 use daiko_core::wait::Node;
 
 use super::TimedOut;
+use crate::deadlock::{Kind, Target};
 use crate::fiber::panicking;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
@@ -375,6 +376,10 @@ impl Object<WaiterId> for Once {
     /// All others were woken as well.
     fn give_way(&self, _: u8) -> bool {
         true
+    }
+
+    fn target(&self) -> Target {
+        Target::new(Kind::Once, self)
     }
 }
 

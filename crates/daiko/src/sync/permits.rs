@@ -7,17 +7,18 @@ use daiko_core::list::Unlinked;
 use daiko_core::semaphore::{Overflow, RawSemaphore, Request};
 use daiko_core::wait::Node;
 
+use crate::deadlock::{Kind, Target};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
 type Raw = RawSemaphore<WaiterId>;
 
-/// Takes `count` permits, waiting for them in the name of `what`; false if the deadline passed.
+/// Takes `count` permits, waiting for them in the name of `what`, a call to a thing of a kind; false if the deadline passed.
 #[inline]
 pub(super) fn acquire(
     raw: &Raw,
     count: u32,
-    what: &str,
+    what: &(Kind, &str),
     deadline: impl FnOnce() -> Deadline,
 ) -> bool {
     raw.try_acquire(count) || acquire_slow(raw, count, what, deadline())
@@ -25,14 +26,14 @@ pub(super) fn acquire(
 
 #[cold]
 #[inline(never)]
-fn acquire_slow(raw: &Raw, count: u32, what: &str, deadline: Deadline) -> bool {
+fn acquire_slow(raw: &Raw, count: u32, &(kind, what): &(Kind, &str), deadline: Deadline) -> bool {
     let waiter = Waiter::caller(what);
     let node = Node::new(Request { waiter: waiter.id(), permits: count });
     // SAFETY: the node is new, and stays here until it has left or is claimed.
     if unsafe { raw.acquire(&ThisThread, NonNull::from(&node)) } {
         return true;
     }
-    waiter.wait(&node, &Asked { raw, count }, deadline) != Ended::TimedOut
+    waiter.wait(&node, &Asked { raw, count, kind }, deadline) != Ended::TimedOut
 }
 
 /// Gives `count` permits back, or makes so many.
@@ -73,6 +74,7 @@ fn overflow() -> ! {
 struct Asked<'s> {
     raw: &'s Raw,
     count: u32,
+    kind: Kind,
 }
 
 impl Object<Request<WaiterId>> for Asked<'_> {
@@ -86,5 +88,9 @@ impl Object<Request<WaiterId>> for Asked<'_> {
     fn give_way(&self, _: u8) -> bool {
         release(self.raw, self.count);
         true
+    }
+
+    fn target(&self) -> Target {
+        Target::new(self.kind, self.raw)
     }
 }

@@ -14,6 +14,7 @@ use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 
 use super::permits;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
+use crate::deadlock::Kind;
 use crate::fiber::panicking;
 use crate::wait::Deadline;
 
@@ -22,8 +23,8 @@ const READER: u32 = 1;
 /// What a writer takes: all there are.
 const WRITER: u32 = MAX_PERMITS;
 
-const READ: &str = "RwLock::read";
-const WRITE: &str = "RwLock::write";
+const READ: &(Kind, &str) = &(Kind::RwLock, "RwLock::read");
+const WRITE: &(Kind, &str) = &(Kind::RwLock, "RwLock::write");
 
 type TimedResult<G> = Result<G, TimedLockError<G>>;
 type TryResult<G> = Result<G, TryLockError<G>>;

@@ -7,6 +7,7 @@ use daiko_core::fiber::WaiterId;
 use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 
 use super::{TimedOut, permits};
+use crate::deadlock::Kind;
 use crate::wait::Deadline;
 
 /// A number of permits, of which each is somebody's or nobody's.
@@ -40,7 +41,7 @@ pub struct Semaphore {
 const _: () = assert!(size_of::<Semaphore>() == 16);
 
 /// What messages call a wait.
-const WHAT: &str = "Semaphore::acquire";
+const WHAT: &(Kind, &str) = &(Kind::Semaphore, "Semaphore::acquire");
 
 /// Permits of a [`Semaphore`]; dropping it gives them back.
 #[must_use = "permits are given back where this is dropped"]

@@ -12,6 +12,7 @@ use daiko_core::lock::{Held, QueueLock};
 use daiko_core::watch::{Area, Value};
 
 use super::Word;
+use crate::deadlock::{Kind, Target};
 use crate::fiber::{ControlBlock, unwind};
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::{self, Hold};
@@ -307,7 +308,8 @@ impl<V: Lane> Slot<V> {
         // Where writers tell: also with the fence in `tell`, through the agent's last look.
         fence(Ordering::SeqCst);
         let closed = self.shared.closed.load(Ordering::Relaxed);
-        if !closed && suspend::wait(worker, fiber) {
+        let target = Target::new(Kind::Watch, &area.words()[self.index]);
+        if !closed && fiber.waiting_for(target, || suspend::wait(worker, fiber)) {
             return Ok(());
         }
         if area.take_waiter(self.index).is_none() {

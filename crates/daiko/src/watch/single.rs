@@ -8,6 +8,7 @@ use daiko_core::watch::{Condition, Entry, EntryState, Notice, Scan, Table, Value
 
 use super::Word;
 use super::area::Lane as _;
+use crate::deadlock::{Kind, Target};
 use crate::fiber::{ControlBlock, unwind};
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::{self, Shared};
@@ -150,7 +151,8 @@ fn watch<W: Word>(
     unsafe { table.insert(&ThisThread, NonNull::from(&entry)) };
     // A told word may have changed before its writer could know of the watch.
     let come = if notice == Notice::Told { sample(word, until) } else { None };
-    if come.is_none() && suspend::wait(worker, fiber) {
+    let wait = || suspend::wait(worker, fiber);
+    if come.is_none() && fiber.waiting_for(Target::new(Kind::Watch, word), wait) {
         let EntryState::Hit(seen) = entry.state() else { unreachable!("woken without a hit") };
         return Some(W::Value::from_u64(seen));
     }

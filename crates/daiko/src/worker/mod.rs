@@ -29,6 +29,7 @@ use self::timers::Timers;
 use crate::fiber::ControlBlock;
 use crate::runtime::Shared;
 use crate::runtime::pool::{LocalPool, Pool};
+use crate::wait::Deadline;
 use crate::watch::{AreaList, Watches};
 
 thread_local! {
@@ -281,6 +282,15 @@ impl Worker {
         // Not asked of the inbox: the monitor may have its mail in hand.
         // Acquire: pairs with the Release in `start`.
         self.ring.steal().is_empty() && self.coming.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether the worker runs no fiber, and will not before somebody else does something for it.
+    pub(crate) fn rests(&self) -> bool {
+        self.running_addr() == 0
+            && (self.is_parked() || !self.inbox.has_mail())
+            && self.is_drained()
+            && !self.has_silent_watches()
+            && self.timers.next_due() == Deadline::NEVER
     }
 
     /// Takes no more mail, and gives back what the worker kept. Once its thread has ended.

@@ -11,6 +11,7 @@ use super::super::control::Vtable;
 use super::super::entry::{Body, Functions};
 use super::super::join::{JoinError, Outcome};
 use super::super::{ControlBlock, Fiber, unwind, waiter};
+use crate::deadlock::{Kind, Target};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::Waiter;
 use crate::worker::{self, suspend};
@@ -121,7 +122,7 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
         let waiter = unsafe {
             let children = &raw mut (*Self::family(packet).as_ptr()).children;
             let children = NonNull::new_unchecked(children);
-            Children::leave(children, &ThisThread::get(), Self::node(packet))
+            Children::leave(children, &ThisThread, Self::node(packet))
         };
         if let Some(id) = waiter {
             // SAFETY: the last child has claimed the wait.
@@ -145,7 +146,7 @@ impl Family {
         // SAFETY: the packet stays until its fiber has left; it is new, so in no list.
         let entered = unsafe {
             let node = Packet::<F, T>::node(fiber.packet.get());
-            self.children.enter(&ThisThread::get(), node)
+            self.children.enter(&ThisThread, node)
         };
         if entered == Entered::Called {
             fiber.must_unwind();
@@ -171,7 +172,7 @@ impl Family {
             unsafe { block.as_ref() }.retain();
             Fiber::from_block(block)
         };
-        while let Some(fiber) = self.children.call(&ThisThread::get(), hold) {
+        while let Some(fiber) = self.children.call(&ThisThread, hold) {
             fiber.cancel();
         }
     }
@@ -182,7 +183,7 @@ impl Family {
         match waiter {
             Waiter::Fiber(fiber) => self.wait_as_fiber(fiber),
             Waiter::Thread(thread) => {
-                if self.children.wait(&ThisThread::get(), thread.id()) {
+                if self.children.wait(&ThisThread, thread.id()) {
                     thread.block();
                 }
                 false
@@ -195,16 +196,19 @@ impl Family {
         if cancelled {
             self.cancel();
         }
-        if !self.children.wait(&ThisThread::get(), waiter::fiber_id(fiber)) {
+        if !self.children.wait(&ThisThread, waiter::fiber_id(fiber)) {
             return cancelled;
         }
-        // Asked at each turn: a mover may have moved.
-        while worker::current().is_some_and(|worker| !suspend::wait(worker, fiber)) {
-            if !cancelled && unwind::is_due(fiber) {
-                cancelled = true;
-                self.cancel();
+        let target = Target::new(Kind::Scope, &self.children);
+        fiber.waiting_for(target, || {
+            // Asked at each turn: a mover may have moved.
+            while worker::current().is_some_and(|worker| !suspend::wait(worker, fiber)) {
+                if !cancelled && unwind::is_due(fiber) {
+                    cancelled = true;
+                    self.cancel();
+                }
             }
-        }
+        });
         // All may have been cancelled, and the children first.
         cancelled || unwind::is_due(fiber)
     }

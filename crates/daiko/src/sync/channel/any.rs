@@ -11,6 +11,7 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
 use super::{RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendError};
+use crate::deadlock::{Kind, Target};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -296,6 +297,10 @@ impl<B: Buffer> Object<Party<WaiterId>> for ToSend<'_, B> {
         wait::wake(self.0.next_sender(&ThisThread));
         true
     }
+
+    fn target(&self) -> Target {
+        Target::new(Kind::Channel, self.0)
+    }
 }
 
 /// Those who wait for a message.
@@ -311,6 +316,10 @@ impl<B: Buffer> Object<Party<WaiterId>> for ToReceive<'_, B> {
         wait::wake(self.0.next_receiver(&ThisThread));
         true
     }
+
+    fn target(&self) -> Target {
+        Target::new(Kind::Channel, self.0)
+    }
 }
 
 impl<T> Object<Offer<T, WaiterId>> for Rendezvous<T, WaiterId> {
@@ -322,6 +331,10 @@ impl<T> Object<Offer<T, WaiterId>> for Rendezvous<T, WaiterId> {
     /// The message has passed.
     fn give_way(&self, _: u8) -> bool {
         false
+    }
+
+    fn target(&self) -> Target {
+        Target::new(Kind::Channel, self)
     }
 }
 

@@ -13,6 +13,7 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
 use super::{RecvError, RecvTimeoutError, SendError, TryRecvError};
+use crate::deadlock::{Kind, Target};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -144,6 +145,10 @@ impl<T> Object<Party<WaiterId>> for Oneshot<T, WaiterId> {
     /// There is nobody else who could use it.
     fn give_way(&self, _: u8) -> bool {
         false
+    }
+
+    fn target(&self) -> Target {
+        Target::new(Kind::Channel, self)
     }
 }
 

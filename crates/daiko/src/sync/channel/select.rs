@@ -13,6 +13,7 @@ use daiko_sys::clock;
 
 use super::any::{Any, Met, ToReceive, ToSend, try_meet};
 use super::{OneshotReceiver, Receiver, RecvError, SendError, Sender, TryRecvError, TrySendError};
+use crate::deadlock::{Kind, Target};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{Deadline, Ended, Object, Wait, Waiter};
 
@@ -178,6 +179,10 @@ impl Wait for Selecting<'_, '_> {
 
     fn give_way(&self, _: u8) -> bool {
         self.close().is_none_or(|index| self.cases[usize::from(index)].give_way())
+    }
+
+    fn target(&self) -> Target {
+        Target::of(Kind::Select)
     }
 }
 

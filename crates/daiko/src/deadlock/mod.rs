@@ -1,0 +1,43 @@
+//! Deadlocks: who waits for what, held by whom, once nothing can wake anyone any more.
+//!
+//! Three parts:
+//! 1. `held` notes who holds which lock, so that who asks for one that he holds himself panics;
+//! 2. `target` notes what a fiber waits for;
+//! 3. `lookout` looks, on the monitor's thread, whether a runtime that rests can ever go on, and
+//!    `report` says what it found.
+//!
+//! The first two cost a load and a branch where they are off: [`track`] turns them on, for the
+//! process and for good.
+
+mod held;
+mod lookout;
+mod report;
+mod search;
+mod target;
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+pub(crate) use self::held::{assert_not_held, freed, taken};
+pub(crate) use self::lookout::{Lookout, as_somebody};
+pub use self::report::{Awaited, Deadlock, Holder, WaitingFiber};
+pub(crate) use self::target::{Kind, Target};
+
+/// What the user wants done with a report.
+pub(crate) type DeadlockHook = Box<dyn Fn(&Deadlock) + Send + Sync>;
+
+/// Whether locks and waits are noted. Never unset: what was noted and not struck out would be wrong.
+static TRACKING: AtomicBool = AtomicBool::new(cfg!(debug_assertions));
+
+/// Has locks and waits noted from now on.
+pub(crate) fn track() {
+    TRACKING.store(true, Ordering::Relaxed);
+}
+
+/// Whether locks and waits are noted.
+#[inline]
+pub(crate) fn is_tracking() -> bool {
+    // Relaxed: what was locked before it was seen is not known, which is allowed.
+    TRACKING.load(Ordering::Relaxed)
+}

@@ -1,0 +1,163 @@
+//! What is said of a deadlock.
+
+use std::fmt;
+use std::ops::Range;
+use std::panic::Location;
+
+/// The fibers of a runtime which wait for what will not come, as reported to
+/// [`RuntimeBuilder::on_deadlock`](crate::RuntimeBuilder::on_deadlock).
+///
+/// Its [`Display`](fmt::Display) is a text of a line for each fiber.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Deadlock {
+    /// The fibers that wait: those of cycles first, then at most 64 of the others.
+    pub fibers: Vec<WaitingFiber>,
+    /// Ranges of `fibers`, in each of which everyone waits for the next, and the last for the first.
+    pub cycles: Vec<Range<usize>>,
+    /// Fibers that wait as well and are not listed.
+    pub unlisted: usize,
+    /// Threads which might still wake those who are in no cycle. Without a cycle there are none.
+    pub other_threads: usize,
+}
+
+/// A fiber of a [`Deadlock`].
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct WaitingFiber {
+    /// What tells it from the other fibers, as long as it lives.
+    pub id: usize,
+    /// Its name.
+    pub name: Option<String>,
+    /// Where it was spawned.
+    pub spawned_at: &'static Location<'static>,
+    /// What it waits for.
+    pub waits_for: Awaited,
+}
+
+/// What a fiber of a [`Deadlock`] waits for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Awaited {
+    /// The kind: `"Mutex"`, `"join"`, `"park"` and so on.
+    pub kind: &'static str,
+    /// Where the object lies, if there is one; of a fiber that is joined: its id.
+    pub address: Option<usize>,
+    /// Who has it, if that is known: who has locked it, or is to end.
+    pub held_by: Option<Holder>,
+}
+
+/// Who has what a fiber of a [`Deadlock`] waits for.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The fiber's id; `None`: it is a thread that runs no fiber.
+    pub fiber: Option<usize>,
+    /// The name of the fiber or thread. That of another runtime's fiber is not known.
+    pub name: Option<String>,
+    /// Where it was locked.
+    pub locked_at: Option<&'static Location<'static>>,
+}
+
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.fibers.len() + self.unlisted;
+        write!(f, "daiko: deadlock: {all} fibers wait")?;
+        match self.other_threads {
+            0 => f.write_str(", and nothing can wake any of them")?,
+            1 => f.write_str("; 1 thread that is no worker could still wake some")?,
+            n => write!(f, "; {n} threads that are no workers could still wake some")?,
+        }
+        for cycle in &self.cycles {
+            write!(f, "\n  in a cycle, which nothing can wake:")?;
+            self.fibers[cycle.clone()].iter().try_for_each(|fiber| write!(f, "\n    {fiber}"))?;
+        }
+        let in_cycles = self.cycles.last().map_or(0, |cycle| cycle.end);
+        self.fibers[in_cycles..].iter().try_for_each(|fiber| write!(f, "\n  {fiber}"))?;
+        if self.unlisted > 0 {
+            write!(f, "\n  and {} others", self.unlisted)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for WaitingFiber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_fiber(f, self.name.as_deref(), self.id)?;
+        write!(f, ", spawned at {}, waits {}", self.spawned_at, self.waits_for)
+    }
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.held_by, self.address) {
+            (Some(holder), Some(_)) if self.kind == "join" => write!(f, "for the end of {holder}"),
+            (Some(holder), Some(at)) => write!(f, "for {} {at:#x}, held by {holder}", self.kind),
+            (None, Some(at)) => write!(f, "for {} {at:#x}", self.kind),
+            (_, None) => write!(f, "in {}", self.kind),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.fiber, &self.name) {
+            (Some(id), name) => write_fiber(f, name.as_deref(), id)?,
+            (None, Some(name)) => write!(f, "thread {name:?}")?,
+            (None, None) => f.write_str("a thread")?,
+        }
+        self.locked_at.map_or(Ok(()), |at| write!(f, " since {at}"))
+    }
+}
+
+fn write_fiber(f: &mut fmt::Formatter<'_>, name: Option<&str>, id: usize) -> fmt::Result {
+    match name {
+        Some(name) => write!(f, "fiber {name:?}"),
+        None => write!(f, "fiber {id:#x}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fiber(id: usize, name: Option<&str>, waits_for: Awaited) -> WaitingFiber {
+        WaitingFiber { id, name: name.map(str::to_owned), spawned_at: HERE, waits_for }
+    }
+
+    fn held(kind: &'static str, fiber: Option<usize>, name: &str) -> Awaited {
+        let locked_at = (kind == "Mutex").then_some(HERE);
+        let holder = Holder { fiber, name: Some(name.to_owned()), locked_at };
+        Awaited { kind, address: Some(0x10), held_by: Some(holder) }
+    }
+
+    fn free(kind: &'static str, address: Option<usize>) -> Awaited {
+        Awaited { kind, address, held_by: None }
+    }
+
+    const HERE: &Location<'_> = Location::caller();
+
+    #[test]
+    fn the_text_has_a_line_for_each_fiber() {
+        let fibers = vec![
+            fiber(0x1, Some("a"), held("Mutex", Some(2), "b")),
+            fiber(0x2, Some("b"), held("join", Some(1), "a")),
+            fiber(0x3, None, held("Mutex", None, "main")),
+            fiber(0x4, None, free("Condvar", Some(0x20))),
+            fiber(0x5, None, free("park", None)),
+        ];
+        let (cycles, place) = (std::iter::once(0..2).collect(), HERE.to_string());
+        let text = Deadlock { fibers, cycles, unlisted: 7, other_threads: 2 }.to_string();
+        let expected = [
+            "daiko: deadlock: 12 fibers wait; 2 threads that are no workers could still wake some",
+            "  in a cycle, which nothing can wake:",
+            "    fiber \"a\", spawned at HERE, waits for Mutex 0x10, held by fiber \"b\" since HERE",
+            "    fiber \"b\", spawned at HERE, waits for the end of fiber \"a\"",
+            "  fiber 0x3, spawned at HERE, waits for Mutex 0x10, held by thread \"main\" since HERE",
+            "  fiber 0x4, spawned at HERE, waits for Condvar 0x20",
+            "  fiber 0x5, spawned at HERE, waits in park",
+            "  and 7 others",
+        ];
+        assert_eq!(text, expected.join("\n").replace("HERE", &place));
+    }
+}

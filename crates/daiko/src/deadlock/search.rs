@@ -1,0 +1,145 @@
+//! Who of a runtime that rests waits for whom.
+
+use std::collections::HashMap;
+use std::panic::Location;
+use std::ptr;
+
+use daiko_core::fiber::Owner;
+use daiko_sys::thread;
+
+use super::held::{self, Who};
+use super::report::{Awaited, Deadlock, Holder, WaitingFiber};
+use super::target::{Kind, Target};
+use crate::fiber::ControlBlock;
+use crate::runtime::Shared;
+
+/// Fibers that are listed besides those of cycles.
+const MOST_OTHERS: usize = 64;
+
+/// The fibers of a runtime, all of which are suspended.
+pub(super) struct Search<'r> {
+    runtime: &'r Shared,
+    fibers: Vec<(&'r ControlBlock, Target)>,
+    /// Where in `fibers` each is, by its id.
+    index: HashMap<usize, usize>,
+}
+
+fn id(fiber: &ControlBlock) -> usize {
+    ptr::from_ref(fiber).addr()
+}
+
+impl<'r> Search<'r> {
+    /// `None` if some fiber can go on.
+    pub(super) fn of(runtime: &'r Shared) -> Option<Self> {
+        let (mut fibers, mut all_wait) = (Vec::new(), true);
+        runtime.pool.for_each(|fiber| {
+            if fiber.is_used() && matches!(fiber.owner.load(), Owner::Worker(_)) {
+                all_wait &= fiber.state.is_suspended();
+                fibers.push((fiber, fiber.target()));
+            }
+        });
+        let index = fibers.iter().enumerate().map(|(at, (fiber, _))| (id(fiber), at)).collect();
+        all_wait.then_some(Search { runtime, fibers, index })
+    }
+
+    /// Whether each fiber waits for what only fibers and threads of this process can bring.
+    pub(super) fn all_wait_for_others(&self) -> bool {
+        self.fibers.iter().all(|(_, target)| !target.kind.comes_by_itself())
+    }
+
+    /// Fibers of which each waits for the next, and the last for the first.
+    pub(super) fn cycles(&self) -> Vec<Vec<usize>> {
+        let awaited = |(_, target): &(_, Target)| match holder(*target) {
+            Some((Who::Fiber(id), _)) => self.index.get(&id).copied(),
+            _ => None,
+        };
+        cycles(&self.fibers.iter().map(awaited).collect::<Vec<_>>())
+    }
+
+    /// `None` if some fiber has gone on meanwhile.
+    pub(super) fn report(&self, cycles: &[Vec<usize>], other_threads: usize) -> Option<Deadlock> {
+        let mut listed: Vec<usize> = cycles.concat();
+        let ends = cycles.iter().scan(0, |end, cycle| {
+            let start = *end;
+            *end += cycle.len();
+            Some(start..*end)
+        });
+        let mut in_cycle = vec![false; self.fibers.len()];
+        listed.iter().for_each(|&at| in_cycle[at] = true);
+        listed.extend((0..self.fibers.len()).filter(|&at| !in_cycle[at]).take(MOST_OTHERS));
+        let unlisted = self.fibers.len() - listed.len();
+        let fibers = listed.into_iter().map(|at| self.fiber(at)).collect::<Option<_>>()?;
+        Some(Deadlock { fibers, cycles: ends.collect(), unlisted, other_threads })
+    }
+
+    fn fiber(&self, at: usize) -> Option<WaitingFiber> {
+        let (fiber, target) = self.fibers[at];
+        let (name, spawned_at) = self.glance_at(fiber)?;
+        Some(WaitingFiber { id: id(fiber), name, spawned_at, waits_for: self.awaited(target) })
+    }
+
+    fn awaited(&self, target: Target) -> Awaited {
+        let held_by = holder(target).map(|(who, locked_at)| match who {
+            Who::Fiber(id) => Holder { fiber: Some(id), name: self.name_of(id), locked_at },
+            Who::Thread(id) => Holder { fiber: None, name: thread::name_of(id), locked_at },
+        });
+        let address = (target.address != 0).then_some(target.address);
+        Awaited { kind: target.kind.name(), address, held_by }
+    }
+
+    fn name_of(&self, id: usize) -> Option<String> {
+        let (fiber, _) = self.fibers[*self.index.get(&id)?];
+        self.glance_at(fiber)?.0
+    }
+
+    fn glance_at(
+        &self,
+        fiber: &ControlBlock,
+    ) -> Option<(Option<String>, &'static Location<'static>)> {
+        let Owner::Worker(worker) = fiber.owner.load() else { return None };
+        // SAFETY: workers live as long as their runtime.
+        self.runtime.glance_at(unsafe { &*worker }, fiber)
+    }
+}
+
+/// Who has what somebody waits for, and since where it was locked, if that is known.
+fn holder(target: Target) -> Option<(Who, Option<&'static Location<'static>>)> {
+    match target.kind {
+        Kind::Join => Some((Who::Fiber(target.address), None)),
+        Kind::Mutex => held::holder(target.address).map(|held| (held.by, Some(held.at))),
+        _ => None,
+    }
+}
+
+/// The cycles among nodes of which each leads to one other at most.
+fn cycles(next: &[Option<usize>]) -> Vec<Vec<usize>> {
+    let mut cycles = Vec::new();
+    // From which start each node was reached first.
+    let mut reached = vec![None; next.len()];
+    for start in 0..next.len() {
+        let mut path = Vec::new();
+        let mut at = Some(start);
+        while let Some(node) = at.filter(|&node| reached[node].is_none()) {
+            reached[node] = Some(start);
+            path.push(node);
+            at = next[node];
+        }
+        if let Some(first) = at.and_then(|node| path.iter().position(|&other| other == node)) {
+            cycles.push(path.split_off(first));
+        }
+    }
+    cycles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cycles_are_found_without_those_who_lead_into_them() {
+        let next =
+            [Some(1), Some(2), Some(1), None, Some(3), Some(5), Some(0), Some(9), None, Some(7)];
+        assert_eq!(cycles(&next), [vec![1, 2], vec![5], vec![7, 9]]);
+        assert!(cycles(&[]).is_empty());
+    }
+}

@@ -1,0 +1,377 @@
+//! Deadlocks: what is reported, what is not, and who locks a mutex that he holds.
+
+mod support;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use daiko::sync::{Condvar, Mutex, Semaphore};
+use daiko::{Builder, Deadlock, JoinError, JoinHandle, Preset, Runtime, RuntimeBuilder};
+use support::child::in_child_well;
+#[cfg(debug_assertions)]
+use support::child::{command, is_child};
+use support::{PRESETS, end, mover, panic_of, skip, until};
+
+/// A runtime whose reports come through the channel.
+fn reporting(builder: RuntimeBuilder) -> (Runtime, mpsc::Receiver<Deadlock>) {
+    let (send, receive) = mpsc::channel();
+    let hook = move |deadlock: &Deadlock| _ = send.send(deadlock.clone());
+    (builder.on_deadlock(hook).build().unwrap(), receive)
+}
+
+/// Names of the fibers of a cycle, each with what it waits for, and who has it.
+fn cycle(deadlock: &Deadlock) -> Vec<(&str, &str, &str)> {
+    let [cycle] = &deadlock.cycles[..] else { panic!("not one cycle: {deadlock}") };
+    let fibers = deadlock.fibers[cycle.clone()].iter();
+    let mut entries: Vec<_> = fibers
+        .map(|fiber| {
+            let holder = fiber.waits_for.held_by.as_ref().unwrap();
+            let names = [&fiber.name, &holder.name].map(|name| name.as_deref().unwrap());
+            (names[0], fiber.waits_for.kind, names[1])
+        })
+        .collect();
+    entries.sort();
+    entries
+}
+
+type Locks = Arc<[Mutex<usize>; 2]>;
+
+/// Two fibers, "there" and "back", that lock two mutexes in opposite order once `go` is called.
+struct Crossing {
+    fibers: [JoinHandle<()>; 2],
+    go: Arc<AtomicUsize>,
+}
+
+impl Crossing {
+    fn on(runtime: &Runtime, builder: impl Fn() -> Builder) -> Self {
+        let (locks, go): (Locks, _) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
+        let fibers = [("there", 0), ("back", 1)].map(|(name, first)| {
+            let (locks, met) = (locks.clone(), go.clone());
+            let body = move || {
+                daiko::park();
+                let held = locks[first].lock().unwrap();
+                met.fetch_add(1, Ordering::AcqRel);
+                while met.load(Ordering::Acquire) < 2 {
+                    daiko::yield_now();
+                }
+                *locks[1 - first].lock().unwrap() += *held;
+            };
+            runtime.spawn_with(builder().name(name), body).unwrap()
+        });
+        Crossing { fibers, go }
+    }
+
+    fn go(&self) {
+        self.go.store(0, Ordering::Release);
+        self.fibers.iter().for_each(|fiber| fiber.fiber().unpark());
+    }
+
+    /// Cancels one, so that the other has both locks.
+    fn end(self) {
+        let [there, back] = self.fibers;
+        there.cancel();
+        assert!(matches!(there.join(), Err(JoinError::Cancelled)));
+        back.join().unwrap();
+    }
+}
+
+#[test]
+fn two_fibers_that_lock_in_opposite_order_are_named_with_both_locks() {
+    for preset in PRESETS {
+        for movers in [false, true] {
+            let builder = Runtime::builder().workers(2).preset(preset);
+            let (runtime, reports) = reporting(builder);
+            let crossing = Crossing::on(&runtime, || if movers { mover() } else { Builder::new() });
+            crossing.go();
+            let deadlock = reports.recv().unwrap();
+            let expected = [("back", "Mutex", "there"), ("there", "Mutex", "back")];
+            assert_eq!(cycle(&deadlock), expected);
+            let [one, two] = &deadlock.fibers[..] else { panic!("{deadlock}") };
+            assert_ne!(one.waits_for.address, two.waits_for.address);
+            for (fiber, other) in [(one, two), (two, one)] {
+                let holder = fiber.waits_for.held_by.as_ref().unwrap();
+                assert_eq!(holder.fiber, Some(other.id));
+                assert!(holder.locked_at.unwrap().file().ends_with("deadlock.rs"));
+                assert!(fiber.spawned_at.file().ends_with("deadlock.rs"));
+            }
+            crossing.end();
+            assert!(reports.try_recv().is_err(), "told once");
+            end(runtime);
+        }
+    }
+}
+
+#[test]
+fn fibers_that_join_each_other_are_a_cycle() {
+    let (runtime, reports) = reporting(Runtime::builder().workers(2));
+    type Slot = Arc<StdMutex<Option<JoinHandle<()>>>>;
+    let slots: [Slot; 3] = Default::default();
+    let fibers = ["a", "b", "c"].map(|name| {
+        let slot = slots[name.as_bytes()[0] as usize - usize::from(b'a')].clone();
+        let body = move || {
+            daiko::park();
+            let next = slot.lock().unwrap().take().unwrap();
+            let _ = next.join();
+        };
+        runtime.spawn_with(Builder::new().name(name), body).unwrap()
+    });
+    let starts = fibers.each_ref().map(|fiber| fiber.fiber().clone());
+    for (at, fiber) in fibers.into_iter().enumerate() {
+        *slots[(at + 2) % 3].lock().unwrap() = Some(fiber);
+    }
+    starts.into_iter().for_each(|fiber| fiber.unpark());
+    let deadlock = reports.recv().unwrap();
+    assert_eq!(cycle(&deadlock), [("a", "join", "b"), ("b", "join", "c"), ("c", "join", "a")]);
+    assert_eq!(runtime.shutdown().leaked, 0);
+}
+
+/// Who was notified waits for the mutex, no more for the condition.
+#[test]
+fn who_is_notified_by_who_then_waits_for_it_is_in_a_cycle() {
+    let (runtime, reports) = reporting(Runtime::builder().workers(1));
+    let pair = Arc::new((Mutex::new(()), Condvar::new()));
+    let waits = pair.clone();
+    let body = move || drop(waits.1.wait(waits.0.lock().unwrap()));
+    let waiter = runtime.spawn_with(Builder::new().on(0).name("waiter"), body).unwrap();
+    let notifier = move || {
+        daiko::yield_now();
+        let _held = pair.0.lock().unwrap();
+        pair.1.notify_one();
+        waiter.join().unwrap();
+    };
+    let notifier = runtime.spawn_with(Builder::new().on(0).name("notifier"), notifier).unwrap();
+    let deadlock = reports.recv().unwrap();
+    let expected = [("notifier", "join", "waiter"), ("waiter", "Mutex", "notifier")];
+    assert_eq!(cycle(&deadlock), expected);
+    notifier.cancel();
+    assert!(matches!(notifier.join(), Err(JoinError::Cancelled)));
+    assert_eq!(runtime.shutdown().leaked, 0);
+}
+
+/// Waits for so long that the monitor of any runtime that only polls has looked, by another's.
+fn until_monitors_have_looked() {
+    let (runtime, reports) = reporting(Runtime::builder().workers(1).preset(Preset::Power));
+    let crossing = Crossing::on(&runtime, Builder::new);
+    crossing.go();
+    reports.recv().unwrap();
+    crossing.end();
+    end(runtime);
+}
+
+/// Its worker polls all the time, so that its monitor goes on to look.
+#[test]
+fn each_standstill_is_told_once() {
+    let (runtime, reports) = reporting(Runtime::builder().workers(1).preset(Preset::Latency));
+    let crossing = Crossing::on(&runtime, Builder::new);
+    let runs = Arc::new(AtomicUsize::new(0));
+    let count = runs.clone();
+    let body = move || {
+        loop {
+            count.fetch_add(1, Ordering::Release);
+            daiko::park();
+        }
+    };
+    let other = runtime.spawn_with(Builder::new().name("other"), body).unwrap();
+    until("the start", || runs.load(Ordering::Acquire) == 1);
+    crossing.go();
+    for round in 1..=3 {
+        let deadlock = reports.recv().unwrap();
+        assert_eq!(cycle(&deadlock).len(), 2);
+        let [_, _, bystander] = &deadlock.fibers[..] else { panic!("{deadlock}") };
+        assert_eq!((bystander.name.as_deref(), bystander.waits_for.kind), (Some("other"), "park"));
+        until_monitors_have_looked();
+        assert!(reports.try_recv().is_err());
+        other.fiber().unpark();
+        until("its turn", || runs.load(Ordering::Acquire) == round + 1);
+    }
+    crossing.end();
+    assert_eq!(runtime.shutdown().unwound, 1);
+}
+
+/// Whether the kernel tells which threads wait for others.
+fn threads_are_seen() -> bool {
+    let seen = std::fs::read_to_string("/proc/self/syscall").is_ok();
+    if !seen {
+        skip("this kernel does not offer /proc/self/task/*/syscall");
+    }
+    seen
+}
+
+/// In a process without other threads that could do anything, as those of other tests might.
+#[test]
+fn who_waits_for_what_nobody_is_left_to_bring_is_named() {
+    in_child_well("who_waits_for_what_nobody_is_left_to_bring_is_named", || {
+        if !threads_are_seen() {
+            return;
+        }
+        for preset in PRESETS {
+            let (runtime, reports) = reporting(Runtime::builder().workers(2).preset(preset));
+            type Objects = (Mutex<()>, Condvar, Semaphore);
+            type Wait = fn(&Objects);
+            let pair: Arc<Objects> = Arc::new((Mutex::new(()), Condvar::new(), Semaphore::new(1)));
+            let waits: [(&str, Wait); 3] = [
+                ("Condvar", |pair| drop(pair.1.wait(pair.0.lock().unwrap()))),
+                ("Semaphore", |pair| drop(pair.2.acquire_many(2))),
+                ("park", |_| daiko::park()),
+            ];
+            for (name, wait) in waits {
+                let pair = pair.clone();
+                let body = move || wait(&pair);
+                drop(runtime.spawn_with(Builder::new().name(name), body).unwrap());
+            }
+            let deadlock = reports.recv().unwrap();
+            assert!(deadlock.cycles.is_empty() && deadlock.other_threads == 0);
+            let mut kinds: Vec<_> = deadlock
+                .fibers
+                .iter()
+                .map(|fiber| (fiber.name.as_deref().unwrap(), fiber.waits_for.kind))
+                .collect();
+            kinds.sort();
+            let same = ["Condvar", "Semaphore", "park"].map(|kind| (kind, kind));
+            assert_eq!(kinds, same, "{deadlock}");
+            assert_eq!(runtime.shutdown().unwound, 3);
+        }
+    });
+}
+
+#[test]
+fn a_thread_that_holds_what_a_fiber_waits_for_is_named() {
+    in_child_well("a_thread_that_holds_what_a_fiber_waits_for_is_named", || {
+        if !threads_are_seen() {
+            return;
+        }
+        let (runtime, reports) = reporting(Runtime::builder().workers(1));
+        let mutex = Arc::new(Mutex::new(()));
+        let (theirs, held) = (mutex.clone(), mutex.lock().unwrap());
+        let fiber = runtime.spawn(move || drop(theirs.lock().unwrap()));
+        let deadlock = reports.recv().unwrap();
+        let awaited = &deadlock.fibers[0].waits_for;
+        let holder = awaited.held_by.as_ref().unwrap();
+        assert_eq!((holder.fiber, awaited.kind), (None, "Mutex"));
+        let mine = thread::current().name().unwrap()[..15].to_owned();
+        assert_eq!(holder.name, Some(mine));
+        drop(held);
+        fiber.join().unwrap();
+        end(runtime);
+    });
+}
+
+/// It sleeps in between, as those do who wait for a device or a time.
+#[test]
+fn who_is_unparked_by_a_thread_later_is_not_reported() {
+    in_child_well("who_is_unparked_by_a_thread_later_is_not_reported", || {
+        let reports = Arc::new(AtomicUsize::new(0));
+        let count = reports.clone();
+        let hook = move |_: &Deadlock| _ = count.fetch_add(1, Ordering::Relaxed);
+        let runtime = Runtime::builder().workers(1).on_deadlock(hook).build().unwrap();
+        for _ in 0..5 {
+            let fiber = runtime.spawn(daiko::park);
+            let unparks = fiber.fiber().clone();
+            let thread = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(20));
+                unparks.unpark();
+            });
+            fiber.join().unwrap();
+            thread.join().unwrap();
+        }
+        assert_eq!(reports.load(Ordering::Relaxed), 0);
+        end(runtime);
+    });
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn without_a_hook_builds_with_debug_assertions_write_a_text() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    if is_child() {
+        let runtime = Runtime::builder().workers(1).preset(Preset::Power).build().unwrap();
+        Crossing::on(&runtime, Builder::new).go();
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).unwrap();
+        return drop(runtime);
+    }
+    let mut command = command("without_a_hook_builds_with_debug_assertions_write_a_text");
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let text = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut text = text.skip_while(|line| !line.starts_with("daiko: deadlock: 2 fibers wait"));
+    assert!(text.next().is_some() && text.next().unwrap().contains("in a cycle"));
+    for _ in 0..2 {
+        assert!(text.next().unwrap().contains("waits for Mutex"));
+    }
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_hook_that_panics_is_called_again() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let count = calls.clone();
+    let hook = move |_: &Deadlock| {
+        count.fetch_add(1, Ordering::Release);
+        panic!("the hook");
+    };
+    let runtime = Runtime::builder().workers(1).on_deadlock(hook).build().unwrap();
+    for round in 1..=2 {
+        let crossing = Crossing::on(&runtime, Builder::new);
+        crossing.go();
+        until("the hook", || calls.load(Ordering::Acquire) == round);
+        crossing.end();
+    }
+    end(runtime);
+}
+
+/// Locks are tracked from the first runtime with a hook on.
+fn track() {
+    end(reporting(Runtime::builder().workers(1)).0);
+}
+
+/// Who locks twice is told where he did, and has lost nothing.
+fn locks_twice() {
+    let mutex = Mutex::new(0);
+    let line = line!() + 1;
+    let held = mutex.lock().unwrap();
+    let text = panic_of(|| drop(mutex.lock()));
+    let first = format!("{}:{line}:", file!());
+    assert!(text.starts_with("daiko: a Mutex was locked by who holds it already"), "{text}");
+    assert!(text.contains(&first), "{text} does not name {first}");
+    drop(held);
+    *mutex.lock().unwrap() += 1;
+    assert_eq!(mutex.into_inner().unwrap(), 1);
+}
+
+#[test]
+fn who_locks_a_mutex_that_he_holds_panics() {
+    track();
+    locks_twice();
+    for builder in [Builder::new, mover] {
+        let (runtime, _reports) = reporting(Runtime::builder().workers(2));
+        runtime.spawn_with(builder(), locks_twice).unwrap().join().unwrap();
+        end(runtime);
+    }
+}
+
+#[test]
+fn who_has_taken_the_lock_again_after_a_wait_holds_it() {
+    track();
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    runtime.run(|| {
+        let pair = Arc::new((Mutex::new(false), Condvar::new()));
+        let theirs = pair.clone();
+        let setter = daiko::spawn(move || {
+            // It is free while the other waits.
+            *theirs.0.lock().unwrap() = true;
+            theirs.1.notify_one();
+        });
+        let held = pair.0.lock().unwrap();
+        let held = pair.1.wait_while(held, |set| !*set).unwrap();
+        assert!(panic_of(|| drop(pair.0.lock())).contains("holds it already"));
+        drop(held);
+        setter.join().unwrap();
+        drop(pair.0.lock().unwrap());
+    });
+    end(runtime);
+}
