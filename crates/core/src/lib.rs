@@ -10,6 +10,7 @@ pub mod barrier;
 pub mod channel;
 mod circle;
 pub mod claim;
+pub mod condvar;
 #[cfg(test)]
 mod element;
 pub mod event;

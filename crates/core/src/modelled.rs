@@ -1,15 +1,20 @@
-//! What the loom models share: threads over shared state, and a sleep until a wake.
+//! What the loom models share: threads over shared state, a sleep until a wake, and waiters for a mutex.
 
-use loom::sync::atomic::AtomicBool;
+use std::array;
+use std::ptr::NonNull;
+
 use loom::sync::{Arc, Notify};
 use loom::thread;
 
-use crate::sync::Ordering;
+use crate::lock::testing::Tester;
+use crate::mutex::{Acquire, Arrival, RawMutex, note};
+use crate::sync::{AtomicBool, Ordering};
+use crate::wait::{Node, NodeState};
 
 /// Runs `run` on a thread of its own.
-pub(crate) fn spawn<T: Sync + Send + 'static, R: 'static>(
+pub(crate) fn spawn<T: Sync + Send + 'static, R: Send + 'static>(
     shared: &Arc<T>,
-    run: impl FnOnce(&T) -> R + 'static,
+    run: impl FnOnce(&T) -> R + Send + 'static,
 ) -> thread::JoinHandle<R> {
     let shared = shared.clone();
     thread::spawn(move || run(&shared))
@@ -28,14 +33,87 @@ impl Sleep {
 
     /// Sleeps until one wake has come.
     pub(crate) fn wait(&self) {
-        // Acquire pairs with the Release in `wake`.
-        while !self.woken.swap(false, Ordering::Acquire) {
+        while !self.take() {
             self.notify.wait();
         }
+    }
+
+    /// Whether the wake has come.
+    pub(crate) fn take(&self) -> bool {
+        // Acquire pairs with the Release in `wake`.
+        self.woken.swap(false, Ordering::Acquire)
     }
 
     pub(crate) fn wake(&self) {
         assert!(!self.woken.swap(true, Ordering::Release), "woken twice");
         self.notify.notify();
+    }
+}
+
+/// Waiters, known to nodes and wakers by their numbers; each sleeps on one of these.
+pub(crate) struct Waiters<const N: usize>([Sleep; N]);
+
+impl<const N: usize> Waiters<N> {
+    pub(crate) fn new() -> Self {
+        Self(array::from_fn(|_| Sleep::new()))
+    }
+
+    /// `who` as one who takes queue locks.
+    pub(crate) fn by(who: usize) -> Tester {
+        Tester(who as u32 + 1)
+    }
+
+    pub(crate) fn wake(&self, waiters: impl IntoIterator<Item = usize>) {
+        waiters.into_iter().for_each(|waiter| self.0[waiter].wake());
+    }
+
+    /// Waits for the wake that follows a claim; the note.
+    pub(crate) fn wait<W: Copy>(&self, who: usize, node: &Node<W>) -> u8 {
+        self.0[who].wait();
+        Self::note(node)
+    }
+
+    fn note<W: Copy>(node: &Node<W>) -> u8 {
+        let NodeState::Claimed(note) = node.state() else { panic!("woken without a claim") };
+        note
+    }
+
+    /// Takes the lock; `again` is how a second arrival is.
+    pub(crate) fn lock(&self, mutex: &RawMutex<usize>, who: usize, again: Arrival) {
+        if !mutex.acquire_fast() {
+            self.come(mutex, who, &Node::new(who), Arrival::New, again);
+        }
+    }
+
+    /// Takes the lock as a second arrival, if the note of a claim does not say that it is taken.
+    pub(crate) fn lock_again(
+        &self,
+        mutex: &RawMutex<usize>,
+        who: usize,
+        node: &Node<usize>,
+        note: u8,
+    ) {
+        if note != note::HANDED_OVER {
+            self.come(mutex, who, node, Arrival::Woken, Arrival::Woken);
+        }
+    }
+
+    fn come(
+        &self,
+        mutex: &RawMutex<usize>,
+        who: usize,
+        node: &Node<usize>,
+        mut arrival: Arrival,
+        again: Arrival,
+    ) {
+        // SAFETY: the node is in no queue, and stays until it is claimed.
+        while unsafe { mutex.acquire(&Self::by(who), NonNull::from(node), arrival) }
+            == Acquire::Queued
+        {
+            if self.wait(who, node) == note::HANDED_OVER {
+                return;
+            }
+            arrival = again;
+        }
     }
 }

@@ -5,13 +5,11 @@ use loom::sync::Arc;
 
 use super::*;
 use crate::lock::testing::Tester;
-use crate::modelled::{Sleep, spawn};
-use crate::wait::NodeState;
+use crate::modelled::{Waiters, spawn};
 
 struct Shared {
     mutex: RawMutex<usize>,
-    /// What each of them sleeps on.
-    wakes: [Sleep; 3],
+    waiters: Waiters<3>,
     data: UnsafeCell<u32>,
 }
 
@@ -22,46 +20,18 @@ unsafe impl Send for Shared {}
 
 impl Shared {
     fn new() -> Arc<Self> {
-        Arc::new(Self {
-            mutex: RawMutex::new(),
-            wakes: [Sleep::new(), Sleep::new(), Sleep::new()],
-            data: UnsafeCell::new(0),
-        })
+        Arc::new(Self { mutex: RawMutex::new(), waiters: Waiters::new(), data: UnsafeCell::new(0) })
     }
 
-    fn wake(&self, waiter: Option<usize>) {
-        waiter.inspect(|&waiter| self.wakes[waiter].wake());
-    }
-
-    /// Waits for the wake that follows a claim; the note.
-    fn wait(&self, who: usize, node: &Node<usize>) -> u8 {
-        self.wakes[who].wait();
-        let NodeState::Claimed(note) = node.state() else { panic!("woken without a claim") };
-        note
-    }
-
-    /// `again` is how a second arrival is.
     fn lock(&self, who: usize, again: Arrival) {
-        if self.mutex.acquire_fast() {
-            return;
-        }
-        let (node, mut arrival) = (Node::new(who), Arrival::New);
-        // SAFETY: the node is in no queue, and stays until it is claimed.
-        while unsafe { self.mutex.acquire(&Tester(who as u32 + 1), NonNull::from(&node), arrival) }
-            == Acquire::Queued
-        {
-            if self.wait(who, &node) == note::HANDED_OVER {
-                return;
-            }
-            arrival = again;
-        }
+        self.waiters.lock(&self.mutex, who, again);
     }
 
     fn unlock(&self, who: usize) {
         if !self.mutex.release_fast() {
             // The last is handed the lock, where it is first.
             let by = Tester(who as u32 + 1);
-            self.wake(self.mutex.release_and_leave(&by, |waiter| waiter == 2));
+            self.waiters.wake(self.mutex.release_and_leave(&by, |waiter| waiter == 2));
         }
     }
 
@@ -83,8 +53,8 @@ impl Shared {
         }
         // SAFETY: alive, and queued here.
         if unsafe { self.mutex.leave(&by, NonNull::from(&node)) } == Unlinked::AlreadyGone {
-            let note = self.wait(who, &node);
-            self.wake(self.mutex.give_way(&by, note));
+            let note = self.waiters.wait(who, &node);
+            self.waiters.wake(self.mutex.give_way(&by, note));
         }
     }
 

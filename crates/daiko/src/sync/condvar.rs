@@ -1,16 +1,16 @@
 //! Waiting for a condition that a mutex guards.
 
 use std::fmt;
-use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
+use daiko_core::condvar::{OtherMutex, RawCondvar};
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_core::mutex::RawMutex;
-use daiko_core::wait::{Node, WaitQueue};
+use daiko_core::wait::Node;
 
-use super::mutex::MutexGuard;
+use super::mutex::{Mutex, MutexGuard};
 use super::poison::LockResult;
 use crate::deadlock::{Kind, Target};
 use crate::runtime::kernel::ThisThread;
@@ -41,9 +41,7 @@ use crate::wait::{self, Deadline, Ended, Object, Waiter};
 /// });
 /// ```
 pub struct Condvar {
-    queue: WaitQueue<WaiterId>,
-    /// The mutex of those who wait. Written under the lock of an empty queue.
-    mutex: AtomicPtr<RawMutex<WaiterId>>,
+    raw: RawCondvar<WaiterId>,
 }
 
 /// Whether a wait ended because its time was over.
@@ -60,7 +58,7 @@ impl WaitTimeoutResult {
 impl Condvar {
     /// A condition that nobody waits for.
     pub const fn new() -> Self {
-        Condvar { queue: WaitQueue::new(0), mutex: AtomicPtr::new(ptr::null_mut()) }
+        Condvar { raw: RawCondvar::new() }
     }
 
     /// Frees the lock, waits for a notification, and takes the lock again.
@@ -185,32 +183,38 @@ impl Condvar {
         // While the guard is there: a cancel that is due frees the lock by it.
         let waiter = Waiter::caller("Condvar::wait");
         let node = Node::new(waiter.id());
-        self.enqueue(guard.raw(), &node);
-        let mutex = guard.unlock();
+        let mutex = self.begin(guard, &node);
         let ended = waiter.wait(&node, &Notified { condvar: self, mutex: mutex.raw() }, deadline);
         (mutex.lock_after(&waiter, &node, ended), ended)
     }
 
-    /// Adds `node` to those who wait with `mutex`, which the caller holds.
-    fn enqueue(&self, mutex: &RawMutex<WaiterId>, node: &Node<WaiterId>) {
-        let mut queue = self.queue.lock(&ThisThread);
-        if queue.is_empty() {
-            self.mutex.store(ptr::from_ref(mutex).cast_mut(), Ordering::Relaxed);
+    /// Puts `node` into the queue and frees the lock.
+    fn begin<'m, T: ?Sized>(
+        &self,
+        guard: MutexGuard<'m, T>,
+        node: &Node<WaiterId>,
+    ) -> &'m Mutex<T> {
+        let by = ThisThread;
+        // SAFETY: the node is new, and its frame is left once it has left or was claimed. The mutex is
+        // borrowed for longer.
+        match unsafe { self.raw.wait(&by, guard.raw(), NonNull::from(node), wait::is_here) } {
+            Ok(first) => {
+                let mutex = guard.freed();
+                wait::wake(first);
+                mutex
+            }
+            Err(OtherMutex) => {
+                panic!(
+                    "daiko: a Condvar was waited for with two mutexes at a time; use one for each"
+                )
+            }
         }
-        let theirs = self.mutex.load(Ordering::Relaxed);
-        if !ptr::eq(theirs, mutex) {
-            drop(queue);
-            panic!("daiko: a Condvar was waited for with two mutexes at a time; use one for each");
-        }
-        // SAFETY: the node is new, and its frame is left once it has left or was claimed.
-        unsafe { queue.enqueue(NonNull::from(node)) };
     }
 
     /// Has the one who has waited longest go on, if somebody waits.
     #[inline]
     pub fn notify_one(&self) {
-        // Who waits has freed the mutex since; who changed the condition has had it since.
-        if !self.queue.is_empty() {
+        if !self.raw.is_empty() {
             self.notify_slow(1);
         }
     }
@@ -218,27 +222,17 @@ impl Condvar {
     /// Has all who wait go on, one after the other as the mutex allows.
     #[inline]
     pub fn notify_all(&self) {
-        if !self.queue.is_empty() {
+        if !self.raw.is_empty() {
             self.notify_slow(usize::MAX);
         }
     }
 
-    /// Gives the mutex those who have waited longest, so many at most.
     #[cold]
     fn notify_slow(&self, most: usize) {
-        let by = ThisThread;
-        // Held to the end: who waits anew was not meant.
-        let mut queue = self.queue.lock(&by);
-        let mutex = self.mutex.load(Ordering::Relaxed);
-        for _ in 0..most {
-            let Some(node) = queue.take_first() else { break };
-            // SAFETY: a node that was taken is alive until it is claimed.
-            let waiter = unsafe { node.as_ref() }.waiter();
+        let notified = |waiter, mutex: &RawMutex<WaiterId>| {
             wait::moves_to(waiter, Target::new(Kind::Mutex, mutex));
-            // SAFETY: whoever waits borrows his mutex until he has had it, and before that his node
-            // has to be claimed: here, or by who has the mutex then.
-            wait::wake(unsafe { (*mutex).adopt(&by, node) });
-        }
+        };
+        wait::wake(self.raw.notify(&ThisThread, most, notified));
     }
 }
 
@@ -251,12 +245,13 @@ struct Notified<'c> {
 impl Object<WaiterId> for Notified<'_> {
     unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.condvar.queue.unlink(&ThisThread, node) }
+        unsafe { self.condvar.raw.leave(&ThisThread, node) }
     }
 
     fn give_way(&self, note: u8) -> bool {
-        self.condvar.notify_one();
-        Object::give_way(self.mutex, note)
+        let next = self.condvar.raw.give_way(&ThisThread, self.mutex, note);
+        next.into_iter().for_each(wait::wake);
+        true
     }
 
     fn target(&self) -> Target {

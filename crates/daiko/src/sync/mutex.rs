@@ -3,6 +3,7 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
@@ -327,14 +328,12 @@ impl<'m, T: ?Sized> MutexGuard<'m, T> {
         &self.mutex.raw
     }
 
-    /// Frees the lock, to wait for a condition; the mutex.
-    pub(super) fn unlock(self) -> &'m Mutex<T> {
+    /// The mutex, whose lock has been freed without the guard.
+    pub(super) fn freed(self) -> &'m Mutex<T> {
         // Without a look for a panic: who panics does not wait.
-        let guard = std::mem::ManuallyDrop::new(self);
+        let guard = ManuallyDrop::new(self);
         guard.strike_out();
-        let mutex = guard.mutex;
-        wait::wake(mutex.raw.release_and_leave(&ThisThread, wait::is_here));
-        mutex
+        guard.mutex
     }
 
     /// What a guard with flags does before it frees the lock.

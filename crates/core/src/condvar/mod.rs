@@ -1,0 +1,155 @@
+//! Who waits for a condition that a mutex guards, until he is notified and has the mutex again.
+//!
+//! README.md beside this file has the protocol. Waiting and waking are the caller's job.
+
+use std::ptr::{self, NonNull};
+
+use crate::list::Unlinked;
+use crate::lock::Contender;
+use crate::mutex::RawMutex;
+use crate::sync::{AtomicPtr, Ordering, const_fn};
+use crate::wait::{Node, WaitQueue};
+
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+/// The waiters for one condition, 24 bytes.
+///
+/// Budget: one load to notify while nobody waits.
+pub struct RawCondvar<W> {
+    queue: WaitQueue<W>,
+    /// The mutex of those who wait. Stored under the lock of an empty queue, loaded under the lock.
+    mutex: AtomicPtr<RawMutex<W>>,
+}
+
+/// Others wait for the condition with another mutex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OtherMutex;
+
+impl<W: Copy> RawCondvar<W> {
+    const_fn! {
+        /// A condition that nobody waits for.
+        #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+        pub const fn new() -> Self {
+            Self { queue: WaitQueue::new(0), mutex: AtomicPtr::new(ptr::null_mut()) }
+        }
+    }
+
+    /// Begins a wait: puts `node` into the queue, then frees `mutex`, which the caller holds.
+    /// `runs_next` as for [`RawMutex::release_and_leave`]. Returns whom to wake, exactly once.
+    ///
+    /// Once `node` is claimed, its note says how its waiter gets `mutex` again
+    /// ([`note`](crate::mutex::note)).
+    ///
+    /// # Errors
+    ///
+    /// If others wait with another mutex. Nothing has changed then.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Locked::enqueue`](crate::wait::Locked::enqueue); the queue is left by
+    /// [`leave`](Self::leave). `mutex` stays alive and in place until the wait was left by
+    /// [`Unlinked::Mine`], or the waiter was claimed and woken.
+    #[must_use = "the waiter is to be woken"]
+    pub unsafe fn wait(
+        &self,
+        by: &impl Contender,
+        mutex: &RawMutex<W>,
+        node: NonNull<Node<W>>,
+        runs_next: impl FnOnce(W) -> bool,
+    ) -> Result<Option<W>, OtherMutex> {
+        if cfg!(weaken = "condvar-wait") {
+            let first = mutex.release_and_leave(by, runs_next);
+            // SAFETY: passed on to the caller.
+            return unsafe { self.enqueue(by, mutex, node) }.map(|()| first);
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { self.enqueue(by, mutex, node)? };
+        Ok(mutex.release_and_leave(by, runs_next))
+    }
+
+    /// # Safety
+    ///
+    /// As for [`wait`](Self::wait).
+    unsafe fn enqueue(
+        &self,
+        by: &impl Contender,
+        mutex: &RawMutex<W>,
+        node: NonNull<Node<W>>,
+    ) -> Result<(), OtherMutex> {
+        let mut queue = self.queue.lock(by);
+        if queue.is_empty() {
+            // Relaxed, as the loads: the queue lock orders them.
+            self.mutex.store(ptr::from_ref(mutex).cast_mut(), Ordering::Relaxed);
+        }
+        if !ptr::eq(self.mutex.load(Ordering::Relaxed), mutex) {
+            return Err(OtherMutex);
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { queue.enqueue(node) };
+        Ok(())
+    }
+
+    /// Whether nobody waits who could have seen the condition before the caller changed it: the fast
+    /// path of who notifies.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        // Who waits has freed the mutex since; who changed the condition has had it since.
+        self.queue.is_empty()
+    }
+
+    /// Has those who have waited longest go on, so many at most, one after the other as their mutex
+    /// allows. Returns whom to wake, exactly once: no more than one can get a mutex that is free.
+    ///
+    /// `notified` is told of each, and of what he waits for now, before he can go on.
+    #[must_use = "the waiter is to be woken"]
+    pub fn notify(
+        &self,
+        by: &impl Contender,
+        most: usize,
+        mut notified: impl FnMut(W, &RawMutex<W>),
+    ) -> Option<W> {
+        // Held to the end: who waits anew was not meant.
+        let mut queue = self.queue.lock(by);
+        let mutex = self.mutex.load(Ordering::Relaxed);
+        let mut woken = None;
+        for _ in 0..most {
+            let Some(node) = queue.take_first() else { break };
+            // SAFETY: taken just now, so that it is alive, and nobody else puts it anywhere. The mutex
+            // is alive, as its waiter has neither left nor been woken.
+            let claimed = unsafe {
+                notified(node.as_ref().waiter(), &*mutex);
+                (*mutex).adopt(by, node)
+            };
+            debug_assert!(woken.is_none() || claimed.is_none(), "two on their way to one mutex");
+            woken = woken.or(claimed);
+        }
+        woken
+    }
+
+    /// Takes `node` out of the queue, unless it was notified before.
+    ///
+    /// [`Unlinked::AlreadyGone`]: it waits for the mutex, or its waiter is woken already; he is bound
+    /// to wait until he is, and then to come for the mutex, or to [`give_way`](Self::give_way).
+    ///
+    /// # Safety
+    ///
+    /// `node` is alive, and was given to this condition's [`wait`](Self::wait) last.
+    pub unsafe fn leave(&self, by: &impl Contender, node: NonNull<Node<W>>) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { self.queue.unlink(by, node) }
+    }
+
+    /// By a waiter that was claimed with `note` and wants neither the notification nor `mutex`, with
+    /// which he waited, any more: whom to wake instead.
+    #[must_use = "the waiters are to be woken"]
+    pub fn give_way(&self, by: &impl Contender, mutex: &RawMutex<W>, note: u8) -> [Option<W>; 2] {
+        let next = mutex.give_way(by, note);
+        if self.is_empty() || cfg!(weaken = "condvar-pass-on") {
+            return [next, None];
+        }
+        [next, self.notify(by, 1, |_, _| ())]
+    }
+}

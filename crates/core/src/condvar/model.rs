@@ -1,0 +1,165 @@
+//! Some who wait to be given something, one who gives, and one who thinks better of it.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+
+use super::*;
+use crate::modelled::{self, spawn};
+use crate::mutex::Arrival;
+
+type Waiters = modelled::Waiters<3>;
+
+struct Shared {
+    mutex: RawMutex<usize>,
+    condvar: RawCondvar<usize>,
+    waiters: Waiters,
+    /// How much there is to take. Whose the lock is.
+    there: UnsafeCell<u32>,
+}
+
+// SAFETY: what is there is touched by who has the lock; that is what the models check.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+/// Why one leaves who waited for a while.
+#[derive(Clone, Copy)]
+enum Leaves {
+    TimedOut,
+    Cancelled,
+}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            mutex: RawMutex::new(),
+            condvar: RawCondvar::new(),
+            waiters: Waiters::new(),
+            there: UnsafeCell::new(0),
+        })
+    }
+
+    fn lock(&self, who: usize) {
+        self.waiters.lock(&self.mutex, who, Arrival::Woken);
+    }
+
+    fn unlock(&self, who: usize) {
+        if !self.mutex.release_fast() {
+            self.waiters.wake(self.mutex.release(&Waiters::by(who)));
+        }
+    }
+
+    /// By who has the lock.
+    fn change<R>(&self, change: impl FnOnce(&mut u32) -> R) -> R {
+        // SAFETY: the lock is held.
+        self.there.with_mut(|there| change(unsafe { &mut *there }))
+    }
+
+    fn begin(&self, who: usize, node: &Node<usize>) {
+        let (by, node) = (Waiters::by(who), NonNull::from(node));
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+        let first = unsafe { self.condvar.wait(&by, &self.mutex, node, |_| false) };
+        self.waiters.wake(first.unwrap());
+    }
+
+    /// Waits until there is something, and takes it.
+    fn take(&self, who: usize) {
+        self.lock(who);
+        while self.change(|there| *there == 0) {
+            let node = Node::new(who);
+            self.begin(who, &node);
+            let note = self.waiters.wait(who, &node);
+            self.waiters.lock_again(&self.mutex, who, &node, note);
+        }
+        self.change(|there| *there -= 1);
+        self.unlock(who);
+    }
+
+    /// Adds so much, and notifies so many: before or after the lock is freed.
+    fn give(&self, who: usize, amount: u32, most: usize, before: bool) {
+        self.lock(who);
+        self.change(|there| *there += amount);
+        if before {
+            self.notify(who, most);
+        }
+        self.unlock(who);
+        if !before {
+            self.notify(who, most);
+        }
+    }
+
+    fn notify(&self, who: usize, most: usize) {
+        if !self.condvar.is_empty() {
+            self.waiters.wake(self.condvar.notify(&Waiters::by(who), most, |_, _| ()));
+        }
+    }
+
+    /// Waits in front of others, and leaves without having taken anything.
+    fn ask(&self, who: usize, node: &Node<usize>, leaves: Leaves) {
+        let by = Waiters::by(who);
+        // SAFETY: alive, and it waits for this condition.
+        if unsafe { self.condvar.leave(&by, NonNull::from(node)) } == Unlinked::Mine {
+            return;
+        }
+        let note = self.waiters.wait(who, node);
+        match leaves {
+            Leaves::Cancelled => {
+                let next = self.condvar.give_way(&by, &self.mutex, note);
+                self.waiters.wake(next.into_iter().flatten());
+            }
+            Leaves::TimedOut => {
+                self.waiters.lock_again(&self.mutex, who, node, note);
+                self.unlock(who);
+                self.notify(who, 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn who_waits_sees_the_change_or_is_notified() {
+    for before in [false, true] {
+        loom::model(move || {
+            let shared = Shared::new();
+            let gives = spawn(&shared, move |shared| shared.give(1, 1, 1, before));
+            shared.take(0);
+            gives.join().unwrap();
+            assert!(shared.condvar.is_empty());
+            assert_eq!(shared.change(|there| *there), 0);
+        });
+    }
+}
+
+#[test]
+fn who_leaves_takes_no_notification_along() {
+    for leaves in [Leaves::TimedOut, Leaves::Cancelled] {
+        for before in [false, true] {
+            loom::model(move || {
+                let shared = Shared::new();
+                let node = Node::new(0);
+                shared.lock(0);
+                shared.begin(0, &node);
+                let takes = spawn(&shared, |shared| shared.take(1));
+                let gives = spawn(&shared, move |shared| shared.give(2, 1, 1, before));
+                shared.ask(0, &node, leaves);
+                takes.join().unwrap();
+                gives.join().unwrap();
+                assert_eq!(shared.change(|there| *there), 0);
+            });
+        }
+    }
+}
+
+#[test]
+fn all_go_on_one_after_the_other() {
+    for before in [false, true] {
+        loom::model(move || {
+            let shared = Shared::new();
+            let takes = [1, 2].map(|who| spawn(&shared, move |shared| shared.take(who)));
+            shared.give(0, 2, usize::MAX, before);
+            takes.into_iter().for_each(|takes| takes.join().unwrap());
+            assert_eq!(shared.change(|there| *there), 0);
+            assert!(shared.mutex.acquire_fast(), "nothing is left behind");
+        });
+    }
+}
