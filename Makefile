@@ -32,6 +32,7 @@ fmt: tools ## Is the code formatted?
 clippy: tools ## Lints, also in tests and models
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTFLAGS='--cfg loom' cargo clippy --package daiko-core --tests --locked --target-dir $(CARGO_TARGET_DIR)/loom -- -D warnings
+	RUSTFLAGS='--cfg shuttle' cargo clippy --package daiko-core --tests --locked --target-dir $(CARGO_TARGET_DIR)/shuttle -- -D warnings
 
 docs: tools ## The API's documentation, into target/doc
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked

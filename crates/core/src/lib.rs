@@ -1,9 +1,9 @@
 //! Daiko's protocols over atomics: run state, queues, waits, watches, placement.
 //!
-//! No system call, no assembly, no thread-local, and no allocation but the room of a channel: what loom
-//! and property tests can check. Callers hand in the memory, and whatever needs the kernel (a sleep, a heavy barrier, a
-//! clock) through a trait or as a number. Each protocol is a folder with a README: states, numbered
-//! steps, the bug that they rule out and a sketch of the proof; its loom model drives the types of
+//! No system call, no assembly, no thread-local, and no allocation but the room of a channel: what
+//! loom, Shuttle and property tests can check. Callers hand in the memory, and whatever needs the
+//! kernel (a sleep, a heavy barrier, a clock) through a trait or as a number. Each protocol is a folder
+//! with a README: states, numbered steps, the bug that they rule out and a sketch of the proof; its loom model drives the types of
 //! that folder, never a copy.
 
 pub mod barrier;
@@ -21,13 +21,15 @@ pub mod idle;
 pub mod injector;
 pub mod list;
 pub mod lock;
-#[cfg(all(test, loom))]
+#[cfg(all(test, any(loom, shuttle)))]
 mod modelled;
 pub mod mutex;
 pub mod once;
 pub mod place;
 pub mod queue;
 pub mod scope;
+#[cfg(all(test, shuttle))]
+mod scenarios;
 pub mod semaphore;
 mod sync;
 pub mod timer;

@@ -1,10 +1,19 @@
-//! What the loom models share: threads over shared state, a sleep until a wake, and waiters for a mutex.
+//! What the models share, loom's and Shuttle's: threads over shared state, a sleep until a wake, and
+//! waiters for a mutex.
 
 use std::array;
 use std::ptr::NonNull;
 
-use loom::sync::{Arc, Notify};
-use loom::thread;
+#[cfg(loom)]
+use loom::{
+    sync::{Arc, Notify},
+    thread,
+};
+#[cfg(shuttle)]
+use shuttle::{
+    sync::{Arc, Condvar, Mutex},
+    thread,
+};
 
 use crate::lock::testing::Tester;
 use crate::mutex::{Acquire, Arrival, RawMutex, note};
@@ -50,6 +59,30 @@ impl Sleep {
     }
 }
 
+/// Loom's, for Shuttle: one notification is remembered.
+#[cfg(shuttle)]
+struct Notify {
+    notified: Mutex<bool>,
+    changed: Condvar,
+}
+
+#[cfg(shuttle)]
+impl Notify {
+    fn new() -> Self {
+        Self { notified: Mutex::new(false), changed: Condvar::new() }
+    }
+
+    fn notify(&self) {
+        *self.notified.lock().unwrap() = true;
+        self.changed.notify_one();
+    }
+
+    fn wait(&self) {
+        let notified = self.notified.lock().unwrap();
+        *self.changed.wait_while(notified, |notified| !*notified).unwrap() = false;
+    }
+}
+
 /// Waiters, known to nodes and wakers by their numbers; each sleeps on one of these.
 pub(crate) struct Waiters<const N: usize>([Sleep; N]);
 
@@ -71,6 +104,12 @@ impl<const N: usize> Waiters<N> {
     pub(crate) fn wait<W: Copy>(&self, who: usize, node: &Node<W>) -> u8 {
         self.0[who].wait();
         Self::note(node)
+    }
+
+    /// As [`wait`](Self::wait), if the wake has come.
+    #[cfg(shuttle)]
+    pub(crate) fn take<W: Copy>(&self, who: usize, node: &Node<W>) -> Option<u8> {
+        self.0[who].take().then(|| Self::note(node))
     }
 
     fn note<W: Copy>(node: &Node<W>) -> u8 {

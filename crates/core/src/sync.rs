@@ -1,4 +1,5 @@
-//! The one door through which atomics enter this crate: `std`'s, or loom's under `cfg(loom)`.
+//! The one door through which atomics enter this crate: `std`'s, loom's under `cfg(loom)`, or
+//! Shuttle's under `cfg(shuttle)`.
 //!
 //! Aliases, not re-exports: the crate's `clippy.toml` forbids the types behind them by name.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "this is the door")]
@@ -6,7 +7,9 @@
 
 #[cfg(loom)]
 use loom as source;
-#[cfg(not(loom))]
+#[cfg(shuttle)]
+use shuttle as source;
+#[cfg(not(any(loom, shuttle)))]
 use std as source;
 
 pub(crate) use source::sync::atomic::Ordering;

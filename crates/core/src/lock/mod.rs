@@ -119,7 +119,9 @@ pub(crate) mod testing {
         fn relax(&self) {
             #[cfg(loom)]
             loom::thread::yield_now();
-            #[cfg(not(loom))]
+            #[cfg(shuttle)]
+            shuttle::thread::yield_now();
+            #[cfg(not(any(loom, shuttle)))]
             std::thread::yield_now();
         }
     }

@@ -18,7 +18,7 @@ mod model;
 mod tests;
 
 /// After so many others have had the lock since a waiter was woken, it is that waiter's.
-pub const MOST_BARGED: u32 = if cfg!(loom) { 1 } else { 256 };
+pub const MOST_BARGED: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
 
 /// What a claimed waiter reads in its node.
 pub mod note {

@@ -30,7 +30,7 @@ pub struct WaitQueue<W> {
     word: AtomicU32,
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<WaitQueue<usize>>() == 16);
 
 // SAFETY: nodes are touched under the lock only, but for their state, which is atomic; a `W` is

@@ -1,0 +1,74 @@
+//! A mutex that is asked for by some who come late, some who leave, and some who are cancelled.
+
+use shuttle::sync::Arc;
+
+use super::*;
+use crate::modelled::spawn;
+use crate::mutex::{Acquire, Arrival, RawMutex, note};
+
+const ALL: usize = 5;
+const ROUNDS: usize = 5;
+
+struct Shared {
+    mutex: RawMutex<usize>,
+    waiters: Waiters<ALL>,
+    room: Room,
+}
+
+impl Shared {
+    /// Whether the lock was had.
+    fn lock(&self, who: usize) -> bool {
+        if self.mutex.acquire_fast() {
+            return true;
+        }
+        let (by, node, patience) = (Waiters::<ALL>::by(who), Node::new(who), Patience::any());
+        let mut arrival = Arrival::New;
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+        while unsafe { self.mutex.acquire(&by, NonNull::from(&node), arrival) } == Acquire::Queued {
+            // SAFETY: alive, and queued here.
+            let leave = |node| unsafe { self.mutex.leave(&by, node) };
+            let give_way = |note| self.waiters.wake(self.mutex.give_way(&by, note));
+            arrival = match wait(&self.waiters, who, &node, patience, leave, give_way) {
+                Ended::Claimed(note::HANDED_OVER) => return true,
+                Ended::Claimed(_) => [Arrival::Woken, Arrival::Late][below(2)],
+                Ended::TimedOut | Ended::Cancelled => return false,
+            };
+        }
+        true
+    }
+
+    fn unlock(&self, who: usize) {
+        if !self.mutex.release_fast() {
+            let by = Waiters::<ALL>::by(who);
+            self.waiters.wake(self.mutex.release_and_leave(&by, |_| below(4) == 0));
+        }
+    }
+}
+
+#[test]
+fn one_at_a_time_whoever_leaves() {
+    rehearse(|| {
+        let shared = Arc::new(Shared {
+            mutex: RawMutex::new(),
+            waiters: Waiters::new(),
+            room: Room::new(1),
+        });
+        let all: Vec<_> = (0..ALL)
+            .map(|who| {
+                spawn(&shared, move |shared| {
+                    for _ in 0..ROUNDS {
+                        if shared.lock(who) {
+                            shared.room.visit(1, || ());
+                            shared.unlock(who);
+                        }
+                    }
+                })
+            })
+            .collect();
+        all.into_iter().for_each(|one| one.join().unwrap());
+        assert!(
+            shared.mutex.acquire_fast() && shared.mutex.release_fast(),
+            "nothing is left behind"
+        );
+    });
+}

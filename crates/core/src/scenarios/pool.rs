@@ -1,0 +1,80 @@
+//! A pool of permits, of which many want some and not all wait until they have them.
+
+use shuttle::sync::Arc;
+
+use super::*;
+use crate::modelled::spawn;
+use crate::semaphore::{RawSemaphore, Request};
+
+const ALL: usize = 5;
+const ROUNDS: usize = 5;
+const PERMITS: u32 = 3;
+
+struct Shared {
+    semaphore: RawSemaphore<usize>,
+    waiters: Waiters<ALL>,
+    room: Room,
+}
+
+impl Shared {
+    /// Whether the permits were had.
+    fn acquire(&self, who: usize, permits: u32) -> bool {
+        if self.semaphore.try_acquire(permits) {
+            return true;
+        }
+        let (by, node) = (Waiters::<ALL>::by(who), Node::new(Request { waiter: who, permits }));
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+        if unsafe { self.semaphore.acquire(&by, NonNull::from(&node)) } {
+            return true;
+        }
+        let leave = |node| {
+            // SAFETY: alive, and queued here.
+            let unlinked = unsafe { self.semaphore.leave(&by, node) };
+            self.serve(who);
+            unlinked
+        };
+        let give_way = |_| self.release(who, permits);
+        let ended = wait(&self.waiters, who, &node, Patience::any(), leave, give_way);
+        matches!(ended, Ended::Claimed(_))
+    }
+
+    fn release(&self, who: usize, permits: u32) {
+        if self.semaphore.release_fast(permits) == Ok(false) {
+            self.semaphore.release(&Waiters::<ALL>::by(who), permits).unwrap();
+            self.serve(who);
+        }
+    }
+
+    fn serve(&self, who: usize) {
+        while let Some(waiter) = self.semaphore.serve(&Waiters::<ALL>::by(who)) {
+            self.waiters.wake([waiter]);
+        }
+    }
+}
+
+#[test]
+fn so_many_permits_and_none_is_lost() {
+    rehearse(|| {
+        let shared = Arc::new(Shared {
+            semaphore: RawSemaphore::new(PERMITS),
+            waiters: Waiters::new(),
+            room: Room::new(PERMITS),
+        });
+        let all: Vec<_> = (0..ALL)
+            .map(|who| {
+                spawn(&shared, move |shared| {
+                    for _ in 0..ROUNDS {
+                        let permits = 1 + below(PERMITS as usize) as u32;
+                        if shared.acquire(who, permits) {
+                            shared.room.visit(permits, || ());
+                            shared.release(who, permits);
+                        }
+                    }
+                })
+            })
+            .collect();
+        all.into_iter().for_each(|one| one.join().unwrap());
+        assert_eq!(shared.semaphore.available(), PERMITS);
+        assert_eq!(shared.semaphore.release_fast(1), Ok(true), "nobody is said to wait");
+    });
+}

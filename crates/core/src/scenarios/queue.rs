@@ -1,0 +1,185 @@
+//! Producers and consumers over a mutex and two conditions, and some who only come to leave again.
+
+use std::collections::VecDeque;
+
+use shuttle::sync::Arc;
+
+use super::*;
+use crate::condvar::RawCondvar;
+use crate::modelled::spawn;
+use crate::mutex::{Arrival, RawMutex};
+use crate::sync::UnsafeCell;
+
+/// Producers at most, and as many consumers.
+const PAIRS: usize = 2;
+const PASSERS_BY: usize = 3;
+const ALL: usize = 2 * PAIRS + PASSERS_BY;
+/// Each producer makes as many, and each consumer takes as many.
+const ITEMS: usize = 4;
+
+/// Who made it, and its number among his.
+type Item = (usize, usize);
+
+struct Shared {
+    mutex: RawMutex<usize>,
+    filled: RawCondvar<usize>,
+    emptied: RawCondvar<usize>,
+    waiters: Waiters<ALL>,
+    room: Room,
+    items: UnsafeCell<VecDeque<Item>>,
+    /// Producers and consumers have no deadline, one is notified at a time, and there is room for one
+    /// item: nothing makes up for a notification that is lost.
+    strict: bool,
+    /// How many items there is room for.
+    capacity: usize,
+}
+
+// SAFETY: the items are touched by who has the lock; that is what the scenario checks.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        let strict = below(2) == 0;
+        Arc::new(Self {
+            mutex: RawMutex::new(),
+            filled: RawCondvar::new(),
+            emptied: RawCondvar::new(),
+            waiters: Waiters::new(),
+            room: Room::new(1),
+            items: UnsafeCell::new(VecDeque::new()),
+            strict,
+            capacity: if strict { 1 } else { 2 },
+        })
+    }
+
+    fn lock(&self, who: usize) {
+        self.waiters.lock(&self.mutex, who, [Arrival::Woken, Arrival::Late][below(2)]);
+    }
+
+    fn unlock(&self, who: usize) {
+        if !self.mutex.release_fast() {
+            self.waiters.wake(self.mutex.release(&Waiters::<ALL>::by(who)));
+        }
+    }
+
+    /// By who has the lock.
+    fn items<R>(&self, look: impl FnOnce(&mut VecDeque<Item>) -> R) -> R {
+        // SAFETY: the room is for one.
+        self.room.visit(1, || self.items.with_mut(|items| look(unsafe { &mut *items })))
+    }
+
+    /// Frees the lock, waits, and has it again, unless he was cancelled.
+    fn wait(&self, who: usize, condvar: &RawCondvar<usize>, patience: Patience) -> bool {
+        let (by, node) = (Waiters::<ALL>::by(who), Node::new(who));
+        let runs_next = |_| below(2) == 0;
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+        let first = unsafe { condvar.wait(&by, &self.mutex, NonNull::from(&node), runs_next) };
+        self.waiters.wake(first.unwrap());
+        // SAFETY: alive, and it waits for this condition.
+        let leave = |node| unsafe { condvar.leave(&by, node) };
+        let give_way = |note| {
+            let next = condvar.give_way(&by, &self.mutex, note);
+            self.waiters.wake(next.into_iter().flatten());
+        };
+        match wait(&self.waiters, who, &node, patience, leave, give_way) {
+            Ended::Claimed(note) => self.waiters.lock_again(&self.mutex, who, &node, note),
+            Ended::TimedOut => self.lock(who),
+            Ended::Cancelled => return false,
+        }
+        true
+    }
+
+    /// How one waits who does not give up.
+    fn patience(&self) -> Patience {
+        if self.strict || below(2) == 0 { Patience::Endless } else { Patience::Deadline }
+    }
+
+    fn notify(&self, who: usize, condvar: &RawCondvar<usize>, most: usize) {
+        if !condvar.is_empty() {
+            self.waiters.wake(condvar.notify(&Waiters::<ALL>::by(who), most));
+        }
+    }
+
+    /// Frees the lock and notifies, in either order, one or all.
+    fn unlock_and_notify(&self, who: usize, condvar: &RawCondvar<usize>) {
+        let most = if self.strict || below(2) == 0 { 1 } else { usize::MAX };
+        if below(2) == 0 {
+            self.notify(who, condvar, most);
+            self.unlock(who);
+        } else {
+            self.unlock(who);
+            self.notify(who, condvar, most);
+        }
+    }
+
+    fn produce(&self, who: usize) {
+        for number in 0..ITEMS {
+            self.lock(who);
+            while self.items(|items| items.len() == self.capacity) {
+                self.wait(who, &self.emptied, self.patience());
+            }
+            self.items(|items| items.push_back((who, number)));
+            self.unlock_and_notify(who, &self.filled);
+        }
+    }
+
+    fn consume(&self, who: usize) -> Vec<Item> {
+        let take = |_| {
+            self.lock(who);
+            while self.items(|items| items.is_empty()) {
+                self.wait(who, &self.filled, self.patience());
+            }
+            let item = self.items(|items| items.pop_front()).unwrap();
+            self.unlock_and_notify(who, &self.emptied);
+            item
+        };
+        (0..ITEMS).map(take).collect()
+    }
+
+    /// Waits like a consumer, and takes nothing: neither an item nor a notification.
+    fn pass_by(&self, who: usize) {
+        for _ in 0..2 * ITEMS {
+            self.lock(who);
+            if self.items(|items| !items.is_empty()) {
+                self.unlock(who);
+            } else if self.wait(who, &self.filled, [Patience::Cancel, Patience::Deadline][below(2)])
+            {
+                self.unlock(who);
+                self.notify(who, &self.filled, 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn all_is_received_once_and_in_order() {
+    rehearse(|| {
+        let (shared, pairs) = (Shared::new(), 1 + below(PAIRS));
+        let makers: Vec<_> =
+            (0..pairs).map(|who| spawn(&shared, move |shared| shared.produce(who))).collect();
+        let takers: Vec<_> = (PAIRS..PAIRS + pairs)
+            .map(|who| spawn(&shared, move |shared| shared.consume(who)))
+            .collect();
+        let others: Vec<_> =
+            (2 * PAIRS..ALL).map(|who| spawn(&shared, move |shared| shared.pass_by(who))).collect();
+        makers.into_iter().chain(others).for_each(|one| one.join().unwrap());
+        let received = takers.into_iter().map(|taker| taker.join().unwrap());
+        let mut received: Vec<_> =
+            received.inspect(|items| assert_in_order(items)).flatten().collect();
+        received.sort();
+        let sent = (0..pairs).flat_map(|who| (0..ITEMS).map(move |number| (who, number)));
+        assert_eq!(received, sent.collect::<Vec<_>>());
+        assert!(shared.filled.is_empty() && shared.emptied.is_empty());
+        assert!(shared.mutex.acquire_fast(), "nothing is left behind");
+    });
+}
+
+/// What comes from one producer comes in the order in which it was made.
+fn assert_in_order(items: &[Item]) {
+    for maker in 0..PAIRS {
+        let numbers = items.iter().filter(|item| item.0 == maker).map(|item| item.1);
+        assert!(numbers.is_sorted(), "{items:?}");
+    }
+}
