@@ -1,0 +1,97 @@
+//! `std` is the oracle: random programs do the same with its objects as with Daiko's.
+//!
+//! The programs are one text, `programs`, which is compiled twice: against `std` and its threads
+//! (`theirs`), and against Daiko, its fibers and any threads (`ours`). What they do is drawn from
+//! `plan`. A failure prints its plan; proptest keeps the seed. `PROPTEST_CASES` asks for more.
+//!
+//! To add an object: its name into `theirs` and `ours` (where `std` has none, one of `std`'s parts into
+//! `theirs`), its steps into `plan`, and a file into `programs`.
+
+mod ours;
+mod plan;
+#[path = "../support/mod.rs"]
+mod support;
+mod theirs;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+/// A program that has not ended after so long never will.
+const LOST: Duration = Duration::from_secs(120);
+
+/// Step by step, by a thread and by a fiber, everything is seen as with `std`.
+fn assert_same_steps<S, R>(steps: Vec<S>, theirs: fn(&[S]) -> R, ours: fn(&[S]) -> R)
+where
+    S: Send + 'static,
+    R: Debug + PartialEq + Send + 'static,
+{
+    let expected = theirs(&steps);
+    assert_eq!(ours(&steps), expected, "by a thread");
+    assert_eq!(daiko::run(move || ours(&steps)), expected, "by a fiber");
+}
+
+/// Whoever comes first, the end is as with `std`.
+fn assert_same_end<P, R>(plan: P, theirs: fn(&P) -> R, ours: fn(&P) -> R)
+where
+    P: Debug + Send + Sync + 'static,
+    R: Debug + PartialEq + Send + 'static,
+{
+    let plan = Arc::new(plan);
+    assert_eq!(end(&plan, ours), end(&plan, theirs));
+}
+
+/// The end of a program, which has to come.
+fn end<P, R>(plan: &Arc<P>, program: fn(&P) -> R) -> R
+where
+    P: Debug + Send + Sync + 'static,
+    R: Send + 'static,
+{
+    let (sender, receiver) = mpsc::channel();
+    let theirs = plan.clone();
+    let runs = thread::spawn(move || sender.send(program(&theirs)));
+    match receiver.recv_timeout(LOST) {
+        Ok(end) => end,
+        Err(RecvTimeoutError::Timeout) => panic!("never ends: {plan:?}"),
+        Err(RecvTimeoutError::Disconnected) => match runs.join() {
+            Err(payload) => std::panic::resume_unwind(payload),
+            Ok(_) => unreachable!("it sends what it returns"),
+        },
+    }
+}
+
+/// Programs of many threads take longer, and less of one is another program.
+fn concurrent() -> ProptestConfig {
+    let config = ProptestConfig::default();
+    ProptestConfig { cases: config.cases / 4, max_shrink_iters: 0, ..config }
+}
+
+proptest! {
+    #[test]
+    fn locks_step_by_step(steps in plan::steps(plan::lock_step())) {
+        assert_same_steps(steps, theirs::programs::lock::run, ours::programs::lock::run);
+    }
+
+    #[test]
+    fn permits_step_by_step(steps in plan::steps(plan::permit_step())) {
+        assert_same_steps(steps, theirs::programs::permits::run, ours::programs::permits::run);
+    }
+}
+
+proptest! {
+    #![proptest_config(concurrent())]
+
+    #[test]
+    fn a_crowd_leaves_locks_and_permits_behind(crowd in plan::crowd()) {
+        assert_same_end(crowd, theirs::programs::crowd::run, ours::programs::crowd::run);
+    }
+
+    #[test]
+    fn all_that_flows_arrives(flow in plan::flow()) {
+        assert_same_end(flow, theirs::programs::flow::run, ours::programs::flow::run);
+    }
+}

@@ -1,0 +1,51 @@
+//! What the programs are written against, by Daiko.
+
+use std::thread;
+
+pub(crate) use daiko::sync::{Condvar, Mutex, MutexGuard, Permit, Semaphore, TryLockError};
+use daiko::{Builder, JoinHandle};
+
+use crate::plan::Place;
+use crate::support::{end, mover, workers};
+
+#[path = "programs/mod.rs"]
+#[allow(clippy::duplicate_mod, reason = "one text, compiled against either library")]
+pub(crate) mod programs;
+
+/// Lets others run.
+pub(crate) fn pause() {
+    match daiko::try_current() {
+        Some(_) => daiko::yield_now(),
+        None => thread::yield_now(),
+    }
+}
+
+/// Runs all at the same time, to their end.
+pub(crate) fn together(count: usize, tasks: Vec<(Place, Box<dyn FnOnce() + Send>)>) {
+    let runtime = workers(count);
+    let spawn = |builder, task| Task::Fiber(runtime.spawn_with(builder, task).unwrap());
+    let tasks: Vec<_> = tasks
+        .into_iter()
+        .map(|(place, task)| match place {
+            Place::Pinned => spawn(Builder::new(), task),
+            Place::Mover => spawn(mover(), task),
+            Place::Thread => Task::Thread(thread::spawn(task)),
+        })
+        .collect();
+    tasks.into_iter().for_each(Task::join);
+    end(runtime);
+}
+
+enum Task {
+    Fiber(JoinHandle<()>),
+    Thread(thread::JoinHandle<()>),
+}
+
+impl Task {
+    fn join(self) {
+        match self {
+            Task::Fiber(fiber) => fiber.join().unwrap(),
+            Task::Thread(thread) => thread.join().unwrap(),
+        }
+    }
+}
