@@ -80,18 +80,33 @@ proptest! {
     fn permits_step_by_step(steps in plan::steps(plan::permit_step())) {
         assert_same_steps(steps, theirs::programs::permits::run, ours::programs::permits::run);
     }
+
+    #[test]
+    fn readers_and_writers_step_by_step(steps in plan::steps(plan::rw_step())) {
+        assert_same_steps(steps, theirs::programs::rwlock::run, ours::programs::rwlock::run);
+    }
+
+    #[test]
+    fn what_is_done_once_step_by_step(steps in plan::steps(plan::once_step())) {
+        assert_same_steps(steps, theirs::programs::once::run, ours::programs::once::run);
+    }
 }
 
 proptest! {
     #![proptest_config(concurrent())]
 
     #[test]
-    fn a_crowd_leaves_locks_and_permits_behind(crowd in plan::crowd()) {
+    fn a_crowd_leaves_the_same_behind(crowd in plan::crowd()) {
         assert_same_end(crowd, theirs::programs::crowd::run, ours::programs::crowd::run);
     }
 
     #[test]
     fn all_that_flows_arrives(flow in plan::flow()) {
         assert_same_end(flow, theirs::programs::flow::run, ours::programs::flow::run);
+    }
+
+    #[test]
+    fn who_meets_leaves_with_all_others(meeting in plan::meeting()) {
+        assert_same_end(meeting, theirs::programs::meeting::run, ours::programs::meeting::run);
     }
 }

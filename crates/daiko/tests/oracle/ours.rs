@@ -2,7 +2,10 @@
 
 use std::thread;
 
-pub(crate) use daiko::sync::{Condvar, Mutex, MutexGuard, Permit, Semaphore, TryLockError};
+pub(crate) use daiko::sync::{
+    Barrier, Condvar, Mutex, MutexGuard, Once, OnceLock, Permit, RwLock, RwLockReadGuard,
+    RwLockWriteGuard, Semaphore, TryLockError,
+};
 use daiko::{Builder, JoinHandle};
 
 use crate::plan::Place;

@@ -18,6 +18,7 @@ pub(crate) enum Saw {
     TimedOut,
     Is(bool),
     Count(u32),
+    Maybe(Option<i64>),
 }
 
 /// A step with mutexes, by index, whose guards are kept, and one condition variable. Nothing happens
@@ -42,6 +43,49 @@ pub(crate) enum LockStep {
     WaitWhileLess(usize, i64),
     NotifyOne,
     NotifyAll,
+}
+
+/// A step with a readers-writer lock whose guards are kept, those of readers oldest first. Nothing
+/// happens where it would wait for itself, or lacks the guard.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum RwStep {
+    Read,
+    TryRead,
+    Write,
+    TryWrite,
+    Add(i64),
+    /// Makes a reader of the writer.
+    Downgrade,
+    /// Ends the reader at this place.
+    EndRead(usize),
+    EndWrite,
+    PanicReading(usize),
+    PanicWriting,
+    /// Writes in a destructor while a panic unwinds.
+    WriteInUnwinding,
+    IsPoisoned,
+    ClearPoison,
+}
+
+/// A step with what is done once, by a `Once` and a `OnceLock`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum OnceStep {
+    /// Does it, or panics while it does; not if somebody has panicked.
+    Call {
+        panics: bool,
+    },
+    /// Does it whoever has panicked.
+    Force {
+        panics: bool,
+    },
+    /// Waits until it is done, if it is.
+    Wait,
+    IsCompleted,
+    Get,
+    Set(i64),
+    GetOrInit(i64),
+    PanicInInit,
+    Take,
 }
 
 /// A step with a semaphore whose permits are kept, oldest first.
@@ -89,6 +133,32 @@ pub(crate) enum Act {
     Work(u32),
     /// Makes permits, and gives as many up.
     Exchange(u32),
+    /// Reads over a pause.
+    Read,
+    Write(i64),
+    /// Writes, and goes on reading over a pause.
+    Downgrade(i64),
+    /// Does what is done once, over a pause, or waits until it is done.
+    Once,
+}
+
+/// What a crowd leaves behind.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CrowdEnd {
+    pub(crate) values: [i64; MUTEXES],
+    pub(crate) poisoned: [bool; MUTEXES],
+    pub(crate) permits: u32,
+    pub(crate) written: i64,
+    /// How often what is done once was done.
+    pub(crate) done: u32,
+}
+
+/// Parties that meet, again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct Meeting {
+    pub(crate) workers: usize,
+    pub(crate) parties: Vec<Place>,
+    pub(crate) rounds: usize,
 }
 
 /// Producers and consumers of a bounded queue.
@@ -128,6 +198,40 @@ pub(crate) fn lock_step() -> impl Strategy<Value = LockStep> {
     ]
 }
 
+pub(crate) fn rw_step() -> impl Strategy<Value = RwStep> {
+    use RwStep::*;
+    prop_oneof![
+        3 => Just(Read),
+        2 => Just(TryRead),
+        2 => Just(Write),
+        2 => Just(TryWrite),
+        3 => (-9..9i64).prop_map(Add),
+        1 => Just(Downgrade),
+        5 => any::<usize>().prop_map(EndRead),
+        2 => Just(EndWrite),
+        1 => any::<usize>().prop_map(PanicReading),
+        1 => Just(PanicWriting),
+        1 => Just(WriteInUnwinding),
+        1 => Just(IsPoisoned),
+        1 => Just(ClearPoison),
+    ]
+}
+
+pub(crate) fn once_step() -> impl Strategy<Value = OnceStep> {
+    use OnceStep::*;
+    prop_oneof![
+        2 => prop::bool::weighted(0.7).prop_map(|panics| Call { panics }),
+        2 => prop::bool::weighted(0.7).prop_map(|panics| Force { panics }),
+        1 => Just(Wait),
+        1 => Just(IsCompleted),
+        2 => Just(Get),
+        1 => any::<i64>().prop_map(Set),
+        1 => any::<i64>().prop_map(GetOrInit),
+        2 => Just(PanicInInit),
+        1 => Just(Take),
+    ]
+}
+
 pub(crate) fn permit_step() -> impl Strategy<Value = PermitStep> {
     use PermitStep::*;
     let count = || 0..PERMITS + 2;
@@ -157,6 +261,10 @@ fn act() -> impl Strategy<Value = Act> {
         1 => mutex().prop_map(Panic),
         3 => (1..=PERMITS).prop_map(Work),
         1 => (1..=PERMITS).prop_map(Exchange),
+        3 => Just(Read),
+        2 => amount().prop_map(Write),
+        1 => amount().prop_map(Downgrade),
+        1 => Just(Once),
     ]
 }
 
@@ -176,4 +284,9 @@ pub(crate) fn flow() -> impl Strategy<Value = Flow> {
         impatient,
         locked,
     })
+}
+
+pub(crate) fn meeting() -> impl Strategy<Value = Meeting> {
+    let all = (1..4usize, vec(place(), 1..7), 0..30usize);
+    all.prop_map(|(workers, parties, rounds)| Meeting { workers, parties, rounds })
 }

@@ -3,7 +3,10 @@
 use std::thread;
 use std::time::Duration;
 
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, TryLockError};
+pub(crate) use std::sync::{
+    Barrier, Condvar, Mutex, MutexGuard, Once, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    TryLockError,
+};
 
 use crate::plan::Place;
 

@@ -1,16 +1,15 @@
-//! Mutexes and a semaphore, by many at the same time.
+//! Locks, a semaphore and what is done once, by many at the same time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError};
 
-use super::library::{self, Mutex, MutexGuard, Semaphore, TryLockError};
+use super::library::{
+    self, Mutex, MutexGuard, Once, RwLock, RwLockWriteGuard, Semaphore, TryLockError,
+};
 use super::panic_with;
-use crate::plan::{Act, Crowd, MUTEXES, PERMITS};
+use crate::plan::{Act, Crowd, CrowdEnd, MUTEXES, PERMITS};
 
-/// What is left: the values, who is poisoned, and the permits.
-type End = ([i64; MUTEXES], [bool; MUTEXES], u32);
-
-pub(crate) fn run(crowd: &Crowd) -> End {
+pub(crate) fn run(crowd: &Crowd) -> CrowdEnd {
     let shared = Arc::new(Shared::new(crowd));
     let tasks = crowd.tasks.iter().map(|(place, acts)| {
         let (shared, acts) = (shared.clone(), acts.clone());
@@ -18,9 +17,13 @@ pub(crate) fn run(crowd: &Crowd) -> End {
         (*place, Box::new(task) as Box<dyn FnOnce() + Send>)
     });
     library::together(crowd.workers, tasks.collect());
-    let values = shared.mutexes.each_ref().map(|mutex| *lock(mutex));
-    let poisoned = shared.mutexes.each_ref().map(Mutex::is_poisoned);
-    (values, poisoned, shared.semaphore.available_permits())
+    CrowdEnd {
+        values: shared.mutexes.each_ref().map(|mutex| *lock(mutex)),
+        poisoned: shared.mutexes.each_ref().map(Mutex::is_poisoned),
+        permits: shared.semaphore.available_permits(),
+        written: *shared.written.read().unwrap(),
+        done: shared.done.load(Ordering::Relaxed),
+    }
 }
 
 struct Shared {
@@ -30,6 +33,10 @@ struct Shared {
     at_work: AtomicU32,
     /// How many there are at any time, at most.
     most: u32,
+    written: RwLock<i64>,
+    once: Once,
+    /// How often it was done.
+    done: AtomicU32,
 }
 
 impl Shared {
@@ -41,6 +48,9 @@ impl Shared {
             semaphore: Semaphore::new(PERMITS),
             at_work: AtomicU32::new(0),
             most: PERMITS + made,
+            written: RwLock::new(0),
+            once: Once::new(),
+            done: AtomicU32::new(0),
         }
     }
 
@@ -61,6 +71,23 @@ impl Shared {
                 self.semaphore.add_permits(count);
                 self.semaphore.acquire_many(count).forget();
             }
+            Act::Read => assert_still(&self.written.read().unwrap()),
+            Act::Write(amount) => add_slowly(&mut self.written.write().unwrap(), amount),
+            Act::Downgrade(amount) => {
+                let mut writer = self.written.write().unwrap();
+                *writer += amount;
+                let expected = *writer;
+                let reader = RwLockWriteGuard::downgrade(writer);
+                assert_eq!(*reader, expected);
+                assert_still(&reader);
+            }
+            Act::Once => {
+                self.once.call_once(|| {
+                    library::pause();
+                    self.done.fetch_add(1, Ordering::Relaxed);
+                });
+                assert_eq!(self.done.load(Ordering::Relaxed), 1);
+            }
         }
     }
 
@@ -79,6 +106,13 @@ fn add_slowly(value: &mut i64, amount: i64) {
     let before = *value;
     library::pause();
     *value = before + amount;
+}
+
+/// While one reads, nobody writes.
+fn assert_still(value: &i64) {
+    let before = *value;
+    library::pause();
+    assert_eq!(*value, before);
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

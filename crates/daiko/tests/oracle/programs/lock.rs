@@ -4,7 +4,7 @@ use std::sync::{LockResult, PoisonError};
 use std::time::Duration;
 
 use super::library::{Condvar, Mutex, MutexGuard, TryLockError};
-use super::panic_with;
+use super::{panic_with, saw};
 use crate::plan::{LockStep, MUTEXES, Saw};
 use crate::support::OnDrop;
 
@@ -111,12 +111,5 @@ impl<'m> Locks<'m> {
         let (value, timed_out) = (*guard, result.timed_out());
         self.guards[i] = Some(guard);
         Saw::Waited { value, poisoned, timed_out }
-    }
-}
-
-fn saw<T>(locked: &LockResult<T>, value: impl Fn(&T) -> i64) -> Saw {
-    match locked {
-        Ok(it) => Saw::Value { value: value(it), poisoned: false },
-        Err(error) => Saw::Value { value: value(error.get_ref()), poisoned: true },
     }
 }

@@ -5,15 +5,38 @@ use super as library;
 pub(crate) mod crowd;
 pub(crate) mod flow;
 pub(crate) mod lock;
+pub(crate) mod meeting;
+pub(crate) mod once;
 pub(crate) mod permits;
+pub(crate) mod rwlock;
 
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::LockResult;
 
-/// Panics while it holds `held`, and catches that; the hook is not called.
+use crate::plan::Saw;
+
+/// Panics, without the hook.
+fn panic() -> ! {
+    panic::resume_unwind(Box::new(()))
+}
+
+/// Runs what panics, and catches that.
+fn catch<R>(panics: impl FnOnce() -> R) {
+    assert!(panic::catch_unwind(AssertUnwindSafe(panics)).is_err());
+}
+
+/// Panics while it holds `held`, and catches that.
 fn panic_with<T>(held: T) {
-    let panics = AssertUnwindSafe(|| {
+    catch(|| {
         let _held = held;
-        panic::resume_unwind(Box::new(()))
+        panic()
     });
-    let _: Box<_> = panic::catch_unwind::<_, ()>(panics).unwrap_err();
+}
+
+/// What a lock shows of its value.
+fn saw<T>(locked: &LockResult<T>, value: impl Fn(&T) -> i64) -> Saw {
+    match locked {
+        Ok(it) => Saw::Value { value: value(it), poisoned: false },
+        Err(error) => Saw::Value { value: value(error.get_ref()), poisoned: true },
+    }
 }
