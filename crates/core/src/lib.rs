@@ -27,9 +27,9 @@ pub mod mutex;
 pub mod once;
 pub mod place;
 pub mod queue;
-pub mod scope;
 #[cfg(all(test, shuttle))]
 mod scenarios;
+pub mod scope;
 pub mod semaphore;
 mod sync;
 pub mod timer;

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use daiko::sync::{Condvar, Mutex, MutexGuard, Semaphore};
+use daiko::sync::{
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Semaphore,
+};
 
-use crate::costs::locks;
+use crate::costs::locks::{self, Pair};
 
 /// No measurement panics with a lock held.
 const POISONED: &str = "nobody panics";
@@ -31,6 +33,21 @@ impl locks::Condvar<Mutex<u64>> for Condvar {
     #[inline]
     fn notify_one(&self) {
         self.notify_one();
+    }
+}
+
+impl locks::RwLock for RwLock<Pair> {
+    type Read<'a> = RwLockReadGuard<'a, Pair>;
+    type Write<'a> = RwLockWriteGuard<'a, Pair>;
+
+    #[inline]
+    fn read(&self) -> RwLockReadGuard<'_, Pair> {
+        self.read().expect(POISONED)
+    }
+
+    #[inline]
+    fn write(&self) -> RwLockWriteGuard<'_, Pair> {
+        self.write().expect(POISONED)
     }
 }
 

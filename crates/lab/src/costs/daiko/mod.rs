@@ -7,17 +7,18 @@ use std::time::Duration;
 
 use daiko::{
     Builder, JoinError, JoinHandle, Preset, Runtime, RuntimeBuilder, SpawnError,
-    sync::{Condvar, Mutex, Semaphore},
+    sync::{Condvar, Mutex, RwLock, Semaphore},
 };
 
 use self::channel::{Bounded, Rendezvous, Unbounded, across, beside};
 use super::{
     CHANNEL, CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK,
-    MUTEX_UNLOCK, Method, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR, SWITCH_MUTEX,
-    SWITCH_SEMAPHORE, THREAD_INFO, YIELD, calls,
+    MUTEX_UNLOCK, Method, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR,
+    SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD, calls,
     create::{self, Create, TOKEN},
     crowd, info,
     laps::Timed,
+    locks::Pair,
     sleep::{LONG, Lateness, SHORT, Sleep, lateness},
     switch::{ByCondvar, ByMutex, BySemaphore, switch},
     threads::Threads,
@@ -46,6 +47,9 @@ pub(super) const METHOD: Method = Method {
         Item::of(YIELD, |effort| run(yield_pair::<Fibers>, effort)),
         Item::of_many(MUTEX_CONTENDED, |threads, effort| {
             run_on(host::cpus(), move || crowd::mutex::<Spread, Mutex<u64>>(threads, effort))
+        }),
+        Item::of_many(RWLOCK_CONTENDED, |threads, effort| {
+            run_on(host::cpus(), move || crowd::rwlock::<Spread, RwLock<Pair>>(threads, effort))
         }),
         Item::of(CHANNEL, beside::<Rendezvous>).with("kind", "rendezvous").with("workers", "1"),
         Item::of(CHANNEL, beside::<Bounded>).with("kind", "bounded").with("workers", "1"),
