@@ -50,7 +50,7 @@ pub use daiko_context::stack::StackError;
 pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
 pub use fiber::{
     Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
-    no_suspend, panicking, park, scope, spawn, try_current, yield_now,
+    no_suspend, panicking, park, park_deadline, park_timeout, scope, spawn, try_current, yield_now,
 };
 pub use local::{AccessError, FiberLocal};
 pub use monitor::Stuck;

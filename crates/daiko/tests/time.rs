@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use daiko::{JoinError, time};
-use support::{PRESETS, end, mover, workers};
+use daiko::{Builder, JoinError, Runtime, time};
+use support::{Drops, PRESETS, end, mover, workers};
 
 /// Longer than any test takes.
 const LONG: Duration = Duration::from_secs(3600);
@@ -128,5 +128,119 @@ fn times_beyond_all_clocks_never_come() {
         sleeper.cancel();
         assert!(matches!(sleeper.join(), Err(JoinError::Cancelled)));
     });
+    end(runtime);
+}
+
+/// Runs `body` as a pinned fiber and as a mover, with one worker and with two.
+fn for_all(body: impl Fn(&Runtime) + Clone + Send + 'static) {
+    for count in 1..=2 {
+        for builder in [Builder::new as fn() -> Builder, mover] {
+            let runtime = Arc::new(workers(count));
+            let (theirs, body) = (runtime.clone(), body.clone());
+            let handle = runtime.spawn_with(builder(), move || body(&theirs)).unwrap();
+            handle.join().unwrap();
+            end(last(runtime));
+        }
+    }
+}
+
+/// What the fibers that have ended have had a share of.
+fn last<T>(mut shared: Arc<T>) -> T {
+    loop {
+        match Arc::try_unwrap(shared) {
+            Ok(value) => return value,
+            Err(again) => shared = again,
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_park_ends_by_its_time_or_its_unpark() {
+    for_all(|_| {
+        let (start, short) = (Instant::now(), Duration::from_micros(50));
+        daiko::park_timeout(short);
+        assert!(start.elapsed() >= short);
+        daiko::park_deadline(start + 2 * short);
+        assert!(start.elapsed() >= 2 * short);
+        daiko::current().unpark();
+        daiko::park_timeout(LONG);
+        let fiber = daiko::current();
+        let other = daiko::spawn(move || fiber.unpark());
+        daiko::park_timeout(Duration::MAX);
+        other.join().unwrap();
+    });
+}
+
+#[test]
+fn a_park_whose_time_is_over_takes_the_unpark_that_has_come() {
+    for_all(|_| {
+        daiko::current().unpark();
+        daiko::park_timeout(Duration::ZERO);
+        let (start, short) = (Instant::now(), Duration::from_micros(50));
+        daiko::park_timeout(short);
+        assert!(start.elapsed() >= short, "the token was left");
+    });
+}
+
+#[test]
+fn an_unpark_that_meets_the_end_of_a_park_is_not_lost() {
+    for_all(|runtime| {
+        for lap in 0..300 {
+            let come = Arc::new(AtomicUsize::new(0));
+            let (fiber, comes) = (daiko::current(), come.clone());
+            let other = runtime.spawn(move || {
+                comes.store(1, Ordering::Release);
+                fiber.unpark();
+            });
+            while come.load(Ordering::Acquire) == 0 {
+                daiko::park_timeout(Duration::from_nanos(100 * (lap % 50)));
+            }
+            other.join().unwrap();
+            // The token may be left: it ends this park, or the one above has had it.
+            daiko::park_timeout(Duration::ZERO);
+        }
+    });
+}
+
+#[test]
+fn who_has_waited_long_enough_for_an_end_has_the_handle_back() {
+    let wait = || {
+        let sleeper = daiko::spawn(|| time::sleep(LONG));
+        let sleeper = sleeper.join_timeout(Duration::from_micros(20)).unwrap_err();
+        let sleeper = sleeper.join_deadline(Instant::now()).unwrap_err();
+        sleeper.cancel();
+        assert!(matches!(sleeper.join_timeout(LONG).unwrap(), Err(JoinError::Cancelled)));
+        let other = daiko::spawn(|| 7);
+        assert_eq!(other.join_timeout(Duration::MAX).unwrap().unwrap(), 7);
+    };
+    for_all(move |_| wait());
+    wait();
+}
+
+#[test]
+fn of_end_and_timeout_of_a_join_exactly_one_comes() {
+    let race = |runtime: &Runtime| {
+        let drops = Drops::default();
+        for lap in 0..300 {
+            let token = drops.token();
+            let mut handle = runtime.spawn(move || {
+                time::sleep(Duration::from_nanos(137 * (lap % 100)));
+                token
+            });
+            let mut timeout = Duration::ZERO;
+            loop {
+                timeout += Duration::from_nanos(91);
+                match handle.join_timeout(timeout) {
+                    Ok(result) => break drop(result.unwrap()),
+                    Err(again) => handle = again,
+                }
+            }
+        }
+        drops.assert_all();
+    };
+    for_all(race);
+    let runtime = workers(1);
+    race(&runtime);
     end(runtime);
 }

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
-use daiko::watch::{self, Closed, NotificationArea, any_bit, at_least, changed_from, equal};
+use daiko::sync::TimedOut;
+use daiko::watch::{
+    self, Closed, NotificationArea, SlotTimeoutError, any_bit, at_least, changed_from, equal,
+};
 use daiko::{JoinError, Preset, Runtime};
 
 const PRESETS: [Preset; 3] = [Preset::Latency, Preset::Balanced, Preset::Power];
@@ -172,4 +176,61 @@ fn a_watch_is_sampled_while_its_worker_is_busy() {
     assert_eq!(waiter.join().unwrap(), 1);
     word.store(2, Ordering::Release);
     hog.join().unwrap();
+}
+
+#[test]
+fn a_watch_whose_time_is_over_leaves_nothing_behind() {
+    everywhere(|| {
+        let (short, word) = (Duration::from_micros(20), Box::new(AtomicU64::new(4)));
+        assert_eq!(watch::wait_until_timeout(&*word, at_least(5), short), Err(TimedOut));
+        assert_eq!(watch::wait_until_told_timeout(&*word, at_least(5), short), Err(TimedOut));
+        let now = Instant::now();
+        assert_eq!(watch::wait_until_deadline(&*word, at_least(5), now), Err(TimedOut));
+        assert_eq!(watch::wait_until_told_deadline(&*word, at_least(5), now), Err(TimedOut));
+        word.store(5, Ordering::Release);
+        assert_eq!(watch::notify(&*word), 0, "somebody still watches");
+        assert_eq!(watch::wait_until_timeout(&*word, at_least(5), Duration::ZERO), Ok(5));
+        assert_eq!(watch::wait_until_told_deadline(&*word, at_least(5), now), Ok(5));
+    });
+}
+
+#[test]
+fn of_value_and_timeout_exactly_one_comes() {
+    everywhere(|| {
+        for lap in 0..100 {
+            let word = Arc::new(AtomicU64::new(0));
+            let theirs = word.clone();
+            let told = lap % 2 == 0;
+            let writer = daiko::spawn(move || {
+                daiko::time::sleep(Duration::from_nanos(200 * lap));
+                theirs.store(1, Ordering::Release);
+                if told { watch::notify(&*theirs) } else { 0 }
+            });
+            let wait: fn(&_, _, _) -> _ =
+                if told { watch::wait_until_told_timeout } else { watch::wait_until_timeout };
+            let come = wait(&*word, at_least(1), Duration::from_nanos(200 * lap));
+            let woken = writer.join().unwrap();
+            assert!(come == Ok(1) || come == Err(TimedOut) && woken == 0, "{come:?}, {woken}");
+        }
+    });
+}
+
+#[test]
+fn a_slot_is_not_waited_for_longer_than_asked() {
+    everywhere(|| {
+        for make in [NotificationArea::<u32>::new, NotificationArea::told] {
+            let (area, mut slots) = make(2);
+            let (slot, short) = (&mut slots[1], Duration::from_micros(20));
+            assert_eq!(slot.wait_timeout(short), Err(SlotTimeoutError::TimedOut));
+            assert_eq!(slot.wait_deadline(Instant::now()), Err(SlotTimeoutError::TimedOut));
+            area.notify_with(1, 9);
+            assert_eq!(slot.wait_timeout(Duration::ZERO), Ok(9));
+            let writers = area.clone();
+            let writer = daiko::spawn(move || writers.notify(1));
+            assert_eq!(slot.wait_timeout(Duration::from_secs(3600)), Ok(1));
+            writer.join().unwrap();
+            drop(area);
+            assert_eq!(slot.wait_timeout(short), Err(SlotTimeoutError::Closed));
+        }
+    });
 }

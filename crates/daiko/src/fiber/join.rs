@@ -3,11 +3,14 @@
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::{Duration, Instant};
 
 use super::waiter::{self, ThreadWaiter};
 use super::{ControlBlock, Fiber, unwind};
 use crate::deadlock::{Kind, Target};
-use crate::worker::{self, Worker, suspend};
+use crate::wait::Deadline;
+use crate::worker::suspend::{self, Resumed};
+use crate::worker::{self, Worker};
 
 /// What a fiber leaves for its join handle.
 pub(super) type Outcome<T> = Result<T, JoinError>;
@@ -72,6 +75,14 @@ unsafe impl<T: Send> Send for JoinHandle<T> {}
 // SAFETY: by reference the handle gives no access to the `T`.
 unsafe impl<T> Sync for JoinHandle<T> {}
 
+/// How a wait for a fiber's end has ended.
+enum Ended {
+    /// The result is there.
+    Done,
+    /// The deadline has passed.
+    TimedOut,
+}
+
 impl<T> JoinHandle<T> {
     /// The handle of a fiber whose packet has room for an `Outcome<T>`, and that has no other.
     pub(super) fn new(fiber: Fiber) -> Self {
@@ -130,10 +141,66 @@ impl<T> JoinHandle<T> {
     /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
     /// [`Poller`](crate::agent::Poller), whose agent would not poll meanwhile.
     pub fn join(self) -> Result<T, JoinError> {
-        let block = self.fiber.block();
-        if !block.completion.is_done() {
-            self.wait()?;
+        if !self.is_finished() {
+            self.wait(Deadline::NEVER)?;
         }
+        self.take()
+    }
+
+    /// As [`join`](Self::join), for at most `timeout`.
+    ///
+    /// ```
+    /// # daiko::run(|| {
+    /// use std::time::Duration;
+    ///
+    /// let sleeper = daiko::spawn(|| daiko::time::sleep(Duration::from_millis(1)));
+    /// let sleeper = match sleeper.join_timeout(Duration::ZERO) {
+    ///     Ok(outcome) => return outcome.unwrap(),
+    ///     Err(handle) => handle,
+    /// };
+    /// sleeper.join().unwrap();
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The handle, if the time is over and the fiber runs on; within the result as
+    /// [`join`](Self::join).
+    ///
+    /// # Panics
+    ///
+    /// As [`join`](Self::join).
+    pub fn join_timeout(self, timeout: Duration) -> Result<Result<T, JoinError>, Self> {
+        self.join_until(|| Deadline::after(timeout))
+    }
+
+    /// As [`join`](Self::join), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`join_timeout`](Self::join_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`join`](Self::join).
+    pub fn join_deadline(self, deadline: Instant) -> Result<Result<T, JoinError>, Self> {
+        self.join_until(|| Deadline::at(deadline))
+    }
+
+    fn join_until(self, deadline: impl FnOnce() -> Deadline) -> Result<Result<T, JoinError>, Self> {
+        if !self.is_finished() {
+            match self.wait(deadline()) {
+                Ok(Ended::Done) => {}
+                Ok(Ended::TimedOut) => return Err(self),
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        Ok(self.take())
+    }
+
+    /// The result of a fiber that is done.
+    fn take(self) -> Result<T, JoinError> {
+        let block = self.fiber.block();
         let packet = block.packet.get().cast::<Outcome<T>>();
         // SAFETY: the fiber is done, so the packet holds its result, which only this handle may
         // read; the handle does not drop it, as it is taken apart here.
@@ -145,46 +212,55 @@ impl<T> JoinHandle<T> {
     }
 
     #[inline(never)]
-    fn wait(&self) -> Result<(), JoinError> {
+    fn wait(&self, deadline: Deadline) -> Result<Ended, JoinError> {
         let block = self.fiber.block();
         match suspend::try_caller() {
             Some((_, fiber)) if std::ptr::eq(fiber, block) => return Err(JoinError::Itself),
             Some((worker, fiber)) => fiber.waiting_for(Target::new(Kind::Join, block), || {
-                wait_as_fiber(worker, fiber, block)
+                wait_as_fiber(worker, fiber, block, deadline)
             }),
             None => {
                 worker::assert_no_poller("join");
-                wait_as_thread(block);
+                wait_as_thread(block, deadline);
             }
         }
-        // A target that was left behind lets its joiner go without a result.
-        if block.completion.is_done() { Ok(()) } else { Err(JoinError::Leaked) }
+        if block.completion.is_done() {
+            Ok(Ended::Done)
+        } else if block.completion.is_abandoned() {
+            Err(JoinError::Leaked)
+        } else {
+            Ok(Ended::TimedOut)
+        }
     }
 }
 
-fn wait_as_fiber(mut worker: &Worker, fiber: &ControlBlock, target: &ControlBlock) {
+fn wait_as_fiber(
+    worker: &'static Worker,
+    fiber: &ControlBlock,
+    target: &ControlBlock,
+    deadline: Deadline,
+) {
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);
     }
     let id = waiter::fiber_id(fiber);
-    while target.completion.wait(id) {
-        if suspend::wait(worker, fiber) {
-            // Both were cancelled, and the target was the first: no result to be glad of.
-            return unwind::raise(fiber);
-        }
-        if !target.completion.leave(id) {
-            suspend::absorb_wake(fiber);
-        }
-        // While unwinding a cancel ends nothing: the result is still waited for.
-        unwind::raise(fiber);
-        // Asked again: a mover may have moved.
-        (worker, _) = suspend::caller("join");
+    if !target.completion.wait(id) {
+        return;
     }
+    let resumed = suspend::wait_from(worker, fiber, deadline);
+    if resumed != Resumed::Woken && !target.completion.leave(id) {
+        suspend::absorb_wake(fiber);
+    }
+    // Also where both were cancelled, and the target was the first: no result to be glad of.
+    unwind::raise(fiber);
 }
 
-fn wait_as_thread(target: &ControlBlock) {
+fn wait_as_thread(target: &ControlBlock, deadline: Deadline) {
     let waiter = ThreadWaiter::default();
-    if target.completion.wait(waiter.id()) {
+    if target.completion.wait(waiter.id())
+        && !waiter.block_until(deadline)
+        && !target.completion.leave(waiter.id())
+    {
         waiter.block();
     }
 }

@@ -12,6 +12,7 @@ use std::fmt;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Duration, Instant};
 
 pub(crate) use self::control::{ControlBlock, MAX_NAME, flag, kind};
 pub use self::join::{JoinError, JoinHandle};
@@ -19,6 +20,7 @@ pub(crate) use self::scope::in_runtime;
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub use self::spawn::{Builder, SpawnError, spawn};
 pub use self::unwind::{Cancelled, panicking};
+use crate::wait::Deadline;
 use crate::worker::{self, Wish, Worker, suspend};
 
 /// A handle to a fiber, as [`std::thread::Thread`] is one to a thread.
@@ -176,6 +178,46 @@ pub fn try_current() -> Option<Fiber> {
 #[inline(always)]
 pub fn park() {
     suspend::park();
+}
+
+/// As [`park`], for at most `timeout`, as [`std::thread::park_timeout`].
+///
+/// It does not say what ended it: the caller checks its condition, and its clock, in a loop.
+///
+/// ```
+/// # daiko::run(|| {
+/// use std::time::{Duration, Instant};
+///
+/// let (start, timeout) = (Instant::now(), Duration::from_millis(1));
+/// daiko::park_timeout(timeout);
+/// assert!(start.elapsed() >= timeout);
+/// # });
+/// ```
+///
+/// # Panics
+///
+/// As [`park`].
+pub fn park_timeout(timeout: Duration) {
+    suspend::park_until("park_timeout", Deadline::after(timeout));
+}
+
+/// As [`park`], until `deadline` at most. See [`park_timeout`].
+///
+/// ```
+/// # daiko::run(|| {
+/// use std::time::Instant;
+///
+/// let deadline = Instant::now();
+/// daiko::current().unpark();
+/// daiko::park_deadline(deadline);
+/// # });
+/// ```
+///
+/// # Panics
+///
+/// As [`park`].
+pub fn park_deadline(deadline: Instant) {
+    suspend::park_until("park_deadline", Deadline::at(deadline));
 }
 
 /// Lets other runnable fibers of this worker run before the caller goes on.

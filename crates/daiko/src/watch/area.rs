@@ -6,6 +6,7 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+use std::time::{Duration, Instant};
 
 use daiko_context::scan;
 use daiko_core::lock::{Held, QueueLock};
@@ -16,7 +17,10 @@ use crate::deadlock::{Kind, Target};
 use crate::fiber::{ControlBlock, unwind};
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::{self, Hold};
-use crate::worker::{self, Worker, suspend};
+use crate::sync::TimedOut;
+use crate::wait::Deadline;
+use crate::worker::suspend::{self, Resumed};
+use crate::worker::{self, Worker};
 
 /// Words that a scan looks at before others have their turn.
 const SLICE: usize = 4096;
@@ -118,6 +122,26 @@ impl fmt::Display for Closed {
 }
 
 impl std::error::Error for Closed {}
+
+/// Why a wait at a slot that has a deadline ended without a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotTimeoutError {
+    /// As [`Closed`].
+    Closed,
+    /// The time is over.
+    TimedOut,
+}
+
+impl fmt::Display for SlotTimeoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SlotTimeoutError::Closed => Closed.fmt(f),
+            SlotTimeoutError::TimedOut => TimedOut.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for SlotTimeoutError {}
 
 struct Shared<V: Lane> {
     words: Box<[V::Atomic]>,
@@ -288,16 +312,62 @@ impl<V: Lane> Slot<V> {
     /// If the caller is not a fiber, or is inside [`no_suspend`](crate::no_suspend).
     #[inline]
     pub fn wait(&mut self) -> Result<V, Closed> {
+        self.wait_until(Deadline::NEVER).map_err(|_never_timed_out| Closed)
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`. A notification that is there already is
+    /// taken, however short that is.
+    ///
+    /// ```
+    /// use daiko::watch::{NotificationArea, SlotTimeoutError};
+    /// use std::time::Duration;
+    ///
+    /// daiko::run(|| {
+    ///     let (area, mut slots) = NotificationArea::<u64>::new(1);
+    ///     let timeout = Duration::from_millis(1);
+    ///     assert_eq!(slots[0].wait_timeout(timeout), Err(SlotTimeoutError::TimedOut));
+    ///     area.notify(0);
+    ///     assert_eq!(slots[0].wait_timeout(timeout), Ok(1));
+    /// });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, and as [`wait`](Self::wait).
+    ///
+    /// # Panics
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<V, SlotTimeoutError> {
+        self.wait_until(Deadline::after(timeout))
+    }
+
+    /// As [`wait`](Self::wait), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait_timeout`](Self::wait_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_deadline(&mut self, deadline: Instant) -> Result<V, SlotTimeoutError> {
+        self.wait_until(Deadline::at(deadline))
+    }
+
+    #[inline]
+    fn wait_until(&mut self, deadline: Deadline) -> Result<V, SlotTimeoutError> {
         loop {
             if let Some(value) = self.try_take() {
                 return Ok(value);
             }
-            self.suspend()?;
+            self.suspend(deadline)?;
         }
     }
 
-    /// Suspends until a scan hits, the area closes, or a cancel comes.
-    fn suspend(&mut self) -> Result<(), Closed> {
+    /// Suspends until a notification may be there; an error if none has come before the area closed,
+    /// or the deadline passed.
+    fn suspend(&mut self, deadline: Deadline) -> Result<(), SlotTimeoutError> {
         let (worker, fiber) = suspend::caller("Slot::wait");
         if fiber.flags.get() != 0 {
             unwind::before_suspension(fiber);
@@ -309,7 +379,9 @@ impl<V: Lane> Slot<V> {
         fence(Ordering::SeqCst);
         let closed = self.shared.closed.load(Ordering::Relaxed);
         let target = Target::new(Kind::Watch, &area.words()[self.index]);
-        if !closed && fiber.waiting_for(target, || suspend::wait(worker, fiber)) {
+        let wait = || suspend::wait_from(worker, fiber, deadline);
+        let resumed = (!closed).then(|| fiber.waiting_for(target, wait));
+        if resumed == Some(Resumed::Woken) {
             return Ok(());
         }
         if area.take_waiter(self.index).is_none() {
@@ -317,7 +389,12 @@ impl<V: Lane> Slot<V> {
         }
         unwind::raise(fiber);
         let left = V::load(&area.words()[self.index], Ordering::Relaxed) != V::default();
-        if closed && !left { Err(Closed) } else { Ok(()) }
+        match resumed {
+            _ if left => Ok(()),
+            None => Err(SlotTimeoutError::Closed),
+            Some(Resumed::TimedOut) => Err(SlotTimeoutError::TimedOut),
+            Some(_) => Ok(()),
+        }
     }
 }
 

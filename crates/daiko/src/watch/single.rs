@@ -2,6 +2,7 @@
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use daiko_core::list::Unlinked;
 use daiko_core::watch::{Condition, Entry, EntryState, Notice, Scan, Table, Value};
@@ -12,7 +13,10 @@ use crate::deadlock::{Kind, Target};
 use crate::fiber::{ControlBlock, unwind};
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::{self, Shared};
-use crate::worker::{self, Worker, suspend};
+use crate::sync::TimedOut;
+use crate::wait::Deadline;
+use crate::worker::suspend::{self, Resumed};
+use crate::worker::{self, Worker};
 
 /// Entries that a scan looks at before others have their turn.
 const SLICE: usize = 256;
@@ -77,7 +81,55 @@ impl Watches {
 ///
 /// If the caller is not a fiber, or is inside [`no_suspend`](crate::no_suspend).
 pub fn wait_until<W: Word>(word: &W, until: Condition<W::Value>) -> W::Value {
-    wait(word, until, Notice::Silent)
+    wait_for_ever(word, until, Notice::Silent)
+}
+
+/// As [`wait_until`], for at most `timeout`. A value that is there already is found, however short that is.
+///
+/// ```
+/// # daiko::run(|| {
+/// use daiko::sync::TimedOut;
+/// use daiko::watch::{self, at_least};
+/// use std::sync::atomic::AtomicU64;
+/// use std::time::Duration;
+///
+/// let word = AtomicU64::new(4);
+/// assert_eq!(watch::wait_until_timeout(&word, at_least(4), Duration::ZERO), Ok(4));
+/// let timeout = Duration::from_millis(1);
+/// assert_eq!(watch::wait_until_timeout(&word, at_least(5), timeout), Err(TimedOut));
+/// # });
+/// ```
+///
+/// # Errors
+///
+/// If the time is over. Nobody looks at `word` any more then.
+///
+/// # Panics
+///
+/// As [`wait_until`].
+pub fn wait_until_timeout<W: Word>(
+    word: &W,
+    until: Condition<W::Value>,
+    timeout: Duration,
+) -> Result<W::Value, TimedOut> {
+    wait(word, until, Notice::Silent, Deadline::after(timeout)).ok_or(TimedOut)
+}
+
+/// As [`wait_until`], until `deadline` at most.
+///
+/// # Errors
+///
+/// As [`wait_until_timeout`].
+///
+/// # Panics
+///
+/// As [`wait_until`].
+pub fn wait_until_deadline<W: Word>(
+    word: &W,
+    until: Condition<W::Value>,
+    deadline: Instant,
+) -> Result<W::Value, TimedOut> {
+    wait(word, until, Notice::Silent, Deadline::at(deadline)).ok_or(TimedOut)
 }
 
 /// As [`wait_until`], for a word whose writer calls [`notify`] afterwards: nobody samples it.
@@ -101,7 +153,41 @@ pub fn wait_until<W: Word>(word: &W, until: Condition<W::Value>) -> W::Value {
 ///
 /// As [`wait_until`].
 pub fn wait_until_told<W: Word>(word: &W, until: Condition<W::Value>) -> W::Value {
-    wait(word, until, Notice::Told)
+    wait_for_ever(word, until, Notice::Told)
+}
+
+/// As [`wait_until_told`], for at most `timeout`.
+///
+/// # Errors
+///
+/// As [`wait_until_timeout`].
+///
+/// # Panics
+///
+/// As [`wait_until`].
+pub fn wait_until_told_timeout<W: Word>(
+    word: &W,
+    until: Condition<W::Value>,
+    timeout: Duration,
+) -> Result<W::Value, TimedOut> {
+    wait(word, until, Notice::Told, Deadline::after(timeout)).ok_or(TimedOut)
+}
+
+/// As [`wait_until_told`], until `deadline` at most.
+///
+/// # Errors
+///
+/// As [`wait_until_timeout`].
+///
+/// # Panics
+///
+/// As [`wait_until`].
+pub fn wait_until_told_deadline<W: Word>(
+    word: &W,
+    until: Condition<W::Value>,
+    deadline: Instant,
+) -> Result<W::Value, TimedOut> {
+    wait(word, until, Notice::Told, Deadline::at(deadline)).ok_or(TimedOut)
 }
 
 /// Resumes the fibers whose told watch of `word` now holds; returns how many.
@@ -121,28 +207,35 @@ impl Shared {
     }
 }
 
-fn wait<W: Word>(word: &W, until: Condition<W::Value>, notice: Notice) -> W::Value {
-    loop {
-        let (worker, fiber) = suspend::caller("watch::wait_until");
-        if fiber.flags.get() != 0 {
-            unwind::before_suspension(fiber);
-        }
-        let come = sample(word, until).or_else(|| watch(worker, fiber, word, until, notice));
-        if let Some(value) = come {
-            return value;
-        }
-        // A cancel ended the watch; while unwinding it ends nothing.
-        unwind::raise(fiber);
+fn wait_for_ever<W: Word>(word: &W, until: Condition<W::Value>, notice: Notice) -> W::Value {
+    match wait(word, until, notice, Deadline::NEVER) {
+        Some(value) => value,
+        None => unreachable!("never has come"),
     }
 }
 
-/// Watches `word` until the condition holds; `None` if a cancel came first.
+/// Waits until `word` meets the condition; `None`: the deadline has passed before.
+fn wait<W: Word>(
+    word: &W,
+    until: Condition<W::Value>,
+    notice: Notice,
+    deadline: Deadline,
+) -> Option<W::Value> {
+    let (worker, fiber) = suspend::caller("watch::wait_until");
+    if fiber.flags.get() != 0 {
+        unwind::before_suspension(fiber);
+    }
+    sample(word, until).or_else(|| watch(worker, fiber, word, until, notice, deadline))
+}
+
+/// Watches `word` until the condition holds; `None`: the deadline has passed before.
 fn watch<W: Word>(
-    worker: &Worker,
+    worker: &'static Worker,
     fiber: &ControlBlock,
     word: &W,
     until: Condition<W::Value>,
     notice: Notice,
+    deadline: Deadline,
 ) -> Option<W::Value> {
     let entry = Entry::new::<W::Value>(word, until, notice, Waiter(NonNull::from(fiber)));
     let table = &worker.watches.0;
@@ -150,23 +243,35 @@ fn watch<W: Word>(
     // or by the hit after which this fiber is woken.
     unsafe { table.insert(&ThisThread, NonNull::from(&entry)) };
     // A told word may have changed before its writer could know of the watch.
-    let come = if notice == Notice::Told { sample(word, until) } else { None };
-    let wait = || suspend::wait(worker, fiber);
-    if come.is_none() && fiber.waiting_for(Target::new(Kind::Watch, word), wait) {
-        let EntryState::Hit(seen) = entry.state() else { unreachable!("woken without a hit") };
-        return Some(W::Value::from_u64(seen));
+    if notice == Notice::Told
+        && let Some(value) = sample(word, until)
+    {
+        let _ = leave(table, &entry, fiber);
+        return Some(value);
     }
-    leave(table, &entry, fiber);
-    come
+    let wait = || suspend::wait_from(worker, fiber, deadline);
+    match fiber.waiting_for(Target::new(Kind::Watch, word), wait) {
+        Resumed::Woken => seen_by::<W>(&entry),
+        _ if leave(table, &entry, fiber) == Unlinked::AlreadyGone => seen_by::<W>(&entry),
+        Resumed::Cancelled => unwind::raise_now(fiber),
+        Resumed::TimedOut => None,
+    }
+}
+
+/// The value that has met the condition of an entry that was hit.
+fn seen_by<W: Word>(entry: &Entry<Waiter>) -> Option<W::Value> {
+    let EntryState::Hit(seen) = entry.state() else { unreachable!("woken without a hit") };
+    Some(W::Value::from_u64(seen))
 }
 
 /// Ends a watch; if it was hit meanwhile, waits for the wake that is on its way.
-fn leave(table: &Table<Waiter>, entry: &Entry<Waiter>, fiber: &ControlBlock) {
+fn leave(table: &Table<Waiter>, entry: &Entry<Waiter>, fiber: &ControlBlock) -> Unlinked {
     // SAFETY: the entry is alive, and this is its table.
     let unlinked = unsafe { table.remove(&ThisThread, NonNull::from(entry)) };
     if unlinked == Unlinked::AlreadyGone {
         suspend::absorb_wake(fiber);
     }
+    unlinked
 }
 
 fn sample<W: Word>(word: &W, until: Condition<W::Value>) -> Option<W::Value> {

@@ -56,6 +56,31 @@ pub(crate) fn park() {
     }
 }
 
+/// Suspends the calling fiber until it is unparked, or takes the token; until `deadline` at most.
+pub(crate) fn park_until(what: &str, deadline: Deadline) {
+    let (worker, fiber) = caller(what);
+    if fiber.flags.get() != 0 {
+        unwind::before_suspension(fiber);
+    }
+    let park = || suspend(worker, fiber, Event::Park);
+    match deadline.ns() {
+        None => park(),
+        Some(due) if due <= clock::monotonic_ns() => take_token(fiber),
+        Some(due) => worker.timers.during(fiber, due, park).0,
+    }
+    if fiber.flags.get() != 0 {
+        unwind::after_suspension(fiber);
+    }
+}
+
+/// Takes the token of an unpark, if there is one.
+fn take_token(fiber: &ControlBlock) {
+    if fiber.state.would_proceed(Event::Park) {
+        let come = fiber.apply(Event::Park);
+        fiber.found(come);
+    }
+}
+
 /// Suspends the calling fiber until the wait that it has published is ended by its waker.
 ///
 /// A cancel may end it too: then it returns false, and the wait is still published.
@@ -83,12 +108,21 @@ pub(crate) enum Resumed {
 /// Suspends `fiber`, the caller, until the wait that it has published is ended by its waker, the
 /// deadline passes, or it has to unwind.
 pub(crate) fn wait_until(fiber: &ControlBlock, deadline: Deadline) -> Resumed {
+    let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
+    wait_from(worker, fiber, deadline)
+}
+
+/// As [`wait_until`], for who knows its worker. Inlined, as it returns after the switch.
+#[inline(always)]
+pub(crate) fn wait_from(
+    mut worker: &'static Worker,
+    fiber: &ControlBlock,
+    deadline: Deadline,
+) -> Resumed {
     if deadline.ns().is_some_and(|due| due <= clock::monotonic_ns()) {
         return Resumed::TimedOut;
     }
     loop {
-        // Asked at each turn: a mover may have moved.
-        let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
         let (woken, timed_out) = match deadline.ns() {
             None => (wait(worker, fiber), false),
             Some(due) => worker.timers.during(fiber, due, || wait(worker, fiber)),
@@ -102,6 +136,9 @@ pub(crate) fn wait_until(fiber: &ControlBlock, deadline: Deadline) -> Resumed {
         if timed_out {
             return Resumed::TimedOut;
         }
+        // Asked again: a mover may have moved.
+        let Some(here) = current() else { unreachable!("a fiber runs on a worker") };
+        worker = here;
     }
 }
 
