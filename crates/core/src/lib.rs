@@ -7,7 +7,9 @@
 //! that folder, never a copy.
 
 pub mod barrier;
+pub mod cancel;
 pub mod channel;
+pub mod children;
 mod circle;
 pub mod claim;
 pub mod condvar;
@@ -29,7 +31,6 @@ pub mod place;
 pub mod queue;
 #[cfg(all(test, shuttle))]
 mod scenarios;
-pub mod scope;
 pub mod semaphore;
 mod sync;
 pub mod timer;

@@ -1,9 +1,11 @@
 //! Waiting for a time.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use daiko_sys::clock;
 
+use crate::cancel::Scope;
 use crate::deadlock::{Kind, Target};
 use crate::fiber::unwind;
 use crate::wait::Deadline;
@@ -64,6 +66,97 @@ fn sleep_to(what: &str, deadline: Deadline) {
         unwind::raise_now(fiber);
     }
 }
+
+/// Runs `body` for at most `duration`: when that is over, the calling fiber is unwound out of it, at
+/// the suspension that it is in, or else its next one.
+///
+/// It is unwound as by a [cancel](crate::cancel): with the payload [`Cancelled`](crate::Cancelled), so that
+/// destructors run, and locks are freed and not poisoned; never while it unwinds already, or inside a
+/// [`shield`](crate::cancel::shield) that `body` has entered; again at the next suspension, where `body` has
+/// caught the unwind. As by a panic, what `body` changes may be left half done. A call that does not
+/// suspend, or waits for a [`blocking`](crate::blocking()) one, is not cut short.
+///
+/// A result that is there is returned, however late. Where timeouts nest, the outermost whose time is over
+/// ends; a cancel of the fiber ends them all.
+///
+/// ```
+/// # daiko::run(|| {
+/// use daiko::time::{self, Elapsed};
+/// use std::time::Duration;
+///
+/// let short = Duration::from_millis(1);
+/// assert_eq!(time::timeout(short, || 6 * 7), Ok(42));
+/// assert_eq!(time::timeout(short, daiko::park), Err(Elapsed));
+/// # });
+/// ```
+///
+/// With `panic = "abort"` nothing can be unwound: it only runs `body`.
+///
+/// # Errors
+///
+/// If `body` was unwound.
+///
+/// # Panics
+///
+/// If `body` does, with its payload; or if the caller is not a fiber, as a thread cannot be unwound: its
+/// waits have timeouts of their own.
+pub fn timeout<R>(duration: Duration, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
+    within("time::timeout", Deadline::after(duration), body)
+}
+
+/// As [`timeout`], until `deadline`.
+///
+/// ```
+/// # daiko::run(|| {
+/// use daiko::time;
+/// use std::time::{Duration, Instant};
+///
+/// let deadline = Instant::now() + Duration::from_millis(1);
+/// assert!(time::timeout_until(deadline, || time::sleep(Duration::MAX)).is_err());
+/// assert!(Instant::now() >= deadline);
+/// # });
+/// ```
+///
+/// # Errors
+///
+/// As [`timeout`].
+///
+/// # Panics
+///
+/// As [`timeout`].
+pub fn timeout_until<R>(deadline: Instant, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
+    within("time::timeout_until", Deadline::at(deadline), body)
+}
+
+fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
+    let (worker, fiber) = suspend::caller(what);
+    if cfg!(panic = "abort") {
+        return Ok(body());
+    }
+    let scope = Scope::new(fiber, deadline);
+    let run = || scope.run(fiber, body);
+    let result = match deadline.ns() {
+        None => run(),
+        Some(due) if due <= clock::monotonic_ns() => {
+            scope.mark().end(|| ());
+            run()
+        }
+        Some(due) => worker.timers.during(fiber, Some(scope.mark()), due, run).0,
+    };
+    scope.settle(fiber, result).map_err(|_| Elapsed)
+}
+
+/// The time of a [`timeout`] was over before its body came to an end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time was over before the end")
+    }
+}
+
+impl std::error::Error for Elapsed {}
 
 /// Ticks at fixed times: [`interval`] makes one.
 #[derive(Clone, Debug)]

@@ -4,13 +4,16 @@ mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
 
+use daiko::cancel::CancelToken;
 use daiko::watch::{self, NotificationArea, at_least};
-use daiko::{BuildError, Builder, JoinError, Runtime, SpawnError, StackError};
+use daiko::{BuildError, Builder, JoinError, Runtime, SpawnError, StackError, time};
 use support::{Drops, OnDrop, assert_names, end, panic_of, run_on, workers, yield_until};
 
 const NO_FIBER: &str = "is for fibers, and this is not one; start it by daiko::run or daiko::spawn";
 const NO_SUSPEND: &str = "daiko: a fiber wanted to suspend inside no_suspend";
+const ZERO: Duration = Duration::ZERO;
 /// Too small for a frame beside what the runtime keeps there, or too large.
 const ABSURD_STACKS: [usize; 5] = [0, 1, 4096, 2 << 30, usize::MAX];
 
@@ -220,9 +223,16 @@ fn what_needs_a_fiber_says_so() {
         ("park", panic_of(daiko::park)),
         ("yield_now", panic_of(daiko::yield_now)),
         ("current", panic_of(daiko::current)),
+        ("park_timeout", panic_of(|| daiko::park_timeout(ZERO))),
+        ("park_deadline", panic_of(|| daiko::park_deadline(Instant::now()))),
+        ("time::timeout", panic_of(|| time::timeout(ZERO, || ()))),
+        ("time::timeout_until", panic_of(|| time::timeout_until(Instant::now(), || ()))),
+        ("CancelToken::run", panic_of(|| CancelToken::new().run(|| ()))),
         ("watch::wait_until", panic_of(|| watch::wait_until(&word, at_least(1)))),
         ("watch::wait_until", panic_of(|| watch::wait_until_told(&word, at_least(1)))),
+        ("watch::wait_until", panic_of(|| watch::wait_until_timeout(&word, at_least(1), ZERO))),
         ("Slot::wait", panic_of(|| slots[0].wait())),
+        ("Slot::wait", panic_of(|| slots[0].wait_timeout(ZERO))),
     ] {
         assert_eq!(text, format!("daiko: {what} {NO_FIBER}"));
     }
@@ -255,6 +265,9 @@ fn suspend_inside_no_suspend() {
     let ran = AtomicBool::new(false);
     let texts = [
         panic_of(|| daiko::no_suspend(daiko::park)),
+        panic_of(|| daiko::no_suspend(|| daiko::park_timeout(ZERO))),
+        panic_of(|| daiko::no_suspend(|| time::timeout(ZERO, daiko::yield_now))),
+        panic_of(|| daiko::no_suspend(|| CancelToken::new().wait())),
         panic_of(|| daiko::no_suspend(daiko::yield_now)),
         panic_of(|| daiko::no_suspend(|| watch::wait_until(&word, at_least(2)))),
         panic_of(|| daiko::no_suspend(|| watch::wait_until_told(&word, at_least(2)))),
@@ -263,7 +276,7 @@ fn suspend_inside_no_suspend() {
         panic_of(|| daiko::no_suspend(|| daiko::blocking(|| ran.store(true, Ordering::Relaxed)))),
         panic_of(|| daiko::no_suspend(|| daiko::no_suspend(daiko::park))),
     ];
-    assert_eq!(texts, [NO_SUSPEND; 8]);
+    assert_eq!(texts, [NO_SUSPEND; 11]);
     assert!(!ran.load(Ordering::Relaxed));
     // Afterwards all of it works.
     other.unpark();

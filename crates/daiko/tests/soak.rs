@@ -13,10 +13,12 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime};
 use std::{env, panic, process, thread};
 
+use daiko::cancel::CancelToken;
 use daiko::sync::{Condvar, Mutex, Semaphore};
 use daiko::watch::{self, NotificationArea, at_least, changed_from};
 use daiko::{Builder, JoinError, JoinHandle, Runtime, cancel, time};
 use daiko_sys::memory::GuardKind;
+use support::endless;
 use support::{Drops, LOOK, OnDrop, PRESETS, mover, until};
 
 /// A round of at most some ten thousand waits, each within milliseconds, is lost after so many
@@ -236,7 +238,7 @@ impl Round {
 /// Does this and that, with others; returns `depth`.
 fn task(dice: &mut Dice, round: &Arc<Round>, depth: usize) -> usize {
     for _ in 0..dice.below(10) {
-        match dice.below(14) {
+        match dice.below(16) {
             0 => (0..dice.below(10)).for_each(|_| daiko::yield_now()),
             1 => ping_pong(dice, round),
             2 => watch_words(dice, round),
@@ -253,6 +255,8 @@ fn task(dice: &mut Dice, round: &Arc<Round>, depth: usize) -> usize {
             10 => cancels(dice, round),
             11 => locks(dice, round),
             12 => permits(dice, round),
+            13 => timeouts(dice, round),
+            14 => tokens(dice, round),
             _ => many_wakers(dice, round),
         }
     }
@@ -363,6 +367,56 @@ fn cancels(dice: &mut Dice, round: &Arc<Round>) {
     endless.cancel();
     assert!(matches!(endless.join(), Err(JoinError::Cancelled)));
     parked.unpark();
+}
+
+/// What ends by itself or by its timeout, or the one around that.
+fn timeouts(dice: &mut Dice, round: &Arc<Round>) {
+    for _ in 0..1 + dice.below(20) {
+        let mut some = || Duration::from_nanos(dice.roll() % 20_000);
+        let (outer, inner, sleep, token) = (some(), some(), some(), round.drops.token());
+        let kind = dice.below(2 * endless::KINDS);
+        let result = time::timeout(outer, move || {
+            let result = time::timeout(inner, move || {
+                if kind < endless::KINDS {
+                    endless::wait(kind)
+                } else {
+                    time::sleep(sleep)
+                }
+                token
+            });
+            daiko::yield_now();
+            result
+        });
+        assert!(kind >= endless::KINDS || !matches!(result, Ok(Ok(_))), "{kind}");
+    }
+}
+
+/// What ends by itself or by a token, of which there are generations.
+fn tokens(dice: &mut Dice, round: &Arc<Round>) {
+    let parent = CancelToken::new();
+    let lap: Lap<CancelToken> = |dice, parent| {
+        let token = if dice.one_in(2) { parent.child() } else { parent.clone() };
+        match dice.below(4) {
+            0 => _ = token.wait_timeout(Duration::from_nanos(dice.roll() % 20_000)),
+            1 => _ = token.run(|| time::sleep(Duration::from_nanos(dice.roll() % 20_000))),
+            2 if token.run(|| dice.one_in(8)).unwrap_or(false) => token.cancel(),
+            _ => _ = token.run(daiko::yield_now),
+        }
+    };
+    let fibers: Vec<_> = (0..dice.below(4))
+        .map(|_| {
+            let (token, kind, held) =
+                (parent.child(), dice.below(endless::KINDS), round.drops.token());
+            let body = move || {
+                let _held = held;
+                endless::wait(kind);
+            };
+            round.spawn(dice, move |_, _| assert!(token.run(body).is_err()))
+        })
+        .collect();
+    let _ = laps(dice, round, &Arc::new(parent.child()), lap);
+    parent.cancel();
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
 }
 
 /// Two fibers take turns, each unparked by the other.

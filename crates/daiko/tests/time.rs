@@ -6,11 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use daiko::{Builder, JoinError, Runtime, time};
-use support::{Drops, PRESETS, end, mover, workers};
-
-/// Longer than any test takes.
-const LONG: Duration = Duration::from_secs(3600);
+use daiko::{JoinError, time};
+use support::endless::LONG;
+use support::{Drops, PRESETS, end, everywhere, mover, workers};
 
 #[test]
 fn nobody_goes_on_before_his_time() {
@@ -131,33 +129,9 @@ fn times_beyond_all_clocks_never_come() {
     end(runtime);
 }
 
-/// Runs `body` as a pinned fiber and as a mover, with one worker and with two.
-fn for_all(body: impl Fn(&Runtime) + Clone + Send + 'static) {
-    for count in 1..=2 {
-        for builder in [Builder::new as fn() -> Builder, mover] {
-            let runtime = Arc::new(workers(count));
-            let (theirs, body) = (runtime.clone(), body.clone());
-            let handle = runtime.spawn_with(builder(), move || body(&theirs)).unwrap();
-            handle.join().unwrap();
-            end(last(runtime));
-        }
-    }
-}
-
-/// What the fibers that have ended have had a share of.
-fn last<T>(mut shared: Arc<T>) -> T {
-    loop {
-        match Arc::try_unwrap(shared) {
-            Ok(value) => return value,
-            Err(again) => shared = again,
-        }
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn a_park_ends_by_its_time_or_its_unpark() {
-    for_all(|_| {
+    everywhere(|| {
         let (start, short) = (Instant::now(), Duration::from_micros(50));
         daiko::park_timeout(short);
         assert!(start.elapsed() >= short);
@@ -174,7 +148,7 @@ fn a_park_ends_by_its_time_or_its_unpark() {
 
 #[test]
 fn a_park_whose_time_is_over_takes_the_unpark_that_has_come() {
-    for_all(|_| {
+    everywhere(|| {
         daiko::current().unpark();
         daiko::park_timeout(Duration::ZERO);
         let (start, short) = (Instant::now(), Duration::from_micros(50));
@@ -185,11 +159,11 @@ fn a_park_whose_time_is_over_takes_the_unpark_that_has_come() {
 
 #[test]
 fn an_unpark_that_meets_the_end_of_a_park_is_not_lost() {
-    for_all(|runtime| {
+    everywhere(|| {
         for lap in 0..300 {
             let come = Arc::new(AtomicUsize::new(0));
             let (fiber, comes) = (daiko::current(), come.clone());
-            let other = runtime.spawn(move || {
+            let other = daiko::spawn(move || {
                 comes.store(1, Ordering::Release);
                 fiber.unpark();
             });
@@ -214,17 +188,17 @@ fn who_has_waited_long_enough_for_an_end_has_the_handle_back() {
         let other = daiko::spawn(|| 7);
         assert_eq!(other.join_timeout(Duration::MAX).unwrap().unwrap(), 7);
     };
-    for_all(move |_| wait());
+    everywhere(wait);
     wait();
 }
 
 #[test]
 fn of_end_and_timeout_of_a_join_exactly_one_comes() {
-    let race = |runtime: &Runtime| {
+    let race = || {
         let drops = Drops::default();
         for lap in 0..300 {
             let token = drops.token();
-            let mut handle = runtime.spawn(move || {
+            let mut handle = daiko::spawn(move || {
                 time::sleep(Duration::from_nanos(137 * (lap % 100)));
                 token
             });
@@ -239,8 +213,6 @@ fn of_end_and_timeout_of_a_join_exactly_one_comes() {
         }
         drops.assert_all();
     };
-    for_all(race);
-    let runtime = workers(1);
-    race(&runtime);
-    end(runtime);
+    everywhere(race);
+    race();
 }

@@ -206,9 +206,9 @@ fn of_value_and_timeout_exactly_one_comes() {
                 theirs.store(1, Ordering::Release);
                 if told { watch::notify(&*theirs) } else { 0 }
             });
-            let wait: fn(&_, _, _) -> _ =
+            let wait: fn(&AtomicU64, _, _) -> _ =
                 if told { watch::wait_until_told_timeout } else { watch::wait_until_timeout };
-            let come = wait(&*word, at_least(1), Duration::from_nanos(200 * lap));
+            let come = wait(&word, at_least(1), Duration::from_nanos(200 * lap));
             let woken = writer.join().unwrap();
             assert!(come == Ok(1) || come == Err(TimedOut) && woken == 0, "{come:?}, {woken}");
         }

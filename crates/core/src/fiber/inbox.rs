@@ -28,11 +28,19 @@ impl Letters {
     pub const RUN: Letters = Letters(16);
     /// Nobody holds it any more: free it, once it has left the inbox.
     pub const FREE: Letters = Letters(32);
+    /// Have it look why its suspension shall not last. It goes by mail only.
+    pub const INTERRUPT: Letters = Letters(64);
 
     /// Whether all letters of `other` are among these.
     #[inline]
     pub fn contains(self, other: Letters) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    /// Whether a postcard has room for them.
+    #[inline]
+    pub fn fit_a_postcard(self) -> bool {
+        self.0 as usize & !LETTERS == 0
     }
 }
 
@@ -206,7 +214,7 @@ impl<T: Addressee> Inbox<T> {
     /// from the inbox in its stead.
     #[inline]
     pub unsafe fn push_postcard(&self, item: NonNull<T>, letters: Letters) -> Option<Pushed> {
-        debug_assert!(letters != Letters::NONE);
+        debug_assert!(letters != Letters::NONE && letters.fit_a_postcard());
         let postcard = item.as_ptr().map_addr(|addr| addr | letters.0 as usize);
         // Orderings and guess as in `push`.
         let success = unless_weakened!("inbox-postcard", Ordering::AcqRel);

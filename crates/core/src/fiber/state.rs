@@ -25,10 +25,10 @@ pub enum Event {
     Unpark,
     /// Whoever claimed its wait wakes it.
     Wake,
-    /// It is to look why its suspension shall not last: its time is up.
+    /// It is to look why its suspension shall not last: its time is up, or a scope that it is in is over.
     Interrupt,
     /// It has looked: an interrupt that has not ended a suspension yet does not end the next one.
-    /// Only the fiber, once no other interrupt can come.
+    /// Only the fiber, which looks whether a scope is over before it suspends again.
     Looked,
     /// It must unwind: out of whatever suspension it is in, or its next one.
     Cancel,

@@ -29,6 +29,7 @@ pub(crate) enum Kind {
     Barrier,
     Event,
     Once,
+    CancelToken,
     Channel,
     /// The first of several channels.
     Select,
@@ -43,7 +44,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const ALL: [(Kind, &str); 16] = [
+    const ALL: [(Kind, &str); 17] = [
         (Kind::Unknown, "something"),
         (Kind::Park, "park"),
         (Kind::Join, "join"),
@@ -54,6 +55,7 @@ impl Kind {
         (Kind::Barrier, "Barrier"),
         (Kind::Event, "Event"),
         (Kind::Once, "Once"),
+        (Kind::CancelToken, "CancelToken"),
         (Kind::Channel, "channel"),
         (Kind::Select, "select"),
         (Kind::Scope, "scope"),

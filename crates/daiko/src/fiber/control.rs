@@ -12,6 +12,7 @@ use daiko_core::fiber::{
 };
 use daiko_core::list::Linked;
 
+use crate::cancel::Scope;
 use crate::local::table::Table;
 use crate::runtime::Shared as Runtime;
 use crate::worker::{self, Wish, Worker};
@@ -28,7 +29,9 @@ pub(crate) mod flag {
     /// The worker of an unstarted fiber was chosen: it starts where its mail takes it.
     pub(crate) const PLACED: u32 = 1 << 29;
     /// Some `no_suspend` is under way: the low bits count the nesting.
-    pub(crate) const NO_SUSPEND: u32 = (1 << 16) - 1;
+    pub(crate) const NO_SUSPEND: u32 = (1 << 15) - 1;
+    /// The fiber is in some cancel scope: it looks whether that is over wherever it suspends.
+    pub(crate) const SCOPED: u32 = 1 << 15;
     /// The cancel has been raised: if the thread panics, then for that.
     pub(crate) const RAISED: u32 = 1 << 27;
     /// The fiber is suspended in its unwinding, and its worker counts it.
@@ -48,7 +51,7 @@ pub(crate) mod kind {
 const POSTCARDS: u32 = 1 << 31;
 
 /// Bytes of a name; the rest is cut off.
-pub(crate) const MAX_NAME: usize = 256;
+const MAX_NAME: usize = 256;
 
 /// What the runtime knows of a fiber's closure and result; one static per type of closure.
 pub(crate) struct Vtable {
@@ -95,14 +98,14 @@ pub(crate) struct ControlBlock {
     pub(crate) completion: Completion,
     /// Handles, and one for the fiber itself until it has left its stack; POSTCARDS. Any thread.
     refs: AtomicU32,
-    /// Length of the name.
-    name_len: Cell<u32>,
-    /// The name, on the fiber's stack. Written at spawn, valid until the block is freed.
-    name: Cell<*const u8>,
+    /// Length of the name, which lies right below the block, and one; 0: none. Written at spawn.
+    name_end: Cell<u32>,
     /// Where it was spawned. Written at spawn.
     pub(crate) spawned_at: Cell<&'static Location<'static>>,
     /// Bytes of the packet, if it is not on the stack; else 0.
     pub(crate) outside: Cell<usize>,
+    /// The innermost cancel scope that it is in; null: none. Only the fiber.
+    pub(crate) scopes: Cell<*const Scope>,
     /// The runtime. Fixed when the memory becomes a control block.
     pub(crate) runtime: NonNull<Runtime>,
     /// Its locals; null if it has none, and when it has ended. The fiber.
@@ -162,10 +165,10 @@ impl ControlBlock {
             packet: Cell::new(NonNull::dangling()),
             completion: Completion::new(),
             refs: AtomicU32::new(0),
-            name_len: Cell::new(0),
-            name: Cell::new(ptr::null()),
+            name_end: Cell::new(0),
             spawned_at: Cell::new(Location::caller()),
             outside: Cell::new(0),
+            scopes: Cell::new(ptr::null()),
             runtime,
             locals: Cell::new(ptr::null_mut()),
             target: AtomicU64::new(0),
@@ -183,21 +186,33 @@ impl ControlBlock {
         self.refs.store(2, Ordering::Release);
     }
 
-    /// Sets the name, which must stay where it is until the block is freed.
-    pub(crate) fn set_name(&self, name: &[u8]) {
-        self.name.set(name.as_ptr());
-        self.name_len.set(name.len() as u32);
+    /// Puts `name` below the block, where it is until the block is freed; its beginning.
+    ///
+    /// # Safety
+    ///
+    /// The stack below the block is unused, and has room for it.
+    pub(crate) unsafe fn set_name(&self, name: &str) -> *mut u8 {
+        let name = &name.as_bytes()[..name.floor_char_boundary(MAX_NAME)];
+        let start = self.below(name.len());
+        // SAFETY: unused and with room, by this function's contract.
+        unsafe { start.copy_from_nonoverlapping(name.as_ptr(), name.len()) };
+        self.name_end.set(name.len() as u32 + 1);
+        start
     }
 
     /// The name, as given at spawn.
     pub(crate) fn name(&self) -> Option<&str> {
-        let name = NonNull::new(self.name.get().cast_mut())?;
-        // SAFETY: `set_name` got a valid slice that stays until the block is freed, and the
-        // caller holds the block; it was copied from a `str`.
+        let len = self.name_end.get().checked_sub(1)? as usize;
+        // SAFETY: `set_name` put so many bytes of a `str` there, for as long as the caller holds the block.
         Some(unsafe {
-            let bytes = std::slice::from_raw_parts(name.as_ptr(), self.name_len.get() as usize);
+            let bytes = std::slice::from_raw_parts(self.below(len), len);
             std::str::from_utf8_unchecked(bytes)
         })
+    }
+
+    /// So many bytes below the block, which lies at the top of a stack.
+    fn below(&self, bytes: usize) -> *mut u8 {
+        ptr::with_exposed_provenance_mut(ptr::from_ref(self).expose_provenance() - bytes)
     }
 
     /// Whether another worker may take it, now that it is active and not running.
@@ -280,7 +295,7 @@ impl ControlBlock {
         while runtime.glance.is_at(self, &runtime.barriers) {
             std::thread::yield_now();
         }
-        self.name.set(ptr::null());
+        self.name_end.set(0);
         runtime.pool.put(NonNull::from(self));
     }
 

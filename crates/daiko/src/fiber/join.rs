@@ -248,11 +248,16 @@ fn wait_as_fiber(
         return;
     }
     let resumed = suspend::wait_from(worker, fiber, deadline);
-    if resumed != Resumed::Woken && !target.completion.leave(id) {
+    if resumed != Resumed::Woken && target.completion.leave(id) {
+        return unwind::raise(fiber);
+    }
+    if resumed != Resumed::Woken {
         suspend::absorb_wake(fiber);
     }
-    // Also where both were cancelled, and the target was the first: no result to be glad of.
-    unwind::raise(fiber);
+    // Both were cancelled, and the target was the first: no result to be glad of.
+    if fiber.flags.get() != 0 {
+        unwind::raise_own(fiber);
+    }
 }
 
 fn wait_as_thread(target: &ControlBlock, deadline: Deadline) {

@@ -14,7 +14,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
-pub(crate) use self::control::{ControlBlock, MAX_NAME, flag, kind};
+pub(crate) use self::control::{ControlBlock, flag, kind};
 pub use self::join::{JoinError, JoinHandle};
 pub(crate) use self::scope::in_runtime;
 pub use self::scope::{Scope, ScopedJoinHandle, scope};

@@ -3,18 +3,46 @@
 //! A cancel is sticky: if the fiber swallows the unwind, the next suspension raises it again.
 //! It is raised only at suspension points, never while unwinding.
 
-use std::panic;
+use std::{fmt, panic};
+
+use daiko_core::fiber::Event;
 
 use super::{ControlBlock, flag};
+use crate::cancel;
 use crate::worker::{self, Worker, suspend};
 
-/// The payload of a forced unwind.
+/// The payload of a forced unwind: by a cancel, a [`timeout`](crate::time::timeout), or a
+/// [`CancelToken`](crate::cancel::CancelToken), whose [`run`](crate::cancel::CancelToken::run) returns it.
 ///
 /// A fiber that catches panics sees it go by: it should be resumed by
 /// [`std::panic::resume_unwind`]. A fiber that does not is unwound again at its next suspension.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Cancelled;
+pub struct Cancelled {
+    /// Address of the scope that it unwinds out of; 0: of all that the fiber runs.
+    pub(crate) scope: usize,
+}
+
+impl Cancelled {
+    /// The fiber itself is cancelled.
+    pub(crate) const WHOLLY: Self = Cancelled { scope: 0 };
+
+    fn is_wholly(&self) -> bool {
+        self.scope == Self::WHOLLY.scope
+    }
+}
+
+impl fmt::Debug for Cancelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Cancelled")
+    }
+}
+
+impl fmt::Display for Cancelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it was cancelled before it came to its end")
+    }
+}
+
+impl std::error::Error for Cancelled {}
 
 /// Called before a suspension of a fiber that has some flag.
 #[cold]
@@ -34,6 +62,10 @@ pub(crate) fn before_suspension(fiber: &ControlBlock) {
 /// Not while the thread is panicking, as nobody can tell whether it is this fiber that unwinds.
 pub(crate) fn is_due_before(fiber: &ControlBlock) -> bool {
     if std::thread::panicking() {
+        // It may be a neighbour's panic, which shows as the fiber suspends: so that must not last.
+        if is_due(fiber) {
+            let _ = fiber.apply(Event::Interrupt);
+        }
         return false;
     }
     fiber.flags.update(|flags| flags & !(flag::UNWINDING | flag::RAISED));
@@ -50,10 +82,17 @@ pub(crate) fn suspends_on_panicking_thread(worker: &Worker, fiber: &ControlBlock
     }
 }
 
-/// Called after a suspension of a fiber that has some flag.
+/// Called after a park of a fiber that has some flag.
 #[cold]
 #[inline(never)]
-pub(crate) fn after_suspension(fiber: &ControlBlock) {
+pub(crate) fn after_park(fiber: &ControlBlock) {
+    if was_woken(fiber) { raise_own(fiber) } else { raise(fiber) }
+}
+
+/// Called after a fiber that has some flag has yielded.
+#[cold]
+#[inline(never)]
+pub(crate) fn after_yield(fiber: &ControlBlock) {
     let _ = was_woken(fiber);
     raise(fiber);
 }
@@ -105,27 +144,46 @@ fn panics_itself() -> bool {
     })
 }
 
-/// Unwinds the fiber if it is cancelled and was not unwinding when it suspended.
+/// Unwinds the fiber if it, or a scope that it is in, is cancelled, and it was not unwinding when it suspended.
 ///
 /// Then, not now: a neighbour that suspended in its own unwind leaves the thread panicking.
 #[cold]
 #[inline(never)]
 pub(crate) fn raise(fiber: &ControlBlock) {
-    if is_due(fiber) {
-        raise_now(fiber);
+    if let Some(cancelled) = due(fiber) {
+        raise_with(fiber, cancelled);
     }
 }
 
-/// Unwinds the fiber, whose cancel is due.
-#[cold]
-pub(crate) fn raise_now(fiber: &ControlBlock) -> ! {
-    fiber.add_flags(flag::RAISED);
-    panic::resume_unwind(Box::new(Cancelled))
+/// As [`raise`], but not for the end of a scope: what the fiber has waited for has come, and it goes on
+/// with that to its next suspension.
+pub(crate) fn raise_own(fiber: &ControlBlock) {
+    if let Some(cancelled) = due(fiber).filter(Cancelled::is_wholly) {
+        raise_with(fiber, cancelled);
+    }
 }
 
-/// Whether a cancel is to be raised where the fiber has suspended, or is about to.
+/// Unwinds the fiber, for which that is due.
+#[cold]
+pub(crate) fn raise_now(fiber: &ControlBlock) -> ! {
+    let Some(cancelled) = due(fiber) else { unreachable!("what is due stays so") };
+    raise_with(fiber, cancelled)
+}
+
+fn raise_with(fiber: &ControlBlock, cancelled: Cancelled) -> ! {
+    fiber.add_flags(flag::RAISED);
+    panic::resume_unwind(Box::new(cancelled))
+}
+
+/// Whether something is to be raised where the fiber has suspended.
 pub(crate) fn is_due(fiber: &ControlBlock) -> bool {
-    const KEPT_BACK: u32 = flag::UNWINDING | flag::SHIELD;
+    due(fiber).is_some()
+}
+
+/// What is to be raised where the fiber has suspended, or is about to.
+fn due(fiber: &ControlBlock) -> Option<Cancelled> {
+    const CALLS: u32 = flag::CANCEL | flag::SCOPED;
     let flags = fiber.flags.get();
-    cfg!(panic = "unwind") && flags & flag::CANCEL != 0 && flags & KEPT_BACK == 0
+    let may_be = cfg!(panic = "unwind") && flags & CALLS != 0 && flags & flag::UNWINDING == 0;
+    if may_be { cancel::due(fiber) } else { None }
 }

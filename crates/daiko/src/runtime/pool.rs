@@ -14,7 +14,7 @@ use daiko_sys::arena::Arena;
 use daiko_sys::memory::{GuardKind, page_size};
 
 use super::Shared;
-use crate::fiber::{ControlBlock, MAX_NAME, SpawnError};
+use crate::fiber::{ControlBlock, SpawnError};
 use crate::worker::{self, Worker};
 
 /// The smallest class: 2^14 bytes.
@@ -217,12 +217,8 @@ impl Pool {
         let control = unsafe { block.as_ref() };
         let mut top: *mut u8 = block.as_ptr().cast();
         if let Some(name) = name {
-            let name = &name.as_bytes()[..name.floor_char_boundary(MAX_NAME)];
-            top = top.wrapping_sub(name.len());
             // SAFETY: the stack below the block is unused, and has room for it and more.
-            unsafe { top.copy_from_nonoverlapping(name.as_ptr(), name.len()) };
-            // SAFETY: just written; it stays until the block is used again.
-            control.set_name(unsafe { std::slice::from_raw_parts(top, name.len()) });
+            top = unsafe { control.set_name(name) };
         }
         let top = align_down(top, STACK_ALIGN);
         if room.size() + room.align() > class_bytes(control.class) / 8 {

@@ -26,6 +26,9 @@ impl Wish {
         Wish { event: Event::Wake, letter: Letters::WAKE, early: Early::NONE };
     pub(crate) const CANCEL: Wish =
         Wish { event: Event::Cancel, letter: Letters::CANCEL, early: Early::CANCEL };
+    /// Never before the start: only who runs can be in a scope.
+    pub(crate) const INTERRUPT: Wish =
+        Wish { event: Event::Interrupt, letter: Letters::INTERRUPT, early: Early::NONE };
 }
 
 /// Delivers `wish` to a fiber that is not this worker's, or from a thread that is no worker.
@@ -49,7 +52,11 @@ pub(crate) fn send<'f>(
                     send_mover(from, owner, fiber, wish.event);
                     return None;
                 }
-                mail_pinned(from, owner, fiber, wish.letter);
+                if wish.letter.fit_a_postcard() {
+                    mail_pinned(from, owner, fiber, wish.letter);
+                } else {
+                    mail_letter(from, owner, fiber, wish.letter);
+                }
                 return Some(owner);
             }
         }
@@ -73,6 +80,12 @@ pub(crate) fn mail_pinned(
     if let Some(pushed) = unsafe { owner.inbox.push_postcard(NonNull::from(fiber), letter) } {
         return owner.has_got(from, pushed);
     }
+    mail_letter(from, owner, fiber, letter);
+}
+
+/// As [`mail_pinned`], by the fiber's own mail: one RMW on its line, and unless it has letters one on the inbox.
+#[inline]
+fn mail_letter(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, letter: Letters) {
     // The fiber's line travels while earlier stores, of what the letter announces, still do. Not
     // so the inbox's: its owner, who polls it, would have it back before the push.
     prefetch_write(ptr::from_ref(fiber).cast());
@@ -201,7 +214,8 @@ impl Worker {
             return; // It has finished.
         }
         let mut runnable = false;
-        for Wish { event, letter, .. } in [Wish::WAKE, Wish::UNPARK, Wish::CANCEL] {
+        for Wish { event, letter, .. } in [Wish::WAKE, Wish::UNPARK, Wish::CANCEL, Wish::INTERRUPT]
+        {
             runnable |= letters.contains(letter) && fiber.apply(event) == Effect::Enqueue;
         }
         if runnable {

@@ -81,7 +81,7 @@ pub(crate) struct Worker {
     /// Notification areas that this worker's agent scans.
     pub(crate) areas: AreaList,
     /// Times until which fibers wait here.
-    timers: Timers,
+    pub(crate) timers: Timers,
     /// Stacks for the next fibers spawned here.
     pub(crate) pool: LocalPool,
 

@@ -52,7 +52,7 @@ pub(crate) fn park() {
     }
     suspend(worker, fiber, Event::Park);
     if fiber.flags.get() != 0 {
-        unwind::after_suspension(fiber);
+        unwind::after_park(fiber);
     }
 }
 
@@ -66,10 +66,10 @@ pub(crate) fn park_until(what: &str, deadline: Deadline) {
     match deadline.ns() {
         None => park(),
         Some(due) if due <= clock::monotonic_ns() => take_token(fiber),
-        Some(due) => worker.timers.during(fiber, due, park).0,
+        Some(due) => worker.timers.during(fiber, None, due, park).0,
     }
     if fiber.flags.get() != 0 {
-        unwind::after_suspension(fiber);
+        unwind::after_park(fiber);
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn wait_from(
     loop {
         let (woken, timed_out) = match deadline.ns() {
             None => (wait(worker, fiber), false),
-            Some(due) => worker.timers.during(fiber, due, || wait(worker, fiber)),
+            Some(due) => worker.timers.during(fiber, None, due, || wait(worker, fiber)),
         };
         if woken {
             return Resumed::Woken;
@@ -171,7 +171,7 @@ pub(crate) fn yield_now() {
     }
     leave(worker, fiber);
     if fiber.flags.get() != 0 {
-        unwind::after_suspension(fiber);
+        unwind::after_yield(fiber);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::pin::pin;
 use std::ptr::NonNull;
 
+use daiko_core::cancel::Mark;
 use daiko_core::fiber::{Effect, Event};
 use daiko_core::list::Unlinked;
 use daiko_core::timer::{Timer, Wheel};
@@ -13,9 +14,12 @@ use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::Deadline;
 
-/// The fiber whose suspension a timer ends.
+/// The fiber whose suspension a timer ends, and the scope, if it is that which ends.
 #[derive(Clone, Copy)]
-struct Sleeper(NonNull<ControlBlock>);
+struct Sleeper {
+    fiber: NonNull<ControlBlock>,
+    scope: Option<NonNull<Mark>>,
+}
 
 // SAFETY: an interrupt may come from any thread that polls for the fiber's worker.
 unsafe impl Send for Sleeper {}
@@ -29,18 +33,19 @@ impl Timers {
         Timers(Wheel::new())
     }
 
-    /// Runs `wait`, a suspension of `fiber`, the caller, which is interrupted at `due_ns` on the
-    /// monotonic clock; whether it was.
-    pub(super) fn during<R>(
+    /// Runs `wait`, a suspension of `fiber`, the caller, or all that it does in a scope; at `due_ns` on the
+    /// monotonic clock that scope ends, and `fiber` is interrupted; whether it was. `wait` must not unwind.
+    pub(crate) fn during<R>(
         &self,
         fiber: &ControlBlock,
+        scope: Option<&Mark>,
         due_ns: u64,
         wait: impl FnOnce() -> R,
     ) -> (R, bool) {
-        let timer = pin!(Timer::new(Sleeper(NonNull::from(fiber))));
+        let sleeper = Sleeper { fiber: NonNull::from(fiber), scope: scope.map(NonNull::from) };
+        let timer = pin!(Timer::new(sleeper));
         let timer = NonNull::from(&*timer);
-        // SAFETY: the timer is new, and stays where it is until it is disarmed below: a suspension
-        // returns, it does not unwind.
+        // SAFETY: the timer is new, and stays where it is until it is disarmed below: `wait` returns.
         unsafe { self.0.arm(&ThisThread, timer, due_ns) };
         let result = wait();
         // SAFETY: alive, and armed here.
@@ -69,11 +74,18 @@ impl Worker {
     }
 
     fn interrupt(&self, sleeper: Sleeper) {
-        // SAFETY: a fiber whose timer is armed has not gone on; nor does it before its timer is
-        // disarmed, for which it needs the lock that is held here.
-        let fiber = unsafe { sleeper.0.as_ref() };
-        if fiber.apply(Event::Interrupt) == Effect::Enqueue {
-            self.enqueue(fiber);
+        // SAFETY: a fiber does not go on, nor leave the scope, before its timer is disarmed, for which it
+        // needs the lock that is held here.
+        let (fiber, scope) =
+            unsafe { (sleeper.fiber.as_ref(), sleeper.scope.map(|mark| mark.as_ref())) };
+        let interrupt = || {
+            if fiber.apply(Event::Interrupt) == Effect::Enqueue {
+                self.enqueue(fiber);
+            }
+        };
+        match scope {
+            Some(mark) => mark.end(interrupt),
+            None => interrupt(),
         }
     }
 }

@@ -4,6 +4,7 @@
 
 #[path = "../../../../tests/child.rs"]
 pub(crate) mod child;
+pub(crate) mod endless;
 pub(crate) mod places;
 pub(crate) mod scenarios;
 pub(crate) mod waits;
@@ -60,6 +61,17 @@ pub(crate) fn run_on(builder: RuntimeBuilder, f: impl FnOnce() + Send + 'static)
 pub(crate) fn end(runtime: Runtime) {
     let report = runtime.shutdown();
     assert_eq!((report.unwound, report.leaked), (0, 0));
+}
+
+/// Runs `body` as a pinned fiber and as a mover, with one worker and with two.
+pub(crate) fn everywhere(body: impl Fn() + Clone + Send + 'static) {
+    for count in 1..=2 {
+        for builder in [Builder::new as fn() -> Builder, mover] {
+            let runtime = workers(count);
+            runtime.spawn_with(builder(), body.clone()).unwrap().join().unwrap();
+            end(runtime);
+        }
+    }
 }
 
 /// Lets other threads run until `come` holds; a fiber keeps its worker meanwhile.

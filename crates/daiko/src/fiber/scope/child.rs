@@ -4,7 +4,7 @@ use std::mem::offset_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use daiko_core::scope::{Children, Entered};
+use daiko_core::children::{Children, Entered};
 use daiko_core::wait::Node;
 
 use super::super::control::Vtable;

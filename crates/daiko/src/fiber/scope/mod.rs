@@ -2,6 +2,7 @@
 
 mod child;
 
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
@@ -9,7 +10,7 @@ use std::process;
 
 use self::child::{Family, Packet};
 use super::spawn::room;
-use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, unwind};
+use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, flag, unwind};
 use crate::runtime::{self, Shared};
 use crate::wait::Waiter;
 use crate::worker;
@@ -25,7 +26,7 @@ use crate::worker;
 //    closure left. Between the closure and the end of that wait nothing unwinds: no cancel is raised
 //    there, and `AbortOnUnwind` guards against a fault of ours. A fiber whose runtime ends before it
 //    may never leave the wait; then its frames are never freed, nor is what owns them.
-// 2. The wait ends when every fiber that has entered has left (README.md of `core::scope`). It enters
+// 2. The wait ends when every fiber that has entered has left (README.md of `core::children`). It enters
 //    before it is launched; whoever spawns it is the closure or a fiber that has not left, since
 //    `&'scope Scope` cannot be had by anything that lives on.
 // 3. Of `'scope` are the closure, with what it captures; the result; the family. When a fiber leaves,
@@ -170,18 +171,22 @@ where
         _ if scope.family.has_panicked() => {
             panic!("daiko: a fiber of this scope panicked, and was not joined")
         }
-        Ok(result) if !cancelled => result,
-        _ => raise(&waiter),
+        Err(payload) => raise_again(&waiter, payload),
+        Ok(result) => {
+            if cancelled && let Waiter::Fiber(fiber) = waiter {
+                unwind::raise_now(fiber);
+            }
+            result
+        }
     }
 }
 
-/// Goes on with the cancel of the caller.
-fn raise(waiter: &Waiter) -> ! {
-    match waiter {
-        Waiter::Fiber(fiber) => unwind::raise_now(fiber),
-        // No cancel of its own, but a payload of somebody's that it has thrown.
-        Waiter::Thread(_) => panic::resume_unwind(Box::new(Cancelled)),
+/// Goes on with the cancel that has unwound the body.
+fn raise_again(waiter: &Waiter, payload: Box<dyn Any + Send>) -> ! {
+    if let Waiter::Fiber(fiber) = waiter {
+        fiber.add_flags(flag::RAISED);
     }
+    panic::resume_unwind(payload)
 }
 
 /// Ends the process if a scope were to unwind past fibers that borrow from it.

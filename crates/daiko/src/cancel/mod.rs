@@ -3,14 +3,23 @@
 //! [`JoinHandle::cancel`](crate::JoinHandle::cancel) cancels one fiber. A cancel is raised as a panic
 //! would be, with the payload [`Cancelled`], where the fiber is suspended or suspends next; destructors
 //! run, locks are freed and not poisoned.
+//!
+//! [`CancelToken::run`] and [`time::timeout`](crate::time::timeout) do the same with a part of a fiber's
+//! course: it is unwound out of that, and goes on. They nest; of those that are over, the outermost is left.
 
-use crate::fiber::flag;
+mod scope;
+mod token;
+
+use crate::fiber::{ControlBlock, flag};
 use crate::worker::suspend;
 
+pub(crate) use self::scope::Scope;
+pub use self::token::CancelToken;
 pub use crate::fiber::Cancelled;
 
-/// Runs `body`, in which the calling fiber is not unwound by a cancel: that waits for its next
-/// suspension outside.
+/// Runs `body`, in which the calling fiber is not unwound by a cancel, nor out of a
+/// [`timeout`](crate::time::timeout) or [`CancelToken::run`] around it: that waits for its next
+/// suspension outside. Those that are begun inside `body` end as ever.
 ///
 /// Outside of a fiber it only runs `body`.
 ///
@@ -45,8 +54,9 @@ pub fn shield<R>(body: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Whether the calling fiber is cancelled, so that it would unwind at its next suspension outside of
-/// [`shield`]. For long computations; false outside of a fiber.
+/// Whether the calling fiber is cancelled, or a [`timeout`](crate::time::timeout) or
+/// [`CancelToken::run`] around the call is over, so that it would unwind at its next suspension outside
+/// of [`shield`]. For long computations; false outside of a fiber.
 ///
 /// ```
 /// # daiko::run(|| {
@@ -55,6 +65,18 @@ pub fn shield<R>(body: impl FnOnce() -> R) -> R {
 /// ```
 pub fn is_cancelled() -> bool {
     suspend::try_caller().is_some_and(|(_, fiber)| {
-        fiber.flags.get() & flag::CANCEL != 0 || fiber.state.is_cancelled()
+        fiber.flags.get() & flag::CANCEL != 0
+            || fiber.state.is_cancelled()
+            || scope::is_any_over(fiber)
     })
+}
+
+/// What is to be raised where `fiber`, the caller, has suspended or is about to, if nothing keeps it back: a
+/// cancel of its own, or else the end of a scope.
+pub(crate) fn due(fiber: &ControlBlock) -> Option<Cancelled> {
+    let flags = fiber.flags.get();
+    if flags & flag::CANCEL != 0 && flags & flag::SHIELD == 0 {
+        return Some(Cancelled::WHOLLY);
+    }
+    scope::due(fiber).map(Cancelled::by)
 }

@@ -18,7 +18,7 @@ mod tests;
 /// Set once the first call was made: who enters later is to be called at once.
 const CALLED: u32 = 1 << 31;
 /// The body counts as one of those who have not ended, until it waits.
-const BODY: u32 = if cfg!(weaken = "scope-body") { 0 } else { 1 };
+const BODY: u32 = if cfg!(weaken = "children-body") { 0 } else { 1 };
 
 /// The children of one scope, each known by a `C`. It lies in the frame of the scope's body, which stays
 /// until [`wait`](Self::wait) lets it go.
@@ -66,7 +66,7 @@ impl<C: Copy> Children<C> {
         let word = self.word(&list);
         assert!((word | CALLED) < u32::MAX, "too many children of one scope");
         self.set_word(&list, word + 1);
-        if word & CALLED != 0 && !cfg!(weaken = "scope-called") {
+        if word & CALLED != 0 && !cfg!(weaken = "children-called") {
             return Entered::Called;
         }
         // SAFETY: passed on to the caller; to leave takes the node out.
@@ -96,7 +96,7 @@ impl<C: Copy> Children<C> {
             let _ = list.unlink(node);
             let last = this.count_out(&list);
             // Freed before the completion lets the frame go, in which the lock lies.
-            let _held = cfg!(weaken = "scope-unlock").then_some(list);
+            let _held = cfg!(weaken = "children-unlock").then_some(list);
             if last { finish(&this.end) } else { None }
         }
     }

@@ -1,0 +1,110 @@
+//! A fiber in a scope, and who ends that.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+
+use super::*;
+use crate::circle::Circular;
+use crate::fiber::{Effect, Event, RunState, Shared as AnyThread};
+use crate::list::Unlinked;
+use crate::lock::testing::Tester;
+use crate::modelled::spawn;
+use crate::wait::Node;
+
+use std::ptr::NonNull;
+
+struct Shared {
+    signal: Signal<()>,
+    node: Node<()>,
+    /// What the frame of the scope holds beside the node: how often it was called for.
+    frame: UnsafeCell<usize>,
+}
+
+// SAFETY: the frame is touched by whoever the protocol gives it to; that is what the models check.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        let (signal, node) = (Signal::new(), Node::new(()));
+        Arc::new(Self { signal, node, frame: UnsafeCell::new(0) })
+    }
+
+    fn listen(&self) -> bool {
+        // SAFETY: in no queue, and it outlives the signal's use of it.
+        unsafe { self.signal.listen(&Tester(1), NonNull::from(&self.node)) }
+    }
+
+    /// Leaves, and gives up the frame; how often it was called for.
+    fn leave(&self) -> (Unlinked, usize) {
+        // SAFETY: alive, and only ever in this queue.
+        let unlinked = unsafe { self.signal.leave(&Tester(1), NonNull::from(&self.node)) };
+        self.node.links().reclaim();
+        // SAFETY: nobody else touches the frame any more; that is what the models check.
+        (unlinked, self.frame.with_mut(|calls| unsafe { *calls }))
+    }
+
+    fn give(&self, by: u32) -> bool {
+        // SAFETY: who listens stays until the call is over; that is what the models check.
+        let call = |()| self.frame.with_mut(|calls| unsafe { *calls += 1 });
+        self.signal.give(&Tester(by), call)
+    }
+}
+
+#[test]
+fn who_has_left_is_not_called_for_and_who_was_is_done_with() {
+    loom::model(|| {
+        let shared = Shared::new();
+        assert!(shared.listen());
+        let giver = spawn(&shared, |shared| shared.give(2));
+        let (unlinked, calls) = shared.leave();
+        assert_eq!(calls, usize::from(unlinked == Unlinked::AlreadyGone));
+        assert!(giver.join().unwrap());
+    });
+}
+
+#[test]
+fn who_begins_to_listen_is_called_for_or_told() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let giver = spawn(&shared, |shared| shared.give(2));
+        let listens = shared.listen();
+        assert!(giver.join().unwrap());
+        let (_, calls) = shared.leave();
+        assert_eq!(calls, usize::from(listens), "asleep for ever");
+    });
+}
+
+#[test]
+fn of_two_who_give_one_calls() {
+    loom::model(|| {
+        let shared = Shared::new();
+        assert!(shared.listen());
+        let givers = [2, 3].map(|by| spawn(&shared, move |shared| shared.give(by)));
+        let given = givers.map(|giver| giver.join().unwrap());
+        assert!(given[0] != given[1]);
+        assert_eq!(shared.leave(), (Unlinked::AlreadyGone, 1));
+    });
+}
+
+/// The interrupt may be taken for another's, whose timer the fiber has just disarmed.
+#[test]
+fn an_end_is_not_slept_through() {
+    loom::model(|| {
+        let fiber = Arc::new((RunState::new(), Mark::new()));
+        let ender = spawn(&fiber, |(state, mark)| {
+            let mut resumed = false;
+            let interrupt =
+                || resumed = state.apply::<AnyThread>(Event::Interrupt) == Effect::Enqueue;
+            mark.end(interrupt);
+            resumed
+        });
+        let (state, mark) = &*fiber;
+        let _ = state.apply::<AnyThread>(Event::Looked);
+        let suspends = || state.apply::<AnyThread>(Event::Wait) == Effect::Suspended;
+        let suspended = !mark.is_over() && suspends();
+        assert_eq!(ender.join().unwrap(), suspended, "asleep for ever");
+        assert!(mark.is_over());
+    });
+}

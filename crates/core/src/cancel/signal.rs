@@ -1,0 +1,153 @@
+//! What many listen for, and somebody gives once.
+
+use std::ptr::NonNull;
+
+use crate::list::Unlinked;
+use crate::lock::Contender;
+use crate::sync::{Ordering, const_fn};
+use crate::wait::{Locked, Node, WaitQueue};
+
+const GIVEN: u32 = 1;
+
+/// A signal that is given once, for good. Those who listen are called for: `W` says who they are.
+///
+/// # Examples
+///
+/// ```
+/// use std::num::NonZeroU32;
+/// use std::ptr::NonNull;
+///
+/// use daiko_core::lock::Contender;
+/// use daiko_core::cancel::Signal;
+/// use daiko_core::wait::Node;
+///
+/// struct Caller;
+///
+/// impl Contender for Caller {
+///     fn id(&self) -> NonZeroU32 {
+///         NonZeroU32::MIN
+///     }
+///     fn relax(&self) {
+///         std::thread::yield_now();
+///     }
+/// }
+///
+/// let (signal, node) = (Signal::new(), Node::new("listener"));
+/// // SAFETY: the node is in no queue, and is called for below before it goes.
+/// assert!(unsafe { signal.listen(&Caller, NonNull::from(&node)) });
+/// assert!(signal.give(&Caller, |listener| assert_eq!(listener, "listener")));
+/// assert!(signal.is_given());
+/// ```
+pub struct Signal<W> {
+    /// Those who listen; its word says whether the signal was given, and is stored under its lock.
+    listeners: WaitQueue<W>,
+}
+
+impl<W: Copy> Signal<W> {
+    const_fn! {
+        /// A signal that was not given, and that nobody listens for.
+        #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+        pub const fn new() -> Self {
+            Signal { listeners: WaitQueue::new(0) }
+        }
+    }
+
+    /// Whether it was given. What came before that is seen then.
+    #[inline]
+    pub fn is_given(&self) -> bool {
+        // Acquire: pairs with the Release in `give`.
+        self.listeners.word().load(Ordering::Acquire) == GIVEN
+    }
+
+    /// Has the waiter of `node` called for once the signal is given; false if it was before: then
+    /// the node is in no queue.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Locked::enqueue`].
+    #[must_use = "one that is not in the queue is not called for"]
+    pub unsafe fn listen(&self, by: &impl Contender, node: NonNull<Node<W>>) -> bool {
+        if cfg!(weaken = "cancel-listen") && self.is_given() {
+            return false;
+        }
+        let mut listeners = self.listeners.lock(by);
+        if self.is_given() && !cfg!(weaken = "cancel-listen") {
+            return false;
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { listeners.enqueue(node) };
+        true
+    }
+
+    /// Takes `node` out. Afterwards no call for its waiter is under way, nor will one come.
+    ///
+    /// [`Unlinked::AlreadyGone`]: it was called for, or never listened.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Locked::unlink`].
+    pub unsafe fn leave(&self, by: &impl Contender, node: NonNull<Node<W>>) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { self.listeners.unlink(by, node) }
+    }
+
+    /// Gives the signal, and calls once with the waiter of each who listens; false if it was given before.
+    ///
+    /// `call` runs under the lock, which is free between two calls: it may queue and mail, but not use this
+    /// signal. It should not panic: those not called for yet would wait for ever.
+    pub fn give(&self, by: &impl Contender, mut call: impl FnMut(W)) -> bool {
+        let listeners = self.listeners.lock(by);
+        if self.is_given() {
+            return false;
+        }
+        // Release: pairs with the Acquire in `is_given`.
+        self.listeners.word().store(GIVEN, Ordering::Release);
+        drop(listeners);
+        while call_first(self.listeners.lock(by), &mut call) {}
+        true
+    }
+}
+
+/// Calls for the one who has listened longest; false if nobody is left.
+fn call_first<W: Copy>(mut listeners: Locked<'_, W>, call: &mut impl FnMut(W)) -> bool {
+    let Some(waiter) = listeners.claim_first(0) else { return false };
+    if cfg!(weaken = "cancel-call") {
+        drop(listeners);
+    }
+    call(waiter);
+    true
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::lock::testing::Tester;
+
+    const BY: Tester = Tester(1);
+
+    #[test]
+    fn all_who_listen_are_called_for_once_in_turn() {
+        let (signal, nodes) = (Signal::new(), [0, 1, 2].map(Node::new));
+        let place = |i: usize| NonNull::from(&nodes[i]);
+        for i in 0..3 {
+            // SAFETY: in no queue, and called for or taken out below.
+            assert!(unsafe { signal.listen(&BY, place(i)) });
+        }
+        // SAFETY: alive, and in this queue.
+        assert_eq!(unsafe { signal.leave(&BY, place(1)) }, Unlinked::Mine);
+        let mut called = Vec::new();
+        assert!(!signal.is_given() && signal.give(&BY, |i| called.push(i)));
+        assert_eq!(called, [0, 2]);
+        assert!(signal.is_given() && !signal.give(&BY, |_| unreachable!("nobody listens")));
+        // SAFETY: alive, and was in this queue.
+        assert_eq!(unsafe { signal.leave(&BY, place(0)) }, Unlinked::AlreadyGone);
+    }
+
+    #[test]
+    fn who_comes_too_late_is_told() {
+        let (signal, node) = (Signal::new(), Node::new(0));
+        assert!(signal.give(&BY, |_| ()));
+        // SAFETY: in no queue, and it outlives the signal's use of it.
+        assert!(!unsafe { signal.listen(&BY, NonNull::from(&node)) });
+    }
+}

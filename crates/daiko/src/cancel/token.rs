@@ -1,0 +1,377 @@
+//! Tokens: cancelling whatever runs in their name.
+
+use std::cell::Cell;
+use std::fmt;
+use std::mem::MaybeUninit;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+use std::time::{Duration, Instant};
+
+use daiko_core::cancel::{Mark, Signal};
+use daiko_core::fiber::{Event, WaiterId};
+use daiko_core::list::Unlinked;
+use daiko_core::wait::Node;
+
+use super::scope::Scope;
+use crate::deadlock::{Kind, Target};
+use crate::fiber::{Cancelled, ControlBlock};
+use crate::runtime::kernel::ThisThread;
+use crate::sync::TimedOut;
+use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use crate::worker::{self, Wish, suspend};
+
+/// Cancels, once and for all, what runs in its name: handed to whoever shall stop together.
+///
+/// Clones are one and the same token. Any thread may use it at any time.
+///
+/// ```
+/// use daiko::cancel::CancelToken;
+///
+/// daiko::run(|| {
+///     let token = CancelToken::new();
+///     let fibers: Vec<_> = (0..3)
+///         .map(|_| {
+///             let token = token.clone();
+///             daiko::spawn(move || {
+///                 token.run(|| {
+///                     loop {
+///                         daiko::park();
+///                     }
+///                 })
+///             })
+///         })
+///         .collect();
+///     token.cancel();
+///     for fiber in fibers {
+///         let result: Result<(), _> = fiber.join().unwrap();
+///         assert!(result.is_err());
+///     }
+/// });
+/// ```
+pub struct CancelToken {
+    shared: NonNull<Shared>,
+}
+
+// SAFETY: what handles share says who may touch it; all of it is for any thread.
+unsafe impl Send for CancelToken {}
+// SAFETY: as for Send.
+unsafe impl Sync for CancelToken {}
+
+/// What the handles of a token share.
+struct Shared {
+    /// Given by the cancel. Any thread.
+    signal: Signal<Listener>,
+    /// Handles, children, and a cancel that is about to deal with it. Any thread.
+    refs: AtomicUsize,
+    /// Whose child it is, if it is one, with a reference. Written before any other thread knows of it.
+    parent: Option<NonNull<Shared>>,
+    /// Its place among those who listen for the parent's signal.
+    place: Node<Listener>,
+    /// The next one that the cancel of an ancestor is to deal with. Only who gives the parent's signal.
+    next: Cell<Option<NonNull<Shared>>>,
+}
+
+/// Who is to hear of a cancel.
+#[derive(Clone, Copy)]
+enum Listener {
+    /// Somebody in `wait`.
+    Waiter(WaiterId),
+    /// A fiber in `run`, and the mark of that scope.
+    Scope(NonNull<ControlBlock>, NonNull<Mark>),
+    /// A token of its own.
+    Child(NonNull<Shared>),
+}
+
+// SAFETY: who listens stays where it is until it is called for, or has left.
+unsafe impl Send for Listener {}
+
+impl CancelToken {
+    /// A token that is not cancelled.
+    pub fn new() -> Self {
+        CancelToken { shared: Shared::allocate(None) }
+    }
+
+    /// A token that is cancelled with this one, and may be cancelled without it.
+    ///
+    /// ```
+    /// let parent = daiko::cancel::CancelToken::new();
+    /// let [one, other] = [parent.child(), parent.child()];
+    /// one.cancel();
+    /// assert!(one.is_cancelled() && !parent.is_cancelled() && !other.is_cancelled());
+    /// parent.cancel();
+    /// assert!(other.is_cancelled() && parent.child().is_cancelled());
+    /// ```
+    pub fn child(&self) -> CancelToken {
+        self.shared().retain();
+        let child = CancelToken { shared: Shared::allocate(Some(self.shared)) };
+        let place = NonNull::from(&child.shared().place);
+        // SAFETY: the place is new, and stays until `release` has taken it out.
+        if !unsafe { self.shared().signal.listen(&ThisThread, place) } {
+            child.cancel();
+        }
+        child
+    }
+
+    /// Cancels the token and its children, and theirs: who is in [`run`](Self::run) unwinds, as by
+    /// [`JoinHandle::cancel`](crate::JoinHandle::cancel), but up to that call only; who is in
+    /// [`wait`](Self::wait) returns. A second cancel changes nothing.
+    ///
+    /// What came before it happens before whatever somebody does who has seen the token cancelled.
+    /// With `panic = "abort"` no fiber unwinds.
+    pub fn cancel(&self) {
+        let mut children = None;
+        self.shared().cancel(&mut children);
+        // One after the other, not each within its parent's cancel: generations may be many.
+        while let Some(child) = children {
+            // SAFETY: it is kept until the release below.
+            let shared = unsafe { child.as_ref() };
+            children = shared.next.get();
+            shared.cancel(&mut children);
+            // SAFETY: the reference of `Shared::cancel`, which nobody uses afterwards.
+            unsafe { release(child) };
+        }
+    }
+
+    /// Whether the token is cancelled. While somebody cancels its parent, it may be so a moment later.
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        self.shared().signal.is_given()
+    }
+
+    /// Waits until the token is cancelled: a fiber suspends, any other thread blocks.
+    ///
+    /// ```
+    /// # daiko::run(|| {
+    /// let token = daiko::cancel::CancelToken::new();
+    /// let theirs = token.clone();
+    /// let waiter = daiko::spawn(move || theirs.wait());
+    /// token.cancel();
+    /// waiter.join().unwrap();
+    /// # });
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    pub fn wait(&self) {
+        let _ = self.wait_until(Deadline::NEVER);
+    }
+
+    /// As [`wait`](Self::wait), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over.
+    ///
+    /// # Panics
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), TimedOut> {
+        self.wait_until(Deadline::after(timeout))
+    }
+
+    /// As [`wait`](Self::wait), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over.
+    ///
+    /// # Panics
+    ///
+    /// As [`wait`](Self::wait).
+    pub fn wait_deadline(&self, deadline: Instant) -> Result<(), TimedOut> {
+        self.wait_until(Deadline::at(deadline))
+    }
+
+    fn wait_until(&self, deadline: Deadline) -> Result<(), TimedOut> {
+        if self.is_cancelled() {
+            return Ok(());
+        }
+        let (signal, waiter) = (&self.shared().signal, Waiter::caller("CancelToken::wait"));
+        let node = Node::new(Listener::Waiter(waiter.id()));
+        // SAFETY: the node is new, and stays here until it has left or is claimed.
+        let waits = unsafe { signal.listen(&ThisThread, NonNull::from(&node)) };
+        if waits && waiter.wait(&node, signal, deadline) == Ended::TimedOut {
+            return Err(TimedOut);
+        }
+        Ok(())
+    }
+
+    /// Runs `body`, which the calling fiber is unwound out of once the token is cancelled: at the
+    /// suspension that it is in, or else its next one.
+    ///
+    /// Destructors run, and locks are freed and not poisoned. A result that is there is returned, also where
+    /// the token has been cancelled meanwhile. All else is as of [`time::timeout`](crate::time::timeout).
+    ///
+    /// ```
+    /// # daiko::run(|| {
+    /// use daiko::cancel::CancelToken;
+    /// use std::time::Duration;
+    ///
+    /// let token = CancelToken::new();
+    /// assert_eq!(token.run(|| 7).unwrap(), 7);
+    ///
+    /// let theirs = token.clone();
+    /// daiko::spawn(move || theirs.cancel());
+    /// assert!(token.run(|| daiko::time::sleep(Duration::MAX)).is_err());
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the body was unwound; or if the token was cancelled before: then it does not run.
+    ///
+    /// # Panics
+    ///
+    /// If `body` does, with its payload; or if the caller is not a fiber, as a thread cannot be unwound.
+    pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R, Cancelled> {
+        let (_, fiber) = suspend::caller("CancelToken::run");
+        if cfg!(panic = "abort") {
+            return Ok(body());
+        }
+        let (signal, scope) = (&self.shared().signal, Scope::new(fiber, Deadline::NEVER));
+        let listener = Listener::Scope(NonNull::from(fiber), NonNull::from(scope.mark()));
+        let node = Node::new(listener);
+        // SAFETY: the node is new, and stays here until it has left below: `Scope::run` does not unwind.
+        if !unsafe { signal.listen(&ThisThread, NonNull::from(&node)) } {
+            return Err(Cancelled::by(&scope));
+        }
+        let result = scope.run(fiber, body);
+        // SAFETY: the node is alive, and in that queue since it was put there.
+        let _ = unsafe { signal.leave(&ThisThread, NonNull::from(&node)) };
+        scope.settle(fiber, result)
+    }
+
+    fn shared(&self) -> &Shared {
+        // SAFETY: the handle is a reference.
+        unsafe { self.shared.as_ref() }
+    }
+}
+
+impl Shared {
+    /// What one handle shares with nobody; that of a child takes over a reference to its parent.
+    fn allocate(parent: Option<NonNull<Shared>>) -> NonNull<Shared> {
+        let room = Box::leak(Box::<Shared>::new_uninit());
+        // Its own address is in it.
+        let place = Node::new(Listener::Child(NonNull::from(&mut *room).cast()));
+        let (signal, refs, next) = (Signal::new(), AtomicUsize::new(1), Cell::new(None));
+        NonNull::from(MaybeUninit::write(room, Shared { signal, refs, parent, place, next }))
+    }
+
+    fn retain(&self) {
+        // Relaxed: whoever makes a new reference has one.
+        let before = self.refs.fetch_add(1, Ordering::Relaxed);
+        assert!(before < usize::MAX / 2, "too many handles of one token");
+    }
+
+    /// A reference for who has none, but knows that the memory is there; false if the last one is gone.
+    fn try_retain(&self) -> bool {
+        let more = |refs| (refs > 0).then(|| refs + 1);
+        // Relaxed: it is given back by a Release before the token can go.
+        self.refs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Gives the signal, unless it has been given. Its children are added to `children`, with a reference each.
+    fn cancel(&self, children: &mut Option<NonNull<Shared>>) {
+        self.signal.give(&ThisThread, |listener| match listener {
+            Listener::Waiter(waiter) => wait::wake(Some(waiter)),
+            // SAFETY: the call is made before the scope is left.
+            Listener::Scope(fiber, mark) => unsafe { end(fiber.as_ref(), mark.as_ref()) },
+            Listener::Child(child) => {
+                // SAFETY: before a child goes it leaves its parent's signal, by whose lock this call
+                // is made.
+                let shared = unsafe { child.as_ref() };
+                if shared.try_retain() {
+                    shared.next.set(children.replace(child));
+                }
+            }
+        });
+    }
+}
+
+/// Ends the scope of `mark`, which `fiber` is in.
+fn end(fiber: &ControlBlock, mark: &Mark) {
+    mark.end(|| {
+        let here = worker::current();
+        if !fiber.deliver_local(here, Event::Interrupt) {
+            let _ = worker::send(here, fiber, Wish::INTERRUPT);
+        }
+    });
+}
+
+/// Gives a reference back, and with the last one that to the parent.
+///
+/// # Safety
+///
+/// The reference is the caller's, who does not use it any more.
+unsafe fn release(mut this: NonNull<Shared>) {
+    // Not by way of the parent's drop: generations may be many.
+    loop {
+        // SAFETY: the reference keeps it.
+        let shared = unsafe { this.as_ref() };
+        // Release: pairs with the fence of who is last.
+        if shared.refs.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        // Acquire: pairs with the Release above of all others.
+        fence(Ordering::Acquire);
+        let parent = shared.parent;
+        if let Some(parent) = parent {
+            let place = NonNull::from(&shared.place);
+            // SAFETY: the parent is kept by the reference that this has; the place is alive, and was put
+            // into that queue or none.
+            let _ = unsafe { parent.as_ref().signal.leave(&ThisThread, place) };
+        }
+        // SAFETY: it was made by `Box`, nobody has a reference, and nobody can call for it any more.
+        drop(unsafe { Box::from_raw(this.as_ptr()) });
+        match parent {
+            Some(parent) => this = parent,
+            None => return,
+        }
+    }
+}
+
+impl Object<Listener> for Signal<Listener> {
+    unsafe fn leave(&self, node: NonNull<Node<Listener>>) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { Signal::leave(self, &ThisThread, node) }
+    }
+
+    /// All who wait are woken, so nobody waits for a wake that was in vain.
+    fn give_way(&self, _: u8) -> bool {
+        true
+    }
+
+    fn target(&self) -> Target {
+        Target::new(Kind::CancelToken, self)
+    }
+}
+
+impl Clone for CancelToken {
+    fn clone(&self) -> Self {
+        self.shared().retain();
+        CancelToken { shared: self.shared }
+    }
+}
+
+impl Drop for CancelToken {
+    fn drop(&mut self) {
+        // SAFETY: the handle's own reference, which is not used any more.
+        unsafe { release(self.shared) };
+    }
+}
+
+impl Default for CancelToken {
+    fn default() -> Self {
+        CancelToken::new()
+    }
+}
+
+impl fmt::Debug for CancelToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelToken")
+            .field("is_cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,69 @@
+//! Waits of every kind that nothing ends but an unwinding.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use daiko::cancel::CancelToken;
+use daiko::sync::{Condvar, Mutex, Semaphore};
+use daiko::watch::{self, NotificationArea, at_least};
+use daiko::{JoinHandle, time};
+
+use super::OnDrop;
+
+/// Longer than any test takes.
+pub(crate) const LONG: Duration = Duration::from_secs(3600);
+
+/// How many kinds there are.
+pub(crate) const KINDS: usize = 16;
+/// The one that an unwinding does not end, but comes after.
+pub(crate) const BLOCKING: usize = 15;
+
+/// Waits, as the kind says, for what never comes.
+pub(crate) fn wait(kind: usize) {
+    let word = AtomicU64::new(0);
+    loop {
+        match kind {
+            0 => daiko::park(),
+            1 => daiko::park_timeout(LONG),
+            2 => time::sleep(Duration::MAX),
+            3 => daiko::yield_now(),
+            4 => for_a_fiber(|fiber| fiber.join().unwrap()),
+            5 => for_a_fiber(|fiber| fiber.join_timeout(LONG).unwrap().unwrap()),
+            6 => _ = watch::wait_until(&word, at_least(1)),
+            7 => _ = watch::wait_until_told(&word, at_least(1)),
+            8 => _ = watch::wait_until_timeout(&word, at_least(1), LONG),
+            9 => _ = NotificationArea::<u64>::new(1).1[0].wait(),
+            10 => for_a_lock(|mutex| drop(mutex.lock())),
+            11 => for_a_lock(|mutex| drop(mutex.lock_timeout(LONG))),
+            12 => drop(Condvar::new().wait(Mutex::new(()).lock().unwrap())),
+            13 => drop(Semaphore::new(1).acquire_many(2)),
+            14 => CancelToken::new().wait(),
+            BLOCKING => daiko::blocking(|| ()),
+            _ => unreachable!("there are so many kinds"),
+        }
+    }
+}
+
+/// The other ends once the caller has been unwound, which waits for that.
+fn for_a_fiber(join: impl FnOnce(JoinHandle<()>)) {
+    let [gone, ended] = [(); 2].map(|()| Arc::new(Semaphore::new(0)));
+    let (is_gone, ends) = (gone.clone(), ended.clone());
+    let other = daiko::spawn(move || {
+        drop(is_gone.acquire());
+        ends.add_permits(1);
+    });
+    let _ended = OnDrop(|| {
+        gone.add_permits(1);
+        drop(ended.acquire());
+    });
+    join(other);
+}
+
+/// Its holder is the caller, and leaves it unpoisoned.
+fn for_a_lock(lock: impl FnOnce(&Mutex<()>)) {
+    let mutex = Mutex::new(());
+    let _freed = OnDrop(|| assert!(mutex.try_lock().is_ok(), "still held, or poisoned"));
+    let _held = mutex.lock().unwrap();
+    lock(&mutex);
+}
