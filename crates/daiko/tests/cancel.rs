@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{panic, thread};
 
 use daiko::{Builder, Cancelled, JoinError, JoinHandle, Runtime, cancel};
-use support::{Drops, end, mover, until, workers, yield_until};
+use support::{Drops, OnDrop, end, mover, until, workers, yield_until};
 
 fn assert_cancelled<T>(handle: JoinHandle<T>) {
     assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
@@ -216,4 +216,27 @@ fn a_cancelled_joiner_leaves_the_other_alone() {
         yield_until("the end of the other", || done.load(Ordering::Relaxed));
     });
     end(runtime);
+}
+
+#[test]
+fn destructors_of_many_who_are_cancelled_may_suspend() {
+    for_all(|runtime, builder| {
+        let drops = Drops::default();
+        let fibers: Vec<_> = (0..20)
+            .map(|_| {
+                let token = drops.token();
+                let body = move || {
+                    let _token = token;
+                    let _suspends = OnDrop(|| (0..5).for_each(|_| daiko::yield_now()));
+                    loop {
+                        daiko::park();
+                    }
+                };
+                runtime.spawn_with(builder(), body).unwrap()
+            })
+            .collect();
+        fibers.iter().for_each(|fiber| fiber.cancel());
+        fibers.into_iter().for_each(assert_cancelled::<()>);
+        drops.assert_all();
+    });
 }

@@ -115,10 +115,11 @@ pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
 
 /// Whether `fiber`, which runs on a thread that is panicking, is what unwinds there.
 ///
-/// It is if nobody else can be. If another is suspended there in its unwinding, a panic of this one
+/// It is if nobody else can be, or if a cancel has been raised in it. If another is suspended there in its unwinding, a panic of this one
 /// since its last suspension goes unnoticed.
 fn is_unwinding(worker: &Worker, fiber: &ControlBlock) -> bool {
-    worker.unwinding.get() == 0 || fiber.flags.get() & flag::UNWINDING != 0
+    const KNOWN: u32 = flag::UNWINDING | flag::RAISED;
+    worker.unwinding.get() == 0 || fiber.flags.get() & KNOWN != 0
 }
 
 /// Whether the caller unwinds by a panic: as [`std::thread::panicking`], but of the calling fiber,
@@ -183,7 +184,9 @@ pub(crate) fn is_due(fiber: &ControlBlock) -> bool {
 /// What is to be raised where the fiber has suspended, or is about to.
 fn due(fiber: &ControlBlock) -> Option<Cancelled> {
     const CALLS: u32 = flag::CANCEL | flag::SCOPED;
+    // Who has caught what was raised shows where the thread does not panic.
+    const UNWINDS: u32 = flag::UNWINDING | flag::RAISED;
     let flags = fiber.flags.get();
-    let may_be = cfg!(panic = "unwind") && flags & CALLS != 0 && flags & flag::UNWINDING == 0;
+    let may_be = cfg!(panic = "unwind") && flags & CALLS != 0 && flags & UNWINDS == 0;
     if may_be { cancel::due(fiber) } else { None }
 }
