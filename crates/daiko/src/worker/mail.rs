@@ -46,12 +46,12 @@ pub(crate) fn send<'f>(
             Owner::Unstarted if fiber.owner.leave_early(wish.early) => return None,
             Owner::Unstarted => {}
             Owner::Worker(owner) => {
-                // SAFETY: workers live as long as their runtime, and that as long as its fibers.
-                let owner = unsafe { &*owner };
                 if fiber.is_mover() {
-                    send_mover(from, owner, fiber, wish.event);
+                    send_mover(from, fiber, wish.event);
                     return None;
                 }
+                // SAFETY: workers live as long as their runtime, and that as long as its fibers.
+                let owner = unsafe { &*owner };
                 if wish.letter.fit_a_postcard() {
                     mail_pinned(from, owner, fiber, wish.letter);
                 } else {
@@ -94,11 +94,14 @@ fn mail_letter(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, lett
     }
 }
 
-fn send_mover(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, event: Event) {
+fn send_mover(from: Option<&Worker>, fiber: &ControlBlock, event: Event) {
     if fiber.apply(event) != Effect::Enqueue {
         return;
     }
-    // Whoever made it active has it alone, so its mail is free.
+    // Whoever made it active has it alone, so its mail is free, and where it belongs is certain only now.
+    let Owner::Worker(owner) = fiber.owner.load() else { unreachable!("it was suspended") };
+    // SAFETY: workers live as long as their runtime, and that as long as its fibers.
+    let owner = unsafe { &*owner };
     match from.filter(|from| from.runtime == owner.runtime) {
         Some(from) if from.will_suspend() && fiber.may_move() => from.make_next(fiber),
         _ if fiber.may_move() && owner.stuck.load(Ordering::Relaxed) => {

@@ -9,7 +9,7 @@ use daiko_core::list::Unlinked;
 use daiko_core::timer::{Timer, Wheel};
 use daiko_sys::clock;
 
-use super::Worker;
+use super::{Wish, Worker, send};
 use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::Deadline;
@@ -79,7 +79,10 @@ impl Worker {
         let (fiber, scope) =
             unsafe { (sleeper.fiber.as_ref(), sleeper.scope.map(|mark| mark.as_ref())) };
         let interrupt = || {
-            if fiber.apply(Event::Interrupt) == Effect::Enqueue {
+            if !fiber.owner.is(self) {
+                // A mover that has gone on elsewhere, and if it unwinds there has to stay.
+                let _ = send(Some(self), fiber, Wish::INTERRUPT);
+            } else if fiber.apply(Event::Interrupt) == Effect::Enqueue {
                 self.enqueue(fiber);
             }
         };
