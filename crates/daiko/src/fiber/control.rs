@@ -313,7 +313,7 @@ impl ControlBlock {
         let Some(worker) = current.filter(|&worker| self.owner.is(worker)) else {
             return false;
         };
-        if self.apply(event) == Effect::Enqueue {
+        if self.apply(event) == Effect::Enqueue && !worker.sent_home(self) {
             worker.make_next(self);
         }
         true

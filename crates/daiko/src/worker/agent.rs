@@ -277,7 +277,7 @@ impl Worker {
     fn unwind_fibers(&self) {
         self.runtime().pool.for_each(|fiber| {
             let mine = fiber.is_used() && fiber.owner.is(self);
-            if mine && fiber.apply(Event::Cancel) == Effect::Enqueue {
+            if mine && fiber.apply(Event::Cancel) == Effect::Enqueue && !self.sent_home(fiber) {
                 self.enqueue(fiber);
             }
         });

@@ -98,10 +98,8 @@ fn send_mover(from: Option<&Worker>, fiber: &ControlBlock, event: Event) {
     if fiber.apply(event) != Effect::Enqueue {
         return;
     }
-    // Whoever made it active has it alone, so its mail is free, and where it belongs is certain only now.
-    let Owner::Worker(owner) = fiber.owner.load() else { unreachable!("it was suspended") };
-    // SAFETY: workers live as long as their runtime, and that as long as its fibers.
-    let owner = unsafe { &*owner };
+    // Whoever made it active has it alone, so its mail is free.
+    let owner = home(fiber);
     match from.filter(|from| from.runtime == owner.runtime) {
         Some(from) if from.will_suspend() && fiber.may_move() => from.make_next(fiber),
         _ if fiber.may_move() && owner.stuck.load(Ordering::Relaxed) => {
@@ -114,7 +112,34 @@ fn send_mover(from: Option<&Worker>, fiber: &ControlBlock, event: Event) {
     }
 }
 
+/// Where `fiber` belongs, a mover that the caller has made active: asked before, it might have gone on since.
+fn home(fiber: &ControlBlock) -> &Worker {
+    let Owner::Worker(home) = fiber.owner.load() else { unreachable!("it was suspended") };
+    // SAFETY: workers live as long as their runtime, and that as long as its fibers.
+    unsafe { &*home }
+}
+
 impl Worker {
+    /// Sends a fiber that this worker has made active to where it has to stay, if that is elsewhere.
+    ///
+    /// It was this worker's when that was asked for; a mover may have gone on before it was made active, and
+    /// have begun to unwind.
+    #[inline]
+    pub(crate) fn sent_home(&self, fiber: &ControlBlock) -> bool {
+        fiber.is_mover() && !fiber.may_move() && self.sent_home_slow(fiber)
+    }
+
+    #[cold]
+    fn sent_home_slow(&self, fiber: &ControlBlock) -> bool {
+        let home = home(fiber);
+        let elsewhere = !ptr::eq(home, self);
+        if elsewhere {
+            let _ = fiber.mail.post(Letters::RUN);
+            home.deliver(Some(self), fiber);
+        }
+        elsewhere
+    }
+
     /// Puts a fiber with letters into this worker's inbox, and unparks the worker if need be.
     pub(crate) fn deliver(&self, from: Option<&Worker>, fiber: &ControlBlock) {
         // SAFETY: the caller posted the first letter, or took the fiber out of the inbox and left

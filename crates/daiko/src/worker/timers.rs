@@ -80,9 +80,9 @@ impl Worker {
             unsafe { (sleeper.fiber.as_ref(), sleeper.scope.map(|mark| mark.as_ref())) };
         let interrupt = || {
             if !fiber.owner.is(self) {
-                // A mover that has gone on elsewhere, and if it unwinds there has to stay.
+                // A mover that has gone on elsewhere.
                 let _ = send(Some(self), fiber, Wish::INTERRUPT);
-            } else if fiber.apply(Event::Interrupt) == Effect::Enqueue {
+            } else if fiber.apply(Event::Interrupt) == Effect::Enqueue && !self.sent_home(fiber) {
                 self.enqueue(fiber);
             }
         };
