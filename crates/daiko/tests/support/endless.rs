@@ -60,10 +60,24 @@ fn for_a_fiber(join: impl FnOnce(JoinHandle<()>)) {
     join(other);
 }
 
-/// Its holder is the caller, and leaves it unpoisoned.
+/// Its holder frees it once the caller has been unwound, which leaves it unpoisoned.
 fn for_a_lock(lock: impl FnOnce(&Mutex<()>)) {
-    let mutex = Mutex::new(());
-    let _freed = OnDrop(|| assert!(mutex.try_lock().is_ok(), "still held, or poisoned"));
-    let _held = mutex.lock().unwrap();
+    let mutex = Arc::new(Mutex::new(()));
+    let [held, gone, ended] = [(); 3].map(|()| Arc::new(Semaphore::new(0)));
+    let (theirs, is_held, is_gone, ends) =
+        (mutex.clone(), held.clone(), gone.clone(), ended.clone());
+    daiko::spawn(move || {
+        let guard = theirs.lock().unwrap();
+        is_held.add_permits(1);
+        drop(is_gone.acquire());
+        drop(guard);
+        ends.add_permits(1);
+    });
+    let _freed = OnDrop(|| {
+        gone.add_permits(1);
+        drop(ended.acquire());
+        assert!(mutex.try_lock().is_ok(), "still held, or poisoned");
+    });
+    drop(held.acquire());
     lock(&mutex);
 }
