@@ -132,8 +132,10 @@ impl<const N: usize> Waiters<N> {
         node: &Node<usize>,
         note: u8,
     ) {
-        if note != note::HANDED_OVER {
-            self.come(mutex, who, node, Arrival::Woken, Arrival::Woken);
+        match note {
+            note::HANDED_OVER => {}
+            note::NOTIFIED => self.come(mutex, who, node, Arrival::New, Arrival::Woken),
+            _ => self.come(mutex, who, node, Arrival::Woken, Arrival::Woken),
         }
     }
 

@@ -128,10 +128,11 @@ impl<W: Copy, O: Object<W>> Wait for Queued<'_, W, O> {
     }
 }
 
-/// Who waits. It stays where it is while it does: its address is known to wakers.
+/// Who waits.
+#[derive(Clone, Copy)]
 pub(crate) enum Waiter {
     Fiber(&'static ControlBlock),
-    Thread(ThreadWaiter),
+    Thread(&'static ThreadWaiter),
 }
 
 impl Waiter {
@@ -148,7 +149,7 @@ impl Waiter {
             return Waiter::Fiber(fiber);
         }
         worker::assert_no_poller(what);
-        Waiter::Thread(ThreadWaiter::default())
+        Waiter::Thread(ThreadWaiter::this_thread())
     }
 
     /// Whether others could run meanwhile on the worker of this fiber.
@@ -194,10 +195,7 @@ impl Waiter {
     pub(crate) fn absorb_wake(&self) {
         match self {
             Waiter::Fiber(fiber) => suspend::absorb_wake(fiber),
-            Waiter::Thread(thread) => {
-                thread.block();
-                thread.rearm();
-            }
+            Waiter::Thread(thread) => thread.block(),
         }
     }
 }
@@ -291,6 +289,5 @@ fn wait_as_thread(thread: &ThreadWaiter, wait: &impl Wait, deadline: Deadline) -
         }
         thread.block();
     }
-    thread.rearm();
     Ended::Claimed(wait.note())
 }

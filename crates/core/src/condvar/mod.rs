@@ -6,9 +6,9 @@ use std::ptr::{self, NonNull};
 
 use crate::list::Unlinked;
 use crate::lock::Contender;
-use crate::mutex::RawMutex;
+use crate::mutex::{RawMutex, note};
 use crate::sync::{AtomicPtr, Ordering, const_fn};
-use crate::wait::{Node, WaitQueue};
+use crate::wait::{Locked, Node, WaitQueue};
 
 #[cfg(all(test, loom))]
 mod model;
@@ -109,10 +109,35 @@ impl<W: Copy> RawCondvar<W> {
         &self,
         by: &impl Contender,
         most: usize,
+        notified: impl FnMut(W, &RawMutex<W>),
+    ) -> Option<W> {
+        self.notify_locked(self.queue.lock(by), by, most, notified)
+    }
+
+    /// As [`notify`](Self::notify) with one, who is woken at once if `runs_next` says of him that he runs
+    /// once the caller suspends: by then the caller will have freed the mutex.
+    #[must_use = "the waiter is to be woken"]
+    pub fn notify_one(
+        &self,
+        by: &impl Contender,
+        runs_next: impl FnOnce(W) -> bool,
+        notified: impl FnMut(W, &RawMutex<W>),
+    ) -> Option<W> {
+        let mut queue = self.queue.lock(by);
+        if queue.first().is_some_and(runs_next) {
+            return queue.claim_first(note::NOTIFIED);
+        }
+        self.notify_locked(queue, by, 1, notified)
+    }
+
+    /// The lock is held to the end: who waits anew was not meant.
+    fn notify_locked(
+        &self,
+        mut queue: Locked<'_, W>,
+        by: &impl Contender,
+        most: usize,
         mut notified: impl FnMut(W, &RawMutex<W>),
     ) -> Option<W> {
-        // Held to the end: who waits anew was not meant.
-        let mut queue = self.queue.lock(by);
         let mutex = self.mutex.load(Ordering::Relaxed);
         let mut woken = None;
         for _ in 0..most {
@@ -146,7 +171,7 @@ impl<W: Copy> RawCondvar<W> {
     /// which he waited, any more: whom to wake instead.
     #[must_use = "the waiters are to be woken"]
     pub fn give_way(&self, by: &impl Contender, mutex: &RawMutex<W>, note: u8) -> [Option<W>; 2] {
-        let next = mutex.give_way(by, note);
+        let next = if note == note::NOTIFIED { None } else { mutex.give_way(by, note) };
         if self.is_empty() || cfg!(weaken = "condvar-pass-on") {
             return [next, None];
         }

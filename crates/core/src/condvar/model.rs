@@ -13,6 +13,8 @@ struct Shared {
     mutex: RawMutex<usize>,
     condvar: RawCondvar<usize>,
     waiters: Waiters,
+    /// Whether those who wait run once who notifies suspends.
+    here: bool,
     /// How much there is to take. Whose the lock is.
     there: UnsafeCell<u32>,
 }
@@ -30,11 +32,12 @@ enum Leaves {
 }
 
 impl Shared {
-    fn new() -> Arc<Self> {
+    fn new(here: bool) -> Arc<Self> {
         Arc::new(Self {
             mutex: RawMutex::new(),
             condvar: RawCondvar::new(),
             waiters: Waiters::new(),
+            here,
             there: UnsafeCell::new(0),
         })
     }
@@ -90,7 +93,11 @@ impl Shared {
 
     fn notify(&self, who: usize, most: usize) {
         if !self.condvar.is_empty() {
-            self.waiters.wake(self.condvar.notify(&Waiters::by(who), most, |_, _| ()));
+            let by = Waiters::by(who);
+            self.waiters.wake(match most {
+                1 => self.condvar.notify_one(&by, |_| self.here, |_, _| ()),
+                _ => self.condvar.notify(&by, most, |_, _| ()),
+            });
         }
     }
 
@@ -116,11 +123,14 @@ impl Shared {
     }
 }
 
+/// Whether who notifies does so before he frees the lock, and has those who wait run once he suspends.
+const CASES: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
+
 #[test]
 fn who_waits_sees_the_change_or_is_notified() {
-    for before in [false, true] {
+    for (before, here) in CASES {
         loom::model(move || {
-            let shared = Shared::new();
+            let shared = Shared::new(here);
             let gives = spawn(&shared, move |shared| shared.give(1, 1, 1, before));
             shared.take(0);
             gives.join().unwrap();
@@ -141,9 +151,9 @@ fn model(run: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn who_leaves_takes_no_notification_along() {
     for leaves in [Leaves::TimedOut, Leaves::Cancelled] {
-        for before in [false, true] {
+        for (before, here) in CASES {
             model(move || {
-                let shared = Shared::new();
+                let shared = Shared::new(here);
                 let node = Node::new(0);
                 shared.lock(0);
                 shared.begin(0, &node);
@@ -162,7 +172,7 @@ fn who_leaves_takes_no_notification_along() {
 fn all_go_on_one_after_the_other() {
     for before in [false, true] {
         model(move || {
-            let shared = Shared::new();
+            let shared = Shared::new(false);
             let takes = [1, 2].map(|who| spawn(&shared, move |shared| shared.take(who)));
             shared.give(0, 2, usize::MAX, before);
             takes.into_iter().for_each(|takes| takes.join().unwrap());

@@ -26,6 +26,9 @@ pub mod note {
     pub const WOKEN: u8 = 0;
     /// The lock is the waiter's.
     pub const HANDED_OVER: u8 = 1;
+    /// Nothing was done about the lock: ask for it, as [`Arrival::New`](super::Arrival::New). By a
+    /// [condition](crate::condvar).
+    pub const NOTIFIED: u8 = 2;
 }
 
 /// A lock with a queue, 16 bytes.

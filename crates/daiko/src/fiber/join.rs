@@ -261,7 +261,7 @@ fn wait_as_fiber(
 }
 
 fn wait_as_thread(target: &ControlBlock, deadline: Deadline) {
-    let waiter = ThreadWaiter::default();
+    let waiter = ThreadWaiter::this_thread();
     if target.completion.wait(waiter.id())
         && !waiter.block_until(deadline)
         && !target.completion.leave(waiter.id())

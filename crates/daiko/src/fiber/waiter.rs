@@ -61,11 +61,20 @@ pub(crate) unsafe fn wake(id: WaiterId, here: Option<&Worker>) {
 }
 
 /// A thread that is no worker, or a worker's agent, while it waits for one event.
-#[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct ThreadWaiter(AtomicU32);
 
+thread_local! {
+    static THIS_THREAD: ThreadWaiter = const { ThreadWaiter(AtomicU32::new(0)) };
+}
+
 impl ThreadWaiter {
+    /// The calling thread, which waits for one event at a time. Not for other threads: it goes with its own.
+    pub(crate) fn this_thread() -> &'static Self {
+        // SAFETY: without a destructor a thread-local is there until its thread is gone.
+        THIS_THREAD.with(|waiter| unsafe { &*ptr::from_ref(waiter) })
+    }
+
     pub(crate) fn id(&self) -> WaiterId {
         WaiterId((ptr::from_ref(self).expose_provenance() | THREAD) as u64)
     }
@@ -85,12 +94,9 @@ impl ThreadWaiter {
             }
             let _ = futex::wait(&self.0, 0, left, futex::Scope::Private);
         }
-        true
-    }
-
-    /// Makes ready for another wait, after a wake. Only its thread, before its id is published again.
-    pub(crate) fn rearm(&self) {
+        // Relaxed: for another wait, under an id that is published later.
         self.0.store(0, Ordering::Relaxed);
+        true
     }
 
     /// # Safety

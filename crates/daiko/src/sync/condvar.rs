@@ -215,7 +215,7 @@ impl Condvar {
     #[inline]
     pub fn notify_one(&self) {
         if !self.raw.is_empty() {
-            self.notify_slow(1);
+            self.notify_first();
         }
     }
 
@@ -223,17 +223,24 @@ impl Condvar {
     #[inline]
     pub fn notify_all(&self) {
         if !self.raw.is_empty() {
-            self.notify_slow(usize::MAX);
+            self.notify_every();
         }
     }
 
-    #[cold]
-    fn notify_slow(&self, most: usize) {
-        let notified = |waiter, mutex: &RawMutex<WaiterId>| {
-            wait::moves_to(waiter, Target::new(Kind::Mutex, mutex));
-        };
-        wait::wake(self.raw.notify(&ThisThread, most, notified));
+    #[inline(never)]
+    fn notify_first(&self) {
+        wait::wake(self.raw.notify_one(&ThisThread, wait::is_here, now_for_mutex));
     }
+
+    #[inline(never)]
+    fn notify_every(&self) {
+        wait::wake(self.raw.notify(&ThisThread, usize::MAX, now_for_mutex));
+    }
+}
+
+/// Who is notified waits for the mutex from then on.
+fn now_for_mutex(waiter: WaiterId, mutex: &RawMutex<WaiterId>) {
+    wait::moves_to(waiter, Target::new(Kind::Mutex, mutex));
 }
 
 /// What a waiter waits for: the condition variable, and then the mutex.

@@ -246,8 +246,9 @@ impl<T: ?Sized> Mutex<T> {
     ) -> LockResult<MutexGuard<'_, T>> {
         let arrival = match ended {
             Ended::Claimed(note::HANDED_OVER) => return self.guard(),
-            Ended::Claimed(_) => Arrival::Woken,
-            Ended::TimedOut => Arrival::New,
+            Ended::Claimed(note::NOTIFIED) if self.raw.acquire_fast() => return self.guard(),
+            Ended::Claimed(note::WOKEN) => Arrival::Woken,
+            _ => Arrival::New,
         };
         self.wait(waiter, node, arrival, Deadline::NEVER);
         self.guard()

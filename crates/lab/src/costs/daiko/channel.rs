@@ -5,7 +5,7 @@ use daiko::{
     sync::channel::{self, Receiver, Sender},
 };
 
-use super::{Fibers, broken, refused, run, run_on};
+use super::{Fibers, broken, cpus, refused, run, run_on};
 use crate::{
     Failure,
     costs::{
@@ -14,7 +14,6 @@ use crate::{
         threads::Threads,
     },
     experiment::Effort,
-    host,
 };
 
 pub(super) type Rendezvous = Holding<0>;
@@ -50,7 +49,7 @@ pub(super) fn beside<C: Channel>(effort: Effort) -> Result<Timed, Failure> {
 
 /// The consumer on another worker than the producer, if there is another CPU.
 pub(super) fn across<C: Channel>(effort: Effort) -> Result<Timed, Failure> {
-    run_on(host::cpus(), move || {
+    run_on(cpus(), move || {
         let first = Builder::new().on(0);
         let producer = first.spawn(move || channel::<Second, C>(effort)).map_err(refused)?;
         producer.join().map_err(broken)?
@@ -68,7 +67,7 @@ impl Threads for Second {
         _: usize,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, Failure> {
-        Builder::new().on(1 % host::cpus()).spawn(body).map_err(refused)
+        Builder::new().on(1 % cpus()).spawn(body).map_err(refused)
     }
 
     fn join<T: Send + 'static>(thread: JoinHandle<T>) -> Result<T, Failure> {
@@ -77,5 +76,29 @@ impl Threads for Second {
 
     fn yield_now() {
         daiko::yield_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn who_sends_across_is_on_another_worker() {
+        if cpus() < 2 {
+            return println!("skipped: one CPU is allowed");
+        }
+        let on = |thread: thread::Thread| thread.name().map(str::to_owned);
+        let (first, second) = run_on(cpus(), move || {
+            let first = Builder::new().on(0).spawn(move || {
+                let second = Second::spawn(0, 1, move || on(thread::current()))?;
+                Ok((on(thread::current()), Second::join(second)?))
+            });
+            first.map_err(refused)?.join().map_err(broken)?
+        })
+        .unwrap();
+        assert!(first.is_some() && second.is_some() && first != second, "{first:?}, {second:?}");
     }
 }

@@ -3,7 +3,7 @@
 mod channel;
 mod locks;
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use daiko::{
     Builder, JoinError, JoinHandle, Preset, Runtime, RuntimeBuilder, SpawnError,
@@ -46,10 +46,10 @@ pub(super) const METHOD: Method = Method {
         Item::of(FORK_JOIN, |effort| run(|effort| create::fork_join(&Fibers, effort), effort)),
         Item::of(YIELD, |effort| run(yield_pair::<Fibers>, effort)),
         Item::of_many(MUTEX_CONTENDED, |threads, effort| {
-            run_on(host::cpus(), move || crowd::mutex::<Spread, Mutex<u64>>(threads, effort))
+            run_on(cpus(), move || crowd::mutex::<Spread, Mutex<u64>>(threads, effort))
         }),
         Item::of_many(RWLOCK_CONTENDED, |threads, effort| {
-            run_on(host::cpus(), move || crowd::rwlock::<Spread, RwLock<Pair>>(threads, effort))
+            run_on(cpus(), move || crowd::rwlock::<Spread, RwLock<Pair>>(threads, effort))
         }),
         Item::of(CHANNEL, beside::<Rendezvous>).with("kind", "rendezvous").with("workers", "1"),
         Item::of(CHANNEL, beside::<Bounded>).with("kind", "bounded").with("workers", "1"),
@@ -79,6 +79,12 @@ fn run_on<T: Send + 'static>(
     body: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     run_in(Runtime::builder().workers(workers), body)
+}
+
+/// The CPUs of this process. Asked first outside of a runtime: its workers are bound to one each.
+fn cpus() -> usize {
+    static CPUS: OnceLock<usize> = OnceLock::new();
+    *CPUS.get_or_init(host::cpus)
 }
 
 /// Runs `body` in a fiber of that runtime.
@@ -176,7 +182,7 @@ impl Threads for Spread {
         _: usize,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, Failure> {
-        Builder::new().on(index % host::cpus()).spawn(body).map_err(refused)
+        Builder::new().on(index % cpus()).spawn(body).map_err(refused)
     }
 
     fn join<T: Send + 'static>(thread: JoinHandle<T>) -> Result<T, Failure> {
