@@ -119,7 +119,7 @@ impl<const N: usize> Waiters<N> {
 
     /// Takes the lock; `again` is how a second arrival is.
     pub(crate) fn lock(&self, mutex: &RawMutex<usize>, who: usize, again: Arrival) {
-        if !mutex.acquire_fast() {
+        if !mutex.try_acquire() {
             self.come(mutex, who, &Node::new(who), Arrival::New, again);
         }
     }

@@ -224,6 +224,11 @@ impl Polls<'_> {
     }
 }
 
+/// Whether anybody runs beside the caller who could end what it waits for: not beside the only worker.
+pub(crate) fn others_run() -> bool {
+    worker::current().is_none_or(|worker| worker.runtime().worker_count() > 1)
+}
+
 /// Whether `waiter` is a fiber of the calling worker, and so runs once the caller suspends.
 pub(crate) fn is_here(waiter: WaiterId) -> bool {
     // SAFETY: the ids in the queues of objects are those of `Waiter`, who are alive in there.

@@ -163,5 +163,5 @@ fn claim<W: Copy>(queue: &mut Locked<'_, Party<W>>, nobody: impl FnOnce()) -> Op
 
 fn pause(by: &impl Contender, looks: &mut u32) {
     *looks += 1;
-    if *looks % LOOKS == 0 { by.relax() } else { spin_loop() }
+    if looks.is_multiple_of(LOOKS) { by.relax() } else { spin_loop() }
 }

@@ -172,12 +172,12 @@ impl<T> Buffer for Chain<T> {
         matches!(link.next(), Next::End)
     }
 
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         let mut link = Self::at(&self.popped);
-        let mut len = link.ring.len();
+        let mut len = link.ring.count();
         while let Next::Ring(next) = link.next() {
             link = next;
-            len += link.ring.len();
+            len += link.ring.count();
         }
         len
     }

@@ -59,7 +59,7 @@ pub trait Buffer {
     fn is_closed(&self) -> bool;
 
     /// Values inside, in the eyes of whoever asks.
-    fn len(&self) -> usize;
+    fn count(&self) -> usize;
 }
 
 /// The other side, to who has pushed or popped.

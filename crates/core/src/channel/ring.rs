@@ -237,7 +237,7 @@ impl<T> Buffer for Ring<T> {
         self.tail().is_closed()
     }
 
-    fn len(&self) -> usize {
+    fn count(&self) -> usize {
         loop {
             let (tail, head) = (self.tail().place(), self.head().place());
             if self.tail().place() != tail {

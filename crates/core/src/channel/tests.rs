@@ -48,7 +48,7 @@ fn is_a_queue(buffer: &impl Buffer<Value = Box<u8>>, room: usize, steps: Vec<Ste
                 closed = true;
             }
         }
-        assert_eq!((buffer.len(), buffer.is_closed()), (queue.len(), closed));
+        assert_eq!((buffer.count(), buffer.is_closed()), (queue.len(), closed));
     }
 }
 

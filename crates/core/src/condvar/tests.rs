@@ -8,7 +8,7 @@ const BY: Tester = Tester(1);
 /// Has those of `nodes` wait for the condition, one after the other, with a mutex that is then free.
 fn waiting(condvar: &RawCondvar<u32>, mutex: &RawMutex<u32>, nodes: &[Node<u32>]) {
     for node in nodes {
-        assert!(mutex.acquire_fast());
+        assert!(mutex.try_acquire());
         assert_eq!(wait(condvar, mutex, node), Ok(None));
     }
 }
@@ -58,7 +58,7 @@ fn one_of_all_is_woken_while_the_mutex_is_free_and_the_others_follow_it() {
         assert_eq!(acquire, Acquire::Acquired);
         assert_eq!(mutex.release(&BY), next);
     }
-    assert!(mutex.acquire_fast(), "nothing is left behind");
+    assert!(mutex.try_acquire(), "nothing is left behind");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn nobody_is_woken_while_the_mutex_is_held() {
     let (condvar, mutex) = (RawCondvar::new(), RawMutex::new());
     let nodes = [Node::new(7), Node::new(8)];
     waiting(&condvar, &mutex, &nodes);
-    assert!(mutex.acquire_fast());
+    assert!(mutex.try_acquire());
     assert_eq!(condvar.notify(&BY, 1, |_, _| ()), None);
     assert_eq!(states(&nodes), [NodeState::Moved, NodeState::Queued]);
     assert_eq!(mutex.release(&BY), Some(7));
@@ -76,7 +76,7 @@ fn nobody_is_woken_while_the_mutex_is_held() {
 fn who_waits_frees_the_mutex_for_the_first_in_line() {
     let (condvar, mutex, nodes) =
         (RawCondvar::new(), RawMutex::new(), [Node::new(7), Node::new(8)]);
-    assert!(mutex.acquire_fast());
+    assert!(mutex.try_acquire());
     // SAFETY: in no queue, and claimed below.
     let acquire = unsafe { mutex.acquire(&BY, NonNull::from(&nodes[0]), Arrival::New) };
     assert_eq!(acquire, Acquire::Queued);
@@ -90,7 +90,7 @@ fn who_leaves_is_not_notified_and_who_was_notified_does_not_leave() {
     let nodes = [Node::new(7), Node::new(8)];
     waiting(&condvar, &mutex, &nodes);
     assert_eq!(leave(&condvar, &nodes[0]), Unlinked::Mine);
-    assert!(mutex.acquire_fast());
+    assert!(mutex.try_acquire());
     assert_eq!(condvar.notify(&BY, 1, |_, _| ()), None);
     assert_eq!(leave(&condvar, &nodes[1]), Unlinked::AlreadyGone);
     assert_eq!(mutex.release(&BY), Some(8));
@@ -112,7 +112,7 @@ fn a_condition_has_one_mutex_at_a_time() {
     let (condvar, mutexes) = (RawCondvar::new(), [RawMutex::new(), RawMutex::new()]);
     let nodes = [Node::new(7), Node::new(8)];
     waiting(&condvar, &mutexes[0], &nodes[..1]);
-    assert!(mutexes[1].acquire_fast());
+    assert!(mutexes[1].try_acquire());
     assert_eq!(wait(&condvar, &mutexes[1], &nodes[1]), Err(OtherMutex));
     assert!(mutexes[1].is_locked() && nodes[1].state() == NodeState::Out);
     assert_eq!(condvar.notify(&BY, 1, |_, _| ()), Some(7));

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use self::word::{Released, Word};
 use crate::list::Unlinked;
 use crate::lock::Contender;
-use crate::sync::{AtomicU32, Ordering, const_fn, unless_weakened};
+use crate::sync::{AtomicU32, Ordering, const_fn, spin_loop, unless_weakened};
 use crate::wait::{Locked, Node, WaitQueue};
 
 #[cfg(all(test, loom))]
@@ -19,6 +19,9 @@ mod tests;
 
 /// After so many others have had the lock since a waiter was woken, it is that waiter's.
 pub const MOST_BARGED: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
+
+/// How often somebody looks at a lock that is held, each time twice as long after the last, before he waits.
+const LOOKS: u32 = 4;
 
 /// What a claimed waiter reads in its node.
 pub mod note {
@@ -75,19 +78,25 @@ impl<W: Copy> RawMutex<W> {
         Word(self.word().load(Ordering::Relaxed))
     }
 
-    /// Takes the lock if it is free and nobody has anything to do with it: the fast path.
+    /// Takes the lock if it is free, whoever waits.
     #[inline]
     #[must_use]
-    pub fn acquire_fast(&self) -> bool {
-        // Acquire: pairs with the Release of whoever freed it.
-        let (free, held) = (Word::FREE.0, Word::FREE.locked().0);
-        self.word().compare_exchange(free, held, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    pub fn try_acquire(&self) -> bool {
+        // One exchange whatever else the word says. Acquire: pairs with the Release of whoever freed it.
+        !Word(self.word().fetch_or(Word::FREE.locked().0, Ordering::Acquire)).is_locked()
     }
 
-    /// Takes the lock if it is free, whoever waits.
+    /// Takes the lock if it is freed within about the time of a wake. Worth the time if the holder may run
+    /// elsewhere.
+    #[cold]
     #[must_use]
-    pub fn try_acquire(&self) -> bool {
-        self.take(Arrival::New)
+    pub fn try_acquire_soon(&self) -> bool {
+        (0..LOOKS).any(|look| {
+            for _ in 0..1 << look {
+                spin_loop();
+            }
+            !self.load().is_locked() && self.try_acquire()
+        })
     }
 
     /// Takes the lock if it is free, or was handed to a waiter on its way, and the caller is that.
@@ -164,8 +173,9 @@ impl<W: Copy> RawMutex<W> {
     pub fn release_fast(&self) -> bool {
         // Release: pairs with the Acquire of whoever takes it next.
         let release = unless_weakened!("mutex-release", Ordering::Release);
-        let (held, free) = (Word::FREE.locked().0, Word::FREE.0);
-        self.word().compare_exchange(held, free, release, Ordering::Relaxed).is_ok()
+        let (held, free) = (Word::FREE.locked(), Word::FREE);
+        // An exchange that is bound to fail costs as much as one that does not.
+        self.load() == held && self.change(held, free, release).is_ok()
     }
 
     /// Frees the lock, or gives it to a waiter. Only its holder.

@@ -6,7 +6,7 @@ const BY: Tester = Tester(1);
 
 /// A lock that is held, and a node of waiter 7 in its queue.
 fn contended(mutex: &RawMutex<u32>, node: &Node<u32>) {
-    assert!(mutex.acquire_fast());
+    assert!(mutex.try_acquire());
     // SAFETY: in no queue; the tests claim it, or end with it in a queue that is not used again.
     let acquire = unsafe { mutex.acquire(&BY, NonNull::from(node), Arrival::New) };
     assert_eq!(acquire, Acquire::Queued);
@@ -21,10 +21,10 @@ fn ask(mutex: &RawMutex<u32>, node: &Node<u32>, arrival: Arrival) -> Acquire {
 #[test]
 fn a_lock_is_one_holders() {
     let mutex = RawMutex::<u32>::new();
-    assert!(mutex.acquire_fast() && mutex.is_locked());
-    assert!(!mutex.acquire_fast() && !mutex.try_acquire());
+    assert!(mutex.try_acquire() && mutex.is_locked());
+    assert!(!mutex.try_acquire() && !mutex.try_acquire_soon());
     assert!(mutex.release_fast() && !mutex.is_locked());
-    assert!(mutex.try_acquire());
+    assert!(mutex.try_acquire_soon());
 }
 
 #[test]
@@ -94,10 +94,10 @@ fn who_gives_way_has_the_next_one_woken() {
 #[test]
 fn a_lock_remembers_a_panic_until_told_otherwise() {
     let mutex = RawMutex::<u32>::new();
-    assert!(mutex.acquire_fast());
+    assert!(mutex.try_acquire());
     mutex.poison();
     assert_eq!(mutex.release(&BY), None);
-    assert!(mutex.is_poisoned() && !mutex.acquire_fast() && mutex.try_acquire());
+    assert!(mutex.is_poisoned() && mutex.try_acquire());
     mutex.clear_poison(&BY);
     assert!(mutex.release_fast() && !mutex.is_poisoned());
 }

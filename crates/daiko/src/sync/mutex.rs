@@ -130,7 +130,7 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        if !self.raw.acquire_fast() {
+        if !self.raw.try_acquire() {
             let _ = self.lock_slow(Deadline::NEVER);
         }
         self.guard()
@@ -175,7 +175,7 @@ impl<T: ?Sized> Mutex<T> {
         &self,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {
-        if self.raw.acquire_fast() || self.lock_slow(deadline()) {
+        if self.raw.try_acquire() || self.lock_slow(deadline()) {
             Ok(self.guard()?)
         } else {
             Err(TimedLockError::TimedOut)
@@ -197,7 +197,7 @@ impl<T: ?Sized> Mutex<T> {
     #[inline(never)]
     #[track_caller]
     fn lock_slow(&self, deadline: Deadline) -> bool {
-        if self.raw.try_acquire() {
+        if wait::others_run() && self.raw.try_acquire_soon() {
             return true;
         }
         if deadline == Deadline::NEVER {
@@ -246,7 +246,7 @@ impl<T: ?Sized> Mutex<T> {
     ) -> LockResult<MutexGuard<'_, T>> {
         let arrival = match ended {
             Ended::Claimed(note::HANDED_OVER) => return self.guard(),
-            Ended::Claimed(note::NOTIFIED) if self.raw.acquire_fast() => return self.guard(),
+            Ended::Claimed(note::NOTIFIED) if self.raw.try_acquire() => return self.guard(),
             Ended::Claimed(note::WOKEN) => Arrival::Woken,
             _ => Arrival::New,
         };

@@ -167,8 +167,8 @@ impl<T> Any<T> {
 
     pub(super) fn len(&self) -> usize {
         match self {
-            Any::Bounded(channel) => channel.buffer().len(),
-            Any::Unbounded(channel) => channel.buffer().len(),
+            Any::Bounded(channel) => channel.buffer().count(),
+            Any::Unbounded(channel) => channel.buffer().count(),
             Any::Rendezvous(_) => 0,
         }
     }
