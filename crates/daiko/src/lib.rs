@@ -8,6 +8,12 @@
 //! assert_eq!(answer, 42);
 //! ```
 //!
+//! # Guides
+//!
+//! - [From `std::thread` to Daiko](guide::from_std): the names, what differs, a program ported, a small server
+//! - [Pinned, mover, `no_suspend`](guide::placement): where fibers run, and what they may rely on
+//! - [What may block and what may not](guide::blocking): call by call, and what the runtime says and does about it
+//!
 //! # What the fibers of a worker share
 //!
 //! A fiber borrows the kernel thread of its worker. Where it suspends, another fiber goes on there, so
@@ -35,6 +41,8 @@ mod blocking;
 pub mod cancel;
 mod deadlock;
 mod fiber;
+#[cfg(doc)]
+pub mod guide;
 mod local;
 mod monitor;
 mod overflow;
