@@ -136,20 +136,44 @@ pub(crate) enum Waiter {
 }
 
 impl Waiter {
-    /// The caller of `what`, which may wait from here on. If a cancel is due, it is raised.
+    /// The caller of `what`, which may wait from here on.
+    ///
+    /// # Panics
+    ///
+    /// As [`ask`](Self::ask).
+    pub(crate) fn caller(what: &str) -> Waiter {
+        let waiter = Self::unasked();
+        waiter.ask(what);
+        waiter
+    }
+
+    /// The caller, which has to [`ask`](Self::ask) before it waits, if it comes to that.
+    pub(crate) fn unasked() -> Waiter {
+        match suspend::try_caller() {
+            Some((_, fiber)) => Waiter::Fiber(fiber),
+            None => Waiter::Thread(ThreadWaiter::this_thread()),
+        }
+    }
+
+    /// Whether [`ask`](Self::ask) may panic or raise a cancel.
+    pub(crate) fn may_be_refused(&self) -> bool {
+        match self {
+            Waiter::Fiber(fiber) => fiber.flags.get() != 0,
+            Waiter::Thread(_) => worker::is_agent(),
+        }
+    }
+
+    /// Asks whether it may wait in `what`. If a cancel is due, it is raised.
     ///
     /// # Panics
     ///
     /// If the caller may not wait: a poller, or a fiber inside `no_suspend`.
-    pub(crate) fn caller(what: &str) -> Waiter {
-        if let Some((_, fiber)) = suspend::try_caller() {
-            if fiber.flags.get() != 0 {
-                unwind::before_suspension(fiber);
-            }
-            return Waiter::Fiber(fiber);
+    pub(crate) fn ask(&self, what: &str) {
+        match self {
+            Waiter::Fiber(fiber) if fiber.flags.get() != 0 => unwind::before_suspension(fiber),
+            Waiter::Fiber(_) => {}
+            Waiter::Thread(_) => worker::assert_no_poller(what),
         }
-        worker::assert_no_poller(what);
-        Waiter::Thread(ThreadWaiter::this_thread())
     }
 
     /// Whether others could run meanwhile on the worker of this fiber.

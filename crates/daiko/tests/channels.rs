@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::cell::Cell;
+use std::panic::{self, RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
@@ -13,7 +15,7 @@ use daiko::sync::channel::{
 };
 use daiko::{JoinError, select};
 use support::places::{LONG, SHORT, everywhere_numbered, on_one_worker, waiting};
-use support::{Drops, end, panic_of, workers, yield_until};
+use support::{Drops, Token, end, panic_of, workers, yield_until};
 
 type Ends<T> = (Sender<T>, Receiver<T>);
 
@@ -222,7 +224,7 @@ fn one_message_is_sent_received_or_handed_back() {
 #[test]
 fn nobody_may_wait_where_it_would_suspend_by_mistake() {
     on_one_worker(|| {
-        let (sender, receiver) = channel::bounded(1);
+        let (_sender, receiver) = channel::bounded::<i32>(1);
         let message = panic_of(|| daiko::no_suspend(|| receiver.recv()));
         assert!(message.contains("no_suspend"), "{message}");
         let message = panic_of(|| {
@@ -233,10 +235,62 @@ fn nobody_may_wait_where_it_would_suspend_by_mistake() {
             });
         });
         assert!(message.contains("no_suspend"), "{message}");
-        // What need not wait may be done.
-        daiko::no_suspend(|| sender.send(1)).unwrap();
-        assert_eq!(daiko::no_suspend(|| receiver.recv()), Ok(1));
     });
+}
+
+#[test]
+fn who_need_not_wait_may_send_and_receive_where_nobody_may_suspend() {
+    for (sender, receiver) in kinds::<i32>() {
+        on_one_worker(move || {
+            let (sends, receives) = (sender.clone(), receiver.clone());
+            let receives = waiting(move || receives.recv());
+            daiko::no_suspend(|| sender.send(1)).unwrap();
+            assert_eq!(receives.join().unwrap(), Ok(1));
+            let sends = waiting(move || sends.send(2));
+            assert_eq!(daiko::no_suspend(|| receiver.recv()), Ok(2));
+            assert_eq!(sends.join().unwrap(), Ok(()));
+            drop(receiver);
+            assert_eq!(daiko::no_suspend(|| sender.send(3)), Err(SendError(3)));
+        });
+    }
+}
+
+/// Panics where it is dropped, if it is the one.
+struct MayPanic {
+    panics: bool,
+    _token: Token,
+}
+
+impl Drop for MayPanic {
+    fn drop(&mut self) {
+        if self.panics {
+            panic::resume_unwind(Box::new(()));
+        }
+    }
+}
+
+#[test]
+fn what_is_left_is_dropped_though_one_of_it_panics() {
+    for (sender, receiver) in kinds() {
+        let (drops, room) = (Drops::default(), sender.capacity().unwrap_or(100));
+        for i in 0..room {
+            let message = MayPanic { panics: i == 0, _token: drops.token() };
+            assert!(sender.send(message).is_ok());
+        }
+        let dropped = panic::catch_unwind(|| drop(receiver));
+        assert_eq!(dropped.is_err(), room > 0);
+        // While there still is a sender.
+        drops.assert_all();
+        assert!(sender.is_disconnected());
+    }
+}
+
+#[test]
+fn ends_may_be_used_where_unwinding_is_caught() {
+    fn is_unwind_safe<T: UnwindSafe + RefUnwindSafe>(_: &T) {}
+    let (sender, receiver) = channel::bounded::<Cell<u8>>(1);
+    let (once, at_last) = channel::oneshot::<Cell<u8>>();
+    is_unwind_safe(&(sender, receiver, once, at_last));
 }
 
 #[test]
@@ -446,6 +500,23 @@ fn a_value_that_was_not_chosen_is_dropped_once() {
         default(SHORT) => {}
     }
     drops.assert_all();
+}
+
+#[test]
+fn what_was_not_chosen_is_gone_when_the_choice_is_acted_upon() {
+    let (drops, (sender, receiver)) = (Drops::default(), channel::rendezvous());
+    let (numbers, number) = channel::bounded(1);
+    numbers.send(7).unwrap();
+    select! {
+        send(sender, drops.token()) -> _ => panic!("nobody receives"),
+        recv(number) -> received => {
+            assert_eq!(received, Ok(7));
+            drops.assert_all();
+            // Nothing is borrowed: the ends may go.
+            drop((sender, receiver, number));
+        }
+    }
+    assert!(numbers.is_disconnected());
 }
 
 #[test]

@@ -185,11 +185,26 @@ impl<T> Buffer for Chain<T> {
 
 impl<T> Drop for Chain<T> {
     fn drop(&mut self) {
-        let mut link = self.first;
-        while !link.is_null() && link != Link::END {
+        let mut links = Links(self.first);
+        links.free();
+    }
+}
+
+/// Links that are freed though the destructor of a value in one of them panics.
+struct Links<T>(*mut Link<T>);
+
+impl<T> Links<T> {
+    fn free(&mut self) {
+        while !self.0.is_null() && self.0 != Link::END {
             // SAFETY: made by `Link::new`, and the chain is nobody else's any more.
-            let freed = unsafe { Box::from_raw(link) };
-            link = freed.next.load(Ordering::Relaxed);
+            let first = unsafe { Box::from_raw(self.0) };
+            self.0 = first.next.load(Ordering::Relaxed);
         }
+    }
+}
+
+impl<T> Drop for Links<T> {
+    fn drop(&mut self) {
+        self.free();
     }
 }

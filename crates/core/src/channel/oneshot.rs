@@ -117,8 +117,12 @@ impl<T, W: Copy> Oneshot<T, W> {
     /// By either end, which goes: nothing will be sent any more. Whom to wake, exactly once.
     #[must_use = "the waiter is to be woken"]
     pub fn close(&self, by: &impl Contender) -> Option<W> {
+        // Without the lock: what is settled stays so. Every sender comes here once more after `send`.
+        if self.is_settled() {
+            return None;
+        }
         let mut queue = self.queue.lock(by);
-        // Relaxed: under the lock; what was sent stays so.
+        // Again under the lock, which may have been the sender's.
         if self.is_settled() {
             return None;
         }

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use super::{Apart, Buffer, Cell, NotPopped, NotPushed, Other};
-use crate::sync::{AtomicUsize, Ordering, spin_loop, unless_weakened};
+use crate::sync::{AtomicUsize, Ordering, unless_weakened};
 
 /// Room for a number of values, pushed and popped by any number of threads, oldest first.
 ///
@@ -79,11 +79,20 @@ impl<T> Ring<T> {
             stamp: AtomicUsize::new(index * End::PLACE),
             value: Cell::new(MaybeUninit::uninit()),
         };
+        let mut slots = Vec::new();
+        assert!(slots.try_reserve_exact(capacity).is_ok(), "too many values for the memory");
+        slots.extend((0..capacity).map(slot));
         Ring {
             tail: Apart(AtomicUsize::new(usize::from(other == Other::Queued) * End::QUEUED)),
             head: Apart(AtomicUsize::new(0)),
-            slots: (0..capacity).map(slot).collect(),
+            slots: slots.into_boxed_slice(),
             lap,
+        }
+    }
+
+    fn clear(&self) {
+        while let Ok((value, _)) = self.pop() {
+            drop(value);
         }
     }
 
@@ -115,7 +124,8 @@ impl<T> Ring<T> {
         End(self.tail.0.load(Ordering::Acquire))
     }
 
-    /// Why a place that has not been freed cannot be pushed to.
+    /// Why the place at `tail` cannot be pushed to: by both ends, as its stamp may not even be set by
+    /// who has pushed there a lap before.
     fn not_pushed(&self, tail: End, value: T) -> NotPushed<T> {
         if self.head().place().wrapping_add(self.lap) == tail.place() {
             NotPushed::Full(value)
@@ -124,7 +134,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Why a place that has not been pushed to cannot be popped.
+    /// Why the place at `head` cannot be popped: by both ends, as its stamp may not even be set by who
+    /// has popped there a lap before.
     fn not_popped(&self, head: End) -> NotPopped {
         let tail = self.tail();
         match tail.place() == head.place() {
@@ -168,11 +179,12 @@ impl<T> Buffer for Ring<T> {
                     }
                     Err(seen) => tail = seen,
                 }
-            } else if stamp.wrapping_add(self.lap) == tail.place() + End::PLACE {
-                return Err(self.not_pushed(tail, value));
             } else {
-                spin_loop();
-                tail = End(self.tail.0.load(Ordering::Relaxed));
+                let seen = End(self.tail.0.load(Ordering::Relaxed));
+                if seen == tail {
+                    return Err(self.not_pushed(tail, value));
+                }
+                tail = seen;
             }
         }
     }
@@ -196,11 +208,12 @@ impl<T> Buffer for Ring<T> {
                     }
                     Err(seen) => head = seen,
                 }
-            } else if stamp == head.place() {
-                return Err(self.not_popped(head));
             } else {
-                spin_loop();
-                head = self.head();
+                let seen = self.head();
+                if seen == head {
+                    return Err(self.not_popped(head));
+                }
+                head = seen;
             }
         }
     }
@@ -255,8 +268,56 @@ impl<T> Buffer for Ring<T> {
 
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
-        while let Ok((value, _)) = self.pop() {
-            drop(value);
+        let left = Left(self);
+        left.0.clear();
+    }
+}
+
+/// Values that are dropped though the destructor of one of them panics.
+struct Left<'r, T>(&'r Ring<T>);
+
+impl<T> Drop for Left<'_, T> {
+    fn drop(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn ring_of(values: impl IntoIterator<Item = u32>, capacity: usize) -> Ring<u32> {
+        let ring = Ring::new(capacity);
+        values.into_iter().for_each(|value| drop(ring.push(value)));
+        ring
+    }
+
+    #[test]
+    fn nobody_spins_for_who_has_stopped_before_he_freed_a_slot() {
+        for capacity in 1..4 {
+            let ring = ring_of(0..capacity as u32, capacity);
+            let stopped = ring.head();
+            assert!(ring.advance(&ring.head.0, stopped).is_ok());
+            (1..capacity).for_each(|_| assert!(ring.pop().is_ok()));
+            assert_eq!(ring.pop(), Err(NotPopped::Empty));
+            assert_eq!(ring.push(7), Err(NotPushed::Busy(7)));
+            ring.close();
+            assert_eq!(ring.pop(), Err(NotPopped::Closed));
+        }
+    }
+
+    #[test]
+    fn nobody_spins_for_who_has_stopped_before_he_filled_a_slot() {
+        for capacity in 1..4 {
+            let ring = Ring::new(capacity);
+            assert!(ring.advance(&ring.tail.0, ring.tail()).is_ok());
+            (1..capacity).for_each(|_| assert!(ring.push(1).is_ok()));
+            assert_eq!(ring.push(7), Err(NotPushed::Full(7)));
+            assert_eq!(ring.pop(), Err(NotPopped::Busy));
+            // The one who has stopped goes on.
+            ring.slots[0].value.with_mut(|slot| unsafe { (*slot).write(0) });
+            ring.slots[0].stamp.store(End::PLACE, Ordering::Release);
+            assert_eq!(ring.pop().map(|(value, _)| value), Ok(0));
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Buffers beside `VecDeque`, and their limits.
 
+use std::cell::Cell as StdCell;
 use std::collections::VecDeque;
+use std::panic::{self, AssertUnwindSafe};
 
 use proptest::prelude::*;
 
@@ -86,7 +88,39 @@ fn a_ring_for_nothing_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "too many")]
 fn a_ring_beyond_memory_is_refused() {
-    let _ = Ring::<u8>::new(usize::MAX / 4);
+    for capacity in [usize::MAX, usize::MAX / 4, usize::MAX / 16, 1 << 50] {
+        let payload = panic::catch_unwind(|| Ring::<u8>::new(capacity)).map(drop).unwrap_err();
+        let text = payload.downcast_ref::<&str>().copied();
+        let text = text.or(payload.downcast_ref::<String>().map(String::as_str));
+        assert!(text.unwrap().contains("too many values"), "{capacity}: {text:?}");
+    }
+}
+
+/// Counts how often one was dropped; the first panics.
+struct Panics<'c>(&'c StdCell<usize>);
+
+impl Drop for Panics<'_> {
+    fn drop(&mut self) {
+        self.0.update(|count| count + 1);
+        if self.0.get() == 1 {
+            panic::resume_unwind(Box::new(()));
+        }
+    }
+}
+
+fn drops_all<B: Buffer>(buffer: B, value: impl Fn() -> B::Value, dropped: &StdCell<usize>) {
+    for _ in 0..100 {
+        let Ok(_) = buffer.push(value()) else { panic!("there is room") };
+    }
+    assert!(panic::catch_unwind(AssertUnwindSafe(|| drop(buffer))).is_err());
+    assert_eq!(dropped.get(), 100);
+}
+
+#[test]
+fn all_values_are_dropped_though_the_destructor_of_one_panics() {
+    let dropped = StdCell::new(0);
+    drops_all(Ring::new(100), || Panics(&dropped), &dropped);
+    dropped.set(0);
+    drops_all(Chain::new(), || Panics(&dropped), &dropped);
 }

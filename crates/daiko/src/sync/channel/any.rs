@@ -1,5 +1,6 @@
 //! What the two ends of a channel share, whatever its kind.
 
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,6 +22,10 @@ pub(super) struct Channel<T> {
     pub(super) senders: Ends,
     pub(super) receivers: Ends,
 }
+
+// As in `std`: nobody unwinds out of a change of the channel.
+impl<T> UnwindSafe for Channel<T> {}
+impl<T> RefUnwindSafe for Channel<T> {}
 
 impl<T> Channel<T> {
     pub(super) fn new(any: Any<T>) -> Self {
@@ -418,7 +423,14 @@ fn meet<T>(
     what: &str,
     deadline: Deadline,
 ) -> Met {
-    let waiter = Waiter::caller(what);
+    let waiter = Waiter::unasked();
+    if waiter.may_be_refused() {
+        // Who meets somebody does not have to wait.
+        match try_meet(channel, side, slot) {
+            Met::No => waiter.ask(what),
+            met => return met,
+        }
+    }
     // SAFETY: the slot is left alone until the wait has ended.
     let offer = unsafe { Offer::new(Party::alone(waiter.id()), side, slot) };
     let node = Node::new(offer);

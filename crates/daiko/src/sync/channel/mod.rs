@@ -295,8 +295,18 @@ impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
         if self.channel.receivers.leave() {
             self.channel.any.close();
-            self.try_iter().for_each(drop);
+            let left = Left(self);
+            left.0.try_iter().for_each(drop);
         }
+    }
+}
+
+/// Messages that are dropped though the destructor of one of them panics.
+struct Left<'r, T>(&'r Receiver<T>);
+
+impl<T> Drop for Left<'_, T> {
+    fn drop(&mut self) {
+        self.0.try_iter().for_each(drop);
     }
 }
 

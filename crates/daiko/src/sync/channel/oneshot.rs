@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -45,6 +46,12 @@ pub struct OneshotReceiver<T> {
     /// One thread at a time receives, by whatever reference.
     not_sync: PhantomData<Cell<()>>,
 }
+
+// As in `std`: nobody unwinds out of a change of the channel.
+impl<T> UnwindSafe for OneshotSender<T> {}
+impl<T> RefUnwindSafe for OneshotSender<T> {}
+impl<T> UnwindSafe for OneshotReceiver<T> {}
+impl<T> RefUnwindSafe for OneshotReceiver<T> {}
 
 impl<T> OneshotSender<T> {
     /// Sends the message. It does not wait.

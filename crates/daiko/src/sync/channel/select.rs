@@ -62,9 +62,13 @@ use crate::wait::{Deadline, Ended, Object, Wait, Waiter};
 macro_rules! select {
     // All cases are there: each as a name of its own, how it is made, the pattern of its result, its body.
     (@run [$(($case:ident, $make:expr, $result:pat, $body:expr))+] ($patience:expr) $default:expr) => {{
-        $(let $case = $make;)+
-        $crate::sync::channel::select(&mut [$(&$case),+], $patience);
-        $(if let Some(result) = $case.result() {
+        // When a body runs, nothing is borrowed any more, and what was not sent is dropped.
+        let ($($case,)+) = {
+            $(let $case = $make;)+
+            $crate::sync::channel::select(&mut [$(&$case),+], $patience);
+            ($($case.result(),)+)
+        };
+        $(if let Some(result) = $case {
             let $result = result;
             $body
         } else)+ {
