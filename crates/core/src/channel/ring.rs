@@ -315,6 +315,7 @@ mod tests {
             assert_eq!(ring.push(7), Err(NotPushed::Full(7)));
             assert_eq!(ring.pop(), Err(NotPopped::Busy));
             // The one who has stopped goes on.
+            // SAFETY: the place was taken above, and nothing else uses it.
             ring.slots[0].value.with_mut(|slot| unsafe { (*slot).write(0) });
             ring.slots[0].stamp.store(End::PLACE, Ordering::Release);
             assert_eq!(ring.pop().map(|(value, _)| value), Ok(0));

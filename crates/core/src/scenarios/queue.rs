@@ -98,7 +98,7 @@ impl Shared {
 
     fn notify(&self, who: usize, condvar: &RawCondvar<usize>, most: usize) {
         if !condvar.is_empty() {
-            self.waiters.wake(condvar.notify(&Waiters::<ALL>::by(who), most));
+            self.waiters.wake(condvar.notify(&Waiters::<ALL>::by(who), most, |_, _| ()));
         }
     }
 
