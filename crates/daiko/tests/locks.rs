@@ -241,7 +241,9 @@ fn who_is_cancelled_after_a_notification_passes_it_on() {
             waiting(move || *shared.1.wait(shared.0.lock().unwrap()).unwrap() += 1)
         });
         let guard = shared.0.lock().unwrap();
-        shared.1.notify_one();
+        // By a thread, so that it waits for the mutex now: a neighbour's notification would wake it.
+        let theirs = shared.clone();
+        thread::spawn(move || theirs.1.notify_one()).join().unwrap();
         first.cancel();
         drop(guard);
         assert!(matches!(first.join(), Err(JoinError::Cancelled)));

@@ -41,7 +41,7 @@ impl<W: Copy> RawCondvar<W> {
     /// `runs_next` as for [`RawMutex::release_and_leave`]. Returns whom to wake, exactly once.
     ///
     /// Once `node` is claimed, its note says how its waiter gets `mutex` again
-    /// ([`note`](crate::mutex::note)).
+    /// ([`note`]).
     ///
     /// # Errors
     ///

@@ -82,8 +82,7 @@ impl<W: Copy> RawMutex<W> {
     #[inline]
     #[must_use]
     pub fn try_acquire(&self) -> bool {
-        // One exchange whatever else the word says. Acquire: pairs with the Release of whoever freed it.
-        !Word(self.word().fetch_or(Word::FREE.locked().0, Ordering::Acquire)).is_locked()
+        self.take(Arrival::New)
     }
 
     /// Takes the lock if it is freed within about the time of a wake. Worth the time if the holder may run
