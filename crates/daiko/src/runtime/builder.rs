@@ -224,18 +224,21 @@ impl RuntimeBuilder {
     /// The hook runs on a thread of the runtime's own and must not block.
     ///
     /// ```
-    /// use daiko::{Builder, Runtime, sync::Mutex};
+    /// use daiko::sync::{Barrier, Mutex};
+    /// use daiko::{Builder, Runtime};
     /// use std::sync::{Arc, mpsc};
     ///
     /// let (tell, told) = mpsc::channel();
     /// let hook = move |deadlock: &daiko::Deadlock| _ = tell.send(deadlock.clone());
     /// let runtime = Runtime::builder().workers(1).on_deadlock(hook).build().unwrap();
     /// let (a, b) = (Arc::new(Mutex::new(1)), Arc::new(Mutex::new(2)));
+    /// let both = Arc::new(Barrier::new(2));
     /// let ways = [("there", a.clone(), b.clone()), ("back", b, a)];
     /// let fibers = ways.map(|(name, first, second)| {
+    ///     let both = both.clone();
     ///     let body = move || {
     ///         let first = first.lock().unwrap();
-    ///         daiko::yield_now();
+    ///         both.wait();
     ///         *first + *second.lock().unwrap()
     ///     };
     ///     runtime.spawn_with(Builder::new().name(name).on(0), body).unwrap()
