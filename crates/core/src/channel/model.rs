@@ -279,6 +279,97 @@ fn who_waits_at_two_channels_receives_from_one() {
     });
 }
 
+impl Shared<[Rendezvous<Box<u32>, usize>; 2]> {
+    /// The value of `slot` meets somebody who waits, or not.
+    fn try_meet(&self, who: usize, at: usize, side: Side, slot: &Slot<Box<u32>>) -> bool {
+        // SAFETY: never queued.
+        let offer = unsafe { Offer::new(Party::alone(who), side, slot) };
+        let met = self.channel[at].lock(&by(who)).meet(&offer);
+        match met {
+            Meeting::Met(waiter) => self.wakes[waiter].wake(),
+            met => assert_eq!(met, Meeting::Alone),
+        }
+        met != Meeting::Alone
+    }
+
+    /// Waits at both for one turn: where somebody was met, if he was.
+    fn wait_at_both(&self, who: usize, side: Side, slots: &[Slot<Box<u32>>; 2]) -> Option<usize> {
+        let claim = Claim::new();
+        let offers = [0, 1].map(|at| {
+            // SAFETY: claim and slots stay until both offers have left.
+            unsafe { Offer::new(Party::one_of(who, &claim, at as u16), side, &slots[at]) }
+        });
+        let nodes = offers.map(Node::new);
+        let queued = [0, 1].into_iter().all(|at| {
+            let mut queue = self.channel[at].lock(&by(who));
+            let waits = !queue.is_ready(&offers[at]);
+            if waits {
+                // SAFETY: in no queue, and stays until it has left or is claimed.
+                unsafe { queue.enqueue(NonNull::from(&nodes[at])) };
+            }
+            waits
+        });
+        if queued {
+            self.wakes[who].wait();
+        }
+        let outcome = claim.close();
+        if !queued && outcome.is_some() {
+            self.wakes[who].wait();
+        }
+        for at in [0, 1] {
+            // SAFETY: alive, and queued there if it is in a queue.
+            let _ = unsafe { self.channel[at].lock(&by(who)).leave(NonNull::from(&nodes[at])) };
+        }
+        outcome.map(usize::from)
+    }
+
+    /// Sends the first or second of both values, or receives, at the first or second: where, and what is
+    /// in the slots then.
+    fn choose(&self, who: usize, side: Side) -> (usize, [Option<u32>; 2]) {
+        let values = [0, 1].map(|at| (side == Side::Send).then(|| Box::new(at)));
+        let slots = values.map(Slot::new);
+        loop {
+            let met = self.wait_at_both(who, side, &slots);
+            let tries = || [0, 1].into_iter().find(|&at| self.try_meet(who, at, side, &slots[at]));
+            if let Some(at) = met.or_else(tries) {
+                return (at, slots.map(|slot| slot.into_inner().map(|value| *value)));
+            }
+        }
+    }
+}
+
+#[test]
+fn two_who_choose_between_the_same_channels_find_each_other() {
+    loom::model(|| {
+        let shared = Shared::new([Rendezvous::new(), Rendezvous::new()]);
+        let sender = spawn(&shared, |shared| shared.choose(1, Side::Send));
+        let (at, received) = shared.choose(0, Side::Receive);
+        let (from, left) = sender.join().unwrap();
+        assert_eq!(from, at);
+        let is_there = |here: bool| [0, 1].map(|i| ((i == at) == here).then_some(i as u32));
+        assert_eq!((received, left), (is_there(true), is_there(false)));
+    });
+}
+
+#[test]
+fn a_value_is_received_without_the_lock() {
+    loom::model(|| {
+        let shared = Shared::new(Oneshot::<Box<u32>, usize>::new());
+        let sender = spawn(&shared, |shared| {
+            // SAFETY: the sender, once.
+            unsafe { shared.channel.send(&by(1), Box::new(7)) }.unwrap()
+        });
+        // SAFETY: the receiver.
+        while let Err(unsent) =
+            unsafe { shared.channel.receive() }.map(|value| assert_eq!(*value, 7))
+        {
+            assert_eq!(unsent, Unsent::Pending);
+            loom::thread::yield_now();
+        }
+        assert_eq!(sender.join().unwrap(), None, "nobody waits");
+    });
+}
+
 #[test]
 fn one_value_is_received_or_handed_back() {
     loom::model(|| {
