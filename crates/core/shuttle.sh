@@ -12,6 +12,9 @@ mutex-announce mutex
 condvar-wait queue
 condvar-pass-on queue
 semaphore-announce pool
+semaphore-announce rwlock
+channel-announce channel
+channel-look select
 '
 
 weaken() { # weaken NAME SCENARIO

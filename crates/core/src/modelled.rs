@@ -106,13 +106,20 @@ impl<const N: usize> Waiters<N> {
         Self::note(node)
     }
 
-    /// As [`wait`](Self::wait), if the wake has come.
+    /// Waits for the wake, whatever it is for.
     #[cfg(shuttle)]
-    pub(crate) fn take<W: Copy>(&self, who: usize, node: &Node<W>) -> Option<u8> {
-        self.0[who].take().then(|| Self::note(node))
+    pub(crate) fn sleep(&self, who: usize) {
+        self.0[who].wait();
     }
 
-    fn note<W: Copy>(node: &Node<W>) -> u8 {
+    /// Whether the wake has come, whatever it is for.
+    #[cfg(shuttle)]
+    pub(crate) fn is_woken(&self, who: usize) -> bool {
+        self.0[who].take()
+    }
+
+    /// What the claim of a node has left.
+    pub(crate) fn note<W: Copy>(node: &Node<W>) -> u8 {
         let NodeState::Claimed(note) = node.state() else { panic!("woken without a claim") };
         note
     }

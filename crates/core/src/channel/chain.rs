@@ -6,7 +6,7 @@ use super::{Apart, Buffer, NotPopped, NotPushed, Other, Ring};
 use crate::sync::{AtomicPtr, Ordering, unless_weakened};
 
 /// Room in the first ring.
-const FIRST: usize = if cfg!(loom) { 1 } else { 32 };
+const FIRST: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 /// Room for any number of values, pushed and popped by any number of threads, oldest first.
 ///

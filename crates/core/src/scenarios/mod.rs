@@ -7,9 +7,12 @@
 //!
 //! There is no time either: who has a deadline, or is cancelled, loses patience after so many looks.
 
+mod channel;
 mod mutex;
 mod pool;
 mod queue;
+mod rwlock;
+mod select;
 
 use std::env;
 use std::ptr::NonNull;
@@ -68,19 +71,15 @@ impl Patience {
         [Patience::Endless, Patience::Deadline, Patience::Cancel][below(3)]
     }
 
-    /// The note of the claim, if the wake comes in time.
-    fn wait<W: Copy, const N: usize>(
-        self,
-        waiters: &Waiters<N>,
-        who: usize,
-        node: &Node<W>,
-    ) -> Option<u8> {
+    /// Whether the wake comes in time.
+    fn sleep<const N: usize>(self, waiters: &Waiters<N>, who: usize) -> bool {
         if self == Patience::Endless {
-            return Some(waiters.wait(who, node));
+            waiters.sleep(who);
+            return true;
         }
-        (0..below(LOOKS)).find_map(|_| {
+        (0..below(LOOKS)).any(|_| {
             thread::yield_now();
-            waiters.take(who, node)
+            waiters.is_woken(who)
         })
     }
 }
@@ -95,8 +94,8 @@ fn wait<W: Copy, const N: usize>(
     leave: impl FnOnce(NonNull<Node<W>>) -> Unlinked,
     give_way: impl FnOnce(u8),
 ) -> Ended {
-    if let Some(note) = patience.wait(waiters, who, node) {
-        return Ended::Claimed(note);
+    if patience.sleep(waiters, who) {
+        return Ended::Claimed(Waiters::<N>::note(node));
     }
     let gone = leave(NonNull::from(node)) == Unlinked::AlreadyGone;
     let note = gone.then(|| waiters.wait(who, node));

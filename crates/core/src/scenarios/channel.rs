@@ -1,0 +1,159 @@
+//! A channel with and without bounds, several who send, receive and leave, and its end.
+
+use shuttle::sync::Arc;
+
+use super::*;
+use crate::channel::{Buffer, Buffered, Chain, Nothing, Party, Refused, Ring};
+use crate::modelled::spawn;
+
+/// Senders at most.
+const SENDERS: usize = 3;
+/// Receivers at most.
+const RECEIVERS: usize = 2;
+const LEAVERS: usize = 2;
+const ALL: usize = SENDERS + RECEIVERS + LEAVERS;
+/// Each sender sends as many.
+const EACH: usize = 4;
+
+/// Who sent it, and its number among his.
+type Message = (usize, usize);
+
+struct Shared<B> {
+    channel: Buffered<B, usize>,
+    waiters: Waiters<ALL>,
+    /// Those who go on sending.
+    sending: AtomicU32,
+    /// Nobody who sends or receives gives up: then nothing makes up for a wake that is lost.
+    strict: bool,
+}
+
+impl<B: Buffer<Value = Message>> Shared<B> {
+    fn patience(&self) -> Patience {
+        if self.strict { Patience::Endless } else { Patience::any() }
+    }
+
+    /// Whether it was sent.
+    fn send(&self, who: usize, message: Message, patience: Patience) -> bool {
+        let (by, node, mut was_claimed) =
+            (Waiters::<ALL>::by(who), Node::new(Party::alone(who)), false);
+        loop {
+            match self.channel.send(&by, message) {
+                Ok(waiter) => {
+                    self.waiters.wake(waiter);
+                    return true;
+                }
+                Err(refused) => assert_eq!(refused, Refused::Full(message)),
+            }
+            let mut side = self.channel.senders(&by);
+            if !side.announce_sender() {
+                continue;
+            }
+            // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+            unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
+            drop(side);
+            // SAFETY: alive, and queued here.
+            let leave = |node| unsafe { self.channel.senders(&by).leave(node) };
+            let give_way = |_| self.waiters.wake(self.channel.next_sender(&by));
+            match wait(&self.waiters, who, &node, patience, leave, give_way) {
+                Ended::Claimed(_) => was_claimed = true,
+                Ended::TimedOut | Ended::Cancelled => return false,
+            }
+        }
+    }
+
+    /// A message; `Ok(None)`: without patience.
+    fn receive(&self, who: usize, patience: Patience) -> Result<Option<Message>, Nothing> {
+        let (by, node, mut was_claimed) =
+            (Waiters::<ALL>::by(who), Node::new(Party::alone(who)), false);
+        loop {
+            match self.channel.receive(&by) {
+                Ok((message, waiter)) => {
+                    self.waiters.wake(waiter);
+                    return Ok(Some(message));
+                }
+                Err(Nothing::Closed) => return Err(Nothing::Closed),
+                Err(Nothing::Empty) => {}
+            }
+            let mut side = self.channel.receivers(&by);
+            if !side.announce_receiver() {
+                continue;
+            }
+            // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+            unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
+            drop(side);
+            // SAFETY: alive, and queued here.
+            let leave = |node| unsafe { self.channel.receivers(&by).leave(node) };
+            let give_way = |_| self.waiters.wake(self.channel.next_receiver(&by));
+            match wait(&self.waiters, who, &node, patience, leave, give_way) {
+                Ended::Claimed(_) => was_claimed = true,
+                Ended::TimedOut | Ended::Cancelled => return Ok(None),
+            }
+        }
+    }
+
+    /// What was sent. The last one closes the channel.
+    fn send_all(&self, who: usize) -> Vec<Message> {
+        let messages = (0..EACH).map(|number| (who, number));
+        let sent = messages.filter(|&message| self.send(who, message, self.patience())).collect();
+        if self.sending.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.channel.buffer().close();
+            let by = Waiters::<ALL>::by(who);
+            std::iter::from_fn(|| self.channel.next_receiver(&by))
+                .for_each(|waiter| self.waiters.wake([waiter]));
+        }
+        sent
+    }
+
+    /// What is received up to the end.
+    fn receive_all(&self, who: usize) -> Vec<Message> {
+        let received = || self.receive(who, self.patience()).ok();
+        std::iter::from_fn(received).flatten().collect()
+    }
+
+    /// What is received by who soon leaves, and comes again.
+    fn pass_by(&self, who: usize) -> Vec<Message> {
+        let received =
+            |_| self.receive(who, [Patience::Cancel, Patience::Deadline][below(2)]).ok().flatten();
+        (0..EACH).filter_map(received).collect()
+    }
+}
+
+fn exchange<B: Buffer<Value = Message> + Send + Sync + 'static>(buffer: B) {
+    let (senders, receivers) = (1 + below(SENDERS), 1 + below(RECEIVERS));
+    let shared = Arc::new(Shared {
+        channel: Buffered::new(buffer),
+        waiters: Waiters::new(),
+        sending: AtomicU32::new(senders as u32),
+        strict: below(2) == 0,
+    });
+    let run = |all: std::ops::Range<usize>, body: fn(&Shared<B>, usize) -> Vec<Message>| {
+        let one = |who| spawn(&shared, move |shared| body(shared, who));
+        all.map(one).collect::<Vec<_>>()
+    };
+    let sending = run(0..senders, Shared::send_all);
+    let mut receiving = run(SENDERS..SENDERS + receivers, Shared::receive_all);
+    receiving.extend(run(SENDERS + RECEIVERS..ALL, Shared::pass_by));
+    let sent: Vec<_> = sending.into_iter().flat_map(|one| one.join().unwrap()).collect();
+    let received = receiving.into_iter().map(|one| one.join().unwrap());
+    let mut received: Vec<_> = received.inspect(|all| assert_in_order(all)).flatten().collect();
+    received.sort();
+    assert_eq!(received, sent);
+    assert_eq!(shared.channel.next_receiver(&Waiters::<ALL>::by(0)), None, "nobody is left behind");
+    assert_eq!(shared.channel.next_sender(&Waiters::<ALL>::by(0)), None, "nobody is left behind");
+}
+
+/// What comes from one sender comes in the order in which he sent it.
+fn assert_in_order(received: &[Message]) {
+    for sender in 0..SENDERS {
+        let numbers = received.iter().filter(|message| message.0 == sender);
+        assert!(numbers.is_sorted(), "{received:?}");
+    }
+}
+
+#[test]
+fn what_is_sent_is_received_once_and_in_order() {
+    rehearse(|| match below(3) {
+        0 => exchange(Chain::new()),
+        room => exchange(Ring::new(room)),
+    });
+}

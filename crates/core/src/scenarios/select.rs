@@ -1,0 +1,231 @@
+//! Two rendezvous, and several who choose between them, from either side or both.
+
+use shuttle::sync::Arc;
+
+use super::*;
+use crate::channel::{Meeting, Offer, Party, Rendezvous, Side, Slot};
+use crate::claim::Claim;
+use crate::modelled::spawn;
+
+/// Of senders, receivers, and those who do whatever comes first, so many at most.
+const OF_EACH: usize = 2;
+const ALL: usize = 3 * OF_EACH;
+/// How often each of them comes, but for receivers, who come until the end.
+const ROUNDS: usize = 3;
+
+/// Who sent it, its number among his, and where.
+type Message = (usize, usize, usize);
+
+/// Something that one may do: at which channel, and what.
+type Case = (usize, Side);
+
+struct Shared {
+    channels: [Rendezvous<Message, usize>; 2],
+    waiters: Waiters<ALL>,
+    /// Those who go on sending.
+    sending: AtomicU32,
+    strict: bool,
+}
+
+/// What came of a choice.
+enum Chosen {
+    Done(usize),
+    Closed,
+    Nothing,
+}
+
+impl Shared {
+    fn new(sending: usize) -> Arc<Self> {
+        Arc::new(Self {
+            channels: [Rendezvous::new(), Rendezvous::new()],
+            waiters: Waiters::new(),
+            sending: AtomicU32::new(sending as u32),
+            strict: below(2) == 0,
+        })
+    }
+
+    fn patience(&self) -> Patience {
+        if self.strict { Patience::Endless } else { Patience::any() }
+    }
+
+    /// Meets somebody who waits.
+    fn attempt(&self, who: usize, (at, side): Case, slot: &Slot<Message>) -> Meeting<usize> {
+        // SAFETY: never queued.
+        let offer = unsafe { Offer::new(Party::alone(who), side, slot) };
+        let met = self.channels[at].lock(&Waiters::<ALL>::by(who)).meet(&offer);
+        if let Meeting::Met(waiter) = met {
+            self.waiters.wake([waiter]);
+        }
+        met
+    }
+
+    fn attempt_all(&self, who: usize, cases: &[Case], slots: &[Slot<Message>]) -> Option<Chosen> {
+        let start = below(cases.len());
+        (0..cases.len()).map(|i| (i + start) % cases.len()).find_map(|i| {
+            match self.attempt(who, cases[i], &slots[i]) {
+                Meeting::Met(_) => Some(Chosen::Done(i)),
+                Meeting::Closed => Some(Chosen::Closed),
+                Meeting::Alone => None,
+            }
+        })
+    }
+
+    /// Does one of the cases, which are in the order of their channels.
+    fn choose(
+        &self,
+        who: usize,
+        cases: &[Case],
+        slots: &[Slot<Message>],
+        patience: Patience,
+    ) -> Chosen {
+        loop {
+            if let Some(chosen) = self.attempt_all(who, cases, slots) {
+                return chosen;
+            }
+            if let Some(chosen) = self.wait_once(who, cases, slots, patience) {
+                return chosen;
+            }
+        }
+    }
+
+    /// Waits at all of them; none if somebody is there for one.
+    fn wait_once(
+        &self,
+        who: usize,
+        cases: &[Case],
+        slots: &[Slot<Message>],
+        patience: Patience,
+    ) -> Option<Chosen> {
+        let (by, claim) = (Waiters::<ALL>::by(who), Claim::new());
+        let nodes: Vec<_> = (0..cases.len())
+            .map(|i| {
+                // SAFETY: claim and slots stay until all offers have left.
+                let party = unsafe { Party::one_of(who, &claim, i as u16) };
+                // SAFETY: as above.
+                Node::new(unsafe { Offer::new(party, cases[i].1, &slots[i]) })
+            })
+            .collect();
+        let queued = cases.iter().zip(&nodes).all(|(&(at, _), node)| {
+            let mut queue = self.channels[at].lock(&by);
+            let waits = !queue.is_ready(&node.waiter());
+            if waits {
+                // SAFETY: in no queue, and stays until it has left or is claimed.
+                unsafe { queue.enqueue(NonNull::from(node)) };
+            }
+            waits
+        });
+        let woken = queued && patience.sleep(&self.waiters, who);
+        let outcome = claim.close();
+        if outcome.is_some() && !woken {
+            self.waiters.sleep(who);
+        }
+        for (&(at, _), node) in cases.iter().zip(&nodes) {
+            // SAFETY: alive, and queued there if it is in a queue.
+            let _ = unsafe { self.channels[at].lock(&by).leave(NonNull::from(node)) };
+        }
+        match outcome.map(usize::from) {
+            Some(i) => Some(has_met(cases[i].1, &slots[i], i)),
+            None => queued.then_some(Chosen::Nothing),
+        }
+    }
+
+    /// Those who send do so, and the last one of them closes both.
+    fn send_all(&self, who: usize) -> [Vec<Message>; 2] {
+        let mut moved = [Vec::new(), Vec::new()];
+        for number in 0..ROUNDS {
+            let cases: &[Case] = match below(4) {
+                0 => &[(0, Side::Send)],
+                1 => &[(1, Side::Send)],
+                _ => &[(0, Side::Send), (1, Side::Send)],
+            };
+            let _ = self.round(who, number, cases, self.patience(), &mut moved);
+        }
+        self.end(who);
+        moved
+    }
+
+    fn receive_all(&self, who: usize) -> [Vec<Message>; 2] {
+        let mut moved = [Vec::new(), Vec::new()];
+        let cases = [(0, Side::Receive), (1, Side::Receive)];
+        while self.round(who, 0, &cases, self.patience(), &mut moved) {}
+        moved
+    }
+
+    /// Sends or receives, at either channel, and soon leaves.
+    fn do_whatever(&self, who: usize) -> [Vec<Message>; 2] {
+        let mut moved = [Vec::new(), Vec::new()];
+        let cases = [(0, Side::Send), (0, Side::Receive), (1, Side::Send), (1, Side::Receive)];
+        for number in 0..ROUNDS {
+            let _ = self.round(who, number, &cases, Patience::Deadline, &mut moved);
+        }
+        self.end(who);
+        moved
+    }
+
+    /// One choice; what was sent and received by it goes to `moved`. False at the end.
+    fn round(
+        &self,
+        who: usize,
+        number: usize,
+        cases: &[Case],
+        patience: Patience,
+        moved: &mut [Vec<Message>; 2],
+    ) -> bool {
+        let message = |&(at, side): &Case| (side == Side::Send).then_some((who, number, at));
+        let slots: Vec<_> = cases.iter().map(|case| Slot::new(message(case))).collect();
+        let chosen = self.choose(who, cases, &slots, patience);
+        for (i, (case, slot)) in cases.iter().zip(slots).enumerate() {
+            let (is_chosen, left) =
+                (matches!(chosen, Chosen::Done(done) if done == i), slot.into_inner());
+            match case.1 {
+                Side::Send if is_chosen => moved[0].extend(message(case)),
+                Side::Receive if is_chosen => {
+                    assert_eq!(left.map(|received| received.2), Some(case.0));
+                    moved[1].extend(left);
+                }
+                _ => assert_eq!(left, message(case), "nothing has moved"),
+            }
+            assert!(case.1 == Side::Receive || left.is_none() == is_chosen);
+        }
+        !matches!(chosen, Chosen::Closed)
+    }
+
+    fn end(&self, who: usize) {
+        if self.sending.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return;
+        }
+        for channel in &self.channels {
+            let close = || channel.lock(&Waiters::<ALL>::by(who)).close();
+            std::iter::from_fn(close).for_each(|waiter| self.waiters.wake([waiter]));
+        }
+    }
+}
+
+/// Whether who was claimed with this case has met somebody, or the end.
+fn has_met(side: Side, slot: &Slot<Message>, case: usize) -> Chosen {
+    // SAFETY: no offer of it is queued any more.
+    let is_full = unsafe { slot.is_full() };
+    if is_full == (side == Side::Receive) { Chosen::Done(case) } else { Chosen::Closed }
+}
+
+#[test]
+fn who_chooses_on_either_side_finds_whoever_does_on_the_other() {
+    rehearse(|| {
+        let [senders, receivers] = [(); 2].map(|()| 1 + below(OF_EACH));
+        let others = below(OF_EACH + 1);
+        let shared = Shared::new(senders + others);
+        let bodies = [Shared::send_all, Shared::receive_all, Shared::do_whatever];
+        let counts = [senders, receivers, others];
+        let all: Vec<_> = (0..3)
+            .flat_map(|kind| (0..counts[kind]).map(move |i| (kind * OF_EACH + i, bodies[kind])))
+            .map(|(who, body)| spawn(&shared, move |shared| body(shared, who)))
+            .collect();
+        let mut moved = [Vec::new(), Vec::new()];
+        for one in all {
+            let theirs = one.join().unwrap();
+            moved.iter_mut().zip(theirs).for_each(|(all, theirs)| all.extend(theirs));
+        }
+        moved.iter_mut().for_each(|messages| messages.sort());
+        assert_eq!(moved[0], moved[1], "messages sent, and received");
+    });
+}
