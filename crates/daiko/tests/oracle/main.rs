@@ -87,6 +87,15 @@ proptest! {
     }
 
     #[test]
+    fn channels_step_by_step(room in plan::room(), steps in plan::steps(plan::channel_step())) {
+        let (theirs, ours) = (theirs::programs::channel::run, ours::programs::channel::run);
+        let plan = (room, steps);
+        let expected = theirs(&plan);
+        prop_assert_eq!(&ours(&plan), &expected, "by a thread");
+        prop_assert_eq!(daiko::run(move || ours(&plan)), expected, "by a fiber");
+    }
+
+    #[test]
     fn what_is_done_once_step_by_step(steps in plan::steps(plan::once_step())) {
         assert_same_steps(steps, theirs::programs::once::run, ours::programs::once::run);
     }
@@ -103,6 +112,11 @@ proptest! {
     #[test]
     fn all_that_flows_arrives(flow in plan::flow()) {
         assert_same_end(flow, theirs::programs::flow::run, ours::programs::flow::run);
+    }
+
+    #[test]
+    fn all_that_is_sent_is_received_in_order(stream in plan::stream()) {
+        assert_same_end(stream, theirs::programs::stream::run, ours::programs::stream::run);
     }
 
     #[test]

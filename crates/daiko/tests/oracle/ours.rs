@@ -2,14 +2,25 @@
 
 use std::thread;
 
+use daiko::sync::channel;
 pub(crate) use daiko::sync::{
     Barrier, Condvar, Mutex, MutexGuard, Once, OnceLock, Permit, RwLock, RwLockReadGuard,
     RwLockWriteGuard, Semaphore, TryLockError,
 };
 use daiko::{Builder, JoinHandle};
 
-use crate::plan::Place;
+use crate::plan::{Place, Room};
 use crate::support::{end, mover, workers};
+
+pub(crate) type Sender = channel::Sender<i64>;
+pub(crate) type Receiver = channel::Receiver<i64>;
+
+pub(crate) fn channel(room: Room) -> (Sender, Receiver) {
+    match room {
+        Some(room) => channel::bounded(room),
+        None => channel::unbounded(),
+    }
+}
 
 #[path = "programs/mod.rs"]
 #[allow(clippy::duplicate_mod, reason = "one text, compiled against either library")]

@@ -1,5 +1,7 @@
 //! What programs do, and what they see.
 
+use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -19,6 +21,12 @@ pub(crate) enum Saw {
     Is(bool),
     Count(u32),
     Maybe(Option<i64>),
+    TrySent(Result<(), TrySendError<i64>>),
+    Sent(Result<(), SendError<i64>>),
+    TryReceived(Result<i64, TryRecvError>),
+    Received(Result<i64, RecvError>),
+    ReceivedInTime(Result<i64, RecvTimeoutError>),
+    All(Vec<i64>),
 }
 
 /// A step with mutexes, by index, whose guards are kept, and one condition variable. Nothing happens
@@ -102,6 +110,25 @@ pub(crate) enum PermitStep {
     Available,
 }
 
+/// A step with a channel, whose ends are kept. Nothing happens where it would wait for itself, or
+/// lacks the end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ChannelStep {
+    TrySend(i64),
+    Send(i64),
+    TryReceive,
+    Receive,
+    /// Waits for no time.
+    ReceiveInTime,
+    ReceiveAll,
+    CloneSender,
+    DropSender,
+    DropReceiver,
+}
+
+/// The room of a channel: none, some or any.
+pub(crate) type Room = Option<usize>;
+
 /// Who does things at the same time; none of them depends on another.
 #[derive(Clone, Debug)]
 pub(crate) struct Crowd {
@@ -172,6 +199,38 @@ pub(crate) struct Flow {
     pub(crate) impatient: bool,
     /// Who notifies has the lock.
     pub(crate) locked: bool,
+}
+
+/// Senders and the one receiver of a channel.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
+    pub(crate) workers: usize,
+    pub(crate) room: Room,
+    pub(crate) senders: Vec<(Place, Vec<Sending>)>,
+    pub(crate) receiver: Place,
+    /// In turn.
+    pub(crate) receiving: Vec<Receiving>,
+    /// The receiver goes after so many messages.
+    pub(crate) most: usize,
+}
+
+/// How a message is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Sending {
+    Waiting,
+    /// Some times, before it waits.
+    Trying,
+    /// After a pause.
+    Late,
+}
+
+/// How a message is received, if there is one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Receiving {
+    Waiting,
+    ForAMoment,
+    Trying,
+    Late,
 }
 
 pub(crate) fn steps<S: Strategy>(step: S) -> impl Strategy<Value = Vec<S::Value>> {
@@ -245,6 +304,25 @@ pub(crate) fn permit_step() -> impl Strategy<Value = PermitStep> {
     ]
 }
 
+pub(crate) fn room() -> impl Strategy<Value = Room> {
+    prop_oneof![1 => Just(Some(0)), 3 => (1..5usize).prop_map(Some), 1 => Just(None)]
+}
+
+pub(crate) fn channel_step() -> impl Strategy<Value = ChannelStep> {
+    use ChannelStep::*;
+    prop_oneof![
+        6 => any::<i64>().prop_map(TrySend),
+        4 => any::<i64>().prop_map(Send),
+        5 => Just(TryReceive),
+        3 => Just(Receive),
+        3 => Just(ReceiveInTime),
+        1 => Just(ReceiveAll),
+        1 => Just(CloneSender),
+        1 => Just(DropSender),
+        1 => prop::bool::weighted(0.2).prop_map(|drops| if drops { DropReceiver } else { Receive }),
+    ]
+}
+
 fn place() -> impl Strategy<Value = Place> {
     prop_oneof![3 => Just(Place::Pinned), 2 => Just(Place::Mover), 1 => Just(Place::Thread)]
 }
@@ -289,4 +367,25 @@ pub(crate) fn flow() -> impl Strategy<Value = Flow> {
 pub(crate) fn meeting() -> impl Strategy<Value = Meeting> {
     let all = (1..4usize, vec(place(), 1..7), 0..30usize);
     all.prop_map(|(workers, parties, rounds)| Meeting { workers, parties, rounds })
+}
+
+pub(crate) fn stream() -> impl Strategy<Value = Stream> {
+    let sending = prop_oneof![3 => Just(Sending::Waiting), 1 => Just(Sending::Trying), 1 => Just(Sending::Late)];
+    let receiving = prop_oneof![
+        3 => Just(Receiving::Waiting),
+        2 => Just(Receiving::ForAMoment),
+        1 => Just(Receiving::Trying),
+        1 => Just(Receiving::Late),
+    ];
+    let senders = vec((place(), vec(sending, 0..40)), 1..5);
+    let most = prop_oneof![2 => Just(usize::MAX), 1 => 0..80usize];
+    let all = (1..4usize, room(), senders, place(), vec(receiving, 1..8), most);
+    all.prop_map(|(workers, room, senders, receiver, receiving, most)| Stream {
+        workers,
+        room,
+        senders,
+        receiver,
+        receiving,
+        most,
+    })
 }

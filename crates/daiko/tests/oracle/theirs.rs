@@ -1,5 +1,6 @@
 //! What the programs are written against, by `std`.
 
+use std::sync::mpsc::{self, SendError, TrySendError};
 use std::thread;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ pub(crate) use std::sync::{
     TryLockError,
 };
 
-use crate::plan::Place;
+use crate::plan::{Place, Room};
 
 #[path = "programs/mod.rs"]
 pub(crate) mod programs;
@@ -83,5 +84,43 @@ impl Permit<'_> {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         self.semaphore.add_permits(self.count);
+    }
+}
+
+/// As in Daiko, one type for those that can be full and those that cannot.
+#[derive(Clone)]
+pub(crate) enum Sender {
+    Bounded(mpsc::SyncSender<i64>),
+    Unbounded(mpsc::Sender<i64>),
+}
+
+pub(crate) type Receiver = mpsc::Receiver<i64>;
+
+pub(crate) fn channel(room: Room) -> (Sender, Receiver) {
+    match room {
+        Some(room) => {
+            let (sender, receiver) = mpsc::sync_channel(room);
+            (Sender::Bounded(sender), receiver)
+        }
+        None => {
+            let (sender, receiver) = mpsc::channel();
+            (Sender::Unbounded(sender), receiver)
+        }
+    }
+}
+
+impl Sender {
+    pub(crate) fn send(&self, message: i64) -> Result<(), SendError<i64>> {
+        match self {
+            Sender::Bounded(sender) => sender.send(message),
+            Sender::Unbounded(sender) => sender.send(message),
+        }
+    }
+
+    pub(crate) fn try_send(&self, message: i64) -> Result<(), TrySendError<i64>> {
+        match self {
+            Sender::Bounded(sender) => sender.try_send(message),
+            Sender::Unbounded(sender) => sender.send(message).map_err(TrySendError::from),
+        }
     }
 }

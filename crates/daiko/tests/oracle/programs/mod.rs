@@ -2,6 +2,7 @@
 
 use super as library;
 
+pub(crate) mod channel;
 pub(crate) mod crowd;
 pub(crate) mod flow;
 pub(crate) mod lock;
@@ -9,6 +10,7 @@ pub(crate) mod meeting;
 pub(crate) mod once;
 pub(crate) mod permits;
 pub(crate) mod rwlock;
+pub(crate) mod stream;
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::LockResult;
