@@ -5,6 +5,14 @@
 //! lost wake-up shows as a wait that never ends: far beyond any documented bound a watchdog
 //! prints the counters and kills the process.
 
+#[path = "soak/families.rs"]
+mod families;
+#[path = "soak/gates.rs"]
+mod gates;
+#[path = "soak/messages.rs"]
+mod messages;
+#[path = "soak/races.rs"]
+mod races;
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -21,6 +29,8 @@ use daiko_sys::memory::GuardKind;
 use support::endless;
 use support::{Drops, LOOK, OnDrop, PRESETS, mover, until};
 
+/// So often at least a cancel races what it would end.
+const RACES: u64 = 1_000_000;
 /// A round of at most some ten thousand waits, each within milliseconds, is lost after so many
 /// looks of the watchdog. Looks, not time: a machine may stand still for a while.
 const LOOKS: u32 = 600;
@@ -35,16 +45,19 @@ fn random_work_loses_nothing() {
     };
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let seed = env::var("DAIKO_SOAK_SEED").map_or(now, |text| text.parse().unwrap());
+    families::keep_quiet();
     println!("soak: {seconds} s with DAIKO_SOAK_SEED={seed}");
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut rounds, mut fibers, mut longest) = (0, 0, (Duration::ZERO, seed));
-    while Instant::now() < end {
+    while Instant::now() < end || races::count() < RACES {
         let (began, seed) = (Instant::now(), seed.wrapping_add(rounds));
-        fibers += round(seed);
+        let work = if began < end { everything } else { races_alone };
+        fibers += round(seed, work);
         longest = longest.max((began.elapsed(), seed));
         rounds += 1;
     }
     println!("soak: {rounds} rounds, {fibers} fibers; the longest round: {longest:?}");
+    races::report();
 }
 
 /// xorshift64*: the choices of a round follow from its seed.
@@ -81,25 +94,18 @@ struct Round {
     ended: AtomicUsize,
 }
 
+/// What a round does in its runtime.
+type Work = fn(&mut Dice, &Runtime, &Arc<Round>);
+
 /// Runs one runtime through its life; how many fibers it had.
-fn round(seed: u64) -> usize {
+fn round(seed: u64, work: Work) -> usize {
     let mut dice = Dice::new(seed);
     let workers = 1 + dice.below(8);
     let runtime = Arc::new(build(&mut dice, workers));
     let (drops, spawned, ended) = Default::default();
     let round = Arc::new(Round { workers, drops, spawned, ended });
     let watchdog = Watchdog::start(&runtime, &round, seed);
-    let mut forks: Vec<Dice> = (0..2 + dice.below(4)).map(|_| Dice::new(dice.roll())).collect();
-    let changes = forks.pop().filter(|_| dice.one_in(2));
-    let going = AtomicBool::new(true);
-    thread::scope(|threads| {
-        let (runtime, round, going) = (&*runtime, &round, &going);
-        changes.map(|dice| threads.spawn(move || change(dice, runtime, workers, going)));
-        let roots = forks.into_iter().map(|dice| threads.spawn(move || root(dice, runtime, round)));
-        let roots: Vec<_> = roots.collect();
-        roots.into_iter().for_each(|root| root.join().unwrap());
-        going.store(false, Ordering::Release);
-    });
+    work(&mut dice, &runtime, &round);
     // Those that nobody joins come to their end, too.
     let (spawned, ended) = (&round.spawned, &round.ended);
     until("the end of all fibers", || {
@@ -113,6 +119,27 @@ fn round(seed: u64) -> usize {
     assert_eq!(report.unwound, left, "seed {seed}");
     assert_eq!(round.drops.dropped(), round.drops.made(), "seed {seed}");
     spawned.load(Ordering::Relaxed) + left
+}
+
+/// Threads begin whatever there is, while presets change.
+fn everything(dice: &mut Dice, runtime: &Runtime, round: &Arc<Round>) {
+    let mut forks: Vec<Dice> = (0..2 + dice.below(4)).map(|_| Dice::new(dice.roll())).collect();
+    let changes = forks.pop().filter(|_| dice.one_in(2));
+    let going = AtomicBool::new(true);
+    thread::scope(|threads| {
+        let going = &going;
+        changes.map(|dice| threads.spawn(move || change(dice, runtime, round.workers, going)));
+        let roots = forks.into_iter().map(|dice| threads.spawn(move || root(dice, runtime, round)));
+        let roots: Vec<_> = roots.collect();
+        roots.into_iter().for_each(|root| root.join().unwrap());
+        going.store(false, Ordering::Release);
+    });
+}
+
+/// Only what a soak has to do so often.
+fn races_alone(dice: &mut Dice, runtime: &Runtime, round: &Arc<Round>) {
+    let races = round.body(dice, |dice, round| (0..500).for_each(|_| races::some(dice, round)));
+    runtime.spawn(races).join().unwrap();
 }
 
 fn build(dice: &mut Dice, workers: usize) -> Runtime {
@@ -238,7 +265,7 @@ impl Round {
 /// Does this and that, with others; returns `depth`.
 fn task(dice: &mut Dice, round: &Arc<Round>, depth: usize) -> usize {
     for _ in 0..dice.below(10) {
-        match dice.below(16) {
+        match dice.below(24) {
             0 => (0..dice.below(10)).for_each(|_| daiko::yield_now()),
             1 => ping_pong(dice, round),
             2 => watch_words(dice, round),
@@ -257,6 +284,13 @@ fn task(dice: &mut Dice, round: &Arc<Round>, depth: usize) -> usize {
             12 => permits(dice, round),
             13 => timeouts(dice, round),
             14 => tokens(dice, round),
+            15 | 16 => messages::exchange(dice, round),
+            17 => gates::readers_and_writers(dice, round),
+            18 => gates::events(dice, round),
+            19 => gates::barriers(dice, round),
+            20 => gates::once(dice, round),
+            21 => families::scopes(dice, round),
+            22 => races::some(dice, round),
             _ => many_wakers(dice, round),
         }
     }
@@ -287,13 +321,16 @@ fn laps<T: Send + Sync + 'static>(
             fiber.cancel()
         }
     });
-    let outcomes = fibers.into_iter().map(JoinHandle::join);
-    let ended = |outcome: &Result<(), JoinError>| match outcome {
+    fibers.into_iter().map(came_to_its_end).filter(|&ended| ended).count()
+}
+
+/// Whether a fiber that may have been cancelled was not, or too late.
+fn came_to_its_end(fiber: JoinHandle<()>) -> bool {
+    match fiber.join() {
         Ok(()) => true,
         Err(JoinError::Cancelled) => false,
         Err(error) => panic!("{error}"),
-    };
-    outcomes.filter(ended).count()
+    }
 }
 
 /// A lock that is held over suspensions, waited for with and without a deadline.

@@ -5,9 +5,10 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use daiko::cancel::CancelToken;
-use daiko::sync::{Condvar, Mutex, Semaphore};
+use daiko::sync::channel::{self, Receiver, Sender};
+use daiko::sync::{Barrier, Condvar, Event, Mutex, Once, RwLock, Semaphore};
 use daiko::watch::{self, NotificationArea, at_least};
-use daiko::{JoinHandle, time};
+use daiko::{JoinHandle, select, time};
 
 use super::OnDrop;
 
@@ -15,9 +16,9 @@ use super::OnDrop;
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
 
 /// How many kinds there are.
-pub(crate) const KINDS: usize = 16;
+pub(crate) const KINDS: usize = 23;
 /// The one that an unwinding does not end, but comes after.
-pub(crate) const BLOCKING: usize = 15;
+pub(crate) const BLOCKING: usize = 22;
 
 /// Waits, as the kind says, for what never comes.
 pub(crate) fn wait(kind: usize) {
@@ -39,10 +40,34 @@ pub(crate) fn wait(kind: usize) {
             12 => drop(Condvar::new().wait(Mutex::new(()).lock().unwrap())),
             13 => drop(Semaphore::new(1).acquire_many(2)),
             14 => CancelToken::new().wait(),
+            15 => for_a_message(|_, receiver| _ = receiver.recv()),
+            16 => for_a_message(|sender, _| _ = sender.send(())),
+            17 => for_a_message(|sender, receiver| {
+                select! {
+                    recv(receiver) -> _ => {}
+                    send(sender, ()) -> _ => {}
+                }
+            }),
+            18 => _ = Event::auto().wait_timeout(LONG),
+            19 => _ = Barrier::new(2).wait(),
+            20 => Once::new().wait(),
+            21 => for_a_reader(&RwLock::new(())),
             BLOCKING => daiko::blocking(|| ()),
             _ => unreachable!("there are so many kinds"),
         }
     }
+}
+
+/// Nobody else has an end.
+fn for_a_message(wait: impl FnOnce(&Sender<()>, &Receiver<()>)) {
+    let (sender, receiver) = channel::rendezvous();
+    wait(&sender, &receiver);
+}
+
+/// It reads for as long as it waits to write.
+fn for_a_reader(lock: &RwLock<()>) {
+    let _reader = lock.read();
+    drop(lock.write());
 }
 
 /// The other ends once the caller has been unwound, which waits for that.

@@ -1,0 +1,280 @@
+//! A cancel races the completion of what a fiber waits for: exactly one of both wins, and nothing leaks.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use daiko::sync::channel::{self, OneshotReceiver, OneshotSender, Receiver, RecvError, Sender};
+use daiko::sync::{Mutex, MutexGuard, Semaphore};
+use daiko::{Fiber, JoinError, JoinHandle, select};
+
+use super::support::endless::LONG;
+use super::support::{Drops, Token};
+use super::{Dice, Round};
+
+/// Races of the process by their winner: the cancel, or the completion.
+static WON: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+pub(super) fn report() {
+    let [cancels, completions] = WON.each_ref().map(|won| won.load(Ordering::Relaxed));
+    println!(
+        "soak: {} races of a cancel with a completion, of which {cancels} were won by the cancel",
+        cancels + completions
+    );
+}
+
+/// How many races there were.
+pub(super) fn count() -> u64 {
+    WON.iter().map(|won| won.load(Ordering::Relaxed)).sum()
+}
+
+pub(super) fn some(dice: &mut Dice, round: &Arc<Round>) {
+    let all = 0..1 + dice.below(64);
+    let drops = &round.drops;
+    match dice.below(7) {
+        0 => race(dice, round, all.map(|_| Message::new(drops, channel::rendezvous())).collect()),
+        1 => race(dice, round, all.map(|_| Message::new(drops, channel::bounded(1))).collect()),
+        2 => race(dice, round, all.map(|_| Message::new(drops, channel::unbounded())).collect()),
+        3 => race(dice, round, all.map(|_| OneMessage::new(drops)).collect()),
+        4 => {
+            let mutexes: Vec<_> = all.map(|_| Arc::new(Mutex::new(0))).collect();
+            race(dice, round, mutexes.iter().map(Locked::new).collect());
+        }
+        5 => race(dice, round, all.map(|_| Permits(Arc::new(Semaphore::new(0)))).collect()),
+        _ => {
+            let ends = all.map(|_| End::new(dice, round)).collect();
+            race(dice, round, ends);
+        }
+    }
+}
+
+/// What somebody waits for.
+trait Completion {
+    /// What the waiter has to do it with.
+    type Waits: Send + 'static;
+    /// What he gets.
+    type Gets: Send + 'static;
+    /// What tells the winner.
+    type Judge;
+
+    fn waits(&mut self) -> Self::Waits;
+
+    /// By the waiter: he has what he gets as this returns, and does not suspend afterwards.
+    fn wait(waits: Self::Waits) -> Self::Gets;
+
+    fn complete(self) -> Self::Judge;
+
+    /// Asserts that only who got it has it.
+    fn judge(judge: Self::Judge, got: Option<Self::Gets>);
+}
+
+/// A message that one may receive, alone or by a choice.
+struct Message {
+    token: Token,
+    ends: (Sender<Token>, Receiver<Token>),
+    waits: usize,
+}
+
+impl Message {
+    fn new(drops: &Drops, ends: (Sender<Token>, Receiver<Token>)) -> Self {
+        static TURNS: AtomicUsize = AtomicUsize::new(0);
+        Message { token: drops.token(), ends, waits: TURNS.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl Completion for Message {
+    type Waits = (Receiver<Token>, usize);
+    type Gets = Token;
+    /// Whether the message was sent, and both ends.
+    type Judge = (bool, Sender<Token>, Receiver<Token>);
+
+    fn waits(&mut self) -> Self::Waits {
+        (self.ends.1.clone(), self.waits)
+    }
+
+    fn wait((receiver, turn): Self::Waits) -> Token {
+        let (_sender, never) = channel::rendezvous::<()>();
+        let received = match turn % 3 {
+            0 => receiver.recv(),
+            1 => receiver.recv_timeout(LONG).map_err(|_| RecvError),
+            _ => select! {
+                recv(never) -> _ => unreachable!("nobody sends"),
+                recv(receiver) -> received => received,
+            },
+        };
+        received.unwrap()
+    }
+
+    fn complete(self) -> Self::Judge {
+        let (sender, receiver) = self.ends;
+        (sender.try_send(self.token).is_ok(), sender, receiver)
+    }
+
+    fn judge((sent, _sender, receiver): Self::Judge, got: Option<Token>) {
+        let left = receiver.try_recv().is_ok();
+        assert_eq!(usize::from(got.is_some()) + usize::from(left), usize::from(sent));
+    }
+}
+
+/// The message of a oneshot.
+struct OneMessage(Token, OneshotSender<Token>, Option<OneshotReceiver<Token>>);
+
+impl OneMessage {
+    fn new(drops: &Drops) -> Self {
+        let (sender, receiver) = channel::oneshot();
+        OneMessage(drops.token(), sender, Some(receiver))
+    }
+}
+
+impl Completion for OneMessage {
+    type Waits = OneshotReceiver<Token>;
+    type Gets = Token;
+    /// Whether it was sent.
+    type Judge = bool;
+
+    fn waits(&mut self) -> Self::Waits {
+        self.2.take().expect("one waits")
+    }
+
+    fn wait(receiver: Self::Waits) -> Token {
+        receiver.recv().unwrap()
+    }
+
+    fn complete(self) -> bool {
+        self.1.send(self.0).is_ok()
+    }
+
+    fn judge(sent: bool, got: Option<Token>) {
+        assert!(sent || got.is_none());
+    }
+}
+
+/// A lock that is freed.
+struct Locked<'m>(&'m Arc<Mutex<u32>>, MutexGuard<'m, u32>);
+
+impl<'m> Locked<'m> {
+    fn new(mutex: &'m Arc<Mutex<u32>>) -> Self {
+        Locked(mutex, mutex.lock().unwrap())
+    }
+}
+
+impl<'m> Completion for Locked<'m> {
+    type Waits = Arc<Mutex<u32>>;
+    type Gets = ();
+    type Judge = &'m Mutex<u32>;
+
+    fn waits(&mut self) -> Self::Waits {
+        self.0.clone()
+    }
+
+    fn wait(mutex: Self::Waits) {
+        *mutex.lock().unwrap() += 1;
+    }
+
+    fn complete(self) -> Self::Judge {
+        drop(self.1);
+        self.0
+    }
+
+    fn judge(mutex: Self::Judge, got: Option<()>) {
+        let count = mutex.try_lock().expect("free, and not poisoned");
+        assert_eq!(*count, u32::from(got.is_some()));
+    }
+}
+
+/// A permit that is given.
+struct Permits(Arc<Semaphore>);
+
+impl Completion for Permits {
+    type Waits = Arc<Semaphore>;
+    type Gets = ();
+    type Judge = Arc<Semaphore>;
+
+    fn waits(&mut self) -> Self::Waits {
+        self.0.clone()
+    }
+
+    fn wait(semaphore: Self::Waits) {
+        semaphore.acquire().forget();
+    }
+
+    fn complete(self) -> Self::Judge {
+        self.0.add_permits(1);
+        self.0
+    }
+
+    fn judge(semaphore: Self::Judge, got: Option<()>) {
+        assert_eq!(semaphore.available_permits() + u32::from(got.is_some()), 1);
+    }
+}
+
+/// The end of a fiber, and its result.
+struct End(Fiber, Option<JoinHandle<Token>>);
+
+impl End {
+    fn new(dice: &mut Dice, round: &Arc<Round>) -> Self {
+        let token = round.drops.token();
+        let handle = round.spawn(dice, move |_, _| {
+            daiko::park();
+            token
+        });
+        End(handle.fiber().clone(), Some(handle))
+    }
+}
+
+impl Completion for End {
+    type Waits = JoinHandle<Token>;
+    type Gets = Token;
+    type Judge = ();
+
+    fn waits(&mut self) -> Self::Waits {
+        self.1.take().expect("one waits")
+    }
+
+    fn wait(handle: Self::Waits) -> Token {
+        handle.join().unwrap()
+    }
+
+    fn complete(self) {
+        self.0.unpark();
+    }
+
+    /// Who has not got the result has dropped it: the round counts its tokens.
+    fn judge((): (), _got: Option<Token>) {}
+}
+
+/// Races one completion after the other with the cancels of those who wait, in the same order.
+fn race<C: Completion>(dice: &mut Dice, round: &Arc<Round>, mut completions: Vec<C>) {
+    let waiters = completions.iter_mut().map(|completion| {
+        let waits = completion.waits();
+        round.spawn(dice, move |_, _| C::wait(waits))
+    });
+    let waiters = Arc::new(waiters.collect::<Vec<_>>());
+    // Some have begun to wait.
+    (0..dice.below(3)).for_each(|_| daiko::yield_now());
+    let cancelled = waiters.clone();
+    let canceller = round.spawn(dice, move |_, _| {
+        for waiter in &*cancelled {
+            waiter.cancel();
+        }
+    });
+    let judges: Vec<_> = completions
+        .into_iter()
+        .map(|completion| {
+            if dice.one_in(16) {
+                daiko::yield_now();
+            }
+            completion.complete()
+        })
+        .collect();
+    canceller.join().unwrap();
+    let waiters = Arc::into_inner(waiters).expect("the other has ended");
+    for (waiter, judge) in waiters.into_iter().zip(judges) {
+        let got = match waiter.join() {
+            Ok(got) => Some(got),
+            Err(JoinError::Cancelled) => None,
+            Err(error) => panic!("{error}"),
+        };
+        WON[usize::from(got.is_some())].fetch_add(1, Ordering::Relaxed);
+        C::judge(judge, got);
+    }
+}
