@@ -30,7 +30,7 @@ pub(super) fn count() -> u64 {
 pub(super) fn some(dice: &mut Dice, round: &Arc<Round>) {
     let all = 0..1 + dice.below(64);
     let drops = &round.drops;
-    match dice.below(7) {
+    match dice.below(8) {
         0 => race(dice, round, all.map(|_| Message::new(drops, channel::rendezvous())).collect()),
         1 => race(dice, round, all.map(|_| Message::new(drops, channel::bounded(1))).collect()),
         2 => race(dice, round, all.map(|_| Message::new(drops, channel::unbounded())).collect()),
@@ -39,7 +39,11 @@ pub(super) fn some(dice: &mut Dice, round: &Arc<Round>) {
             let mutexes: Vec<_> = all.map(|_| Arc::new(Mutex::new(0))).collect();
             race(dice, round, mutexes.iter().map(Locked::new).collect());
         }
-        5 => race(dice, round, all.map(|_| Permits(Arc::new(Semaphore::new(0)))).collect()),
+        5 => {
+            let bequests = all.map(|_| Bequest::new(dice, round)).collect();
+            race(dice, round, bequests);
+        }
+        6 => race(dice, round, all.map(|_| Permits(Arc::new(Semaphore::new(0)))).collect()),
         _ => {
             let ends = all.map(|_| End::new(dice, round)).collect();
             race(dice, round, ends);
@@ -92,16 +96,7 @@ impl Completion for Message {
     }
 
     fn wait((receiver, turn): Self::Waits) -> Token {
-        let (_sender, never) = channel::rendezvous::<()>();
-        let received = match turn % 3 {
-            0 => receiver.recv(),
-            1 => receiver.recv_timeout(LONG).map_err(|_| RecvError),
-            _ => select! {
-                recv(never) -> _ => unreachable!("nobody sends"),
-                recv(receiver) -> received => received,
-            },
-        };
-        received.unwrap()
+        receive(&receiver, turn)
     }
 
     fn complete(self) -> Self::Judge {
@@ -112,6 +107,71 @@ impl Completion for Message {
     fn judge((sent, _sender, receiver): Self::Judge, got: Option<Token>) {
         let left = receiver.try_recv().is_ok();
         assert_eq!(usize::from(got.is_some()) + usize::from(left), usize::from(sent));
+    }
+}
+
+/// Receives in one of several ways.
+fn receive(receiver: &Receiver<Token>, turn: usize) -> Token {
+    let (_sender, never) = channel::rendezvous::<()>();
+    let received = match turn % 3 {
+        0 => receiver.recv(),
+        1 => receiver.recv_timeout(LONG).map_err(|_| RecvError),
+        _ => select! {
+            recv(never) -> _ => unreachable!("nobody sends"),
+            recv(receiver) -> received => received,
+        },
+    };
+    received.unwrap()
+}
+
+/// A message that another receives if one does not: a wake that the cancel makes useless is passed on.
+struct Bequest {
+    message: Message,
+    heir: JoinHandle<Token>,
+    /// For the heir, if the first message is not.
+    other: Token,
+}
+
+impl Bequest {
+    fn new(dice: &mut Dice, round: &Arc<Round>) -> Self {
+        let ends = if dice.one_in(2) { channel::bounded(1) } else { channel::unbounded() };
+        let (receiver, turn) = (ends.1.clone(), dice.below(3));
+        let heir = round.spawn(dice, move |dice, _| {
+            // Before or behind the one who is cancelled.
+            (0..dice.below(4)).for_each(|_| daiko::yield_now());
+            receive(&receiver, turn)
+        });
+        Bequest { message: Message::new(&round.drops, ends), heir, other: round.drops.token() }
+    }
+}
+
+impl Completion for Bequest {
+    type Waits = (Receiver<Token>, usize);
+    type Gets = Token;
+    /// What the heir may get, how he gets it, and what he does.
+    type Judge = (Token, Sender<Token>, Receiver<Token>, JoinHandle<Token>);
+
+    fn waits(&mut self) -> Self::Waits {
+        self.message.waits()
+    }
+
+    fn wait(waits: Self::Waits) -> Token {
+        Message::wait(waits)
+    }
+
+    fn complete(self) -> Self::Judge {
+        let (sent, sender, receiver) = self.message.complete();
+        assert!(sent, "there is room");
+        (self.other, sender, receiver, self.heir)
+    }
+
+    /// Nothing but the first message wakes the heir if nobody else has got it.
+    fn judge((other, sender, receiver, heir): Self::Judge, got: Option<Token>) {
+        if got.is_some() {
+            assert!(sender.try_send(other).is_ok(), "there is room");
+        }
+        drop(heir.join().unwrap());
+        assert!(receiver.is_empty());
     }
 }
 
