@@ -361,6 +361,7 @@ fn a_value_is_received_without_the_lock() {
         });
         // SAFETY: the receiver.
         while let Err(unsent) =
+            // SAFETY: the receiver.
             unsafe { shared.channel.receive() }.map(|value| assert_eq!(*value, 7))
         {
             assert_eq!(unsent, Unsent::Pending);
