@@ -74,6 +74,22 @@ fn receivers_get_what_is_left_and_then_the_end() {
 }
 
 #[test]
+fn a_receiver_is_iterated_to_the_end() {
+    let (sender, receiver) = channel::unbounded();
+    (1..=4).for_each(|message| sender.send(message).unwrap());
+    drop(sender);
+    let mut received = Vec::new();
+    for message in &receiver {
+        received.push(message);
+        if message == 2 {
+            break;
+        }
+    }
+    received.extend(receiver);
+    assert_eq!(received, [1, 2, 3, 4]);
+}
+
+#[test]
 fn senders_get_their_messages_back_when_nobody_receives() {
     for (sender, receiver) in kinds::<Box<i32>>() {
         let room = sender.capacity().unwrap_or(5);

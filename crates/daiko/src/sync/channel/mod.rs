@@ -234,8 +234,8 @@ impl<T> Receiver<T> {
     }
 
     /// The messages, each once it is there, until there is no sender any more.
-    pub fn iter(&self) -> impl Iterator<Item = T> {
-        std::iter::from_fn(|| self.recv().ok())
+    pub fn iter(&self) -> Iter<'_, T> {
+        Iter { receiver: self }
     }
 
     /// The messages that are there at once.
@@ -266,6 +266,52 @@ impl<T> Receiver<T> {
     /// Whether both are ends of the same channel.
     pub fn same_channel(&self, other: &Receiver<T>) -> bool {
         Arc::ptr_eq(&self.channel, &other.channel)
+    }
+}
+
+/// The messages of a [`Receiver`], until there is no sender any more.
+#[derive(Debug)]
+pub struct Iter<'r, T> {
+    receiver: &'r Receiver<T>,
+}
+
+impl<T> Iterator for Iter<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
+}
+
+/// As [`Iter`], of a [`Receiver`] that is its own.
+#[derive(Debug)]
+pub struct IntoIter<T> {
+    receiver: Receiver<T>,
+}
+
+impl<T> Iterator for IntoIter<T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
+}
+
+impl<'r, T> IntoIterator for &'r Receiver<T> {
+    type Item = T;
+    type IntoIter = Iter<'r, T>;
+
+    fn into_iter(self) -> Iter<'r, T> {
+        self.iter()
+    }
+}
+
+impl<T> IntoIterator for Receiver<T> {
+    type Item = T;
+    type IntoIter = IntoIter<T>;
+
+    fn into_iter(self) -> IntoIter<T> {
+        IntoIter { receiver: self }
     }
 }
 
