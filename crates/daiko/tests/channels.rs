@@ -14,7 +14,7 @@ use daiko::sync::channel::{
     TrySendError,
 };
 use daiko::{JoinError, select};
-use support::places::{LONG, SHORT, everywhere_numbered, on_one_worker, waiting};
+use support::waits::{LONG, SHORT, everywhere_numbered, on_one_worker, waiting};
 use support::{Drops, Token, end, panic_of, workers, yield_until};
 
 type Ends<T> = (Sender<T>, Receiver<T>);

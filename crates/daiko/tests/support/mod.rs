@@ -5,7 +5,6 @@
 #[path = "../../../../tests/child.rs"]
 pub(crate) mod child;
 pub(crate) mod endless;
-pub(crate) mod places;
 pub(crate) mod scenarios;
 pub(crate) mod waits;
 

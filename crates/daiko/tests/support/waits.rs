@@ -25,18 +25,36 @@ where
     B: Fn() + Clone + Send + 'static,
 {
     for count in 1..=4 {
-        let (runtime, body) = (workers(count), body());
-        let fibers: Vec<JoinHandle<()>> = (0..2 * each)
-            .map(|index| {
-                let builder = if index % 2 == 0 { Builder::new() } else { mover() };
-                runtime.spawn_with(builder, body.clone()).unwrap()
-            })
-            .collect();
-        let threads: Vec<_> = (0..each).map(|_| thread::spawn(body.clone())).collect();
-        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        end(runtime);
+        let body = body();
+        numbered_on(count, each, &move |_| body());
     }
+}
+
+/// As [`everywhere`], with a number for each of a runtime.
+pub(crate) fn everywhere_numbered(each: usize, body: impl Fn(usize) + Clone + Send + 'static) {
+    (1..=4).for_each(|count| numbered_on(count, each, &body));
+}
+
+fn numbered_on<B>(count: usize, each: usize, body: &B)
+where
+    B: Fn(usize) + Clone + Send + 'static,
+{
+    let runtime = workers(count);
+    let numbered = |number| {
+        let body = body.clone();
+        move || body(number)
+    };
+    let fibers: Vec<JoinHandle<()>> = (0..2 * each)
+        .map(|index| {
+            let builder = if index % 2 == 0 { Builder::new() } else { mover() };
+            runtime.spawn_with(builder, numbered(index)).unwrap()
+        })
+        .collect();
+    let threads: Vec<_> =
+        (2 * each..3 * each).map(|index| thread::spawn(numbered(index))).collect();
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    end(runtime);
 }
 
 /// Runs `body` on the one worker of a runtime, where no spare takes it from.
