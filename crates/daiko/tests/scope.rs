@@ -438,26 +438,36 @@ fn stay<'s>(
 
 const STAY: usize = 6;
 
+/// A fiber in whose scope others stay, who are all there; it waits in its body, or for them.
+fn parent_of_those_who_stay<T: Send + 'static>(
+    runtime: &Runtime,
+    builder: fn() -> Builder,
+    at: At,
+    token: T,
+) -> JoinHandle<()> {
+    let there = Arc::new(AtomicUsize::new(0));
+    let is_there = there.clone();
+    let parent = runtime.spawn_with(builder(), move || {
+        let _token = token;
+        let frame = Frame::new();
+        daiko::scope(|s| {
+            stay(s, builder, &frame, &is_there);
+            match at {
+                At::Body => parks(),
+                At::Wait => {}
+            }
+        });
+    });
+    until("all fibers", || there.load(Ordering::Acquire) == STAY);
+    parent.unwrap()
+}
+
 #[test]
 fn a_cancel_of_the_parent_reaches_all_fibers_and_waits_for_them() {
     for (count, at) in [(1, At::Body), (1, At::Wait), (2, At::Body), (2, At::Wait)] {
         for builder in BUILDERS {
-            let runtime = workers(count);
-            let (there, after) = (Arc::new(AtomicUsize::new(0)), Drops::default());
-            let (is_there, token) = (there.clone(), after.token());
-            let parent = runtime.spawn_with(builder(), move || {
-                let _token = token;
-                let frame = Frame::new();
-                daiko::scope(|s| {
-                    stay(s, builder, &frame, &is_there);
-                    match at {
-                        At::Body => parks(),
-                        At::Wait => {}
-                    }
-                });
-            });
-            until("all fibers", || there.load(Ordering::Acquire) == STAY);
-            let parent = parent.unwrap();
+            let (runtime, after) = (workers(count), Drops::default());
+            let parent = parent_of_those_who_stay(&runtime, builder, at, after.token());
             parent.cancel();
             assert_cancelled(parent);
             after.assert_all();
@@ -681,21 +691,10 @@ fn a_cancel_that_meets_the_ends_of_the_fibers_loses_none() {
 fn a_shutdown_unwinds_the_fibers_before_their_parent() {
     for (count, at) in [(1, At::Body), (1, At::Wait), (2, At::Body), (2, At::Wait)] {
         for builder in BUILDERS {
-            let (runtime, there) = (workers(count), Arc::new(AtomicUsize::new(0)));
-            let is_there = there.clone();
-            let parent = runtime.spawn_with(builder(), move || {
-                let frame = Frame::new();
-                daiko::scope(|s| {
-                    stay(s, builder, &frame, &is_there);
-                    match at {
-                        At::Body => parks(),
-                        At::Wait => {}
-                    }
-                });
-            });
-            until("all fibers", || there.load(Ordering::Acquire) == STAY);
+            let runtime = workers(count);
+            let parent = parent_of_those_who_stay(&runtime, builder, at, ());
             assert_eq!(runtime.shutdown().leaked, 0);
-            assert_cancelled(parent.unwrap());
+            assert_cancelled(parent);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::{Buffer, NotPopped, NotPushed, Other, Party};
+use super::{Buffer, NotPopped, NotPushed, Other, Party, Side};
 use crate::list::Unlinked;
 use crate::lock::Contender;
 use crate::sync::spin_loop;
@@ -60,7 +60,7 @@ impl<B: Buffer, W: Copy> Buffered<B, W> {
         loop {
             value = match self.buffer.push(value) {
                 Ok(Other::Runs) => return Ok(None),
-                Ok(Other::Queued) => return Ok(self.next_receiver(by)),
+                Ok(Other::Queued) => return Ok(self.next(Side::Receive, by)),
                 Err(NotPushed::Full(value)) => return Err(Refused::Full(value)),
                 Err(NotPushed::Closed(value)) => return Err(Refused::Closed(value)),
                 Err(NotPushed::Busy(value)) => value,
@@ -76,7 +76,7 @@ impl<B: Buffer, W: Copy> Buffered<B, W> {
         loop {
             match self.buffer.pop() {
                 Ok((value, Other::Runs)) => return Ok((value, None)),
-                Ok((value, Other::Queued)) => return Ok((value, self.next_sender(by))),
+                Ok((value, Other::Queued)) => return Ok((value, self.next(Side::Send, by))),
                 Err(NotPopped::Empty) => return Err(Nothing::Empty),
                 Err(NotPopped::Closed) => return Err(Nothing::Closed),
                 Err(NotPopped::Busy) => pause(by, &mut looks),
@@ -84,48 +84,53 @@ impl<B: Buffer, W: Copy> Buffered<B, W> {
         }
     }
 
-    /// Claims the sender that is first in line.
+    /// Claims who is first in line at `side`.
     #[cold]
     #[must_use = "the waiter is to be woken"]
-    pub fn next_sender(&self, by: &impl Contender) -> Option<W> {
-        claim(&mut self.senders.lock(by), || self.buffer.nobody_pushes())
+    pub fn next(&self, side: Side, by: &impl Contender) -> Option<W> {
+        self.lock(side, by).claim()
     }
 
-    /// Claims the receiver that is first in line.
-    #[cold]
-    #[must_use = "the waiter is to be woken"]
-    pub fn next_receiver(&self, by: &impl Contender) -> Option<W> {
-        claim(&mut self.receivers.lock(by), || self.buffer.nobody_pops())
-    }
-
-    /// Takes the lock of those who wait to send.
-    pub fn senders(&self, by: &impl Contender) -> LockedSide<'_, B, W> {
-        LockedSide { buffer: &self.buffer, queue: self.senders.lock(by) }
-    }
-
-    /// Takes the lock of those who wait to receive.
-    pub fn receivers(&self, by: &impl Contender) -> LockedSide<'_, B, W> {
-        LockedSide { buffer: &self.buffer, queue: self.receivers.lock(by) }
+    /// Takes the lock of those who wait at `side`.
+    pub fn lock(&self, side: Side, by: &impl Contender) -> LockedSide<'_, B, W> {
+        let queue = match side {
+            Side::Send => &self.senders,
+            Side::Receive => &self.receivers,
+        };
+        LockedSide { buffer: &self.buffer, side, queue: queue.lock(by) }
     }
 }
 
 /// One side of a channel, whose lock is held.
 pub struct LockedSide<'c, B, W> {
     buffer: &'c B,
+    side: Side,
     queue: Locked<'c, Party<W>>,
 }
 
 impl<B: Buffer, W: Copy> LockedSide<'_, B, W> {
-    /// Whether whoever is queued now to send will be claimed; otherwise he looks again.
+    /// Whether whoever is queued now will be claimed; otherwise he looks again.
     #[must_use]
-    pub fn announce_sender(&mut self) -> bool {
-        cfg!(weaken = "channel-announce") || self.buffer.announce_push()
+    pub fn announce(&mut self) -> bool {
+        if cfg!(weaken = "channel-announce") {
+            return true;
+        }
+        match self.side {
+            Side::Send => self.buffer.announce_push(),
+            Side::Receive => self.buffer.announce_pop(),
+        }
     }
 
-    /// Whether whoever is queued now to receive will be claimed; otherwise he looks again.
-    #[must_use]
-    pub fn announce_receiver(&mut self) -> bool {
-        cfg!(weaken = "channel-announce") || self.buffer.announce_pop()
+    /// Claims who is first in line; says so if nobody is left.
+    fn claim(&mut self) -> Option<W> {
+        let claimed = self.queue.claim_first_that(0, |party| party.try_claim());
+        if self.queue.is_empty() {
+            match self.side {
+                Side::Send => self.buffer.nobody_pushes(),
+                Side::Receive => self.buffer.nobody_pops(),
+            }
+        }
+        claimed.map(|party| party.waiter)
     }
 
     /// Adds `node`, after the announcement under this lock: as the oldest if he was claimed before.
@@ -150,15 +155,6 @@ impl<B: Buffer, W: Copy> LockedSide<'_, B, W> {
         // SAFETY: passed on to the caller.
         unsafe { self.queue.unlink(node) }
     }
-}
-
-/// Claims who is first in line; says that nobody is any more.
-fn claim<W: Copy>(queue: &mut Locked<'_, Party<W>>, nobody: impl FnOnce()) -> Option<W> {
-    let claimed = queue.claim_first_that(0, |party| party.try_claim());
-    if queue.is_empty() {
-        nobody();
-    }
-    claimed.map(|party| party.waiter)
 }
 
 fn pause(by: &impl Contender, looks: &mut u32) {

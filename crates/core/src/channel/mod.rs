@@ -12,8 +12,8 @@ mod ring;
 pub use buffered::{Buffered, LockedSide, Nothing, Refused};
 pub use chain::Chain;
 pub use oneshot::{Oneshot, Unsent};
-pub use party::{Choice, Party};
-pub use rendezvous::{LockedRendezvous, Meeting, Offer, Rendezvous, Side, Slot};
+pub use party::{Choice, Party, Side};
+pub use rendezvous::{LockedRendezvous, Meeting, Offer, Rendezvous, Slot};
 pub use ring::Ring;
 
 #[cfg(all(test, loom))]

@@ -47,8 +47,8 @@ impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
                 Err(Refused::Full(value)) => value,
                 Err(Refused::Closed(_)) => panic!("closed"),
             };
-            let mut side = self.channel.senders(&by(who));
-            if side.announce_sender() {
+            let mut side = self.channel.lock(Side::Send, &by(who));
+            if side.announce() {
                 // SAFETY: in no queue, and stays until it is claimed.
                 unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
                 drop(side);
@@ -69,8 +69,8 @@ impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
                 Err(Nothing::Closed) => return None,
                 Err(Nothing::Empty) => {}
             }
-            let mut side = self.channel.receivers(&by(who));
-            if side.announce_receiver() {
+            let mut side = self.channel.lock(Side::Receive, &by(who));
+            if side.announce() {
                 // SAFETY: in no queue, and stays until it is claimed.
                 unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
                 drop(side);
@@ -83,24 +83,25 @@ impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
     /// Waits for a value, and leaves without.
     fn turn_away(&self, who: usize) {
         let node = Node::new(Party::alone(who));
-        let mut side = self.channel.receivers(&by(who));
-        if !side.announce_receiver() {
+        let mut side = self.channel.lock(Side::Receive, &by(who));
+        if !side.announce() {
             return;
         }
         // SAFETY: in no queue, and stays until it has left or is claimed.
         unsafe { side.enqueue(NonNull::from(&node), false) };
         drop(side);
         // SAFETY: alive, and queued here.
-        let left = unsafe { self.channel.receivers(&by(who)).leave(NonNull::from(&node)) };
+        let left =
+            unsafe { self.channel.lock(Side::Receive, &by(who)).leave(NonNull::from(&node)) };
         if left == Unlinked::AlreadyGone {
             self.wakes[who].wait();
-            self.wake(self.channel.next_receiver(&by(who)));
+            self.wake(self.channel.next(Side::Receive, &by(who)));
         }
     }
 
     fn close(&self, who: usize) {
         self.channel.buffer().close();
-        while let Some(waiter) = self.channel.next_receiver(&by(who)) {
+        while let Some(waiter) = self.channel.next(Side::Receive, &by(who)) {
             self.wakes[waiter].wake();
         }
     }

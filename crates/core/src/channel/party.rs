@@ -4,6 +4,24 @@ use std::ptr::NonNull;
 
 use crate::claim::Claim;
 
+/// What a party waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// That it can send a value.
+    Send,
+    /// That it can receive one.
+    Receive,
+}
+
+impl Side {
+    pub(super) fn other(self) -> Side {
+        match self {
+            Side::Send => Side::Receive,
+            Side::Receive => Side::Send,
+        }
+    }
+}
+
 /// Somebody who waits at a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Party<W> {

@@ -2,7 +2,7 @@
 
 use std::ptr::NonNull;
 
-use super::Party;
+use super::{Party, Side};
 use crate::list::Unlinked;
 use crate::lock::Contender;
 use crate::sync::{AtomicU32, Ordering, UnsafeCell, const_fn};
@@ -21,24 +21,6 @@ pub struct Rendezvous<T, W> {
 
 const OPEN: u32 = 0;
 const CLOSED: u32 = 1;
-
-/// What a party waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// That somebody receives the value in its slot.
-    Send,
-    /// That somebody sends a value into its slot.
-    Receive,
-}
-
-impl Side {
-    fn other(self) -> Side {
-        match self {
-            Side::Send => Side::Receive,
-            Side::Receive => Side::Send,
-        }
-    }
-}
 
 /// Where a party has the value that it sends, or gets the one that it receives.
 pub struct Slot<T>(UnsafeCell<Option<T>>);

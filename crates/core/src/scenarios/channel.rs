@@ -3,7 +3,7 @@
 use shuttle::sync::Arc;
 
 use super::*;
-use crate::channel::{Buffer, Buffered, Chain, Nothing, Party, Refused, Ring};
+use crate::channel::{Buffer, Buffered, Chain, Nothing, Party, Refused, Ring, Side};
 use crate::modelled::spawn;
 
 /// Senders at most.
@@ -44,16 +44,16 @@ impl<B: Buffer<Value = Message>> Shared<B> {
                 }
                 Err(refused) => assert_eq!(refused, Refused::Full(message)),
             }
-            let mut side = self.channel.senders(&by);
-            if !side.announce_sender() {
+            let mut side = self.channel.lock(Side::Send, &by);
+            if !side.announce() {
                 continue;
             }
             // SAFETY: the node is in no queue, and stays until it has left or is claimed.
             unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
             drop(side);
             // SAFETY: alive, and queued here.
-            let leave = |node| unsafe { self.channel.senders(&by).leave(node) };
-            let give_way = |_| self.waiters.wake(self.channel.next_sender(&by));
+            let leave = |node| unsafe { self.channel.lock(Side::Send, &by).leave(node) };
+            let give_way = |_| self.waiters.wake(self.channel.next(Side::Send, &by));
             match wait(&self.waiters, who, &node, patience, leave, give_way) {
                 Ended::Claimed(_) => was_claimed = true,
                 Ended::TimedOut | Ended::Cancelled => return false,
@@ -74,16 +74,16 @@ impl<B: Buffer<Value = Message>> Shared<B> {
                 Err(Nothing::Closed) => return Err(Nothing::Closed),
                 Err(Nothing::Empty) => {}
             }
-            let mut side = self.channel.receivers(&by);
-            if !side.announce_receiver() {
+            let mut side = self.channel.lock(Side::Receive, &by);
+            if !side.announce() {
                 continue;
             }
             // SAFETY: the node is in no queue, and stays until it has left or is claimed.
             unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
             drop(side);
             // SAFETY: alive, and queued here.
-            let leave = |node| unsafe { self.channel.receivers(&by).leave(node) };
-            let give_way = |_| self.waiters.wake(self.channel.next_receiver(&by));
+            let leave = |node| unsafe { self.channel.lock(Side::Receive, &by).leave(node) };
+            let give_way = |_| self.waiters.wake(self.channel.next(Side::Receive, &by));
             match wait(&self.waiters, who, &node, patience, leave, give_way) {
                 Ended::Claimed(_) => was_claimed = true,
                 Ended::TimedOut | Ended::Cancelled => return Ok(None),
@@ -98,7 +98,7 @@ impl<B: Buffer<Value = Message>> Shared<B> {
         if self.sending.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.channel.buffer().close();
             let by = Waiters::<ALL>::by(who);
-            std::iter::from_fn(|| self.channel.next_receiver(&by))
+            std::iter::from_fn(|| self.channel.next(Side::Receive, &by))
                 .for_each(|waiter| self.waiters.wake([waiter]));
         }
         sent
@@ -138,8 +138,16 @@ fn exchange<B: Buffer<Value = Message> + Send + Sync + 'static>(buffer: B) {
     let mut received: Vec<_> = received.inspect(|all| assert_in_order(all)).flatten().collect();
     received.sort();
     assert_eq!(received, sent);
-    assert_eq!(shared.channel.next_receiver(&Waiters::<ALL>::by(0)), None, "nobody is left behind");
-    assert_eq!(shared.channel.next_sender(&Waiters::<ALL>::by(0)), None, "nobody is left behind");
+    assert_eq!(
+        shared.channel.next(Side::Receive, &Waiters::<ALL>::by(0)),
+        None,
+        "nobody is left behind"
+    );
+    assert_eq!(
+        shared.channel.next(Side::Send, &Waiters::<ALL>::by(0)),
+        None,
+        "nobody is left behind"
+    );
 }
 
 /// What comes from one sender comes in the order in which he sent it.

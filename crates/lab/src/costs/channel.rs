@@ -41,7 +41,8 @@ pub(super) fn channel<T: Threads, C: Channel>(effort: Effort) -> Result<Timed, F
     let (sender, mut receiver) = C::open();
     let begun = Arc::new(Begun::default());
     let seen = Arc::clone(&begun);
-    let consumer = T::spawn(0, 1, move || consume::<C>(&mut receiver, &seen))?;
+    // The second of two threads, of which the caller is the first.
+    let consumer = T::spawn(1, 2, move || consume::<C>(&mut receiver, &seen))?;
     let sent = produce::<T, C>(sender, &begun, effort);
     T::join(consumer)?.timed(sent)
 }

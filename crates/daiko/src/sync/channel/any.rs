@@ -217,35 +217,22 @@ fn try_recv<B: Buffer>(channel: &Buffered<B, WaiterId>) -> Result<B::Value, TryR
 /// Sends `message` once there is room.
 fn wait_to_send<B: Buffer>(
     channel: &Buffered<B, WaiterId>,
-    mut message: B::Value,
+    message: B::Value,
     deadline: Deadline,
 ) -> Result<(), SendTimeoutError<B::Value>> {
-    let waiter = Waiter::caller("Sender::send");
-    let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
-    let mut polls = waiter.polls();
-    loop {
-        message = match try_send(channel, message) {
-            Ok(()) => return Ok(()),
-            Err(TrySendError::Disconnected(message)) => {
-                return Err(SendTimeoutError::Disconnected(message));
-            }
-            Err(TrySendError::Full(message)) => message,
-        };
-        if polls.again() {
-            continue;
+    let mut unsent = Some(message);
+    let attempt = || match try_send(channel, unsent.take().expect("it was not sent yet")) {
+        Ok(()) => Some(Ok(())),
+        Err(TrySendError::Disconnected(message)) => {
+            Some(Err(SendTimeoutError::Disconnected(message)))
         }
-        let mut side = channel.senders(&ThisThread);
-        if !side.announce_sender() {
-            continue;
+        Err(TrySendError::Full(message)) => {
+            unsent = Some(message);
+            None
         }
-        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
-        unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
-        drop(side);
-        if waiter.wait(&node, &ToSend(channel), deadline) == Ended::TimedOut {
-            return Err(SendTimeoutError::Timeout(message));
-        }
-        was_claimed = true;
-    }
+    };
+    let sent = AtSide { channel, side: Side::Send }.wait("Sender::send", deadline, attempt);
+    sent.unwrap_or_else(|| Err(SendTimeoutError::Timeout(unsent.expect("it was not sent"))))
 }
 
 /// Receives a message once there is one.
@@ -253,77 +240,86 @@ fn wait_to_receive<B: Buffer>(
     channel: &Buffered<B, WaiterId>,
     deadline: Deadline,
 ) -> Result<B::Value, RecvTimeoutError> {
-    let waiter = Waiter::caller("Receiver::recv");
-    let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
-    let mut polls = waiter.polls();
-    loop {
-        match try_recv(channel) {
-            Ok(message) => return Ok(message),
-            Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
-            Err(TryRecvError::Empty) => {}
-        }
-        if polls.again() {
-            continue;
-        }
-        let mut side = channel.receivers(&ThisThread);
-        if !side.announce_receiver() {
-            continue;
-        }
-        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
-        unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
-        drop(side);
-        if waiter.wait(&node, &ToReceive(channel), deadline) == Ended::TimedOut {
-            return Err(RecvTimeoutError::Timeout);
-        }
-        was_claimed = true;
-    }
+    let attempt = || match try_recv(channel) {
+        Ok(message) => Some(Ok(message)),
+        Err(TryRecvError::Disconnected) => Some(Err(RecvTimeoutError::Disconnected)),
+        Err(TryRecvError::Empty) => None,
+    };
+    let received =
+        AtSide { channel, side: Side::Receive }.wait("Receiver::recv", deadline, attempt);
+    received.unwrap_or(Err(RecvTimeoutError::Timeout))
 }
 
 fn close<B: Buffer>(channel: &Buffered<B, WaiterId>) {
     channel.buffer().close();
-    while let Some(waiter) = channel.next_receiver(&ThisThread) {
-        wait::wake(Some(waiter));
-    }
-    while let Some(waiter) = channel.next_sender(&ThisThread) {
-        wait::wake(Some(waiter));
+    for side in [Side::Receive, Side::Send] {
+        while let Some(waiter) = channel.next(side, &ThisThread) {
+            wait::wake(Some(waiter));
+        }
     }
 }
 
-/// Those who wait for room.
-pub(super) struct ToSend<'c, B>(pub(super) &'c Buffered<B, WaiterId>);
+/// Those who wait for room, or for a message.
+pub(super) struct AtSide<'c, B> {
+    pub(super) channel: &'c Buffered<B, WaiterId>,
+    pub(super) side: Side,
+}
 
-impl<B: Buffer> Object<Party<WaiterId>> for ToSend<'_, B> {
+impl<B: Buffer> AtSide<'_, B> {
+    /// Waits until `attempt` succeeds; `None` if the deadline passed.
+    fn wait<R>(
+        &self,
+        what: &str,
+        deadline: Deadline,
+        mut attempt: impl FnMut() -> Option<R>,
+    ) -> Option<R> {
+        let waiter = Waiter::caller(what);
+        let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
+        let mut polls = waiter.polls();
+        loop {
+            if let Some(result) = attempt() {
+                return Some(result);
+            }
+            // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+            if polls.again() || !unsafe { self.enqueue(&node, was_claimed) } {
+                continue;
+            }
+            if waiter.wait(&node, self, deadline) == Ended::TimedOut {
+                return None;
+            }
+            was_claimed = true;
+        }
+    }
+
+    /// Queues `node`, as the first in line if he was claimed before; false if he need not wait.
+    ///
+    /// # Safety
+    ///
+    /// As for `LockedSide::enqueue`.
+    pub(super) unsafe fn enqueue(&self, node: &Node<Party<WaiterId>>, was_claimed: bool) -> bool {
+        let mut side = self.channel.lock(self.side, &ThisThread);
+        let waits = side.announce();
+        if waits {
+            // SAFETY: passed on to the caller.
+            unsafe { side.enqueue(NonNull::from(node), was_claimed) };
+        }
+        waits
+    }
+}
+
+impl<B: Buffer> Object<Party<WaiterId>> for AtSide<'_, B> {
     unsafe fn leave(&self, node: NonNull<Node<Party<WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.0.senders(&ThisThread).leave(node) }
+        unsafe { self.channel.lock(self.side, &ThisThread).leave(node) }
     }
 
     fn give_way(&self, _: u8) -> bool {
-        wait::wake(self.0.next_sender(&ThisThread));
+        wait::wake(self.channel.next(self.side, &ThisThread));
         true
     }
 
     fn target(&self) -> Target {
-        Target::new(Kind::Channel, self.0)
-    }
-}
-
-/// Those who wait for a message.
-pub(super) struct ToReceive<'c, B>(pub(super) &'c Buffered<B, WaiterId>);
-
-impl<B: Buffer> Object<Party<WaiterId>> for ToReceive<'_, B> {
-    unsafe fn leave(&self, node: NonNull<Node<Party<WaiterId>>>) -> Unlinked {
-        // SAFETY: passed on to the caller.
-        unsafe { self.0.receivers(&ThisThread).leave(node) }
-    }
-
-    fn give_way(&self, _: u8) -> bool {
-        wait::wake(self.0.next_receiver(&ThisThread));
-        true
-    }
-
-    fn target(&self) -> Target {
-        Target::new(Kind::Channel, self.0)
+        Target::new(Kind::Channel, self.channel)
     }
 }
 

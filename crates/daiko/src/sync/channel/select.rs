@@ -11,7 +11,7 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 use daiko_sys::clock;
 
-use super::any::{Any, Met, ToReceive, ToSend, try_meet};
+use super::any::{Any, AtSide, Met, try_meet};
 use super::{OneshotReceiver, Receiver, RecvError, SendError, Sender, TryRecvError, TrySendError};
 use crate::deadlock::{Kind, Target};
 use crate::runtime::kernel::ThisThread;
@@ -311,24 +311,23 @@ impl<'c, T> Operation<'c, T> {
         }
     }
 
-    /// Queues it at its side of a channel with room; false if it need not wait.
-    fn enqueue_side<B: Buffer>(&self, at: &Buffered<B, WaiterId>, party: Party<WaiterId>) -> bool {
+    /// Its side of a channel with room.
+    fn at<'b, B>(&self, channel: &'b Buffered<B, WaiterId>) -> AtSide<'b, B> {
+        AtSide { channel, side: self.side }
+    }
+
+    /// Queues it at that side; false if it need not wait.
+    fn enqueue_side<B: Buffer>(&self, at: &AtSide<'_, B>, party: Party<WaiterId>) -> bool {
         *self.place.borrow_mut() = Place::Side(Node::new(party));
         let place = self.place.borrow();
         let Place::Side(node) = &*place else { unreachable!("just put there") };
-        let mut side = match self.side {
-            Side::Send => at.senders(&ThisThread),
-            Side::Receive => at.receivers(&ThisThread),
-        };
-        let waits = match self.side {
-            Side::Send => side.announce_sender(),
-            Side::Receive => side.announce_receiver(),
-        };
-        if waits {
-            // SAFETY: a new node, which stays in place until `leave`: the contract of `Case::enqueue`.
-            unsafe { side.enqueue(NonNull::from(node), false) };
-        }
-        waits
+        // SAFETY: a new node, which stays in place until `leave`: the contract of `Case::enqueue`.
+        unsafe { at.enqueue(node, false) }
+    }
+
+    fn leave_from<W>(&self, object: &impl Object<W>, node: &Node<W>) {
+        // SAFETY: alive, and in that queue if it is in one.
+        let _ = unsafe { object.leave(NonNull::from(node)) };
     }
 
     /// Queues it at a rendezvous; false if somebody is there.
@@ -346,24 +345,6 @@ impl<'c, T> Operation<'c, T> {
         }
         waits
     }
-
-    fn leave_side<B: Buffer>(&self, at: &Buffered<B, WaiterId>, node: &Node<Party<WaiterId>>) {
-        let node = NonNull::from(node);
-        // SAFETY: alive, and in that queue if it is in one.
-        let _ = unsafe {
-            match self.side {
-                Side::Send => ToSend(at).leave(node),
-                Side::Receive => ToReceive(at).leave(node),
-            }
-        };
-    }
-
-    fn give_way_at<B: Buffer>(&self, at: &Buffered<B, WaiterId>) -> bool {
-        match self.side {
-            Side::Send => ToSend(at).give_way(0),
-            Side::Receive => ToReceive(at).give_way(0),
-        }
-    }
 }
 
 impl<T> Case for Operation<'_, T> {
@@ -376,20 +357,19 @@ impl<T> Case for Operation<'_, T> {
         // SAFETY: the claim stays until `leave`: this function's contract.
         let party = unsafe { Party::one_of(waiter, claim, outcome) };
         match self.channel {
-            Any::Bounded(channel) => self.enqueue_side(channel, party),
-            Any::Unbounded(channel) => self.enqueue_side(channel, party),
+            Any::Bounded(channel) => self.enqueue_side(&self.at(channel), party),
+            Any::Unbounded(channel) => self.enqueue_side(&self.at(channel), party),
             Any::Rendezvous(channel) => self.enqueue_offer(channel, party),
         }
     }
 
     fn leave(&self) {
         match (&*self.place.borrow(), self.channel) {
-            (Place::Side(node), Any::Bounded(channel)) => self.leave_side(channel, node),
-            (Place::Side(node), Any::Unbounded(channel)) => self.leave_side(channel, node),
-            (Place::Offer(node), Any::Rendezvous(channel)) => {
-                // SAFETY: alive, and in that queue if it is in one.
-                let _ = unsafe { channel.leave(NonNull::from(node)) };
+            (Place::Side(node), Any::Bounded(channel)) => self.leave_from(&self.at(channel), node),
+            (Place::Side(node), Any::Unbounded(channel)) => {
+                self.leave_from(&self.at(channel), node);
             }
+            (Place::Offer(node), Any::Rendezvous(channel)) => self.leave_from(channel, node),
             _ => {}
         }
         *self.place.borrow_mut() = Place::Nowhere;
@@ -408,8 +388,8 @@ impl<T> Case for Operation<'_, T> {
 
     fn give_way(&self) -> bool {
         match self.channel {
-            Any::Bounded(channel) => self.give_way_at(channel),
-            Any::Unbounded(channel) => self.give_way_at(channel),
+            Any::Bounded(channel) => self.at(channel).give_way(0),
+            Any::Unbounded(channel) => self.at(channel).give_way(0),
             Any::Rendezvous(_) => false,
         }
     }

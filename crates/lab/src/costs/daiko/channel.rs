@@ -1,17 +1,16 @@
 //! Messages from fiber to fiber: on one worker, or from one worker to another.
 
 use daiko::{
-    Builder, JoinHandle,
+    Builder,
     sync::channel::{self, Receiver, Sender},
 };
 
-use super::{Fibers, broken, cpus, refused, run, run_on};
+use super::{Fibers, Spread, broken, cpus, refused, run, run_on};
 use crate::{
     Failure,
     costs::{
         channel::{CAPACITY, Channel, channel},
         laps::Timed,
-        threads::Threads,
     },
     experiment::Effort,
 };
@@ -51,32 +50,9 @@ pub(super) fn beside<C: Channel>(effort: Effort) -> Result<Timed, Failure> {
 pub(super) fn across<C: Channel>(effort: Effort) -> Result<Timed, Failure> {
     run_on(cpus(), move || {
         let first = Builder::new().on(0);
-        let producer = first.spawn(move || channel::<Second, C>(effort)).map_err(refused)?;
+        let producer = first.spawn(move || channel::<Spread, C>(effort)).map_err(refused)?;
         producer.join().map_err(broken)?
     })
-}
-
-/// Fibers on the second worker.
-struct Second;
-
-impl Threads for Second {
-    type Handle<T: Send + 'static> = JoinHandle<T>;
-
-    fn spawn<T: Send + 'static>(
-        _: usize,
-        _: usize,
-        body: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<JoinHandle<T>, Failure> {
-        Builder::new().on(1 % cpus()).spawn(body).map_err(refused)
-    }
-
-    fn join<T: Send + 'static>(thread: JoinHandle<T>) -> Result<T, Failure> {
-        thread.join().map_err(broken)
-    }
-
-    fn yield_now() {
-        daiko::yield_now();
-    }
 }
 
 #[cfg(test)]
@@ -84,6 +60,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::costs::threads::Threads;
 
     #[test]
     fn who_sends_across_is_on_another_worker() {
@@ -93,8 +70,8 @@ mod tests {
         let on = |thread: thread::Thread| thread.name().map(str::to_owned);
         let (first, second) = run_on(cpus(), move || {
             let first = Builder::new().on(0).spawn(move || {
-                let second = Second::spawn(0, 1, move || on(thread::current()))?;
-                Ok((on(thread::current()), Second::join(second)?))
+                let second = Spread::spawn(1, 2, move || on(thread::current()))?;
+                Ok((on(thread::current()), Spread::join(second)?))
             });
             first.map_err(refused)?.join().map_err(broken)?
         })
