@@ -148,6 +148,7 @@ impl Waiter {
     }
 
     /// The caller, which has to [`ask`](Self::ask) before it waits, if it comes to that.
+    #[inline]
     pub(crate) fn unasked() -> Waiter {
         match suspend::try_caller() {
             Some((_, fiber)) => Waiter::Fiber(fiber),
@@ -156,6 +157,7 @@ impl Waiter {
     }
 
     /// Whether [`ask`](Self::ask) may panic or raise a cancel.
+    #[inline]
     pub(crate) fn may_be_refused(&self) -> bool {
         match self {
             Waiter::Fiber(fiber) => fiber.flags.get() != 0,
@@ -205,7 +207,32 @@ impl Waiter {
         self.wait_for(&Queued { node, object }, deadline)
     }
 
+    /// As [`wait`](Self::wait), inlined up to the switch: for what is inlined where users call it
+    /// (`worker/suspend.rs` says why).
+    #[inline(always)]
+    pub(crate) fn wait_inlined<W: Copy>(
+        &self,
+        node: &Node<W>,
+        object: &impl Object<W>,
+        deadline: Deadline,
+    ) -> Ended {
+        let wait = Queued { node, object };
+        match (self, worker::current()) {
+            (Waiter::Fiber(fiber), Some(worker))
+                if deadline == Deadline::NEVER && !deadlock::is_tracking() =>
+            {
+                if suspend::wait_inlined(worker, fiber) {
+                    Ended::Claimed(wait.note())
+                } else {
+                    wait_on(fiber, &wait)
+                }
+            }
+            _ => self.wait_for(&wait, deadline),
+        }
+    }
+
     /// As [`wait`](Self::wait), for whatever the caller has published under this waiter's id.
+    #[inline(never)]
     pub(crate) fn wait_for(&self, wait: &impl Wait, deadline: Deadline) -> Ended {
         match self {
             Waiter::Fiber(fiber) => {
@@ -293,7 +320,20 @@ pub(crate) fn moves_to(waiter: WaiterId, target: Target) {
 }
 
 fn wait_as_fiber(fiber: &ControlBlock, wait: &impl Wait, deadline: Deadline) -> Ended {
-    let resumed = suspend::wait_until(fiber, deadline);
+    has_ended(fiber, wait, suspend::wait_until(fiber, deadline))
+}
+
+/// Goes on with a wait without a deadline, in which something else than its waker has resumed the fiber.
+#[cold]
+#[inline(never)]
+fn wait_on(fiber: &ControlBlock, wait: &impl Wait) -> Ended {
+    if unwind::is_due(fiber) {
+        return has_ended(fiber, wait, Resumed::Cancelled);
+    }
+    wait_as_fiber(fiber, wait, Deadline::NEVER)
+}
+
+fn has_ended(fiber: &ControlBlock, wait: &impl Wait, resumed: Resumed) -> Ended {
     if resumed == Resumed::Woken {
         return Ended::Claimed(wait.note());
     }

@@ -1,8 +1,7 @@
-//! Mutex, condition variable and semaphore, between fibers, movers, threads, and all of them.
+//! Mutex and semaphore, between fibers, movers, threads, and all of them.
 
 mod support;
 
-use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -164,111 +163,6 @@ fn nobody_may_wait_where_it_would_suspend_by_mistake() {
 }
 
 #[test]
-fn a_queue_of_mutex_and_condvar_loses_and_doubles_nothing() {
-    const EACH: usize = 200;
-    let queue = Arc::new((Mutex::new(VecDeque::new()), Condvar::new(), Condvar::new()));
-    let (sum, turn) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let (shared, sums) = (queue.clone(), sum.clone());
-    everywhere(2, move || {
-        let (items, filled, emptied) = &*shared;
-        // Of each six two are pinned, two movers, two threads: half of them produce.
-        if turn.fetch_add(1, Ordering::Relaxed) % 2 == 0 {
-            for value in 1..=EACH {
-                let full = |items: &mut VecDeque<usize>| items.len() == 4;
-                let mut items = emptied.wait_while(items.lock().unwrap(), full).unwrap();
-                items.push_back(value);
-                drop(items);
-                filled.notify_one();
-            }
-        } else {
-            for _ in 0..EACH {
-                let empty = |items: &mut VecDeque<usize>| items.is_empty();
-                let mut items = filled.wait_while(items.lock().unwrap(), empty).unwrap();
-                sums.fetch_add(items.pop_front().unwrap(), Ordering::Relaxed);
-                emptied.notify_all();
-            }
-        }
-    });
-    assert!(queue.0.lock().unwrap().is_empty());
-    assert_eq!(sum.load(Ordering::Relaxed), 4 * 3 * EACH * (EACH + 1) / 2);
-}
-
-#[test]
-fn a_condition_is_not_waited_for_longer_than_asked() {
-    let ask = || {
-        let (mutex, condvar) = (Mutex::new(()), Condvar::new());
-        let (guard, result) = condvar.wait_timeout(mutex.lock().unwrap(), SHORT).unwrap();
-        assert!(result.timed_out());
-        let (guard, result) = condvar.wait_deadline(guard, Instant::now()).unwrap();
-        assert!(result.timed_out());
-        let (guard, result) = condvar.wait_timeout_while(guard, SHORT, |()| true).unwrap();
-        assert!(result.timed_out());
-        let (_, result) = condvar.wait_timeout_while(guard, SHORT, |()| false).unwrap();
-        assert!(!result.timed_out());
-    };
-    ask();
-    let runtime = workers(2);
-    runtime.run(ask);
-    end(runtime);
-}
-
-#[test]
-fn who_is_notified_while_the_mutex_is_held_waits_for_it() {
-    on_one_worker(|| {
-        let shared = Arc::new((Mutex::new(0), Condvar::new()));
-        let waiters: Vec<_> = (0..3)
-            .map(|_| {
-                let shared = shared.clone();
-                waiting(move || *shared.1.wait(shared.0.lock().unwrap()).unwrap() += 1)
-            })
-            .collect();
-        let guard = shared.0.lock().unwrap();
-        shared.1.notify_all();
-        daiko::yield_now();
-        assert_eq!(*guard, 0);
-        drop(guard);
-        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
-        assert_eq!(*shared.0.lock().unwrap(), 3);
-    });
-}
-
-#[test]
-fn who_is_cancelled_after_a_notification_passes_it_on() {
-    on_one_worker(|| {
-        let shared = Arc::new((Mutex::new(0), Condvar::new()));
-        let [first, second] = [(); 2].map(|()| {
-            let shared = shared.clone();
-            waiting(move || *shared.1.wait(shared.0.lock().unwrap()).unwrap() += 1)
-        });
-        let guard = shared.0.lock().unwrap();
-        // By a thread, so that it waits for the mutex now: a neighbour's notification would wake it.
-        let theirs = shared.clone();
-        thread::spawn(move || theirs.1.notify_one()).join().unwrap();
-        first.cancel();
-        drop(guard);
-        assert!(matches!(first.join(), Err(JoinError::Cancelled)));
-        second.join().unwrap();
-        assert_eq!(*shared.0.lock().unwrap(), 1);
-    });
-}
-
-#[test]
-fn a_condvar_has_one_mutex_at_a_time() {
-    on_one_worker(|| {
-        let shared = Arc::new((Mutex::new(()), Condvar::new()));
-        let theirs = shared.clone();
-        let waiter = waiting(move || drop(theirs.1.wait(theirs.0.lock().unwrap())));
-        let other = Mutex::new(());
-        let message = panic_of(|| shared.1.wait(other.lock().unwrap()).map(drop));
-        assert!(message.contains("two mutexes"), "{message}");
-        shared.1.notify_one();
-        waiter.join().unwrap();
-        let third = Mutex::new(());
-        assert!(shared.1.wait_timeout(third.lock().unwrap(), SHORT).unwrap().1.timed_out());
-    });
-}
-
-#[test]
 fn a_semaphore_lets_so_many_in() {
     let (semaphore, inside) = (Arc::new(Semaphore::new(3)), Arc::new(AtomicUsize::new(0)));
     let shared = semaphore.clone();
@@ -382,27 +276,6 @@ fn values_come_back_out_of_a_mutex() {
         panic::resume_unwind(Box::new(()));
     }));
     assert_eq!(poisoned.into_inner().unwrap_err().into_inner(), 1);
-}
-
-#[test]
-fn a_fiber_and_a_thread_hand_over_to_each_other() {
-    let runtime = workers(1);
-    let shared = Arc::new((Mutex::new(0u32), Condvar::new()));
-    let turns = |mine: u32, shared: Arc<(Mutex<u32>, Condvar)>| {
-        move || {
-            let mut turn = shared.0.lock().unwrap();
-            for _ in 0..200 {
-                turn = shared.1.wait_while(turn, |turn| *turn % 2 != mine).unwrap();
-                *turn += 1;
-                shared.1.notify_one();
-            }
-        }
-    };
-    let fiber = runtime.spawn(turns(0, shared.clone()));
-    turns(1, shared.clone())();
-    fiber.join().unwrap();
-    assert_eq!(*shared.0.lock().unwrap(), 400);
-    end(runtime);
 }
 
 /// As many waits as the queue has room for, and all ended by the one who holds the lock.

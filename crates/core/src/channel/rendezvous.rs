@@ -133,6 +133,7 @@ pub struct LockedRendezvous<'r, T, W> {
 
 impl<T, W: Copy> LockedRendezvous<'_, T, W> {
     /// Passes a value between the slot of `offer` and that of who has waited longest on the other side.
+    #[inline]
     pub fn meet(&mut self, offer: &Offer<T, W>) -> Meeting<W> {
         let other = offer.side.other();
         if self.rendezvous.is_closed() {

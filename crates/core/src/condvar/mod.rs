@@ -37,8 +37,8 @@ impl<W: Copy> RawCondvar<W> {
         }
     }
 
-    /// Begins a wait: puts `node` into the queue, then frees `mutex`, which the caller holds.
-    /// `runs_next` as for [`RawMutex::release_and_leave`]. Returns whom to wake, exactly once.
+    /// Begins a wait: puts `node` into the queue, then frees `mutex`, which the caller holds, or leaves
+    /// it to `heir`. `runs_next` as for [`RawMutex::release_and_leave`]. Returns whom to wake, exactly once.
     ///
     /// Once `node` is claimed, its note says how its waiter gets `mutex` again
     /// ([`note`]).
@@ -51,13 +51,15 @@ impl<W: Copy> RawCondvar<W> {
     ///
     /// As for [`Locked::enqueue`](crate::wait::Locked::enqueue); the queue is left by
     /// [`leave`](Self::leave). `mutex` stays alive and in place until the wait was left by
-    /// [`Unlinked::Mine`], or the waiter was claimed and woken.
+    /// [`Unlinked::Mine`], or the waiter was claimed and woken. `heir` is as for [`RawMutex::leave_to`], and has
+    /// waited with `mutex`.
     #[must_use = "the waiter is to be woken"]
     pub unsafe fn wait(
         &self,
         by: &impl Contender,
         mutex: &RawMutex<W>,
         node: NonNull<Node<W>>,
+        heir: Option<NonNull<Node<W>>>,
         runs_next: impl FnOnce(W) -> bool,
     ) -> Result<Option<W>, OtherMutex> {
         if cfg!(weaken = "condvar-wait") {
@@ -67,6 +69,10 @@ impl<W: Copy> RawCondvar<W> {
         }
         // SAFETY: passed on to the caller.
         unsafe { self.enqueue(by, mutex, node)? };
+        // SAFETY: passed on to the caller.
+        if heir.is_some_and(|heir| unsafe { mutex.leave_to(heir) }) {
+            return Ok(None);
+        }
         Ok(mutex.release_and_leave(by, runs_next))
     }
 
@@ -114,17 +120,21 @@ impl<W: Copy> RawCondvar<W> {
         self.notify_locked(self.queue.lock(by), by, most, notified)
     }
 
-    /// As [`notify`](Self::notify) with one, who is woken at once if `runs_next` says of him that he runs
-    /// once the caller suspends: by then the caller will have freed the mutex.
+    /// As [`notify`](Self::notify) with one, who is woken at once if `runs_next` says of him and his node that
+    /// he runs once the caller suspends: by then the caller will have freed the mutex, or
+    /// [leaves](RawMutex::leave_to) it to him.
     #[must_use = "the waiter is to be woken"]
     pub fn notify_one(
         &self,
         by: &impl Contender,
-        runs_next: impl FnOnce(W) -> bool,
+        runs_next: impl FnOnce(W, NonNull<Node<W>>, &RawMutex<W>) -> bool,
         notified: impl FnMut(W, &RawMutex<W>),
     ) -> Option<W> {
         let mut queue = self.queue.lock(by);
-        if queue.first().is_some_and(runs_next) {
+        let (first, node) = queue.first_node()?;
+        // SAFETY: alive, as its waiter has neither left nor been woken.
+        let mutex = unsafe { &*self.mutex.load(Ordering::Relaxed) };
+        if runs_next(first, node, mutex) {
             return queue.claim_first(note::NOTIFIED);
         }
         self.notify_locked(queue, by, 1, notified)

@@ -59,10 +59,25 @@ impl Shared {
     }
 
     fn begin(&self, who: usize, node: &Node<usize>) {
+        self.begin_before(who, node, None);
+    }
+
+    /// As `begin`, by one whose heir is that of the node.
+    fn begin_before(&self, who: usize, node: &Node<usize>, heir: Option<&Node<usize>>) {
         let (by, node) = (Waiters::by(who), NonNull::from(node));
-        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
-        let first = unsafe { self.condvar.wait(&by, &self.mutex, node, |_| false) };
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed. An heir is claimed, and
+        // its note read on this thread.
+        let first = unsafe {
+            self.condvar.wait(&by, &self.mutex, node, heir.map(NonNull::from), |_| false)
+        };
         self.waiters.wake(first.unwrap());
+    }
+
+    /// Goes on, notified, to add one.
+    fn go_on(&self, who: usize, node: &Node<usize>) {
+        let note = self.waiters.wait(who, node);
+        self.waiters.lock_again(&self.mutex, who, node, note);
+        self.change(|there| *there += 1);
     }
 
     /// Waits until there is something, and takes it.
@@ -95,7 +110,7 @@ impl Shared {
         if !self.condvar.is_empty() {
             let by = Waiters::by(who);
             self.waiters.wake(match most {
-                1 => self.condvar.notify_one(&by, |_| self.here, |_, _| ()),
+                1 => self.condvar.notify_one(&by, |_, _, _| self.here, |_, _| ()),
                 _ => self.condvar.notify(&by, most, |_, _| ()),
             });
         }
@@ -180,4 +195,31 @@ fn all_go_on_one_after_the_other() {
             assert!(shared.mutex.try_acquire(), "nothing is left behind");
         });
     }
+}
+
+#[test]
+fn who_inherits_the_lock_has_it_alone() {
+    loom::model(|| {
+        let shared = Shared::new(true);
+        // Two fibers of one worker.
+        let nodes = [Node::new(0), Node::new(1)];
+        shared.lock(1);
+        shared.begin(1, &nodes[1]);
+        let adds = spawn(&shared, |shared| {
+            shared.lock(2);
+            shared.change(|there| *there += 1);
+            shared.unlock(2);
+        });
+        shared.lock(0);
+        shared.notify(0, 1);
+        shared.begin_before(0, &nodes[0], Some(&nodes[1]));
+        shared.go_on(1, &nodes[1]);
+        shared.notify(1, 1);
+        shared.unlock(1);
+        shared.go_on(0, &nodes[0]);
+        shared.unlock(0);
+        adds.join().unwrap();
+        assert_eq!(shared.change(|there| *there), 3);
+        assert!(shared.mutex.try_acquire(), "nothing is left behind");
+    });
 }

@@ -20,7 +20,18 @@ fn wait(
 ) -> Result<Option<u32>, OtherMutex> {
     // SAFETY: in no queue; the tests claim it, or end with it in a queue that is not used again, and
     // the mutex lives as long.
-    unsafe { condvar.wait(&BY, mutex, NonNull::from(node), |_| false) }
+    unsafe { condvar.wait(&BY, mutex, NonNull::from(node), None, |_| false) }
+}
+
+/// As `wait`, by one whose heir is that of the node.
+fn wait_before(
+    condvar: &RawCondvar<u32>,
+    mutex: &RawMutex<u32>,
+    node: &Node<u32>,
+    heir: &Node<u32>,
+) -> Result<Option<u32>, OtherMutex> {
+    // SAFETY: as in `wait`; the heir is claimed, and its note read on this thread.
+    unsafe { condvar.wait(&BY, mutex, NonNull::from(node), Some(NonNull::from(heir)), |_| false) }
 }
 
 fn leave(condvar: &RawCondvar<u32>, node: &Node<u32>) -> Unlinked {
@@ -82,6 +93,35 @@ fn who_waits_frees_the_mutex_for_the_first_in_line() {
     assert_eq!(acquire, Acquire::Queued);
     assert_eq!(wait(&condvar, &mutex, &nodes[1]), Ok(Some(7)));
     assert_eq!(states(&nodes), [NodeState::Claimed(note::WOKEN), NodeState::Queued]);
+}
+
+#[test]
+fn who_runs_next_inherits_the_mutex_of_who_waits() {
+    let (condvar, mutex) = (RawCondvar::new(), RawMutex::new());
+    let nodes = [Node::new(7), Node::new(8)];
+    waiting(&condvar, &mutex, &nodes[..1]);
+    assert!(mutex.try_acquire());
+    assert_eq!(condvar.notify_one(&BY, |_, _, _| true, |_, _| ()), Some(7));
+    assert_eq!(nodes[0].state(), NodeState::Claimed(note::NOTIFIED));
+    assert_eq!(wait_before(&condvar, &mutex, &nodes[1], &nodes[0]), Ok(None));
+    assert_eq!(nodes[0].state(), NodeState::Claimed(note::HANDED_OVER));
+    assert!(mutex.is_locked());
+    assert_eq!(condvar.give_way(&BY, &mutex, note::HANDED_OVER), [None, Some(8)]);
+    assert!(!mutex.is_locked());
+}
+
+#[test]
+fn who_runs_next_does_not_inherit_a_mutex_that_others_wait_for() {
+    let (condvar, mutex) = (RawCondvar::new(), RawMutex::new());
+    let nodes = [Node::new(7), Node::new(8), Node::new(9)];
+    waiting(&condvar, &mutex, &nodes[..1]);
+    assert!(mutex.try_acquire());
+    assert_eq!(condvar.notify_one(&BY, |_, _, _| true, |_, _| ()), Some(7));
+    // SAFETY: in no queue, and claimed below.
+    let acquire = unsafe { mutex.acquire(&BY, NonNull::from(&nodes[2]), Arrival::New) };
+    assert_eq!(acquire, Acquire::Queued);
+    assert_eq!(wait_before(&condvar, &mutex, &nodes[1], &nodes[0]), Ok(Some(9)));
+    assert_eq!(nodes[0].state(), NodeState::Claimed(note::NOTIFIED));
 }
 
 #[test]

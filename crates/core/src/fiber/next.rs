@@ -130,6 +130,13 @@ impl<T> NextSlot<T> {
         Entry::unpack(old)
     }
 
+    /// Whether `fiber` is there, and stays until the owner takes or replaces it. Only the owner calls it.
+    #[inline]
+    pub fn holds(&self, fiber: NonNull<T>) -> bool {
+        // An entry that nobody may steal is the bare address.
+        ptr::eq(self.slot.load(Ordering::Relaxed), fiber.as_ptr())
+    }
+
     /// The stealable fiber in the slot, for a thief that watches whether it changes.
     pub fn peek(&self) -> Option<NonNull<T>> {
         Entry::unpack(self.slot.load(Ordering::Relaxed))

@@ -203,6 +203,25 @@ impl<W: Copy> RawMutex<W> {
         self.release_to_first(self.0.lock(by), runs_next)
     }
 
+    /// Leaves the lock to the waiter of `heir`, who was claimed with [`note::NOTIFIED`], and now reads
+    /// [`note::HANDED_OVER`]; false if anybody else has to do with the lock. Only its holder.
+    ///
+    /// # Safety
+    ///
+    /// `heir` is alive, and its waiter goes on, and reads its note, on the caller's thread, behind this call.
+    #[must_use = "otherwise `release` is due"]
+    pub unsafe fn leave_to(&self, heir: NonNull<Node<W>>) -> bool {
+        let nobody_else = self.load() == Word::FREE.locked();
+        if nobody_else {
+            if cfg!(weaken = "mutex-heir") {
+                self.word().store(Word::FREE.0, Ordering::Release);
+            }
+            // SAFETY: passed on to the caller.
+            unsafe { Node::set_note(heir, note::HANDED_OVER) };
+        }
+        nobody_else
+    }
+
     /// Under the queue lock, held to the end: until then the claimed waiter is not on its way.
     fn release_to_first(
         &self,

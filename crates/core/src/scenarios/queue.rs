@@ -75,7 +75,8 @@ impl Shared {
         let (by, node) = (Waiters::<ALL>::by(who), Node::new(who));
         let runs_next = |_| below(2) == 0;
         // SAFETY: the node is in no queue, and stays until it has left or is claimed.
-        let first = unsafe { condvar.wait(&by, &self.mutex, NonNull::from(&node), runs_next) };
+        let first =
+            unsafe { condvar.wait(&by, &self.mutex, NonNull::from(&node), None, runs_next) };
         self.waiters.wake(first.unwrap());
         // SAFETY: alive, and it waits for this condition.
         let leave = |node| unsafe { condvar.leave(&by, node) };

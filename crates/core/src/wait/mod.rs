@@ -176,8 +176,13 @@ impl<W: Copy> Locked<'_, W> {
 
     /// The waiter that is first in line.
     pub fn first(&self) -> Option<W> {
+        self.first_node().map(|(waiter, _)| waiter)
+    }
+
+    /// The waiter that is first in line, and his node.
+    pub(crate) fn first_node(&self) -> Option<(W, NonNull<Node<W>>)> {
         // SAFETY: a listed node is alive: the contract of `enqueue`.
-        self.oldest().map(|node| unsafe { node.as_ref() }.waiter())
+        self.oldest().map(|node| (unsafe { node.as_ref() }.waiter(), node))
     }
 
     /// Whether somebody is queued whose waiter `suits`.

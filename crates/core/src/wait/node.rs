@@ -66,6 +66,16 @@ impl<W: Copy> Node<W> {
         }
     }
 
+    /// Changes what the waiter of `node` will read in it.
+    ///
+    /// # Safety
+    ///
+    /// `node` is alive and claimed, and its waiter comes to read it behind this call, as by running on this very thread.
+    pub(crate) unsafe fn set_note(node: NonNull<Self>, note: u8) {
+        // SAFETY: passed on to the caller.
+        unsafe { Self::set_claimed(node, note) };
+    }
+
     /// Whom the node stands for.
     pub fn waiter(&self) -> W {
         self.waiter

@@ -7,14 +7,16 @@ use std::time::{Duration, Instant};
 use daiko_core::condvar::{OtherMutex, RawCondvar};
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
-use daiko_core::mutex::RawMutex;
+use daiko_core::mutex::{RawMutex, note};
 use daiko_core::wait::Node;
 
 use super::mutex::{Mutex, MutexGuard};
 use super::poison::LockResult;
 use crate::deadlock::{Kind, Target};
+use crate::fiber::waiter;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use crate::worker::{self, suspend};
 
 /// A condition that others make true, as [`std::sync::Condvar`].
 ///
@@ -174,6 +176,8 @@ impl Condvar {
         }
     }
 
+    /// Inlined, as it returns after the switch.
+    #[inline(always)]
     #[track_caller]
     fn wait_until<'m, T: ?Sized>(
         &self,
@@ -184,7 +188,11 @@ impl Condvar {
         let waiter = Waiter::caller("Condvar::wait");
         let node = Node::new(waiter.id());
         let mutex = self.begin(guard, &node);
-        let ended = waiter.wait(&node, &Notified { condvar: self, mutex: mutex.raw() }, deadline);
+        let notified = Notified { condvar: self, mutex: mutex.raw() };
+        let ended = waiter.wait_inlined(&node, &notified, deadline);
+        if ended == Ended::Claimed(note::NOTIFIED) {
+            inherits_nothing();
+        }
         (mutex.lock_after(&waiter, &node, ended), ended)
     }
 
@@ -194,10 +202,11 @@ impl Condvar {
         guard: MutexGuard<'m, T>,
         node: &Node<WaiterId>,
     ) -> &'m Mutex<T> {
-        let by = ThisThread;
+        let (by, node) = (ThisThread, NonNull::from(node));
+        let heir = worker::current().and_then(|worker| worker.take_heir(guard.raw()));
         // SAFETY: the node is new, and its frame is left once it has left or was claimed. The mutex is
-        // borrowed for longer.
-        match unsafe { self.raw.wait(&by, guard.raw(), NonNull::from(node), wait::is_here) } {
+        // borrowed for longer. An heir is next on this thread once the caller, a fiber, suspends.
+        match unsafe { self.raw.wait(&by, guard.raw(), node, heir, wait::is_here) } {
             Ok(first) => {
                 let mutex = guard.freed();
                 wait::wake(first);
@@ -229,12 +238,31 @@ impl Condvar {
 
     #[inline(never)]
     fn notify_first(&self) {
-        wait::wake(self.raw.notify_one(&ThisThread, wait::is_here, now_for_mutex));
+        wait::wake(self.raw.notify_one(&ThisThread, is_heir, now_for_mutex));
     }
 
     #[inline(never)]
     fn notify_every(&self) {
         wait::wake(self.raw.notify(&ThisThread, usize::MAX, now_for_mutex));
+    }
+}
+
+/// Whether `waiter` runs on this thread once the caller suspends, and so may inherit `mutex`.
+fn is_heir(waiter: WaiterId, node: NonNull<Node<WaiterId>>, mutex: &RawMutex<WaiterId>) -> bool {
+    let Some(worker) = worker::current() else { return false };
+    // SAFETY: the id is that of somebody who waits, and goes on doing so until he is woken.
+    let Some(fiber) = (unsafe { waiter::fiber_of(waiter) }) else { return false };
+    let here = fiber.owner.is(worker);
+    if here {
+        worker.set_heir(fiber, node, mutex);
+    }
+    here
+}
+
+/// By who has been notified, and runs: he asks for the mutex himself.
+fn inherits_nothing() {
+    if let Some((worker, fiber)) = suspend::try_caller() {
+        worker.is_no_heir(fiber);
     }
 }
 
@@ -256,6 +284,9 @@ impl Object<WaiterId> for Notified<'_> {
     }
 
     fn give_way(&self, note: u8) -> bool {
+        if note == note::NOTIFIED {
+            inherits_nothing();
+        }
         let next = self.condvar.raw.give_way(&ThisThread, self.mutex, note);
         next.into_iter().for_each(wait::wake);
         true

@@ -5,6 +5,7 @@
 
 mod agent;
 mod counters;
+mod heir;
 mod mail;
 mod schedule;
 mod steal;
@@ -24,6 +25,7 @@ use daiko_core::turns::Turns;
 
 use self::counters::Counters;
 pub use self::counters::WorkerCounters;
+use self::heir::Heir;
 pub(crate) use self::mail::{Wish, mail_pinned, send};
 use self::timers::Timers;
 use crate::fiber::ControlBlock;
@@ -62,6 +64,8 @@ pub(crate) struct Worker {
     next: NextSlot<ControlBlock>,
     /// The fiber that runs; null while the agent does.
     running: AtomicPtr<ControlBlock>,
+    /// Who inherits a mutex if it is next when the mutex's holder waits.
+    heir: Cell<Option<Heir>>,
     /// Who has just left its stack, and what is still to be done for it there.
     departed: Cell<Departed>,
     /// Whose turn it is at the next pick.
@@ -186,6 +190,7 @@ impl Worker {
         Worker {
             next: NextSlot::new(access),
             running: AtomicPtr::new(ptr::null_mut()),
+            heir: Cell::new(None),
             departed: Cell::new(Departed::None),
             turns: Turns::new(),
             unwinding: Cell::new(0),

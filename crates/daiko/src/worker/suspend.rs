@@ -87,6 +87,13 @@ fn take_token(fiber: &ControlBlock) {
 #[must_use]
 #[inline(never)]
 pub(crate) fn wait(worker: &Worker, fiber: &ControlBlock) -> bool {
+    wait_inlined(worker, fiber)
+}
+
+/// As [`wait`], for what is inlined where users call it.
+#[must_use]
+#[inline(always)]
+pub(crate) fn wait_inlined(worker: &Worker, fiber: &ControlBlock) -> bool {
     suspend(worker, fiber, Event::Wait);
     if fiber.flags.get() == 0 {
         return true;

@@ -360,6 +360,7 @@ fn try_take<T>(channel: &Rendezvous<T, WaiterId>) -> Result<T, TryRecvError> {
 }
 
 /// Sends to a receiver, once there is one.
+#[inline(always)]
 fn give<T>(
     channel: &Rendezvous<T, WaiterId>,
     message: T,
@@ -374,6 +375,7 @@ fn give<T>(
 }
 
 /// Receives from a sender, once there is one.
+#[inline(always)]
 fn take<T>(channel: &Rendezvous<T, WaiterId>, deadline: Deadline) -> Result<T, RecvTimeoutError> {
     let slot = Slot::new(None);
     match meet(channel, Side::Receive, &slot, "Receiver::recv", deadline) {
@@ -400,7 +402,11 @@ pub(super) fn try_meet<T>(channel: &Rendezvous<T, WaiterId>, side: Side, slot: &
     let party = Party::alone(WaiterId(0));
     // SAFETY: never queued.
     let offer = unsafe { Offer::new(party, side, slot) };
-    let met = channel.lock(&ThisThread).meet(&offer);
+    meet_now(channel, &offer)
+}
+
+fn meet_now<T>(channel: &Rendezvous<T, WaiterId>, offer: &Offer<T, WaiterId>) -> Met {
+    let met = channel.lock(&ThisThread).meet(offer);
     match met {
         Meeting::Met(waiter) => {
             wait::wake(Some(waiter));
@@ -411,7 +417,9 @@ pub(super) fn try_meet<T>(channel: &Rendezvous<T, WaiterId>, side: Side, slot: &
     }
 }
 
-/// Passes a value between `slot` and the one of another party, once there is one.
+/// Passes a value between `slot` and the one of another party, once there is one. Inlined, as it
+/// returns after the switch.
+#[inline(always)]
 fn meet<T>(
     channel: &Rendezvous<T, WaiterId>,
     side: Side,
@@ -420,34 +428,53 @@ fn meet<T>(
     deadline: Deadline,
 ) -> Met {
     let waiter = Waiter::unasked();
-    if waiter.may_be_refused() {
-        // Who meets somebody does not have to wait.
-        match try_meet(channel, side, slot) {
-            Met::No => waiter.ask(what),
-            met => return met,
-        }
-    }
     // SAFETY: the slot is left alone until the wait has ended.
-    let offer = unsafe { Offer::new(Party::alone(waiter.id()), side, slot) };
-    let node = Node::new(offer);
-    let mut queue = channel.lock(&ThisThread);
-    match queue.meet(&offer) {
-        Meeting::Met(waiter) => {
-            drop(queue);
-            wait::wake(Some(waiter));
-            return Met::Yes;
-        }
-        Meeting::Closed => return Met::Closed,
-        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
-        Meeting::Alone => unsafe { queue.enqueue(NonNull::from(&node)) },
+    let node = Node::new(unsafe { Offer::new(Party::alone(waiter.id()), side, slot) });
+    // SAFETY: the node is new, and stays until it has left or is claimed.
+    let met = unsafe { meet_or_enqueue(channel, &waiter, &node, what) };
+    if met != Met::No {
+        return met;
     }
-    drop(queue);
-    if waiter.wait(&node, channel, deadline) == Ended::TimedOut {
+    if waiter.wait_inlined(&node, channel, deadline) == Ended::TimedOut {
         return Met::No;
     }
     // SAFETY: claimed, so that the slot is this caller's again.
     let is_full = unsafe { slot.is_full() };
     if is_full == (side == Side::Receive) { Met::Yes } else { Met::Closed }
+}
+
+/// As [`try_meet`], but who meets nobody is put into the queue.
+///
+/// # Safety
+///
+/// As for `LockedRendezvous::enqueue`; the slot of the offer stays as long.
+unsafe fn meet_or_enqueue<T>(
+    channel: &Rendezvous<T, WaiterId>,
+    waiter: &Waiter,
+    node: &Node<Offer<T, WaiterId>>,
+    what: &str,
+) -> Met {
+    if waiter.may_be_refused() {
+        // Who meets somebody does not have to wait.
+        match meet_now(channel, &node.waiter()) {
+            Met::No => waiter.ask(what),
+            met => return met,
+        }
+    }
+    let mut queue = channel.lock(&ThisThread);
+    match queue.meet(&node.waiter()) {
+        Meeting::Met(waiter) => {
+            drop(queue);
+            wait::wake(Some(waiter));
+            Met::Yes
+        }
+        Meeting::Closed => Met::Closed,
+        Meeting::Alone => {
+            // SAFETY: passed on to the caller.
+            unsafe { queue.enqueue(NonNull::from(node)) };
+            Met::No
+        }
+    }
 }
 
 /// The value in a slot that is known to have one.
