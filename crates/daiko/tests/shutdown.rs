@@ -388,6 +388,33 @@ fn late_joiners_of_the_leaked_are_told() {
 }
 
 #[test]
+fn who_has_ended_is_not_left_behind_though_its_handle_was_dropped_later() {
+    let runtime = workers(1);
+    let ended = runtime.spawn(|| ());
+    until("its end", || ended.is_finished());
+    let known = ended.fiber().clone();
+    drop(ended);
+    end(runtime);
+    drop(known);
+}
+
+/// Its end has come, but it is still under way.
+#[test]
+fn who_is_stuck_in_the_destructor_of_its_result_is_left_behind() {
+    let (runtime, resister) = (workers(1), Resister::new());
+    let mut resist = Some(resister.compute());
+    let detached = runtime.spawn(|| {
+        daiko::park();
+        OnDrop(move || resist.take().unwrap()())
+    });
+    let known = detached.fiber().clone();
+    drop(detached);
+    known.unpark();
+    until("the destructor", || resister.running.load(Ordering::Acquire));
+    assert_eq!(runtime.shutdown_timeout(SHORT).leaked, 1);
+}
+
+#[test]
 fn handles_and_areas_outlive_the_runtime() {
     for workers in 1..=2 {
         let runtime = support::workers(workers);

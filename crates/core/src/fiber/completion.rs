@@ -13,7 +13,7 @@ const ABANDONED: u64 = 3;
 /// |------|---------|
 /// | 0 | not finished, nobody waits |
 /// | 1 | finished; the result is the handle's |
-/// | 2 | nobody will ask; the result is dropped by the fiber |
+/// | 2 | nobody will ask; if not finished, the fiber drops the result |
 /// | 3 | will probably never finish: its runtime has left it behind |
 /// | above | not finished; this waiter waits |
 ///

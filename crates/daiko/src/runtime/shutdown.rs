@@ -6,6 +6,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use daiko_core::fiber::Owner;
+
 use super::{Runtime, Shared, phase};
 use crate::fiber::{ControlBlock, waiter};
 use crate::worker::{self, Worker};
@@ -130,7 +132,9 @@ impl Shared {
     fn report(&self) -> ShutdownReport {
         let mut leaked = 0;
         self.pool.for_each(|fiber: &ControlBlock| {
-            if fiber.is_used() && !fiber.completion.is_done() {
+            // Not the completion: a handle that went after the end has left no trace of that there, and
+            // the result's destructor may hold up a fiber whose end has come.
+            if fiber.is_used() && !matches!(fiber.owner.load(), Owner::Finished(_)) {
                 leaked += 1;
                 if let Some(id) = fiber.completion.abandon() {
                     // SAFETY: to abandon is to claim the wait.
