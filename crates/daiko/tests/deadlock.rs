@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex as StdMutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use daiko::sync::{Condvar, Mutex, Semaphore};
-use daiko::{Builder, Deadlock, JoinError, JoinHandle, Preset, Runtime, RuntimeBuilder};
+use daiko::sync::{Condvar, Mutex, RwLock, RwLockWriteGuard, Semaphore};
+use daiko::{
+    Builder, Deadlock, JoinError, JoinHandle, Preset, Runtime, RuntimeBuilder, WaitingFiber,
+};
 use support::child::in_child_well;
 #[cfg(debug_assertions)]
 use support::child::{command, is_child};
-use support::{PRESETS, end, mover, panic_of, skip, until};
+use support::{PRESETS, end, mover, panic_of, skip, until, yield_until};
 
 /// A runtime whose reports come through the channel.
 fn reporting(builder: RuntimeBuilder) -> (Runtime, mpsc::Receiver<Deadlock>) {
@@ -36,6 +38,12 @@ fn cycle(deadlock: &Deadlock) -> Vec<(&str, &str, &str)> {
     entries
 }
 
+/// Lets the other fiber come as far.
+fn meet(met: &AtomicUsize) {
+    met.fetch_add(1, Ordering::AcqRel);
+    yield_until("the other fiber", || met.load(Ordering::Acquire) == 2);
+}
+
 type Locks = Arc<[Mutex<usize>; 2]>;
 
 /// Two fibers, "there" and "back", that lock two mutexes in opposite order once `go` is called.
@@ -52,10 +60,7 @@ impl Crossing {
             let body = move || {
                 daiko::park();
                 let held = locks[first].lock().unwrap();
-                met.fetch_add(1, Ordering::AcqRel);
-                while met.load(Ordering::Acquire) < 2 {
-                    daiko::yield_now();
-                }
+                meet(&met);
                 *locks[1 - first].lock().unwrap() += *held;
             };
             runtime.spawn_with(builder().name(name), body).unwrap()
@@ -100,6 +105,44 @@ fn two_fibers_that_lock_in_opposite_order_are_named_with_both_locks() {
             assert!(reports.try_recv().is_err(), "told once");
             end(runtime);
         }
+    }
+}
+
+/// Readers and writers alike wait for a writer, however he has come to the lock.
+#[test]
+fn who_writes_is_named_as_the_holder() {
+    type Wait = fn(&RwLock<()>);
+    let waits: [Wait; 2] = [|lock| drop(lock.read()), |lock| drop(lock.write())];
+    let writes: [fn(&RwLock<()>) -> RwLockWriteGuard<'_, ()>; 3] = [
+        |lock| lock.write().unwrap(),
+        |lock| lock.try_write().unwrap(),
+        |lock| lock.write_timeout(Duration::ZERO).unwrap(),
+    ];
+    for (write, wait) in writes.into_iter().flat_map(|write| waits.map(|wait| (write, wait))) {
+        let (runtime, reports) = reporting(Runtime::builder().workers(2));
+        let shared = Arc::new((RwLock::new(()), Mutex::new(()), AtomicUsize::new(0)));
+        let theirs = shared.clone();
+        let writer = move || {
+            let _held = write(&theirs.0);
+            meet(&theirs.2);
+            drop(theirs.1.lock().unwrap());
+        };
+        let other = move || {
+            let _held = shared.1.lock().unwrap();
+            meet(&shared.2);
+            wait(&shared.0);
+        };
+        let writer = runtime.spawn_with(Builder::new().name("writer"), writer).unwrap();
+        let other = runtime.spawn_with(Builder::new().name("other"), other).unwrap();
+        let deadlock = reports.recv().unwrap();
+        let expected = [("other", "RwLock", "writer"), ("writer", "Mutex", "other")];
+        assert_eq!(cycle(&deadlock), expected);
+        let place = |fiber: &WaitingFiber| fiber.waits_for.held_by.as_ref()?.locked_at;
+        assert!(deadlock.fibers.iter().all(|at| place(at).unwrap().file() == file!()));
+        other.cancel();
+        assert!(matches!(other.join(), Err(JoinError::Cancelled)));
+        writer.join().unwrap();
+        end(runtime);
     }
 }
 
@@ -352,6 +395,33 @@ fn who_locks_a_mutex_that_he_holds_panics() {
         runtime.spawn_with(builder(), locks_twice).unwrap().join().unwrap();
         end(runtime);
     }
+}
+
+/// Reads and writes what he writes already, and has lost nothing.
+fn writes_twice() {
+    let lock = RwLock::new(0);
+    let held = lock.write().unwrap();
+    let again: [fn(&RwLock<i32>); 2] = [|lock| drop(lock.read()), |lock| drop(lock.write())];
+    for again in again {
+        let text = panic_of(|| again(&lock));
+        assert!(text.starts_with("daiko: an RwLock was locked by who holds it already"), "{text}");
+        assert!(text.contains(file!()), "{text}");
+    }
+    assert!(lock.write_timeout(Duration::from_millis(1)).is_err());
+    let reads = RwLockWriteGuard::downgrade(held);
+    assert!(lock.write_timeout(Duration::from_millis(1)).is_err());
+    drop((lock.read().unwrap(), reads));
+    *lock.write().unwrap() += 1;
+    assert_eq!(lock.into_inner().unwrap(), 1);
+}
+
+#[test]
+fn who_asks_again_for_what_he_writes_panics() {
+    track();
+    writes_twice();
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    runtime.run(writes_twice);
+    end(runtime);
 }
 
 #[test]

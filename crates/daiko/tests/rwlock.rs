@@ -280,13 +280,18 @@ fn a_writer_that_was_panicking_before_poisons_nothing() {
 #[test]
 fn nobody_may_wait_where_it_would_suspend_by_mistake() {
     on_one_worker(|| {
-        let lock = RwLock::new(0);
-        let held = lock.write().unwrap();
+        let lock = Arc::new(RwLock::new(0));
+        let theirs = lock.clone();
+        let writer = waiting(move || {
+            let _held = theirs.write().unwrap();
+            daiko::park();
+        });
         let message = panic_of(|| daiko::no_suspend(|| drop(lock.read())));
         assert!(message.contains("no_suspend"), "{message}");
         let message = panic_of(|| daiko::no_suspend(|| drop(lock.write())));
         assert!(message.contains("no_suspend"), "{message}");
-        drop(held);
+        writer.fiber().unpark();
+        writer.join().unwrap();
         daiko::no_suspend(|| assert!(lock.read().is_ok() && lock.write().is_ok()));
     });
 }

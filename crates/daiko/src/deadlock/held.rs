@@ -67,14 +67,14 @@ pub(crate) fn freed(lock: usize) {
 ///
 /// # Panics
 ///
-/// If the caller holds the lock at this address: `what` names its kind.
+/// If the caller holds the lock at this address, which is `what`.
 #[track_caller]
 pub(crate) fn assert_not_held(lock: usize, what: &str) {
     if is_tracking()
         && let Some(held) = holder(lock)
         && held.by == Who::calls()
     {
-        panic!("daiko: a {what} was locked by who holds it already, since {}", held.at);
+        panic!("daiko: {what} was locked by who holds it already, since {}", held.at);
     }
 }
 

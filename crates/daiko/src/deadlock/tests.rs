@@ -10,7 +10,8 @@ mod child;
 use super::held::{self, Who};
 use super::lookout::{Lookout, Others};
 use super::report::Deadlock;
-use crate::sync::{Condvar, Mutex, Semaphore};
+use super::track;
+use crate::sync::{Condvar, Mutex, RwLock, RwLockWriteGuard, Semaphore};
 use crate::{Builder, JoinHandle, Preset, Runtime, watch};
 
 /// Longer than any test takes.
@@ -223,6 +224,24 @@ fn a_lock_is_its_holders_until_it_is_free_or_waits_for_a_condition() {
     let id = std::ptr::from_ref(waiter.fiber().block()).addr();
     assert_eq!(waiter.join().unwrap(), Some(Who::Fiber(id)));
     assert_eq!(holder(), None);
+}
+
+#[test]
+fn an_rwlock_is_its_writers_until_he_only_reads() {
+    track();
+    let lock = RwLock::new(());
+    let writer = || held::holder(std::ptr::from_ref(&lock).addr()).map(|held| held.by);
+    let me = Some(Who::Thread(daiko_sys::thread::id()));
+    let held = lock.write().unwrap();
+    assert_eq!(writer(), me);
+    drop(held);
+    assert_eq!(writer(), None);
+    let held = lock.try_write().unwrap();
+    assert_eq!(writer(), me);
+    let reads = RwLockWriteGuard::downgrade(held);
+    assert_eq!(writer(), None);
+    drop((reads, lock.read().unwrap()));
+    assert_eq!(writer(), None);
 }
 
 #[test]

@@ -210,14 +210,15 @@ impl RuntimeBuilder {
     /// with who waits for what, held by whom.
     ///
     /// The runtime is looked at where it rests: no worker runs a fiber, and no timer, silent watch or
-    /// poller could make one runnable. A cycle of mutexes and joins is reported in any case. Other waits
-    /// are reported only if nothing of the process could still end one: all its other threads are blocked
+    /// poller could make one runnable. A cycle of mutexes, writers of read-write locks and joins is reported
+    /// in any case. Other waits are reported only if nothing of the process could still end one: all its other threads are blocked
     /// until another wakes them, and no signal has a handler. What another process, a device or a time
     /// could bring is not taken for lost. Each standstill is reported once, and another one after a fiber
     /// has run.
     ///
     /// With the first such runtime the process begins to track who holds which lock, as builds with debug
-    /// assertions always do, which makes each lock and unlock slower. Locks taken before are not known.
+    /// assertions always do, which makes each lock and unlock slower. Locks taken before are not known, nor
+    /// are the readers of a read-write lock, and who has permits of a semaphore, which anyone may give back.
     /// Without a hook, builds with debug assertions write the report to standard error, and others do not
     /// look for deadlocks.
     ///

@@ -7,6 +7,7 @@ mod barrier;
 pub mod channel;
 mod condvar;
 mod event;
+mod holding;
 mod lazy_lock;
 mod mutex;
 mod once;

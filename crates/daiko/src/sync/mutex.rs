@@ -14,9 +14,9 @@ use daiko_core::mutex::{Acquire, Arrival, RawMutex, note};
 use daiko_core::wait::Node;
 use daiko_sys::clock;
 
+use super::holding::Holding;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 use crate::deadlock::{self, Kind, Target};
-use crate::fiber::panicking;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -82,17 +82,8 @@ unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 #[clippy::has_significant_drop]
 pub struct MutexGuard<'m, T: ?Sized> {
     mutex: &'m Mutex<T>,
-    /// `flag` bits: mostly none, so that one look is enough.
-    flags: u8,
+    holding: Holding,
     not_send: PhantomData<*const ()>,
-}
-
-/// Bits of [`MutexGuard::flags`].
-mod flag {
-    /// Its holder was panicking before: then it is not the lock's fault.
-    pub(super) const WAS_PANICKING: u8 = 1;
-    /// It is noted who holds the lock.
-    pub(super) const NOTED: u8 = 2;
 }
 
 // SAFETY: by reference a guard gives what the value's own type allows.
@@ -201,7 +192,7 @@ impl<T: ?Sized> Mutex<T> {
             return true;
         }
         if deadline == Deadline::NEVER {
-            deadlock::assert_not_held(self.address(), "Mutex");
+            deadlock::assert_not_held(self.address(), "a Mutex");
         }
         let waiter = Waiter::caller("Mutex::lock");
         let node = Node::new(waiter.id());
@@ -268,9 +259,8 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
-        let noted = if deadlock::taken(self.address()) { flag::NOTED } else { 0 };
-        let flags = noted | if panicking() { flag::WAS_PANICKING } else { 0 };
-        let guard = MutexGuard { mutex: self, flags, not_send: PhantomData };
+        let holding = Holding::of_caller(self.address());
+        let guard = MutexGuard { mutex: self, holding, not_send: PhantomData };
         if self.raw.is_poisoned() { Err(PoisonError::new(guard)) } else { Ok(guard) }
     }
 
@@ -333,23 +323,8 @@ impl<'m, T: ?Sized> MutexGuard<'m, T> {
     pub(super) fn freed(self) -> &'m Mutex<T> {
         // Without a look for a panic: who panics does not wait.
         let guard = ManuallyDrop::new(self);
-        guard.strike_out();
+        guard.holding.strike_out(guard.mutex.address());
         guard.mutex
-    }
-
-    /// What a guard with flags does before it frees the lock.
-    #[cold]
-    fn drop_slow(&self) {
-        if self.flags & flag::WAS_PANICKING == 0 && panicking() {
-            self.mutex.raw.poison();
-        }
-        self.strike_out();
-    }
-
-    fn strike_out(&self) {
-        if self.flags & flag::NOTED != 0 {
-            deadlock::freed(self.mutex.address());
-        }
     }
 }
 
@@ -372,10 +347,8 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        match self.flags {
-            0 if panicking() => self.mutex.raw.poison(),
-            0 => {}
-            _ => self.drop_slow(),
+        if self.holding.ends_in_panic(self.mutex.address()) {
+            self.mutex.raw.poison();
         }
         self.mutex.unlock();
     }

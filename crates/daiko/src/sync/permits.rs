@@ -24,9 +24,15 @@ pub(super) fn acquire(
     raw.try_acquire(count) || acquire_slow(raw, count, what, deadline())
 }
 
+/// As [`acquire`], whether they are there or not.
 #[cold]
 #[inline(never)]
-fn acquire_slow(raw: &Raw, count: u32, &(kind, what): &(Kind, &str), deadline: Deadline) -> bool {
+pub(super) fn acquire_slow(
+    raw: &Raw,
+    count: u32,
+    &(kind, what): &(Kind, &str),
+    deadline: Deadline,
+) -> bool {
     let waiter = Waiter::caller(what);
     let node = Node::new(Request { waiter: waiter.id(), permits: count });
     // SAFETY: the node is new, and stays here until it has left or is claimed.

@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use daiko_core::fiber::WaiterId;
 use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 
+use super::holding::Holding;
 use super::permits;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
-use crate::deadlock::Kind;
-use crate::fiber::panicking;
+use crate::deadlock::{self, Kind};
 use crate::wait::Deadline;
 
 /// What a reader takes of the permits.
@@ -63,7 +63,9 @@ type TryResult<G> = Result<G, TryLockError<G>>;
 /// # Panics
 ///
 /// Who has the lock and asks for it again may wait for himself for ever, as in `std`: a writer does,
-/// and so does a reader if a writer has come in between.
+/// and so does a reader if a writer has come in between. Where locks are
+/// [tracked](super::Mutex#panics) a writer panics instead; with a timeout he waits, and is told when the
+/// time is over. Who reads is not tracked, as many may.
 pub struct RwLock<T: ?Sized> {
     raw: RawSemaphore<WaiterId>,
     /// Whether a writer panicked. Set by a writer; cleared by anyone.
@@ -100,8 +102,7 @@ unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
 #[clippy::has_significant_drop]
 pub struct RwLockWriteGuard<'l, T: ?Sized> {
     lock: &'l RwLock<T>,
-    /// Whether its holder was panicking before: then it is not the lock's fault.
-    was_panicking: bool,
+    holding: Holding,
     not_send: PhantomData<*const ()>,
 }
 
@@ -140,10 +141,11 @@ impl<T: ?Sized> RwLock<T> {
     /// # Panics
     ///
     /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
-    /// [`Poller`](crate::agent::Poller).
+    /// [`Poller`](crate::agent::Poller); or, where locks are [tracked](Self#panics), for itself.
     #[inline]
+    #[track_caller]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        let _ = permits::acquire(&self.raw, READER, READ, || Deadline::NEVER);
+        self.acquire(READER, READ);
         self.read_guard()
     }
 
@@ -207,8 +209,9 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// As [`read`](Self::read).
     #[inline]
+    #[track_caller]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        let _ = permits::acquire(&self.raw, WRITER, WRITE, || Deadline::NEVER);
+        self.acquire(WRITER, WRITE);
         self.write_guard()
     }
 
@@ -221,6 +224,7 @@ impl<T: ?Sized> RwLock<T> {
     /// # Panics
     ///
     /// As [`read`](Self::read).
+    #[track_caller]
     pub fn write_timeout(&self, timeout: Duration) -> TimedResult<RwLockWriteGuard<'_, T>> {
         self.write_until(|| Deadline::after(timeout))
     }
@@ -234,10 +238,12 @@ impl<T: ?Sized> RwLock<T> {
     /// # Panics
     ///
     /// As [`read`](Self::read).
+    #[track_caller]
     pub fn write_deadline(&self, deadline: Instant) -> TimedResult<RwLockWriteGuard<'_, T>> {
         self.write_until(|| Deadline::at(deadline))
     }
 
+    #[track_caller]
     fn write_until(
         &self,
         deadline: impl FnOnce() -> Deadline,
@@ -254,12 +260,36 @@ impl<T: ?Sized> RwLock<T> {
     /// # Errors
     ///
     /// If somebody does, or a writer panicked; then the error has the guard.
+    #[track_caller]
     pub fn try_write(&self) -> TryResult<RwLockWriteGuard<'_, T>> {
         if self.raw.try_acquire(WRITER) {
             Ok(self.write_guard()?)
         } else {
             Err(TryLockError::WouldBlock)
         }
+    }
+
+    /// Takes so many permits, waiting for them in the name of `call`.
+    #[inline]
+    #[track_caller]
+    fn acquire(&self, permits: u32, call: &(Kind, &str)) {
+        if !self.raw.try_acquire(permits) {
+            self.acquire_slow(permits, call);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn acquire_slow(&self, permits: u32, call: &(Kind, &str)) {
+        deadlock::assert_not_held(self.address(), "an RwLock");
+        let _ = permits::acquire_slow(&self.raw, permits, call, Deadline::NEVER);
+    }
+
+    /// What the lock is known by where locks are tracked.
+    #[inline]
+    fn address(&self) -> usize {
+        std::ptr::from_ref(&self.raw).addr()
     }
 
     /// For who has the lock for reading.
@@ -270,9 +300,10 @@ impl<T: ?Sized> RwLock<T> {
 
     /// For who has the lock for writing.
     #[inline]
+    #[track_caller]
     fn write_guard(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        let was_panicking = panicking();
-        self.unless_poisoned(RwLockWriteGuard { lock: self, was_panicking, not_send: PhantomData })
+        let holding = Holding::of_caller(self.address());
+        self.unless_poisoned(RwLockWriteGuard { lock: self, holding, not_send: PhantomData })
     }
 
     #[inline]
@@ -319,7 +350,9 @@ impl<'l, T: ?Sized> RwLockWriteGuard<'l, T> {
     /// # });
     /// ```
     pub fn downgrade(guard: Self) -> RwLockReadGuard<'l, T> {
-        let lock = ManuallyDrop::new(guard).lock;
+        let guard = ManuallyDrop::new(guard);
+        let lock = guard.lock;
+        guard.holding.strike_out(lock.address());
         permits::release(&lock.raw, WRITER - READER);
         RwLockReadGuard { lock, not_send: PhantomData }
     }
@@ -360,7 +393,7 @@ impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
 impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if !self.was_panicking && panicking() {
+        if self.holding.ends_in_panic(self.lock.address()) {
             // Relaxed: who takes the lock next sees it, by the release that follows.
             self.lock.poisoned.store(true, Ordering::Relaxed);
         }
