@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex as StdMutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use daiko::sync::{Condvar, Mutex, RwLock, RwLockWriteGuard, Semaphore};
+use daiko::sync::{Condvar, Mutex, Once, OnceLock, RwLock, RwLockWriteGuard, Semaphore};
 use daiko::{
     Builder, Deadlock, JoinError, JoinHandle, Preset, Runtime, RuntimeBuilder, WaitingFiber,
 };
@@ -108,40 +108,69 @@ fn two_fibers_that_lock_in_opposite_order_are_named_with_both_locks() {
     }
 }
 
+/// What one has while he waits for the other.
+struct Things {
+    lock: RwLock<()>,
+    once: Once,
+    value: OnceLock<()>,
+    mutex: Mutex<()>,
+    met: AtomicUsize,
+}
+
+impl Things {
+    fn new() -> Self {
+        let (lock, mutex, met) = (RwLock::new(()), Mutex::new(()), AtomicUsize::new(0));
+        Things { lock, once: Once::new(), value: OnceLock::new(), mutex, met }
+    }
+}
+
+/// How a thing of a kind is had while something is run, and how others wait for it.
+type Way = (&'static str, fn(&Things, &dyn Fn()), fn(&Things));
+
+fn under<G>(guard: G, run: &dyn Fn()) {
+    run();
+    drop(guard);
+}
+
 /// Readers and writers alike wait for a writer, however he has come to the lock.
+const WAYS: [Way; 5] = [
+    ("RwLock", |has, run| under(has.lock.write(), run), |wants| drop(wants.lock.read())),
+    ("RwLock", |has, run| under(has.lock.try_write(), run), |wants| drop(wants.lock.write())),
+    (
+        "RwLock",
+        |has, run| under(has.lock.write_timeout(Duration::ZERO), run),
+        |wants| drop(wants.lock.read()),
+    ),
+    ("Once", |has, run| has.once.call_once(run), |wants| wants.once.call_once(|| ())),
+    ("Once", |has, run| *has.value.get_or_init(run), |wants| *wants.value.wait()),
+];
+
 #[test]
-fn who_writes_is_named_as_the_holder() {
-    type Wait = fn(&RwLock<()>);
-    let waits: [Wait; 2] = [|lock| drop(lock.read()), |lock| drop(lock.write())];
-    let writes: [fn(&RwLock<()>) -> RwLockWriteGuard<'_, ()>; 3] = [
-        |lock| lock.write().unwrap(),
-        |lock| lock.try_write().unwrap(),
-        |lock| lock.write_timeout(Duration::ZERO).unwrap(),
-    ];
-    for (write, wait) in writes.into_iter().flat_map(|write| waits.map(|wait| (write, wait))) {
+fn who_has_what_only_one_may_have_is_named_as_its_holder() {
+    for (kind, having, wait) in WAYS {
         let (runtime, reports) = reporting(Runtime::builder().workers(2));
-        let shared = Arc::new((RwLock::new(()), Mutex::new(()), AtomicUsize::new(0)));
-        let theirs = shared.clone();
-        let writer = move || {
-            let _held = write(&theirs.0);
-            meet(&theirs.2);
-            drop(theirs.1.lock().unwrap());
+        let things = Arc::new(Things::new());
+        let theirs = things.clone();
+        let holder = move || {
+            having(&theirs, &|| {
+                meet(&theirs.met);
+                drop(theirs.mutex.lock());
+            });
         };
         let other = move || {
-            let _held = shared.1.lock().unwrap();
-            meet(&shared.2);
-            wait(&shared.0);
+            let _held = things.mutex.lock().unwrap();
+            meet(&things.met);
+            wait(&things);
         };
-        let writer = runtime.spawn_with(Builder::new().name("writer"), writer).unwrap();
+        let holder = runtime.spawn_with(Builder::new().name("holder"), holder).unwrap();
         let other = runtime.spawn_with(Builder::new().name("other"), other).unwrap();
         let deadlock = reports.recv().unwrap();
-        let expected = [("other", "RwLock", "writer"), ("writer", "Mutex", "other")];
-        assert_eq!(cycle(&deadlock), expected);
+        assert_eq!(cycle(&deadlock), [("holder", "Mutex", "other"), ("other", kind, "holder")]);
         let place = |fiber: &WaitingFiber| fiber.waits_for.held_by.as_ref()?.locked_at;
         assert!(deadlock.fibers.iter().all(|at| place(at).unwrap().file() == file!()));
         other.cancel();
         assert!(matches!(other.join(), Err(JoinError::Cancelled)));
-        writer.join().unwrap();
+        holder.join().unwrap();
         end(runtime);
     }
 }

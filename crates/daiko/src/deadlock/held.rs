@@ -1,4 +1,4 @@
-//! Who holds which lock, while that is tracked.
+//! Who holds which lock, or does what is done once, while that is tracked.
 //!
 //! One table for the process, as locks belong to no runtime. It neither allocates nor grows: a lock
 //! has a set of slots by its address, and what finds no free one there is not known.

@@ -43,7 +43,8 @@ pub struct Awaited {
     pub kind: &'static str,
     /// Where the object lies, if there is one; of a fiber that is joined: its id.
     pub address: Option<usize>,
-    /// Who has it, if that is known: who has locked it, for writing if there is a choice, or is to end.
+    /// Who has it, if that is known: who has locked it, if there is a choice for writing, who does
+    /// what is done once, or who is to end.
     pub held_by: Option<Holder>,
 }
 

@@ -106,7 +106,7 @@ impl<'r> Search<'r> {
 fn holder(target: Target) -> Option<(Who, Option<&'static Location<'static>>)> {
     match target.kind {
         Kind::Join => Some((Who::Fiber(target.address), None)),
-        Kind::Mutex | Kind::RwLock => {
+        Kind::Mutex | Kind::RwLock | Kind::Once => {
             held::holder(target.address).map(|held| (held.by, Some(held.at)))
         }
         _ => None,

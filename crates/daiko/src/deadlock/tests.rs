@@ -11,7 +11,7 @@ use super::held::{self, Who};
 use super::lookout::{Lookout, Others};
 use super::report::Deadlock;
 use super::track;
-use crate::sync::{Condvar, Mutex, RwLock, RwLockWriteGuard, Semaphore};
+use crate::sync::{Condvar, Mutex, Once, RwLock, RwLockWriteGuard, Semaphore};
 use crate::{Builder, JoinHandle, Preset, Runtime, watch};
 
 /// Longer than any test takes.
@@ -242,6 +242,24 @@ fn an_rwlock_is_its_writers_until_he_only_reads() {
     assert_eq!(writer(), None);
     drop((reads, lock.read().unwrap()));
     assert_eq!(writer(), None);
+}
+
+#[test]
+fn what_is_done_once_is_his_who_does_it_until_that_ends_in_whatever_way() {
+    track();
+    let once = Once::new();
+    let doer = || held::holder(std::ptr::from_ref(&once).addr()).map(|held| held.by);
+    let me = Some(Who::Thread(daiko_sys::thread::id()));
+    let run = |fails: bool| {
+        once.call_once_force(|_| {
+            assert_eq!(doer(), me);
+            assert!(!fails, "as it should");
+        });
+    };
+    assert!(std::panic::catch_unwind(|| run(true)).is_err());
+    assert_eq!(doer(), None);
+    run(false);
+    assert_eq!((doer(), once.is_completed()), (None, true));
 }
 
 #[test]

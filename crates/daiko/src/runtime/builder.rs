@@ -210,8 +210,9 @@ impl RuntimeBuilder {
     /// with who waits for what, held by whom.
     ///
     /// The runtime is looked at where it rests: no worker runs a fiber, and no timer, silent watch or
-    /// poller could make one runnable. A cycle of mutexes, writers of read-write locks and joins is reported
-    /// in any case. Other waits are reported only if nothing of the process could still end one: all its other threads are blocked
+    /// poller could make one runnable. A cycle is reported in any case where each waits for the next to free
+    /// a mutex or what it has locked for writing, to have done what is done once, or to end. Other waits
+    /// are reported only if nothing of the process could still end one: all its other threads are blocked
     /// until another wakes them, and no signal has a handler. What another process, a device or a time
     /// could bring is not taken for lost. Each standstill is reported once, and another one after a fiber
     /// has run.

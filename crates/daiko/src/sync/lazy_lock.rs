@@ -54,6 +54,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     /// If the closure does, or did before; if the caller is that closure; if it would have to wait
     /// inside [`no_suspend`](crate::no_suspend), or in a [`Poller`](crate::agent::Poller).
     #[inline]
+    #[track_caller]
     pub fn force(this: &Self) -> &T {
         match this.get(|| Deadline::NEVER) {
             Ok(value) => value,
@@ -71,6 +72,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     /// # Panics
     ///
     /// As [`force`](Self::force).
+    #[track_caller]
     pub fn force_timeout(this: &Self, timeout: Duration) -> Result<&T, TimedOut> {
         this.get(|| Deadline::after(timeout))
     }
@@ -84,11 +86,13 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     /// # Panics
     ///
     /// As [`force`](Self::force).
+    #[track_caller]
     pub fn force_deadline(this: &Self, deadline: Instant) -> Result<&T, TimedOut> {
         this.get(|| Deadline::at(deadline))
     }
 
     #[inline]
+    #[track_caller]
     fn get(&self, deadline: impl FnOnce() -> Deadline) -> Result<&T, TimedOut> {
         self.value.init(&FORCE, deadline, || match self.make.take() {
             Some(make) => cancel::shield(make),
@@ -103,6 +107,7 @@ impl<T, F: FnOnce() -> T> Deref for LazyLock<T, F> {
     type Target = T;
 
     #[inline]
+    #[track_caller]
     fn deref(&self) -> &T {
         LazyLock::force(self)
     }

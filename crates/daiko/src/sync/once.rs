@@ -11,7 +11,7 @@ use daiko_core::once::{Begin, End, Purpose, RawOnce};
 use daiko_core::wait::Node;
 
 use super::TimedOut;
-use crate::deadlock::{Kind, Target};
+use crate::deadlock::{self, Kind, Target};
 use crate::fiber::panicking;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
@@ -23,8 +23,8 @@ use crate::wait::{self, Deadline, Ended, Object, Waiter};
 /// It is poisoned where who does it panics, as in `std`. If he is cancelled it is as if he had not
 /// begun: the next one does it.
 ///
-/// Who comes back here while he does it panics, as he would wait for himself. That he waits for
-/// another, who comes here, is not noticed: both wait for ever.
+/// Who comes back here while he does it panics, as he would wait for himself. If he waits for another,
+/// who comes here, both wait for ever, as in other [deadlocks](crate::RuntimeBuilder::on_deadlock).
 ///
 /// ```
 /// use daiko::sync::Once;
@@ -101,6 +101,7 @@ impl Once {
     /// If a closure panicked here before; if the caller is one that is being run here; if it would
     /// have to wait inside [`no_suspend`](crate::no_suspend), or in a [`Poller`](crate::agent::Poller).
     #[inline]
+    #[track_caller]
     pub fn call_once(&self, init: impl FnOnce()) {
         let _ = self.call(&Call::ONCE, || Deadline::NEVER, |_| init());
     }
@@ -115,6 +116,7 @@ impl Once {
     /// # Panics
     ///
     /// As [`call_once`](Self::call_once).
+    #[track_caller]
     pub fn call_once_timeout(
         &self,
         timeout: Duration,
@@ -132,6 +134,7 @@ impl Once {
     /// # Panics
     ///
     /// As [`call_once`](Self::call_once).
+    #[track_caller]
     pub fn call_once_deadline(
         &self,
         deadline: Instant,
@@ -156,6 +159,7 @@ impl Once {
     ///
     /// As [`call_once`](Self::call_once), but for the first.
     #[inline]
+    #[track_caller]
     pub fn call_once_force(&self, init: impl FnOnce(&OnceState)) {
         let _ = self.call(&Call::FORCE, || Deadline::NEVER, init);
     }
@@ -169,6 +173,7 @@ impl Once {
     /// # Panics
     ///
     /// As [`call_once_force`](Self::call_once_force).
+    #[track_caller]
     pub fn call_once_force_timeout(
         &self,
         timeout: Duration,
@@ -186,6 +191,7 @@ impl Once {
     /// # Panics
     ///
     /// As [`call_once_force`](Self::call_once_force).
+    #[track_caller]
     pub fn call_once_force_deadline(
         &self,
         deadline: Instant,
@@ -278,6 +284,7 @@ impl Once {
 
     /// Has it done, or waits for somebody who does it.
     #[inline]
+    #[track_caller]
     pub(super) fn call(
         &self,
         call: &Call,
@@ -296,6 +303,7 @@ impl Once {
     }
 
     #[cold]
+    #[track_caller]
     fn call_slow(
         &self,
         call: &Call,
@@ -307,7 +315,8 @@ impl Once {
             match self.raw.begin(&ThisThread, caller, call.purpose) {
                 Begin::Done => return Ok(()),
                 Begin::Run { was_poisoned } => {
-                    let mut run = Run { raw: &self.raw, done: false };
+                    let noted = deadlock::taken(self.address());
+                    let mut run = Run { once: self, done: false, noted };
                     init(&OnceState { poisoned: was_poisoned });
                     run.done = true;
                     return Ok(());
@@ -317,6 +326,11 @@ impl Once {
                 Begin::Itself => itself(call.what),
             }
         }
+    }
+
+    /// What it is known by where it is tracked who does it.
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Waits until somebody who does it has ended, in whatever way.
@@ -352,8 +366,10 @@ fn itself(what: &str) -> ! {
 
 /// Somebody who does it; dropping this is his end, in a return or an unwind.
 struct Run<'o> {
-    raw: &'o RawOnce<WaiterId>,
+    once: &'o Once,
     done: bool,
+    /// It is noted who does it.
+    noted: bool,
 }
 
 impl Drop for Run<'_> {
@@ -363,7 +379,10 @@ impl Drop for Run<'_> {
             (false, true) => End::Poisoned,
             (false, false) => End::Undone,
         };
-        wait::wake_all(self.raw.end(&ThisThread, end));
+        if self.noted {
+            deadlock::freed(self.once.address());
+        }
+        wait::wake_all(self.once.raw.end(&ThisThread, end));
     }
 }
 

@@ -87,6 +87,7 @@ impl<T> OnceLock<T> {
     /// would have to wait inside [`no_suspend`](crate::no_suspend), or in a
     /// [`Poller`](crate::agent::Poller).
     #[inline]
+    #[track_caller]
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         match self.init(&INIT, || Deadline::NEVER, make) {
             Ok(value) => value,
@@ -104,6 +105,7 @@ impl<T> OnceLock<T> {
     /// # Panics
     ///
     /// As [`get_or_init`](Self::get_or_init).
+    #[track_caller]
     pub fn get_or_init_timeout(
         &self,
         timeout: Duration,
@@ -121,6 +123,7 @@ impl<T> OnceLock<T> {
     /// # Panics
     ///
     /// As [`get_or_init`](Self::get_or_init).
+    #[track_caller]
     pub fn get_or_init_deadline(
         &self,
         deadline: Instant,
@@ -130,6 +133,7 @@ impl<T> OnceLock<T> {
     }
 
     #[inline]
+    #[track_caller]
     pub(super) fn init(
         &self,
         call: &Call,
