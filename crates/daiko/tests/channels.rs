@@ -13,7 +13,7 @@ use daiko::sync::channel::{
     self, Receiver, RecvError, RecvTimeoutError, SendError, SendTimeoutError, Sender, TryRecvError,
     TrySendError,
 };
-use daiko::{JoinError, select};
+use daiko::{JoinError, JoinHandle, select};
 use support::waits::{LONG, SHORT, everywhere_numbered, on_one_worker, waiting};
 use support::{Drops, Token, end, panic_of, workers, yield_until};
 
@@ -356,6 +356,63 @@ fn of_several_that_are_possible_each_is_taken_at_times() {
         taken[which].fetch_add(1, Ordering::Relaxed);
     }
     assert!(taken.iter().all(|taken| taken.load(Ordering::Relaxed) > 300), "{taken:?}");
+}
+
+/// Of two who wait for the same, the first is woken, and `snatch` is faster than he. What `bring` brings
+/// next is his, though the other has queued before he did so again.
+fn the_first_stays_first(
+    [first, second]: [JoinHandle<()>; 2],
+    bring: impl Fn(),
+    snatch: impl Fn(),
+) {
+    bring();
+    snatch();
+    daiko::yield_now();
+    assert!(!first.is_finished() && !second.is_finished());
+    bring();
+    yield_until("one of them", || first.is_finished() || second.is_finished());
+    assert!(first.is_finished() && !second.is_finished());
+    bring();
+    first.join().unwrap();
+    second.join().unwrap();
+}
+
+#[test]
+fn a_select_that_was_woken_in_vain_receives_the_next_message() {
+    for (sender, receiver) in [channel::bounded(3), channel::unbounded()] {
+        on_one_worker(move || {
+            let (_silent, never) = channel::bounded::<()>(1);
+            let [selects, waits] = [(); 2].map(|()| receiver.clone());
+            let selects = waiting(move || {
+                select! {
+                    recv(never) -> _ => unreachable!("nobody sends"),
+                    recv(selects) -> message => message.unwrap(),
+                }
+            });
+            let waits = waiting(move || waits.recv().unwrap());
+            let (bring, snatch) = (|| sender.send(()).unwrap(), || receiver.try_recv().unwrap());
+            the_first_stays_first([selects, waits], bring, snatch);
+        });
+    }
+}
+
+#[test]
+fn a_select_that_was_woken_in_vain_sends_into_the_next_room() {
+    on_one_worker(|| {
+        let (_silent, never) = channel::bounded::<()>(1);
+        let (sender, receiver) = channel::bounded(1);
+        sender.send(()).unwrap();
+        let [selects, waits] = [(); 2].map(|()| sender.clone());
+        let selects = waiting(move || {
+            select! {
+                recv(never) -> _ => unreachable!("nobody sends"),
+                send(selects, ()) -> sent => sent.unwrap(),
+            }
+        });
+        let waits = waiting(move || waits.send(()).unwrap());
+        let (bring, snatch) = (|| receiver.try_recv().unwrap(), || sender.try_send(()).unwrap());
+        the_first_stays_first([selects, waits], bring, snatch);
+    });
 }
 
 #[test]

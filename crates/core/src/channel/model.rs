@@ -190,6 +190,96 @@ fn a_chain_that_is_closed_stays_so() {
     });
 }
 
+impl Shared<[Buffered<Ring<Box<u32>>, usize>; 2]> {
+    /// Queues all nodes; false if there is something at one.
+    fn enqueue(&self, who: usize, nodes: &[Node<Party<usize>>; 2], was_claimed: [bool; 2]) -> bool {
+        [0, 1].into_iter().all(|at| {
+            let mut side = self.channel[at].lock(Side::Receive, &by(who));
+            let waits = side.announce();
+            if waits {
+                // SAFETY: in no queue, and stays until it has left or is claimed.
+                unsafe { side.enqueue(NonNull::from(&nodes[at]), was_claimed[at]) };
+            }
+            waits
+        })
+    }
+
+    /// Waits at both for one turn: where it was claimed, if it was.
+    fn wait_at_both(&self, who: usize, was_claimed: [bool; 2]) -> Option<usize> {
+        let claim = Claim::new();
+        // SAFETY: the claim stays until both nodes have left.
+        let nodes = [0, 1].map(|at| Node::new(unsafe { Party::one_of(who, &claim, at as u16) }));
+        let queued = self.enqueue(who, &nodes, was_claimed);
+        if queued {
+            self.wakes[who].wait();
+        }
+        let outcome = claim.close();
+        if !queued && outcome.is_some() {
+            self.wakes[who].wait();
+        }
+        for at in [0, 1] {
+            let mut side = self.channel[at].lock(Side::Receive, &by(who));
+            // SAFETY: alive, and queued there if it is in a queue.
+            let _ = unsafe { side.leave(NonNull::from(&nodes[at])) };
+        }
+        outcome.map(usize::from)
+    }
+
+    fn try_receive(&self, who: usize, at: usize) -> Option<u32> {
+        let (value, sender) = self.channel[at].receive(&by(who)).ok()?;
+        assert_eq!(sender, None, "there is room for all");
+        Some(*value)
+    }
+
+    /// The first value of either; where it was claimed is looked at first.
+    fn choose(&self, who: usize) -> u32 {
+        let (mut was_claimed, mut first) = ([false; 2], 0);
+        loop {
+            let tries = [first, 1 - first].into_iter();
+            if let Some(value) = tries.map(|at| self.try_receive(who, at)).find(Option::is_some) {
+                return value.unwrap();
+            }
+            if let Some(at) = self.wait_at_both(who, was_claimed) {
+                (was_claimed[at], first) = (true, at);
+            }
+        }
+    }
+
+    /// Takes a value of the first at once, or waits there to be woken.
+    fn take_or_wait(&self, who: usize) -> Option<u32> {
+        // Not `receive`: loom explores without end how two who look again let each other go first.
+        if let Ok((value, _)) = self.channel[0].buffer().pop() {
+            return Some(*value);
+        }
+        let node = Node::new(Party::alone(who));
+        let mut side = self.channel[0].lock(Side::Receive, &by(who));
+        if side.announce() {
+            // SAFETY: in no queue, and stays until it is claimed.
+            unsafe { side.enqueue(NonNull::from(&node), false) };
+            drop(side);
+            self.wakes[who].wait();
+        }
+        None
+    }
+
+    fn send(&self, who: usize, at: usize, value: u32) {
+        let sent = self.channel[at].send(&by(who), Box::new(value));
+        self.wake(sent.expect("there is room for all"));
+    }
+}
+
+#[test]
+fn who_was_woken_in_vain_keeps_no_wake_back() {
+    loom::model(|| {
+        let shared = Shared::new([2, 1].map(|room| Buffered::new(Ring::new(room))));
+        let chooser = spawn(&shared, |shared| shared.choose(1));
+        let other = spawn(&shared, |shared| shared.take_or_wait(2));
+        (1..=2).for_each(|value| shared.send(0, 0, value));
+        let taken = chooser.join().unwrap() + other.join().unwrap().unwrap_or(0);
+        assert_eq!(taken + shared.try_receive(0, 0).unwrap_or(0), 3);
+    });
+}
+
 impl Shared<Rendezvous<Box<u32>, usize>> {
     fn rendezvous() -> Arc<Self> {
         Self::new(Rendezvous::new())

@@ -25,7 +25,9 @@ use crate::wait::{Deadline, Ended, Object, Wait, Waiter};
 ///   before the wait, and dropped where another operation comes first.
 /// - `default => ..` if none is possible at once, or `default(timeout) => ..` if none is for so long.
 ///
-/// Of several that are possible, a random one is taken. Operations on a channel without the other
+/// Of several that are possible, a random one is taken. Who waits does so in line at each of the channels.
+/// If he is woken at one, and somebody who came by was faster, he is first in line there again, and last
+/// at the others. Operations on a channel without the other
 /// end are possible: they give an error. With neither an operation nor `default`, it does not compile.
 ///
 /// ```
@@ -137,7 +139,8 @@ pub trait Case {
     fn leave(&self);
 
     /// By a select that was claimed with it, after [`leave`](Self::leave): true if it is done by that.
-    fn is_done_by_claim(&self) -> bool;
+    /// Otherwise it is first in line from now on, as somebody else may be faster.
+    fn note_claim(&self) -> bool;
 
     /// Gives a wake that it was claimed with, and does not use, to somebody else.
     #[must_use]
@@ -234,21 +237,15 @@ fn wait_once(cases: &[&dyn Case], waiter: &Waiter, deadline: Deadline) -> bool {
     }
     drop(selecting);
     match claimed {
-        Some(index) => finish(cases, usize::from(index)),
+        Some(index) => finish(cases[usize::from(index)]),
         None => ended == Some(Ended::TimedOut),
     }
 }
 
-/// After a claim with the case of this number: whether it is done. If it is not, the others may be
-/// faster; then somebody else has the wake.
-fn finish(cases: &[&dyn Case], index: usize) -> bool {
-    let case = cases[index];
-    if case.is_done_by_claim() || case.attempt() {
-        return true;
-    }
-    // Nobody may have use for it, which he finds out.
-    let _ = case.give_way();
-    false
+/// After a claim with this case: whether it is done. If it is not, what it was claimed for is somebody
+/// else's, and with the next that comes another will be claimed: so the wake is used up.
+fn finish(case: &dyn Case) -> bool {
+    case.note_claim() || case.attempt()
 }
 
 /// Where a case waits.
@@ -265,13 +262,16 @@ struct Operation<'c, T> {
     /// The message to be sent, or where it is received.
     slot: Slot<T>,
     place: RefCell<Place<T>>,
+    /// Whether a select was claimed with it: it is the first in line then.
+    was_claimed: Cell<bool>,
     met: Cell<Met>,
 }
 
 impl<'c, T> Operation<'c, T> {
     fn new(channel: &'c Any<T>, side: Side, message: Option<T>) -> Self {
         let (slot, place) = (Slot::new(message), RefCell::new(Place::Nowhere));
-        Operation { channel, side, slot, place, met: Cell::new(Met::No) }
+        let (was_claimed, met) = (Cell::new(false), Cell::new(Met::No));
+        Operation { channel, side, slot, place, was_claimed, met }
     }
 
     /// What is in the slot, and puts `message` there. Only while nothing is queued.
@@ -322,7 +322,7 @@ impl<'c, T> Operation<'c, T> {
         let place = self.place.borrow();
         let Place::Side(node) = &*place else { unreachable!("just put there") };
         // SAFETY: a new node, which stays in place until `leave`: the contract of `Case::enqueue`.
-        unsafe { at.enqueue(node, false) }
+        unsafe { at.enqueue(node, self.was_claimed.get()) }
     }
 
     fn leave_from<W>(&self, object: &impl Object<W>, node: &Node<W>) {
@@ -375,7 +375,8 @@ impl<T> Case for Operation<'_, T> {
         *self.place.borrow_mut() = Place::Nowhere;
     }
 
-    fn is_done_by_claim(&self) -> bool {
+    fn note_claim(&self) -> bool {
+        self.was_claimed.set(true);
         let done = matches!(self.channel, Any::Rendezvous(_));
         if done {
             // SAFETY: nothing is queued, and the operation is on one thread.
@@ -416,8 +417,8 @@ macro_rules! case_within {
                 self.0.leave();
             }
 
-            fn is_done_by_claim(&self) -> bool {
-                self.0.is_done_by_claim()
+            fn note_claim(&self) -> bool {
+                self.0.note_claim()
             }
 
             fn give_way(&self) -> bool {
@@ -530,7 +531,7 @@ impl<T> Case for RecvOneshot<'_, T> {
         self.node.take();
     }
 
-    fn is_done_by_claim(&self) -> bool {
+    fn note_claim(&self) -> bool {
         false
     }
 
