@@ -22,6 +22,10 @@ const MOST_THREADS: usize = 512;
 /// caller. Outside of a fiber it only runs `f`. At most 512 such calls run at a time for one
 /// runtime; others wait for their turn.
 ///
+/// `f` is no fiber: what it waits for blocks its thread, no cancel ends it, and what it spawns goes to the
+/// [default runtime](crate::default_runtime()), unless it names one by
+/// [`Runtime::spawn`](crate::Runtime::spawn).
+///
 /// ```
 /// # daiko::run(|| {
 /// let text = String::from("daiko");

@@ -236,6 +236,25 @@ fn blocking_lends_the_stack() {
     });
 }
 
+/// Its thread is no runtime's.
+#[test]
+fn what_a_blocking_call_spawns_is_the_default_runtimes() {
+    let (ours, theirs) = flag();
+    let (send, receive) = std::sync::mpsc::channel();
+    on(1, move || {
+        let body = move || {
+            daiko::park();
+            theirs.store(true, Ordering::Release);
+        };
+        send.send(daiko::blocking(|| daiko::spawn(body))).unwrap();
+    });
+    // The runtime of the call is gone.
+    let spawned = receive.recv().unwrap();
+    spawned.fiber().unpark();
+    spawned.join().unwrap();
+    assert!(ours.load(Ordering::Acquire));
+}
+
 #[test]
 fn movers_run_everywhere() {
     on(2, || {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use daiko::JoinError;
-use daiko::sync::{Condvar, Mutex, Semaphore, TimedLockError, TimedOut, TryLockError};
+use daiko::sync::{Condvar, Mutex, RwLock, Semaphore, TimedLockError, TimedOut, TryLockError};
+use daiko::{Builder, JoinError};
 use support::waits::{LONG, SHORT, everywhere, on_one_worker, waiting};
 use support::{end, panic_of, until, workers, yield_until};
 
@@ -29,6 +29,35 @@ fn a_mutex_is_one_holders() {
         }
     });
     assert_eq!(*mutex.lock().unwrap(), (4 * 9 * 300, 4 * 9 * 300));
+}
+
+/// Whoever runs it when it frees them, they are its own.
+#[test]
+fn a_mover_takes_its_guards_along() {
+    let runtime = workers(2);
+    let locks = Arc::new((Mutex::new(0), RwLock::new(0), RwLock::new(0)));
+    let theirs = locks.clone();
+    let body = move || {
+        let mut held = (theirs.0.lock().unwrap(), theirs.1.write().unwrap(), theirs.2.read());
+        let before = thread::current().id();
+        daiko::park();
+        assert_ne!(before, thread::current().id());
+        (*held.0, *held.1) = (1, 1);
+        assert_eq!(**held.2.as_ref().unwrap(), 0);
+    };
+    // SAFETY: the closure keeps nothing in thread-local storage over its suspension.
+    let builder = unsafe { Builder::new().on(0).mover() };
+    let mover = runtime.spawn_with(builder, body).unwrap();
+    let hog = move || {
+        yield_until("its guards", || locks.2.try_write().is_err());
+        mover.fiber().unpark();
+        until("its end on another worker", || mover.is_finished());
+        mover.join().unwrap();
+        assert_eq!((*locks.0.lock().unwrap(), *locks.1.read().unwrap()), (1, 1));
+        *locks.2.write().unwrap() = 1;
+    };
+    runtime.spawn_with(Builder::new().on(0), hog).unwrap().join().unwrap();
+    end(runtime);
 }
 
 #[test]

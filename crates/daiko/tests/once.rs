@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use daiko::JoinError;
-use daiko::sync::{LazyLock, Once, OnceLock, TimedOut};
+use daiko::sync::{LazyLock, Once, OnceLock, SetTimeoutError, TimedOut};
 use support::waits::{LONG, SHORT, everywhere_anew, on_one_worker, waiting};
 use support::{Drops, end, panic_of, until, workers};
 
@@ -216,6 +216,7 @@ fn nobody_waits_longer_than_asked() {
                 assert_eq!(once.wait_timeout(timeout), Err(TimedOut));
                 assert_eq!(once.wait_force_timeout(timeout), Err(TimedOut));
                 assert_eq!(cell.get_or_init_timeout(timeout, || (never(), 0).1), Err(TimedOut));
+                assert_eq!(cell.set_timeout(8, timeout), Err(SetTimeoutError::TimedOut(8)));
                 assert_eq!(cell.wait_timeout(timeout), Err(TimedOut));
                 assert_eq!(LazyLock::force_timeout(lazy, timeout), Err(TimedOut));
             }
@@ -225,15 +226,19 @@ fn nobody_waits_longer_than_asked() {
             assert_eq!(once.wait_deadline(now), Err(TimedOut));
             assert_eq!(once.wait_force_deadline(now), Err(TimedOut));
             assert_eq!(cell.get_or_init_deadline(now, || (never(), 0).1), Err(TimedOut));
+            assert_eq!(cell.set_deadline(8, now), Err(SetTimeoutError::TimedOut(8)));
             assert_eq!(cell.wait_deadline(now), Err(TimedOut));
             assert_eq!(LazyLock::force_deadline(lazy, now), Err(TimedOut));
         };
         asks();
         thread::spawn(asks).join().unwrap();
-        let (waits, reads) = (shared.clone(), shared.clone());
+        let (waits, reads, writes) = (shared.clone(), shared.clone(), shared.clone());
         let waiters = [
             waiting(move || assert_eq!(waits.0.wait_timeout(Duration::MAX), Ok(()))),
             waiting(move || assert_eq!(reads.1.wait_timeout(Duration::MAX), Ok(&7))),
+            waiting(move || {
+                assert_eq!(writes.1.set_timeout(8, LONG), Err(SetTimeoutError::Occupied(8)));
+            }),
         ];
         makers.iter().for_each(|maker| maker.fiber().unpark());
         makers.into_iter().chain(waiters).for_each(|fiber| fiber.join().unwrap());

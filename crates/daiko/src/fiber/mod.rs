@@ -240,7 +240,9 @@ pub fn yield_now() {
 ///
 /// # Panics
 ///
-/// At whatever suspends inside `body`.
+/// At whatever suspends inside `body`. It lets suspensions pass while the thread is
+/// [panicking](std::thread::panicking): where the caller unwinds, as a second panic would end the process;
+/// and where a neighbour is suspended in its unwinding, which cannot always be told from that.
 pub fn no_suspend<R>(body: impl FnOnce() -> R) -> R {
     match suspend::try_caller() {
         Some((_, fiber)) => fiber.nested(flag::NO_SUSPEND, "no_suspend", body),

@@ -139,7 +139,8 @@ impl Builder {
     /// Nothing that the fiber runs may keep anything in thread-local storage, nor the address of
     /// a thread-local, across a suspension. What the compiler or a library keeps there counts
     /// too: `errno`, the random keys of a `HashMap` under construction, a lock of `std` or
-    /// `parking_lot` that is held, anything that is not `Send` and lives across a suspension.
+    /// `parking_lot` that is held, anything that is not `Send` and lives across a suspension. The guards of
+    /// [`sync`](crate::sync) are excepted: they belong to the fiber, not to its thread.
     pub unsafe fn mover(mut self) -> Self {
         self.mover = true;
         self

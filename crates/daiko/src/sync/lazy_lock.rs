@@ -17,7 +17,8 @@ use crate::wait::Deadline;
 ///
 /// It is poisoned if the closure that makes the value panics: whoever asks panics from then on. A
 /// cancel is kept back while the closure runs, as by [`cancel::shield`], because it could not be
-/// run again.
+/// run again; that of an [`OnceLock`] is unwound, as the next one who comes has his own. Who waits for
+/// another can be cancelled in either.
 ///
 /// ```
 /// use daiko::sync::LazyLock;

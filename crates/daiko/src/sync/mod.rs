@@ -26,7 +26,7 @@ pub use event::Event;
 pub use lazy_lock::LazyLock;
 pub use mutex::{Mutex, MutexGuard};
 pub use once::{Once, OnceState};
-pub use once_lock::OnceLock;
+pub use once_lock::{OnceLock, SetTimeoutError};
 pub use poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Permit, Semaphore};

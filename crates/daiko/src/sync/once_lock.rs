@@ -13,7 +13,8 @@ use crate::wait::Deadline;
 ///
 /// A fiber that has to wait for another to write it suspends, any other thread blocks. If the closure
 /// that makes the value panics, or the fiber that runs it is cancelled, there is no value yet: the
-/// next one who comes makes it.
+/// next one who comes makes it. [`cancel::shield`](crate::cancel::shield) keeps a cancel back; a
+/// [`LazyLock`](super::LazyLock), which has one closure only, does so itself.
 ///
 /// ```
 /// use daiko::sync::OnceLock;
@@ -41,6 +42,45 @@ impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for OnceLock<T> {}
 
 const INIT: Call = Call::new("OnceLock::get_or_init", true, true);
 const WAIT: Call = Call::new("OnceLock::wait", false, true);
+const SET: Call = Call::new("OnceLock::set", true, true);
+
+/// Why a value was not written in time; it has the value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SetTimeoutError<T> {
+    /// There is one already.
+    Occupied(T),
+    /// The time is over.
+    TimedOut(T),
+}
+
+impl<T> SetTimeoutError<T> {
+    /// The value.
+    pub fn into_inner(self) -> T {
+        match self {
+            SetTimeoutError::Occupied(value) | SetTimeoutError::TimedOut(value) => value,
+        }
+    }
+}
+
+impl<T> fmt::Display for SetTimeoutError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SetTimeoutError::Occupied(_) => "there is a value already",
+            SetTimeoutError::TimedOut(_) => "somebody else was not done with the value in time",
+        })
+    }
+}
+
+impl<T> fmt::Debug for SetTimeoutError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SetTimeoutError::Occupied(_) => "Occupied(..)",
+            SetTimeoutError::TimedOut(_) => "TimedOut(..)",
+        })
+    }
+}
+
+impl<T> std::error::Error for SetTimeoutError<T> {}
 
 impl<T> OnceLock<T> {
     /// No value yet.
@@ -73,10 +113,56 @@ impl<T> OnceLock<T> {
     ///
     /// As [`get_or_init`](Self::get_or_init).
     pub fn set(&self, value: T) -> Result<(), T> {
+        self.set_until(value, || Deadline::NEVER).map_err(SetTimeoutError::into_inner)
+    }
+
+    /// As [`set`](Self::set), but waits for somebody else for at most `timeout`.
+    ///
+    /// ```
+    /// # use daiko::sync::{OnceLock, SetTimeoutError};
+    /// # use std::time::Duration;
+    /// let cell = OnceLock::new();
+    /// assert_eq!(cell.set_timeout(1, Duration::ZERO), Ok(()));
+    /// assert_eq!(cell.set_timeout(2, Duration::ZERO), Err(SetTimeoutError::Occupied(2)));
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is a value already, or the time is over: `value` comes back.
+    ///
+    /// # Panics
+    ///
+    /// As [`get_or_init`](Self::get_or_init).
+    pub fn set_timeout(&self, value: T, timeout: Duration) -> Result<(), SetTimeoutError<T>> {
+        self.set_until(value, || Deadline::after(timeout))
+    }
+
+    /// As [`set_timeout`](Self::set_timeout), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`set_timeout`](Self::set_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`get_or_init`](Self::get_or_init).
+    pub fn set_deadline(&self, value: T, deadline: Instant) -> Result<(), SetTimeoutError<T>> {
+        self.set_until(value, || Deadline::at(deadline))
+    }
+
+    fn set_until(
+        &self,
+        value: T,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<(), SetTimeoutError<T>> {
         let mut value = Some(value);
         let make = || value.take().expect("it is made once");
-        let _ = self.init(&Call::new("OnceLock::set", true, true), || Deadline::NEVER, make);
-        value.map_or(Ok(()), Err)
+        let is_there = self.init(&SET, deadline, make).is_ok();
+        match value {
+            None => Ok(()),
+            Some(value) if is_there => Err(SetTimeoutError::Occupied(value)),
+            Some(value) => Err(SetTimeoutError::TimedOut(value)),
+        }
     }
 
     /// The value, which `make` makes if there is none; waits for somebody else who makes it.
