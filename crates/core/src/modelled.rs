@@ -29,6 +29,15 @@ pub(crate) fn spawn<T: Sync + Send + 'static, R: Send + 'static>(
     thread::spawn(move || run(&shared))
 }
 
+/// As `loom::model`, with two preemptions at most. For three threads at queue locks: with more there are
+/// executions with more branches than loom allows by default, and too many executions to wait for.
+#[cfg(loom)]
+pub(crate) fn few_preemptions(run: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(run);
+}
+
 /// What a waiter sleeps on until it is woken.
 pub(crate) struct Sleep {
     woken: AtomicBool,

@@ -4,7 +4,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 
 use super::*;
-use crate::modelled::{self, spawn};
+use crate::modelled::{self, few_preemptions, spawn};
 use crate::mutex::Arrival;
 
 type Waiters = modelled::Waiters<3>;
@@ -155,19 +155,11 @@ fn who_waits_sees_the_change_or_is_notified() {
     }
 }
 
-/// Three threads pass two queue locks here, those of condition and mutex: with more preemptions there
-/// are executions with more branches than loom allows by default, and too many executions to wait for.
-fn model(run: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.check(run);
-}
-
 #[test]
 fn who_leaves_takes_no_notification_along() {
     for leaves in [Leaves::TimedOut, Leaves::Cancelled] {
         for (before, here) in CASES {
-            model(move || {
+            few_preemptions(move || {
                 let shared = Shared::new(here);
                 let node = Node::new(0);
                 shared.lock(0);
@@ -186,7 +178,7 @@ fn who_leaves_takes_no_notification_along() {
 #[test]
 fn all_go_on_one_after_the_other() {
     for before in [false, true] {
-        model(move || {
+        few_preemptions(move || {
             let shared = Shared::new(false);
             let takes = [1, 2].map(|who| spawn(&shared, move |shared| shared.take(who)));
             shared.give(0, 2, usize::MAX, before);
