@@ -141,6 +141,7 @@ impl Waiter {
     /// # Panics
     ///
     /// As [`ask`](Self::ask).
+    #[inline(never)]
     pub(crate) fn caller(what: &str) -> Waiter {
         let waiter = Self::unasked();
         waiter.ask(what);
@@ -217,11 +218,9 @@ impl Waiter {
         deadline: Deadline,
     ) -> Ended {
         let wait = Queued { node, object };
-        match (self, worker::current()) {
-            (Waiter::Fiber(fiber), Some(worker))
-                if deadline == Deadline::NEVER && !deadlock::is_tracking() =>
-            {
-                if suspend::wait_inlined(worker, fiber) {
+        match self {
+            Waiter::Fiber(fiber) if deadline == Deadline::NEVER && !deadlock::is_tracking() => {
+                if suspend::wait_inlined(fiber) {
                     Ended::Claimed(wait.note())
                 } else {
                     wait_on(fiber, &wait)

@@ -14,9 +14,9 @@ use super::mutex::{Mutex, MutexGuard};
 use super::poison::LockResult;
 use crate::deadlock::{Kind, Target};
 use crate::fiber::waiter;
-use crate::runtime::kernel::ThisThread;
+use crate::runtime::kernel::{ThisThread, ThisWorker};
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
-use crate::worker::{self, suspend};
+use crate::worker::suspend;
 
 /// A condition that others make true, as [`std::sync::Condvar`].
 ///
@@ -73,6 +73,7 @@ impl Condvar {
     ///
     /// If others wait with another mutex; inside [`no_suspend`](crate::no_suspend); in a
     /// [`Poller`](crate::agent::Poller).
+    #[inline(always)]
     #[track_caller]
     pub fn wait<'m, T: ?Sized>(&self, guard: MutexGuard<'m, T>) -> LockResult<MutexGuard<'m, T>> {
         self.wait_until(guard, Deadline::NEVER).0
@@ -87,6 +88,7 @@ impl Condvar {
     /// # Panics
     ///
     /// As [`wait`](Self::wait).
+    #[inline]
     #[track_caller]
     pub fn wait_while<'m, T: ?Sized>(
         &self,
@@ -197,16 +199,17 @@ impl Condvar {
     }
 
     /// Puts `node` into the queue and frees the lock.
+    #[inline(never)]
     fn begin<'m, T: ?Sized>(
         &self,
         guard: MutexGuard<'m, T>,
         node: &Node<WaiterId>,
     ) -> &'m Mutex<T> {
-        let (by, node) = (ThisThread, NonNull::from(node));
-        let heir = worker::current().and_then(|worker| worker.take_heir(guard.raw()));
+        let (here, node) = (ThisWorker::get(), NonNull::from(node));
+        let heir = here.0.and_then(|worker| worker.take_heir(guard.raw()));
         // SAFETY: the node is new, and its frame is left once it has left or was claimed. The mutex is
         // borrowed for longer. An heir is next on this thread once the caller, a fiber, suspends.
-        match unsafe { self.raw.wait(&by, guard.raw(), node, heir, wait::is_here) } {
+        match unsafe { self.raw.wait(&here, guard.raw(), node, heir, wait::is_here) } {
             Ok(first) => {
                 let mutex = guard.freed();
                 wait::wake(first);
@@ -238,7 +241,9 @@ impl Condvar {
 
     #[inline(never)]
     fn notify_first(&self) {
-        wait::wake(self.raw.notify_one(&ThisThread, is_heir, now_for_mutex));
+        let here = ThisWorker::get();
+        let is_heir = |waiter, node, mutex: &_| is_heir(here, waiter, node, mutex);
+        wait::wake(self.raw.notify_one(&here, is_heir, now_for_mutex));
     }
 
     #[inline(never)]
@@ -248,8 +253,13 @@ impl Condvar {
 }
 
 /// Whether `waiter` runs on this thread once the caller suspends, and so may inherit `mutex`.
-fn is_heir(waiter: WaiterId, node: NonNull<Node<WaiterId>>, mutex: &RawMutex<WaiterId>) -> bool {
-    let Some(worker) = worker::current() else { return false };
+fn is_heir(
+    here: ThisWorker,
+    waiter: WaiterId,
+    node: NonNull<Node<WaiterId>>,
+    mutex: &RawMutex<WaiterId>,
+) -> bool {
+    let Some(worker) = here.0 else { return false };
     // SAFETY: the id is that of somebody who waits, and goes on doing so until he is woken.
     let Some(fiber) = (unsafe { waiter::fiber_of(waiter) }) else { return false };
     let here = fiber.owner.is(worker);
@@ -260,6 +270,7 @@ fn is_heir(waiter: WaiterId, node: NonNull<Node<WaiterId>>, mutex: &RawMutex<Wai
 }
 
 /// By who has been notified, and runs: he asks for the mutex himself.
+#[cold]
 fn inherits_nothing() {
     if let Some((worker, fiber)) = suspend::try_caller() {
         worker.is_no_heir(fiber);

@@ -228,6 +228,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// Takes the lock again after a wait for a condition, which has `ended` so.
+    #[inline]
     #[track_caller]
     pub(super) fn lock_after(
         &self,
@@ -235,14 +236,20 @@ impl<T: ?Sized> Mutex<T> {
         node: &Node<WaiterId>,
         ended: Ended,
     ) -> LockResult<MutexGuard<'_, T>> {
+        if ended != Ended::Claimed(note::HANDED_OVER) {
+            self.come_again(waiter, node, ended);
+        }
+        self.guard()
+    }
+
+    #[inline(never)]
+    fn come_again(&self, waiter: &Waiter, node: &Node<WaiterId>, ended: Ended) {
         let arrival = match ended {
-            Ended::Claimed(note::HANDED_OVER) => return self.guard(),
-            Ended::Claimed(note::NOTIFIED) if self.raw.try_acquire() => return self.guard(),
+            Ended::Claimed(note::NOTIFIED) if self.raw.try_acquire() => return,
             Ended::Claimed(note::WOKEN) => Arrival::Woken,
             _ => Arrival::New,
         };
         self.wait(waiter, node, arrival, Deadline::NEVER);
-        self.guard()
     }
 
     pub(super) fn raw(&self) -> &RawMutex<WaiterId> {

@@ -7,7 +7,7 @@
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use daiko_context::switch;
+use daiko_context::{StackPointer, switch};
 use daiko_core::fiber::{Effect, Event, Plain, Shared};
 use daiko_sys::clock;
 
@@ -87,18 +87,31 @@ fn take_token(fiber: &ControlBlock) {
 #[must_use]
 #[inline(never)]
 pub(crate) fn wait(worker: &Worker, fiber: &ControlBlock) -> bool {
-    wait_inlined(worker, fiber)
+    suspend(worker, fiber, Event::Wait);
+    is_woken(fiber)
 }
 
-/// As [`wait`], for what is inlined where users call it.
+/// As [`wait`], for what is inlined where users call it: no more than the switch itself.
 #[must_use]
 #[inline(always)]
-pub(crate) fn wait_inlined(worker: &Worker, fiber: &ControlBlock) -> bool {
-    suspend(worker, fiber, Event::Wait);
-    if fiber.flags.get() == 0 {
-        return true;
+pub(crate) fn wait_inlined(fiber: &ControlBlock) -> bool {
+    if let Some((worker, to)) = depart_to_wait(fiber) {
+        go(worker, fiber, to);
     }
-    unwind::was_woken(fiber)
+    is_woken(fiber)
+}
+
+#[inline(never)]
+fn depart_to_wait(fiber: &ControlBlock) -> Option<(&'static Worker, StackPointer)> {
+    let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
+    let to = depart(worker, fiber, Event::Wait)?;
+    Some((worker, to))
+}
+
+/// Whether its waker has resumed the fiber, not a cancel or timer.
+#[inline(always)]
+fn is_woken(fiber: &ControlBlock) -> bool {
+    fiber.flags.get() == 0 || unwind::was_woken(fiber)
 }
 
 /// How a suspension has ended.
@@ -193,48 +206,72 @@ pub(crate) fn finish(worker: &Worker, fiber: &ControlBlock) -> ! {
 
 #[inline(always)]
 fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
+    if let Some(to) = depart(worker, fiber, event) {
+        go(worker, fiber, to);
+    }
+}
+
+/// Suspends the calling fiber, but for the switch: where to; `None` if it goes on.
+#[inline(always)]
+fn depart(worker: &Worker, fiber: &ControlBlock, event: Event) -> Option<StackPointer> {
     if std::thread::panicking() {
         unwind::suspends_on_panicking_thread(worker, fiber);
     }
     if fiber.is_mover() {
-        return suspend_mover(worker, fiber, event);
+        return depart_as_mover(worker, fiber, event);
     }
     match fiber.state.apply::<Plain>(event) {
-        Effect::Suspended => leave(worker, fiber),
+        Effect::Suspended => return next_after(worker, fiber),
         Effect::Proceed => {}
         come => fiber.found(come),
     }
+    None
 }
 
 /// Others may resume a mover, on another worker, as soon as it is seen suspended: so that is
 /// written off its stack, by whoever runs next.
-fn suspend_mover(worker: &Worker, fiber: &ControlBlock, event: Event) {
+fn depart_as_mover(worker: &Worker, fiber: &ControlBlock, event: Event) -> Option<StackPointer> {
     if fiber.state.would_proceed(event) {
-        return fiber.found(fiber.state.apply::<Shared>(event));
+        fiber.found(fiber.state.apply::<Shared>(event));
+        return None;
     }
     // Asked now: off its stack the fiber may be another worker's, and its flags with it.
     let cancelled = fiber.flags.get() & flag::CANCEL != 0;
     worker.departed.set(Departed::Suspending { fiber: NonNull::from(fiber), event, cancelled });
-    leave(worker, fiber);
+    next_after(worker, fiber)
 }
 
-/// Switches to whoever comes next: a fiber if there is one, else the agent.
+/// Switches to whoever comes next.
 #[inline(always)]
 fn leave(worker: &Worker, fiber: &ControlBlock) {
-    let to = match worker.pick() {
-        Some(next) if std::ptr::eq(next, fiber) => return,
+    if let Some(to) = next_after(worker, fiber) {
+        go(worker, fiber, to);
+    }
+}
+
+/// Whoever comes next, which runs from here on: a fiber if there is one, else the agent; `None` if it is
+/// `fiber` itself.
+#[inline(always)]
+fn next_after(worker: &Worker, fiber: &ControlBlock) -> Option<StackPointer> {
+    match worker.pick() {
+        Some(next) if std::ptr::eq(next, fiber) => None,
         Some(next) => {
             worker.set_running(Some(next));
             worker.counters.switches.add(1);
             let sp = next.sp.get();
             worker.depth.set(std::ptr::from_ref(next).addr().wrapping_sub(sp.addr()));
-            sp
+            Some(sp)
         }
         None => {
             worker.set_running(None);
-            worker.agent.get()
+            Some(worker.agent.get())
         }
-    };
+    }
+}
+
+/// Switches from `fiber`, which departs, to where `next_after` says.
+#[inline(always)]
+fn go(worker: &Worker, fiber: &ControlBlock, to: StackPointer) {
     // SAFETY: `to` was saved by a switch or prepared for a first one, and is used once: the fiber
     // was in one queue, from which it was just taken, or it is this worker's agent, which only
     // runs when no fiber does. `sp` is this fiber's, which is in no queue that others see before

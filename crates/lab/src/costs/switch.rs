@@ -265,7 +265,7 @@ pub(super) struct CondvarHand<'a, M: Mutex, C> {
 }
 
 impl<M: Mutex, C: Condvar<M>> Hand for CondvarHand<'_, M, C> {
-    #[inline]
+    #[inline(always)]
     fn take(&mut self) {
         let mut owner = self.owner.take().unwrap_or_else(|| self.baton.owner.lock());
         while *owner != self.own {
@@ -274,7 +274,7 @@ impl<M: Mutex, C: Condvar<M>> Hand for CondvarHand<'_, M, C> {
         self.owner = Some(owner);
     }
 
-    #[inline]
+    #[inline(always)]
     fn give(&mut self) {
         **self.owner.get_or_insert_with(|| self.baton.owner.lock()) = 1 - self.own;
         self.baton.changed.notify_one();

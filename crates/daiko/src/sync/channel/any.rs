@@ -93,17 +93,26 @@ impl<T> Any<T> {
         }
     }
 
-    /// Sends `message`, once that is possible.
-    #[inline]
+    /// Sends `message`, once that is possible. Inlined for the rendezvous, which mostly switches.
+    #[inline(always)]
     pub(super) fn send(
         &self,
         message: T,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), SendTimeoutError<T>> {
         // Waits or not by one look under its lock.
-        if let Any::Rendezvous(channel) = self {
-            return give(channel, message, deadline());
+        match self {
+            Any::Rendezvous(channel) => give(channel, message, deadline()),
+            _ => self.send_buffered(message, deadline),
         }
+    }
+
+    #[inline(never)]
+    fn send_buffered(
+        &self,
+        message: T,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<(), SendTimeoutError<T>> {
         match self.try_send(message) {
             Ok(()) => Ok(()),
             Err(TrySendError::Disconnected(message)) => {
@@ -113,13 +122,17 @@ impl<T> Any<T> {
         }
     }
 
-    /// Receives a message, once that is possible.
-    #[inline]
+    /// Receives a message, once that is possible. Inlined, as `send`.
+    #[inline(always)]
     pub(super) fn recv(&self, deadline: impl FnOnce() -> Deadline) -> Result<T, RecvTimeoutError> {
-        // As in `send`.
-        if let Any::Rendezvous(channel) = self {
-            return take(channel, deadline());
+        match self {
+            Any::Rendezvous(channel) => take(channel, deadline()),
+            _ => self.recv_buffered(deadline),
         }
+    }
+
+    #[inline(never)]
+    fn recv_buffered(&self, deadline: impl FnOnce() -> Deadline) -> Result<T, RecvTimeoutError> {
         match self.try_recv() {
             Ok(message) => Ok(message),
             Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),

@@ -112,7 +112,7 @@ impl<T> Sender<T> {
     ///
     /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
     /// [`Poller`](crate::agent::Poller).
-    #[inline]
+    #[inline(always)]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
         let sent = self.channel.any.send(message, || Deadline::NEVER);
         sent.map_err(|error| SendError(error.into_inner()))
@@ -192,7 +192,7 @@ impl<T> Receiver<T> {
     ///
     /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
     /// [`Poller`](crate::agent::Poller).
-    #[inline]
+    #[inline(always)]
     pub fn recv(&self) -> Result<T, RecvError> {
         self.channel.any.recv(|| Deadline::NEVER).map_err(|_| RecvError)
     }

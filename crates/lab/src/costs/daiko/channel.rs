@@ -30,12 +30,12 @@ impl<const MESSAGES: usize> Channel for Holding<MESSAGES> {
         if MESSAGES == usize::MAX { channel::unbounded() } else { channel::bounded(MESSAGES) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn send(sender: &mut Sender<u64>, message: u64) -> bool {
         sender.send(message).is_ok()
     }
 
-    #[inline]
+    #[inline(always)]
     fn receive(receiver: &mut Receiver<u64>) -> Option<u64> {
         receiver.recv().ok()
     }
