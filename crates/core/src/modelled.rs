@@ -29,12 +29,14 @@ pub(crate) fn spawn<T: Sync + Send + 'static, R: Send + 'static>(
     thread::spawn(move || run(&shared))
 }
 
-/// As `loom::model`, with two preemptions at most. For three threads at queue locks: with more there are
-/// executions with more branches than loom allows by default, and too many executions to wait for.
+/// Runs a model with `most` preemptions, or fewer where that is asked for.
+///
+/// Three threads that pass the same locks have too many executions to wait for with as many preemptions
+/// as two threads can take; `scenarios` has more of both.
 #[cfg(loom)]
-pub(crate) fn few_preemptions(run: impl Fn() + Sync + Send + 'static) {
+pub(crate) fn bounded(most: usize, run: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
+    builder.preemption_bound = Some(builder.preemption_bound.map_or(most, |asked| asked.min(most)));
     builder.check(run);
 }
 

@@ -26,8 +26,31 @@ pub(crate) fn fence(ordering: Ordering) {
     source::sync::atomic::fence(ordering);
 }
 
+#[cfg(not(loom))]
 #[inline(always)]
 pub(crate) fn spin_loop() {
+    source::hint::spin_loop();
+}
+
+/// So often a thread may spin in one execution before loom takes one order only of what follows. With two
+/// preemptions no model comes there.
+#[cfg(loom)]
+const MOST_SPINS: u32 = 8;
+
+#[cfg(loom)]
+loom::thread_local! {
+    static SPINS: std::cell::Cell<u32> = std::cell::Cell::new(0);
+}
+
+/// A switch of a thread that spins is no preemption to loom. So two who spin may do so in turns for ever
+/// while the holder of what they spin for has been preempted: executions without end, and without
+/// a state that shorter ones have not. The order that is left lets the one go on who has spun least.
+#[cfg(loom)]
+pub(crate) fn spin_loop() {
+    let spins = SPINS.with(|spins| spins.replace(spins.get() + 1));
+    if spins >= MOST_SPINS {
+        loom::skip_branch();
+    }
     source::hint::spin_loop();
 }
 

@@ -8,7 +8,7 @@ use super::*;
 use crate::claim::Claim;
 use crate::list::Unlinked;
 use crate::lock::testing::Tester;
-use crate::modelled::{Sleep, few_preemptions, spawn};
+use crate::modelled::{Sleep, bounded, spawn};
 use crate::wait::Node;
 
 struct Shared<C> {
@@ -143,7 +143,7 @@ fn two_receivers_take_values_of_their_own() {
 
 #[test]
 fn who_leaves_passes_the_wake_on() {
-    few_preemptions(|| {
+    bounded(3, || {
         let shared = Shared::buffered(Ring::new(1));
         let leaver = spawn(&shared, |shared| shared.turn_away(1));
         let receiver = spawn(&shared, |shared| shared.receive(2));
@@ -270,7 +270,7 @@ impl Shared<[Buffered<Ring<Box<u32>>, usize>; 2]> {
 
 #[test]
 fn who_was_woken_in_vain_keeps_no_wake_back() {
-    few_preemptions(|| {
+    bounded(3, || {
         let shared = Shared::new([2, 1].map(|room| Buffered::new(Ring::new(room))));
         let chooser = spawn(&shared, |shared| shared.choose(1));
         let other = spawn(&shared, |shared| shared.take_or_wait(2));

@@ -4,7 +4,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 
 use super::*;
-use crate::modelled::{self, few_preemptions, spawn};
+use crate::modelled::{self, bounded, spawn};
 use crate::mutex::Arrival;
 
 type Waiters = modelled::Waiters<3>;
@@ -159,7 +159,7 @@ fn who_waits_sees_the_change_or_is_notified() {
 fn who_leaves_takes_no_notification_along() {
     for leaves in [Leaves::TimedOut, Leaves::Cancelled] {
         for (before, here) in CASES {
-            few_preemptions(move || {
+            bounded(3, move || {
                 let shared = Shared::new(here);
                 let node = Node::new(0);
                 shared.lock(0);
@@ -178,7 +178,7 @@ fn who_leaves_takes_no_notification_along() {
 #[test]
 fn all_go_on_one_after_the_other() {
     for before in [false, true] {
-        few_preemptions(move || {
+        bounded(3, move || {
             let shared = Shared::new(false);
             let takes = [1, 2].map(|who| spawn(&shared, move |shared| shared.take(who)));
             shared.give(0, 2, usize::MAX, before);

@@ -5,7 +5,7 @@ use loom::sync::Arc;
 
 use super::*;
 use crate::lock::testing::Tester;
-use crate::modelled::{Waiters, spawn};
+use crate::modelled::{Waiters, bounded, spawn};
 
 struct Shared {
     mutex: RawMutex<usize>,
@@ -66,7 +66,7 @@ impl Shared {
 
 #[test]
 fn one_at_a_time_and_all_of_them() {
-    loom::model(|| {
+    bounded(3, || {
         let shared = Shared::new();
         let others =
             [1, 2].map(|who| spawn(&shared, move |shared| shared.add(who, Arrival::Woken)));
@@ -91,7 +91,7 @@ fn who_barges_does_so_for_a_while_only() {
 
 #[test]
 fn who_leaves_takes_no_wake_along() {
-    loom::model(|| {
+    bounded(3, || {
         let shared = Shared::new();
         let adds = spawn(&shared, |shared| shared.add(1, Arrival::Woken));
         let asks = spawn(&shared, |shared| shared.ask(2));

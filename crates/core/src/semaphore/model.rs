@@ -5,7 +5,7 @@ use loom::sync::Arc;
 
 use super::*;
 use crate::lock::testing::Tester;
-use crate::modelled::{Sleep, spawn};
+use crate::modelled::{Sleep, bounded, spawn};
 
 /// What a writer takes.
 const ALL: u32 = MAX_PERMITS;
@@ -100,7 +100,7 @@ impl Shared {
 
 #[test]
 fn one_permit_is_one_holders() {
-    loom::model(|| {
+    bounded(3, || {
         let shared = Shared::new(1);
         let others = [1, 2].map(|who| spawn(&shared, move |shared| shared.add(who, 1)));
         shared.add(0, 1);
@@ -113,7 +113,7 @@ fn one_permit_is_one_holders() {
 
 #[test]
 fn who_leaves_holds_nobody_up() {
-    loom::model(|| {
+    bounded(3, || {
         let shared = Shared::new(1);
         assert!(shared.semaphore.try_acquire(1));
         let asks = spawn(&shared, |shared| shared.ask(1, 2));
