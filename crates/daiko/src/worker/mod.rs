@@ -64,8 +64,6 @@ pub(crate) struct Worker {
     next: NextSlot<ControlBlock>,
     /// The fiber that runs; null while the agent does.
     running: AtomicPtr<ControlBlock>,
-    /// Who inherits a mutex if it is next when the mutex's holder waits.
-    heir: Cell<Option<Heir>>,
     /// Who has just left its stack, and what is still to be done for it there.
     departed: Cell<Departed>,
     /// Whose turn it is at the next pick.
@@ -88,6 +86,8 @@ pub(crate) struct Worker {
     pub(crate) timers: Timers,
     /// Stacks for the next fibers spawned here.
     pub(crate) pool: LocalPool,
+    /// Who inherits a mutex if it is next when the mutex's holder waits.
+    heir: Cell<Option<Heir>>,
 
     // Read by all, written by the owner now and then.
     /// Runnable fibers that others may take: movers, and those not started.
