@@ -25,7 +25,7 @@ impl locks::Mutex for Mutex<u64> {
 }
 
 impl locks::Condvar<Mutex<u64>> for Condvar {
-    #[inline]
+    #[inline(always)]
     fn wait<'a>(&'a self, guard: MutexGuard<'a, u64>) -> MutexGuard<'a, u64> {
         self.wait(guard).expect(POISONED)
     }
