@@ -29,6 +29,29 @@ impl<C> Shared<C> {
     }
 }
 
+impl<C> Shared<[C; 2]> {
+    /// One turn of a wait at both: `queues` puts him in line at one unless he need not wait, `leaves` takes
+    /// him out. Where it was claimed, if it was.
+    fn turn_at_both(
+        &self,
+        who: usize,
+        claim: &Claim,
+        queues: impl FnMut(usize) -> bool,
+        leaves: impl FnMut(usize),
+    ) -> Option<usize> {
+        let queued = [0, 1].into_iter().all(queues);
+        if queued {
+            self.wakes[who].wait();
+        }
+        let outcome = claim.close();
+        if !queued && outcome.is_some() {
+            self.wakes[who].wait();
+        }
+        [0, 1].into_iter().for_each(leaves);
+        outcome.map(usize::from)
+    }
+}
+
 fn by(who: usize) -> Tester {
     Tester(who as u32 + 1)
 }
@@ -191,38 +214,24 @@ fn a_chain_that_is_closed_stays_so() {
 }
 
 impl Shared<[Buffered<Ring<Box<u32>>, usize>; 2]> {
-    /// Queues all nodes; false if there is something at one.
-    fn enqueue(&self, who: usize, nodes: &[Node<Party<usize>>; 2], was_claimed: [bool; 2]) -> bool {
-        [0, 1].into_iter().all(|at| {
-            let mut side = self.channel[at].lock(Side::Receive, &by(who));
+    /// Waits at both for one turn: where it was claimed, if it was.
+    fn wait_at_both(&self, who: usize, was_claimed: [bool; 2]) -> Option<usize> {
+        let claim = Claim::new();
+        // SAFETY: the claim stays until both nodes have left.
+        let nodes = [0, 1].map(|at| Node::new(unsafe { Party::one_of(who, &claim, at as u16) }));
+        let lock = |at: usize| self.channel[at].lock(Side::Receive, &by(who));
+        let queues = |at: usize| {
+            let mut side = lock(at);
             let waits = side.announce();
             if waits {
                 // SAFETY: in no queue, and stays until it has left or is claimed.
                 unsafe { side.enqueue(NonNull::from(&nodes[at]), was_claimed[at]) };
             }
             waits
-        })
-    }
-
-    /// Waits at both for one turn: where it was claimed, if it was.
-    fn wait_at_both(&self, who: usize, was_claimed: [bool; 2]) -> Option<usize> {
-        let claim = Claim::new();
-        // SAFETY: the claim stays until both nodes have left.
-        let nodes = [0, 1].map(|at| Node::new(unsafe { Party::one_of(who, &claim, at as u16) }));
-        let queued = self.enqueue(who, &nodes, was_claimed);
-        if queued {
-            self.wakes[who].wait();
-        }
-        let outcome = claim.close();
-        if !queued && outcome.is_some() {
-            self.wakes[who].wait();
-        }
-        for at in [0, 1] {
-            let mut side = self.channel[at].lock(Side::Receive, &by(who));
-            // SAFETY: alive, and queued there if it is in a queue.
-            let _ = unsafe { side.leave(NonNull::from(&nodes[at])) };
-        }
-        outcome.map(usize::from)
+        };
+        // SAFETY: alive, and queued there if it is in a queue.
+        let leaves = |at: usize| _ = unsafe { lock(at).leave(NonNull::from(&nodes[at])) };
+        self.turn_at_both(who, &claim, queues, leaves)
     }
 
     fn try_receive(&self, who: usize, at: usize) -> Option<u32> {
@@ -391,27 +400,19 @@ impl Shared<[Rendezvous<Box<u32>, usize>; 2]> {
             unsafe { Offer::new(Party::one_of(who, &claim, at as u16), side, &slots[at]) }
         });
         let nodes = offers.map(Node::new);
-        let queued = [0, 1].into_iter().all(|at| {
-            let mut queue = self.channel[at].lock(&by(who));
+        let lock = |at: usize| self.channel[at].lock(&by(who));
+        let queues = |at: usize| {
+            let mut queue = lock(at);
             let waits = !queue.is_ready(&offers[at]);
             if waits {
                 // SAFETY: in no queue, and stays until it has left or is claimed.
                 unsafe { queue.enqueue(NonNull::from(&nodes[at])) };
             }
             waits
-        });
-        if queued {
-            self.wakes[who].wait();
-        }
-        let outcome = claim.close();
-        if !queued && outcome.is_some() {
-            self.wakes[who].wait();
-        }
-        for at in [0, 1] {
-            // SAFETY: alive, and queued there if it is in a queue.
-            let _ = unsafe { self.channel[at].lock(&by(who)).leave(NonNull::from(&nodes[at])) };
-        }
-        outcome.map(usize::from)
+        };
+        // SAFETY: alive, and queued there if it is in a queue.
+        let leaves = |at: usize| _ = unsafe { lock(at).leave(NonNull::from(&nodes[at])) };
+        self.turn_at_both(who, &claim, queues, leaves)
     }
 
     /// Sends the first or second of both values, or receives, at the first or second: where, and what is

@@ -51,8 +51,8 @@ impl<W: Copy> RawCondvar<W> {
     ///
     /// As for [`Locked::enqueue`](crate::wait::Locked::enqueue); the queue is left by
     /// [`leave`](Self::leave). `mutex` stays alive and in place until the wait was left by
-    /// [`Unlinked::Mine`], or the waiter was claimed and woken. `heir` is as for [`RawMutex::leave_to`], and has
-    /// waited with `mutex`.
+    /// [`Unlinked::Mine`], or the waiter was claimed and woken. `heir` is as for [`RawMutex::leave_to`],
+    /// and has waited with `mutex`.
     #[must_use = "the waiter is to be woken"]
     pub unsafe fn wait(
         &self,
@@ -120,8 +120,8 @@ impl<W: Copy> RawCondvar<W> {
         self.notify_locked(self.queue.lock(by), by, most, notified)
     }
 
-    /// As [`notify`](Self::notify) with one, who is woken at once if `runs_next` says of him and his node that
-    /// he runs once the caller suspends: by then the caller will have freed the mutex, or
+    /// As [`notify`](Self::notify) with one, who is woken at once if `runs_next` says of him and his node
+    /// that he runs once the caller suspends: by then the caller will have freed the mutex, or
     /// [leaves](RawMutex::leave_to) it to him.
     #[must_use = "the waiter is to be woken"]
     pub fn notify_one(

@@ -32,6 +32,32 @@ impl<B: Buffer<Value = Message>> Shared<B> {
         if self.strict { Patience::Endless } else { Patience::any() }
     }
 
+    /// Waits with `node` for its turn at `side`, if he has to wait; false: without patience.
+    fn wait_at(
+        &self,
+        side: Side,
+        who: usize,
+        node: &Node<Party<usize>>,
+        was_claimed: &mut bool,
+        patience: Patience,
+    ) -> bool {
+        let by = Waiters::<ALL>::by(who);
+        let mut locked = self.channel.lock(side, &by);
+        if !locked.announce() {
+            return true;
+        }
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+        unsafe { locked.enqueue(NonNull::from(node), *was_claimed) };
+        drop(locked);
+        // SAFETY: alive, and queued here.
+        let leave = |node| unsafe { self.channel.lock(side, &by).leave(node) };
+        let give_way = |_| self.waiters.wake(self.channel.next(side, &by));
+        let ended = wait(&self.waiters, who, node, patience, leave, give_way);
+        let claimed = matches!(ended, Ended::Claimed(_));
+        *was_claimed |= claimed;
+        claimed
+    }
+
     /// Whether it was sent.
     fn send(&self, who: usize, message: Message, patience: Patience) -> bool {
         let (by, node, mut was_claimed) =
@@ -44,19 +70,8 @@ impl<B: Buffer<Value = Message>> Shared<B> {
                 }
                 Err(refused) => assert_eq!(refused, Refused::Full(message)),
             }
-            let mut side = self.channel.lock(Side::Send, &by);
-            if !side.announce() {
-                continue;
-            }
-            // SAFETY: the node is in no queue, and stays until it has left or is claimed.
-            unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
-            drop(side);
-            // SAFETY: alive, and queued here.
-            let leave = |node| unsafe { self.channel.lock(Side::Send, &by).leave(node) };
-            let give_way = |_| self.waiters.wake(self.channel.next(Side::Send, &by));
-            match wait(&self.waiters, who, &node, patience, leave, give_way) {
-                Ended::Claimed(_) => was_claimed = true,
-                Ended::TimedOut | Ended::Cancelled => return false,
+            if !self.wait_at(Side::Send, who, &node, &mut was_claimed, patience) {
+                return false;
             }
         }
     }
@@ -74,19 +89,8 @@ impl<B: Buffer<Value = Message>> Shared<B> {
                 Err(Nothing::Closed) => return Err(Nothing::Closed),
                 Err(Nothing::Empty) => {}
             }
-            let mut side = self.channel.lock(Side::Receive, &by);
-            if !side.announce() {
-                continue;
-            }
-            // SAFETY: the node is in no queue, and stays until it has left or is claimed.
-            unsafe { side.enqueue(NonNull::from(&node), was_claimed) };
-            drop(side);
-            // SAFETY: alive, and queued here.
-            let leave = |node| unsafe { self.channel.lock(Side::Receive, &by).leave(node) };
-            let give_way = |_| self.waiters.wake(self.channel.next(Side::Receive, &by));
-            match wait(&self.waiters, who, &node, patience, leave, give_way) {
-                Ended::Claimed(_) => was_claimed = true,
-                Ended::TimedOut | Ended::Cancelled => return Ok(None),
+            if !self.wait_at(Side::Receive, who, &node, &mut was_claimed, patience) {
+                return Ok(None);
             }
         }
     }
@@ -138,16 +142,9 @@ fn exchange<B: Buffer<Value = Message> + Send + Sync + 'static>(buffer: B) {
     let mut received: Vec<_> = received.inspect(|all| assert_in_order(all)).flatten().collect();
     received.sort();
     assert_eq!(received, sent);
-    assert_eq!(
-        shared.channel.next(Side::Receive, &Waiters::<ALL>::by(0)),
-        None,
-        "nobody is left behind"
-    );
-    assert_eq!(
-        shared.channel.next(Side::Send, &Waiters::<ALL>::by(0)),
-        None,
-        "nobody is left behind"
-    );
+    for side in [Side::Receive, Side::Send] {
+        assert_eq!(shared.channel.next(side, &Waiters::<ALL>::by(0)), None, "somebody is left");
+    }
 }
 
 /// What comes from one sender comes in the order in which he sent it.

@@ -6,19 +6,29 @@ use super::*;
 use crate::modelled::spawn;
 use crate::semaphore::{RawSemaphore, Request};
 
-const ALL: usize = 5;
+/// Those who want permits.
+pub(super) const ALL: usize = 5;
 const ROUNDS: usize = 5;
 const PERMITS: u32 = 3;
 
-struct Shared {
-    semaphore: RawSemaphore<usize>,
+/// Permits, those who wait for them, and the room that they are for.
+pub(super) struct Pool {
+    pub(super) semaphore: RawSemaphore<usize>,
     waiters: Waiters<ALL>,
-    room: Room,
+    pub(super) room: Room,
 }
 
-impl Shared {
+impl Pool {
+    pub(super) fn new(permits: u32) -> Self {
+        Pool {
+            semaphore: RawSemaphore::new(permits),
+            waiters: Waiters::new(),
+            room: Room::new(permits),
+        }
+    }
+
     /// Whether the permits were had.
-    fn acquire(&self, who: usize, permits: u32) -> bool {
+    pub(super) fn acquire(&self, who: usize, permits: u32) -> bool {
         if self.semaphore.try_acquire(permits) {
             return true;
         }
@@ -38,7 +48,7 @@ impl Shared {
         matches!(ended, Ended::Claimed(_))
     }
 
-    fn release(&self, who: usize, permits: u32) {
+    pub(super) fn release(&self, who: usize, permits: u32) {
         if self.semaphore.release_fast(permits) == Ok(false) {
             self.semaphore.release(&Waiters::<ALL>::by(who), permits).unwrap();
             self.serve(who);
@@ -55,11 +65,7 @@ impl Shared {
 #[test]
 fn so_many_permits_and_none_is_lost() {
     rehearse(|| {
-        let shared = Arc::new(Shared {
-            semaphore: RawSemaphore::new(PERMITS),
-            waiters: Waiters::new(),
-            room: Room::new(PERMITS),
-        });
+        let shared = Arc::new(Pool::new(PERMITS));
         let all: Vec<_> = (0..ALL)
             .map(|who| {
                 spawn(&shared, move |shared| {

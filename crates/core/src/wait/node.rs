@@ -70,7 +70,8 @@ impl<W: Copy> Node<W> {
     ///
     /// # Safety
     ///
-    /// `node` is alive and claimed, and its waiter comes to read it behind this call, as by running on this very thread.
+    /// `node` is alive and claimed, and its waiter comes to read it behind this call, as by running on this
+    /// very thread.
     pub(crate) unsafe fn set_note(node: NonNull<Self>, note: u8) {
         // SAFETY: passed on to the caller.
         unsafe { Self::set_claimed(node, note) };

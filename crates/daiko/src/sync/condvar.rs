@@ -242,8 +242,8 @@ impl Condvar {
     #[inline(never)]
     fn notify_first(&self) {
         let here = ThisWorker::get();
-        let is_heir = |waiter, node, mutex: &_| is_heir(here, waiter, node, mutex);
-        wait::wake(self.raw.notify_one(&here, is_heir, now_for_mutex));
+        let runs_next = |waiter, node, mutex: &_| becomes_heir(here, waiter, node, mutex);
+        wait::wake(self.raw.notify_one(&here, runs_next, now_for_mutex));
     }
 
     #[inline(never)]
@@ -252,8 +252,9 @@ impl Condvar {
     }
 }
 
-/// Whether `waiter` runs on this thread once the caller suspends, and so may inherit `mutex`.
-fn is_heir(
+/// Whether `waiter` runs on this thread once the caller suspends; then he may inherit `mutex`, which is
+/// noted.
+fn becomes_heir(
     here: ThisWorker,
     waiter: WaiterId,
     node: NonNull<Node<WaiterId>>,
@@ -262,18 +263,18 @@ fn is_heir(
     let Some(worker) = here.0 else { return false };
     // SAFETY: the id is that of somebody who waits, and goes on doing so until he is woken.
     let Some(fiber) = (unsafe { waiter::fiber_of(waiter) }) else { return false };
-    let here = fiber.owner.is(worker);
-    if here {
+    let runs_next = fiber.owner.is(worker);
+    if runs_next {
         worker.set_heir(fiber, node, mutex);
     }
-    here
+    runs_next
 }
 
 /// By who has been notified, and runs: he asks for the mutex himself.
 #[cold]
 fn inherits_nothing() {
     if let Some((worker, fiber)) = suspend::try_caller() {
-        worker.is_no_heir(fiber);
+        worker.strike_out_heir(fiber);
     }
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Heir {
 
 impl Worker {
     /// Notes that `fiber`, which is started here and about to be woken, will ask for `mutex`. `node` is
-    /// alive until it is [no heir](Self::is_no_heir) any more.
+    /// alive until it is [struck out](Self::strike_out_heir), or taken.
     pub(crate) fn set_heir(
         &self,
         fiber: &ControlBlock,
@@ -44,7 +44,7 @@ impl Worker {
     }
 
     /// By `fiber`, which runs, before it leaves the frame with its node.
-    pub(crate) fn is_no_heir(&self, fiber: &ControlBlock) {
+    pub(crate) fn strike_out_heir(&self, fiber: &ControlBlock) {
         if self.heir.get().is_some_and(|heir| heir.fiber == NonNull::from(fiber)) {
             self.heir.set(None);
         }

@@ -419,8 +419,13 @@ pub(super) fn try_meet<T>(channel: &Rendezvous<T, WaiterId>, side: Side, slot: &
 }
 
 fn meet_now<T>(channel: &Rendezvous<T, WaiterId>, offer: &Offer<T, WaiterId>) -> Met {
-    let met = channel.lock(&ThisThread).meet(offer);
-    match met {
+    let meeting = channel.lock(&ThisThread).meet(offer);
+    has_met(meeting)
+}
+
+/// What has become of it, by who does not hold the lock any more.
+fn has_met(meeting: Meeting<WaiterId>) -> Met {
+    match meeting {
         Meeting::Met(waiter) => {
             wait::wake(Some(waiter));
             Met::Yes
@@ -475,19 +480,13 @@ unsafe fn meet_or_enqueue<T>(
         }
     }
     let mut queue = channel.lock(&ThisThread);
-    match queue.meet(&node.waiter()) {
-        Meeting::Met(waiter) => {
-            drop(queue);
-            wait::wake(Some(waiter));
-            Met::Yes
-        }
-        Meeting::Closed => Met::Closed,
-        Meeting::Alone => {
-            // SAFETY: passed on to the caller.
-            unsafe { queue.enqueue(NonNull::from(node)) };
-            Met::No
-        }
+    let meeting = queue.meet(&node.waiter());
+    if meeting == Meeting::Alone {
+        // SAFETY: passed on to the caller.
+        unsafe { queue.enqueue(NonNull::from(node)) };
     }
+    drop(queue);
+    has_met(meeting)
 }
 
 /// The value in a slot that is known to have one.
