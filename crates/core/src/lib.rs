@@ -13,6 +13,7 @@ pub mod children;
 mod circle;
 pub mod claim;
 pub mod condvar;
+pub mod doorbell;
 #[cfg(test)]
 mod element;
 pub mod event;

@@ -1,0 +1,120 @@
+//! A sleeper against those who change what he waits for.
+
+use loom::sync::Arc;
+
+use super::*;
+use crate::modelled::{bounded, spawn};
+
+const SLEEPER: usize = 1;
+
+struct Shared {
+    bells: [Doorbell; 2],
+    listeners: Listeners,
+    /// What is waited for.
+    object: AtomicU32,
+    /// Futex wakes that were owed.
+    wakes: AtomicU32,
+}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        let bells = [Doorbell::new(), Doorbell::new()];
+        let [object, wakes] = [AtomicU32::new(0), AtomicU32::new(0)];
+        Arc::new(Self { bells, listeners: Listeners::new(), object, wakes })
+    }
+
+    fn object(&self) -> u32 {
+        self.object.load(Ordering::Acquire)
+    }
+
+    /// Waits until the object is at least so much; whether he would have slept for ever.
+    fn oversleeps(&self, least: u32) -> bool {
+        self.listeners.listen(SLEEPER);
+        let bell = &self.bells[SLEEPER];
+        bell.park();
+        if self.object() >= least {
+            bell.unpark();
+            return false;
+        }
+        // Asleep while the word holds the mark; loom cannot wait for a futex, so that the end is looked at
+        // when all others are done.
+        true
+    }
+
+    fn change(&self) {
+        self.object.fetch_add(1, Ordering::Release);
+        self.listeners.ring(&self.bells, |bell| {
+            assert_eq!(bell, SLEEPER);
+            self.wakes.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+}
+
+#[test]
+fn who_sleeps_is_rung_for() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let changes = spawn(&shared, Shared::change);
+        let sleeps = shared.oversleeps(1);
+        changes.join().unwrap();
+        if sleeps {
+            assert!(!shared.bells[SLEEPER].is_parked(), "he sleeps on");
+            assert_eq!(shared.wakes.load(Ordering::Relaxed), 1);
+        }
+    });
+}
+
+#[test]
+fn of_two_who_ring_one_wakes() {
+    bounded(2, || {
+        let shared = Shared::new();
+        let others = [(); 2].map(|()| spawn(&shared, Shared::change));
+        let sleeps = shared.oversleeps(1);
+        others.into_iter().for_each(|other| other.join().unwrap());
+        let wakes = shared.wakes.load(Ordering::Relaxed);
+        assert!(if sleeps { wakes == 1 } else { wakes <= 1 });
+        assert!(!sleeps || !shared.bells[SLEEPER].is_parked());
+    });
+}
+
+#[test]
+fn who_sleeps_again_is_rung_for_again() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let changes = spawn(&shared, |shared| (0..2).for_each(|_| shared.change()));
+        let slept = shared.oversleeps(1);
+        if !slept || !shared.bells[SLEEPER].is_parked() {
+            let sleeps = shared.oversleeps(2);
+            changes.join().unwrap();
+            assert!(!sleeps || !shared.bells[SLEEPER].is_parked());
+        } else {
+            changes.join().unwrap();
+            assert!(!shared.bells[SLEEPER].is_parked());
+        }
+    });
+}
+
+#[test]
+fn one_who_sleeps_is_rung_for_if_one_is_enough() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let changes = spawn(&shared, |shared| {
+            shared.object.fetch_add(1, Ordering::Release);
+            shared.listeners.ring_one(&shared.bells, 0)
+        });
+        let sleeps = shared.oversleeps(1);
+        let rung = changes.join().unwrap();
+        assert!(!sleeps || rung == Some(SLEEPER));
+    });
+}
+
+#[test]
+fn one_sits() {
+    loom::model(|| {
+        let seat = Arc::new(Seat::new());
+        let other = spawn(&seat, |seat| seat.take(7));
+        seat.take(3);
+        other.join().unwrap();
+        assert!(seat.is_of(7) ^ seat.is_of(3));
+    });
+}

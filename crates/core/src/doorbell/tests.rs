@@ -1,0 +1,62 @@
+use super::*;
+
+fn bells(all: usize) -> Vec<Doorbell> {
+    (0..all).map(|_| Doorbell::new()).collect()
+}
+
+fn rung(listeners: &Listeners, bells: &[Doorbell]) -> Vec<usize> {
+    let mut rung = Vec::new();
+    listeners.ring(bells, |bell| rung.push(bell));
+    rung.sort();
+    rung
+}
+
+#[test]
+fn those_who_listen_and_sleep_are_rung_for_once() {
+    let (listeners, bells) = (Listeners::new(), bells(5));
+    [1, 2, 3].iter().for_each(|&bell| listeners.listen(bell));
+    [0, 1, 3].iter().for_each(|&bell: &usize| bells[bell].park());
+    assert_eq!(rung(&listeners, &bells), [1, 3]);
+    assert_eq!(rung(&listeners, &bells), []);
+    assert!(bells[0].is_parked() && !bells[1].is_parked());
+}
+
+#[test]
+fn doorbells_beyond_64_share_bits() {
+    let (listeners, bells) = (Listeners::new(), bells(200));
+    listeners.listen(70);
+    [6, 70, 71, 134, 198].iter().for_each(|&bell: &usize| bells[bell].park());
+    assert_eq!(rung(&listeners, &bells), [6, 70, 134, 198]);
+}
+
+#[test]
+fn ringing_for_one_takes_turns() {
+    let (listeners, bells) = (Listeners::new(), bells(4));
+    (0..4).for_each(|bell| listeners.listen(bell));
+    bells.iter().for_each(Doorbell::park);
+    let order = (0..5).scan(1, |last, _| {
+        let rung = listeners.ring_one(&bells, *last);
+        *last = rung.unwrap_or(*last);
+        Some(rung)
+    });
+    let order: Vec<_> = order.collect();
+    assert_eq!(order, [Some(2), Some(3), Some(0), Some(1), None]);
+}
+
+#[test]
+fn zeroed_memory_is_awake_and_has_no_listeners() {
+    // SAFETY: the types are atomics alone.
+    let (bell, listeners, seat): (Doorbell, Listeners, Seat) = unsafe { std::mem::zeroed() };
+    assert!(!bell.is_parked() && bell.cpu().is_none());
+    assert_eq!(rung(&listeners, std::slice::from_ref(&bell)), []);
+    assert!(!seat.is_of(0));
+}
+
+#[test]
+fn where_the_owner_runs_is_told() {
+    let bell = Doorbell::new();
+    for cpu in [Some(0), Some(511), None] {
+        bell.set_cpu(cpu);
+        assert_eq!(bell.cpu(), cpu);
+    }
+}
