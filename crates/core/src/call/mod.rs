@@ -1,0 +1,295 @@
+//! One call from a client to a server, in a slot of memory that both share.
+//!
+//! README.md beside this file has the states, the steps and the proof. The payload lies behind the slot;
+//! who copies it, and who sleeps and wakes, is the caller's business.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering, unless_weakened};
+
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+/// The words of a call. They share a line with the first bytes of the payload, so that a small message travels
+/// with its flag.
+///
+/// Budget of a call: client one store, and the fence before it looks for sleepers; server two RMWs on the
+/// line that it has to own anyway. The line crosses twice.
+#[repr(C, align(8))]
+#[derive(Debug)]
+pub struct Slot {
+    /// Whose turn it is, and in which call.
+    state: AtomicU32,
+    /// Bytes of the message that lies there. Written by whose turn it is.
+    len: AtomicU32,
+    /// When the client gives up, in nanoseconds of the monotonic clock; 0: never. The client.
+    deadline: AtomicU64,
+    /// The doorbell of who waits for the reply, and one; 0: nobody sleeps for it. The client.
+    bell: AtomicU32,
+    /// What the reply is: the server's own code. The server.
+    code: AtomicU32,
+}
+
+/// The state word.
+///
+/// ```text
+/// 31        4 3       0
+/// |  number  | phase |
+/// ```
+///
+/// The number counts the calls in this slot, so that who is slow, or was stopped, cannot end a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State(u32);
+
+/// Where a call stands; all others than these are a corrupt word.
+mod phase {
+    /// The client may write.
+    pub(super) const IDLE: u32 = super::CLIENTS_TURN;
+    /// The server has replied.
+    pub(super) const REPLIED: u32 = super::CLIENTS_TURN | 1;
+    /// The server has gone before it replied.
+    pub(super) const LOST: u32 = super::CLIENTS_TURN | 2;
+    /// The request lies there.
+    pub(super) const REQUESTED: u32 = 1;
+    /// A server has it in hand.
+    pub(super) const TAKEN: u32 = 2;
+    /// A server has it in hand, and the client has left: nobody reads the reply.
+    pub(super) const ABANDONED: u32 = 3;
+}
+
+/// The bit of the state word that says that the slot is the client's: what he waits for.
+pub const CLIENTS_TURN: u32 = 1 << 3;
+const PHASE: u32 = 0xF;
+
+impl State {
+    const fn phase(self) -> u32 {
+        self.0 & PHASE
+    }
+
+    const fn with(self, phase: u32) -> State {
+        State(self.0 & !PHASE | phase)
+    }
+
+    const fn next_request(self) -> State {
+        State((self.0 | PHASE).wrapping_add(1) | phase::REQUESTED)
+    }
+}
+
+/// One call in a slot, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket(u32);
+
+/// What has become of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Progress {
+    /// Nobody has taken it yet.
+    Requested,
+    /// A server has it in hand.
+    Taken,
+    /// There is a reply.
+    Replied,
+    /// The server died before it replied; it may have done what was asked.
+    Lost,
+    /// The slot is in another call, or in none: somebody does not keep to the protocol.
+    Corrupt,
+}
+
+/// How a client has left its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Left {
+    /// Nobody has seen the request; the slot is the client's.
+    Withdrawn,
+    /// A server has it in hand; the slot is the client's again once that has ended.
+    Abandoned,
+    /// It was over before.
+    Over,
+}
+
+/// Who reads the reply to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Delivered {
+    /// The client, whom the caller rings for.
+    ToClient,
+    /// Nobody: the client has left, and the slot is free.
+    ToNobody,
+}
+
+impl Slot {
+    /// One in which nobody calls.
+    #[allow(clippy::new_without_default, reason = "it lies in shared memory, which is zeroed")]
+    pub fn new() -> Self {
+        Self {
+            state: AtomicU32::new(phase::IDLE),
+            len: AtomicU32::new(0),
+            deadline: AtomicU64::new(0),
+            bell: AtomicU32::new(0),
+            code: AtomicU32::new(0),
+        }
+    }
+
+    /// Makes a slot that nobody uses, of whatever state, one in which nobody calls.
+    pub fn renew(&self) {
+        // Release: pairs with the Acquire in `ticket`, for who calls next.
+        let idle = State(self.state.load(Ordering::Relaxed)).with(phase::IDLE);
+        self.state.store(idle.0, Ordering::Release);
+    }
+
+    /// The word that a client watches for [`CLIENTS_TURN`].
+    #[inline]
+    pub fn word(&self) -> &AtomicU32 {
+        &self.state
+    }
+
+    fn state(&self) -> State {
+        // Acquire: pairs with the Release of whoever gave the turn: his message is there.
+        State(self.state.load(Ordering::Acquire))
+    }
+
+    fn change(&self, from: State, to: State) -> Result<(), State> {
+        // Acquire and Release: each change hands the payload over, or takes it.
+        let [came, failed] = [Ordering::AcqRel, Ordering::Acquire];
+        self.state.compare_exchange(from.0, to.0, came, failed).map(drop).map_err(State)
+    }
+
+    /// Whether the slot is the client's to call in.
+    #[inline]
+    pub fn is_clients(&self) -> bool {
+        self.state().0 & CLIENTS_TURN != 0
+    }
+
+    /// Posts the request of `len` bytes that the client has written behind the slot: it is known once this
+    /// returns. `bell` is rung for the reply. Then he rings for the server.
+    ///
+    /// The slot is the client's, [and his turn](Self::is_clients).
+    #[inline]
+    pub fn post(&self, len: u32, deadline_ns: u64, bell: Option<u32>) -> Ticket {
+        let request = State(self.state.load(Ordering::Relaxed)).next_request();
+        // Relaxed: published by the store of the state.
+        self.len.store(len, Ordering::Relaxed);
+        self.deadline.store(deadline_ns, Ordering::Relaxed);
+        self.bell.store(bell.map_or(0, |bell| bell.wrapping_add(1)), Ordering::Relaxed);
+        // Release: pairs with the Acquire in `take`.
+        self.state.store(request.0, unless_weakened!("call-post", Ordering::Release));
+        Ticket(request.0)
+    }
+
+    /// What has become of the call.
+    #[inline]
+    pub fn progress(&self, ticket: Ticket) -> Progress {
+        let state = self.state();
+        if state.with(phase::REQUESTED).0 != ticket.0 {
+            return Progress::Corrupt;
+        }
+        match state.phase() {
+            phase::REPLIED => Progress::Replied,
+            phase::REQUESTED => Progress::Requested,
+            phase::TAKEN => Progress::Taken,
+            phase::LOST => Progress::Lost,
+            _ => Progress::Corrupt,
+        }
+    }
+
+    /// Takes a request, if there is one: the payload is the server's until it [replies](Self::reply).
+    #[inline]
+    #[must_use]
+    pub fn take(&self) -> Option<Ticket> {
+        // Relaxed: a look; the change acquires.
+        let state = State(self.state.load(Ordering::Relaxed));
+        if state.phase() != phase::REQUESTED {
+            return None;
+        }
+        self.change(state, state.with(phase::TAKEN)).ok()?;
+        Some(Ticket(state.0))
+    }
+
+    /// Replies with the `len` bytes that the server has written behind the slot.
+    #[inline]
+    pub fn reply(&self, ticket: Ticket, len: u32, code: u32) -> Delivered {
+        let taken = State(ticket.0).with(phase::TAKEN);
+        // Relaxed: published by the change.
+        self.len.store(len, Ordering::Relaxed);
+        self.code.store(code, Ordering::Relaxed);
+        if self.change(taken, taken.with(phase::REPLIED)).is_ok() {
+            return Delivered::ToClient;
+        }
+        // The client has left. Whatever else the word may be, it is not this server's any more.
+        let abandoned = taken.with(phase::ABANDONED);
+        let _ = self.change(abandoned, abandoned.with(phase::IDLE));
+        Delivered::ToNobody
+    }
+
+    /// Leaves the call: the client does not wait for the reply any more.
+    pub fn leave(&self, ticket: Ticket) -> Left {
+        let requested = State(ticket.0);
+        if self.change(requested, requested.with(phase::IDLE)).is_ok() {
+            return Left::Withdrawn;
+        }
+        let taken = requested.with(phase::TAKEN);
+        match self.change(taken, requested.with(phase::ABANDONED)) {
+            Ok(()) => Left::Abandoned,
+            Err(_) => Left::Over,
+        }
+    }
+
+    /// Ends the call that is under way here, if there is one, because its server is dead: the client, if he is there,
+    /// learns that it is lost.
+    ///
+    /// Any number may do so. Not for a call that was posted to another server since.
+    pub fn server_has_died(&self, ticket: Ticket) {
+        let requested = State(ticket.0);
+        for (from, to) in [
+            (phase::REQUESTED, phase::LOST),
+            (phase::TAKEN, phase::LOST),
+            (phase::ABANDONED, phase::IDLE),
+        ] {
+            let _ = self.change(requested.with(from), requested.with(to));
+        }
+    }
+
+    /// The call that a server has in hand here, dead or alive.
+    #[must_use]
+    pub fn in_hand(&self) -> Option<Ticket> {
+        let state = self.state();
+        let in_hand = matches!(state.phase(), phase::TAKEN | phase::ABANDONED);
+        in_hand.then_some(Ticket(state.with(phase::REQUESTED).0))
+    }
+
+    /// Takes the request back that a dead client has posted, if no server has it in hand. True if the
+    /// slot is nobody's then.
+    #[must_use]
+    pub fn client_has_died(&self) -> bool {
+        let state = self.state();
+        match state.phase() {
+            phase::REQUESTED => self.change(state, state.with(phase::IDLE)).is_ok(),
+            phase::TAKEN | phase::ABANDONED => false,
+            _ => true,
+        }
+    }
+
+    /// Bytes of the message that lies there, at most `capacity`, whatever the word says.
+    #[inline]
+    pub fn len(&self, capacity: u32) -> u32 {
+        self.len.load(Ordering::Relaxed).min(capacity)
+    }
+
+    /// When the client gives up, in nanoseconds of the monotonic clock; `None`: never.
+    #[inline]
+    pub fn deadline_ns(&self) -> Option<u64> {
+        Some(self.deadline.load(Ordering::Relaxed)).filter(|&ns| ns != 0)
+    }
+
+    /// The doorbell of who waits for the reply.
+    #[inline]
+    pub fn bell(&self) -> Option<u32> {
+        self.bell.load(Ordering::Relaxed).checked_sub(1)
+    }
+
+    /// The server's code in a reply.
+    #[inline]
+    pub fn code(&self) -> u32 {
+        self.code.load(Ordering::Relaxed)
+    }
+}
