@@ -11,6 +11,9 @@ use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, unless_weakened};
 pub enum Notice {
     /// By sampling the word again and again.
     Silent,
+    /// By sampling, while an agent is awake; who changes the word rings for one that sleeps, if he was told before that it is
+    /// waited for.
+    Rung,
     /// The writer notifies after each change.
     Told,
 }
@@ -26,12 +29,20 @@ pub enum EntryState {
     Hit(u64),
 }
 
+/// A condition on more than one word, which agents sample as one.
+pub trait Probe: Sync {
+    /// Looks once: what the waiter is to be told, if the condition holds. Short, and never blocks: it runs
+    /// under the lock of a table.
+    fn sample(&self) -> Option<u64>;
+}
+
 /// A word and the condition that is waited for, with the width taken out of the type.
 #[doc(hidden)]
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub enum Word {
     U32(NonNull<AtomicU32>, Condition<u32>),
     U64(NonNull<AtomicU64>, Condition<u64>),
+    Probe(NonNull<dyn Probe>),
 }
 
 impl Word {
@@ -53,6 +64,8 @@ impl Word {
                 let value = unsafe { word.as_ref() }.load(Ordering::Acquire);
                 until.holds(value).then_some(value)
             }
+            // SAFETY: alive by this function's contract.
+            Word::Probe(probe) => unsafe { probe.as_ref() }.sample(),
         }
     }
 
@@ -60,6 +73,7 @@ impl Word {
         match self {
             Word::U32(word, _) => word.addr().get(),
             Word::U64(word, _) => word.addr().get(),
+            Word::Probe(probe) => probe.addr().get(),
         }
     }
 }
@@ -97,14 +111,20 @@ impl<W: Copy> Entry<W> {
 
     /// A watch of `waiter` on `word`, in no table.
     pub fn new<V: Value>(word: &V::Atomic, until: Condition<V>, notice: Notice, waiter: W) -> Self {
-        Self {
-            links: Links::new(),
-            state: AtomicU8::new(Self::OUT),
-            seen: AtomicU64::new(0),
-            word: V::watched(NonNull::from(word), until),
-            notice,
-            waiter,
-        }
+        Self::on(V::watched(NonNull::from(word), until), notice, waiter)
+    }
+
+    /// A watch of `waiter` on whatever `probe` looks at, in no table. As for a word, `probe` outlives the watch.
+    pub fn probing<'p>(probe: &'p (dyn Probe + 'p), notice: Notice, waiter: W) -> Self {
+        let probe: NonNull<dyn Probe + 'p> = NonNull::from(probe);
+        // SAFETY: the same pointer; the contract of `Table::insert` keeps the probe alive while it is used.
+        let probe: NonNull<dyn Probe> = unsafe { std::mem::transmute(probe) };
+        Self::on(Word::Probe(probe), notice, waiter)
+    }
+
+    fn on(word: Word, notice: Notice, waiter: W) -> Self {
+        let (state, seen) = (AtomicU8::new(Self::OUT), AtomicU64::new(0));
+        Self { links: Links::new(), state, seen, word, notice, waiter }
     }
 
     /// Where the entry stands. Whoever sees a hit owns the entry again, and sees what the writer of

@@ -1,7 +1,7 @@
 //! Watches: words in memory that agents sample for whoever waits until they hold a value.
 //!
 //! A *silent* watch is sampled, because its writer tells nobody; a *told* one is looked at when its
-//! writer notifies. Conditions are levels: a value that passes between two samples may be missed.
+//! writer notifies; a *rung* one is sampled until the agents sleep, and its writer wakes them. Conditions are levels: a value that passes between two samples may be missed.
 //! README.md beside this file has the steps and the proof.
 
 mod area;
@@ -11,7 +11,7 @@ mod table;
 
 pub use area::{Area, find_hit};
 pub use condition::{Condition, Value};
-pub use entry::{Entry, EntryState, Notice};
+pub use entry::{Entry, EntryState, Notice, Probe};
 pub use table::{Scan, Table};
 
 #[cfg(all(test, loom))]

@@ -7,6 +7,7 @@ use loom::sync::Arc;
 
 use super::*;
 use crate::circle::Circular;
+use crate::doorbell::{Doorbell, Listeners};
 use crate::list::Unlinked;
 use crate::lock::testing::Tester;
 use crate::modelled::spawn;
@@ -68,6 +69,28 @@ fn a_silent_change_is_hit_once_and_shows_what_was_written_before() {
         let early = scanner.join().unwrap();
         writer.join().unwrap();
         assert_eq!(early + shared.hits(1), 1);
+    });
+}
+
+/// An agent that goes to sleep on a doorbell while another, or the monitor's stand-in, scans as well.
+#[test]
+fn a_rung_change_is_not_slept_through() {
+    loom::model(|| {
+        let shared = Watched::new(Notice::Rung);
+        let doors = Arc::new(([Doorbell::new()], Listeners::new()));
+        let writer = {
+            let (shared, doors) = (shared.clone(), doors.clone());
+            loom::thread::spawn(move || {
+                shared.write();
+                doors.1.ring(&doors.0, |_| ());
+            })
+        };
+        doors.1.listen(0);
+        shared.insert();
+        doors.0[0].park();
+        let hits = shared.table.scan_all(&Tester(1), |_| ());
+        writer.join().unwrap();
+        assert!(hits == 1 || !doors.0[0].is_parked(), "the agent sleeps, and nobody rings");
     });
 }
 

@@ -23,20 +23,21 @@ pub enum Scan {
     },
 }
 
-/// Entries in the frames of their waiters, the silent and the told ones apart.
+/// Entries in the frames of their waiters, those that are sampled and the told ones apart.
 pub struct Table<W> {
     /// Guards both lists, and every word of theirs: a scanner looks at words under it only.
     lock: QueueLock,
     /// How many are listed. Stored under the lock, loaded by anyone.
     silent: AtomicUsize,
+    rung: AtomicUsize,
     told: AtomicUsize,
     /// Touched under the lock only.
     lists: UnsafeCell<Lists<W>>,
 }
 
 struct Lists<W> {
-    /// The silent entry that is looked at next.
-    silent: Option<NonNull<Entry<W>>>,
+    /// The silent or rung entry that is looked at next.
+    sampled: Option<NonNull<Entry<W>>>,
     /// The oldest told entry.
     told: Option<NonNull<Entry<W>>>,
 }
@@ -53,14 +54,25 @@ impl<W: Copy> Table<W> {
         Self {
             lock: QueueLock::new(),
             silent: AtomicUsize::new(0),
+            rung: AtomicUsize::new(0),
             told: AtomicUsize::new(0),
-            lists: UnsafeCell::new(Lists { silent: None, told: None }),
+            lists: UnsafeCell::new(Lists { sampled: None, told: None }),
         }
     }
 
     /// How many silent entries were listed a moment ago: while there are any, somebody samples.
     pub fn silent(&self) -> usize {
         self.silent.load(Ordering::Relaxed)
+    }
+
+    /// How many rung entries were listed a moment ago.
+    pub fn rung(&self) -> usize {
+        self.rung.load(Ordering::Relaxed)
+    }
+
+    /// How many entries a full pass has to look at.
+    fn sampled(&self) -> usize {
+        self.silent() + self.rung()
     }
 
     /// How many told entries were listed a moment ago.
@@ -114,19 +126,38 @@ impl<W: Copy> Table<W> {
         Unlinked::Mine
     }
 
-    /// Samples at most `budget` silent entries, from where the last scan stopped, and reports the
+    /// Samples at most `budget` silent and rung entries, from where the last scan stopped, and reports the
     /// waiter of each hit, whom the caller wakes exactly once.
     ///
     /// Gives up at once if the lock is taken. `hit` runs under the lock: it may queue and mail, but
-    /// not use this table. A pass over all entries takes `silent / budget` scans, rounded up.
-    pub fn scan(&self, by: &impl Contender, budget: usize, mut hit: impl FnMut(W)) -> Scan {
-        if self.silent() == 0 {
+    /// not use this table. A pass over all entries takes their number `/ budget` scans, rounded up.
+    pub fn scan(&self, by: &impl Contender, budget: usize, hit: impl FnMut(W)) -> Scan {
+        if self.sampled() == 0 {
             return Scan::Done { visited: 0, hits: 0 };
         }
         let Some(_held) = self.lock.try_lock(by) else { return Scan::Busy };
-        let visited = self.silent().min(budget);
+        let visited = self.sampled().min(budget);
+        // SAFETY: the lock is held.
+        let hits = unsafe { self.sample_next(visited, hit) };
+        Scan::Done { visited, hits }
+    }
+
+    /// Samples all silent and rung entries once, whoever else does so: the last look before a sleep.
+    /// Reports as [`scan`](Self::scan) does; how many hits there were.
+    pub fn scan_all(&self, by: &impl Contender, hit: impl FnMut(W)) -> usize {
+        let _held = self.lock.lock(by);
+        // SAFETY: the lock is held.
+        unsafe { self.sample_next(self.sampled(), hit) }
+    }
+
+    /// Looks at the next so many entries; how many hits there were.
+    ///
+    /// # Safety
+    ///
+    /// The lock is held.
+    unsafe fn sample_next(&self, entries: usize, mut hit: impl FnMut(W)) -> usize {
         let mut hits = 0;
-        for _ in 0..visited {
+        for _ in 0..entries {
             let Some(entry) = self.first(Notice::Silent) else { break };
             // SAFETY: listed, and the lock is held.
             unsafe {
@@ -138,7 +169,7 @@ impl<W: Copy> Table<W> {
                 }
             }
         }
-        Scan::Done { visited, hits }
+        hits
     }
 
     /// Samples the told entries of the word at `address`, which the caller has just changed, and
@@ -208,7 +239,7 @@ impl<W: Copy> Table<W> {
             // SAFETY: callers hold the lock, so nobody writes.
             let lists = unsafe { &*lists };
             match notice {
-                Notice::Silent => lists.silent,
+                Notice::Silent | Notice::Rung => lists.sampled,
                 Notice::Told => lists.told,
             }
         })
@@ -222,7 +253,7 @@ impl<W: Copy> Table<W> {
             // SAFETY: the lock is held, so this is the only reference.
             let lists = unsafe { &mut *lists };
             match notice {
-                Notice::Silent => lists.silent = first,
+                Notice::Silent | Notice::Rung => lists.sampled = first,
                 Notice::Told => lists.told = first,
             }
         });
@@ -232,6 +263,7 @@ impl<W: Copy> Table<W> {
     fn count(&self, notice: Notice, change: isize) {
         let count = match notice {
             Notice::Silent => &self.silent,
+            Notice::Rung => &self.rung,
             Notice::Told => &self.told,
         };
         // Relaxed: for told entries the fence in `insert` orders it, a silent one is sampled anyway.

@@ -33,6 +33,7 @@ enum Step {
     Remove(usize),
     Write(usize),
     Scan(usize),
+    ScanAll,
     Notify(usize),
 }
 
@@ -44,16 +45,17 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..ENTRIES).prop_map(Step::Remove),
         2 => (0..ENTRIES).prop_map(Step::Write),
         1 => (0usize..5).prop_map(Step::Scan),
+        1 => Just(Step::ScanAll),
         2 => (0..ENTRIES).prop_map(Step::Notify),
     ]
 }
 
-/// Odd entries are told.
+/// All kinds, in turn.
 fn notice(i: usize) -> Notice {
-    if i.is_multiple_of(2) { Notice::Silent } else { Notice::Told }
+    [Notice::Silent, Notice::Told, Notice::Rung, Notice::Told][i % 4]
 }
 
-/// What the table should hold: the listed entries, and the silent ones in the order of their turns.
+/// What the table should hold: the listed entries, and those that are sampled in the order of their turns.
 #[derive(Default)]
 struct Expected {
     states: [Option<EntryState>; ENTRIES],
@@ -97,7 +99,7 @@ proptest! {
                     // SAFETY: in no table; entry and word outlive the table.
                     unsafe { table.insert(&ME, NonNull::from(&entries[i])) };
                     expected.states[i] = Some(EntryState::Listed);
-                    if notice(i) == Notice::Silent {
+                    if notice(i) != Notice::Told {
                         expected.turns.push_back(i);
                     }
                 }
@@ -118,6 +120,12 @@ proptest! {
                     prop_assert_eq!(&hits, &expected.scan(budget, &words));
                     prop_assert_eq!(scan, Scan::Done { visited, hits: hits.len() });
                 }
+                Step::ScanAll => {
+                    let mut hits = Vec::new();
+                    let count = table.scan_all(&ME, |waiter| hits.push(waiter));
+                    prop_assert_eq!(&hits, &expected.scan(ENTRIES, &words));
+                    prop_assert_eq!(count, hits.len());
+                }
                 Step::Notify(i) => {
                     let seen = words[i].load(Ordering::Relaxed);
                     let hit = expected.listed(i) && notice(i) == Notice::Told && seen != 0;
@@ -135,6 +143,7 @@ proptest! {
             }
             let listed = |kind| (0..ENTRIES).filter(|&i| expected.listed(i) && notice(i) == kind).count();
             prop_assert_eq!(table.silent(), listed(Notice::Silent));
+            prop_assert_eq!(table.rung(), listed(Notice::Rung));
             prop_assert_eq!(table.told(), listed(Notice::Told));
         }
     }
@@ -169,6 +178,25 @@ fn words_of_both_widths_are_watched() {
     assert_eq!(scan, Scan::Done { visited: 2, hits: 2 });
     assert_eq!(hits, ["narrow", "wide"]);
     assert_eq!(entries.map(|entry| entry.state()), [EntryState::Hit(5), EntryState::Hit(1 << 40)]);
+}
+
+#[test]
+fn a_probe_looks_at_more_than_one_word() {
+    struct Sum([AtomicU32; 2]);
+    impl Probe for Sum {
+        fn sample(&self) -> Option<u64> {
+            let sum: u32 = self.0.iter().map(|word| word.load(Ordering::Relaxed)).sum();
+            (sum > 4).then_some(u64::from(sum))
+        }
+    }
+    let sum = Sum([AtomicU32::new(3), AtomicU32::new(1)]);
+    let (table, entry) = (Table::new(), Entry::probing(&sum, Notice::Rung, 7));
+    // SAFETY: in no table; entry and probe outlive the table.
+    unsafe { table.insert(&ME, NonNull::from(&entry)) };
+    assert_eq!(table.scan(&ME, 9, |_| panic!("not yet")), Scan::Done { visited: 1, hits: 0 });
+    sum.0[1].store(2, Ordering::Relaxed);
+    assert_eq!(table.scan_all(&ME, |waiter| assert_eq!(waiter, 7)), 1);
+    assert_eq!((entry.state(), table.rung()), (EntryState::Hit(5), 0));
 }
 
 #[test]
