@@ -127,17 +127,6 @@ impl Listeners {
             ring_all(listening, bells, wake);
         }
     }
-
-    /// As [`ring`](Self::ring), for one of those who sleep, chosen in turn from behind `after`; which one. The others go on
-    /// sleeping: for what only one can have.
-    pub fn ring_one(&self, bells: &[Doorbell], after: usize) -> Option<usize> {
-        // Pairs with the fence in `Doorbell::park`.
-        fence(Ordering::SeqCst);
-        let listening = self.0.load(Ordering::Relaxed);
-        let numbers = (after + 1..bells.len()).chain(0..bells.len().min(after + 1));
-        let mut listens = numbers.filter(|number| listening >> (number % Self::BITS) & 1 != 0);
-        listens.find(|&number| bells[number].ring())
-    }
 }
 
 fn ring_all(mut listening: u64, bells: &[Doorbell], mut wake: impl FnMut(usize)) {

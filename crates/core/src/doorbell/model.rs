@@ -95,20 +95,6 @@ fn who_sleeps_again_is_rung_for_again() {
 }
 
 #[test]
-fn one_who_sleeps_is_rung_for_if_one_is_enough() {
-    loom::model(|| {
-        let shared = Shared::new();
-        let changes = spawn(&shared, |shared| {
-            shared.object.fetch_add(1, Ordering::Release);
-            shared.listeners.ring_one(&shared.bells, 0)
-        });
-        let sleeps = shared.oversleeps(1);
-        let rung = changes.join().unwrap();
-        assert!(!sleeps || rung == Some(SLEEPER));
-    });
-}
-
-#[test]
 fn one_sits() {
     loom::model(|| {
         let seat = Arc::new(Seat::new());

@@ -30,20 +30,6 @@ fn doorbells_beyond_64_share_bits() {
 }
 
 #[test]
-fn ringing_for_one_takes_turns() {
-    let (listeners, bells) = (Listeners::new(), bells(4));
-    (0..4).for_each(|bell| listeners.listen(bell));
-    bells.iter().for_each(Doorbell::park);
-    let order = (0..5).scan(1, |last, _| {
-        let rung = listeners.ring_one(&bells, *last);
-        *last = rung.unwrap_or(*last);
-        Some(rung)
-    });
-    let order: Vec<_> = order.collect();
-    assert_eq!(order, [Some(2), Some(3), Some(0), Some(1), None]);
-}
-
-#[test]
 fn zeroed_memory_is_awake_and_has_no_listeners() {
     // SAFETY: the types are atomics alone.
     let (bell, listeners, seat): (Doorbell, Listeners, Seat) = unsafe { std::mem::zeroed() };
