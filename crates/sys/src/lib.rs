@@ -1,4 +1,4 @@
-//! The system calls of Daiko: futex, memory, affinity, clocks, signals.
+//! The system calls of Daiko: futex, memory, files, affinity, clocks, signals.
 //!
 //! Everything Daiko asks of Linux goes through this crate, one subject per
 //! module. Functions are safe where the kernel keeps them safe; the others say
@@ -11,11 +11,14 @@ pub mod arena;
 mod cgroup;
 pub mod clock;
 pub mod cpu;
+pub mod file;
 pub mod futex;
 pub mod limits;
 pub mod membarrier;
 pub mod memory;
 pub mod signal;
+#[cfg(test)]
+mod testing;
 pub mod thread;
 
 /// Who uses a piece of memory: this process alone, or several that share the mapping.

@@ -71,6 +71,8 @@ pub enum Resource {
     LockedMemory,
     /// `RLIMIT_NOFILE`: open files.
     OpenFiles,
+    /// `RLIMIT_FSIZE`: bytes of one file.
+    FileSize,
 }
 
 /// The soft limit of `resource`; `None` if it is unlimited.
@@ -81,6 +83,7 @@ pub fn rlimit(resource: Resource) -> Option<u64> {
         Resource::Data => libc::RLIMIT_DATA,
         Resource::LockedMemory => libc::RLIMIT_MEMLOCK,
         Resource::OpenFiles => libc::RLIMIT_NOFILE,
+        Resource::FileSize => libc::RLIMIT_FSIZE,
     };
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the result goes to a live local.

@@ -3,6 +3,7 @@
 mod error;
 mod guard;
 
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
@@ -23,9 +24,10 @@ pub fn whole_pages(bytes: usize) -> Option<usize> {
     bytes.checked_next_multiple_of(page_size())
 }
 
-/// Zeroed anonymous memory of whole pages, unmapped when dropped.
+/// Whole pages, unmapped when dropped: of zeroed anonymous memory, or of a
+/// [file](crate::file::SharedFile::map).
 ///
-/// Pages are committed when first touched (`MAP_NORESERVE`).
+/// Anonymous pages are committed when first touched (`MAP_NORESERVE`).
 ///
 /// # Examples
 ///
@@ -79,6 +81,12 @@ impl Mapping {
         }
     }
 
+    /// Maps the first `bytes` bytes of a file, shared with all who map it.
+    pub(crate) fn of_file(file: BorrowedFd<'_>, bytes: usize) -> Result<Self, MemoryError> {
+        let len = whole_pages(bytes).ok_or(MemoryError::Exhausted { bytes })?;
+        Ok(Self { start: map_pages(len, libc::MAP_SHARED, file.as_raw_fd())?, len })
+    }
+
     /// The address of the first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start
@@ -119,11 +127,14 @@ fn map(len: usize, scope: Scope) -> Result<NonNull<u8>, MemoryError> {
         Scope::Private => libc::MAP_PRIVATE,
         Scope::Shared => libc::MAP_SHARED,
     };
-    let flags = sharing | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    map_pages(len, sharing | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)
+}
+
+fn map_pages(len: usize, flags: libc::c_int, file: i32) -> Result<NonNull<u8>, MemoryError> {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new anonymous mapping at a place that the kernel chooses
-    // touches no existing memory.
-    let start = unsafe { libc::mmap(ptr::null_mut(), len, access, flags, -1, 0) };
+    // SAFETY: a new mapping at a place that the kernel chooses touches no
+    // existing memory.
+    let start = unsafe { libc::mmap(ptr::null_mut(), len, access, flags, file, 0) };
     if start == libc::MAP_FAILED {
         return Err(MemoryError::diagnose(crate::thread::errno(), len));
     }

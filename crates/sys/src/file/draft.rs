@@ -1,0 +1,101 @@
+//! Files that have no name yet.
+
+use std::ffi::CString;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::{FileError, Populate, Reason, SharedFile, allocate, failed};
+use crate::memory::Mapping;
+
+/// A file of shared memory that has all its pages, but no name: nobody else can open it.
+///
+/// Dropped, or left behind by a process that is killed, it is gone.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_sys::file::{Populate, SharedFile};
+///
+/// let name = format!("daiko-draft-{}", std::process::id());
+/// let draft = SharedFile::draft(&name, 4096)?;
+/// // SAFETY: the mapping is live, and nobody else has one.
+/// unsafe { draft.map(Populate::OnUse)?.start().write(7) };
+/// let mut file = draft.publish()?;
+/// // SAFETY: as above.
+/// assert_eq!(unsafe { SharedFile::open(&name)?.map(Populate::OnUse)?.start().read() }, 7);
+/// assert!(file.lock()?.remove()?);
+/// # Ok::<(), daiko_sys::file::FileError>(())
+/// ```
+#[derive(Debug)]
+pub struct Draft(SharedFile);
+
+impl Draft {
+    pub(super) fn new(path: PathBuf, bytes: usize) -> Result<Self, FileError> {
+        // Publishing finds this out as well, after all pages have been allocated for nothing.
+        if fs::symlink_metadata(&path).is_ok() {
+            return Err(FileError::new(&path, Reason::Taken));
+        }
+        let file = unnamed(&path)?;
+        // The umask took from the mode what it liked.
+        file.set_permissions(Permissions::from_mode(0o600)).map_err(|e| failed(&path, e))?;
+        let size = allocate(&file, &path, bytes)?;
+        Ok(Self(SharedFile { file, path, size }))
+    }
+
+    /// The size in bytes, whole pages.
+    pub fn size(&self) -> usize {
+        self.0.size()
+    }
+
+    /// As [`SharedFile::map`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn map(&self, populate: Populate) -> Result<Mapping, FileError> {
+        self.0.map(populate)
+    }
+
+    /// Gives the file its name, in one step.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Taken`] if somebody was faster; the draft is gone then.
+    pub fn publish(self) -> Result<SharedFile, FileError> {
+        let Self(file) = self;
+        let descriptor = format!("/proc/self/fd/{}", file.file.as_raw_fd());
+        let [from, to] = [descriptor.as_bytes(), file.path.as_os_str().as_bytes()]
+            .map(|path| CString::new(path).expect("`resolve` refuses zero bytes"));
+        let (here, follow) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
+        // SAFETY: both paths are live and end in a zero byte.
+        match unsafe { libc::linkat(here, from.as_ptr(), here, to.as_ptr(), follow) } {
+            0 => Ok(file),
+            _ => Err(in_directory(&file.path, std::io::Error::last_os_error())),
+        }
+    }
+}
+
+/// Opens a file without a name in the directory of `path`.
+fn unnamed(path: &Path) -> Result<File, FileError> {
+    let directory = path.parent().expect("`resolve` returns absolute paths of files");
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .mode(0o600)
+        .custom_flags(libc::O_TMPFILE)
+        .open(directory)
+        .map_err(|error| in_directory(path, error))
+}
+
+/// What an error means for a file that is to be created.
+fn in_directory(path: &Path, error: std::io::Error) -> FileError {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => FileError::new(path, Reason::NoDirectory),
+        // What file systems without unnamed files say, as the flag holds O_DIRECTORY.
+        Some(libc::EISDIR) => FileError::new(path, Reason::Unsupported),
+        _ => failed(path, error),
+    }
+}

@@ -1,0 +1,162 @@
+//! Why a shared file was refused, and what to change.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::memory::MemoryError;
+
+/// Why a shared file was refused; its message is one line and names the remedy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileError {
+    path: PathBuf,
+    reason: Reason,
+}
+
+/// What stood in the way of a shared file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// No file can have this name.
+    BadName,
+    /// Something has this name already.
+    Taken,
+    /// Nothing has this name.
+    Missing,
+    /// The directory of the new file does not exist.
+    NoDirectory,
+    /// The file belongs to another user, or the directory grants no access.
+    Denied {
+        /// The user whom the file belongs to, if it exists and may be looked at.
+        owner: Option<u32>,
+    },
+    /// Something that is not a regular file has this name.
+    NotAFile {
+        /// What it is.
+        kind: &'static str,
+    },
+    /// The file has no byte.
+    Empty,
+    /// The file system, or the machine's memory, has no room for so much.
+    Full {
+        /// How much was asked for.
+        bytes: usize,
+    },
+    /// `RLIMIT_FSIZE` would be exceeded.
+    SizeLimit {
+        /// How much was asked for.
+        bytes: usize,
+    },
+    /// The file system cannot make unnamed files or allocate in advance.
+    Unsupported,
+    /// The descriptor's seals do not keep its size.
+    Unsealed,
+    /// It could not be mapped.
+    Memory(MemoryError),
+    /// The kernel refused for another reason.
+    Refused {
+        /// The kernel's error number.
+        errno: i32,
+    },
+}
+
+impl FileError {
+    pub(super) fn new(path: &Path, reason: Reason) -> Self {
+        Self { path: path.to_owned(), reason }
+    }
+
+    /// What `errno` means for a file of this name.
+    pub(super) fn diagnose(path: &Path, errno: i32) -> Self {
+        let reason = match errno {
+            libc::EEXIST => Reason::Taken,
+            libc::ENOENT => Reason::Missing,
+            libc::ENAMETOOLONG => Reason::BadName,
+            libc::ENOTDIR => Reason::NoDirectory,
+            libc::EACCES | libc::EPERM | libc::EROFS => Reason::Denied { owner: owner(path) },
+            libc::ELOOP => Reason::NotAFile { kind: "a symbolic link" },
+            libc::EISDIR => Reason::NotAFile { kind: "a directory" },
+            libc::ENXIO => Reason::NotAFile { kind: "a socket or device" },
+            libc::EOPNOTSUPP => Reason::Unsupported,
+            errno => Reason::Refused { errno },
+        };
+        Self::new(path, reason)
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What stood in the way.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+}
+
+fn owner(path: &Path) -> Option<u32> {
+    Some(fs::symlink_metadata(path).ok()?.uid())
+}
+
+// Paths are written as `Debug` does it: a line break in one is escaped.
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = &self.path;
+        match self.reason {
+            Reason::BadName => {
+                write!(f, "no file can be named {path:?}: use NAME for /dev/shm/NAME, or a path")
+            }
+            Reason::Taken => {
+                write!(f, "{path:?} exists already: open it, remove it, or choose another name")
+            }
+            Reason::Missing => {
+                write!(f, "{path:?} does not exist: start first who creates it, or check the name")
+            }
+            Reason::NoDirectory => write!(f, "{path:?} lies in no directory: create that first"),
+            Reason::Denied { owner: Some(owner) } => {
+                write!(
+                    f,
+                    "permission denied for {path:?}, of user {owner}: run as that user, or choose another name"
+                )
+            }
+            Reason::Denied { owner: None } => {
+                write!(
+                    f,
+                    "permission denied for {path:?}: choose a directory that this user may write to"
+                )
+            }
+            Reason::NotAFile { kind } => {
+                write!(f, "{path:?} is {kind}, not a file: choose another name")
+            }
+            Reason::Empty => write!(f, "{path:?} is empty: remove it, and have it created anew"),
+            Reason::Full { bytes } => {
+                write!(f, "no room for {bytes} bytes at {path:?}: ask for less, or see df and free")
+            }
+            Reason::SizeLimit { bytes } => {
+                write!(f, "{path:?} may not have {bytes} bytes: raise RLIMIT_FSIZE (ulimit -f)")
+            }
+            Reason::Unsupported => {
+                write!(
+                    f,
+                    "the file system of {path:?} lacks O_TMPFILE or fallocate: use a tmpfs, such as /dev/shm"
+                )
+            }
+            Reason::Unsealed => {
+                write!(f, "{path:?} may change its size: pass on what SharedFile::memfd made")
+            }
+            Reason::Memory(error) => write!(f, "cannot map {path:?}: {error}"),
+            Reason::Refused { errno } => {
+                write!(f, "{path:?} refused: {}", std::io::Error::from_raw_os_error(errno))
+            }
+        }
+    }
+}
+
+impl std::error::Error for FileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.reason {
+            Reason::Memory(error) => Some(error),
+            _ => None,
+        }
+    }
+}

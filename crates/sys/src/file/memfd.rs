@@ -1,0 +1,70 @@
+//! Files without a path, whose size is sealed.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use super::{FileError, Reason, SharedFile, allocate, failed};
+
+/// What keeps a memfd's size for ever.
+const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+impl SharedFile {
+    /// Creates a file of at least `bytes` bytes, whole pages of zeros, that has no path, for processes
+    /// that inherit or are sent its descriptor.
+    ///
+    /// Its size is sealed, so that no process can make another one fault. `name` is what
+    /// `/proc/PID/maps` shows; it need not be unique.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::BadName`] for more than 249 bytes or a zero byte, [`Reason::Full`], [`Reason::SizeLimit`].
+    pub fn memfd(name: &str, bytes: usize) -> Result<Self, FileError> {
+        let path = Path::new(name);
+        let file = File::from(unsealed(name)?);
+        let size = allocate(&file, path, bytes)?;
+        // SAFETY: this command takes one plain integer.
+        match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } {
+            -1 => Err(failed(path, std::io::Error::last_os_error())),
+            _ => Ok(Self { file, path: path.to_owned(), size }),
+        }
+    }
+
+    /// Takes a descriptor that another process got from [`SharedFile::memfd`].
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Unsealed`] if the size may change; otherwise as of [`SharedFile::open`].
+    pub fn from_memfd(descriptor: OwnedFd) -> Result<Self, FileError> {
+        let number = descriptor.as_raw_fd();
+        // SAFETY: this command takes nothing more, and fails for what has no seals.
+        let seals = unsafe { libc::fcntl(number, libc::F_GET_SEALS) };
+        let file = Self::over(File::from(descriptor), format!("memfd {number}").into())?;
+        if seals == -1 || seals & SEALS != SEALS {
+            return Err(FileError::new(&file.path, Reason::Unsealed));
+        }
+        Ok(file)
+    }
+}
+
+/// A file in memory without seals.
+pub(super) fn unsealed(name: &str) -> Result<OwnedFd, FileError> {
+    const MFD_NOEXEC_SEAL: libc::c_uint = 8;
+    let path = Path::new(name);
+    let text = CString::new(name).map_err(|_| FileError::new(path, Reason::BadName))?;
+    let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    // Kernels from 6.3 on may insist on that flag, older ones do not know it.
+    for flags in [flags | MFD_NOEXEC_SEAL, flags] {
+        // SAFETY: the name is live and ends in a zero byte.
+        let descriptor = unsafe { libc::memfd_create(text.as_ptr(), flags) };
+        if descriptor >= 0 {
+            // SAFETY: the kernel just made it, for nobody else.
+            return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) });
+        }
+    }
+    match crate::thread::errno() {
+        libc::EINVAL => Err(FileError::new(path, Reason::BadName)),
+        errno => Err(FileError::diagnose(path, errno)),
+    }
+}

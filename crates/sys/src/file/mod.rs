@@ -1,0 +1,254 @@
+//! Files of shared memory: created as a whole or not at all, opened with suspicion.
+//!
+//! A file exists under its name only once it has all its memory and what its
+//! creator wrote first: it is made without a name (`O_TMPFILE`), allocated
+//! (`fallocate`), filled, and then linked, which fails if the name is taken. So
+//! a full file system is an error at creation, never a SIGBUS later; of several
+//! creators one wins; and who is killed half-way leaves nothing.
+//!
+//! What is left to trust: a file that has a name can be truncated by any
+//! process of its user. A memfd cannot, by its seals.
+
+mod draft;
+mod error;
+mod lock;
+mod memfd;
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::memory::{self, Mapping};
+
+pub use draft::Draft;
+pub use error::{FileError, Reason};
+pub use lock::FileLock;
+
+/// When the pages of a mapped file enter this process's page tables.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Populate {
+    /// Each at its first use, which faults.
+    OnUse,
+    /// All at once, before the mapping is returned.
+    Now,
+}
+
+/// A file of shared memory, open for reading and writing.
+///
+/// A name without a slash means `/dev/shm/NAME`; anything else is a path.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_sys::file::{Populate, Reason, SharedFile};
+///
+/// let name = format!("daiko-example-{}", std::process::id());
+/// let mut file = SharedFile::create(&name, 4096)?;
+/// assert_eq!(SharedFile::create(&name, 4096).unwrap_err().reason(), Reason::Taken);
+///
+/// let (here, there) = (file.map(Populate::Now)?, SharedFile::open(&name)?.map(Populate::OnUse)?);
+/// // SAFETY: both mappings are live and of this one thread.
+/// unsafe {
+///     here.start().write(7);
+///     assert_eq!(there.start().read(), 7);
+/// }
+/// assert!(file.lock()?.remove()?);
+/// # Ok::<(), daiko_sys::file::FileError>(())
+/// ```
+#[derive(Debug)]
+pub struct SharedFile {
+    file: File,
+    path: PathBuf,
+    size: usize,
+}
+
+impl SharedFile {
+    /// Creates a file of at least `bytes` bytes, whole pages of zeros, which only this user may open (0600).
+    ///
+    /// [`SharedFile::draft`] creates one with contents.
+    ///
+    /// # Errors
+    ///
+    /// As of [`SharedFile::draft`] and [`Draft::publish`].
+    pub fn create(name: impl AsRef<Path>, bytes: usize) -> Result<Self, FileError> {
+        Self::draft(name, bytes)?.publish()
+    }
+
+    /// Makes a file as [`SharedFile::create`] does, which nobody else sees before [`Draft::publish`].
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Taken`] if there is such a file already, [`Reason::Full`] if there is no room for
+    /// it, and whatever else [`Reason`] lists but what concerns opening.
+    pub fn draft(name: impl AsRef<Path>, bytes: usize) -> Result<Draft, FileError> {
+        Draft::new(resolve(name.as_ref())?, bytes)
+    }
+
+    /// Opens the file that has this name and belongs to this user.
+    ///
+    /// Files of others are refused to root as well: in a directory such as
+    /// `/dev/shm` anybody may put a file where a service is going to look for
+    /// its own. Only the last component of the path must not be a symbolic link.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Missing`], [`Reason::Denied`], [`Reason::NotAFile`], [`Reason::Empty`].
+    pub fn open(name: impl AsRef<Path>) -> Result<Self, FileError> {
+        let path = resolve(name.as_ref())?;
+        // Looked at before it is opened, because opening a device may have effects. The flags and
+        // the second look are for who replaces the file in between.
+        check(&path, &fs::symlink_metadata(&path).map_err(|error| failed(&path, error))?)?;
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
+        Self::over(file.map_err(|error| failed(&path, error))?, path)
+    }
+
+    /// Takes an open file, whatever it is, unless [`check`] refuses it.
+    fn over(file: File, path: PathBuf) -> Result<Self, FileError> {
+        let metadata = file.metadata().map_err(|error| failed(&path, error))?;
+        check(&path, &metadata)?;
+        // What exceeds the address space is refused when it is mapped.
+        let size = usize::try_from(metadata.size()).unwrap_or(usize::MAX);
+        Ok(Self { file, path, size })
+    }
+
+    /// The size in bytes that the file had when it was opened.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The absolute path by which it was opened; of a memfd only its name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Maps the whole file at a place that the kernel chooses, shared with everyone who maps it.
+    ///
+    /// Pages behind the end of a file that was truncated meanwhile raise SIGBUS when touched.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Memory`] says which limit refused the addresses or the pages.
+    pub fn map(&self, populate: Populate) -> Result<Mapping, FileError> {
+        map(&self.file, self.size, populate)
+            .map_err(|error| FileError::new(&self.path, Reason::Memory(error)))
+    }
+
+    /// Whether the path leads to this file still, and not to a successor or nowhere.
+    ///
+    /// Only as long as nobody removes or renames it: see [`FileLock`].
+    ///
+    /// # Errors
+    ///
+    /// Why the path cannot be looked at.
+    pub fn has_its_name(&self) -> Result<bool, FileError> {
+        let mine = self.file.metadata().map_err(|error| failed(&self.path, error))?;
+        match fs::symlink_metadata(&self.path) {
+            Ok(named) => Ok((named.dev(), named.ino()) == (mine.dev(), mine.ino())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed(&self.path, error)),
+        }
+    }
+}
+
+impl AsFd for SharedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Refuses what is no file of memory that this user made.
+fn check(path: &Path, metadata: &fs::Metadata) -> Result<(), FileError> {
+    // SAFETY: `geteuid` takes nothing and cannot fail.
+    let user = unsafe { libc::geteuid() };
+    let reason = if !metadata.is_file() {
+        Reason::NotAFile { kind: kind(metadata.file_type()) }
+    } else if metadata.uid() != user {
+        Reason::Denied { owner: Some(metadata.uid()) }
+    } else if metadata.size() == 0 {
+        Reason::Empty
+    } else {
+        return Ok(());
+    };
+    Err(FileError::new(path, reason))
+}
+
+fn kind(file_type: fs::FileType) -> &'static str {
+    let kinds = [
+        (file_type.is_dir(), "a directory"),
+        (file_type.is_symlink(), "a symbolic link"),
+        (file_type.is_fifo(), "a pipe"),
+        (file_type.is_socket(), "a socket"),
+    ];
+    kinds.into_iter().find_map(|(is, kind)| is.then_some(kind)).unwrap_or("a device")
+}
+
+/// The absolute path of the file that `name` means.
+fn resolve(name: &Path) -> Result<PathBuf, FileError> {
+    let bytes = name.as_os_str().as_bytes();
+    let bad = || FileError::new(name, Reason::BadName);
+    if bytes.contains(&0) || bytes.ends_with(b"/") || name.file_name().is_none() {
+        return Err(bad());
+    }
+    if !bytes.contains(&b'/') {
+        return Ok(Path::new("/dev/shm").join(name));
+    }
+    std::path::absolute(name).map_err(|_| bad())
+}
+
+fn failed(path: &Path, error: std::io::Error) -> FileError {
+    FileError::diagnose(path, error.raw_os_error().unwrap_or(libc::EIO))
+}
+
+fn map(file: &File, size: usize, populate: Populate) -> Result<Mapping, memory::MemoryError> {
+    let mapping = Mapping::of_file(file.as_fd(), size)?;
+    if populate == Populate::Now {
+        memory::populate(mapping.start(), mapping.len())?;
+    }
+    Ok(mapping)
+}
+
+/// Gives `file` at least `bytes` bytes of its own, and returns how many they are.
+fn allocate(file: &File, path: &Path, bytes: usize) -> Result<usize, FileError> {
+    let error = |reason| Err(FileError::new(path, reason));
+    let full = Reason::Full { bytes };
+    let size = memory::whole_pages(bytes.max(1)).filter(|&size| size <= isize::MAX as usize);
+    let Some(size) = size.filter(|&size| !exceeds_memory(file, size)) else { return error(full) };
+    // Beyond this limit the kernel does not only refuse: it sends SIGXFSZ.
+    let limit = crate::limits::rlimit(crate::limits::Resource::FileSize);
+    if limit.is_some_and(|limit| size as u64 > limit) {
+        return error(Reason::SizeLimit { bytes });
+    }
+    loop {
+        // SAFETY: this call takes plain integers and changes the file only.
+        if unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, size as libc::off_t) } == 0 {
+            return Ok(size);
+        }
+        match crate::thread::errno() {
+            libc::EINTR => {}
+            libc::ENOSPC | libc::ENOMEM | libc::EFBIG | libc::EDQUOT => return error(full),
+            errno => return Err(FileError::diagnose(path, errno)),
+        }
+    }
+}
+
+/// Whether a file that lies in memory would take more than there is: the kernel would notice when
+/// nothing is left, and then kill somebody.
+fn exceeds_memory(file: &File, size: usize) -> bool {
+    // SAFETY: zero is a valid `statfs`, and the result goes to a live local.
+    let in_memory = unsafe {
+        let mut system: libc::statfs = std::mem::zeroed();
+        libc::fstatfs(file.as_raw_fd(), &mut system) == 0 && system.f_type == libc::TMPFS_MAGIC
+    };
+    let info = crate::limits::text(Path::new("/proc/meminfo")).filter(|_| in_memory);
+    let free = info.and_then(|info| {
+        let field = |name| crate::limits::kib_field(&info, name);
+        Some(field("MemAvailable")?.saturating_add(field("SwapFree").unwrap_or(0)))
+    });
+    free.is_some_and(|kib| size as u64 / 1024 > kib)
+}
+
+#[cfg(test)]
+mod tests;

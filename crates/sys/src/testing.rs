@@ -1,0 +1,32 @@
+//! How tests run a part of themselves in a forked process.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs `body` in a process of one thread, which ends with it, and returns that one's id.
+pub(crate) fn forked(body: impl FnOnce()) -> libc::pid_t {
+    // SAFETY: glibc makes its allocator usable in the child, and the child leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: whatever the child waits for in vain, this ends it.
+        unsafe { libc::alarm(60) };
+        let result = catch_unwind(AssertUnwindSafe(body));
+        // SAFETY: ends the child at once, without running anything of the parent's.
+        unsafe { libc::_exit(result.is_err().into()) };
+    }
+    assert!(child > 0);
+    child
+}
+
+/// Waits until the child ends; its wait status.
+pub(crate) fn reap(child: libc::pid_t) -> libc::c_int {
+    let mut status = -1;
+    // SAFETY: the status is a live local.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    status
+}
+
+/// Runs `body` in a forked process, where it has to succeed.
+#[track_caller]
+pub(crate) fn in_fork(body: impl FnOnce()) {
+    assert_eq!(reap(forked(body)), 0, "the child failed: see its message");
+}
