@@ -25,9 +25,8 @@ use super::{FileError, SharedFile, failed};
 /// let mut stale = SharedFile::create(&name, 4096)?;
 /// let lock = stale.lock()?;
 /// assert!(SharedFile::open(&name)?.try_lock()?.is_none());
-/// if lock.has_its_name()? {
-///     lock.remove()?;
-/// }
+/// assert!(lock.has_its_name()? && lock.remove()?);
+///
 /// let mut fresh = SharedFile::create(&name, 4096)?;
 /// assert!(!stale.lock()?.remove()?, "the name is the successor's");
 /// assert!(fresh.lock()?.remove()?);
