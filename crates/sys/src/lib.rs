@@ -16,6 +16,7 @@ pub mod futex;
 pub mod limits;
 pub mod membarrier;
 pub mod memory;
+pub mod process;
 pub mod signal;
 #[cfg(test)]
 mod testing;

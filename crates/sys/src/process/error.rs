@@ -1,0 +1,62 @@
+//! Why the kernel keeps a process from us, and what to change.
+
+use std::fmt;
+
+/// Why a process cannot be watched; its message is one line and names the remedy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ProcessError {
+    /// There is no process with this id, or none any more.
+    NoSuchProcess {
+        /// The id.
+        pid: u32,
+    },
+    /// The kernel, or a seccomp filter, does not offer this system call.
+    Unsupported {
+        /// Which call.
+        call: &'static str,
+        /// The first Linux that has it.
+        since: &'static str,
+    },
+    /// `RLIMIT_NOFILE` or the system's limit of open files would be exceeded.
+    Files,
+    /// `/proc` is not mounted, or shows another PID namespace than this process's own.
+    ForeignProc,
+    /// The kernel refused for another reason.
+    Refused {
+        /// The kernel's error number.
+        errno: i32,
+    },
+}
+
+impl ProcessError {
+    pub(super) fn diagnose(errno: i32, call: &'static str, since: &'static str) -> Self {
+        match errno {
+            libc::ENOSYS | libc::EPERM => Self::Unsupported { call, since },
+            libc::EMFILE | libc::ENFILE => Self::Files,
+            errno => Self::Refused { errno },
+        }
+    }
+}
+
+impl fmt::Display for ProcessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::NoSuchProcess { pid } => {
+                write!(f, "no process {pid}: it has ended, or lives in another PID namespace")
+            }
+            Self::Unsupported { call, since } => {
+                write!(f, "{call} refused: run on Linux {since} or later, and allow it in seccomp")
+            }
+            Self::Files => f.write_str("too many open files: raise RLIMIT_NOFILE (ulimit -n)"),
+            Self::ForeignProc => f.write_str(
+                "/proc is not that of this PID namespace: mount it anew (mount -t proc proc /proc)",
+            ),
+            Self::Refused { errno } => {
+                write!(f, "process refused: {}", std::io::Error::from_raw_os_error(errno))
+            }
+        }
+    }
+}
+
+impl std::error::Error for ProcessError {}

@@ -1,0 +1,277 @@
+//! Names of processes that are never used twice.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::sync::OnceLock;
+
+use super::{PidFd, ProcessError};
+
+/// The name of a process: plain numbers, which mean the same to all processes of its PID namespace.
+///
+/// A pid alone is used again sooner or later. Together with the time at which its
+/// process started it is not: numbers do not come round within one tick.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_sys::process::{Life, ProcessId};
+///
+/// let me = ProcessId::own()?;
+/// assert!(matches!(me.find(), Life::Alive(_)));
+/// let predecessor = ProcessId { start_ticks: me.start_ticks - 1, ..me };
+/// assert!(matches!(predecessor.find(), Life::Ended), "this pid was used again, by me");
+/// # Ok::<(), daiko_sys::process::ProcessError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ProcessId {
+    /// The pid, within its namespace.
+    pub pid: u32,
+    /// When it started: ticks since the machine's start, usually of 10 ms.
+    pub start_ticks: u64,
+    /// Which PID namespace it is in: that one's inode.
+    pub pid_namespace: u64,
+    /// By which clock it counts since the machine's start: the inode of its time namespace, 0 before Linux 5.6.
+    pub time_namespace: u64,
+    /// Which start of the machine: half of its boot id, 0 if that is unknown.
+    pub boot: u64,
+}
+
+/// Whether a process lives, as far as that can be found out.
+#[derive(Debug)]
+#[must_use]
+pub enum Life {
+    /// It did when asked, also if it is stopped; this tells when it no longer does.
+    Alive(PidFd),
+    /// It has ended, or will run no more instruction: a zombie, reaped or not.
+    Ended,
+    /// It may live.
+    Unknown(Doubt),
+}
+
+/// Why it cannot be found out whether a process lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Doubt {
+    /// It is in another PID or time namespace: run both in one container, or share its namespace.
+    OtherNamespace,
+    /// `/proc` does not show it, as by the mount option `hidepid`.
+    Hidden,
+    /// This process cannot look at any.
+    Blind(ProcessError),
+}
+
+impl ProcessId {
+    /// The calling process.
+    ///
+    /// # Errors
+    ///
+    /// [`ProcessError::ForeignProc`] if `/proc` does not tell about it, or about another one.
+    pub fn own() -> Result<Self, ProcessError> {
+        let pid = std::process::id();
+        let start_ticks = start_ticks(pid).filter(|_| proc_is_ours());
+        Ok(Self {
+            pid,
+            start_ticks: start_ticks.ok_or(ProcessError::ForeignProc)?,
+            pid_namespace: namespace("pid").ok_or(ProcessError::ForeignProc)?,
+            time_namespace: namespace("time").unwrap_or(0),
+            boot: boot(),
+        })
+    }
+
+    /// Finds the process, or that it has ended.
+    pub fn find(&self) -> Life {
+        if self.boot != 0 && boot() != 0 && self.boot != boot() {
+            return Life::Ended;
+        }
+        match self.held() {
+            Ok(held) => self.recognise(held),
+            Err(life) => life,
+        }
+    }
+
+    /// Whoever has the pid of this process now; an answer at once where there is nobody.
+    fn held(&self) -> Result<PidFd, Life> {
+        if namespace("pid") != Some(self.pid_namespace)
+            || namespace("time").unwrap_or(0) != self.time_namespace
+        {
+            return Err(Life::Unknown(Doubt::OtherNamespace));
+        }
+        if !proc_is_ours() {
+            return Err(Life::Unknown(Doubt::Blind(ProcessError::ForeignProc)));
+        }
+        PidFd::open(self.pid).map_err(|error| match error {
+            ProcessError::NoSuchProcess { .. } => Life::Ended,
+            error => Life::Unknown(Doubt::Blind(error)),
+        })
+    }
+
+    /// Compares the time of the start after the pid is held: if it is the same, then nobody else can
+    /// have had this pid before.
+    fn recognise(&self, held: PidFd) -> Life {
+        let start = start_ticks(self.pid);
+        if held.has_ended() || start.is_some_and(|start| start != self.start_ticks) {
+            return Life::Ended;
+        }
+        match start {
+            Some(_) => Life::Alive(held),
+            None => Life::Unknown(Doubt::Hidden),
+        }
+    }
+}
+
+/// Whether `/proc` is that of this process's PID namespace; it is not where a container was made without mounting one.
+fn proc_is_ours() -> bool {
+    let own = fs::read_link("/proc/self").ok();
+    own.and_then(|own| own.to_str()?.parse().ok()) == Some(std::process::id())
+}
+
+fn namespace(kind: &str) -> Option<u64> {
+    Some(fs::metadata(format!("/proc/self/ns/{kind}")).ok()?.ino())
+}
+
+fn start_ticks(pid: u32) -> Option<u64> {
+    parse_start(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Reads the 22nd field of `/proc/PID/stat`, the twentieth behind the name, which may be any bytes in parentheses.
+#[doc(hidden)]
+pub fn parse_start(stat: &[u8]) -> Option<u64> {
+    let rest = stat.rsplit(|&byte| byte == b')').next().filter(|rest| rest.len() < stat.len())?;
+    let field = rest.split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
+    str::from_utf8(field.skip(19).next()?).ok()?.parse().ok()
+}
+
+/// The first half of the boot id, which has more than enough random bits; 0 if the kernel does not tell.
+fn boot() -> u64 {
+    static BOOT: OnceLock<u64> = OnceLock::new();
+    *BOOT.get_or_init(|| {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+        u64::from_str_radix(&digits, 16).unwrap_or(0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{forked, in_fork, reap};
+
+    /// The identity of a child that sleeps until it is killed.
+    fn child() -> (libc::pid_t, ProcessId) {
+        let child = forked(|| {
+            loop {
+                std::thread::park();
+            }
+        });
+        let pid = child as u32;
+        let start_ticks = start_ticks(pid).unwrap();
+        (child, ProcessId { pid, start_ticks, ..ProcessId::own().unwrap() })
+    }
+
+    fn kill(pid: libc::pid_t, signal: libc::c_int, state: u8) {
+        // SAFETY: takes plain integers; the process is a child of the test, not reaped yet.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+        let letter = || {
+            let stat = fs::read(format!("/proc/{pid}/stat")).unwrap();
+            stat.rsplit(|&byte| byte == b')').next().unwrap()[1]
+        };
+        while letter() != state {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_process_lives_stopped_and_not_as_a_zombie() {
+        let (child, id) = child();
+        kill(child, libc::SIGSTOP, b'T');
+        let Life::Alive(held) = id.find() else { panic!("stopped, it lives") };
+        kill(child, libc::SIGKILL, b'Z');
+        assert!(matches!(id.find(), Life::Ended) && held.has_ended(), "a zombie");
+        reap(child);
+        assert!(matches!(id.find(), Life::Ended), "reaped");
+    }
+
+    #[test]
+    fn another_process_of_the_same_pid_is_not_taken_for_it() {
+        let (child, id) = child();
+        for start_ticks in [0, id.start_ticks - 1, id.start_ticks + 1, u64::MAX] {
+            assert!(matches!(ProcessId { start_ticks, ..id }.find(), Life::Ended));
+        }
+        assert!(matches!(ProcessId { pid: 0, ..id }.find(), Life::Ended));
+        assert!(matches!(ProcessId { pid: u32::MAX, ..id }.find(), Life::Ended));
+        assert!(matches!(id.find(), Life::Alive(_)));
+        kill(child, libc::SIGKILL, b'Z');
+        reap(child);
+    }
+
+    #[test]
+    fn what_another_namespace_does_is_not_known() {
+        let id = ProcessId::own().unwrap();
+        for other in [
+            ProcessId { pid_namespace: id.pid_namespace + 1, ..id },
+            ProcessId { time_namespace: id.time_namespace + 1, ..id },
+        ] {
+            assert!(matches!(other.find(), Life::Unknown(Doubt::OtherNamespace)));
+        }
+    }
+
+    #[test]
+    fn nobody_lives_since_before_the_machine_started() {
+        let id = ProcessId::own().unwrap();
+        assert!(matches!(ProcessId { boot: !id.boot, pid_namespace: 0, ..id }.find(), Life::Ended));
+        assert!(matches!(ProcessId { boot: 0, ..id }.find(), Life::Alive(_)), "unknown");
+    }
+
+    /// The process lives as long as one thread does, though its first one is a zombie.
+    #[test]
+    fn a_process_outlives_its_first_thread() {
+        let child = forked(|| {
+            std::thread::spawn(|| {
+                loop {
+                    std::thread::park();
+                }
+            });
+            // SAFETY: ends this thread, of whose frame nobody keeps anything.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        });
+        let pid = child as u32;
+        let start_ticks = start_ticks(pid).unwrap();
+        let id = ProcessId { pid, start_ticks, ..ProcessId::own().unwrap() };
+        kill(child, 0, b'Z');
+        assert!(matches!(id.find(), Life::Alive(_)));
+        // SAFETY: takes plain integers.
+        unsafe { libc::kill(child, libc::SIGKILL) };
+        reap(child);
+    }
+
+    /// A child in a PID namespace of its own, which still sees its parent's `/proc`.
+    #[test]
+    fn a_proc_of_another_namespace_is_not_believed() {
+        in_fork(|| {
+            // SAFETY: `geteuid` and `unshare` take plain integers; this process has one thread.
+            let flags = libc::CLONE_NEWPID
+                | if unsafe { libc::geteuid() } == 0 { 0 } else { libc::CLONE_NEWUSER };
+            // SAFETY: as above.
+            if unsafe { libc::unshare(flags) } != 0 {
+                println!("skipped: PID namespaces are refused here");
+                return;
+            }
+            in_fork(|| {
+                assert_eq!(std::process::id(), 1);
+                assert_eq!(ProcessId::own(), Err(ProcessError::ForeignProc));
+            });
+        });
+    }
+
+    #[test]
+    fn a_name_of_any_bytes_hides_no_start() {
+        let numbers: Vec<String> = (4..=52).map(|field: u32| field.to_string()).collect();
+        for name in [&b"x"[..], b"", b"a b) R 1 2 (c", b") (\xff\n", b"("] {
+            let stat = [b"7 (", name, b") S ", numbers.join(" ").as_bytes(), b"\n"].concat();
+            assert_eq!(parse_start(&stat), Some(22));
+        }
+        assert_eq!(parse_start(b"7 (x) S 1 2 3\n"), None, "cut short");
+        assert_eq!(parse_start(b""), None);
+        assert_eq!(parse_start(numbers.join(" ").as_bytes()), None, "no name");
+    }
+}

@@ -1,0 +1,17 @@
+//! Other processes: who they are, whether they live, when they end.
+//!
+//! A process is named by a [`ProcessId`], which is plain data, fits into a
+//! segment and is never used twice, and held by a [`PidFd`], which no other
+//! process takes over when its number is used again.
+
+mod ends;
+mod error;
+mod identity;
+mod pidfd;
+
+pub use ends::{Ends, Waited};
+pub use error::ProcessError;
+#[doc(hidden)]
+pub use identity::parse_start;
+pub use identity::{Doubt, Life, ProcessId};
+pub use pidfd::PidFd;
