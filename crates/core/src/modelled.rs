@@ -1,6 +1,9 @@
 //! What the models share, loom's and Shuttle's: threads over shared state, a sleep until a wake, and
 //! waiters for a mutex.
 
+#[cfg(all(test, loom))]
+mod tests;
+
 use std::array;
 use std::ptr::NonNull;
 
@@ -17,7 +20,7 @@ use shuttle::{
 
 use crate::lock::testing::Tester;
 use crate::mutex::{Acquire, Arrival, RawMutex, note};
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, Ordering, mortal};
 use crate::wait::{Node, NodeState};
 
 /// Runs `run` on a thread of its own.
@@ -35,9 +38,70 @@ pub(crate) fn spawn<T: Sync + Send + 'static, R: Send + 'static>(
 /// as two threads can take; `scenarios` has more of both.
 #[cfg(loom)]
 pub(crate) fn bounded(most: usize, run: impl Fn() + Sync + Send + 'static) {
+    bounded_builder(most).check(run);
+}
+
+#[cfg(loom)]
+fn bounded_builder(most: usize) -> loom::model::Builder {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(builder.preemption_bound.map_or(most, |asked| asked.min(most)));
-    builder.check(run);
+    builder
+}
+
+/// What one thread of an execution may die by: it stops for ever before one of its accesses to atomics.
+#[derive(Clone)]
+#[cfg_attr(shuttle, allow(dead_code, reason = "for scenarios, who choose the step at random"))]
+pub(crate) struct Death {
+    /// So many accesses take place before.
+    steps: usize,
+    /// Whether it came to pass in any execution. Std's, as it is no part of what is modelled.
+    came: std::sync::Arc<std::sync::OnceLock<()>>,
+}
+
+#[cfg_attr(shuttle, allow(dead_code, reason = "as above"))]
+impl Death {
+    /// A death before the access number `steps`, counted from 0.
+    pub(crate) fn before(steps: usize) -> Self {
+        Self { steps, came: Default::default() }
+    }
+
+    /// Runs `life`, which ends there: what it returns, or `None` if this thread died.
+    ///
+    /// Of an execution one thread at a time may die. Whoever joined it has learned of its death, as a
+    /// parent or a pidfd tells it, and knows all that it did before.
+    pub(crate) fn of<R>(&self, life: impl FnOnce() -> R) -> Option<R> {
+        let lived = mortal::live(self.steps, life);
+        if lived.is_none() {
+            let _ = self.came.set(());
+        }
+        lived
+    }
+}
+
+/// Runs a model again and again, its thread in [`Death::of`] dying before each of its accesses in turn; at
+/// last in all executions of a round nobody dies.
+///
+/// ```ignore
+/// dies_at_each_step(2, |death| {
+///     let shared = Arc::new(Shared::new());
+///     let victim = spawn(&shared, { let death = death.clone(); move |shared| death.of(|| shared.protocol()) });
+///     let _in_time = shared.protocol();
+///     let lived = victim.join().unwrap();
+///     shared.recover();
+///     // whether `lived` or not, this holds
+/// });
+/// ```
+#[cfg(loom)]
+pub(crate) fn dies_at_each_step(most: usize, run: impl Fn(&Death) + Sync + Send + 'static) {
+    let run = std::sync::Arc::new(run);
+    for steps in 0.. {
+        let death = Death::before(steps);
+        let (run, dies) = (run.clone(), death.clone());
+        bounded_builder(most).check(move || run(&dies));
+        if death.came.get().is_none() {
+            return;
+        }
+    }
 }
 
 /// What a waiter sleeps on until it is woken.

@@ -14,11 +14,22 @@ use std as source;
 
 pub(crate) use source::sync::atomic::Ordering;
 
+#[cfg(any(loom, shuttle))]
+pub(crate) mod mortal;
+#[cfg(any(loom, shuttle))]
+pub(crate) use mortal::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
+
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) type AtomicBool = source::sync::atomic::AtomicBool;
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) type AtomicPtr<T> = source::sync::atomic::AtomicPtr<T>;
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) type AtomicU8 = source::sync::atomic::AtomicU8;
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) type AtomicU32 = source::sync::atomic::AtomicU32;
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) type AtomicU64 = source::sync::atomic::AtomicU64;
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) type AtomicUsize = source::sync::atomic::AtomicUsize;
 
 #[inline(always)]
