@@ -31,6 +31,7 @@ pub mod mutex;
 pub mod once;
 pub mod place;
 pub mod queue;
+pub mod robust;
 #[cfg(all(test, shuttle))]
 mod scenarios;
 pub mod semaphore;

@@ -1,0 +1,160 @@
+//! A mutex whose holder dies.
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::AtomicBool as Note;
+
+use super::*;
+use crate::modelled::dies_at_each_step;
+
+struct Shared {
+    attached: Attached<3>,
+    mutex: Mutex,
+    /// Counted one after the other by each who has the lock: in order if they are the same.
+    counts: UnsafeCell<[u32; 2]>,
+    /// Whether the victim had it last.
+    victims: Note,
+}
+
+// SAFETY: the counts are touched by who has the lock; that is what the model checks.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+const VICTIM: usize = 0;
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            attached: Attached::new(),
+            mutex: Mutex::new(),
+            counts: UnsafeCell::new([0; 2]),
+            victims: Note::new(false),
+        })
+    }
+
+    fn try_lock(&self, who: usize) -> Lock {
+        self.mutex.try_lock(Attached::<3>::holder(who), |holder| self.attached.is_dead(holder))
+    }
+
+    fn lock(&self, who: usize) -> Found {
+        loop {
+            match self.try_lock(who) {
+                Lock::Locked(found) => return found,
+                Lock::Contended => {}
+                Lock::Held { seen, .. } => {
+                    self.attached.listen(who);
+                    if self.mutex.wait_for(seen).is_some() {
+                        self.attached.sleep(who);
+                    }
+                }
+            }
+        }
+    }
+
+    fn unlock(&self, who: usize) {
+        let unlocked = self.mutex.unlock(Attached::<3>::holder(who));
+        assert_ne!(unlocked, Unlock::NotMine);
+        if unlocked == Unlock::Ring {
+            self.attached.ring();
+        }
+    }
+
+    fn count(&self, which: usize) {
+        // SAFETY: one has the lock.
+        self.counts.with_mut(|counts| unsafe { (*counts)[which] += 1 });
+    }
+
+    fn counts(&self) -> [u32; 2] {
+        // SAFETY: one has the lock.
+        self.counts.with(|counts| unsafe { *counts })
+    }
+
+    /// Locks, counts in two steps, and unlocks. Whoever finds it clean finds it in order.
+    fn add(&self, who: usize) -> Found {
+        let found = self.lock(who);
+        self.victims.store(who == VICTIM, Ordering::Relaxed);
+        let [first, second] = self.counts();
+        assert!(found != Found::Clean || first == second);
+        self.count(0);
+        assert_eq!(self.mutex.holder(), Some(Attached::<3>::holder(who)));
+        self.count(1);
+        self.unlock(who);
+        found
+    }
+
+    fn victim(shared: &Arc<Self>, death: &Death) -> loom::thread::JoinHandle<Option<Found>> {
+        let death = death.clone();
+        spawn(shared, move |shared| shared.attached.live(VICTIM, &death, || shared.add(VICTIM)))
+    }
+}
+
+#[test]
+fn of_each_death_one_learns_and_who_comes_later_finds_it_poisoned() {
+    dies_at_each_step(3, |death| {
+        let shared = Shared::new();
+        let victim = Shared::victim(&shared, death);
+        let found = shared.add(1);
+        let lived = victim.join().unwrap().is_some();
+        // He is dead and had it, and nobody has had it since.
+        let held = !lived && shared.victims.load(Ordering::Relaxed);
+        let later = shared.add(2);
+        match (held, found) {
+            (true, _) => assert_eq!((found, later), (Found::Clean, Found::OwnerDied)),
+            (false, Found::OwnerDied) => assert_eq!(later, Found::Poisoned),
+            (false, _) => assert_eq!((found, later), (Found::Clean, Found::Clean)),
+        }
+        assert_eq!(
+            shared.add(1),
+            if later == Found::Clean { Found::Clean } else { Found::Poisoned }
+        );
+    });
+}
+
+#[test]
+fn two_wait_and_none_of_them_for_the_dead() {
+    dies_at_each_step(2, |death| {
+        let shared = Shared::new();
+        let victim = Shared::victim(&shared, death);
+        let other = spawn(&shared, |shared| shared.add(2));
+        let found = [shared.add(1), other.join().unwrap()];
+        let lived = victim.join().unwrap().is_some();
+        let learned = found.iter().filter(|&&found| found == Found::OwnerDied).count();
+        let held = !lived && shared.victims.load(Ordering::Relaxed);
+        assert!(learned <= usize::from(!lived && !held));
+        assert_eq!(shared.mutex.holder().is_some(), held);
+    });
+}
+
+#[test]
+fn who_repairs_it_leaves_it_clean_unless_he_dies_before() {
+    dies_at_each_step(2, |death| {
+        let shared = Shared::new();
+        // Somebody else has died before.
+        assert_eq!(shared.try_lock(2), Lock::Locked(Found::Clean));
+        shared.attached.dead[2].store(true, Ordering::Release);
+        let death = death.clone();
+        let repairs = spawn(&shared, move |shared| {
+            shared.attached.live(VICTIM, &death, || {
+                let found = shared.lock(VICTIM);
+                if found == Found::OwnerDied {
+                    shared.mutex.clear_poison();
+                }
+                shared.unlock(VICTIM);
+                found
+            })
+        });
+        let early = shared.lock(1);
+        shared.unlock(1);
+        let repaired = repairs.join().unwrap();
+        let late = shared.lock(1);
+        match (early, repaired) {
+            (Found::OwnerDied, None) => assert_ne!(late, Found::Clean),
+            (Found::OwnerDied, Some(found)) => assert_eq!((found, late), (Found::Poisoned, found)),
+            // Repaired, by one who may have died afterwards.
+            (early, found) => {
+                assert!(matches!(found, None | Some(Found::OwnerDied)));
+                assert_eq!((early, late), (Found::Clean, Found::Clean));
+            }
+        }
+    });
+}

@@ -1,0 +1,77 @@
+//! What is said to whom, one step after the other; and what a peer may write, which is anything.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn holder(index: u16, generation: u32) -> Holder {
+    Holder::new(index, generation.try_into().unwrap())
+}
+
+const NOBODY: fn(Holder) -> bool = |_| false;
+
+#[test]
+fn a_mutex_given_up_poisoned_stays_so_until_it_is_repaired() {
+    let (mutex, me) = (Mutex::new(), holder(7, 9));
+    assert_eq!(mutex.try_lock(me, NOBODY), Lock::Locked(Found::Clean));
+    assert_eq!(mutex.unlock_poisoned(me), Unlock::Quiet);
+    assert_eq!(mutex.try_lock(me, NOBODY), Lock::Locked(Found::Poisoned));
+    assert_eq!(mutex.unlock(me), Unlock::Quiet);
+    assert_eq!(mutex.try_lock(me, NOBODY), Lock::Locked(Found::Poisoned));
+    mutex.clear_poison();
+    assert_eq!(mutex.unlock(me), Unlock::Quiet);
+    assert_eq!(mutex.try_lock(me, NOBODY), Lock::Locked(Found::Clean));
+}
+
+#[test]
+fn who_died_without_a_repair_is_learned_of_as_well() {
+    let (mutex, who) = (Mutex::new(), [1, 2, 3].map(|generation| holder(0, generation)));
+    let before = |generation: u32| move |holder: Holder| holder.generation().get() < generation;
+    assert_eq!(mutex.try_lock(who[0], NOBODY), Lock::Locked(Found::Clean));
+    assert_eq!(mutex.try_lock(who[1], before(2)), Lock::Locked(Found::OwnerDied));
+    assert_eq!(mutex.try_lock(who[2], before(3)), Lock::Locked(Found::OwnerDied));
+    assert!(mutex.is_poisoned() && mutex.holder() == Some(who[2]));
+}
+
+#[test]
+fn whoever_waits_is_rung_for_by_the_heir_too() {
+    let (mutex, [dead, heir, waits]) = (Mutex::new(), [0, 1, 2].map(|index| holder(index, 1)));
+    assert_eq!(mutex.try_lock(dead, NOBODY), Lock::Locked(Found::Clean));
+    let Lock::Held { by, seen } = mutex.try_lock(waits, NOBODY) else { panic!("two holders") };
+    assert_eq!(by, dead);
+    let seen = mutex.wait_for(seen).unwrap();
+    assert_eq!(mutex.wait_for(seen), Some(seen));
+    assert!(!mutex.has_changed(seen));
+    assert_eq!(mutex.try_lock(heir, |who| who == dead), Lock::Locked(Found::OwnerDied));
+    assert!(mutex.has_changed(seen));
+    assert_eq!(mutex.unlock(heir), Unlock::Ring);
+    assert_eq!(mutex.wait_for(seen), None);
+}
+
+#[test]
+fn an_unlock_by_another_is_noticed() {
+    let (mutex, [me, other]) = (Mutex::new(), [0, 1].map(|index| holder(index, 1)));
+    assert_eq!(mutex.unlock(me), Unlock::NotMine);
+    assert_eq!(mutex.try_lock(me, NOBODY), Lock::Locked(Found::Clean));
+    assert_eq!(mutex.unlock(other), Unlock::NotMine);
+}
+
+/// Who is dead, in the eyes of who asks: some of those that a word may name.
+fn dead(salt: u32) -> impl Fn(Holder) -> bool + Copy {
+    move |holder| (holder.generation().get() ^ salt).count_ones().is_multiple_of(2)
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_mutex_holds_it_is_locked_by_one_or_held_by_another(word: u64, salt: u32) {
+        let (mutex, me) = (Mutex::hostile(word), holder(1, 1));
+        match mutex.try_lock(me, dead(salt)) {
+            Lock::Locked(_) => prop_assert_eq!(mutex.unlock(me) == Unlock::NotMine, false),
+            Lock::Held { by, seen } => {
+                prop_assert!(!dead(salt)(by) && mutex.holder() == Some(by));
+                prop_assert!(mutex.wait_for(seen).is_some());
+            }
+            Lock::Contended => prop_assert!(false, "nobody else is there"),
+        }
+    }
+}
