@@ -9,10 +9,18 @@
 //! returns, within the memory that it was given.
 
 mod holder;
+mod lane;
 mod mutex;
+mod round;
+mod seat;
+mod slots;
 
 pub use holder::Holder;
+pub use lane::{Corrupt, Lane, NotReceived, NotSent, Receiver, Sender};
 pub use mutex::{Found, Lock, Mutex, Unlock};
+pub use round::Round;
+pub use seat::{Seat, Take};
+pub use slots::Slots;
 
 #[cfg(all(test, loom))]
 mod model;
@@ -22,3 +30,12 @@ mod tests;
 /// So often an exchange is tried again because the word has changed meanwhile. Honest peers do not come there; a
 /// hostile one could keep somebody busy for ever.
 const MOST_TRIES: usize = if cfg!(loom) { 4 } else { 64 };
+
+/// What a word held when it was looked at, for whoever waits until it changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen(u64);
+
+/// Lines of its own, two as processors fetch them in pairs.
+#[repr(C, align(128))]
+#[derive(Debug)]
+struct Line<T>(T);

@@ -1,6 +1,6 @@
 //! A lock that is taken over from the dead.
 
-use super::{Holder, MOST_TRIES};
+use super::{Holder, MOST_TRIES, Seen};
 use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 /// A lock of 8 bytes, which names its holder.
@@ -106,10 +106,6 @@ pub enum Lock {
     /// It changed under each of many tries. Worth another one.
     Contended,
 }
-
-/// What a word held when it was looked at, for whoever waits until it changes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen(pub(super) u64);
 
 /// What came of an unlock.
 #[must_use]

@@ -8,6 +8,7 @@ use super::*;
 use crate::modelled::{Death, spawn};
 use crate::sync::{AtomicBool, Ordering};
 
+mod lane;
 mod mutex;
 
 /// Attachments, known by their places. What they do is rung for as callers do it.

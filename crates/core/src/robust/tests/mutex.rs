@@ -1,14 +1,6 @@
-//! What is said to whom, one step after the other; and what a peer may write, which is anything.
-
-use proptest::prelude::*;
+//! The mutex, one step after the other, and from any word.
 
 use super::*;
-
-fn holder(index: u16, generation: u32) -> Holder {
-    Holder::new(index, generation.try_into().unwrap())
-}
-
-const NOBODY: fn(Holder) -> bool = |_| false;
 
 #[test]
 fn a_mutex_given_up_poisoned_stays_so_until_it_is_repaired() {
@@ -54,11 +46,6 @@ fn an_unlock_by_another_is_noticed() {
     assert_eq!(mutex.unlock(me), Unlock::NotMine);
     assert_eq!(mutex.try_lock(me, NOBODY), Lock::Locked(Found::Clean));
     assert_eq!(mutex.unlock(other), Unlock::NotMine);
-}
-
-/// Who is dead, in the eyes of who asks: some of those that a word may name.
-fn dead(salt: u32) -> impl Fn(Holder) -> bool + Copy {
-    move |holder| (holder.generation().get() ^ salt).count_ones().is_multiple_of(2)
 }
 
 proptest! {

@@ -1,0 +1,207 @@
+//! A lane whose sender or receiver dies, and has an heir.
+
+use loom::sync::atomic::AtomicU32 as Note;
+
+use super::*;
+use crate::modelled::dies_at_each_step;
+use crate::sync::{AtomicU64, fence};
+
+/// Heirs come last.
+const SENDER: usize = 0;
+const RECEIVER: usize = 1;
+
+struct Shared {
+    attached: Attached<3>,
+    lane: Lane,
+    words: [AtomicU64; 2],
+    /// How many the victim has sent, or the sum of what it has received; no step of its own.
+    noted: Note,
+}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            attached: Attached::new(),
+            lane: Lane::new(),
+            words: array::from_fn(|_| AtomicU64::new(0)),
+            noted: Note::new(0),
+        })
+    }
+
+    fn slots(&self) -> Slots<'_> {
+        Slots::new(&self.words, 1)
+    }
+
+    fn sit(&self, who: usize, seat: &Seat) {
+        let taken = seat.take(Attached::<3>::holder(who), |holder| self.attached.is_dead(holder));
+        assert!(matches!(taken, Take::Taken { .. }));
+    }
+
+    fn sender(&self, who: usize) -> Sender {
+        self.sit(who, self.lane.sender());
+        Sender::of(&self.lane, self.slots()).unwrap()
+    }
+
+    fn receiver(&self, who: usize) -> Receiver {
+        self.sit(who, self.lane.receiver());
+        Receiver::of(&self.lane, self.slots()).unwrap()
+    }
+
+    /// Rings, and sleeps, as the ends change by stores.
+    fn ring(&self) {
+        fence(Ordering::SeqCst);
+        self.attached.ring();
+    }
+
+    fn sleep(&self, who: usize, still: impl Fn() -> bool) {
+        self.attached.listen(who);
+        fence(Ordering::SeqCst);
+        if still() {
+            self.attached.sleep(who);
+        }
+    }
+
+    fn send(&self, who: usize, sender: &mut Sender, message: u64) {
+        loop {
+            match sender.send(&self.lane, self.slots(), &message.to_ne_bytes()) {
+                Ok(()) => return self.ring(),
+                Err(NotSent::Full(seen)) => self.sleep(who, || self.lane.is_full(seen)),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+
+    fn try_receive(&self, receiver: &mut Receiver) -> Result<u64, NotReceived> {
+        let mut message = [0; 8];
+        receiver.receive(&self.lane, self.slots(), &mut message)?;
+        Ok(u64::from_ne_bytes(message))
+    }
+
+    /// Receives, or waits; `None` if the sender has closed the lane, or is dead and has left nothing.
+    fn receive(&self, who: usize, receiver: &mut Receiver) -> Option<u64> {
+        loop {
+            let gone = self.attached.is_dead(Attached::<3>::holder(SENDER));
+            match self.try_receive(receiver) {
+                Ok(message) => {
+                    self.ring();
+                    return Some(message);
+                }
+                Err(NotReceived::Closed) => return None,
+                Err(NotReceived::Empty(_)) if gone => return None,
+                Err(NotReceived::Empty(seen)) => self.sleep(who, || self.lane.is_empty(seen)),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_dead_have_sent_arrives_in_order_and_then_what_their_heir_sends() {
+    dies_at_each_step(2, |death| {
+        let shared = Shared::new();
+        let victim = spawn(&shared, {
+            let death = death.clone();
+            move |shared| {
+                shared.attached.live(SENDER, &death, || {
+                    let mut sender = shared.sender(SENDER);
+                    for message in 1..=3 {
+                        shared.send(SENDER, &mut sender, message);
+                        shared.noted.store(message as u32, Ordering::Relaxed);
+                    }
+                    sender.close(&shared.lane);
+                    shared.ring();
+                })
+            }
+        });
+        let mut receiver = shared.receiver(RECEIVER);
+        let mut received = 0;
+        while let Some(message) = shared.receive(RECEIVER, &mut receiver) {
+            received += 1;
+            assert_eq!(message, received);
+        }
+        let lived = victim.join().unwrap().is_some();
+        let sent = u64::from(shared.noted.load(Ordering::Relaxed));
+        // All that it knows to have sent, and perhaps the one that it was about to ring for.
+        assert!(received == sent || !lived && received == sent + 1);
+        if !lived {
+            let mut heir = shared.sender(2);
+            if heir.send(&shared.lane, shared.slots(), &[9; 8]).is_ok() {
+                assert_eq!(shared.try_receive(&mut receiver), Ok(u64::from_ne_bytes([9; 8])));
+            }
+        }
+    });
+}
+
+#[test]
+fn what_the_dead_have_not_received_their_heir_receives_and_nothing_twice() {
+    dies_at_each_step(2, |death| {
+        let shared = Shared::new();
+        let victim = spawn(&shared, {
+            let death = death.clone();
+            move |shared| {
+                shared.attached.live(RECEIVER, &death, || {
+                    let mut receiver = shared.receiver(RECEIVER);
+                    while let Ok(message) = shared.try_receive(&mut receiver) {
+                        let sum = shared.noted.load(Ordering::Relaxed) + message as u32;
+                        shared.noted.store(sum, Ordering::Relaxed);
+                        shared.ring();
+                    }
+                    assert!(shared.lane.receiver().leave(Attached::<3>::holder(RECEIVER)));
+                })
+            }
+        });
+        let mut sender = shared.sender(SENDER);
+        let sends = [1, 10, 100].map(|message: u64| {
+            sender.send(&shared.lane, shared.slots(), &message.to_ne_bytes()).map(|()| message)
+        });
+        let sent: u64 = sends.into_iter().flatten().sum();
+        victim.join().unwrap();
+        let mut heir = shared.receiver(2);
+        let left: u64 = std::iter::from_fn(|| shared.try_receive(&mut heir).ok()).sum();
+        assert_eq!(u64::from(shared.noted.load(Ordering::Relaxed)) + left, sent);
+    });
+}
+
+/// Sends one message, if nobody else has the seat.
+fn send_one(shared: &Shared, who: usize) -> u64 {
+    let me = Attached::<3>::holder(who);
+    let Take::Taken { .. } = shared.lane.sender().take(me, |_| false) else { return 0 };
+    let mut sender = Sender::of(&shared.lane, shared.slots()).unwrap();
+    let message = 1 << who;
+    shared.send(who, &mut sender, message);
+    assert!(shared.lane.sender().leave(me));
+    message
+}
+
+#[test]
+fn who_takes_a_seat_that_was_left_goes_on_behind_what_was_sent() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let other = spawn(&shared, |shared| send_one(shared, 2));
+        let sent = send_one(&shared, SENDER) + other.join().unwrap();
+        let mut receiver = shared.receiver(RECEIVER);
+        let received = std::iter::from_fn(|| shared.try_receive(&mut receiver).ok());
+        assert_eq!(received.sum::<u64>(), sent);
+    });
+}
+
+#[test]
+fn who_closes_the_receiving_side_ends_a_wait_for_room() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let mut receiver = shared.receiver(RECEIVER);
+        let closes = spawn(&shared, move |shared| {
+            receiver.close(&shared.lane);
+            shared.ring();
+        });
+        let mut sender = shared.sender(SENDER);
+        loop {
+            match sender.send(&shared.lane, shared.slots(), &[1; 8]) {
+                Ok(()) => {}
+                Err(NotSent::Full(seen)) => shared.sleep(SENDER, || shared.lane.is_full(seen)),
+                Err(error) => break assert_eq!(error, NotSent::Closed),
+            }
+        }
+        closes.join().unwrap();
+    });
+}

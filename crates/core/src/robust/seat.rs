@@ -1,0 +1,103 @@
+//! A place that one attachment has at a time.
+
+use super::{Holder, MOST_TRIES, Seen};
+use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
+
+/// Who has a place, of 8 bytes: nobody, or a [`Holder`], from whom it is taken over if he dies.
+///
+/// Other than a mutex it is not waited for, and who takes it over from the dead finds nothing half done.
+///
+/// Budget: one RMW to take it, one to leave it.
+///
+/// ```
+/// use daiko_core::robust::{Holder, Seat, Take};
+///
+/// let [me, heir] = [1, 2].map(|generation: u32| Holder::new(0, generation.try_into().unwrap()));
+/// let seat = Seat::new();
+/// assert_eq!(seat.take(me, |_| false), Take::Taken { from: None });
+/// assert_eq!(seat.take(heir, |who| who == me), Take::Taken { from: Some(me) });
+/// assert!(!seat.leave(me) && seat.leave(heir));
+/// ```
+#[repr(C)]
+#[derive(Debug)]
+pub struct Seat(AtomicU64);
+
+/// What came of a try to take a seat.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// The caller has it.
+    Taken {
+        /// The dead from whom he has it.
+        from: Option<Holder>,
+    },
+    /// `by` has it, and is not known to be dead.
+    Held {
+        /// Who has it.
+        by: Holder,
+        /// The word that said so.
+        seen: Seen,
+    },
+    /// It changed under each of many tries. Worth another one.
+    Contended,
+}
+
+impl Seat {
+    const_fn! {
+        /// Nobody's.
+        pub const fn new() -> Self {
+            Self(AtomicU64::new(0))
+        }
+    }
+
+    /// Takes it if it is nobody's, or if `is_dead` says so of who has it.
+    #[inline]
+    pub fn take(&self, me: Holder, is_dead: impl Fn(Holder) -> bool) -> Take {
+        let mut seen = 0;
+        for _ in 0..MOST_TRIES {
+            let from = Holder::of(seen);
+            if let Some(by) = from.filter(|&by| !is_dead(by)) {
+                return Take::Held { by, seen: Seen(seen) };
+            }
+            match self.change(seen, me.bits()) {
+                Ok(()) => return Take::Taken { from },
+                Err(other) => seen = other,
+            }
+        }
+        Take::Contended
+    }
+
+    /// Gives it up. False if it is not the caller's: a peer has written to it.
+    #[inline]
+    #[must_use = "somebody else may have it"]
+    pub fn leave(&self, me: Holder) -> bool {
+        self.change(me.bits(), 0).is_ok()
+    }
+
+    fn change(&self, from: u64, to: u64) -> Result<(), u64> {
+        // Acquire: who has it sees what was done by those who had it before and left: pairs with the Release
+        // here. What the dead did is known by their death.
+        let order = unless_weakened!("robust-seat", Ordering::AcqRel);
+        self.0.compare_exchange(from, to, order, Ordering::Relaxed).map(drop)
+    }
+
+    /// Who has it, in the eyes of whoever asks; he may be dead.
+    pub fn holder(&self) -> Option<Holder> {
+        // Acquire: pairs with the Release in `leave`.
+        Holder::of(self.0.load(Ordering::Acquire))
+    }
+
+    /// Whether the word is another than the one that was `seen`.
+    pub fn has_changed(&self, seen: Seen) -> bool {
+        self.0.load(Ordering::Relaxed) != seen.0
+    }
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Seat>() == 8);
+
+impl Default for Seat {
+    fn default() -> Self {
+        Self::new()
+    }
+}
