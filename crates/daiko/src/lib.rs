@@ -47,6 +47,7 @@ mod local;
 mod monitor;
 mod overflow;
 mod runtime;
+pub mod shm;
 pub mod sync;
 pub mod time;
 mod wait;

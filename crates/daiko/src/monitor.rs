@@ -100,14 +100,19 @@ impl Monitor {
 
     /// Sleeps for one period, or while all workers are parked; false if the monitor shall end.
     ///
+    /// They may be for a moment only, so it sleeps longer only if they were `at_rest` all through the last period:
+    /// waking the monitor costs the worker that does so more than many parks.
+    ///
     /// `idle` is called while they are, and says after what time to do so again, if at all.
-    fn sleep(&self, mut idle: impl FnMut() -> Option<Duration>) -> bool {
+    fn sleep(&self, at_rest: bool, mut idle: impl FnMut() -> Option<Duration>) -> bool {
         let _ = futex::wait(&self.word, WATCHING, Some(PERIOD), futex::Scope::Private);
-        while self.awake.load(Ordering::SeqCst) == 0 && self.go_to_sleep() {
-            if self.awake.load(Ordering::SeqCst) == 0 {
-                let _ = futex::wait(&self.word, ASLEEP, idle(), futex::Scope::Private);
-            } else {
-                self.wake(WATCHING);
+        if at_rest && self.awake.load(Ordering::SeqCst) == 0 && self.go_to_sleep() {
+            while self.word.load(Ordering::SeqCst) == ASLEEP {
+                if self.awake.load(Ordering::SeqCst) == 0 {
+                    let _ = futex::wait(&self.word, ASLEEP, idle(), futex::Scope::Private);
+                } else {
+                    self.wake(WATCHING);
+                }
             }
         }
         self.word.load(Ordering::SeqCst) != ENDING
@@ -128,8 +133,11 @@ impl Monitor {
             let _ = report.send(());
             let mut seen = vec![Seen::default(); shared.all_workers().len()];
             let mut lookout = Lookout::new();
-            while shared.monitor.sleep(|| lookout.look(shared)) {
+            let mut at_rest = false;
+            while shared.monitor.sleep(at_rest, || lookout.look(shared)) {
+                at_rest = true;
                 for (worker, seen) in shared.all_workers().iter().zip(&mut seen) {
+                    at_rest &= seen.sight == Sight::of(worker);
                     seen.look(shared, worker);
                 }
                 shared.stand_in(&seen);
@@ -296,7 +304,10 @@ impl Shared {
     fn stand_in(&self, seen: &[Seen]) {
         let workers = self.all_workers().iter().zip(seen);
         let neglected = |(worker, seen): (&Worker, &Seen)| {
-            seen.periods > 0 && (worker.has_silent_watches() || !self.pollers.is_empty())
+            seen.periods > 0
+                && (worker.has_silent_watches()
+                    || worker.has_rung_watches()
+                    || !self.pollers.is_empty())
         };
         let needed = workers.into_iter().any(neglected);
         self.stand_in.store(needed, Ordering::Relaxed);

@@ -205,6 +205,13 @@ impl Slot {
         Some(Ticket(state.0))
     }
 
+    /// Whether there is a request to take.
+    #[inline]
+    pub fn is_requested(&self) -> bool {
+        // Relaxed: a look.
+        State(self.state.load(Ordering::Relaxed)).phase() == phase::REQUESTED
+    }
+
     /// Replies with the `len` bytes that the server has written behind the slot.
     #[inline]
     pub fn reply(&self, ticket: Ticket, len: u32, code: u32) -> Delivered {

@@ -41,12 +41,12 @@ impl Holder {
     /// 63        32 31   16 15       0
     /// | generation | index | unused |
     /// ```
-    pub(super) const fn bits(self) -> u64 {
+    pub const fn bits(self) -> u64 {
         (self.generation.get() as u64) << 32 | (self.index as u64) << 16
     }
 
     /// Whom the upper 48 bits of a word name: nobody, where the generation is 0.
-    pub(super) const fn of(word: u64) -> Option<Self> {
+    pub const fn of(word: u64) -> Option<Self> {
         match NonZeroU32::new((word >> 32) as u32) {
             Some(generation) => Some(Self { index: (word >> 16) as u16, generation }),
             None => None,

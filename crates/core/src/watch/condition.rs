@@ -44,7 +44,7 @@ impl<V: Value> Condition<V> {
 }
 
 /// The value of a word that can be watched: `u32` or `u64`.
-pub trait Value: Sealed + Copy + Debug + Default + Ord + BitAnd<Output = Self> {
+pub trait Value: Sealed + Copy + Debug + Default + Ord + BitAnd<Output = Self> + Into<u64> {
     /// The word itself.
     type Atomic;
 

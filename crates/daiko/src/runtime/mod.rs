@@ -210,8 +210,14 @@ impl Shared {
         }
     }
 
+    /// The barrier between making work available and looking for parked workers. A runtime of one worker has others
+    /// make work for it so seldom that they pay, and not each park.
+    pub(crate) fn idle_barrier(&self) -> Barriers {
+        Barriers { membarrier: self.barriers.membarrier && self.worker_count > 1 }
+    }
+
     pub(crate) fn wake_one(&self) {
-        if let Some(index) = self.idle.pick_one(&self.barriers) {
+        if let Some(index) = self.idle.pick_one(&self.idle_barrier()) {
             self.all_workers()[index].unpark(worker::current());
         }
     }

@@ -116,7 +116,7 @@ impl Semaphore {
         self.acquire_until(count, || Deadline::at(deadline))
     }
 
-    fn acquire_until(
+    pub(crate) fn acquire_until(
         &self,
         count: u32,
         deadline: impl FnOnce() -> Deadline,

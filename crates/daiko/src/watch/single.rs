@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use daiko_core::list::Unlinked;
-use daiko_core::watch::{Condition, Entry, EntryState, Notice, Scan, Table, Value};
+use daiko_core::watch::{Condition, Entry, EntryState, Notice, Probe, Scan, Table, Value};
 
 use super::Word;
 use super::area::Lane as _;
@@ -49,14 +49,25 @@ impl Watches {
         self.0.silent() > 0
     }
 
+    /// Whether somebody has to sample until it sleeps.
+    #[inline]
+    pub(crate) fn any_rung(&self) -> bool {
+        self.0.rung() > 0
+    }
+
     /// Samples one slice; true if there was a hit.
     #[inline]
     pub(crate) fn scan(&self) -> bool {
-        if !self.any_silent() {
+        if !self.any_silent() && !self.any_rung() {
             return false;
         }
         let scan = self.0.scan(&ThisThread, SLICE, Waiter::wake);
         matches!(scan, Scan::Done { hits: 1.., .. })
+    }
+
+    /// Samples all, whoever else does; true if there was a hit.
+    pub(crate) fn scan_all(&self) -> bool {
+        self.0.scan_all(&ThisThread, Waiter::wake) > 0
     }
 }
 
@@ -238,30 +249,64 @@ fn watch<W: Word>(
     deadline: Deadline,
 ) -> Option<W::Value> {
     let entry = Entry::new::<W::Value>(word, until, notice, Waiter(NonNull::from(fiber)));
-    let table = &worker.watches.0;
-    // SAFETY: the entry is new; it and its word outlive the watch, which ends in `leave` below
-    // or by the hit after which this fiber is woken.
-    unsafe { table.insert(&ThisThread, NonNull::from(&entry)) };
     // A told word may have changed before its writer could know of the watch.
-    if notice == Notice::Told
-        && let Some(value) = sample(word, until)
-    {
-        let _ = leave(table, &entry, fiber);
+    let told_before = || sample(word, until).filter(|_| notice == Notice::Told).map(Into::into);
+    let target = Target::new(Kind::Watch, word);
+    // SAFETY: the entry is new, and its word is borrowed.
+    let seen = unsafe { wait_listed(worker, fiber, &entry, told_before, target, deadline) };
+    seen.map(W::Value::from_u64)
+}
+
+/// Waits until agents of this runtime see what `probe` looks for, unless the deadline passes before: `None`. The fiber that
+/// calls is about to suspend on `worker`, and whoever changes what is looked at rings.
+pub(crate) fn wait_rung(
+    worker: &'static Worker,
+    fiber: &ControlBlock,
+    probe: &dyn Probe,
+    notice: Notice,
+    deadline: Deadline,
+) -> Option<u64> {
+    let entry = Entry::probing(probe, notice, Waiter(NonNull::from(fiber)));
+    let target = Target::new(Kind::Watch, &entry);
+    // SAFETY: the entry is new, and its probe is borrowed.
+    unsafe { wait_listed(worker, fiber, &entry, || None, target, deadline) }
+}
+
+/// Lists `entry` and waits until it is hit, unless `seen_before` has seen something; `None`: the deadline has passed
+/// before.
+///
+/// # Safety
+///
+/// `entry` is new, and what it looks at is borrowed by the caller.
+unsafe fn wait_listed(
+    worker: &'static Worker,
+    fiber: &ControlBlock,
+    entry: &Entry<Waiter>,
+    seen_before: impl FnOnce() -> Option<u64>,
+    target: Target,
+    deadline: Deadline,
+) -> Option<u64> {
+    let table = &worker.watches.0;
+    // SAFETY: new; entry and word outlive the watch, which ends in `leave` below or by the hit after which
+    // this fiber is woken.
+    unsafe { table.insert(&ThisThread, NonNull::from(entry)) };
+    if let Some(value) = seen_before() {
+        let _ = leave(table, entry, fiber);
         return Some(value);
     }
     let wait = || suspend::wait_from(worker, fiber, deadline);
-    match fiber.waiting_for(Target::new(Kind::Watch, word), wait) {
-        Resumed::Woken => seen_by::<W>(&entry),
-        _ if leave(table, &entry, fiber) == Unlinked::AlreadyGone => seen_by::<W>(&entry),
+    match fiber.waiting_for(target, wait) {
+        Resumed::Woken => seen_by(entry),
+        _ if leave(table, entry, fiber) == Unlinked::AlreadyGone => seen_by(entry),
         Resumed::Cancelled => unwind::raise_now(fiber),
         Resumed::TimedOut => None,
     }
 }
 
 /// The value that has met the condition of an entry that was hit.
-fn seen_by<W: Word>(entry: &Entry<Waiter>) -> Option<W::Value> {
+fn seen_by(entry: &Entry<Waiter>) -> Option<u64> {
     let EntryState::Hit(seen) = entry.state() else { unreachable!("woken without a hit") };
-    Some(W::Value::from_u64(seen))
+    Some(seen)
 }
 
 /// Ends a watch; if it was hit meanwhile, waits for the wake that is on its way.

@@ -9,6 +9,7 @@ use daiko_core::governor::{Decision, Permit};
 use daiko_sys::{clock, futex};
 
 use super::Worker;
+use super::bells::Spin;
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::phase;
 
@@ -97,8 +98,9 @@ impl Worker {
 
     /// Nothing was found: spins or parks, as the governor says, until something may be.
     fn rest(&self) {
+        let spin = self.spins_for_others();
         // Mail comes soonest, and costs the others nothing to wait for.
-        if self.spin() {
+        if spin != Spin::NO && self.spin() {
             return;
         }
         let runtime = self.runtime();
@@ -107,7 +109,8 @@ impl Worker {
         let (mut now, mut last_steal) = (idle_since, idle_since);
         loop {
             let sampled = self.has_silent_work();
-            match runtime.governor.decide(&mut permit, idle_since, now, sampled) {
+            let governed = runtime.governor.decide(&mut permit, idle_since, now, sampled);
+            match self.decide_in_company(spin, governed, now - idle_since, sampled) {
                 Decision::Spin => {
                     if self.spin() || self.poll_sources() || self.is_done() {
                         return;
@@ -115,8 +118,12 @@ impl Worker {
                 }
                 // A last look at the others' queues, which `park_thread` takes for empty.
                 Decision::Park | Decision::ParkFor(_) if self.steal() => return,
-                Decision::Park => return self.park_thread(None),
+                Decision::Park => {
+                    drop(permit);
+                    return self.park_thread(None);
+                }
                 Decision::ParkFor(ns) => {
+                    permit = None;
                     self.park_thread(Some(Duration::from_nanos(ns)));
                     // A sample without a hit is no work: no reason to spin anew.
                     if self.poll_sources() || self.is_done() {
@@ -135,11 +142,11 @@ impl Worker {
         }
     }
 
-    /// Looks at the inbox a few times; true if there is mail.
+    /// Looks at the inbox a few times, and at what fibers wait for in segments; true if something has come.
     #[inline]
     fn spin(&self) -> bool {
         for _ in 0..INBOX_LOOKS {
-            if self.inbox.has_mail() {
+            if self.inbox.has_mail() || self.has_rung_watches() && self.sample(self) {
                 return true;
             }
             std::hint::spin_loop();
@@ -153,11 +160,18 @@ impl Worker {
         !runtime.pollers.is_empty()
             || self.has_silent_watches()
             || self.samples_for_others()
-                && runtime.all_workers().iter().any(Worker::has_silent_watches)
+                && runtime.all_workers().iter().any(|other| other.is_to_be_sampled_by(self))
     }
 
     pub(crate) fn has_silent_watches(&self) -> bool {
         self.watches.any_silent() || self.areas.any_silent()
+    }
+
+    /// Whether `agent`, which stands in for others, has to look at this worker's watches. What is rung for is
+    /// only looked at while this one is awake, as it is not rung for then.
+    fn is_to_be_sampled_by(&self, agent: &Worker) -> bool {
+        self.has_silent_watches()
+            || self.index != agent.index && self.has_rung_watches() && !self.is_parked()
     }
 
     pub(crate) fn is_parked(&self) -> bool {
@@ -174,19 +188,21 @@ impl Worker {
         if sampling.is_none() {
             // Who sleeps spawns nothing: others may need the stacks.
             self.pool.give_back(&runtime.pool, usize::MAX);
+            self.give_back_bells(false);
         }
+        self.park_bells();
         if !self.inbox.park() {
-            return;
+            return self.unpark_bells();
         }
         match sampling {
-            None => self.announce(&runtime.barriers),
+            None => self.announce(&runtime.idle_barrier()),
             // Work whose maker passes the light half alone may be missed, for as long as this
             // sleeps: then all sources are looked at. README of `core::idle`.
             Some(_) => self.announce(&Fences),
         }
         // Who does not sample sleeps only if nothing silent has come either.
         let silent = sampling.is_none() && self.has_silent_work();
-        if !silent && !self.has_shared_work() {
+        if !silent && !self.has_shared_work() && !self.sees_rung_changes() {
             self.counters.parks.add(1);
             self.sleep(sampling);
         }
@@ -194,8 +210,9 @@ impl Worker {
         if !self.inbox.unpark() {
             // Who has taken the mark touches this worker until he has stored the token: before
             // that neither may go on to its end, nor the runtime.
-            self.sleep_on_word(None);
+            self.await_token();
         }
+        self.unpark_bells();
         self.unparked.store(0, Ordering::Relaxed);
     }
 
@@ -225,14 +242,31 @@ impl Worker {
         }
         // Only this worker arms its timers, so none comes that is due sooner.
         let timer = self.timers.next_due().left();
-        self.sleep_on_word(sampling.into_iter().chain(timer).min());
+        let timeout = sampling.into_iter().chain(timer).min();
+        if self.has_rung_watches() {
+            self.sleep_on_bells(&self.unparked, timeout);
+        } else {
+            self.sleep_on_token(timeout);
+        }
         if sampling.is_none() {
             monitor.worker_runs();
         }
     }
 
-    fn sleep_on_word(&self, timeout: Option<Duration>) {
-        // Acquire: pairs with the Release in `unpark`.
+    /// Waits for the token that is on its way.
+    fn await_token(&self) {
+        if !self.sleeps_on_bell() {
+            return self.sleep_on_token(None);
+        }
+        // Stored right behind the ring that has ended the sleep, or would have.
+        // Acquire: pairs with the Release in `unpark_thread`.
+        while self.unparked.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    fn sleep_on_token(&self, timeout: Option<Duration>) {
+        // Acquire: pairs with the Release in `unpark_thread`.
         while self.unparked.load(Ordering::Acquire) == 0 {
             match futex::wait(&self.unparked, 0, timeout, futex::Scope::Private) {
                 futex::Wait::TimedOut => return,
@@ -254,10 +288,13 @@ impl Worker {
         if let Some(from) = from {
             from.counters.unparks.add(1);
         }
-        let word = &raw const self.unparked;
-        // Release: pairs with the Acquire in `sleep_on_word`.
+        let (word, scope) = match self.ring_own_bell() {
+            Some(word) => (word, futex::Scope::Shared),
+            None => (&raw const self.unparked, futex::Scope::Private),
+        };
+        // Release: pairs with the Acquire in `sleep_on_token` and `await_token`.
         self.unparked.store(1, Ordering::Release);
-        futex::wake_addr(word, 1, futex::Scope::Private);
+        futex::wake_addr(word, 1, scope);
     }
 
     /// Whether the worker's thread may end.

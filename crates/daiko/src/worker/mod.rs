@@ -4,6 +4,7 @@
 //! `agent` polls when no fiber is runnable, `mail` is what others want of a worker.
 
 mod agent;
+mod bells;
 mod counters;
 mod heir;
 mod mail;
@@ -23,6 +24,8 @@ use daiko_core::place::Least;
 use daiko_core::queue::Ring;
 use daiko_core::turns::Turns;
 
+use self::bells::Bells;
+pub(crate) use self::bells::new_bell;
 use self::counters::Counters;
 pub use self::counters::WorkerCounters;
 use self::heir::Heir;
@@ -84,6 +87,8 @@ pub(crate) struct Worker {
     pub(crate) areas: AreaList,
     /// Times until which fibers wait here.
     pub(crate) timers: Timers,
+    /// What it sleeps on while fibers wait in segments here.
+    bells: Bells,
     /// Stacks for the next fibers spawned here.
     pub(crate) pool: LocalPool,
     /// Who inherits a mutex if it is next when the mutex's holder waits.
@@ -201,6 +206,7 @@ impl Worker {
             watches: Watches::new(),
             areas: AreaList::new(),
             timers: const { Timers::new() },
+            bells: Bells::new(),
             pool: LocalPool::new(),
             ring: Ring::new(),
             live: AtomicU32::new(0),
@@ -279,6 +285,7 @@ impl Worker {
         self.runtime().monitor.worker_runs();
         self.run_agent();
         self.runtime().monitor.worker_parks();
+        self.give_back_bells(true);
         CURRENT.set(ptr::null());
     }
 
@@ -295,6 +302,7 @@ impl Worker {
             && (self.is_parked() || !self.inbox.has_mail())
             && self.is_drained()
             && !self.has_silent_watches()
+            && !self.has_rung_watches()
             && self.timers.next_due() == Deadline::NEVER
     }
 

@@ -62,12 +62,13 @@ pub enum Reason {
 }
 
 impl FileError {
-    pub(super) fn new(path: &Path, reason: Reason) -> Self {
+    /// Says why of the file at `path`.
+    pub fn new(path: &Path, reason: Reason) -> Self {
         Self { path: path.to_owned(), reason }
     }
 
     /// What `errno` means for a file of this name.
-    pub(super) fn diagnose(path: &Path, errno: i32) -> Self {
+    pub fn diagnose(path: &Path, errno: i32) -> Self {
         let reason = match errno {
             libc::EEXIST => Reason::Taken,
             libc::ENOENT => Reason::Missing,

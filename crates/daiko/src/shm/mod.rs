@@ -1,0 +1,15 @@
+//! Segments: memory that unrelated processes share, and what they wait for in it.
+
+mod service;
+mod wait;
+
+pub use daiko_shm::{Bytes, Segment, SegmentError};
+
+pub use self::service::{
+    Call, CallError, Client, Draft, Reply, ServeError, Server, Service, ServiceOptions,
+};
+
+/// What objects are, in a segment.
+mod kind {
+    pub(super) const SERVICE: u32 = 1;
+}

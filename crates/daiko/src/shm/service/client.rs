@@ -1,0 +1,551 @@
+//! Calls, as the client makes them.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytemuck::{AnyBitPattern, NoUninit};
+use daiko_core::call::{Left, Progress, Slot, Ticket};
+use daiko_core::robust::Holder;
+use daiko_shm::{Bytes, Segment, SegmentError};
+
+use super::super::wait;
+use super::server::code;
+use super::{CallError, Service};
+use crate::sync::Semaphore;
+use crate::wait::Deadline;
+
+/// The most slots that one client claims.
+const MOST_SLOTS: usize = 64;
+
+/// What messages call a wait.
+const WHAT: &str = "Client::call";
+
+/// Calls a [`Service`]. Any number of fibers and threads may do so through one client at the same time.
+///
+/// A client claims slots of the service as it needs them, up to 64, and keeps them until it is dropped. Who calls while all
+/// are in use waits: for one of the client's own, or of the service's.
+///
+/// Clients of a server that has ended get an error at once, and go on as soon as it is served again.
+pub struct Client {
+    service: Service,
+    /// The numbers of the slots that this client has claimed; `u32::MAX`: none yet.
+    slots: [AtomicU32; MOST_SLOTS],
+    /// A bit for each of `slots` in which a call may begin.
+    free: AtomicU64,
+    /// Calls that wait for one of them.
+    waiting: AtomicU32,
+    /// What they are woken by: each looks again.
+    looks: Semaphore,
+}
+
+impl Client {
+    /// A client of the service of this name, which need not be served yet.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it is another kind of object.
+    pub fn connect(segment: &Segment, name: &str) -> Result<Client, SegmentError> {
+        Ok(Self::of(Service::open(segment, name)?))
+    }
+
+    /// A client of `service`.
+    pub fn of(service: Service) -> Client {
+        Client {
+            service,
+            slots: [const { AtomicU32::new(u32::MAX) }; MOST_SLOTS],
+            free: AtomicU64::new(0),
+            waiting: AtomicU32::new(0),
+            looks: Semaphore::new(0),
+        }
+    }
+
+    /// Asks, and waits for the reply however long it takes.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`]
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    #[inline]
+    pub fn call<Q: NoUninit>(&self, request: &Q) -> Result<Reply<'_>, CallError> {
+        self.ask(bytemuck::bytes_of(request), Deadline::NEVER)
+    }
+
+    /// As [`call`](Self::call), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call), and [`CallError::TimedOut`].
+    ///
+    /// # Panics
+    ///
+    /// As [`call`](Self::call).
+    #[inline]
+    pub fn call_timeout<Q: NoUninit>(
+        &self,
+        request: &Q,
+        timeout: Duration,
+    ) -> Result<Reply<'_>, CallError> {
+        self.ask(bytemuck::bytes_of(request), Deadline::after(timeout))
+    }
+
+    /// As [`call`](Self::call), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_timeout`](Self::call_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`call`](Self::call).
+    #[inline]
+    pub fn call_deadline<Q: NoUninit>(
+        &self,
+        request: &Q,
+        deadline: Instant,
+    ) -> Result<Reply<'_>, CallError> {
+        self.ask(bytemuck::bytes_of(request), Deadline::at(deadline))
+    }
+
+    /// As [`call_timeout`](Self::call_timeout), with bytes of any number; `None`: however long it takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`call_timeout`](Self::call_timeout), and [`CallError::TooLarge`].
+    ///
+    /// # Panics
+    ///
+    /// As [`call`](Self::call).
+    pub fn call_bytes(
+        &self,
+        request: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<Reply<'_>, CallError> {
+        self.ask(request, timeout.map_or(Deadline::NEVER, Deadline::after))
+    }
+
+    /// A slot in which a request can be written where it lies.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::TimedOut`] if there is none free within `timeout`; `None`: however long it takes.
+    ///
+    /// # Panics
+    ///
+    /// As [`call`](Self::call).
+    pub fn draft(&self, timeout: Option<Duration>) -> Result<Draft<'_>, CallError> {
+        let deadline = timeout.map_or(Deadline::NEVER, Deadline::after);
+        Ok(Draft { at: self.claim(deadline)?, deadline })
+    }
+
+    #[inline]
+    fn ask(&self, request: &[u8], deadline: Deadline) -> Result<Reply<'_>, CallError> {
+        let limit = self.service.slot_bytes();
+        if request.len() > limit {
+            return Err(CallError::TooLarge { bytes: request.len(), limit });
+        }
+        let at = self.claim(deadline)?;
+        at.message().write(request);
+        at.call(request.len(), deadline)
+    }
+
+    /// A slot in which it is this client's turn.
+    #[inline]
+    fn claim(&self, deadline: Deadline) -> Result<Claimed<'_>, CallError> {
+        match self.take_free() {
+            Some(claimed) => Ok(claimed),
+            None => self.claim_slow(deadline),
+        }
+    }
+
+    /// One of those that are free.
+    #[inline]
+    fn take_free(&self) -> Option<Claimed<'_>> {
+        // SeqCst, and so the exchange: see `wakes`.
+        let mut free = self.free.load(Ordering::SeqCst);
+        while free != 0 {
+            let lowest = free & free.wrapping_neg();
+            let (came, failed) = (Ordering::SeqCst, Ordering::SeqCst);
+            match self.free.compare_exchange_weak(free, free & !lowest, came, failed) {
+                Ok(_) => return Some(Claimed { client: self, index: lowest.trailing_zeros() }),
+                Err(now) => free = now,
+            }
+        }
+        None
+    }
+
+    #[cold]
+    fn claim_slow(&self, deadline: Deadline) -> Result<Claimed<'_>, CallError> {
+        let freed = self.service.words().freed.load(Ordering::Acquire);
+        if let Some(claimed) = self.claim_another() {
+            return Ok(claimed);
+        }
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let _waits = OnDrop(|| _ = self.waiting.fetch_sub(1, Ordering::Relaxed));
+        let mut seen = freed;
+        loop {
+            if let Some(claimed) = self.take_free() {
+                return Ok(claimed);
+            }
+            if self.has_slots() {
+                let look = self.looks.acquire_until(1, || deadline);
+                look.map_err(|_| CallError::TimedOut { taken: false })?.forget();
+            } else {
+                self.wait_for_room(seen, deadline)?;
+            }
+            seen = self.service.words().freed.load(Ordering::Acquire);
+            if let Some(claimed) = self.claim_another() {
+                return Ok(claimed);
+            }
+        }
+    }
+
+    /// Claims one more slot of the service.
+    fn claim_another(&self) -> Option<Claimed<'_>> {
+        let place = self.slots.iter().position(|slot| slot.load(Ordering::Relaxed) == u32::MAX)?;
+        let slots = self.service.claims().iter().enumerate();
+        let at = slots.into_iter().find_map(|(at, claim)| {
+            self.service.claim_slot(at as u32, claim).then_some(at as u32)
+        })?;
+        let taken = (place..MOST_SLOTS).find(|&place| {
+            let (relaxed, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+            self.slots[place].compare_exchange(u32::MAX, at, relaxed, failed).is_ok()
+        });
+        if taken.is_none() {
+            self.service.free_slot(at);
+        }
+        taken.map(|place| Claimed { client: self, index: place as u32 })
+    }
+
+    fn has_slots(&self) -> bool {
+        self.slots.iter().any(|slot| slot.load(Ordering::Relaxed) != u32::MAX)
+    }
+
+    /// Waits until the service has more free slots than when `seen` was.
+    fn wait_for_room(&self, seen: u32, deadline: Deadline) -> Result<(), CallError> {
+        let words = self.service.words();
+        let segment = self.service.segment();
+        segment.watch_all();
+        let freed =
+            || words.freed.load(Ordering::Acquire) != seen || self.service.has_dead_claims();
+        match wait::until(segment, Some(&words.waiting), WHAT, deadline, freed) {
+            true => Ok(()),
+            false => Err(CallError::TimedOut { taken: false }),
+        }
+    }
+
+    fn give_back(&self, index: u32) {
+        // SeqCst: see `wakes`.
+        self.free.fetch_or(1 << index, Ordering::SeqCst);
+        self.wakes(1);
+    }
+
+    /// Gives a slot up that a server has in hand: nobody's, once that has ended.
+    fn give_up(&self, index: u32) {
+        let at = self.slots[index as usize].swap(u32::MAX, Ordering::SeqCst);
+        self.service.claims()[at as usize].store(0, Ordering::Release);
+        // It may have been the last that others wait for.
+        self.wakes(u32::MAX);
+    }
+
+    /// Has at most so many of those look again who wait for a slot of this client. What they look at was changed by an
+    /// exchange, and they count themselves before they look, all in one total order: so they see the change, or are
+    /// seen here.
+    #[inline]
+    fn wakes(&self, most: u32) {
+        let waiting = self.waiting.load(Ordering::SeqCst);
+        if waiting > 0 {
+            self.looks.add_permits(waiting.min(most));
+        }
+    }
+
+    #[inline]
+    fn number(&self, index: u32) -> u32 {
+        self.slots[index as usize].load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    fn slot_at(&self, index: u32) -> &Slot {
+        self.service.slot(self.number(index))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let claimed = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
+        claimed.filter(|&at| at != u32::MAX).for_each(|at| self.service.free_slot(at));
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("service", &self.service).finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    /// Claims slot `at`, if it is nobody's or of a dead process, and no server has it in hand.
+    fn claim_slot(&self, at: u32, claim: &AtomicU64) -> bool {
+        let word = claim.load(Ordering::Relaxed);
+        if Holder::of(word).is_some_and(|holder| !self.segment().is_gone(holder))
+            || !self.slot(at).client_has_died()
+        {
+            return false;
+        }
+        let me = self.segment().me().bits();
+        // Acquire: pairs with the Release in `free_slot`.
+        let claimed =
+            claim.compare_exchange(word, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if claimed {
+            self.slot(at).renew();
+        }
+        claimed
+    }
+
+    /// Gives slot `at` back, in which no call is under way.
+    fn free_slot(&self, at: u32) {
+        // Release: pairs with the Acquire in `claim_slot`.
+        self.claims()[at as usize].store(0, Ordering::Release);
+        self.has_free_slot();
+    }
+
+    /// Has those look again who wait for a slot of the service.
+    pub(super) fn has_free_slot(&self) {
+        // Release: pairs with the Acquire of those who wait for it to change.
+        self.words().freed.fetch_add(1, Ordering::Release);
+        self.segment().ring(&self.words().waiting);
+    }
+
+    /// Whether a process has died that had claimed a slot.
+    fn has_dead_claims(&self) -> bool {
+        let mut claims =
+            self.claims().iter().filter_map(|claim| Holder::of(claim.load(Ordering::Relaxed)));
+        claims.any(|holder| self.segment().is_gone(holder))
+    }
+}
+
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        self.0();
+    }
+}
+
+/// A slot in which it is the client's turn; free again when this is dropped.
+#[derive(Debug)]
+struct Claimed<'c> {
+    client: &'c Client,
+    index: u32,
+}
+
+impl Drop for Claimed<'_> {
+    fn drop(&mut self) {
+        self.client.give_back(self.index);
+    }
+}
+
+impl<'c> Claimed<'c> {
+    #[inline]
+    fn message(&self) -> Bytes<'c> {
+        self.client.service.message(self.client.number(self.index))
+    }
+
+    #[inline]
+    fn slot(&self) -> &'c Slot {
+        self.client.slot_at(self.index)
+    }
+
+    /// Posts the request of `len` bytes that lies there, and waits for the reply.
+    #[inline]
+    fn call(self, len: usize, deadline: Deadline) -> Result<Reply<'c>, CallError> {
+        let service = &self.client.service;
+        let segment = service.segment();
+        let Some(server) = service.server() else { return Err(CallError::NotServed) };
+        segment.watch(server);
+        let bell = wait::own_bell(segment).map(|bell| bell as u32);
+        let ticket = self.slot().post(len as u32, deadline.ns().unwrap_or(0), bell);
+        segment.ring(&service.words().servers);
+        self.wait_for(ticket, server, deadline)
+    }
+
+    fn wait_for(
+        self,
+        ticket: Ticket,
+        mut server: Holder,
+        deadline: Deadline,
+    ) -> Result<Reply<'c>, CallError> {
+        let (service, slot) = (&self.client.service, self.slot());
+        let segment = service.segment();
+        let leave = Leave { slot, ticket, claimed: Some(self) };
+        loop {
+            let over = || slot.is_clients() || service.server() != Some(server);
+            let in_time = wait::until(segment, None, WHAT, deadline, over);
+            match slot.progress(ticket) {
+                Progress::Replied => return leave.has_replied(),
+                Progress::Lost => return leave.ends_by(CallError::ServerDied),
+                Progress::Corrupt => return leave.ends_by(CallError::Corrupt),
+                Progress::Requested | Progress::Taken if !in_time => return leave.times_out(),
+                Progress::Requested | Progress::Taken => {}
+            }
+            // It is gone. Whoever serves now has not taken the request before he was said to serve, and ends
+            // what the dead one had in hand.
+            match service.server() {
+                Some(other) => server = other,
+                None => return leave.loses_server(),
+            }
+            segment.watch(server);
+        }
+    }
+}
+
+/// A call that is under way; left where this is dropped, as by a cancel.
+struct Leave<'c> {
+    slot: &'c Slot,
+    ticket: Ticket,
+    claimed: Option<Claimed<'c>>,
+}
+
+impl<'c> Leave<'c> {
+    /// The slot, which is the client's again.
+    fn ended(&mut self) -> Claimed<'c> {
+        self.claimed.take().expect("a call ends once")
+    }
+
+    fn has_replied(mut self) -> Result<Reply<'c>, CallError> {
+        let at = self.ended();
+        match self.slot.code() {
+            code::REPLIED => {
+                Ok(Reply { len: self.slot.len(at.message().len() as u32) as usize, at })
+            }
+            code::PANICKED => Err(CallError::Panicked),
+            _ => Err(CallError::Corrupt),
+        }
+    }
+
+    fn ends_by(mut self, error: CallError) -> Result<Reply<'c>, CallError> {
+        drop(self.ended());
+        Err(error)
+    }
+
+    fn times_out(mut self) -> Result<Reply<'c>, CallError> {
+        match self.leaves() {
+            Left::Withdrawn => Err(CallError::TimedOut { taken: false }),
+            Left::Abandoned => Err(CallError::TimedOut { taken: true }),
+            Left::Over => self.read_outcome(),
+        }
+    }
+
+    /// Ends a call whose server is gone, and which nobody else serves.
+    fn loses_server(mut self) -> Result<Reply<'c>, CallError> {
+        match self.slot.leave(self.ticket) {
+            Left::Withdrawn => self.ends_by(CallError::NotServed),
+            Left::Over => self.read_outcome(),
+            Left::Abandoned => {
+                self.slot.server_has_died(self.ticket);
+                drop(self.ended());
+                Err(CallError::ServerDied)
+            }
+        }
+    }
+
+    fn read_outcome(self) -> Result<Reply<'c>, CallError> {
+        match self.slot.progress(self.ticket) {
+            Progress::Replied => self.has_replied(),
+            Progress::Lost => self.ends_by(CallError::ServerDied),
+            _ => self.ends_by(CallError::Corrupt),
+        }
+    }
+
+    /// Leaves the call; the slot is free again if no server has it in hand.
+    fn leaves(&mut self) -> Left {
+        let left = self.slot.leave(self.ticket);
+        match left {
+            Left::Withdrawn => drop(self.ended()),
+            Left::Abandoned => {
+                let at = self.ended();
+                at.client.give_up(at.index);
+                std::mem::forget(at);
+            }
+            Left::Over => {}
+        }
+        left
+    }
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        if self.claimed.is_some() && self.leaves() == Left::Over {
+            drop(self.ended());
+        }
+    }
+}
+
+/// A slot in which a request is written where it lies, by [`Client::draft`].
+#[derive(Debug)]
+pub struct Draft<'c> {
+    at: Claimed<'c>,
+    deadline: Deadline,
+}
+
+impl<'c> Draft<'c> {
+    /// The memory of the request, of the size of a slot. It holds whatever was there before.
+    pub fn bytes(&self) -> Bytes<'c> {
+        self.at.message()
+    }
+
+    /// Asks by the first `len` bytes, and waits for the reply, until the time that the draft was given.
+    ///
+    /// # Errors
+    ///
+    /// As [`Client::call_bytes`].
+    ///
+    /// # Panics
+    ///
+    /// As [`Client::call`].
+    pub fn call(self, len: usize) -> Result<Reply<'c>, CallError> {
+        let limit = self.at.message().len();
+        if len > limit {
+            return Err(CallError::TooLarge { bytes: len, limit });
+        }
+        self.at.call(len, self.deadline)
+    }
+}
+
+/// A reply, where it lies; its slot is free again when this is dropped.
+#[derive(Debug)]
+pub struct Reply<'c> {
+    at: Claimed<'c>,
+    len: usize,
+}
+
+impl<'c> Reply<'c> {
+    /// Bytes of it.
+    #[expect(clippy::len_without_is_empty, reason = "a message")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The value that was replied.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Size`] if the reply has another size.
+    #[inline]
+    pub fn read<R: AnyBitPattern>(&self) -> Result<R, CallError> {
+        super::read(self.bytes())
+    }
+
+    /// The bytes of the reply.
+    pub fn bytes(&self) -> Bytes<'_> {
+        self.at.message().first(self.len)
+    }
+
+    /// A copy of its bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        self.bytes().to_vec()
+    }
+}

@@ -1,0 +1,107 @@
+//! Why a call has no reply, or nobody can serve.
+
+use std::fmt;
+
+use daiko_shm::SegmentError;
+
+/// Why a call has no reply. Each is one line that says what to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The deadline has passed. If `taken`, the server may still do what was asked, or has done it; otherwise it has not
+    /// seen the request, or the call waited for a slot.
+    TimedOut {
+        /// Whether the server had the request in hand.
+        taken: bool,
+    },
+    /// No process serves it. The request was not posted, or nobody has seen it.
+    NotServed,
+    /// The server died, or stopped serving, while it had the request in hand: it may have done what was asked.
+    ServerDied,
+    /// The server panicked while it had the request in hand.
+    Panicked,
+    /// The message does not fit into a slot.
+    TooLarge {
+        /// Its bytes.
+        bytes: usize,
+        /// Those of a slot.
+        limit: usize,
+    },
+    /// The reply is not what it was read as.
+    Size {
+        /// Bytes of what it was read as.
+        expected: usize,
+        /// Bytes of the reply.
+        found: usize,
+    },
+    /// The segment's file was cut short.
+    Truncated,
+    /// The slot holds what no program of this version writes.
+    Corrupt,
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallError::TimedOut { taken: true } => f.write_str(
+                "the deadline has passed while the server had the request in hand; it may yet be carried out",
+            ),
+            CallError::TimedOut { taken: false } => {
+                f.write_str("the deadline has passed before the server took the request; it will not be carried out")
+            }
+            CallError::NotServed => {
+                f.write_str("no process serves this; start its server, and call again")
+            }
+            CallError::ServerDied => f.write_str(
+                "the server ended while it had the request in hand, and may have carried it out; call again once it \
+                 is served anew",
+            ),
+            CallError::Panicked => {
+                f.write_str("the server panicked while it carried the request out; see its standard error")
+            }
+            CallError::TooLarge { bytes, limit } => write!(
+                f,
+                "a message of {bytes} bytes does not fit into a slot of {limit}; create the service with larger slots"
+            ),
+            CallError::Size { expected, found } => write!(
+                f,
+                "the message has {found} bytes, not {expected}; build client and server with the same types"
+            ),
+            CallError::Truncated => f.write_str(
+                "the segment's file was cut short; end all its users, remove it and create it anew",
+            ),
+            CallError::Corrupt => f.write_str(
+                "the slot was changed by a program that does not keep to the protocol; end all users of the segment \
+                 and create it anew",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for CallError {}
+
+/// Why a service cannot be served.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// Another process serves it, or this one does already.
+    Served,
+    /// A fiber could not be spawned.
+    Spawn(crate::SpawnError),
+    /// The segment refuses.
+    Segment(SegmentError),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Served => {
+                f.write_str("the service is being served already; end that server first")
+            }
+            ServeError::Spawn(error) => error.fmt(f),
+            ServeError::Segment(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}

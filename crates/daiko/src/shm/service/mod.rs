@@ -1,0 +1,280 @@
+//! Requests and replies between processes.
+
+mod client;
+mod error;
+mod server;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use bytemuck::AnyBitPattern;
+use daiko_core::call::Slot;
+use daiko_core::doorbell::Listeners;
+use daiko_core::robust::Holder;
+use daiko_shm::{Bytes, Object, Segment, SegmentError, Shared, Spec};
+
+pub use self::client::{Client, Draft, Reply};
+pub use self::error::{CallError, ServeError};
+pub use self::server::{Call, Server};
+use super::kind;
+
+/// A place in a segment where one process serves what others ask.
+///
+/// Requests and replies are plain bytes, or values without pointers and padding ([`bytemuck`]), of any size up to that
+/// of a slot. A slot is a client's for one call: the request lies in it, then the reply. A message of up to 40 bytes travels
+/// in the line of its flag.
+///
+/// ```
+/// use daiko::shm::{Client, Segment, Service};
+/// use std::time::Duration;
+///
+/// let segment = Segment::anonymous(1 << 20)?;
+/// let service = Service::create(&segment, "double", Service::options())?;
+/// let server = service.serve(1, |call| {
+///     let asked: u64 = call.read().unwrap_or(0);
+///     call.reply(&(2 * asked));
+/// })?;
+///
+/// let client = Client::connect(&segment, "double")?;
+/// let answer: u64 = client.call_timeout(&21u64, Duration::from_secs(10))?.read()?;
+/// assert_eq!(answer, 42);
+/// drop(server);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Service {
+    object: Object,
+    shape: Shape,
+}
+
+/// The most slots of a service.
+const MOST_SLOTS: u32 = 4096;
+/// What message of errors call the object.
+const IS: &str = "a service";
+
+/// How large a [`Service`] is.
+#[derive(Clone, Copy, Debug)]
+#[must_use]
+pub struct ServiceOptions {
+    slots: u32,
+    slot_bytes: u32,
+}
+
+impl ServiceOptions {
+    /// How many calls can be under way at a time, of all clients together: 1 to 4096. Default: 64.
+    pub fn slots(mut self, slots: u32) -> Self {
+        self.slots = slots;
+        self
+    }
+
+    /// The largest message, in bytes. Default: 104, so that a slot takes two lines.
+    pub fn slot_bytes(mut self, bytes: u32) -> Self {
+        self.slot_bytes = bytes;
+        self
+    }
+}
+
+/// What all who use a service know of its layout. Taken from the segment once, and checked.
+///
+/// ```text
+/// 0      Words
+/// 128    claims, 8 bytes for each slot
+/// ..     slots, each on lines of its own: 24 bytes of words, then the message
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    slots: u32,
+    slot_bytes: u32,
+}
+
+/// Processors fetch lines in pairs.
+const LINES: usize = 128;
+const SLOT_WORDS: usize = size_of::<Slot>();
+const _: () = assert!(SLOT_WORDS == 24);
+
+/// What a service is about. Written now and then, read at each call.
+#[repr(C, align(128))]
+struct Words {
+    /// The `Holder` bits of who serves; 0: nobody has yet. Who takes over from the dead exchanges it.
+    server: AtomicU64,
+    /// The server's threads.
+    servers: Listeners,
+    /// Raised when a slot becomes free for all; anyone.
+    freed: AtomicU32,
+    /// Those who wait for a free slot.
+    waiting: Listeners,
+}
+
+// SAFETY: atomics, valid whatever they hold.
+unsafe impl Shared for Words {}
+
+impl Shape {
+    fn stride(self) -> usize {
+        (SLOT_WORDS + self.slot_bytes as usize).next_multiple_of(LINES)
+    }
+
+    fn first_slot(self) -> usize {
+        LINES + (8 * self.slots as usize).next_multiple_of(LINES)
+    }
+
+    fn bytes(self) -> usize {
+        self.first_slot() + self.slots as usize * self.stride()
+    }
+
+    fn is_possible(self) -> bool {
+        (1..=MOST_SLOTS).contains(&self.slots) && self.slot_bytes <= i32::MAX as u32
+    }
+
+    fn of(spec: &Spec) -> Result<Shape, &'static str> {
+        let shape = Shape { slots: spec.chosen[0], slot_bytes: spec.chosen[1] };
+        if spec.kind != kind::SERVICE {
+            return Err("kind");
+        }
+        (shape.is_possible() && shape.bytes() == spec.bytes).then_some(shape).ok_or("size")
+    }
+}
+
+impl Service {
+    /// The usual size.
+    pub fn options() -> ServiceOptions {
+        ServiceOptions { slots: 64, slot_bytes: 104 }
+    }
+
+    /// Makes a service in `segment`, which nobody serves yet.
+    ///
+    /// # Errors
+    ///
+    /// If there is an object of this name, or no room for it.
+    ///
+    /// # Panics
+    ///
+    /// If the number of slots is not between 1 and 4096, or a slot has 2 GiB or more.
+    pub fn create(
+        segment: &Segment,
+        name: &str,
+        options: ServiceOptions,
+    ) -> Result<Service, SegmentError> {
+        let shape = Shape { slots: options.slots, slot_bytes: options.slot_bytes };
+        assert!(
+            shape.is_possible(),
+            "daiko: a service of {} slots of {} bytes",
+            shape.slots,
+            shape.slot_bytes
+        );
+        let chosen = [shape.slots, shape.slot_bytes, 0, 0];
+        let spec = Spec { kind: kind::SERVICE, bytes: shape.bytes(), agreed: 0, chosen };
+        let object = segment.make_object(name, spec, |_| ())?;
+        Ok(Service { object, shape })
+    }
+
+    /// The service of this name, whatever its size.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it is another kind of object.
+    pub fn open(segment: &Segment, name: &str) -> Result<Service, SegmentError> {
+        let object = segment.object(name, IS, |spec| Shape::of(spec).map(drop))?;
+        let shape = Shape::of(object.spec()).expect("it was looked at");
+        Ok(Service { object, shape })
+    }
+
+    /// The service of this name, which is made if there is none. Any number of processes may do this at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create) and [`open`](Self::open).
+    ///
+    /// # Panics
+    ///
+    /// As [`create`](Self::create).
+    pub fn open_or_create(
+        segment: &Segment,
+        name: &str,
+        options: ServiceOptions,
+    ) -> Result<Service, SegmentError> {
+        match Self::open(segment, name) {
+            Err(SegmentError::NoObject { .. }) => match Self::create(segment, name, options) {
+                Err(SegmentError::ObjectTaken { .. }) => Self::open(segment, name),
+                created => created,
+            },
+            opened => opened,
+        }
+    }
+
+    /// The largest message, in bytes.
+    pub fn slot_bytes(&self) -> usize {
+        self.shape.slot_bytes as usize
+    }
+
+    /// Whether a process serves it now.
+    pub fn is_served(&self) -> bool {
+        self.looks_after(self.server()).is_some()
+    }
+
+    /// `server`, if it has not died unseen.
+    fn looks_after(&self, server: Option<Holder>) -> Option<Holder> {
+        server.inspect(|&server| self.segment().watch(server));
+        server.filter(|&server| !self.segment().is_gone(server))
+    }
+
+    fn segment(&self) -> &Segment {
+        self.object.segment()
+    }
+
+    #[inline]
+    fn words(&self) -> &Words {
+        self.object.at(0)
+    }
+
+    /// Whose each slot is: `Holder` bits, 0: nobody's.
+    fn claims(&self) -> &[AtomicU64] {
+        self.object.slice(LINES, self.shape.slots as usize)
+    }
+
+    /// Slot number `at`.
+    ///
+    /// # Panics
+    ///
+    /// If there are not so many.
+    #[inline]
+    fn slot(&self, at: u32) -> &Slot {
+        self.object.at(self.slot_offset(at))
+    }
+
+    /// The message in slot number `at`.
+    ///
+    /// # Panics
+    ///
+    /// As [`slot`](Self::slot).
+    #[inline]
+    fn message(&self, at: u32) -> Bytes<'_> {
+        self.object.bytes(self.slot_offset(at) + SLOT_WORDS, self.slot_bytes())
+    }
+
+    #[inline]
+    fn slot_offset(&self, at: u32) -> usize {
+        assert!(at < self.shape.slots, "slot {at} of {}", self.shape.slots);
+        self.shape.first_slot() + at as usize * self.shape.stride()
+    }
+
+    /// Who serves, if somebody does who lives.
+    #[inline]
+    fn server(&self) -> Option<Holder> {
+        // Acquire: pairs with the Release in `Service::serve`.
+        let server = Holder::of(self.words().server.load(Ordering::Acquire))?;
+        (!self.segment().is_gone(server)).then_some(server)
+    }
+}
+
+/// The value that lies in `bytes`.
+#[inline]
+fn read<T: AnyBitPattern>(bytes: Bytes<'_>) -> Result<T, CallError> {
+    if bytes.len() != size_of::<T>() {
+        return Err(CallError::Size { expected: size_of::<T>(), found: bytes.len() });
+    }
+    let mut value = T::zeroed();
+    // SAFETY: so many bytes of a value for which every pattern of bits will do.
+    let into =
+        unsafe { std::slice::from_raw_parts_mut((&raw mut value).cast::<u8>(), size_of::<T>()) };
+    bytes.read(into);
+    Ok(value)
+}

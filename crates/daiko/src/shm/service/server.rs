@@ -1,0 +1,396 @@
+//! Calls, as the server takes them.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytemuck::{AnyBitPattern, NoUninit};
+use daiko_core::call::{Delivered, Ticket};
+use daiko_shm::Bytes;
+
+use super::super::wait;
+use super::{CallError, ServeError, Service};
+use crate::fiber::{Builder, Cancelled, JoinHandle};
+use crate::runtime::{self, Runtime, Shared};
+use crate::wait::Deadline;
+use crate::worker;
+
+/// What a reply is.
+pub(super) mod code {
+    /// What the server has written.
+    pub(crate) const REPLIED: u32 = 0;
+    /// Nothing: it has panicked.
+    pub(crate) const PANICKED: u32 = 1;
+}
+
+/// What messages call a wait.
+const WHAT: &str = "Service::serve";
+/// Nobody is idle.
+const NOBODY: usize = usize::MAX;
+
+impl Service {
+    /// Serves it by `fibers` fibers on each worker of the runtime: the caller's if a fiber calls, else of the default
+    /// one. `handler` runs in one of them for each call, and may suspend; meanwhile others serve.
+    ///
+    /// The calls that a server before this had in hand when it died are reported to their clients as lost; those that it had
+    /// not taken are served now. A handler that panics is reported to its client, and serving goes on.
+    ///
+    /// # Errors
+    ///
+    /// If it is being served, or there is no memory for the fibers.
+    pub fn serve<F>(&self, fibers: usize, handler: F) -> Result<Server, ServeError>
+    where
+        F: Fn(&mut Call<'_>) + Send + Sync + 'static,
+    {
+        self.serve_in(runtime::of(worker::current()), fibers, handler)
+    }
+
+    /// As [`serve`](Self::serve), by fibers of `runtime`.
+    ///
+    /// # Errors
+    ///
+    /// As [`serve`](Self::serve).
+    pub fn serve_on<F>(
+        &self,
+        runtime: &Runtime,
+        fibers: usize,
+        handler: F,
+    ) -> Result<Server, ServeError>
+    where
+        F: Fn(&mut Call<'_>) + Send + Sync + 'static,
+    {
+        self.serve_in(runtime.shared(), fibers, handler)
+    }
+
+    fn serve_in<F>(&self, runtime: &Shared, fibers: usize, handler: F) -> Result<Server, ServeError>
+    where
+        F: Fn(&mut Call<'_>) + Send + Sync + 'static,
+    {
+        self.take_office()?;
+        let serving =
+            Arc::new(Serving { service: self.clone(), ends: AtomicBool::new(false), handler });
+        let mut server = Server { serving: serving.clone(), fibers: Vec::new() };
+        for on in 0..runtime.worker_count() {
+            let crew = Arc::new(Crew::default());
+            for _ in 0..fibers.max(1) {
+                let (serving, crew) = (serving.clone(), crew.clone());
+                let builder = Builder::new().name("daiko-serve").on(on);
+                let here = worker::current().filter(|worker| worker.is_of(runtime));
+                let fiber = builder.spawn_in(runtime, here, move || serving.run(&crew));
+                server.fibers.push(fiber.map_err(ServeError::Spawn)?);
+            }
+        }
+        Ok(server)
+    }
+
+    /// Becomes the one who serves, and ends what a dead one had in hand.
+    fn take_office(&self) -> Result<(), ServeError> {
+        let server = &self.words().server;
+        let before = server.load(Ordering::Acquire);
+        let me = self.segment().me().bits();
+        let served = before == me || self.is_served();
+        // Release: pairs with the Acquire in `Service::server`.
+        let (taken, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+        if served || server.compare_exchange(before, me, taken, failed).is_err() {
+            return Err(ServeError::Served);
+        }
+        for at in 0..self.shape.slots {
+            if let Some(ticket) = self.slot(at).in_hand() {
+                self.slot(at).server_has_died(ticket);
+                self.ring_client(at);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends what this process has served: it takes no more.
+    fn leave_office(&self) {
+        let me = self.segment().me().bits();
+        // Release: pairs with the Acquire in `Service::server`.
+        let (left, failed) = (Ordering::Release, Ordering::Relaxed);
+        let _ = self.words().server.compare_exchange(me, 0, left, failed);
+        // Who has posted a request meanwhile looks again, and finds that nobody serves.
+        (0..self.shape.slots).for_each(|at| self.ring_client(at));
+    }
+
+    /// Rings for who waits for the reply in slot `at`.
+    #[inline]
+    fn ring_client(&self, at: u32) {
+        if let Some(bell) = self.slot(at).bell() {
+            self.segment().ring_bell(bell as usize);
+        }
+    }
+
+    /// Takes the next request, from behind slot `last`: clients in turn.
+    #[inline]
+    fn take_request(&self, last: &mut u32) -> Option<(u32, Ticket)> {
+        let (claims, behind) = (self.claims(), (*last as usize + 1) % self.shape.slots as usize);
+        let numbers = (behind..claims.len()).chain(0..behind);
+        let taken = numbers.filter(|&at| is_claimed(&claims[at])).find_map(|at| {
+            let ticket = self.slot(at as u32).take()?;
+            Some((at as u32, ticket))
+        });
+        *last = taken.map_or(*last, |(at, _)| at);
+        taken
+    }
+
+    /// Whether there is a request.
+    #[inline]
+    fn has_request(&self) -> bool {
+        let mut claims = self.claims().iter().enumerate();
+        claims.any(|(at, claim)| is_claimed(claim) && self.slot(at as u32).is_requested())
+    }
+}
+
+/// Whether a client may have a request in the slot.
+#[inline]
+fn is_claimed(claim: &AtomicU64) -> bool {
+    // Relaxed: a request that is there already is seen at the next look.
+    claim.load(Ordering::Relaxed) != 0
+}
+
+/// Serves a [`Service`] until it is dropped, which waits for the calls in hand.
+pub struct Server {
+    serving: Arc<dyn Ends>,
+    fibers: Vec<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Waits until somebody else of this process drops it, or its runtime ends: for ever, mostly.
+    pub fn join(mut self) {
+        for fiber in std::mem::take(&mut self.fibers) {
+            let _ = fiber.join();
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.serving.end();
+        for fiber in self.fibers.drain(..) {
+            let _ = fiber.join();
+        }
+        self.serving.has_ended();
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("fibers", &self.fibers.len()).finish_non_exhaustive()
+    }
+}
+
+/// What serves, whatever its handler.
+trait Ends: Send + Sync {
+    fn end(&self);
+    fn has_ended(&self);
+}
+
+struct Serving<F> {
+    service: Service,
+    ends: AtomicBool,
+    handler: F,
+}
+
+/// The fibers that serve on one worker.
+struct Crew {
+    /// Those that wait, the last one first.
+    idle: Mutex<Vec<usize>>,
+    /// The one of them that is woken for the next request: for the others nobody looks.
+    first: AtomicUsize,
+    numbers: AtomicUsize,
+}
+
+impl Default for Crew {
+    fn default() -> Self {
+        let (first, numbers) = (AtomicUsize::new(NOBODY), AtomicUsize::new(0));
+        Crew { idle: Mutex::default(), first, numbers }
+    }
+}
+
+impl Crew {
+    fn change(&self, change: impl FnOnce(&mut Vec<usize>)) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut idle);
+        self.first.store(idle.last().copied().unwrap_or(NOBODY), Ordering::Relaxed);
+    }
+
+    /// Counts `who` among the idle while `wait` runs.
+    fn rest(&self, who: usize, wait: impl FnOnce()) {
+        struct Back<'c>(&'c Crew, usize);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.change(|idle| idle.retain(|&other| other != self.1));
+            }
+        }
+        self.change(|idle| idle.push(who));
+        let _back = Back(self, who);
+        wait();
+    }
+
+    fn is_first(&self, who: usize) -> bool {
+        self.first.load(Ordering::Relaxed) == who
+    }
+}
+
+impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
+    /// One fiber's life.
+    fn run(&self, crew: &Crew) {
+        let (me, mut last) = (crew.numbers.fetch_add(1, Ordering::Relaxed), 0);
+        while !self.ends() {
+            match self.service.take_request(&mut last) {
+                Some((at, ticket)) => self.serve(at, ticket),
+                None => self.wait(crew, me),
+            }
+        }
+    }
+
+    fn ends(&self) -> bool {
+        self.ends.load(Ordering::Relaxed)
+    }
+
+    fn wait(&self, crew: &Crew, me: usize) {
+        let (service, words) = (&self.service, self.service.words());
+        crew.rest(me, || {
+            let due = || crew.is_first(me) && service.has_request() || self.ends();
+            let segment = service.segment();
+            wait::until(segment, Some(&words.servers), WHAT, Deadline::NEVER, due);
+        });
+    }
+
+    fn serve(&self, at: u32, ticket: Ticket) {
+        let mut call = Call { service: &self.service, at, ticket, replied: false };
+        let done = panic::catch_unwind(AssertUnwindSafe(|| (self.handler)(&mut call)));
+        match done {
+            Ok(()) => call.end(0, code::REPLIED),
+            Err(payload) => {
+                call.end(0, code::PANICKED);
+                if payload.is::<Cancelled>() {
+                    panic::resume_unwind(payload);
+                }
+            }
+        }
+    }
+}
+
+impl<F: Fn(&mut Call<'_>) + Send + Sync> Ends for Serving<F> {
+    fn end(&self) {
+        self.ends.store(true, Ordering::Release);
+        self.service.segment().ring(&self.service.words().servers);
+    }
+
+    fn has_ended(&self) {
+        self.service.leave_office();
+    }
+}
+
+/// A request, as the handler of [`Service::serve`] has it in hand.
+///
+/// Request and reply share their memory: read first, then reply.
+#[derive(Debug)]
+pub struct Call<'s> {
+    service: &'s Service,
+    at: u32,
+    ticket: Ticket,
+    replied: bool,
+}
+
+impl<'s> Call<'s> {
+    /// The bytes of the request.
+    #[inline]
+    pub fn request(&self) -> Bytes<'s> {
+        let all = self.memory();
+        all.first(self.service.slot(self.at).len(all.len() as u32) as usize)
+    }
+
+    /// The value that was asked.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::Size`] if the request has another size.
+    #[inline]
+    pub fn read<Q: AnyBitPattern>(&self) -> Result<Q, CallError> {
+        super::read(self.request())
+    }
+
+    /// The time after which nobody waits for the reply; `None`: there is none.
+    pub fn deadline(&self) -> Option<Instant> {
+        let ns = self.service.slot(self.at).deadline_ns()?;
+        let left = Deadline::from_ns(ns).left()?;
+        Instant::now().checked_add(left)
+    }
+
+    /// The time that is left until the deadline.
+    pub fn time_left(&self) -> Option<Duration> {
+        Deadline::from_ns(self.service.slot(self.at).deadline_ns()?).left()
+    }
+
+    /// The memory of request and reply, of the size of a slot, for a reply that is written where it
+    /// lies: [`reply_in_place`](Self::reply_in_place) sends it.
+    #[inline]
+    pub fn memory(&self) -> Bytes<'s> {
+        self.service.message(self.at)
+    }
+
+    /// Replies with a value.
+    ///
+    /// # Panics
+    ///
+    /// If it does not fit into a slot, or the call was replied to before.
+    #[inline]
+    pub fn reply<R: NoUninit>(&mut self, reply: &R) {
+        self.reply_bytes(bytemuck::bytes_of(reply));
+    }
+
+    /// Replies with bytes.
+    ///
+    /// # Panics
+    ///
+    /// As [`reply`](Self::reply).
+    #[inline]
+    pub fn reply_bytes(&mut self, reply: &[u8]) {
+        assert!(!self.replied, "daiko: a call has one reply");
+        let (memory, bytes) = (self.memory(), reply.len());
+        assert!(bytes <= memory.len(), "{}", CallError::TooLarge { bytes, limit: memory.len() });
+        memory.write(reply);
+        self.end(bytes, code::REPLIED);
+    }
+
+    /// Replies with the first `len` bytes of the [`memory`](Self::memory).
+    ///
+    /// # Panics
+    ///
+    /// As [`reply`](Self::reply).
+    pub fn reply_in_place(&mut self, len: usize) {
+        assert!(!self.replied, "daiko: a call has one reply");
+        let limit = self.memory().len();
+        assert!(len <= limit, "{}", CallError::TooLarge { bytes: len, limit });
+        self.end(len, code::REPLIED);
+    }
+
+    /// Ends the call, unless it was replied to.
+    #[inline]
+    fn end(&mut self, len: usize, code: u32) {
+        if std::mem::replace(&mut self.replied, true) {
+            return;
+        }
+        let slot = self.service.slot(self.at);
+        let bell = slot.bell();
+        match slot.reply(self.ticket, len as u32, code) {
+            Delivered::ToNobody => self.service.has_free_slot(),
+            Delivered::ToClient => {
+                if let Some(bell) = bell {
+                    self.service.segment().ring_bell(bell as usize);
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        // A handler that is unwound by a cancel: its client is told at least that it will not come.
+        self.end(0, code::PANICKED);
+    }
+}

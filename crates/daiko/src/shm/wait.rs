@@ -1,0 +1,155 @@
+//! Waits for what other processes change.
+
+use std::cell::RefCell;
+use std::time::Duration;
+
+use daiko_core::doorbell::{Doorbell, Listeners};
+use daiko_core::watch::{Notice, Probe};
+use daiko_shm::{Bell, Segment};
+use daiko_sys::futex;
+
+use crate::fiber::ControlBlock;
+use crate::wait::{Deadline, Waiter};
+use crate::watch::wait_rung;
+use crate::worker::{self, Worker};
+
+/// Looks that are taken in place, while others run who could end the wait: together about as long as a futex
+/// wake across CPUs takes.
+const LOOKS: u32 = 250;
+/// How often a thread looks for which the segment has no doorbell left.
+const SAMPLE: Duration = Duration::from_millis(1);
+
+/// Something that is waited for.
+struct Look<F>(F);
+
+impl<F: Fn() -> bool + Sync> Probe for Look<F> {
+    fn sample(&self) -> Option<u64> {
+        self.0().then_some(0)
+    }
+}
+
+/// Waits in `segment` until `holds`; false if the deadline has passed before. Whoever makes it so rings `listeners`
+/// afterwards; without any, the caller has made its [`own_bell`] known to him.
+///
+/// `holds` looks at memory alone, shortly: agents call it. `what` is what the caller calls, in messages.
+pub(super) fn until(
+    segment: &Segment,
+    listeners: Option<&Listeners>,
+    what: &str,
+    deadline: Deadline,
+    holds: impl Fn() -> bool + Sync,
+) -> bool {
+    if holds() {
+        return true;
+    }
+    match Waiter::caller(what) {
+        Waiter::Fiber(fiber) => as_fiber(fiber, segment, listeners, deadline, holds),
+        Waiter::Thread(_) => as_thread(segment, listeners, deadline, holds),
+    }
+}
+
+fn as_fiber(
+    fiber: &ControlBlock,
+    segment: &Segment,
+    listeners: Option<&Listeners>,
+    deadline: Deadline,
+    holds: impl Fn() -> bool + Sync,
+) -> bool {
+    let Some(worker) = worker::current() else { unreachable!("a fiber runs on a worker") };
+    let bell = worker.bell_in(segment);
+    if worker.may_look_for_others() && looks(&holds, || !worker.has_other_work()) {
+        return true;
+    }
+    let notice = match bell {
+        Some(bell) => {
+            listeners.inspect(|listeners| listeners.listen(bell));
+            Notice::Rung
+        }
+        None => Notice::Silent,
+    };
+    wait_rung(worker, fiber, &Look(holds), notice, deadline).is_some()
+}
+
+fn as_thread(
+    segment: &Segment,
+    listeners: Option<&Listeners>,
+    deadline: Deadline,
+    holds: impl Fn() -> bool,
+) -> bool {
+    with_thread_bell(segment, |bell| {
+        if let (Some(bell), Some(listeners)) = (bell, listeners) {
+            listeners.listen(bell.number());
+        }
+        let company = bell.map(|bell| bell.company(bell.doorbell().cpu()));
+        if company.is_some_and(|company| company.elsewhere) && looks(&holds, || true) {
+            return true;
+        }
+        loop {
+            let left = deadline.left();
+            sleep(bell, left, &holds);
+            if holds() {
+                return true;
+            }
+            if left == Some(Duration::ZERO) {
+                return false;
+            }
+        }
+    })
+}
+
+/// Sleeps once, unless `holds`.
+fn sleep(bell: Option<&Bell>, left: Option<Duration>, holds: impl Fn() -> bool) {
+    let Some(bell) = bell.map(Bell::doorbell) else {
+        return std::thread::sleep(left.map_or(SAMPLE, |left| left.min(SAMPLE)));
+    };
+    bell.park();
+    if !holds() {
+        let _ = futex::wait(bell.word(), Doorbell::PARKED, left, futex::Scope::Shared);
+    }
+    bell.unpark();
+}
+
+/// Looks again and again for a short time; whether it holds.
+fn looks(holds: &impl Fn() -> bool, goes_on: impl Fn() -> bool) -> bool {
+    for _ in 0..LOOKS {
+        std::hint::spin_loop();
+        if holds() {
+            return true;
+        }
+        if !goes_on() {
+            break;
+        }
+    }
+    false
+}
+
+/// The number of the doorbell in `segment` that is rung for the caller's waits; `None`: there is none left.
+#[inline]
+pub(super) fn own_bell(segment: &Segment) -> Option<usize> {
+    match worker::current() {
+        Some(worker) => worker.bell_in(segment),
+        None => with_thread_bell(segment, |bell| bell.map(Bell::number)),
+    }
+}
+
+thread_local! {
+    /// The doorbells of a thread that is no worker.
+    static BELLS: RefCell<Vec<Bell>> = const { RefCell::new(Vec::new()) };
+}
+
+fn with_thread_bell<R>(segment: &Segment, f: impl FnOnce(Option<&Bell>) -> R) -> R {
+    BELLS.with_borrow_mut(|bells| {
+        bells.retain(|bell| bell.segment().is_in_use());
+        if !bells.iter().any(|bell| bell.segment().is(segment)) {
+            bells.extend(worker::new_bell(segment));
+        }
+        f(bells.iter().find(|bell| bell.segment().is(segment)))
+    })
+}
+
+impl Worker {
+    /// Whether looking in place is of use, since others run who could end the wait.
+    fn may_look_for_others(&self) -> bool {
+        !self.has_other_work() && self.has_company_elsewhere()
+    }
+}

@@ -1,0 +1,347 @@
+//! Requests and replies between processes, some of which die.
+
+mod support;
+
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use daiko::shm::{Call, CallError, Client, Segment, ServeError, Service, ServiceOptions};
+use support::child::{command, is_child};
+use support::{until, workers};
+
+const LONG: Duration = Duration::from_secs(30);
+const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
+
+/// A segment with a service, removed at the end.
+struct Place {
+    segment: Segment,
+    service: Service,
+}
+
+impl Place {
+    fn new(name: &str) -> Place {
+        Self::with(name, Service::options())
+    }
+
+    fn with(name: &str, options: ServiceOptions) -> Place {
+        let name = format!("daiko-test-{}-{name}", std::process::id());
+        let segment = Segment::create(name, 1 << 20).unwrap();
+        let service = Service::create(&segment, "service", options).unwrap();
+        Place { segment, service }
+    }
+
+    fn client(&self) -> Client {
+        Client::of(self.service.clone())
+    }
+
+    /// Runs the test of this `name` in a child, which finds the segment by [`theirs`].
+    fn child(&self, name: &str) -> Killed {
+        Killed(
+            command(name).env(SEGMENT, self.segment.path()).stdout(Stdio::null()).spawn().unwrap(),
+        )
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.segment.remove().unwrap();
+    }
+}
+
+/// Of a child: the segment that its parent has made.
+fn theirs() -> Segment {
+    Segment::open(std::env::var_os(SEGMENT).unwrap()).unwrap()
+}
+
+/// A child that does not outlive its test.
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Serves doubles, in a child.
+fn serve_doubles() -> ! {
+    let segment = theirs();
+    let runtime = workers(1);
+    let service = Service::open(&segment, "service").unwrap();
+    let double = |call: &mut Call<'_>| call.reply(&(2 * call.read::<u64>().unwrap()));
+    service.serve_on(&runtime, 2, double).unwrap().join();
+    unreachable!("nobody ends it");
+}
+
+fn ask(client: &Client, number: u64) -> Result<u64, CallError> {
+    client.call_timeout(&number, LONG)?.read()
+}
+
+#[test]
+fn fibers_of_two_processes_talk() {
+    const NAME: &str = "fibers_of_two_processes_talk";
+    if is_child() {
+        serve_doubles();
+    }
+    let place = Place::new("talk");
+    let _server = place.child(NAME);
+    until("a server", || place.service.is_served());
+    let client = Arc::new(place.client());
+    let runtime = workers(2);
+    let fibers: Vec<_> = (0..100)
+        .map(|who| {
+            let client = client.clone();
+            runtime.spawn(move || {
+                (0..50).for_each(|i| assert_eq!(ask(&client, who * i).unwrap(), 2 * who * i));
+            })
+        })
+        .collect();
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    // And a thread.
+    (0..50).for_each(|i| assert_eq!(ask(&client, i).unwrap(), 2 * i));
+}
+
+#[test]
+fn clients_of_a_killed_server_are_told_and_go_on_with_the_next() {
+    const NAME: &str = "clients_of_a_killed_server_are_told_and_go_on_with_the_next";
+    if is_child() {
+        serve_doubles();
+    }
+    let place = Place::new("killed");
+    let client = place.client();
+    let runtime = workers(1);
+    assert!(matches!(ask(&client, 1), Err(CallError::NotServed)));
+    let asked = AtomicUsize::new(0);
+    runtime.scope(|s| {
+        for _ in 0..5 {
+            let server = place.child(NAME);
+            until("a server", || place.service.is_served());
+            asked.store(0, Ordering::Relaxed);
+            let fiber = s.spawn(|| {
+                loop {
+                    match ask(&client, 3) {
+                        Ok(answer) => assert_eq!(answer, 6),
+                        Err(error) => return error,
+                    }
+                    asked.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            until("calls", || asked.load(Ordering::Relaxed) > 100);
+            drop(server);
+            let error = fiber.join().unwrap();
+            assert!(matches!(error, CallError::ServerDied | CallError::NotServed), "{error:?}");
+            until("the death is seen", || !place.service.is_served());
+        }
+    });
+}
+
+/// Takes calls, and never replies.
+fn serve_nothing() -> ! {
+    let segment = theirs();
+    let runtime = workers(1);
+    let service = Service::open(&segment, "service").unwrap();
+    service.serve_on(&runtime, 1, |_| daiko::park()).unwrap().join();
+    unreachable!("nobody ends it");
+}
+
+#[test]
+fn a_call_in_hand_of_a_killed_server_is_lost_at_once() {
+    const NAME: &str = "a_call_in_hand_of_a_killed_server_is_lost_at_once";
+    if is_child() {
+        serve_nothing();
+    }
+    let place = Place::new("in-hand");
+    let runtime = workers(1);
+    let server = place.child(NAME);
+    until("a server", || place.service.is_served());
+    let client = Arc::new(place.client());
+    let waits = {
+        let client = client.clone();
+        runtime.spawn(move || client.call(&1u64).map(|_| ()))
+    };
+    let blocks = {
+        let client = client.clone();
+        std::thread::spawn(move || client.call(&1u64).map(|_| ()))
+    };
+    // The one that serves has one call in hand once another is not taken.
+    until("a call in hand", || {
+        let call = client.call_timeout(&0u64, Duration::from_millis(10));
+        matches!(call.map(drop), Err(CallError::TimedOut { taken: false }))
+    });
+    drop(server);
+    for outcome in [waits.join().unwrap(), blocks.join().unwrap()] {
+        assert!(
+            matches!(outcome, Err(CallError::ServerDied | CallError::NotServed)),
+            "{outcome:?}"
+        );
+    }
+}
+
+#[test]
+fn deadlines_are_kept_and_slots_come_back() {
+    let place = Place::with("deadlines", Service::options().slots(2));
+    let runtime = workers(1);
+    let open = Arc::new(AtomicBool::new(false));
+    let gate = open.clone();
+    let server = place
+        .service
+        .serve_on(&runtime, 3, move |call| {
+            while !gate.load(Ordering::Relaxed) {
+                daiko::yield_now();
+            }
+            call.reply(&7u8);
+        })
+        .unwrap();
+    let client = place.client();
+    for at in 0..3 {
+        let taken = matches!(
+            client.call_timeout(&at, Duration::from_millis(20)).map(drop),
+            Err(CallError::TimedOut { taken }) if taken == (at < 2)
+        );
+        assert!(taken, "{at}: two are in hand, the third waits for a slot");
+    }
+    open.store(true, Ordering::Relaxed);
+    for _ in 0..10 {
+        assert_eq!(client.call_timeout(&1, LONG).unwrap().read::<u8>().unwrap(), 7);
+    }
+    drop(server);
+    assert!(matches!(ask(&client, 1), Err(CallError::NotServed)));
+}
+
+#[test]
+fn a_service_is_served_once_and_again_after_its_end() {
+    let place = Place::new("once");
+    let runtime = workers(1);
+    let serve = || place.service.serve_on(&runtime, 1, |call| call.reply(&1u8));
+    let server = serve().unwrap();
+    assert!(matches!(serve(), Err(ServeError::Served)));
+    let other = Segment::open(place.segment.path()).unwrap();
+    let elsewhere = Service::open(&other, "service").unwrap();
+    assert!(matches!(elsewhere.serve_on(&runtime, 1, |_| ()), Err(ServeError::Served)));
+    drop(server);
+    drop(elsewhere.serve_on(&runtime, 1, |_| ()).unwrap());
+    drop(serve().unwrap());
+}
+
+#[test]
+fn a_handler_that_panics_is_reported_and_serves_on() {
+    let place = Place::new("panic");
+    let runtime = workers(1);
+    let handler = |call: &mut Call<'_>| {
+        assert_ne!(call.read::<u64>().unwrap(), 3, "not three");
+        call.reply(&1u64);
+    };
+    let _server = place.service.serve_on(&runtime, 1, handler).unwrap();
+    let client = place.client();
+    for i in 0..6 {
+        let answer = ask(&client, i);
+        assert!(if i == 3 { matches!(answer, Err(CallError::Panicked)) } else { answer.is_ok() });
+    }
+}
+
+#[test]
+fn messages_have_any_size_up_to_that_of_a_slot() {
+    let place = Place::with("sizes", Service::options().slot_bytes(1000));
+    let runtime = workers(1);
+    let reverse = |call: &mut Call<'_>| {
+        let mut bytes = call.request().to_vec();
+        bytes.reverse();
+        call.reply_bytes(&bytes);
+    };
+    let _server = place.service.serve_on(&runtime, 1, reverse).unwrap();
+    let client = place.client();
+    for len in [0, 1, 7, 40, 41, 999, 1000] {
+        let request: Vec<u8> = (0..len).map(|i| i as u8).collect();
+        let reply = client.call_bytes(&request, Some(LONG)).unwrap().to_vec();
+        assert!(reply.iter().rev().eq(&request), "{len}");
+    }
+    let error = client.call_bytes(&[0; 1001], None).map(drop).unwrap_err();
+    assert!(matches!(error, CallError::TooLarge { bytes: 1001, limit: 1000 }));
+    let reply = client.call(&[1u8; 3]).unwrap();
+    assert!(matches!(reply.read::<u64>(), Err(CallError::Size { expected: 8, found: 3 })));
+    // In place.
+    let draft = client.draft(Some(LONG)).unwrap();
+    draft.bytes().write(b"abc");
+    assert_eq!(draft.call(3).unwrap().to_vec(), b"cba");
+}
+
+#[test]
+fn a_client_that_is_cancelled_leaves_its_call() {
+    let place = Place::with("cancel", Service::options().slots(1));
+    let runtime = workers(1);
+    let (began, goes_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (begins, waits) = (began.clone(), goes_on.clone());
+    let _server = place.service.serve_on(&runtime, 2, move |call| {
+        begins.store(true, Ordering::Relaxed);
+        while !waits.load(Ordering::Relaxed) {
+            daiko::yield_now();
+        }
+        call.reply(&5u8);
+    });
+    let client = Arc::new(place.client());
+    let fiber = {
+        let client = client.clone();
+        runtime.spawn(move || drop(client.call(&1u8)))
+    };
+    until("a call in hand", || began.load(Ordering::Relaxed));
+    fiber.cancel();
+    assert!(fiber.join().is_err());
+    goes_on.store(true, Ordering::Relaxed);
+    assert_eq!(client.call_timeout(&1u8, LONG).unwrap().read::<u8>().unwrap(), 5);
+}
+
+/// Calls, and is killed meanwhile.
+fn call_for_ever() -> ! {
+    let client = Client::connect(&theirs(), "service").unwrap();
+    workers(1).run(move || {
+        loop {
+            let _ = client.call(&1u64);
+        }
+    })
+}
+
+#[test]
+fn killed_clients_leave_their_slots_to_others() {
+    const NAME: &str = "killed_clients_leave_their_slots_to_others";
+    if is_child() {
+        call_for_ever();
+    }
+    let place = Place::with("clients", Service::options().slots(2));
+    let runtime = workers(1);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let serve = move |call: &mut Call<'_>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        call.reply(&(2 * call.read::<u64>().unwrap()));
+    };
+    let _server = place.service.serve_on(&runtime, 2, serve).unwrap();
+    for _ in 0..5 {
+        let clients = [(); 2].map(|()| place.child(NAME));
+        let before = calls.load(Ordering::Relaxed);
+        until("calls", || calls.load(Ordering::Relaxed) > before + 1000);
+        drop(clients);
+    }
+    let client = place.client();
+    (0..10).for_each(|i| assert_eq!(ask(&client, i).unwrap(), 2 * i));
+}
+
+#[test]
+fn errors_are_one_line_that_says_what_to_do() {
+    let errors = [
+        CallError::TimedOut { taken: true },
+        CallError::TimedOut { taken: false },
+        CallError::NotServed,
+        CallError::ServerDied,
+        CallError::Panicked,
+        CallError::TooLarge { bytes: 2, limit: 1 },
+        CallError::Size { expected: 2, found: 1 },
+        CallError::Truncated,
+        CallError::Corrupt,
+    ];
+    for error in errors {
+        let text = error.to_string();
+        assert!(!text.contains('\n') && text.contains([';', ' ']), "{text}");
+    }
+}

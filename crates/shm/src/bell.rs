@@ -1,0 +1,126 @@
+//! The doorbells of this process's threads.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use daiko_core::doorbell::{Doorbell, Seat};
+use daiko_core::robust::Holder;
+
+use crate::error::{SegmentError, Table};
+use crate::layout::SEATS;
+use crate::segment::Segment;
+
+/// Of a doorbell that was given back: set beside the bits of who had it. 0 is one that nobody ever had.
+const FREE: u64 = 1;
+
+/// A doorbell of a segment, as long as one thread of this process sleeps on it; dropping it gives it back.
+///
+/// ```
+/// use daiko_shm::Segment;
+///
+/// let segment = Segment::anonymous(1 << 20)?;
+/// let bell = segment.doorbell()?;
+/// bell.doorbell().park();
+/// assert!(bell.doorbell().ring());
+/// # Ok::<(), daiko_shm::SegmentError>(())
+/// ```
+#[derive(Debug)]
+pub struct Bell {
+    segment: Segment,
+    number: usize,
+}
+
+/// Who else is awake in a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Company {
+    /// Somebody, on another CPU than the caller's, or on any.
+    pub elsewhere: bool,
+    /// Somebody, on the caller's CPU.
+    pub here: bool,
+}
+
+impl Segment {
+    /// A doorbell for a thread of this process.
+    ///
+    /// # Errors
+    ///
+    /// If all are in use.
+    pub fn doorbell(&self) -> Result<Bell, SegmentError> {
+        let owners = self.tables().owners.iter().enumerate();
+        let taken =
+            owners.into_iter().find_map(|(number, owner)| self.take_bell(owner).then_some(number));
+        let number = taken.ok_or_else(|| self.full(Table::Doorbells))?;
+        self.inner().bells.fetch_add(1, Ordering::Relaxed);
+        let bell = Bell { segment: self.clone(), number };
+        bell.doorbell().unpark();
+        bell.doorbell().set_cpu(None);
+        Ok(bell)
+    }
+
+    /// Takes the doorbell of `owner` if it is nobody's any more.
+    fn take_bell(&self, owner: &AtomicU64) -> bool {
+        let word = owner.load(Ordering::Relaxed);
+        if !self.is_free_bell(word) {
+            return false;
+        }
+        // Relaxed: the doorbell is of use to its owner alone, and his ways to others order the rest.
+        let (taken, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        owner.compare_exchange(word, self.me().bits(), taken, failed).is_ok()
+    }
+
+    fn is_free_bell(&self, word: u64) -> bool {
+        word & FREE != 0 || Holder::of(word).is_none_or(|holder| self.is_gone(holder))
+    }
+}
+
+impl Bell {
+    /// Its number, by which objects know it.
+    #[inline]
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// What to sleep on.
+    #[inline]
+    pub fn doorbell(&self) -> &Doorbell {
+        &self.segment.tables().doorbells[self.number]
+    }
+
+    /// The segment that it is of.
+    #[inline]
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// The seat of `cpu`, which whoever spins there takes.
+    pub fn seat(&self, cpu: u32) -> &Seat {
+        &self.segment.tables().seats[cpu as usize % SEATS]
+    }
+
+    /// Who else is awake here, as seen from `cpu`: whether to spin for them is of any use.
+    pub fn company(&self, cpu: Option<u32>) -> Company {
+        let mut company = Company::default();
+        for (number, owner) in self.segment.tables().owners.iter().enumerate() {
+            let word = owner.load(Ordering::Relaxed);
+            if word == 0 || company.elsewhere && company.here {
+                break;
+            }
+            let bell = &self.segment.tables().doorbells[number];
+            if number == self.number || bell.is_parked() || self.segment.is_free_bell(word) {
+                continue;
+            }
+            match bell.cpu() {
+                at if at.is_some() && at == cpu => company.here = true,
+                _ => company.elsewhere = true,
+            }
+        }
+        company
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        let free = self.segment.me().bits() | FREE;
+        self.segment.tables().owners[self.number].store(free, Ordering::Relaxed);
+        self.segment.inner().bells.fetch_sub(1, Ordering::Relaxed);
+    }
+}

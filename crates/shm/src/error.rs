@@ -1,0 +1,239 @@
+//! What can be wrong with a segment.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use daiko_sys::file::FileError;
+use daiko_sys::process::{Doubt, ProcessError};
+
+use crate::layout::{MAX_ATTACHED, MAX_DOORBELLS, MAX_NAME, MAX_OBJECTS, MIN_BYTES, VERSION};
+
+/// Why a segment, or an object in it, is not to be had. Each is one line that says what to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SegmentError {
+    /// The file is not to be had, or its name is taken: [`FileError::reason`] says why.
+    File(FileError),
+    /// The file is no segment.
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The segment is of another version of this library.
+    Version {
+        /// The segment.
+        path: PathBuf,
+        /// The version of its layout.
+        found: u32,
+    },
+    /// The segment is of another machine, or of a process with pointers of another width.
+    Machine {
+        /// The segment.
+        path: PathBuf,
+    },
+    /// The file does not have the size that it says, so that it was cut or has not been a whole segment.
+    Size {
+        /// The segment.
+        path: PathBuf,
+        /// What it says, in bytes.
+        says: u64,
+        /// What it has, in bytes.
+        has: u64,
+    },
+    /// The file was cut short while it was mapped: what lay behind is lost.
+    Truncated {
+        /// The segment.
+        path: PathBuf,
+    },
+    /// Less was asked for than the tables of a segment take.
+    TooSmall {
+        /// What was asked for, in bytes.
+        bytes: usize,
+    },
+    /// A process is attached of which this one cannot tell whether it lives, or when it dies.
+    Unwatchable {
+        /// The segment.
+        path: PathBuf,
+        /// Its id, where it lives.
+        pid: u32,
+        /// Why.
+        doubt: Doubt,
+    },
+    /// Another process has held the segment's lock for seconds: it is stopped in the middle of a change.
+    Locked {
+        /// The segment.
+        path: PathBuf,
+    },
+    /// The ends of processes cannot be watched for here.
+    Process(ProcessError),
+    /// A table of the segment is full.
+    Full {
+        /// The segment.
+        path: PathBuf,
+        /// Of what.
+        of: Table,
+    },
+    /// There is no room for an object.
+    NoRoom {
+        /// The segment.
+        path: PathBuf,
+        /// Bytes of the object.
+        bytes: usize,
+        /// Bytes of the largest free part.
+        free: usize,
+    },
+    /// The name of an object is empty or too long.
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// There is no object of this name.
+    NoObject {
+        /// The name.
+        name: String,
+    },
+    /// An object of this name is there already.
+    ObjectTaken {
+        /// The name.
+        name: String,
+    },
+    /// The object of this name is of another kind, type or size.
+    Other {
+        /// The name.
+        name: String,
+        /// What it was taken for.
+        asked: &'static str,
+        /// What differs.
+        differs: &'static str,
+    },
+}
+
+/// A table of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Table {
+    /// The attached processes.
+    Attached,
+    /// The threads that wait.
+    Doorbells,
+    /// The named objects.
+    Objects,
+}
+
+impl Table {
+    fn limit(self) -> (usize, &'static str) {
+        match self {
+            Table::Attached => (MAX_ATTACHED, "attached processes; end one of them"),
+            Table::Doorbells => (MAX_DOORBELLS, "threads that wait in it; use fewer workers"),
+            Table::Objects => (MAX_OBJECTS, "objects; put some into another segment"),
+        }
+    }
+}
+
+impl From<FileError> for SegmentError {
+    fn from(error: FileError) -> Self {
+        SegmentError::File(error)
+    }
+}
+
+impl fmt::Display for SegmentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use SegmentError as E;
+        match self {
+            E::File(error) => error.fmt(f),
+            E::Foreign { path } => {
+                write!(f, "{}: this file is no segment; choose another name", path.display())
+            }
+            E::Version { path, found } => write!(
+                f,
+                "{}: the segment has layout {found}, this program knows layout {VERSION}; build all its programs \
+                 with one version of daiko",
+                path.display()
+            ),
+            E::Machine { path } => write!(
+                f,
+                "{}: the segment was made for another kind of machine; remove it and create it here",
+                path.display()
+            ),
+            E::Size { path, says, has } => write!(
+                f,
+                "{}: the segment says that it has {says} bytes, the file has {has}; remove it and create it anew",
+                path.display()
+            ),
+            E::Truncated { path } => write!(
+                f,
+                "{}: the file was cut short while it was in use; end all its users, remove it and create it anew",
+                path.display()
+            ),
+            E::TooSmall { bytes } => {
+                write!(
+                    f,
+                    "{bytes} bytes are too few for a segment; its tables alone take {MIN_BYTES}"
+                )
+            }
+            E::Unwatchable { path, pid, doubt } => write!(
+                f,
+                "{}: it cannot be told whether process {pid}, which is attached, lives: {}; or remove the segment, if no \
+                 user of it lives",
+                path.display(),
+                remedy(*doubt)
+            ),
+            E::Locked { path } => write!(
+                f,
+                "{}: another process has held the lock of the segment for seconds; continue it if it is stopped (lslocks \
+                 names it), or end it",
+                path.display()
+            ),
+            E::Process(error) => write!(f, "deaths cannot be watched for: {error}"),
+            E::Full { path, of } => {
+                let (limit, what) = of.limit();
+                write!(f, "{}: the segment has its {limit} {what}", path.display())
+            }
+            E::NoRoom { path, bytes, free } => write!(
+                f,
+                "{}: the segment has no room for {bytes} bytes, {free} are free; create it larger",
+                path.display()
+            ),
+            E::Name { name } => write!(
+                f,
+                "{name:?} cannot name an object: a name has 1 to {MAX_NAME} bytes, none of them zero"
+            ),
+            E::NoObject { name } => {
+                write!(
+                    f,
+                    "there is no object named {name:?} in the segment; its creator has to run first"
+                )
+            }
+            E::ObjectTaken { name } => {
+                write!(f, "an object named {name:?} is in the segment already; open it instead")
+            }
+            E::Other { name, asked, differs } => write!(
+                f,
+                "the object named {name:?} is not {asked}: it has another {differs}; use the same types and sizes in \
+                 all programs, or another name"
+            ),
+        }
+    }
+}
+
+fn remedy(doubt: Doubt) -> String {
+    match doubt {
+        Doubt::OtherNamespace => {
+            "it is in another PID or time namespace; share that of the others (docker run --pid)"
+                .into()
+        }
+        Doubt::Hidden => "/proc does not show it; mount that without hidepid".into(),
+        Doubt::Blind(error) => error.to_string(),
+        _ => "the kernel does not say".into(),
+    }
+}
+
+impl std::error::Error for SegmentError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SegmentError::File(error) => Some(error),
+            SegmentError::Process(error) => Some(error),
+            _ => None,
+        }
+    }
+}

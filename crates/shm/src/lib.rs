@@ -1,0 +1,20 @@
+//! Segments: memory that unrelated processes share, and objects in it by name.
+//!
+//! This crate has the format, and what needs no waiting; [`daiko::shm`] has the objects as users know them, for which
+//! fibers suspend and threads block.
+//!
+//! [`daiko::shm`]: https://docs.rs/daiko/latest/daiko/shm
+
+mod bell;
+mod directory;
+mod error;
+mod layout;
+mod reaper;
+mod segment;
+mod table;
+
+pub use bell::{Bell, Company};
+pub use directory::Spec;
+pub use error::{SegmentError, Table};
+pub use layout::{MAX_ATTACHED, MAX_DOORBELLS, MAX_NAME, MAX_OBJECTS, MIN_BYTES};
+pub use segment::{Bytes, Object, Segment, Shared};

@@ -1,0 +1,276 @@
+//! A segment, as this process has it.
+
+mod create;
+mod object;
+
+use std::fmt;
+use std::mem::offset_of;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use daiko_core::doorbell::Listeners;
+use daiko_core::robust::Holder;
+use daiko_sys::file::{FileLock, SharedFile};
+use daiko_sys::memory::Mapping;
+use daiko_sys::{Scope, futex};
+
+pub use self::object::{Bytes, Object, Shared};
+use crate::directory::Directory;
+use crate::error::{self, SegmentError};
+use crate::layout::{Header, MAX_ATTACHED, Tables};
+use crate::table::Table;
+
+/// How long the segment's lock may be held by another before that is an error: changes take microseconds.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Memory that unrelated processes share, to which this process is attached.
+///
+/// A segment is a file: of memory, under a name in `/dev/shm`, or on any path; or one without a name, for a tree of
+/// processes. It has its size from the beginning, and all its memory. Clones are cheap, and refer to the same
+/// attachment; the last one, with all that was made of it, detaches.
+///
+/// A process that was forked is not attached by what it has inherited: it opens the segment itself.
+///
+/// ```
+/// use daiko_shm::Segment;
+///
+/// let name = format!("daiko-doc-{}", std::process::id());
+/// let segment = Segment::create(&name, 1 << 20)?;
+/// assert_eq!(Segment::open(&name)?.bytes(), 1 << 20);
+/// assert!(Segment::create(&name, 1 << 20).is_err());
+/// segment.remove()?;
+/// # Ok::<(), daiko_shm::SegmentError>(())
+/// ```
+#[derive(Clone)]
+pub struct Segment {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    /// Its memory; the field keeps it mapped.
+    mapping: Mapping,
+    /// For the lock; and by it the threads of this process exclude each other.
+    file: Mutex<SharedFile>,
+    me: Holder,
+    /// Doorbells of this process, which keep the segment mapped.
+    pub(crate) bells: AtomicUsize,
+    /// The generations of those attachments whose end the reaper tells of.
+    watched: [AtomicU32; MAX_ATTACHED],
+}
+
+// SAFETY: the memory is reached by atomics alone.
+unsafe impl Send for Inner {}
+// SAFETY: as for Send.
+unsafe impl Sync for Inner {}
+
+impl Segment {
+    /// Bytes of the segment.
+    pub fn bytes(&self) -> usize {
+        self.inner.mapping.len()
+    }
+
+    /// Bytes of the largest object that it has room for.
+    pub fn free_bytes(&self) -> usize {
+        self.directory().free()
+    }
+
+    /// The path of its file; of one without a name, what it is called.
+    pub fn path(&self) -> PathBuf {
+        self.file().path().to_path_buf()
+    }
+
+    /// The names of its objects.
+    pub fn objects(&self) -> Vec<String> {
+        self.directory().all().map(|(name, _)| name).collect()
+    }
+
+    /// The ids of the processes that are attached, as far as their end is not known.
+    pub fn attached(&self) -> Vec<u32> {
+        self.table().live().map(|(_, process)| process.pid).collect()
+    }
+
+    /// This process's attachment.
+    #[inline]
+    pub fn me(&self) -> Holder {
+        self.inner.me
+    }
+
+    /// Whether both are one attachment.
+    #[inline]
+    pub fn is(&self, other: &Segment) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// Whether anything but doorbells of this process uses this attachment.
+    pub fn is_in_use(&self) -> bool {
+        Arc::strong_count(&self.inner) > self.inner.bells.load(Ordering::Relaxed)
+    }
+
+    /// Removes the segment's name. Who is attached stays so; the memory goes with the last of them.
+    ///
+    /// # Errors
+    ///
+    /// If that is not allowed. It is none if the name is gone already, or another's.
+    pub fn remove(&self) -> Result<(), SegmentError> {
+        self.locked(|lock| Ok(lock.remove().map(drop)?))
+    }
+
+    /// The file, for a child process that is to [open](Self::from_fd) a segment without a name.
+    pub fn as_fd<R>(&self, use_it: impl FnOnce(BorrowedFd<'_>) -> R) -> R {
+        use_it(self.file().as_fd())
+    }
+
+    /// Rings for all who listen, once the caller has changed what they wait for.
+    #[inline]
+    pub fn ring(&self, listeners: &Listeners) {
+        let bells = &self.tables().doorbells;
+        listeners.ring(bells, |number| wake(bells[number].word()));
+    }
+
+    /// Rings doorbell number `bell`, if there is one, once the caller has changed what its owner waits for.
+    #[inline]
+    pub fn ring_bell(&self, bell: usize) {
+        // Pairs with the fence in `Doorbell::park`.
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if let Some(bell) = self.tables().doorbells.get(bell)
+            && bell.ring()
+        {
+            wake(bell.word());
+        }
+    }
+
+    /// Whether `holder` is attached no more: what it held is nobody's.
+    #[inline]
+    pub fn is_gone(&self, holder: Holder) -> bool {
+        self.table().is_gone(holder)
+    }
+
+    /// The word that differs from the value once `holder` is gone; `None`: it is.
+    pub fn watched(&self, holder: Holder) -> Option<(&AtomicU64, u64)> {
+        let (at, value) = Table(&self.tables().attached)
+            .watched(holder)
+            .map(|(word, value)| (std::ptr::from_ref(word), value))?;
+        // SAFETY: a word of the segment, which is mapped as long as this handle.
+        Some((unsafe { &*at }, value))
+    }
+
+    /// Whether the file was cut short while it was mapped.
+    pub fn is_truncated(&self) -> bool {
+        false
+    }
+
+    #[inline]
+    pub(crate) fn tables(&self) -> &Tables {
+        self.inner.tables()
+    }
+
+    #[inline]
+    pub(crate) fn table(&self) -> Table<'_> {
+        Table(&self.tables().attached)
+    }
+
+    pub(crate) fn directory(&self) -> Directory<'_> {
+        Directory { names: &self.tables().names, bytes: self.bytes() }
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    pub(crate) fn full(&self, of: error::Table) -> SegmentError {
+        SegmentError::Full { path: self.path(), of }
+    }
+
+    fn file(&self) -> MutexGuard<'_, SharedFile> {
+        self.inner.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs `change` while no other process changes the tables.
+    pub(crate) fn locked<R>(
+        &self,
+        change: impl FnOnce(FileLock<'_>) -> Result<R, SegmentError>,
+    ) -> Result<R, SegmentError> {
+        locked(&mut self.file(), change)
+    }
+}
+
+impl Inner {
+    #[inline]
+    fn tables(&self) -> &Tables {
+        // SAFETY: the mapping begins with the tables, which are atomics, valid whatever they hold.
+        unsafe { self.mapping.start().cast::<Tables>().as_ref() }
+    }
+
+    pub(crate) fn table(&self) -> Table<'_> {
+        Table(&self.tables().attached)
+    }
+
+    /// Whether the reaper watches `holder` from now on by the caller's doing; false: it did before.
+    pub(crate) fn begins_to_watch(&self, holder: Holder) -> bool {
+        let Some(watched) = self.watched.get(usize::from(holder.index())) else { return false };
+        let generation = holder.generation().get();
+        // Relaxed: whoever has changed it does what follows.
+        watched.load(Ordering::Relaxed) != generation
+            && watched.swap(generation, Ordering::Relaxed) != generation
+    }
+
+    /// Asks anew when `holder` is to be watched again.
+    pub(crate) fn forgets(&self, holder: Holder) {
+        self.watched[usize::from(holder.index()) % MAX_ATTACHED].store(0, Ordering::Relaxed);
+    }
+
+    /// Says that `holder` has died, and has this process's waiters look again.
+    pub(crate) fn has_ended(&self, holder: Holder) {
+        self.table().end(holder);
+        self.ring_own();
+    }
+
+    /// Wakes all threads of this process that sleep for something in the segment, so that they look again.
+    fn ring_own(&self) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        for (bell, owner) in self.tables().doorbells.iter().zip(&self.tables().owners) {
+            if owner.load(Ordering::Relaxed) == self.me.bits() && bell.ring() {
+                wake(bell.word());
+            }
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.table().end(self.me);
+    }
+}
+
+impl fmt::Debug for Segment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Segment").field("path", &self.path()).field("bytes", &self.bytes()).finish()
+    }
+}
+
+fn wake(word: &AtomicU32) {
+    futex::wake(word, 1, Scope::Shared);
+}
+
+/// Runs `change` under the lock of a segment's file, which dies with its holder. It is held for microseconds, unless
+/// that one is stopped.
+fn locked<R>(
+    file: &mut SharedFile,
+    change: impl FnOnce(FileLock<'_>) -> Result<R, SegmentError>,
+) -> Result<R, SegmentError> {
+    let begun = Instant::now();
+    loop {
+        if let Some(lock) = file.try_lock()? {
+            return change(lock);
+        }
+        if begun.elapsed() > LOCK_PATIENCE {
+            return Err(SegmentError::Locked { path: file.path().into() });
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+const _: () = assert!(offset_of!(Tables, header) == 0 && size_of::<Header>() <= 4096);

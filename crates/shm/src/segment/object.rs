@@ -1,0 +1,227 @@
+//! Named objects of a segment, as raw memory.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use super::Segment;
+use crate::directory::{NoRoom, Spec, is_name};
+use crate::error::{self, SegmentError};
+
+/// What may lie in a segment: valid whatever bits are there, and reached by atomic accesses alone.
+///
+/// # Safety
+///
+/// Every pattern of bits is a valid value, all zeros a sensible one; there are no pointers in it; and its
+/// methods touch no memory outside of it, nor loop for ever, whatever others write meanwhile.
+pub unsafe trait Shared {}
+
+// SAFETY: atomics, valid whatever they hold; their operations are single accesses.
+unsafe impl Shared for std::sync::atomic::AtomicU32 {}
+// SAFETY: as above.
+unsafe impl Shared for std::sync::atomic::AtomicU64 {}
+// SAFETY: its README says so.
+unsafe impl Shared for daiko_core::call::Slot {}
+// SAFETY: as above.
+unsafe impl Shared for daiko_core::doorbell::Listeners {}
+// SAFETY: as above.
+unsafe impl Shared for daiko_core::robust::Mutex {}
+
+/// An object in a segment; the segment stays mapped as long as this is there.
+#[derive(Clone, Debug)]
+pub struct Object {
+    segment: Segment,
+    offset: usize,
+    spec: Spec,
+}
+
+impl Segment {
+    /// The object of this name, which is to be as `spec` says; what its maker has chosen, and its bytes, are his
+    /// affair: `fits` looks at them.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it is another kind of object.
+    pub fn object(
+        &self,
+        name: &str,
+        is: &'static str,
+        fits: impl Fn(&Spec) -> Result<(), &'static str>,
+    ) -> Result<Object, SegmentError> {
+        let found = self.directory().find(name);
+        let found = found.ok_or_else(|| SegmentError::NoObject { name: name.into() })?;
+        let other = |differs| SegmentError::Other { name: name.into(), asked: is, differs };
+        fits(&found.spec).map_err(other)?;
+        Ok(Object { segment: self.clone(), offset: found.offset, spec: found.spec })
+    }
+
+    /// Makes an object of this name; `init` is given its memory, zeroed, before anybody can find it.
+    ///
+    /// # Errors
+    ///
+    /// If there is one already, no room for it, or its name is none.
+    pub fn make_object(
+        &self,
+        name: &str,
+        spec: Spec,
+        init: impl FnOnce(&Object),
+    ) -> Result<Object, SegmentError> {
+        if !is_name(name) {
+            return Err(SegmentError::Name { name: name.into() });
+        }
+        let path = self.path();
+        self.locked(|_lock| {
+            let directory = self.directory();
+            if directory.find(name).is_some() {
+                return Err(SegmentError::ObjectTaken { name: name.into() });
+            }
+            let offset = directory.room_for(spec.bytes).map_err(|none| match none {
+                NoRoom::Entries => {
+                    SegmentError::Full { path: path.clone(), of: error::Table::Objects }
+                }
+                NoRoom::Bytes(free) => {
+                    SegmentError::NoRoom { path: path.clone(), bytes: spec.bytes, free }
+                }
+            })?;
+            let object = Object { segment: self.clone(), offset, spec };
+            object.zero();
+            init(&object);
+            directory.enter(name, offset, spec);
+            Ok(object)
+        })
+    }
+}
+
+impl Object {
+    /// The segment that it lies in.
+    #[inline]
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    /// What its maker has said of it.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// What lies `offset` bytes behind the object's beginning.
+    ///
+    /// # Panics
+    ///
+    /// If it would not lie within the object, or not aligned.
+    #[inline]
+    pub fn at<T: Shared>(&self, offset: usize) -> &T {
+        &self.slice::<T>(offset, 1)[0]
+    }
+
+    /// So many of a kind, as [`at`](Self::at).
+    ///
+    /// # Panics
+    ///
+    /// As [`at`](Self::at).
+    #[inline]
+    pub fn slice<T: Shared>(&self, offset: usize, count: usize) -> &[T] {
+        let bytes = size_of::<T>().checked_mul(count).expect("it was asked for");
+        let start = self.range(offset, bytes).cast::<T>();
+        assert!(start.is_aligned(), "what lies in an object is aligned");
+        // SAFETY: within the mapping, which lives as long as `self`, and aligned; valid whatever is there, by the
+        // contract of `Shared`.
+        unsafe { std::slice::from_raw_parts(start.as_ptr(), count) }
+    }
+
+    /// So many bytes, `offset` bytes behind the object's beginning.
+    ///
+    /// # Panics
+    ///
+    /// If they would not lie within the object.
+    #[inline]
+    pub fn bytes(&self, offset: usize, len: usize) -> Bytes<'_> {
+        Bytes { start: self.range(offset, len), len, segment: PhantomData }
+    }
+
+    #[inline]
+    fn range(&self, offset: usize, len: usize) -> NonNull<u8> {
+        let end = offset.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.spec.bytes),
+            "what lies in an object is within it"
+        );
+        // SAFETY: the directory has found the object to lie within the mapping.
+        unsafe { self.segment.inner.mapping.start().add(self.offset + offset) }
+    }
+
+    fn zero(&self) {
+        let all = self.bytes(0, self.spec.bytes);
+        // SAFETY: the caller has the room for himself, by the lock, until the object is entered.
+        unsafe { all.start.write_bytes(0, all.len) };
+    }
+}
+
+/// Plain bytes in a segment, which others may write at any time: they are copied, not borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Bytes<'s> {
+    start: NonNull<u8>,
+    len: usize,
+    segment: PhantomData<&'s Segment>,
+}
+
+// SAFETY: the bytes are copied by accesses that may race, in which nothing is assumed of their contents.
+unsafe impl Send for Bytes<'_> {}
+// SAFETY: as for Send.
+unsafe impl Sync for Bytes<'_> {}
+
+impl<'s> Bytes<'s> {
+    /// How many.
+    #[expect(clippy::len_without_is_empty, reason = "a length that was asked for")]
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Their address.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The first `len` of them.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer.
+    #[inline]
+    pub fn first(self, len: usize) -> Bytes<'s> {
+        assert!(len <= self.len, "{len} bytes of {}", self.len);
+        Bytes { len, ..self }
+    }
+
+    /// Copies all of `from` to the beginning.
+    ///
+    /// # Panics
+    ///
+    /// If there is not as much room.
+    #[inline]
+    pub fn write(&self, from: &[u8]) {
+        assert!(from.len() <= self.len, "{} bytes into {}", from.len(), self.len);
+        // SAFETY: both have so many bytes, which do not overlap, as one are a borrowed slice of this process. That
+        // others may write there at the same time spoils the contents alone.
+        unsafe { self.start.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) };
+    }
+
+    /// Copies as many as `to` has from the beginning.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer.
+    #[inline]
+    pub fn read(&self, to: &mut [u8]) {
+        assert!(to.len() <= self.len, "{} bytes of {}", to.len(), self.len);
+        // SAFETY: as in `write`.
+        unsafe { self.start.copy_to_nonoverlapping(NonNull::from(&mut *to).cast(), to.len()) };
+    }
+
+    /// A copy of all.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut copy = vec![0; self.len];
+        self.read(&mut copy);
+        copy
+    }
+}

@@ -1,0 +1,185 @@
+//! The processes that are attached.
+//!
+//! Changed under the segment's lock only, which the kernel frees when its holder dies; each change ends in one
+//! store, so that a death in between has changed nothing. Read by anyone, without the lock.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use daiko_core::robust::Holder;
+use daiko_sys::process::ProcessId;
+
+use crate::layout::{Attached, MAX_ATTACHED};
+
+/// Whether a process is attached there, and the how-manieth.
+///
+/// ```text
+/// 63        32 31    1    0
+/// | generation | unused | LIVE |
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State(u64);
+
+impl State {
+    const LIVE: u64 = 1;
+
+    fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    fn is_live(self) -> bool {
+        self.0 & Self::LIVE != 0
+    }
+
+    fn live(generation: NonZeroU32) -> State {
+        State(u64::from(generation.get()) << 32 | Self::LIVE)
+    }
+
+    fn ended(self) -> State {
+        State(self.0 & !Self::LIVE)
+    }
+}
+
+/// The places of all that may be attached.
+pub(crate) struct Table<'s>(pub(crate) &'s [Attached; MAX_ATTACHED]);
+
+impl Table<'_> {
+    #[inline]
+    fn state(&self, index: usize) -> State {
+        // Acquire: pairs with the Release in `attach` and `end`.
+        State(self.0[index].state.load(Ordering::Acquire))
+    }
+
+    /// Whether `holder` is attached no more: what it held is nobody's.
+    #[inline]
+    pub(crate) fn is_gone(&self, holder: Holder) -> bool {
+        let index = usize::from(holder.index());
+        index >= MAX_ATTACHED || self.state(index) != State::live(holder.generation())
+    }
+
+    /// The word that differs from its value once `holder` is gone, and the value; `None`: it is.
+    pub(crate) fn watched(&self, holder: Holder) -> Option<(&AtomicU64, u64)> {
+        let word = &self.0.get(usize::from(holder.index()))?.state;
+        (!self.is_gone(holder)).then_some((word, State::live(holder.generation()).0))
+    }
+
+    /// Those that are attached.
+    pub(crate) fn live(&self) -> impl Iterator<Item = (Holder, ProcessId)> {
+        (0..MAX_ATTACHED).filter_map(|index| {
+            let state = self.state(index);
+            let generation = NonZeroU32::new(state.generation()).filter(|_| state.is_live())?;
+            Some((Holder::new(index as u16, generation), process_at(&self.0[index])))
+        })
+    }
+
+    /// Attaches a process; `None` if the table is full. Under the lock.
+    pub(crate) fn attach(&self, process: ProcessId) -> Option<Holder> {
+        let index = (0..MAX_ATTACHED).find(|&index| !self.state(index).is_live())?;
+        let generation = self.state(index).generation().wrapping_add(1);
+        // After 2^32 attachments in one place the numbers begin anew.
+        let generation = NonZeroU32::new(generation).unwrap_or(NonZeroU32::MIN);
+        let place = &self.0[index];
+        // Relaxed: published by the state.
+        place.pid.store(process.pid.into(), Ordering::Relaxed);
+        place.start_ticks.store(process.start_ticks, Ordering::Relaxed);
+        place.pid_namespace.store(process.pid_namespace, Ordering::Relaxed);
+        place.time_namespace.store(process.time_namespace, Ordering::Relaxed);
+        place.boot.store(process.boot, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `state`.
+        place.state.store(State::live(generation).0, Ordering::Release);
+        Some(Holder::new(index as u16, generation))
+    }
+
+    /// Says that `holder` is gone, because it detaches or is seen to have died; false if that was said before.
+    ///
+    /// Without the lock: who says so names the generation.
+    pub(crate) fn end(&self, holder: Holder) -> bool {
+        let Some(place) = self.0.get(usize::from(holder.index())) else { return false };
+        let live = State::live(holder.generation());
+        // Release: pairs with the Acquire in `state`: what the holder has done comes before its end.
+        // Acquire: of several who say so, the later see what the first saw.
+        let (ended, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+        place.state.compare_exchange(live.0, live.ended().0, ended, failed).is_ok()
+    }
+}
+
+/// Which process was entered there.
+fn process_at(place: &Attached) -> ProcessId {
+    // Relaxed: written before the state that has been acquired.
+    let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
+    ProcessId {
+        pid: load(&place.pid) as u32,
+        start_ticks: load(&place.start_ticks),
+        pid_namespace: load(&place.pid_namespace),
+        time_namespace: load(&place.time_namespace),
+        boot: load(&place.boot),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn places() -> Box<[Attached; MAX_ATTACHED]> {
+        // SAFETY: atomics alone, valid when zeroed.
+        unsafe { Box::new_zeroed().assume_init() }
+    }
+
+    fn process(pid: u32) -> ProcessId {
+        let ticks = u64::from(pid) * 10;
+        ProcessId { pid, start_ticks: ticks, pid_namespace: 3, time_namespace: 4, boot: 5 }
+    }
+
+    #[test]
+    fn no_two_attachments_are_alike() {
+        let places = places();
+        let table = Table(&places);
+        let first = table.attach(process(1)).unwrap();
+        let second = table.attach(process(2)).unwrap();
+        assert!(!table.is_gone(first) && !table.is_gone(second));
+        assert_eq!(table.live().last(), Some((second, process(2))));
+        assert!(table.end(first) && !table.end(first));
+        let third = table.attach(process(3)).unwrap();
+        assert_eq!(third.index(), first.index());
+        assert!(table.is_gone(first) && !table.end(first) && !table.is_gone(third));
+        assert_eq!(table.live().map(|(_, who)| who.pid).collect::<Vec<_>>(), [3, 2]);
+    }
+
+    #[test]
+    fn a_full_table_takes_nobody() {
+        let places = places();
+        let table = Table(&places);
+        let all: Vec<_> = (1..=256).map(|pid| table.attach(process(pid)).unwrap()).collect();
+        assert_eq!(table.attach(process(999)), None);
+        assert!(table.end(all[17]));
+        assert_eq!(table.attach(process(999)).unwrap().index(), 17);
+    }
+
+    #[test]
+    fn the_word_that_is_watched_changes_with_the_end() {
+        let places = places();
+        let table = Table(&places);
+        let holder = table.attach(process(1)).unwrap();
+        let (word, value) = table.watched(holder).unwrap();
+        assert_eq!(word.load(Ordering::Relaxed), value);
+        table.end(holder);
+        assert_ne!(word.load(Ordering::Relaxed), value);
+        assert!(table.watched(holder).is_none());
+        table.attach(process(2));
+        assert_ne!(word.load(Ordering::Relaxed), value);
+    }
+
+    #[test]
+    fn whatever_a_peer_writes_is_read_as_somebody_or_nobody() {
+        let places = places();
+        let table = Table(&places);
+        for word in [0, 1, 2, u64::MAX, 1 << 32, 1 << 32 | 1] {
+            places.iter().for_each(|place| place.state.store(word, Ordering::Relaxed));
+            let stranger = Holder::new(u16::MAX, NonZeroU32::MAX);
+            assert!(table.is_gone(stranger) && table.watched(stranger).is_none());
+            assert!(!table.end(stranger));
+            assert!(table.live().count() <= MAX_ATTACHED);
+            let _ = table.attach(process(1));
+        }
+    }
+}
