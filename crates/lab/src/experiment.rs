@@ -222,7 +222,7 @@ pub struct Reading {
     /// What the value counts.
     pub unit: Unit,
     /// Which part of a distribution (`p50`, `p99`, `p999`, `max`) or what was
-    /// counted (`nodes`, `locks`), if the unit does not say it all.
+    /// counted (`nodes`, `locks`, `throughput`), if the unit does not say it all.
     pub stat: Option<String>,
     /// The value.
     pub value: f64,
@@ -259,6 +259,9 @@ pub enum Unit {
     /// How often something happened.
     #[serde(rename = "count")]
     Count,
+    /// How often something happens in a second.
+    #[serde(rename = "1/s")]
+    PerSecond,
 }
 
 impl fmt::Display for Unit {
@@ -269,6 +272,7 @@ impl fmt::Display for Unit {
             Self::Bytes => "bytes",
             Self::Ratio => "ratio",
             Self::Count => "count",
+            Self::PerSecond => "1/s",
         })
     }
 }
@@ -279,13 +283,14 @@ mod tests {
 
     #[test]
     fn units_have_one_name_in_results_and_tables() {
-        use Unit::{Bytes, Count, CpuPercent, Nanoseconds, Ratio};
+        use Unit::{Bytes, Count, CpuPercent, Nanoseconds, PerSecond, Ratio};
         for (unit, name) in [
             (Nanoseconds, "ns"),
             (CpuPercent, "cpu%"),
             (Bytes, "bytes"),
             (Ratio, "ratio"),
             (Count, "count"),
+            (PerSecond, "1/s"),
         ] {
             assert_eq!(unit.to_string(), name);
             assert_eq!(serde_json::to_value(unit).unwrap(), name);

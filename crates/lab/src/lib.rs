@@ -6,11 +6,13 @@
 
 pub mod conclusion;
 pub mod costs;
+mod driver;
 pub mod experiment;
 pub mod failure;
 pub mod format;
 pub mod governor;
 pub mod host;
+pub mod ipc;
 pub mod limits;
 pub mod memory;
 mod pthread;

@@ -1,8 +1,8 @@
 //! The experiments of the lab, by name.
 
 use crate::{
-    costs::Costs, experiment::Experiment, governor::Governor, limits::Limits, memory::Memory,
-    ring::experiment::Ring, tsp::Tsp,
+    costs::Costs, experiment::Experiment, governor::Governor, ipc::Ipc, limits::Limits,
+    memory::Memory, ring::experiment::Ring, tsp::Tsp,
 };
 
 /// All experiments, in the order of `daiko lab list`.
@@ -14,6 +14,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Memory),
         Box::new(Governor),
         Box::new(Tsp),
+        Box::new(Ipc),
     ]
 }
 

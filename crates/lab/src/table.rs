@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Parameters that make columns; the first one an experiment has is taken.
-const COLUMNS: [&str; 4] = ["threads", "rate", "cities", "timers"];
+const COLUMNS: [&str; 5] = ["threads", "rate", "cities", "timers", "clients"];
 
 /// A table of one experiment and unit.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,106 +1,17 @@
-//! Rings in other languages: a small program, compiled against what is
-//! installed here when it is first needed, and kept in the user's cache.
+//! Rings in other languages: a small program that is told the ring and answers with its time.
 
 use std::{
-    env, fs,
-    hash::{DefaultHasher, Hash, Hasher},
     io::{self, Read, Write},
     os::{fd::AsRawFd, unix::process::CommandExt},
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, ChildStdout, Command, ExitStatus, Stdio},
     time::{Duration, Instant},
 };
 
 use crate::{
     Failure,
-    failure::quoted,
     ring::{Outcome, Spec, kernel::harness::part::START},
 };
-
-/// The text of a program and of what it includes: names and contents, the main
-/// file first.
-pub(super) type Sources = &'static [(&'static str, &'static str)];
-
-/// How to compile.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Toolchain {
-    pub(super) program: PathBuf,
-    /// Arguments before the main file, after it, and variables.
-    pub(super) before: Vec<String>,
-    pub(super) after: Vec<String>,
-    pub(super) variables: Vec<(String, String)>,
-    /// Of compiler and library: another version compiles again.
-    pub(super) version: String,
-}
-
-/// The compiled program, compiling it if the cache does not have it.
-pub(super) fn program(sources: Sources, toolchain: &Toolchain) -> Result<PathBuf, Failure> {
-    let program = cache()?.join(key(sources, toolchain));
-    if !program.exists() {
-        compile(sources, toolchain, &program)?;
-    }
-    Ok(program)
-}
-
-/// `$XDG_CACHE_HOME/daiko` or `~/.cache/daiko`.
-fn cache() -> Result<PathBuf, Failure> {
-    let absolute = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    absolute("XDG_CACHE_HOME")
-        .or_else(|| Some(absolute("HOME")?.join(".cache")))
-        .map(|cache| cache.join("daiko"))
-        .ok_or_else(|| Failure::Unavailable("no place for a cache: set XDG_CACHE_HOME".into()))
-}
-
-/// A name that changes with the sources, the compiler and the library.
-fn key(sources: Sources, toolchain: &Toolchain) -> String {
-    let mut hasher = DefaultHasher::new();
-    (sources, toolchain).hash(&mut hasher);
-    let stem = sources[0].0.split('.').next().unwrap_or_default();
-    format!("{stem}-{:016x}", hasher.finish())
-}
-
-/// Compiles in a folder of its own and renames the result, so that nobody sees
-/// half a program.
-fn compile(sources: Sources, toolchain: &Toolchain, program: &Path) -> Result<(), Failure> {
-    let unusable = |error: io::Error| {
-        let line = format!("cannot write {}: {error}; set XDG_CACHE_HOME", program.display());
-        Failure::Unavailable(line)
-    };
-    let cache = program.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(cache).map_err(unusable)?;
-    let folder = tempfile::tempdir_in(cache).map_err(unusable)?;
-    for (name, text) in sources {
-        fs::write(folder.path().join(name), text).map_err(unusable)?;
-    }
-    call_compiler(folder.path(), sources[0].0, toolchain)?;
-    fs::rename(folder.path().join("program"), program).map_err(unusable)
-}
-
-fn call_compiler(folder: &Path, main: &str, toolchain: &Toolchain) -> Result<(), Failure> {
-    let output = Command::new(&toolchain.program)
-        .current_dir(folder)
-        .envs(toolchain.variables.iter().cloned())
-        .args(&toolchain.before)
-        .args(["-o", "program", main])
-        .args(&toolchain.after)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| {
-            Failure::Unavailable(format!("{}: {error}", toolchain.program.display()))
-        })?;
-    if !output.status.success() {
-        let line = first_error(&String::from_utf8_lossy(&output.stderr));
-        return Err(Failure::Unavailable(format!("{main} does not compile: {line}")));
-    }
-    Ok(())
-}
-
-/// The line that says what is wrong, of all that a compiler prints.
-pub fn first_error(complaint: &str) -> String {
-    let lines = || complaint.lines().filter(|line| !line.trim().is_empty());
-    let line = lines().find(|line| line.contains("error")).or_else(|| lines().next_back());
-    quoted(line.unwrap_or("the compiler gives no reason"))
-}
 
 /// Time that a program may take beside its limit, for set-up.
 const SET_UP: Duration = Duration::from_secs(30);
@@ -233,48 +144,6 @@ mod tests {
         for (reply, code) in [("", 0), ("1500", 0), ("1500 3", 1), ("x y", 0)] {
             assert!(matches!(reading(reply, code), Err(Failure::Broken(_))), "{reply:?} {code}");
         }
-    }
-
-    #[test]
-    fn the_error_is_found_among_notes() {
-        let complaint = "ring.c: In function 'main':\nring.c:3:1: \u{1b}error: no\nnote: more\n";
-        assert_eq!(first_error(complaint), "ring.c:3:1: \u{fffd}error: no");
-    }
-
-    fn toolchain(program: &str) -> Toolchain {
-        Toolchain {
-            program: program.into(),
-            before: vec![],
-            after: vec![],
-            variables: vec![],
-            version: "1".into(),
-        }
-    }
-
-    #[test]
-    fn another_version_has_another_key() {
-        let sources: Sources = &[("ring.x", "text")];
-        let old = toolchain("cc");
-        let new = Toolchain { version: "2".into(), ..old.clone() };
-        assert_ne!(key(sources, &old), key(sources, &new));
-        assert_ne!(key(sources, &old), key(&[("ring.x", "other")], &old));
-        assert!(key(sources, &old).starts_with("ring-"));
-    }
-
-    #[test]
-    fn a_compiler_that_fails_leaves_nothing_behind() {
-        let cache = tempfile::tempdir().unwrap();
-        let program = cache.path().join("ring-0");
-        let result = compile(&[("ring.x", "text")], &toolchain("/bin/false"), &program);
-        assert!(matches!(result, Err(Failure::Unavailable(_))), "{result:?}");
-        assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
-    }
-
-    #[test]
-    fn a_cache_that_is_not_writable_is_told_with_the_remedy() {
-        let program = Path::new("/proc/daiko/ring-0");
-        let failure = compile(&[("ring.x", "text")], &toolchain("cc"), program).unwrap_err();
-        assert!(failure.to_string().ends_with("set XDG_CACHE_HOME"), "{failure}");
     }
 
     #[test]

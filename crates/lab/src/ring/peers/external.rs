@@ -2,13 +2,13 @@
 
 use std::{
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     sync::OnceLock,
 };
 
-use super::driver::{self, FIRST, Sources, Toolchain};
+use super::driver::{self, FIRST};
 use crate::{
     Failure, Skip,
+    driver::{Sources, Toolchain, find_compiler, program, say, words},
     ring::{Kind, Method, Outcome, Spec},
 };
 
@@ -33,7 +33,7 @@ impl External {
     /// Runs a ring whose first datum is `first`.
     pub(super) fn run_from(&self, spec: &Spec, first: u64) -> Result<Outcome, Failure> {
         let toolchain = self.toolchain().map_err(|skip| Failure::Unavailable(skip.reason))?;
-        driver::run(&driver::program(self.sources, toolchain)?, spec, first)
+        driver::run(&program(self.sources, toolchain)?, spec, first)
     }
 }
 
@@ -125,37 +125,4 @@ fn find_boost_fiber() -> Result<Toolchain, Skip> {
     before.push("-std=c++17".into());
     let after = words("-lboost_fiber -lboost_context -pthread");
     Ok(Toolchain { before, after, version: compiler.version + &version, ..compiler })
-}
-
-fn find_compiler(program: &str, package: &str) -> Result<Toolchain, Skip> {
-    let version = say(Path::new(program), &["--version"], "").ok_or_else(|| {
-        Skip::new(format!("no {program} to compile its driver (Debian: apt install {package})"))
-    })?;
-    Ok(Toolchain {
-        program: program.into(),
-        before: words("-O2"),
-        after: vec![],
-        variables: vec![],
-        version,
-    })
-}
-
-/// What a program answers to `input`; `None` if it is not there or fails.
-fn say(program: &Path, arguments: &[&str], input: &'static str) -> Option<String> {
-    use std::io::Write;
-    let mut child = Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .ok()?;
-    // Shorter than a pipe holds; a program that reads nothing is fine too.
-    let _ = child.stdin.take()?.write_all(input.as_bytes());
-    let output = child.wait_with_output().ok()?;
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
-}
-
-fn words(text: &str) -> Vec<String> {
-    text.split_whitespace().map(str::to_owned).collect()
 }

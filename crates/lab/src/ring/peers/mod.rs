@@ -7,7 +7,9 @@ mod std_park;
 mod tokio;
 
 #[doc(hidden)]
-pub use driver::{first_error, read_reply};
+pub use crate::driver::first_error;
+#[doc(hidden)]
+pub use driver::read_reply;
 
 use super::{
     Method,

@@ -1,0 +1,158 @@
+//! `redis`: GET of a value as long as a message, from a `redis-server` with a socket of its own, and
+//! without anything that it would write to disk.
+
+use std::{
+    convert::Infallible,
+    io::{self, Read, Write},
+    os::unix::{net::UnixStream, process::CommandExt},
+    path::PathBuf,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use super::{
+    client::Questions,
+    method::{Link, answer},
+};
+use crate::{Failure, Skip};
+
+const PROGRAM: &str = "redis-server";
+/// How long the server may take to begin.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between looks whether it has begun.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Where its socket is.
+pub(super) struct Redis(TempDir);
+
+impl Redis {
+    fn socket(&self) -> PathBuf {
+        self.0.path().join("socket")
+    }
+
+    /// A connection, once the server has begun.
+    fn connect(&self) -> io::Result<UnixStream> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match UnixStream::connect(self.socket()) {
+                Err(_) if Instant::now() < deadline => thread::sleep(LOOK),
+                result => return result,
+            }
+        }
+    }
+}
+
+impl Link for Redis {
+    const NAME: &'static str = "redis";
+
+    fn supports() -> Result<(), Skip> {
+        let mut version = Command::new(PROGRAM);
+        version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        match version.status() {
+            Ok(status) if status.success() => Ok(()),
+            _ => Err(Skip::new("not installed (Debian: apt install redis-server)")),
+        }
+    }
+
+    fn open(_clients: usize) -> Result<Self, Failure> {
+        let folder = tempfile::tempdir();
+        folder.map(Self).map_err(|error| Failure::Unavailable(format!("no folder: {error}")))
+    }
+
+    /// Becomes the server.
+    fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
+        let mut server = Command::new(PROGRAM);
+        server.args(["--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no"]);
+        server.arg("--unixsocket").arg(self.socket()).arg("--dir").arg(self.0.path());
+        Err(server.stdin(Stdio::null()).stdout(Stdio::null()).exec())
+    }
+
+    /// The value stays the same, so it is here that it is checked; as what `questions` wants to hear
+    /// it says what other servers would.
+    fn ask<const WORDS: usize>(
+        &self,
+        client: usize,
+        questions: Questions<'_, WORDS>,
+    ) -> io::Result<()> {
+        let mut server = self.connect()?;
+        let value: Vec<u8> = (0..WORDS * 8).map(|index| (client + index) as u8).collect();
+        let key = format!("client {client}");
+        demand(&mut server, &command(&[b"SET", key.as_bytes(), &value]), b"+OK\r\n")?;
+        let (get, found) = (command(&[b"GET", key.as_bytes()]), string(&value));
+        questions.ask(|message| {
+            demand(&mut server, &get, &found)?;
+            *message = answer(*message);
+            Ok(())
+        })
+    }
+}
+
+/// A command with its arguments, as the protocol has it.
+fn command(words: &[&[u8]]) -> Vec<u8> {
+    let mut command = format!("*{}\r\n", words.len()).into_bytes();
+    words.iter().for_each(|word| command.extend(string(word)));
+    command
+}
+
+fn string(bytes: &[u8]) -> Vec<u8> {
+    [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+}
+
+/// The longest reply: a string of 64 bytes.
+const MOST_BYTES: usize = 80;
+
+/// Sends `command`, and takes no other reply than `expected`.
+fn demand(server: &mut UnixStream, command: &[u8], expected: &[u8]) -> io::Result<()> {
+    server.write_all(command)?;
+    let mut reply = [0; MOST_BYTES];
+    let mut length = 0;
+    while length < expected.len() {
+        let count = server.read(&mut reply[length..])?;
+        length += count;
+        // What differs may be shorter, too: nothing more would come.
+        if count == 0 || reply[..length] != expected[..length.min(expected.len())] {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_as_the_protocol_has_them() {
+        assert_eq!(command(&[b"GET", b"key 1"]), b"*2\r\n$3\r\nGET\r\n$5\r\nkey 1\r\n");
+    }
+
+    #[test]
+    fn a_reply_may_come_in_pieces() {
+        let (mut client, mut server) = UnixStream::pair().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for piece in [&b"$2\r"[..], b"\nab", b"\r\n"] {
+                    server.write_all(piece).unwrap();
+                }
+            });
+            demand(&mut client, b"", b"$2\r\nab\r\n").unwrap();
+        });
+    }
+
+    #[test]
+    fn another_reply_is_refused_whatever_its_length() {
+        for reply in
+            [&b"-ERR no\r\n"[..], b"$-1\r\n", b"$2\r\nax\r\n", b"$2\r\nab\r\nmore", b"$2\r\n"]
+        {
+            let (mut client, mut server) = UnixStream::pair().unwrap();
+            server.write_all(reply).unwrap();
+            drop(server);
+            // Closed: what is sent is not.
+            let error = demand(&mut client, b"", b"$2\r\nab\r\n").unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{reply:?}");
+        }
+    }
+}
