@@ -120,6 +120,17 @@ static uint64_t gate(void) {
     return last;
 }
 
+// How many calls of the quickest client take so long, as far as it is found out in time; the same for
+// all clients.
+static uint64_t common_batch(void) {
+    uint64_t own = 1, most;
+    uint64_t until = gate() + window;
+    while (own < MOST_CALLS && quickest_of_two(own) < BATCH_NS && now() < until)
+        own *= 2;
+    MPI_Allreduce(&own, &most, 1, MPI_UINT64_T, MPI_MAX, clients);
+    return most;
+}
+
 static void in_batches(struct times *times) {
     uint64_t start = gate(), time = now();
     while (time < start + window) {
@@ -150,9 +161,7 @@ static void ask(int rank) {
     if (!times)
         die("out of memory");
     memset(times, 0, sizeof *times);
-    times->batch_calls = 1;
-    while (times->batch_calls < MOST_CALLS && quickest_of_two(times->batch_calls) < BATCH_NS)
-        times->batch_calls *= 2;
+    times->batch_calls = common_batch();
     in_batches(times);
     size_t singles = one_by_one(times);
     MPI_Send(NULL, 0, MPI_UINT64_T, 0, END, MPI_COMM_WORLD);

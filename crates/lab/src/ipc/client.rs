@@ -34,8 +34,9 @@ unsafe impl Zeroed for Gate {}
 impl Gate {
     /// Waits until `clients` are here; returns the time at which the last one came.
     fn pass(&self, clients: usize) -> u64 {
-        // Relaxed: decides only who is the last; nothing is read on the strength of it.
-        if self.arrived.fetch_add(1, Ordering::Relaxed) + 1 == clients as u32 {
+        // AcqRel: the last one passes on, by `open`, what all have written before.
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == clients as u32 {
+            // Relaxed, as below: published by `open`.
             self.opened_at.store(monotonic_ns(), Ordering::Relaxed);
             // Pairs with the Acquire below.
             self.open.store(1, Ordering::Release);
@@ -50,12 +51,14 @@ impl Gate {
 }
 
 /// What a client writes down for whoever has forked it. All accesses are relaxed: it is read when
-/// the client has ended.
+/// the client has ended, or behind a gate.
 #[repr(C)]
 pub(super) struct Tally {
     /// Calls in batches, and when the last of them ended.
     pub(super) calls: AtomicU64,
     pub(super) elapsed_ns: AtomicU64,
+    /// Calls of a batch that this client would make, read by the others.
+    fitting_batch: AtomicU64,
     /// Calls of a batch, and how long each of `batches` took.
     pub(super) batch_calls: AtomicU64,
     pub(super) batches: AtomicU64,
@@ -99,12 +102,16 @@ impl Tally {
     }
 }
 
+/// How often all clients wait for each other.
+pub(super) const GATES: usize = 3;
+
 /// The calls of one client, which all clients begin at the same time.
 pub(super) struct Questions<'a, const WORDS: usize> {
-    pub(super) tally: &'a Tally,
-    /// Before the calls in batches, and before those one by one.
+    /// Of all clients, and which one this is.
+    pub(super) tallies: &'a [Tally],
+    pub(super) client: usize,
+    /// [`GATES`] of them.
     pub(super) gates: &'a [Gate],
-    pub(super) clients: usize,
     pub(super) window: Duration,
 }
 
@@ -117,13 +124,27 @@ impl<const WORDS: usize> Questions<'_, WORDS> {
         self,
         call: impl FnMut(&mut [u64; WORDS]) -> io::Result<()>,
     ) -> io::Result<()> {
+        let tally = &self.tallies[self.client];
         let window = self.window.as_nanos() as u64;
-        let mut calls = Calls { tally: self.tally, call, number: 0 };
-        self.tally.touch();
-        let batch = calls.fitting_batch()?;
-        self.tally.batch_calls.store(batch, Ordering::Relaxed);
-        calls.in_batches(batch, self.gates[0].pass(self.clients), window)?;
-        calls.one_by_one(self.gates[1].pass(self.clients), window)
+        let mut calls = Calls { tally, call, number: 0 };
+        tally.touch();
+        let until = self.pass(0) + window;
+        tally.fitting_batch.store(calls.fitting_batch(until)?, Ordering::Relaxed);
+        let start = self.pass(1);
+        calls.in_batches(self.common_batch(), start, window)?;
+        calls.one_by_one(self.pass(2), window)
+    }
+
+    fn pass(&self, gate: usize) -> u64 {
+        self.gates[gate].pass(self.tallies.len())
+    }
+
+    /// That of the quickest client, so that no clock is in it; the same for all, so that each batch
+    /// counts as much as any other.
+    fn common_batch(&self) -> u64 {
+        // Relaxed: the gate has made them visible.
+        let batches = self.tallies.iter().map(|tally| tally.fitting_batch.load(Ordering::Relaxed));
+        batches.max().unwrap_or(1)
     }
 }
 
@@ -154,10 +175,13 @@ impl<C: FnMut(&mut [u64; WORDS]) -> io::Result<()>, const WORDS: usize> Calls<'_
         (0..calls).try_for_each(|_| self.next())
     }
 
-    /// As many calls as take [`BATCH_NS`]; a power of two.
-    fn fitting_batch(&mut self) -> io::Result<u64> {
+    /// As many calls as take [`BATCH_NS`], as far as it is found out in time; a power of two.
+    fn fitting_batch(&mut self, until: u64) -> io::Result<u64> {
         let mut calls = 1;
-        while calls < MOST_CALLS_A_BATCH && self.quickest_of_two(calls)? < BATCH_NS {
+        while calls < MOST_CALLS_A_BATCH
+            && self.quickest_of_two(calls)? < BATCH_NS
+            && monotonic_ns() < until
+        {
             calls *= 2;
         }
         Ok(calls)
@@ -175,6 +199,7 @@ impl<C: FnMut(&mut [u64; WORDS]) -> io::Result<()>, const WORDS: usize> Calls<'_
     }
 
     fn in_batches(&mut self, calls: u64, start: u64, window: u64) -> io::Result<()> {
+        self.tally.batch_calls.store(calls, Ordering::Relaxed);
         let mut now = monotonic_ns();
         while now < start + window {
             let before = now;

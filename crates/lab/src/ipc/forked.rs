@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    client::{Gate, Questions, Tally},
+    client::{GATES, Gate, Questions, Tally},
     method::{Link, Spec},
     outcome::Outcome,
     processes::Processes,
@@ -52,7 +52,7 @@ impl Board {
     fn new(clients: usize) -> Result<Self, Failure> {
         Ok(Self {
             complaints: Shared::new(1 + clients)?,
-            gates: Shared::new(2)?,
+            gates: Shared::new(GATES)?,
             tallies: Shared::new(clients)?,
         })
     }
@@ -86,9 +86,9 @@ fn start<L: Link, const WORDS: usize>(
         link.serve::<WORDS>()
     };
     processes.fork(|| board.complaints[SERVER].note(serve()))?;
-    for (client, tally) in board.tallies.iter().enumerate() {
-        let (clients, window) = (spec.clients, spec.window);
-        let questions = Questions { tally, gates: &board.gates, clients, window };
+    for client in 0..spec.clients {
+        let (tallies, gates, window) = (&board.tallies[..], &board.gates[..], spec.window);
+        let questions = Questions { tallies, client, gates, window };
         let ask = || {
             host::bind(spec.client_cpu)?;
             link.ask::<WORDS>(client, questions)

@@ -124,9 +124,9 @@ fn who_gets_his_own_question_back_has_a_wrong_answer() {
 #[test]
 fn a_message_is_checked_to_its_last_word() {
     let tallies = Shared::<Tally>::new(1).unwrap();
-    let gates = Shared::<Gate>::new(2).unwrap();
+    let gates = Shared::<Gate>::new(GATES).unwrap();
     let window = std::time::Duration::ZERO;
-    let questions = Questions::<'_, 8> { tally: &tallies[0], gates: &gates, clients: 1, window };
+    let questions = Questions::<'_, 8> { tallies: &tallies, client: 0, gates: &gates, window };
     let spoiled = |message: &mut [u64; 8]| {
         *message = array::from_fn(|word| message[word] + u64::from(word < 7));
         Ok(())

@@ -14,7 +14,7 @@
 //! | `mpi` | Open MPI between processes of one machine | receives; it yields the CPU where processes share one |
 //! | `redis` | GET by a Unix socket | reads |
 //!
-//! 1. Each client calls until it knows how many calls take 25 us: a batch.
+//! 1. All clients call until they know how many calls of the quickest take 25 us: a batch.
 //! 2. All begin together, and call for a fixed time, in batches with a clock between them. A point's
 //!    median is that of the batches of all clients, so it has no clock in it; from the same calls
 //!    come `throughput`, calls per second of all clients, and `share`, the calls of the slowest
@@ -179,27 +179,22 @@ impl Point {
         supports: Result<(), Skip>,
         quick: bool,
     ) -> Option<Planned> {
-        let slices = method.name() == SPIN && self.shares_a_cpu();
-        if quick && slices && self.placement == Placement::OneCpu && self.clients > 1 {
+        let slices = method.name() == SPIN && self.placement == Placement::OneCpu;
+        if quick && slices && self.clients > 1 {
             return None;
         }
-        let milliseconds = match (slices, quick) {
+        // Long enough for each of many clients to have its time slices, several times.
+        let milliseconds = match (slices || self.clients > 1, quick) {
             (false, false) => 60,
             (false, true) => 20,
-            // A round trip takes the time slices of all who spin beside it.
-            (true, false) => 1000,
-            (true, true) => 200,
+            (true, false) => 400,
+            (true, true) => 120,
         };
         let two = self.placement.cpus().ok_or_else(|| Skip::new("two CPUs are needed: allow two"));
         let rounds = supports.and(two.map(|_| Rounds::Fixed(milliseconds)));
         let params = self.params();
         let case = Case { experiment: "ipc".into(), method: method.name().into(), params };
         Some(Planned { case, rounds })
-    }
-
-    /// Whether two processes are on one CPU.
-    fn shares_a_cpu(self) -> bool {
-        self.placement == Placement::OneCpu || self.clients > 1
     }
 
     fn spec(self, window: Duration) -> Result<Spec, Failure> {

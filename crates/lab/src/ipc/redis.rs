@@ -3,11 +3,12 @@
 
 use std::{
     convert::Infallible,
+    ffi::CString,
     io::{self, Read, Write},
-    os::unix::{net::UnixStream, process::CommandExt},
+    os::unix::net::UnixStream,
     path::PathBuf,
     process::{Command, Stdio},
-    thread,
+    ptr, thread,
     time::{Duration, Instant},
 };
 
@@ -25,12 +26,17 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between looks whether it has begun.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Where its socket is.
-pub(super) struct Redis(TempDir);
+pub(super) struct Redis {
+    /// Where its socket is.
+    folder: TempDir,
+    /// Those of the server, its name the first: made before the fork, after which `Command` could
+    /// wait for a lock that a thread of the parent has held.
+    arguments: Vec<CString>,
+}
 
 impl Redis {
     fn socket(&self) -> PathBuf {
-        self.0.path().join("socket")
+        socket_in(&self.folder)
     }
 
     /// A connection, once the server has begun.
@@ -59,15 +65,18 @@ impl Link for Redis {
 
     fn open(_clients: usize) -> Result<Self, Failure> {
         let folder = tempfile::tempdir();
-        folder.map(Self).map_err(|error| Failure::Unavailable(format!("no folder: {error}")))
+        let folder = folder.map_err(|error| Failure::Unavailable(format!("no folder: {error}")))?;
+        let arguments = arguments(&folder);
+        Ok(Self { folder, arguments })
     }
 
     /// Becomes the server.
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
-        let mut server = Command::new(PROGRAM);
-        server.args(["--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no"]);
-        server.arg("--unixsocket").arg(self.socket()).arg("--dir").arg(self.0.path());
-        Err(server.stdin(Stdio::null()).stdout(Stdio::null()).exec())
+        let arguments = self.arguments.iter().map(|argument| argument.as_ptr());
+        let arguments: Vec<_> = arguments.chain([ptr::null()]).collect();
+        // SAFETY: strings that live on, the last of them followed by null.
+        unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
+        Err(io::Error::last_os_error())
     }
 
     /// The value stays the same, so it is here that it is checked; as what `questions` wants to hear
@@ -88,6 +97,20 @@ impl Link for Redis {
             Ok(())
         })
     }
+}
+
+fn socket_in(folder: &TempDir) -> PathBuf {
+    folder.path().join("socket")
+}
+
+/// How to call a server that writes nothing, neither to disk nor to the standard output.
+fn arguments(folder: &TempDir) -> Vec<CString> {
+    let words = [PROGRAM, "--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no"];
+    let words = words.into_iter().chain(["--logfile", "/dev/null", "--unixsocket"]);
+    let words = words.map(|word| word.as_bytes().to_owned());
+    let socket = socket_in(folder).into_os_string().into_encoded_bytes();
+    let string = |bytes| CString::new(bytes).expect("neither a word nor a path has a zero in it");
+    words.chain([socket]).map(string).collect()
 }
 
 /// A command with its arguments, as the protocol has it.

@@ -4,6 +4,7 @@
 mod axis;
 mod chart;
 mod figures;
+mod ipc;
 mod p5;
 mod sleep;
 mod svg;
@@ -49,6 +50,7 @@ pub fn html(results: &Results, path: &Path) -> String {
     page.p5(results);
     page.sleep(results);
     page.figure_section(tsp::curve(results));
+    page.figure_section(ipc::curve(results));
     page.tables(results);
     page.missing("Left out", &results.skipped);
     page.missing("Failed", &results.failed);
@@ -72,6 +74,7 @@ pub fn drawings(results: &Results) -> Vec<(&'static str, String)> {
         ("ring.svg", figures::ring_curve(results)),
         ("governor.svg", figures::governor_curve(results)),
         ("tsp.svg", tsp::curve(results)),
+        ("ipc.svg", ipc::curve(results)),
     ];
     let alone = |(name, figure): (_, Option<Figure>)| Some((name, stand_alone(&figure?.drawing)));
     curves.into_iter().filter_map(alone).collect()

@@ -47,7 +47,26 @@ fn cost(method: &str, item: &str, ns: f64) -> Series {
     series("costs", method, params, vec![Reading::new(Unit::Nanoseconds, ns)])
 }
 
-/// A run with everything: all of P1's figures, a governor, costs, salesmen,
+fn round_trip(method: &str, placement: &str, clients: u64, ns: f64) -> Series {
+    let params = Params::new().with("bytes", 8u64).with("placement", placement);
+    let readings = vec![
+        Reading::new(Unit::Nanoseconds, ns),
+        Reading::stat(Unit::Nanoseconds, "max", ns * 1e6),
+        Reading::stat(Unit::PerSecond, "throughput", 1e9 / ns),
+        Reading::stat(Unit::Ratio, "share", 0.5),
+    ];
+    series("ipc", method, params.with("clients", clients), readings)
+}
+
+fn round_trips(placement: &str) -> Vec<Series> {
+    let mut all = vec![round_trip("spin", placement, 1, 111.0)];
+    for clients in [16, 1, 4] {
+        all.push(round_trip("tcp", placement, clients, 7000.0 * clients as f64));
+    }
+    all
+}
+
+/// A run with everything: all of P1's figures, a governor, costs, salesmen, processes,
 /// gaps and faults.
 fn full() -> Results {
     let mut host = Host::detect();
@@ -75,6 +94,8 @@ fn full() -> Results {
         all.push(series("governor", "balanced", Params::new().with("rate", rate), readings));
     }
     all.extend(salesmen());
+    all.extend(round_trips("two-cpus"));
+    all.extend(round_trips("one-cpu"));
     all.extend([
         cost("nptl", "mutex", 12.0),
         cost("daiko", "mutex", 9.0),
@@ -99,7 +120,7 @@ fn the_curves_stand_alone() {
     let drawings = drawings(&full());
     assert_eq!(
         drawings.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
-        ["ring.svg", "governor.svg", "tsp.svg"]
+        ["ring.svg", "governor.svg", "tsp.svg", "ipc.svg"]
     );
     for (name, svg) in drawings {
         let document = roxmltree::Document::parse(&svg).expect(name);
@@ -115,9 +136,9 @@ fn the_page_and_all_its_drawings_are_well_formed() {
     let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
     let drawings: Vec<_> =
         document.descendants().filter(|node| node.tag_name().name() == "svg").collect();
-    // The ring curve, five figures of P1, the governor curve and the salesman's, each for two
-    // widths.
-    assert_eq!(drawings.len(), 16);
+    // The ring curve, five figures of P1, the governor curve, the salesman's and that of processes,
+    // each for two widths.
+    assert_eq!(drawings.len(), 18);
     for drawing in drawings {
         assert!(drawing.attribute("aria-label").is_some_and(|label| !label.is_empty()));
     }
@@ -186,6 +207,36 @@ fn the_published_ratio_of_the_salesman_stands_beside_ours_on_most_workers() {
         html.contains("P2, figure 2: ") && !html.contains("of that of PTL"),
         "nothing like PTL"
     );
+}
+
+/// The curve of processes.
+fn ipc_drawing(measured: Vec<Series>) -> Figure {
+    let measured = Measured { series: measured, ..Measured::default() };
+    ipc::curve(&Results::new(Host::detect(), &measured, Schedule::QUICK)).expect("a figure")
+}
+
+#[test]
+fn the_curve_of_processes_is_of_medians_on_two_cpus() {
+    let drawing = page(&full());
+    assert!(drawing.contains("<title>spin, 1 client: 111 (99.9 to 133)</title>"));
+    let figure = ipc_drawing([round_trips("one-cpu"), round_trips("two-cpus")].concat());
+    assert_eq!(figure.drawing.matches("<title>tcp, 16 clients: ").count(), 2, "once per width");
+    assert!(figure.text.ends_with("The server is on one CPU, all clients are on another."));
+    let long = |mut series: Series| {
+        series.case.params = series.case.params.with("bytes", 64u64);
+        series
+    };
+    let figure = ipc_drawing(
+        round_trips("two-cpus").into_iter().map(long).chain(round_trips("one-cpu")).collect(),
+    );
+    assert!(figure.text.ends_with("on one CPU."), "what was measured, of short messages");
+}
+
+#[test]
+fn clients_are_columns() {
+    let html = page(&full());
+    assert!(html.contains(r#"<th scope="col">clients 16</th>"#), "no such column");
+    assert!(html.contains("<caption>ipc: 1/s, bytes=8, stat=throughput</caption>"));
 }
 
 #[test]
