@@ -1,9 +1,9 @@
-//! What programs of other languages answer, and what compilers and children complain of.
+//! What programs of other languages answer and measure, and what compilers and children complain of.
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
 use daiko_lab::{
-    Failure,
+    Failure, ipc,
     ring::{Outcome, peers},
     runner::child,
 };
@@ -17,6 +17,7 @@ pub(super) fn fuzz(data: &[u8]) {
     numbers_are_read(number(first), number(second));
     any_answer(&String::from_utf8_lossy(rest), status);
     complaints_are_lines(rest);
+    figures_are_numbers(data);
 }
 
 fn numbers_are_read(first: u64, second: u64) {
@@ -39,5 +40,15 @@ fn complaints_are_lines(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     for line in [peers::first_error(&text), child::last_line(bytes)] {
         assert!(!line.contains(char::is_control), "{line:?}");
+    }
+}
+
+/// Of two ranks of MPI.
+fn figures_are_numbers(data: &[u8]) {
+    let (words, _) = data.as_chunks::<8>();
+    let (one, other) = words.split_at(words.len() / 2);
+    for ranks in [&[one.as_flattened(), other.as_flattened()][..], &[words.as_flattened()]] {
+        let readings = ipc::sample_of(ranks).into_iter().flat_map(|sample| sample.readings);
+        readings.for_each(|reading| assert!(reading.value.is_finite(), "{reading:?}"));
     }
 }

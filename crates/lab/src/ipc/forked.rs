@@ -28,8 +28,7 @@ unsafe impl Zeroed for Complaint {}
 impl Complaint {
     /// Writes down the error, if there is one; whether there is none.
     fn note<T>(&self, result: io::Result<T>) -> bool {
-        let number = |error: io::Error| error.raw_os_error().unwrap_or(libc::EPIPE);
-        let number = result.err().map_or(0, number);
+        let number = result.err().map_or(0, |error| number(&error));
         // Relaxed, as below: read when the process has ended.
         self.0.store(number, Ordering::Relaxed);
         number == 0
@@ -39,6 +38,15 @@ impl Complaint {
         let number = self.0.load(Ordering::Relaxed);
         (number != 0).then(|| io::Error::from_raw_os_error(number))
     }
+}
+
+/// What the system would call it: only a number fits.
+fn number(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(match error.kind() {
+        io::ErrorKind::InvalidData => libc::EBADMSG,
+        io::ErrorKind::NotFound => libc::ESRCH,
+        _ => libc::EPIPE,
+    })
 }
 
 /// What all processes of a sample write to.

@@ -47,6 +47,8 @@ mod unix_socket;
 use std::time::Duration;
 
 use self::method::{METHODS, Method, Spec};
+#[doc(hidden)]
+pub use self::mpi::sample_of;
 use crate::{
     Failure, Skip,
     experiment::{Case, Effort, Experiment, List, Options, Params, Planned, Rounds, Sample},

@@ -17,6 +17,7 @@ use super::{
 use crate::{
     Failure, Skip,
     driver::{self, Sources, Toolchain, find_compiler, say},
+    experiment::Sample,
     runner::child::last_line,
 };
 
@@ -66,8 +67,8 @@ fn run(spec: &Spec, added: u64) -> Result<Outcome, Failure> {
     let mut command = command(&program, spec, folder.path(), added);
     let output = command.output();
     let output = output.map_err(|error| Failure::Broken(format!("mpirun: {error}")))?;
-    if let Some(&[expected, found]) = numbers(folder.path(), "wrong").as_deref() {
-        return Err(Failure::WrongDatum { expected, found });
+    if let Some(failure) = wrong_answer(folder.path()) {
+        return Err(failure);
     }
     if !output.status.success() {
         let line = last_line(&output.stderr);
@@ -109,24 +110,31 @@ fn command(program: &Path, spec: &Spec, folder: &Path, added: u64) -> Command {
 fn outcome(clients: usize, folder: &Path) -> Result<Outcome, Failure> {
     let mut outcome = Outcome::default();
     for rank in 1..=clients {
-        let numbers = numbers(folder, &rank.to_string());
-        let added = numbers.is_some_and(|numbers| add(&mut outcome, &numbers));
-        if !added {
+        let bytes = fs::read(folder.join(rank.to_string())).unwrap_or_default();
+        if !add(&mut outcome, &bytes) {
             return Err(Failure::Broken(format!("rank {rank} did not tell what it measured")));
         }
     }
     Ok(outcome)
 }
 
-/// What a rank wrote: whole words.
-fn numbers(folder: &Path, name: &str) -> Option<Vec<u64>> {
-    let bytes = fs::read(folder.join(name)).ok()?;
+/// What was expected and what came, if a rank says so.
+fn wrong_answer(folder: &Path) -> Option<Failure> {
+    match *numbers(&fs::read(folder.join("wrong")).ok()?)? {
+        [expected, found] => Some(Failure::WrongDatum { expected, found }),
+        _ => None,
+    }
+}
+
+/// Whole words, as this machine has them.
+fn numbers(bytes: &[u8]) -> Option<Vec<u64>> {
     let (words, rest) = bytes.as_chunks();
     rest.is_empty().then(|| words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
 }
 
-/// Adds what a client has measured; whether it makes sense.
-fn add(outcome: &mut Outcome, numbers: &[u64]) -> bool {
+/// Adds what a client wrote that it has measured; whether it makes sense.
+fn add(outcome: &mut Outcome, bytes: &[u8]) -> bool {
+    let numbers = numbers(bytes).unwrap_or_default();
     let Some((&[calls, elapsed, batch_calls, batches], times)) = numbers.split_first_chunk() else {
         return false;
     };
@@ -136,6 +144,14 @@ fn add(outcome: &mut Outcome, numbers: &[u64]) -> bool {
     outcome.add_batches(calls, elapsed, batch_calls, batches.iter().copied());
     singles.iter().for_each(|latency| outcome.latencies.record(*latency));
     true
+}
+
+/// The sample of clients that wrote this, if it makes sense.
+#[doc(hidden)]
+pub fn sample_of(clients: &[&[u8]]) -> Option<Sample> {
+    let mut outcome = Outcome::default();
+    let all = clients.iter().all(|bytes| add(&mut outcome, bytes));
+    all.then(|| outcome.into_sample().ok()).flatten()
 }
 
 #[cfg(test)]
@@ -155,14 +171,13 @@ mod tests {
 
     #[test]
     fn what_a_rank_wrote_is_read_whole_or_not_at_all() {
-        let numbers = [6, 900, 2, 3, 100, 300, 200, 150, 50];
-        for length in 0..7 {
-            assert!(!add(&mut Outcome::default(), &numbers[..length]), "{length}");
+        let numbers = [6u64, 900, 2, 3, 100, 300, 200, 150, 50];
+        let bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_ne_bytes).collect();
+        for length in (0..7 * 8).chain([8 * 8 + 1]) {
+            assert_eq!(sample_of(&[&bytes[..length]]), None, "{length} bytes");
         }
-        let mut outcome = Outcome::default();
-        assert!(add(&mut outcome, &numbers));
-        let sample = outcome.into_sample().unwrap();
-        assert_eq!(sample.rounds, 6);
+        let sample = sample_of(&[&bytes, &bytes]).expect("a sample");
+        assert_eq!(sample.rounds, 12);
         let values: Vec<f64> = sample.readings.iter().map(|reading| reading.value).collect();
         assert_eq!(values[..2], [100.0, 50.0], "batches of 50, 150 and 100 ns a call");
     }

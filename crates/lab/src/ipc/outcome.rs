@@ -53,7 +53,8 @@ impl Outcome {
         let readings = self.readings();
         let none = || Failure::Limit("no call ended within the time of a sample".into());
         Ok(Sample {
-            rounds: self.calls.iter().sum(),
+            // Of what another program says, too.
+            rounds: self.calls.iter().fold(0, |sum, calls| sum.saturating_add(*calls)),
             elapsed: Duration::from_nanos(self.elapsed_ns),
             readings: readings.ok_or_else(none)?,
         })
@@ -61,9 +62,10 @@ impl Outcome {
 
     fn readings(&self) -> Option<Vec<Reading>> {
         let round_trip = Summary::of(self.round_trips.clone())?.median;
-        let calls = self.calls.iter().sum::<u64>() as f64;
-        let mean = calls / self.calls.len() as f64;
         let slowest = *self.calls.iter().min()? as f64;
+        let calls = self.calls.iter().map(|calls| *calls as f64).sum::<f64>().max(1.0);
+        let mean = calls / self.calls.len() as f64;
+        let per_second = calls * 1e9 / self.elapsed_ns.max(1) as f64;
         let time = |stat, ns: u64| Reading::stat(Unit::Nanoseconds, stat, ns as f64);
         Some(vec![
             Reading::new(Unit::Nanoseconds, round_trip),
@@ -71,7 +73,7 @@ impl Outcome {
             time("p99", self.latencies.per_mille(990)?),
             time("p999", self.latencies.per_mille(999)?),
             time("max", self.latencies.max()?),
-            Reading::stat(Unit::PerSecond, "throughput", calls * 1e9 / self.elapsed_ns as f64),
+            Reading::stat(Unit::PerSecond, "throughput", per_second),
             Reading::stat(Unit::Ratio, "share", slowest / mean),
         ])
     }
