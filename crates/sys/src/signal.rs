@@ -4,7 +4,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::mem;
 use std::ptr;
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::Scope;
 use crate::memory::{GuardKind, Mapping, MemoryError, install_guard, page_size};
@@ -89,22 +89,60 @@ pub fn any_handler() -> bool {
 ///
 /// `AlreadyExists` on a second call; otherwise what `sigaction` reports.
 pub fn on_fault(hook: fn(Fault)) -> io::Result<()> {
+    let _installing = installing();
     let handlers = Handlers { hook, segv: action(libc::SIGSEGV)?, bus: action(libc::SIGBUS)? };
     // Published before the handler can run, which reads it without waiting.
     HANDLERS.set(handlers).map_err(|_| io::ErrorKind::AlreadyExists)?;
+    // SAFETY: the handler is async-signal-safe as long as the hook is.
+    [libc::SIGSEGV, libc::SIGBUS]
+        .into_iter()
+        .try_for_each(|signal| unsafe { handle_by(signal, handle) })
+}
+
+/// Has `repair` look at accesses to mapped pages that have nothing behind them (SIGBUS, `BUS_ADRERR`),
+/// before the handler there was. Where it returns true, the access is repeated.
+///
+/// It gets the address, and must be async-signal-safe. Only the first one is taken.
+///
+/// # Errors
+///
+/// What `sigaction` reports.
+pub(crate) fn on_missing_page(repair: fn(usize) -> bool) -> io::Result<()> {
+    let _installing = installing();
+    if REPAIR.get().is_some() {
+        return Ok(());
+    }
+    let previous = action(libc::SIGBUS)?;
+    // Published before the handler can run, which reads it without waiting.
+    REPAIR.get_or_init(|| Repair { repair, previous });
+    // SAFETY: the handler is async-signal-safe as long as `repair` is.
+    unsafe { handle_by(libc::SIGBUS, handle_missing_page) }
+}
+
+/// Keeps others from installing a handler between the look at the previous one and its replacement,
+/// which would lose theirs.
+fn installing() -> MutexGuard<'static, ()> {
+    static INSTALLING: Mutex<()> = Mutex::new(());
+    INSTALLING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+type Handler = unsafe extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+
+/// # Safety
+///
+/// The handler is async-signal-safe.
+unsafe fn handle_by(signal: libc::c_int, handler: Handler) -> io::Result<()> {
     // SAFETY: zero is a valid `sigaction`; the handler has the signature that
-    // SA_SIGINFO asks for and is async-signal-safe as long as the hook is.
+    // SA_SIGINFO asks for, and the caller answers for what it does.
     unsafe {
         let mut ours: libc::sigaction = mem::zeroed();
-        ours.sa_sigaction = handle as *const () as usize;
+        ours.sa_sigaction = handler as *const () as usize;
         ours.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-        for signal in [libc::SIGSEGV, libc::SIGBUS] {
-            if libc::sigaction(signal, &ours, ptr::null_mut()) != 0 {
-                return Err(io::Error::last_os_error());
-            }
+        match libc::sigaction(signal, &ours, ptr::null_mut()) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
         }
     }
-    Ok(())
 }
 
 /// The hook, and the actions that were in force before it.
@@ -115,6 +153,14 @@ struct Handlers {
 }
 
 static HANDLERS: OnceLock<Handlers> = OnceLock::new();
+
+/// Who repairs, and the action that was in force before.
+struct Repair {
+    repair: fn(usize) -> bool,
+    previous: libc::sigaction,
+}
+
+static REPAIR: OnceLock<Repair> = OnceLock::new();
 
 fn action(signal: libc::c_int) -> io::Result<libc::sigaction> {
     // SAFETY: zero is a valid `sigaction`, and the result goes to a live local.
@@ -144,6 +190,23 @@ unsafe extern "C" fn handle(
     let previous = if signal == libc::SIGBUS { &handlers.bus } else { &handlers.segv };
     // SAFETY: these are the arguments of this very signal.
     unsafe { pass_on(previous, signal, info, context, sent) }
+}
+
+unsafe extern "C" fn handle_missing_page(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    let Some(Repair { repair, previous }) = REPAIR.get() else { return };
+    // SAFETY: the kernel passes a valid pointer; where the code says so, to a fault with an address.
+    let (code, is_repaired) = unsafe {
+        let code = (*info).si_code;
+        (code, code == libc::BUS_ADRERR && repair((*info).si_addr() as usize))
+    };
+    if !is_repaired {
+        // SAFETY: these are the arguments of this very signal.
+        unsafe { pass_on(previous, signal, info, context, code <= 0) }
+    }
 }
 
 /// # Safety
@@ -187,9 +250,7 @@ unsafe fn pass_on(
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, &previous.sa_mask, ptr::null_mut());
         if previous.sa_flags & libc::SA_SIGINFO != 0 {
-            type Action =
-                unsafe extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
-            mem::transmute::<usize, Action>(handler)(signal, info, context);
+            mem::transmute::<usize, Handler>(handler)(signal, info, context);
         } else {
             mem::transmute::<usize, unsafe extern "C" fn(libc::c_int)>(handler)(signal);
         }

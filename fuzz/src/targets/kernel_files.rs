@@ -1,7 +1,7 @@
 //! Files of `/proc` and `/sys` with one fact each: what is written into any text is read out of it.
 
 use daiko_lab::host;
-use daiko_sys::{limits, thread};
+use daiko_sys::{limits, process, thread};
 
 /// A number, then any text.
 pub(super) fn fuzz(data: &[u8]) {
@@ -10,6 +10,7 @@ pub(super) fn fuzz(data: &[u8]) {
     let text = String::from_utf8_lossy(noise);
     fields(number, &text);
     states(noise);
+    starts(number, noise);
     calls(number, &text);
     models(&text);
     choices(&text);
@@ -30,6 +31,14 @@ fn states(name: &[u8]) {
         let stat = [b"7 (", name, b") ", state, b" 1 2 3\n"].concat();
         assert_eq!(thread::says_runnable(&stat), state == b"R");
     }
+}
+
+/// The 22nd field is the time of the start; so are processes named.
+fn starts(ticks: u64, name: &[u8]) {
+    let between = "0 ".repeat(18);
+    let stat = [b"7 (", name, format!(") S {between}{ticks} 23\n").as_bytes()].concat();
+    assert_eq!(process::parse_start(&stat), Some(ticks));
+    let _ = process::parse_start(name);
 }
 
 fn calls(number: u64, text: &str) {

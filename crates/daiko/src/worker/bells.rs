@@ -8,7 +8,8 @@ use std::time::Duration;
 use daiko_core::doorbell::Doorbell;
 use daiko_core::governor::{Decision, Preset};
 use daiko_shm::{Bell, Company, Segment};
-use daiko_sys::{cpu, futex};
+use daiko_sys::cpu;
+use daiko_sys::futex::{self, Scope};
 
 use super::Worker;
 
@@ -186,17 +187,21 @@ impl Worker {
         let bells = unsafe { self.bells.all() };
         if let [one] = &bells[..] {
             if one.doorbell().is_parked() {
-                let _ = futex::wait(
-                    one.doorbell().word(),
-                    Doorbell::PARKED,
-                    timeout,
-                    futex::Scope::Shared,
-                );
+                let word = one.doorbell().word();
+                let _ = futex::wait(word, Doorbell::PARKED, timeout, Scope::Shared);
             }
             return;
         }
+        let words =
+            bells.iter().map(|bell| (bell.doorbell().word(), Doorbell::PARKED, Scope::Shared));
+        let words: Vec<_> =
+            words.chain([(token, 0, Scope::Private)]).take(futex::MOST_WORDS).collect();
+        if words.len() > bells.len() && futex::wait_any(&words, timeout).is_some() {
+            return;
+        }
+        // The kernel does not wait for as many words: the changes are sampled instead.
         let timeout = timeout.map_or(SAMPLE, |timeout| timeout.min(SAMPLE));
-        let _ = futex::wait(token, 0, Some(timeout), futex::Scope::Private);
+        let _ = futex::wait(token, 0, Some(timeout), Scope::Private);
     }
 
     /// Whether this worker sleeps on a doorbell, or was about to. Only the owner.

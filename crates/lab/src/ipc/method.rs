@@ -3,14 +3,14 @@
 use std::{convert::Infallible, io, marker::PhantomData, time::Duration};
 
 use super::{
-    client::Questions, eventfd::EventFd, forked, futex::Futex, mpi::Mpi, outcome::Outcome,
-    pipe::Pipe, redis::Redis, semaphore::Semaphore, spin::Spin, spin_futex::SpinFutex,
-    streams::Streams, tcp::Tcp, unix_socket::UnixSocket,
+    client::Questions, daiko::Daiko, eventfd::EventFd, forked, futex::Futex, mpi::Mpi,
+    outcome::Outcome, pipe::Pipe, redis::Redis, semaphore::Semaphore, spin::Spin,
+    spin_futex::SpinFutex, streams::Streams, tcp::Tcp, unix_socket::UnixSocket,
 };
 use crate::{Failure, Skip};
 
 /// The methods, in the order of tables. Another one is added here.
-pub(super) const METHODS: [&dyn Method; 10] = [
+pub(super) const METHODS: [&dyn Method; 11] = [
     &Forked::<Spin>::NEW,
     &Forked::<SpinFutex>::NEW,
     &Forked::<Futex>::NEW,
@@ -21,6 +21,7 @@ pub(super) const METHODS: [&dyn Method; 10] = [
     &Forked::<Streams<Tcp>>::NEW,
     &Mpi,
     &Forked::<Redis>::NEW,
+    &Forked::<Daiko>::NEW,
 ];
 
 /// What is measured.

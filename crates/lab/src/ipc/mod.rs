@@ -24,6 +24,7 @@
 //! The processes are forked by the process of the sample, are killed with it, and are pinned.
 
 mod client;
+mod daiko;
 mod eventfd;
 mod forked;
 mod futex;

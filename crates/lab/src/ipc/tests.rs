@@ -14,7 +14,8 @@ fn cases(options: &Options) -> Vec<String> {
 
 #[test]
 fn names_are_those_of_the_result_format() {
-    let format = "spin, spin-futex, futex, pipe, unix-socket, eventfd, semaphore, tcp, mpi, redis";
+    let format =
+        "spin, spin-futex, futex, pipe, unix-socket, eventfd, semaphore, tcp, mpi, redis, daiko";
     assert_eq!(Ipc.methods().join(", "), format);
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use daiko_sys::file::{FileError, Populate, Reason, SharedFile};
+use daiko_sys::file::{FileError, Guarded, Populate, Reason, SharedFile};
 use daiko_sys::memory::Mapping;
 use daiko_sys::process::{Life, ProcessId};
 
@@ -29,9 +29,10 @@ impl Segment {
     pub fn create(name: impl AsRef<Path>, bytes: usize) -> Result<Segment, SegmentError> {
         check_size(bytes)?;
         let draft = SharedFile::draft(name, bytes)?;
-        let mapping = draft.map(Populate::OnUse)?;
-        write_header(&mapping);
-        attach(draft.publish()?, mapping)
+        write_header(&draft.map(Populate::OnUse)?);
+        let file = draft.publish()?;
+        let mapping = file.map_guarded(Populate::OnUse)?;
+        attach(file, mapping)
     }
 
     /// Attaches to the segment of this name.
@@ -85,7 +86,7 @@ impl Segment {
     pub fn anonymous(bytes: usize) -> Result<Segment, SegmentError> {
         check_size(bytes)?;
         let file = SharedFile::memfd("daiko", bytes)?;
-        let mapping = file.map(Populate::OnUse)?;
+        let mapping = file.map_guarded(Populate::OnUse)?;
         write_header(&mapping);
         attach(file, mapping)
     }
@@ -145,7 +146,7 @@ fn attach_to(file: SharedFile) -> Result<Segment, SegmentError> {
     if file.size() < MIN_BYTES {
         return Err(SegmentError::Foreign { path: path() });
     }
-    let mapping = file.map(Populate::OnUse)?;
+    let mapping = file.map_guarded(Populate::OnUse)?;
     let header = header(&mapping);
     let (version, machine) =
         (header.version.load(Ordering::Relaxed), header.machine.load(Ordering::Relaxed));
@@ -166,7 +167,7 @@ fn attach_to(file: SharedFile) -> Result<Segment, SegmentError> {
 }
 
 /// Enters this process among those that are attached, once it has taken those out that have died.
-fn attach(mut file: SharedFile, mapping: Mapping) -> Result<Segment, SegmentError> {
+fn attach(mut file: SharedFile, mapping: Guarded) -> Result<Segment, SegmentError> {
     let me = ProcessId::own().map_err(SegmentError::Process)?;
     let path = file.path().to_path_buf();
     // SAFETY: as in `header`.

@@ -13,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use daiko_core::doorbell::Listeners;
 use daiko_core::robust::Holder;
-use daiko_sys::file::{FileLock, SharedFile};
-use daiko_sys::memory::Mapping;
+use daiko_sys::file::{FileLock, Guarded, SharedFile};
 use daiko_sys::{Scope, futex};
 
 pub use self::object::{Bytes, Object, Shared};
@@ -51,7 +50,7 @@ pub struct Segment {
 
 pub(crate) struct Inner {
     /// Its memory; the field keeps it mapped.
-    mapping: Mapping,
+    mapping: Guarded,
     /// For the lock; and by it the threads of this process exclude each other.
     file: Mutex<SharedFile>,
     me: Holder,
@@ -158,8 +157,11 @@ impl Segment {
     }
 
     /// Whether the file was cut short while it was mapped.
+    ///
+    /// What was lost reads as zeros then, and what is written there is this process's alone: nobody is to go on with it.
+    #[inline]
     pub fn is_truncated(&self) -> bool {
-        false
+        self.inner.mapping.is_broken()
     }
 
     #[inline]

@@ -52,6 +52,8 @@ pub enum Reason {
     Unsupported,
     /// The descriptor's seals do not keep its size.
     Unsealed,
+    /// Too many files are mapped with a guard in this process.
+    TooMany,
     /// It could not be mapped.
     Memory(MemoryError),
     /// The kernel refused for another reason.
@@ -144,6 +146,10 @@ impl fmt::Display for FileError {
             }
             Reason::Unsealed => {
                 write!(f, "{path:?} may change its size: pass on what SharedFile::memfd made")
+            }
+            Reason::TooMany => {
+                let most = super::MOST_GUARDED;
+                write!(f, "cannot map {path:?}: this process has {most} such files, drop one")
             }
             Reason::Memory(error) => write!(f, "cannot map {path:?}: {error}"),
             Reason::Refused { errno } => {

@@ -7,10 +7,12 @@
 //! creators one wins; and who is killed half-way leaves nothing.
 //!
 //! What is left to trust: a file that has a name can be truncated by any
-//! process of its user. A memfd cannot, by its seals.
+//! process of its user, which a [`Guarded`] mapping survives. A memfd cannot, by
+//! its seals.
 
 mod draft;
 mod error;
+mod guarded;
 mod lock;
 mod memfd;
 
@@ -24,6 +26,7 @@ use crate::memory::{self, Mapping};
 
 pub use draft::Draft;
 pub use error::{FileError, Reason};
+pub use guarded::{Guarded, MOST_GUARDED};
 pub use lock::FileLock;
 
 /// When the pages of a mapped file enter this process's page tables.
@@ -126,7 +129,8 @@ impl SharedFile {
 
     /// Maps the whole file at a place that the kernel chooses, shared with everyone who maps it.
     ///
-    /// Pages behind the end of a file that was truncated meanwhile raise SIGBUS when touched.
+    /// Pages behind the end of a file that was truncated meanwhile raise SIGBUS when touched:
+    /// [`SharedFile::map_guarded`] is for files that others may truncate.
     ///
     /// # Errors
     ///
@@ -134,6 +138,15 @@ impl SharedFile {
     pub fn map(&self, populate: Populate) -> Result<Mapping, FileError> {
         map(&self.file, self.size, populate)
             .map_err(|error| FileError::new(&self.path, Reason::Memory(error)))
+    }
+
+    /// As [`SharedFile::map`], but pages that are gone read as zero instead of raising a signal.
+    ///
+    /// # Errors
+    ///
+    /// As of [`SharedFile::map`]; [`Reason::TooMany`] beyond [`MOST_GUARDED`].
+    pub fn map_guarded(&self, populate: Populate) -> Result<Guarded, FileError> {
+        Guarded::new(self.map(populate)?).map_err(|reason| FileError::new(&self.path, reason))
     }
 
     /// Whether the path leads to this file still, and not to a successor or nowhere.

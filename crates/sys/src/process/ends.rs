@@ -217,6 +217,7 @@ mod tests {
         reap(first);
         assert!(removed.has_ended());
         ends.add(held(second), 1).unwrap();
+        assert!(!ends.take_ended(1), "a late event of the first is not the second's");
         ends.close();
         assert_eq!(ends.wait(), Waited::Closed);
         kill(second);

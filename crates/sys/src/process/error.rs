@@ -22,6 +22,12 @@ pub enum ProcessError {
     Files,
     /// `/proc` is not mounted, or shows another PID namespace than this process's own.
     ForeignProc,
+    /// This process has several threads, of which a forked one would have one alone.
+    Threads,
+    /// The limits of processes (`RLIMIT_NPROC`, `pids.max`, `kernel.pid_max`) are reached.
+    Processes,
+    /// Where the C library keeps the thread's id cannot be found out.
+    ThreadId,
     /// The kernel refused for another reason.
     Refused {
         /// The kernel's error number.
@@ -51,6 +57,13 @@ impl fmt::Display for ProcessError {
             Self::Files => f.write_str("too many open files: raise RLIMIT_NOFILE (ulimit -n)"),
             Self::ForeignProc => f.write_str(
                 "/proc is not that of this PID namespace: mount it anew (mount -t proc proc /proc)",
+            ),
+            Self::Threads => f.write_str("cannot fork with several threads: do so before any starts"),
+            Self::Processes => {
+                f.write_str("too many processes: raise RLIMIT_NPROC (ulimit -u) or pids.max")
+            }
+            Self::ThreadId => f.write_str(
+                "cannot keep the thread's id right: use glibc, and a kernel with CONFIG_CHECKPOINT_RESTORE",
             ),
             Self::Refused { errno } => {
                 write!(f, "process refused: {}", std::io::Error::from_raw_os_error(errno))

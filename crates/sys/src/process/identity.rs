@@ -1,5 +1,6 @@
 //! Names of processes that are never used twice.
 
+use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
@@ -52,12 +53,26 @@ pub enum Life {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Doubt {
-    /// It is in another PID or time namespace: run both in one container, or share its namespace.
+    /// It is in another PID or time namespace.
     OtherNamespace,
     /// `/proc` does not show it, as by the mount option `hidepid`.
     Hidden,
     /// This process cannot look at any.
     Blind(ProcessError),
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherNamespace => f.write_str(
+                "the process is in another PID or time namespace: run both in one (docker: --pid)",
+            ),
+            Self::Hidden => f.write_str(
+                "/proc does not show the process: mount it without hidepid, or run as its user",
+            ),
+            Self::Blind(error) => error.fmt(f),
+        }
+    }
 }
 
 impl ProcessId {
@@ -137,8 +152,9 @@ fn start_ticks(pid: u32) -> Option<u64> {
 #[doc(hidden)]
 pub fn parse_start(stat: &[u8]) -> Option<u64> {
     let rest = stat.rsplit(|&byte| byte == b')').next().filter(|rest| rest.len() < stat.len())?;
-    let field = rest.split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
-    str::from_utf8(field.skip(19).next()?).ok()?.parse().ok()
+    let mut fields =
+        rest.split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty());
+    str::from_utf8(fields.nth(19)?).ok()?.parse().ok()
 }
 
 /// The first half of the boot id, which has more than enough random bits; 0 if the kernel does not tell.

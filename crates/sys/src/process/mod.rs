@@ -6,11 +6,13 @@
 
 mod ends;
 mod error;
+mod fork;
 mod identity;
 mod pidfd;
 
 pub use ends::{Ends, Waited};
 pub use error::ProcessError;
+pub use fork::{Child, Files, Forked, clone_process, die_with_parent, is_single_threaded};
 #[doc(hidden)]
 pub use identity::parse_start;
 pub use identity::{Doubt, Life, ProcessId};

@@ -59,6 +59,11 @@ impl Client {
         }
     }
 
+    /// What this is a client of.
+    pub fn service(&self) -> &Service {
+        &self.service
+    }
+
     /// Asks, and waits for the reply however long it takes.
     ///
     /// # Errors

@@ -1,10 +1,13 @@
 //! Sleeping on a word in memory until somebody wakes it.
 
+mod any;
+
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 pub use crate::Scope;
+pub use any::{MOST_WORDS, WaitAny, wait_any};
 
 /// Why [`wait`] returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,7 +15,8 @@ pub use crate::Scope;
 pub enum Wait {
     /// A [`wake`] chose this thread.
     Woken,
-    /// The word did not hold the expected value, so nobody slept.
+    /// The word did not hold the expected value, so nobody slept; or it lies in a shared file that
+    /// was truncated, so that there is none.
     Changed,
     /// The timeout passed.
     TimedOut,
@@ -55,6 +59,7 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: S
         libc::EAGAIN => Wait::Changed,
         libc::ETIMEDOUT => Wait::TimedOut,
         libc::EINTR => Wait::Interrupted,
+        libc::EFAULT if may_be_gone([scope]) => Wait::Changed,
         other => unreachable!("futex wait on a valid word failed with errno {other}"),
     }
 }
@@ -76,6 +81,12 @@ pub fn wake_addr(word: *const AtomicU32, count: u32, scope: Scope) -> usize {
     usize::try_from(woken).unwrap_or(0)
 }
 
+/// Whether a word of one of these scopes may have no memory though it is borrowed: another process
+/// can truncate the file below it. Whoever reads it next faults, or finds what replaced it.
+fn may_be_gone(scopes: impl IntoIterator<Item = Scope>) -> bool {
+    scopes.into_iter().any(|scope| scope == Scope::Shared)
+}
+
 fn operation(base: libc::c_int, scope: Scope) -> libc::c_int {
     match scope {
         Scope::Private => base | libc::FUTEX_PRIVATE_FLAG,
@@ -93,7 +104,10 @@ fn timespec(duration: Duration) -> libc::timespec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::file::{Populate, SharedFile};
     use crate::memory::Mapping;
+    use std::fs::File;
+    use std::os::fd::AsFd;
     use std::sync::atomic::Ordering::Relaxed;
     use std::thread;
 
@@ -110,6 +124,20 @@ mod tests {
         for scope in [Scope::Private, Scope::Shared] {
             assert_eq!(wake_addr(std::ptr::without_provenance(8), 1, scope), 0);
         }
+    }
+
+    #[test]
+    fn a_word_whose_file_was_truncated_is_not_waited_for() {
+        let name = format!("daiko-futex-{}", std::process::id());
+        let mut file = SharedFile::create(name, 4096).unwrap();
+        let page = file.map(Populate::Now).unwrap();
+        // SAFETY: the page is mapped and aligned; nobody reads the word from here on.
+        let word = unsafe { AtomicU32::from_ptr(page.start().as_ptr().cast()) };
+        File::from(file.as_fd().try_clone_to_owned().unwrap()).set_len(0).unwrap();
+        assert_eq!(wait(word, 0, None, Scope::Shared), Wait::Changed);
+        let any = wait_any(&[(word, 0, Scope::Shared)], None);
+        assert!(matches!(any, None | Some(WaitAny::Changed)));
+        assert!(file.lock().unwrap().remove().unwrap());
     }
 
     #[test]

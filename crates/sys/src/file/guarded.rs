@@ -1,0 +1,195 @@
+//! Mapped files that survive being truncated.
+//!
+//! Touching a page behind the end of its file raises SIGBUS. The handler must
+//! find out, without a lock or an allocation, whether the page is one of ours;
+//! so the guarded ranges are listed in a table:
+//!
+//! 1. A range claims an entry by moving its `start` from `FREE` to `CLAIMED`.
+//! 2. It writes the other fields, then publishes the true `start` (Release).
+//! 3. The handler reads `start` (Acquire), `end`, and `start` again. What
+//!    changed meanwhile is not the range that faults, which is in use.
+//! 4. It lowers `intact` to the page that faulted. Who finds it that low
+//!    already returns, to fault until the other is done; so no page is replaced
+//!    twice, which would lose what was written to it in between.
+//! 5. It maps zeroed private pages from there up to the old `intact`.
+//! 6. Dropped, the range frees the entry first and is unmapped then, so that no
+//!    successor at its addresses is taken for it.
+
+use std::fmt;
+use std::ops::Deref;
+use std::ptr;
+use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+use super::Reason;
+use crate::memory::{Mapping, page_size};
+use crate::signal;
+
+/// How many guarded mappings a process may have at a time.
+pub const MOST_GUARDED: usize = 256;
+
+/// A mapped file whose pages can always be read and written, also those that another process took away.
+///
+/// The first access to a page that is gone has it and all that follow replaced by zeroed pages of this
+/// process alone, and [says so](Guarded::is_broken). Nothing is sent to others by then, and what
+/// others wrote is lost, so whoever sees it gives the file up.
+///
+/// A system call that is given such an address reports `EFAULT` instead. Who installs a handler of
+/// SIGBUS later has it call the one that was there before.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_sys::file::{Populate, SharedFile};
+///
+/// let name = format!("daiko-guarded-{}", std::process::id());
+/// let mut file = SharedFile::create(&name, 4096)?;
+/// let mapping = file.map_guarded(Populate::OnUse)?;
+/// std::fs::File::options().write(true).open(file.path()).unwrap().set_len(0).unwrap();
+/// assert!(!mapping.is_broken(), "nobody has noticed");
+/// // SAFETY: the mapping is live and of this one thread.
+/// assert_eq!(unsafe { mapping.start().read_volatile() }, 0);
+/// assert!(mapping.is_broken());
+/// assert!(file.lock()?.remove()?);
+/// # Ok::<(), daiko_sys::file::FileError>(())
+/// ```
+pub struct Guarded {
+    mapping: Mapping,
+    entry: &'static Entry,
+}
+
+impl Guarded {
+    pub(super) fn new(mapping: Mapping) -> Result<Self, Reason> {
+        signal::on_missing_page(repair).map_err(|error| Reason::Refused {
+            errno: error.raw_os_error().unwrap_or(libc::EIO),
+        })?;
+        let start = mapping.start().as_ptr().expose_provenance();
+        let entry = TABLE.iter().find(|entry| entry.claim(start, start + mapping.len()));
+        Ok(Self { mapping, entry: entry.ok_or(Reason::TooMany)? })
+    }
+
+    /// Whether a page was missing, so that what was read since may be zeros that nobody wrote.
+    pub fn is_broken(&self) -> bool {
+        self.entry.intact.load(Ordering::SeqCst) < self.entry.end.load(Ordering::Relaxed)
+    }
+}
+
+impl Deref for Guarded {
+    type Target = Mapping;
+
+    fn deref(&self) -> &Mapping {
+        &self.mapping
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `claim`.
+        self.entry.start.store(FREE, Ordering::Release);
+    }
+}
+
+impl fmt::Debug for Guarded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_broken = self.is_broken();
+        f.debug_struct("Guarded")
+            .field("mapping", &self.mapping)
+            .field("is_broken", &is_broken)
+            .finish()
+    }
+}
+
+const FREE: usize = 0;
+const CLAIMED: usize = 1;
+
+/// A place for a range. `start` says who may touch the other fields: see the head of this file.
+struct Entry {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// Where the file's own pages end.
+    intact: AtomicUsize,
+}
+
+static TABLE: [Entry; MOST_GUARDED] = [const {
+    Entry { start: AtomicUsize::new(FREE), end: AtomicUsize::new(0), intact: AtomicUsize::new(0) }
+}; MOST_GUARDED];
+
+impl Entry {
+    /// Publishes a range here, unless the entry is in use.
+    fn claim(&self, start: usize, end: usize) -> bool {
+        // Acquire: pairs with the Release in `Guarded::drop`.
+        let free = self.start.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed);
+        if free.is_err() {
+            return false;
+        }
+        // Pairs with the Acquire fence in `covers`: who sees a field below sees CLAIMED, too.
+        fence(Ordering::Release);
+        self.end.store(end, Ordering::Relaxed);
+        self.intact.store(end, Ordering::Relaxed);
+        // Pairs with the Acquire load in `covers`.
+        self.start.store(start, Ordering::Release);
+        true
+    }
+
+    fn covers(&self, page: usize) -> bool {
+        // Pairs with the Release store in `claim`.
+        let start = self.start.load(Ordering::Acquire);
+        let end = self.end.load(Ordering::Relaxed);
+        // Pairs with the Release fence in `claim`.
+        fence(Ordering::Acquire);
+        let same = self.start.load(Ordering::Relaxed) == start;
+        same && start > CLAIMED && (start..end).contains(&page)
+    }
+
+    /// Puts zeros in the place of this page and those that follow; false if the kernel refuses.
+    fn replace_from(&self, page: usize) -> bool {
+        let end = self.intact.fetch_min(page, Ordering::SeqCst);
+        if end <= page {
+            return true;
+        }
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        let start = ptr::with_exposed_provenance_mut(page);
+        // SAFETY: the pages are part of a live mapping that is guarded, whose file has nothing at
+        // the first of them, and nobody replaces them twice.
+        unsafe { libc::mmap(start, end - page, access, flags, -1, 0) != libc::MAP_FAILED }
+    }
+}
+
+/// What to do about a missing page at this address: whether the access can be repeated. Async-signal-safe.
+fn repair(address: usize) -> bool {
+    // Known since the first mapping was made.
+    let page = address & !(page_size() - 1);
+    TABLE.iter().find(|entry| entry.covers(page)).is_some_and(|entry| entry.replace_from(page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scope;
+
+    /// The other guarded mappings of this process come and go: only these addresses are looked for.
+    fn is_listed(address: usize) -> bool {
+        TABLE.iter().any(|entry| entry.covers(address))
+    }
+
+    #[test]
+    fn a_range_is_listed_from_its_first_to_its_last_page_until_it_is_dropped() {
+        let around = Mapping::new(4 * page_size(), Scope::Shared).unwrap();
+        let (start, len) = around.into_raw();
+        let [before, inner, after] = [(0, 1), (1, 2), (3, 1)].map(|(first, pages)| {
+            let (offset, len) = (first * page_size(), pages * page_size());
+            assert!(offset + len <= 4 * page_size());
+            // SAFETY: the parts of one mapping are taken back once each.
+            unsafe { Mapping::from_raw(start.add(offset), len) }
+        });
+        assert_eq!(before.len() + inner.len() + after.len(), len);
+        let first = inner.start().addr().get();
+        let guarded = Guarded::new(inner).unwrap();
+        assert!(!guarded.is_broken());
+        let listed =
+            || [0, 1, 2, 3].map(|page| is_listed(first + page * page_size() - page_size()));
+        assert_eq!(listed(), [false, true, true, false]);
+        drop(guarded);
+        assert_eq!(listed(), [false; 4]);
+    }
+}

@@ -1,0 +1,206 @@
+//! Sleeping on several words at once.
+
+use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU32;
+use std::time::Duration;
+
+use super::{Scope, timespec};
+use crate::clock;
+
+/// The most words that [`wait_any`] takes.
+pub const MOST_WORDS: usize = libc::FUTEX_WAITV_MAX as usize;
+
+/// Why [`wait_any`] returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum WaitAny {
+    /// A [`wake`](super::wake) of the word with this index chose this thread.
+    Woken(usize),
+    /// One of the words did not hold its expected value, so nobody slept.
+    Changed,
+    /// The timeout passed.
+    TimedOut,
+    /// A signal handler ran.
+    Interrupted,
+}
+
+/// Sleeps while each word holds the value beside it, at most for `timeout`; `None` where the kernel (before
+/// Linux 5.16) or a filter refuses, found out at the first use.
+///
+/// All else is as of [`wait`](super::wait).
+///
+/// # Examples
+///
+/// ```
+/// use daiko_sys::futex::{Scope, WaitAny, wait_any};
+/// use std::sync::atomic::AtomicU32;
+///
+/// let [one, two] = [1, 2].map(AtomicU32::new);
+/// let words = [(&one, 1, Scope::Private), (&two, 1, Scope::Shared)];
+/// assert!(matches!(wait_any(&words, None), None | Some(WaitAny::Changed)));
+/// ```
+///
+/// # Panics
+///
+/// If there is no word, or more than [`MOST_WORDS`].
+pub fn wait_any(words: &[(&AtomicU32, u32, Scope)], timeout: Option<Duration>) -> Option<WaitAny> {
+    assert!(!words.is_empty() && words.len() <= MOST_WORDS, "{} words to wait for", words.len());
+    if !is_offered() {
+        return None;
+    }
+    // SAFETY: zero is a valid `futex_waitv`.
+    let mut entries: [libc::futex_waitv; MOST_WORDS] = unsafe { std::mem::zeroed() };
+    for (entry, &(word, expected, scope)) in entries.iter_mut().zip(words) {
+        entry.uaddr = word.as_ptr().expose_provenance() as u64;
+        entry.val = expected.into();
+        entry.flags = flags(scope) as u32;
+    }
+    // Unlike that of a plain wait, this timeout is a point in time.
+    let end = timeout.map(|timeout| timespec(now().saturating_add(timeout)));
+    let result = call(&entries[..words.len()], end.as_ref());
+    if let Ok(index) = usize::try_from(result) {
+        return Some(WaitAny::Woken(index));
+    }
+    match crate::thread::errno() {
+        libc::EAGAIN => Some(WaitAny::Changed),
+        libc::ETIMEDOUT => Some(WaitAny::TimedOut),
+        libc::EINTR => Some(WaitAny::Interrupted),
+        // A filter that came after the first use.
+        libc::ENOSYS | libc::EPERM => None,
+        libc::EFAULT if super::may_be_gone(words.iter().map(|word| word.2)) => {
+            Some(WaitAny::Changed)
+        }
+        other => unreachable!("futex wait on valid words failed with errno {other}"),
+    }
+}
+
+fn is_offered() -> bool {
+    static OFFERED: OnceLock<bool> = OnceLock::new();
+    *OFFERED.get_or_init(probe)
+}
+
+/// Asks with no words, which a kernel that has the call finds invalid.
+fn probe() -> bool {
+    call(&[], None) < 0 && crate::thread::errno() == libc::EINVAL
+}
+
+fn call(entries: &[libc::futex_waitv], end: Option<&libc::timespec>) -> libc::c_long {
+    let end = end.map_or(ptr::null(), ptr::from_ref);
+    let (first, count, clock) = (entries.as_ptr(), entries.len(), libc::CLOCK_MONOTONIC);
+    // SAFETY: the entries and the time are live; the words in the entries are
+    // borrowed by the caller.
+    unsafe { libc::syscall(libc::SYS_futex_waitv, first, count, 0, end, clock) }
+}
+
+fn flags(scope: Scope) -> libc::c_int {
+    match scope {
+        Scope::Private => libc::FUTEX2_SIZE_U32 | libc::FUTEX2_PRIVATE,
+        Scope::Shared => libc::FUTEX2_SIZE_U32,
+    }
+}
+
+fn now() -> Duration {
+    Duration::from_nanos(clock::monotonic_ns())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::futex::wake;
+    use std::thread;
+
+    fn skipped() -> bool {
+        if !is_offered() {
+            println!("skipped: this kernel or container refuses futex_waitv");
+        }
+        !is_offered()
+    }
+
+    #[test]
+    fn each_of_the_words_wakes_and_is_named() {
+        if skipped() {
+            return;
+        }
+        let words: Vec<AtomicU32> = (0..MOST_WORDS as u32).map(AtomicU32::new).collect();
+        for scope in [Scope::Private, Scope::Shared] {
+            let waits: Vec<_> =
+                words.iter().zip(0..).map(|(word, expected)| (word, expected, scope)).collect();
+            // The second is a point in the past, were it taken for one.
+            for (index, timeout) in
+                [(0, None), (1, Some(now() / 2)), (MOST_WORDS - 1, Some(Duration::MAX))]
+            {
+                thread::scope(|s| {
+                    let sleeper = s.spawn(|| wait_any(&waits, timeout));
+                    while wake(&words[index], 1, scope) == 0 && !sleeper.is_finished() {
+                        thread::yield_now();
+                    }
+                    assert_eq!(sleeper.join().unwrap(), Some(WaitAny::Woken(index)));
+                });
+            }
+            assert_eq!(wake(&words[0], 1, scope), 0);
+        }
+    }
+
+    #[test]
+    fn one_word_that_differs_is_enough() {
+        if skipped() {
+            return;
+        }
+        let words = [5, 6, 7].map(AtomicU32::new);
+        for differing in 0..3 {
+            let mut waits = [0, 1, 2].map(|i| (&words[i], 5 + i as u32, Scope::Private));
+            waits[differing].1 = 9;
+            assert_eq!(wait_any(&waits, None), Some(WaitAny::Changed));
+        }
+    }
+
+    #[test]
+    fn an_unwoken_wait_for_any_times_out() {
+        if skipped() {
+            return;
+        }
+        let word = AtomicU32::new(0);
+        for timeout in [Duration::ZERO, Duration::from_millis(1)] {
+            let waits = [(&word, 0, Scope::Private), (&word, 0, Scope::Shared)];
+            assert_eq!(wait_any(&waits, Some(timeout)), Some(WaitAny::TimedOut));
+        }
+    }
+
+    /// Has the kernel refuse `futex_waitv` to this process from now on.
+    fn refuse(errno: i32) {
+        let step = |code: u32, k: u32, jf| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+        let mut steps = [
+            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_futex_waitv as u32, 1),
+            step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32, 0),
+            step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
+        ];
+        let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+        // SAFETY: the program and its steps are live locals, and the first word that the kernel
+        // hands a filter is the number of the call.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            let filter = libc::SECCOMP_MODE_FILTER;
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, filter, &raw const program), 0);
+        }
+    }
+
+    #[test]
+    fn who_is_refused_is_told_and_does_not_wait() {
+        for errno in [libc::ENOSYS, libc::EPERM] {
+            crate::testing::in_fork(|| {
+                refuse(errno);
+                assert!(!probe());
+                let word = AtomicU32::new(0);
+                assert_eq!(wait_any(&[(&word, 0, Scope::Private)], None), None);
+            });
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "0 words")]
+    fn waiting_for_nothing_is_refused() {
+        let _ = wait_any(&[], None);
+    }
+}

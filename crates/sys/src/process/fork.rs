@@ -1,0 +1,429 @@
+//! Forked processes that may share their descriptors.
+//!
+//! `fork` of the C library cannot share the table of open files, so the kernel
+//! is called directly, and what the library's wrapper does for the calling
+//! thread is done here: the thread id that it keeps (mutexes that know their
+//! owner and `abort` use it), and the list of robust mutexes. Its locks are free,
+//! because there is one thread only. What is left out: `pthread_atfork` handlers.
+
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::ptr;
+
+use super::{PidFd, ProcessError};
+use crate::thread::errno;
+
+/// Whether this process has one thread; also false where `/proc` does not tell, and for a moment
+/// after another one was joined.
+///
+/// # Examples
+///
+/// ```
+/// std::thread::scope(|s| {
+///     let running = s.spawn(|| assert!(!daiko_sys::process::is_single_threaded()));
+///     running.join().unwrap();
+/// });
+/// ```
+pub fn is_single_threaded() -> bool {
+    crate::thread::all().is_ok_and(|threads| threads.len() == 1)
+}
+
+/// Whether two processes have one table of open files, or each its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    /// What one opens or closes is open or closed in the other as well, until one of them calls `exec`.
+    Shared,
+    /// The child begins with a copy.
+    Copied,
+}
+
+/// Which process [`clone_process`] returned in.
+#[derive(Debug)]
+#[must_use]
+pub enum Forked {
+    /// The caller, which may wait for the child.
+    Parent(Child),
+    /// The new process.
+    Child,
+}
+
+/// A process that [`clone_process`] made. Dropped, its end leaves a zombie as long as the parent lives.
+#[derive(Debug)]
+pub struct Child {
+    pid: u32,
+    held: PidFd,
+}
+
+impl Child {
+    /// Its id.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Tells whether it has ended.
+    pub fn held(&self) -> &PidFd {
+        &self.held
+    }
+
+    /// Gives the pidfd away. The child remains to be waited for by its id.
+    pub fn into_held(self) -> PidFd {
+        self.held
+    }
+
+    /// Waits until it has ended, and how.
+    ///
+    /// # Errors
+    ///
+    /// `ECHILD` if somebody else waited for it, or SIGCHLD is ignored.
+    pub fn wait(self) -> io::Result<ExitStatus> {
+        let mut status = 0;
+        loop {
+            // SAFETY: the status is a live local.
+            if unsafe { libc::waitpid(self.pid as libc::pid_t, &mut status, 0) } >= 0 {
+                return Ok(ExitStatus::from_raw(status));
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+}
+
+/// Forks this process, which has one thread.
+///
+/// # Errors
+///
+/// [`ProcessError::Threads`] if there are more threads, [`ProcessError::ThreadId`] with a C library
+/// other than glibc or a kernel without `CONFIG_CHECKPOINT_RESTORE`, [`ProcessError::Processes`],
+/// [`ProcessError::Files`]; [`ProcessError::Unsupported`] before Linux 5.2.
+///
+/// # Safety
+///
+/// - If files are [`Files::Shared`], no descriptor that lives when this is called is closed by both
+///   processes: a value that owns one is dropped in one of them only.
+/// - No code relies on handlers of `pthread_atfork` being run.
+/// - Buffered output is flushed before, or it is written twice.
+pub unsafe fn clone_process(files: Files) -> Result<Forked, ProcessError> {
+    if !is_single_threaded() {
+        return Err(ProcessError::Threads);
+    }
+    let thread_id = thread_id_address()?;
+    let robust = RobustList::of_this_thread();
+    let sharing = match files {
+        Files::Shared => libc::CLONE_FILES,
+        Files::Copied => 0,
+    };
+    let mut held = -1;
+    // SAFETY: the address is that of the C library's own copy of the id, which is to
+    // change in the child; the caller answers for all else that is shared.
+    match unsafe { clone(sharing, &mut held, thread_id) } {
+        0 => {
+            robust.register();
+            Ok(Forked::Child)
+        }
+        pid @ 1.. => {
+            // SAFETY: the kernel just made the pidfd, for nobody else.
+            let held = unsafe { PidFd::from_raw(held) };
+            Ok(Forked::Parent(Child { pid: pid as u32, held }))
+        }
+        _ => Err(match errno() {
+            libc::EAGAIN => ProcessError::Processes,
+            errno => ProcessError::diagnose(errno, "clone", "5.2"),
+        }),
+    }
+}
+
+/// # Safety
+///
+/// As for [`clone_process`]; `thread_id` is where the C library keeps the id of this thread.
+unsafe fn clone(files: libc::c_int, held: *mut i32, thread_id: *mut i32) -> libc::c_long {
+    let flags = files
+        | libc::CLONE_PIDFD
+        | libc::CLONE_CHILD_SETTID
+        | libc::CLONE_CHILD_CLEARTID
+        | libc::SIGCHLD;
+    let (stack, tls) = (ptr::null_mut::<u8>(), 0_usize);
+    // SAFETY: without a stack of its own the child goes on here, on a copy of
+    // this one. Both results go to live words.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        return libc::syscall(libc::SYS_clone, flags, stack, held, thread_id, tls);
+        #[cfg(target_arch = "aarch64")]
+        return libc::syscall(libc::SYS_clone, flags, stack, held, tls, thread_id);
+    }
+}
+
+/// Where the C library keeps the id of this thread: glibc has the kernel clear that word at the thread's end.
+fn thread_id_address() -> Result<*mut i32, ProcessError> {
+    let mut address: *mut i32 = ptr::null_mut();
+    // SAFETY: this option stores one address to a live local. If there is one, it is a word that
+    // the kernel is going to write to, so that it can be read. Other libraries have something else there.
+    unsafe {
+        let told = libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address) == 0;
+        let is_id = told && !address.is_null() && address.read() == libc::gettid();
+        is_id.then_some(address).ok_or(ProcessError::ThreadId)
+    }
+}
+
+/// Where the kernel finds the robust mutexes of a thread that dies. It forgets that for a forked one.
+struct RobustList {
+    head: *mut u8,
+    len: usize,
+}
+
+impl RobustList {
+    fn of_this_thread() -> Self {
+        let mut list = Self { head: ptr::null_mut(), len: 0 };
+        // SAFETY: both results go to live locals, which stay null if it is refused.
+        unsafe {
+            libc::syscall(libc::SYS_get_robust_list, 0, &raw mut list.head, &raw mut list.len)
+        };
+        list
+    }
+
+    fn register(&self) {
+        // SAFETY: the child has a copy of the same list at the same place; the kernel
+        // releases only what bears the dying thread's own id.
+        unsafe { libc::syscall(libc::SYS_set_robust_list, self.head, self.len) };
+    }
+}
+
+/// Has the kernel kill this process as soon as the thread that forked it ends; kills it now if `parent` has
+/// ended already.
+///
+/// `parent` is the process that forked this one, in the same PID namespace.
+///
+/// # Errors
+///
+/// What `prctl` reports where a filter refuses it.
+pub fn die_with_parent(parent: u32) -> io::Result<()> {
+    // SAFETY: this option takes one plain integer.
+    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // Asked after the signal is armed: whoever ends between is seen by one of the two.
+    if std::os::unix::process::parent_id() != parent {
+        // SAFETY: takes plain integers, and ends this process.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Scope;
+    use crate::memory::Mapping;
+    use crate::testing::{forked, in_fork, reap};
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::os::fd::{FromRawFd, IntoRawFd};
+    use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+
+    /// A word that forked processes share.
+    fn shared_word(page: &Mapping) -> &AtomicI32 {
+        // SAFETY: the page is mapped, zeroed, aligned, and only accessed as this atomic.
+        unsafe { AtomicI32::from_ptr(page.start().as_ptr().cast()) }
+    }
+
+    fn page() -> Mapping {
+        Mapping::new(4096, Scope::Shared).unwrap()
+    }
+
+    /// Runs `body` in a cloned process, which ends with it.
+    fn cloned(files: Files, body: impl FnOnce() -> i32) -> Child {
+        // SAFETY: the child leaves by `_exit` and drops nothing of its parent's.
+        match unsafe { clone_process(files) }.unwrap() {
+            Forked::Parent(child) => child,
+            // SAFETY: ends the child at once.
+            Forked::Child => unsafe { libc::_exit(body()) },
+        }
+    }
+
+    #[test]
+    fn a_file_that_the_child_opens_is_open_in_the_parent_if_shared() {
+        in_fork(|| {
+            for (files, is_seen) in [(Files::Shared, true), (Files::Copied, false)] {
+                let page = page();
+                let child = cloned(files, || {
+                    let (read, mut write) = io::pipe().unwrap();
+                    write.write_all(b"hop").unwrap();
+                    shared_word(&page).store(read.into_raw_fd(), SeqCst);
+                    std::mem::forget(write);
+                    0
+                });
+                assert!(child.wait().unwrap().success());
+                let number = shared_word(&page).load(SeqCst);
+                // SAFETY: this command takes nothing more.
+                let is_open = unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
+                assert_eq!(is_open, is_seen);
+                if is_seen {
+                    // SAFETY: the child left it to its parent.
+                    let mut read = unsafe { File::from_raw_fd(number) };
+                    let mut text = [0; 3];
+                    read.read_exact(&mut text).unwrap();
+                    assert_eq!(&text, b"hop");
+                }
+            }
+        });
+    }
+
+    #[test]
+    fn the_child_is_held_by_its_pidfd_and_waited_for() {
+        in_fork(|| {
+            let child = cloned(Files::Shared, || {
+                loop {
+                    std::thread::park();
+                }
+            });
+            assert!(!child.held().has_ended());
+            // SAFETY: takes plain integers.
+            unsafe { libc::kill(child.pid() as i32, libc::SIGKILL) };
+            assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+        });
+    }
+
+    /// Locks an error-checking mutex twice and releases it from the child; the codes tell whether
+    /// it knows who owns it.
+    fn owner_codes(mutex: *mut libc::pthread_mutex_t) -> [i32; 3] {
+        // SAFETY: the mutex is initialised, and both processes have it at this address.
+        unsafe {
+            [
+                libc::pthread_mutex_lock(mutex),
+                libc::pthread_mutex_lock(mutex),
+                libc::pthread_mutex_unlock(mutex),
+            ]
+        }
+    }
+
+    fn init(mutex: *mut libc::pthread_mutex_t, robust: bool) {
+        // SAFETY: zero is a valid attribute to initialise, and the mutex is mapped memory of nobody else.
+        unsafe {
+            let mut attribute = std::mem::zeroed();
+            libc::pthread_mutexattr_init(&mut attribute);
+            libc::pthread_mutexattr_settype(&mut attribute, libc::PTHREAD_MUTEX_ERRORCHECK);
+            libc::pthread_mutexattr_setpshared(&mut attribute, libc::PTHREAD_PROCESS_SHARED);
+            if robust {
+                libc::pthread_mutexattr_setrobust(&mut attribute, libc::PTHREAD_MUTEX_ROBUST);
+            }
+            assert_eq!(libc::pthread_mutex_init(mutex, &attribute), 0);
+        }
+    }
+
+    #[test]
+    fn a_mutex_knows_that_the_child_is_not_its_parent() {
+        in_fork(|| {
+            let page = page();
+            let mutex: *mut libc::pthread_mutex_t = page.start().as_ptr().cast();
+            init(mutex, false);
+            let child =
+                cloned(Files::Shared, || i32::from(owner_codes(mutex) != [0, libc::EDEADLK, 0]));
+            assert!(child.wait().unwrap().success());
+            // SAFETY: the mutex is initialised.
+            assert_eq!(unsafe { libc::pthread_mutex_lock(mutex) }, 0);
+            // SAFETY: as above; in the child it fails, as another process owns it.
+            let unlock = || i32::from(unsafe { libc::pthread_mutex_unlock(mutex) } != libc::EPERM);
+            assert!(cloned(Files::Shared, unlock).wait().unwrap().success());
+            // SAFETY: as above.
+            assert_eq!(unsafe { libc::pthread_mutex_unlock(mutex) }, 0);
+        });
+    }
+
+    #[test]
+    fn a_robust_mutex_notices_the_death_of_the_child() {
+        in_fork(|| {
+            let page = page();
+            let mutex: *mut libc::pthread_mutex_t = page.start().as_ptr().cast();
+            init(mutex, true);
+            // SAFETY: the mutex is initialised.
+            let lock = || unsafe { libc::pthread_mutex_lock(mutex) };
+            assert!(cloned(Files::Shared, lock).wait().unwrap().success());
+            assert_eq!(lock(), libc::EOWNERDEAD);
+        });
+    }
+
+    #[test]
+    fn an_abort_of_the_child_is_a_sigabrt_of_the_child() {
+        in_fork(|| {
+            let child = cloned(Files::Shared, || std::process::abort());
+            assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGABRT));
+        });
+    }
+
+    #[test]
+    fn a_child_has_working_threads() {
+        in_fork(|| {
+            assert!(is_single_threaded());
+            let child = cloned(Files::Shared, || {
+                let other = std::thread::spawn(|| (is_single_threaded(), crate::thread::id()));
+                let (single, id) = other.join().unwrap();
+                i32::from(single || id == crate::thread::id())
+            });
+            assert!(child.wait().unwrap().success());
+        });
+    }
+
+    #[test]
+    fn a_process_of_several_threads_is_not_cloned() {
+        std::thread::scope(|s| {
+            let other = s.spawn(|| {
+                // SAFETY: there is no child.
+                unsafe { clone_process(Files::Copied) }.unwrap_err()
+            });
+            assert_eq!(other.join().unwrap(), ProcessError::Threads);
+        });
+    }
+
+    /// Ends the test by `alarm` if the child does not die.
+    #[test]
+    fn a_child_dies_with_its_parent() {
+        let page = page();
+        let word = shared_word(&page);
+        let parent = forked(|| {
+            let parent = std::process::id();
+            let child = cloned(Files::Copied, || {
+                die_with_parent(parent).unwrap();
+                word.store(1, SeqCst);
+                loop {
+                    std::thread::park();
+                }
+            });
+            while word.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            word.store(child.pid() as i32, SeqCst);
+            loop {
+                std::thread::park();
+            }
+        });
+        let child = loop {
+            match word.load(SeqCst) {
+                0 | 1 => std::thread::yield_now(),
+                pid => break PidFd::open(pid as u32).unwrap(),
+            }
+        };
+        assert!(!child.has_ended());
+        // SAFETY: takes plain integers; the process is a child of the test, not reaped yet.
+        unsafe { libc::kill(parent, libc::SIGKILL) };
+        reap(parent);
+        while !child.has_ended() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_child_whose_parent_ended_before_dies_at_once() {
+        in_fork(|| {
+            let nobody = std::process::id();
+            let child = cloned(Files::Copied, || {
+                let _ = die_with_parent(nobody + 1);
+                0
+            });
+            assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+            let child = cloned(Files::Copied, || i32::from(die_with_parent(nobody).is_err()));
+            assert!(child.wait().unwrap().success());
+        });
+    }
+}
