@@ -13,8 +13,8 @@ mod tests;
 /// The words of a call. They share a line with the first bytes of the payload, so that a small message travels
 /// with its flag.
 ///
-/// Budget of a call: client one store, and the fence before it looks for sleepers; server two RMWs on the
-/// line that it has to own anyway. The line crosses twice.
+/// Budget of a call: one RMW of the client, two of the server, on a line that who does it has to own anyway. It
+/// crosses twice.
 #[repr(C, align(8))]
 #[derive(Debug)]
 pub struct Slot {
@@ -22,8 +22,8 @@ pub struct Slot {
     state: AtomicU32,
     /// Bytes of the message that lies there. Written by whose turn it is.
     len: AtomicU32,
-    /// When the client gives up, in nanoseconds of the monotonic clock; 0: never. The client.
-    deadline: AtomicU64,
+    /// For how long the client waits, in nanoseconds; 0: for ever. The client.
+    timeout: AtomicU64,
     /// The doorbell of who waits for the reply, and one; 0: nobody sleeps for it. The client.
     bell: AtomicU32,
     /// What the reply is: the server's own code. The server.
@@ -124,7 +124,7 @@ impl Slot {
         Self {
             state: AtomicU32::new(phase::IDLE),
             len: AtomicU32::new(0),
-            deadline: AtomicU64::new(0),
+            timeout: AtomicU64::new(0),
             bell: AtomicU32::new(0),
             code: AtomicU32::new(0),
         }
@@ -165,14 +165,14 @@ impl Slot {
     ///
     /// The slot is the client's, [and his turn](Self::is_clients).
     #[inline]
-    pub fn post(&self, len: u32, deadline_ns: u64, bell: Option<u32>) -> Ticket {
+    pub fn post(&self, len: u32, timeout_ns: u64, bell: Option<u32>) -> Ticket {
         let request = State(self.state.load(Ordering::Relaxed)).next_request();
         // Relaxed: published by the store of the state.
         self.len.store(len, Ordering::Relaxed);
-        self.deadline.store(deadline_ns, Ordering::Relaxed);
+        self.timeout.store(timeout_ns, Ordering::Relaxed);
         self.bell.store(bell.map_or(0, |bell| bell.wrapping_add(1)), Ordering::Relaxed);
-        // Release: pairs with the Acquire in `take`.
-        self.state.store(request.0, unless_weakened!("call-post", Ordering::Release));
+        // Release: pairs with the Acquire in `take`. An exchange, as the caller rings behind it.
+        self.state.swap(request.0, unless_weakened!("call-post", Ordering::Release));
         Ticket(request.0)
     }
 
@@ -282,10 +282,10 @@ impl Slot {
         self.len.load(Ordering::Relaxed).min(capacity)
     }
 
-    /// When the client gives up, in nanoseconds of the monotonic clock; `None`: never.
+    /// For how long the client waits from when it has posted the request, in nanoseconds; `None`: for ever.
     #[inline]
-    pub fn deadline_ns(&self) -> Option<u64> {
-        Some(self.deadline.load(Ordering::Relaxed)).filter(|&ns| ns != 0)
+    pub fn timeout_ns(&self) -> Option<u64> {
+        Some(self.timeout.load(Ordering::Relaxed)).filter(|&ns| ns != 0)
     }
 
     /// The doorbell of who waits for the reply.

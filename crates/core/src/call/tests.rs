@@ -9,14 +9,14 @@ fn a_call_takes_its_course() {
     assert!(!slot.is_clients());
     assert_eq!(slot.take(), Some(ticket));
     assert_eq!(slot.progress(ticket), Progress::Taken);
-    assert_eq!((slot.len(100), slot.deadline_ns(), slot.bell()), (8, Some(77), Some(3)));
+    assert_eq!((slot.len(100), slot.timeout_ns(), slot.bell()), (8, Some(77), Some(3)));
     assert!(slot.take().is_none());
     assert_eq!(slot.reply(ticket, 5, 9), Delivered::ToClient);
     assert_eq!((slot.progress(ticket), slot.len(4), slot.code()), (Progress::Replied, 4, 9));
     assert_eq!(slot.leave(ticket), Left::Over);
     let next = slot.post(0, 0, None);
     assert_eq!(slot.progress(ticket), Progress::Corrupt);
-    assert_eq!((slot.deadline_ns(), slot.bell(), slot.leave(next)), (None, None, Left::Withdrawn));
+    assert_eq!((slot.timeout_ns(), slot.bell(), slot.leave(next)), (None, None, Left::Withdrawn));
 }
 
 #[test]

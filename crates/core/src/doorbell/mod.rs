@@ -4,7 +4,7 @@
 //! pointers, and may be written by anyone who has the memory mapped: the worst that a hostile writer
 //! brings about is a sleeper that is woken for nothing, or not at all.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, fence_behind_rmw};
 
 #[cfg(all(test, loom))]
 mod model;
@@ -57,6 +57,15 @@ impl Doorbell {
     pub fn is_parked(&self) -> bool {
         // Acquire: pairs with the Release in `ring`, for what the ringer has done before.
         self.word.load(Ordering::Acquire) == Self::PARKED
+    }
+
+    /// Rings, once the caller has changed by a read-modify-write what the owner waits for; true if he owes a futex wake of
+    /// [`word`](Self::word).
+    #[inline]
+    #[must_use = "the owner sleeps"]
+    pub fn ring_behind(&self) -> bool {
+        ring_barrier();
+        self.ring()
     }
 
     /// Rings; true if the caller owes a futex wake of [`word`](Self::word).
@@ -115,17 +124,24 @@ impl Listeners {
     /// Rings for all who listen, once the caller has changed the object: `wake` is given the number of
     /// each doorbell of `bells` whose owner is owed a futex wake.
     ///
-    /// Budget where nobody sleeps: a fence, a load here and one for each that listens.
+    /// The change was a read-modify-write, so that no further barrier is needed on x86. Budget where nobody sleeps: a
+    /// load here and one for each that listens.
     #[inline]
     pub fn ring(&self, bells: &[Doorbell], wake: impl FnMut(usize)) {
-        if !cfg!(weaken = "doorbell-ring") {
-            // Pairs with the fence in `Doorbell::park`.
-            fence(Ordering::SeqCst);
-        }
+        ring_barrier();
         let listening = self.0.load(Ordering::Relaxed);
         if listening != 0 {
             ring_all(listening, bells, wake);
         }
+    }
+}
+
+/// Between a change, by a read-modify-write, and the look for sleepers.
+#[inline(always)]
+fn ring_barrier() {
+    if !cfg!(weaken = "doorbell-ring") {
+        // Pairs with the fence in `Doorbell::park`.
+        fence_behind_rmw();
     }
 }
 

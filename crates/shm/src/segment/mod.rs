@@ -122,20 +122,19 @@ impl Segment {
         use_it(self.file().as_fd())
     }
 
-    /// Rings for all who listen, once the caller has changed what they wait for.
+    /// Rings for all who listen, once the caller has changed by a read-modify-write what they wait for.
     #[inline]
     pub fn ring(&self, listeners: &Listeners) {
         let bells = &self.tables().doorbells;
         listeners.ring(bells, |number| wake(bells[number].word()));
     }
 
-    /// Rings doorbell number `bell`, if there is one, once the caller has changed what its owner waits for.
+    /// Rings doorbell number `bell`, if there is one, once the caller has changed by a read-modify-write what its owner
+    /// waits for.
     #[inline]
     pub fn ring_bell(&self, bell: usize) {
-        // Pairs with the fence in `Doorbell::park`.
-        std::sync::atomic::fence(Ordering::SeqCst);
         if let Some(bell) = self.tables().doorbells.get(bell)
-            && bell.ring()
+            && bell.ring_behind()
         {
             wake(bell.word());
         }
