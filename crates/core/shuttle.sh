@@ -15,6 +15,8 @@ semaphore-announce pool
 semaphore-announce rwlock
 channel-announce channel
 channel-look select
+slab-reclaim slab
+slab-head-last slab
 '
 
 weaken() { # weaken NAME SCENARIO

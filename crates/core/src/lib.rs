@@ -35,6 +35,7 @@ pub mod robust;
 #[cfg(all(test, shuttle))]
 mod scenarios;
 pub mod semaphore;
+pub mod slab;
 mod sync;
 pub mod timer;
 pub mod turns;

@@ -50,7 +50,6 @@ fn bounded_builder(most: usize) -> loom::model::Builder {
 
 /// What one thread of an execution may die by: it stops for ever before one of its accesses to atomics.
 #[derive(Clone)]
-#[cfg_attr(shuttle, allow(dead_code, reason = "for scenarios, who choose the step at random"))]
 pub(crate) struct Death {
     /// So many accesses take place before.
     steps: usize,
@@ -58,7 +57,6 @@ pub(crate) struct Death {
     came: std::sync::Arc<std::sync::OnceLock<()>>,
 }
 
-#[cfg_attr(shuttle, allow(dead_code, reason = "as above"))]
 impl Death {
     /// A death before the access number `steps`, counted from 0.
     pub(crate) fn before(steps: usize) -> Self {

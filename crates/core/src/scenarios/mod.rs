@@ -13,6 +13,7 @@ mod pool;
 mod queue;
 mod rwlock;
 mod select;
+mod slab;
 
 use std::env;
 use std::ptr::NonNull;

@@ -1,0 +1,269 @@
+//! An allocator in memory that several processes share, any of which may be killed at any instruction.
+//!
+//! README.md beside this file has the states, the steps, and what a kill costs. Slabs with a bitmap are an
+//! old art (Bonwick, "The slab allocator", 1994); here the bitmap shares its word with what the slab is,
+//! so that one exchange both checks and commits.
+
+use crate::sync::{AtomicU64, Ordering, unless_weakened};
+pub use class::LARGEST;
+use class::{CLASSES, Class};
+use page::Page;
+#[cfg(not(any(loom, shuttle)))]
+pub use region::Refused;
+
+mod class;
+#[cfg(all(test, loom))]
+mod model;
+mod page;
+// The modellers' atomics are no words of memory.
+#[cfg(not(any(loom, shuttle)))]
+mod region;
+mod runs;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+/// Bytes of a page, the unit of slabs and of large objects.
+pub const PAGE: usize = 1 << 10;
+/// What the memory is aligned to, and the greatest alignment of an object.
+pub const ALIGN: usize = 4 << 10;
+
+/// So often an exchange is tried on a slab that others change all the time.
+const ATTEMPTS: usize = 16;
+
+/// Memory from which objects are allocated, as one process sees it.
+///
+/// It hands out offsets and never touches the objects, so it works wherever the memory is mapped. What it
+/// reads there is checked: whatever others have written, offsets lie inside, and every call ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Heap<'m> {
+    /// One word for each page. Written by all.
+    words: &'m [AtomicU64],
+    /// Where the first page begins.
+    at: usize,
+}
+
+/// No object that is allocated begins at the offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAllocated;
+
+/// What the bytes of all pages are used for. Exact while nobody allocates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Bytes of objects, each as long as its size was rounded up to.
+    pub in_use: usize,
+    /// Bytes of pages that somebody puts together, or takes apart, or died doing so.
+    pub in_flight: usize,
+    /// Bytes of free pages and of free objects in slabs.
+    pub free: usize,
+    /// Bytes in which no object fits.
+    pub waste: usize,
+}
+
+impl Heap<'_> {
+    /// Bytes of the object at an offset, at least as many as were asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAllocated`] if none begins there.
+    pub fn size_of(&self, offset: usize) -> Result<usize, NotAllocated> {
+        let (head, bytes, page) = self.find(offset).ok_or(NotAllocated)?;
+        // A hostile word may be that of a run which would reach beyond the end.
+        let room = self.pages() - head;
+        match (page.class(), page.pages()) {
+            (Some(class), _) if class.pages() <= room => class
+                .object_at(bytes)
+                .filter(|&object| page.is_taken(object))
+                .map(|_| class.size())
+                .ok_or(NotAllocated),
+            (_, Some(pages)) if pages <= room && bytes == 0 => Ok(pages * PAGE),
+            _ => Err(NotAllocated),
+        }
+    }
+
+    /// What all bytes are used for; walks all pages.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        (0..self.pages()).for_each(|page| self.count(page, &mut stats));
+        let known = stats.in_use + stats.in_flight + stats.free;
+        stats.waste = (self.pages() * PAGE).saturating_sub(known);
+        stats
+    }
+
+    fn count(&self, at: usize, stats: &mut Stats) {
+        let page = self.load(at);
+        if page == Page::FREE {
+            stats.free += PAGE;
+        } else if let Some(class) = page.class() {
+            let taken = page.taken(class);
+            stats.in_use += taken as usize * class.size();
+            stats.free += (class.objects() - taken) as usize * class.size();
+        } else if let Some(pages) = page.pages() {
+            stats.in_use += pages.min(self.pages() - at) * PAGE;
+        } else if page.is_claim() || self.head_of(at, page).is_some_and(|(_, head)| head.is_claim())
+        {
+            stats.in_flight += PAGE;
+        }
+    }
+
+    /// The pages of these words, from 0 on.
+    #[cfg(all(test, any(loom, shuttle)))]
+    pub(crate) fn of_words(words: &[AtomicU64]) -> Heap<'_> {
+        Heap { words, at: 0 }
+    }
+
+    #[inline]
+    fn pages(&self) -> usize {
+        self.words.len()
+    }
+
+    #[inline]
+    fn load(&self, page: usize) -> Page {
+        // Relaxed: who acts on it does so by an exchange, or holds an object in the page.
+        Page(self.words[page].load(Ordering::Relaxed))
+    }
+
+    /// Where an object lies: the first page of its run, how many bytes behind the beginning of that, and the
+    /// word of that page.
+    #[inline]
+    fn find(&self, offset: usize) -> Option<(usize, usize, Page)> {
+        let bytes = offset.checked_sub(self.at)?;
+        // Relaxed: who was given an object sees the words of its run, by what gave it to him.
+        let page = Page(self.words.get(bytes / PAGE)?.load(Ordering::Relaxed));
+        let (head, page) = self.head_of(bytes / PAGE, page)?;
+        Some((head, bytes - head * PAGE, page))
+    }
+
+    /// The first page of a run, and its word, by one of its pages.
+    #[inline]
+    fn head_of(&self, at: usize, page: Page) -> Option<(usize, Page)> {
+        match page.distance() {
+            None => Some((at, page)),
+            Some(distance) => at.checked_sub(distance).map(|head| (head, self.load(head))),
+        }
+    }
+
+    /// Takes an object out of a slab, if it is one of that class and has any, and nobody changes it meanwhile.
+    #[inline]
+    fn take(&self, page: usize, class: Class) -> Option<usize> {
+        self.try_take(page, class)?.ok()
+    }
+
+    /// As [`take`](Self::take), but tries again if somebody has changed the slab.
+    fn take_again(&self, page: usize, class: Class) -> Option<usize> {
+        for _ in 0..ATTEMPTS {
+            if let Ok(object) = self.try_take(page, class)? {
+                return Some(object);
+            }
+        }
+        None
+    }
+
+    /// One attempt: none if there is no object, an error if somebody else was faster.
+    #[inline]
+    fn try_take(&self, page: usize, class: Class) -> Option<Result<usize, Lost>> {
+        // A hostile word may be that of a slab which would reach beyond the end.
+        if page + class.pages() > self.pages() {
+            return None;
+        }
+        let seen = self.load(page);
+        let object = seen.free_object(class)?;
+        // Acquire pairs with the Release in `Caller::free`, the contents, and with that in `claim`, the
+        // other words of the slab.
+        let acquire = unless_weakened!("slab-take", Ordering::Acquire);
+        let taken = seen.with(object).0;
+        let offset = self.offset(page) + object as usize * class.size();
+        let exchanged =
+            self.words[page].compare_exchange(seen.0, taken, acquire, Ordering::Relaxed);
+        Some(exchanged.map(|_| offset).map_err(|_| Lost))
+    }
+
+    #[inline]
+    fn offset(&self, page: usize) -> usize {
+        self.at + page * PAGE
+    }
+}
+
+/// Somebody else was faster.
+struct Lost;
+
+/// Where a caller looks for objects of one class.
+#[derive(Clone, Copy, Debug)]
+struct Hint {
+    /// The slab that it has used last.
+    slab: usize,
+    /// One that it has found full as it freed an object there, so that hardly anybody else uses it.
+    freed: usize,
+    /// Where it looks for another one.
+    next: usize,
+}
+
+/// One who allocates and frees: a worker, or a thread. Its hints are its own, so the heap is touched only
+/// where an object is.
+#[derive(Debug)]
+pub struct Caller<'m> {
+    heap: Heap<'m>,
+    /// Names it in what it puts together.
+    id: u32,
+    hints: [Hint; CLASSES],
+    /// It has put slabs together between these pages.
+    slabs: (usize, usize),
+    /// Where it looks for free pages: for slabs above, for large objects below.
+    free: (usize, usize),
+}
+
+impl<'m> Caller<'m> {
+    /// A caller by the name of `id`, which no other has or had, unless [swept](Self::sweep).
+    pub fn new(heap: Heap<'m>, id: u32) -> Self {
+        // Callers begin far from each other, and on a line of words of their own.
+        let share = (u64::from(id.wrapping_mul(0x9e37_79b9)) * heap.pages() as u64) >> 32;
+        let first = share as usize / 8 * 8;
+        let hints = [Hint { slab: first, freed: first, next: first }; CLASSES];
+        Self { heap, id, hints, slabs: (first, first), free: (first, heap.pages()) }
+    }
+
+    /// Allocates `size` bytes aligned to `align`, a power of two: their offset.
+    ///
+    /// `None` if no room was found, or if `align` is more than [`ALIGN`]. Where others put large objects
+    /// together at the same time, that may be so although there is room in the end.
+    ///
+    /// Cost while the slab used last has room: one RMW on one line, which its process mostly has to itself.
+    #[inline]
+    pub fn alloc(&mut self, size: usize, align: usize) -> Option<usize> {
+        match Class::of(size, align) {
+            Some(class) => match self.heap.take(self.hints[class.index()].slab, class) {
+                None => self.alloc_slow(class),
+                object => object,
+            },
+            None => self.alloc_pages(size, align),
+        }
+    }
+
+    /// Frees the object at `offset`, whoever has allocated it. No caller touches it afterwards.
+    ///
+    /// Cost: one RMW, and the lines of two words, mostly the same; a large object takes an RMW for each page.
+    ///
+    /// # Errors
+    ///
+    /// [`NotAllocated`] if none begins there: it was freed before, or others have overwritten the words. Not
+    /// each of these is found: by then there may be another object.
+    #[inline]
+    pub fn free(&mut self, offset: usize) -> Result<(), NotAllocated> {
+        let (head, bytes, page) = self.heap.find(offset).ok_or(NotAllocated)?;
+        let Some(class) = page.class() else {
+            return self.free_pages(head, bytes, page);
+        };
+        let object = class.object_at(bytes).ok_or(NotAllocated)?;
+        if !page.is_taken(object) {
+            return Err(NotAllocated);
+        }
+        // No compare-exchange: while an object is taken, the page stays what it is. Release pairs with the
+        // Acquire in `take` and in `reclaim`.
+        let release = unless_weakened!("slab-free", Ordering::Release);
+        let bit = 1 << object;
+        let taken = self.heap.words[head].fetch_and(!bit, release) & bit != 0;
+        if page.free_object(class).is_none() {
+            self.hints[class.index()].freed = head;
+        }
+        if taken { Ok(()) } else { Err(NotAllocated) }
+    }
+}

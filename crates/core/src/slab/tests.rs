@@ -1,0 +1,271 @@
+//! The heap against a map of what is allocated, under threads, and over words that are not its own.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::BTreeMap;
+use std::ptr::NonNull;
+use std::sync::{Barrier, Mutex};
+use std::thread;
+
+use proptest::prelude::*;
+
+use super::region::{HEADER, divide};
+use super::*;
+
+/// Memory for a heap.
+struct Memory {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: plain memory; who writes to a part of it has been given that.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(len: usize) -> Self {
+        let layout = Layout::from_size_align(len, ALIGN).unwrap();
+        // SAFETY: not of size 0.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap();
+        Self { base, layout }
+    }
+
+    fn open(&self, len: usize) -> Result<Heap<'_>, Refused> {
+        // SAFETY: it lives as long as the heap, and objects are written only where they are.
+        unsafe { Heap::over(self.base, len) }
+    }
+
+    fn heap(&self) -> Heap<'_> {
+        self.open(self.layout.size()).unwrap()
+    }
+
+    #[allow(clippy::mut_from_ref, reason = "of objects, which are disjoint")]
+    fn bytes(&self, offset: usize, len: usize) -> &mut [u8] {
+        assert!(offset + len <= self.layout.size());
+        // SAFETY: inside the memory, and given out to the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().add(offset), len) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated so.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Alloc { by: usize, size: usize, align: usize },
+    Free { by: usize, which: usize },
+    Reclaim { by: usize },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let size = prop_oneof![8 => 0..200usize, 2 => 200..5000usize, 1 => 5000..100_000usize];
+    let align = prop_oneof![6 => Just(8), 1 => (0..13u32).prop_map(|log| 1usize << log)];
+    let alloc =
+        (0..2usize, size, align).prop_map(|(by, size, align)| Step::Alloc { by, size, align });
+    let free = (0..2usize, any::<usize>()).prop_map(|(by, which)| Step::Free { by, which });
+    let reclaim = (0..2usize).prop_map(|by| Step::Reclaim { by });
+    prop::collection::vec(prop_oneof![60 => alloc, 45 => free, 1 => reclaim], 0..300)
+}
+
+/// What is allocated: its length and what its bytes are.
+#[derive(Default)]
+struct Live(BTreeMap<usize, (usize, u8)>);
+
+impl Live {
+    /// Notes an object that overlaps no other, and fills it.
+    fn add(&mut self, memory: &Memory, offset: usize, len: usize, fill: u8) {
+        let before = self.0.range(..=offset).next_back();
+        assert!(before.is_none_or(|(&before, &(len, _))| before + len <= offset), "overlaps");
+        let after = self.0.range(offset..).next();
+        assert!(after.is_none_or(|(&after, _)| offset + len <= after), "overlaps");
+        memory.bytes(offset, len).fill(fill);
+        self.0.insert(offset, (len, fill));
+    }
+
+    /// One of them, whose bytes are as they were.
+    fn remove(&mut self, memory: &Memory, which: usize) -> Option<usize> {
+        let at = which.checked_rem(self.0.len())?;
+        let (&offset, &(len, fill)) = self.0.iter().nth(at).unwrap();
+        assert!(memory.bytes(offset, len).iter().all(|&byte| byte == fill));
+        self.0.remove(&offset);
+        Some(offset)
+    }
+}
+
+/// The bytes of its pages, none of which is used.
+fn all_free(heap: Heap<'_>) -> Stats {
+    Stats { free: heap.pages() * PAGE, ..Stats::default() }
+}
+
+proptest! {
+    #[test]
+    fn objects_are_disjoint_aligned_and_keep_what_they_hold(steps in steps(), len in 16_384..600_000usize) {
+        let memory = Memory::new(len);
+        let heap = memory.heap();
+        let (mut callers, mut live) = ([1, 2].map(|id| Caller::new(heap, id)), Live::default());
+        for (i, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Alloc { by, size, align } => {
+                    let Some(offset) = callers[by].alloc(size, align) else { continue };
+                    prop_assert_eq!(offset % align, 0);
+                    let room = heap.size_of(offset).unwrap();
+                    prop_assert!(room >= size);
+                    live.add(&memory, offset, room, i as u8);
+                }
+                Step::Free { by, which } => {
+                    let Some(offset) = live.remove(&memory, which) else { continue };
+                    prop_assert_eq!(callers[by].free(offset), Ok(()));
+                    prop_assert_eq!(callers[by].free(offset), Err(NotAllocated));
+                }
+                Step::Reclaim { by } => _ = callers[by].reclaim(),
+            }
+            let stats = heap.stats();
+            prop_assert_eq!(stats.in_use, live.0.values().map(|(len, _)| len).sum::<usize>());
+            prop_assert_eq!(stats.in_flight, 0);
+        }
+        while let Some(offset) = live.remove(&memory, 0) {
+            prop_assert_eq!(callers[0].free(offset), Ok(()));
+        }
+        callers[1].reclaim();
+        prop_assert_eq!(heap.stats(), all_free(heap));
+    }
+
+    #[test]
+    fn whatever_the_words_say_calls_end_and_stay_inside(
+        steps in steps(),
+        scribbles in prop::collection::vec((any::<prop::sample::Index>(), 0..64u64, any::<u64>(), 0..64u32), 1..200),
+    ) {
+        let memory = Memory::new(200_000);
+        let heap = memory.heap();
+        let mut callers = [1, 2].map(|id| Caller::new(heap, id));
+        let mut scribbles = scribbles.iter().cycle();
+        for step in steps {
+            let (page, tag, rest, shift) = scribbles.next().unwrap();
+            page.get(heap.words).store(tag << 58 | rest >> shift, Ordering::Relaxed);
+            match step {
+                Step::Alloc { by, size, align } => {
+                    let Some(offset) = callers[by].alloc(size, align) else { continue };
+                    prop_assert_eq!(offset % align, 0);
+                    prop_assert!(offset >= heap.at && offset + size <= memory.layout.size());
+                }
+                Step::Free { by, which } => {
+                    let offset = which % (2 * memory.layout.size());
+                    let _ = callers[by].free(offset / 16 * 16);
+                    if let Ok(size) = heap.size_of(offset / 16 * 16) {
+                        prop_assert!(offset / 16 * 16 + size <= memory.layout.size());
+                    }
+                }
+                Step::Reclaim { by } => {
+                    callers[by].reclaim();
+                    callers[by].sweep(*rest as u32);
+                }
+            }
+            heap.stats();
+        }
+    }
+}
+
+#[test]
+fn threads_share_without_overlap() {
+    const ROUNDS: usize = 20_000;
+    let memory = Memory::new(1 << 20);
+    let (start, handed_on) = (Barrier::new(3), Mutex::new(Vec::new()));
+    let work = |id: u32| {
+        let mut caller = Caller::new(memory.heap(), id);
+        start.wait();
+        for i in 0..ROUNDS {
+            let size = if i % 100 == 0 { 40_000 } else { 16 + i * 31 % 300 };
+            if let Some(offset) = caller.alloc(size, 8) {
+                memory.bytes(offset, size).fill(id as u8);
+                handed_on.lock().unwrap().push((offset, size, id as u8));
+            }
+            let taken = (i % 7 > 0).then(|| handed_on.lock().unwrap().pop()).flatten();
+            if let Some((offset, size, fill)) = taken {
+                assert!(memory.bytes(offset, size).iter().all(|&byte| byte == fill));
+                caller.free(offset).unwrap();
+            }
+        }
+    };
+    thread::scope(|scope| (1..=3).for_each(|id| _ = scope.spawn(move || work(id))));
+    let mut caller = Caller::new(memory.heap(), 4);
+    handed_on
+        .into_inner()
+        .unwrap()
+        .into_iter()
+        .for_each(|(offset, ..)| caller.free(offset).unwrap());
+    caller.reclaim();
+    assert_eq!(memory.heap().stats(), all_free(memory.heap()));
+}
+
+#[test]
+fn all_memory_is_given_out_before_none_is() {
+    let memory = Memory::new(1 << 20);
+    let (mut one, mut other) = (Caller::new(memory.heap(), 1), Caller::new(memory.heap(), 2));
+    let small: Vec<_> = std::iter::from_fn(|| one.alloc(128, 1)).collect();
+    assert!(memory.heap().stats().free < 8 * PAGE);
+    small.iter().for_each(|&object| other.free(object).unwrap());
+    let large = memory.heap().pages() / 8 * 7 * PAGE;
+    let object = other.alloc(large, 1).expect("empty slabs make room for large objects");
+    assert!(one.alloc(large, 1).is_none());
+    assert_eq!(one.free(object + PAGE), Err(NotAllocated));
+    assert_eq!(one.free(object), Ok(()));
+}
+
+#[test]
+fn what_others_free_is_used_again_before_new_pages_are() {
+    let memory = Memory::new(1 << 22);
+    let (mut producer, mut consumer) =
+        (Caller::new(memory.heap(), 1), Caller::new(memory.heap(), 2));
+    let queue: Vec<_> = (0..200).map(|_| producer.alloc(64, 8).unwrap()).collect();
+    let mut queue = std::collections::VecDeque::from(queue);
+    let used =
+        |heap: Heap<'_>| (0..heap.pages()).filter(|&page| heap.load(page) != Page::FREE).count();
+    let before = used(memory.heap());
+    for _ in 0..20_000 {
+        consumer.free(queue.pop_front().unwrap()).unwrap();
+        queue.push_back(producer.alloc(64, 8).unwrap());
+    }
+    assert!(used(memory.heap()) <= before + Class::of(64, 8).unwrap().pages());
+}
+
+#[test]
+fn what_a_dead_caller_had_claimed_comes_back() {
+    let memory = Memory::new(1 << 18);
+    let heap = memory.heap();
+    let mut caller = Caller::new(heap, 1);
+    let (kept, lost) = (caller.alloc(40_000, 1).unwrap(), caller.alloc(50_000, 1).unwrap());
+    // As if it had died when it had begun to free.
+    let (head, ..) = heap.find(lost).unwrap();
+    heap.words[head].store(Page::claim(1).0, Ordering::Relaxed);
+    assert_eq!(heap.stats().in_flight, 49 * PAGE);
+    let mut heir = Caller::new(heap, 2);
+    assert_eq!(heir.sweep(3), 0);
+    assert_eq!(heir.sweep(1), 49 * PAGE);
+    assert_eq!(heap.stats().in_use, 40 * PAGE);
+    assert_eq!(heir.free(kept), Ok(()));
+}
+
+#[test]
+fn memory_that_is_no_heap_is_refused() {
+    let memory = Memory::new(1 << 16);
+    assert_eq!(memory.open(ALIGN).unwrap_err(), Refused::TooSmall);
+    assert_eq!(memory.open(0).unwrap_err(), Refused::TooSmall);
+    assert_eq!(divide(1 << 43), Err(Refused::TooLarge));
+    let object = Caller::new(memory.heap(), 1).alloc(10, 1).unwrap();
+    assert_eq!(memory.heap().size_of(object), Ok(16));
+    assert_eq!(memory.open(1 << 15).unwrap_err(), Refused::Foreign);
+    // SAFETY: the memory is refused before it is touched.
+    let misaligned = unsafe { Heap::over(memory.base.add(64), 1 << 15) };
+    assert_eq!(misaligned.unwrap_err(), Refused::Misaligned);
+}
+
+#[test]
+fn pages_fill_the_memory_and_no_more() {
+    for len in (ALIGN + PAGE..1 << 20).step_by(333) {
+        let (at, pages) = divide(len).unwrap();
+        assert!(at >= HEADER + 8 * pages && at + pages * PAGE <= len);
+        assert!(len - pages * PAGE <= HEADER + 8 * pages + ALIGN + PAGE, "{len}");
+    }
+}
