@@ -8,12 +8,13 @@ mod kernel_files;
 mod replies;
 mod requests;
 mod results;
+mod slab;
 
 /// Panics if it finds a fault in what the bytes lead to.
 pub type Target = fn(&[u8]);
 
 /// All targets by name; `fuzz/seeds` has a folder for each.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 9] = [
     ("area", area::fuzz),
     ("arguments", arguments::fuzz),
     ("control_groups", control_groups::fuzz),
@@ -22,4 +23,5 @@ pub const TARGETS: [(&str, Target); 8] = [
     ("replies", replies::fuzz),
     ("requests", requests::fuzz),
     ("results", results::fuzz),
+    ("slab", slab::fuzz),
 ];

@@ -84,7 +84,7 @@ impl Heap<'_> {
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         (0..self.pages()).for_each(|page| self.count(page, &mut stats));
-        let known = stats.in_use + stats.in_flight + stats.free;
+        let known = stats.in_use.saturating_add(stats.in_flight).saturating_add(stats.free);
         stats.waste = (self.pages() * PAGE).saturating_sub(known);
         stats
     }
@@ -95,10 +95,12 @@ impl Heap<'_> {
             stats.free += PAGE;
         } else if let Some(class) = page.class() {
             let taken = page.taken(class);
-            stats.in_use += taken as usize * class.size();
+            stats.in_use = stats.in_use.saturating_add(taken as usize * class.size());
             stats.free += (class.objects() - taken) as usize * class.size();
         } else if let Some(pages) = page.pages() {
-            stats.in_use += pages.min(self.pages() - at) * PAGE;
+            // Hostile runs may overlap, so that the sum has no end.
+            let bytes = pages.min(self.pages() - at) * PAGE;
+            stats.in_use = stats.in_use.saturating_add(bytes);
         } else if page.is_claim() || self.head_of(at, page).is_some_and(|(_, head)| head.is_claim())
         {
             stats.in_flight += PAGE;
