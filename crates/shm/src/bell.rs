@@ -20,7 +20,7 @@ const FREE: u64 = 1;
 /// let segment = Segment::anonymous(1 << 20)?;
 /// let bell = segment.doorbell()?;
 /// bell.doorbell().park();
-/// assert!(bell.doorbell().ring());
+/// assert!(!segment.ring_bell(bell.number(), None), "it is parked");
 /// # Ok::<(), daiko_shm::SegmentError>(())
 /// ```
 #[derive(Debug)]

@@ -59,21 +59,21 @@ impl Doorbell {
         self.word.load(Ordering::Acquire) == Self::PARKED
     }
 
-    /// Rings, once the caller has changed by a read-modify-write what the owner waits for; true if he owes a futex wake of
-    /// [`word`](Self::word).
+    /// Rings, once the caller, who runs on `cpu`, has changed by a read-modify-write what the owner waits for.
     #[inline]
-    #[must_use = "the owner sleeps"]
-    pub fn ring_behind(&self) -> bool {
+    pub fn ring_behind(&self, cpu: Option<u32>) -> Rung {
         ring_barrier();
-        self.ring()
+        self.ring(cpu)
     }
 
-    /// Rings; true if the caller owes a futex wake of [`word`](Self::word).
+    /// Rings, on behalf of one who runs on `cpu`, and has passed a barrier since he changed what the owner waits for.
     #[inline]
-    #[must_use = "the owner sleeps"]
-    pub fn ring(&self) -> bool {
+    pub fn ring(&self, cpu: Option<u32>) -> Rung {
         // Release: pairs with the Acquire in `is_parked`.
-        self.is_parked() && self.word.swap(Self::AWAKE, Ordering::Release) == Self::PARKED
+        if self.is_parked() && self.word.swap(Self::AWAKE, Ordering::Release) == Self::PARKED {
+            return Rung::Asleep;
+        }
+        Rung::Awake { elsewhere: cpu.is_none() || self.cpu() != cpu }
     }
 
     /// The word to sleep on while it holds [`PARKED`](Self::PARKED), and to wake.
@@ -122,18 +122,41 @@ impl Listeners {
     }
 
     /// Rings for all who listen, once the caller has changed the object: `wake` is given the number of
-    /// each doorbell of `bells` whose owner is owed a futex wake.
+    /// each doorbell of `bells` whose owner is owed a futex wake. Whether one of the others runs, on another CPU than `cpu`, the
+    /// caller's: then looking for an answer is of use.
     ///
     /// The change was a read-modify-write, so that no further barrier is needed on x86. Budget where nobody sleeps: a
-    /// load here and one for each that listens.
+    /// load here and one line for each that listens.
     #[inline]
-    pub fn ring(&self, bells: &[Doorbell], wake: impl FnMut(usize)) {
+    pub fn ring(&self, bells: &[Doorbell], cpu: Option<u32>, mut wake: impl FnMut(usize)) -> bool {
         ring_barrier();
-        let listening = self.0.load(Ordering::Relaxed);
-        if listening != 0 {
-            ring_all(listening, bells, wake);
+        let mut listening = self.0.load(Ordering::Relaxed);
+        let mut answers = false;
+        while listening != 0 {
+            let first = listening.trailing_zeros() as usize;
+            listening &= listening - 1;
+            for number in (first..bells.len()).step_by(Self::BITS) {
+                match bells[number].ring(cpu) {
+                    Rung::Asleep => wake(number),
+                    Rung::Awake { elsewhere } => answers |= elsewhere,
+                }
+            }
         }
+        answers
     }
+}
+
+/// What somebody did whose doorbell was rung.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Rung {
+    /// He slept, or was about to: the caller owes a futex wake of [`Doorbell::word`].
+    Asleep,
+    /// He did not.
+    Awake {
+        /// He may run at this moment, as he is not bound to the caller's CPU.
+        elsewhere: bool,
+    },
 }
 
 /// Between a change, by a read-modify-write, and the look for sleepers.
@@ -142,18 +165,6 @@ fn ring_barrier() {
     if !cfg!(weaken = "doorbell-ring") {
         // Pairs with the fence in `Doorbell::park`.
         fence_behind_rmw();
-    }
-}
-
-fn ring_all(mut listening: u64, bells: &[Doorbell], mut wake: impl FnMut(usize)) {
-    while listening != 0 {
-        let first = listening.trailing_zeros() as usize;
-        listening &= listening - 1;
-        for number in (first..bells.len()).step_by(Listeners::BITS) {
-            if bells[number].ring() {
-                wake(number);
-            }
-        }
     }
 }
 

@@ -43,7 +43,7 @@ impl Shared {
 
     fn change(&self) {
         self.object.fetch_add(1, Ordering::Release);
-        self.listeners.ring(&self.bells, |bell| {
+        let _ = self.listeners.ring(&self.bells, None, |bell| {
             assert_eq!(bell, SLEEPER);
             self.wakes.fetch_add(1, Ordering::Relaxed);
         });

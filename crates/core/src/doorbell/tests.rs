@@ -6,7 +6,7 @@ fn bells(all: usize) -> Vec<Doorbell> {
 
 fn rung(listeners: &Listeners, bells: &[Doorbell]) -> Vec<usize> {
     let mut rung = Vec::new();
-    listeners.ring(bells, |bell| rung.push(bell));
+    let _ = listeners.ring(bells, None, |bell| rung.push(bell));
     rung.sort();
     rung
 }
@@ -36,6 +36,19 @@ fn zeroed_memory_is_awake_and_has_no_listeners() {
     assert!(!bell.is_parked() && bell.cpu().is_none());
     assert_eq!(rung(&listeners, std::slice::from_ref(&bell)), []);
     assert!(!seat.is_of(0));
+}
+
+#[test]
+fn who_is_awake_on_another_cpu_may_answer() {
+    let (listeners, bells) = (Listeners::new(), bells(3));
+    listeners.listen(1);
+    let answers = |cpu| listeners.ring(&bells, cpu, |_| ());
+    assert!(answers(None) && answers(Some(4)), "he may be anywhere");
+    bells[1].set_cpu(Some(4));
+    assert!(answers(None) && answers(Some(0)) && !answers(Some(4)));
+    bells[1].park();
+    assert!(!answers(Some(0)), "he slept");
+    assert!(answers(Some(0)), "and does no more");
 }
 
 #[test]

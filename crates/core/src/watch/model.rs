@@ -82,7 +82,7 @@ fn a_rung_change_is_not_slept_through() {
             let (shared, doors) = (shared.clone(), doors.clone());
             loom::thread::spawn(move || {
                 shared.write();
-                doors.1.ring(&doors.0, |_| ());
+                let _ = doors.1.ring(&doors.0, None, |_| ());
             })
         };
         doors.1.listen(0);

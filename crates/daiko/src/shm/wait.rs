@@ -11,11 +11,13 @@ use daiko_sys::futex;
 use crate::fiber::ControlBlock;
 use crate::wait::{Deadline, Waiter};
 use crate::watch::wait_rung;
-use crate::worker::{self, Worker};
+use crate::worker::{self, OwnBell, Worker};
 
 /// Looks that are taken in place, while others run who could end the wait: together about as long as a futex
 /// wake across CPUs takes.
-const LOOKS: u32 = 250;
+const LOOKS: u32 = 200;
+/// Looks for an answer of somebody who is known to run: longer than a message takes there and back.
+pub(super) const SOON: u32 = 50;
 /// How often a thread looks for which the segment has no doorbell left.
 const SAMPLE: Duration = Duration::from_millis(1);
 
@@ -32,6 +34,7 @@ impl<F: Fn() -> bool + Sync> Probe for Look<F> {
 /// afterwards; without any, the caller has made its [`own_bell`] known to him.
 ///
 /// `holds` looks at memory alone, shortly: agents call it. `what` is what the caller calls, in messages.
+#[inline(never)]
 pub(super) fn until(
     segment: &Segment,
     listeners: Option<&Listeners>,
@@ -57,16 +60,13 @@ fn as_fiber(
 ) -> bool {
     let Some(worker) = worker::current() else { unreachable!("a fiber runs on a worker") };
     let bell = worker.bell_in(segment);
-    if worker.may_look_for_others() && looks(&holds, || !worker.has_other_work()) {
+    if let (Some(bell), Some(listeners)) = (bell, listeners) {
+        listeners.listen(bell.number);
+    }
+    if worker.has_company_elsewhere() && looks(LOOKS, || holds().then_some(())).is_some() {
         return true;
     }
-    let notice = match bell {
-        Some(bell) => {
-            listeners.inspect(|listeners| listeners.listen(bell));
-            Notice::Rung
-        }
-        None => Notice::Silent,
-    };
+    let notice = if bell.is_some() { Notice::Rung } else { Notice::Silent };
     wait_rung(worker, fiber, &Look(holds), notice, deadline).is_some()
 }
 
@@ -81,7 +81,9 @@ fn as_thread(
             listeners.listen(bell.number());
         }
         let company = bell.map(|bell| bell.company(bell.doorbell().cpu()));
-        if company.is_some_and(|company| company.elsewhere) && looks(&holds, || true) {
+        if company.is_some_and(|company| company.elsewhere)
+            && looks(LOOKS, || holds().then_some(())).is_some()
+        {
             return true;
         }
         loop {
@@ -109,26 +111,28 @@ fn sleep(bell: Option<&Bell>, left: Option<Duration>, holds: impl Fn() -> bool) 
     bell.unpark();
 }
 
-/// Looks again and again for a short time; whether it holds.
-fn looks(holds: &impl Fn() -> bool, goes_on: impl Fn() -> bool) -> bool {
-    for _ in 0..LOOKS {
-        std::hint::spin_loop();
-        if holds() {
-            return true;
+/// Looks so often, a little apart, while nothing else could run on the caller's worker: what was seen.
+#[inline]
+pub(super) fn looks<R>(most: u32, mut look: impl FnMut() -> Option<R>) -> Option<R> {
+    let worker = worker::current();
+    for _ in 0..most {
+        if let Some(seen) = look() {
+            return Some(seen);
         }
-        if !goes_on() {
+        if worker.is_some_and(Worker::has_other_work) {
             break;
         }
+        std::hint::spin_loop();
     }
-    false
+    None
 }
 
-/// The number of the doorbell in `segment` that is rung for the caller's waits; `None`: there is none left.
+/// The caller's doorbell in `segment`, which is rung for its waits; `None`: there is none left.
 #[inline]
-pub(super) fn own_bell(segment: &Segment) -> Option<usize> {
+pub(super) fn own_bell(segment: &Segment) -> Option<OwnBell> {
     match worker::current() {
         Some(worker) => worker.bell_in(segment),
-        None => with_thread_bell(segment, |bell| bell.map(Bell::number)),
+        None => with_thread_bell(segment, |bell| bell.map(OwnBell::of)),
     }
 }
 
@@ -145,11 +149,4 @@ fn with_thread_bell<R>(segment: &Segment, f: impl FnOnce(Option<&Bell>) -> R) ->
         }
         f(bells.iter().find(|bell| bell.segment().is(segment)))
     })
-}
-
-impl Worker {
-    /// Whether looking in place is of use, since others run who could end the wait.
-    fn may_look_for_others(&self) -> bool {
-        !self.has_other_work() && self.has_company_elsewhere()
-    }
 }

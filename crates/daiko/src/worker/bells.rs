@@ -27,6 +27,20 @@ pub(crate) struct Bells {
     slept_on: AtomicPtr<Doorbell>,
 }
 
+/// The doorbell of the calling thread in a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OwnBell {
+    pub(crate) number: usize,
+    /// The CPU that the thread is bound to.
+    pub(crate) cpu: Option<u32>,
+}
+
+impl OwnBell {
+    pub(crate) fn of(bell: &Bell) -> Self {
+        OwnBell { number: bell.number(), cpu: bell.doorbell().cpu() }
+    }
+}
+
 /// How long an agent spins whose fibers wait in segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spin {
@@ -58,15 +72,22 @@ impl Bells {
 }
 
 impl Worker {
-    /// The number of this worker's doorbell in `segment`; `None` if there is none left there. Only the owner.
-    pub(crate) fn bell_in(&self, segment: &Segment) -> Option<usize> {
+    /// This worker's doorbell in `segment`; `None` if there is none left there. Only the owner.
+    #[inline]
+    pub(crate) fn bell_in(&self, segment: &Segment) -> Option<OwnBell> {
         // SAFETY: the owner calls.
         let bells = unsafe { self.bells.all() };
-        if let Some(bell) = bells.iter().find(|bell| bell.segment().is(segment)) {
-            return Some(bell.number());
-        }
-        bells.extend(new_bell(segment));
-        bells.last().map(Bell::number)
+        let bell = bells.iter().find(|bell| bell.segment().is(segment));
+        bell.map(OwnBell::of).or_else(|| self.new_bell_in(segment))
+    }
+
+    #[cold]
+    fn new_bell_in(&self, segment: &Segment) -> Option<OwnBell> {
+        let bell = new_bell(segment)?;
+        let own = OwnBell::of(&bell);
+        // SAFETY: the owner calls.
+        unsafe { self.bells.all() }.push(bell);
+        Some(own)
     }
 
     /// Gives the doorbells back of segments that nobody else of this process uses, or all. Only the owner.
@@ -215,7 +236,7 @@ impl Worker {
         // SAFETY: a worker that sleeps on a doorbell keeps it until it has found its token, which is stored after
         // this.
         let bell = unsafe { self.bells.slept_on.load(Ordering::Relaxed).as_ref() }?;
-        let _ = bell.ring();
+        let _ = bell.ring(None);
         Some(ptr::from_ref(bell.word()))
     }
 }

@@ -25,7 +25,7 @@ use daiko_core::queue::Ring;
 use daiko_core::turns::Turns;
 
 use self::bells::Bells;
-pub(crate) use self::bells::new_bell;
+pub(crate) use self::bells::{OwnBell, new_bell};
 use self::counters::Counters;
 pub use self::counters::WorkerCounters;
 use self::heir::Heir;

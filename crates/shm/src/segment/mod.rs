@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use daiko_core::doorbell::Listeners;
+use daiko_core::doorbell::{Listeners, Rung};
 use daiko_core::robust::Holder;
 use daiko_sys::file::{FileLock, Guarded, SharedFile};
 use daiko_sys::{Scope, futex};
@@ -122,21 +122,24 @@ impl Segment {
         use_it(self.file().as_fd())
     }
 
-    /// Rings for all who listen, once the caller has changed by a read-modify-write what they wait for.
+    /// Rings for all who listen, once the caller, who runs on `cpu`, has changed by a read-modify-write what they wait for.
+    /// Whether one of them runs elsewhere, so that looking for an answer is of use.
     #[inline]
-    pub fn ring(&self, listeners: &Listeners) {
+    pub fn ring(&self, listeners: &Listeners, cpu: Option<u32>) -> bool {
         let bells = &self.tables().doorbells;
-        listeners.ring(bells, |number| wake(bells[number].word()));
+        listeners.ring(bells, cpu, |number| wake(bells[number].word()))
     }
 
-    /// Rings doorbell number `bell`, if there is one, once the caller has changed by a read-modify-write what its owner
-    /// waits for.
+    /// As [`ring`](Self::ring), for doorbell number `bell`, if there is one.
     #[inline]
-    pub fn ring_bell(&self, bell: usize) {
-        if let Some(bell) = self.tables().doorbells.get(bell)
-            && bell.ring_behind()
-        {
-            wake(bell.word());
+    pub fn ring_bell(&self, bell: usize, cpu: Option<u32>) -> bool {
+        let Some(bell) = self.tables().doorbells.get(bell) else { return false };
+        match bell.ring_behind(cpu) {
+            Rung::Awake { elsewhere } => elsewhere,
+            Rung::Asleep => {
+                wake(bell.word());
+                false
+            }
         }
     }
 
@@ -233,7 +236,7 @@ impl Inner {
     fn ring_own(&self) {
         std::sync::atomic::fence(Ordering::SeqCst);
         for (bell, owner) in self.tables().doorbells.iter().zip(&self.tables().owners) {
-            if owner.load(Ordering::Relaxed) == self.me.bits() && bell.ring() {
+            if owner.load(Ordering::Relaxed) == self.me.bits() && bell.ring(None) == Rung::Asleep {
                 wake(bell.word());
             }
         }

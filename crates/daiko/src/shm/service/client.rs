@@ -76,7 +76,7 @@ impl Client {
     /// [`Poller`](crate::agent::Poller).
     #[inline]
     pub fn call<Q: NoUninit>(&self, request: &Q) -> Result<Reply<'_>, CallError> {
-        self.ask(bytemuck::bytes_of(request), Deadline::NEVER)
+        self.ask(bytemuck::bytes_of(request), None)
     }
 
     /// As [`call`](Self::call), for at most `timeout`.
@@ -94,7 +94,7 @@ impl Client {
         request: &Q,
         timeout: Duration,
     ) -> Result<Reply<'_>, CallError> {
-        self.ask(bytemuck::bytes_of(request), Deadline::after(timeout))
+        self.ask(bytemuck::bytes_of(request), Some(timeout))
     }
 
     /// As [`call`](Self::call), until `deadline` at most.
@@ -112,7 +112,7 @@ impl Client {
         request: &Q,
         deadline: Instant,
     ) -> Result<Reply<'_>, CallError> {
-        self.ask(bytemuck::bytes_of(request), Deadline::at(deadline))
+        self.ask(bytemuck::bytes_of(request), Some(left_until(deadline)))
     }
 
     /// As [`call_timeout`](Self::call_timeout), with bytes of any number; `None`: however long it takes.
@@ -129,40 +129,39 @@ impl Client {
         request: &[u8],
         timeout: Option<Duration>,
     ) -> Result<Reply<'_>, CallError> {
-        self.ask(request, timeout.map_or(Deadline::NEVER, Deadline::after))
+        self.ask(request, timeout)
     }
 
     /// A slot in which a request can be written where it lies.
     ///
     /// # Errors
     ///
-    /// [`CallError::TimedOut`] if there is none free within `timeout`; `None`: however long it takes.
+    /// [`CallError::TimedOut`] if there is none free within `timeout`, which is also that of the call; `None`: however long it takes.
     ///
     /// # Panics
     ///
     /// As [`call`](Self::call).
     pub fn draft(&self, timeout: Option<Duration>) -> Result<Draft<'_>, CallError> {
-        let deadline = timeout.map_or(Deadline::NEVER, Deadline::after);
-        Ok(Draft { at: self.claim(deadline)?, deadline })
+        Ok(Draft { at: self.claim(timeout)?, timeout })
     }
 
     #[inline]
-    fn ask(&self, request: &[u8], deadline: Deadline) -> Result<Reply<'_>, CallError> {
+    fn ask(&self, request: &[u8], timeout: Option<Duration>) -> Result<Reply<'_>, CallError> {
         let limit = self.service.slot_bytes();
         if request.len() > limit {
             return Err(CallError::TooLarge { bytes: request.len(), limit });
         }
-        let at = self.claim(deadline)?;
+        let at = self.claim(timeout)?;
         at.message().write(request);
-        at.call(request.len(), deadline)
+        at.call(request.len(), timeout)
     }
 
     /// A slot in which it is this client's turn.
     #[inline]
-    fn claim(&self, deadline: Deadline) -> Result<Claimed<'_>, CallError> {
+    fn claim(&self, timeout: Option<Duration>) -> Result<Claimed<'_>, CallError> {
         match self.take_free() {
             Some(claimed) => Ok(claimed),
-            None => self.claim_slow(deadline),
+            None => self.claim_slow(deadline_after(timeout)),
         }
     }
 
@@ -321,7 +320,7 @@ impl Service {
     pub(super) fn has_free_slot(&self) {
         // Release: pairs with the Acquire of those who wait for it to change.
         self.words().freed.fetch_add(1, Ordering::Release);
-        self.segment().ring(&self.words().waiting);
+        self.segment().ring(&self.words().waiting, None);
     }
 
     /// Whether a process has died that had claimed a slot.
@@ -330,6 +329,14 @@ impl Service {
             self.claims().iter().filter_map(|claim| Holder::of(claim.load(Ordering::Relaxed)));
         claims.any(|holder| self.segment().is_gone(holder))
     }
+}
+
+fn deadline_after(timeout: Option<Duration>) -> Deadline {
+    timeout.map_or(Deadline::NEVER, Deadline::after)
+}
+
+fn left_until(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
 }
 
 struct OnDrop<F: FnMut()>(F);
@@ -366,43 +373,22 @@ impl<'c> Claimed<'c> {
 
     /// Posts the request of `len` bytes that lies there, and waits for the reply.
     #[inline]
-    fn call(self, len: usize, deadline: Deadline) -> Result<Reply<'c>, CallError> {
+    fn call(self, len: usize, timeout: Option<Duration>) -> Result<Reply<'c>, CallError> {
         let service = &self.client.service;
         let segment = service.segment();
         let Some(server) = service.server() else { return Err(CallError::NotServed) };
         segment.watch(server);
-        let bell = wait::own_bell(segment).map(|bell| bell as u32);
-        let ticket = self.slot().post(len as u32, deadline.ns().unwrap_or(0), bell);
-        segment.ring(&service.words().servers);
-        self.wait_for(ticket, server, deadline)
-    }
-
-    fn wait_for(
-        self,
-        ticket: Ticket,
-        mut server: Holder,
-        deadline: Deadline,
-    ) -> Result<Reply<'c>, CallError> {
-        let (service, slot) = (&self.client.service, self.slot());
-        let segment = service.segment();
+        let (slot, me) = (self.slot(), wait::own_bell(segment));
+        let ns = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let ticket = slot.post(len as u32, timeout.map_or(0, ns), me.map(|me| me.number as u32));
         let leave = Leave { slot, ticket, claimed: Some(self) };
-        loop {
-            let over = || slot.is_clients() || service.server() != Some(server);
-            let in_time = wait::until(segment, None, WHAT, deadline, over);
-            match slot.progress(ticket) {
-                Progress::Replied => return leave.has_replied(),
-                Progress::Lost => return leave.ends_by(CallError::ServerDied),
-                Progress::Corrupt => return leave.ends_by(CallError::Corrupt),
-                Progress::Requested | Progress::Taken if !in_time => return leave.times_out(),
-                Progress::Requested | Progress::Taken => {}
-            }
-            // It is gone. Whoever serves now has not taken the request before he was said to serve, and ends
-            // what the dead one had in hand.
-            match service.server() {
-                Some(other) => server = other,
-                None => return leave.loses_server(),
-            }
-            segment.watch(server);
+        let answers = segment.ring(&service.words().servers, me.and_then(|me| me.cpu));
+        if answers {
+            let _ = wait::looks(wait::SOON, || slot.is_clients().then_some(()));
+        }
+        match slot.progress(ticket) {
+            Progress::Replied => leave.has_replied(),
+            _ => leave.wait_for(service, server, deadline_after(timeout)),
         }
     }
 }
@@ -415,11 +401,41 @@ struct Leave<'c> {
 }
 
 impl<'c> Leave<'c> {
+    #[cold]
+    #[inline(never)]
+    fn wait_for(
+        self,
+        service: &Service,
+        mut server: Holder,
+        deadline: Deadline,
+    ) -> Result<Reply<'c>, CallError> {
+        let (slot, segment) = (self.slot, service.segment());
+        loop {
+            let over = || slot.is_clients() || service.server() != Some(server);
+            let in_time = wait::until(segment, None, WHAT, deadline, over);
+            match slot.progress(self.ticket) {
+                Progress::Replied => return self.has_replied(),
+                Progress::Lost => return self.ends_by(CallError::ServerDied),
+                Progress::Corrupt => return self.ends_by(CallError::Corrupt),
+                Progress::Requested | Progress::Taken if !in_time => return self.times_out(),
+                Progress::Requested | Progress::Taken => {}
+            }
+            // It is gone. Whoever serves now has not taken the request before he was said to serve, and ends
+            // what the dead one had in hand.
+            match service.server() {
+                Some(other) => server = other,
+                None => return self.loses_server(),
+            }
+            segment.watch(server);
+        }
+    }
+
     /// The slot, which is the client's again.
     fn ended(&mut self) -> Claimed<'c> {
         self.claimed.take().expect("a call ends once")
     }
 
+    #[inline]
     fn has_replied(mut self) -> Result<Reply<'c>, CallError> {
         let at = self.ended();
         match self.slot.code() {
@@ -493,7 +509,7 @@ impl Drop for Leave<'_> {
 #[derive(Debug)]
 pub struct Draft<'c> {
     at: Claimed<'c>,
-    deadline: Deadline,
+    timeout: Option<Duration>,
 }
 
 impl<'c> Draft<'c> {
@@ -502,7 +518,7 @@ impl<'c> Draft<'c> {
         self.at.message()
     }
 
-    /// Asks by the first `len` bytes, and waits for the reply, until the time that the draft was given.
+    /// Asks by the first `len` bytes, and waits for the reply, for as long as the draft was given.
     ///
     /// # Errors
     ///
@@ -516,7 +532,7 @@ impl<'c> Draft<'c> {
         if len > limit {
             return Err(CallError::TooLarge { bytes: len, limit });
         }
-        self.at.call(len, self.deadline)
+        self.at.call(len, self.timeout)
     }
 }
 

@@ -98,7 +98,9 @@ struct Words {
     server: AtomicU64,
     /// The server's threads.
     servers: Listeners,
-    /// Raised when a slot becomes free for all; anyone.
+    /// Raised when a slot becomes somebody's; anyone.
+    claimed: AtomicU32,
+    /// Raised when one becomes free for all; anyone.
     freed: AtomicU32,
     /// Those who wait for a free slot.
     waiting: Listeners,

@@ -3,7 +3,7 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytemuck::{AnyBitPattern, NoUninit};
 use daiko_core::call::{Delivered, Ticket};
@@ -118,21 +118,8 @@ impl Service {
     #[inline]
     fn ring_client(&self, at: u32) {
         if let Some(bell) = self.slot(at).bell() {
-            self.segment().ring_bell(bell as usize);
+            self.segment().ring_bell(bell as usize, None);
         }
-    }
-
-    /// Takes the next request, from behind slot `last`: clients in turn.
-    #[inline]
-    fn take_request(&self, last: &mut u32) -> Option<(u32, Ticket)> {
-        let (claims, behind) = (self.claims(), (*last as usize + 1) % self.shape.slots as usize);
-        let numbers = (behind..claims.len()).chain(0..behind);
-        let taken = numbers.filter(|&at| is_claimed(&claims[at])).find_map(|at| {
-            let ticket = self.slot(at as u32).take()?;
-            Some((at as u32, ticket))
-        });
-        *last = taken.map_or(*last, |(at, _)| at);
-        taken
     }
 
     /// Whether there is a request.
@@ -187,6 +174,47 @@ trait Ends: Send + Sync {
     fn has_ended(&self);
 }
 
+/// The requests of a service, as one fiber looks for them: clients in turn.
+struct Requests {
+    /// The slots that are somebody's, as of when `claimed` was that.
+    slots: Vec<u32>,
+    claimed: Option<u32>,
+    /// The place in `slots` that is looked at first.
+    first: usize,
+}
+
+impl Requests {
+    fn new() -> Self {
+        Requests { slots: Vec::new(), claimed: None, first: 0 }
+    }
+
+    /// Takes the next one.
+    #[inline]
+    fn take(&mut self, service: &Service) -> Option<(u32, Ticket)> {
+        // Acquire: pairs with the Release in `claim_slot`.
+        let claimed = service.words().claimed.load(Ordering::Acquire);
+        if self.claimed != Some(claimed) {
+            self.look_anew(service, claimed);
+        }
+        let (before, behind) = self.slots.split_at(self.first);
+        let taken = behind.iter().chain(before).enumerate().find_map(|(passed, &at)| {
+            let ticket = service.slot(at).take()?;
+            Some((passed, at, ticket))
+        });
+        let (passed, at, ticket) = taken?;
+        self.first = (self.first + passed + 1) % self.slots.len();
+        Some((at, ticket))
+    }
+
+    #[cold]
+    fn look_anew(&mut self, service: &Service, claimed: u32) {
+        let claims = (0..).zip(service.claims());
+        self.slots = claims.filter(|(_, claim)| is_claimed(claim)).map(|(at, _)| at).collect();
+        self.claimed = Some(claimed);
+        self.first = 0;
+    }
+}
+
 struct Serving<F> {
     service: Service,
     ends: AtomicBool,
@@ -237,11 +265,17 @@ impl Crew {
 impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
     /// One fiber's life.
     fn run(&self, crew: &Crew) {
-        let (me, mut last) = (crew.numbers.fetch_add(1, Ordering::Relaxed), 0);
+        let (me, mut requests) = (crew.numbers.fetch_add(1, Ordering::Relaxed), Requests::new());
+        let mut answered = false;
         while !self.ends() {
-            match self.service.take_request(&mut last) {
-                Some((at, ticket)) => self.serve(at, ticket),
-                None => self.wait(crew, me),
+            // A client that runs is likely to ask again.
+            let looks = if answered { wait::SOON } else { 1 };
+            match wait::looks(looks, || requests.take(&self.service)) {
+                Some((at, ticket)) => answered = self.serve(at, ticket),
+                None => {
+                    self.wait(crew, me);
+                    answered = false;
+                }
             }
         }
     }
@@ -259,8 +293,10 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
         });
     }
 
-    fn serve(&self, at: u32, ticket: Ticket) {
-        let mut call = Call { service: &self.service, at, ticket, replied: false };
+    /// Has one call handled; whether its client runs, on another CPU.
+    fn serve(&self, at: u32, ticket: Ticket) -> bool {
+        let mut call =
+            Call { service: &self.service, at, ticket, replied: false, client_runs: false };
         let done = panic::catch_unwind(AssertUnwindSafe(|| (self.handler)(&mut call)));
         match done {
             Ok(()) => call.end(0, code::REPLIED),
@@ -271,13 +307,14 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
                 }
             }
         }
+        call.client_runs
     }
 }
 
 impl<F: Fn(&mut Call<'_>) + Send + Sync> Ends for Serving<F> {
     fn end(&self) {
         self.ends.store(true, Ordering::Release);
-        self.service.segment().ring(&self.service.words().servers);
+        self.service.segment().ring(&self.service.words().servers, None);
     }
 
     fn has_ended(&self) {
@@ -294,6 +331,8 @@ pub struct Call<'s> {
     at: u32,
     ticket: Ticket,
     replied: bool,
+    /// Once it is replied to: the client was awake, and may be so on another CPU.
+    client_runs: bool,
 }
 
 impl<'s> Call<'s> {
@@ -314,16 +353,9 @@ impl<'s> Call<'s> {
         super::read(self.request())
     }
 
-    /// The time after which nobody waits for the reply; `None`: there is none.
-    pub fn deadline(&self) -> Option<Instant> {
-        let ns = self.service.slot(self.at).deadline_ns()?;
-        let left = Deadline::from_ns(ns).left()?;
-        Instant::now().checked_add(left)
-    }
-
-    /// The time that is left until the deadline.
-    pub fn time_left(&self) -> Option<Duration> {
-        Deadline::from_ns(self.service.slot(self.at).deadline_ns()?).left()
+    /// For how long the client waits for the reply, from when it has asked; `None`: for ever.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.service.slot(self.at).timeout_ns().map(Duration::from_nanos)
     }
 
     /// The memory of request and reply, of the size of a slot, for a reply that is written where it
@@ -381,7 +413,8 @@ impl<'s> Call<'s> {
             Delivered::ToNobody => self.service.has_free_slot(),
             Delivered::ToClient => {
                 if let Some(bell) = bell {
-                    self.service.segment().ring_bell(bell as usize);
+                    let cpu = wait::own_bell(self.service.segment()).and_then(|me| me.cpu);
+                    self.client_runs = self.service.segment().ring_bell(bell as usize, cpu);
                 }
             }
         }
