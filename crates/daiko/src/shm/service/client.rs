@@ -305,6 +305,8 @@ impl Service {
             claim.compare_exchange(word, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
         if claimed {
             self.slot(at).renew();
+            // Release: pairs with the Acquire in `Requests::take`.
+            self.words().claimed.fetch_add(1, Ordering::Release);
         }
         claimed
     }
