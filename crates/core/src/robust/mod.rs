@@ -8,6 +8,7 @@
 //! trusted for what they say, never for where they point or for an end: whatever bits a peer writes, each operation
 //! returns, within the memory that it was given.
 
+mod event;
 mod holder;
 mod lane;
 mod mutex;
@@ -15,6 +16,7 @@ mod round;
 mod seat;
 mod slots;
 
+pub use event::Event;
 pub use holder::Holder;
 pub use lane::{Corrupt, Lane, NotReceived, NotSent, Receiver, Sender};
 pub use mutex::{Found, Lock, Mutex, Unlock};

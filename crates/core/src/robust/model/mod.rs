@@ -8,6 +8,7 @@ use super::*;
 use crate::modelled::{Death, spawn};
 use crate::sync::{AtomicBool, Ordering};
 
+mod event;
 mod lane;
 mod mutex;
 

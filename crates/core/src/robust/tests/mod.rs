@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod event;
 mod lane;
 mod mutex;
 

@@ -1,0 +1,113 @@
+//! An event that comes and goes, and one that lets one go at a time.
+
+use loom::cell::UnsafeCell;
+
+use super::*;
+use crate::modelled::dies_at_each_step;
+use crate::sync::fence;
+
+struct Shared {
+    attached: Attached<2>,
+    event: Event,
+    /// Written before the event is set.
+    data: UnsafeCell<u32>,
+}
+
+// SAFETY: the data is touched by who was let go; that is what the model checks.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+const VICTIM: usize = 0;
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { attached: Attached::new(), event: Event::new(), data: UnsafeCell::new(0) })
+    }
+
+    fn add(&self) {
+        // SAFETY: nobody has been let go, or the caller alone.
+        self.data.with_mut(|data| unsafe { *data += 1 });
+    }
+
+    fn read(&self) -> u32 {
+        // SAFETY: the caller was let go.
+        self.data.with(|data| unsafe { *data })
+    }
+
+    fn set(&self) {
+        self.event.set();
+        fence(Ordering::SeqCst);
+        self.attached.ring();
+    }
+
+    fn sleep_unless(&self, who: usize, done: impl Fn() -> bool) {
+        self.attached.listen(who);
+        fence(Ordering::SeqCst);
+        if !done() {
+            self.attached.sleep(who);
+        }
+    }
+}
+
+#[test]
+fn a_set_that_comes_and_goes_is_seen_unless_its_setter_died_before() {
+    dies_at_each_step(3, |death| {
+        let shared = Shared::new();
+        let seen = shared.event.look();
+        let victim = spawn(&shared, {
+            let death = death.clone();
+            move |shared| {
+                shared.attached.live(VICTIM, &death, || {
+                    shared.add();
+                    shared.event.set();
+                    assert!(shared.event.reset());
+                    fence(Ordering::SeqCst);
+                    shared.attached.ring();
+                })
+            }
+        });
+        let come = || shared.event.has_come(seen);
+        let dead = || shared.attached.is_dead(Attached::<2>::holder(VICTIM));
+        while !come() && !dead() {
+            shared.sleep_unless(1, || come() || dead());
+        }
+        if come() {
+            assert_eq!(shared.read(), 1);
+        }
+        let lived = victim.join().unwrap().is_some();
+        assert!(!lived || come() && !shared.event.is_set());
+    });
+}
+
+#[test]
+fn each_set_lets_one_go_though_one_of_those_who_wait_dies() {
+    dies_at_each_step(2, |death| {
+        let shared = Shared::new();
+        shared.set();
+        let victim = spawn(&shared, {
+            let death = death.clone();
+            move |shared| {
+                shared.attached.live(VICTIM, &death, || {
+                    if !shared.event.reset() {
+                        return false;
+                    }
+                    shared.add();
+                    shared.set();
+                    true
+                })
+            }
+        });
+        let mine = shared.event.reset();
+        if mine {
+            shared.add();
+            shared.set();
+        }
+        let other = victim.join().unwrap();
+        // Who was let go and died has let nobody else go.
+        assert!(shared.event.reset() || other.is_none());
+        if let Some(other) = other {
+            assert_eq!(shared.read(), u32::from(mine) + u32::from(other));
+        }
+    });
+}
