@@ -13,6 +13,7 @@ mod holder;
 mod lane;
 mod mutex;
 mod round;
+mod rwlock;
 mod seat;
 mod slots;
 
@@ -21,6 +22,7 @@ pub use holder::Holder;
 pub use lane::{Corrupt, Lane, NotReceived, NotSent, Receiver, Sender};
 pub use mutex::{Found, Lock, Mutex, Unlock};
 pub use round::Round;
+pub use rwlock::{Reads, RwLock};
 pub use seat::{Seat, Take};
 pub use slots::Slots;
 

@@ -209,6 +209,21 @@ impl Mutex {
         self.0.fetch_and(!Word::POISONED, Ordering::Relaxed);
     }
 
+    /// How one finds it who shares it while it is free; else who has it.
+    pub(super) fn found(&self) -> Result<Found, (Holder, Seen)> {
+        // Acquire: pairs with the Release in `leave`.
+        let word = Word(self.0.load(Ordering::Acquire));
+        word.holder().map_or(Ok(word.found()), |by| Err((by, Seen(word.0))))
+    }
+
+    /// Takes it from the dead who was `seen` to have it, for nobody. The caller rings, and has learned of the
+    /// death as a new holder would. False if somebody else was faster.
+    pub(super) fn bury(&self, seen: Seen) -> bool {
+        // Release: who takes it sees what the caller did before. Acquire: as in `change`.
+        let (order, free) = (Ordering::AcqRel, Word::free(true));
+        self.0.compare_exchange(seen.0, free.0, order, Ordering::Relaxed).is_ok()
+    }
+
     /// Who has it, in the eyes of whoever asks; he may be dead.
     pub fn holder(&self) -> Option<Holder> {
         // Acquire: pairs with the Release in `leave`.

@@ -4,7 +4,6 @@ use loom::cell::UnsafeCell;
 
 use super::*;
 use crate::modelled::dies_at_each_step;
-use crate::sync::fence;
 
 struct Shared {
     attached: Attached<2>,
@@ -35,18 +34,9 @@ impl Shared {
         self.data.with(|data| unsafe { *data })
     }
 
-    fn set(&self) {
+    fn set(&self, who: usize) {
         self.event.set();
-        fence(Ordering::SeqCst);
-        self.attached.ring();
-    }
-
-    fn sleep_unless(&self, who: usize, done: impl Fn() -> bool) {
-        self.attached.listen(who);
-        fence(Ordering::SeqCst);
-        if !done() {
-            self.attached.sleep(who);
-        }
+        self.attached.ring_fenced(who);
     }
 }
 
@@ -62,16 +52,13 @@ fn a_set_that_comes_and_goes_is_seen_unless_its_setter_died_before() {
                     shared.add();
                     shared.event.set();
                     assert!(shared.event.reset());
-                    fence(Ordering::SeqCst);
-                    shared.attached.ring();
+                    shared.attached.ring_fenced(VICTIM);
                 })
             }
         });
         let come = || shared.event.has_come(seen);
         let dead = || shared.attached.is_dead(Attached::<2>::holder(VICTIM));
-        while !come() && !dead() {
-            shared.sleep_unless(1, || come() || dead());
-        }
+        shared.attached.sleep_fenced(1, || come() || dead());
         if come() {
             assert_eq!(shared.read(), 1);
         }
@@ -84,7 +71,7 @@ fn a_set_that_comes_and_goes_is_seen_unless_its_setter_died_before() {
 fn each_set_lets_one_go_though_one_of_those_who_wait_dies() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
-        shared.set();
+        shared.set(1);
         let victim = spawn(&shared, {
             let death = death.clone();
             move |shared| {
@@ -93,7 +80,7 @@ fn each_set_lets_one_go_though_one_of_those_who_wait_dies() {
                         return false;
                     }
                     shared.add();
-                    shared.set();
+                    shared.set(VICTIM);
                     true
                 })
             }
@@ -101,7 +88,7 @@ fn each_set_lets_one_go_though_one_of_those_who_wait_dies() {
         let mine = shared.event.reset();
         if mine {
             shared.add();
-            shared.set();
+            shared.set(1);
         }
         let other = victim.join().unwrap();
         // Who was let go and died has let nobody else go.

@@ -4,7 +4,7 @@ use loom::sync::atomic::AtomicU32 as Note;
 
 use super::*;
 use crate::modelled::dies_at_each_step;
-use crate::sync::{AtomicU64, fence};
+use crate::sync::AtomicU64;
 
 /// Heirs come last.
 const SENDER: usize = 0;
@@ -47,25 +47,13 @@ impl Shared {
         Receiver::of(&self.lane, self.slots()).unwrap()
     }
 
-    /// Rings, and sleeps, as the ends change by stores.
-    fn ring(&self) {
-        fence(Ordering::SeqCst);
-        self.attached.ring();
-    }
-
-    fn sleep(&self, who: usize, still: impl Fn() -> bool) {
-        self.attached.listen(who);
-        fence(Ordering::SeqCst);
-        if still() {
-            self.attached.sleep(who);
-        }
-    }
-
     fn send(&self, who: usize, sender: &mut Sender, message: u64) {
         loop {
             match sender.send(&self.lane, self.slots(), &message.to_ne_bytes()) {
-                Ok(()) => return self.ring(),
-                Err(NotSent::Full(seen)) => self.sleep(who, || self.lane.is_full(seen)),
+                Ok(()) => return self.attached.ring_fenced(who),
+                Err(NotSent::Full(seen)) => {
+                    self.attached.sleep_fenced(who, || !self.lane.is_full(seen))
+                }
                 Err(error) => panic!("{error:?}"),
             }
         }
@@ -79,16 +67,19 @@ impl Shared {
 
     /// Receives, or waits; `None` if the sender has closed the lane, or is dead and has left nothing.
     fn receive(&self, who: usize, receiver: &mut Receiver) -> Option<u64> {
+        let sender = Attached::<3>::holder(SENDER);
         loop {
-            let gone = self.attached.is_dead(Attached::<3>::holder(SENDER));
+            let gone = self.attached.is_dead(sender);
             match self.try_receive(receiver) {
                 Ok(message) => {
-                    self.ring();
+                    self.attached.ring_fenced(who);
                     return Some(message);
                 }
                 Err(NotReceived::Closed) => return None,
                 Err(NotReceived::Empty(_)) if gone => return None,
-                Err(NotReceived::Empty(seen)) => self.sleep(who, || self.lane.is_empty(seen)),
+                Err(NotReceived::Empty(seen)) => self.attached.sleep_fenced(who, || {
+                    !self.lane.is_empty(seen) || self.attached.is_dead(sender)
+                }),
                 Err(error) => panic!("{error:?}"),
             }
         }
@@ -109,7 +100,7 @@ fn what_the_dead_have_sent_arrives_in_order_and_then_what_their_heir_sends() {
                         shared.noted.store(message as u32, Ordering::Relaxed);
                     }
                     sender.close(&shared.lane);
-                    shared.ring();
+                    shared.attached.ring_fenced(SENDER);
                 })
             }
         });
@@ -144,7 +135,7 @@ fn what_the_dead_have_not_received_their_heir_receives_and_nothing_twice() {
                     while let Ok(message) = shared.try_receive(&mut receiver) {
                         let sum = shared.noted.load(Ordering::Relaxed) + message as u32;
                         shared.noted.store(sum, Ordering::Relaxed);
-                        shared.ring();
+                        shared.attached.ring_fenced(RECEIVER);
                     }
                     assert!(shared.lane.receiver().leave(Attached::<3>::holder(RECEIVER)));
                 })
@@ -192,13 +183,15 @@ fn who_closes_the_receiving_side_ends_a_wait_for_room() {
         let mut receiver = shared.receiver(RECEIVER);
         let closes = spawn(&shared, move |shared| {
             receiver.close(&shared.lane);
-            shared.ring();
+            shared.attached.ring_fenced(RECEIVER);
         });
         let mut sender = shared.sender(SENDER);
         loop {
             match sender.send(&shared.lane, shared.slots(), &[1; 8]) {
                 Ok(()) => {}
-                Err(NotSent::Full(seen)) => shared.sleep(SENDER, || shared.lane.is_full(seen)),
+                Err(NotSent::Full(seen)) => {
+                    shared.attached.sleep_fenced(SENDER, || !shared.lane.is_full(seen))
+                }
                 Err(error) => break assert_eq!(error, NotSent::Closed),
             }
         }

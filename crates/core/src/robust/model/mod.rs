@@ -6,11 +6,12 @@ use loom::sync::{Arc, Notify};
 
 use super::*;
 use crate::modelled::{Death, spawn};
-use crate::sync::{AtomicBool, Ordering};
+use crate::sync::{AtomicBool, Ordering, fence};
 
 mod event;
 mod lane;
 mod mutex;
+mod rwlock;
 
 /// Attachments, known by their places. What they do is rung for as callers do it.
 struct Attached<const N: usize> {
@@ -48,14 +49,20 @@ impl<const N: usize> Attached<N> {
         lived
     }
 
-    /// Rings for all who wait.
-    fn ring(&self) {
-        for (listens, bell) in self.listens.iter().zip(&self.bells) {
+    /// Rings for all who wait, but for `who`.
+    fn ring(&self, who: usize) {
+        for other in (0..N).filter(|&other| other != who) {
             // Relaxed: what makes this one seen is up to the object.
-            if listens.load(Ordering::Relaxed) {
-                bell.notify();
+            if self.listens[other].load(Ordering::Relaxed) {
+                self.bells[other].notify();
             }
         }
+    }
+
+    /// Rings behind a fence, for what changes by a store.
+    fn ring_fenced(&self, who: usize) {
+        fence(Ordering::SeqCst);
+        self.ring(who);
     }
 
     /// To be called before `who` says that it waits.
@@ -63,8 +70,25 @@ impl<const N: usize> Attached<N> {
         self.listens[who].store(true, Ordering::Relaxed);
     }
 
-    /// Until somebody rings for `who`, or is known to have died.
-    fn sleep(&self, who: usize) {
-        self.bells[who].wait();
+    /// Until what `who` waits for is so. It looks again when somebody rings, or is known to have died.
+    fn sleep(&self, who: usize, until: impl Fn() -> bool) {
+        while !until() {
+            self.bells[who].wait();
+        }
+    }
+
+    /// The same for what changes by a store.
+    fn sleep_fenced(&self, who: usize, until: impl Fn() -> bool) {
+        self.listen(who);
+        fence(Ordering::SeqCst);
+        self.sleep(who, until);
+    }
+
+    /// Until `by`, who was `seen` to have the lock, has left or is dead.
+    fn sleep_for(&self, who: usize, mutex: &Mutex, by: Holder, seen: Seen) {
+        self.listen(who);
+        if let Some(seen) = mutex.wait_for(seen) {
+            self.sleep(who, || mutex.has_changed(seen) || self.is_dead(by));
+        }
     }
 }

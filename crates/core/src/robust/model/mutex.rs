@@ -41,12 +41,7 @@ impl Shared {
             match self.try_lock(who) {
                 Lock::Locked(found) => return found,
                 Lock::Contended => {}
-                Lock::Held { seen, .. } => {
-                    self.attached.listen(who);
-                    if self.mutex.wait_for(seen).is_some() {
-                        self.attached.sleep(who);
-                    }
-                }
+                Lock::Held { by, seen } => self.attached.sleep_for(who, &self.mutex, by, seen),
             }
         }
     }
@@ -55,7 +50,7 @@ impl Shared {
         let unlocked = self.mutex.unlock(Attached::<3>::holder(who));
         assert_ne!(unlocked, Unlock::NotMine);
         if unlocked == Unlock::Ring {
-            self.attached.ring();
+            self.attached.ring(who);
         }
     }
 

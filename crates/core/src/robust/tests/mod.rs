@@ -7,6 +7,7 @@ use super::*;
 mod event;
 mod lane;
 mod mutex;
+mod rwlock;
 
 fn holder(index: u16, generation: u32) -> Holder {
     Holder::new(index, generation.try_into().unwrap())

@@ -1,0 +1,152 @@
+//! A lock for readers and writers, one of whom dies.
+
+use loom::cell::UnsafeCell;
+
+use super::*;
+use crate::modelled::dies_at_each_step;
+
+struct Shared {
+    attached: Attached<3>,
+    lock: RwLock,
+    reads: [Reads; 3],
+    /// Counted one after the other by who writes: in order if they are the same.
+    counts: UnsafeCell<[u32; 2]>,
+}
+
+// SAFETY: the counts are touched by who has the lock; that is what the model checks.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+const VICTIM: usize = 0;
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            attached: Attached::new(),
+            lock: RwLock::new(),
+            reads: array::from_fn(|_| Reads::new()),
+            counts: UnsafeCell::new([0; 2]),
+        })
+    }
+
+    fn is_dead(&self) -> impl Fn(Holder) -> bool + Copy {
+        |holder| self.attached.is_dead(holder)
+    }
+
+    fn ring_if(&self, who: usize, unlocked: Unlock) {
+        assert_ne!(unlocked, Unlock::NotMine);
+        if unlocked == Unlock::Ring {
+            self.attached.ring_fenced(who);
+        }
+    }
+
+    /// What a reader has found, who finds the counts in order if it was clean.
+    fn read(&self, who: usize) -> Found {
+        let me = Attached::<3>::holder(who);
+        let found = loop {
+            let locked = self.lock.try_read(me, &self.reads, self.is_dead());
+            if !matches!(locked, Lock::Locked(Found::Clean | Found::Poisoned)) {
+                self.attached.ring_fenced(who);
+            }
+            match locked {
+                Lock::Locked(found) => break found,
+                Lock::Contended => {}
+                Lock::Held { by, seen } => {
+                    self.attached.sleep_for(who, self.lock.writer(), by, seen);
+                }
+            }
+        };
+        // SAFETY: nobody writes.
+        let [first, second] = self.counts.with(|counts| unsafe { *counts });
+        assert!(found != Found::Clean || first == second);
+        self.ring_if(who, self.lock.unlock_read(me, &self.reads));
+        found
+    }
+
+    fn lock(&self, who: usize) -> Found {
+        let me = Attached::<3>::holder(who);
+        let found = loop {
+            match self.lock.writer().try_lock(me, self.is_dead()) {
+                Lock::Locked(found) => break found,
+                Lock::Contended => {}
+                Lock::Held { by, seen } => {
+                    self.attached.sleep_for(who, self.lock.writer(), by, seen);
+                }
+            }
+        };
+        let mut from = 0;
+        while let Some(by) = self.lock.reader(&self.reads, from, self.is_dead()) {
+            from = usize::from(by.index());
+            self.attached
+                .sleep_fenced(who, || !self.reads[from].is(by) || self.attached.is_dead(by));
+        }
+        found
+    }
+
+    fn write(&self, who: usize) -> Found {
+        let found = self.lock(who);
+        for which in 0..2 {
+            // SAFETY: nobody else writes, and nobody reads.
+            self.counts.with_mut(|counts| unsafe { (*counts)[which] += 1 });
+            assert_eq!(self.lock.writer().holder(), Some(Attached::<3>::holder(who)));
+        }
+        self.ring_if(who, self.lock.writer().unlock(Attached::<3>::holder(who)));
+        found
+    }
+
+    fn victim<R: Send + 'static>(
+        shared: &Arc<Self>,
+        death: &Death,
+        life: fn(&Shared) -> R,
+    ) -> loom::thread::JoinHandle<Option<R>> {
+        let death = death.clone();
+        spawn(shared, move |shared| shared.attached.live(VICTIM, &death, || life(shared)))
+    }
+}
+
+#[test]
+fn a_writer_waits_for_who_reads_unless_he_is_dead() {
+    dies_at_each_step(2, |death| {
+        let shared = Shared::new();
+        let victim = Shared::victim(&shared, death, |shared| shared.read(VICTIM));
+        assert_eq!(shared.write(1), Found::Clean);
+        assert!(matches!(victim.join().unwrap(), None | Some(Found::Clean)));
+        assert_eq!(shared.write(2), Found::Clean);
+    });
+}
+
+#[test]
+fn who_reads_after_a_writers_death_learns_of_it_or_finds_it_poisoned() {
+    dies_at_each_step(2, |death| {
+        let shared = Shared::new();
+        let victim = Shared::victim(&shared, death, |shared| shared.write(VICTIM));
+        let found = shared.read(1);
+        let lived = victim.join().unwrap().is_some();
+        let later = [shared.read(2), shared.write(1), shared.read(2)];
+        let learned = later.iter().chain([&found]).filter(|&&found| found == Found::OwnerDied);
+        assert!(learned.count() <= usize::from(!lived));
+        match found {
+            Found::Clean => assert!(later[0] != Found::Poisoned),
+            _ => assert_eq!(later, [Found::Poisoned; 3]),
+        }
+    });
+}
+
+#[test]
+fn a_reader_and_a_writer_find_a_dead_writer_at_once() {
+    dies_at_each_step(2, |death| {
+        let shared = Shared::new();
+        let dead = Attached::<3>::holder(2);
+        assert_eq!(shared.lock.writer().try_lock(dead, |_| false), Lock::Locked(Found::Clean));
+        shared.attached.dead[2].store(true, Ordering::Release);
+        let victim = Shared::victim(&shared, death, |shared| shared.read(VICTIM));
+        let found = shared.write(1);
+        match victim.join().unwrap() {
+            Some(Found::OwnerDied) => assert_eq!(found, Found::Poisoned),
+            Some(_) => assert_eq!(found, Found::OwnerDied),
+            None => assert_ne!(found, Found::Clean),
+        }
+        assert_eq!(shared.read(1), Found::Poisoned);
+    });
+}
