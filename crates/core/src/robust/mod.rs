@@ -15,6 +15,7 @@ mod mutex;
 mod round;
 mod rwlock;
 mod seat;
+mod semaphore;
 mod slots;
 
 pub use event::Event;
@@ -24,6 +25,7 @@ pub use mutex::{Found, Lock, Mutex, Unlock};
 pub use round::Round;
 pub use rwlock::{Reads, RwLock};
 pub use seat::{Seat, Take};
+pub use semaphore::{Acquire, Permit, Semaphore};
 pub use slots::Slots;
 
 #[cfg(all(test, loom))]

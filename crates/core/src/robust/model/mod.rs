@@ -12,6 +12,7 @@ mod event;
 mod lane;
 mod mutex;
 mod rwlock;
+mod semaphore;
 
 /// Attachments, known by their places. What they do is rung for as callers do it.
 struct Attached<const N: usize> {
