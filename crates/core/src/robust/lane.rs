@@ -333,12 +333,6 @@ impl Receiver {
 #[cfg(all(test, not(loom)))]
 impl Lane {
     /// As a peer may leave it.
-    pub(super) fn hostile(tail: u64, head: u64) -> Self {
-        let lane = Self::new();
-        lane.spoil(tail, head);
-        lane
-    }
-
     pub(super) fn spoil(&self, tail: u64, head: u64) {
         self.sends.0.tail.store(tail, Ordering::Relaxed);
         self.receives.0.head.store(head, Ordering::Relaxed);

@@ -248,7 +248,7 @@ impl Default for Mutex {
 #[cfg(all(test, not(loom)))]
 impl Mutex {
     /// As a peer may leave it.
-    pub(super) fn hostile(word: u64) -> Self {
-        Self(AtomicU64::new(word))
+    pub(super) fn spoil(&self, word: u64) {
+        self.0.store(word, Ordering::Relaxed);
     }
 }

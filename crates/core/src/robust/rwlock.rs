@@ -180,17 +180,9 @@ impl Default for Reads {
 }
 
 #[cfg(all(test, not(loom)))]
-impl RwLock {
-    /// As a peer may leave it.
-    pub(super) fn hostile(writer: u64) -> Self {
-        Self { writer: Mutex::hostile(writer) }
-    }
-}
-
-#[cfg(all(test, not(loom)))]
 impl Reads {
     /// As a peer may leave it.
-    pub(super) fn hostile(generation: u32) -> Self {
-        Self(AtomicU32::new(generation))
+    pub(super) fn spoil(&self, generation: u32) {
+        self.0.store(generation, Ordering::Relaxed);
     }
 }

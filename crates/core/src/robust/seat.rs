@@ -101,3 +101,11 @@ impl Default for Seat {
         Self::new()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+impl Seat {
+    /// As a peer may leave it.
+    pub(super) fn spoil(&self, word: u64) {
+        self.0.store(word, Ordering::Relaxed);
+    }
+}

@@ -8,6 +8,7 @@ mod event;
 mod lane;
 mod mutex;
 mod rwlock;
+mod scribble;
 mod semaphore;
 
 fn holder(index: u16, generation: u32) -> Holder {

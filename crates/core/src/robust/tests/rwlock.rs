@@ -7,8 +7,10 @@ proptest! {
     fn whatever_its_words_hold_who_has_it_is_alone_or_among_readers(
         word: u64, generations in prop::collection::vec(prop_oneof![Just(0u32), any::<u32>()], 2..8), salt: u32,
     ) {
-        let lock = RwLock::hostile(word);
-        let reads: Vec<_> = generations.iter().copied().map(Reads::hostile).collect();
+        let lock = RwLock::new();
+        lock.writer().spoil(word);
+        let reads: Vec<_> = generations.iter().map(|_| Reads::new()).collect();
+        reads.iter().zip(&generations).for_each(|(reads, &generation)| reads.spoil(generation));
         let (me, dead) = (holder(1, 1), dead(salt));
         match lock.try_read(me, &reads, dead) {
             Lock::Locked(_) => {

@@ -82,7 +82,8 @@ proptest! {
     #[test]
     fn whatever_permits_hold_each_is_had_once(words: Vec<u64>, first: usize, salt: u32) {
         let semaphore = Semaphore::new();
-        let permits: Vec<_> = words.iter().copied().map(Permit::hostile).collect();
+        let permits: Vec<_> = words.iter().map(|_| Permit::new()).collect();
+        permits.iter().zip(&words).for_each(|(permit, &word)| permit.spoil(word));
         // Nobody that a word may name, to those who are asked.
         let me = holder(1, 1);
         let dead = |by: Holder| by != me && dead(salt)(by);

@@ -1,0 +1,118 @@
+//! A peer who writes to every word all the time: what everybody else does comes to an end.
+
+use std::cell::Cell;
+use std::thread;
+
+use super::*;
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
+
+#[derive(Default)]
+struct Objects {
+    mutex: Mutex,
+    lock: RwLock,
+    reads: [Reads; 4],
+    semaphore: Semaphore,
+    permits: [Permit; 4],
+    event: Event,
+    seat: Seat,
+    lane: Lane,
+}
+
+impl Objects {
+    /// Writes to each word, each time something else.
+    fn spoil(&self, random: &mut impl FnMut() -> u64) {
+        self.mutex.spoil(random());
+        self.lock.writer().spoil(random());
+        self.reads.iter().for_each(|reads| reads.spoil(random() as u32));
+        self.permits.iter().for_each(|permit| permit.spoil(random()));
+        self.event.spoil(random());
+        self.seat.spoil(random());
+        let head = random();
+        let sent = head.wrapping_add(random() % 6);
+        self.lane.spoil(sent.rotate_left(1), head);
+    }
+
+    /// Does everything once.
+    fn use_all(&self, me: Holder, dead: impl Fn(Holder) -> bool + Copy, slots: Slots<'_>) {
+        if let Lock::Held { seen, .. } = self.mutex.try_lock(me, dead) {
+            _ = self.mutex.wait_for(seen);
+        }
+        self.mutex.clear_poison();
+        _ = self.mutex.unlock(me);
+        _ = self.lock.try_read(me, &self.reads, dead);
+        _ = self.lock.unlock_read(me, &self.reads);
+        _ = self.lock.reader(&self.reads, 0, dead);
+        self.use_permits(me, dead);
+        self.event.set();
+        self.event.reset();
+        _ = (self.seat.take(me, dead), self.seat.leave(me));
+        self.use_lane(slots);
+    }
+
+    fn use_permits(&self, me: Holder, dead: impl Fn(Holder) -> bool + Copy) {
+        if let Acquire::Acquired(permit) = self.semaphore.try_acquire(me, &self.permits, 3, dead) {
+            _ = self.semaphore.forget(me, &self.permits, permit);
+            _ = self.semaphore.adopt(me, &self.permits, permit);
+            _ = self.semaphore.give_back(me, &self.permits, permit);
+        }
+        self.semaphore.sweep(&self.permits, me);
+    }
+
+    fn use_lane(&self, slots: Slots<'_>) {
+        if let Ok(mut sender) = Sender::of(&self.lane, slots) {
+            (0..9).for_each(|_| _ = sender.send(&self.lane, slots, &[1; 8]));
+        }
+        if let Ok(mut receiver) = Receiver::of(&self.lane, slots) {
+            (0..9).for_each(|_| _ = receiver.receive(&self.lane, slots, &mut [0; 8]));
+        }
+    }
+}
+
+/// Marsaglia's xorshift.
+fn random_from(mut state: u64) -> impl FnMut() -> u64 {
+    move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    }
+}
+
+#[test]
+fn nobody_is_kept_by_a_peer_who_writes_without_end() {
+    let (objects, done) = (Objects::default(), AtomicBool::new(false));
+    let words: Vec<_> = (0..4).map(|_| AtomicU64::new(0)).collect();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut random = random_from(0x9e37_79b9_7f4a_7c15);
+            while !done.load(Ordering::Relaxed) {
+                objects.spoil(&mut random);
+            }
+        });
+        for salt in 0..500 {
+            objects.use_all(holder(1, 1), dead(salt), Slots::new(&words, 1));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn who_finds_another_holder_at_each_try_gives_up() {
+    let (objects, me, generation) = (Objects::default(), holder(1, 1), Cell::new(0u32));
+    // Each of them dead, and succeeded as soon as that is known.
+    let succeeded = |spoil: &dyn Fn(u64)| {
+        generation.update(|generation| generation + 1);
+        spoil(holder(2, generation.get()).bits());
+        true
+    };
+    let (mutex, seat, writer) = (&objects.mutex, &objects.seat, objects.lock.writer());
+    let first = holder(2, u32::MAX).bits();
+    mutex.spoil(first);
+    seat.spoil(first);
+    writer.spoil(first);
+    assert_eq!(mutex.try_lock(me, |_| succeeded(&|word| mutex.spoil(word))), Lock::Contended);
+    assert_eq!(seat.take(me, |_| succeeded(&|word| seat.spoil(word))), Take::Contended);
+    let read = objects.lock.try_read(me, &objects.reads, |_| succeeded(&|word| writer.spoil(word)));
+    assert_eq!(read, Lock::Contended);
+    assert!(!objects.reads[1].is(me));
+}
