@@ -105,7 +105,7 @@ impl Event {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<Event>() == 8);
 
 impl Default for Event {

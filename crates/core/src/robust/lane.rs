@@ -176,6 +176,9 @@ impl Lane {
     }
 }
 
+#[cfg(not(any(loom, shuttle)))]
+const _: () = assert!(size_of::<Lane>() == 256);
+
 impl Default for Lane {
     fn default() -> Self {
         Self::new()

@@ -159,12 +159,12 @@ impl RwLock {
             // Pairs with the fences in `Reads::enter` and `unlock_read`.
             fence(Ordering::SeqCst);
         }
-        let entries = reads.iter().zip(0u16..).skip(from);
+        let entries = reads.iter().zip(0..=u16::MAX).skip(from);
         entries.filter_map(|(entry, index)| entry.by(index)).find(|&by| !is_dead(by))
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<RwLock>() == 8 && size_of::<Reads>() == 4);
 
 impl Default for RwLock {

@@ -93,7 +93,7 @@ impl Seat {
     }
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<Seat>() == 8);
 
 impl Default for Seat {
