@@ -143,11 +143,13 @@ impl Slot {
         &self.state
     }
 
+    #[inline]
     fn state(&self) -> State {
         // Acquire: pairs with the Release of whoever gave the turn: his message is there.
         State(self.state.load(Ordering::Acquire))
     }
 
+    #[inline]
     fn change(&self, from: State, to: State) -> Result<(), State> {
         // Acquire and Release: each change hands the payload over, or takes it.
         let [came, failed] = [Ordering::AcqRel, Ordering::Acquire];

@@ -209,6 +209,7 @@ impl Worker {
     }
 
     /// Whether there is a fiber to run, or mail that may bring one.
+    #[inline]
     pub(crate) fn has_other_work(&self) -> bool {
         self.has_runnable() || self.inbox.has_mail()
     }

@@ -179,13 +179,13 @@ struct Requests {
     /// The slots that are somebody's, as of when `claimed` was that.
     slots: Vec<u32>,
     claimed: Option<u32>,
-    /// The place in `slots` that is looked at first.
-    first: usize,
+    /// The place in `slots` that is looked at next.
+    next: usize,
 }
 
 impl Requests {
     fn new() -> Self {
-        Requests { slots: Vec::new(), claimed: None, first: 0 }
+        Requests { slots: Vec::new(), claimed: None, next: 0 }
     }
 
     /// Takes the next one.
@@ -196,14 +196,14 @@ impl Requests {
         if self.claimed != Some(claimed) {
             self.look_anew(service, claimed);
         }
-        let (before, behind) = self.slots.split_at(self.first);
-        let taken = behind.iter().chain(before).enumerate().find_map(|(passed, &at)| {
-            let ticket = service.slot(at).take()?;
-            Some((passed, at, ticket))
-        });
-        let (passed, at, ticket) = taken?;
-        self.first = (self.first + passed + 1) % self.slots.len();
-        Some((at, ticket))
+        for _ in 0..self.slots.len() {
+            let at = self.slots[self.next];
+            self.next = if self.next + 1 < self.slots.len() { self.next + 1 } else { 0 };
+            if let Some(ticket) = service.slot(at).take() {
+                return Some((at, ticket));
+            }
+        }
+        None
     }
 
     #[cold]
@@ -211,7 +211,7 @@ impl Requests {
         let claims = (0..).zip(service.claims());
         self.slots = claims.filter(|(_, claim)| is_claimed(claim)).map(|(at, _)| at).collect();
         self.claimed = Some(claimed);
-        self.first = 0;
+        self.next = 0;
     }
 }
 
