@@ -63,7 +63,10 @@ fn as_fiber(
     if let (Some(bell), Some(listeners)) = (bell, listeners) {
         listeners.listen(bell.number);
     }
-    if worker.has_company_elsewhere() && looks(LOOKS, || holds().then_some(())).is_some() {
+    let company = worker.company();
+    if company.elsewhere && looks(LOOKS, || holds().then_some(())).is_some()
+        || !company.elsewhere && company.here && worker.yields_until(&holds)
+    {
         return true;
     }
     let notice = if bell.is_some() { Notice::Rung } else { Notice::Silent };

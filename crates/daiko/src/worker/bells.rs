@@ -1,6 +1,6 @@
 //! What a worker sleeps on while its fibers wait in segments, and how long it spins for them.
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
@@ -8,13 +8,19 @@ use std::time::Duration;
 use daiko_core::doorbell::Doorbell;
 use daiko_core::governor::{Decision, Preset};
 use daiko_shm::{Bell, Company, Segment};
-use daiko_sys::cpu;
 use daiko_sys::futex::{self, Scope};
+use daiko_sys::{clock, cpu};
 
 use super::Worker;
 
 /// How long an agent spins for other processes where some of them need its CPU: some round trips.
 const SHARED_SPIN_NS: u64 = 4_000;
+/// So often an agent gives its CPU to those who share it before it sleeps.
+const YIELDS: u32 = 2;
+/// What a yield takes at most if only those run meanwhile who are to, and briefly.
+const LONG_YIELD_NS: u64 = 200_000;
+/// Sleeps after one that took longer.
+const SLEEPS: u32 = 100;
 /// How often an agent looks that cannot sleep on all its doorbells.
 const SAMPLE: Duration = Duration::from_millis(1);
 
@@ -25,6 +31,8 @@ pub(crate) struct Bells {
     /// The one that the worker sleeps on; null: its own token. Written by the owner before its inbox says
     /// that it is parked, read by who has taken that mark.
     slept_on: AtomicPtr<Doorbell>,
+    /// How often to sleep before the CPU is given away again instead. Only the owner.
+    sleeps: Cell<u32>,
 }
 
 /// The doorbell of the calling thread in a segment.
@@ -58,7 +66,11 @@ impl Spin {
 
 impl Bells {
     pub(crate) const fn new() -> Self {
-        Bells { all: UnsafeCell::new(Vec::new()), slept_on: AtomicPtr::new(ptr::null_mut()) }
+        Bells {
+            all: UnsafeCell::new(Vec::new()),
+            slept_on: AtomicPtr::new(ptr::null_mut()),
+            sleeps: Cell::new(0),
+        }
     }
 
     /// # Safety
@@ -96,12 +108,30 @@ impl Worker {
         unsafe { self.bells.all() }.retain(|bell| !all && bell.segment().is_in_use());
     }
 
-    /// Whether anybody is awake on another CPU in a segment that is waited for here. Only the owner.
-    pub(crate) fn has_company_elsewhere(&self) -> bool {
-        self.company().elsewhere
+    /// Lets those who share this CPU go on, while nothing else could run here, until `come`; whether it has. It costs less
+    /// than to sleep and be woken: neither side needs another system call.
+    ///
+    /// Whoever else the CPU is shared with may keep it for a time slice. After that has happened, this worker sleeps
+    /// for a while instead, as who is woken has to wait less. Only the owner.
+    pub(crate) fn yields_until(&self, come: impl Fn() -> bool) -> bool {
+        if let Some(left) = self.bells.sleeps.get().checked_sub(1) {
+            self.bells.sleeps.set(left);
+            return false;
+        }
+        let begun = clock::monotonic_ns();
+        let yields = || {
+            std::thread::yield_now();
+            come()
+        };
+        let has_come = (0..YIELDS).any(|_| !self.has_other_work() && yields());
+        if clock::monotonic_ns() - begun > LONG_YIELD_NS {
+            self.bells.sleeps.set(SLEEPS);
+        }
+        has_come
     }
 
-    fn company(&self) -> Company {
+    /// Who else is awake in the segments that are waited for here. Only the owner.
+    pub(crate) fn company(&self) -> Company {
         // SAFETY: the owner calls.
         let bells = unsafe { self.bells.all() };
         let company = bells.iter().map(|bell| bell.company(bell.doorbell().cpu()));

@@ -181,14 +181,17 @@ struct Requests {
     claimed: Option<u32>,
     /// The place in `slots` that is looked at next.
     next: usize,
+    /// The slot of the last request: whoever was answered there is likely to ask again.
+    last: u32,
 }
 
 impl Requests {
     fn new() -> Self {
-        Requests { slots: Vec::new(), claimed: None, next: 0 }
+        Requests { slots: Vec::new(), claimed: None, next: 0, last: 0 }
     }
 
-    /// Takes the next one.
+    /// Takes one from two of the slots: each in turn, before the one of the last request. So who asks waits at most
+    /// while as many are answered as there are slots, and a look is short however many those are.
     #[inline]
     fn take(&mut self, service: &Service) -> Option<(u32, Ticket)> {
         // Acquire: pairs with the Release in `claim_slot`.
@@ -196,14 +199,15 @@ impl Requests {
         if self.claimed != Some(claimed) {
             self.look_anew(service, claimed);
         }
-        for _ in 0..self.slots.len() {
-            let at = self.slots[self.next];
-            self.next = if self.next + 1 < self.slots.len() { self.next + 1 } else { 0 };
-            if let Some(ticket) = service.slot(at).take() {
-                return Some((at, ticket));
-            }
+        let next = *self.slots.get(self.next)?;
+        self.next = if self.next + 1 < self.slots.len() { self.next + 1 } else { 0 };
+        if next != self.last
+            && let Some(ticket) = service.slot(next).take()
+        {
+            self.last = next;
+            return Some((next, ticket));
         }
-        None
+        Some((self.last, service.slot(self.last).take()?))
     }
 
     #[cold]
