@@ -14,6 +14,7 @@ pub mod cpu;
 pub mod file;
 pub mod futex;
 pub mod limits;
+pub mod lock;
 pub mod membarrier;
 pub mod memory;
 pub mod process;

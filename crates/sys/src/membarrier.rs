@@ -1,4 +1,8 @@
-//! A memory barrier on every other thread of this process, paid by the caller alone.
+//! A memory barrier on other threads, paid by the caller alone.
+//!
+//! With a compiler fence on the fast side it replaces `fence(SeqCst)` there: what another thread did
+//! before the barrier is visible to the caller after it, and what the caller did before is visible to that
+//! thread afterwards.
 
 /// Registers this process for [`all_threads`]; `false` where the kernel or a filter refuses.
 ///
@@ -9,16 +13,30 @@ pub fn register() -> bool {
 
 /// Runs a full memory barrier on every running thread of this process.
 ///
-/// With a compiler fence on the fast side this replaces `fence(SeqCst)` there:
-/// what another thread did before the barrier is visible to the caller after
-/// it, and what the caller did before is visible to that thread afterwards.
-///
 /// # Panics
 ///
 /// If [`register`] has not returned `true` in this process.
 pub fn all_threads() {
     let result = call(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
     assert_eq!(result, 0, "membarrier::all_threads without a successful membarrier::register");
+}
+
+/// Has the barriers of [`all_processes`] reach this process; `false` where the kernel or a filter refuses.
+///
+/// Each process registers for itself: a forked child does so, too.
+pub fn register_globally() -> bool {
+    call(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0
+}
+
+/// Runs a full memory barrier on every running thread of every process of the system that has
+/// [registered](register_globally).
+///
+/// # Panics
+///
+/// If the kernel has no such barrier: where [`register_globally`] has returned `true`, it has.
+pub fn all_processes() {
+    let result = call(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED);
+    assert_eq!(result, 0, "membarrier::all_processes where register_globally is refused");
 }
 
 fn call(command: libc::c_int) -> libc::c_long {
@@ -32,11 +50,12 @@ mod tests {
 
     #[test]
     fn registered_processes_may_issue_barriers() {
-        if !register() {
+        if !register() || !register_globally() {
             println!("skipped: this kernel or container refuses membarrier");
             return;
         }
         all_threads();
-        assert!(register(), "registering again keeps working");
+        all_processes();
+        assert!(register() && register_globally(), "registering again keeps working");
     }
 }

@@ -1,12 +1,44 @@
 //! Kernel threads: identity, timer slack, what one of them is blocked in.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, Read, Write};
+
+thread_local! {
+    /// The thread's id, once it was asked for; 0 before.
+    static ID: Cell<u32> = const { Cell::new(0) };
+}
 
 /// The calling thread's id in the kernel, as `/proc/self/task` lists it.
 pub fn id() -> u32 {
     // SAFETY: `gettid` takes nothing and cannot fail.
     unsafe { libc::gettid() as u32 }
+}
+
+/// As [`id`], without a system call where this thread has asked before.
+///
+/// In a forked child it is the parent's until [`forget_cached_id`].
+#[inline]
+pub fn cached_id() -> u32 {
+    match ID.get() {
+        0 => {
+            ID.set(id());
+            ID.get()
+        }
+        known => known,
+    }
+}
+
+/// Has [`cached_id`] ask anew: the first thing that a forked child does, if it takes locks of a mapping that it
+/// shares with its parent.
+pub fn forget_cached_id() {
+    ID.set(0);
+}
+
+/// Whether there is a thread with this id, of any process; also while nobody has waited for its end.
+pub fn exists(id: u32) -> bool {
+    // SAFETY: `kill` without a signal only looks for its addressee.
+    unsafe { libc::kill(id as libc::pid_t, 0) == 0 || errno() != libc::ESRCH }
 }
 
 /// Lets the kernel delay the calling thread's timeouts by at most `slack_ns` (default 50,000; 0 restores it).
@@ -25,7 +57,7 @@ pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
 /// The number of the system call that waits on a futex, as [`blocked_syscall`] gives it.
 pub const FUTEX: i64 = libc::SYS_futex;
 
-/// The number of the system call that thread `id` of this process is blocked in.
+/// The number of the system call that thread `id` is blocked in, of this process or one that it may trace.
 ///
 /// `None` if it runs, has ended, or the kernel does not tell. Allocates nothing.
 ///
@@ -49,7 +81,7 @@ pub fn waits_for_another(id: u32) -> bool {
 fn read_syscall(id: u32, text: &mut [u8; 256]) -> Option<&str> {
     let mut path = [0; 48];
     let mut rest = &mut path[..];
-    write!(rest, "/proc/self/task/{id}/syscall").ok()?;
+    write!(rest, "/proc/{id}/syscall").ok()?;
     let free = rest.len();
     let path = str::from_utf8(&path[..path.len() - free]).ok()?;
     let len = File::open(path).ok()?.read(text).ok()?;
@@ -114,11 +146,11 @@ pub(crate) fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-/// Whether the thread of this process with this id runs or waits for a CPU, not for anything else.
+/// Whether the thread with this id, of any process, runs or waits for a CPU, not for anything else.
 ///
 /// False also if there is no such thread.
 pub fn is_runnable(thread: u32) -> bool {
-    std::fs::read(format!("/proc/self/task/{thread}/stat")).is_ok_and(|stat| says_runnable(&stat))
+    std::fs::read(format!("/proc/{thread}/stat")).is_ok_and(|stat| says_runnable(&stat))
 }
 
 /// The name, in parentheses, may be any bytes; the state is the letter behind it.
@@ -137,6 +169,17 @@ mod tests {
     fn threads_have_distinct_ids() {
         let other = std::thread::spawn(id).join().unwrap();
         assert_ne!(id(), other);
+    }
+
+    #[test]
+    fn a_cached_id_is_the_threads_own_and_is_forgotten_on_demand() {
+        let ids = || [id(), cached_id(), cached_id()];
+        let (mine, theirs) = (ids(), std::thread::spawn(ids).join().unwrap());
+        assert!(mine == [mine[0]; 3] && theirs == [theirs[0]; 3] && mine != theirs);
+        ID.set(7);
+        assert_eq!(cached_id(), 7);
+        forget_cached_id();
+        assert_eq!(cached_id(), id());
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! runtime whose objects all come from its arena may have processes as workers.
 //! After creation an arena never uses the global allocator.
 
+mod heap;
 mod pages;
 mod small;
 
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use crate::Scope;
 use crate::memory::MemoryError;
 
+pub use heap::Heap;
 use pages::Pages;
 use small::Small;
 
@@ -66,7 +68,7 @@ impl Arena {
     }
 
     fn over(pages: Pages) -> Self {
-        Self { inner: Arc::new(Inner { small: Small::new(), pages }) }
+        Self { inner: Arc::new(Inner::new(pages)) }
     }
 
     /// Whether one process or several use this arena; futex calls on its words take the same.
@@ -92,10 +94,7 @@ impl Arena {
     ///
     /// Which limit refused the memory.
     pub fn alloc(&self, layout: Layout) -> Result<NonNull<u8>, MemoryError> {
-        match small::class_of(layout) {
-            Some(class) => self.inner.small.alloc(class, &self.inner.pages),
-            None => self.inner.pages.map(layout.size(), layout.align()).map(|(start, _)| start),
-        }
+        self.inner.alloc(layout)
     }
 
     /// Takes an object's memory back.
@@ -105,11 +104,32 @@ impl Arena {
     /// `object` comes from [`Arena::alloc`] of this arena with the same
     /// `layout`, has not been freed, and is not used any more.
     pub unsafe fn free(&self, object: NonNull<u8>, layout: Layout) {
+        // SAFETY: passed on to the caller.
+        unsafe { self.inner.free(object, layout) };
+    }
+}
+
+impl Inner {
+    fn new(pages: Pages) -> Self {
+        Inner { small: Small::new(pages.scope()), pages }
+    }
+
+    fn alloc(&self, layout: Layout) -> Result<NonNull<u8>, MemoryError> {
+        match small::class_of(layout) {
+            Some(class) => self.small.alloc(class, &self.pages),
+            None => self.pages.map(layout.size(), layout.align()).map(|(start, _)| start),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Arena::free`].
+    unsafe fn free(&self, object: NonNull<u8>, layout: Layout) {
         match small::class_of(layout) {
             // SAFETY: the caller's promise; the layout leads to the same class as in `alloc`.
-            Some(class) => unsafe { self.inner.small.free(object, class) },
+            Some(class) => unsafe { self.small.free(object, class) },
             // SAFETY: the caller's promise; the layout leads to the same pages as in `alloc`.
-            None => unsafe { self.inner.pages.unmap(object, layout.size()) },
+            None => unsafe { self.pages.unmap(object, layout.size()) },
         }
     }
 }

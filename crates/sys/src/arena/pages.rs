@@ -1,9 +1,9 @@
 //! Whole pages of an arena.
 
 use std::ptr::{self, NonNull};
-use std::sync::{Mutex, PoisonError};
 
 use crate::Scope;
+use crate::lock::Lock;
 use crate::memory::{Mapping, MemoryError, discard, page_size, remove_guards, whole_pages};
 
 /// Where an arena's pages come from.
@@ -11,7 +11,7 @@ pub(super) enum Pages {
     /// One mapping for each request.
     Private,
     /// Runs of free pages in one mapping, which the field keeps alive.
-    Shared { runs: Mutex<Runs>, _mapping: Mapping },
+    Shared { runs: Lock<Runs>, mapping: Mapping },
 }
 
 impl Pages {
@@ -21,10 +21,30 @@ impl Pages {
 
     pub(super) fn shared(bytes: usize) -> Result<Self, MemoryError> {
         let mapping = Mapping::new(bytes, Scope::Shared)?;
+        // SAFETY: the mapping is fresh.
+        Ok(unsafe { Self::over(mapping, 0) })
+    }
+
+    /// The pages of a shared mapping, but for the first `used` bytes, which are whole pages.
+    ///
+    /// # Safety
+    ///
+    /// All others are zero, and used by nobody.
+    pub(super) unsafe fn over(mapping: Mapping, used: usize) -> Self {
         let mut runs = Runs { first: None };
-        // SAFETY: the mapping is fresh, and lives as long as the runs.
-        unsafe { runs.insert(mapping.start(), mapping.len()) };
-        Ok(Self::Shared { runs: Mutex::new(runs), _mapping: mapping })
+        if used < mapping.len() {
+            // SAFETY: the caller's promise; the mapping lives as long as the runs.
+            unsafe { runs.insert(mapping.start().add(used), mapping.len() - used) };
+        }
+        Self::Shared { runs: Lock::new(Scope::Shared, runs), mapping }
+    }
+
+    /// The one mapping in which all pages lie, if they do.
+    pub(super) fn mapping(&self) -> Option<&Mapping> {
+        match self {
+            Self::Private => None,
+            Self::Shared { mapping, .. } => Some(mapping),
+        }
     }
 
     pub(super) fn scope(&self) -> Scope {
@@ -44,8 +64,7 @@ impl Pages {
             Self::Private => Mapping::aligned(bytes, align, Scope::Private).map(Mapping::into_raw),
             Self::Shared { runs, .. } => {
                 let len = whole_pages(bytes.max(1)).ok_or(MemoryError::Reservation { bytes })?;
-                let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
-                let start = runs.take(len, align.max(page_size()));
+                let start = runs.lock().take(len, align.max(page_size()));
                 Ok((start.ok_or(MemoryError::Reservation { bytes })?, len))
             }
         }
@@ -63,9 +82,8 @@ impl Pages {
             Self::Shared { runs, .. } => {
                 // SAFETY: the caller gives these pages up.
                 if unsafe { restore(start, len) } {
-                    let mut runs = runs.lock().unwrap_or_else(PoisonError::into_inner);
                     // SAFETY: the pages are zeroed, unused, and part of the mapping.
-                    unsafe { runs.insert(start, len) };
+                    unsafe { runs.lock().insert(start, len) };
                 }
             }
         }

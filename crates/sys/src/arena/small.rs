@@ -2,10 +2,11 @@
 
 use std::alloc::Layout;
 use std::ptr::NonNull;
-use std::sync::{Mutex, PoisonError};
 
 use super::pages::Pages;
-use crate::memory::MemoryError;
+use crate::Scope;
+use crate::lock::Lock;
+use crate::memory::{self, MemoryError};
 
 /// The smallest object is 2^4 = 16 bytes: a free one holds a link.
 const LEAST: u32 = 4;
@@ -23,17 +24,17 @@ pub(super) fn class_of(layout: Layout) -> Option<u32> {
 }
 
 pub(super) struct Small {
-    state: Mutex<State>,
+    state: Lock<State>,
 }
 
 impl Small {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(scope: Scope) -> Self {
         let state = State { free: [None; CLASSES], unused: None, left: 0, chunks: None };
-        Self { state: Mutex::new(state) }
+        Self { state: Lock::new(scope, state) }
     }
 
     pub(super) fn alloc(&self, class: u32, pages: &Pages) -> Result<NonNull<u8>, MemoryError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         match state.pop(class) {
             Some(object) => Ok(object),
             None => state.carve(class, pages),
@@ -44,14 +45,25 @@ impl Small {
     ///
     /// `object` came from [`Small::alloc`] with the same class, and is free.
     pub(super) unsafe fn free(&self, object: NonNull<u8>, class: u32) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the caller's promise.
-        unsafe { state.push(object, class) };
+        unsafe { self.state.lock().push(object, class) };
+    }
+
+    /// Commits all chunks, and has this process map them.
+    pub(super) fn populate(&self) {
+        // Chunks are only added, before the first.
+        let mut next = self.state.lock().chunks;
+        while let Some(chunk) = next {
+            // What is not populated now is when it is touched.
+            let _ = memory::populate(chunk.cast(), CHUNK);
+            // SAFETY: a chunk lives as long as the arena, and its link does not change.
+            next = unsafe { chunk.read() }.next;
+        }
     }
 
     /// Returns all chunks, with everything in them.
     pub(super) fn release(&mut self, pages: &Pages) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         while let Some(chunk) = state.chunks {
             // SAFETY: the chunk is live until it is returned; with the arena's
             // last handle gone, nobody uses an object in it.
@@ -135,9 +147,10 @@ impl State {
 
     fn cut(&mut self, class: u32) -> NonNull<u8> {
         let object = self.unused.expect("`next_piece` found one");
+        // First, so that who dies in between leaves too little behind, not too much.
+        self.left -= 1 << class;
         // SAFETY: `next_piece` saw at least 2^`class` bytes here.
         self.unused = Some(unsafe { object.add(1 << class) });
-        self.left -= 1 << class;
         object
     }
 }

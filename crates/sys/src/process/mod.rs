@@ -4,12 +4,14 @@
 //! segment and is never used twice, and held by a [`PidFd`], which no other
 //! process takes over when its number is used again.
 
+mod children;
 mod ends;
 mod error;
 mod fork;
 mod identity;
 mod pidfd;
 
+pub use children::{CHILD_ENDED, KILL, Signals, TERMINATE, exit, wait, wait_now};
 pub use ends::{Ends, Waited};
 pub use error::ProcessError;
 pub use fork::{Child, Files, Forked, clone_process, die_with_parent, is_single_threaded};

@@ -1,0 +1,318 @@
+//! A lock that threads take, or processes, and a latch that they wait for.
+//!
+//! The locks of `std` wait by private futexes, which do not see other processes. This one is for what workers
+//! share off their usual ways. Its word names the holder, so that whoever learns of the holder's death knows
+//! which locks it has left behind. Who waits for long looks itself, and takes a dead holder's place.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::futex::{self, Scope, Wait};
+use crate::thread;
+
+/// Bit of the word: somebody sleeps, or is about to.
+const WAITED: u32 = 1 << 31;
+/// What stands for a holder where nobody asks which: between threads.
+const SOMEBODY: u32 = 1;
+/// How often a contender looks at a held lock before it sleeps.
+const LOOKS: u32 = 100;
+/// How long it sleeps before it looks whether the holder lives, where that may be another process.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// A value that one thread at a time has, of one process or of several.
+///
+/// ```text
+/// 0 = free, otherwise WAITED | holder: its thread's id (shared), or 1 (private)
+/// ```
+///
+/// It is not poisoned. A shared one is taken over from a thread that has died: what it guards is to be sound
+/// after each store.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_sys::{Scope, lock::Lock};
+///
+/// let lock = Lock::new(Scope::Shared, 1);
+/// *lock.lock() += 1;
+/// assert_eq!(*lock.lock(), 2);
+/// ```
+pub struct Lock<T> {
+    word: AtomicU32,
+    scope: Scope,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: one thread at a time has the value.
+unsafe impl<T: Send> Sync for Lock<T> {}
+
+impl<T> Lock<T> {
+    /// A free lock around `value`, taken by the threads of one process, or of all that share its memory.
+    pub const fn new(scope: Scope, value: T) -> Self {
+        Self { word: AtomicU32::new(0), scope, value: UnsafeCell::new(value) }
+    }
+
+    /// Takes the lock, which may block the thread.
+    #[inline]
+    pub fn lock(&self) -> Guard<'_, T> {
+        let me = self.me();
+        if !self.take(me) {
+            self.lock_slow(me);
+        }
+        self.guard()
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self) -> Option<Guard<'_, T>> {
+        self.take(self.me()).then(|| self.guard())
+    }
+
+    /// The value, which nobody else has, as the lock is borrowed alone.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
+    /// The id of the thread that held the lock a moment ago. Of a shared lock only.
+    pub fn holder(&self) -> Option<u32> {
+        let holder = self.word.load(Ordering::Relaxed) & !WAITED;
+        (holder != 0).then_some(holder)
+    }
+
+    #[inline]
+    fn me(&self) -> u32 {
+        match self.scope {
+            Scope::Private => SOMEBODY,
+            Scope::Shared => thread::cached_id(),
+        }
+    }
+
+    #[inline]
+    fn take(&self, word: u32) -> bool {
+        // Acquire: pairs with the Release in the drop of `Guard`.
+        self.word.compare_exchange(0, word, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[cold]
+    fn lock_slow(&self, me: u32) {
+        for _ in 0..LOOKS {
+            std::hint::spin_loop();
+            if self.word.load(Ordering::Relaxed) == 0 && self.take(me) {
+                return;
+            }
+        }
+        let patience = (self.scope == Scope::Shared).then_some(PATIENCE);
+        // Who has slept takes it with the mark, as others may sleep still.
+        while !self.take(me | WAITED) {
+            let seen = self.word.load(Ordering::Relaxed);
+            if seen != 0
+                && self.mark(seen)
+                && futex::wait(&self.word, seen | WAITED, patience, self.scope) == Wait::TimedOut
+                && self.inherit(seen | WAITED, me | WAITED)
+            {
+                return;
+            }
+        }
+    }
+
+    /// Takes the lock of a holder that has died; false if it lives, or another was faster.
+    fn inherit(&self, seen: u32, word: u32) -> bool {
+        // Acquire: the dead one's stores are in memory, whoever asks the kernel for it.
+        !thread::exists(seen & !WAITED)
+            && self.word.compare_exchange(seen, word, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Notes that somebody waits for who holds the lock; false if that has changed.
+    fn mark(&self, seen: u32) -> bool {
+        seen & WAITED != 0
+            || self
+                .word
+                .compare_exchange(seen, seen | WAITED, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+
+    fn guard(&self) -> Guard<'_, T> {
+        Guard { lock: self, not_send: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for Lock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock").field("holder", &self.holder()).finish_non_exhaustive()
+    }
+}
+
+/// The right to use the value of a [`Lock`]; dropping it frees the lock.
+#[must_use]
+pub struct Guard<'l, T> {
+    lock: &'l Lock<T>,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<T> Deref for Guard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held.
+        unsafe { &*self.lock.value.get() }
+    }
+}
+
+impl<T> DerefMut for Guard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held, and the guard borrowed alone.
+        unsafe { &mut *self.lock.value.get() }
+    }
+}
+
+impl<T> Drop for Guard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        let (word, scope) = (&raw const self.lock.word, self.lock.scope);
+        // Release: pairs with the Acquire in `take`.
+        if self.lock.word.swap(0, Ordering::Release) & WAITED != 0 {
+            futex::wake_addr(word, 1, scope);
+        }
+    }
+}
+
+/// A count that goes up, and that threads wait for, of one process or of several.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_sys::{Scope, lock::Tally};
+/// use std::time::{Duration, Instant};
+///
+/// let ended = Tally::new(Scope::Private);
+/// assert!(!ended.wait(1, Some(Instant::now() + Duration::from_millis(1))));
+/// ended.add();
+/// assert!(ended.wait(1, None));
+/// ```
+#[derive(Debug)]
+pub struct Tally {
+    count: AtomicU32,
+    scope: Scope,
+}
+
+impl Tally {
+    /// A count of 0.
+    pub const fn new(scope: Scope) -> Self {
+        Self { count: AtomicU32::new(0), scope }
+    }
+
+    /// Counts one more. Once the last that is waited for is counted, the tally may be gone.
+    pub fn add(&self) {
+        let (word, scope) = (&raw const self.count, self.scope);
+        // Release: pairs with the Acquire in `get`.
+        self.count.fetch_add(1, Ordering::Release);
+        futex::wake_addr(word, u32::MAX, scope);
+    }
+
+    /// How many were counted; what they did before is visible.
+    pub fn get(&self) -> u32 {
+        // Acquire: pairs with the Release in `add`.
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Waits until `least` have been counted, at most until `until`; whether they have.
+    pub fn wait(&self, least: u32, until: Option<Instant>) -> bool {
+        loop {
+            let count = self.get();
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if count >= least || left == Some(Duration::ZERO) {
+                return count >= least;
+            }
+            let _ = futex::wait(&self.count, count, left, self.scope);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_at_a_time_has_the_value() {
+        for scope in [Scope::Private, Scope::Shared] {
+            let lock = Lock::new(scope, 0_u64);
+            std::thread::scope(|threads| {
+                for _ in 0..4 {
+                    threads.spawn(|| {
+                        for _ in 0..20_000 {
+                            let mut value = lock.lock();
+                            let seen = *value;
+                            std::hint::black_box(&mut value);
+                            *value = seen + 1;
+                        }
+                    });
+                }
+            });
+            assert_eq!(*lock.lock(), 80_000);
+        }
+    }
+
+    #[test]
+    fn a_shared_lock_names_its_holder() {
+        let lock = Lock::new(Scope::Shared, ());
+        let held = lock.lock();
+        assert_eq!(lock.holder(), Some(thread::id()));
+        assert!(lock.try_lock().is_none());
+        drop(held);
+        assert_eq!(lock.holder(), None);
+        assert!(lock.try_lock().is_some());
+    }
+
+    #[test]
+    fn who_sleeps_for_a_lock_gets_it() {
+        for scope in [Scope::Private, Scope::Shared] {
+            let lock = Lock::new(scope, 0);
+            let mut held = lock.lock();
+            std::thread::scope(|threads| {
+                let sleepers: [_; 2] = std::array::from_fn(|_| threads.spawn(|| *lock.lock() += 1));
+                while lock.word.load(Ordering::Relaxed) & WAITED == 0 {
+                    std::thread::yield_now();
+                }
+                *held += 1;
+                drop(held);
+                sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
+            });
+            assert_eq!(*lock.lock(), 3);
+        }
+    }
+
+    #[test]
+    fn a_dead_holder_is_inherited() {
+        let lock = Lock::new(Scope::Shared, 7);
+        let dead = std::thread::scope(|threads| {
+            let holder = threads.spawn(|| {
+                std::mem::forget(lock.lock());
+                thread::id()
+            });
+            holder.join().unwrap()
+        });
+        assert_eq!(lock.holder(), Some(dead));
+        assert_eq!(*lock.lock(), 7);
+        assert_eq!(lock.holder(), None);
+    }
+
+    #[test]
+    fn a_tally_is_waited_for() {
+        for scope in [Scope::Private, Scope::Shared] {
+            let tally = Tally::new(scope);
+            std::thread::scope(|threads| {
+                let waiter = threads.spawn(|| tally.wait(2, None));
+                tally.add();
+                assert!(!tally.wait(2, Some(Instant::now())));
+                tally.add();
+                assert!(waiter.join().unwrap());
+            });
+        }
+    }
+}

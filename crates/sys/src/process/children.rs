@@ -1,0 +1,152 @@
+//! What a parent does with its children: signals to them, their ends.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::ptr;
+
+use super::PidFd;
+use crate::thread::errno;
+
+/// Ends a process that does not handle or block it.
+pub const TERMINATE: i32 = libc::SIGTERM;
+/// Ends any process.
+pub const KILL: i32 = libc::SIGKILL;
+/// Comes when a child has ended.
+pub const CHILD_ENDED: i32 = libc::SIGCHLD;
+
+impl PidFd {
+    /// Sends `signal` to the process.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` if it has been waited for, `EPERM` if it may not be sent one.
+    pub fn send(&self, signal: i32) -> io::Result<()> {
+        let descriptor = self.as_fd().as_raw_fd();
+        let (info, flags) = (ptr::null::<libc::siginfo_t>(), 0);
+        // SAFETY: the call takes plain integers, and no information.
+        let sent =
+            unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, info, flags) };
+        if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// Waits for the end of a child, or of any if none is named, after which its id may be another's; who it was, and
+/// how it ended. `None` if there is no such child.
+pub fn wait(child: Option<u32>) -> Option<(u32, ExitStatus)> {
+    wait_with(child, 0)
+}
+
+/// As [`wait`], if the child has ended already; `None` also if it has not.
+pub fn wait_now(child: Option<u32>) -> Option<(u32, ExitStatus)> {
+    wait_with(child, libc::WNOHANG)
+}
+
+fn wait_with(child: Option<u32>, options: libc::c_int) -> Option<(u32, ExitStatus)> {
+    let child = child.map_or(-1, |child| child as libc::pid_t);
+    loop {
+        let mut status = 0;
+        // SAFETY: the status is a live local.
+        match unsafe { libc::waitpid(child, &mut status, options) } {
+            ended @ 1.. => return Some((ended as u32, ExitStatus::from_raw(status))),
+            -1 if errno() == libc::EINTR => {}
+            _ => return None,
+        }
+    }
+}
+
+/// Ends this process at once, without running anything of it any more.
+pub fn exit(code: i32) -> ! {
+    // SAFETY: `_exit` takes a plain integer.
+    unsafe { libc::_exit(code) }
+}
+
+/// Signals that wait until the calling thread asks for them, until dropped.
+#[derive(Debug)]
+pub struct Signals {
+    set: libc::sigset_t,
+}
+
+impl Signals {
+    /// Blocks these signals, and gives them their default effect for when they are not blocked.
+    pub fn block(signals: &[i32]) -> Self {
+        // SAFETY: zero is a valid set; the rest are plain integers.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for &signal in signals {
+                libc::sigaddset(&mut set, signal);
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut());
+            Self { set }
+        }
+    }
+
+    /// Waits for the next of them.
+    pub fn next(&self) -> i32 {
+        let mut signal = 0;
+        // SAFETY: both are live.
+        while unsafe { libc::sigwait(&self.set, &mut signal) } != 0 {}
+        signal
+    }
+
+    /// Lets them come to the calling thread again, as they do once this is dropped: in a child, for instance.
+    pub fn unblock(&self) {
+        // SAFETY: the set is live.
+        unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &self.set, ptr::null_mut()) };
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.unblock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{forked, in_fork};
+    use crate::thread;
+
+    #[test]
+    fn a_child_is_waited_for_once() {
+        in_fork(|| {
+            let child = forked(|| exit(7)) as u32;
+            let (ended, status) = wait(Some(child)).unwrap();
+            assert_eq!((ended, status.code()), (child, Some(7)));
+            assert!(wait(Some(child)).is_none() && wait(None).is_none());
+        });
+    }
+
+    #[test]
+    fn a_signal_reaches_the_process_that_is_held() {
+        in_fork(|| {
+            let child = forked(|| {
+                loop {
+                    std::thread::park();
+                }
+            }) as u32;
+            assert!(wait_now(Some(child)).is_none(), "it runs");
+            let held = PidFd::open(child).unwrap();
+            held.send(KILL).unwrap();
+            assert_eq!(wait(None).unwrap().1.signal(), Some(KILL));
+            assert_eq!(held.send(KILL).unwrap_err().raw_os_error(), Some(libc::ESRCH));
+        });
+    }
+
+    #[test]
+    fn signals_wait_until_they_are_asked_for() {
+        in_fork(|| {
+            let signals = Signals::block(&[TERMINATE, CHILD_ENDED]);
+            // SAFETY: it takes plain integers.
+            unsafe { libc::kill(thread::id() as i32, TERMINATE) };
+            assert_eq!(signals.next(), TERMINATE);
+            let child = forked(|| exit(0));
+            assert_eq!(signals.next(), CHILD_ENDED);
+            assert_eq!(wait(None).unwrap().0, child as u32);
+        });
+    }
+}
