@@ -11,8 +11,10 @@
 //!    entry that changed meanwhile is none of the slab that faults, which
 //!    cannot go away while something runs on it.
 //! 4. Dropped, the slab frees the entry.
+//!
+//! The chain is a process's own. Of processes that share a slab each lists it for itself, and the one that
+//! drops it may not be the one that made it: so a slab knows its entry by the address that is listed there.
 
-use std::fmt;
 use std::io;
 use std::ptr;
 use std::sync::OnceLock;
@@ -217,32 +219,39 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
     pages().flat_map(|page| &page.entries)
 }
 
-/// The entry of a slab, free again when this is dropped.
+/// What a slab is listed by; its entry is free again when this is dropped.
+#[derive(Debug)]
 pub(crate) struct Listing {
-    entry: &'static Entry,
+    start: usize,
 }
 
 /// Makes the guards of a slab known to the fault handler.
 pub(crate) fn list(start: usize, len: usize, class: StackClass) -> Result<Listing, MemoryError> {
     let mut page = &FIRST;
     loop {
-        if let Some(entry) = page.entries.iter().find(|entry| entry.claim(start, len, class)) {
-            return Ok(Listing { entry });
+        if page.entries.iter().any(|entry| entry.claim(start, len, class)) {
+            return Ok(Listing { start });
         }
         page = page.append()?;
     }
 }
 
-impl Drop for Listing {
-    fn drop(&mut self) {
-        // Release: pairs with the Acquire in `claim`.
-        self.entry.start.store(FREE, Ordering::Release);
-    }
+/// Whether this process has listed the slab that starts there.
+pub(crate) fn is_listed(start: usize) -> bool {
+    entry_of(start).is_some()
 }
 
-impl fmt::Debug for Listing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Listing({:#x})", self.entry.start.load(Ordering::Relaxed))
+fn entry_of(start: usize) -> Option<&'static Entry> {
+    // Relaxed: who asks keeps the slab, and no other is listed under its address meanwhile.
+    entries().find(|entry| entry.start.load(Ordering::Relaxed) == start)
+}
+
+impl Drop for Listing {
+    fn drop(&mut self) {
+        if let Some(entry) = entry_of(self.start) {
+            // Release: pairs with the Acquire in `claim`.
+            entry.start.store(FREE, Ordering::Release);
+        }
     }
 }
 

@@ -148,14 +148,34 @@ impl Slab {
         assert!(count > 0, "a slab of no stacks");
         let bytes = class.stride().saturating_mul(count);
         let region = arena.map(bytes, page_size())?;
-        // A stack uses its top page; a huge one would commit 32 stacks at once.
-        advise_no_huge_pages(region.start(), region.len());
-        // SAFETY: the region is fresh and one mapping, and the class has whole
-        // pages with the guard smaller than the stride.
-        unsafe { install_guards(region.start(), region.len(), class.stride(), class.guard, kind)? };
-        let listing =
-            overflow::list(region.start().as_ptr().expose_provenance(), region.len(), class)?;
+        // SAFETY: the region is fresh.
+        let listing = unsafe { protect(&region, class, kind)? };
         Ok(Self { class, count, _listing: listing, region })
+    }
+
+    /// Makes the stacks usable in the calling process, where another that shares their memory has made them
+    /// since it was forked: guards, and what the fault handler knows, are each process's own.
+    ///
+    /// Also commits the top page of each stack, so that a switch to it takes no page fault here. Called again,
+    /// it does only that.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Slab::new`]; then the stacks must not be used in this process.
+    pub fn adopt(&self, kind: GuardKind) -> Result<(), StackError> {
+        if !overflow::is_listed(self.region.start().as_ptr().expose_provenance()) {
+            // SAFETY: the guards hold nothing, as they are guards in the process that made them.
+            let listing = unsafe { protect(&self.region, self.class, kind)? };
+            // The slab has its maker's, which frees the entry of whichever process drops it.
+            std::mem::forget(listing);
+        }
+        for index in 0..self.count {
+            let top_page = self.low_end(index).wrapping_add(self.class.stride() - page_size());
+            let top_page = NonNull::new(top_page).expect("stacks do not lie at address zero");
+            // What is not committed now is when it is touched.
+            let _ = memory::populate(top_page, page_size());
+        }
+        Ok(())
     }
 
     /// The class of these stacks.
@@ -218,6 +238,24 @@ impl Slab {
         unsafe { memory::discard(bottom, usable, self.region.arena().scope())? };
         Ok(())
     }
+}
+
+/// Installs the guards of a slab, and lists it.
+///
+/// # Safety
+///
+/// Nothing lies in the guards that is still needed.
+unsafe fn protect(
+    region: &Region,
+    class: StackClass,
+    kind: GuardKind,
+) -> Result<Listing, MemoryError> {
+    // A stack uses its top page; a huge one would commit 32 stacks at once.
+    advise_no_huge_pages(region.start(), region.len());
+    // SAFETY: the region is one mapping, and the class has whole pages with the guard smaller than the
+    // stride; for the rest, the caller's promise.
+    unsafe { install_guards(region.start(), region.len(), class.stride(), class.guard, kind)? };
+    overflow::list(region.start().as_ptr().expose_provenance(), region.len(), class)
 }
 
 /// Why there is no stack; its message names the remedy.
@@ -344,6 +382,50 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Whether a forked child finds a guard below stack 1 of a slab that was made after the fork.
+    fn is_guarded_in_child(adopts: bool) -> bool {
+        let arena = Arena::shared(64 << 20).unwrap();
+        let kind = GuardKind::probe_for(arena.scope());
+        let page = daiko_sys::memory::Mapping::new(page_size(), arena.scope()).unwrap();
+        // SAFETY: zeroed, aligned, and accessed as this atomic only.
+        let word =
+            unsafe { std::sync::atomic::AtomicUsize::from_ptr(page.start().as_ptr().cast()) };
+        // SAFETY: the child touches its own copy of memory and leaves by `_exit`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            while word.load(std::sync::atomic::Ordering::Acquire) == 0 {
+                std::thread::yield_now();
+            }
+            let slab = word.load(std::sync::atomic::Ordering::Relaxed) as *const Slab;
+            // SAFETY: the slab was written into the shared arena, and stays there.
+            let slab = unsafe { &*slab };
+            if adopts {
+                slab.adopt(kind).unwrap();
+                slab.adopt(kind).unwrap();
+            }
+            let guard = NonNull::new(slab.bottom(1).wrapping_sub(page_size())).unwrap();
+            let faults = memory::populate(guard, page_size()).is_err();
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(i32::from(faults)) };
+        }
+        let memory = arena.alloc(std::alloc::Layout::new::<Slab>()).unwrap().cast::<Slab>();
+        // SAFETY: just allocated for it.
+        unsafe { memory.write(Slab::new(&arena, StackClass::default(), 4, kind).unwrap()) };
+        word.store(memory.addr().get(), std::sync::atomic::Ordering::Release);
+        let mut status = -1;
+        // SAFETY: the status is a live local.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        // SAFETY: written above, and dropped once.
+        unsafe { memory.drop_in_place() };
+        libc::WEXITSTATUS(status) == 1
+    }
+
+    #[test]
+    fn a_slab_is_guarded_in_another_process_once_that_adopts_it() {
+        assert!(is_guarded_in_child(true));
+        assert!(!is_guarded_in_child(false), "otherwise nobody need adopt");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 use std::ptr::{self, NonNull};
 
+use crate::lock::Contender;
 use crate::sync::{AtomicPtr, Ordering, const_fn};
 
 /// Low bit of the slot: thieves may take the fiber.
@@ -12,6 +13,8 @@ const STEALABLE: usize = 1;
 const IDLE: usize = 0;
 /// Bit of the thief word: a thief looks at the slot and has not decided; the rest says which.
 const FROZEN: usize = 2;
+/// The thief's id stands above the bits.
+const MARK_SHIFT: u32 = 2;
 
 /// How the owner writes its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,22 +149,18 @@ impl<T> NextSlot<T> {
 
     /// Takes the stealable fiber, on behalf of another worker.
     ///
-    /// `barrier` must make every other thread of the process pass a full memory barrier between
-    /// its call and its return: `membarrier`'s PRIVATE_EXPEDITED. It is called only for plain
-    /// access.
-    pub fn steal(&self, barrier: impl FnOnce()) -> Option<NonNull<T>> {
+    /// `barrier` must make every other thread that may be the owner's pass a full memory barrier between
+    /// its call and its return: `membarrier`'s PRIVATE_EXPEDITED, or GLOBAL_EXPEDITED where owners are
+    /// other processes. It is called only for plain access.
+    pub fn steal(&self, by: &impl Contender, barrier: impl FnOnce()) -> Option<NonNull<T>> {
         if self.access == Access::Exchange {
             return self.steal_exchange();
         }
-        // No two thefts under way have the address of a local in common. Were their marks alike, a
-        // slow thief whose mark the owner has removed could take the next thief's for its own, and
-        // with it a fiber that the owner has long been running.
-        let theft = FROZEN;
-        let frozen = if cfg!(weaken = "next-slot-mark") {
-            ptr::without_provenance_mut(FROZEN)
-        } else {
-            (&raw const theft).cast::<T>().cast_mut().map_addr(|addr| addr | FROZEN)
-        };
+        // No two thefts under way are by the same contender. Were their marks alike, a slow thief whose mark the
+        // owner has removed could take the next thief's for its own, and with it a fiber that the owner
+        // has long been running. Not the address of a local: forked processes have their stacks at one place.
+        let thief = if cfg!(weaken = "next-slot-mark") { 0 } else { by.id().get() as usize };
+        let frozen = ptr::without_provenance_mut(thief << MARK_SHIFT | FROZEN);
         // Acquire: pairs with the owner's swap that ended the theft before ours.
         self.thief
             .compare_exchange(ptr::null_mut(), frozen, Ordering::AcqRel, Ordering::Relaxed)
@@ -210,6 +209,7 @@ fn owner_barrier() {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::lock::testing::Tester;
 
     fn entry(value: &u64, stealable: bool) -> Entry<u64> {
         Entry { fiber: NonNull::from(value), stealable }
@@ -234,11 +234,11 @@ mod tests {
             let slot = NextSlot::new(access);
             assert_eq!(slot.put(entry(&a, false)), None);
             assert_eq!(slot.peek(), None);
-            assert_eq!(slot.steal(|| ()), None);
+            assert_eq!(slot.steal(&Tester(1), || ()), None);
             assert_eq!(slot.put(entry(&b, true)), Some(entry(&a, false)));
             assert_eq!(slot.peek(), Some(NonNull::from(&b)));
-            assert_eq!(slot.steal(|| ()), Some(NonNull::from(&b)));
-            assert_eq!(slot.steal(|| ()), None);
+            assert_eq!(slot.steal(&Tester(1), || ()), Some(NonNull::from(&b)));
+            assert_eq!(slot.steal(&Tester(1), || ()), None);
             assert_eq!(slot.put(entry(&b, true)), None, "the stolen fiber came back");
             assert_eq!(slot.take(), Some(entry(&b, true)));
         }

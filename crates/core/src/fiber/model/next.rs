@@ -1,6 +1,7 @@
 //! A worker with a next slot, and thieves.
 
 use super::*;
+use crate::lock::testing::Tester;
 use crate::sync::fence;
 
 /// A next slot and two fibers that pass through it.
@@ -24,8 +25,8 @@ impl Slot {
         self.got(self.next.take())
     }
 
-    fn steal(&self) -> usize {
-        let stolen = self.next.steal(|| fence(Ordering::SeqCst));
+    fn steal(&self, by: u32) -> usize {
+        let stolen = self.next.steal(&Tester(by), || fence(Ordering::SeqCst));
         self.got(stolen.map(|fiber| Entry { fiber, stealable: true }))
     }
 
@@ -40,7 +41,7 @@ fn thief_and_owner(access: Access) {
     loom::model(move || {
         let slot = Slot::new(access);
         assert_eq!(slot.put(0), 0);
-        let thief = spawn(&slot, Slot::steal);
+        let thief = spawn(&slot, |slot| slot.steal(1));
         let kept = slot.put(1) + slot.take();
         assert_eq!(kept + thief.join().unwrap(), 2, "each fiber runs once");
         assert_eq!(slot.take(), 0);
@@ -53,8 +54,8 @@ fn two_thieves_and_owner(access: Access) {
         assert_eq!(slot.put(0), 0);
         // A thief is the thread that runs at first: so two preemptions make it the slow one.
         let owner = spawn(&slot, Slot::take);
-        let thief = spawn(&slot, Slot::steal);
-        let stolen = slot.steal() + thief.join().unwrap();
+        let thief = spawn(&slot, |slot| slot.steal(1));
+        let stolen = slot.steal(2) + thief.join().unwrap();
         assert_eq!(owner.join().unwrap() + stolen, 1, "the fiber runs once");
         assert_eq!(slot.take(), 0);
     });
