@@ -59,7 +59,7 @@ where
         run: Call::<F, R>::run,
         fiber: NonNull::from(fiber),
     };
-    worker.runtime().blocking.submit(job);
+    worker.runtime().blocking(worker).submit(job);
     // The call borrows from this stack: not even a cancel ends the wait for it.
     fiber.waiting_for(Target::of(Kind::Blocking), || suspend::absorb_wake(fiber));
     match call.result {

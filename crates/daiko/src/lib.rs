@@ -46,6 +46,7 @@ pub mod guide;
 mod local;
 mod monitor;
 mod overflow;
+pub mod process;
 mod runtime;
 pub mod shm;
 pub mod sync;

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use daiko_core::fiber::Owner;
-use daiko_sys::{clock, futex, thread};
+use daiko_sys::{Scope, clock, futex, thread};
 
 use crate::deadlock::{self, Lookout};
 use crate::fiber::ControlBlock;
@@ -54,12 +54,13 @@ pub struct Stuck {
 pub(crate) type StuckHook = Box<dyn Fn(&Stuck) + Send + Sync>;
 
 /// The monitor's part of the runtime.
-#[derive(Default)]
 pub(crate) struct Monitor {
     /// Workers whose threads run.
     awake: AtomicU32,
     /// What the monitor sleeps on: `WATCHING`, `ASLEEP` or `ENDING`.
     word: AtomicU32,
+    /// Whose workers wake it.
+    scope: Scope,
 }
 
 const WATCHING: u32 = 0;
@@ -67,6 +68,10 @@ const ASLEEP: u32 = 1;
 const ENDING: u32 = 2;
 
 impl Monitor {
+    pub(crate) fn new(scope: Scope) -> Self {
+        Monitor { awake: AtomicU32::new(0), word: AtomicU32::new(WATCHING), scope }
+    }
+
     /// A worker is about to sleep until somebody unparks it.
     pub(crate) fn worker_parks(&self) {
         // Release: pairs with the Acquire in `sleep_while_idle`, though nothing depends on it.
@@ -89,7 +94,7 @@ impl Monitor {
             (seen != ENDING).then_some(word)
         });
         if change.is_ok() {
-            futex::wake(&self.word, 1, futex::Scope::Private);
+            futex::wake(&self.word, 1, self.scope);
         }
     }
 
@@ -105,11 +110,11 @@ impl Monitor {
     ///
     /// `idle` is called while they are, and says after what time to do so again, if at all.
     fn sleep(&self, at_rest: bool, mut idle: impl FnMut() -> Option<Duration>) -> bool {
-        let _ = futex::wait(&self.word, WATCHING, Some(PERIOD), futex::Scope::Private);
+        let _ = futex::wait(&self.word, WATCHING, Some(PERIOD), self.scope);
         if at_rest && self.awake.load(Ordering::SeqCst) == 0 && self.go_to_sleep() {
             while self.word.load(Ordering::SeqCst) == ASLEEP {
                 if self.awake.load(Ordering::SeqCst) == 0 {
-                    let _ = futex::wait(&self.word, ASLEEP, idle(), futex::Scope::Private);
+                    let _ = futex::wait(&self.word, ASLEEP, idle(), self.scope);
                 } else {
                     self.wake(WATCHING);
                 }
@@ -217,7 +222,13 @@ impl Seen {
 }
 
 fn cpu_ns(worker: &Worker) -> u64 {
-    clock::cpu_ns_of(worker.thread.load(Ordering::Relaxed)).unwrap_or(0)
+    let id = worker.thread.load(Ordering::Relaxed);
+    let used = match worker.runtime().options.processes {
+        // The worker is the main thread there; those of blocking calls are counted with it.
+        true => clock::cpu_ns_of_process(id),
+        false => clock::cpu_ns_of(id),
+    };
+    used.unwrap_or(0)
 }
 
 impl Shared {

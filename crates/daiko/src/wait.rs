@@ -13,6 +13,7 @@ use daiko_sys::clock;
 use crate::deadlock::{self, Kind, Target};
 use crate::fiber::waiter::{self, ThreadWaiter};
 use crate::fiber::{ControlBlock, unwind};
+use crate::process;
 use crate::runtime::kernel::ThisThread;
 use crate::worker::suspend::{self, Resumed};
 use crate::worker::{self, Worker};
@@ -162,7 +163,7 @@ impl Waiter {
     pub(crate) fn may_be_refused(&self) -> bool {
         match self {
             Waiter::Fiber(fiber) => fiber.flags.get() != 0,
-            Waiter::Thread(_) => worker::is_agent(),
+            Waiter::Thread(_) => worker::is_agent() || process::is_active(),
         }
     }
 
@@ -170,12 +171,16 @@ impl Waiter {
     ///
     /// # Panics
     ///
-    /// If the caller may not wait: a poller, or a fiber inside `no_suspend`.
+    /// If the caller may not wait: a poller, a fiber inside `no_suspend`, or a thread whose frame those who wake
+    /// it do not see, as they are other processes.
     pub(crate) fn ask(&self, what: &str) {
         match self {
             Waiter::Fiber(fiber) if fiber.flags.get() != 0 => unwind::before_suspension(fiber),
             Waiter::Fiber(_) => {}
-            Waiter::Thread(_) => worker::assert_no_poller(what),
+            Waiter::Thread(_) => {
+                worker::assert_no_poller(what);
+                process::assert_frame_is_shared(what);
+            }
         }
     }
 

@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use daiko_sys::Scope;
+use daiko_sys::lock::{Lock, Tally};
 
 use crate::runtime::{self, Shared};
 use crate::worker;
@@ -38,12 +41,12 @@ pub struct Registration {
 }
 
 /// The entries of a runtime, which may end before its registrations.
-type All = Arc<Mutex<Vec<Arc<Entry>>>>;
+type All = Arc<Lock<Vec<Arc<Entry>>>>;
 
 struct Entry {
-    state: Mutex<State>,
-    /// The state is `Gone` now.
-    gone: Condvar,
+    state: Lock<State>,
+    /// 1 once the state is `Gone` for good.
+    gone: Tally,
     panicked: AtomicBool,
 }
 
@@ -69,9 +72,7 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|other| !Arc::ptr_eq(other, &self.entry));
-        drop(all);
+        self.all.lock().retain(|other| !Arc::ptr_eq(other, &self.entry));
         self.entry.end();
     }
 }
@@ -116,7 +117,6 @@ pub fn register(poller: impl Poller) -> Registration {
 }
 
 /// The pollers of a runtime.
-#[derive(Default)]
 pub(crate) struct Pollers {
     /// The length of `all`, so that agents of a runtime without pollers need no lock.
     count: AtomicUsize,
@@ -124,13 +124,17 @@ pub(crate) struct Pollers {
 }
 
 impl Pollers {
+    pub(crate) fn new(scope: Scope) -> Self {
+        Pollers { count: AtomicUsize::new(0), all: Arc::new(Lock::new(scope, Vec::new())) }
+    }
+
     fn register(&self, poller: Box<dyn Poller>, runtime: &Shared) -> Registration {
         let entry = Arc::new(Entry {
-            state: Mutex::new(State::Idle(poller)),
-            gone: Condvar::new(),
+            state: Lock::new(runtime.scope(), State::Idle(poller)),
+            gone: Tally::new(runtime.scope()),
             panicked: AtomicBool::new(false),
         });
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         all.push(entry.clone());
         self.count.store(all.len(), Ordering::Release);
         drop(all);
@@ -162,17 +166,13 @@ impl Pollers {
     }
 
     fn entry(&self, at: usize) -> Option<Arc<Entry>> {
-        let all = try_lock(&self.all)?;
+        let all = self.all.try_lock()?;
         self.count.store(all.len(), Ordering::Release);
         all.get(at).cloned()
     }
 }
 
 impl Entry {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Calls the poller, if nobody else does; true if it found something.
     fn poll(&self) -> bool {
         let Some(mut source) = self.begin() else { return false };
@@ -195,7 +195,7 @@ impl Entry {
     }
 
     fn begin(&self) -> Option<Box<dyn Poller>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Running) {
             State::Idle(source) => Some(source),
             other => {
@@ -206,7 +206,7 @@ impl Entry {
     }
 
     fn put_back(&self, source: Box<dyn Poller>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if matches!(*state, State::Running) {
             *state = State::Idle(source);
             return;
@@ -220,13 +220,13 @@ impl Entry {
         // A panic of the drop has no one to go to, either.
         let dropping = || panic::catch_unwind(AssertUnwindSafe(|| drop(source)));
         worker::without_fiber(dropping).unwrap_or_else(std::mem::forget);
-        *self.lock() = State::Gone;
-        self.gone.notify_all();
+        *self.state.lock() = State::Gone;
+        self.gone.add();
     }
 
     /// Its registration is dropped: so is the poller, now or, if it runs, by the agent that runs it.
     fn end(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Gone) {
             State::Idle(source) => {
                 drop(state);
@@ -234,21 +234,13 @@ impl Entry {
             }
             State::Running => {
                 *state = State::Ending;
+                drop(state);
                 // A poller must not wait for itself, nor for another that may wait for it.
                 if !worker::is_agent() {
-                    let ending = |state: &mut State| matches!(state, State::Ending);
-                    drop(self.gone.wait_while(state, ending));
+                    self.gone.wait(1, None);
                 }
             }
             State::Ending | State::Gone => {}
         }
-    }
-}
-
-fn try_lock<T: ?Sized>(mutex: &Mutex<T>) -> Option<std::sync::MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
     }
 }

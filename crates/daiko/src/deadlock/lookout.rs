@@ -130,7 +130,7 @@ impl Others {
         let workers: Vec<u32> = workers.map(|thread| thread.load(Ordering::Relaxed)).collect();
         ids.retain(|id| !workers.contains(id) && !monitors.contains(id));
         let awake = ids.iter().filter(|&&id| !thread::waits_for_another(id)).count();
-        let awake = awake.saturating_sub(runtime.blocking.idle_threads());
+        let awake = awake.saturating_sub(runtime.idle_blocking_threads());
         Others { used: ids.into_iter().map(|id| (id, clock::cpu_ns_of(id))).collect(), awake }
     }
 }
@@ -138,7 +138,7 @@ impl Others {
 impl Shared {
     /// Whether anybody wants to know of a deadlock.
     fn looks_for_deadlocks(&self) -> bool {
-        self.options.on_deadlock.is_some() || cfg!(debug_assertions)
+        !self.options.processes && (self.options.on_deadlock.is_some() || cfg!(debug_assertions))
     }
 
     /// If fibers live, and none will go on unless somebody else wakes it: how often fibers were

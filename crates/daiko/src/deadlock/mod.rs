@@ -27,12 +27,18 @@ pub(crate) use self::target::{Kind, Target};
 /// What the user wants done with a report.
 pub(crate) type DeadlockHook = Box<dyn Fn(&Deadlock) + Send + Sync>;
 
-/// Whether locks and waits are noted. Never unset: what was noted and not struck out would be wrong.
+/// Whether locks and waits are noted. Never set again once it was unset: what was noted and not struck out would be wrong.
 static TRACKING: AtomicBool = AtomicBool::new(cfg!(debug_assertions));
 
 /// Has locks and waits noted from now on.
 pub(crate) fn track() {
     TRACKING.store(true, Ordering::Relaxed);
+}
+
+/// Has nothing noted any more: where workers are processes, each would note in a table of its own what another
+/// strikes out.
+pub(crate) fn track_no_more() {
+    TRACKING.store(false, Ordering::Relaxed);
 }
 
 /// Whether locks and waits are noted.

@@ -204,7 +204,8 @@ impl Builder {
         let block = runtime.pool.take(runtime, here, self.stack_size).map_err(SpawnError::Stack)?;
         // SAFETY: nobody else uses the block.
         let fiber = unsafe { block.as_ref() };
-        fiber.renew(if self.mover { kind::MOVER } else { 0 }, Location::caller());
+        let kind = if self.mover { kind::MOVER } else { 0 };
+        fiber.renew(kind | runtime.options.kind, Location::caller());
         match runtime.pool.furnish(block, room, self.name.as_deref()) {
             Ok(stack_top) => {
                 // SAFETY: the stack below is this fiber's and unused; `entry` gets its block.

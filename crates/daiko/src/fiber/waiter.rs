@@ -1,13 +1,15 @@
 //! Who waits for one event: a fiber, which suspends, or another thread, which blocks.
 
+use std::cell::Cell;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use daiko_core::fiber::WaiterId;
-use daiko_sys::futex;
+use daiko_sys::futex::{self, Scope};
 
 use super::ControlBlock;
+use crate::process;
 use crate::wait::Deadline;
 use crate::worker::Worker;
 
@@ -62,17 +64,40 @@ pub(crate) unsafe fn wake(id: WaiterId, here: Option<&Worker>) {
 
 /// A thread that is no worker, or a worker's agent, while it waits for one event.
 #[repr(align(64))]
-pub(crate) struct ThreadWaiter(AtomicU32);
+pub(crate) struct ThreadWaiter {
+    word: AtomicU32,
+    /// Who may wake it.
+    scope: Scope,
+}
 
 thread_local! {
-    static THIS_THREAD: ThreadWaiter = const { ThreadWaiter(AtomicU32::new(0)) };
+    static THIS_THREAD: ThreadWaiter = const { ThreadWaiter::new(Scope::Private) };
+    /// The same where other processes wake it, too.
+    static IN_SEGMENT: Cell<Option<&'static ThreadWaiter>> = const { Cell::new(None) };
 }
 
 impl ThreadWaiter {
     /// The calling thread, which waits for one event at a time. Not for other threads: it goes with its own.
     pub(crate) fn this_thread() -> &'static Self {
+        if process::is_active() {
+            return Self::in_segment();
+        }
         // SAFETY: without a destructor a thread-local is there until its thread is gone.
         THIS_THREAD.with(|waiter| unsafe { &*ptr::from_ref(waiter) })
+    }
+
+    const fn new(scope: Scope) -> Self {
+        ThreadWaiter { word: AtomicU32::new(0), scope }
+    }
+
+    /// Made once for each thread, and never freed: it is of one line, and few threads are no fibers there.
+    #[cold]
+    fn in_segment() -> &'static Self {
+        IN_SEGMENT.get().unwrap_or_else(|| {
+            let waiter = Box::leak(Box::new(Self::new(Scope::Shared)));
+            IN_SEGMENT.set(Some(waiter));
+            waiter
+        })
     }
 
     pub(crate) fn id(&self) -> WaiterId {
@@ -87,15 +112,15 @@ impl ThreadWaiter {
     /// Blocks until the wake; false if the deadline passes before.
     pub(crate) fn block_until(&self, deadline: Deadline) -> bool {
         // Acquire: pairs with the Release in `wake`.
-        while self.0.load(Ordering::Acquire) == 0 {
+        while self.word.load(Ordering::Acquire) == 0 {
             let left = deadline.left();
             if left == Some(Duration::ZERO) {
                 return false;
             }
-            let _ = futex::wait(&self.0, 0, left, futex::Scope::Private);
+            let _ = futex::wait(&self.word, 0, left, self.scope);
         }
         // Relaxed: for another wait, under an id that is published later.
-        self.0.store(0, Ordering::Relaxed);
+        self.word.store(0, Ordering::Relaxed);
         true
     }
 
@@ -105,10 +130,10 @@ impl ThreadWaiter {
     /// only its address is used, for a wake that then finds nobody.
     unsafe fn wake(this: NonNull<Self>) {
         // SAFETY: valid until the store, by this function's contract.
-        let word = unsafe { &raw const (*this.as_ptr()).0 };
+        let (word, scope) = unsafe { (&raw const (*this.as_ptr()).word, this.as_ref().scope) };
         // SAFETY: as above.
         // Release: pairs with the Acquire in `block`.
         unsafe { (*word).store(1, Ordering::Release) };
-        futex::wake_addr(word, 1, futex::Scope::Private);
+        futex::wake_addr(word, 1, scope);
     }
 }

@@ -13,20 +13,25 @@ use daiko_core::glance::Glance;
 use daiko_core::governor::{Governor, Preset};
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
+use daiko_sys::Scope;
 use daiko_sys::arena::Arena;
 use daiko_sys::cpu::{self, CpuSet};
+use daiko_sys::lock::Tally;
 use daiko_sys::memory::{GuardKind, MemoryError};
-use daiko_sys::{membarrier, signal, thread};
+use daiko_sys::{signal, thread};
 
-use super::ended::Ended;
 use super::kernel::Barriers;
 use super::pool::Pool;
 use super::{Options, Runtime, Shared, SharedPtr, phase};
 use crate::agent::pollers::Pollers;
 use crate::blocking::BlockingPool;
 use crate::deadlock::{self, Deadlock, DeadlockHook};
+use crate::fiber::kind;
 use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
+use crate::process::crew::Crew;
+use crate::process::crew::Roster;
+use crate::process::{self, ProcessError};
 use crate::worker::Worker;
 
 /// The most workers of a runtime.
@@ -54,6 +59,8 @@ pub enum BuildError {
     Memory(MemoryError),
     /// A kernel thread could not be started or set up.
     Thread(io::Error),
+    /// Workers cannot be processes here.
+    Process(ProcessError),
 }
 
 impl fmt::Display for BuildError {
@@ -72,6 +79,7 @@ impl fmt::Display for BuildError {
             BuildError::Thread(error) => {
                 write!(f, "a worker thread could not be started: {error}; see ulimit -u")
             }
+            BuildError::Process(error) => error.fmt(f),
         }
     }
 }
@@ -82,6 +90,7 @@ impl std::error::Error for BuildError {
             BuildError::Stack(error) => Some(error),
             BuildError::Memory(error) => Some(error),
             BuildError::Thread(error) => Some(error),
+            BuildError::Process(error) => Some(error),
             BuildError::Workers { .. } | BuildError::NoAllowedCpu { .. } => None,
         }
     }
@@ -98,6 +107,7 @@ impl std::error::Error for BuildError {
 #[must_use = "a builder starts nothing before `build`"]
 pub struct RuntimeBuilder {
     workers: Option<usize>,
+    processes: bool,
     cpus: Option<Vec<usize>>,
     bind: bool,
     preset: Option<Preset>,
@@ -116,6 +126,7 @@ impl Default for RuntimeBuilder {
     fn default() -> Self {
         RuntimeBuilder {
             workers: None,
+            processes: false,
             cpus: None,
             bind: true,
             preset: None,
@@ -149,6 +160,34 @@ impl RuntimeBuilder {
     /// and the cgroup's quota, rounded up.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
+        self
+    }
+
+    /// Makes the workers processes: so many, of 1 to 512, forked by [`build`](Self::build) from this one. Fibers go
+    /// on, after any suspension, in whichever has time for them; all are [movers](crate::Builder::mover).
+    ///
+    /// The program keeps its objects where all of them see these, in a
+    /// [`SharedHeap`](crate::process::SharedHeap), and builds the runtime while it has but one thread. That
+    /// process itself runs no fibers: it waits for them, and ends the others.
+    /// [The module](crate::process) has an example, and says what else differs.
+    ///
+    /// # Safety
+    ///
+    /// What fibers run keeps to this, in addition to what [`Builder::mover`](crate::Builder::mover) asks for:
+    ///
+    /// 1. *Statics* are each process's own, as they were when the workers were forked. No two processes write
+    ///    to what they reach from such a copy: a static that owns memory of the heap by then (a `Vec`,
+    ///    a `LazyLock` that was used, the buffer of standard output once something was printed) is not
+    ///    changed by fibers, nor freed. What is to be one for all is declared by
+    ///    [`shared!`](crate::shared).
+    /// 2. *Blocking objects and thread handles* of `std` and of C stay inside one process: no fiber holds one, or
+    ///    waits for one, that another fiber uses. Those of [`sync`](crate::sync) are for all.
+    /// 3. *Mappings* that are made, and libraries that are loaded, after the build are not used across a
+    ///    suspension: other processes do not have them. Memory of `malloc` is such a mapping.
+    /// 4. Nothing that a fiber borrows lies in the frame of a thread.
+    pub unsafe fn process_workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self.processes = true;
         self
     }
 
@@ -290,22 +329,48 @@ impl RuntimeBuilder {
         if !(1..=MAX_WORKERS).contains(&workers) {
             return Err(BuildError::Workers { workers });
         }
+        let occupied = process::occupy(&self).map_err(BuildError::Process)?;
         overflow::install().map_err(BuildError::Thread)?;
         if self.on_deadlock.is_some() {
             deadlock::track();
         }
-        let bind = self.bind;
+        let (bind, processes) = (self.bind, self.processes);
         let shared = self.make_shared(workers, &cpus)?;
         // From here on a failure ends in the drop of the runtime, which ends what was started.
-        let mut runtime = Runtime { shared, monitor: None };
-        for index in 0..workers {
-            let cpu = cpus[index % cpus.len()];
-            let set = if bind { CpuSet::from_iter([cpu]) } else { CpuSet::from_iter(cpus.clone()) };
-            runtime.shared().start_thread(index, &set).map_err(BuildError::Thread)?;
+        let mut runtime = Runtime { shared, monitor: None, crew: None };
+        let cpus_of = |index: usize| match bind {
+            true => CpuSet::from_iter([cpus[index % cpus.len()]]),
+            false => CpuSet::from_iter(cpus.iter().copied()),
+        };
+        if processes {
+            let crew = Crew::start(SharedPtr(runtime.shared.0), occupied, cpus_of);
+            runtime.crew = Some(crew.map_err(BuildError::Process)?);
+        } else {
+            for index in 0..workers {
+                runtime
+                    .shared()
+                    .start_thread(index, &cpus_of(index))
+                    .map_err(BuildError::Thread)?;
+            }
         }
         let monitor = Monitor::start(SharedPtr(runtime.shared.0)).map_err(BuildError::Thread)?;
         runtime.monitor = Some(monitor);
         Ok(runtime)
+    }
+
+    /// Whether the workers shall be processes.
+    pub(crate) fn has_processes(&self) -> bool {
+        self.processes
+    }
+
+    /// What was asked for that processes cannot have.
+    pub(crate) fn not_for_processes(&self) -> Option<&'static str> {
+        let private = |arena: &Arena| arena.scope() == Scope::Private;
+        match () {
+            () if self.on_deadlock.is_some() => Some("on_deadlock"),
+            () if self.arena.as_ref().is_some_and(private) => Some("arena"),
+            () => None,
+        }
     }
 
     fn allowed_cpus(&self) -> Result<Vec<usize>, BuildError> {
@@ -321,15 +386,24 @@ impl RuntimeBuilder {
     }
 
     fn make_shared(self, workers: usize, cpus: &[usize]) -> Result<SharedPtr, BuildError> {
-        let arena = self.arena.unwrap_or_else(Arena::private);
-        // A spare behind each worker.
-        let all = 2 * workers;
+        let arena = match self.arena {
+            Some(arena) => arena,
+            None if self.processes => process::heap::arena().map_err(BuildError::Memory)?,
+            None => Arena::private(),
+        };
+        // A spare behind each worker; movers need none, as other workers take them.
+        let all = if self.processes { workers } else { 2 * workers };
         let preset = self.preset.unwrap_or_else(|| match cpu::quota() {
             Some(_) => Preset::Power,
             None => Preset::Balanced,
         });
-        let barrier = self.membarrier && membarrier::register();
-        let guard_kind = self.guard_kind.unwrap_or_else(|| GuardKind::probe_for(arena.scope()));
+        let barriers = match self.processes {
+            _ if !self.membarrier => Barriers::Fences,
+            true => Barriers::of_processes(),
+            false => Barriers::of_threads(),
+        };
+        let scope = arena.scope();
+        let guard_kind = self.guard_kind.unwrap_or_else(|| GuardKind::probe_for(scope));
         let pool = Pool::new(arena.clone(), guard_kind, self.guard_size, self.stack_size)
             .map_err(BuildError::Stack)?;
         let memory = arena.alloc(Layout::new::<Shared>()).map_err(BuildError::Memory)?;
@@ -343,7 +417,10 @@ impl RuntimeBuilder {
         };
         let shared = memory.cast::<Shared>();
         let first = workers_memory.cast::<Worker>();
-        let access = if barrier { Access::Plain } else { Access::Exchange };
+        let access = match barriers {
+            Barriers::Fences => Access::Exchange,
+            Barriers::Threads | Barriers::Processes => Access::Plain,
+        };
         for index in 0..all {
             // SAFETY: the memory has room for `all` workers.
             unsafe { first.add(index).write(Worker::new(shared, index as u32, access)) };
@@ -353,7 +430,10 @@ impl RuntimeBuilder {
             governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
         }
         let (on_stuck, on_deadlock) = (self.on_stuck, self.on_deadlock);
-        let options = Options { any_agent: self.any_agent, on_stuck, on_deadlock };
+        let (any_agent, processes) = (self.any_agent, self.processes);
+        let kind = if processes { kind::MOVER } else { 0 };
+        let options = Options { processes, kind, any_agent, on_stuck, on_deadlock };
+        let pools = if processes { workers } else { 1 };
         // SAFETY: the memory has room for it.
         unsafe {
             shared.write(Shared {
@@ -364,14 +444,15 @@ impl RuntimeBuilder {
                 injector: Injector::new(),
                 idle: IdleSet::new(all),
                 governor,
-                pollers: Pollers::default(),
-                blocking: BlockingPool::default(),
-                monitor: Monitor::default(),
+                pollers: Pollers::new(scope),
+                blocking: (0..pools).map(|_| BlockingPool::default()).collect(),
+                monitor: Monitor::new(scope),
                 glance: Glance::new(),
                 stand_in: AtomicBool::new(false),
                 spares: AtomicU32::new(0),
-                barriers: Barriers { membarrier: barrier },
-                ended: Ended::default(),
+                barriers,
+                ended: Tally::new(scope),
+                roster: Roster::new(scope),
                 threads: Mutex::new(Vec::new()),
                 cpus: cpus.iter().copied().collect(),
                 phase: AtomicU32::new(phase::RUNNING),
@@ -400,7 +481,7 @@ impl Shared {
                     }
                     Err(error) => drop(report.send(Err(error))),
                 }
-                shared.ended.tell();
+                shared.ended.add();
             })?;
         self.threads().push(thread);
         reported.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
@@ -408,7 +489,7 @@ impl Shared {
 }
 
 /// What a worker's kernel thread needs: its CPUs, exact timers, a stack for the overflow report.
-fn set_up_thread(cpus: &CpuSet) -> io::Result<signal::AltStack> {
+pub(crate) fn set_up_thread(cpus: &CpuSet) -> io::Result<signal::AltStack> {
     cpu::bind_current(cpus)?;
     thread::set_timer_slack_ns(1)?;
     signal::AltStack::install().map_err(io::Error::other)

@@ -15,8 +15,13 @@ static DEFAULT: OnceLock<Runtime> = OnceLock::new();
 ///
 /// # Panics
 ///
-/// If it cannot be started: no thread or no memory is to be had.
+/// If it cannot be started: no thread or no memory is to be had; or while a runtime has
+/// [processes](crate::process) as workers.
 pub fn default_runtime() -> &'static Runtime {
+    assert!(
+        !crate::process::is_active(),
+        "daiko: no default runtime beside one whose workers are processes; spawn by a fiber, or by Runtime::spawn"
+    );
     DEFAULT.get_or_init(|| match Runtime::builder().build() {
         Ok(runtime) => runtime,
         Err(error) => panic!("daiko: the default runtime cannot start: {error}"),

@@ -11,25 +11,43 @@ use crate::worker::{self, Worker};
 
 /// The barrier between making work available and looking for parked workers: where `membarrier`
 /// works, it is paid by who parks alone.
-pub(crate) struct Barriers {
-    pub(crate) membarrier: bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Barriers {
+    /// There is no `membarrier`.
+    Fences,
+    /// It reaches the threads of this process.
+    Threads,
+    /// It reaches all processes that have registered, as every process of the runtime does.
+    Processes,
+}
+
+impl Barriers {
+    /// What the kernel offers to this process, which is registered for it from now on.
+    pub(crate) fn of_threads() -> Self {
+        if membarrier::register() { Barriers::Threads } else { Barriers::Fences }
+    }
+
+    /// As [`of_threads`](Self::of_threads), to processes.
+    pub(crate) fn of_processes() -> Self {
+        if membarrier::register_globally() { Barriers::Processes } else { Barriers::Fences }
+    }
 }
 
 impl Barrier for Barriers {
     #[inline]
     fn light(&self) {
-        if self.membarrier {
-            compiler_fence(Ordering::SeqCst);
-        } else {
+        if *self == Barriers::Fences {
             fence(Ordering::SeqCst);
+        } else {
+            compiler_fence(Ordering::SeqCst);
         }
     }
 
     fn heavy(&self) {
-        if self.membarrier {
-            membarrier::all_threads();
-        } else {
-            fence(Ordering::SeqCst);
+        match self {
+            Barriers::Fences => fence(Ordering::SeqCst),
+            Barriers::Threads => membarrier::all_threads(),
+            Barriers::Processes => membarrier::all_processes(),
         }
     }
 }

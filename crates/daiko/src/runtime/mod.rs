@@ -2,7 +2,6 @@
 
 mod builder;
 mod default;
-mod ended;
 pub(crate) mod kernel;
 pub(crate) mod pool;
 mod shutdown;
@@ -18,12 +17,14 @@ use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
 use daiko_core::list::Chain;
 use daiko_core::place;
+use daiko_sys::Scope as Reach;
 use daiko_sys::cpu::CpuSet;
+use daiko_sys::lock::Tally;
 
+pub(crate) use self::builder::set_up_thread;
 pub use self::builder::{BuildError, RuntimeBuilder};
 pub(crate) use self::default::of;
 pub use self::default::{default_runtime, run};
-use self::ended::Ended;
 use self::kernel::{Barriers, ThisThread};
 pub use self::shutdown::ShutdownReport;
 use crate::agent::pollers::Pollers;
@@ -31,6 +32,7 @@ use crate::blocking::BlockingPool;
 use crate::deadlock::DeadlockHook;
 use crate::fiber::{self, Builder, ControlBlock, JoinHandle, Scope, SpawnError, flag};
 use crate::monitor::{Monitor, StuckHook};
+use crate::process::crew::{Crew, Roster};
 use crate::worker::{self, Worker, WorkerCounters};
 pub use daiko_core::governor::Preset;
 
@@ -59,7 +61,8 @@ pub(crate) struct Shared {
     pub(crate) idle: IdleSet,
     pub(crate) governor: Governor,
     pub(crate) pollers: Pollers,
-    pub(crate) blocking: BlockingPool,
+    /// For blocking calls: one pool for all workers, or one in each worker's process.
+    blocking: Box<[BlockingPool]>,
     pub(crate) monitor: Monitor,
     /// The control block that the monitor reads.
     pub(crate) glance: Glance<ControlBlock>,
@@ -70,8 +73,11 @@ pub(crate) struct Shared {
     /// How many spares are needed now. Written by the monitor.
     pub(crate) spares: AtomicU32,
     pub(crate) barriers: Barriers,
-    pub(crate) ended: Ended,
-    /// The kernel threads of the workers, those of spares too.
+    /// Workers that run no more. Counted up by each as the last thing that it does with the runtime.
+    pub(crate) ended: Tally,
+    /// Of worker processes: how they have come up.
+    pub(crate) roster: Roster,
+    /// The kernel threads of the workers, those of spares too. Only the process that made the runtime.
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     /// The CPUs that workers are bound to.
     pub(crate) cpus: CpuSet,
@@ -97,6 +103,10 @@ impl Drop for Hold {
 
 /// What was asked for at the start and does not change.
 pub(crate) struct Options {
+    /// Whether the workers are processes.
+    pub(crate) processes: bool,
+    /// `kind` bits of all fibers.
+    pub(crate) kind: u8,
     /// Whether an agent that finds another's fiber hit resumes it itself, if it is a mover.
     pub(crate) any_agent: bool,
     /// Called by the monitor when a worker is stuck.
@@ -133,6 +143,21 @@ impl Shared {
     pub(crate) fn phase(&self) -> u32 {
         // Acquire: pairs with the Release in `shutdown`.
         self.phase.load(Ordering::Acquire)
+    }
+
+    /// Who waits for words of this runtime, and who wakes them.
+    pub(crate) fn scope(&self) -> Reach {
+        self.pool.arena().scope()
+    }
+
+    /// The pool for blocking calls of fibers of `worker`, in its process.
+    pub(crate) fn blocking(&self, worker: &Worker) -> &BlockingPool {
+        self.blocking.get(worker.index as usize).unwrap_or(&self.blocking[0])
+    }
+
+    /// Threads of this process that wait for a blocking call to run.
+    pub(crate) fn idle_blocking_threads(&self) -> usize {
+        self.blocking[0].idle_threads()
     }
 
     pub(crate) fn hold(&self) -> Hold {
@@ -254,6 +279,8 @@ impl Shared {
 pub struct Runtime {
     shared: SharedPtr,
     monitor: Option<std::thread::JoinHandle<()>>,
+    /// The processes of its workers, if they are processes.
+    crew: Option<Crew>,
 }
 
 /// The runtime's own pointer to its shared part.

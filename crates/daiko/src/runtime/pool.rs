@@ -6,11 +6,12 @@
 use std::alloc::Layout;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use daiko_context::stack::{Slab, StackClass, StackError};
 use daiko_core::list::Fifo;
 use daiko_sys::arena::Arena;
+use daiko_sys::lock::{Guard, Lock};
 use daiko_sys::memory::{GuardKind, page_size};
 
 use super::Shared;
@@ -37,7 +38,9 @@ pub(crate) struct Pool {
     guard_bytes: usize,
     /// Index of the class that is used unless the spawn asks for another.
     default_class: u8,
-    state: Mutex<State>,
+    state: Lock<State>,
+    /// Slabs made so far. Written under the lock, read by any worker.
+    slabs: AtomicU32,
 }
 
 /// What is not any worker's.
@@ -64,6 +67,8 @@ unsafe impl Send for Class {}
 
 struct SlabNode {
     slab: Slab,
+    /// Which one it is of all that the pool has made, counted from 1.
+    number: u32,
     /// Stacks that have become control blocks.
     used: usize,
     older: Option<NonNull<SlabNode>>,
@@ -88,12 +93,14 @@ impl Pool {
     ) -> Result<Self, StackError> {
         let class = || Class { free: Fifo::new(), slabs: None, total: 0 };
         let classes = std::array::from_fn(|_| class());
+        let scope = arena.scope();
         Ok(Pool {
             arena,
             guard_kind,
             guard_bytes,
             default_class: class_of(stack_bytes, guard_bytes)?,
-            state: Mutex::new(State { classes, out: 0, closed: false }),
+            state: Lock::new(scope, State { classes, out: 0, closed: false }),
+            slabs: AtomicU32::new(0),
         })
     }
 
@@ -101,8 +108,8 @@ impl Pool {
         &self.arena
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Guard<'_, State> {
+        self.state.lock()
     }
 
     /// A block that nobody uses, with a stack of at least `bytes`. `here` is the worker that
@@ -177,12 +184,44 @@ impl Pool {
             }
         };
         let mut node = memory.cast::<SlabNode>();
+        let number = self.slabs.load(Ordering::Relaxed) + 1;
         // SAFETY: just allocated for a node.
-        unsafe { node.write(SlabNode { slab, used: 0, older: class.slabs }) };
+        unsafe { node.write(SlabNode { slab, number, used: 0, older: class.slabs }) };
         class.slabs = Some(node);
+        // Relaxed: who gets a fiber on one of its stacks sees this as what was done before the spawn.
+        self.slabs.store(number, Ordering::Relaxed);
         class.total += count;
         // SAFETY: just written; it lives until the pool is dropped.
         Ok(unsafe { node.as_mut() })
+    }
+
+    /// How many slabs there are.
+    #[inline]
+    pub(crate) fn slabs(&self) -> u32 {
+        self.slabs.load(Ordering::Relaxed)
+    }
+
+    /// Makes the stacks of all slabs but the first `known` usable in the calling process; how many there are then.
+    pub(crate) fn adopt_after(&self, known: u32) -> Result<u32, StackError> {
+        let mut number = known;
+        while let Some(node) = self.slab_after(number) {
+            node.slab.adopt(self.guard_kind)?;
+            number = node.number;
+        }
+        Ok(number)
+    }
+
+    /// The first slab that was made after the one with this number.
+    fn slab_after(&self, number: u32) -> Option<&SlabNode> {
+        let state = self.lock();
+        let newest = state.classes.iter().map(|class| class.slabs);
+        let all = newest.flat_map(|newest| {
+            // SAFETY: slabs live until the pool is dropped.
+            std::iter::successors(newest, |node| unsafe { node.as_ref() }.older)
+        });
+        // SAFETY: as above.
+        let later = all.map(|node| unsafe { node.as_ref() }).filter(|node| node.number > number);
+        later.min_by_key(|node| node.number)
     }
 
     /// Takes a block back that nobody uses, from any thread.
@@ -305,7 +344,7 @@ fn block_at(top: *mut u8) -> NonNull<ControlBlock> {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.get_mut();
         for class in &mut state.classes {
             while let Some(node) = class.slabs {
                 // SAFETY: `grow` made the node, and it is left here for good.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use daiko_core::fiber::Owner;
 
 use super::{Runtime, Shared, phase};
+use crate::blocking::BlockingPool;
 use crate::fiber::{ControlBlock, waiter};
 use crate::worker::{self, Worker};
 
@@ -75,9 +76,17 @@ impl Runtime {
             let _ = monitor.join();
         }
         // Without the monitor no further thread is started.
+        let mut all_ended = self.shared().await_threads(Instant::now() + GRACE);
+        let crew = self.crew.take();
         let shared = self.shared();
-        let all_ended = shared.await_threads(Instant::now() + GRACE);
-        shared.blocking.end();
+        match crew {
+            // Nothing is left of a process that resists.
+            Some(crew) => {
+                crew.end();
+                all_ended = true;
+            }
+            None => shared.blocking.iter().for_each(BlockingPool::end),
+        }
         // Fibers of other runtimes may wait there.
         shared.all_workers().iter().for_each(|worker| worker.areas.close());
         let report = shared.report();
@@ -107,10 +116,10 @@ impl Shared {
         worker::current().is_some_and(|worker| worker.is_of(self))
     }
 
-    /// Waits for the workers' threads to end, at most until `until`; whether they have.
+    /// Waits for the workers' threads or processes to end, at most until `until`; whether they have.
     fn await_threads(&self, until: Instant) -> bool {
-        let all = self.threads().len();
-        self.ended.wait(all, until)
+        let all = self.threads().len() as u32 + self.roster.crew.load(Ordering::Relaxed);
+        self.ended.wait(all, Some(until))
     }
 
     /// Whether no fiber is left that could still do anything.

@@ -266,9 +266,10 @@ impl Worker {
     }
 
     fn sleep_on_token(&self, timeout: Option<Duration>) {
+        let scope = self.runtime().scope();
         // Acquire: pairs with the Release in `unpark_thread`.
         while self.unparked.load(Ordering::Acquire) == 0 {
-            match futex::wait(&self.unparked, 0, timeout, futex::Scope::Private) {
+            match futex::wait(&self.unparked, 0, timeout, scope) {
                 futex::Wait::TimedOut => return,
                 futex::Wait::Woken | futex::Wait::Changed | futex::Wait::Interrupted => {}
             }
@@ -290,7 +291,7 @@ impl Worker {
         }
         let (word, scope) = match self.ring_own_bell() {
             Some(word) => (word, futex::Scope::Shared),
-            None => (&raw const self.unparked, futex::Scope::Private),
+            None => (&raw const self.unparked, self.runtime().scope()),
         };
         // Release: pairs with the Acquire in `sleep_on_token` and `await_token`.
         self.unparked.store(1, Ordering::Release);

@@ -4,11 +4,12 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
 use daiko_context::prefetch_write;
+use daiko_core::barrier::Barrier;
 use daiko_core::fiber::{Early, Effect, Event, Letters, Owner, Posted, Pushed};
-use daiko_sys::membarrier;
 
 use super::Worker;
 use crate::fiber::ControlBlock;
+use crate::runtime::kernel::ThisThread;
 
 /// What somebody wants of a fiber: the event, and how it is told to a worker or left for a start.
 #[derive(Clone, Copy)]
@@ -188,7 +189,7 @@ impl Worker {
         let mut given_back = 0;
         // A thief that polls seldom may never see the slot unchanged twice.
         if self.next.peek().is_some()
-            && let Some(fiber) = self.next.steal(membarrier::all_threads)
+            && let Some(fiber) = self.next.steal(&ThisThread, || self.runtime().barriers.heavy())
         {
             // SAFETY: a queued fiber is in use.
             self.runtime().inject_one(unsafe { fiber.as_ref() });

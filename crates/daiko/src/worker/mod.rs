@@ -108,6 +108,10 @@ pub(crate) struct Worker {
     /// Whether it has been in one fiber for long, so that movers are better woken elsewhere.
     /// Written by the monitor.
     pub(crate) stuck: AtomicBool,
+    /// Whether this worker is a process of its own. Only the owner.
+    alone: Cell<bool>,
+    /// Of a process: the slabs of stacks that it can use. Only the owner.
+    adopted: Cell<u32>,
     /// Of a spare: whether it has a thread, or had one refused. Only the monitor.
     pub(crate) started: AtomicBool,
     /// Position among the runtime's workers and spares.
@@ -214,6 +218,8 @@ impl Worker {
             runtime,
             phase: Cell::new(crate::runtime::phase::RUNNING),
             stuck: AtomicBool::new(false),
+            alone: Cell::new(false),
+            adopted: Cell::new(0),
             started: AtomicBool::new(false),
             index,
             active: AtomicBool::new(false),
@@ -287,6 +293,12 @@ impl Worker {
         self.runtime().monitor.worker_parks();
         self.give_back_bells(true);
         CURRENT.set(ptr::null());
+    }
+
+    /// As [`main`](Self::main), as the main thread of a process of its own.
+    pub(crate) fn main_of_process(&self) {
+        self.alone.set(true);
+        self.main();
     }
 
     /// Whether no fiber waits for this worker to start it.

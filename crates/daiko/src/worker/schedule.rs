@@ -16,6 +16,7 @@ use daiko_core::place;
 
 use super::Worker;
 use crate::fiber::{ControlBlock, flag};
+use crate::process;
 use crate::runtime::phase;
 
 impl Worker {
@@ -98,6 +99,9 @@ impl Worker {
 
     #[inline(never)]
     fn admit_slow<'w>(&'w self, fiber: &'w ControlBlock) -> Option<&'w ControlBlock> {
+        if self.alone.get() {
+            self.cross();
+        }
         if !matches!(fiber.owner.load(), Owner::Unstarted) {
             debug_assert!(fiber.is_mover());
             fiber.owner.moved_to(self);
@@ -114,6 +118,19 @@ impl Worker {
         }
         self.start(fiber);
         Some(fiber)
+    }
+
+    /// A fiber comes into this worker's process: it must find its stack guarded there, and statics as it left them.
+    #[cold]
+    fn cross(&self) {
+        let (pool, adopted) = (&self.runtime().pool, self.adopted.get());
+        if pool.slabs() != adopted {
+            match pool.adopt_after(adopted) {
+                Ok(adopted) => self.adopted.set(adopted),
+                Err(error) => process::no_guards(error),
+            }
+        }
+        process::canary::check(self.index);
     }
 
     /// Makes `fiber` this worker's own.

@@ -4,11 +4,13 @@ use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
+use daiko_core::barrier::Barrier;
 use daiko_core::place::{self, Least, NextSlotWatch, Sight};
-use daiko_sys::{clock, membarrier};
+use daiko_sys::clock;
 
 use super::Worker;
 use crate::fiber::ControlBlock;
+use crate::runtime::kernel::ThisThread;
 
 /// Starts between two looks at the load of all workers.
 const STARTS_PER_LOOK: u32 = 16;
@@ -63,7 +65,7 @@ impl Worker {
         if !self.sights.look(victim.index, sight, clock::monotonic_ns()) {
             return None;
         }
-        victim.next.steal(membarrier::all_threads)
+        victim.next.steal(&ThisThread, || self.runtime().barriers.heavy())
     }
 
     /// Where this worker, about to start a fiber, should have it started.

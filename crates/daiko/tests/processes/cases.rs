@@ -1,0 +1,84 @@
+//! What holds where workers are processes.
+
+mod crossing;
+mod ends;
+mod errors;
+mod objects;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use daiko::{Builder, Runtime, RuntimeBuilder};
+
+use super::Case;
+
+pub(super) fn all() -> Vec<Case> {
+    [crossing::cases(), objects::cases(), ends::cases(), errors::cases()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+/// `cases` of a module, by the names of their functions.
+macro_rules! cases {
+    ($($name:ident $end:expr,)+) => {
+        pub(super) fn cases() -> Vec<$crate::Case> {
+            vec![$($crate::Case { name: stringify!($name), body: $name, end: $end },)+]
+        }
+    };
+}
+use cases;
+
+/// A builder of so many worker processes.
+fn processes(workers: usize) -> RuntimeBuilder {
+    // SAFETY: the cases keep to the contract: what fibers share is in the heap or a `shared!` static.
+    unsafe { Runtime::builder().process_workers(workers) }
+}
+
+/// Runs `f` by two worker processes, which then have nothing left to unwind.
+fn run_on_two(f: impl FnOnce() + Send + 'static) {
+    let runtime = processes(2).build().unwrap();
+    runtime.run(f);
+    end(runtime);
+}
+
+/// Runs `f` in a fiber that starts on worker 0 of two processes.
+fn run_on_first(f: impl FnOnce() + Send + 'static) {
+    run_on_two(|| Builder::new().on(0).spawn(f).unwrap().join().unwrap());
+}
+
+/// Ends a runtime all fibers of which have finished.
+fn end(runtime: Runtime) {
+    let report = runtime.shutdown();
+    assert_eq!((report.unwound, report.leaked), (0, 0));
+}
+
+/// Keeps worker `here` busy until the result is stored, so that the other one takes what else there is.
+fn hog(here: usize) -> (daiko::JoinHandle<()>, Arc<AtomicBool>) {
+    let enough = Arc::new(AtomicBool::new(false));
+    let seen = enough.clone();
+    let body = move || {
+        while !seen.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    };
+    (Builder::new().on(here).spawn(body).unwrap(), enough)
+}
+
+/// Suspends the calling fiber until it is in the other process; it is on worker `here` of two.
+fn cross(here: usize) {
+    let process = std::process::id();
+    let (hog, enough) = hog(here);
+    while std::process::id() == process {
+        daiko::yield_now();
+    }
+    enough.store(true, Ordering::Release);
+    finish(hog);
+}
+
+/// Waits for a hog without a suspension, in which the caller might move again.
+fn finish(hog: daiko::JoinHandle<()>) {
+    while !hog.is_finished() {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,189 @@
+//! How fibers, workers and runtimes end.
+
+use std::hint::black_box;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use daiko::{Builder, Runtime};
+
+use super::{end, processes, run_on_two};
+use crate::{CASE, End};
+
+super::cases! {
+    a_panic_surfaces_at_a_join_in_another_process End::Well,
+    a_panic_surfaces_in_the_maker End::Well,
+    an_overflow_names_the_fiber End::Abort(OVERFLOW),
+    an_overflow_of_a_stack_that_another_process_made_names_the_fiber End::Abort(OVERFLOW),
+    a_shutdown_unwinds_fibers_and_reaps_all_processes End::Well,
+    a_fiber_that_resists_is_killed_and_counted End::Well,
+    a_program_has_one_runtime_after_the_other End::Well,
+    a_worker_that_is_killed_takes_the_program_along End::Abort("worker process 1 has ended (signal: 9 (SIGKILL))"),
+    a_worker_that_exits_takes_the_program_along End::Abort("worker process 0 has ended (exit status: 7)"),
+    workers_end_with_the_maker End::Well,
+}
+
+const OVERFLOW: &str = "daiko: stack overflow in fiber 'deep' (stack of 64 KiB";
+
+/// The ids of the worker processes.
+fn ids(runtime: &Runtime) -> [u32; 2] {
+    [0, 1].map(|worker| {
+        let builder = Builder::new().on(worker);
+        runtime.spawn_with(builder, std::process::id).unwrap().join().unwrap()
+    })
+}
+
+/// Whether there is such a process, that has not ended.
+fn runs(id: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    stat.rsplit(')').next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(" Z"))
+}
+
+fn assert_no_children() {
+    // SAFETY: the status is not asked for.
+    assert_eq!(unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) }, -1);
+}
+
+fn a_panic_surfaces_at_a_join_in_another_process() {
+    run_on_two(|| {
+        for (from, to) in [(0, 1), (1, 0)] {
+            let body = || -> () { std::panic::resume_unwind(Box::new(String::from("payload"))) };
+            let panics = Builder::new().on(from).spawn(body).unwrap();
+            let joins = move || {
+                let payload = panics.join().unwrap_err().into_panic().unwrap();
+                *payload.downcast::<String>().unwrap()
+            };
+            let joins = Builder::new().on(to).spawn(joins).unwrap();
+            assert_eq!(joins.join().unwrap(), "payload");
+        }
+    });
+}
+
+fn a_panic_surfaces_in_the_maker() {
+    let runtime = processes(1).build().unwrap();
+    let panics = runtime.spawn(|| std::panic::resume_unwind(Box::new(17_u8)));
+    let payload = panics.join().unwrap_err().into_panic().unwrap();
+    assert_eq!(*payload.downcast::<u8>().unwrap(), 17);
+    end(runtime);
+}
+
+#[inline(never)]
+fn recurse(depth: u64) -> u64 {
+    let frame = black_box([depth; 32]);
+    if frame[7] == u64::MAX { 0 } else { recurse(depth + 1) + black_box(frame)[5] }
+}
+
+fn an_overflow_names_the_fiber() {
+    run_on_two(|| {
+        let deep = Builder::new().name("deep").spawn(|| black_box(recurse(0)));
+        let _ = deep.unwrap().join();
+    });
+}
+
+fn an_overflow_of_a_stack_that_another_process_made_names_the_fiber() {
+    run_on_two(|| {
+        let spawner = || {
+            // More than the first slab, that the maker has made, has stacks.
+            let others: Vec<_> = (0..100).map(|_| daiko::spawn(daiko::park)).collect();
+            let deep = Builder::new().name("deep").on(1).spawn(|| black_box(recurse(0)));
+            let _ = deep.unwrap().join();
+            drop(others);
+        };
+        Builder::new().on(0).spawn(spawner).unwrap().join().unwrap();
+    });
+}
+
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn a_shutdown_unwinds_fibers_and_reaps_all_processes() {
+    let runtime = processes(2).build().unwrap();
+    let (ids, dropped) = (ids(&runtime), Arc::new(AtomicUsize::new(0)));
+    let started = Arc::new(AtomicU32::new(0));
+    for i in 0..40 {
+        let (counted, started) = (Counted(dropped.clone()), started.clone());
+        let body = move || {
+            let _counted = counted;
+            started.fetch_add(1, Ordering::Relaxed);
+            daiko::park();
+        };
+        drop(runtime.spawn_with(Builder::new().on(i % 2), body).unwrap());
+    }
+    while started.load(Ordering::Relaxed) < 40 {
+        std::thread::yield_now();
+    }
+    let report = runtime.shutdown();
+    assert_eq!((report.unwound, report.leaked), (40, 0));
+    assert_eq!(dropped.load(Ordering::Relaxed), 40);
+    assert!(!ids.into_iter().any(runs));
+    assert_no_children();
+}
+
+fn a_fiber_that_resists_is_killed_and_counted() {
+    let runtime = processes(2).build().unwrap();
+    let (ids, started) = (ids(&runtime), Arc::new(AtomicU32::new(0)));
+    let starting = started.clone();
+    let resists = runtime.spawn(move || {
+        starting.store(1, Ordering::Relaxed);
+        loop {
+            std::thread::yield_now();
+        }
+    });
+    while started.load(Ordering::Relaxed) == 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(runtime.shutdown_timeout(Duration::from_millis(1)).leaked, 1);
+    assert!(!ids.into_iter().any(runs));
+    assert!(matches!(resists.join(), Err(daiko::JoinError::Leaked)));
+    assert_no_children();
+}
+
+fn a_program_has_one_runtime_after_the_other() {
+    for _ in 0..3 {
+        run_on_two(|| daiko::spawn(|| ()).join().unwrap());
+    }
+    let threads = Runtime::builder().workers(2).build().unwrap();
+    assert_eq!(threads.run(std::process::id), std::process::id());
+    end(threads);
+    run_on_two(|| ());
+}
+
+fn a_worker_that_is_killed_takes_the_program_along() {
+    let runtime = processes(2).build().unwrap();
+    let victim = ids(&runtime)[1];
+    // SAFETY: it takes plain integers.
+    unsafe { libc::kill(victim as i32, libc::SIGKILL) };
+    runtime.run(daiko::park);
+}
+
+fn a_worker_that_exits_takes_the_program_along() {
+    let runtime = processes(2).build().unwrap();
+    let exits = runtime.spawn_with(Builder::new().on(0), || std::process::exit(7));
+    let _ = exits.unwrap().join();
+    runtime.run(daiko::park);
+}
+
+fn workers_end_with_the_maker() {
+    const MAKER: &str = "DAIKO_PROCESS_MAKER";
+    if std::env::var_os(MAKER).is_some() {
+        let runtime = processes(2).build().unwrap();
+        let ids = ids(&runtime);
+        println!("{} {}", ids[0], ids[1]);
+        // SAFETY: it takes plain integers; nothing of this process goes on.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+    let mut maker = Command::new(std::env::current_exe().unwrap());
+    let maker = maker.env(CASE, "workers_end_with_the_maker").env(MAKER, "1").output().unwrap();
+    let ids = String::from_utf8(maker.stdout).unwrap();
+    let ids: Vec<u32> = ids.split_whitespace().map(|id| id.parse().unwrap()).collect();
+    assert_eq!(ids.len(), 2, "{}", String::from_utf8_lossy(&maker.stderr));
+    while ids.iter().any(|&id| runs(id)) {
+        std::thread::yield_now();
+    }
+}

@@ -1,0 +1,68 @@
+//! Workers that are processes: each case in a program of its own, with one thread, which libtest is not.
+
+mod cases;
+
+use std::env;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode, Output};
+
+use daiko::process::SharedHeap;
+
+#[global_allocator]
+static HEAP: SharedHeap = SharedHeap::with_reserve(4 << 30);
+
+/// Names the case that a child runs.
+const CASE: &str = "DAIKO_PROCESS_CASE";
+
+/// A case, and how its program shall end.
+struct Case {
+    name: &'static str,
+    body: fn(),
+    end: End,
+}
+
+/// How a program ends.
+enum End {
+    Well,
+    /// By SIGABRT, with this among its last words.
+    Abort(&'static str),
+    /// Well, with so many lines that have this on standard error.
+    Said(usize, &'static str),
+}
+
+fn main() -> ExitCode {
+    let cases = cases::all();
+    if let Ok(name) = env::var(CASE) {
+        (cases.iter().find(|case| case.name == name).unwrap().body)();
+        return ExitCode::SUCCESS;
+    }
+    let filters: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let wanted = |case: &&Case| {
+        filters.is_empty() || filters.iter().any(|filter| case.name.contains(filter))
+    };
+    let failed = cases.iter().filter(wanted).filter(|case| !passes(case)).count();
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn passes(case: &Case) -> bool {
+    let run = Command::new(env::current_exe().unwrap()).env(CASE, case.name).output().unwrap();
+    let passes = is_as_expected(case, &run);
+    let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    out.lines().filter(|line| line.starts_with("skipped: ")).for_each(|line| println!("{line}"));
+    println!("test {} ... {}", case.name, if passes { "ok" } else { "FAILED" });
+    if !passes {
+        println!("{:?}\n{out}{err}", run.status);
+    }
+    passes
+}
+
+fn is_as_expected(case: &Case, run: &Output) -> bool {
+    let err = String::from_utf8_lossy(&run.stderr);
+    match case.end {
+        End::Well => run.status.success(),
+        End::Abort(words) => run.status.signal() == Some(libc::SIGABRT) && err.contains(words),
+        End::Said(lines, words) => {
+            run.status.success() && err.lines().filter(|line| line.contains(words)).count() == lines
+        }
+    }
+}
