@@ -69,10 +69,17 @@ pub(crate) struct Crew {
     zygote: PidFd,
     /// Waits for the zygote's end.
     reaper: JoinHandle<()>,
+    /// The process that has built the runtime.
+    maker: u32,
     _occupied: Occupied,
 }
 
 impl Crew {
+    /// Whether the calling process has built the runtime, and so may end it.
+    pub(crate) fn is_here(&self) -> bool {
+        self.maker == std::process::id()
+    }
+
     /// Forks a worker for each of those that `shared` has, bound as `cpus` says, and waits until they run.
     pub(crate) fn start(
         shared: SharedPtr,
@@ -100,7 +107,7 @@ impl Crew {
             ProcessError::Start(error)
         })?;
         runtime.roster.crew.store(runtime.worker_count() as u32, Ordering::Relaxed);
-        Ok(Crew { zygote, reaper, _occupied: occupied })
+        Ok(Crew { zygote, reaper, maker, _occupied: occupied })
     }
 
     /// Ends all processes that have not ended, and waits until none is left.
@@ -253,10 +260,7 @@ fn set_up(runtime: &Shared, cpus: &CpuSet) -> io::Result<signal::AltStack> {
     }
     canary::note();
     populate(NonNull::from(runtime).cast(), size_of::<Shared>());
-    populate(
-        NonNull::from(runtime.all_workers()).cast(),
-        size_of_val(runtime.all_workers()),
-    );
+    populate(NonNull::from(runtime.all_workers()).cast(), size_of_val(runtime.all_workers()));
     if let Some(heap) = heap::heap() {
         heap.populate();
     }

@@ -11,6 +11,7 @@ use daiko_core::fiber::Owner;
 use super::{Runtime, Shared, phase};
 use crate::blocking::BlockingPool;
 use crate::fiber::{ControlBlock, waiter};
+use crate::process::crew::Crew;
 use crate::worker::{self, Worker};
 
 /// How long a shutdown waits for fibers to unwind, unless told otherwise.
@@ -39,7 +40,7 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If the caller is a fiber of this runtime.
+    /// If the caller is a fiber of this runtime, or of another process than the one that built it.
     pub fn shutdown(self) -> ShutdownReport {
         self.shutdown_timeout(PATIENCE)
     }
@@ -60,6 +61,10 @@ impl Runtime {
         assert!(
             !shared.is_caller(),
             "daiko: a fiber cannot shut its own runtime down; let a thread or another runtime's fiber"
+        );
+        assert!(
+            self.crew.as_ref().is_none_or(Crew::is_here),
+            "daiko: a runtime whose workers are processes is shut down by the process that built it"
         );
         let patience = if cfg!(panic = "unwind") { patience } else { Duration::ZERO };
         // Release: pairs with the Acquire in `phase`.
@@ -104,7 +109,8 @@ impl Runtime {
 impl Drop for Runtime {
     fn drop(&mut self) {
         // A second panic would abort the process; the runtime goes on, as after the first one.
-        if !(std::thread::panicking() && self.shared().is_caller()) {
+        let here = self.crew.as_ref().is_none_or(Crew::is_here);
+        if !(std::thread::panicking() && (self.shared().is_caller() || !here)) {
             self.end(PATIENCE);
         }
     }

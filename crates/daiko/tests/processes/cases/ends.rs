@@ -19,6 +19,8 @@ super::cases! {
     a_shutdown_unwinds_fibers_and_reaps_all_processes End::Well,
     a_fiber_that_resists_is_killed_and_counted End::Well,
     a_program_has_one_runtime_after_the_other End::Well,
+    only_the_maker_ends_the_runtime End::Well,
+    a_stuck_worker_is_reported_in_the_maker_and_its_fibers_run_elsewhere End::Well,
     a_worker_that_is_killed_takes_the_program_along End::Abort("worker process 1 has ended (signal: 9 (SIGKILL))"),
     a_worker_that_exits_takes_the_program_along End::Abort("worker process 0 has ended (exit status: 7)"),
     workers_end_with_the_maker End::Well,
@@ -152,6 +154,46 @@ fn a_program_has_one_runtime_after_the_other() {
     assert_eq!(threads.run(std::process::id), std::process::id());
     end(threads);
     run_on_two(|| ());
+}
+
+fn only_the_maker_ends_the_runtime() {
+    let (runtime, maker) = (Arc::new(processes(2).build().unwrap()), std::process::id());
+    let taken = runtime.clone();
+    let text = runtime.run(move || {
+        daiko::blocking(|| {
+            assert_ne!(std::process::id(), maker);
+            // SAFETY: the copy is never dropped, as its shutdown panics before it does anything.
+            let copy = unsafe { std::ptr::read(&raw const *taken) };
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| copy.shutdown()));
+            drop(taken);
+            (*ended.unwrap_err().downcast::<&str>().unwrap()).to_owned()
+        })
+    });
+    assert!(text.contains("is shut down by the process that built it"), "{text}");
+    end(Arc::into_inner(runtime).unwrap());
+}
+
+fn a_stuck_worker_is_reported_in_the_maker_and_its_fibers_run_elsewhere() {
+    let (reported, maker) = (Arc::new(AtomicU32::new(0)), std::process::id());
+    let seen = reported.clone();
+    let hook = move |stuck: &daiko::Stuck| {
+        assert_eq!((stuck.worker, stuck.fiber.as_deref()), (0, Some("hog")));
+        seen.store(std::process::id(), Ordering::Release);
+    };
+    let runtime = processes(2).on_stuck(hook).build().unwrap();
+    let hogged = reported.clone();
+    let hog = move || {
+        let queued = daiko::spawn(std::process::id);
+        while !queued.is_finished() || hogged.load(Ordering::Acquire) == 0 {
+            std::hint::spin_loop();
+        }
+        queued.join().unwrap()
+    };
+    let hog = runtime.spawn_with(Builder::new().on(0).name("hog"), hog).unwrap();
+    let [first, second] = [hog.join().unwrap(), ids(&runtime)[0]];
+    assert_ne!(first, second, "it ran on the other worker");
+    assert_eq!(reported.load(Ordering::Acquire), maker);
+    end(runtime);
 }
 
 fn a_worker_that_is_killed_takes_the_program_along() {

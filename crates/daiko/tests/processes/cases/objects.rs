@@ -45,7 +45,7 @@ fn a_mutex_keeps_fibers_of_two_processes_apart() {
             for _ in 0..200 {
                 let mut count = counted.lock().unwrap();
                 let seen = *count;
-                if seen % 16 == 0 {
+                if seen.is_multiple_of(16) {
                     daiko::yield_now();
                 }
                 *count = seen + 1;
