@@ -51,7 +51,9 @@ mod error;
 pub(crate) mod heap;
 mod shared;
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use daiko_context::stack::StackError;
 use daiko_sys::{signal, thread};
@@ -103,7 +105,7 @@ pub(crate) fn occupy(builder: &RuntimeBuilder) -> Result<Option<Occupied>, Proce
     if !builder.has_processes() {
         return Ok(None);
     }
-    let count = thread::all().map_err(ProcessError::Start)?.len();
+    let count = threads().map_err(ProcessError::Start)?;
     if count != 1 {
         return Err(ProcessError::Threads { count });
     }
@@ -116,6 +118,18 @@ pub(crate) fn occupy(builder: &RuntimeBuilder) -> Result<Option<Occupied>, Proce
     deadlock::track_no_more();
     ACTIVE.store(true, Ordering::Relaxed);
     Ok(Some(Occupied(())))
+}
+
+/// How many threads there are. One that was joined may be counted for a moment: it is waited for.
+fn threads() -> io::Result<usize> {
+    const LOOKS: u32 = 100;
+    for _ in 1..LOOKS {
+        if thread::all()?.len() == 1 {
+            return Ok(1);
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    Ok(thread::all()?.len())
 }
 
 /// Ends a worker process that cannot guard the stack of a fiber which has come to it.

@@ -1,6 +1,8 @@
 //! Workers that are processes: each case in a program of its own, with one thread, which libtest is not.
 
 mod cases;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::env;
 use std::os::unix::process::ExitStatusExt;

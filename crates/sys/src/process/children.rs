@@ -63,24 +63,28 @@ pub fn exit(code: i32) -> ! {
 }
 
 /// Signals that wait until the calling thread asks for them, until dropped.
-#[derive(Debug)]
 pub struct Signals {
     set: libc::sigset_t,
+    /// What was done at each of them before.
+    before: Vec<(i32, libc::sigaction)>,
 }
 
 impl Signals {
-    /// Blocks these signals, and gives them their default effect for when they are not blocked.
+    /// Blocks these signals. Meanwhile they have no handlers, and none is ignored.
     pub fn block(signals: &[i32]) -> Self {
-        // SAFETY: zero is a valid set; the rest are plain integers.
+        // SAFETY: zero is a valid set and a valid action, the default one; all results go to live locals.
         unsafe {
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
-            for &signal in signals {
+            let before = signals.iter().map(|&signal| {
                 libc::sigaddset(&mut set, signal);
-                libc::signal(signal, libc::SIG_DFL);
-            }
+                let (default, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+                libc::sigaction(signal, &default, &mut before);
+                (signal, before)
+            });
+            let before = before.collect();
             libc::pthread_sigmask(libc::SIG_BLOCK, &set, ptr::null_mut());
-            Self { set }
+            Self { set, before }
         }
     }
 
@@ -94,8 +98,20 @@ impl Signals {
 
     /// Lets them come to the calling thread again, as they do once this is dropped: in a child, for instance.
     pub fn unblock(&self) {
-        // SAFETY: the set is live.
-        unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &self.set, ptr::null_mut()) };
+        // SAFETY: the set is live, and the actions were in force before.
+        unsafe {
+            for (signal, action) in &self.before {
+                libc::sigaction(*signal, action, ptr::null_mut());
+            }
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &self.set, ptr::null_mut());
+        }
+    }
+}
+
+impl std::fmt::Debug for Signals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let signals = self.before.iter().map(|(signal, _)| signal);
+        f.debug_set().entries(signals).finish()
     }
 }
 
@@ -147,6 +163,26 @@ mod tests {
             let child = forked(|| exit(0));
             assert_eq!(signals.next(), CHILD_ENDED);
             assert_eq!(wait(None).unwrap().0, child as u32);
+        });
+    }
+
+    #[test]
+    fn handlers_are_back_once_signals_come_again() {
+        use std::sync::atomic::{AtomicI32, Ordering};
+        static SEEN: AtomicI32 = AtomicI32::new(0);
+        extern "C" fn handler(signal: libc::c_int) {
+            SEEN.store(signal, Ordering::Relaxed);
+        }
+        in_fork(|| {
+            let handler = handler as extern "C" fn(libc::c_int) as libc::sighandler_t;
+            // SAFETY: the handler stores one word.
+            unsafe { libc::signal(TERMINATE, handler) };
+            let signals = Signals::block(&[TERMINATE]);
+            // SAFETY: it takes plain integers.
+            unsafe { libc::raise(TERMINATE) };
+            assert_eq!(SEEN.load(Ordering::Relaxed), 0);
+            drop(signals);
+            assert_eq!(SEEN.load(Ordering::Relaxed), TERMINATE);
         });
     }
 }

@@ -8,12 +8,16 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use daiko::{Builder, Fiber, Preset};
+use daiko::{Builder, Fiber};
 
-use super::{cross, end, hog, processes, run_on_first, run_on_two};
+use daiko_sys::memory::GuardKind;
+
+use super::{cross, end, hog, processes, run_on_first};
 use crate::End;
+use crate::support::{PRESETS, scenarios};
 
 super::cases! {
+    what_threads_do_processes_do End::Well,
     a_ring_goes_round_over_two_processes End::Well,
     a_fiber_resumes_in_another_process End::Well,
     locals_go_along End::Well,
@@ -29,7 +33,10 @@ const CHANGED: End = match cfg!(debug_assertions) {
     false => End::Well,
 };
 
-const PRESETS: [Preset; 3] = [Preset::Latency, Preset::Balanced, Preset::Power];
+/// Programs that were written for threads run unchanged.
+fn what_threads_do_processes_do() {
+    scenarios::all(|| processes(2));
+}
 
 fn a_ring_goes_round_over_two_processes() {
     for preset in PRESETS {
@@ -172,19 +179,25 @@ fn a_static_that_is_watched_and_changed_is_told_once() {
 
 /// A slab of stacks is guarded, and known to the fault handler, in each process that runs a fiber on it.
 fn fibers_on_stacks_of_many_sizes_made_in_both_processes_run_in_both() {
-    run_on_two(|| {
-        let spawner = |on: usize| {
-            let children = move || {
-                let sizes = [16, 64, 256, 1024].into_iter().cycle().take(200);
-                let child = |size: usize| {
-                    let builder = Builder::new().stack_size(size << 10).on(1 - on);
-                    builder.spawn(|| (0..5).for_each(|_| daiko::yield_now())).unwrap()
-                };
-                let children: Vec<_> = sizes.map(child).collect();
-                children.into_iter().for_each(|child| child.join().unwrap());
+    for kind in [None, Some(GuardKind::Protect)] {
+        let runtime = processes(2).fallbacks(kind, true).build().unwrap();
+        runtime.run(run_on_stacks_of_many_sizes);
+        end(runtime);
+    }
+}
+
+fn run_on_stacks_of_many_sizes() {
+    let spawner = |on: usize| {
+        let children = move || {
+            let sizes = [16, 64, 256, 1024].into_iter().cycle().take(200);
+            let child = |size: usize| {
+                let builder = Builder::new().stack_size(size << 10).on(1 - on);
+                builder.spawn(|| (0..5).for_each(|_| daiko::yield_now())).unwrap()
             };
-            Builder::new().on(on).spawn(children).unwrap()
+            let children: Vec<_> = sizes.map(child).collect();
+            children.into_iter().for_each(|child| child.join().unwrap());
         };
-        [spawner(0), spawner(1)].into_iter().for_each(|spawner| spawner.join().unwrap());
-    });
+        Builder::new().on(on).spawn(children).unwrap()
+    };
+    [spawner(0), spawner(1)].into_iter().for_each(|spawner| spawner.join().unwrap());
 }
