@@ -172,6 +172,20 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_exists_until_it_has_ended() {
+        // By its own id, which is not that of the process.
+        let ended = std::thread::spawn(|| {
+            assert!(exists(id()) && id() != std::process::id());
+            id()
+        });
+        let ended = ended.join().unwrap();
+        while exists(ended) {
+            std::thread::yield_now();
+        }
+        assert!(exists(1), "another user's, maybe");
+    }
+
+    #[test]
     fn a_cached_id_is_the_threads_own_and_is_forgotten_on_demand() {
         let ids = || [id(), cached_id(), cached_id()];
         let (mine, theirs) = (ids(), std::thread::spawn(ids).join().unwrap());

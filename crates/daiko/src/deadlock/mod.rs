@@ -27,7 +27,8 @@ pub(crate) use self::target::{Kind, Target};
 /// What the user wants done with a report.
 pub(crate) type DeadlockHook = Box<dyn Fn(&Deadlock) + Send + Sync>;
 
-/// Whether locks and waits are noted. Never set again once it was unset: what was noted and not struck out would be wrong.
+/// Whether locks and waits are noted. Unset only while there is one thread, which strikes out what it has noted: what
+/// another had noted by then would be wrong when this is set again.
 static TRACKING: AtomicBool = AtomicBool::new(cfg!(debug_assertions));
 
 /// Has locks and waits noted from now on.

@@ -29,8 +29,7 @@ use crate::deadlock::{self, Deadlock, DeadlockHook};
 use crate::fiber::kind;
 use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
-use crate::process::crew::Crew;
-use crate::process::crew::Roster;
+use crate::process::crew::{Crew, Roster};
 use crate::process::{self, ProcessError};
 use crate::worker::Worker;
 

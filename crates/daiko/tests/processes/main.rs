@@ -38,6 +38,10 @@ fn main() -> ExitCode {
         (cases.iter().find(|case| case.name == name).unwrap().body)();
         return ExitCode::SUCCESS;
     }
+    if env::args().any(|arg| arg == "--list") {
+        cases.iter().for_each(|case| println!("{}: test", case.name));
+        return ExitCode::SUCCESS;
+    }
     let filters: Vec<String> = env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let wanted = |case: &&Case| {
         filters.is_empty() || filters.iter().any(|filter| case.name.contains(filter))
