@@ -238,7 +238,7 @@ impl Shared {
     /// The barrier between making work available and looking for parked workers. A runtime of one worker has others
     /// make work for it so seldom that they pay, and not each park.
     pub(crate) fn idle_barrier(&self) -> Barriers {
-        Barriers { membarrier: self.barriers.membarrier && self.worker_count > 1 }
+        if self.worker_count > 1 { self.barriers } else { Barriers::Fences }
     }
 
     pub(crate) fn wake_one(&self) {

@@ -95,6 +95,10 @@ impl Worker {
 
     #[cold]
     fn new_bell_in(&self, segment: &Segment) -> Option<OwnBell> {
+        assert!(
+            self.runtime().scope() == Scope::Private,
+            "daiko: a segment is attached to by one process; its objects are not for fibers that change process"
+        );
         let bell = new_bell(segment)?;
         let own = OwnBell::of(&bell);
         // SAFETY: the owner calls.
