@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use daiko::shm::{Call, CallError, Client, Segment, ServeError, Service, ServiceOptions};
+use daiko::sync::Event;
 use support::child::{command, is_child};
 use support::{until, workers};
 
@@ -344,4 +345,89 @@ fn errors_are_one_line_that_says_what_to_do() {
         let text = error.to_string();
         assert!(!text.contains('\n') && text.contains([';', ' ']), "{text}");
     }
+}
+
+/// Calls once, and is killed meanwhile.
+fn call_once() -> ! {
+    let _ = Client::connect(&theirs(), "service").unwrap().call(&1u64).map(drop);
+    unreachable!("nobody replies");
+}
+
+#[test]
+fn a_wait_for_a_slot_that_a_dead_client_left_in_hand_keeps_its_deadline() {
+    const NAME: &str = "a_wait_for_a_slot_that_a_dead_client_left_in_hand_keeps_its_deadline";
+    if is_child() {
+        call_once();
+    }
+    let place = Place::with("dead-in-hand", Service::options().slots(1));
+    let runtime = workers(1);
+    let (began, open) = (Arc::new(AtomicBool::new(false)), Arc::new(Event::manual()));
+    let (begins, opened) = (began.clone(), open.clone());
+    let _server = place.service.serve_on(&runtime, 1, move |_| {
+        begins.store(true, Ordering::Relaxed);
+        opened.wait();
+    });
+    // Dropped before the server, who waits for the call in hand.
+    let _opens = support::OnDrop(|| open.set());
+    let dead = place.child(NAME);
+    until("a call in hand", || began.load(Ordering::Relaxed));
+    drop(dead);
+    let (done, client) = (Arc::new(AtomicBool::new(false)), place.client());
+    let ends = done.clone();
+    std::thread::spawn(move || {
+        let call = client.call_timeout(&1u64, Duration::from_millis(10)).map(drop);
+        assert!(matches!(call, Err(CallError::TimedOut { taken: false })), "{call:?}");
+        ends.store(true, Ordering::Relaxed);
+    });
+    until("the deadline", || done.load(Ordering::Relaxed));
+}
+
+/// Each goes on until all have been answered, so that one who is always overtaken is missed.
+#[test]
+fn calls_that_wait_for_a_slot_are_not_overtaken() {
+    const FIBERS: usize = 16;
+    let place = Place::with("turns", Service::options().slots(4));
+    let runtime = workers(1);
+    let _server = place.service.serve_on(&runtime, 1, |call| call.reply(&1u8)).unwrap();
+    let (client, answered) = (place.client(), AtomicUsize::new(0));
+    runtime.scope(|s| {
+        for _ in 0..FIBERS {
+            s.spawn(|| {
+                let ask = || {
+                    assert_eq!(client.call_timeout(&0u8, LONG).unwrap().read::<u8>().unwrap(), 1)
+                };
+                ask();
+                answered.fetch_add(1, Ordering::Relaxed);
+                while answered.load(Ordering::Relaxed) < FIBERS {
+                    ask();
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_client_of_many_fibers_leaves_slots_to_others() {
+    let place = Place::with("share", Service::options().slots(32));
+    let runtime = workers(1);
+    let (greedy, modest) = (place.client(), place.client());
+    let gate = Arc::new(Event::manual());
+    let opened = gate.clone();
+    let taken = Arc::new(AtomicUsize::new(0));
+    let takes = taken.clone();
+    let _server = place.service.serve_on(&runtime, 33, move |call| {
+        takes.fetch_add(1, Ordering::Relaxed);
+        if call.read::<u8>().unwrap() == 0 {
+            opened.wait();
+        }
+    });
+    runtime.scope(|s| {
+        let _opens = support::OnDrop(|| gate.set());
+        for _ in 0..100 {
+            s.spawn(|| drop(greedy.call_timeout(&0u8, LONG).unwrap()));
+        }
+        until("its share is in use", || taken.load(Ordering::Relaxed) == 2);
+        drop(modest.call_timeout(&1u8, LONG).unwrap());
+        assert_eq!(taken.load(Ordering::Relaxed), 3);
+    });
 }

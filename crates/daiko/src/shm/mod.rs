@@ -4,6 +4,7 @@ mod service;
 mod wait;
 
 pub use daiko_shm::{Bytes, Segment, SegmentError};
+pub use daiko_sys::file::Reason;
 
 pub use self::service::{
     Call, CallError, Client, Draft, Reply, ServeError, Server, Service, ServiceOptions,

@@ -193,6 +193,18 @@ impl<'s> Bytes<'s> {
         Bytes { len, ..self }
     }
 
+    /// Those from `start` on.
+    ///
+    /// # Panics
+    ///
+    /// If there are fewer.
+    #[inline]
+    pub fn behind(self, start: usize) -> Bytes<'s> {
+        assert!(start <= self.len, "{start} bytes of {}", self.len);
+        // SAFETY: within, as was just asked.
+        Bytes { start: unsafe { self.start.add(start) }, len: self.len - start, ..self }
+    }
+
     /// Copies all of `from` to the beginning.
     ///
     /// # Panics

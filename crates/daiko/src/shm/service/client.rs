@@ -1,6 +1,7 @@
 //! Calls, as the client makes them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytemuck::{AnyBitPattern, NoUninit};
@@ -9,32 +10,36 @@ use daiko_core::robust::Holder;
 use daiko_shm::{Bytes, Segment, SegmentError};
 
 use super::super::wait;
+#[cfg(doc)]
+use super::ServiceOptions;
 use super::server::code;
 use super::{CallError, Service};
 use crate::sync::Semaphore;
 use crate::wait::Deadline;
 
 /// The most slots that one client claims.
-const MOST_SLOTS: usize = 64;
+pub(super) const MOST_SLOTS: usize = 64;
 
 /// What messages call a wait.
 const WHAT: &str = "Client::call";
 
 /// Calls a [`Service`]. Any number of fibers and threads may do so through one client at the same time.
 ///
-/// A client claims slots of the service as it needs them, up to 64, and keeps them until it is dropped. Who calls while all
-/// are in use waits: for one of the client's own, or of the service's.
+/// A client claims slots of the service as it needs them, up to its [share](ServiceOptions::slots_per_client), and keeps them
+/// until it is dropped. Who calls while all are in use waits in turn.
 ///
 /// Clients of a server that has ended get an error at once, and go on as soon as it is served again.
 pub struct Client {
     service: Service,
     /// The numbers of the slots that this client has claimed; `u32::MAX`: none yet.
     slots: [AtomicU32; MOST_SLOTS],
-    /// A bit for each of `slots` in which a call may begin.
+    /// A bit for each of `slots` in which a call may begin, that nobody waits for.
     free: AtomicU64,
-    /// Calls that wait for one of them.
+    /// Calls that wait for one.
     waiting: AtomicU32,
-    /// What they are woken by: each looks again.
+    /// Places in `slots` for those who wait, so that nobody overtakes them.
+    handed: Mutex<Vec<u32>>,
+    /// A permit for each of them. More say that it is time to look again.
     looks: Semaphore,
 }
 
@@ -55,6 +60,7 @@ impl Client {
             slots: [const { AtomicU32::new(u32::MAX) }; MOST_SLOTS],
             free: AtomicU64::new(0),
             waiting: AtomicU32::new(0),
+            handed: Mutex::default(),
             looks: Semaphore::new(0),
         }
     }
@@ -181,42 +187,53 @@ impl Client {
         None
     }
 
+    /// Waits for a slot, behind other calls of this client.
     #[cold]
     fn claim_slow(&self, deadline: Deadline) -> Result<Claimed<'_>, CallError> {
-        let freed = self.service.words().freed.load(Ordering::Acquire);
-        if let Some(claimed) = self.claim_another() {
-            return Ok(claimed);
-        }
+        // SeqCst: see `give_back`.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let _waits = OnDrop(|| _ = self.waiting.fetch_sub(1, Ordering::Relaxed));
-        let mut seen = freed;
         loop {
-            if let Some(claimed) = self.take_free() {
+            let seen = self.service.words().freed.load(Ordering::Acquire);
+            let claimed = self.take_free().or_else(|| self.take_handed());
+            if let Some(claimed) = claimed.or_else(|| self.claim_another()) {
                 return Ok(claimed);
             }
             if self.has_slots() {
                 let look = self.looks.acquire_until(1, || deadline);
                 look.map_err(|_| CallError::TimedOut { taken: false })?.forget();
+                let handed = self.handed().pop();
+                if let Some(index) = handed {
+                    return Ok(Claimed { client: self, index });
+                }
             } else {
                 self.wait_for_room(seen, deadline)?;
-            }
-            seen = self.service.words().freed.load(Ordering::Acquire);
-            if let Some(claimed) = self.claim_another() {
-                return Ok(claimed);
             }
         }
     }
 
+    /// One that was handed to somebody who has left since, or is meant for who waits longest: that one is woken
+    /// by the permit that comes with it.
+    fn take_handed(&self) -> Option<Claimed<'_>> {
+        self.looks.try_acquire(1)?.forget();
+        self.handed().pop().map(|index| Claimed { client: self, index })
+    }
+
+    fn handed(&self) -> MutexGuard<'_, Vec<u32>> {
+        self.handed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Claims one more slot of the service.
     fn claim_another(&self) -> Option<Claimed<'_>> {
-        let place = self.slots.iter().position(|slot| slot.load(Ordering::Relaxed) == u32::MAX)?;
+        let mine = &self.slots[..self.service.shape.slots_per_client as usize];
+        let place = mine.iter().position(|slot| slot.load(Ordering::Relaxed) == u32::MAX)?;
         let slots = self.service.claims().iter().enumerate();
         let at = slots.into_iter().find_map(|(at, claim)| {
             self.service.claim_slot(at as u32, claim).then_some(at as u32)
         })?;
-        let taken = (place..MOST_SLOTS).find(|&place| {
+        let taken = (place..mine.len()).find(|&place| {
             let (relaxed, failed) = (Ordering::Relaxed, Ordering::Relaxed);
-            self.slots[place].compare_exchange(u32::MAX, at, relaxed, failed).is_ok()
+            mine[place].compare_exchange(u32::MAX, at, relaxed, failed).is_ok()
         });
         if taken.is_none() {
             self.service.free_slot(at);
@@ -230,40 +247,52 @@ impl Client {
 
     /// Waits until the service has more free slots than when `seen` was.
     fn wait_for_room(&self, seen: u32, deadline: Deadline) -> Result<(), CallError> {
-        let words = self.service.words();
-        let segment = self.service.segment();
+        let (words, segment) = (self.service.words(), self.service.segment());
         segment.watch_all();
-        let freed =
-            || words.freed.load(Ordering::Acquire) != seen || self.service.has_dead_claims();
+        let freed = || words.freed.load(Ordering::Acquire) != seen || self.service.has_room();
         match wait::until(segment, Some(&words.waiting), WHAT, deadline, freed) {
             true => Ok(()),
             false => Err(CallError::TimedOut { taken: false }),
         }
     }
 
+    /// Gives a slot back: to who waits for one, or for the next call.
+    ///
+    /// Who waits counts himself before he looks at what is free; here it is the other way round, all in one total order: so
+    /// one of the two sees the other.
+    #[inline]
     fn give_back(&self, index: u32) {
-        // SeqCst: see `wakes`.
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            return self.hand_over(index);
+        }
         self.free.fetch_or(1 << index, Ordering::SeqCst);
-        self.wakes(1);
+        if self.waiting.load(Ordering::SeqCst) > 0
+            && let Some(free) = self.take_free()
+        {
+            let index = free.index;
+            std::mem::forget(free);
+            self.hand_over(index);
+        }
+    }
+
+    #[cold]
+    fn hand_over(&self, index: u32) {
+        self.handed().push(index);
+        self.looks.add_permits(1);
     }
 
     /// Gives a slot up that a server has in hand: nobody's, once that has ended.
     fn give_up(&self, index: u32) {
-        let at = self.slots[index as usize].swap(u32::MAX, Ordering::SeqCst);
+        let at = self.forget(index);
+        // Release: pairs with the Acquire in `claim_slot`.
         self.service.claims()[at as usize].store(0, Ordering::Release);
         // It may have been the last that others wait for.
-        self.wakes(u32::MAX);
+        self.looks.add_permits(self.waiting.load(Ordering::SeqCst));
     }
 
-    /// Has at most so many of those look again who wait for a slot of this client. What they look at was changed by an
-    /// exchange, and they count themselves before they look, all in one total order: so they see the change, or are
-    /// seen here.
-    #[inline]
-    fn wakes(&self, most: u32) {
-        let waiting = self.waiting.load(Ordering::SeqCst);
-        if waiting > 0 {
-            self.looks.add_permits(waiting.min(most));
-        }
+    /// Takes a slot from this client's list; its number.
+    fn forget(&self, index: u32) -> u32 {
+        self.slots[index as usize].swap(u32::MAX, Ordering::SeqCst)
     }
 
     #[inline]
@@ -291,12 +320,16 @@ impl std::fmt::Debug for Client {
 }
 
 impl Service {
-    /// Claims slot `at`, if it is nobody's or of a dead process, and no server has it in hand.
+    /// Whether slot `at` is nobody's or of a dead process, and no server has it in hand.
+    fn is_free(&self, at: u32, claim: u64) -> bool {
+        Holder::of(claim).is_none_or(|holder| self.segment().is_gone(holder))
+            && self.slot(at).in_hand().is_none()
+    }
+
+    /// Claims slot `at`, if it is free.
     fn claim_slot(&self, at: u32, claim: &AtomicU64) -> bool {
         let word = claim.load(Ordering::Relaxed);
-        if Holder::of(word).is_some_and(|holder| !self.segment().is_gone(holder))
-            || !self.slot(at).client_has_died()
-        {
+        if !self.is_free(at, word) || !self.slot(at).client_has_died() {
             return false;
         }
         let me = self.segment().me().bits();
@@ -325,11 +358,16 @@ impl Service {
         self.segment().ring(&self.words().waiting, None);
     }
 
-    /// Whether a process has died that had claimed a slot.
-    fn has_dead_claims(&self) -> bool {
-        let mut claims =
-            self.claims().iter().filter_map(|claim| Holder::of(claim.load(Ordering::Relaxed)));
-        claims.any(|holder| self.segment().is_gone(holder))
+    /// Whether there is a slot to claim.
+    fn has_room(&self) -> bool {
+        let mut claims = (0..).zip(self.claims());
+        claims.any(|(at, claim)| self.is_free(at, claim.load(Ordering::Relaxed)))
+    }
+
+    /// Whether the client of slot `at` is known to be dead.
+    pub(super) fn is_abandoned(&self, at: u32) -> bool {
+        let claim = self.claims()[at as usize].load(Ordering::Relaxed);
+        Holder::of(claim).is_some_and(|holder| self.segment().is_gone(holder))
     }
 }
 

@@ -57,10 +57,12 @@ const IS: &str = "a service";
 pub struct ServiceOptions {
     slots: u32,
     slot_bytes: u32,
+    slots_per_client: Option<u32>,
 }
 
 impl ServiceOptions {
-    /// How many calls can be under way at a time, of all clients together: 1 to 4096. Default: 64.
+    /// How many calls can be under way at a time, of all clients together: 1 to 4096. Default: 64. Each client that is to be
+    /// served needs one at least.
     pub fn slots(mut self, slots: u32) -> Self {
         self.slots = slots;
         self
@@ -70,6 +72,24 @@ impl ServiceOptions {
     pub fn slot_bytes(mut self, bytes: u32) -> Self {
         self.slot_bytes = bytes;
         self
+    }
+
+    /// How many of the slots one client claims at most: 1 to 64. Default: a sixteenth of them, so that sixteen clients are
+    /// served however many fibers each of them has.
+    pub fn slots_per_client(mut self, slots: u32) -> Self {
+        self.slots_per_client = Some(slots);
+        self
+    }
+
+    /// Bytes that the service takes in its segment.
+    pub fn bytes(&self) -> usize {
+        self.shape().bytes()
+    }
+
+    fn shape(&self) -> Shape {
+        let share = (self.slots / 16).clamp(1, client::MOST_SLOTS as u32);
+        let slots_per_client = self.slots_per_client.unwrap_or(share);
+        Shape { slots: self.slots, slot_bytes: self.slot_bytes, slots_per_client }
     }
 }
 
@@ -84,6 +104,7 @@ impl ServiceOptions {
 struct Shape {
     slots: u32,
     slot_bytes: u32,
+    slots_per_client: u32,
 }
 
 /// Processors fetch lines in pairs.
@@ -123,11 +144,14 @@ impl Shape {
     }
 
     fn is_possible(self) -> bool {
-        (1..=MOST_SLOTS).contains(&self.slots) && self.slot_bytes <= i32::MAX as u32
+        (1..=MOST_SLOTS).contains(&self.slots)
+            && self.slot_bytes <= i32::MAX as u32
+            && (1..=client::MOST_SLOTS as u32).contains(&self.slots_per_client)
     }
 
     fn of(spec: &Spec) -> Result<Shape, &'static str> {
-        let shape = Shape { slots: spec.chosen[0], slot_bytes: spec.chosen[1] };
+        let [slots, slot_bytes, slots_per_client, _] = spec.chosen;
+        let shape = Shape { slots, slot_bytes, slots_per_client };
         if spec.kind != kind::SERVICE {
             return Err("kind");
         }
@@ -138,7 +162,7 @@ impl Shape {
 impl Service {
     /// The usual size.
     pub fn options() -> ServiceOptions {
-        ServiceOptions { slots: 64, slot_bytes: 104 }
+        ServiceOptions { slots: 64, slot_bytes: 104, slots_per_client: None }
     }
 
     /// Makes a service in `segment`, which nobody serves yet.
@@ -149,20 +173,15 @@ impl Service {
     ///
     /// # Panics
     ///
-    /// If the number of slots is not between 1 and 4096, or a slot has 2 GiB or more.
+    /// If the number of slots is not between 1 and 4096, that of a client between 1 and 64, or a slot has 2 GiB or more.
     pub fn create(
         segment: &Segment,
         name: &str,
         options: ServiceOptions,
     ) -> Result<Service, SegmentError> {
-        let shape = Shape { slots: options.slots, slot_bytes: options.slot_bytes };
-        assert!(
-            shape.is_possible(),
-            "daiko: a service of {} slots of {} bytes",
-            shape.slots,
-            shape.slot_bytes
-        );
-        let chosen = [shape.slots, shape.slot_bytes, 0, 0];
+        let shape = options.shape();
+        assert!(shape.is_possible(), "daiko: a service cannot be of {shape:?}");
+        let chosen = [shape.slots, shape.slot_bytes, shape.slots_per_client, 0];
         let spec = Spec { kind: kind::SERVICE, bytes: shape.bytes(), agreed: 0, chosen };
         let object = segment.make_object(name, spec, |_| ())?;
         Ok(Service { object, shape })
@@ -200,6 +219,11 @@ impl Service {
             },
             opened => opened,
         }
+    }
+
+    /// How many calls can be under way at a time.
+    pub fn slots(&self) -> usize {
+        self.shape.slots as usize
     }
 
     /// The largest message, in bytes.

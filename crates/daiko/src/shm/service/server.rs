@@ -415,6 +415,9 @@ impl<'s> Call<'s> {
         let bell = slot.bell();
         match slot.reply(self.ticket, len as u32, code) {
             Delivered::ToNobody => self.service.has_free_slot(),
+            Delivered::ToClient if self.service.is_abandoned(self.at) => {
+                self.service.has_free_slot()
+            }
             Delivered::ToClient => {
                 if let Some(bell) = bell {
                     let cpu = wait::own_bell(self.service.segment()).and_then(|me| me.cpu);
