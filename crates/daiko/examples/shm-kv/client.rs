@@ -1,0 +1,108 @@
+//! Asks the server.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::time::Duration;
+
+use daiko::shm::{CallError, Client, Segment, SegmentError};
+
+use crate::protocol::{Refusal, Request, SERVICE, decode_keys, decode_outcome};
+
+/// A server that lives replies in microseconds; one that is stopped does not.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A store, as its clients have it: any number of fibers and threads at a time.
+pub(crate) struct Kv {
+    client: Client,
+}
+
+/// Why a request was not, or perhaps not, carried out.
+#[derive(Debug)]
+pub(crate) enum KvError {
+    Segment(SegmentError),
+    Call(CallError),
+    Refused(Refusal),
+    /// The reply is none.
+    Unreadable,
+}
+
+impl Kv {
+    pub(crate) fn connect(name: &OsStr) -> Result<Kv, KvError> {
+        let segment = Segment::open(name).map_err(KvError::Segment)?;
+        let client = Client::connect(&segment, SERVICE).map_err(KvError::Segment)?;
+        Ok(Kv { client })
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Vec<u8>, KvError> {
+        self.ask(Request::Get { key })
+    }
+
+    pub(crate) fn set(&self, key: &[u8], value: &[u8]) -> Result<(), KvError> {
+        self.ask(Request::Set { key, value }).map(drop)
+    }
+
+    pub(crate) fn del(&self, key: &[u8]) -> Result<(), KvError> {
+        self.ask(Request::Del { key }).map(drop)
+    }
+
+    /// Adds to a number; returns the sum.
+    ///
+    /// Not to be asked again after [`CallError::ServerDied`], as that may add twice.
+    pub(crate) fn incr(&self, key: &[u8], by: i64) -> Result<i64, KvError> {
+        let text = String::from_utf8(self.ask(Request::Incr { key, by })?);
+        text.ok().and_then(|text| text.parse().ok()).ok_or(KvError::Unreadable)
+    }
+
+    /// Calls `each` with the keys, page by page: what is set or deleted meanwhile may be among them or not.
+    pub(crate) fn keys<E: From<KvError>>(
+        &self,
+        mut each: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut after = Vec::new();
+        loop {
+            let page = self.ask(Request::Keys { after: &after })?;
+            let keys = decode_keys(&page).ok_or(KvError::Unreadable)?;
+            let Some(last) = keys.last() else { return Ok(()) };
+            // Or else a server that turns in circles would keep this one there.
+            if *last <= &after[..] {
+                return Err(KvError::Unreadable.into());
+            }
+            keys.iter().try_for_each(|key| each(key))?;
+            after = last.to_vec();
+        }
+    }
+
+    /// Ends the server.
+    pub(crate) fn stop(&self) -> Result<(), KvError> {
+        self.ask(Request::Stop).map(drop)
+    }
+
+    /// Whether a server is there.
+    pub(crate) fn is_served(&self) -> bool {
+        self.client.service().is_served()
+    }
+
+    fn ask(&self, request: Request<'_>) -> Result<Vec<u8>, KvError> {
+        let reply = self.client.call_bytes(&request.encode(), Some(PATIENCE));
+        let reply = reply.map_err(KvError::Call)?.to_vec();
+        decode_outcome(&reply).ok_or(KvError::Unreadable)?.map_err(KvError::Refused)
+    }
+}
+
+impl fmt::Display for KvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KvError::Segment(error) => error.fmt(f),
+            KvError::Call(CallError::TooLarge { bytes, limit }) => write!(
+                f,
+                "key and value take {bytes} bytes, a slot has {limit}; stop the server, and start it with \
+                 --slot-bytes {bytes}"
+            ),
+            KvError::Call(error) => error.fmt(f),
+            KvError::Refused(refusal) => refusal.fmt(f),
+            KvError::Unreadable => {
+                f.write_str("the reply cannot be read; use client and server of one build")
+            }
+        }
+    }
+}
