@@ -25,6 +25,7 @@ const FREE: u64 = 1;
 /// ```
 #[derive(Debug)]
 pub struct Bell {
+    /// Keeps the segment mapped, but is no use of it.
     segment: Segment,
     number: usize,
 }
@@ -43,17 +44,24 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// If all are in use.
+    /// If all are in use, or the segment was inherited or cut short.
     pub fn doorbell(&self) -> Result<Bell, SegmentError> {
-        let owners = self.tables().owners.iter().enumerate();
-        let taken =
-            owners.into_iter().find_map(|(number, owner)| self.take_bell(owner).then_some(number));
-        let number = taken.ok_or_else(|| self.full(Table::Doorbells))?;
-        self.inner().bells.fetch_add(1, Ordering::Relaxed);
-        let bell = Bell { segment: self.clone(), number };
+        self.check_own()?;
+        let number = self.take_any_bell().or_else(|| {
+            // Some may be of dead processes that nobody has asked for yet.
+            self.watch_all();
+            self.take_any_bell()
+        });
+        self.check_whole()?;
+        let number = number.ok_or_else(|| self.full(Table::Doorbells))?;
+        let bell = Bell { segment: self.unused(), number };
         bell.doorbell().unpark();
         bell.doorbell().set_cpu(None);
         Ok(bell)
+    }
+
+    fn take_any_bell(&self) -> Option<usize> {
+        self.tables().owners.iter().position(|owner| self.take_bell(owner))
     }
 
     /// Takes the doorbell of `owner` if it is nobody's any more.
@@ -119,8 +127,12 @@ impl Bell {
 
 impl Drop for Bell {
     fn drop(&mut self) {
-        let free = self.segment.me().bits() | FREE;
-        self.segment.tables().owners[self.number].store(free, Ordering::Relaxed);
-        self.segment.inner().bells.fetch_sub(1, Ordering::Relaxed);
+        if self.segment.check_own().is_err() {
+            return;
+        }
+        // An exchange, as it is another's if somebody has said that this process were gone.
+        let (mine, relaxed) = (self.segment.me().bits(), Ordering::Relaxed);
+        let owner = &self.segment.tables().owners[self.number];
+        let _ = owner.compare_exchange(mine, mine | FREE, relaxed, relaxed);
     }
 }

@@ -86,7 +86,6 @@ impl Directory<'_> {
         for (at, word) in entry.name.iter().enumerate() {
             word.store(word_of(name, at), Ordering::Relaxed);
         }
-        entry.name_len.store(name.len() as u32, Ordering::Relaxed);
         entry.offset.store(offset as u64, Ordering::Relaxed);
         entry.bytes.store(spec.bytes as u64, Ordering::Relaxed);
         entry.agreed.store(spec.agreed, Ordering::Relaxed);

@@ -45,6 +45,20 @@ pub enum SegmentError {
         /// The segment.
         path: PathBuf,
     },
+    /// The segment is in use, and has fewer bytes than were asked for.
+    Smaller {
+        /// The segment.
+        path: PathBuf,
+        /// What was asked for, in bytes.
+        asked: usize,
+        /// What it has, in bytes.
+        has: usize,
+    },
+    /// This process has inherited the segment from the one that forked it, and is not attached itself.
+    Inherited {
+        /// The segment.
+        path: PathBuf,
+    },
     /// Less was asked for than the tables of a segment take.
     TooSmall {
         /// What was asked for, in bytes.
@@ -123,9 +137,9 @@ pub enum Table {
 impl Table {
     fn limit(self) -> (usize, &'static str) {
         match self {
-            Table::Attached => (MAX_ATTACHED, "attached processes; end one of them"),
-            Table::Doorbells => (MAX_DOORBELLS, "threads that wait in it; use fewer workers"),
-            Table::Objects => (MAX_OBJECTS, "objects; put some into another segment"),
+            Table::Attached => (MAX_ATTACHED, "attached processes: end one of them"),
+            Table::Doorbells => (MAX_DOORBELLS, "threads that wait in it: use fewer workers"),
+            Table::Objects => (MAX_OBJECTS, "objects: put some into another segment"),
         }
     }
 }
@@ -141,90 +155,71 @@ impl fmt::Display for SegmentError {
         use SegmentError as E;
         match self {
             E::File(error) => error.fmt(f),
-            E::Foreign { path } => {
-                write!(f, "{}: this file is no segment; choose another name", path.display())
-            }
+            // Paths are written as `Debug` does it: a line break in one is escaped.
+            E::Foreign { path } => write!(f, "{path:?} is no segment: choose another name"),
             E::Version { path, found } => write!(
                 f,
-                "{}: the segment has layout {found}, this program knows layout {VERSION}; build all its programs \
-                 with one version of daiko",
-                path.display()
+                "{path:?} has layout {found}, this program knows layout {VERSION}: build all its programs with one \
+                 version of daiko, or remove it if no user of it lives"
             ),
             E::Machine { path } => write!(
                 f,
-                "{}: the segment was made for another kind of machine; remove it and create it here",
-                path.display()
+                "{path:?} was made for another kind of machine: remove it, and have it created here"
             ),
             E::Size { path, says, has } => write!(
                 f,
-                "{}: the segment says that it has {says} bytes, the file has {has}; remove it and create it anew",
-                path.display()
+                "{path:?} says that it has {says} bytes, but the file has {has}: remove it, and have it created anew"
             ),
             E::Truncated { path } => write!(
                 f,
-                "{}: the file was cut short while it was in use; end all its users, remove it and create it anew",
-                path.display()
+                "{path:?} was cut short while it was in use: end all its users, remove it, and have it created anew"
+            ),
+            E::Smaller { path, asked, has } => write!(
+                f,
+                "{path:?} has {has} bytes, {asked} were asked for: end its users, or ask for no more"
+            ),
+            E::Inherited { path } => write!(
+                f,
+                "{path:?} was inherited from the process that forked this one: open it here, too"
             ),
             E::TooSmall { bytes } => {
-                write!(
-                    f,
-                    "{bytes} bytes are too few for a segment; its tables alone take {MIN_BYTES}"
-                )
+                write!(f, "{bytes} bytes are too few for a segment: ask for at least {MIN_BYTES}")
             }
             E::Unwatchable { path, pid, doubt } => write!(
                 f,
-                "{}: it cannot be told whether process {pid}, which is attached, lives: {}; or remove the segment, if no \
-                 user of it lives",
-                path.display(),
-                remedy(*doubt)
+                "{path:?}: whether process {pid}, which is attached, lives cannot be told: {doubt}; or remove the file, \
+                 if no user of it lives"
             ),
             E::Locked { path } => write!(
                 f,
-                "{}: another process has held the lock of the segment for seconds; continue it if it is stopped (lslocks \
-                 names it), or end it",
-                path.display()
+                "{path:?}: another process has held the lock for seconds: continue it if it is stopped (lslocks names \
+                 it), or end it"
             ),
             E::Process(error) => write!(f, "deaths cannot be watched for: {error}"),
             E::Full { path, of } => {
                 let (limit, what) = of.limit();
-                write!(f, "{}: the segment has its {limit} {what}", path.display())
+                write!(f, "{path:?} has its {limit} {what}")
             }
             E::NoRoom { path, bytes, free } => write!(
                 f,
-                "{}: the segment has no room for {bytes} bytes, {free} are free; create it larger",
-                path.display()
+                "{path:?} has no room for {bytes} bytes, {free} are free: create it larger"
             ),
             E::Name { name } => write!(
                 f,
                 "{name:?} cannot name an object: a name has 1 to {MAX_NAME} bytes, none of them zero"
             ),
             E::NoObject { name } => {
-                write!(
-                    f,
-                    "there is no object named {name:?} in the segment; its creator has to run first"
-                )
+                write!(f, "the segment has no object named {name:?}: start first who creates it")
             }
             E::ObjectTaken { name } => {
-                write!(f, "an object named {name:?} is in the segment already; open it instead")
+                write!(f, "the segment has an object named {name:?} already: open it instead")
             }
             E::Other { name, asked, differs } => write!(
                 f,
-                "the object named {name:?} is not {asked}: it has another {differs}; use the same types and sizes in \
+                "the object named {name:?} is not {asked}, it has another {differs}: use the same types and sizes in \
                  all programs, or another name"
             ),
         }
-    }
-}
-
-fn remedy(doubt: Doubt) -> String {
-    match doubt {
-        Doubt::OtherNamespace => {
-            "it is in another PID or time namespace; share that of the others (docker run --pid)"
-                .into()
-        }
-        Doubt::Hidden => "/proc does not show it; mount that without hidepid".into(),
-        Doubt::Blind(error) => error.to_string(),
-        _ => "the kernel does not say".into(),
     }
 }
 
@@ -232,7 +227,8 @@ impl std::error::Error for SegmentError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             SegmentError::File(error) => Some(error),
-            SegmentError::Process(error) => Some(error),
+            SegmentError::Process(error)
+            | SegmentError::Unwatchable { doubt: Doubt::Blind(error), .. } => Some(error),
             _ => None,
         }
     }

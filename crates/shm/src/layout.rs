@@ -77,7 +77,6 @@ pub(crate) struct Attached {
 pub(crate) struct Name {
     /// What it is; 0: the entry is free. Once it is set the rest does not change.
     pub(crate) kind: AtomicU32,
-    pub(crate) name_len: AtomicU32,
     pub(crate) offset: AtomicU64,
     pub(crate) bytes: AtomicU64,
     /// What the object's maker and its users have to agree upon, as a hash.

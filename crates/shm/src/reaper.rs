@@ -5,8 +5,9 @@
 //! processes may do so at the same time, or late.
 
 use std::collections::HashMap;
+use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use daiko_core::robust::Holder;
 use daiko_sys::process::{Ends, Life, Waited};
@@ -15,13 +16,17 @@ use crate::segment::{Inner, Segment};
 
 /// What the one thread of this process waits for.
 struct Reaper {
+    /// A process that was forked has inherited the set of its parent, but not the thread: it begins anew.
+    process: u32,
     ends: Ends,
-    /// Whose end each token stands for.
-    watched: Mutex<HashMap<u64, (Weak<Inner>, Holder)>>,
+    /// Whose end each token stands for: at most one for each place in the table of each segment.
+    watched: Mutex<Watched>,
     tokens: AtomicU64,
 }
 
-static REAPER: OnceLock<Option<Reaper>> = OnceLock::new();
+type Watched = HashMap<u64, (Weak<Inner>, Holder)>;
+
+static REAPER: Mutex<Option<Arc<Reaper>>> = Mutex::new(None);
 
 impl Segment {
     /// Has this process notice when `holder` dies: [`is_gone`](Self::is_gone) says so then, and all its threads that
@@ -47,8 +52,7 @@ fn watch(segment: &Segment, holder: Holder) {
     let Some((_, process)) = process.filter(|_| holder != segment.me()) else { return };
     match (process.find(), reaper()) {
         (Life::Alive(pidfd), Some(reaper)) => {
-            let token = reaper.tokens.fetch_add(1, Ordering::Relaxed);
-            reaper.watched().insert(token, (Arc::downgrade(segment.inner()), holder));
+            let Some(token) = reaper.begins(segment, holder) else { return };
             if reaper.ends.add(pidfd, token).is_err() {
                 reaper.watched().remove(&token);
                 segment.inner().forgets(holder);
@@ -60,19 +64,35 @@ fn watch(segment: &Segment, holder: Holder) {
     }
 }
 
-/// The reaper of this process, which begins to run when it is first needed.
-fn reaper() -> Option<&'static Reaper> {
-    REAPER.get_or_init(start).as_ref()
+/// Ends all watching for an attachment that ends.
+pub(crate) fn forget(inner: &Inner) {
+    let reaper = running().clone().filter(|reaper| reaper.process == std::process::id());
+    if let Some(reaper) = reaper {
+        reaper.forget(&mut reaper.watched(), |of, _| ptr::eq(of.as_ptr(), inner));
+    }
 }
 
-fn start() -> Option<Reaper> {
-    let ends = Ends::new().ok()?;
-    let run = || {
-        let Some(reaper) = reaper() else { return };
-        reaper.run();
-    };
-    std::thread::Builder::new().name("daiko-reaper".into()).spawn(run).ok()?;
-    Some(Reaper { ends, watched: Mutex::default(), tokens: AtomicU64::new(0) })
+/// The reaper of this process, which begins to run when it is first needed.
+fn reaper() -> Option<Arc<Reaper>> {
+    let mut running = running();
+    if running.as_ref().is_none_or(|reaper| reaper.process != std::process::id()) {
+        *running = start();
+    }
+    running.clone()
+}
+
+fn running() -> MutexGuard<'static, Option<Arc<Reaper>>> {
+    REAPER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn start() -> Option<Arc<Reaper>> {
+    let (process, ends) = (std::process::id(), Ends::new().ok()?);
+    let reaper =
+        Arc::new(Reaper { process, ends, watched: Mutex::default(), tokens: AtomicU64::new(0) });
+    let runs = reaper.clone();
+    let thread = std::thread::Builder::new().name("daiko-reaper".into());
+    thread.spawn(move || runs.run()).ok()?;
+    Some(reaper)
 }
 
 impl Reaper {
@@ -89,7 +109,33 @@ impl Reaper {
         }
     }
 
-    fn watched(&self) -> MutexGuard<'_, HashMap<u64, (Weak<Inner>, Holder)>> {
+    /// A token for the end of `holder`; `None`: he is gone. Who had his place before is not watched any more: however
+    /// often a peer changes the table, there is no more than one descriptor for each place.
+    fn begins(&self, segment: &Segment, holder: Holder) -> Option<u64> {
+        let (inner, mut watched) = (segment.inner(), self.watched());
+        // Under the lock: who is late does not take the watch from a successor.
+        if segment.is_gone(holder) {
+            return None;
+        }
+        self.forget(&mut watched, |of, before| {
+            ptr::eq(of.as_ptr(), Arc::as_ptr(inner)) && before.index() == holder.index()
+        });
+        let token = self.tokens.fetch_add(1, Ordering::Relaxed);
+        watched.insert(token, (Arc::downgrade(inner), holder));
+        Some(token)
+    }
+
+    fn forget(&self, watched: &mut Watched, which: impl Fn(&Weak<Inner>, Holder) -> bool) {
+        watched.retain(|&token, (segment, holder)| {
+            let forgotten = which(segment, *holder);
+            if forgotten {
+                self.ends.remove(token);
+            }
+            !forgotten
+        });
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

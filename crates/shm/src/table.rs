@@ -57,12 +57,6 @@ impl Table<'_> {
         index >= MAX_ATTACHED || self.state(index) != State::live(holder.generation())
     }
 
-    /// The word that differs from its value once `holder` is gone, and the value; `None`: it is.
-    pub(crate) fn watched(&self, holder: Holder) -> Option<(&AtomicU64, u64)> {
-        let word = &self.0.get(usize::from(holder.index()))?.state;
-        (!self.is_gone(holder)).then_some((word, State::live(holder.generation()).0))
-    }
-
     /// Those that are attached.
     pub(crate) fn live(&self) -> impl Iterator<Item = (Holder, ProcessId)> {
         (0..MAX_ATTACHED).filter_map(|index| {
@@ -156,28 +150,13 @@ mod tests {
     }
 
     #[test]
-    fn the_word_that_is_watched_changes_with_the_end() {
-        let places = places();
-        let table = Table(&places);
-        let holder = table.attach(process(1)).unwrap();
-        let (word, value) = table.watched(holder).unwrap();
-        assert_eq!(word.load(Ordering::Relaxed), value);
-        table.end(holder);
-        assert_ne!(word.load(Ordering::Relaxed), value);
-        assert!(table.watched(holder).is_none());
-        table.attach(process(2));
-        assert_ne!(word.load(Ordering::Relaxed), value);
-    }
-
-    #[test]
     fn whatever_a_peer_writes_is_read_as_somebody_or_nobody() {
         let places = places();
         let table = Table(&places);
         for word in [0, 1, 2, u64::MAX, 1 << 32, 1 << 32 | 1] {
             places.iter().for_each(|place| place.state.store(word, Ordering::Relaxed));
             let stranger = Holder::new(u16::MAX, NonZeroU32::MAX);
-            assert!(table.is_gone(stranger) && table.watched(stranger).is_none());
-            assert!(!table.end(stranger));
+            assert!(table.is_gone(stranger) && !table.end(stranger));
             assert!(table.live().count() <= MAX_ATTACHED);
             let _ = table.attach(process(1));
         }

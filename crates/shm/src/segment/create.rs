@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use daiko_sys::file::{FileError, Guarded, Populate, Reason, SharedFile};
+use daiko_sys::file::{FileError, FileLock, Guarded, Populate, Reason, SharedFile};
 use daiko_sys::memory::Mapping;
-use daiko_sys::process::{Life, ProcessId};
+use daiko_sys::process::{Life, PidFd, ProcessId};
 
-use super::{Inner, Segment, locked};
+use super::{Inner, LOCK_PATIENCE, Segment, locked};
 use crate::error::{self, SegmentError};
 use crate::layout::{Header, MACHINE, MAGIC, MAX_ATTACHED, MIN_BYTES, Tables, VERSION};
 use crate::table::Table;
@@ -28,11 +28,11 @@ impl Segment {
     /// whatever else [`SegmentError`] says.
     pub fn create(name: impl AsRef<Path>, bytes: usize) -> Result<Segment, SegmentError> {
         check_size(bytes)?;
+        let me = identify()?;
         let draft = SharedFile::draft(name, bytes)?;
-        write_header(&draft.map(Populate::OnUse)?);
-        let file = draft.publish()?;
-        let mapping = file.map_guarded(Populate::OnUse)?;
-        attach(file, mapping)
+        let mapping = draft.map_guarded(Populate::OnUse)?;
+        write_header(&mapping);
+        attach(draft.publish()?, mapping, me, 0)
     }
 
     /// Attaches to the segment of this name.
@@ -44,8 +44,7 @@ impl Segment {
     ///
     /// [`Reason::Missing`] if there is none, or whatever else [`SegmentError`] says.
     pub fn open(name: impl AsRef<Path>) -> Result<Segment, SegmentError> {
-        let file = SharedFile::open(name)?;
-        attach_to(file)
+        attach_to(SharedFile::open(name)?, 0)
     }
 
     /// Attaches to the segment of this name, or creates it with `bytes` bytes if there is none.
@@ -55,23 +54,19 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create) and [`open`](Self::open); [`SegmentError::Size`] if the segment is smaller and in use.
+    /// As [`create`](Self::create) and [`open`](Self::open); [`SegmentError::Smaller`] if the segment is, and in use.
     pub fn open_or_create(name: impl AsRef<Path>, bytes: usize) -> Result<Segment, SegmentError> {
         check_size(bytes)?;
         let name = name.as_ref();
         let mut last = Err(SegmentError::TooSmall { bytes });
         for _ in 0..MOST_TRIES {
-            last = match Self::open(name) {
-                Err(error) if is(&error, |reason| matches!(reason, Reason::Missing)) => {
-                    Self::create(name, bytes)
-                }
-                Ok(segment) if segment.bytes() < bytes => segment.make_way(bytes),
-                opened => opened,
-            };
-            match &last {
-                Err(error)
-                    if is(error, |reason| matches!(reason, Reason::Missing | Reason::Taken)) => {}
-                _ => break,
+            last =
+                SharedFile::open(name).map_err(Into::into).and_then(|file| attach_to(file, bytes));
+            if is(&last, &[Reason::Missing]) {
+                last = Self::create(name, bytes);
+            }
+            if !is(&last, &[Reason::Missing, Reason::Taken]) {
+                break;
             }
         }
         last
@@ -85,10 +80,11 @@ impl Segment {
     /// As [`create`](Self::create).
     pub fn anonymous(bytes: usize) -> Result<Segment, SegmentError> {
         check_size(bytes)?;
+        let me = identify()?;
         let file = SharedFile::memfd("daiko", bytes)?;
         let mapping = file.map_guarded(Populate::OnUse)?;
         write_header(&mapping);
-        attach(file, mapping)
+        attach(file, mapping, me, 0)
     }
 
     /// Attaches to a segment without a name by its descriptor, which stays the caller's.
@@ -103,23 +99,13 @@ impl Segment {
         let failed =
             |error: std::io::Error| FileError::diagnose(&path, error.raw_os_error().unwrap_or(0));
         let file = file.map_err(failed)?;
-        attach_to(SharedFile::from_memfd(file.into())?)
-    }
-
-    /// Removes this segment, which is too small, if nobody else lives in it.
-    fn make_way(self, bytes: usize) -> Result<Segment, SegmentError> {
-        let (path, has) = (self.path(), self.bytes() as u64);
-        let alone = self.table().live().all(|(holder, _)| holder == self.me());
-        if !alone {
-            return Err(SegmentError::Size { path, says: bytes as u64, has });
-        }
-        self.remove()?;
-        Err(SegmentError::File(FileError::new(&path, Reason::Missing)))
+        attach_to(SharedFile::from_memfd(file.into())?, 0)
     }
 }
 
-fn is(error: &SegmentError, reason: impl Fn(&Reason) -> bool) -> bool {
-    matches!(error, SegmentError::File(error) if reason(&error.reason()))
+/// Whether that is not to be had for one of these reasons.
+fn is(segment: &Result<Segment, SegmentError>, reasons: &[Reason]) -> bool {
+    matches!(segment, Err(SegmentError::File(error)) if reasons.contains(&error.reason()))
 }
 
 fn check_size(bytes: usize) -> Result<(), SegmentError> {
@@ -127,8 +113,8 @@ fn check_size(bytes: usize) -> Result<(), SegmentError> {
 }
 
 fn header(mapping: &Mapping) -> &Header {
-    // SAFETY: the mapping has at least the tables, which are atomics, valid whatever they hold.
-    &unsafe { mapping.start().cast::<Tables>().as_ref() }.header.0
+    // SAFETY: the mapping has at least a page, and the header is atomics, valid whatever they hold.
+    unsafe { mapping.start().cast::<Header>().as_ref() }
 }
 
 /// Makes zeroed memory that nobody else sees a segment.
@@ -140,14 +126,24 @@ fn write_header(mapping: &Mapping) {
     header.magic.store(MAGIC, Ordering::Relaxed);
 }
 
-/// Maps a file that says it is a segment, and attaches.
-fn attach_to(file: SharedFile) -> Result<Segment, SegmentError> {
-    let path = || file.path().to_path_buf();
-    if file.size() < MIN_BYTES {
-        return Err(SegmentError::Foreign { path: path() });
-    }
+/// Who this process is, which has to be able to tell when others die.
+fn identify() -> Result<ProcessId, SegmentError> {
+    let me = ProcessId::own().map_err(SegmentError::Process)?;
+    PidFd::open(me.pid).map_err(SegmentError::Process)?;
+    Ok(me)
+}
+
+/// Maps a file that says it is a segment, and attaches; if it has fewer than `least` bytes and nobody lives in it, removes
+/// it instead.
+fn attach_to(file: SharedFile, least: usize) -> Result<Segment, SegmentError> {
+    let me = identify()?;
     let mapping = file.map_guarded(Populate::OnUse)?;
-    let header = header(&mapping);
+    check_header(header(&mapping), &file)?;
+    attach(file, mapping, me, least)
+}
+
+fn check_header(header: &Header, file: &SharedFile) -> Result<(), SegmentError> {
+    let path = || file.path().to_path_buf();
     let (version, machine) =
         (header.version.load(Ordering::Relaxed), header.machine.load(Ordering::Relaxed));
     if header.magic.load(Ordering::Relaxed) != MAGIC {
@@ -159,43 +155,71 @@ fn attach_to(file: SharedFile) -> Result<Segment, SegmentError> {
     if machine != MACHINE {
         return Err(SegmentError::Machine { path: path() });
     }
-    let says = header.bytes.load(Ordering::Relaxed);
-    if says != file.size() as u64 {
-        return Err(SegmentError::Size { path: path(), says, has: file.size() as u64 });
-    }
-    attach(file, mapping)
+    // Who says that it has less than the tables does not say the truth.
+    let says = header.bytes.load(Ordering::Relaxed).max(MIN_BYTES as u64);
+    let has = file.size() as u64;
+    if says == has { Ok(()) } else { Err(SegmentError::Size { path: path(), says, has }) }
 }
 
 /// Enters this process among those that are attached, once it has taken those out that have died.
-fn attach(mut file: SharedFile, mapping: Guarded) -> Result<Segment, SegmentError> {
-    let me = ProcessId::own().map_err(SegmentError::Process)?;
+fn attach(
+    mut file: SharedFile,
+    mapping: Guarded,
+    me: ProcessId,
+    least: usize,
+) -> Result<Segment, SegmentError> {
     let path = file.path().to_path_buf();
-    // SAFETY: as in `header`.
+    // SAFETY: the mapping begins with the tables, which are atomics, valid whatever they hold.
     let table = Table(&unsafe { mapping.start().cast::<Tables>().as_ref() }.attached);
-    let holder = locked(&mut file, |lock| {
+    let attached = locked(&mut file, LOCK_PATIENCE, |lock| {
         if is_removed(&lock)? {
             return Err(FileError::new(&path, Reason::Missing).into());
         }
-        for (holder, process) in table.live().filter(|(_, process)| *process != me) {
-            match process.find() {
-                Life::Alive(_) => {}
-                Life::Ended => _ = table.end(holder),
-                Life::Unknown(doubt) => {
-                    return Err(SegmentError::Unwatchable {
-                        path: path.clone(),
-                        pid: process.pid,
-                        doubt,
-                    });
-                }
+        take_out_the_dead(&table, me, &path)?;
+        if mapping.len() < least {
+            return Err(make_way(lock, &table, least));
+        }
+        let full = || SegmentError::Full { path: path.clone(), of: error::Table::Attached };
+        table.attach(me).ok_or_else(full)
+    });
+    if mapping.is_broken() {
+        return Err(SegmentError::Truncated { path });
+    }
+    let watched = [const { AtomicU32::new(0) }; MAX_ATTACHED];
+    let (file, users, process) = (Mutex::new(file), AtomicUsize::new(1), me.pid);
+    let inner = Inner { mapping, path, file, me: attached?, process, users, watched };
+    Ok(Segment { inner: Arc::new(inner), is_user: true })
+}
+
+/// Under the lock.
+fn take_out_the_dead(table: &Table<'_>, me: ProcessId, path: &Path) -> Result<(), SegmentError> {
+    for (holder, process) in table.live().filter(|(_, process)| *process != me) {
+        match process.find() {
+            Life::Alive(_) => {}
+            Life::Ended => _ = table.end(holder),
+            Life::Unknown(doubt) => {
+                return Err(SegmentError::Unwatchable {
+                    path: path.into(),
+                    pid: process.pid,
+                    doubt,
+                });
             }
         }
-        table
-            .attach(me)
-            .ok_or(SegmentError::Full { path: path.clone(), of: error::Table::Attached })
-    })?;
-    let watched = [const { AtomicU32::new(0) }; MAX_ATTACHED];
-    let (file, bells) = (Mutex::new(file), AtomicUsize::new(0));
-    Ok(Segment { inner: Arc::new(Inner { mapping, me: holder, file, bells, watched }) })
+    }
+    Ok(())
+}
+
+/// Removes a segment that is too small, unless somebody lives in it. It is decided under the lock, before the caller is
+/// attached: else of several who come at once each would find the others there.
+fn make_way(lock: FileLock<'_>, table: &Table<'_>, asked: usize) -> SegmentError {
+    let (path, has) = (lock.path().to_path_buf(), lock.size());
+    if table.live().next().is_some() {
+        return SegmentError::Smaller { path, asked, has };
+    }
+    match lock.remove() {
+        Ok(_) => FileError::new(&path, Reason::Missing).into(),
+        Err(error) => error.into(),
+    }
 }
 
 /// Whether the file has lost its name meanwhile, so that others may create another one. One without a name has

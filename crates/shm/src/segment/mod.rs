@@ -6,8 +6,8 @@ mod object;
 use std::fmt;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ pub use self::object::{Bytes, Object, Shared};
 use crate::directory::Directory;
 use crate::error::{self, SegmentError};
 use crate::layout::{Header, MAX_ATTACHED, Tables};
+use crate::reaper;
 use crate::table::Table;
 
 /// How long the segment's lock may be held by another before that is an error: changes take microseconds.
@@ -29,9 +30,11 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 ///
 /// A segment is a file: of memory, under a name in `/dev/shm`, or on any path; or one without a name, for a tree of
 /// processes. It has its size from the beginning, and all its memory. Clones are cheap, and refer to the same
-/// attachment; the last one, with all that was made of it, detaches.
+/// attachment; the last one, with all that was made of it, detaches. Threads that have waited in the segment keep their
+/// doorbells, and by them the attachment, until they sleep or wait next.
 ///
-/// A process that was forked is not attached by what it has inherited: it opens the segment itself.
+/// A process that was forked is not attached by what it has inherited, and does its parent no harm when it drops that:
+/// it opens the segment itself.
 ///
 /// ```
 /// use daiko_shm::Segment;
@@ -43,19 +46,23 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// segment.remove()?;
 /// # Ok::<(), daiko_shm::SegmentError>(())
 /// ```
-#[derive(Clone)]
 pub struct Segment {
     inner: Arc<Inner>,
+    /// Whether it counts among the users.
+    is_user: bool,
 }
 
 pub(crate) struct Inner {
     /// Its memory; the field keeps it mapped.
     mapping: Guarded,
+    path: PathBuf,
     /// For the lock; and by it the threads of this process exclude each other.
     file: Mutex<SharedFile>,
     me: Holder,
-    /// Doorbells of this process, which keep the segment mapped.
-    pub(crate) bells: AtomicUsize,
+    /// The id of this process: another one has inherited this, and is not attached.
+    process: u32,
+    /// Handles other than those of doorbells, which keep the segment mapped but do not use it.
+    users: AtomicUsize,
     /// The generations of those attachments whose end the reaper tells of.
     watched: [AtomicU32; MAX_ATTACHED],
 }
@@ -77,8 +84,8 @@ impl Segment {
     }
 
     /// The path of its file; of one without a name, what it is called.
-    pub fn path(&self) -> PathBuf {
-        self.file().path().to_path_buf()
+    pub fn path(&self) -> &Path {
+        &self.inner.path
     }
 
     /// The names of its objects.
@@ -105,14 +112,20 @@ impl Segment {
 
     /// Whether anything but doorbells of this process uses this attachment.
     pub fn is_in_use(&self) -> bool {
-        Arc::strong_count(&self.inner) > self.inner.bells.load(Ordering::Relaxed)
+        // Relaxed: a user has come from another one, so that nobody who could wait here overlooks himself.
+        self.inner.users.load(Ordering::Relaxed) > 0
+    }
+
+    /// A handle that keeps the segment mapped, but does not use it.
+    pub(crate) fn unused(&self) -> Segment {
+        Segment { inner: self.inner.clone(), is_user: false }
     }
 
     /// Removes the segment's name. Who is attached stays so; the memory goes with the last of them.
     ///
     /// # Errors
     ///
-    /// If that is not allowed. It is none if the name is gone already, or another's.
+    /// If that is not allowed, or the segment is locked or inherited. It is none if the name is gone already, or another's.
     pub fn remove(&self) -> Result<(), SegmentError> {
         self.locked(|lock| Ok(lock.remove().map(drop)?))
     }
@@ -149,16 +162,7 @@ impl Segment {
         self.table().is_gone(holder)
     }
 
-    /// The word that differs from the value once `holder` is gone; `None`: it is.
-    pub fn watched(&self, holder: Holder) -> Option<(&AtomicU64, u64)> {
-        let (at, value) = Table(&self.tables().attached)
-            .watched(holder)
-            .map(|(word, value)| (std::ptr::from_ref(word), value))?;
-        // SAFETY: a word of the segment, which is mapped as long as this handle.
-        Some((unsafe { &*at }, value))
-    }
-
-    /// Whether the file was cut short while it was mapped.
+    /// Whether the file was cut short while it was mapped, as far as this process has touched what is gone.
     ///
     /// What was lost reads as zeros then, and what is written there is this process's alone: nobody is to go on with it.
     #[inline]
@@ -185,7 +189,19 @@ impl Segment {
     }
 
     pub(crate) fn full(&self, of: error::Table) -> SegmentError {
-        SegmentError::Full { path: self.path(), of }
+        SegmentError::Full { path: self.path().into(), of }
+    }
+
+    /// Refuses to go on with what this process has inherited.
+    pub(crate) fn check_own(&self) -> Result<(), SegmentError> {
+        let inherited = || SegmentError::Inherited { path: self.path().into() };
+        self.inner.is_own().then_some(()).ok_or_else(inherited)
+    }
+
+    /// Refuses what was read from a segment that was cut short.
+    pub(crate) fn check_whole(&self) -> Result<(), SegmentError> {
+        let truncated = || SegmentError::Truncated { path: self.path().into() };
+        (!self.is_truncated()).then_some(()).ok_or_else(truncated)
     }
 
     fn file(&self) -> MutexGuard<'_, SharedFile> {
@@ -197,7 +213,9 @@ impl Segment {
         &self,
         change: impl FnOnce(FileLock<'_>) -> Result<R, SegmentError>,
     ) -> Result<R, SegmentError> {
-        locked(&mut self.file(), change)
+        // An inherited lock would be shared with the parent.
+        self.check_own()?;
+        locked(&mut self.file(), LOCK_PATIENCE, change)
     }
 }
 
@@ -226,6 +244,10 @@ impl Inner {
         self.watched[usize::from(holder.index()) % MAX_ATTACHED].store(0, Ordering::Relaxed);
     }
 
+    fn is_own(&self) -> bool {
+        self.process == std::process::id()
+    }
+
     /// Says that `holder` has died, and has this process's waiters look again.
     pub(crate) fn has_ended(&self, holder: Holder) {
         self.table().end(holder);
@@ -243,9 +265,27 @@ impl Inner {
     }
 }
 
+impl Clone for Segment {
+    fn clone(&self) -> Self {
+        self.inner.users.fetch_add(1, Ordering::Relaxed);
+        Segment { inner: self.inner.clone(), is_user: true }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        if self.is_user {
+            self.inner.users.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.table().end(self.me);
+        if self.is_own() {
+            self.table().end(self.me);
+            reaper::forget(self);
+        }
     }
 }
 
@@ -263,6 +303,7 @@ fn wake(word: &AtomicU32) {
 /// that one is stopped.
 fn locked<R>(
     file: &mut SharedFile,
+    patience: Duration,
     change: impl FnOnce(FileLock<'_>) -> Result<R, SegmentError>,
 ) -> Result<R, SegmentError> {
     let begun = Instant::now();
@@ -270,7 +311,7 @@ fn locked<R>(
         if let Some(lock) = file.try_lock()? {
             return change(lock);
         }
-        if begun.elapsed() > LOCK_PATIENCE {
+        if begun.elapsed() > patience {
             return Err(SegmentError::Locked { path: file.path().into() });
         }
         std::thread::sleep(Duration::from_micros(100));
@@ -278,3 +319,43 @@ fn locked<R>(
 }
 
 const _: () = assert!(offset_of!(Tables, header) == 0 && size_of::<Header>() <= 4096);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_whose_holder_is_stopped_is_an_error_and_free_with_its_death() {
+        let name = format!("daiko-test-{}-locked", std::process::id());
+        let segment = Segment::create(&name, crate::MIN_BYTES).unwrap();
+        let holder = stopped(|| {
+            let mut file = SharedFile::open(&name).unwrap();
+            let _lock = file.lock().unwrap();
+            // SAFETY: takes a plain integer.
+            unsafe { libc::raise(libc::SIGSTOP) };
+        });
+        let mut file = SharedFile::open(&name).unwrap();
+        let refused = locked(&mut file, Duration::from_millis(1), |_| Ok(()));
+        let error = refused.unwrap_err();
+        assert!(matches!(error, SegmentError::Locked { .. }), "{error}");
+        // SAFETY: the process is a child of the test, not reaped yet.
+        unsafe { libc::kill(holder, libc::SIGKILL) };
+        segment.remove().unwrap();
+    }
+
+    /// A forked process that has stopped itself.
+    fn stopped(body: impl FnOnce()) -> libc::pid_t {
+        // SAFETY: glibc makes its allocator usable in the child, which leaves by `_exit`.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(1) };
+        }
+        let mut status = 0;
+        // SAFETY: the status is a live local.
+        let waited = unsafe { libc::waitpid(child, &mut status, libc::WUNTRACED) };
+        assert!(waited == child && libc::WIFSTOPPED(status), "{status}");
+        child
+    }
+}

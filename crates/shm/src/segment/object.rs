@@ -40,14 +40,16 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// If there is none, or it is another kind of object.
+    /// If there is none, or it is another kind of object, or the segment was cut short.
     pub fn object(
         &self,
         name: &str,
         is: &'static str,
         fits: impl Fn(&Spec) -> Result<(), &'static str>,
     ) -> Result<Object, SegmentError> {
+        check_name(name)?;
         let found = self.directory().find(name);
+        self.check_whole()?;
         let found = found.ok_or_else(|| SegmentError::NoObject { name: name.into() })?;
         let other = |differs| SegmentError::Other { name: name.into(), asked: is, differs };
         fits(&found.spec).map_err(other)?;
@@ -58,37 +60,40 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// If there is one already, no room for it, or its name is none.
+    /// If there is one already, no room for it, or its name is none; or the segment is locked, inherited or cut short.
     pub fn make_object(
         &self,
         name: &str,
         spec: Spec,
         init: impl FnOnce(&Object),
     ) -> Result<Object, SegmentError> {
-        if !is_name(name) {
-            return Err(SegmentError::Name { name: name.into() });
-        }
-        let path = self.path();
+        check_name(name)?;
         self.locked(|_lock| {
             let directory = self.directory();
             if directory.find(name).is_some() {
                 return Err(SegmentError::ObjectTaken { name: name.into() });
             }
-            let offset = directory.room_for(spec.bytes).map_err(|none| match none {
-                NoRoom::Entries => {
-                    SegmentError::Full { path: path.clone(), of: error::Table::Objects }
-                }
-                NoRoom::Bytes(free) => {
-                    SegmentError::NoRoom { path: path.clone(), bytes: spec.bytes, free }
-                }
-            })?;
+            let room = directory.room_for(spec.bytes);
+            let offset = room.map_err(|none| self.no_room(none, spec.bytes))?;
             let object = Object { segment: self.clone(), offset, spec };
             object.zero();
             init(&object);
+            self.check_whole()?;
             directory.enter(name, offset, spec);
             Ok(object)
         })
     }
+
+    fn no_room(&self, none: NoRoom, bytes: usize) -> SegmentError {
+        match none {
+            NoRoom::Entries => self.full(error::Table::Objects),
+            NoRoom::Bytes(free) => SegmentError::NoRoom { path: self.path().into(), bytes, free },
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), SegmentError> {
+    is_name(name).then_some(()).ok_or_else(|| SegmentError::Name { name: name.into() })
 }
 
 impl Object {

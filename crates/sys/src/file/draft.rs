@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use super::{FileError, Populate, Reason, SharedFile, allocate, failed};
+use super::{FileError, Guarded, Populate, Reason, SharedFile, allocate, failed};
 use crate::memory::Mapping;
 
 /// A file of shared memory that has all its pages, but no name: nobody else can open it.
@@ -57,6 +57,15 @@ impl Draft {
     /// As there.
     pub fn map(&self, populate: Populate) -> Result<Mapping, FileError> {
         self.0.map(populate)
+    }
+
+    /// As [`SharedFile::map_guarded`].
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn map_guarded(&self, populate: Populate) -> Result<Guarded, FileError> {
+        self.0.map_guarded(populate)
     }
 
     /// Gives the file its name, in one step.

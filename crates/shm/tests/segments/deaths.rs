@@ -1,0 +1,163 @@
+//! Processes that are killed.
+
+use std::sync::atomic::Ordering;
+
+use daiko_core::doorbell::Doorbell;
+use daiko_shm::{MAX_DOORBELLS, Segment, SegmentError};
+use daiko_sys::futex;
+
+use crate::child::{in_child_well, is_child};
+use crate::support::{
+    Place, in_fork, refused, rest, shared_words, sign_in, signed_in, theirs, until,
+};
+
+/// Sleeps as who waits in a segment does, until it is rung for.
+fn sleep_on(bell: &Doorbell) {
+    while bell.is_parked() {
+        let _ = futex::wait(bell.word(), Doorbell::PARKED, None, futex::Scope::Shared);
+    }
+}
+
+#[test]
+fn a_death_is_noticed_and_sleepers_look_again() {
+    const NAME: &str = "deaths::a_death_is_noticed_and_sleepers_look_again";
+    if is_child() {
+        let _segment = sign_in(1);
+        rest();
+    }
+    let place = Place::new();
+    let segment = place.create();
+    let child = place.child(NAME);
+    let other = signed_in(&shared_words(&segment, 1), 0);
+    segment.watch(other);
+    let bell = segment.doorbell().unwrap();
+    bell.doorbell().park();
+    std::thread::scope(|s| {
+        let sleeper = s.spawn(|| sleep_on(bell.doorbell()));
+        assert!(!segment.is_gone(other) && bell.doorbell().is_parked());
+        drop(child);
+        sleeper.join().unwrap();
+    });
+    assert!(segment.is_gone(other));
+    assert_eq!(segment.attached(), [std::process::id()]);
+}
+
+/// Who is asked for after his death is found dead at once.
+#[test]
+fn a_death_that_nobody_watched_for_is_found() {
+    const NAME: &str = "deaths::a_death_that_nobody_watched_for_is_found";
+    if is_child() {
+        let _segment = sign_in(1);
+        rest();
+    }
+    let place = Place::new();
+    let segment = place.create();
+    let child = place.child(NAME);
+    let other = signed_in(&shared_words(&segment, 1), 0);
+    drop(child);
+    assert!(!segment.is_gone(other));
+    segment.watch(other);
+    assert!(segment.is_gone(other));
+}
+
+#[test]
+fn many_deaths_are_noticed_also_in_several_segments() {
+    const NAME: &str = "deaths::many_deaths_are_noticed_also_in_several_segments";
+    const MANY: usize = 30;
+    if is_child() {
+        let _segment = sign_in(MANY + 1);
+        rest();
+    }
+    let place = Place::new();
+    let segments = [(); 3].map(|()| place.open().unwrap_or_else(|_| place.create()));
+    let mut children: Vec<_> = (0..MANY).map(|_| place.child(NAME)).collect();
+    let words = shared_words(&segments[0], MANY + 1);
+    let others: Vec<_> = (0..MANY).map(|at| signed_in(&words, at)).collect();
+    segments.iter().for_each(Segment::watch_all);
+    let bells = segments.each_ref().map(|segment| segment.doorbell().unwrap());
+    children.iter_mut().for_each(|child| child.0.kill().unwrap());
+    for other in others {
+        until("a death", || segments.iter().all(|segment| segment.is_gone(other)));
+    }
+    assert_eq!(segments[0].attached().len(), segments.len());
+    // The attachments of one process each have their own sleepers rung for; the last ring may follow the last mark.
+    bells.iter().for_each(|bell| bell.doorbell().park());
+    let last = place.child(NAME);
+    signed_in(&words, MANY);
+    segments.iter().for_each(Segment::watch_all);
+    drop(last);
+    until("rings", || bells.iter().all(|bell| !bell.doorbell().is_parked()));
+}
+
+#[test]
+fn doorbells_of_the_dead_are_taken() {
+    const NAME: &str = "deaths::doorbells_of_the_dead_are_taken";
+    if is_child() {
+        let segment = Segment::open(theirs()).unwrap();
+        let bells: Vec<_> = (1..MAX_DOORBELLS).map(|_| segment.doorbell().unwrap()).collect();
+        shared_words(&segment, 1)
+            .at::<std::sync::atomic::AtomicU64>(0)
+            .store(segment.me().bits(), Ordering::SeqCst);
+        assert_eq!(bells.len(), MAX_DOORBELLS - 1);
+        rest();
+    }
+    let place = Place::new();
+    let segment = place.create();
+    let mine = segment.doorbell().unwrap();
+    let child = place.child(NAME);
+    let dead = signed_in(&shared_words(&segment, 1), 0);
+    let error = refused(segment.doorbell(), "use fewer workers");
+    assert!(matches!(error, SegmentError::Full { .. }));
+    drop(child);
+    until("the doorbells", || segment.doorbell().is_ok());
+    assert!(segment.is_gone(dead));
+    let bells: Vec<_> = (1..MAX_DOORBELLS).map(|_| segment.doorbell().unwrap()).collect();
+    assert!(bells.iter().all(|bell| bell.number() != mine.number()));
+}
+
+/// Makes the children of this process the first of a PID namespace; whether that is allowed.
+fn leave_pid_namespace() -> bool {
+    // SAFETY: both take plain integers or nothing; this process has one thread.
+    unsafe {
+        let user = if libc::geteuid() == 0 { 0 } else { libc::CLONE_NEWUSER };
+        libc::unshare(libc::CLONE_NEWPID | libc::CLONE_NEWNS | user) == 0
+    }
+}
+
+/// Mounts what `/proc` of the namespace is; whether that is allowed.
+fn mount_proc() -> bool {
+    let (root, proc) = (c"/".as_ptr(), c"proc".as_ptr());
+    // SAFETY: all texts are live and end in a zero byte.
+    unsafe {
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        libc::mount(root, root, root, private, std::ptr::null()) == 0
+            && libc::mount(proc, c"/proc".as_ptr(), proc, 0, std::ptr::null()) == 0
+    }
+}
+
+#[test]
+fn a_process_of_another_pid_namespace_is_refused_by_name() {
+    in_child_well("deaths::a_process_of_another_pid_namespace_is_refused_by_name", || {
+        let place = Place::new();
+        let segment = place.create();
+        let elsewhere = || {
+            let error = refused(place.open(), "mount -t proc proc /proc");
+            assert!(matches!(error, SegmentError::Process(_)), "{error}");
+            if !mount_proc() {
+                println!("skipped: mounting /proc is refused here");
+                return;
+            }
+            let error = refused(place.open(), "run both in one (docker: --pid)");
+            assert!(matches!(error, SegmentError::Unwatchable { .. }), "{error}");
+            // Among themselves they are welcome.
+            let own = Place::new();
+            drop(own.create());
+            drop(own.open().unwrap());
+        };
+        in_fork(|| match leave_pid_namespace() {
+            true => in_fork(elsewhere),
+            false => println!("skipped: PID namespaces are refused here"),
+        });
+        assert_eq!(segment.attached(), [std::process::id()]);
+    });
+}

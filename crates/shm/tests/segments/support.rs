@@ -1,0 +1,164 @@
+//! What the tests share.
+
+use std::fmt::Display;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use daiko_core::robust::Holder;
+use daiko_shm::{MIN_BYTES, Object, Segment, SegmentError, Spec};
+
+use crate::child::command;
+
+/// Tells a child which segment is meant.
+const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
+/// After so long something that must come is lost.
+const LOST: Duration = Duration::from_secs(60);
+
+/// A path for one segment, whose file is removed at the end.
+pub(crate) struct Place(PathBuf);
+
+impl Place {
+    pub(crate) fn new() -> Place {
+        static PLACES: AtomicU32 = AtomicU32::new(0);
+        let number = PLACES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("/dev/shm/daiko-test-{}-{number}", std::process::id());
+        Place(name.into())
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn create(&self) -> Segment {
+        Segment::create(&self.0, MIN_BYTES).unwrap()
+    }
+
+    pub(crate) fn open(&self) -> Result<Segment, SegmentError> {
+        Segment::open(&self.0)
+    }
+
+    /// The segment, as its file.
+    pub(crate) fn file(&self) -> fs::File {
+        fs::File::options().read(true).write(true).open(&self.0).unwrap()
+    }
+
+    pub(crate) fn command(&self, test: &str) -> Command {
+        let mut command = command(test);
+        command.env(SEGMENT, &self.0).stdout(Stdio::null());
+        command
+    }
+
+    /// Runs this test in a child, which finds the segment by [`theirs`].
+    pub(crate) fn child(&self, test: &str) -> Killed {
+        Killed(self.command(test).spawn().unwrap())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Of a child: where the segment of its parent is.
+pub(crate) fn theirs() -> PathBuf {
+    std::env::var_os(SEGMENT).unwrap().into()
+}
+
+/// Of a child: does nothing until it is killed.
+pub(crate) fn rest() -> ! {
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A child that does not outlive its test.
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        self.0.wait().unwrap();
+    }
+}
+
+#[track_caller]
+pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !come() {
+        assert!(begun.elapsed() < LOST, "never came: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What a segment, or something of it, was refused for: one line that says what to do.
+#[track_caller]
+pub(crate) fn refused<T>(result: Result<T, SegmentError>, remedy: &str) -> SegmentError {
+    let Err(error) = result else { panic!("not refused: {remedy}") };
+    assert_names(&error, remedy);
+    error
+}
+
+#[track_caller]
+pub(crate) fn assert_names(error: &impl Display, remedy: &str) {
+    let text = error.to_string();
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.contains(remedy), "{text:?} does not name {remedy:?}");
+}
+
+/// An object of words.
+pub(crate) fn words(words: usize) -> Spec {
+    Spec { kind: 77, bytes: 8 * words, agreed: 0, chosen: [0; 4] }
+}
+
+/// The words that all processes of a segment have.
+pub(crate) fn shared_words(segment: &Segment, count: usize) -> Object {
+    match segment.make_object("words", words(count), |_| ()) {
+        Err(SegmentError::ObjectTaken { .. }) => {
+            segment.object("words", "words", |_| Ok(())).unwrap()
+        }
+        made => made.unwrap(),
+    }
+}
+
+pub(crate) fn word(words: &Object, at: usize) -> &AtomicU64 {
+    words.at(8 * at)
+}
+
+/// Of a child: attaches, and says as whom in the first word that is free.
+pub(crate) fn sign_in(count: usize) -> Segment {
+    let segment = Segment::open(theirs()).unwrap();
+    let words = shared_words(&segment, count);
+    let me = segment.me().bits();
+    let taken = (0..count).any(|at| {
+        let (came, failed) = (Ordering::SeqCst, Ordering::SeqCst);
+        word(&words, at).compare_exchange(0, me, came, failed).is_ok()
+    });
+    assert!(taken);
+    segment
+}
+
+/// Who signed in as number `at`, once he has.
+pub(crate) fn signed_in(words: &Object, at: usize) -> Holder {
+    until("a child", || word(words, at).load(Ordering::SeqCst) != 0);
+    Holder::of(word(words, at).load(Ordering::SeqCst)).unwrap()
+}
+
+/// Runs `body` in a forked process, where it has to succeed.
+#[track_caller]
+pub(crate) fn in_fork(body: impl FnOnce()) {
+    // SAFETY: glibc makes its allocator usable in the child, which leaves by `_exit`.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(done.is_err().into()) };
+    }
+    let mut status = -1;
+    // SAFETY: the status is a live local.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert_eq!(status, 0, "the child failed: see its message");
+}
