@@ -7,10 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use daiko::shm::{Call, CallError, Client, Segment, ServeError, Service, ServiceOptions};
+use daiko::SpawnError;
+use daiko::shm::{
+    Call, CallError, Client, Segment, SegmentError, ServeError, Service, ServiceOptions,
+};
 use daiko::sync::Event;
 use support::child::{command, is_child};
-use support::{until, workers};
+use support::{assert_names, until, workers};
 
 const LONG: Duration = Duration::from_secs(30);
 const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
@@ -328,58 +331,52 @@ fn killed_clients_leave_their_slots_to_others() {
     (0..10).for_each(|i| assert_eq!(ask(&client, i).unwrap(), 2 * i));
 }
 
-#[test]
-fn errors_are_one_line_that_says_what_to_do() {
-    let errors = [
-        CallError::TimedOut { taken: true },
-        CallError::TimedOut { taken: false },
-        CallError::NotServed,
-        CallError::ServerDied,
-        CallError::Panicked,
-        CallError::TooLarge { bytes: 2, limit: 1 },
-        CallError::Size { expected: 2, found: 1 },
-        CallError::Truncated,
-        CallError::Corrupt,
-    ];
-    for error in errors {
-        let text = error.to_string();
-        assert!(!text.contains('\n') && text.contains([';', ' ']), "{text}");
-    }
-}
-
-/// Calls once, and is killed meanwhile.
+/// Calls once, in a child, and waits for the reply for ever.
 fn call_once() -> ! {
-    let _ = Client::connect(&theirs(), "service").unwrap().call(&1u64).map(drop);
-    unreachable!("nobody replies");
+    let _ = Client::connect(&theirs(), "service").unwrap().call(&1u64);
+    unreachable!("it is killed");
 }
 
 #[test]
-fn a_wait_for_a_slot_that_a_dead_client_left_in_hand_keeps_its_deadline() {
-    const NAME: &str = "a_wait_for_a_slot_that_a_dead_client_left_in_hand_keeps_its_deadline";
+fn a_slot_of_a_client_killed_in_mid_call_is_free_once_the_server_ends_with_it() {
+    const NAME: &str = "a_slot_of_a_client_killed_in_mid_call_is_free_once_the_server_ends_with_it";
     if is_child() {
         call_once();
     }
-    let place = Place::with("dead-in-hand", Service::options().slots(1));
+    let place = Place::with("mid-call", Service::options().slots(1));
+    // One worker for all: nobody may keep it who waits.
     let runtime = workers(1);
-    let (began, open) = (Arc::new(AtomicBool::new(false)), Arc::new(Event::manual()));
-    let (begins, opened) = (began.clone(), open.clone());
-    let _server = place.service.serve_on(&runtime, 1, move |_| {
+    let (began, goes_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (begins, waits) = (began.clone(), goes_on.clone());
+    let _server = place.service.serve_on(&runtime, 2, move |call| {
         begins.store(true, Ordering::Relaxed);
-        opened.wait();
+        while !waits.load(Ordering::Relaxed) {
+            daiko::yield_now();
+        }
+        call.reply(&5u8);
     });
-    // Dropped before the server, who waits for the call in hand.
-    let _opens = support::OnDrop(|| open.set());
-    let dead = place.child(NAME);
+    let child = place.child(NAME);
     until("a call in hand", || began.load(Ordering::Relaxed));
-    drop(dead);
-    let (done, client) = (Arc::new(AtomicBool::new(false)), place.client());
-    let ends = done.clone();
-    std::thread::spawn(move || {
-        let call = client.call_timeout(&1u64, Duration::from_millis(10)).map(drop);
-        assert!(matches!(call, Err(CallError::TimedOut { taken: false })), "{call:?}");
-        ends.store(true, Ordering::Relaxed);
+    let client = Arc::new(place.client());
+    let waiting = [(); 3].map(|()| {
+        let client = client.clone();
+        runtime.spawn(move || client.call_timeout(&1u64, LONG).unwrap().read::<u8>().unwrap())
     });
-    until("the deadline", || done.load(Ordering::Relaxed));
+    drop(child);
+    until("the death is seen", || place.segment.attached().len() == 1);
+    let timed_out = client.call_timeout(&1u64, Duration::from_millis(20)).map(drop);
+    assert!(matches!(timed_out, Err(CallError::TimedOut { taken: false })), "{timed_out:?}");
+    goes_on.store(true, Ordering::Relaxed);
+    waiting.into_iter().for_each(|fiber| assert_eq!(fiber.join().unwrap(), 5));
+}
+
+/// Takes all slots, in a child, and keeps them.
+fn keep_all_slots() -> ! {
+    let client = Client::connect(&theirs(), "service").unwrap();
+    let _drafts: Vec<_> = (0..2).map(|_| client.draft(None).unwrap()).collect();
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Each goes on until all have been answered, so that one who is always overtaken is missed.
@@ -430,4 +427,52 @@ fn a_client_of_many_fibers_leaves_slots_to_others() {
         drop(modest.call_timeout(&1u8, LONG).unwrap());
         assert_eq!(taken.load(Ordering::Relaxed), 3);
     });
+}
+
+#[test]
+fn who_waits_for_a_slot_of_a_service_that_ends_is_told() {
+    const NAME: &str = "who_waits_for_a_slot_of_a_service_that_ends_is_told";
+    if is_child() {
+        keep_all_slots();
+    }
+    let place = Place::with("no-room", Service::options().slots(2).slots_per_client(2));
+    let runtime = workers(1);
+    let server = place.service.serve_on(&runtime, 1, |call| call.reply(&1u8)).unwrap();
+    let _child = place.child(NAME);
+    let client = Arc::new(place.client());
+    until("no room", || place.client().draft(Some(Duration::ZERO)).is_err());
+    let waits = {
+        let client = client.clone();
+        runtime.spawn(move || client.call(&1u64).map(drop))
+    };
+    let blocks = {
+        let client = client.clone();
+        std::thread::spawn(move || client.call(&1u64).map(drop))
+    };
+    drop(server);
+    for outcome in [waits.join().unwrap(), blocks.join().unwrap()] {
+        assert!(matches!(outcome, Err(CallError::NotServed)), "{outcome:?}");
+    }
+}
+
+#[test]
+fn errors_are_one_line_that_names_the_remedy() {
+    use CallError as E;
+    for (error, remedy) in [
+        (E::TimedOut { taken: true }, "it may yet be carried out"),
+        (E::TimedOut { taken: false }, "it will not be carried out"),
+        (E::NotServed, "start its server"),
+        (E::ServerDied, "call again"),
+        (E::Panicked, "see its standard error"),
+        (E::TooLarge { bytes: 2, limit: 1 }, "larger slots"),
+        (E::Size { expected: 2, found: 1 }, "with the same types"),
+        (E::Truncated, "remove it and create it anew"),
+        (E::Corrupt, "create it anew"),
+    ] {
+        assert_names(&error, remedy);
+    }
+    assert_names(&ServeError::Served, "end that server first");
+    let truncated = SegmentError::Truncated { path: "x".into() };
+    assert_names(&ServeError::Segment(truncated), "end all its users");
+    assert_names(&ServeError::Spawn(SpawnError::ShuttingDown), "spawn before");
 }

@@ -79,6 +79,10 @@ impl State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u32);
 
+/// What was under way in a slot at one time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen(State);
+
 /// What has become of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -266,14 +270,27 @@ impl Slot {
         in_hand.then_some(Ticket(state.with(phase::REQUESTED).0))
     }
 
-    /// Takes the request back that a dead client has posted, if no server has it in hand. True if the
-    /// slot is nobody's then.
+    /// Which call is under way here, if there is one, for [`client_has_died`](Self::client_has_died).
     #[must_use]
-    pub fn client_has_died(&self) -> bool {
-        let state = self.state();
+    pub fn seen(&self) -> Seen {
+        Seen(self.state())
+    }
+
+    /// Leaves the call that a dead client has posted. True if the slot is nobody's then; else a server has it in hand,
+    /// which is [told](Delivered::ToNobody) when it ends.
+    ///
+    /// `seen` is from before the caller found that the slot is the dead one's: what a later client posts is another call.
+    /// Any number may do so.
+    #[must_use]
+    pub fn client_has_died(&self, seen: Seen) -> bool {
+        let Seen(state) = seen;
         match state.phase() {
             phase::REQUESTED => self.change(state, state.with(phase::IDLE)).is_ok(),
-            phase::TAKEN | phase::ABANDONED => false,
+            phase::TAKEN => {
+                let _ = self.change(state, state.with(phase::ABANDONED));
+                false
+            }
+            phase::ABANDONED => false,
             _ => true,
         }
     }

@@ -10,6 +10,8 @@ pub use self::service::{
     Call, CallError, Client, Draft, Reply, ServeError, Server, Service, ServiceOptions,
 };
 
+pub(crate) use self::wait::ROUND;
+
 /// What objects are, in a segment.
 mod kind {
     pub(super) const SERVICE: u32 = 1;

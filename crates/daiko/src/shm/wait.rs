@@ -20,6 +20,9 @@ const LOOKS: u32 = 200;
 pub(super) const SOON: u32 = 50;
 /// How often a thread looks for which the segment has no doorbell left.
 const SAMPLE: Duration = Duration::from_millis(1);
+/// How often who sleeps looks at what he waits for, though nobody has rung: no ring reaches a doorbell that was cut off
+/// with its file.
+pub(crate) const ROUND: Duration = Duration::from_secs(1);
 
 /// Something that is waited for.
 struct Look<F>(F);
@@ -30,7 +33,7 @@ impl<F: Fn() -> bool + Sync> Probe for Look<F> {
     }
 }
 
-/// Waits in `segment` until `holds`; false if the deadline has passed before. Whoever makes it so rings `listeners`
+/// Waits in `segment` until `holds`, or its file is found to be cut short; false if the deadline has passed before. Whoever makes it so rings `listeners`
 /// afterwards; without any, the caller has made its [`own_bell`] known to him.
 ///
 /// `holds` looks at memory alone, shortly: agents call it. `what` is what the caller calls, in messages.
@@ -42,6 +45,8 @@ pub(super) fn until(
     deadline: Deadline,
     holds: impl Fn() -> bool + Sync,
 ) -> bool {
+    // The look at a word that is gone says so.
+    let holds = || holds() || segment.is_truncated();
     if holds() {
         return true;
     }
@@ -109,7 +114,8 @@ fn sleep(bell: Option<&Bell>, left: Option<Duration>, holds: impl Fn() -> bool) 
     };
     bell.park();
     if !holds() {
-        let _ = futex::wait(bell.word(), Doorbell::PARKED, left, futex::Scope::Shared);
+        let round = left.map_or(ROUND, |left| left.min(ROUND));
+        let _ = futex::wait(bell.word(), Doorbell::PARKED, Some(round), futex::Scope::Shared);
     }
     bell.unpark();
 }
@@ -128,6 +134,15 @@ pub(super) fn looks<R>(most: u32, mut look: impl FnMut() -> Option<R>) -> Option
         std::hint::spin_loop();
     }
     None
+}
+
+/// Lets others run before the caller looks anew at what has changed: a peer may change it without end.
+#[cold]
+pub(super) fn give_way() {
+    match Waiter::unasked() {
+        Waiter::Fiber(_) => crate::yield_now(),
+        Waiter::Thread(_) => std::thread::yield_now(),
+    }
 }
 
 /// The caller's doorbell in `segment`, which is rung for its waits; `None`: there is none left.

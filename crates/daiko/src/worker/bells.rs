@@ -12,6 +12,7 @@ use daiko_sys::futex::{self, Scope};
 use daiko_sys::{clock, cpu};
 
 use super::Worker;
+use crate::shm::ROUND;
 
 /// How long an agent spins for other processes where some of them need its CPU: some round trips.
 const SHARED_SPIN_NS: u64 = 4_000;
@@ -236,10 +237,11 @@ impl Worker {
         self.has_rung_watches() && self.watches.scan_all()
     }
 
-    /// Sleeps until the worker is unparked, or somebody rings, at most for `timeout`.
+    /// Sleeps until the worker is unparked, or somebody rings, at most for `timeout`, or until it is time to look.
     pub(super) fn sleep_on_bells(&self, token: &AtomicU32, timeout: Option<Duration>) {
         // SAFETY: the owner calls.
         let bells = unsafe { self.bells.all() };
+        let timeout = Some(timeout.map_or(ROUND, |timeout| timeout.min(ROUND)));
         if let [one] = &bells[..] {
             if one.doorbell().is_parked() {
                 let word = one.doorbell().word();

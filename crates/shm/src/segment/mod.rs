@@ -198,8 +198,12 @@ impl Segment {
         self.inner.is_own().then_some(()).ok_or_else(inherited)
     }
 
-    /// Refuses what was read from a segment that was cut short.
-    pub(crate) fn check_whole(&self) -> Result<(), SegmentError> {
+    /// Refuses what was read from a segment that [was cut short](Self::is_truncated).
+    ///
+    /// # Errors
+    ///
+    /// [`SegmentError::Truncated`]
+    pub fn check_whole(&self) -> Result<(), SegmentError> {
         let truncated = || SegmentError::Truncated { path: self.path().into() };
         (!self.is_truncated()).then_some(()).ok_or_else(truncated)
     }

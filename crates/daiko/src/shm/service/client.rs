@@ -199,6 +199,10 @@ impl Client {
             if let Some(claimed) = claimed.or_else(|| self.claim_another()) {
                 return Ok(claimed);
             }
+            // Slots that come free, and are others' then, let the time pass, too.
+            if deadline.left() == Some(Duration::ZERO) {
+                return Err(CallError::TimedOut { taken: false });
+            }
             if self.has_slots() {
                 let look = self.looks.acquire_until(1, || deadline);
                 look.map_err(|_| CallError::TimedOut { taken: false })?.forget();
@@ -227,10 +231,7 @@ impl Client {
     fn claim_another(&self) -> Option<Claimed<'_>> {
         let mine = &self.slots[..self.service.shape.slots_per_client as usize];
         let place = mine.iter().position(|slot| slot.load(Ordering::Relaxed) == u32::MAX)?;
-        let slots = self.service.claims().iter().enumerate();
-        let at = slots.into_iter().find_map(|(at, claim)| {
-            self.service.claim_slot(at as u32, claim).then_some(at as u32)
-        })?;
+        let at = (0..self.service.shape.slots).find(|&at| self.service.claim_slot(at))?;
         let taken = (place..mine.len()).find(|&place| {
             let (relaxed, failed) = (Ordering::Relaxed, Ordering::Relaxed);
             mine[place].compare_exchange(u32::MAX, at, relaxed, failed).is_ok()
@@ -245,13 +246,22 @@ impl Client {
         self.slots.iter().any(|slot| slot.load(Ordering::Relaxed) != u32::MAX)
     }
 
-    /// Waits until the service has more free slots than when `seen` was.
+    /// Waits until a slot of the service has come free since `seen` was.
     fn wait_for_room(&self, seen: u32, deadline: Deadline) -> Result<(), CallError> {
         let (words, segment) = (self.service.words(), self.service.segment());
         segment.watch_all();
-        let freed = || words.freed.load(Ordering::Acquire) != seen || self.service.has_room();
-        match wait::until(segment, Some(&words.waiting), WHAT, deadline, freed) {
-            true => Ok(()),
+        let over = || {
+            let freed = words.freed.load(Ordering::Acquire) != seen;
+            freed || self.service.server().is_none() || self.service.has_dead_claims()
+        };
+        match wait::until(segment, Some(&words.waiting), WHAT, deadline, over) {
+            true if segment.is_truncated() || self.service.server().is_none() => {
+                Err(self.service.is_unserved())
+            }
+            true => {
+                wait::give_way();
+                Ok(())
+            }
             false => Err(CallError::TimedOut { taken: false }),
         }
     }
@@ -284,8 +294,8 @@ impl Client {
     /// Gives a slot up that a server has in hand: nobody's, once that has ended.
     fn give_up(&self, index: u32) {
         let at = self.forget(index);
-        // Release: pairs with the Acquire in `claim_slot`.
-        self.service.claims()[at as usize].store(0, Ordering::Release);
+        // The server may have ended with it already, and have told those who wait while it was still claimed.
+        self.service.free_slot(at);
         // It may have been the last that others wait for.
         self.looks.add_permits(self.waiting.load(Ordering::SeqCst));
     }
@@ -320,19 +330,10 @@ impl std::fmt::Debug for Client {
 }
 
 impl Service {
-    /// Whether slot `at` is nobody's or of a dead process, and no server has it in hand.
-    fn is_free(&self, at: u32, claim: u64) -> bool {
-        Holder::of(claim).is_none_or(|holder| self.segment().is_gone(holder))
-            && self.slot(at).in_hand().is_none()
-    }
-
-    /// Claims slot `at`, if it is free.
-    fn claim_slot(&self, at: u32, claim: &AtomicU64) -> bool {
-        let word = claim.load(Ordering::Relaxed);
-        if !self.is_free(at, word) || !self.slot(at).client_has_died() {
-            return false;
-        }
-        let me = self.segment().me().bits();
+    /// Claims slot `at`, if it is nobody's or of a dead process, and no server has it in hand.
+    fn claim_slot(&self, at: u32) -> bool {
+        let Some(word) = self.unclaimed(at) else { return false };
+        let (claim, me) = (&self.claims()[at as usize], self.segment().me().bits());
         // Acquire: pairs with the Release in `free_slot`.
         let claimed =
             claim.compare_exchange(word, me, Ordering::Acquire, Ordering::Relaxed).is_ok();
@@ -344,7 +345,23 @@ impl Service {
         claimed
     }
 
-    /// Gives slot `at` back, in which no call is under way.
+    /// The claim of slot `at`, if that is nobody's or of a dead process, and no server has it in hand. One that has is
+    /// made to tell when it ends.
+    fn unclaimed(&self, at: u32) -> Option<u64> {
+        // Before the look at the claim: what a later client posts is left alone.
+        let seen = self.slot(at).seen();
+        let word = self.claims()[at as usize].load(Ordering::Relaxed);
+        let is_free = Holder::of(word).is_none_or(|holder| self.segment().is_gone(holder));
+        (is_free && self.slot(at).client_has_died(seen)).then_some(word)
+    }
+
+    /// Why nobody serves it.
+    #[cold]
+    fn is_unserved(&self) -> CallError {
+        if self.segment().is_truncated() { CallError::Truncated } else { CallError::NotServed }
+    }
+
+    /// Gives slot `at` up, in which this process has no call under way.
     fn free_slot(&self, at: u32) {
         // Release: pairs with the Acquire in `claim_slot`.
         self.claims()[at as usize].store(0, Ordering::Release);
@@ -358,16 +375,9 @@ impl Service {
         self.segment().ring(&self.words().waiting, None);
     }
 
-    /// Whether there is a slot to claim.
-    fn has_room(&self) -> bool {
-        let mut claims = (0..).zip(self.claims());
-        claims.any(|(at, claim)| self.is_free(at, claim.load(Ordering::Relaxed)))
-    }
-
-    /// Whether the client of slot `at` is known to be dead.
-    pub(super) fn is_abandoned(&self, at: u32) -> bool {
-        let claim = self.claims()[at as usize].load(Ordering::Relaxed);
-        Holder::of(claim).is_some_and(|holder| self.segment().is_gone(holder))
+    /// Whether a slot can be claimed that was of a process which has died.
+    fn has_dead_claims(&self) -> bool {
+        (0..self.shape.slots).any(|at| self.unclaimed(at).is_some_and(|claim| claim != 0))
     }
 }
 
@@ -416,7 +426,7 @@ impl<'c> Claimed<'c> {
     fn call(self, len: usize, timeout: Option<Duration>) -> Result<Reply<'c>, CallError> {
         let service = &self.client.service;
         let segment = service.segment();
-        let Some(server) = service.server() else { return Err(CallError::NotServed) };
+        let Some(server) = service.server() else { return Err(service.is_unserved()) };
         segment.watch(server);
         let (slot, me) = (self.slot(), wait::own_bell(segment));
         let ns = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -453,6 +463,9 @@ impl<'c> Leave<'c> {
         loop {
             let over = || slot.is_clients() || service.server() != Some(server);
             let in_time = wait::until(segment, None, WHAT, deadline, over);
+            if segment.is_truncated() {
+                return self.ends_by(CallError::Truncated);
+            }
             match slot.progress(self.ticket) {
                 Progress::Replied => return self.has_replied(),
                 Progress::Lost => return self.ends_by(CallError::ServerDied),
@@ -463,10 +476,12 @@ impl<'c> Leave<'c> {
             // It is gone. Whoever serves now has not taken the request before he was said to serve, and ends
             // what the dead one had in hand.
             match service.server() {
+                Some(_) if deadline.left() == Some(Duration::ZERO) => return self.times_out(),
                 Some(other) => server = other,
                 None => return self.loses_server(),
             }
             segment.watch(server);
+            wait::give_way();
         }
     }
 
@@ -594,10 +609,10 @@ impl<'c> Reply<'c> {
     ///
     /// # Errors
     ///
-    /// [`CallError::Size`] if the reply has another size.
+    /// [`CallError::Size`] if the reply has another size; [`CallError::Truncated`].
     #[inline]
     pub fn read<R: AnyBitPattern>(&self) -> Result<R, CallError> {
-        super::read(self.bytes())
+        self.at.client.service.read(self.bytes())
     }
 
     /// The bytes of the reply.

@@ -4,6 +4,7 @@ mod client;
 mod error;
 mod server;
 
+use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::AnyBitPattern;
@@ -289,18 +290,22 @@ impl Service {
         let server = Holder::of(self.words().server.load(Ordering::Acquire))?;
         (!self.segment().is_gone(server)).then_some(server)
     }
-}
 
-/// The value that lies in `bytes`.
-#[inline]
-fn read<T: AnyBitPattern>(bytes: Bytes<'_>) -> Result<T, CallError> {
-    if bytes.len() != size_of::<T>() {
-        return Err(CallError::Size { expected: size_of::<T>(), found: bytes.len() });
+    /// The value that lies in `bytes` of this service.
+    #[inline]
+    fn read<T: AnyBitPattern>(&self, bytes: Bytes<'_>) -> Result<T, CallError> {
+        if bytes.len() != size_of::<T>() {
+            return Err(CallError::Size { expected: size_of::<T>(), found: bytes.len() });
+        }
+        let mut value = MaybeUninit::<T>::zeroed();
+        // SAFETY: so many bytes, all of which are initialised, also those of padding.
+        let into =
+            unsafe { std::slice::from_raw_parts_mut(value.as_mut_ptr().cast(), size_of::<T>()) };
+        bytes.read(into);
+        if self.segment().is_truncated() {
+            return Err(CallError::Truncated);
+        }
+        // SAFETY: initialised, and every pattern of bits will do.
+        Ok(unsafe { value.assume_init() })
     }
-    let mut value = T::zeroed();
-    // SAFETY: so many bytes of a value for which every pattern of bits will do.
-    let into =
-        unsafe { std::slice::from_raw_parts_mut((&raw mut value).cast::<u8>(), size_of::<T>()) };
-    bytes.read(into);
-    Ok(value)
 }

@@ -38,7 +38,7 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// If it is being served, or there is no memory for the fibers.
+    /// If it is being served, or there is no memory for the fibers, or the segment's file was cut short.
     pub fn serve<F>(&self, fibers: usize, handler: F) -> Result<Server, ServeError>
     where
         F: Fn(&mut Call<'_>) + Send + Sync + 'static,
@@ -101,7 +101,9 @@ impl Service {
                 self.ring_client(at);
             }
         }
-        Ok(())
+        // Some of them may have been of clients that have died or left.
+        self.has_free_slot();
+        self.segment().check_whole().map_err(ServeError::Segment)
     }
 
     /// Ends what this process has served: it takes no more.
@@ -112,6 +114,7 @@ impl Service {
         let _ = self.words().server.compare_exchange(me, 0, left, failed);
         // Who has posted a request meanwhile looks again, and finds that nobody serves.
         (0..self.shape.slots).for_each(|at| self.ring_client(at));
+        self.has_free_slot();
     }
 
     /// Rings for who waits for the reply in slot `at`.
@@ -144,7 +147,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Waits until somebody else of this process drops it, or its runtime ends: for ever, mostly.
+    /// Waits until its runtime ends, or the segment's file is found to be cut short: for ever, mostly.
     pub fn join(mut self) {
         for fiber in std::mem::take(&mut self.fibers) {
             let _ = fiber.join();
@@ -270,22 +273,31 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
     /// One fiber's life.
     fn run(&self, crew: &Crew) {
         let (me, mut requests) = (crew.numbers.fetch_add(1, Ordering::Relaxed), Requests::new());
-        let mut answered = false;
+        let (mut answered, mut misses) = (false, 0);
         while !self.ends() {
             // A client that runs is likely to ask again.
             let looks = if answered { wait::SOON } else { 1 };
             match wait::looks(looks, || requests.take(&self.service)) {
-                Some((at, ticket)) => answered = self.serve(at, ticket),
+                Some((at, ticket)) => {
+                    answered = self.serve(at, ticket);
+                    misses = 0;
+                }
                 None => {
+                    // No slot has the request that was seen: one in a slot whose claim nobody has told of would keep
+                    // this fiber, and its worker, for ever.
+                    if misses > requests.slots.len() {
+                        (requests.claimed, misses) = (None, 0);
+                        wait::give_way();
+                    }
                     self.wait(crew, me);
-                    answered = false;
+                    (answered, misses) = (false, misses + 1);
                 }
             }
         }
     }
 
     fn ends(&self) -> bool {
-        self.ends.load(Ordering::Relaxed)
+        self.ends.load(Ordering::Relaxed) || self.service.segment().is_truncated()
     }
 
     fn wait(&self, crew: &Crew, me: usize) {
@@ -317,7 +329,8 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
 
 impl<F: Fn(&mut Call<'_>) + Send + Sync> Ends for Serving<F> {
     fn end(&self) {
-        self.ends.store(true, Ordering::Release);
+        // An exchange, behind which one can ring.
+        self.ends.swap(true, Ordering::Release);
         self.service.segment().ring(&self.service.words().servers, None);
     }
 
@@ -351,10 +364,10 @@ impl<'s> Call<'s> {
     ///
     /// # Errors
     ///
-    /// [`CallError::Size`] if the request has another size.
+    /// [`CallError::Size`] if the request has another size; [`CallError::Truncated`].
     #[inline]
     pub fn read<Q: AnyBitPattern>(&self) -> Result<Q, CallError> {
-        super::read(self.request())
+        self.service.read(self.request())
     }
 
     /// For how long the client waits for the reply, from when it has asked; `None`: for ever.
@@ -415,9 +428,6 @@ impl<'s> Call<'s> {
         let bell = slot.bell();
         match slot.reply(self.ticket, len as u32, code) {
             Delivered::ToNobody => self.service.has_free_slot(),
-            Delivered::ToClient if self.service.is_abandoned(self.at) => {
-                self.service.has_free_slot()
-            }
             Delivered::ToClient => {
                 if let Some(bell) = bell {
                     let cpu = wait::own_bell(self.service.segment()).and_then(|me| me.cpu);
