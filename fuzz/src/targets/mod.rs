@@ -8,13 +8,14 @@ mod kernel_files;
 mod replies;
 mod requests;
 mod results;
+mod segment;
 mod slab;
 
 /// Panics if it finds a fault in what the bytes lead to.
 pub type Target = fn(&[u8]);
 
 /// All targets by name; `fuzz/seeds` has a folder for each.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 10] = [
     ("area", area::fuzz),
     ("arguments", arguments::fuzz),
     ("control_groups", control_groups::fuzz),
@@ -23,5 +24,6 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("replies", replies::fuzz),
     ("requests", requests::fuzz),
     ("results", results::fuzz),
+    ("segment", segment::fuzz),
     ("slab", slab::fuzz),
 ];

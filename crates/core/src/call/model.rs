@@ -6,8 +6,13 @@ use loom::sync::Arc;
 use super::*;
 use crate::modelled::{bounded, spawn};
 
+/// A client that has died.
+const DEAD: u32 = 1;
+
 struct Shared {
     slot: Slot,
+    /// Whose the slot is.
+    claim: AtomicU32,
     payload: UnsafeCell<u32>,
 }
 
@@ -18,7 +23,22 @@ unsafe impl Send for Shared {}
 
 impl Shared {
     fn new() -> Arc<Self> {
-        Arc::new(Self { slot: Slot::new(), payload: UnsafeCell::new(0) })
+        let (claim, payload) = (AtomicU32::new(DEAD), UnsafeCell::new(0));
+        Arc::new(Self { slot: Slot::new(), claim, payload })
+    }
+
+    /// Takes the slot over from a dead client.
+    fn inherit(&self, me: u32) -> bool {
+        let seen = self.slot.seen();
+        let claim = self.claim.load(Ordering::Relaxed);
+        let (came, failed) = (Ordering::Acquire, Ordering::Relaxed);
+        let inherits = claim == DEAD
+            && self.slot.client_has_died(seen)
+            && self.claim.compare_exchange(claim, me, came, failed).is_ok();
+        if inherits {
+            self.slot.renew();
+        }
+        inherits
     }
 
     fn call(&self, message: u32) -> Ticket {
@@ -118,5 +138,37 @@ fn a_sweep_that_is_late_does_not_end_the_next_call() {
             sweepers.into_iter().for_each(|sweeper| sweeper.join().unwrap());
             assert_eq!(shared.slot.progress(ticket), Progress::Lost);
         }
+    });
+}
+
+#[test]
+fn who_takes_a_dead_clients_slot_over_is_not_disturbed_by_who_is_late() {
+    bounded(3, || {
+        let shared = Shared::new();
+        let _dead = shared.call(1);
+        let late = spawn(&shared, |shared| shared.inherit(3));
+        if shared.inherit(2) {
+            let ticket = shared.call(5);
+            assert!(shared.serve());
+            assert_eq!((shared.slot.progress(ticket), shared.read()), (Progress::Replied, 10));
+            assert!(!late.join().unwrap());
+        } else {
+            late.join().unwrap();
+        }
+    });
+}
+
+/// Others wait for the slot of one that has died while a server had his call in hand.
+#[test]
+fn of_a_dead_clients_slot_one_hears_from_the_server_or_has_it() {
+    loom::model(|| {
+        let shared = Shared::new();
+        let _dead = shared.call(1);
+        let ticket = shared.slot.take().expect("it was posted");
+        let server = spawn(&shared, move |shared| shared.slot.reply(ticket, 4, 0));
+        let has_it = shared.inherit(2);
+        let delivered = server.join().unwrap();
+        assert!(has_it || delivered == Delivered::ToNobody, "nobody would tell");
+        assert!(has_it || shared.inherit(2));
     });
 }

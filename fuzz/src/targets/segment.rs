@@ -1,0 +1,107 @@
+//! A segment, and a service in it, over words that others write: what is found lies inside, and calls and servers end.
+
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use daiko::Runtime;
+use daiko::shm::{Call, Client, Segment, Server, Service};
+use daiko_shm::{MIN_BYTES, Spec};
+use daiko_sys::file::{Populate, SharedFile};
+use daiko_sys::memory::Mapping;
+
+const BYTES: usize = MIN_BYTES + (64 << 10);
+/// A server that nobody can ring for ends a second later than others.
+const MOST_SERVERS: usize = 3;
+
+/// Each twelve bytes are a step: what, by whom, a size or place, and what a word becomes.
+pub(super) fn fuzz(data: &[u8]) {
+    let segment = Segment::anonymous(BYTES).expect("memory");
+    let service = Service::create(&segment, "s", Service::options().slots(3)).expect("room");
+    let client = Client::of(service.clone());
+    let (memory, mut server, mut servers) = (theirs(&segment), None, 0);
+    for &[what, by, low, high, word @ ..] in data.as_chunks::<12>().0 {
+        let number = usize::from(u16::from_le_bytes([low, high]));
+        match what % 8 {
+            0..=2 => write(&memory, number % (BYTES / 8), u64::from_le_bytes(word)),
+            3 => call(&client, &service, by),
+            4 => use_tables(&segment, number),
+            5 => use_objects(&segment, number),
+            6 => attach_once_more(&segment, number),
+            _ if servers < MOST_SERVERS => {
+                drop(server.take());
+                (server, servers) = (serve(&service), servers + 1);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The segment's memory, as somebody else has it.
+fn theirs(segment: &Segment) -> Mapping {
+    let descriptor = segment.as_fd(|fd| fd.try_clone_to_owned()).expect("a descriptor");
+    SharedFile::from_memfd(descriptor).and_then(|file| file.map(Populate::OnUse)).expect("memory")
+}
+
+fn write(memory: &Mapping, at: usize, word: u64) {
+    assert!(8 * at < memory.len());
+    // SAFETY: a word of a live mapping, aligned.
+    unsafe { memory.start().cast::<AtomicU64>().add(at).as_ref() }.store(word, Relaxed);
+}
+
+fn serve(service: &Service) -> Option<Server> {
+    static RUNTIME: LazyLock<Runtime> =
+        LazyLock::new(|| Runtime::builder().workers(1).build().expect("a runtime"));
+    let handler = |call: &mut Call<'_>| {
+        let _ = (call.read::<u64>(), call.timeout());
+        let request = call.request().to_vec();
+        call.reply_bytes(&request);
+    };
+    service.serve_on(&RUNTIME, 2, handler).ok()
+}
+
+fn call(client: &Client, service: &Service, by: u8) {
+    let most = service.slot_bytes();
+    let timeout = Duration::from_micros(u64::from(by % 4) * 100);
+    if let Ok(reply) = client.call_bytes(&vec![by; usize::from(by) % (most + 1)], Some(timeout)) {
+        assert!(reply.len() <= most && reply.to_vec().len() == reply.len());
+    }
+    let draft = client.draft(Some(Duration::ZERO));
+    let _ = draft.and_then(|draft| draft.call(usize::from(by))?.read::<u64>());
+    service.is_served();
+}
+
+fn use_tables(segment: &Segment, number: usize) {
+    if let Ok(bell) = segment.doorbell() {
+        bell.doorbell().park();
+        let _ = bell.company(bell.doorbell().cpu());
+        bell.seat(number as u32).take(bell.number());
+        segment.ring_bell(bell.number(), None);
+    }
+    segment.ring_bell(number, None);
+    segment.watch_all();
+    assert!(segment.attached().len() <= daiko_shm::MAX_ATTACHED);
+}
+
+fn use_objects(segment: &Segment, number: usize) {
+    let spec = Spec { kind: 77, bytes: number, agreed: 0, chosen: [0; 4] };
+    let name = (number % 3).to_string();
+    if let Ok(object) = segment.make_object(&name, spec, |_| ()) {
+        assert_eq!(object.bytes(0, number).to_vec().len(), number);
+    }
+    assert!(segment.free_bytes() < segment.bytes());
+    for name in segment.objects() {
+        let Ok(object) = segment.object(&name, "an object", |_| Ok(())) else { continue };
+        let bytes = object.spec().bytes;
+        assert!(object.bytes(0, bytes).to_vec().len() <= segment.bytes());
+    }
+}
+
+fn attach_once_more(segment: &Segment, number: usize) {
+    let Ok(other) = segment.as_fd(Segment::from_fd) else { return };
+    assert_eq!(other.bytes(), segment.bytes());
+    use_tables(&other, number);
+    if let Ok(service) = Service::open(&other, "s") {
+        call(&Client::of(service.clone()), &service, number as u8);
+    }
+}
