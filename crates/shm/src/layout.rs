@@ -57,6 +57,9 @@ pub(crate) struct Header {
     pub(crate) machine: AtomicU32,
     /// Bytes of the whole segment.
     pub(crate) bytes: AtomicU64,
+    /// How often somebody has come or gone, and how often a process has learned of a death. Raised by anyone, the only
+    /// word here that changes.
+    pub(crate) census: AtomicU64,
 }
 
 /// The place of an attached process.

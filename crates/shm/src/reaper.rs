@@ -41,8 +41,36 @@ impl Segment {
     }
 
     /// As [`watch`](Self::watch), for all that are attached.
+    ///
+    /// Costs two loads while nobody comes or goes.
+    #[inline]
     pub fn watch_all(&self) {
+        let census = self.census();
+        // Relaxed: whoever has stored it has had all watched.
+        if self.inner().all_watched.load(Ordering::Relaxed) != census {
+            self.watch_anew(census);
+        }
+    }
+
+    #[cold]
+    fn watch_anew(&self, census: u64) {
         self.table().live().for_each(|(holder, _)| self.watch(holder));
+        if self.table().live().all(|(holder, _)| self.inner().watches(holder)) {
+            self.inner().all_watched.store(census, Ordering::Relaxed);
+        }
+    }
+
+    /// Asks the kernel whether `holder` is attached no more, though nobody may have noticed yet. For what is
+    /// not waited for: who comes right after a death is to find the place of the dead free.
+    #[cold]
+    pub fn has_gone(&self, holder: Holder) -> bool {
+        let process = self.table().live().find(|(other, _)| *other == holder);
+        if let Some((_, process)) = process
+            && matches!(process.find(), Life::Ended)
+        {
+            self.inner().has_ended(holder);
+        }
+        self.is_gone(holder)
     }
 }
 

@@ -128,8 +128,28 @@ impl Listeners {
     /// The change was a read-modify-write, so that no further barrier is needed on x86. Budget where nobody sleeps: a
     /// load here and one line for each that listens.
     #[inline]
-    pub fn ring(&self, bells: &[Doorbell], cpu: Option<u32>, mut wake: impl FnMut(usize)) -> bool {
+    pub fn ring(&self, bells: &[Doorbell], cpu: Option<u32>, wake: impl FnMut(usize)) -> bool {
         ring_barrier();
+        self.ring_all(bells, cpu, wake)
+    }
+
+    /// As [`ring`](Self::ring), where the change was a plain store: budget one barrier more.
+    #[inline]
+    pub fn ring_behind_store(
+        &self,
+        bells: &[Doorbell],
+        cpu: Option<u32>,
+        wake: impl FnMut(usize),
+    ) -> bool {
+        if !cfg!(weaken = "doorbell-ring") {
+            // Pairs with the fence in `Doorbell::park`.
+            fence(Ordering::SeqCst);
+        }
+        self.ring_all(bells, cpu, wake)
+    }
+
+    #[inline]
+    fn ring_all(&self, bells: &[Doorbell], cpu: Option<u32>, mut wake: impl FnMut(usize)) -> bool {
         let mut listening = self.0.load(Ordering::Relaxed);
         let mut answers = false;
         while listening != 0 {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use daiko_sys::file::{FileError, FileLock, Guarded, Populate, Reason, SharedFile};
@@ -187,7 +187,11 @@ fn attach(
     }
     let watched = [const { AtomicU32::new(0) }; MAX_ATTACHED];
     let (file, users, process) = (Mutex::new(file), AtomicUsize::new(1), me.pid);
-    let inner = Inner { mapping, path, file, me: attached?, process, users, watched };
+    let (all_watched, private) = (AtomicU64::new(0), Mutex::default());
+    let me = attached?;
+    let inner = Inner { mapping, path, file, me, process, users, watched, all_watched, private };
+    // Before this process does anything else here: who sleeps has it watched from then on.
+    inner.announce();
     Ok(Segment { inner: Arc::new(inner), is_user: true })
 }
 

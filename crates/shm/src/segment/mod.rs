@@ -3,11 +3,13 @@
 mod create;
 mod object;
 
+use std::any::Any;
+use std::collections::HashMap;
 use std::fmt;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -65,6 +67,10 @@ pub(crate) struct Inner {
     users: AtomicUsize,
     /// The generations of those attachments whose end the reaper tells of.
     watched: [AtomicU32; MAX_ATTACHED],
+    /// The census as of which all who were attached are watched.
+    pub(crate) all_watched: AtomicU64,
+    /// What this process alone knows of objects, by their offset.
+    private: Mutex<HashMap<usize, Arc<dyn Any + Send + Sync>>>,
 }
 
 // SAFETY: the memory is reached by atomics alone.
@@ -143,6 +149,13 @@ impl Segment {
         listeners.ring(bells, cpu, |number| wake(bells[number].word()))
     }
 
+    /// As [`ring`](Self::ring), once the caller has changed it by a plain store.
+    #[inline]
+    pub fn ring_behind_store(&self, listeners: &Listeners, cpu: Option<u32>) -> bool {
+        let bells = &self.tables().doorbells;
+        listeners.ring_behind_store(bells, cpu, |number| wake(bells[number].word()))
+    }
+
     /// As [`ring`](Self::ring), for doorbell number `bell`, if there is one.
     #[inline]
     pub fn ring_bell(&self, bell: usize, cpu: Option<u32>) -> bool {
@@ -160,6 +173,17 @@ impl Segment {
     #[inline]
     pub fn is_gone(&self, holder: Holder) -> bool {
         self.table().is_gone(holder)
+    }
+
+    /// Another number than before whenever somebody has attached or detached, or one who was [watched](Self::watch)
+    /// is known to be dead: all who wait are rung for then.
+    ///
+    /// Who waits for something that anybody may bring about, and may have died before he rang, remembers it, has
+    /// [all watched](Self::watch_all), looks, and looks again once it has changed.
+    #[inline]
+    pub fn census(&self) -> u64 {
+        // Acquire: pairs with the Release in `count`: who sees that somebody has come finds him in the table.
+        self.tables().header.0.census.load(Ordering::Acquire)
     }
 
     /// Whether the file was cut short while it was mapped, as far as this process has touched what is gone.
@@ -252,18 +276,41 @@ impl Inner {
         self.process == std::process::id()
     }
 
-    /// Says that `holder` has died, and has this process's waiters look again.
-    pub(crate) fn has_ended(&self, holder: Holder) {
-        self.table().end(holder);
-        self.ring_own();
+    /// Whether the reaper is to tell of the end of `holder`, or that is this process.
+    pub(crate) fn watches(&self, holder: Holder) -> bool {
+        let watched = &self.watched[usize::from(holder.index()) % MAX_ATTACHED];
+        holder == self.me || watched.load(Ordering::Relaxed) == holder.generation().get()
     }
 
-    /// Wakes all threads of this process that sleep for something in the segment, so that they look again.
-    fn ring_own(&self) {
+    /// Says that `holder` has died, and has this process's waiters look again. Each process rings for its own: whoever
+    /// does so for others may die first.
+    pub(crate) fn has_ended(&self, holder: Holder) {
+        self.table().end(holder);
+        self.count();
+        self.ring_whose(|owner| owner == self.me.bits());
+    }
+
+    /// Changes the census.
+    fn count(&self) {
+        // Release: pairs with the Acquire in `census`.
+        self.tables().header.0.census.fetch_add(1, Ordering::Release);
+    }
+
+    /// Says to all who sleep in the segment that this process has come or left.
+    fn announce(&self) {
+        self.count();
+        self.ring_whose(|_| true);
+    }
+
+    /// Wakes all threads that sleep for something in the segment, so that they look again, and whose owner will do.
+    fn ring_whose(&self, rings: impl Fn(u64) -> bool) {
         std::sync::atomic::fence(Ordering::SeqCst);
         for (bell, owner) in self.tables().doorbells.iter().zip(&self.tables().owners) {
-            if owner.load(Ordering::Relaxed) == self.me.bits() && bell.ring(None) == Rung::Asleep {
-                wake(bell.word());
+            match owner.load(Ordering::Relaxed) {
+                // Nobody ever had this one, nor those behind it.
+                0 => break,
+                owner if rings(owner) && bell.ring(None) == Rung::Asleep => wake(bell.word()),
+                _ => {}
             }
         }
     }
@@ -288,6 +335,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         if self.is_own() {
             self.table().end(self.me);
+            self.announce();
             reaper::forget(self);
         }
     }

@@ -1,7 +1,9 @@
 //! Named objects of a segment, as raw memory.
 
+use std::any::Any;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::{Arc, PoisonError};
 
 use super::Segment;
 use crate::directory::{NoRoom, Spec, is_name};
@@ -24,7 +26,21 @@ unsafe impl Shared for daiko_core::call::Slot {}
 // SAFETY: as above.
 unsafe impl Shared for daiko_core::doorbell::Listeners {}
 // SAFETY: as above.
+unsafe impl Shared for daiko_core::robust::Event {}
+// SAFETY: as above.
+unsafe impl Shared for daiko_core::robust::Lane {}
+// SAFETY: as above.
 unsafe impl Shared for daiko_core::robust::Mutex {}
+// SAFETY: as above.
+unsafe impl Shared for daiko_core::robust::Permit {}
+// SAFETY: as above.
+unsafe impl Shared for daiko_core::robust::Reads {}
+// SAFETY: as above.
+unsafe impl Shared for daiko_core::robust::RwLock {}
+// SAFETY: as above.
+unsafe impl Shared for daiko_core::robust::Seat {}
+// SAFETY: as above.
+unsafe impl Shared for daiko_core::robust::Semaphore {}
 
 /// An object in a segment; the segment stays mapped as long as this is there.
 #[derive(Clone, Debug)]
@@ -152,6 +168,15 @@ impl Object {
         );
         // SAFETY: the directory has found the object to lie within the mapping.
         unsafe { self.segment.inner.mapping.start().add(self.offset + offset) }
+    }
+
+    /// What this process alone knows of the object, the same for all its handles of one attachment, as long as that is;
+    /// `None`, if it was made as another type. It is not to keep the segment.
+    pub fn private<P: Any + Send + Sync>(&self, make: impl FnOnce() -> P) -> Option<Arc<P>> {
+        let private = self.segment.inner.private.lock();
+        let mut private = private.unwrap_or_else(PoisonError::into_inner);
+        let known = private.entry(self.offset).or_insert_with(|| Arc::new(make()));
+        Arc::clone(known).downcast().ok()
     }
 
     fn zero(&self) {
