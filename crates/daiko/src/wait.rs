@@ -48,6 +48,11 @@ impl Deadline {
         (self != Self::NEVER).then_some(self.ns)
     }
 
+    /// Whether it has passed.
+    pub(crate) fn is_over(self) -> bool {
+        self.left() == Some(Duration::ZERO)
+    }
+
     /// The time that is left; `None`: all of it.
     pub(crate) fn left(self) -> Option<Duration> {
         let left = |ns: u64| Duration::from_nanos(ns.saturating_sub(clock::monotonic_ns()));

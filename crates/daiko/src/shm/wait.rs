@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::time::Duration;
 
 use daiko_core::doorbell::{Doorbell, Listeners};
+use daiko_core::robust::Holder;
 use daiko_core::watch::{Notice, Probe};
 use daiko_shm::{Bell, Segment};
 use daiko_sys::futex;
@@ -53,6 +54,64 @@ pub(super) fn until(
     match Waiter::caller(what) {
         Waiter::Fiber(fiber) => as_fiber(fiber, segment, listeners, deadline, holds),
         Waiter::Thread(_) => as_thread(segment, listeners, deadline, holds),
+    }
+}
+
+/// Where somebody waits.
+#[derive(Clone, Copy)]
+pub(super) struct At<'s> {
+    pub(super) segment: &'s Segment,
+    /// Rung by who makes true what is waited for.
+    pub(super) listeners: &'s Listeners,
+    /// What the caller calls, in messages.
+    pub(super) what: &'s str,
+}
+
+impl At<'_> {
+    /// Attempts until that succeeds, or the deadline has passed: then the last failure. In between waits until
+    /// `has_changed` from what the attempt has seen.
+    ///
+    /// For what anybody may bring about, who may have died before he rang: it is attempted as well whenever
+    /// somebody has come or gone. A peer cannot have it go on beyond the deadline.
+    pub(super) fn anybody<R, E: Copy + Sync>(
+        self,
+        deadline: Deadline,
+        mut attempt: impl FnMut() -> Result<R, E>,
+        has_changed: impl Fn(E) -> bool + Sync,
+    ) -> Result<R, E> {
+        let Self { segment, listeners, what } = self;
+        loop {
+            // Before those are watched who are there, and before the attempt.
+            let census = segment.census();
+            segment.watch_all();
+            let seen = match attempt() {
+                Err(seen) => seen,
+                done => return done,
+            };
+            let due = || has_changed(seen) || segment.census() != census;
+            if !until(segment, Some(listeners), what, deadline, due) || deadline.is_over() {
+                return attempt();
+            }
+        }
+    }
+
+    /// Waits until something `has_changed` that is `holder`'s affair, or he is gone; false if the deadline has passed before.
+    pub(super) fn one(
+        self,
+        holder: Holder,
+        deadline: Deadline,
+        has_changed: impl Fn() -> bool + Sync,
+    ) -> bool {
+        let Self { segment, listeners, what } = self;
+        segment.watch(holder);
+        let due = || has_changed() || segment.is_gone(holder);
+        until(segment, Some(listeners), what, deadline, due) && !deadline.is_over()
+    }
+
+    /// Rings for all who wait there, after a change by a read-modify-write.
+    #[inline]
+    pub(super) fn ring(self) {
+        self.segment.ring(self.listeners, None);
     }
 }
 

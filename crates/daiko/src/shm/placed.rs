@@ -1,0 +1,210 @@
+//! Objects by their names: how they are made, found, and made sure of.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use daiko_core::doorbell::Listeners;
+use daiko_shm::{Object, Segment, SegmentError, Shared, Spec};
+
+/// Processors fetch lines in pairs: what different processes write lies so far apart.
+pub(super) const LINES: usize = 128;
+
+/// What all who use an object know of its layout. Taken from the segment once, and checked.
+pub(super) trait Shape: Copy + Send + Sync + 'static {
+    /// One of the numbers in `kind`.
+    const KIND: u32;
+    /// What errors call such an object.
+    const IS: &'static str;
+
+    /// The shape that somebody has chosen; `None`: there is none such.
+    fn of(chosen: [u32; 4]) -> Option<Self>;
+
+    /// What of it is chosen.
+    fn chosen(self) -> [u32; 4];
+
+    /// Bytes of the object; `None`: more than there can be.
+    fn bytes(self) -> Option<usize>;
+
+    /// What makers and users have to agree upon: [`agreed`] of a type, if it has one.
+    fn agreed() -> u64 {
+        0
+    }
+}
+
+/// An object whose shape is known to fit.
+#[derive(Clone, Debug)]
+pub(super) struct Placed<S> {
+    pub(super) object: Object,
+    pub(super) shape: S,
+}
+
+impl<S: Shape> Placed<S> {
+    /// Makes the object; `init` is given its memory, zeroed, before anybody can find it.
+    ///
+    /// # Panics
+    ///
+    /// If it is larger than an address space.
+    pub(super) fn create(
+        segment: &Segment,
+        name: &str,
+        shape: S,
+        init: impl FnOnce(&Object),
+    ) -> Result<Self, SegmentError> {
+        let bytes = shape.bytes().unwrap_or_else(|| panic!("daiko: {} too large", S::IS));
+        let (kind, agreed, chosen) = (S::KIND, S::agreed(), shape.chosen());
+        let object = segment
+            .make_object(name, Spec { kind, bytes, agreed, chosen }, |object| init(object))?;
+        Ok(Placed { object, shape })
+    }
+
+    /// The object of this name, whatever was chosen.
+    pub(super) fn open(segment: &Segment, name: &str) -> Result<Self, SegmentError> {
+        let object = segment.object(name, S::IS, |spec| Self::shape(spec).map(drop))?;
+        let shape = Self::shape(object.spec()).expect("it was looked at");
+        Ok(Placed { object, shape })
+    }
+
+    /// The object of this name, which is made if there is none. Any number of processes may do this at once.
+    pub(super) fn open_or_create(
+        segment: &Segment,
+        name: &str,
+        shape: S,
+        init: impl FnOnce(&Object),
+    ) -> Result<Self, SegmentError> {
+        match Self::open(segment, name) {
+            Err(SegmentError::NoObject { .. }) => match Self::create(segment, name, shape, init) {
+                Err(SegmentError::ObjectTaken { .. }) => Self::open(segment, name),
+                created => created,
+            },
+            opened => opened,
+        }
+    }
+
+    fn shape(spec: &Spec) -> Result<S, &'static str> {
+        if spec.kind != S::KIND {
+            return Err("kind");
+        }
+        if spec.agreed != S::agreed() {
+            return Err("type");
+        }
+        S::of(spec.chosen).filter(|shape| shape.bytes() == Some(spec.bytes)).ok_or("size")
+    }
+
+    /// What this process alone knows of the object, one for all its handles.
+    pub(super) fn private<P: Any + Send + Sync>(
+        &self,
+        name: &str,
+        make: impl FnOnce() -> P,
+    ) -> Result<Arc<P>, SegmentError> {
+        let other = || SegmentError::Other { name: name.into(), asked: S::IS, differs: "type" };
+        self.object.private(make).ok_or_else(other)
+    }
+
+    #[inline]
+    pub(super) fn segment(&self) -> &Segment {
+        self.object.segment()
+    }
+}
+
+/// The shape of what holds one value, behind its words.
+pub(super) struct Valued<T, K>(PhantomData<fn() -> (T, K)>);
+
+/// What holds one value: how errors call it, and where that lies.
+pub(super) trait ValueKind: 'static {
+    const KIND: u32;
+    const IS: &'static str;
+    /// The value lies behind so many bytes.
+    const VALUE: usize;
+}
+
+impl<T, K> Valued<T, K> {
+    pub(super) const fn new() -> Self {
+        Valued(PhantomData)
+    }
+}
+
+impl<T, K> Clone for Valued<T, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T, K> Copy for Valued<T, K> {}
+
+impl<T: 'static, K: ValueKind> Shape for Valued<T, K> {
+    const KIND: u32 = K::KIND;
+    const IS: &'static str = K::IS;
+
+    fn of(_: [u32; 4]) -> Option<Self> {
+        Some(Self::new())
+    }
+
+    fn chosen(self) -> [u32; 4] {
+        [0; 4]
+    }
+
+    fn bytes(self) -> Option<usize> {
+        K::VALUE.checked_add(size_of::<T>())
+    }
+
+    fn agreed() -> u64 {
+        agreed::<T>()
+    }
+}
+
+/// A word or two that all change, and who waits for it, on lines of their own.
+#[repr(C, align(128))]
+pub(super) struct Waited<W> {
+    pub(super) word: W,
+    pub(super) waiting: Listeners,
+}
+
+// SAFETY: both are; and so they are valid beside each other, zeroed too, and are reached by their own methods.
+unsafe impl<W: Shared> Shared for Waited<W> {}
+
+/// A hash of what says that two programs mean the same values: size, alignment, and the name of the type without the
+/// modules that it is in, as they may be in different places of different programs.
+///
+/// It catches values of another type, though they may have as many bytes. It does not catch a type whose fields have
+/// changed while its name and size have not: that takes a new name, of the type or of the object.
+pub(super) fn agreed<T>() -> u64 {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let name = std::any::type_name::<T>();
+    let parts = name.split_inclusive(|c: char| !is_name(c));
+    let bare = parts.flat_map(|part| part.rsplit("::").next().unwrap_or(part).bytes());
+    let sizes = [size_of::<T>(), align_of::<T>()];
+    fnv(sizes.into_iter().flat_map(|size| (size as u64).to_le_bytes()).chain(bare))
+}
+
+/// FNV-1a, of 64 bits: <http://www.isthe.com/chongo/tech/comp/fnv/>.
+fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::agreed;
+
+    mod here {
+        pub(super) struct Order(#[expect(dead_code, reason = "for its size")] u64);
+        pub(super) struct Other(#[expect(dead_code, reason = "for its size")] u64);
+    }
+    mod there {
+        pub(super) struct Order(#[expect(dead_code, reason = "for its size")] u64);
+    }
+
+    #[test]
+    fn types_agree_by_size_alignment_and_bare_name() {
+        assert_eq!(agreed::<here::Order>(), agreed::<there::Order>());
+        assert_eq!(agreed::<[here::Order; 2]>(), agreed::<[there::Order; 2]>());
+        assert_eq!(agreed::<Option<here::Order>>(), agreed::<Option<there::Order>>());
+        assert_ne!(agreed::<here::Order>(), agreed::<here::Other>());
+        assert_ne!(agreed::<[here::Order; 2]>(), agreed::<[here::Other; 2]>());
+        assert_ne!(agreed::<u64>(), agreed::<f64>());
+        assert_ne!(agreed::<[u64; 2]>(), agreed::<[u64; 3]>());
+        assert_ne!(agreed::<u64>(), agreed::<[u8; 8]>());
+    }
+}

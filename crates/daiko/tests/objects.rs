@@ -1,0 +1,7 @@
+//! What processes share in a segment, some of which die.
+
+#[path = "objects/event.rs"]
+mod event;
+#[path = "objects/place.rs"]
+mod place;
+mod support;

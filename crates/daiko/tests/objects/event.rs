@@ -1,0 +1,112 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use daiko::shm::{Event, Segment};
+use daiko::sync::TimedOut;
+use daiko_core::robust;
+
+use crate::place::{LONG, Place, SHORT, rest, theirs, until_somebody_listens};
+use crate::support::child::is_child;
+use crate::support::{assert_names, workers, yield_until};
+
+/// Where the listeners of an event lie.
+const LISTENERS: usize = 8;
+
+#[test]
+fn a_set_in_another_process_lets_fibers_and_threads_go() {
+    const NAME: &str = "event::a_set_in_another_process_lets_fibers_and_threads_go";
+    if is_child() {
+        let segment = theirs();
+        Event::open(&segment, "go").unwrap().wait();
+        rest(&segment, "gone");
+    }
+    let place = Place::new("event");
+    let (go, gone) = (place.event("go"), place.event("gone"));
+    let _child = place.child(NAME);
+    let runtime = workers(2);
+    let fibers: Vec<_> = (0..100)
+        .map(|_| {
+            let gone = gone.clone();
+            runtime.spawn(move || gone.wait())
+        })
+        .collect();
+    let thread = {
+        let gone = gone.clone();
+        thread::spawn(move || gone.wait_timeout(LONG))
+    };
+    go.set();
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    assert_eq!(thread.join().unwrap(), Ok(()));
+}
+
+#[test]
+fn a_set_that_is_taken_back_at_once_lets_go_who_waits() {
+    let segment = Segment::anonymous(1 << 20).unwrap();
+    let event = Event::create(&segment, "event").unwrap();
+    workers(1).run(move || {
+        let waits = AtomicBool::new(false);
+        daiko::scope(|s| {
+            let waiter = s.spawn(|| {
+                waits.store(true, Ordering::Relaxed);
+                event.wait_timeout(LONG)
+            });
+            // On the one worker: it goes on here once that fiber has suspended.
+            yield_until("a waiter", || waits.load(Ordering::Relaxed));
+            event.set();
+            assert!(event.reset() && !event.is_set());
+            assert_eq!(waiter.join().unwrap(), Ok(()));
+            assert_eq!(event.wait_timeout(SHORT), Err(TimedOut));
+        });
+    });
+}
+
+#[test]
+fn a_setter_that_dies_before_it_rings_lets_go_who_came_before_it() {
+    const NAME: &str = "event::a_setter_that_dies_before_it_rings_lets_go_who_came_before_it";
+    if is_child() {
+        let object = theirs().object("event", "an event", |_| Ok(())).unwrap();
+        object.at::<robust::Event>(0).set();
+        std::process::abort();
+    }
+    let place = Place::new("unrung");
+    let event = place.event("event");
+    let runtime = workers(1);
+    let fiber = {
+        let event = event.clone();
+        runtime.spawn(move || event.wait_timeout(LONG))
+    };
+    let thread = {
+        let event = event.clone();
+        thread::spawn(move || event.wait_timeout(LONG))
+    };
+    until_somebody_listens(&place.segment, "event", LISTENERS);
+    let _child = place.child(NAME);
+    assert_eq!((fiber.join().unwrap(), thread.join().unwrap()), (Ok(()), Ok(())));
+}
+
+#[test]
+fn waits_end_at_their_deadlines() {
+    let segment = Segment::anonymous(1 << 20).unwrap();
+    let event = Event::create(&segment, "event").unwrap();
+    let waits = move || {
+        for timeout in [Duration::ZERO, SHORT] {
+            assert_eq!(event.wait_timeout(timeout), Err(TimedOut));
+            assert_eq!(event.wait_deadline(Instant::now() + timeout), Err(TimedOut));
+        }
+        event.set();
+        assert_eq!(event.wait_timeout(Duration::ZERO), Ok(()));
+        assert!(event.reset());
+    };
+    waits();
+    workers(1).run(waits);
+}
+
+#[test]
+fn an_object_is_what_it_was_made_as() {
+    let segment = Segment::anonymous(1 << 20).unwrap();
+    assert_names(&Event::open(&segment, "event").unwrap_err(), "creator has to run first");
+    Event::create(&segment, "event").unwrap();
+    assert_names(&Event::create(&segment, "event").unwrap_err(), "open it instead");
+    Event::open_or_create(&segment, "event").unwrap();
+}

@@ -1,0 +1,99 @@
+//! A segment, and the processes that a test has in it.
+
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use daiko::shm::{Event, Segment};
+
+use crate::support::child::command;
+use crate::support::until;
+
+/// Of a wait that is to have come to its end: far above every bound.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// Of a wait that is to end by itself.
+pub(crate) const SHORT: Duration = Duration::from_millis(20);
+const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
+/// What a child is to do, where a test has several kinds.
+const ROLE: &str = "DAIKO_TEST_ROLE";
+
+/// A segment, removed at the end.
+pub(crate) struct Place {
+    pub(crate) segment: Segment,
+}
+
+impl Place {
+    pub(crate) fn new(name: &str) -> Place {
+        let name = format!("daiko-test-{}-{name}", std::process::id());
+        Place { segment: Segment::create(name, 4 << 20).unwrap() }
+    }
+
+    /// Runs the test of this `name` in a child, which finds the segment by [`theirs`].
+    pub(crate) fn child(&self, name: &str) -> Killed {
+        self.child_as(name, "")
+    }
+
+    /// As [`child`](Self::child), where [`role`] is this.
+    pub(crate) fn child_as(&self, name: &str, role: &str) -> Killed {
+        let mut command = command(name);
+        command.env(SEGMENT, self.segment.path()).env(ROLE, role);
+        Killed(command.stdout(Stdio::null()).spawn().unwrap())
+    }
+
+    /// An event by which a child says how far it is.
+    pub(crate) fn event(&self, name: &str) -> Event {
+        Event::open_or_create(&self.segment, name).unwrap()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.segment.remove().unwrap();
+    }
+}
+
+/// Of a child: the segment that its parent has made.
+pub(crate) fn theirs() -> Segment {
+    Segment::open(std::env::var_os(SEGMENT).unwrap()).unwrap()
+}
+
+/// Of a child: what it is to do.
+pub(crate) fn role() -> String {
+    std::env::var(ROLE).unwrap()
+}
+
+/// Of a child: says that it is `at` some point, and waits for its end there.
+pub(crate) fn rest(segment: &Segment, at: &str) -> ! {
+    Event::open_or_create(segment, at).unwrap().set();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A child that does not outlive its test.
+pub(crate) struct Killed(Child);
+
+impl Killed {
+    /// By SIGKILL, unless it has ended by itself. It has died when this returns.
+    pub(crate) fn kill(self) {}
+
+    /// Waits for its end, which is to be a good one.
+    pub(crate) fn ends_well(&mut self) {
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Waits until somebody has said that he listens at the object of this name, where `at` is the offset of its listeners.
+pub(crate) fn until_somebody_listens(segment: &Segment, name: &str, at: usize) {
+    let object = segment.object(name, "anything", |_| Ok(())).unwrap();
+    until("somebody waits", || object.at::<AtomicU64>(at).load(Ordering::Relaxed) != 0);
+    // He sleeps soon. If he does not yet, the test sees less than it could, and passes.
+    std::thread::sleep(SHORT);
+}
