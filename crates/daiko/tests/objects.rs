@@ -2,6 +2,8 @@
 
 #[path = "objects/event.rs"]
 mod event;
+#[path = "objects/mutex.rs"]
+mod mutex;
 #[path = "objects/place.rs"]
 mod place;
 mod support;

@@ -1,14 +1,19 @@
 //! Segments: memory that unrelated processes share, and what they wait for in it.
 
 mod event;
+mod mutex;
 mod placed;
+mod poison;
 mod service;
 mod wait;
+mod word;
 
 pub use daiko_shm::{Bytes, Segment, SegmentError};
 pub use daiko_sys::file::Reason;
 
 pub use self::event::Event;
+pub use self::mutex::{Mutex, MutexGuard};
+pub use self::poison::{Cause, LockResult, PoisonError, TimedLockError, TryLockError};
 pub use self::service::{
     Call, CallError, Client, Draft, Reply, ServeError, Server, Service, ServiceOptions,
 };
@@ -19,4 +24,5 @@ pub(crate) use self::wait::ROUND;
 mod kind {
     pub(super) const SERVICE: u32 = 1;
     pub(super) const EVENT: u32 = 2;
+    pub(super) const MUTEX: u32 = 3;
 }

@@ -162,7 +162,7 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     #[track_caller]
-    fn lock_until(
+    pub(crate) fn lock_until(
         &self,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {

@@ -1,0 +1,298 @@
+//! Mutual exclusion between processes.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+use daiko_core::robust::{self, Found};
+use daiko_shm::{Bytes, Segment, SegmentError};
+
+use super::kind;
+use super::placed::{LINES, Placed, ValueKind, Valued, Waited};
+use super::poison::{Cause, LockResult, PoisonError, TimedLockError, TryLockError};
+use super::wait::At;
+use super::word::{Poise, Word};
+use crate::sync;
+use crate::wait::Deadline;
+
+/// A lock around a value in a segment, which one fiber or thread of one process has at a time.
+///
+/// Who locks gets a copy of the value, and what he has changed is written back where he unlocks. So what a
+/// peer writes who does not keep to the protocol may be nonsense, but does not change under a reference: it
+/// can spoil the value, and nothing else. It also means that a lock costs as much as the value is large; a large one
+/// is better taken apart.
+///
+/// A fiber that has to wait suspends, any other thread blocks. Who waits in one process is served in turn; between
+/// processes whoever comes first has it, and nobody is promised a share.
+///
+/// # Deaths and panics
+///
+/// If a process dies while it has the lock, the next one has it at once, and is told: [`Cause::OwnerDied`]. The value
+/// is as the dead had found it, unless he died while he wrote it back: then a part of it is new. Until
+/// somebody calls [`clear_poison`](Self::clear_poison), those who come after are told [`Cause::Poisoned`]. So they are
+/// where a holder panics, whose changes are written back as in `std`; not where he is cancelled.
+///
+/// A process that is stopped (SIGSTOP) keeps the lock.
+///
+/// ```
+/// use daiko::shm::{Mutex, Segment};
+///
+/// let segment = Segment::anonymous(1 << 20)?;
+/// let count = Mutex::create(&segment, "count", 0u64)?;
+/// let adders: Vec<_> = (0..4)
+///     .map(|_| {
+///         let count = Mutex::<u64>::open(&segment, "count").unwrap();
+///         std::thread::spawn(move || *count.lock().unwrap() += 1)
+///     })
+///     .collect();
+/// adders.into_iter().for_each(|adder| adder.join().unwrap());
+/// assert_eq!(*count.lock().unwrap(), 4);
+/// # Ok::<(), daiko::shm::SegmentError>(())
+/// ```
+pub struct Mutex<T: Pod> {
+    placed: Placed<Shape<T>>,
+    /// This process's copy, for whoever of it has the lock or is the one who waits for it in the segment.
+    copy: Arc<sync::Mutex<Box<T>>>,
+}
+
+type Shape<T> = Valued<T, Kind>;
+type Words = Waited<robust::Mutex>;
+
+struct Kind;
+
+impl ValueKind for Kind {
+    const KIND: u32 = kind::MUTEX;
+    const IS: &'static str = "a mutex";
+    const VALUE: usize = LINES;
+}
+
+const _: () = assert!(size_of::<Words>() <= LINES);
+
+/// The right to use the value of a locked [`Mutex`]; dropping it writes back what was changed, and frees the lock.
+///
+/// It stays with the fiber or thread that locked: it is not [`Send`]. A mover takes it along.
+#[must_use = "a mutex is unlocked where its guard is dropped"]
+#[clippy::has_significant_drop]
+pub struct MutexGuard<'m, T: Pod> {
+    mutex: &'m Mutex<T>,
+    copy: sync::MutexGuard<'m, Box<T>>,
+    changed: bool,
+    poise: Poise,
+}
+
+type TryResult<'m, T> = Result<MutexGuard<'m, T>, TryLockError<MutexGuard<'m, T>>>;
+type TimedResult<'m, T> = Result<MutexGuard<'m, T>, TimedLockError<MutexGuard<'m, T>>>;
+
+impl<T: Pod + Send> Mutex<T> {
+    /// Makes a free lock around `value` in `segment`.
+    ///
+    /// # Errors
+    ///
+    /// If there is an object of this name, or no room for it.
+    pub fn create(segment: &Segment, name: &str, value: T) -> Result<Self, SegmentError> {
+        let placed = Placed::create(segment, name, Shape::new(), |object| {
+            object.bytes(LINES, size_of::<T>()).write(bytemuck::bytes_of(&value));
+        })?;
+        Self::of(placed, name)
+    }
+
+    /// The mutex of this name.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, it is another kind of object, or its value has another type: one of another size, alignment or name,
+    /// modules aside.
+    pub fn open(segment: &Segment, name: &str) -> Result<Self, SegmentError> {
+        Self::of(Placed::open(segment, name)?, name)
+    }
+
+    /// The mutex of this name, which is made around `value` if there is none. Any number of processes may do
+    /// this at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create) and [`open`](Self::open).
+    pub fn open_or_create(segment: &Segment, name: &str, value: T) -> Result<Self, SegmentError> {
+        let placed = Placed::open_or_create(segment, name, Shape::new(), |object| {
+            object.bytes(LINES, size_of::<T>()).write(bytemuck::bytes_of(&value));
+        })?;
+        Self::of(placed, name)
+    }
+
+    fn of(placed: Placed<Shape<T>>, name: &str) -> Result<Self, SegmentError> {
+        let copy = placed.private(name, || sync::Mutex::new(zeroed()))?;
+        Ok(Mutex { placed, copy })
+    }
+}
+
+/// A value of zeros, which never lies on the stack.
+pub(super) fn zeroed<T: Pod>() -> Box<T> {
+    // SAFETY: `Pod` says that zeros are a value.
+    unsafe { Box::new_zeroed().assume_init() }
+}
+
+impl<T: Pod> Mutex<T> {
+    /// Waits until the lock is free, and takes it.
+    ///
+    /// # Errors
+    ///
+    /// If a holder died or panicked; the error has the guard.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller); or for itself, where locks are [tracked](sync::Mutex#panics): elsewhere that
+    /// waits for ever.
+    #[track_caller]
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        match self.lock_until(Deadline::NEVER) {
+            Ok(guard) => Ok(guard),
+            Err(TimedLockError::Poisoned(error)) => Err(error),
+            Err(TimedLockError::TimedOut) => unreachable!("it waits for ever"),
+        }
+    }
+
+    /// As [`lock`](Self::lock), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or a holder died or panicked; then the error has the guard.
+    ///
+    /// # Panics
+    ///
+    /// As [`lock`](Self::lock).
+    #[track_caller]
+    pub fn lock_timeout(&self, timeout: Duration) -> TimedResult<'_, T> {
+        self.lock_until(Deadline::after(timeout))
+    }
+
+    /// As [`lock`](Self::lock), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock_timeout`](Self::lock_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`lock`](Self::lock).
+    #[track_caller]
+    pub fn lock_deadline(&self, deadline: Instant) -> TimedResult<'_, T> {
+        self.lock_until(Deadline::at(deadline))
+    }
+
+    #[track_caller]
+    fn lock_until(&self, deadline: Deadline) -> TimedResult<'_, T> {
+        let copy = match self.copy.lock_until(|| deadline) {
+            Ok(copy) => copy,
+            // The segment says what is poisoned.
+            Err(sync::TimedLockError::Poisoned(error)) => error.into_inner(),
+            Err(sync::TimedLockError::TimedOut) => return Err(TimedLockError::TimedOut),
+        };
+        let found = self.word().lock(deadline).ok_or(TimedLockError::TimedOut)?;
+        Ok(self.guard(copy, found)?)
+    }
+
+    /// Takes the lock if it is free.
+    ///
+    /// # Errors
+    ///
+    /// If it is not, or a holder died or panicked; then the error has the guard.
+    #[track_caller]
+    pub fn try_lock(&self) -> TryResult<'_, T> {
+        let copy = match self.copy.try_lock() {
+            Ok(copy) => copy,
+            Err(sync::TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(sync::TryLockError::WouldBlock) => return Err(TryLockError::WouldBlock),
+        };
+        let found = self.word().try_lock().ok_or(TryLockError::WouldBlock)?;
+        Ok(self.guard(copy, found)?)
+    }
+
+    /// For who has just taken the lock.
+    fn guard<'m>(
+        &'m self,
+        mut copy: sync::MutexGuard<'m, Box<T>>,
+        found: Found,
+    ) -> LockResult<MutexGuard<'m, T>> {
+        self.value().read(bytemuck::bytes_of_mut(&mut **copy));
+        let guard = MutexGuard { mutex: self, copy, changed: false, poise: Poise::of_caller() };
+        match Cause::of(found, self.placed.segment().is_truncated()) {
+            None => Ok(guard),
+            Some(cause) => Err(PoisonError::new(guard, cause)),
+        }
+    }
+
+    /// Whether a holder died or panicked, as far as it is known, and nobody has repaired the value.
+    pub fn is_poisoned(&self) -> bool {
+        self.words().word.is_poisoned()
+    }
+
+    /// Says that the value is in order again. For who has the lock.
+    pub fn clear_poison(&self) {
+        self.words().word.clear_poison();
+    }
+
+    #[inline]
+    fn words(&self) -> &Words {
+        self.placed.object.at(0)
+    }
+
+    #[inline]
+    fn word(&self) -> Word<'_> {
+        let Words { word, waiting } = self.words();
+        let at = At { segment: self.placed.segment(), listeners: waiting, what: "Mutex::lock" };
+        Word { word, at }
+    }
+
+    #[inline]
+    fn value(&self) -> Bytes<'_> {
+        self.placed.object.bytes(LINES, size_of::<T>())
+    }
+}
+
+impl<T: Pod> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.copy
+    }
+}
+
+impl<T: Pod> DerefMut for MutexGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.changed = true;
+        &mut self.copy
+    }
+}
+
+impl<T: Pod> Drop for MutexGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.changed {
+            self.mutex.value().write(bytemuck::bytes_of(&**self.copy));
+        }
+        self.mutex.word().unlock(self.poise.is_lost());
+    }
+}
+
+impl<T: Pod> Clone for Mutex<T> {
+    fn clone(&self) -> Self {
+        Mutex { placed: self.placed.clone(), copy: Arc::clone(&self.copy) }
+    }
+}
+
+impl<T: Pod> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutex").field("poisoned", &self.is_poisoned()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Pod + fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

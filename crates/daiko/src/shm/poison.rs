@@ -1,0 +1,168 @@
+//! What a lock says of a holder that died or panicked.
+
+use std::fmt;
+
+use daiko_core::robust::Found;
+
+/// Why the value of a lock may not be in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The last holder was killed, or ended, while he had the lock. Of each death one is told: who is to repair the
+    /// value.
+    OwnerDied,
+    /// A holder panicked, or died and who was told of it has not repaired the value.
+    Poisoned,
+    /// The segment's file was cut short: the value is lost.
+    Truncated,
+}
+
+impl Cause {
+    /// Of a lock that was found so, in a segment that may have been cut short.
+    pub(super) fn of(found: Found, truncated: bool) -> Option<Cause> {
+        match found {
+            _ if truncated => Some(Cause::Truncated),
+            Found::Clean => None,
+            Found::OwnerDied => Some(Cause::OwnerDied),
+            Found::Poisoned => Some(Cause::Poisoned),
+        }
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cause::OwnerDied => {
+                "the process that had the lock died; put the value in order, and call clear_poison"
+            }
+            Cause::Poisoned => {
+                "a holder of the lock panicked or died, and nobody has repaired the value; put it in order, and call \
+                 clear_poison"
+            }
+            Cause::Truncated => {
+                "the segment's file was cut short; end all its users, remove it and create it anew"
+            }
+        })
+    }
+}
+
+/// A lock was taken, but its value may not be in order. It has the guard, and the [`Cause`].
+pub struct PoisonError<G> {
+    guard: G,
+    cause: Cause,
+}
+
+/// What a lock gives, as in [`std::sync`]: a guard, or one in an error.
+pub type LockResult<G> = Result<G, PoisonError<G>>;
+
+impl<G> PoisonError<G> {
+    pub(super) fn new(guard: G, cause: Cause) -> Self {
+        Self { guard, cause }
+    }
+
+    /// What is the matter.
+    pub fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    /// The guard.
+    pub fn into_inner(self) -> G {
+        self.guard
+    }
+
+    /// The guard.
+    pub fn get_ref(&self) -> &G {
+        &self.guard
+    }
+
+    /// The guard.
+    pub fn get_mut(&mut self) -> &mut G {
+        &mut self.guard
+    }
+}
+
+impl<G> fmt::Display for PoisonError<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause.fmt(f)
+    }
+}
+
+impl<G> fmt::Debug for PoisonError<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoisonError").field("cause", &self.cause).finish_non_exhaustive()
+    }
+}
+
+impl<G> std::error::Error for PoisonError<G> {}
+
+/// Why a lock was not taken at once, or in time, or is poisoned.
+pub enum TryLockError<G> {
+    /// It was taken nevertheless.
+    Poisoned(PoisonError<G>),
+    /// Somebody else has it.
+    WouldBlock,
+}
+
+/// Why a lock was not taken in time, or is poisoned.
+pub enum TimedLockError<G> {
+    /// It was taken nevertheless.
+    Poisoned(PoisonError<G>),
+    /// The time is over.
+    TimedOut,
+}
+
+impl<G> From<PoisonError<G>> for TryLockError<G> {
+    fn from(error: PoisonError<G>) -> Self {
+        TryLockError::Poisoned(error)
+    }
+}
+
+impl<G> From<PoisonError<G>> for TimedLockError<G> {
+    fn from(error: PoisonError<G>) -> Self {
+        TimedLockError::Poisoned(error)
+    }
+}
+
+impl<G> fmt::Display for TryLockError<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TryLockError::Poisoned(error) => error.fmt(f),
+            TryLockError::WouldBlock => {
+                f.write_str("somebody else has the lock; try again, or wait for it")
+            }
+        }
+    }
+}
+
+impl<G> fmt::Debug for TryLockError<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TryLockError::Poisoned(error) => f.debug_tuple("Poisoned").field(error).finish(),
+            TryLockError::WouldBlock => f.write_str("WouldBlock"),
+        }
+    }
+}
+
+impl<G> std::error::Error for TryLockError<G> {}
+
+impl<G> fmt::Display for TimedLockError<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TimedLockError::Poisoned(error) => error.fmt(f),
+            TimedLockError::TimedOut => f.write_str(
+                "the lock was not free in time; its holder may be stopped, or waits itself",
+            ),
+        }
+    }
+}
+
+impl<G> fmt::Debug for TimedLockError<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TimedLockError::Poisoned(error) => f.debug_tuple("Poisoned").field(error).finish(),
+            TimedLockError::TimedOut => f.write_str("TimedOut"),
+        }
+    }
+}
+
+impl<G> std::error::Error for TimedLockError<G> {}
