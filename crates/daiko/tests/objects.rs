@@ -1,5 +1,7 @@
 //! What processes share in a segment, some of which die.
 
+#[path = "objects/channel.rs"]
+mod channel;
 #[path = "objects/event.rs"]
 mod event;
 #[path = "objects/mutex.rs"]

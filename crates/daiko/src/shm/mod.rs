@@ -1,5 +1,6 @@
 //! Segments: memory that unrelated processes share, and what they wait for in it.
 
+mod channel;
 mod event;
 mod mutex;
 mod placed;
@@ -11,6 +12,9 @@ mod word;
 pub use daiko_shm::{Bytes, Segment, SegmentError};
 pub use daiko_sys::file::Reason;
 
+pub use self::channel::{
+    Channel, ChannelOptions, ConnectError, Iter, Receiver, RecvError, SendError, Sender,
+};
 pub use self::event::Event;
 pub use self::mutex::{Mutex, MutexGuard};
 pub use self::poison::{Cause, LockResult, PoisonError, TimedLockError, TryLockError};
@@ -25,4 +29,5 @@ mod kind {
     pub(super) const SERVICE: u32 = 1;
     pub(super) const EVENT: u32 = 2;
     pub(super) const MUTEX: u32 = 3;
+    pub(super) const CHANNEL: u32 = 4;
 }

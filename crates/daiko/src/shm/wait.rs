@@ -73,11 +73,11 @@ impl At<'_> {
     ///
     /// For what anybody may bring about, who may have died before he rang: it is attempted as well whenever
     /// somebody has come or gone. A peer cannot have it go on beyond the deadline.
-    pub(super) fn anybody<R, E: Copy + Sync>(
+    pub(super) fn anybody<R, E: Sync>(
         self,
         deadline: Deadline,
         mut attempt: impl FnMut() -> Result<R, E>,
-        has_changed: impl Fn(E) -> bool + Sync,
+        has_changed: impl Fn(&E) -> bool + Sync,
     ) -> Result<R, E> {
         let Self { segment, listeners, what } = self;
         loop {
@@ -88,7 +88,7 @@ impl At<'_> {
                 Err(seen) => seen,
                 done => return done,
             };
-            let due = || has_changed(seen) || segment.census() != census;
+            let due = || has_changed(&seen) || segment.census() != census;
             if !until(segment, Some(listeners), what, deadline, due) || deadline.is_over() {
                 return attempt();
             }

@@ -1,0 +1,214 @@
+//! The end that messages come from.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+use daiko_core::robust::{self, NotReceived, Round, Seen};
+
+use super::{Channel, ConnectError, RecvError};
+use crate::wait::Deadline;
+
+/// The end of a [`Channel`] to receive from; dropping it leaves its place to another.
+///
+/// The place is one fiber's or thread's at a time, and can be handed on.
+pub struct Receiver<T: 'static> {
+    channel: Channel<T>,
+    ends: Vec<robust::Receiver>,
+    round: Round,
+    /// What each lane held when it was last found empty.
+    seen: Vec<Option<Seen>>,
+}
+
+/// Why an attempt has failed: for good, or until something has changed.
+enum Failed {
+    For(RecvError),
+    Empty { seen: Vec<Option<Seen>>, left: u32 },
+}
+
+impl<T: Pod> Receiver<T> {
+    pub(super) fn of(channel: Channel<T>) -> Result<Self, ConnectError> {
+        let words = channel.words();
+        if !channel.sit_down(&words.receiver) {
+            return Err(ConnectError::Taken);
+        }
+        let lanes = channel.lanes().iter().enumerate();
+        let ends = lanes.map(|(at, lane)| robust::Receiver::of(lane, channel.slots(at)));
+        let Ok(ends) = ends.collect::<Result<Vec<_>, _>>() else {
+            channel.stand_up(&words.receiver, &words.sending);
+            return Err(ConnectError::Corrupt);
+        };
+        // Release: pairs with the Acquire in `is_refused`: who sees it sees the seat taken.
+        words.had_receiver.store(1, Ordering::Release);
+        let seen = vec![None; ends.len()];
+        Ok(Receiver { channel, ends, round: Round::default(), seen })
+    }
+
+    /// Receives a message, once there is one.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, and no sender any more.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    #[inline]
+    pub fn recv(&mut self) -> Result<T, RecvError> {
+        self.recv_until(|| Deadline::NEVER)
+    }
+
+    /// As [`recv`](Self::recv), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or there is no message and no sender any more.
+    ///
+    /// # Panics
+    ///
+    /// As [`recv`](Self::recv).
+    #[inline]
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<T, RecvError> {
+        self.recv_until(|| Deadline::after(timeout))
+    }
+
+    /// As [`recv`](Self::recv), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv_timeout`](Self::recv_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`recv`](Self::recv).
+    #[inline]
+    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<T, RecvError> {
+        self.recv_until(|| Deadline::at(deadline))
+    }
+
+    /// Receives a message if there is one.
+    ///
+    /// # Errors
+    ///
+    /// If there is none; and no sender any more.
+    #[inline]
+    pub fn try_recv(&mut self) -> Result<T, RecvError> {
+        if let Some(received) = self.take() {
+            return received;
+        }
+        // So that who tries again and again learns of the senders' deaths, too.
+        self.channel.segment().watch_all();
+        self.attempt().map_err(|failed| match failed {
+            Failed::For(error) => error,
+            Failed::Empty { .. } => RecvError::Empty,
+        })
+    }
+
+    /// The messages, each once it is there, until there is no sender any more.
+    pub fn iter(&mut self) -> Iter<'_, T> {
+        Iter { receiver: self }
+    }
+
+    #[inline]
+    fn recv_until(&mut self, deadline: impl FnOnce() -> Deadline) -> Result<T, RecvError> {
+        match self.take() {
+            Some(received) => received,
+            None => self.recv_slow(deadline()),
+        }
+    }
+
+    #[cold]
+    fn recv_slow(&mut self, deadline: Deadline) -> Result<T, RecvError> {
+        let channel = self.channel.clone();
+        let attempt = || match self.attempt() {
+            Err(Failed::Empty { seen, left }) => Err((seen, left)),
+            Err(Failed::For(error)) => Ok(Err(error)),
+            Ok(message) => Ok(Ok(message)),
+        };
+        let has_changed = |(seen, left): &(Vec<Option<Seen>>, u32)| {
+            let mut lanes = channel.lanes().iter().zip(seen);
+            lanes.any(|(lane, seen)| seen.is_some_and(|seen| !lane.is_empty(seen)))
+                || channel.left() != *left
+        };
+        let received = channel.receiving().anybody(deadline, attempt, has_changed);
+        received.unwrap_or(Err(RecvError::TimedOut))
+    }
+
+    /// As [`take`](Self::take); if there is none, why.
+    fn attempt(&mut self) -> Result<T, Failed> {
+        let left = self.channel.left();
+        // Before the look: who is gone by then sends no more.
+        let deserted = self.channel.is_deserted();
+        match self.take() {
+            Some(received) => received.map_err(Failed::For),
+            None if self.channel.segment().is_truncated() => Err(Failed::For(RecvError::Truncated)),
+            None if deserted => Err(Failed::For(RecvError::Disconnected)),
+            None => Err(Failed::Empty { seen: self.seen.clone(), left }),
+        }
+    }
+
+    /// The next message, if there is one.
+    #[inline]
+    fn take(&mut self) -> Option<Result<T, RecvError>> {
+        let Receiver { channel, ends, round, seen } = self;
+        let (lanes, mut message) = (channel.lanes(), T::zeroed());
+        let received = round.find(lanes.len(), |at| {
+            let into = bytemuck::bytes_of_mut(&mut message);
+            match ends[at].receive(&lanes[at], channel.slots(at), into) {
+                Ok(()) => Some(Ok(())),
+                Err(NotReceived::Empty(word)) => {
+                    seen[at] = Some(word);
+                    None
+                }
+                // No sender of this version closes a lane.
+                Err(NotReceived::Closed | NotReceived::Corrupt) => Some(Err(RecvError::Corrupt)),
+            }
+        })?;
+        if received.is_ok() {
+            channel.segment().ring_behind_store(&channel.words().sending, None);
+        }
+        Some(received.map(|()| message))
+    }
+}
+
+impl<T: 'static> Receiver<T> {
+    /// The channel that this is the end of.
+    pub fn channel(&self) -> &Channel<T> {
+        &self.channel
+    }
+
+    /// Whether there were senders, and are none any more. Messages may be left.
+    pub fn is_disconnected(&self) -> bool {
+        self.channel.segment().watch_all();
+        self.channel.is_deserted()
+    }
+}
+
+impl<T: 'static> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        let words = self.channel.words();
+        self.channel.stand_up(&words.receiver, &words.sending);
+    }
+}
+
+impl<T: 'static> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").field("lanes", &self.ends.len()).finish_non_exhaustive()
+    }
+}
+
+/// The messages of a [`Receiver`], until there is no sender any more.
+#[derive(Debug)]
+pub struct Iter<'r, T: 'static> {
+    receiver: &'r mut Receiver<T>,
+}
+
+impl<T: Pod> Iterator for Iter<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        self.receiver.recv().ok()
+    }
+}

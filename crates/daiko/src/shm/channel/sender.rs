@@ -1,0 +1,192 @@
+//! The end that messages go into.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+use daiko_core::robust::{self, NotSent, Seen};
+
+use super::{Channel, ConnectError, SendError};
+use crate::wait::Deadline;
+
+/// An end of a [`Channel`] to send into; dropping it leaves its place to another.
+///
+/// A place is one fiber's or thread's at a time, and can be handed on.
+pub struct Sender<T: 'static> {
+    channel: Channel<T>,
+    lane: usize,
+    end: robust::Sender,
+}
+
+/// Why an attempt has failed: for good, or until something has changed.
+#[derive(Clone, Copy)]
+enum Failed {
+    For(SendError),
+    Full { seen: Seen, left: u32 },
+}
+
+impl From<Failed> for SendError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::For(error) => error,
+            Failed::Full { .. } => SendError::Full,
+        }
+    }
+}
+
+impl<T: Pod> Sender<T> {
+    pub(super) fn of(channel: Channel<T>) -> Result<Self, ConnectError> {
+        let free = channel.lanes().iter().position(|lane| channel.sit_down(lane.sender()));
+        let lane = free.ok_or(ConnectError::Taken)?;
+        let end = robust::Sender::of(&channel.lanes()[lane], channel.slots(lane));
+        let Ok(end) = end else {
+            channel.stand_up(channel.lanes()[lane].sender(), &channel.words().receiving);
+            return Err(ConnectError::Corrupt);
+        };
+        // Release: pairs with the Acquire in `is_deserted`: who sees it sees the seat taken.
+        channel.words().had_sender.store(1, Ordering::Release);
+        Ok(Sender { channel, lane, end })
+    }
+
+    /// Sends `message`, once there is room for it.
+    ///
+    /// Then it is there, whatever becomes of this process, and is received if a receiver lives long enough.
+    ///
+    /// # Errors
+    ///
+    /// If there is no receiver any more.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    #[inline]
+    pub fn send(&mut self, message: T) -> Result<(), SendError> {
+        self.send_until(&message, || Deadline::NEVER)
+    }
+
+    /// As [`send`](Self::send), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or there is no receiver any more.
+    ///
+    /// # Panics
+    ///
+    /// As [`send`](Self::send).
+    #[inline]
+    pub fn send_timeout(&mut self, message: T, timeout: Duration) -> Result<(), SendError> {
+        self.send_until(&message, || Deadline::after(timeout))
+    }
+
+    /// As [`send`](Self::send), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`send_timeout`](Self::send_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`send`](Self::send).
+    #[inline]
+    pub fn send_deadline(&mut self, message: T, deadline: Instant) -> Result<(), SendError> {
+        self.send_until(&message, || Deadline::at(deadline))
+    }
+
+    /// Sends `message` if there is room for it.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or no receiver any more.
+    #[inline]
+    pub fn try_send(&mut self, message: T) -> Result<(), SendError> {
+        match self.attempt(&message) {
+            Ok(()) => Ok(()),
+            Err(failed) => {
+                // So that who tries again and again learns of the receiver's death, too.
+                self.channel.segment().watch_all();
+                Err(failed.into())
+            }
+        }
+    }
+
+    #[inline]
+    fn send_until(
+        &mut self,
+        message: &T,
+        deadline: impl FnOnce() -> Deadline,
+    ) -> Result<(), SendError> {
+        match self.attempt(message) {
+            Ok(()) => Ok(()),
+            Err(Failed::For(error)) => Err(error),
+            Err(Failed::Full { .. }) => self.send_slow(message, deadline()),
+        }
+    }
+
+    #[cold]
+    fn send_slow(&mut self, message: &T, deadline: Deadline) -> Result<(), SendError> {
+        let (channel, lane) = (self.channel.clone(), self.lane);
+        let attempt = || match self.attempt(message) {
+            Err(Failed::Full { seen, left }) => Err((seen, left)),
+            done => Ok(done),
+        };
+        let has_changed = |&(seen, left): &(Seen, u32)| {
+            !channel.lanes()[lane].is_full(seen) || channel.left() != left
+        };
+        match channel.sending().anybody(deadline, attempt, has_changed) {
+            Ok(done) => done.map_err(SendError::from),
+            Err(_) => Err(SendError::TimedOut),
+        }
+    }
+
+    #[inline]
+    fn attempt(&mut self, message: &T) -> Result<(), Failed> {
+        let channel = &self.channel;
+        let left = channel.left();
+        if channel.is_refused() {
+            return Err(Failed::For(SendError::Disconnected));
+        }
+        let (lane, slots) = (&channel.lanes()[self.lane], channel.slots(self.lane));
+        let failed = match self.end.send(lane, slots, bytemuck::bytes_of(message)) {
+            Ok(()) => {
+                let listeners = &channel.words().receiving;
+                channel.segment().ring_behind_store(listeners, None);
+                return Ok(());
+            }
+            Err(NotSent::Full(seen)) => Failed::Full { seen, left },
+            // No receiver of this version closes a lane.
+            Err(NotSent::Closed | NotSent::Corrupt) => Failed::For(SendError::Corrupt),
+        };
+        match channel.segment().is_truncated() {
+            true => Err(Failed::For(SendError::Truncated)),
+            false => Err(failed),
+        }
+    }
+}
+
+impl<T: 'static> Sender<T> {
+    /// The channel that this is an end of.
+    pub fn channel(&self) -> &Channel<T> {
+        &self.channel
+    }
+
+    /// Whether there is no receiver any more.
+    pub fn is_disconnected(&self) -> bool {
+        self.channel.segment().watch_all();
+        self.channel.is_refused()
+    }
+}
+
+impl<T: 'static> Drop for Sender<T> {
+    fn drop(&mut self) {
+        let channel = &self.channel;
+        channel.stand_up(channel.lanes()[self.lane].sender(), &channel.words().receiving);
+    }
+}
+
+impl<T: 'static> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("lane", &self.lane).finish_non_exhaustive()
+    }
+}
