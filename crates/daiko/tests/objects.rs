@@ -8,4 +8,6 @@ mod event;
 mod mutex;
 #[path = "objects/place.rs"]
 mod place;
+#[path = "objects/semaphore.rs"]
+mod semaphore;
 mod support;

@@ -5,6 +5,7 @@ mod event;
 mod mutex;
 mod placed;
 mod poison;
+mod semaphore;
 mod service;
 mod wait;
 mod word;
@@ -18,6 +19,7 @@ pub use self::channel::{
 pub use self::event::Event;
 pub use self::mutex::{Mutex, MutexGuard};
 pub use self::poison::{Cause, LockResult, PoisonError, TimedLockError, TryLockError};
+pub use self::semaphore::{Permit, Semaphore};
 pub use self::service::{
     Call, CallError, Client, Draft, Reply, ServeError, Server, Service, ServiceOptions,
 };
@@ -30,4 +32,5 @@ mod kind {
     pub(super) const EVENT: u32 = 2;
     pub(super) const MUTEX: u32 = 3;
     pub(super) const CHANNEL: u32 = 4;
+    pub(super) const SEMAPHORE: u32 = 5;
 }

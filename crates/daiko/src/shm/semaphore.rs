@@ -1,0 +1,323 @@
+//! Permits that processes share.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use daiko_core::robust::{self, Acquire, Seen};
+use daiko_shm::{Segment, SegmentError};
+
+use super::kind;
+use super::placed::{LINES, Placed, Shape, Waited};
+use super::wait::At;
+use crate::sync::{self, TimedOut};
+use crate::wait::Deadline;
+
+/// A number of permits, each of which is one process's, or free.
+///
+/// A fiber that has to wait for one suspends, any other thread blocks. Who waits in one process waits in turn, though who
+/// comes new may be faster;
+/// between processes whoever comes first has it. Permits are acquired one by one: who needs several at once
+/// takes them under a [`Mutex`](super::Mutex).
+///
+/// The permits of a process that dies are free again, as soon as somebody wants them. One that was
+/// [forgotten](Permit::forget), to go to another process with a message, is nobody's, and no death brings it back.
+///
+/// Each permit takes 8 bytes, and where all are had each is looked at: it is for hundreds of them.
+///
+/// ```
+/// use daiko::shm::{Segment, Semaphore};
+///
+/// let segment = Segment::anonymous(1 << 20)?;
+/// let doors = Semaphore::create(&segment, "doors", 2)?;
+/// let guests: Vec<_> = (0..10)
+///     .map(|_| {
+///         let doors = doors.clone();
+///         std::thread::spawn(move || drop(doors.acquire()))
+///     })
+///     .collect();
+/// guests.into_iter().for_each(|guest| guest.join().unwrap());
+/// assert_eq!(doors.available_permits(), 2);
+/// # Ok::<(), daiko::shm::SegmentError>(())
+/// ```
+#[derive(Clone)]
+pub struct Semaphore {
+    placed: Placed<SemaphoreShape>,
+    local: Arc<Local>,
+}
+
+/// What this process alone knows of a semaphore.
+struct Local {
+    /// Had by who waits in the segment; others of the process wait behind him.
+    gate: sync::Mutex<()>,
+    /// Where a permit was found before.
+    first: AtomicUsize,
+}
+
+/// ```text
+/// 0      Words
+/// 128    permits, 8 bytes each
+/// ```
+#[derive(Clone, Copy)]
+struct SemaphoreShape {
+    permits: u32,
+}
+
+type Words = Waited<robust::Semaphore>;
+const _: () = assert!(size_of::<Words>() == LINES);
+
+impl Shape for SemaphoreShape {
+    const KIND: u32 = kind::SEMAPHORE;
+    const IS: &'static str = "a semaphore";
+
+    fn of([permits, ..]: [u32; 4]) -> Option<Self> {
+        (1..=Semaphore::MAX_PERMITS).contains(&permits).then_some(SemaphoreShape { permits })
+    }
+
+    fn chosen(self) -> [u32; 4] {
+        [self.permits, 0, 0, 0]
+    }
+
+    fn bytes(self) -> Option<usize> {
+        Some(LINES + self.permits as usize * size_of::<robust::Permit>())
+    }
+}
+
+/// A permit of a [`Semaphore`]; dropping it gives it back.
+#[must_use = "a permit is given back where this is dropped"]
+#[clippy::has_significant_drop]
+pub struct Permit<'s> {
+    semaphore: &'s Semaphore,
+    number: usize,
+}
+
+impl Semaphore {
+    /// The most permits of a semaphore.
+    pub const MAX_PERMITS: u32 = 1 << 16;
+
+    /// Makes a semaphore with so many permits in `segment`, all of them free.
+    ///
+    /// # Errors
+    ///
+    /// If there is an object of this name, or no room for it.
+    ///
+    /// # Panics
+    ///
+    /// If there are to be none, or more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+    pub fn create(segment: &Segment, name: &str, permits: u32) -> Result<Self, SegmentError> {
+        Self::of(Placed::create(segment, name, Self::shape(permits), |_| ())?, name)
+    }
+
+    /// The semaphore of this name, however many permits it has.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or it is another kind of object.
+    pub fn open(segment: &Segment, name: &str) -> Result<Self, SegmentError> {
+        Self::of(Placed::open(segment, name)?, name)
+    }
+
+    /// The semaphore of this name, which is made if there is none. Any number of processes may do this at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create) and [`open`](Self::open).
+    ///
+    /// # Panics
+    ///
+    /// As [`create`](Self::create).
+    pub fn open_or_create(
+        segment: &Segment,
+        name: &str,
+        permits: u32,
+    ) -> Result<Self, SegmentError> {
+        Self::of(Placed::open_or_create(segment, name, Self::shape(permits), |_| ())?, name)
+    }
+
+    fn of(placed: Placed<SemaphoreShape>, name: &str) -> Result<Self, SegmentError> {
+        let local = placed
+            .private(name, || Local { gate: sync::Mutex::new(()), first: AtomicUsize::new(0) })?;
+        Ok(Semaphore { placed, local })
+    }
+
+    fn shape(permits: u32) -> SemaphoreShape {
+        let shape = SemaphoreShape::of([permits, 0, 0, 0]);
+        shape.unwrap_or_else(|| panic!("daiko: a semaphore of {permits} permits"))
+    }
+
+    /// Waits for a permit.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    #[inline]
+    pub fn acquire(&self) -> Permit<'_> {
+        match self.try_acquire() {
+            Some(permit) => permit,
+            None => self.acquire_slow(Deadline::NEVER).expect("it waits for ever"),
+        }
+    }
+
+    /// As [`acquire`](Self::acquire), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over.
+    ///
+    /// # Panics
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn acquire_timeout(&self, timeout: Duration) -> Result<Permit<'_>, TimedOut> {
+        match self.try_acquire() {
+            Some(permit) => Ok(permit),
+            None => self.acquire_slow(Deadline::after(timeout)),
+        }
+    }
+
+    /// As [`acquire`](Self::acquire), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over.
+    ///
+    /// # Panics
+    ///
+    /// As [`acquire`](Self::acquire).
+    pub fn acquire_deadline(&self, deadline: Instant) -> Result<Permit<'_>, TimedOut> {
+        match self.try_acquire() {
+            Some(permit) => Ok(permit),
+            None => self.acquire_slow(Deadline::at(deadline)),
+        }
+    }
+
+    /// Takes a permit if one is free, though others may wait.
+    #[inline]
+    pub fn try_acquire(&self) -> Option<Permit<'_>> {
+        let acquired = self.attempt();
+        if acquired.is_err() {
+            // So that who tries again and again learns of deaths, too.
+            self.placed.segment().watch_all();
+        }
+        acquired.ok()
+    }
+
+    #[cold]
+    fn acquire_slow(&self, deadline: Deadline) -> Result<Permit<'_>, TimedOut> {
+        let _gate = match self.local.gate.lock_until(|| deadline) {
+            Ok(gate) => gate,
+            Err(sync::TimedLockError::Poisoned(error)) => error.into_inner(),
+            Err(sync::TimedLockError::TimedOut) => return Err(TimedOut),
+        };
+        let Words { word, waiting } = self.words();
+        let (segment, what) = (self.placed.segment(), "Semaphore::acquire");
+        // Of those who die each who waits learns himself, so that none needs to sweep behind them for others.
+        let permit = At { segment, listeners: waiting, what }.anybody(
+            deadline,
+            || self.attempt(),
+            |&seen| word.has_changed(seen),
+        );
+        permit.map_err(|_| TimedOut)
+    }
+
+    #[inline]
+    fn attempt(&self) -> Result<Permit<'_>, Seen> {
+        let (segment, first) = (self.placed.segment(), &self.local.first);
+        let begin = first.load(Ordering::Relaxed);
+        let is_dead = |holder| segment.is_gone(holder);
+        match self.words().word.try_acquire(segment.me(), self.permits(), begin, is_dead) {
+            Acquire::Acquired(number) => {
+                first.store(number, Ordering::Relaxed);
+                Ok(Permit { semaphore: self, number })
+            }
+            Acquire::Exhausted(seen) => Err(seen),
+        }
+    }
+
+    /// A permit that somebody has [forgotten](Permit::forget), and whose number has come here; `None` if it is no
+    /// such permit, or somebody else has it.
+    pub fn adopt(&self, number: u32) -> Option<Permit<'_>> {
+        let (me, number) = (self.placed.segment().me(), number as usize);
+        let adopted = self.words().word.adopt(me, self.permits(), number);
+        adopted.then(|| Permit { semaphore: self, number })
+    }
+
+    /// Makes a permit free that somebody has [forgotten](Permit::forget); false if it is no such permit.
+    #[must_use = "a permit that was not forgotten, or was found already, stays what it is"]
+    pub fn add_permit(&self, number: u32) -> bool {
+        let added = self.words().word.add(self.permits(), number as usize);
+        if added {
+            self.ring();
+        }
+        added
+    }
+
+    /// How many permits it has, free or not.
+    pub fn permits_in_all(&self) -> u32 {
+        self.placed.shape.permits
+    }
+
+    /// How many permits are nobody's, or of the dead, in the eyes of whoever asks.
+    pub fn available_permits(&self) -> u32 {
+        let segment = self.placed.segment();
+        segment.watch_all();
+        let free = |permit: &&robust::Permit| {
+            permit.is_free() || permit.holder().is_some_and(|holder| segment.is_gone(holder))
+        };
+        self.permits().iter().filter(free).count() as u32
+    }
+
+    #[inline]
+    fn words(&self) -> &Words {
+        self.placed.object.at(0)
+    }
+
+    #[inline]
+    fn permits(&self) -> &[robust::Permit] {
+        self.placed.object.slice(LINES, self.placed.shape.permits as usize)
+    }
+
+    fn ring(&self) {
+        self.placed.segment().ring(&self.words().waiting, None);
+    }
+}
+
+impl Permit<'_> {
+    /// Makes it nobody's: its number goes to another process, which [adopts](Semaphore::adopt) it or [gives it
+    /// back](Semaphore::add_permit). If the number is lost, so is the permit, as long as the segment is there.
+    #[must_use = "without its number the permit is lost"]
+    pub fn forget(self) -> u32 {
+        let this = ManuallyDrop::new(self);
+        let semaphore = this.semaphore;
+        let me = semaphore.placed.segment().me();
+        // If it is not this process's, a peer has taken it.
+        let _ = semaphore.words().word.forget(me, semaphore.permits(), this.number);
+        this.number as u32
+    }
+}
+
+impl Drop for Permit<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let me = self.semaphore.placed.segment().me();
+        if self.semaphore.words().word.give_back(me, self.semaphore.permits(), self.number) {
+            self.semaphore.ring();
+        }
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore")
+            .field("available_permits", &self.available_permits())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Permit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit").field("number", &self.number).finish_non_exhaustive()
+    }
+}
