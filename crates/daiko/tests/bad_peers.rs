@@ -26,7 +26,7 @@ const BYTES: usize = OBJECTS + (64 << 10);
 fn place(name: &str) -> (Segment, Service) {
     let name = format!("daiko-test-{}-{name}", std::process::id());
     let segment = Segment::create(name, BYTES).unwrap();
-    let options = Service::options().slots(4).slot_bytes(8192);
+    let options = Service::options().slots(4).slots_per_client(4).slot_bytes(8192);
     let service = Service::create(&segment, "service", options).unwrap();
     (segment, service)
 }
