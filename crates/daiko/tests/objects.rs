@@ -8,6 +8,8 @@ mod event;
 mod mutex;
 #[path = "objects/place.rs"]
 mod place;
+#[path = "objects/rwlock.rs"]
+mod rwlock;
 #[path = "objects/semaphore.rs"]
 mod semaphore;
 mod support;

@@ -209,8 +209,13 @@ impl Mutex {
         self.0.fetch_and(!Word::POISONED, Ordering::Relaxed);
     }
 
-    /// How one finds it who shares it while it is free; else who has it.
-    pub(super) fn found(&self) -> Result<Found, (Holder, Seen)> {
+    /// How one finds it who shares it while it is free; else who has it, and may be dead.
+    ///
+    /// # Errors
+    ///
+    /// If somebody has it: who, and the word that said so.
+    #[inline]
+    pub fn found(&self) -> Result<Found, (Holder, Seen)> {
         // Acquire: pairs with the Release in `leave`.
         let word = Word(self.0.load(Ordering::Acquire));
         word.holder().map_or(Ok(word.found()), |by| Err((by, Seen(word.0))))

@@ -5,6 +5,7 @@ mod event;
 mod mutex;
 mod placed;
 mod poison;
+mod rwlock;
 mod semaphore;
 mod service;
 mod wait;
@@ -19,6 +20,7 @@ pub use self::channel::{
 pub use self::event::Event;
 pub use self::mutex::{Mutex, MutexGuard};
 pub use self::poison::{Cause, LockResult, PoisonError, TimedLockError, TryLockError};
+pub use self::rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use self::semaphore::{Permit, Semaphore};
 pub use self::service::{
     Call, CallError, Client, Draft, Reply, ServeError, Server, Service, ServiceOptions,
@@ -33,4 +35,5 @@ mod kind {
     pub(super) const MUTEX: u32 = 3;
     pub(super) const CHANNEL: u32 = 4;
     pub(super) const SEMAPHORE: u32 = 5;
+    pub(super) const RWLOCK: u32 = 6;
 }

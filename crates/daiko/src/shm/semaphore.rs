@@ -17,10 +17,9 @@ use crate::wait::Deadline;
 
 /// A number of permits, each of which is one process's, or free.
 ///
-/// A fiber that has to wait for one suspends, any other thread blocks. Who waits in one process waits in turn, though who
-/// comes new may be faster;
-/// between processes whoever comes first has it. Permits are acquired one by one: who needs several at once
-/// takes them under a [`Mutex`](super::Mutex).
+/// A fiber that has to wait for one suspends, any other thread blocks. Who waits in one process is served in turn, though
+/// who comes new may be faster; between processes whoever comes first has it. Permits are acquired one by one: who needs
+/// several at once takes them under a [`Mutex`](super::Mutex).
 ///
 /// The permits of a process that dies are free again, as soon as somebody wants them. One that was
 /// [forgotten](Permit::forget), to go to another process with a message, is nobody's, and no death brings it back.

@@ -175,7 +175,7 @@ impl<T: ?Sized> RwLock<T> {
         self.read_until(|| Deadline::at(deadline))
     }
 
-    fn read_until(
+    pub(crate) fn read_until(
         &self,
         deadline: impl FnOnce() -> Deadline,
     ) -> TimedResult<RwLockReadGuard<'_, T>> {
@@ -244,7 +244,7 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     #[track_caller]
-    fn write_until(
+    pub(crate) fn write_until(
         &self,
         deadline: impl FnOnce() -> Deadline,
     ) -> TimedResult<RwLockWriteGuard<'_, T>> {

@@ -1,0 +1,484 @@
+//! Many readers or one writer, of several processes.
+
+mod readers;
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytemuck::Pod;
+use daiko_core::robust::{self, Found, Holder, Reads};
+use daiko_shm::{Bytes, MAX_ATTACHED, Segment, SegmentError};
+
+use self::readers::{Local, Reading};
+use super::kind;
+use super::placed::{LINES, Placed, ValueKind, Valued, Waited};
+use super::poison::{Cause, LockResult, PoisonError, TimedLockError, TryLockError};
+use super::wait::At;
+use super::word::{Poise, Word};
+use crate::sync;
+use crate::wait::Deadline;
+
+/// A lock around a value in a segment, which many read at a time, or one writes.
+///
+/// The readers of a process share one copy of the value, which its first one makes; a writer gets a copy, and what he has
+/// changed is written back where he unlocks: what [`Mutex`](super::Mutex) says of that holds here.
+///
+/// A fiber that has to wait suspends, any other thread blocks. Who waits in one process is served in turn. A writer keeps
+/// new readers of all processes out as soon as he waits; which of several writers is next, and whether that is before
+/// the readers of other processes, is left to chance.
+///
+/// # Deaths and panics
+///
+/// A reader that dies leaves nothing behind. If a writer does, the next one who locks is told, reader or
+/// writer, as [`Mutex`](super::Mutex) says; also if he had waited for readers, and had written nothing. A panic of a reader
+/// does not poison.
+///
+/// Who reads and asks to write, or reads again while a writer waits, waits for himself for ever, as in `std`.
+///
+/// ```
+/// use daiko::shm::{RwLock, Segment};
+///
+/// let segment = Segment::anonymous(1 << 20)?;
+/// let prices = RwLock::create(&segment, "prices", [3u32, 5])?;
+/// {
+///     let (one, two) = (prices.read().unwrap(), prices.read().unwrap());
+///     assert_eq!(*one, *two);
+/// }
+/// prices.write().unwrap()[0] = 4;
+/// assert_eq!(*prices.read().unwrap(), [4, 5]);
+/// # Ok::<(), daiko::shm::SegmentError>(())
+/// ```
+pub struct RwLock<T: Pod> {
+    placed: Placed<Shape<T>>,
+    local: Arc<Local<T>>,
+}
+
+type Shape<T> = Valued<T, Kind>;
+type Words = Waited<robust::RwLock>;
+
+struct Kind;
+
+/// Where the entries of readers lie, one for each process.
+const READS: usize = LINES;
+
+impl ValueKind for Kind {
+    const KIND: u32 = kind::RWLOCK;
+    const IS: &'static str = "a read-write lock";
+    const VALUE: usize = READS + (MAX_ATTACHED * size_of::<Reads>()).next_multiple_of(LINES);
+}
+
+const _: () = assert!(size_of::<Words>() <= READS);
+
+/// The right to read the value of an [`RwLock`]; dropping it lets a writer in.
+///
+/// It stays with the fiber or thread that locked: it is not [`Send`]. A mover takes it along.
+#[must_use = "an RwLock is unlocked where its guard is dropped"]
+#[clippy::has_significant_drop]
+pub struct RwLockReadGuard<'l, T: Pod> {
+    lock: &'l RwLock<T>,
+    /// Behind the count of readers, which this guard is one of.
+    _gate: sync::RwLockReadGuard<'l, ()>,
+}
+
+/// The right to use the value of an [`RwLock`] alone; dropping it writes back what was changed, and lets others in.
+///
+/// It stays with the fiber or thread that locked: it is not [`Send`]. A mover takes it along.
+#[must_use = "an RwLock is unlocked where its guard is dropped"]
+#[clippy::has_significant_drop]
+pub struct RwLockWriteGuard<'l, T: Pod> {
+    lock: &'l RwLock<T>,
+    changed: bool,
+    poise: Poise,
+    /// Of this process nobody else is at the copy.
+    _gate: sync::RwLockWriteGuard<'l, ()>,
+}
+
+type TryResult<G> = Result<G, TryLockError<G>>;
+type TimedResult<G> = Result<G, TimedLockError<G>>;
+
+impl<T: Pod + Send + Sync> RwLock<T> {
+    /// Makes a lock around `value` in `segment`, which nobody has.
+    ///
+    /// # Errors
+    ///
+    /// If there is an object of this name, or no room for it.
+    pub fn create(segment: &Segment, name: &str, value: T) -> Result<Self, SegmentError> {
+        let placed = Placed::create(segment, name, Shape::new(), |object| {
+            object.bytes(Kind::VALUE, size_of::<T>()).write(bytemuck::bytes_of(&value));
+        })?;
+        Self::of(placed, name)
+    }
+
+    /// The lock of this name.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, it is another kind of object, or its value has another type: one of another size, alignment or name,
+    /// modules aside.
+    pub fn open(segment: &Segment, name: &str) -> Result<Self, SegmentError> {
+        Self::of(Placed::open(segment, name)?, name)
+    }
+
+    /// The lock of this name, which is made around `value` if there is none. Any number of processes may do this
+    /// at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create) and [`open`](Self::open).
+    pub fn open_or_create(segment: &Segment, name: &str, value: T) -> Result<Self, SegmentError> {
+        let placed = Placed::open_or_create(segment, name, Shape::new(), |object| {
+            object.bytes(Kind::VALUE, size_of::<T>()).write(bytemuck::bytes_of(&value));
+        })?;
+        Self::of(placed, name)
+    }
+
+    fn of(placed: Placed<Shape<T>>, name: &str) -> Result<Self, SegmentError> {
+        let local = placed.private(name, Local::new)?;
+        Ok(RwLock { placed, local })
+    }
+}
+
+impl<T: Pod> RwLock<T> {
+    /// Waits until nobody writes, or waits to, and takes the lock for reading.
+    ///
+    /// # Errors
+    ///
+    /// If a writer died or panicked; the error has the guard.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller); or, where locks are [tracked](sync::Mutex#panics), for itself.
+    #[track_caller]
+    pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
+        for_ever(self.read_until(Deadline::NEVER))
+    }
+
+    /// As [`read`](Self::read), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or a writer died or panicked; then the error has the guard.
+    ///
+    /// # Panics
+    ///
+    /// As [`read`](Self::read).
+    #[track_caller]
+    pub fn read_timeout(&self, timeout: Duration) -> TimedResult<RwLockReadGuard<'_, T>> {
+        self.read_until(Deadline::after(timeout))
+    }
+
+    /// As [`read`](Self::read), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_timeout`](Self::read_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`read`](Self::read).
+    #[track_caller]
+    pub fn read_deadline(&self, deadline: Instant) -> TimedResult<RwLockReadGuard<'_, T>> {
+        self.read_until(Deadline::at(deadline))
+    }
+
+    #[track_caller]
+    fn read_until(&self, deadline: Deadline) -> TimedResult<RwLockReadGuard<'_, T>> {
+        let gate = match self.local.gate().read_until(|| deadline) {
+            Ok(gate) => gate,
+            // The segment says what is poisoned.
+            Err(sync::TimedLockError::Poisoned(error)) => error.into_inner(),
+            Err(sync::TimedLockError::TimedOut) => return Err(TimedLockError::TimedOut),
+        };
+        let entered = self.local.enter(&self.reading(), deadline);
+        let found = entered.ok_or(TimedLockError::TimedOut)?;
+        Ok(self.told(RwLockReadGuard { lock: self, _gate: gate }, found)?)
+    }
+
+    /// Takes the lock for reading if nobody writes, or waits to.
+    ///
+    /// # Errors
+    ///
+    /// If somebody does, or a writer died or panicked; then the error has the guard.
+    #[track_caller]
+    pub fn try_read(&self) -> TryResult<RwLockReadGuard<'_, T>> {
+        let gate = match self.local.gate().try_read() {
+            Ok(gate) => gate,
+            Err(sync::TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(sync::TryLockError::WouldBlock) => return Err(TryLockError::WouldBlock),
+        };
+        let entered = self.local.try_enter(&self.reading());
+        let found = entered.ok_or(TryLockError::WouldBlock)?;
+        Ok(self.told(RwLockReadGuard { lock: self, _gate: gate }, found)?)
+    }
+
+    /// Waits until nobody has the lock, and takes it for writing.
+    ///
+    /// # Errors
+    ///
+    /// If a writer died or panicked; the error has the guard.
+    ///
+    /// # Panics
+    ///
+    /// As [`read`](Self::read).
+    #[track_caller]
+    pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
+        for_ever(self.write_until(Deadline::NEVER))
+    }
+
+    /// As [`write`](Self::write), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// If the time is over, or a writer died or panicked; then the error has the guard.
+    ///
+    /// # Panics
+    ///
+    /// As [`read`](Self::read).
+    #[track_caller]
+    pub fn write_timeout(&self, timeout: Duration) -> TimedResult<RwLockWriteGuard<'_, T>> {
+        self.write_until(Deadline::after(timeout))
+    }
+
+    /// As [`write`](Self::write), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`write_timeout`](Self::write_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`read`](Self::read).
+    #[track_caller]
+    pub fn write_deadline(&self, deadline: Instant) -> TimedResult<RwLockWriteGuard<'_, T>> {
+        self.write_until(Deadline::at(deadline))
+    }
+
+    #[track_caller]
+    fn write_until(&self, deadline: Deadline) -> TimedResult<RwLockWriteGuard<'_, T>> {
+        let gate = match self.local.gate().write_until(|| deadline) {
+            Ok(gate) => gate,
+            Err(sync::TimedLockError::Poisoned(error)) => error.into_inner(),
+            Err(sync::TimedLockError::TimedOut) => return Err(TimedLockError::TimedOut),
+        };
+        let found = self.word().lock(deadline).ok_or(TimedLockError::TimedOut)?;
+        let claim = Claim { lock: self };
+        if !self.drain(deadline) {
+            return Err(TimedLockError::TimedOut);
+        }
+        claim.has_all();
+        Ok(self.write_guard(gate, found)?)
+    }
+
+    /// Takes the lock for writing if nobody has it.
+    ///
+    /// # Errors
+    ///
+    /// If somebody has, or a writer died or panicked; then the error has the guard.
+    #[track_caller]
+    pub fn try_write(&self) -> TryResult<RwLockWriteGuard<'_, T>> {
+        let gate = match self.local.gate().try_write() {
+            Ok(gate) => gate,
+            Err(sync::TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(sync::TryLockError::WouldBlock) => return Err(TryLockError::WouldBlock),
+        };
+        let found = self.word().try_lock().ok_or(TryLockError::WouldBlock)?;
+        let claim = Claim { lock: self };
+        if let Some(reader) = self.reader(0) {
+            self.segment().watch(reader);
+            return Err(TryLockError::WouldBlock);
+        }
+        claim.has_all();
+        Ok(self.write_guard(gate, found)?)
+    }
+
+    /// Waits until nobody reads, with the word in hand; false: the deadline has passed.
+    fn drain(&self, deadline: Deadline) -> bool {
+        let mut from = 0;
+        while let Some(reader) = self.reader(from) {
+            from = usize::from(reader.index());
+            let entry = &self.reads()[from];
+            if !self.at("RwLock::write").one(reader, deadline, || !entry.is(reader)) {
+                return self.reader(from).is_none();
+            }
+        }
+        true
+    }
+
+    /// Who reads, at place `from` or behind, and is not known to be dead.
+    fn reader(&self, from: usize) -> Option<Holder> {
+        self.words().word.reader(self.reads(), from, |holder| self.segment().is_gone(holder))
+    }
+
+    /// For who has the lock for writing.
+    fn write_guard<'l>(
+        &'l self,
+        gate: sync::RwLockWriteGuard<'l, ()>,
+        found: Found,
+    ) -> LockResult<RwLockWriteGuard<'l, T>> {
+        let mut guard =
+            RwLockWriteGuard { lock: self, changed: false, poise: Poise::of_caller(), _gate: gate };
+        self.value().read(bytemuck::bytes_of_mut(guard.copy()));
+        self.told(guard, found)
+    }
+
+    fn told<G>(&self, guard: G, found: Found) -> LockResult<G> {
+        match Cause::of(found, self.segment().is_truncated()) {
+            None => Ok(guard),
+            Some(cause) => Err(PoisonError::new(guard, cause)),
+        }
+    }
+
+    /// Whether a writer died or panicked, as far as it is known, and nobody has repaired the value.
+    pub fn is_poisoned(&self) -> bool {
+        self.words().word.writer().is_poisoned()
+    }
+
+    /// Says that the value is in order again. For who has the lock for writing.
+    pub fn clear_poison(&self) {
+        self.words().word.writer().clear_poison();
+    }
+
+    #[inline]
+    fn segment(&self) -> &Segment {
+        self.placed.segment()
+    }
+
+    #[inline]
+    fn words(&self) -> &Words {
+        self.placed.object.at(0)
+    }
+
+    #[inline]
+    fn reads(&self) -> &[Reads] {
+        self.placed.object.slice(READS, MAX_ATTACHED)
+    }
+
+    #[inline]
+    fn value(&self) -> Bytes<'_> {
+        self.placed.object.bytes(Kind::VALUE, size_of::<T>())
+    }
+
+    fn at<'l>(&'l self, what: &'l str) -> At<'l> {
+        At { segment: self.segment(), listeners: &self.words().waiting, what }
+    }
+
+    #[inline]
+    fn word(&self) -> Word<'_> {
+        Word { word: self.words().word.writer(), at: self.at("RwLock::write") }
+    }
+
+    fn reading(&self) -> Reading<'_> {
+        Reading {
+            lock: &self.words().word,
+            reads: self.reads(),
+            value: self.value(),
+            at: self.at("RwLock::read"),
+        }
+    }
+}
+
+/// What a wait without a deadline gives.
+fn for_ever<G>(result: TimedResult<G>) -> LockResult<G> {
+    match result {
+        Ok(guard) => Ok(guard),
+        Err(TimedLockError::Poisoned(error)) => Err(error),
+        Err(TimedLockError::TimedOut) => unreachable!("it waits for ever"),
+    }
+}
+
+/// The word, while it is not yet sure that nobody reads: given back if that does not come about.
+struct Claim<'l, T: Pod> {
+    lock: &'l RwLock<T>,
+}
+
+impl<T: Pod> Claim<'_, T> {
+    fn has_all(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl<T: Pod> Drop for Claim<'_, T> {
+    fn drop(&mut self) {
+        self.lock.word().unlock(false);
+    }
+}
+
+impl<T: Pod> RwLockWriteGuard<'_, T> {
+    fn copy(&mut self) -> &mut T {
+        // SAFETY: this guard has the gate for writing, and is borrowed alone.
+        unsafe { &mut *self.lock.local.copy() }
+    }
+}
+
+impl<T: Pod> Deref for RwLockReadGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this guard is counted among the readers of the process, while there are any of whom the copy is not
+        // written, and so it was before.
+        unsafe { &*self.lock.local.copy() }
+    }
+}
+
+impl<T: Pod> Deref for RwLockWriteGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: this guard has the gate for writing: nobody else of the process is at the copy.
+        unsafe { &*self.lock.local.copy() }
+    }
+}
+
+impl<T: Pod> DerefMut for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.changed = true;
+        self.copy()
+    }
+}
+
+impl<T: Pod> Drop for RwLockReadGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        self.lock.local.leave(&self.lock.reading());
+    }
+}
+
+impl<T: Pod> Drop for RwLockWriteGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.changed {
+            self.lock.value().write(bytemuck::bytes_of(&**self));
+        }
+        self.lock.word().unlock(self.poise.is_lost());
+    }
+}
+
+impl<T: Pod> Clone for RwLock<T> {
+    fn clone(&self) -> Self {
+        RwLock { placed: self.placed.clone(), local: Arc::clone(&self.local) }
+    }
+}
+
+impl<T: Pod> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RwLock").field("poisoned", &self.is_poisoned()).finish_non_exhaustive()
+    }
+}
+
+impl<T: Pod + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T: Pod + fmt::Debug> fmt::Debug for RwLockWriteGuard<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}

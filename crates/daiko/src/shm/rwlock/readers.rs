@@ -1,0 +1,183 @@
+//! The readers of one process, who are one reader to the others.
+
+use std::cell::UnsafeCell;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytemuck::Pod;
+use daiko_core::robust::{self, Found, Lock, Reads, Unlock};
+use daiko_shm::Bytes;
+
+use super::super::mutex::zeroed;
+use super::super::wait::At;
+use super::super::word::Word;
+use crate::sync;
+use crate::wait::Deadline;
+
+/// What this process alone knows of a lock.
+pub(super) struct Local<T> {
+    /// Excludes its writers from its readers, and from each other; they queue here.
+    gate: sync::RwLock<()>,
+    /// Had by the one who waits in the segment to read; others wait behind him.
+    entry: sync::Mutex<()>,
+    /// How many read. From the first on the process's entry in the segment is set, until it is cleared under this
+    /// lock by the last. Never held over a suspension.
+    readers: Mutex<usize>,
+    /// Written by who has the gate for writing; or has it for reading, and `entry`, while nobody reads. Read by
+    /// the former, and by the readers that are counted.
+    copy: Box<UnsafeCell<T>>,
+}
+
+// SAFETY: the copy is reached as it says; a writer may be on another thread than who made it.
+unsafe impl<T: Send + Sync> Sync for Local<T> {}
+
+/// Where one reads.
+pub(super) struct Reading<'l> {
+    pub(super) lock: &'l robust::RwLock,
+    pub(super) reads: &'l [Reads],
+    pub(super) value: Bytes<'l>,
+    pub(super) at: At<'l>,
+}
+
+impl<T: Pod> Local<T> {
+    pub(super) fn new() -> Self {
+        let copy = Box::into_raw(zeroed::<T>()).cast::<UnsafeCell<T>>();
+        Local {
+            gate: sync::RwLock::new(()),
+            entry: sync::Mutex::new(()),
+            readers: Mutex::new(0),
+            // SAFETY: of a box, and a cell is laid out as what is in it.
+            copy: unsafe { Box::from_raw(copy) },
+        }
+    }
+
+    pub(super) fn gate(&self) -> &sync::RwLock<()> {
+        &self.gate
+    }
+
+    #[inline]
+    pub(super) fn copy(&self) -> *mut T {
+        self.copy.get()
+    }
+
+    fn readers(&self) -> MutexGuard<'_, usize> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts the caller among the readers, if there are some, and no writer waits for their end.
+    fn join(&self, reading: &Reading<'_>) -> Option<Found> {
+        let mut readers = self.readers();
+        let found = reading.found().ok().filter(|_| *readers > 0)?;
+        *readers += 1;
+        Some(found)
+    }
+
+    /// Begins to read, for who has the gate for reading; `None`: the deadline has passed.
+    #[inline]
+    pub(super) fn enter(&self, reading: &Reading<'_>, deadline: Deadline) -> Option<Found> {
+        self.join(reading).or_else(|| self.enter_slow(reading, deadline))
+    }
+
+    fn enter_slow(&self, reading: &Reading<'_>, deadline: Deadline) -> Option<Found> {
+        let _entry = match self.entry.lock_until(|| deadline) {
+            Ok(entry) => entry,
+            Err(sync::TimedLockError::Poisoned(error)) => error.into_inner(),
+            Err(sync::TimedLockError::TimedOut) => return None,
+        };
+        let mut in_time = true;
+        loop {
+            match self.attempt(reading) {
+                Lock::Locked(found) => return Some(found),
+                _ if !in_time => return None,
+                tried => in_time = reading.word().wait_after(tried, deadline),
+            }
+        }
+    }
+
+    /// As [`enter`](Self::enter), without a wait.
+    pub(super) fn try_enter(&self, reading: &Reading<'_>) -> Option<Found> {
+        if let Some(found) = self.join(reading) {
+            return Some(found);
+        }
+        let _entry = match self.entry.try_lock() {
+            Ok(entry) => entry,
+            Err(sync::TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(sync::TryLockError::WouldBlock) => return None,
+        };
+        match self.attempt(reading) {
+            Lock::Locked(found) => Some(found),
+            Lock::Held { by, .. } => {
+                reading.at.segment.watch(by);
+                None
+            }
+            Lock::Contended => None,
+        }
+    }
+
+    /// One try, for who has `entry`, so that no other begins to read here as the first.
+    fn attempt(&self, reading: &Reading<'_>) -> Lock {
+        if let Err((by, seen)) = reading.found() {
+            return Lock::Held { by, seen };
+        }
+        if let Some(found) = self.join(reading) {
+            return Lock::Locked(found);
+        }
+        if *self.readers() > 0 {
+            // A writer came in between: his word is what to wait for, without a touch of the entry.
+            return Lock::Contended;
+        }
+        let tried = reading.try_read();
+        if let Lock::Locked(_) = tried {
+            // SAFETY: nobody reads here, nor begins to, nor has the gate for writing.
+            reading.value.read(bytemuck::bytes_of_mut(unsafe { &mut *self.copy() }));
+            *self.readers() = 1;
+        }
+        tried
+    }
+
+    /// Ends to read, for one who was counted.
+    #[inline]
+    pub(super) fn leave(&self, reading: &Reading<'_>) {
+        let mut readers = self.readers();
+        *readers -= 1;
+        if *readers == 0 {
+            reading.end();
+        }
+    }
+}
+
+impl Reading<'_> {
+    fn word(&self) -> Word<'_> {
+        Word { word: self.lock.writer(), at: self.at }
+    }
+
+    /// How the lock is found by a further reader; or which writer, who lives, keeps it out.
+    #[inline]
+    fn found(&self) -> Result<Found, (robust::Holder, robust::Seen)> {
+        match self.lock.writer().found() {
+            // Who takes it from the dead is told of it; those who read meanwhile do so beside nobody.
+            Err((by, _)) if self.at.segment.is_gone(by) => Ok(Found::Clean),
+            found => found,
+        }
+    }
+
+    /// Sets this process's entry, unless somebody writes.
+    fn try_read(&self) -> Lock {
+        let segment = self.at.segment;
+        let tried = self.lock.try_read(segment.me(), self.reads, |who| segment.is_gone(who));
+        if !matches!(tried, Lock::Locked(Found::Clean | Found::Poisoned)) {
+            // Somebody may have taken this try for a reader: its end is a plain store.
+            segment.ring_behind_store(self.at.listeners, None);
+        }
+        tried
+    }
+
+    /// Clears it.
+    fn end(&self) {
+        match self.lock.unlock_read(self.at.segment.me(), self.reads) {
+            Unlock::Quiet => {}
+            Unlock::Ring | Unlock::NotMine => {
+                self.at.segment.ring_behind_store(self.at.listeners, None);
+            }
+        }
+    }
+}
