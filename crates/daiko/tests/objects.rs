@@ -4,6 +4,8 @@
 mod channel;
 #[path = "objects/event.rs"]
 mod event;
+#[path = "objects/kills.rs"]
+mod kills;
 #[path = "objects/mutex.rs"]
 mod mutex;
 #[path = "objects/place.rs"]

@@ -77,6 +77,11 @@ impl Killed {
     /// By SIGKILL, unless it has ended by itself. It has died when this returns.
     pub(crate) fn kill(self) {}
 
+    /// Whether it has not ended by itself.
+    pub(crate) fn lives(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
     /// Waits for its end, which is to be a good one.
     pub(crate) fn ends_well(&mut self) {
         assert!(self.0.wait().unwrap().success());

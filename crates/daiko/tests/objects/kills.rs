@@ -1,0 +1,244 @@
+//! Processes that are killed at random, while they use all objects: the others go on, and nothing is lost but what the
+//! dead had in hand.
+//!
+//! For two seconds, or as long as `DAIKO_SOAK_SECONDS` says.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use daiko::shm::{
+    Channel, Event, LockResult, Mutex, Receiver, RecvError, RwLock, Segment, Semaphore, SendError,
+    Sender, TimedLockError,
+};
+
+use crate::place::{Killed, LONG, Place, role, theirs};
+use crate::support::child::is_child;
+use crate::support::workers;
+
+const NAME: &str = "kills::who_lives_goes_on";
+const PERMITS: u32 = 3;
+const CHILDREN: usize = 3;
+/// Fibers of each child that send.
+const FIBERS: u64 = 2;
+/// A child lives at most so long.
+const LIFE: Duration = Duration::from_millis(60);
+
+/// Two numbers that are equal whenever nobody is in between.
+type Pair = [u64; 2];
+/// Who sends, and the how-manieth message it is.
+type Message = [u64; 2];
+
+struct Objects {
+    mutex: Mutex<Pair>,
+    rwlock: RwLock<Pair>,
+    semaphore: Semaphore,
+    event: Event,
+    /// From the children to the parent.
+    up: Channel<Message>,
+    /// From the parent to one of the children.
+    down: Channel<u64>,
+}
+
+impl Objects {
+    fn of(segment: &Segment) -> Self {
+        let lanes = 2 * CHILDREN as u32 * FIBERS as u32;
+        let up = Channel::options().capacity(4).senders(lanes);
+        Objects {
+            mutex: Mutex::open_or_create(segment, "mutex", [0; 2]).unwrap(),
+            rwlock: RwLock::open_or_create(segment, "rwlock", [0; 2]).unwrap(),
+            semaphore: Semaphore::open_or_create(segment, "semaphore", PERMITS).unwrap(),
+            event: Event::open_or_create(segment, "event").unwrap(),
+            up: Channel::open_or_create(segment, "up", up).unwrap(),
+            down: Channel::open_or_create(segment, "down", Channel::options().capacity(2)).unwrap(),
+        }
+    }
+
+    /// One use of one of them, as `choice` says.
+    fn use_one(&self, choice: u64) {
+        match choice % 5 {
+            0 => self.lock(),
+            1 => self.read(),
+            2 => self.write(),
+            3 => {
+                let _permit = self.semaphore.acquire_timeout(LONG).expect("a permit is lost");
+                daiko::yield_now();
+            }
+            _ => self.event.set(),
+        }
+    }
+
+    fn lock(&self) {
+        let (mut guard, in_order) = told(self.mutex.lock_timeout(LONG));
+        change(&mut guard, in_order);
+        if !in_order {
+            self.mutex.clear_poison();
+        }
+    }
+
+    fn read(&self) {
+        let (guard, in_order) = told(self.rwlock.read_timeout(LONG));
+        assert!(!in_order || guard[0] == guard[1], "{guard:?}");
+        daiko::yield_now();
+    }
+
+    fn write(&self) {
+        let (mut guard, in_order) = told(self.rwlock.write_timeout(LONG));
+        change(&mut guard, in_order);
+        if !in_order {
+            self.rwlock.clear_poison();
+        }
+    }
+}
+
+/// The guard, and whether all was said to be in order.
+fn told<G>(locked: Result<G, TimedLockError<G>>) -> (G, bool) {
+    let locked: LockResult<G> = match locked {
+        Ok(guard) => Ok(guard),
+        Err(TimedLockError::Poisoned(error)) => Err(error),
+        Err(TimedLockError::TimedOut) => panic!("the lock is lost"),
+    };
+    match locked {
+        Ok(guard) => (guard, true),
+        Err(error) => (error.into_inner(), false),
+    }
+}
+
+/// Repairs the pair if it is not said to be in order, and changes it.
+fn change(pair: &mut Pair, in_order: bool) {
+    if !in_order {
+        pair[1] = pair[0];
+    }
+    assert_eq!(pair[0], pair[1]);
+    pair[0] += 1;
+    daiko::yield_now();
+    pair[1] += 1;
+}
+
+/// xorshift64*
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn roll(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 20
+    }
+}
+
+/// What a fiber of a child does until it is killed.
+fn live(objects: &Objects, who: u64, down: Option<Receiver<u64>>) {
+    let (mut dice, mut sender, mut down) = (Dice::new(who), objects.up.sender().unwrap(), down);
+    let mut sent = 0;
+    loop {
+        objects.use_one(dice.roll());
+        sender.send_timeout([who, sent], LONG).expect("the parent receives");
+        sent += 1;
+        if let Some(down) = &mut down {
+            let _ = down.try_recv();
+        }
+    }
+}
+
+/// Sends downwards to whoever receives there.
+fn send_down(sender: &mut Sender<u64>) {
+    match sender.send_timeout(0, LONG) {
+        Ok(()) | Err(SendError::Disconnected) => daiko::yield_now(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Receives until the end, and checks that of nobody a message is lost or comes twice: what each has sent.
+fn receive(mut up: Receiver<Message>, ends: &AtomicBool) -> HashMap<u64, u64> {
+    let mut next = HashMap::new();
+    loop {
+        match up.recv_timeout(LONG) {
+            Ok([who, number]) => {
+                let expected = next.entry(who).or_insert(0);
+                assert_eq!(*expected, number, "of {who}");
+                *expected += 1;
+            }
+            Err(RecvError::Disconnected) if ends.load(Ordering::Relaxed) => return next,
+            Err(RecvError::Disconnected) => daiko::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Kills children, and has others in their place, until the time is over; how many were killed.
+fn kill(place: &Place, seconds: u64, dice: &mut Dice) -> u64 {
+    let mut number = 0;
+    let mut child = || {
+        number += 1;
+        place.child_as(NAME, &number.to_string())
+    };
+    let mut children: Vec<Killed> = (0..CHILDREN).map(|_| child()).collect();
+    let end = Instant::now() + Duration::from_secs(seconds);
+    while Instant::now() < end {
+        let life = LIFE / CHILDREN as u32;
+        std::thread::sleep(life.mul_f64((dice.roll() % 1000) as f64 / 1000.0));
+        let victim = &mut children[(dice.roll() % CHILDREN as u64) as usize];
+        assert!(victim.lives(), "a child has failed");
+        *victim = child();
+    }
+    number
+}
+
+fn child() {
+    let objects = Objects::of(&theirs());
+    let number: u64 = role().parse().unwrap();
+    let runtime = workers(1);
+    runtime.scope(|s| {
+        for fiber in 0..FIBERS {
+            let down = (fiber == 0).then(|| objects.down.receiver().ok()).flatten();
+            let objects = &objects;
+            s.spawn(move || live(objects, number * FIBERS + fiber, down));
+        }
+    });
+}
+
+#[test]
+fn who_lives_goes_on() {
+    if is_child() {
+        return child();
+    }
+    let seconds = std::env::var("DAIKO_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
+    let place = Place::new("kills");
+    let (objects, ends) = (Objects::of(&place.segment), AtomicBool::new(false));
+    let (runtime, uses, seed) = (workers(2), AtomicU64::new(0), u64::from(std::process::id()));
+    let (up, mut down) = (objects.up.receiver().unwrap(), objects.down.sender().unwrap());
+    let (killed, received) = runtime.scope(|s| {
+        let received = s.spawn(|| receive(up, &ends));
+        let using = |at| {
+            let mut dice = Dice::new(seed + at);
+            while !ends.load(Ordering::Relaxed) {
+                objects.use_one(dice.roll());
+                uses.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        (0..4).for_each(|at| _ = s.spawn(move || using(at)));
+        s.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                send_down(&mut down);
+                objects.event.wait_timeout(LONG).expect("somebody sets it");
+                objects.event.reset();
+            }
+        });
+        let killed = kill(&place, seconds.unwrap_or(2), &mut Dice::new(seed));
+        ends.store(true, Ordering::Relaxed);
+        objects.event.set();
+        (killed, received.join().unwrap())
+    });
+    assert_eq!(objects.semaphore.available_permits(), PERMITS);
+    let (sent, uses) = (received.values().sum::<u64>(), uses.into_inner());
+    println!(
+        "{killed} processes, {} of whom sent {sent} messages; {uses} uses here",
+        received.len()
+    );
+    assert!(sent > 0 && uses > 0);
+}
