@@ -11,7 +11,7 @@ use daiko::shm::{
 use daiko_core::robust;
 use proptest::prelude::*;
 
-use crate::place::{LONG, Place, SHORT, rest, theirs, until_somebody_listens};
+use crate::place::{LONG, Place, SHORT, let_them_sleep, rest, theirs, until_somebody_listens};
 use crate::support::child::is_child;
 use crate::support::{assert_names, panic_of, until, workers, yield_until};
 
@@ -169,6 +169,7 @@ fn a_sender_that_dies_before_it_rings_is_received_from() {
         let lane = object.at::<robust::Lane>(LANE);
         let slots = robust::Slots::new(object.slice(SLOTS, 64), 1);
         let _ = lane.sender().take(segment.me(), |_| true);
+        let_them_sleep();
         robust::Sender::of(lane, slots).unwrap().send(lane, slots, &42u64.to_ne_bytes()).unwrap();
         std::process::abort();
     }

@@ -24,7 +24,9 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn new(name: &str) -> Place {
-        let name = format!("daiko-test-{}-{name}", std::process::id());
+        static PLACES: AtomicU64 = AtomicU64::new(0);
+        let number = PLACES.fetch_add(1, Ordering::Relaxed);
+        let name = format!("daiko-test-{}-{number}-{name}", std::process::id());
         Place { segment: Segment::create(name, 4 << 20).unwrap() }
     }
 
@@ -99,6 +101,10 @@ impl Drop for Killed {
 pub(crate) fn until_somebody_listens(segment: &Segment, name: &str, at: usize) {
     let object = segment.object(name, "anything", |_| Ok(())).unwrap();
     until("somebody waits", || object.at::<AtomicU64>(at).load(Ordering::Relaxed) != 0);
-    // He sleeps soon. If he does not yet, the test sees less than it could, and passes.
+    let_them_sleep();
+}
+
+/// Those who wait sleep soon. If they do not yet, a test sees less than it could, and passes.
+pub(crate) fn let_them_sleep() {
     std::thread::sleep(SHORT);
 }

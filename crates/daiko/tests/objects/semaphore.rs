@@ -7,7 +7,7 @@ use daiko::sync::TimedOut;
 use daiko_core::robust;
 use proptest::prelude::*;
 
-use crate::place::{LONG, Place, SHORT, rest, theirs, until_somebody_listens};
+use crate::place::{LONG, Place, SHORT, let_them_sleep, rest, theirs, until_somebody_listens};
 use crate::support::child::is_child;
 use crate::support::{assert_names, panic_of, until, workers, yield_until};
 
@@ -94,6 +94,7 @@ fn who_came_after_the_wait_began_and_dies_before_it_rings_is_waited_for_by_nobod
         let segment = theirs();
         let object = segment.object("semaphore", "a semaphore", |_| Ok(())).unwrap();
         let (words, permits) = (object.at::<robust::Semaphore>(0), object.slice(128, 1));
+        let_them_sleep();
         assert!(words.add(permits, 0));
         std::process::abort();
     }
