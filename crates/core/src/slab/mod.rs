@@ -10,6 +10,8 @@ use class::{CLASSES, Class};
 use page::Page;
 #[cfg(not(any(loom, shuttle)))]
 pub use region::Refused;
+#[cfg(not(any(loom, shuttle)))]
+pub use reserve::Reserve;
 
 mod class;
 #[cfg(all(test, loom))]
@@ -18,6 +20,8 @@ mod page;
 // The modellers' atomics are no words of memory.
 #[cfg(not(any(loom, shuttle)))]
 mod region;
+#[cfg(not(any(loom, shuttle)))]
+mod reserve;
 mod runs;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
@@ -40,6 +44,8 @@ pub struct Heap<'m> {
     words: &'m [AtomicU64],
     /// Where the first page begins.
     at: usize,
+    /// Pages from here on are not looked at for room, though others may have objects there.
+    open: usize,
 }
 
 /// No object that is allocated begins at the offset.
@@ -80,12 +86,18 @@ impl Heap<'_> {
         }
     }
 
+    /// Where the run begins to which the byte at an offset belongs, if it belongs to one.
+    pub fn start_of(&self, offset: usize) -> Option<usize> {
+        let (head, _, page) = self.find(offset)?;
+        page.pages().map(|_| self.offset(head))
+    }
+
     /// What all bytes are used for; walks all pages.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
-        (0..self.pages()).for_each(|page| self.count(page, &mut stats));
+        (0..self.open).for_each(|page| self.count(page, &mut stats));
         let known = stats.in_use.saturating_add(stats.in_flight).saturating_add(stats.free);
-        stats.waste = (self.pages() * PAGE).saturating_sub(known);
+        stats.waste = (self.open * PAGE).saturating_sub(known);
         stats
     }
 
@@ -110,7 +122,7 @@ impl Heap<'_> {
     /// The pages of these words, from 0 on.
     #[cfg(all(test, any(loom, shuttle)))]
     pub(crate) fn of_words(words: &[AtomicU64]) -> Heap<'_> {
-        Heap { words, at: 0 }
+        Heap { words, at: 0, open: words.len() }
     }
 
     #[inline]
@@ -185,6 +197,12 @@ impl Heap<'_> {
     }
 }
 
+/// Whether an object takes pages of its own, so that who allocates or frees it claims them under its name.
+#[inline]
+pub fn takes_pages(size: usize, align: usize) -> bool {
+    size > LARGEST || align > 16 && Class::of(size, align).is_none()
+}
+
 /// Somebody else was faster.
 struct Lost;
 
@@ -216,11 +234,16 @@ pub struct Caller<'m> {
 impl<'m> Caller<'m> {
     /// A caller by the name of `id`, which no other has or had, unless [swept](Self::sweep).
     pub fn new(heap: Heap<'m>, id: u32) -> Self {
+        Self::sharing(heap, id, id)
+    }
+
+    /// As [`new`](Self::new), but callers which die together may share a name. `place` is another for each of them.
+    pub fn sharing(heap: Heap<'m>, id: u32, place: u32) -> Self {
         // Callers begin far from each other, and on a line of words of their own.
-        let share = (u64::from(id.wrapping_mul(0x9e37_79b9)) * heap.pages() as u64) >> 32;
+        let share = (u64::from(place.wrapping_mul(0x9e37_79b9)) * heap.open as u64) >> 32;
         let first = share as usize / 8 * 8;
         let hints = [Hint { slab: first, freed: first, next: first }; CLASSES];
-        Self { heap, id, hints, slabs: (first, first), free: (first, heap.pages()) }
+        Self { heap, id, hints, slabs: (first, first), free: (first, heap.open) }
     }
 
     /// Allocates `size` bytes aligned to `align`, a power of two: their offset.
@@ -238,6 +261,21 @@ impl<'m> Caller<'m> {
             },
             None => self.alloc_pages(size, align),
         }
+    }
+
+    /// As [`alloc`](Self::alloc), but only from slabs near that there are: it claims nothing, so the name is not used.
+    #[inline]
+    pub fn alloc_near(&mut self, size: usize, align: usize) -> Option<usize> {
+        let class = Class::of(size, align)?;
+        match self.heap.take(self.hints[class.index()].slab, class) {
+            None => self.look_again(class),
+            object => object,
+        }
+    }
+
+    /// The name by which what it claims is known.
+    pub fn id(&self) -> u32 {
+        self.id
     }
 
     /// Frees the object at `offset`, whoever has allocated it. No caller touches it afterwards.

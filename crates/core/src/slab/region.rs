@@ -84,6 +84,6 @@ impl<'m> Heap<'m> {
         }
         // SAFETY: as above; the words end before the first page.
         let words = unsafe { slice::from_raw_parts(base.as_ptr().add(HEADER).cast(), pages) };
-        Ok(Self { words, at })
+        Ok(Self { words, at, open: pages })
     }
 }

@@ -109,13 +109,17 @@ impl Caller<'_> {
     /// An object from another slab than the last, or from a new one.
     #[cold]
     pub(super) fn alloc_slow(&mut self, class: Class) -> Option<usize> {
-        let last = self.hints[class.index()].slab;
-        self.heap
-            .take_again(last, class)
-            .or_else(|| self.look_near(class))
+        self.look_again(class)
             .or_else(|| self.new_slab(class))
             .or_else(|| self.look_everywhere(class))
             .or_else(|| (self.reclaim() > 0).then(|| self.new_slab(class))?)
+    }
+
+    /// An object from the slab used last, which has changed since, or from one near.
+    #[cold]
+    pub(super) fn look_again(&mut self, class: Class) -> Option<usize> {
+        let last = self.hints[class.index()].slab;
+        self.heap.take_again(last, class).or_else(|| self.look_near(class))
     }
 
     /// Looks where an object was freed, then at some of the runs between which own slabs are.
@@ -135,7 +139,7 @@ impl Caller<'_> {
     }
 
     fn look_everywhere(&mut self, class: Class) -> Option<usize> {
-        let (page, object) = self.heap.look(class, 0, self.heap.pages(), self.heap.pages());
+        let (page, object) = self.heap.look(class, 0, self.heap.open, self.heap.open);
         self.found(class, page, object)
     }
 
@@ -150,8 +154,8 @@ impl Caller<'_> {
     }
 
     /// Puts a slab together; its first object.
-    fn new_slab(&mut self, class: Class) -> Option<usize> {
-        let (from, all) = (self.free.0, self.heap.pages());
+    pub(super) fn new_slab(&mut self, class: Class) -> Option<usize> {
+        let (from, all) = (self.free.0, self.heap.open);
         let (head, offset) = self
             .new_slab_within(class, from, all)
             // A run may begin before and end behind.
@@ -178,15 +182,15 @@ impl Caller<'_> {
     #[cold]
     pub(super) fn alloc_pages(&mut self, size: usize, align: usize) -> Option<usize> {
         let (pages, align) = (size.max(1).div_ceil(PAGE), align.div_ceil(PAGE));
-        if pages > self.heap.pages() || align > ALIGN / PAGE {
+        if pages > self.heap.open || align > ALIGN / PAGE {
             return None;
         }
         self.new_run(pages, align)
             .or_else(|| (self.reclaim() > 0).then(|| self.new_run(pages, align))?)
     }
 
-    fn new_run(&mut self, pages: usize, align: usize) -> Option<usize> {
-        let (to, all) = (self.free.1, self.heap.pages());
+    pub(super) fn new_run(&mut self, pages: usize, align: usize) -> Option<usize> {
+        let (to, all) = (self.free.1, self.heap.open);
         let head = self
             .new_run_within(pages, align, 0, to)
             .or_else(|| self.new_run_within(pages, align, to.saturating_sub(pages), all))?;
@@ -259,7 +263,7 @@ impl Caller<'_> {
     /// Has each page given back by `by`, which says how many there were from there on: how many bytes.
     fn at_each_page(&self, by: impl Fn(usize) -> usize) -> usize {
         let (mut page, mut given) = (0, 0);
-        while page < self.heap.pages() {
+        while page < self.heap.open {
             let pages = by(page);
             given += pages * PAGE;
             page += pages.max(1);

@@ -9,6 +9,7 @@ use std::thread;
 use proptest::prelude::*;
 
 use super::region::{HEADER, divide};
+use super::reserve::FIRST;
 use super::*;
 
 /// Memory for a heap.
@@ -268,4 +269,88 @@ fn pages_fill_the_memory_and_no_more() {
         assert!(at >= HEADER + 8 * pages && at + pages * PAGE <= len);
         assert!(len - pages * PAGE <= HEADER + 8 * pages + ALIGN + PAGE, "{len}");
     }
+}
+
+/// A reserve of which little is open, and a caller of it.
+fn reserve(memory: &Memory) -> (Reserve<'_>, Caller<'_>) {
+    // SAFETY: it lives as long as the reserve, and objects are written only where they are.
+    let reserve = unsafe { Reserve::over(memory.base, memory.layout.size()) }.unwrap();
+    (reserve, Caller::new(reserve.heap(), 1))
+}
+
+#[test]
+fn a_reserve_opens_what_is_needed() {
+    let memory = Memory::new(4 << 20);
+    let (reserve, mut caller) = reserve(&memory);
+    let first = reserve.heap().open;
+    assert!(reserve.alloc(&mut caller, PAGE * first / 2 + 1, 8).is_some());
+    assert_eq!(reserve.heap().open, first);
+    assert!(reserve.alloc(&mut caller, PAGE * first / 2 + 1, 8).is_some());
+    assert_eq!(reserve.heap().open, 2 * first);
+    assert!(reserve.alloc(&mut caller, 4 << 20, 8).is_none());
+    assert!(reserve.alloc(&mut caller, usize::MAX, 8).is_none());
+    assert_eq!(reserve.heap().open, 2 * first, "not for what has no room at all");
+    while reserve.alloc(&mut caller, 128, 1).is_some() {}
+    let stats = reserve.stats();
+    assert!(stats.free < 16 * PAGE, "{stats:?}");
+    assert_eq!(reserve.heap().open, reserve.all.pages());
+}
+
+#[test]
+fn a_reserve_opens_no_more_where_slabs_are_empty() {
+    let memory = Memory::new(4 << 20);
+    let (reserve, mut caller) = reserve(&memory);
+    for size in [64, 128, 256, 512, 1024, 2048] {
+        let full = reserve.heap().open * PAGE / 2;
+        let objects = (0..full / size).map(|_| reserve.alloc(&mut caller, size, 8).unwrap());
+        let objects: Vec<_> = objects.collect();
+        objects.into_iter().for_each(|object| caller.free(object).unwrap());
+    }
+    assert_eq!(reserve.heap().open, FIRST);
+}
+
+#[test]
+fn what_was_opened_by_others_is_freed_swept_and_counted() {
+    let memory = Memory::new(4 << 20);
+    let (reserve, mut caller) = reserve(&memory);
+    let mut narrow = Caller::new(reserve.heap(), 2);
+    let small: Vec<_> = (0..20_000).map(|_| reserve.alloc(&mut caller, 64, 8).unwrap()).collect();
+    let large = reserve.alloc(&mut caller, 1 << 20, 8).unwrap();
+    assert_eq!(reserve.stats().in_use, (1 << 20) + 64 * 20_000);
+    small.into_iter().for_each(|object| narrow.free(object).unwrap());
+    let other = reserve.alloc(&mut caller, 1 << 20, 8).unwrap();
+    narrow.free(other).unwrap();
+    assert_eq!(reserve.stats().in_use, 1 << 20);
+    // As if the first had died when it had begun to free.
+    let (head, ..) = narrow.heap.find(large).unwrap();
+    narrow.heap.words[head].store(Page::claim(1).0, Ordering::Relaxed);
+    assert_eq!(reserve.stats().in_flight, 1 << 20);
+    assert_eq!(reserve.sweep(&mut narrow, 1), 1 << 20);
+    narrow.reclaim();
+    assert_eq!(reserve.stats(), all_free(reserve.all));
+}
+
+#[test]
+fn whatever_a_reserve_says_is_open_calls_end() {
+    let memory = Memory::new(4 << 20);
+    let (reserve, mut caller) = reserve(&memory);
+    for open in [0, 1, u64::MAX, 65, 0, 0] {
+        reserve.open.store(open, Ordering::Relaxed);
+        let object = reserve.alloc(&mut caller, 200 << 10, 8).unwrap();
+        memory.bytes(object, 200 << 10).fill(1);
+        reserve.sweep(&mut caller, 7);
+        assert!(reserve.small().all(|bytes| bytes.end <= memory.layout.size()));
+    }
+}
+
+#[test]
+fn bytes_of_small_objects_are_known_as_such() {
+    let memory = Memory::new(4 << 20);
+    let (reserve, mut caller) = reserve(&memory);
+    let small = [16, 5000, 300].map(|size| reserve.alloc(&mut caller, size, 8).unwrap());
+    let large = reserve.alloc(&mut caller, 100 << 10, 8).unwrap();
+    let ranges: Vec<_> = reserve.small().collect();
+    assert!(ranges.is_sorted_by(|before, after| before.end < after.start));
+    let known = |object| ranges.iter().any(|bytes| bytes.contains(object));
+    assert!(small.iter().all(known) && known(&0) && !known(&large));
 }
