@@ -130,6 +130,7 @@ unsafe fn fork(body: impl FnOnce() -> i32) -> Result<Child, process::ProcessErro
         Forked::Parent(child) => Ok(child),
         Forked::Child => {
             thread::forget_cached_id();
+            heap::heap().inspect(|heap| heap.leave_parents_place());
             process::exit(panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or(101))
         }
     }

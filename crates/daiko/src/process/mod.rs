@@ -49,6 +49,7 @@ pub(crate) mod canary;
 pub(crate) mod crew;
 mod error;
 pub(crate) mod heap;
+mod segment;
 mod shared;
 
 use std::io;
@@ -60,7 +61,7 @@ use daiko_sys::{signal, thread};
 
 pub use self::canary::watch_static;
 pub use self::error::ProcessError;
-pub use self::heap::{SharedHeap, is_shared};
+pub use self::heap::{HeapStats, SharedHeap, is_shared};
 pub use self::shared::Static;
 use crate::deadlock;
 use crate::runtime::RuntimeBuilder;

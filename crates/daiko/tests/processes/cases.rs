@@ -3,6 +3,7 @@
 mod crossing;
 mod ends;
 mod errors;
+mod heap;
 mod objects;
 
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use daiko::{Builder, Runtime, RuntimeBuilder};
 use super::Case;
 
 pub(super) fn all() -> Vec<Case> {
-    [crossing::cases(), objects::cases(), ends::cases(), errors::cases()]
+    [heap::cases(), crossing::cases(), objects::cases(), ends::cases(), errors::cases()]
         .into_iter()
         .flatten()
         .collect()

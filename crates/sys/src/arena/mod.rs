@@ -5,7 +5,6 @@
 //! runtime whose objects all come from its arena may have processes as workers.
 //! After creation an arena never uses the global allocator.
 
-mod heap;
 mod pages;
 mod small;
 
@@ -17,7 +16,6 @@ use std::sync::Arc;
 use crate::Scope;
 use crate::memory::MemoryError;
 
-pub use heap::Heap;
 use pages::Pages;
 use small::Small;
 

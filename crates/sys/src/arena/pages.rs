@@ -11,7 +11,7 @@ pub(super) enum Pages {
     /// One mapping for each request.
     Private,
     /// Runs of free pages in one mapping, which the field keeps alive.
-    Shared { runs: Lock<Runs>, mapping: Mapping },
+    Shared { runs: Lock<Runs>, _mapping: Mapping },
 }
 
 impl Pages {
@@ -21,30 +21,10 @@ impl Pages {
 
     pub(super) fn shared(bytes: usize) -> Result<Self, MemoryError> {
         let mapping = Mapping::new(bytes, Scope::Shared)?;
-        // SAFETY: the mapping is fresh.
-        Ok(unsafe { Self::over(mapping, 0) })
-    }
-
-    /// The pages of a shared mapping, but for the first `used` bytes, which are whole pages.
-    ///
-    /// # Safety
-    ///
-    /// All others are zero, and used by nobody.
-    pub(super) unsafe fn over(mapping: Mapping, used: usize) -> Self {
         let mut runs = Runs { first: None };
-        if used < mapping.len() {
-            // SAFETY: the caller's promise; the mapping lives as long as the runs.
-            unsafe { runs.insert(mapping.start().add(used), mapping.len() - used) };
-        }
-        Self::Shared { runs: Lock::new(Scope::Shared, runs), mapping }
-    }
-
-    /// The one mapping in which all pages lie, if they do.
-    pub(super) fn mapping(&self) -> Option<&Mapping> {
-        match self {
-            Self::Private => None,
-            Self::Shared { mapping, .. } => Some(mapping),
-        }
+        // SAFETY: the mapping is fresh, and lives as long as the runs.
+        unsafe { runs.insert(mapping.start(), mapping.len()) };
+        Ok(Self::Shared { runs: Lock::new(Scope::Shared, runs), _mapping: mapping })
     }
 
     pub(super) fn scope(&self) -> Scope {

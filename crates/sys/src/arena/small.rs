@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use super::pages::Pages;
 use crate::Scope;
 use crate::lock::Lock;
-use crate::memory::{self, MemoryError};
+use crate::memory::MemoryError;
 
 /// The smallest object is 2^4 = 16 bytes: a free one holds a link.
 const LEAST: u32 = 4;
@@ -47,18 +47,6 @@ impl Small {
     pub(super) unsafe fn free(&self, object: NonNull<u8>, class: u32) {
         // SAFETY: the caller's promise.
         unsafe { self.state.lock().push(object, class) };
-    }
-
-    /// Commits all chunks, and has this process map them.
-    pub(super) fn populate(&self) {
-        // Chunks are only added, before the first.
-        let mut next = self.state.lock().chunks;
-        while let Some(chunk) = next {
-            // What is not populated now is when it is touched.
-            let _ = memory::populate(chunk.cast(), CHUNK);
-            // SAFETY: a chunk lives as long as the arena, and its link does not change.
-            next = unsafe { chunk.read() }.next;
-        }
     }
 
     /// Returns all chunks, with everything in them.

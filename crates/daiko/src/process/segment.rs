@@ -1,0 +1,224 @@
+//! The mapping in which a program's objects lie, with all that is known of them.
+
+use std::alloc::Layout;
+use std::cell::UnsafeCell;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+use daiko_core::slab::{self, Caller, LARGEST, Reserve, Stats};
+use daiko_sys::memory::{self, Mapping, MemoryError, page_size, whole_pages};
+use daiko_sys::{Scope, signal};
+
+/// What `core`'s allocator hands out as offsets, as objects. It lies at the beginning of its mapping, which is never
+/// unmapped, so that all forked processes have it.
+///
+/// Each thread has a [`Caller`], whose hints are its own; one of a forked child goes on with those of the thread
+/// that forked, until it needs a name. Callers of a process go by one name, as they die together.
+pub(crate) struct Segment {
+    /// A word from which its user finds what he has put there.
+    root: AtomicPtr<()>,
+    /// Processes that were given a name. Each, once.
+    users: AtomicU32,
+    /// Whose offset 0 is `base`.
+    memory: Reserve<'static>,
+    base: NonNull<u8>,
+    mapping: Mapping,
+}
+
+// SAFETY: the memory is reached by the allocator's words and by its users only.
+unsafe impl Sync for Segment {}
+
+thread_local! {
+    /// Each thread's own. Nothing that uses it is inlined: a fiber may go on in another thread.
+    static CALLER: UnsafeCell<Option<Caller<'static>>> = const { UnsafeCell::new(None) };
+}
+
+/// Threads of this process that have had a caller.
+static CALLERS: AtomicU32 = AtomicU32::new(0);
+
+/// This process's name, below its id, by which a forked child knows that it is its parent's.
+static USER: AtomicU64 = AtomicU64::new(0);
+
+impl Segment {
+    /// A segment in a new mapping of `reserve_bytes`.
+    pub(crate) fn create(reserve_bytes: usize) -> Result<&'static Self, MemoryError> {
+        let mapping = Mapping::new(reserve_bytes, Scope::Shared)?;
+        let refused = MemoryError::Reservation { bytes: reserve_bytes };
+        let own = whole_pages(size_of::<Self>()).filter(|&own| own < mapping.len());
+        let own = own.ok_or(refused)?;
+        let segment = mapping.start().cast::<Self>();
+        // SAFETY: the mapping is fresh, and never unmapped; its first pages are the segment's own, the others the
+        // allocator's.
+        unsafe {
+            let base = mapping.start().add(own);
+            let memory = Reserve::over(base, mapping.len() - own).map_err(|_| refused)?;
+            let (root, users) = (AtomicPtr::new(ptr::null_mut()), AtomicU32::new(0));
+            segment.write(Segment { root, users, memory, base, mapping });
+            Ok(segment.as_ref())
+        }
+    }
+
+    /// Uninitialised memory for an object.
+    #[inline(never)]
+    pub(crate) fn alloc(&'static self, layout: Layout) -> Option<NonNull<u8>> {
+        let near = self.by_caller(|caller| caller.alloc_near(layout.size(), layout.align()));
+        let offset = near.or_else(|| self.alloc_new(layout))?;
+        // SAFETY: the allocator's offsets are inside.
+        Some(unsafe { self.base.add(offset) })
+    }
+
+    #[cold]
+    fn alloc_new(&'static self, layout: Layout) -> Option<usize> {
+        // Pages are aligned to as much; from there on room for what is aligned to more.
+        let align = layout.align().min(slab::ALIGN);
+        let size = layout.size().checked_add(layout.align() - align)?;
+        let offset = self.by_name(|caller| self.memory.alloc_new(caller, size, align))?;
+        let address = self.base.addr().get() + offset;
+        Some(offset + (address.next_multiple_of(layout.align()) - address))
+    }
+
+    /// Takes an object's memory back, in whichever process it was allocated.
+    ///
+    /// # Safety
+    ///
+    /// `object` comes from [`alloc`](Self::alloc) with the same `layout`, has not been freed, and is not used any
+    /// more.
+    #[inline(never)]
+    pub(crate) unsafe fn free(&'static self, object: NonNull<u8>, layout: Layout) {
+        let offset = object.addr().get().wrapping_sub(self.base.addr().get());
+        let freed = if slab::takes_pages(layout.size(), layout.align()) {
+            // SAFETY: the caller's promise.
+            unsafe { self.free_pages(offset, layout) }
+        } else {
+            self.by_caller(|caller| caller.free(offset)).is_ok()
+        };
+        if !freed {
+            not_allocated();
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`free`](Self::free), at this offset.
+    #[cold]
+    unsafe fn free_pages(&'static self, offset: usize, layout: Layout) -> bool {
+        let Some(start) = self.memory.heap().start_of(offset) else { return false };
+        if layout.size() > LARGEST {
+            // SAFETY: the caller gives these bytes up.
+            unsafe { self.discard(offset, layout.size()) };
+        }
+        self.by_name(|caller| caller.free(start)).is_ok()
+    }
+
+    /// Gives back the memory of whole pages.
+    ///
+    /// # Safety
+    ///
+    /// The bytes are an object's that is not used any more.
+    unsafe fn discard(&self, offset: usize, len: usize) {
+        // SAFETY: inside the mapping.
+        let start = unsafe { self.base.add(offset) };
+        let skipped = start.align_offset(page_size());
+        let len = len.saturating_sub(skipped) / page_size() * page_size();
+        // SAFETY: the caller's promise; what the kernel refuses is kept.
+        let _ = unsafe { memory::discard(start.add(skipped), len, Scope::Shared) };
+    }
+
+    /// Gives back what a process that is dead was putting together or taking apart: how many bytes.
+    ///
+    /// # Safety
+    ///
+    /// No thread of the process by that name makes a further step.
+    pub(crate) unsafe fn sweep(&'static self, dead: u32) -> usize {
+        self.by_name(|caller| self.memory.sweep(caller, dead))
+    }
+
+    pub(crate) fn stats(&self) -> Stats {
+        self.memory.stats()
+    }
+
+    /// The name of this process, as of 1; no other has had it.
+    pub(crate) fn user(&self) -> u32 {
+        let process = std::process::id();
+        let known = USER.load(Ordering::Relaxed);
+        if (known >> 32) as u32 == process {
+            return known as u32;
+        }
+        let name = self.users.fetch_add(1, Ordering::Relaxed) + 1;
+        let own = u64::from(process) << 32 | u64::from(name);
+        // Relaxed: the word is all that there is.
+        match USER.compare_exchange(known, own, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => name,
+            Err(faster) => faster as u32,
+        }
+    }
+
+    /// Has the thread's caller do what needs no name.
+    #[inline(always)]
+    fn by_caller<R>(&'static self, f: impl FnOnce(&mut Caller<'static>) -> R) -> R {
+        CALLER.with(|caller| {
+            // SAFETY: the thread's own, and `f` calls nothing that comes here again.
+            match unsafe { &mut *caller.get() } {
+                Some(caller) => f(caller),
+                none => f(self.first_caller(none)),
+            }
+        })
+    }
+
+    /// In a frame of its own, as a caller is large.
+    #[cold]
+    #[inline(never)]
+    fn first_caller<'c>(&self, caller: &'c mut Option<Caller<'static>>) -> &'c mut Caller<'static> {
+        caller.insert(self.caller(self.user()))
+    }
+
+    /// Has the thread's caller do what needs a name: another caller than before where this is a forked child.
+    fn by_name<R>(&'static self, f: impl FnOnce(&mut Caller<'static>) -> R) -> R {
+        let user = self.user();
+        self.by_caller(|caller| {
+            if caller.id() != user {
+                *caller = self.caller(user);
+            }
+            f(caller)
+        })
+    }
+
+    fn caller(&self, user: u32) -> Caller<'static> {
+        let place = user << 16 ^ CALLERS.fetch_add(1, Ordering::Relaxed);
+        Caller::sharing(self.memory.heap(), user, place)
+    }
+
+    /// Has this thread use another part of the memory than that from which its process was forked.
+    pub(crate) fn leave_parents_place(&'static self) {
+        self.by_name(|_| ());
+    }
+
+    /// Whether the address lies in this mapping.
+    pub(crate) fn contains<T: ?Sized>(&self, address: *const T) -> bool {
+        let offset = address.addr().checked_sub(self.mapping.start().addr().get());
+        offset.is_some_and(|offset| offset < self.mapping.len())
+    }
+
+    /// A word, null at first, from which its user finds what he has put there.
+    pub(crate) fn root(&self) -> &AtomicPtr<()> {
+        &self.root
+    }
+
+    /// Has this process map what small objects lie in now, so that it takes no page faults there.
+    pub(crate) fn populate(&self) {
+        for bytes in self.memory.small() {
+            // SAFETY: inside the mapping, down to the beginning of the page.
+            let start = unsafe { self.base.add(bytes.start / page_size() * page_size()) };
+            let len = bytes.len() + bytes.start % page_size();
+            // What is not populated now is when it is touched.
+            let _ = whole_pages(len).map(|len| memory::populate(start, len));
+        }
+    }
+}
+
+/// Ends a program that frees what it does not have.
+#[cold]
+fn not_allocated() -> ! {
+    signal::write_stderr(&[b"daiko: an object is freed that is not allocated\n"]);
+    signal::abort()
+}
