@@ -60,12 +60,12 @@ impl Default for SharedHeap {
 }
 
 impl SharedHeap {
-    /// A heap of at most 64 GiB, or less where the limits of the process do not allow as many addresses.
+    /// A heap of at most 64 GiB, stacks of fibers and all, or less where the limits of the process do not allow as many addresses.
     pub const fn new() -> Self {
         Self::with_reserve(RESERVE)
     }
 
-    /// A heap of at most `bytes`, or less where the limits of the process do not allow as many addresses.
+    /// A heap of at most `bytes`, stacks of fibers and all, or less where the limits of the process do not allow as many addresses.
     pub const fn with_reserve(bytes: usize) -> Self {
         Self { reserve: bytes }
     }
@@ -161,9 +161,9 @@ pub fn is_shared<T: ?Sized>(value: *const T) -> bool {
     heap().is_some_and(|heap| heap.contains(value))
 }
 
-/// Memory for a runtime whose workers are processes.
+/// Memory for a runtime whose workers are processes: the program's heap, which there is, as `build` has asked.
 pub(crate) fn arena() -> Result<Arena, MemoryError> {
-    as_much(RESERVE, Arena::shared)
+    heap().map(|heap| Arena::lent(heap)).ok_or(MemoryError::Reservation { bytes: LEAST })
 }
 
 /// What `make` makes of so many bytes, or of half as many, and so on.

@@ -6,6 +6,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use daiko_core::slab::{self, Caller, LARGEST, Reserve, Stats};
+use daiko_sys::arena::Source;
 use daiko_sys::memory::{self, Mapping, MemoryError, page_size, whole_pages};
 use daiko_sys::{Scope, signal};
 
@@ -27,6 +28,19 @@ pub(crate) struct Segment {
 
 // SAFETY: the memory is reached by the allocator's words and by its users only.
 unsafe impl Sync for Segment {}
+
+// SAFETY: the mapping is shared, and never unmapped; what is allocated is used by nobody else. Whole pages take the
+// same way back whatever they are aligned to: by the beginning of their run.
+unsafe impl Source for Segment {
+    fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
+        self.alloc(layout)
+    }
+
+    unsafe fn free(&self, memory: NonNull<u8>, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { self.free(memory, layout) };
+    }
+}
 
 thread_local! {
     /// Each thread's own. Nothing that uses it is inlined: a fiber may go on in another thread.
@@ -60,7 +74,7 @@ impl Segment {
 
     /// Uninitialised memory for an object.
     #[inline(never)]
-    pub(crate) fn alloc(&'static self, layout: Layout) -> Option<NonNull<u8>> {
+    pub(crate) fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
         let near = self.by_caller(|caller| caller.alloc_near(layout.size(), layout.align()));
         let offset = near.or_else(|| self.alloc_new(layout))?;
         // SAFETY: the allocator's offsets are inside.
@@ -68,7 +82,7 @@ impl Segment {
     }
 
     #[cold]
-    fn alloc_new(&'static self, layout: Layout) -> Option<usize> {
+    fn alloc_new(&self, layout: Layout) -> Option<usize> {
         // Pages are aligned to as much; from there on room for what is aligned to more.
         let align = layout.align().min(slab::ALIGN);
         let size = layout.size().checked_add(layout.align() - align)?;
@@ -84,7 +98,7 @@ impl Segment {
     /// `object` comes from [`alloc`](Self::alloc) with the same `layout`, has not been freed, and is not used any
     /// more.
     #[inline(never)]
-    pub(crate) unsafe fn free(&'static self, object: NonNull<u8>, layout: Layout) {
+    pub(crate) unsafe fn free(&self, object: NonNull<u8>, layout: Layout) {
         let offset = object.addr().get().wrapping_sub(self.base.addr().get());
         let freed = if slab::takes_pages(layout.size(), layout.align()) {
             // SAFETY: the caller's promise.
@@ -101,7 +115,7 @@ impl Segment {
     ///
     /// As for [`free`](Self::free), at this offset.
     #[cold]
-    unsafe fn free_pages(&'static self, offset: usize, layout: Layout) -> bool {
+    unsafe fn free_pages(&self, offset: usize, layout: Layout) -> bool {
         let Some(start) = self.memory.heap().start_of(offset) else { return false };
         if layout.size() > LARGEST {
             // SAFETY: the caller gives these bytes up.
@@ -129,7 +143,7 @@ impl Segment {
     /// # Safety
     ///
     /// No thread of the process by that name makes a further step.
-    pub(crate) unsafe fn sweep(&'static self, dead: u32) -> usize {
+    pub(crate) unsafe fn sweep(&self, dead: u32) -> usize {
         self.by_name(|caller| self.memory.sweep(caller, dead))
     }
 
@@ -155,7 +169,7 @@ impl Segment {
 
     /// Has the thread's caller do what needs no name.
     #[inline(always)]
-    fn by_caller<R>(&'static self, f: impl FnOnce(&mut Caller<'static>) -> R) -> R {
+    fn by_caller<R>(&self, f: impl FnOnce(&mut Caller<'static>) -> R) -> R {
         CALLER.with(|caller| {
             // SAFETY: the thread's own, and `f` calls nothing that comes here again.
             match unsafe { &mut *caller.get() } {
@@ -173,7 +187,7 @@ impl Segment {
     }
 
     /// Has the thread's caller do what needs a name: another caller than before where this is a forked child.
-    fn by_name<R>(&'static self, f: impl FnOnce(&mut Caller<'static>) -> R) -> R {
+    fn by_name<R>(&self, f: impl FnOnce(&mut Caller<'static>) -> R) -> R {
         let user = self.user();
         self.by_caller(|caller| {
             if caller.id() != user {
@@ -189,7 +203,7 @@ impl Segment {
     }
 
     /// Has this thread use another part of the memory than that from which its process was forked.
-    pub(crate) fn leave_parents_place(&'static self) {
+    pub(crate) fn leave_parents_place(&self) {
         self.by_name(|_| ());
     }
 

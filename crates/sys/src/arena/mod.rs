@@ -2,11 +2,13 @@
 //!
 //! A private arena maps what it needs. A shared one carves everything out of a
 //! single mapping that forked processes inherit at the same address, so that a
-//! runtime whose objects all come from its arena may have processes as workers.
+//! runtime whose objects all come from its arena may have processes as workers;
+//! or takes it from a [`Source`] that does so.
 //! After creation an arena never uses the global allocator.
 
 mod pages;
 mod small;
+mod source;
 
 use std::alloc::Layout;
 use std::fmt;
@@ -18,6 +20,7 @@ use crate::memory::MemoryError;
 
 use pages::Pages;
 use small::Small;
+pub use source::Source;
 
 /// A handle to an arena; clones are cheap and refer to the same arena.
 ///
@@ -63,6 +66,11 @@ impl Arena {
     /// Which limit refused the reservation.
     pub fn shared(reserve_bytes: usize) -> Result<Self, MemoryError> {
         Ok(Self::over(Pages::shared(reserve_bytes)?))
+    }
+
+    /// An arena over memory that somebody else hands out to several processes.
+    pub fn lent(source: &'static dyn Source) -> Self {
+        Self::over(Pages::Lent(source))
     }
 
     fn over(pages: Pages) -> Self {
@@ -113,6 +121,10 @@ impl Inner {
     }
 
     fn alloc(&self, layout: Layout) -> Result<NonNull<u8>, MemoryError> {
+        if let Pages::Lent(source) = self.pages {
+            let refused = MemoryError::Reservation { bytes: layout.size() };
+            return source.alloc(layout).ok_or(refused);
+        }
         match small::class_of(layout) {
             Some(class) => self.small.alloc(class, &self.pages),
             None => self.pages.map(layout.size(), layout.align()).map(|(start, _)| start),
@@ -123,6 +135,10 @@ impl Inner {
     ///
     /// As for [`Arena::free`].
     unsafe fn free(&self, object: NonNull<u8>, layout: Layout) {
+        if let Pages::Lent(source) = self.pages {
+            // SAFETY: the caller's promise.
+            return unsafe { source.free(object, layout) };
+        }
         match small::class_of(layout) {
             // SAFETY: the caller's promise; the layout leads to the same class as in `alloc`.
             Some(class) => unsafe { self.small.free(object, class) },

@@ -2,6 +2,7 @@
 
 use std::ptr::{self, NonNull};
 
+use super::source::{self, Source};
 use crate::Scope;
 use crate::lock::Lock;
 use crate::memory::{Mapping, MemoryError, discard, page_size, remove_guards, whole_pages};
@@ -12,6 +13,8 @@ pub(super) enum Pages {
     Private,
     /// Runs of free pages in one mapping, which the field keeps alive.
     Shared { runs: Lock<Runs>, _mapping: Mapping },
+    /// Somebody else's, who also has what is smaller.
+    Lent(&'static dyn Source),
 }
 
 impl Pages {
@@ -30,7 +33,7 @@ impl Pages {
     pub(super) fn scope(&self) -> Scope {
         match self {
             Self::Private => Scope::Private,
-            Self::Shared { .. } => Scope::Shared,
+            Self::Shared { .. } | Self::Lent(_) => Scope::Shared,
         }
     }
 
@@ -47,6 +50,7 @@ impl Pages {
                 let start = runs.lock().take(len, align.max(page_size()));
                 Ok((start.ok_or(MemoryError::Reservation { bytes })?, len))
             }
+            Self::Lent(source) => source::map(*source, bytes, align),
         }
     }
 
@@ -66,6 +70,8 @@ impl Pages {
                     unsafe { runs.lock().insert(start, len) };
                 }
             }
+            // SAFETY: the caller's promise.
+            Self::Lent(source) => unsafe { source::unmap(*source, start, len) },
         }
     }
 }
@@ -76,16 +82,28 @@ impl Pages {
 ///
 /// The pages are the caller's, who does not need them any more.
 unsafe fn restore(start: NonNull<u8>, len: usize) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let bare = remove_guards(start, len).is_ok();
+        if bare {
+            zero(start, len);
+        }
+        bare
+    }
+}
+
+/// Has pages of a shared mapping, which have no guards, hold zeros.
+///
+/// # Safety
+///
+/// The pages are the caller's, who does not need what they hold.
+pub(super) unsafe fn zero(start: NonNull<u8>, len: usize) {
     // SAFETY: the caller's promise. Locked pages cannot be discarded, but be zeroed.
     unsafe {
-        if remove_guards(start, len).is_err() {
-            return false;
-        }
         if discard(start, len, Scope::Shared).is_err() {
             ptr::write_bytes(start.as_ptr(), 0, len);
         }
     }
-    true
 }
 
 /// A run of free pages; this header lies in its first bytes, all others are zero.

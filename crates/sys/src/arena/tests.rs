@@ -4,8 +4,34 @@ use proptest::prelude::*;
 
 const RESERVE: usize = 8 << 20;
 
-fn arenas() -> [Arena; 2] {
-    [Arena::private(), Arena::shared(RESERVE).unwrap()]
+/// Hands out what is not zero, as nobody promises that it is.
+struct Heap;
+
+// SAFETY: in tests there is one process.
+unsafe impl Source for Heap {
+    fn alloc(&self, layout: Layout) -> Option<NonNull<u8>> {
+        // SAFETY: not of size 0; written inside.
+        unsafe {
+            let size = layout.size().max(1);
+            let layout = Layout::from_size_align(size, layout.align()).unwrap();
+            let memory = NonNull::new(std::alloc::alloc(layout))?;
+            memory.write_bytes(0xa5, size);
+            Some(memory)
+        }
+    }
+
+    unsafe fn free(&self, memory: NonNull<u8>, layout: Layout) {
+        // SAFETY: the caller's promise; the allocator of these tests asks for no alignment.
+        unsafe {
+            let size = layout.size().max(1);
+            let layout = Layout::from_size_align(size, layout.align()).unwrap();
+            std::alloc::dealloc(memory.as_ptr(), layout);
+        }
+    }
+}
+
+fn arenas() -> [Arena; 3] {
+    [Arena::private(), Arena::shared(RESERVE).unwrap(), Arena::lent(&Heap)]
 }
 
 fn fill(start: NonNull<u8>, len: usize, byte: u8) {
@@ -80,12 +106,26 @@ proptest! {
 #[test]
 fn freed_memory_is_used_again() {
     let layout = Layout::from_size_align(64, 64).unwrap();
-    for arena in arenas() {
+    // What is lent, its owner uses again.
+    for arena in arenas().into_iter().take(2) {
         let first = arena.alloc(layout).unwrap();
         // SAFETY: the object is live, of this arena and layout.
         unsafe { arena.free(first, layout) };
         assert_eq!(arena.alloc(layout).unwrap(), first);
     }
+}
+
+#[test]
+fn regions_of_lent_memory_are_as_good_as_new() {
+    let arena = Arena::lent(&Heap);
+    assert_eq!(arena.scope(), Scope::Shared);
+    for align in [1, 1 << 16] {
+        let region = arena.map(90_000, align).unwrap();
+        assert_eq!(region.start().align_offset(align.max(page_size())), 0);
+        assert!(region.len() >= 90_000 && holds(region.start(), region.len(), 0));
+    }
+    let refused = arena.map(isize::MAX as usize, 1).unwrap_err();
+    assert!(matches!(refused, MemoryError::Reservation { .. }));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use daiko::process::{SharedHeap, is_shared};
 
+use super::{end, processes};
 use crate::End;
 
 super::cases! {
@@ -16,9 +17,12 @@ super::cases! {
     a_heap_that_is_full_says_so End::Well,
     a_process_has_a_name_of_its_own End::Well,
     only_what_is_in_the_heap_is_shared End::Well,
+    a_runtime_gives_its_stacks_back End::Well,
     who_frees_twice_is_stopped End::Abort("an object is freed that is not allocated"),
 }
 
+/// Bytes of a stack, at least.
+const STACK: usize = 60 << 10;
 const KILLS: u32 = 200;
 
 /// The sizes of objects that a process has at a time: slabs of few pages and of many, and pages of their own.
@@ -200,6 +204,30 @@ fn only_what_is_in_the_heap_is_shared() {
     let local = 0_u8;
     assert!(is_shared(&*Box::new(7)) && is_shared(vec![0_u8; 1 << 20].as_slice()));
     assert!(!is_shared(&OWN) && !is_shared(&local));
+}
+
+fn a_runtime_gives_its_stacks_back() {
+    let run = || {
+        let runtime = processes(2).build().unwrap();
+        let stacks = runtime.run(|| {
+            let before = SharedHeap::stats().unwrap().in_use;
+            let parked: Vec<_> = (0..200).map(|_| daiko::spawn(daiko::park)).collect();
+            let now = SharedHeap::stats().unwrap().in_use;
+            for fiber in parked {
+                fiber.fiber().unpark();
+                fiber.join().unwrap();
+            }
+            now - before
+        });
+        end(runtime);
+        (stacks, SharedHeap::stats().unwrap())
+    };
+    let (stacks, after_one) = run();
+    assert!(stacks >= 200 * STACK, "{stacks}");
+    let (_, after_two) = run();
+    assert_eq!(after_two.in_flight, 0);
+    // What a worker has for itself goes with its process.
+    assert!(after_two.in_use < after_one.in_use + STACK, "{after_one:?}, {after_two:?}");
 }
 
 fn who_frees_twice_is_stopped() {
