@@ -308,7 +308,7 @@ fn a_store_has_one_server_and_slots_of_one_size() {
 fn a_segment_without_the_store_is_no_store() {
     let store = Store::new("other");
     let segment = Segment::create(&store.name, 1 << 20).unwrap();
-    store.fails("get", &["n"], "its creator has to run first");
+    store.fails("get", &["n"], "start first who creates it");
     fs::write(store.path(), "no segment").unwrap();
     store.fails("get", &["n"], "choose another name");
     drop(segment);
