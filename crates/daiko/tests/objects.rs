@@ -4,6 +4,8 @@
 mod channel;
 #[path = "objects/event.rs"]
 mod event;
+#[path = "objects/hostile.rs"]
+mod hostile;
 #[path = "objects/kills.rs"]
 mod kills;
 #[path = "objects/mutex.rs"]

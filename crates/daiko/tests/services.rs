@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use daiko::SpawnError;
+use daiko::shm;
 use daiko::shm::{
     Call, CallError, Client, Segment, SegmentError, ServeError, Service, ServiceOptions,
 };
@@ -374,6 +375,7 @@ fn a_slot_of_a_client_killed_in_mid_call_is_free_once_the_server_ends_with_it() 
 fn keep_all_slots() -> ! {
     let client = Client::connect(&theirs(), "service").unwrap();
     let _drafts: Vec<_> = (0..2).map(|_| client.draft(None).unwrap()).collect();
+    shm::Event::open(&theirs(), "kept").unwrap().set();
     loop {
         std::thread::park();
     }
@@ -438,9 +440,10 @@ fn who_waits_for_a_slot_of_a_service_that_ends_is_told() {
     let place = Place::with("no-room", Service::options().slots(2).slots_per_client(2));
     let runtime = workers(1);
     let server = place.service.serve_on(&runtime, 1, |call| call.reply(&1u8)).unwrap();
+    let kept = shm::Event::create(&place.segment, "kept").unwrap();
     let _child = place.child(NAME);
     let client = Arc::new(place.client());
-    until("no room", || place.client().draft(Some(Duration::ZERO)).is_err());
+    kept.wait();
     let waits = {
         let client = client.clone();
         runtime.spawn(move || client.call(&1u64).map(drop))

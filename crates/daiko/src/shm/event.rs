@@ -17,7 +17,8 @@ use crate::wait::Deadline;
 /// back at once is seen by all who waited before. What happened before a set happens before the return of the waits
 /// that it ends.
 ///
-/// Whoever sets it may be killed at any instruction: either it is not set, or all who wait go.
+/// Whoever sets it may be killed at any instruction: either it is not set, or all who wait go. If the segment's
+/// file is cut short nobody is told here: [`Segment::is_truncated`] says so.
 ///
 /// ```
 /// use daiko::shm::{Event, Segment};

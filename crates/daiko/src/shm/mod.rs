@@ -1,4 +1,36 @@
 //! Segments: memory that unrelated processes share, and what they wait for in it.
+//!
+//! A [`Segment`] has objects, by name. Any process may create one or open it, at any address, and be killed at any
+//! instruction: the others go on, and are told where it matters.
+//!
+//! | object | for | of the dead |
+//! |---|---|---|
+//! | [`Event`] | what has happened | nothing is left |
+//! | [`Mutex`], [`RwLock`] | values that one changes at a time | the next holder is told: [`Cause::OwnerDied`] |
+//! | [`Semaphore`] | permits | they are free again |
+//! | [`Channel`] | messages to one receiver | what was sent arrives; the other end is told |
+//! | [`Service`] | requests and replies | callers are told; slots are free again |
+//!
+//! Values and messages are plain data: [`bytemuck::Pod`]. They are copied, so that no peer changes what somebody looks
+//! at. Fibers that wait suspend, other threads block. A process that is stopped keeps what it has.
+//!
+//! ```
+//! use daiko::shm::{Event, Mutex, Segment};
+//!
+//! // In each of some processes; here in one.
+//! let name = format!("daiko-doc-objects-{}", std::process::id());
+//! let segment = Segment::open_or_create(&name, 1 << 20)?;
+//! let count = Mutex::open_or_create(&segment, "count", 0u64)?;
+//! let done = Event::open_or_create(&segment, "done")?;
+//!
+//! *count.lock().unwrap() += 1;
+//! if *count.lock().unwrap() == 1 {
+//!     done.set();
+//! }
+//! done.wait();
+//! segment.remove()?;
+//! # Ok::<(), daiko::shm::SegmentError>(())
+//! ```
 
 mod channel;
 mod event;

@@ -53,7 +53,7 @@ use crate::wait::Deadline;
 /// ```
 pub struct Mutex<T: Pod> {
     placed: Placed<Shape<T>>,
-    /// This process's copy, for whoever of it has the lock or is the one who waits for it in the segment.
+    /// This process's copy (README.md says why there is one), for whoever of it has the lock or is the one who waits for it in the segment.
     copy: Arc<sync::Mutex<Box<T>>>,
 }
 

@@ -24,6 +24,8 @@ use crate::wait::Deadline;
 /// The permits of a process that dies are free again, as soon as somebody wants them. One that was
 /// [forgotten](Permit::forget), to go to another process with a message, is nobody's, and no death brings it back.
 ///
+/// If the segment's file is cut short nobody is told here: [`Segment::is_truncated`] says so.
+///
 /// Each permit takes 8 bytes, and where all are had each is looked at: it is for hundreds of them.
 ///
 /// ```

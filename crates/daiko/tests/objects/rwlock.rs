@@ -4,6 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use daiko::shm::{Cause, RwLock, Segment, TimedLockError, TryLockError};
+use proptest::prelude::*;
 
 use crate::place::{LONG, Place, SHORT, rest, role, theirs};
 use crate::support::child::is_child;
@@ -265,4 +266,56 @@ fn waits_end_at_their_deadlines() {
     };
     waits();
     workers(1).run(waits);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Read(usize),
+    Write(usize),
+    /// Lets go, of what was taken last or first.
+    LetGo {
+        last: bool,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0..3usize).prop_map(Step::Read),
+        2 => (0..3usize).prop_map(Step::Write),
+        4 => any::<bool>().prop_map(|last| Step::LetGo { last }),
+    ]
+}
+
+proptest! {
+    /// Whichever handle of whichever process: as one lock of `std`.
+    #[test]
+    fn it_can_be_had_when_a_lock_of_std_can(steps in prop::collection::vec(step(), 0..100)) {
+        let segment = Segment::anonymous(1 << 20).unwrap();
+        let other = segment.as_fd(Segment::from_fd).unwrap();
+        let ours = [lock(&segment), lock(&segment), lock(&other)];
+        let theirs = std::sync::RwLock::new([0u64; 2]);
+        let (mut reads, mut writes) = (Vec::new(), Vec::new());
+        for (at, step) in (1..).zip(steps) {
+            match step {
+                Step::Read(who) => match (ours[who].try_read(), theirs.try_read()) {
+                    (Ok(ours), Ok(theirs)) => {
+                        prop_assert_eq!(*ours, *theirs);
+                        reads.push((ours, theirs));
+                    }
+                    (ours, theirs) => prop_assert_eq!(ours.is_ok(), theirs.is_ok()),
+                },
+                Step::Write(who) => match (ours[who].try_write(), theirs.try_write()) {
+                    (Ok(mut ours), Ok(mut theirs)) => {
+                        prop_assert_eq!(*ours, *theirs);
+                        (*ours, *theirs) = ([at; 2], [at; 2]);
+                        writes.push((ours, theirs));
+                    }
+                    (ours, theirs) => prop_assert_eq!(ours.is_ok(), theirs.is_ok()),
+                },
+                Step::LetGo { .. } if writes.pop().is_some() => {}
+                Step::LetGo { last: true } => drop(reads.pop()),
+                Step::LetGo { last: false } => drop((!reads.is_empty()).then(|| reads.remove(0))),
+            }
+        }
+    }
 }

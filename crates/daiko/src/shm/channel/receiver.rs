@@ -143,7 +143,6 @@ impl<T: Pod> Receiver<T> {
         let deserted = self.channel.is_deserted();
         match self.take() {
             Some(received) => received.map_err(Failed::For),
-            None if self.channel.segment().is_truncated() => Err(Failed::For(RecvError::Truncated)),
             None if deserted => Err(Failed::For(RecvError::Disconnected)),
             None => Err(Failed::Empty { seen: self.seen.clone(), left }),
         }
@@ -165,7 +164,12 @@ impl<T: Pod> Receiver<T> {
                 // No sender of this version closes a lane.
                 Err(NotReceived::Closed | NotReceived::Corrupt) => Some(Err(RecvError::Corrupt)),
             }
-        })?;
+        });
+        // Afterwards: what was cut off is noticed by who touches it.
+        if channel.segment().is_truncated() {
+            return Some(Err(RecvError::Truncated));
+        }
+        let received = received?;
         if received.is_ok() {
             channel.segment().ring_behind_store(&channel.words().sending, None);
         }

@@ -148,19 +148,19 @@ impl<T: Pod> Sender<T> {
             return Err(Failed::For(SendError::Disconnected));
         }
         let (lane, slots) = (&channel.lanes()[self.lane], channel.slots(self.lane));
-        let failed = match self.end.send(lane, slots, bytemuck::bytes_of(message)) {
+        let sent = self.end.send(lane, slots, bytemuck::bytes_of(message));
+        // Afterwards: what was cut off is noticed by who touches it.
+        if channel.segment().is_truncated() {
+            return Err(Failed::For(SendError::Truncated));
+        }
+        match sent {
             Ok(()) => {
-                let listeners = &channel.words().receiving;
-                channel.segment().ring_behind_store(listeners, None);
-                return Ok(());
+                channel.segment().ring_behind_store(&channel.words().receiving, None);
+                Ok(())
             }
-            Err(NotSent::Full(seen)) => Failed::Full { seen, left },
+            Err(NotSent::Full(seen)) => Err(Failed::Full { seen, left }),
             // No receiver of this version closes a lane.
-            Err(NotSent::Closed | NotSent::Corrupt) => Failed::For(SendError::Corrupt),
-        };
-        match channel.segment().is_truncated() {
-            true => Err(Failed::For(SendError::Truncated)),
-            false => Err(failed),
+            Err(NotSent::Closed | NotSent::Corrupt) => Err(Failed::For(SendError::Corrupt)),
         }
     }
 }

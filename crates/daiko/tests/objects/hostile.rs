@@ -1,0 +1,97 @@
+//! A peer who writes anything, and a file that is cut short.
+
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use daiko::shm::{Cause, Channel, Event, Mutex, RecvError, RwLock, Segment, Semaphore, SendError};
+
+use crate::place::Place;
+use crate::support::{OnDrop, workers};
+
+/// A wait that no peer may lengthen.
+const WAIT: Duration = Duration::from_micros(100);
+const NAMES: [&str; 5] = ["mutex", "rwlock", "semaphore", "event", "channel"];
+
+/// Objects of these names.
+fn objects(segment: &Segment) -> (Mutex<u64>, RwLock<u64>, Semaphore, Event, Channel<u64>) {
+    let channel = Channel::options().capacity(4).senders(2);
+    (
+        Mutex::create(segment, "mutex", 0).unwrap(),
+        RwLock::create(segment, "rwlock", 0).unwrap(),
+        Semaphore::create(segment, "semaphore", 4).unwrap(),
+        Event::create(segment, "event").unwrap(),
+        Channel::create(segment, "channel", channel).unwrap(),
+    )
+}
+
+/// Writes to all words of the objects, in no order, until the end.
+fn scribble(segment: &Segment, ends: &AtomicBool) {
+    let objects = NAMES.map(|name| segment.object(name, "anything", |_| Ok(())).unwrap());
+    let mut dice = 1u64;
+    while !ends.load(Ordering::Relaxed) {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let object = &objects[(dice >> 60) as usize % objects.len()];
+        let words = object.slice::<AtomicU64>(0, object.spec().bytes / 8);
+        // Mostly the first few, on which all depends; somebody who lives, nobody, or anything.
+        let at =
+            (dice >> 40) as usize % if dice & 1 == 0 { 8.min(words.len()) } else { words.len() };
+        let me = segment.me().bits();
+        let anything = [0, 1, me, me | 3, dice, u64::MAX, dice >> 48][(dice >> 33) as usize % 7];
+        words[at].store(anything, Ordering::Relaxed);
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn whatever_a_peer_writes_each_call_returns_in_its_time() {
+    let segment = Segment::anonymous(1 << 20).unwrap();
+    let other = segment.as_fd(Segment::from_fd).unwrap();
+    let (mutex, rwlock, semaphore, event, channel) = objects(&segment);
+    let ends = AtomicBool::new(false);
+    let use_all = || {
+        for _ in 0..200 {
+            drop(mutex.lock_timeout(WAIT).map(|mut value| *value ^= 1));
+            drop(rwlock.read_timeout(WAIT).map(|value| *value));
+            drop(rwlock.write_timeout(WAIT).map(|mut value| *value ^= 1));
+            drop((rwlock.try_read(), mutex.try_lock()));
+            drop(rwlock.try_write());
+            if let Ok(permit) = semaphore.acquire_timeout(WAIT) {
+                let number = permit.forget();
+                drop(semaphore.adopt(number));
+                let _ = semaphore.add_permit(number);
+            }
+            event.set();
+            let _ = (event.reset(), event.wait_timeout(WAIT));
+            if let (Ok(mut sender), Ok(mut receiver)) = (channel.sender(), channel.receiver()) {
+                let _ = (sender.send_timeout(1, WAIT), receiver.recv_timeout(WAIT));
+                let _ = (receiver.try_recv(), sender.try_send(1));
+            }
+            mutex.clear_poison();
+            rwlock.clear_poison();
+        }
+    };
+    thread::scope(|s| {
+        s.spawn(|| scribble(&other, &ends));
+        let _ends = OnDrop(|| ends.store(true, Ordering::Relaxed));
+        use_all();
+        workers(1).scope(|fibers| fibers.spawn(use_all).join().unwrap());
+    });
+}
+
+#[test]
+fn locks_and_channels_of_a_file_that_is_cut_short_say_so() {
+    let place = Place::new("cut");
+    let (mutex, rwlock, _, _, channel) = objects(&place.segment);
+    let (mut sender, mut receiver) = (channel.sender().unwrap(), channel.receiver().unwrap());
+    sender.send(1).unwrap();
+    File::options().write(true).open(place.segment.path()).unwrap().set_len(0).unwrap();
+    assert_eq!(mutex.lock().map(drop).unwrap_err().cause(), Cause::Truncated);
+    assert_eq!(rwlock.read().map(drop).unwrap_err().cause(), Cause::Truncated);
+    assert_eq!(rwlock.write().map(drop).unwrap_err().cause(), Cause::Truncated);
+    assert_eq!(receiver.recv(), Err(RecvError::Truncated));
+    assert_eq!(receiver.try_recv(), Err(RecvError::Truncated));
+    assert_eq!(sender.try_send(2), Err(SendError::Truncated));
+    assert_eq!(sender.send(2), Err(SendError::Truncated));
+}
