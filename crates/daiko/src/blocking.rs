@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -119,6 +120,8 @@ pub(crate) struct BlockingPool(Arc<Inner>);
 struct Inner {
     state: Mutex<State>,
     changed: Condvar,
+    /// Whether there ever was a call.
+    used: AtomicBool,
 }
 
 #[derive(Default)]
@@ -131,6 +134,8 @@ struct State {
 
 impl BlockingPool {
     fn submit(&self, job: Job) {
+        // Relaxed: read once this process has died.
+        self.0.used.store(true, Ordering::Relaxed);
         let mut state = self.0.lock();
         state.jobs.push_back(job);
         if state.idle >= state.jobs.len() {
@@ -163,6 +168,11 @@ impl BlockingPool {
     pub(crate) fn idle_threads(&self) -> usize {
         let state = self.0.lock();
         if state.jobs.is_empty() { state.idle } else { 0 }
+    }
+
+    /// Whether there ever was a call. What the threads of a process had in hand when it died nobody knows.
+    pub(crate) fn was_used(&self) -> bool {
+        self.0.used.load(Ordering::Relaxed)
     }
 
     /// Lets the threads end once they are idle.

@@ -215,7 +215,7 @@ impl Seen {
 
     /// Whether it was another process, not the fiber, that kept the worker.
     fn had_no_cpu(&self, worker: &Worker) -> bool {
-        let used = Duration::from_nanos(cpu_ns(worker) - self.cpu_ns);
+        let used = Duration::from_nanos(cpu_ns(worker).saturating_sub(self.cpu_ns));
         used < PERIOD * STUCK_PERIODS / 2
             && thread::is_runnable(worker.thread.load(Ordering::Relaxed))
     }

@@ -6,6 +6,7 @@ const PENDING: u64 = 0;
 const DONE: u64 = 1;
 const DETACHED: u64 = 2;
 const ABANDONED: u64 = 3;
+const DIED: u64 = 4;
 
 /// The end of one fiber and the one who may wait for it.
 ///
@@ -15,13 +16,14 @@ const ABANDONED: u64 = 3;
 /// | 1 | finished; the result is the handle's |
 /// | 2 | nobody will ask; if not finished, the fiber drops the result |
 /// | 3 | will probably never finish: its runtime has left it behind |
+/// | 4 | will never finish: its worker has died; there is no result |
 /// | above | not finished; this waiter waits |
 ///
 /// Budget: one RMW to finish, one to wait, one to detach.
 #[derive(Debug)]
 pub struct Completion(AtomicU64);
 
-/// Someone who waits, as its user encodes it: anything above 3.
+/// Someone who waits, as its user encodes it: anything above 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaiterId(pub u64);
 
@@ -81,15 +83,30 @@ impl Completion {
     pub fn abandon(&self) -> Option<WaiterId> {
         // Relaxed: no result comes with it. Acquire: as in `finish`.
         let update = self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, |word| {
-            (word != DONE && word != DETACHED).then_some(ABANDONED)
+            (word > DETACHED && word != DIED || word == PENDING).then_some(ABANDONED)
         });
-        update.ok().filter(|&word| word > ABANDONED).map(WaiterId)
+        update.ok().filter(|&word| word > DIED).map(WaiterId)
+    }
+
+    /// Ends the fiber without a result, in the stead of its worker, which has died; who waited for it: that wait is
+    /// claimed. Not once it has finished.
+    #[must_use]
+    pub fn die(&self) -> Option<WaiterId> {
+        // Acquire: as in `finish`. No result comes with it.
+        let before = self.0.swap(DIED, Ordering::Acquire);
+        debug_assert!(before != DONE);
+        (before > DIED).then_some(WaiterId(before))
+    }
+
+    /// Whether the fiber has ended with its worker, without a result.
+    pub fn is_dead(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == DIED
     }
 
     /// Publishes that `waiter` waits; false if nothing is to be waited for any more.
     #[must_use]
     pub fn wait(&self, waiter: WaiterId) -> bool {
-        debug_assert!(waiter.0 > ABANDONED);
+        debug_assert!(waiter.0 > DIED);
         // Release: pairs with the Acquire in `finish`. Acquire on failure: as in `is_done`.
         let release = unless_weakened!("completion-wait", Ordering::Release);
         self.0.compare_exchange(PENDING, waiter.0, release, Ordering::Acquire).is_ok()
@@ -147,6 +164,19 @@ mod tests {
         assert_eq!(word.finish(), Finish::Unobserved);
         assert!(word.is_done() && !word.is_abandoned());
         assert_eq!(word.abandon(), None);
+    }
+
+    #[test]
+    fn who_waits_for_a_fiber_whose_worker_dies_is_told_and_there_is_no_result_to_drop() {
+        let (word, waiter) = (Completion::new(), WaiterId(64));
+        assert!(word.wait(waiter) && !word.is_dead());
+        assert_eq!(word.die(), Some(waiter));
+        assert!(word.is_dead() && !word.is_done() && !word.wait(waiter) && !word.leave(waiter));
+        assert_eq!(word.abandon(), None);
+        assert!(word.is_dead() && !word.detach());
+        let unobserved = Completion::new();
+        assert_eq!(unobserved.die(), None);
+        assert!(!unobserved.wait(waiter) && unobserved.is_dead());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::waiter::{self, ThreadWaiter};
 use super::{ControlBlock, Fiber, unwind};
 use crate::deadlock::{Kind, Target};
+use crate::process;
 use crate::wait::Deadline;
 use crate::worker::suspend::{self, Resumed};
 use crate::worker::{self, Worker};
@@ -27,6 +28,9 @@ pub enum JoinError {
     Itself,
     /// It resisted the shutdown of its runtime, and was left behind.
     Leaked,
+    /// The process of the worker that ran it was killed. It stopped in the middle of its code: nothing was
+    /// unwound, and what it owned is never freed. Only where [workers are processes](crate::process).
+    WorkerDied,
 }
 
 impl JoinError {
@@ -54,6 +58,10 @@ impl fmt::Display for JoinError {
             JoinError::Leaked => {
                 "the fiber resisted the shutdown of its runtime; it must suspend, and resume the \
                  unwinding of daiko::Cancelled where it catches panics"
+            }
+            JoinError::WorkerDied => {
+                "the process of the worker that ran the fiber was killed; spawn another if its work is to be \
+                 done again"
             }
         })
     }
@@ -96,7 +104,8 @@ impl<T> JoinHandle<T> {
 
     /// Whether the fiber has ended, so that [`join`](Self::join) would return at once.
     pub fn is_finished(&self) -> bool {
-        self.fiber.block().completion.is_done()
+        let completion = &self.fiber.block().completion;
+        completion.is_done() || completion.is_dead()
     }
 
     /// Has the fiber unwind, so that its destructors run and [`join`](Self::join) gives
@@ -134,14 +143,14 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// If the fiber panicked or was cancelled, or if it is the caller itself.
+    /// If the fiber panicked or was cancelled, if its worker's process was killed, or if it is the caller itself.
     ///
     /// # Panics
     ///
     /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
     /// [`Poller`](crate::agent::Poller), whose agent would not poll meanwhile.
     pub fn join(self) -> Result<T, JoinError> {
-        if !self.is_finished() {
+        if !self.has_result() {
             self.wait(Deadline::NEVER)?;
         }
         self.take()
@@ -188,7 +197,7 @@ impl<T> JoinHandle<T> {
     }
 
     fn join_until(self, deadline: impl FnOnce() -> Deadline) -> Result<Result<T, JoinError>, Self> {
-        if !self.is_finished() {
+        if !self.has_result() {
             match self.wait(deadline()) {
                 Ok(Ended::Done) => {}
                 Ok(Ended::TimedOut) => return Err(self),
@@ -196,6 +205,10 @@ impl<T> JoinHandle<T> {
             }
         }
         Ok(self.take())
+    }
+
+    fn has_result(&self) -> bool {
+        self.fiber.block().completion.is_done()
     }
 
     /// The result of a fiber that is done.
@@ -228,6 +241,8 @@ impl<T> JoinHandle<T> {
             Ok(Ended::Done)
         } else if block.completion.is_abandoned() {
             Err(JoinError::Leaked)
+        } else if block.completion.is_dead() {
+            Err(JoinError::WorkerDied)
         } else {
             Ok(Ended::TimedOut)
         }
@@ -243,6 +258,7 @@ fn wait_as_fiber(
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);
     }
+    process::enters_runtime();
     let id = waiter::fiber_id(fiber);
     if !target.completion.wait(id) {
         return;

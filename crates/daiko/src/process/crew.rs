@@ -21,6 +21,7 @@ use daiko_sys::{Scope, membarrier, memory, signal, thread};
 use super::{Occupied, ProcessError, canary, heap};
 use crate::runtime::kernel::Barriers;
 use crate::runtime::{self, Shared, SharedPtr, phase};
+use crate::worker::Unclear;
 
 /// Time between two looks whether the zygote lives, while the workers come up.
 const LOOK: Duration = Duration::from_millis(20);
@@ -33,33 +34,48 @@ pub(crate) struct Roster {
     pub(crate) crew: AtomicU32,
     /// Why one could not; 0: none, or nobody knows. The worker, or the zygote.
     errno: AtomicI32,
-    /// The worker that was lost, counted from 1; 0: none. The zygote.
+    /// The worker that was lost and has no successor, counted from 1; 0: none. The zygote.
     lost: AtomicU32,
     /// How it ended. The zygote, before `lost`.
     end: AtomicI32,
+    /// Why it has none: an `Unclear`. The zygote, before `lost`.
+    unclear: AtomicU32,
+    /// Fibers that have ended with their workers. The successors.
+    fibers: AtomicU32,
 }
 
 impl Roster {
     pub(crate) fn new(scope: Scope) -> Self {
         let (errno, end) = (AtomicI32::new(0), AtomicI32::new(0));
-        let (crew, lost) = (AtomicU32::new(0), AtomicU32::new(0));
-        Roster { up: Tally::new(scope), crew, errno, lost, end }
+        let [crew, lost, unclear, fibers] = std::array::from_fn(|_| AtomicU32::new(0));
+        Roster { up: Tally::new(scope), crew, errno, lost, end, unclear, fibers }
     }
 
     fn fail(&self, error: &io::Error) {
         self.errno.store(error.raw_os_error().unwrap_or(0), Ordering::Relaxed);
     }
 
-    fn lose(&self, worker: usize, end: ExitStatus) {
+    /// Counts a fiber that has ended with its worker.
+    pub(crate) fn lose_fiber(&self) {
+        self.fibers.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn fibers_lost(&self) -> usize {
+        self.fibers.load(Ordering::Relaxed) as usize
+    }
+
+    fn lose(&self, worker: usize, end: ExitStatus, why: Unclear) {
         self.end.store(end.into_raw(), Ordering::Relaxed);
+        self.unclear.store(why.0, Ordering::Relaxed);
         // Release: pairs with the Acquire in `loss`.
         self.lost.store(worker as u32 + 1, Ordering::Release);
     }
 
-    fn loss(&self) -> Option<(u32, ExitStatus)> {
+    fn loss(&self) -> Option<(u32, ExitStatus, Unclear)> {
         // Acquire: pairs with the Release in `lose`.
         let worker = self.lost.load(Ordering::Acquire).checked_sub(1)?;
-        Some((worker, ExitStatus::from_raw(self.end.load(Ordering::Relaxed))))
+        let end = ExitStatus::from_raw(self.end.load(Ordering::Relaxed));
+        Some((worker, end, Unclear(self.unclear.load(Ordering::Relaxed))))
     }
 }
 
@@ -157,7 +173,9 @@ fn reap(runtime: &Shared, zygote: u32) {
         && !end.success()
     {
         let text = match runtime.roster.loss() {
-            Some((worker, end)) => format!("worker process {worker} has ended ({end})"),
+            Some((worker, end, why)) => {
+                format!("worker process {worker} has ended ({end}) and {}", why.text())
+            }
             None => format!("the process that workers are forked from has ended ({end})"),
         };
         signal::write_stderr(&[b"daiko: ", text.as_bytes(), b"; the program ends with it\n"]);
@@ -175,17 +193,22 @@ fn run_zygote(shared: &SharedPtr, maker: u32, cpus: impl Fn(usize) -> CpuSet) ->
     let signals = Signals::block(&[process::CHILD_ENDED, process::TERMINATE]);
     let mut crew = Children(Vec::with_capacity(runtime.worker_count()));
     let me = std::process::id();
-    for index in 0..runtime.worker_count() {
-        // The worker's set is made by itself: what is on the heap when it is forked has two owners.
-        let work = || run_worker(runtime, index, me, &signals, &cpus(index));
+    // Now: what `cpus` borrows from is the maker's, who drops it when the workers are up. Dropped by this process
+    // alone, after the ends of all workers.
+    let cpus: Vec<CpuSet> = (0..runtime.worker_count()).map(cpus).collect();
+    let fork_worker = |index: usize, comes| {
+        let work = || run_worker(runtime, index, comes, me, &signals, &cpus[index]);
         // SAFETY: the worker drops nothing of the zygote's.
-        let Ok(child) = (unsafe { fork(work) }) else {
+        unsafe { fork(work) }.ok()
+    };
+    for index in 0..runtime.worker_count() {
+        let Some(child) = fork_worker(index, Comes::First) else {
             crew.kill();
             return 1;
         };
         crew.0.push(Some(child));
     }
-    let code = crew.attend(runtime, &signals);
+    let code = crew.attend(runtime, &signals, |index| fork_worker(index, Comes::InPlace));
     // The maker may have sent one meanwhile, which would come now.
     std::mem::forget(signals);
     code
@@ -195,8 +218,13 @@ fn run_zygote(shared: &SharedPtr, maker: u32, cpus: impl Fn(usize) -> CpuSet) ->
 struct Children(Vec<Option<Child>>);
 
 impl Children {
-    /// Waits for all of them to end; the zygote's exit code.
-    fn attend(&mut self, runtime: &Shared, signals: &Signals) -> i32 {
+    /// Waits for all of them to end, and replaces by `fork` who is killed; the zygote's exit code.
+    fn attend(
+        &mut self,
+        runtime: &Shared,
+        signals: &Signals,
+        fork: impl Fn(usize) -> Option<Child>,
+    ) -> i32 {
         while self.0.iter().any(Option::is_some) {
             if signals.next() == process::TERMINATE {
                 self.kill();
@@ -207,10 +235,16 @@ impl Children {
                     |child: &Option<Child>| child.as_ref().is_some_and(|child| child.pid() == id);
                 let Some(index) = self.0.iter().position(ended) else { continue };
                 self.0[index] = None;
-                if !end.success() || runtime.phase() == phase::RUNNING {
-                    runtime.roster.lose(index, end);
-                    self.kill();
-                    return 1;
+                if end.success() && runtime.phase() != phase::RUNNING {
+                    continue;
+                }
+                match replace(runtime, index, end, &fork) {
+                    Ok(child) => self.0[index] = Some(child),
+                    Err(why) => {
+                        runtime.roster.lose(index, end, why);
+                        self.kill();
+                        return 1;
+                    }
                 }
             }
         }
@@ -228,10 +262,39 @@ impl Children {
     }
 }
 
+/// Has a process come in place of the one that was this worker, if that was killed where it left nothing half done.
+fn replace(
+    runtime: &Shared,
+    index: usize,
+    end: ExitStatus,
+    fork: impl Fn(usize) -> Option<Child>,
+) -> Result<Child, Unclear> {
+    if end.signal().is_none() {
+        return Err(Unclear::NOT_KILLED);
+    }
+    if runtime.phase() == phase::ENDING {
+        return Err(Unclear::ENDING);
+    }
+    let worker = &runtime.all_workers()[index];
+    worker.remains()?;
+    worker.begin_succession();
+    fork(index).ok_or(Unclear::FORK)
+}
+
+/// When a process becomes a worker.
+#[derive(Clone, Copy, PartialEq)]
+enum Comes {
+    /// With the runtime.
+    First,
+    /// After one that was killed.
+    InPlace,
+}
+
 /// A worker process's life; its exit code.
 fn run_worker(
     runtime: &Shared,
     index: usize,
+    comes: Comes,
     zygote: u32,
     signals: &Signals,
     cpus: &CpuSet,
@@ -240,10 +303,17 @@ fn run_worker(
         return 1;
     }
     signals.unblock();
-    match set_up(runtime, cpus) {
-        Ok(alternate_stack) => {
+    let worker = &runtime.all_workers()[index];
+    let succeed = || match comes {
+        Comes::First => {
             runtime.roster.up.add();
-            runtime.all_workers()[index].main_of_process();
+            Ok(())
+        }
+        Comes::InPlace => worker.succeed().map_err(io::Error::other),
+    };
+    match set_up(runtime, cpus).and_then(|stack| succeed().map(|()| stack)) {
+        Ok(alternate_stack) => {
+            worker.main_of_process();
             drop(alternate_stack);
             runtime.ended.add();
             0

@@ -42,7 +42,11 @@
 //! - What a fiber prints by `println!` goes through a buffer of its process: lines of several appear in no certain
 //!   order. A program that has printed before it builds the runtime shares that buffer: its fibers use `eprintln!`.
 //! - There are no spares: what a [stuck](crate::Stuck) worker could run others take. Deadlocks are not looked for.
-//! - A worker that dies takes the program with it, after one line on standard error.
+//! - A worker's process that is killed is replaced. The fiber that it was running is lost, which
+//!   [`join`](crate::JoinHandle::join) says: it stopped where it was, so that what it owned is never freed. All others
+//!   go on. That can be where the fiber was in its own code, and had never spawned, joined, locked, sent or
+//!   done anything else but to park and yield; or where the worker slept. Otherwise the program ends with it, after
+//!   one line on standard error that says why, as it does if a worker exits.
 //! - At the end nobody is left behind: a process that resists is killed.
 
 pub(crate) mod canary;
@@ -65,6 +69,7 @@ pub use self::heap::{HeapStats, SharedHeap, is_shared};
 pub use self::shared::Static;
 use crate::deadlock;
 use crate::runtime::RuntimeBuilder;
+use crate::worker::suspend;
 
 /// Whether a runtime of this program has processes as workers; in all of them.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -74,6 +79,22 @@ static ACTIVE: AtomicBool = AtomicBool::new(false);
 pub(crate) fn is_active() -> bool {
     // Relaxed: set while there is one thread.
     ACTIVE.load(Ordering::Relaxed)
+}
+
+/// Says that the caller, if it is a fiber, is about to use what it shares with others, so that its worker's death from
+/// here on may leave that half done. Where workers are threads it costs a load and a branch.
+#[inline]
+pub(crate) fn enters_runtime() {
+    if is_active() {
+        enters_runtime_slow();
+    }
+}
+
+#[cold]
+fn enters_runtime_slow() {
+    if let Some((_, fiber)) = suspend::try_caller() {
+        fiber.enters_runtime();
+    }
 }
 
 /// Keeps threads out of what would have others write into their frames.

@@ -7,6 +7,7 @@ use daiko_core::barrier::Barrier;
 use daiko_core::lock::Contender;
 use daiko_sys::{membarrier, thread};
 
+use crate::process;
 use crate::worker::{self, Worker};
 
 /// The barrier between making work available and looking for parked workers: where `membarrier`
@@ -80,6 +81,7 @@ impl ThisWorker {
 impl Contender for ThisWorker {
     #[inline]
     fn id(&self) -> NonZeroU32 {
+        process::enters_runtime();
         let known = self.0.map(|worker| worker.thread.load(Ordering::Relaxed));
         NonZeroU32::new(known.unwrap_or_else(thread::id)).expect("the kernel has no thread 0")
     }

@@ -32,6 +32,7 @@ use crate::blocking::BlockingPool;
 use crate::deadlock::DeadlockHook;
 use crate::fiber::{self, Builder, ControlBlock, JoinHandle, Scope, SpawnError, flag};
 use crate::monitor::{Monitor, StuckHook};
+use crate::process;
 use crate::process::crew::{Crew, Roster};
 use crate::worker::{self, Worker, WorkerCounters};
 pub use daiko_core::governor::Preset;
@@ -203,6 +204,7 @@ impl Shared {
 
     /// Makes all workers look again at what there is to do.
     pub(crate) fn unpark_all(&self) {
+        process::enters_runtime();
         // Pairs with the barrier between a worker's parked mark and its last look.
         fence(Ordering::SeqCst);
         for worker in self.all_workers() {
@@ -242,6 +244,7 @@ impl Shared {
     }
 
     pub(crate) fn wake_one(&self) {
+        process::enters_runtime();
         if let Some(index) = self.idle.pick_one(&self.idle_barrier()) {
             self.all_workers()[index].unpark(worker::current());
         }

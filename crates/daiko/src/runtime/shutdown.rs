@@ -28,6 +28,9 @@ pub struct ShutdownReport {
     pub unwound: usize,
     /// Fibers that resisted: their stacks, and what they own, are never freed.
     pub leaked: usize,
+    /// Fibers that ended with the [process of their worker](crate::process): their stacks came back, what they
+    /// owned is never freed.
+    pub died: usize,
 }
 
 impl Runtime {
@@ -158,7 +161,8 @@ impl Shared {
             }
         });
         let unwound = self.all_workers().iter().map(|worker| worker.counters.unwound.get());
-        ShutdownReport { unwound: unwound.sum::<u64>() as usize, leaked }
+        let unwound = unwound.sum::<u64>() as usize;
+        ShutdownReport { unwound, leaked, died: self.roster.fibers_lost() }
     }
 
     /// Closes all inboxes and gives the memory back, now or when the last handle is dropped.

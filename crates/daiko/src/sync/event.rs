@@ -11,6 +11,7 @@ use daiko_core::wait::Node;
 
 use super::TimedOut;
 use crate::deadlock::{Kind, Target};
+use crate::process;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -70,6 +71,7 @@ impl Event {
     /// Says that it has happened: lets all who wait go, or one of them.
     #[inline]
     pub fn set(&self) {
+        process::enters_runtime();
         if !self.raw.set_fast() {
             self.set_slow();
         }
@@ -134,6 +136,7 @@ impl Event {
         what: &str,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), TimedOut> {
+        process::enters_runtime();
         if self.raw.try_pass() { Ok(()) } else { self.wait_slow(what, deadline()) }
     }
 

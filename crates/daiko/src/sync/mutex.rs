@@ -17,6 +17,7 @@ use daiko_sys::clock;
 use super::holding::Holding;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 use crate::deadlock::{self, Kind, Target};
+use crate::process;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -121,6 +122,7 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        process::enters_runtime();
         if !self.raw.try_acquire() {
             let _ = self.lock_slow(Deadline::NEVER);
         }
@@ -166,6 +168,7 @@ impl<T: ?Sized> Mutex<T> {
         &self,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {
+        process::enters_runtime();
         if self.raw.try_acquire() || self.lock_slow(deadline()) {
             Ok(self.guard()?)
         } else {
@@ -180,6 +183,7 @@ impl<T: ?Sized> Mutex<T> {
     /// If it is not, or a holder panicked; then the error has the guard.
     #[track_caller]
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError<MutexGuard<'_, T>>> {
+        process::enters_runtime();
         if self.raw.try_acquire() { Ok(self.guard()?) } else { Err(TryLockError::WouldBlock) }
     }
 

@@ -13,6 +13,7 @@ use daiko_core::wait::Node;
 use super::TimedOut;
 use crate::deadlock::{self, Kind, Target};
 use crate::fiber::panicking;
+use crate::process;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -310,6 +311,7 @@ impl Once {
         deadline: Deadline,
         init: &mut dyn FnMut(&OnceState),
     ) -> Result<(), TimedOut> {
+        process::enters_runtime();
         let caller = wait::caller_number();
         loop {
             match self.raw.begin(&ThisThread, caller, call.purpose) {

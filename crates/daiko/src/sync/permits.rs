@@ -8,6 +8,7 @@ use daiko_core::semaphore::{Overflow, RawSemaphore, Request};
 use daiko_core::wait::Node;
 
 use crate::deadlock::{Kind, Target};
+use crate::process;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -21,6 +22,7 @@ pub(super) fn acquire(
     what: &(Kind, &str),
     deadline: impl FnOnce() -> Deadline,
 ) -> bool {
+    process::enters_runtime();
     raw.try_acquire(count) || acquire_slow(raw, count, what, deadline())
 }
 
@@ -49,6 +51,7 @@ pub(super) fn acquire_slow(
 /// If there would be too many, which only a semaphore's user can bring about.
 #[inline]
 pub(super) fn release(raw: &Raw, count: u32) {
+    process::enters_runtime();
     match raw.release_fast(count) {
         Ok(true) => {}
         Ok(false) => release_slow(raw, count),

@@ -8,6 +8,7 @@ use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 
 use super::{TimedOut, permits};
 use crate::deadlock::Kind;
+use crate::process;
 use crate::wait::Deadline;
 
 /// A number of permits, of which each is somebody's or nobody's.
@@ -127,6 +128,7 @@ impl Semaphore {
 
     /// Takes `count` permits if they are there and nobody waits before.
     pub fn try_acquire(&self, count: u32) -> Option<Permit<'_>> {
+        process::enters_runtime();
         self.raw.try_acquire(count).then(|| Permit { semaphore: self, count })
     }
 

@@ -10,6 +10,7 @@ use daiko_sys::{clock, futex};
 
 use super::Worker;
 use super::bells::Spin;
+use super::succession::Rest;
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::phase;
 
@@ -240,6 +241,7 @@ impl Worker {
         if sampling.is_none() {
             monitor.worker_parks();
         }
+        self.note_rest(if sampling.is_none() { Rest::Parked } else { Rest::Sampling });
         // Only this worker arms its timers, so none comes that is due sooner.
         let timer = self.timers.next_due().left();
         let timeout = sampling.into_iter().chain(timer).min();
@@ -248,6 +250,7 @@ impl Worker {
         } else {
             self.sleep_on_token(timeout);
         }
+        self.note_rest(Rest::No);
         if sampling.is_none() {
             monitor.worker_runs();
         }

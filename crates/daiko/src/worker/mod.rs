@@ -1,7 +1,8 @@
 //! Workers: kernel threads that run fibers.
 //!
 //! `schedule` picks the next fiber, `suspend` is the one place where stacks are switched,
-//! `agent` polls when no fiber is runnable, `mail` is what others want of a worker.
+//! `agent` polls when no fiber is runnable, `mail` is what others want of a worker,
+//! `succession` is what becomes of one whose process was killed.
 
 mod agent;
 mod bells;
@@ -10,6 +11,7 @@ mod heir;
 mod mail;
 mod schedule;
 mod steal;
+mod succession;
 pub(crate) mod suspend;
 mod timers;
 
@@ -30,6 +32,7 @@ use self::counters::Counters;
 pub use self::counters::WorkerCounters;
 use self::heir::Heir;
 pub(crate) use self::mail::{Wish, mail_pinned, send};
+pub(crate) use self::succession::Unclear;
 use self::timers::Timers;
 use crate::fiber::ControlBlock;
 use crate::runtime::Shared;
@@ -110,6 +113,10 @@ pub(crate) struct Worker {
     pub(crate) stuck: AtomicBool,
     /// Whether this worker is a process of its own. Only the owner.
     alone: Cell<bool>,
+    /// How it rests: a `Rest`. Only the owner; read once its process has died.
+    rest: AtomicU32,
+    /// Whether a process is taking the place of one that died. The zygote, then that process.
+    succeeding: AtomicBool,
     /// Of a process: the slabs of stacks that it can use. Only the owner.
     adopted: Cell<u32>,
     /// Of a spare: whether it has a thread, or had one refused. Only the monitor.
@@ -219,6 +226,8 @@ impl Worker {
             phase: Cell::new(crate::runtime::phase::RUNNING),
             stuck: AtomicBool::new(false),
             alone: Cell::new(false),
+            rest: AtomicU32::new(succession::Rest::No as u32),
+            succeeding: AtomicBool::new(false),
             adopted: Cell::new(0),
             started: AtomicBool::new(false),
             index,

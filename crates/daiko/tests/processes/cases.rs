@@ -1,6 +1,7 @@
 //! What holds where workers are processes.
 
 mod crossing;
+mod death;
 mod ends;
 mod errors;
 mod heap;
@@ -14,7 +15,14 @@ use daiko::{Builder, Runtime, RuntimeBuilder};
 use super::Case;
 
 pub(super) fn all() -> Vec<Case> {
-    [heap::cases(), crossing::cases(), objects::cases(), ends::cases(), errors::cases()]
+    [
+        heap::cases(),
+        crossing::cases(),
+        objects::cases(),
+        ends::cases(),
+        errors::cases(),
+        death::cases(),
+    ]
         .into_iter()
         .flatten()
         .collect()

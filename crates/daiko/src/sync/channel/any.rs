@@ -13,6 +13,7 @@ use daiko_core::wait::Node;
 
 use super::{RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendError};
 use crate::deadlock::{Kind, Target};
+use crate::process;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -205,6 +206,7 @@ fn try_send<B: Buffer>(
     channel: &Buffered<B, WaiterId>,
     message: B::Value,
 ) -> Result<(), TrySendError<B::Value>> {
+    process::enters_runtime();
     match channel.send(&ThisThread, message) {
         Ok(receiver) => {
             wait::wake(receiver);
@@ -217,6 +219,7 @@ fn try_send<B: Buffer>(
 
 #[inline]
 fn try_recv<B: Buffer>(channel: &Buffered<B, WaiterId>) -> Result<B::Value, TryRecvError> {
+    process::enters_runtime();
     match channel.receive(&ThisThread) {
         Ok((message, sender)) => {
             wait::wake(sender);

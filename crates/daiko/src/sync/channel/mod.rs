@@ -35,6 +35,7 @@ pub use self::errors::{
 pub use self::oneshot::{OneshotReceiver, OneshotSender, oneshot};
 #[doc(hidden)]
 pub use self::select::{Patience, select};
+use crate::process;
 use crate::wait::Deadline;
 
 /// A channel that holds at most `capacity` messages; with 0 it is a [`rendezvous`].
@@ -331,6 +332,7 @@ impl<T> Clone for Receiver<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
+        process::enters_runtime();
         if self.channel.senders.leave() {
             self.channel.any.close();
         }
@@ -339,6 +341,7 @@ impl<T> Drop for Sender<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
+        process::enters_runtime();
         if self.channel.receivers.leave() {
             self.channel.any.close();
             let left = Left(self);

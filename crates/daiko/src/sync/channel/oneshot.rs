@@ -15,6 +15,7 @@ use daiko_core::wait::Node;
 
 use super::{RecvError, RecvTimeoutError, SendError, TryRecvError};
 use crate::deadlock::{Kind, Target};
+use crate::process;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -60,6 +61,7 @@ impl<T> OneshotSender<T> {
     ///
     /// If there is no receiver any more; the error has the message.
     pub fn send(self, message: T) -> Result<(), SendError<T>> {
+        process::enters_runtime();
         // SAFETY: the only sender, and it goes by this.
         let sent = unsafe { self.channel.send(&ThisThread, message) };
         sent.map(wait::wake).map_err(SendError)

@@ -1,0 +1,359 @@
+//! What is left when a worker's process is killed.
+
+use std::collections::HashSet;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use daiko::sync::{Mutex, Semaphore, channel};
+use daiko::{Builder, JoinError, JoinHandle, Runtime};
+
+use super::processes;
+use crate::{CASE, End};
+
+super::cases! {
+    a_fiber_whose_worker_is_killed_is_lost_to_its_joiners_and_no_other_is End::Well,
+    what_waits_for_a_worker_that_is_killed_runs_in_its_successor End::Well,
+    a_fiber_that_suspended_from_its_own_code_is_in_it_again End::Well,
+    a_worker_killed_in_its_sleep_loses_nothing End::Well,
+    workers_are_killed_again_and_again_under_load End::Well,
+    the_stacks_of_lost_fibers_come_back End::Well,
+    a_worker_killed_at_any_moment_is_replaced_or_ends_the_program End::Well,
+    a_fiber_lost_in_its_stack_overflow_is_named End::Said(1, "daiko: stack overflow in fiber 'deep'"),
+    a_worker_killed_while_its_fiber_holds_a_lock_takes_the_program_along End::Abort(SHARING),
+    a_worker_killed_while_its_fiber_holds_a_permit_takes_the_program_along End::Abort(SHARING),
+    a_worker_killed_while_fibers_borrow_from_its_own_takes_the_program_along End::Abort(SHARING),
+    a_worker_that_is_killed_after_blocking_calls_takes_the_program_along End::Abort(BLOCKING),
+}
+
+const SHARING: &str = "(signal: 9 (SIGKILL)) and its fiber had used what it shares with others; the program ends with it";
+const BLOCKING: &str =
+    "(signal: 9 (SIGKILL)) and it had run blocking calls; the program ends with it";
+
+fn kill(process: u32) {
+    // SAFETY: it takes plain integers.
+    assert_eq!(unsafe { libc::kill(process as i32, libc::SIGKILL) }, 0);
+}
+
+/// The process of a worker.
+fn process_of(runtime: &Runtime, worker: usize) -> u32 {
+    runtime.spawn_with(Builder::new().on(worker), std::process::id).unwrap().join().unwrap()
+}
+
+/// Says where the calling fiber is, which then runs in its own code for ever.
+fn run_for_ever(at: &AtomicU32) -> ! {
+    at.store(std::process::id(), Ordering::Release);
+    loop {
+        std::hint::spin_loop();
+    }
+}
+
+/// What another process will have stored.
+fn await_change(word: &AtomicU32) -> u32 {
+    loop {
+        match word.load(Ordering::Acquire) {
+            0 => std::thread::yield_now(),
+            value => return value,
+        }
+    }
+}
+
+/// A fiber in its own code on a worker, and the process that it is in.
+fn victim(
+    runtime: &Runtime,
+    on: usize,
+    before: impl FnOnce() + Send + 'static,
+) -> (JoinHandle<()>, u32) {
+    let at = Arc::new(AtomicU32::new(0));
+    let here = at.clone();
+    let body = move || {
+        before();
+        run_for_ever(&here)
+    };
+    let fiber = runtime.spawn_with(Builder::new().on(on), body).unwrap();
+    let process = await_change(&at);
+    (fiber, process)
+}
+
+fn assert_lost<T>(joined: Result<T, JoinError>) {
+    assert!(matches!(joined, Err(JoinError::WorkerDied)));
+}
+
+/// Ends a runtime with so many fibers lost, and none left.
+fn end(runtime: Runtime, died: usize) {
+    let report = runtime.shutdown();
+    assert_eq!((report.unwound, report.leaked, report.died), (0, 0, died));
+}
+
+fn a_fiber_whose_worker_is_killed_is_lost_to_its_joiners_and_no_other_is() {
+    let runtime = processes(2).build().unwrap();
+    // From a fiber, from a thread, and after the end.
+    let ((first, process), detached) = (victim(&runtime, 1, || ()), Arc::new(AtomicU32::new(0)));
+    let joiner = runtime.spawn_with(Builder::new().on(0), move || first.join()).unwrap();
+    kill(process);
+    assert_lost(joiner.join().unwrap());
+    let (second, process) = victim(&runtime, 1, || ());
+    kill(process);
+    assert_lost(second.join());
+    let (third, process) = victim(&runtime, 0, || ());
+    kill(process);
+    while !third.is_finished() {
+        std::thread::yield_now();
+    }
+    assert_lost(third.join());
+    let here = detached.clone();
+    drop(runtime.spawn_with(Builder::new().on(0), move || run_for_ever(&here)).unwrap());
+    let process = await_change(&detached);
+    kill(process);
+    assert_ne!(process_of(&runtime, 0), process);
+    end(runtime, 4);
+}
+
+fn what_waits_for_a_worker_that_is_killed_runs_in_its_successor() {
+    let runtime = processes(1).build().unwrap();
+    let (parked, started) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let sleepers: Vec<_> = (0..10)
+        .map(|i| {
+            let started = started.clone();
+            runtime.spawn(move || {
+                started.fetch_add(1, Ordering::Release);
+                daiko::time::sleep(Duration::from_millis(30 + i));
+                i
+            })
+        })
+        .collect();
+    let seen = parked.clone();
+    let parks = runtime.spawn(move || {
+        seen.store(std::process::id(), Ordering::Release);
+        daiko::park();
+        std::process::id()
+    });
+    let before = await_change(&parked);
+    while started.load(Ordering::Acquire) < 10 {
+        std::thread::yield_now();
+    }
+    let (lost, process) = victim(&runtime, 0, || ());
+    // By mail, by the injector, and a wake.
+    let queued: Vec<_> = (0..10)
+        .map(|i| runtime.spawn_with(Builder::new().on(0), move || i).unwrap())
+        .chain((10..20).map(|i| runtime.spawn(move || i)))
+        .collect();
+    parks.fiber().unpark();
+    kill(process);
+    assert_lost(lost.join());
+    assert_eq!(process, before);
+    assert_ne!(parks.join().unwrap(), before);
+    assert!(queued.into_iter().map(|fiber| fiber.join().unwrap()).eq(0..20));
+    assert!(sleepers.into_iter().map(|fiber| fiber.join().unwrap()).eq(0..10));
+    end(runtime, 1);
+}
+
+fn a_fiber_that_suspended_from_its_own_code_is_in_it_again() {
+    let runtime = processes(1).build().unwrap();
+    let parked = Arc::new(AtomicU32::new(0));
+    let seen = parked.clone();
+    let suspends = move || {
+        seen.store(1, Ordering::Release);
+        daiko::park();
+        (0..100).for_each(|_| daiko::yield_now());
+        run_for_ever(&seen)
+    };
+    let lost: JoinHandle<()> = runtime.spawn(suspends);
+    await_change(&parked);
+    lost.fiber().unpark();
+    while parked.load(Ordering::Acquire) == 1 {
+        std::thread::yield_now();
+    }
+    kill(parked.load(Ordering::Acquire));
+    assert_lost(lost.join());
+    end(runtime, 1);
+}
+
+fn a_worker_killed_in_its_sleep_loses_nothing() {
+    let runtime = processes(2).build().unwrap();
+    for worker in [0, 1] {
+        let process = process_of(&runtime, worker);
+        let path = format!("/proc/{process}/stat");
+        while !std::fs::read_to_string(&path).unwrap().contains(") S ") {
+            std::thread::yield_now();
+        }
+        kill(process);
+        assert_ne!(process_of(&runtime, worker), process);
+    }
+    end(runtime, 0);
+}
+
+fn workers_are_killed_again_and_again_under_load() {
+    const KILLS: usize = 40;
+    let runtime = processes(2).build().unwrap();
+    let over = Arc::new(AtomicU32::new(0));
+    let load: Vec<_> = (0..8).map(|_| runtime.spawn(load(over.clone()))).collect();
+    for i in 0..KILLS {
+        let (lost, process) = victim(&runtime, i % 2, || ());
+        kill(process);
+        assert_lost(lost.join());
+    }
+    over.store(1, Ordering::Release);
+    let rounds: u64 = load.into_iter().map(|fiber| fiber.join().unwrap()).sum();
+    assert!(rounds > 0);
+    end(runtime, KILLS);
+}
+
+/// What spawns, locks, sends and sleeps until it is over; how often that was done to its end.
+fn load(over: Arc<AtomicU32>) -> impl FnOnce() -> u64 + Send + 'static {
+    move || {
+        let (shared, doors) = (Arc::new(Mutex::new(0_u64)), Arc::new(Semaphore::new(1)));
+        let mut rounds = 0;
+        while over.load(Ordering::Acquire) == 0 {
+            let (sender, receiver) = channel::bounded(3);
+            let (adds, passes) = (shared.clone(), doors.clone());
+            let child = daiko::spawn(move || {
+                let _permit = passes.acquire();
+                for number in 0..3 {
+                    *adds.lock().unwrap() += 1;
+                    sender.send(number).unwrap();
+                }
+            });
+            // One that is lost has not begun to use what it shares.
+            if child.join().is_ok() {
+                assert!(receiver.iter().eq(0..3));
+                rounds += 1;
+            }
+            daiko::time::sleep(Duration::from_micros(100));
+        }
+        assert_eq!(*shared.lock().unwrap(), 3 * rounds);
+        rounds
+    }
+}
+
+fn the_stacks_of_lost_fibers_come_back() {
+    let runtime = processes(1).build().unwrap();
+    let lose = |_| {
+        let frame = Arc::new(AtomicUsize::new(0));
+        let seen = frame.clone();
+        let (lost, process) = victim(&runtime, 0, move || {
+            let here = 0_u8;
+            seen.store(std::ptr::from_ref(std::hint::black_box(&here)).addr(), Ordering::Release);
+        });
+        kill(process);
+        assert_lost(lost.join());
+        frame.load(Ordering::Acquire)
+    };
+    let frames: HashSet<usize> = (0..30).map(lose).collect();
+    // In turn with others of the first slab, which has 16.
+    assert!(frames.len() <= 16, "{}", frames.len());
+    end(runtime, 30);
+}
+
+#[inline(never)]
+fn recurse(depth: u64) -> u64 {
+    let frame = std::hint::black_box([depth; 32]);
+    if frame[7] == u64::MAX { 0 } else { recurse(depth + 1) + std::hint::black_box(frame)[5] }
+}
+
+fn a_fiber_lost_in_its_stack_overflow_is_named() {
+    let runtime = processes(2).build().unwrap();
+    let deep = runtime.spawn_with(Builder::new().name("deep"), || std::hint::black_box(recurse(0)));
+    assert_lost(deep.unwrap().join());
+    end(runtime, 1);
+}
+
+/// Kills a worker while its fiber is in its own code, after it has done this.
+fn kill_after(before: impl FnOnce() + Send + 'static) {
+    let runtime = processes(2).build().unwrap();
+    let (lost, process) = victim(&runtime, 1, before);
+    kill(process);
+    let _ = lost.join();
+}
+
+fn a_worker_killed_while_its_fiber_holds_a_lock_takes_the_program_along() {
+    kill_after(|| std::mem::forget(Arc::new(Mutex::new(0)).lock().unwrap()));
+}
+
+fn a_worker_killed_while_its_fiber_holds_a_permit_takes_the_program_along() {
+    kill_after(|| std::mem::forget(Arc::new(Semaphore::new(1)).acquire()));
+}
+
+fn a_worker_killed_while_fibers_borrow_from_its_own_takes_the_program_along() {
+    let runtime = processes(2).build().unwrap();
+    let at = Arc::new(AtomicU32::new(0));
+    let here = at.clone();
+    let lost = runtime.spawn(move || {
+        daiko::scope(|scope| {
+            scope.spawn(daiko::park);
+            run_for_ever(&here)
+        })
+    });
+    kill(await_change(&at));
+    let _: Result<(), _> = lost.join();
+}
+
+fn a_worker_that_is_killed_after_blocking_calls_takes_the_program_along() {
+    let runtime = processes(2).build().unwrap();
+    let calls = || {
+        daiko::blocking(|| ());
+        std::process::id()
+    };
+    let called = runtime.spawn_with(Builder::new().on(1), calls).unwrap().join().unwrap();
+    let (lost, process) = victim(&runtime, 1, || ());
+    if called == process {
+        kill(process);
+    } else {
+        // The fiber has gone on where it had not called.
+        kill(called);
+    }
+    let _ = lost.join();
+}
+
+fn a_worker_killed_at_any_moment_is_replaced_or_ends_the_program() {
+    const NUMBER: &str = "DAIKO_PROCESS_KILL";
+    if let Ok(number) = std::env::var(NUMBER) {
+        return kill_under_load(number.parse().unwrap());
+    }
+    let mut replaced = 0;
+    for number in 0..40 {
+        let mut program = Command::new(std::env::current_exe().unwrap());
+        let name = "a_worker_killed_at_any_moment_is_replaced_or_ends_the_program";
+        let run = program.env(CASE, name).env(NUMBER, number.to_string()).output().unwrap();
+        let words = String::from_utf8_lossy(&run.stderr);
+        let ended = run.status.signal() == Some(libc::SIGABRT)
+            && words.contains("(signal: 9 (SIGKILL)) and it")
+            && words.ends_with("; the program ends with it\n");
+        assert!(run.status.success() || ended, "{number}: {:?}: {words}", run.status);
+        replaced += u32::from(run.status.success());
+    }
+    assert!(replaced > 0);
+}
+
+/// Kills a worker at a moment that nobody chooses.
+fn kill_under_load(number: u32) {
+    // SAFETY: it takes a plain integer. Whatever hangs ends by this, and not well.
+    unsafe { libc::alarm(60) };
+    let runtime = processes(2).build().unwrap();
+    let victim = process_of(&runtime, number as usize % 2);
+    let over = Arc::new(AtomicU32::new(0));
+    let load: Vec<_> = (0..2).map(|_| runtime.spawn(load(over.clone()))).collect();
+    let computing: Vec<_> = (0..6).map(|_| runtime.spawn(compute(over.clone()))).collect();
+    std::thread::sleep(Duration::from_micros(u64::from(number) * 171 % 5_000));
+    kill(victim);
+    let after = |worker| runtime.spawn_with(Builder::new().on(worker), || ()).unwrap();
+    // Where one is lost the next is not, as its worker is there again.
+    while [after(0), after(1)].into_iter().any(|fiber| fiber.join().is_err()) {}
+    over.store(1, Ordering::Release);
+    let lost = load.into_iter().filter_map(|fiber| fiber.join().err()).count();
+    let lost = lost + computing.into_iter().filter_map(|fiber| fiber.join().err()).count();
+    let report = runtime.shutdown();
+    assert!(lost <= report.died && report.died <= 1);
+}
+
+/// What is in its own code for the most part.
+fn compute(over: Arc<AtomicU32>) -> impl FnOnce() + Send + 'static {
+    move || {
+        while over.load(Ordering::Acquire) == 0 {
+            assert_eq!((0..100_000).map(std::hint::black_box).max(), Some(99_999));
+            daiko::yield_now();
+        }
+    }
+}
