@@ -8,6 +8,7 @@ use daiko_sys::clock;
 use crate::cancel::Scope;
 use crate::deadlock::{Kind, Target};
 use crate::fiber::unwind;
+use crate::process;
 use crate::wait::Deadline;
 use crate::worker::suspend::{self, Resumed};
 
@@ -65,6 +66,7 @@ fn sleep_to(what: &str, deadline: Deadline) {
     if fiber.waiting_for(Target::of(Kind::Sleep), sleep) == Resumed::Cancelled {
         unwind::raise_now(fiber);
     }
+    process::leaves_runtime();
 }
 
 /// Runs `body` for at most `duration`: when that is over, the calling fiber is unwound out of it, at

@@ -12,6 +12,7 @@ use daiko_core::fiber::Event;
 use daiko_sys::clock;
 
 use crate::fiber::{Cancelled, ControlBlock, flag};
+use crate::process;
 use crate::wait::Deadline;
 
 /// A part of a fiber's course, in the frame of the call that it is of.
@@ -43,6 +44,7 @@ impl Scope {
         fiber: &ControlBlock,
         body: impl FnOnce() -> R,
     ) -> std::thread::Result<R> {
+        process::shares();
         fiber.scopes.set(self);
         fiber.add_flags(flag::SCOPED);
         let result = panic::catch_unwind(AssertUnwindSafe(body));

@@ -52,12 +52,14 @@ pub(crate) mod kind {
 
 /// Where a mover is in its course: what its worker's death leaves of it. README of `process` has the argument.
 mod course {
-    /// Suspended, or in the runtime, or it has been there and may have left what others need.
-    pub(super) const ELSEWHERE: u8 = 0;
+    /// In the runtime, or it has not said that it is back; or suspended there.
+    pub(super) const IN_RUNTIME: u8 = 0;
     /// In its own code, and nothing in its frames or its hands is anybody else's.
     pub(super) const OWN_CODE: u8 = 1;
-    /// Suspended, from its own code.
+    /// Suspended, from its own code; not begun, or ended.
     pub(super) const SUSPENDED: u8 = 2;
+    /// It may hold or have lent what others need, for good.
+    pub(super) const SHARING: u8 = 3;
 }
 
 /// Bit of [`ControlBlock::refs`]: a handle that sent postcards has been dropped, so that the last
@@ -175,7 +177,7 @@ impl ControlBlock {
             flags: Cell::new(0),
             kind: Cell::new(0),
             class,
-            course: AtomicU8::new(course::ELSEWHERE),
+            course: AtomicU8::new(course::IN_RUNTIME),
             link: AtomicPtr::new(ptr::null_mut()),
             mail_link: AtomicPtr::new(ptr::null_mut()),
             vtable: Cell::new(&UNUSED),
@@ -372,7 +374,18 @@ impl ControlBlock {
 
     /// It is about to use what it shares with others.
     pub(crate) fn enters_runtime(&self) {
-        self.change_course(course::OWN_CODE, course::ELSEWHERE);
+        self.change_course(course::OWN_CODE, course::IN_RUNTIME);
+    }
+
+    /// It has done what it has [entered](Self::enters_runtime) for: nothing of that is half done, or needs its frames.
+    pub(crate) fn leaves_runtime(&self) {
+        self.change_course(course::IN_RUNTIME, course::OWN_CODE);
+    }
+
+    /// It is about to hold or lend what others need, for longer than a call.
+    pub(crate) fn shares(&self) {
+        self.change_course(course::OWN_CODE, course::SHARING);
+        self.change_course(course::IN_RUNTIME, course::SHARING);
     }
 
     /// Whether its worker died in the fiber's own code.

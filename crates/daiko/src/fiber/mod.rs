@@ -20,6 +20,7 @@ pub(crate) use self::scope::in_runtime;
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub use self::spawn::{Builder, SpawnError, spawn};
 pub use self::unwind::{Cancelled, panicking};
+use crate::process;
 use crate::wait::Deadline;
 use crate::worker::{self, Wish, Worker, suspend};
 
@@ -80,6 +81,7 @@ impl Fiber {
         {
             self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
         }
+        process::leaves_runtime();
     }
 
     /// Has the fiber unwind at the suspension that it is in, or its next one.
@@ -113,6 +115,7 @@ impl Drop for Fiber {
             // An unpark may be under way to that worker.
             false => self.block().release_behind_postcards(),
         }
+        process::leaves_runtime();
     }
 }
 

@@ -10,6 +10,7 @@ use daiko_context::stack::StackError;
 
 use super::entry::{Body, Functions, entry};
 use super::{ControlBlock, Fiber, JoinHandle, kind};
+use crate::process;
 use crate::runtime::{self, Shared, phase};
 use crate::worker::{self, Worker};
 
@@ -183,6 +184,7 @@ impl Builder {
         unsafe { fiber.packet.get().cast().write(Body::<F, T>::new(f)) };
         let handle = JoinHandle::new(Fiber::from_block(block));
         runtime.launch(fiber, here, self.worker);
+        process::leaves_runtime();
         Ok(handle)
     }
 

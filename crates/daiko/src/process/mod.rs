@@ -44,9 +44,10 @@
 //! - There are no spares: what a [stuck](crate::Stuck) worker could run others take. Deadlocks are not looked for.
 //! - A worker's process that is killed is replaced. The fiber that it was running is lost, which
 //!   [`join`](crate::JoinHandle::join) says: it stopped where it was, so that what it owned is never freed. All others
-//!   go on. That can be where the fiber was in its own code, and had never spawned, joined, locked, sent or
-//!   done anything else but to park and yield; or where the worker slept. Otherwise the program ends with it, after
-//!   one line on standard error that says why, as it does if a worker exits.
+//!   go on. That can be where the fiber was in its own code, not in a call of this library, and had never taken a
+//!   lock or permit, opened a [`scope`](crate::scope()) or begun what is done once or in time; or where the worker
+//!   slept. Otherwise the program ends with it, after one line on standard error that says why, as it does if a
+//!   worker exits.
 //! - At the end nobody is left behind: a process that resists is killed.
 
 pub(crate) mod canary;
@@ -68,6 +69,7 @@ pub use self::error::ProcessError;
 pub use self::heap::{HeapStats, SharedHeap, is_shared};
 pub use self::shared::Static;
 use crate::deadlock;
+use crate::fiber::ControlBlock;
 use crate::runtime::RuntimeBuilder;
 use crate::worker::suspend;
 
@@ -86,14 +88,31 @@ pub(crate) fn is_active() -> bool {
 #[inline]
 pub(crate) fn enters_runtime() {
     if is_active() {
-        enters_runtime_slow();
+        note(ControlBlock::enters_runtime);
+    }
+}
+
+/// Says that this is done, at the end of a call by which a fiber's own code uses the runtime. Not inside of others, whose
+/// work it may interrupt: what runs users' code meanwhile [shares](shares).
+#[inline]
+pub(crate) fn leaves_runtime() {
+    if is_active() {
+        note(ControlBlock::leaves_runtime);
+    }
+}
+
+/// Says that the caller, if it is a fiber, is about to hold or lend what others need, nobody knows for how long.
+#[inline]
+pub(crate) fn shares() {
+    if is_active() {
+        note(ControlBlock::shares);
     }
 }
 
 #[cold]
-fn enters_runtime_slow() {
+fn note(change: fn(&ControlBlock)) {
     if let Some((_, fiber)) = suspend::try_caller() {
-        fiber.enters_runtime();
+        change(fiber);
     }
 }
 

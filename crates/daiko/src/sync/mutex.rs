@@ -122,7 +122,7 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        process::enters_runtime();
+        process::shares();
         if !self.raw.try_acquire() {
             let _ = self.lock_slow(Deadline::NEVER);
         }
@@ -168,7 +168,7 @@ impl<T: ?Sized> Mutex<T> {
         &self,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {
-        process::enters_runtime();
+        process::shares();
         if self.raw.try_acquire() || self.lock_slow(deadline()) {
             Ok(self.guard()?)
         } else {
@@ -183,7 +183,7 @@ impl<T: ?Sized> Mutex<T> {
     /// If it is not, or a holder panicked; then the error has the guard.
     #[track_caller]
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError<MutexGuard<'_, T>>> {
-        process::enters_runtime();
+        process::shares();
         if self.raw.try_acquire() { Ok(self.guard()?) } else { Err(TryLockError::WouldBlock) }
     }
 

@@ -311,7 +311,7 @@ impl Once {
         deadline: Deadline,
         init: &mut dyn FnMut(&OnceState),
     ) -> Result<(), TimedOut> {
-        process::enters_runtime();
+        process::shares();
         let caller = wait::caller_number();
         loop {
             match self.raw.begin(&ThisThread, caller, call.purpose) {

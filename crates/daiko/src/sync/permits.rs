@@ -22,7 +22,7 @@ pub(super) fn acquire(
     what: &(Kind, &str),
     deadline: impl FnOnce() -> Deadline,
 ) -> bool {
-    process::enters_runtime();
+    process::shares();
     raw.try_acquire(count) || acquire_slow(raw, count, what, deadline())
 }
 

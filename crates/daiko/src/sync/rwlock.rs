@@ -193,7 +193,7 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// If one does, or a writer panicked; then the error has the guard.
     pub fn try_read(&self) -> TryResult<RwLockReadGuard<'_, T>> {
-        process::enters_runtime();
+        process::shares();
         if self.raw.try_acquire(READER) {
             Ok(self.read_guard()?)
         } else {
@@ -264,7 +264,7 @@ impl<T: ?Sized> RwLock<T> {
     /// If somebody does, or a writer panicked; then the error has the guard.
     #[track_caller]
     pub fn try_write(&self) -> TryResult<RwLockWriteGuard<'_, T>> {
-        process::enters_runtime();
+        process::shares();
         if self.raw.try_acquire(WRITER) {
             Ok(self.write_guard()?)
         } else {
@@ -276,7 +276,7 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     fn acquire(&self, permits: u32, call: &(Kind, &str)) {
-        process::enters_runtime();
+        process::shares();
         if !self.raw.try_acquire(permits) {
             self.acquire_slow(permits, call);
         }

@@ -13,6 +13,7 @@ use daiko_sys::clock;
 
 use super::{Departed, Worker, current};
 use crate::fiber::{ControlBlock, flag, unwind};
+use crate::process;
 use crate::wait::Deadline;
 
 /// The worker and the fiber that call, if a fiber does.
@@ -68,6 +69,7 @@ pub(crate) fn park_until(what: &str, deadline: Deadline) {
         Some(due) if due <= clock::monotonic_ns() => take_token(fiber),
         Some(due) => worker.timers.during(fiber, None, due, park).0,
     }
+    process::leaves_runtime();
     if fiber.flags.get() != 0 {
         unwind::after_park(fiber);
     }

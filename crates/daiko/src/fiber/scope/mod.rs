@@ -155,6 +155,7 @@ pub(crate) fn in_runtime<'env, F, T>(runtime: &Shared, f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
+    crate::process::shares();
     let waiter = Waiter::caller("scope");
     let scope = Scope { family: Family::new(), runtime, scope: PhantomData, env: PhantomData };
     let result = panic::catch_unwind(AssertUnwindSafe(|| f(&scope)));

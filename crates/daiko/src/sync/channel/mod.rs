@@ -115,7 +115,7 @@ impl<T> Sender<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline(always)]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        let sent = self.channel.any.send(message, || Deadline::NEVER);
+        let sent = and_back(self.channel.any.send(message, || Deadline::NEVER));
         sent.map_err(|error| SendError(error.into_inner()))
     }
 
@@ -129,7 +129,7 @@ impl<T> Sender<T> {
     ///
     /// As [`send`](Self::send).
     pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
-        self.channel.any.send(message, || Deadline::after(timeout))
+        and_back(self.channel.any.send(message, || Deadline::after(timeout)))
     }
 
     /// As [`send`](Self::send), until `deadline` at most.
@@ -142,7 +142,7 @@ impl<T> Sender<T> {
     ///
     /// As [`send`](Self::send).
     pub fn send_deadline(&self, message: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
-        self.channel.any.send(message, || Deadline::at(deadline))
+        and_back(self.channel.any.send(message, || Deadline::at(deadline)))
     }
 
     /// Sends `message` if that is possible at once.
@@ -153,7 +153,7 @@ impl<T> Sender<T> {
     /// the error has the message.
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        self.channel.any.try_send(message)
+        and_back(self.channel.any.try_send(message))
     }
 
     /// Whether there is no receiver any more.
@@ -195,7 +195,7 @@ impl<T> Receiver<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline(always)]
     pub fn recv(&self) -> Result<T, RecvError> {
-        self.channel.any.recv(|| Deadline::NEVER).map_err(|_| RecvError)
+        and_back(self.channel.any.recv(|| Deadline::NEVER)).map_err(|_| RecvError)
     }
 
     /// As [`recv`](Self::recv), for at most `timeout`.
@@ -208,7 +208,7 @@ impl<T> Receiver<T> {
     ///
     /// As [`recv`](Self::recv).
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        self.channel.any.recv(|| Deadline::after(timeout))
+        and_back(self.channel.any.recv(|| Deadline::after(timeout)))
     }
 
     /// As [`recv`](Self::recv), until `deadline` at most.
@@ -221,7 +221,7 @@ impl<T> Receiver<T> {
     ///
     /// As [`recv`](Self::recv).
     pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
-        self.channel.any.recv(|| Deadline::at(deadline))
+        and_back(self.channel.any.recv(|| Deadline::at(deadline)))
     }
 
     /// Receives a message if that is possible at once.
@@ -231,7 +231,7 @@ impl<T> Receiver<T> {
     /// If there is none or, at a rendezvous, nobody waits to send one, or there is no sender any more.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        self.channel.any.try_recv()
+        and_back(self.channel.any.try_recv())
     }
 
     /// The messages, each once it is there, until there is no sender any more.
@@ -336,6 +336,7 @@ impl<T> Drop for Sender<T> {
         if self.channel.senders.leave() {
             self.channel.any.close();
         }
+        process::leaves_runtime();
     }
 }
 
@@ -347,7 +348,15 @@ impl<T> Drop for Receiver<T> {
             let left = Left(self);
             left.0.try_iter().for_each(drop);
         }
+        process::leaves_runtime();
     }
+}
+
+/// What a call has done, once the fiber that called is back in its own code.
+#[inline(always)]
+fn and_back<R>(done: R) -> R {
+    process::leaves_runtime();
+    done
 }
 
 /// Messages that are dropped though the destructor of one of them panics.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use daiko::sync::{Mutex, Semaphore, channel};
+use daiko::sync::{Mutex, Once, Semaphore, channel};
 use daiko::{Builder, JoinError, JoinHandle, Runtime};
 
 use super::processes;
@@ -17,6 +17,7 @@ super::cases! {
     a_fiber_whose_worker_is_killed_is_lost_to_its_joiners_and_no_other_is End::Well,
     what_waits_for_a_worker_that_is_killed_runs_in_its_successor End::Well,
     a_fiber_that_suspended_from_its_own_code_is_in_it_again End::Well,
+    a_fiber_that_has_used_the_runtime_and_is_back_is_lost_alone End::Well,
     a_worker_killed_in_its_sleep_loses_nothing End::Well,
     workers_are_killed_again_and_again_under_load End::Well,
     the_stacks_of_lost_fibers_come_back End::Well,
@@ -25,6 +26,8 @@ super::cases! {
     a_worker_killed_while_its_fiber_holds_a_lock_takes_the_program_along End::Abort(SHARING),
     a_worker_killed_while_its_fiber_holds_a_permit_takes_the_program_along End::Abort(SHARING),
     a_worker_killed_while_fibers_borrow_from_its_own_takes_the_program_along End::Abort(SHARING),
+    a_worker_killed_within_a_timeout_takes_the_program_along End::Abort(SHARING),
+    a_worker_killed_in_what_is_done_once_takes_the_program_along End::Abort(SHARING),
     a_worker_that_is_killed_after_blocking_calls_takes_the_program_along End::Abort(BLOCKING),
 }
 
@@ -37,9 +40,10 @@ fn kill(process: u32) {
     assert_eq!(unsafe { libc::kill(process as i32, libc::SIGKILL) }, 0);
 }
 
-/// The process of a worker.
+/// The process of a worker; asked again where who is asked is killed.
 fn process_of(runtime: &Runtime, worker: usize) -> u32 {
-    runtime.spawn_with(Builder::new().on(worker), std::process::id).unwrap().join().unwrap()
+    let ask = || runtime.spawn_with(Builder::new().on(worker), std::process::id).unwrap();
+    std::iter::repeat_with(|| ask().join()).find_map(Result::ok).unwrap()
 }
 
 /// Says where the calling fiber is, which then runs in its own code for ever.
@@ -171,6 +175,32 @@ fn a_fiber_that_suspended_from_its_own_code_is_in_it_again() {
     end(runtime, 1);
 }
 
+fn a_fiber_that_has_used_the_runtime_and_is_back_is_lost_alone() {
+    let runtime = processes(2).build().unwrap();
+    let (sender, receiver) = channel::bounded(2);
+    let kept = Arc::new(AtomicU32::new(0));
+    let child = kept.clone();
+    let before = move || {
+        daiko::spawn(|| 1).join().unwrap();
+        sender.send(1).unwrap();
+        sender.try_send(2).unwrap();
+        daiko::time::sleep(Duration::from_micros(10));
+        daiko::park_timeout(Duration::from_micros(10));
+        let parks = daiko::spawn(daiko::park);
+        parks.fiber().unpark();
+        parks.join().unwrap();
+        // It runs on, and its block stays, as the handle is never dropped.
+        std::mem::forget(daiko::spawn(move || child.store(1, Ordering::Release)));
+    };
+    let (lost, process) = victim(&runtime, 1, before);
+    kill(process);
+    assert_lost(lost.join());
+    await_change(&kept);
+    let received = runtime.run(move || [receiver.recv().unwrap(), receiver.recv().unwrap()]);
+    assert_eq!(received, [1, 2]);
+    end(runtime, 1);
+}
+
 fn a_worker_killed_in_its_sleep_loses_nothing() {
     let runtime = processes(2).build().unwrap();
     for worker in [0, 1] {
@@ -283,11 +313,40 @@ fn a_worker_killed_while_fibers_borrow_from_its_own_takes_the_program_along() {
     let lost = runtime.spawn(move || {
         daiko::scope(|scope| {
             scope.spawn(daiko::park);
+            daiko::time::sleep(Duration::from_micros(1));
             run_for_ever(&here)
         })
     });
     kill(await_change(&at));
     let _: Result<(), _> = lost.join();
+}
+
+fn a_worker_killed_within_a_timeout_takes_the_program_along() {
+    let at = Arc::new(AtomicU32::new(0));
+    let runtime = processes(2).build().unwrap();
+    let here = at.clone();
+    let lost = runtime.spawn(move || {
+        let _ = daiko::time::timeout(Duration::from_secs(60), || {
+            daiko::time::sleep(Duration::from_micros(1));
+            run_for_ever(&here)
+        });
+    });
+    kill(await_change(&at));
+    let _ = lost.join();
+}
+
+fn a_worker_killed_in_what_is_done_once_takes_the_program_along() {
+    let at = Arc::new(AtomicU32::new(0));
+    let runtime = processes(2).build().unwrap();
+    let here = at.clone();
+    let lost = runtime.spawn(move || {
+        Once::new().call_once(|| {
+            daiko::time::sleep(Duration::from_micros(1));
+            run_for_ever(&here)
+        });
+    });
+    kill(await_change(&at));
+    let _ = lost.join();
 }
 
 fn a_worker_that_is_killed_after_blocking_calls_takes_the_program_along() {
@@ -327,25 +386,26 @@ fn a_worker_killed_at_any_moment_is_replaced_or_ends_the_program() {
     assert!(replaced > 0);
 }
 
-/// Kills a worker at a moment that nobody chooses.
+/// Kills workers at moments that nobody chooses.
 fn kill_under_load(number: u32) {
+    const KILLS: u32 = 5;
     // SAFETY: it takes a plain integer. Whatever hangs ends by this, and not well.
     unsafe { libc::alarm(60) };
     let runtime = processes(2).build().unwrap();
-    let victim = process_of(&runtime, number as usize % 2);
     let over = Arc::new(AtomicU32::new(0));
     let load: Vec<_> = (0..2).map(|_| runtime.spawn(load(over.clone()))).collect();
     let computing: Vec<_> = (0..6).map(|_| runtime.spawn(compute(over.clone()))).collect();
-    std::thread::sleep(Duration::from_micros(u64::from(number) * 171 % 5_000));
-    kill(victim);
-    let after = |worker| runtime.spawn_with(Builder::new().on(worker), || ()).unwrap();
-    // Where one is lost the next is not, as its worker is there again.
-    while [after(0), after(1)].into_iter().any(|fiber| fiber.join().is_err()) {}
+    for kills in 0..KILLS {
+        let victim = process_of(&runtime, (number + kills) as usize % 2);
+        std::thread::sleep(Duration::from_micros(u64::from(number + kills) * 171 % 3_000));
+        kill(victim);
+        while process_of(&runtime, (number + kills) as usize % 2) == victim {}
+    }
     over.store(1, Ordering::Release);
     let lost = load.into_iter().filter_map(|fiber| fiber.join().err()).count();
     let lost = lost + computing.into_iter().filter_map(|fiber| fiber.join().err()).count();
     let report = runtime.shutdown();
-    assert!(lost <= report.died && report.died <= 1);
+    assert!(lost <= report.died && report.died <= KILLS as usize);
 }
 
 /// What is in its own code for the most part.
