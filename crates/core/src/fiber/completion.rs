@@ -93,7 +93,7 @@ impl Completion {
     #[must_use]
     pub fn die(&self) -> Option<WaiterId> {
         // Acquire: as in `finish`. No result comes with it.
-        let before = self.0.swap(DIED, Ordering::Acquire);
+        let before = self.0.swap(DIED, unless_weakened!("completion-die", Ordering::Acquire));
         debug_assert!(before != DONE);
         (before > DIED).then_some(WaiterId(before))
     }

@@ -4,12 +4,14 @@
 //! lost between them.
 
 mod completion;
+mod course;
 mod inbox;
 mod next;
 mod owner;
 mod state;
 
 pub use completion::{Completion, Finish, WaiterId};
+pub use course::Course;
 pub use inbox::{Addressee, Batch, InHand, Inbox, Letters, Mail, Posted, Pushed};
 pub use next::{Access, Entry, NextSlot};
 pub use owner::{Early, Owner, OwnerWord};

@@ -3,14 +3,12 @@
 use std::cell::Cell;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{
-    AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, compiler_fence, fence,
-};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
-    Addressee, Completion, Effect, Event, Letters, Mail, Owner, OwnerWord, Plain, Posted, RunState,
-    Shared,
+    Addressee, Completion, Course, Effect, Event, Letters, Mail, Owner, OwnerWord, Plain, Posted,
+    RunState, Shared,
 };
 use daiko_core::list::Linked;
 
@@ -48,18 +46,6 @@ pub(crate) mod flag {
 pub(crate) mod kind {
     /// May change worker after it started.
     pub(crate) const MOVER: u8 = 1;
-}
-
-/// Where a mover is in its course: what its worker's death leaves of it. README of `process` has the argument.
-mod course {
-    /// In the runtime, or it has not said that it is back; or suspended there.
-    pub(super) const IN_RUNTIME: u8 = 0;
-    /// In its own code, and nothing in its frames or its hands is anybody else's.
-    pub(super) const OWN_CODE: u8 = 1;
-    /// Suspended, from its own code; not begun, or ended.
-    pub(super) const SUSPENDED: u8 = 2;
-    /// It may hold or have lent what others need, for good.
-    pub(super) const SHARING: u8 = 3;
 }
 
 /// Bit of [`ControlBlock::refs`]: a handle that sent postcards has been dropped, so that the last
@@ -101,8 +87,8 @@ pub(crate) struct ControlBlock {
     pub(crate) kind: Cell<u8>,
     /// Size class of the stack. Fixed when the memory becomes a control block.
     pub(crate) class: u8,
-    /// A `course`, of a mover. Written by who runs it; read once that process has died.
-    course: AtomicU8,
+    /// Of a mover. Written by who runs it; read once that process has died.
+    pub(crate) course: Course,
     /// The one queue that it is in. Whoever has it there.
     link: AtomicPtr<ControlBlock>,
     /// The one inbox that it is in. Whoever has it there.
@@ -177,7 +163,7 @@ impl ControlBlock {
             flags: Cell::new(0),
             kind: Cell::new(0),
             class,
-            course: AtomicU8::new(course::IN_RUNTIME),
+            course: Course::new(),
             link: AtomicPtr::new(ptr::null_mut()),
             mail_link: AtomicPtr::new(ptr::null_mut()),
             vtable: Cell::new(&UNUSED),
@@ -200,7 +186,7 @@ impl ControlBlock {
         self.completion.reset();
         self.flags.set(0);
         self.kind.set(kind);
-        self.course.store(course::SUSPENDED, Ordering::Relaxed);
+        self.course.reset();
         self.spawned_at.set(spawned_at);
         // Release: pairs with the Acquire in `is_used`, which then sees the owner word reset.
         self.refs.store(2, Ordering::Release);
@@ -358,52 +344,7 @@ impl ControlBlock {
     }
 }
 
-/// The course of a mover. Only who runs it.
 impl ControlBlock {
-    /// It is about to suspend, or to end.
-    #[inline]
-    pub(crate) fn leaves_own_code(&self) {
-        self.change_course(course::OWN_CODE, course::SUSPENDED);
-    }
-
-    /// It goes on as it was when it suspended, or begins.
-    #[inline]
-    pub(crate) fn returns_to_own_code(&self) {
-        self.change_course(course::SUSPENDED, course::OWN_CODE);
-    }
-
-    /// It is about to use what it shares with others.
-    pub(crate) fn enters_runtime(&self) {
-        self.change_course(course::OWN_CODE, course::IN_RUNTIME);
-    }
-
-    /// It has done what it has [entered](Self::enters_runtime) for: nothing of that is half done, or needs its frames.
-    pub(crate) fn leaves_runtime(&self) {
-        self.change_course(course::IN_RUNTIME, course::OWN_CODE);
-    }
-
-    /// It is about to hold or lend what others need, for longer than a call.
-    pub(crate) fn shares(&self) {
-        self.change_course(course::OWN_CODE, course::SHARING);
-        self.change_course(course::IN_RUNTIME, course::SHARING);
-    }
-
-    /// Whether its worker died in the fiber's own code.
-    pub(crate) fn was_in_own_code(&self) -> bool {
-        self.course.load(Ordering::Relaxed) == course::OWN_CODE
-    }
-
-    #[inline]
-    fn change_course(&self, from: u8, to: u8) {
-        // The process that reads it comes after the end of this one, and sees what it had stored: in the order of
-        // the program, if the compiler leaves it so.
-        compiler_fence(Ordering::SeqCst);
-        if self.course.load(Ordering::Relaxed) == from {
-            self.course.store(to, Ordering::Relaxed);
-        }
-        compiler_fence(Ordering::SeqCst);
-    }
-
     /// Ends the fiber, which ran on a worker that died in the fiber's own code: for the process that comes in its
     /// place. Nothing of it is dropped.
     pub(crate) fn end_with(&self, worker: &Worker) {

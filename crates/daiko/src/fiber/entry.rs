@@ -92,12 +92,12 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     let cancelled = fiber.flags.get() & flag::CANCEL != 0;
     let body = if cancelled { vtable.cancel } else { vtable.run };
     if fiber.is_mover() {
-        fiber.returns_to_own_code();
+        fiber.course.resume();
     }
     // SAFETY: the spawn put the closure into the packet, and it is run once.
     unsafe { body(packet) };
     if fiber.is_mover() {
-        fiber.leaves_own_code();
+        fiber.course.suspend();
     }
     drop_locals(fiber);
     // Asked before anybody can know of the end, and shut the runtime down for it.

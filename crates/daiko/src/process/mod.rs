@@ -62,6 +62,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use daiko_context::stack::StackError;
+use daiko_core::fiber::Course;
 use daiko_sys::{signal, thread};
 
 pub use self::canary::watch_static;
@@ -69,7 +70,6 @@ pub use self::error::ProcessError;
 pub use self::heap::{HeapStats, SharedHeap, is_shared};
 pub use self::shared::Static;
 use crate::deadlock;
-use crate::fiber::ControlBlock;
 use crate::runtime::RuntimeBuilder;
 use crate::worker::suspend;
 
@@ -88,7 +88,7 @@ pub(crate) fn is_active() -> bool {
 #[inline]
 pub(crate) fn enters_runtime() {
     if is_active() {
-        note(ControlBlock::enters_runtime);
+        note(Course::enter);
     }
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn enters_runtime() {
 #[inline]
 pub(crate) fn leaves_runtime() {
     if is_active() {
-        note(ControlBlock::leaves_runtime);
+        note(Course::leave);
     }
 }
 
@@ -105,14 +105,14 @@ pub(crate) fn leaves_runtime() {
 #[inline]
 pub(crate) fn shares() {
     if is_active() {
-        note(ControlBlock::shares);
+        note(Course::share);
     }
 }
 
 #[cold]
-fn note(change: fn(&ControlBlock)) {
+fn note(change: fn(&Course)) {
     if let Some((_, fiber)) = suspend::try_caller() {
-        change(fiber);
+        change(&fiber.course);
     }
 }
 

@@ -80,7 +80,7 @@ impl Worker {
         match self.running() {
             None if self.rest.load(Ordering::Relaxed) == Rest::No as u32 => Err(Unclear::AGENT),
             None => Ok(None),
-            Some(fiber) if !fiber.was_in_own_code() => Err(Unclear::SHARING),
+            Some(fiber) if !fiber.course.was_in_own_code() => Err(Unclear::SHARING),
             Some(fiber) if fiber.vtable.get().leave.is_some() => Err(Unclear::SCOPED),
             fiber => Ok(fiber),
         }

@@ -186,12 +186,12 @@ pub(crate) fn yield_now() {
         unwind::suspends_on_panicking_thread(worker, fiber);
     }
     if fiber.may_move() {
-        fiber.leaves_own_code();
+        fiber.course.suspend();
         worker.departed.set(Departed::Yielding(NonNull::from(fiber)));
     } else {
         if fiber.is_mover() {
             // It unwinds, and does not come back from that to code of its own that others know nothing of.
-            fiber.enters_runtime();
+            fiber.course.enter();
         }
         // SAFETY: a running fiber is in no list, and stays in use until it has run.
         unsafe { worker.pinned().push(NonNull::from(fiber)) };
@@ -242,7 +242,7 @@ fn depart_as_mover(worker: &Worker, fiber: &ControlBlock, event: Event) -> Optio
         fiber.found(fiber.state.apply::<Shared>(event));
         return None;
     }
-    fiber.leaves_own_code();
+    fiber.course.suspend();
     // Asked now: off its stack the fiber may be another worker's, and its flags with it.
     let cancelled = fiber.flags.get() & flag::CANCEL != 0;
     worker.departed.set(Departed::Suspending { fiber: NonNull::from(fiber), event, cancelled });
@@ -287,7 +287,7 @@ fn go(worker: &Worker, fiber: &ControlBlock, to: StackPointer) {
     unsafe { switch(fiber.sp.as_ptr(), to) };
     if fiber.is_mover() {
         arrive();
-        fiber.returns_to_own_code();
+        fiber.course.resume();
     } else {
         worker.settle();
     }

@@ -74,3 +74,47 @@ fn an_abandoned_joiner_is_woken_once() {
         assert_eq!(usize::from(abandoned) + usize::from(ended), usize::from(waits));
     });
 }
+
+/// Ends the fiber without a result, for its worker, which has died; whether somebody waited.
+fn die(fiber: &Fiber) -> bool {
+    let waiter = fiber.completion.die();
+    if waiter == Some(JOINER) {
+        fiber.read(1);
+    }
+    waiter.is_some()
+}
+
+#[test]
+fn the_end_with_the_worker_meets_a_join() {
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        let end = spawn(&fiber, die);
+        fiber.write(1);
+        let waits = fiber.completion.wait(JOINER);
+        assert!(waits || fiber.completion.is_dead());
+        assert_eq!(end.join().unwrap(), waits);
+        assert!(fiber.completion.is_dead());
+    });
+}
+
+#[test]
+fn the_end_with_the_worker_meets_a_joiner_who_leaves() {
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        fiber.write(1);
+        assert!(fiber.completion.wait(JOINER));
+        let end = spawn(&fiber, die);
+        let left = fiber.completion.leave(JOINER);
+        assert_eq!(end.join().unwrap(), !left);
+    });
+}
+
+#[test]
+fn the_end_with_the_worker_leaves_no_result_to_drop() {
+    loom::model(|| {
+        let fiber = Arc::new(Fiber::new());
+        let end = spawn(&fiber, die);
+        assert!(!fiber.completion.detach());
+        assert!(!end.join().unwrap());
+    });
+}

@@ -1,6 +1,7 @@
 //! Fibers, workers and senders as the runtime puts them together from the types of this folder.
 
 mod completion;
+mod course;
 mod inbox;
 mod next;
 

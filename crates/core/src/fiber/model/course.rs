@@ -1,0 +1,87 @@
+//! A fiber whose worker stops for ever at any of its steps, and what is left if that was in its own code.
+
+use super::*;
+use crate::lock::QueueLock;
+use crate::lock::testing::Tester;
+use crate::modelled::dies_at_each_step;
+use crate::sync::{AtomicBool, AtomicU32};
+
+/// What fibers share under a queue lock: two words that are equal while it is free.
+struct Shared {
+    course: Course,
+    lock: QueueLock,
+    words: [AtomicU32; 2],
+    /// A lock that is held for longer than a call.
+    held: AtomicBool,
+}
+
+impl Shared {
+    fn new() -> Self {
+        let words = [AtomicU32::new(0), AtomicU32::new(0)];
+        Shared {
+            course: Course::new(),
+            lock: QueueLock::new(),
+            words,
+            held: AtomicBool::new(false),
+        }
+    }
+
+    fn add(&self, by: u32) {
+        let Some(_held) = self.lock.try_lock(&Tester(by)) else { return };
+        for word in &self.words {
+            word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// As a call of users does.
+    fn call(&self) {
+        self.course.enter();
+        self.add(1);
+        self.course.leave();
+    }
+}
+
+#[test]
+fn who_died_in_its_own_code_has_left_nothing_half_done() {
+    dies_at_each_step(2, |death| {
+        let shared = Arc::new(Shared::new());
+        let dies = death.clone();
+        let victim = spawn(&shared, move |shared: &Shared| {
+            dies.of(|| {
+                shared.course.reset();
+                shared.course.resume();
+                shared.call();
+                shared.course.suspend();
+                shared.course.resume();
+                shared.call();
+            })
+        });
+        shared.add(2);
+        let _ = victim.join().unwrap();
+        if shared.course.was_in_own_code() {
+            assert_eq!(shared.lock.holder(), None);
+            let [one, other] = [0, 1].map(|word: usize| shared.words[word].load(Ordering::Relaxed));
+            assert_eq!(one, other);
+        }
+    });
+}
+
+#[test]
+fn who_died_in_its_own_code_holds_nothing() {
+    dies_at_each_step(2, |death| {
+        let shared = Arc::new(Shared::new());
+        let dies = death.clone();
+        let victim = spawn(&shared, move |shared: &Shared| {
+            dies.of(|| {
+                shared.course.reset();
+                shared.course.resume();
+                shared.course.share();
+                shared.held.store(true, Ordering::Relaxed);
+                // Another call, in which it is held still.
+                shared.call();
+            })
+        });
+        let _ = victim.join().unwrap();
+        assert!(!(shared.course.was_in_own_code() && shared.held.load(Ordering::Relaxed)));
+    });
+}
