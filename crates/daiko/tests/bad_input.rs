@@ -187,6 +187,7 @@ fn errors_of_a_join_say_in_one_line_what_to_do() {
     assert_names(&JoinError::Cancelled, "join it before");
     assert_names(&JoinError::Itself, "pass the handle to another");
     assert_names(&JoinError::Leaked, "daiko::Cancelled");
+    assert_names(&JoinError::WorkerDied, "spawn another");
 }
 
 #[test]
@@ -322,7 +323,8 @@ fn every_error_is_one_line_that_names_the_remedy() {
     ] {
         assert_names(&error, remedy);
     }
-    for error in [JoinError::Cancelled, JoinError::Itself, JoinError::Leaked] {
+    for error in [JoinError::Cancelled, JoinError::Itself, JoinError::Leaked, JoinError::WorkerDied]
+    {
         assert_names(&error, "fiber");
     }
     assert_names(&watch::Closed, "last handle was dropped");
