@@ -23,9 +23,9 @@ pub(super) fn all() -> Vec<Case> {
         errors::cases(),
         death::cases(),
     ]
-        .into_iter()
-        .flatten()
-        .collect()
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// `cases` of a module, by the names of their functions.
