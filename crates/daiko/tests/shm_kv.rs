@@ -294,7 +294,7 @@ fn a_store_has_one_server_and_slots_of_one_size() {
     let server = store.serve(&["--slot-bytes", "64"]);
     store.fails("server", &[], "end that server first");
     store.fails("server", &["--slot-bytes", "32"], "leave --slot-bytes out");
-    store.fails("server", &["--slot-bytes", "100000"], "leave --slot-bytes out");
+    store.fails("server", &["--slot-bytes", "100000"], "ask for no more");
     store.fails("set", &["key", &"v".repeat(60)], "--slot-bytes 68");
     store.fails("get", &[&"k".repeat(60)], "--slot-bytes 65");
     server.kill();

@@ -17,7 +17,7 @@ use daiko_sys::Scope;
 use daiko_sys::arena::Arena;
 use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::lock::Tally;
-use daiko_sys::memory::{GuardKind, MemoryError};
+use daiko_sys::memory::{self, GuardKind, MemoryError};
 use daiko_sys::{signal, thread};
 
 use super::kernel::Barriers;
@@ -465,6 +465,9 @@ impl RuntimeBuilder {
 impl Shared {
     /// Starts the thread of worker `index`, which may run on `cpus`.
     pub(crate) fn start_thread(&self, index: usize, cpus: &CpuSet) -> io::Result<()> {
+        if !memory::has_room_for_mappings(MAPPINGS_OF_THREAD) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let (shared, cpus) = (SharedPtr(NonNull::from(self)), cpus.clone());
         let (report, reported) = std::sync::mpsc::sync_channel(1);
         let thread =
@@ -486,6 +489,9 @@ impl Shared {
         reported.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     }
 }
+
+/// Mappings of a thread: its stack, the alternate stacks of `std` and of ours, memory of `malloc`, and their guards.
+const MAPPINGS_OF_THREAD: usize = 8;
 
 /// What a worker's kernel thread needs: its CPUs, exact timers, a stack for the overflow report.
 pub(crate) fn set_up_thread(cpus: &CpuSet) -> io::Result<signal::AltStack> {

@@ -178,6 +178,21 @@ pub fn populate(start: NonNull<u8>, len: usize) -> Result<(), MemoryError> {
     }
 }
 
+/// Whether this process may have so many mappings more, as of a moment ago: for what aborts where it cannot map
+/// something, as a thread of `std` does that cannot map its alternate stack.
+pub fn has_room_for_mappings(count: usize) -> bool {
+    let Some(bytes) = count.checked_mul(2 * page_size()) else { return false };
+    let Ok(mapping) = Mapping::new(bytes, Scope::Private) else { return false };
+    // Each second page becomes a mapping of its own.
+    (0..count).all(|at| {
+        // SAFETY: a page of a mapping that nobody uses.
+        unsafe {
+            let page = mapping.start().add(2 * at * page_size());
+            libc::mprotect(page.as_ptr().cast(), page_size(), libc::PROT_NONE) == 0
+        }
+    })
+}
+
 /// Gives the memory of these pages back; they read as zero afterwards. Guards stay.
 ///
 /// # Errors

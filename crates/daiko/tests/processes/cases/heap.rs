@@ -2,6 +2,7 @@
 
 use std::alloc::{self, Layout};
 use std::array;
+use std::hint::black_box;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
@@ -175,7 +176,9 @@ fn objects_are_aligned_as_they_ask() {
 fn a_heap_that_is_full_says_so() {
     for size in [5 << 30, 1 << 62, isize::MAX as usize - 7] {
         // SAFETY: not of size 0.
-        assert!(unsafe { alloc::alloc(Layout::from_size_align(size, 8).unwrap()) }.is_null());
+        let object = unsafe { alloc::alloc(Layout::from_size_align(size, 8).unwrap()) };
+        // Seen by somebody, or else the compiler takes it for had.
+        assert!(black_box(object).is_null());
     }
     let kept: Vec<_> = (0..100).map(|_| room_for(100 << 20)).collect();
     let had = kept.iter().flatten().count();
@@ -234,8 +237,9 @@ fn who_frees_twice_is_stopped() {
     let layout = Layout::new::<[u64; 9]>();
     // SAFETY: not of size 0; the second is what the heap has to find, and stops.
     unsafe {
-        let object = alloc::alloc(layout);
+        // Or else the compiler leaves all three away.
+        let object = black_box(alloc::alloc(layout));
         alloc::dealloc(object, layout);
-        alloc::dealloc(object, layout);
+        alloc::dealloc(black_box(object), layout);
     }
 }
