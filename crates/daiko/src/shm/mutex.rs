@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use daiko_core::robust::{self, Found};
-use daiko_shm::{Bytes, Segment, SegmentError};
+use daiko_shm::{Segment, SegmentError};
 
 use super::kind;
 use super::placed::{LINES, Placed, ValueKind, Valued, Waited};
-use super::poison::{Cause, LockResult, PoisonError, TimedLockError, TryLockError};
+use super::poison::{LockResult, TimedLockError, TryLockError, for_ever, told};
 use super::wait::At;
 use super::word::{Poise, Word};
 use crate::sync;
@@ -92,9 +92,7 @@ impl<T: Pod + Send> Mutex<T> {
     ///
     /// If there is an object of this name, or no room for it.
     pub fn create(segment: &Segment, name: &str, value: T) -> Result<Self, SegmentError> {
-        let placed = Placed::create(segment, name, Shape::new(), |object| {
-            object.bytes(LINES, size_of::<T>()).write(bytemuck::bytes_of(&value));
-        })?;
+        let placed = Placed::create_around(segment, name, &value)?;
         Self::of(placed, name)
     }
 
@@ -115,9 +113,7 @@ impl<T: Pod + Send> Mutex<T> {
     ///
     /// As [`create`](Self::create) and [`open`](Self::open).
     pub fn open_or_create(segment: &Segment, name: &str, value: T) -> Result<Self, SegmentError> {
-        let placed = Placed::open_or_create(segment, name, Shape::new(), |object| {
-            object.bytes(LINES, size_of::<T>()).write(bytemuck::bytes_of(&value));
-        })?;
+        let placed = Placed::open_or_create_around(segment, name, &value)?;
         Self::of(placed, name)
     }
 
@@ -147,11 +143,7 @@ impl<T: Pod> Mutex<T> {
     /// waits for ever.
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        match self.lock_until(Deadline::NEVER) {
-            Ok(guard) => Ok(guard),
-            Err(TimedLockError::Poisoned(error)) => Err(error),
-            Err(TimedLockError::TimedOut) => unreachable!("it waits for ever"),
-        }
+        for_ever(self.lock_until(Deadline::NEVER))
     }
 
     /// As [`lock`](Self::lock), for at most `timeout`.
@@ -216,12 +208,9 @@ impl<T: Pod> Mutex<T> {
         mut copy: sync::MutexGuard<'m, Box<T>>,
         found: Found,
     ) -> LockResult<MutexGuard<'m, T>> {
-        self.value().read(bytemuck::bytes_of_mut(&mut **copy));
+        self.placed.value().read(bytemuck::bytes_of_mut(&mut **copy));
         let guard = MutexGuard { mutex: self, copy, changed: false, poise: Poise::of_caller() };
-        match Cause::of(found, self.placed.segment().is_truncated()) {
-            None => Ok(guard),
-            Some(cause) => Err(PoisonError::new(guard, cause)),
-        }
+        told(guard, found, self.placed.segment())
     }
 
     /// Whether a holder died or panicked, as far as it is known, and nobody has repaired the value.
@@ -244,11 +233,6 @@ impl<T: Pod> Mutex<T> {
         let Words { word, waiting } = self.words();
         let at = At { segment: self.placed.segment(), listeners: waiting, what: "Mutex::lock" };
         Word { word, at }
-    }
-
-    #[inline]
-    fn value(&self) -> Bytes<'_> {
-        self.placed.object.bytes(LINES, size_of::<T>())
     }
 }
 
@@ -273,7 +257,7 @@ impl<T: Pod> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self.changed {
-            self.mutex.value().write(bytemuck::bytes_of(&**self.copy));
+            self.mutex.placed.value().write(bytemuck::bytes_of(&**self.copy));
         }
         self.mutex.word().unlock(self.poise.is_lost());
     }

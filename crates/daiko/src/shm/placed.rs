@@ -4,8 +4,9 @@ use std::any::Any;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use bytemuck::{Pod, bytes_of};
 use daiko_core::doorbell::Listeners;
-use daiko_shm::{Object, Segment, SegmentError, Shared, Spec};
+use daiko_shm::{Bytes, Object, Segment, SegmentError, Shared, Spec};
 
 /// Processors fetch lines in pairs: what different processes write lies so far apart.
 pub(super) const LINES: usize = 128;
@@ -53,8 +54,7 @@ impl<S: Shape> Placed<S> {
     ) -> Result<Self, SegmentError> {
         let bytes = shape.bytes().unwrap_or_else(|| panic!("daiko: {} too large", S::IS));
         let (kind, agreed, chosen) = (S::KIND, S::agreed(), shape.chosen());
-        let object = segment
-            .make_object(name, Spec { kind, bytes, agreed, chosen }, |object| init(object))?;
+        let object = segment.make_object(name, Spec { kind, bytes, agreed, chosen }, init)?;
         Ok(Placed { object, shape })
     }
 
@@ -151,6 +151,39 @@ impl<T: 'static, K: ValueKind> Shape for Valued<T, K> {
     fn agreed() -> u64 {
         agreed::<T>()
     }
+}
+
+impl<T: Pod, K: ValueKind> Placed<Valued<T, K>> {
+    /// As [`create`](Self::create), around `value`.
+    pub(super) fn create_around(
+        segment: &Segment,
+        name: &str,
+        value: &T,
+    ) -> Result<Self, SegmentError> {
+        let init = |object: &Object| value_in::<T, K>(object).write(bytes_of(value));
+        Self::create(segment, name, Valued::new(), init)
+    }
+
+    /// As [`open_or_create`](Self::open_or_create), around `value`.
+    pub(super) fn open_or_create_around(
+        segment: &Segment,
+        name: &str,
+        value: &T,
+    ) -> Result<Self, SegmentError> {
+        let init = |object: &Object| value_in::<T, K>(object).write(bytes_of(value));
+        Self::open_or_create(segment, name, Valued::new(), init)
+    }
+
+    /// Where the value lies.
+    #[inline]
+    pub(super) fn value(&self) -> Bytes<'_> {
+        value_in::<T, K>(&self.object)
+    }
+}
+
+#[inline]
+fn value_in<T, K: ValueKind>(object: &Object) -> Bytes<'_> {
+    object.bytes(K::VALUE, size_of::<T>())
 }
 
 /// A word or two that all change, and who waits for it, on lines of their own.

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use daiko_core::robust::Found;
+use daiko_shm::Segment;
 
 /// Why the value of a lock may not be in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +20,7 @@ pub enum Cause {
 
 impl Cause {
     /// Of a lock that was found so, in a segment that may have been cut short.
-    pub(super) fn of(found: Found, truncated: bool) -> Option<Cause> {
+    fn of(found: Found, truncated: bool) -> Option<Cause> {
         match found {
             _ if truncated => Some(Cause::Truncated),
             Found::Clean => None,
@@ -56,10 +57,6 @@ pub struct PoisonError<G> {
 pub type LockResult<G> = Result<G, PoisonError<G>>;
 
 impl<G> PoisonError<G> {
-    pub(super) fn new(guard: G, cause: Cause) -> Self {
-        Self { guard, cause }
-    }
-
     /// What is the matter.
     pub fn cause(&self) -> Cause {
         self.cause
@@ -166,3 +163,20 @@ impl<G> fmt::Debug for TimedLockError<G> {
 }
 
 impl<G> std::error::Error for TimedLockError<G> {}
+
+/// What a lock gives whose guard was made after it was `found` so.
+pub(super) fn told<G>(guard: G, found: Found, segment: &Segment) -> LockResult<G> {
+    match Cause::of(found, segment.is_truncated()) {
+        None => Ok(guard),
+        Some(cause) => Err(PoisonError { guard, cause }),
+    }
+}
+
+/// What a wait without a deadline gives.
+pub(super) fn for_ever<G>(result: Result<G, TimedLockError<G>>) -> LockResult<G> {
+    match result {
+        Ok(guard) => Ok(guard),
+        Err(TimedLockError::Poisoned(error)) => Err(error),
+        Err(TimedLockError::TimedOut) => unreachable!("it waits for ever"),
+    }
+}

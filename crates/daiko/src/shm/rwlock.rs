@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use daiko_core::robust::{self, Found, Holder, Reads};
-use daiko_shm::{Bytes, MAX_ATTACHED, Segment, SegmentError};
+use daiko_shm::{MAX_ATTACHED, Segment, SegmentError};
 
 use self::readers::{Local, Reading};
 use super::kind;
 use super::placed::{LINES, Placed, ValueKind, Valued, Waited};
-use super::poison::{Cause, LockResult, PoisonError, TimedLockError, TryLockError};
+use super::poison::{LockResult, TimedLockError, TryLockError, for_ever, told};
 use super::wait::At;
 use super::word::{Poise, Word};
 use crate::sync;
@@ -105,9 +105,7 @@ impl<T: Pod + Send + Sync> RwLock<T> {
     ///
     /// If there is an object of this name, or no room for it.
     pub fn create(segment: &Segment, name: &str, value: T) -> Result<Self, SegmentError> {
-        let placed = Placed::create(segment, name, Shape::new(), |object| {
-            object.bytes(Kind::VALUE, size_of::<T>()).write(bytemuck::bytes_of(&value));
-        })?;
+        let placed = Placed::create_around(segment, name, &value)?;
         Self::of(placed, name)
     }
 
@@ -128,9 +126,7 @@ impl<T: Pod + Send + Sync> RwLock<T> {
     ///
     /// As [`create`](Self::create) and [`open`](Self::open).
     pub fn open_or_create(segment: &Segment, name: &str, value: T) -> Result<Self, SegmentError> {
-        let placed = Placed::open_or_create(segment, name, Shape::new(), |object| {
-            object.bytes(Kind::VALUE, size_of::<T>()).write(bytemuck::bytes_of(&value));
-        })?;
+        let placed = Placed::open_or_create_around(segment, name, &value)?;
         Self::of(placed, name)
     }
 
@@ -194,7 +190,7 @@ impl<T: Pod> RwLock<T> {
         };
         let entered = self.local.enter(&self.reading(), deadline);
         let found = entered.ok_or(TimedLockError::TimedOut)?;
-        Ok(self.told(RwLockReadGuard { lock: self, _gate: gate }, found)?)
+        Ok(told(RwLockReadGuard { lock: self, _gate: gate }, found, self.segment())?)
     }
 
     /// Takes the lock for reading if nobody writes, or waits to.
@@ -211,7 +207,7 @@ impl<T: Pod> RwLock<T> {
         };
         let entered = self.local.try_enter(&self.reading());
         let found = entered.ok_or(TryLockError::WouldBlock)?;
-        Ok(self.told(RwLockReadGuard { lock: self, _gate: gate }, found)?)
+        Ok(told(RwLockReadGuard { lock: self, _gate: gate }, found, self.segment())?)
     }
 
     /// Waits until nobody has the lock, and takes it for writing.
@@ -320,15 +316,8 @@ impl<T: Pod> RwLock<T> {
     ) -> LockResult<RwLockWriteGuard<'l, T>> {
         let mut guard =
             RwLockWriteGuard { lock: self, changed: false, poise: Poise::of_caller(), _gate: gate };
-        self.value().read(bytemuck::bytes_of_mut(guard.copy()));
-        self.told(guard, found)
-    }
-
-    fn told<G>(&self, guard: G, found: Found) -> LockResult<G> {
-        match Cause::of(found, self.segment().is_truncated()) {
-            None => Ok(guard),
-            Some(cause) => Err(PoisonError::new(guard, cause)),
-        }
+        self.placed.value().read(bytemuck::bytes_of_mut(guard.copy()));
+        told(guard, found, self.segment())
     }
 
     /// Whether a writer died or panicked, as far as it is known, and nobody has repaired the value.
@@ -356,11 +345,6 @@ impl<T: Pod> RwLock<T> {
         self.placed.object.slice(READS, MAX_ATTACHED)
     }
 
-    #[inline]
-    fn value(&self) -> Bytes<'_> {
-        self.placed.object.bytes(Kind::VALUE, size_of::<T>())
-    }
-
     fn at<'l>(&'l self, what: &'l str) -> At<'l> {
         At { segment: self.segment(), listeners: &self.words().waiting, what }
     }
@@ -374,18 +358,9 @@ impl<T: Pod> RwLock<T> {
         Reading {
             lock: &self.words().word,
             reads: self.reads(),
-            value: self.value(),
+            value: self.placed.value(),
             at: self.at("RwLock::read"),
         }
-    }
-}
-
-/// What a wait without a deadline gives.
-fn for_ever<G>(result: TimedResult<G>) -> LockResult<G> {
-    match result {
-        Ok(guard) => Ok(guard),
-        Err(TimedLockError::Poisoned(error)) => Err(error),
-        Err(TimedLockError::TimedOut) => unreachable!("it waits for ever"),
     }
 }
 
@@ -453,7 +428,7 @@ impl<T: Pod> Drop for RwLockWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self.changed {
-            self.lock.value().write(bytemuck::bytes_of(&**self));
+            self.lock.placed.value().write(bytemuck::bytes_of(&**self));
         }
         self.lock.word().unlock(self.poise.is_lost());
     }

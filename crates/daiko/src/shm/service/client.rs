@@ -174,7 +174,7 @@ impl Client {
     /// One of those that are free.
     #[inline]
     fn take_free(&self) -> Option<Claimed<'_>> {
-        // SeqCst, and so the exchange: see `wakes`.
+        // SeqCst, and so the exchange: see `give_back`.
         let mut free = self.free.load(Ordering::SeqCst);
         while free != 0 {
             let lowest = free & free.wrapping_neg();
@@ -200,7 +200,7 @@ impl Client {
                 return Ok(claimed);
             }
             // Slots that come free, and are others' then, let the time pass, too.
-            if deadline.left() == Some(Duration::ZERO) {
+            if deadline.is_over() {
                 return Err(CallError::TimedOut { taken: false });
             }
             if self.has_slots() {
@@ -229,9 +229,9 @@ impl Client {
 
     /// Claims one more slot of the service.
     fn claim_another(&self) -> Option<Claimed<'_>> {
-        let mine = &self.slots[..self.service.shape.slots_per_client as usize];
+        let mine = &self.slots[..self.service.shape().slots_per_client as usize];
         let place = mine.iter().position(|slot| slot.load(Ordering::Relaxed) == u32::MAX)?;
-        let at = (0..self.service.shape.slots).find(|&at| self.service.claim_slot(at))?;
+        let at = (0..self.service.shape().slots).find(|&at| self.service.claim_slot(at))?;
         let taken = (place..mine.len()).find(|&place| {
             let (relaxed, failed) = (Ordering::Relaxed, Ordering::Relaxed);
             mine[place].compare_exchange(u32::MAX, at, relaxed, failed).is_ok()
@@ -377,7 +377,7 @@ impl Service {
 
     /// Whether a slot can be claimed that was of a process which has died.
     fn has_dead_claims(&self) -> bool {
-        (0..self.shape.slots).any(|at| self.unclaimed(at).is_some_and(|claim| claim != 0))
+        (0..self.shape().slots).any(|at| self.unclaimed(at).is_some_and(|claim| claim != 0))
     }
 }
 
@@ -476,7 +476,7 @@ impl<'c> Leave<'c> {
             // It is gone. Whoever serves now has not taken the request before he was said to serve, and ends
             // what the dead one had in hand.
             match service.server() {
-                Some(_) if deadline.left() == Some(Duration::ZERO) => return self.times_out(),
+                Some(_) if deadline.is_over() => return self.times_out(),
                 Some(other) => server = other,
                 None => return self.loses_server(),
             }

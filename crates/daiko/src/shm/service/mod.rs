@@ -11,12 +11,13 @@ use bytemuck::AnyBitPattern;
 use daiko_core::call::Slot;
 use daiko_core::doorbell::Listeners;
 use daiko_core::robust::Holder;
-use daiko_shm::{Bytes, Object, Segment, SegmentError, Shared, Spec};
+use daiko_shm::{Bytes, Segment, SegmentError, Shared};
 
 pub use self::client::{Client, Draft, Reply};
 pub use self::error::{CallError, ServeError};
 pub use self::server::{Call, Server};
 use super::kind;
+use super::placed::{LINES, Placed, Shape};
 
 /// A place in a segment where one process serves what others ask.
 ///
@@ -43,14 +44,11 @@ use super::kind;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Service {
-    object: Object,
-    shape: Shape,
+    placed: Placed<ServiceShape>,
 }
 
 /// The most slots of a service.
 const MOST_SLOTS: u32 = 4096;
-/// What message of errors call the object.
-const IS: &str = "a service";
 
 /// How large a [`Service`] is.
 #[derive(Clone, Copy, Debug)]
@@ -84,13 +82,24 @@ impl ServiceOptions {
 
     /// Bytes that the service takes in its segment.
     pub fn bytes(&self) -> usize {
-        self.shape().bytes()
+        self.shape().size()
     }
 
-    fn shape(&self) -> Shape {
+    /// The shape that is asked for.
+    ///
+    /// # Panics
+    ///
+    /// If there can be none such.
+    fn possible(&self) -> ServiceShape {
+        let shape = self.shape();
+        assert!(shape.is_possible(), "daiko: a service cannot be of {shape:?}");
+        shape
+    }
+
+    fn shape(&self) -> ServiceShape {
         let share = (self.slots / 16).clamp(1, client::MOST_SLOTS as u32);
         let slots_per_client = self.slots_per_client.unwrap_or(share);
-        Shape { slots: self.slots, slot_bytes: self.slot_bytes, slots_per_client }
+        ServiceShape { slots: self.slots, slot_bytes: self.slot_bytes, slots_per_client }
     }
 }
 
@@ -102,14 +111,12 @@ impl ServiceOptions {
 /// ..     slots, each on lines of its own: 24 bytes of words, then the message
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
+struct ServiceShape {
     slots: u32,
     slot_bytes: u32,
     slots_per_client: u32,
 }
 
-/// Processors fetch lines in pairs.
-const LINES: usize = 128;
 const SLOT_WORDS: usize = size_of::<Slot>();
 const _: () = assert!(SLOT_WORDS == 24);
 
@@ -131,7 +138,7 @@ struct Words {
 // SAFETY: atomics, valid whatever they hold.
 unsafe impl Shared for Words {}
 
-impl Shape {
+impl ServiceShape {
     fn stride(self) -> usize {
         (SLOT_WORDS + self.slot_bytes as usize).next_multiple_of(LINES)
     }
@@ -140,7 +147,7 @@ impl Shape {
         LINES + (8 * self.slots as usize).next_multiple_of(LINES)
     }
 
-    fn bytes(self) -> usize {
+    fn size(self) -> usize {
         self.first_slot() + self.slots as usize * self.stride()
     }
 
@@ -149,14 +156,23 @@ impl Shape {
             && self.slot_bytes <= i32::MAX as u32
             && (1..=client::MOST_SLOTS as u32).contains(&self.slots_per_client)
     }
+}
 
-    fn of(spec: &Spec) -> Result<Shape, &'static str> {
-        let [slots, slot_bytes, slots_per_client, _] = spec.chosen;
-        let shape = Shape { slots, slot_bytes, slots_per_client };
-        if spec.kind != kind::SERVICE {
-            return Err("kind");
-        }
-        (shape.is_possible() && shape.bytes() == spec.bytes).then_some(shape).ok_or("size")
+impl Shape for ServiceShape {
+    const KIND: u32 = kind::SERVICE;
+    const IS: &'static str = "a service";
+
+    fn of([slots, slot_bytes, slots_per_client, _]: [u32; 4]) -> Option<Self> {
+        Some(ServiceShape { slots, slot_bytes, slots_per_client })
+            .filter(|shape| shape.is_possible())
+    }
+
+    fn chosen(self) -> [u32; 4] {
+        [self.slots, self.slot_bytes, self.slots_per_client, 0]
+    }
+
+    fn bytes(self) -> Option<usize> {
+        Some(self.size())
     }
 }
 
@@ -180,12 +196,7 @@ impl Service {
         name: &str,
         options: ServiceOptions,
     ) -> Result<Service, SegmentError> {
-        let shape = options.shape();
-        assert!(shape.is_possible(), "daiko: a service cannot be of {shape:?}");
-        let chosen = [shape.slots, shape.slot_bytes, shape.slots_per_client, 0];
-        let spec = Spec { kind: kind::SERVICE, bytes: shape.bytes(), agreed: 0, chosen };
-        let object = segment.make_object(name, spec, |_| ())?;
-        Ok(Service { object, shape })
+        Ok(Service { placed: Placed::create(segment, name, options.possible(), |_| ())? })
     }
 
     /// The service of this name, whatever its size.
@@ -194,9 +205,7 @@ impl Service {
     ///
     /// If there is none, or it is another kind of object.
     pub fn open(segment: &Segment, name: &str) -> Result<Service, SegmentError> {
-        let object = segment.object(name, IS, |spec| Shape::of(spec).map(drop))?;
-        let shape = Shape::of(object.spec()).expect("it was looked at");
-        Ok(Service { object, shape })
+        Ok(Service { placed: Placed::open(segment, name)? })
     }
 
     /// The service of this name, which is made if there is none. Any number of processes may do this at once.
@@ -213,23 +222,18 @@ impl Service {
         name: &str,
         options: ServiceOptions,
     ) -> Result<Service, SegmentError> {
-        match Self::open(segment, name) {
-            Err(SegmentError::NoObject { .. }) => match Self::create(segment, name, options) {
-                Err(SegmentError::ObjectTaken { .. }) => Self::open(segment, name),
-                created => created,
-            },
-            opened => opened,
-        }
+        let placed = Placed::open_or_create(segment, name, options.possible(), |_| ())?;
+        Ok(Service { placed })
     }
 
     /// How many calls can be under way at a time.
     pub fn slots(&self) -> usize {
-        self.shape.slots as usize
+        self.shape().slots as usize
     }
 
     /// The largest message, in bytes.
     pub fn slot_bytes(&self) -> usize {
-        self.shape.slot_bytes as usize
+        self.shape().slot_bytes as usize
     }
 
     /// Whether a process serves it now.
@@ -243,18 +247,24 @@ impl Service {
         server.filter(|&server| !self.segment().is_gone(server))
     }
 
+    #[inline]
     fn segment(&self) -> &Segment {
-        self.object.segment()
+        self.placed.segment()
+    }
+
+    #[inline]
+    fn shape(&self) -> ServiceShape {
+        self.placed.shape
     }
 
     #[inline]
     fn words(&self) -> &Words {
-        self.object.at(0)
+        self.placed.object.at(0)
     }
 
     /// Whose each slot is: `Holder` bits, 0: nobody's.
     fn claims(&self) -> &[AtomicU64] {
-        self.object.slice(LINES, self.shape.slots as usize)
+        self.placed.object.slice(LINES, self.shape().slots as usize)
     }
 
     /// Slot number `at`.
@@ -264,7 +274,7 @@ impl Service {
     /// If there are not so many.
     #[inline]
     fn slot(&self, at: u32) -> &Slot {
-        self.object.at(self.slot_offset(at))
+        self.placed.object.at(self.slot_offset(at))
     }
 
     /// The message in slot number `at`.
@@ -274,13 +284,13 @@ impl Service {
     /// As [`slot`](Self::slot).
     #[inline]
     fn message(&self, at: u32) -> Bytes<'_> {
-        self.object.bytes(self.slot_offset(at) + SLOT_WORDS, self.slot_bytes())
+        self.placed.object.bytes(self.slot_offset(at) + SLOT_WORDS, self.slot_bytes())
     }
 
     #[inline]
     fn slot_offset(&self, at: u32) -> usize {
-        assert!(at < self.shape.slots, "slot {at} of {}", self.shape.slots);
-        self.shape.first_slot() + at as usize * self.shape.stride()
+        assert!(at < self.shape().slots, "slot {at} of {}", self.shape().slots);
+        self.shape().first_slot() + at as usize * self.shape().stride()
     }
 
     /// Who serves, if somebody does who lives.

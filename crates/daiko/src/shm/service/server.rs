@@ -95,7 +95,7 @@ impl Service {
         if served || server.compare_exchange(before, me, taken, failed).is_err() {
             return Err(ServeError::Served);
         }
-        for at in 0..self.shape.slots {
+        for at in 0..self.shape().slots {
             if let Some(ticket) = self.slot(at).in_hand() {
                 self.slot(at).server_has_died(ticket);
                 self.ring_client(at);
@@ -113,7 +113,7 @@ impl Service {
         let (left, failed) = (Ordering::Release, Ordering::Relaxed);
         let _ = self.words().server.compare_exchange(me, 0, left, failed);
         // Who has posted a request meanwhile looks again, and finds that nobody serves.
-        (0..self.shape.slots).for_each(|at| self.ring_client(at));
+        (0..self.shape().slots).for_each(|at| self.ring_client(at));
         self.has_free_slot();
     }
 
