@@ -4,16 +4,16 @@ use std::{convert::Infallible, io, marker::PhantomData, time::Duration};
 
 use super::{
     client::Questions, daiko::Daiko, eventfd::EventFd, forked, futex::Futex, mpi::Mpi,
-    outcome::Outcome, pipe::Pipe, redis::Redis, semaphore::Semaphore, spin::Spin,
-    spin_futex::SpinFutex, streams::Streams, tcp::Tcp, unix_socket::UnixSocket,
+    outcome::Outcome, pipe::Pipe, redis::Redis, semaphore::Semaphore, sleepers::Sleepers,
+    spin::Spin, spin_futex::SpinFutex, streams::Streams, tcp::Tcp, unix_socket::UnixSocket,
 };
 use crate::{Failure, Skip};
 
 /// The methods, in the order of tables. Another one is added here.
 pub(super) const METHODS: [&dyn Method; 11] = [
     &Forked::<Spin>::NEW,
-    &Forked::<SpinFutex>::NEW,
-    &Forked::<Futex>::NEW,
+    &Forked::<Sleepers<SpinFutex>>::NEW,
+    &Forked::<Sleepers<Futex>>::NEW,
     &Forked::<Streams<Pipe>>::NEW,
     &Forked::<Streams<UnixSocket>>::NEW,
     &Forked::<EventFd>::NEW,

@@ -9,10 +9,11 @@ use std::{
     sync::OnceLock,
 };
 
+use daiko_sys::process::die_with_parent;
+
 use super::{
     method::{Method, Spec},
     outcome::Outcome,
-    processes::die_with,
 };
 use crate::{
     Failure, Skip,
@@ -103,7 +104,7 @@ fn command(program: &Path, spec: &Spec, folder: &Path, added: u64) -> Command {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let parent = process::id();
     // SAFETY: the closure makes system calls only, without memory or locks.
-    unsafe { command.pre_exec(move || die_with(parent)) };
+    unsafe { command.pre_exec(move || die_with_parent(parent)) };
     command
 }
 

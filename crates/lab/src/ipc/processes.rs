@@ -2,12 +2,11 @@
 
 use std::{
     io,
-    os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd},
-        unix::process::ExitStatusExt,
-    },
-    process::{self, ExitStatus},
+    os::fd::{AsFd, AsRawFd},
+    process::ExitStatus,
 };
+
+use daiko_sys::process::{self, PidFd, die_with_parent};
 
 /// Forked processes, killed and reaped with this.
 #[derive(Default)]
@@ -16,7 +15,7 @@ pub(super) struct Processes(Vec<Process>);
 struct Process {
     pid: libc::pid_t,
     /// Readable when it has ended.
-    end: OwnedFd,
+    end: PidFd,
     reaped: bool,
 }
 
@@ -26,27 +25,24 @@ impl Processes {
     /// # Errors
     /// If there are too many processes or descriptors.
     pub(super) fn fork(&mut self, body: impl FnOnce() -> bool) -> io::Result<()> {
-        let parent = process::id();
+        let parent = std::process::id();
         // SAFETY: the child runs `body` and leaves by `_exit`; glibc keeps its allocator usable
         // after the fork of a process with several threads, and `body` needs no lock of others.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
-            0 => run(|| die_with(parent).is_ok() && body()),
+            0 => run(|| die_with_parent(parent).is_ok() && body()),
             pid => self.adopt(pid),
         }
     }
 
     fn adopt(&mut self, pid: libc::pid_t) -> io::Result<()> {
-        // SAFETY: no memory is passed. The child is not waited for yet, so its number is its own.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        if fd < 0 {
-            let error = io::Error::last_os_error();
-            kill_and_reap(pid);
-            return Err(error);
+        match PidFd::open(pid as u32) {
+            Ok(end) => self.0.push(Process { pid, end, reaped: false }),
+            Err(error) => {
+                kill_and_reap(pid);
+                return Err(io::Error::other(error));
+            }
         }
-        // SAFETY: the descriptor is open and nobody else's.
-        let end = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-        self.0.push(Process { pid, end, reaped: false });
         Ok(())
     }
 
@@ -78,35 +74,17 @@ impl Drop for Processes {
     }
 }
 
-/// Makes the kernel end the calling process when `parent`, which forked it, has ended.
-///
-/// # Errors
-/// If `parent` has ended already.
-pub(super) fn die_with(parent: u32) -> io::Result<()> {
-    // SAFETY: sets an attribute of the calling process; no memory is passed.
-    if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    match std::os::unix::process::parent_id() == parent {
-        true => Ok(()),
-        false => Err(io::ErrorKind::NotFound.into()),
-    }
-}
-
 /// The child's whole life.
 fn run(body: impl FnOnce() -> bool) -> ! {
     /// An unwind would run on in a copy of the parent's frames.
     struct End;
     impl Drop for End {
         fn drop(&mut self) {
-            // SAFETY: ends this process at once, without running anything of the parent's.
-            unsafe { libc::_exit(101) };
+            process::exit(101);
         }
     }
     let _end = End;
-    let code = if body() { 0 } else { 1 };
-    // SAFETY: as above.
-    unsafe { libc::_exit(code) }
+    process::exit(if body() { 0 } else { 1 })
 }
 
 fn kill_and_reap(pid: libc::pid_t) {
@@ -116,14 +94,12 @@ fn kill_and_reap(pid: libc::pid_t) {
 }
 
 fn wait(pid: libc::pid_t) -> io::Result<ExitStatus> {
-    let mut status = 0;
-    // SAFETY: the status is a live local.
-    again(|| unsafe { libc::waitpid(pid, &mut status, 0) })?;
-    Ok(ExitStatus::from_raw(status))
+    let ended = process::wait(Some(pid as u32));
+    ended.map(|(_, status)| status).ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
 }
 
-fn readable(fd: &OwnedFd) -> libc::pollfd {
-    libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }
+fn readable(end: &PidFd) -> libc::pollfd {
+    libc::pollfd { fd: end.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }
 }
 
 fn poll(ends: &mut [libc::pollfd]) -> io::Result<()> {
@@ -147,7 +123,10 @@ pub(super) fn again(mut call: impl FnMut() -> i32) -> io::Result<i32> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicI32, Ordering};
+    use std::{
+        os::unix::process::ExitStatusExt,
+        sync::atomic::{AtomicI32, Ordering},
+    };
 
     use daiko_sys::futex;
 
@@ -209,11 +188,8 @@ mod tests {
         processes.fork(|| parent_of(&grandchild[0], &ready[0])).unwrap();
         ready[0].wait_while(0);
         let pid = grandchild[0].0.load(Ordering::Relaxed);
-        // SAFETY: no memory is passed; the process exists as long as its parent does.
-        let end = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        assert!(end >= 0, "{}", io::Error::last_os_error());
-        // SAFETY: the descriptor is open and nobody else's.
-        let end = unsafe { OwnedFd::from_raw_fd(end as i32) };
+        // The process exists as long as its parent does.
+        let end = PidFd::open(pid as u32).unwrap();
         drop(processes);
         poll(&mut [readable(&end)]).unwrap();
     }

@@ -4,14 +4,18 @@
 //! they look a last time; whoever gives the other the turn looks there afterwards.
 
 use std::{
+    convert::Infallible,
     hint::spin_loop,
+    io,
+    marker::PhantomData,
     sync::atomic::{AtomicU32, Ordering},
 };
 
 use daiko_sys::futex::{self, Scope};
 
 use super::{
-    method::answer,
+    client::Questions,
+    method::{Link, answer},
     shared::{Shared, Zeroed},
     slot::{ANSWERED, ASKED, Slot},
 };
@@ -31,25 +35,35 @@ unsafe impl Zeroed for Doorbell {}
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 
-/// Both sides look `LOOKS` times before they sleep.
-pub(super) struct Sleepers<const LOOKS: u32> {
-    slots: Shared<Slot>,
-    doorbell: Shared<Doorbell>,
+/// A method by this.
+pub(super) trait Patience {
+    /// The name in the command line and in results.
+    const NAME: &'static str;
+    /// How often both sides look before they sleep.
+    const LOOKS: u32;
 }
 
-impl<const LOOKS: u32> Sleepers<LOOKS> {
-    /// For so many clients.
-    pub(super) fn new(clients: usize) -> Result<Self, Failure> {
-        Ok(Self { slots: Shared::new(clients)?, doorbell: Shared::new(1)? })
+/// Both sides look as often as `P` says, then sleep.
+pub(super) struct Sleepers<P> {
+    slots: Shared<Slot>,
+    doorbell: Shared<Doorbell>,
+    patience: PhantomData<fn() -> P>,
+}
+
+impl<P: Patience> Link for Sleepers<P> {
+    const NAME: &'static str = P::NAME;
+
+    fn open(clients: usize) -> Result<Self, Failure> {
+        let (slots, doorbell) = (Shared::new(clients)?, Shared::new(1)?);
+        Ok(Self { slots, doorbell, patience: PhantomData })
     }
 
-    /// The server.
-    pub(super) fn serve<const WORDS: usize>(&self) -> ! {
+    fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
         let mut looks = 0;
         loop {
             if self.answer_all::<WORDS>() {
                 looks = 0;
-            } else if looks < LOOKS {
+            } else if looks < P::LOOKS {
                 looks += 1;
                 spin_loop();
             } else {
@@ -59,6 +73,19 @@ impl<const LOOKS: u32> Sleepers<LOOKS> {
         }
     }
 
+    fn ask<const WORDS: usize>(
+        &self,
+        client: usize,
+        questions: Questions<'_, WORDS>,
+    ) -> io::Result<()> {
+        questions.ask(|message| {
+            self.call(client, message);
+            Ok(())
+        })
+    }
+}
+
+impl<P: Patience> Sleepers<P> {
     /// Whether anybody had asked.
     #[inline]
     fn answer_all<const WORDS: usize>(&self) -> bool {
@@ -89,13 +116,13 @@ impl<const LOOKS: u32> Sleepers<LOOKS> {
 
     /// A call of client `client`.
     #[inline]
-    pub(super) fn call<const WORDS: usize>(&self, client: usize, message: &mut [u64; WORDS]) {
+    fn call<const WORDS: usize>(&self, client: usize, message: &mut [u64; WORDS]) {
         let slot = &self.slots[client];
         slot.write(message);
         // SeqCst: before the look at the doorbell. Pairs with the load in `answer_all`.
         slot.state.swap(ASKED, Ordering::SeqCst);
         self.ring();
-        wait::<LOOKS>(slot);
+        wait(slot, P::LOOKS);
         *message = slot.read();
     }
 
@@ -112,8 +139,8 @@ impl<const LOOKS: u32> Sleepers<LOOKS> {
 
 /// Waits for the answer in `slot`.
 #[inline]
-fn wait<const LOOKS: u32>(slot: &Slot) {
-    for _ in 0..LOOKS {
+fn wait(slot: &Slot, looks: u32) {
+    for _ in 0..looks {
         // Pairs with the Release in `answer_all`, as both below.
         if slot.state.load(Ordering::Acquire) == ANSWERED {
             return;
