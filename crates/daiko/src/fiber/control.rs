@@ -314,7 +314,8 @@ impl ControlBlock {
     }
 
     /// Delivers `event` if `current` is the fiber's worker; false if not.
-    #[inline]
+    // Always: by itself it has to ask which event it is, some 25 instructions more for a switch by a condition.
+    #[inline(always)]
     pub(crate) fn deliver_local(&self, current: Option<&Worker>, event: Event) -> bool {
         let Some(worker) = current.filter(|&worker| self.owner.is(worker)) else {
             return false;
