@@ -29,10 +29,11 @@ use crate::wait::Deadline;
 ///
 /// # Deaths and panics
 ///
-/// If a process dies while it has the lock, the next one has it at once, and is told: [`Cause::OwnerDied`]. The value
-/// is as the dead had found it, unless he died while he wrote it back: then a part of it is new. Until
-/// somebody calls [`clear_poison`](Self::clear_poison), those who come after are told [`Cause::Poisoned`]. So they are
-/// where a holder panics, whose changes are written back as in `std`; not where he is cancelled.
+/// If a process dies while it has the lock, the next one has it at once, and is told:
+/// [`Cause::OwnerDied`](super::Cause::OwnerDied). The value is as the dead had found it, unless he died while he
+/// wrote it back: then a part of it is new. Until somebody calls [`clear_poison`](Self::clear_poison), those who come
+/// after are told [`Cause::Poisoned`](super::Cause::Poisoned). So they are where a holder panics, whose changes are
+/// written back as in `std`; not where he is cancelled.
 ///
 /// A process that is stopped (SIGSTOP) keeps the lock.
 ///
