@@ -10,6 +10,7 @@ mod error;
 mod fork;
 mod identity;
 mod pidfd;
+mod trace;
 
 pub use children::{CHILD_ENDED, KILL, Signals, TERMINATE, exit, wait, wait_now};
 pub use ends::{Ends, Waited};
@@ -19,3 +20,4 @@ pub use fork::{Child, Files, Forked, clone_process, die_with_parent, is_single_t
 pub use identity::parse_start;
 pub use identity::{Doubt, Life, ProcessId};
 pub use pidfd::PidFd;
+pub use trace::{Change, Registers, Traced, await_registers};

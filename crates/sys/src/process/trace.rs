@@ -1,0 +1,467 @@
+//! Children whose registers outlive them: what one had at hand when it was killed another can go on with.
+//!
+//! The kernel lets the tracer of a process look at it once more before it ends, also where it was killed. Nothing else
+//! of the child is observed: it runs as fast as others, and stops for its tracer at signals only, which go on to it.
+
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::ptr;
+
+use super::{Child, KILL, ProcessError};
+use crate::thread::errno;
+
+/// A child that the calling thread traces, or would have, had the kernel let it.
+///
+/// All is to be called by the thread that has forked it.
+#[derive(Debug)]
+pub struct Traced {
+    child: Child,
+    refused: Option<ProcessError>,
+}
+
+/// What has become of a traced child.
+#[derive(Debug)]
+#[must_use]
+pub enum Change {
+    /// It was killed (SIGKILL), and had these registers. It is about to end, and so is not gone, and its threads' ids
+    /// are not given to others, until it is [let go](Traced::let_go).
+    Killed(Box<Registers>),
+    /// It has [asked](await_registers) for registers.
+    Waits,
+    /// It has ended, and was waited for.
+    Ended(ExitStatus),
+}
+
+impl Traced {
+    /// Traces `child`, if the kernel allows it. It stops for signals, whatever they are, until [`change`](Self::change)
+    /// is called: the kernel tells of that, and of its end, by SIGCHLD.
+    pub fn new(child: Child) -> Self {
+        let options = libc::PTRACE_O_TRACEEXIT as usize;
+        let refused = request(libc::PTRACE_SEIZE, child.pid(), 0, options).err();
+        Self { child, refused }
+    }
+
+    /// Its id.
+    pub fn pid(&self) -> u32 {
+        self.child.pid()
+    }
+
+    /// The child.
+    pub fn child(&self) -> &Child {
+        &self.child
+    }
+
+    /// Why it is not traced, if it is not: its registers are not known when it is killed. A process that has ended in
+    /// between cannot be traced either.
+    pub fn refused(&self) -> Option<ProcessError> {
+        self.refused
+    }
+
+    /// What has become of it, if anything has. What others send it by signals is passed on.
+    pub fn change(&self) -> Option<Change> {
+        loop {
+            let status = wait_now(self.pid())?;
+            if !libc::WIFSTOPPED(status) {
+                return Some(Change::Ended(ExitStatus::from_raw(status)));
+            }
+            let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
+            if event == libc::PTRACE_EVENT_EXIT {
+                if let Some(registers) = self.registers_if_killed() {
+                    return Some(Change::Killed(registers));
+                }
+                self.go_on(0);
+            } else if event == PTRACE_EVENT_STOP {
+                // Stopped as a whole, by SIGSTOP or the like, until somebody continues it; or that is over.
+                let over = signal == libc::SIGTRAP;
+                let how = if over { libc::PTRACE_CONT } else { PTRACE_LISTEN };
+                let _ = request(how, self.pid(), 0, 0);
+            } else if signal == ASKS {
+                return Some(Change::Waits);
+            } else {
+                self.go_on(signal);
+            }
+        }
+    }
+
+    /// Has it go on with these registers, which another had, or as it is. It has [asked](Change::Waits).
+    ///
+    /// # Errors
+    ///
+    /// If it was killed meanwhile, or its processor has not the state that these are for.
+    ///
+    /// # Safety
+    ///
+    /// All that the code at these registers uses is in this process what and where it was in the other.
+    pub unsafe fn give(&self, registers: Option<&Registers>) -> Result<(), ProcessError> {
+        if let Some(registers) = registers {
+            registers.put(self.pid())?;
+        }
+        self.go_on(0);
+        Ok(())
+    }
+
+    /// Lets a child end that was [killed](Change::Killed).
+    pub fn let_go(&self) {
+        self.go_on(0);
+    }
+
+    fn go_on(&self, signal: i32) {
+        // Refused if it was killed in its stop: then it goes on as well.
+        let _ = request(libc::PTRACE_CONT, self.pid(), 0, signal as usize);
+    }
+
+    fn registers_if_killed(&self) -> Option<Box<Registers>> {
+        let mut status: libc::c_ulong = 0;
+        let address = ptr::from_mut(&mut status).expose_provenance();
+        request(libc::PTRACE_GETEVENTMSG, self.pid(), 0, address).ok()?;
+        let killed = ExitStatus::from_raw(status as i32).signal() == Some(KILL);
+        // Refused if it was killed once more, so that it did not wait for us.
+        killed.then(|| Registers::of(self.pid()).ok()).flatten()
+    }
+}
+
+/// Stops the calling process, which is traced, until its tracer [gives](Traced::give) it registers: then it goes on
+/// there, or else it returns.
+pub fn await_registers() {
+    // SAFETY: takes plain integers. The signal stops the process for its tracer, who does not pass it on.
+    unsafe { libc::kill(libc::getpid(), ASKS) };
+}
+
+/// By which a traced process says that it waits: a signal that nobody else sends.
+const ASKS: i32 = libc::SIGSTKFLT;
+
+// As in linux/ptrace.h.
+const PTRACE_LISTEN: libc::c_uint = 0x4208;
+const PTRACE_EVENT_STOP: i32 = 128;
+const NT_X86_XSTATE: usize = 0x202;
+const NT_PRSTATUS: usize = 1;
+/// Bytes of a processor's extended state: more than any has.
+const XSTATE: usize = 32 << 10;
+
+/// What a thread had in its processor's registers, and which signals it had blocked.
+#[derive(Clone)]
+pub struct Registers {
+    general: libc::user_regs_struct,
+    extended: Vec<u8>,
+    blocked: u64,
+}
+
+impl Registers {
+    fn of(pid: u32) -> Result<Box<Self>, ProcessError> {
+        // SAFETY: zero is a valid value of each register.
+        let general = unsafe { std::mem::zeroed() };
+        let mut this = Box::new(Self { general, extended: vec![0; XSTATE], blocked: 0 });
+        let general = area(&mut this.general);
+        this.transfer(libc::PTRACE_GETREGSET, pid, NT_PRSTATUS, general)?;
+        let extended = libc::iovec { iov_base: this.extended.as_mut_ptr().cast(), iov_len: XSTATE };
+        let len = this.transfer(libc::PTRACE_GETREGSET, pid, NT_X86_XSTATE, extended)?;
+        this.extended.truncate(len);
+        let blocked = ptr::from_mut(&mut this.blocked).expose_provenance();
+        request(libc::PTRACE_GETSIGMASK, pid, size_of::<u64>(), blocked)?;
+        this.leave_system_call();
+        Ok(this)
+    }
+
+    fn put(&self, pid: u32) -> Result<(), ProcessError> {
+        let mut copy = self.clone();
+        let extended = libc::iovec {
+            iov_base: copy.extended.as_mut_ptr().cast(),
+            iov_len: self.extended.len(),
+        };
+        self.transfer(libc::PTRACE_SETREGSET, pid, NT_X86_XSTATE, extended)?;
+        let general = area(&mut copy.general);
+        self.transfer(libc::PTRACE_SETREGSET, pid, NT_PRSTATUS, general)?;
+        let blocked = ptr::from_mut(&mut copy.blocked).expose_provenance();
+        request(libc::PTRACE_SETSIGMASK, pid, size_of::<u64>(), blocked)
+    }
+
+    /// Moves one set of registers; how many bytes it has.
+    fn transfer(
+        &self,
+        how: libc::c_uint,
+        pid: u32,
+        set: usize,
+        mut area: libc::iovec,
+    ) -> Result<usize, ProcessError> {
+        request(how, pid, set, ptr::from_mut(&mut area).expose_provenance())?;
+        Ok(area.iov_len)
+    }
+
+    /// What it had on its stack, at its end, begins here.
+    pub fn stack_pointer(&self) -> usize {
+        self.general.rsp as usize
+    }
+
+    /// The thread's own storage begins here.
+    pub fn thread_pointer(&self) -> usize {
+        self.general.fs_base as usize
+    }
+
+    /// A system call that the death has interrupted is begun anew, as after a signal; but one that waits for a time,
+    /// whose start is forgotten, returns "interrupted" (EINTR).
+    fn leave_system_call(&mut self) {
+        const FIRST: i64 = 512;
+        const LAST: i64 = 516;
+        let general = &mut self.general;
+        let (call, result) = (general.orig_rax as i64, general.rax as i64);
+        // No system call any more, so that the kernel begins none anew by itself.
+        general.orig_rax = u64::MAX;
+        if call < 0 || !(result == -i64::from(libc::EINTR) || (-LAST..=-FIRST).contains(&result)) {
+            return;
+        }
+        if WAITS.contains(&call) {
+            general.rax = -i64::from(libc::EINTR) as u64;
+        } else {
+            general.rax = call as u64;
+            general.rip -= SYSCALL_LEN;
+        }
+    }
+}
+
+/// The instruction that begins a system call.
+const SYSCALL_LEN: u64 = 2;
+/// Calls that wait, until a time or for good. Who makes them is ready for EINTR.
+const WAITS: [i64; 6] = [
+    libc::SYS_futex,
+    libc::SYS_futex_waitv,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_epoll_wait,
+    libc::SYS_poll,
+];
+
+impl fmt::Debug for Registers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let general = &self.general;
+        write!(f, "Registers {{ rip: {:#x}, rsp: {:#x}, .. }}", general.rip, general.rsp)
+    }
+}
+
+fn area(general: &mut libc::user_regs_struct) -> libc::iovec {
+    libc::iovec {
+        iov_base: ptr::from_mut(general).cast(),
+        iov_len: size_of::<libc::user_regs_struct>(),
+    }
+}
+
+fn wait_now(pid: u32) -> Option<libc::c_int> {
+    let mut status = 0;
+    loop {
+        // SAFETY: the status is a live local.
+        match unsafe {
+            libc::waitpid(pid as libc::pid_t, &mut status, libc::WNOHANG | libc::__WALL)
+        } {
+            1.. => return Some(status),
+            -1 if errno() == libc::EINTR => {}
+            _ => return None,
+        }
+    }
+}
+
+fn request(how: libc::c_uint, pid: u32, address: usize, data: usize) -> Result<(), ProcessError> {
+    // SAFETY: the requests made here write to live locals of the size that they expect, if at all, whose address the
+    // callers have exposed.
+    match unsafe { libc::ptrace(how, pid as libc::pid_t, address, data) } {
+        -1 => Err(ProcessError::diagnose(errno(), "ptrace", "4.7")),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::memory::Mapping;
+    use crate::process::{Files, Forked, Signals, clone_process, exit};
+    use crate::testing::in_fork;
+    use crate::{Scope, futex, process};
+
+    fn shared(page: &Mapping, index: usize) -> &AtomicU64 {
+        // SAFETY: the mapping is zeroed, aligned, and accessed by such atomics only.
+        unsafe { AtomicU64::from_ptr(page.start().as_ptr().cast::<u64>().add(index)) }
+    }
+
+    fn traced(body: impl FnOnce()) -> Traced {
+        // SAFETY: the child ends here and closes nothing.
+        match unsafe { clone_process(Files::Copied) }.unwrap() {
+            Forked::Parent(child) => {
+                let traced = Traced::new(child);
+                assert_eq!(traced.refused(), None);
+                traced
+            }
+            Forked::Child => {
+                // SAFETY: whatever it waits for in vain, this ends it.
+                unsafe { libc::alarm(60) };
+                body();
+                exit(0)
+            }
+        }
+    }
+
+    fn next(traced: &Traced, signals: &Signals) -> Change {
+        loop {
+            if let Some(change) = traced.change() {
+                return change;
+            }
+            signals.next();
+        }
+    }
+
+    fn kill(traced: &Traced) {
+        traced.child().held().send(KILL).unwrap();
+    }
+
+    fn assert_killed(change: Change) {
+        let Change::Ended(status) = change else { panic!("{change:?}") };
+        assert_eq!(status.signal(), Some(KILL));
+    }
+
+    /// Counts in a register and in memory, which others have as well, on a stack that they have.
+    unsafe extern "C" fn count(page: *mut u8) -> ! {
+        // SAFETY: the mapping's words are accessed by such atomics only.
+        let [counted, wrong, over] =
+            [0, 1, 2].map(|index| unsafe { AtomicU64::from_ptr(page.cast::<u64>().add(index)) });
+        let mut mine = 0_u64;
+        while over.load(Ordering::Relaxed) == 0 {
+            if counted.load(Ordering::Relaxed) != mine {
+                wrong.store(1, Ordering::Relaxed);
+            }
+            mine += 1;
+            counted.store(mine, Ordering::Relaxed);
+        }
+        exit(7)
+    }
+
+    /// Calls `count` on the stack that ends at `top`.
+    fn count_on(page: &Mapping, top: *mut u8) {
+        // SAFETY: the stack is mapped and nobody's, and `count` does not return.
+        unsafe {
+            std::arch::asm!(
+                "mov rsp, {top}",
+                "call {count}",
+                "ud2",
+                top = in(reg) top,
+                count = sym count,
+                in("rdi") page.start().as_ptr(),
+                options(noreturn),
+            )
+        }
+    }
+
+    #[test]
+    fn a_successor_goes_on_where_the_dead_one_was() {
+        in_fork(|| {
+            let (page, stack) =
+                [4096, 65536].map(|len| Mapping::new(len, Scope::Shared).unwrap()).into();
+            let (page, stack): (Mapping, Mapping) = (page, stack);
+            // SAFETY: the end of the mapping.
+            let top = unsafe { stack.start().as_ptr().add(65536) };
+            let signals = Signals::block(&[process::CHILD_ENDED]);
+            let mut now = traced(|| count_on(&page, top));
+            for _ in 0..100 {
+                let before = shared(&page, 0).load(Ordering::Relaxed);
+                while shared(&page, 0).load(Ordering::Relaxed) < before + 1000 {
+                    std::thread::yield_now();
+                }
+                kill(&now);
+                let Change::Killed(registers) = next(&now, &signals) else { panic!("not killed") };
+                assert!(
+                    (stack.start().addr().get()..=top.addr()).contains(&registers.stack_pointer())
+                );
+                let successor = traced(await_registers);
+                assert!(matches!(next(&successor, &signals), Change::Waits));
+                assert!(thread_exists(now.pid()), "the dead one's id is not another's yet");
+                // SAFETY: the stack and the page are shared, and lie where they lay.
+                unsafe { successor.give(Some(&registers)) }.unwrap();
+                now.let_go();
+                assert_killed(next(&now, &signals));
+                now = successor;
+            }
+            shared(&page, 2).store(1, Ordering::Relaxed);
+            let Change::Ended(status) = next(&now, &signals) else { panic!("it goes on") };
+            assert_eq!((status.code(), shared(&page, 1).load(Ordering::Relaxed)), (Some(7), 0));
+        });
+    }
+
+    fn thread_exists(id: u32) -> bool {
+        crate::thread::exists(id)
+    }
+
+    #[test]
+    fn who_is_killed_in_a_wait_was_interrupted_in_it_and_signals_are_passed_on() {
+        in_fork(|| {
+            let page = Mapping::new(4096, Scope::Shared).unwrap();
+            let signals = Signals::block(&[process::CHILD_ENDED]);
+            let waits = || {
+                // SAFETY: the mapping is zeroed and accessed by atomics only.
+                let word =
+                    unsafe { std::sync::atomic::AtomicU32::from_ptr(page.start().as_ptr().cast()) };
+                shared(&page, 1).store(1, Ordering::Release);
+                let waited = futex::wait(word, 0, None, Scope::Shared);
+                shared(&page, 2)
+                    .store(1 + u64::from(waited == futex::Wait::Interrupted), Ordering::Release);
+            };
+            let first = traced(waits);
+            while shared(&page, 1).load(Ordering::Acquire) == 0
+                || crate::thread::blocked_syscall(first.pid()) != Some(crate::thread::FUTEX)
+            {
+                std::thread::yield_now();
+            }
+            kill(&first);
+            let Change::Killed(registers) = next(&first, &signals) else { panic!("not killed") };
+            assert_eq!(registers.general.rax as i64, -i64::from(libc::EINTR));
+            first.let_go();
+            assert_killed(next(&first, &signals));
+
+            let second = traced(|| {
+                loop {
+                    std::thread::park();
+                }
+            });
+            second.child().held().send(process::TERMINATE).unwrap();
+            let Change::Ended(status) = next(&second, &signals) else { panic!("it ends") };
+            assert_eq!(status.signal(), Some(process::TERMINATE));
+        });
+    }
+
+    #[test]
+    fn a_process_that_is_stopped_stays_so_until_it_is_continued() {
+        in_fork(|| {
+            let page = Mapping::new(4096, Scope::Shared).unwrap();
+            let signals = Signals::block(&[process::CHILD_ENDED]);
+            let counts = traced(|| {
+                loop {
+                    shared(&page, 0).fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            counts.child().held().send(libc::SIGSTOP).unwrap();
+            let path = format!("/proc/{}/stat", counts.pid());
+            while !std::fs::read_to_string(&path).unwrap().contains(") t ") {
+                // Its stops are told, and passed on.
+                if counts.change().is_none() {
+                    std::thread::yield_now();
+                }
+            }
+            signals.next();
+            assert!(counts.change().is_none());
+            let seen = shared(&page, 0).load(Ordering::Relaxed);
+            (0..1000).for_each(|_| std::thread::yield_now());
+            assert_eq!(shared(&page, 0).load(Ordering::Relaxed), seen);
+            counts.child().held().send(libc::SIGCONT).unwrap();
+            while shared(&page, 0).load(Ordering::Relaxed) == seen {
+                if counts.change().is_none() {
+                    std::thread::yield_now();
+                }
+            }
+            kill(&counts);
+            loop {
+                match next(&counts, &signals) {
+                    Change::Killed(_) => counts.let_go(),
+                    change => return assert_killed(change),
+                }
+            }
+        });
+    }
+}
