@@ -84,6 +84,11 @@ impl Course {
         self.0.load(Ordering::Relaxed) == OWN_CODE
     }
 
+    /// Whether the fiber may hold or have lent what others need. As [`was_in_own_code`](Self::was_in_own_code).
+    pub fn is_sharing(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == SHARING
+    }
+
     #[inline]
     fn change(&self, from: u8, to: u8) {
         keep_order();

@@ -47,7 +47,7 @@ impl fmt::Display for ProcessError {
             Self::Fork(error) => write!(f, "a worker process could not be forked: {error}"),
             Self::Start(error) => write!(
                 f,
-                "a worker process could not be set up: {error}; it needs its CPUs, and memory for a signal stack"
+                "a worker process could not be set up: {error}; it needs its CPUs, and memory for stacks"
             ),
         }
     }

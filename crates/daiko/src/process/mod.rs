@@ -54,8 +54,10 @@ pub(crate) mod canary;
 pub(crate) mod crew;
 mod error;
 pub(crate) mod heap;
+mod life;
 mod segment;
 mod shared;
+mod zygote;
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

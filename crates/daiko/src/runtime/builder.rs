@@ -112,6 +112,7 @@ pub struct RuntimeBuilder {
     preset: Option<Preset>,
     max_agents: Option<usize>,
     any_agent: bool,
+    traced: bool,
     stack_size: usize,
     guard_size: usize,
     arena: Option<Arena>,
@@ -131,6 +132,7 @@ impl Default for RuntimeBuilder {
             preset: None,
             max_agents: None,
             any_agent: false,
+            traced: true,
             stack_size: 64 * 1024,
             guard_size: daiko_sys::memory::page_size(),
             arena: None,
@@ -187,6 +189,16 @@ impl RuntimeBuilder {
     pub unsafe fn process_workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self.processes = true;
+        self
+    }
+
+    /// Whether worker processes are traced (by `ptrace`, from the process that forks them), so that what one of them was in
+    /// the middle of when it was killed another finishes. Default: yes.
+    ///
+    /// A debugger can attach to a worker only if not. Then, and where the kernel does not allow it, the program ends
+    /// with a worker that was killed in a call of this library or in its agent; the last words say so.
+    pub fn trace_workers(mut self, traced: bool) -> Self {
+        self.traced = traced;
         self
     }
 
@@ -429,9 +441,9 @@ impl RuntimeBuilder {
             governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
         }
         let (on_stuck, on_deadlock) = (self.on_stuck, self.on_deadlock);
-        let (any_agent, processes) = (self.any_agent, self.processes);
+        let (any_agent, processes, traced) = (self.any_agent, self.processes, self.traced);
         let kind = if processes { kind::MOVER } else { 0 };
-        let options = Options { processes, kind, any_agent, on_stuck, on_deadlock };
+        let options = Options { processes, traced, kind, any_agent, on_stuck, on_deadlock };
         let pools = if processes { workers } else { 1 };
         // SAFETY: the memory has room for it.
         unsafe {

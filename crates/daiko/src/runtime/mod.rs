@@ -108,6 +108,8 @@ pub(crate) struct Options {
     pub(crate) processes: bool,
     /// `kind` bits of all fibers.
     pub(crate) kind: u8,
+    /// Whether worker processes are traced.
+    pub(crate) traced: bool,
     /// Whether an agent that finds another's fiber hit resumes it itself, if it is a mover.
     pub(crate) any_agent: bool,
     /// Called by the monitor when a worker is stuck.

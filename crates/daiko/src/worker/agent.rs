@@ -40,6 +40,9 @@ impl Worker {
     /// every 61st pick.
     pub(super) fn poll_sources(&self) -> bool {
         self.counters.polls.add(1);
+        if self.is_expected() {
+            self.arrive();
+        }
         if self.inbox.has_mail() {
             self.read_mail();
         }

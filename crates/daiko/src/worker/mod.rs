@@ -32,7 +32,7 @@ use self::counters::Counters;
 pub use self::counters::WorkerCounters;
 use self::heir::Heir;
 pub(crate) use self::mail::{Wish, mail_pinned, send};
-pub(crate) use self::succession::Unclear;
+pub(crate) use self::succession::{Coming, Plan, Unclear};
 use self::timers::Timers;
 use crate::fiber::ControlBlock;
 use crate::runtime::Shared;
@@ -115,8 +115,12 @@ pub(crate) struct Worker {
     alone: Cell<bool>,
     /// How it rests: a `Rest`. Only the owner; read once its process has died.
     rest: AtomicU32,
-    /// Whether a process is taking the place of one that died. The zygote, then that process.
-    succeeding: AtomicBool,
+    /// How a process becomes this worker: a `Coming`. The zygote, then that process.
+    expected: AtomicU32,
+    /// Of a process: the block below which its stack lies. Written before there are processes.
+    stack: AtomicPtr<ControlBlock>,
+    /// By which name the heap knows its process. The process.
+    heap_name: AtomicU32,
     /// Of a process: the slabs of stacks that it can use. Only the owner.
     adopted: Cell<u32>,
     /// Of a spare: whether it has a thread, or had one refused. Only the monitor.
@@ -227,7 +231,9 @@ impl Worker {
             stuck: AtomicBool::new(false),
             alone: Cell::new(false),
             rest: AtomicU32::new(succession::Rest::No as u32),
-            succeeding: AtomicBool::new(false),
+            expected: AtomicU32::new(Coming::No as u32),
+            stack: AtomicPtr::new(ptr::null_mut()),
+            heap_name: AtomicU32::new(0),
             adopted: Cell::new(0),
             started: AtomicBool::new(false),
             index,
@@ -293,8 +299,7 @@ impl Worker {
 
     /// The thread's life: runs fibers until the runtime ends.
     pub(crate) fn main(&self) {
-        CURRENT.set(self);
-        self.thread.store(daiko_sys::thread::id(), Ordering::Relaxed);
+        self.be_here();
         // Timers are to be exact also where the worker sleeps; where they cannot be, they are late.
         let _ = daiko_sys::thread::set_timer_slack_ns(1);
         self.runtime().monitor.worker_runs();
@@ -302,6 +307,12 @@ impl Worker {
         self.runtime().monitor.worker_parks();
         self.give_back_bells(true);
         CURRENT.set(ptr::null());
+    }
+
+    /// Makes the calling thread this worker.
+    fn be_here(&self) {
+        CURRENT.set(self);
+        self.thread.store(daiko_sys::thread::id(), Ordering::Relaxed);
     }
 
     /// As [`main`](Self::main), as the main thread of a process of its own.
@@ -336,5 +347,6 @@ impl Worker {
             }
         }
         self.pool.give_back(pool, usize::MAX);
+        self.give_stack_back();
     }
 }

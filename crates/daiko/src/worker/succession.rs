@@ -2,13 +2,20 @@
 //!
 //! README of `process` has the argument. Only while no process is this worker.
 
-use std::ptr;
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use daiko_context::stack::StackError;
+use daiko_context::{StackPointer, prepare, switch};
+use daiko_sys::process::{self, Registers};
 
 use super::Worker;
 use crate::fiber::ControlBlock;
+use crate::process::{SharedHeap, is_shared};
+
+/// Bytes of a worker's own stack: its agent's, and pollers'.
+const STACK_BYTES: usize = 256 << 10;
 
 /// How a worker rests: a kind of sleep, once it has nothing in hand.
 #[derive(Clone, Copy, PartialEq)]
@@ -21,25 +28,49 @@ pub(super) enum Rest {
     Sampling = 2,
 }
 
-/// Why nobody can say what a dead process has left half done.
+/// How a process comes to be a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coming {
+    /// It is.
+    No = 0,
+    /// With the runtime.
+    First = 1,
+    /// After another, with whose agent it begins anew.
+    Anew = 2,
+    /// After another, whose registers it is given.
+    GoesOn = 3,
+}
+
+/// What a process begins with that becomes a worker.
+#[derive(Debug)]
+pub(crate) enum Plan {
+    First,
+    /// The agent. The fiber that ran last is lost.
+    Anew,
+    /// What the one before it was at.
+    GoOn(Box<Registers>),
+}
+
+/// Why nobody can take a dead process's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unclear(pub(crate) u32);
 
 impl Unclear {
     pub(crate) const NOT_KILLED: Unclear = Unclear(0);
-    pub(crate) const ENDING: Unclear = Unclear(1);
-    const SUCCEEDING: Unclear = Unclear(2);
+    pub(crate) const REGISTERS: Unclear = Unclear(1);
+    pub(crate) const COMING: Unclear = Unclear(2);
     const UNWINDING: Unclear = Unclear(3);
     const BLOCKING: Unclear = Unclear(4);
     const AGENT: Unclear = Unclear(5);
     const SHARING: Unclear = Unclear(6);
     const SCOPED: Unclear = Unclear(7);
     pub(crate) const FORK: Unclear = Unclear(8);
+    const STACK: Unclear = Unclear(9);
 
     pub(crate) fn text(self) -> &'static str {
-        const TEXTS: [&str; 9] = [
+        const TEXTS: [&str; 10] = [
             "it was not killed",
-            "the runtime was ending",
+            "no other can be given its registers",
             "it was taking the place of another",
             "fibers were suspended there in their unwinding",
             "it had run blocking calls",
@@ -47,6 +78,7 @@ impl Unclear {
             "its fiber had used what it shares with others",
             "its fiber was one of a scope",
             "no other can be forked",
+            "it was on a stack that others do not have",
         ];
         TEXTS[self.0 as usize]
     }
@@ -62,15 +94,45 @@ impl Worker {
         compiler_fence(Ordering::SeqCst);
     }
 
+    /// How the successor of the dead process begins, which had these registers, if they are known.
+    ///
+    /// # Errors
+    ///
+    /// If it was in the middle of what nobody else can finish.
+    pub(crate) fn plan(&self, registers: Option<Box<Registers>>) -> Result<Plan, Unclear> {
+        if let Some(registers) = registers {
+            return self.plan_by(registers);
+        }
+        self.remains().map(|_| Plan::Anew)
+    }
+
+    fn plan_by(&self, registers: Box<Registers>) -> Result<Plan, Unclear> {
+        if !self.is_on_stack(&registers)
+            && let Some(fiber) = self.running()
+        {
+            if fiber.course.is_sharing() {
+                return Err(Unclear::SHARING);
+            }
+            if fiber.course.was_in_own_code() {
+                return self.remains().map(|_| Plan::Anew);
+            }
+        }
+        let stack = ptr::without_provenance::<u8>(registers.stack_pointer());
+        if is_shared(stack) { Ok(Plan::GoOn(registers)) } else { Err(Unclear::STACK) }
+    }
+
+    /// Whether who had these registers was on the worker's own stack, so that it ran the agent.
+    pub(crate) fn is_on_stack(&self, registers: &Registers) -> bool {
+        let top = self.stack.load(Ordering::Relaxed).addr();
+        (top - STACK_BYTES..=top).contains(&registers.stack_pointer())
+    }
+
     /// What the dead process has left: the fiber in whose own code it died, if it did not rest.
     ///
     /// # Errors
     ///
     /// If it may have been in the middle of what others use.
-    pub(crate) fn remains(&self) -> Result<Option<&ControlBlock>, Unclear> {
-        if self.succeeding.load(Ordering::Relaxed) {
-            return Err(Unclear::SUCCEEDING);
-        }
+    fn remains(&self) -> Result<Option<&ControlBlock>, Unclear> {
         if self.unwinding.get() != 0 {
             return Err(Unclear::UNWINDING);
         }
@@ -85,33 +147,109 @@ impl Worker {
             fiber => Ok(fiber),
         }
     }
+}
 
-    /// Says that another process is to take the place of the dead one; until it [has](Self::succeed) nobody else can.
-    pub(crate) fn begin_succession(&self) {
-        self.succeeding.store(true, Ordering::Relaxed);
+impl Worker {
+    /// Says how the process becomes this worker that is to be forked now. While nobody is.
+    pub(crate) fn expect(&self, coming: Coming) {
+        self.expected.store(coming as u32, Ordering::Relaxed);
     }
 
-    /// Makes the calling process this worker. What is queued here stays, and is run by it.
+    /// Whether nobody is this worker yet, after the last one who was.
+    pub(crate) fn is_expected(&self) -> bool {
+        // Acquire: pairs with the Release in `arrive`.
+        self.expected.load(Ordering::Acquire) != Coming::No as u32
+    }
+
+    /// How the calling process becomes this worker.
+    pub(crate) fn coming(&self) -> Coming {
+        let coming = self.expected.load(Ordering::Relaxed);
+        let all = [Coming::First, Coming::Anew, Coming::GoesOn].into_iter();
+        all.fold(Coming::No, |known, each| if each as u32 == coming { each } else { known })
+    }
+
+    /// Gives the worker the stack that its processes run on, one after another.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory for it.
+    pub(crate) fn take_stack(&self) -> Result<(), StackError> {
+        let block = self.runtime().pool.take(self.runtime(), None, Some(STACK_BYTES))?;
+        self.stack.store(block.as_ptr(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives it back, once the last process has ended.
+    pub(crate) fn give_stack_back(&self) {
+        let block = self.stack.swap(ptr::null_mut(), Ordering::Relaxed);
+        if let Some(block) = NonNull::new(block) {
+            self.runtime().pool.put(block);
+        }
+    }
+
+    /// Notes by which name the heap knows the calling process, which becomes this worker.
+    pub(crate) fn note_heap_name(&self) {
+        self.heap_name.store(SharedHeap::user().unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// By which name the heap knew who was this worker last.
+    pub(crate) fn heap_name(&self) -> u32 {
+        self.heap_name.load(Ordering::Relaxed)
+    }
+
+    /// Makes what the calling process has for itself that of this worker.
     ///
     /// # Errors
     ///
     /// If the stacks of the worker's fibers cannot be guarded in this process.
-    pub(crate) fn succeed(&self) -> Result<(), StackError> {
-        let runtime = self.runtime();
-        self.adopted.set(runtime.pool.adopt_after(0)?);
+    pub(crate) fn set_up_process(&self) -> Result<(), StackError> {
+        self.adopted.set(self.runtime().pool.adopt_after(0)?);
+        if self.coming() == Coming::GoesOn {
+            self.be_here();
+            // Whoever was to store it for the dead one may have died with it. One that is not waited for ends the next sleep
+            // early, which looks again.
+            self.unparked.store(1, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Goes on as this worker, on its own stack.
+    pub(crate) fn live(&self) -> ! {
+        let top = self.stack.load(Ordering::Relaxed).cast::<u8>();
+        let mut left = StackPointer::NULL;
+        // SAFETY: the stack below the block is nobody's, now that no other process is this worker, and is left only
+        // by the process's end.
+        unsafe {
+            let first = prepare(top, live_on_stack, ptr::from_ref(self).cast_mut().cast());
+            switch(&raw mut left, first);
+        }
+        unreachable!("nobody comes back from there")
+    }
+
+    fn live_here(&self) {
+        match self.coming() {
+            Coming::First => self.runtime().roster.up.add(),
+            Coming::Anew => self.succeed(),
+            Coming::GoesOn | Coming::No => {}
+        }
+        self.arrive();
+        self.main_of_process();
+        self.runtime().ended.add();
+    }
+
+    /// Takes over what another process has left. What is queued here stays, and is run by this one.
+    fn succeed(&self) {
         if self.rest.load(Ordering::Relaxed) != Rest::Parked as u32 {
             // The dead one was counted, and `main` counts this one.
-            runtime.monitor.worker_parks();
+            self.runtime().monitor.worker_parks();
         }
         self.wake_up();
         if let Some(fiber) = self.running() {
             fiber.end_with(self);
             self.counters.ends.add(1);
-            runtime.roster.lose_fiber();
+            self.runtime().roster.lose_fiber();
         }
         self.running.store(ptr::null_mut(), Ordering::Relaxed);
-        self.succeeding.store(false, Ordering::Relaxed);
-        Ok(())
     }
 
     /// Takes back that the worker is parked. A token that comes later ends its next sleep early, which looks again.
@@ -121,4 +259,25 @@ impl Worker {
         self.unparked.store(0, Ordering::Relaxed);
         self.note_rest(Rest::No);
     }
+
+    /// The calling process is this worker, and what another was at when it was killed is finished.
+    #[cold]
+    pub(super) fn arrive(&self) {
+        // Release: pairs with the Acquire in `is_expected`.
+        self.expected.store(Coming::No as u32, Ordering::Release);
+        // The zygote, who keeps the dead one until then.
+        process::signal_parent(process::CHILD_CHANGED);
+    }
+}
+
+/// Where a worker's process comes to its stack.
+///
+/// # Safety
+///
+/// `worker` is a worker, whose process calls.
+unsafe extern "C" fn live_on_stack(worker: *mut u8) -> ! {
+    // SAFETY: by this function's contract.
+    let worker = unsafe { &*worker.cast::<Worker>() };
+    let lived = panic::catch_unwind(AssertUnwindSafe(|| worker.live_here()));
+    process::exit(if lived.is_ok() { 0 } else { 101 })
 }

@@ -13,8 +13,8 @@ use crate::thread::errno;
 pub const TERMINATE: i32 = libc::SIGTERM;
 /// Ends any process.
 pub const KILL: i32 = libc::SIGKILL;
-/// Comes when a child has ended.
-pub const CHILD_ENDED: i32 = libc::SIGCHLD;
+/// Comes when a child has ended or, if it is traced, stopped.
+pub const CHILD_CHANGED: i32 = libc::SIGCHLD;
 
 impl PidFd {
     /// Sends `signal` to the process.
@@ -54,6 +54,12 @@ fn wait_with(child: Option<u32>, options: libc::c_int) -> Option<(u32, ExitStatu
             _ => return None,
         }
     }
+}
+
+/// Sends `signal` to the parent of this process, if that is in the same PID namespace.
+pub fn signal_parent(signal: i32) {
+    // SAFETY: both calls take plain integers at most. It fails if there is no such process any more.
+    unsafe { libc::kill(libc::getppid(), signal) };
 }
 
 /// Ends this process at once, without running anything of it any more.
@@ -156,12 +162,12 @@ mod tests {
     #[test]
     fn signals_wait_until_they_are_asked_for() {
         in_fork(|| {
-            let signals = Signals::block(&[TERMINATE, CHILD_ENDED]);
+            let signals = Signals::block(&[TERMINATE, CHILD_CHANGED]);
             // SAFETY: it takes plain integers.
             unsafe { libc::kill(thread::id() as i32, TERMINATE) };
             assert_eq!(signals.next(), TERMINATE);
             let child = forked(|| exit(0));
-            assert_eq!(signals.next(), CHILD_ENDED);
+            assert_eq!(signals.next(), CHILD_CHANGED);
             assert_eq!(wait(None).unwrap().0, child as u32);
         });
     }

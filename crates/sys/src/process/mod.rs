@@ -12,7 +12,7 @@ mod identity;
 mod pidfd;
 mod trace;
 
-pub use children::{CHILD_ENDED, KILL, Signals, TERMINATE, exit, wait, wait_now};
+pub use children::{CHILD_CHANGED, KILL, Signals, TERMINATE, exit, signal_parent, wait, wait_now};
 pub use ends::{Ends, Waited};
 pub use error::ProcessError;
 pub use fork::{Child, Files, Forked, clone_process, die_with_parent, is_single_threaded};

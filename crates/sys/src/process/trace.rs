@@ -4,6 +4,7 @@
 //! of the child is observed: it runs as fast as others, and stops for its tracer at signals only, which go on to it.
 
 use std::fmt;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::ptr;
@@ -17,7 +18,8 @@ use crate::thread::errno;
 #[derive(Debug)]
 pub struct Traced {
     child: Child,
-    refused: Option<ProcessError>,
+    /// The kernel's answer where it was asked to trace it; 0: it does.
+    refused: i32,
 }
 
 /// What has become of a traced child.
@@ -34,12 +36,20 @@ pub enum Change {
 }
 
 impl Traced {
-    /// Traces `child`, if the kernel allows it. It stops for signals, whatever they are, until [`change`](Self::change)
-    /// is called: the kernel tells of that, and of its end, by SIGCHLD.
+    /// Traces `child`, if the kernel allows it. From then on signals stop it until [`change`](Self::change) is called:
+    /// the kernel tells of that, and of its end, by SIGCHLD.
     pub fn new(child: Child) -> Self {
         let options = libc::PTRACE_O_TRACEEXIT as usize;
-        let refused = request(libc::PTRACE_SEIZE, child.pid(), 0, options).err();
+        let refused = match request(libc::PTRACE_SEIZE, child.pid(), 0, options) {
+            Ok(()) => 0,
+            Err(_) => errno(),
+        };
         Self { child, refused }
+    }
+
+    /// As [`new`](Self::new), but does not trace it: the registers of a child that is killed are not known.
+    pub fn without(child: Child) -> Self {
+        Self { child, refused: 0 }
     }
 
     /// Its id.
@@ -52,51 +62,67 @@ impl Traced {
         &self.child
     }
 
-    /// Why it is not traced, if it is not: its registers are not known when it is killed. A process that has ended in
-    /// between cannot be traced either.
-    pub fn refused(&self) -> Option<ProcessError> {
-        self.refused
+    /// What the kernel said where it did not let the child be traced, maybe as that had ended.
+    pub fn refused(&self) -> Option<io::Error> {
+        (self.refused != 0).then(|| io::Error::from_raw_os_error(self.refused))
     }
 
     /// What has become of it, if anything has. What others send it by signals is passed on.
     pub fn change(&self) -> Option<Change> {
         loop {
-            let status = wait_now(self.pid())?;
-            if !libc::WIFSTOPPED(status) {
-                return Some(Change::Ended(ExitStatus::from_raw(status)));
-            }
-            let (signal, event) = (libc::WSTOPSIG(status), status >> 16);
-            if event == libc::PTRACE_EVENT_EXIT {
-                if let Some(registers) = self.registers_if_killed() {
-                    return Some(Change::Killed(registers));
-                }
-                self.go_on(0);
-            } else if event == PTRACE_EVENT_STOP {
-                // Stopped as a whole, by SIGSTOP or the like, until somebody continues it; or that is over.
-                let over = signal == libc::SIGTRAP;
-                let how = if over { libc::PTRACE_CONT } else { PTRACE_LISTEN };
-                let _ = request(how, self.pid(), 0, 0);
-            } else if signal == ASKS {
-                return Some(Change::Waits);
-            } else {
-                self.go_on(signal);
+            let status = self.wait(libc::WNOHANG)?;
+            if let Some(change) = self.attend(status) {
+                return Some(change);
             }
         }
     }
 
-    /// Has it go on with these registers, which another had, or as it is. It has [asked](Change::Waits).
+    /// Waits until it has ended, also if it was killed; `None` if it was waited for.
+    pub fn await_end(&self) -> Option<ExitStatus> {
+        loop {
+            match self.attend(self.wait(0)?) {
+                Some(Change::Ended(end)) => return Some(end),
+                Some(Change::Killed(_) | Change::Waits) => self.let_go(),
+                None => {}
+            }
+        }
+    }
+
+    /// Has it go on from where it has stopped, unless that is for others to know.
+    fn attend(&self, status: libc::c_int) -> Option<Change> {
+        if !libc::WIFSTOPPED(status) {
+            return Some(Change::Ended(ExitStatus::from_raw(status)));
+        }
+        match (libc::WSTOPSIG(status), status >> 16) {
+            (_, libc::PTRACE_EVENT_EXIT) => {
+                let killed = self.registers_if_killed().map(Change::Killed);
+                if killed.is_none() {
+                    self.let_go();
+                }
+                return killed;
+            }
+            // Stopped as a whole, by SIGSTOP or the like, until somebody continues it.
+            (signal, PTRACE_EVENT_STOP) if signal != libc::SIGTRAP => {
+                let _ = request(PTRACE_LISTEN, self.pid(), 0, 0);
+            }
+            (_, PTRACE_EVENT_STOP) => self.go_on(0),
+            (ASKS, _) => return Some(Change::Waits),
+            (signal, _) => self.go_on(signal),
+        }
+        None
+    }
+
+    /// Has it go on with these registers, which another had. It has [asked](Change::Waits) for them.
     ///
     /// # Errors
     ///
-    /// If it was killed meanwhile, or its processor has not the state that these are for.
+    /// [`ProcessError::NoSuchProcess`] if it was killed meanwhile, another if the kernel does not take the registers.
     ///
     /// # Safety
     ///
     /// All that the code at these registers uses is in this process what and where it was in the other.
-    pub unsafe fn give(&self, registers: Option<&Registers>) -> Result<(), ProcessError> {
-        if let Some(registers) = registers {
-            registers.put(self.pid())?;
-        }
+    pub unsafe fn give(&self, registers: &Registers) -> Result<(), ProcessError> {
+        registers.put(self.pid())?;
         self.go_on(0);
         Ok(())
     }
@@ -104,6 +130,19 @@ impl Traced {
     /// Lets a child end that was [killed](Change::Killed).
     pub fn let_go(&self) {
         self.go_on(0);
+    }
+
+    fn wait(&self, options: libc::c_int) -> Option<libc::c_int> {
+        let mut status = 0;
+        loop {
+            let (child, options) = (self.pid() as libc::pid_t, options | libc::__WALL);
+            // SAFETY: the status is a live local.
+            match unsafe { libc::waitpid(child, &mut status, options) } {
+                1.. => return Some(status),
+                -1 if errno() == libc::EINTR => {}
+                _ => return None,
+            }
+        }
     }
 
     fn go_on(&self, signal: i32) {
@@ -121,8 +160,8 @@ impl Traced {
     }
 }
 
-/// Stops the calling process, which is traced, until its tracer [gives](Traced::give) it registers: then it goes on
-/// there, or else it returns.
+/// Stops the calling process, which is traced, until its tracer [gives](Traced::give) it registers, with which it goes
+/// on. Returns only if it has none.
 pub fn await_registers() {
     // SAFETY: takes plain integers. The signal stops the process for its tracer, who does not pass it on.
     unsafe { libc::kill(libc::getpid(), ASKS) };
@@ -245,24 +284,11 @@ fn area(general: &mut libc::user_regs_struct) -> libc::iovec {
     }
 }
 
-fn wait_now(pid: u32) -> Option<libc::c_int> {
-    let mut status = 0;
-    loop {
-        // SAFETY: the status is a live local.
-        match unsafe {
-            libc::waitpid(pid as libc::pid_t, &mut status, libc::WNOHANG | libc::__WALL)
-        } {
-            1.. => return Some(status),
-            -1 if errno() == libc::EINTR => {}
-            _ => return None,
-        }
-    }
-}
-
 fn request(how: libc::c_uint, pid: u32, address: usize, data: usize) -> Result<(), ProcessError> {
     // SAFETY: the requests made here write to live locals of the size that they expect, if at all, whose address the
     // callers have exposed.
     match unsafe { libc::ptrace(how, pid as libc::pid_t, address, data) } {
+        -1 if errno() == libc::ESRCH => Err(ProcessError::NoSuchProcess { pid }),
         -1 => Err(ProcessError::diagnose(errno(), "ptrace", "4.7")),
         _ => Ok(()),
     }
@@ -276,7 +302,7 @@ mod tests {
     use crate::memory::Mapping;
     use crate::process::{Files, Forked, Signals, clone_process, exit};
     use crate::testing::in_fork;
-    use crate::{Scope, futex, process};
+    use crate::{Scope, futex, process, thread};
 
     fn shared(page: &Mapping, index: usize) -> &AtomicU64 {
         // SAFETY: the mapping is zeroed, aligned, and accessed by such atomics only.
@@ -288,7 +314,7 @@ mod tests {
         match unsafe { clone_process(Files::Copied) }.unwrap() {
             Forked::Parent(child) => {
                 let traced = Traced::new(child);
-                assert_eq!(traced.refused(), None);
+                assert!(traced.refused().is_none());
                 traced
             }
             Forked::Child => {
@@ -358,7 +384,7 @@ mod tests {
             let (page, stack): (Mapping, Mapping) = (page, stack);
             // SAFETY: the end of the mapping.
             let top = unsafe { stack.start().as_ptr().add(65536) };
-            let signals = Signals::block(&[process::CHILD_ENDED]);
+            let signals = Signals::block(&[process::CHILD_CHANGED]);
             let mut now = traced(|| count_on(&page, top));
             for _ in 0..100 {
                 let before = shared(&page, 0).load(Ordering::Relaxed);
@@ -372,9 +398,9 @@ mod tests {
                 );
                 let successor = traced(await_registers);
                 assert!(matches!(next(&successor, &signals), Change::Waits));
-                assert!(thread_exists(now.pid()), "the dead one's id is not another's yet");
+                assert!(thread::exists(now.pid()), "the dead one's id is not another's yet");
                 // SAFETY: the stack and the page are shared, and lie where they lay.
-                unsafe { successor.give(Some(&registers)) }.unwrap();
+                unsafe { successor.give(&registers) }.unwrap();
                 now.let_go();
                 assert_killed(next(&now, &signals));
                 now = successor;
@@ -385,15 +411,11 @@ mod tests {
         });
     }
 
-    fn thread_exists(id: u32) -> bool {
-        crate::thread::exists(id)
-    }
-
     #[test]
     fn who_is_killed_in_a_wait_was_interrupted_in_it_and_signals_are_passed_on() {
         in_fork(|| {
             let page = Mapping::new(4096, Scope::Shared).unwrap();
-            let signals = Signals::block(&[process::CHILD_ENDED]);
+            let signals = Signals::block(&[process::CHILD_CHANGED]);
             let waits = || {
                 // SAFETY: the mapping is zeroed and accessed by atomics only.
                 let word =
@@ -405,7 +427,7 @@ mod tests {
             };
             let first = traced(waits);
             while shared(&page, 1).load(Ordering::Acquire) == 0
-                || crate::thread::blocked_syscall(first.pid()) != Some(crate::thread::FUTEX)
+                || thread::blocked_syscall(first.pid()) != Some(thread::FUTEX)
             {
                 std::thread::yield_now();
             }
@@ -430,7 +452,7 @@ mod tests {
     fn a_process_that_is_stopped_stays_so_until_it_is_continued() {
         in_fork(|| {
             let page = Mapping::new(4096, Scope::Shared).unwrap();
-            let signals = Signals::block(&[process::CHILD_ENDED]);
+            let signals = Signals::block(&[process::CHILD_CHANGED]);
             let counts = traced(|| {
                 loop {
                     shared(&page, 0).fetch_add(1, Ordering::Relaxed);
@@ -456,12 +478,8 @@ mod tests {
                 }
             }
             kill(&counts);
-            loop {
-                match next(&counts, &signals) {
-                    Change::Killed(_) => counts.let_go(),
-                    change => return assert_killed(change),
-                }
-            }
+            assert_eq!(counts.await_end().unwrap().signal(), Some(KILL));
+            assert!(counts.await_end().is_none() && counts.change().is_none());
         });
     }
 }

@@ -1,0 +1,63 @@
+//! The life of a worker's process.
+
+use std::io;
+use std::ptr::NonNull;
+
+use daiko_sys::cpu::CpuSet;
+use daiko_sys::process::{self, Signals};
+use daiko_sys::{membarrier, memory, signal};
+
+use super::{canary, heap};
+use crate::runtime::kernel::Barriers;
+use crate::runtime::{self, Shared};
+use crate::worker::{Coming, Worker};
+
+/// A worker process's life, up to where it becomes the worker; its exit code if it cannot.
+pub(super) fn run(worker: &Worker, zygote: u32, signals: &Signals, cpus: &CpuSet) -> i32 {
+    if process::die_with_parent(zygote).is_err() {
+        return 1;
+    }
+    signals.unblock();
+    match set_up(worker, cpus) {
+        // In use until the process ends.
+        Ok(alternate_stack) => std::mem::forget(alternate_stack),
+        Err(error) => {
+            worker.runtime().roster.fail(&error);
+            return 1;
+        }
+    }
+    if worker.coming() == Coming::GoesOn {
+        process::await_registers();
+        // Somebody else has sent the signal that stands for it.
+        return 1;
+    }
+    worker.live()
+}
+
+/// What a process has for itself alone.
+fn set_up(worker: &Worker, cpus: &CpuSet) -> io::Result<signal::AltStack> {
+    let runtime = worker.runtime();
+    worker.note_heap_name();
+    if runtime.barriers == Barriers::Processes && !membarrier::register_globally() {
+        return Err(io::ErrorKind::Unsupported.into());
+    }
+    canary::note();
+    populate(NonNull::from(runtime).cast(), size_of::<Shared>());
+    populate(NonNull::from(runtime.all_workers()).cast(), size_of_val(runtime.all_workers()));
+    if let Some(heap) = heap::heap() {
+        heap.populate();
+    }
+    let alternate_stack = runtime::set_up_thread(cpus)?;
+    worker.set_up_process().map_err(io::Error::other)?;
+    Ok(alternate_stack)
+}
+
+/// Maps what lies there now, so that its first use takes no page fault.
+fn populate(start: NonNull<u8>, len: usize) {
+    let page = memory::page_size();
+    let before = start.addr().get() % page;
+    // SAFETY: down to the beginning of its page, which is of the same mapping.
+    let start = unsafe { start.sub(before) };
+    // What is not populated now is when it is touched.
+    let _ = memory::whole_pages(before + len).map(|len| memory::populate(start, len));
+}

@@ -1,0 +1,209 @@
+//! The zygote: a process of one thread that stays as it is, and forks the workers, so that one that comes later has the
+//! same image. It traces them, and has another process take the place of one that is killed.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+
+use daiko_sys::cpu::CpuSet;
+use daiko_sys::process::{self, Change, Child, ProcessError, Registers, Signals, Traced};
+
+use super::crew::fork;
+use super::{SharedHeap, life};
+use crate::runtime::{Shared, SharedPtr, phase};
+use crate::worker::{Coming, Plan, Unclear, Worker};
+
+/// The zygote's life; its exit code.
+pub(super) fn run(shared: &SharedPtr, maker: u32, cpus: impl Fn(usize) -> CpuSet) -> i32 {
+    if process::die_with_parent(maker).is_err() {
+        return 1;
+    }
+    // SAFETY: the maker frees the runtime once this process has ended.
+    let runtime = unsafe { shared.0.as_ref() };
+    let signals = Signals::block(&[process::CHILD_CHANGED, process::TERMINATE]);
+    let me = std::process::id();
+    let workers = &runtime.all_workers()[..runtime.worker_count()];
+    // Now: what `cpus` borrows from is the maker's, who drops it when the workers are up. Dropped by this process
+    // alone, after the ends of all workers.
+    let cpus: Vec<CpuSet> = (0..workers.len()).map(cpus).collect();
+    let fork_worker = |worker: &Worker| {
+        let work = || life::run(worker, me, &signals, &cpus[worker.index as usize]);
+        // SAFETY: the worker drops nothing of the zygote's.
+        unsafe { fork(work) }
+    };
+    let mut places: Vec<_> = workers.iter().map(|worker| Place::new(runtime, worker)).collect();
+    let code = attend(&mut places, &signals, &fork_worker);
+    if code != 0 {
+        places.iter_mut().for_each(Place::kill);
+        places.iter_mut().for_each(Place::await_end);
+    }
+    // The maker may have sent one meanwhile, which would come now.
+    std::mem::forget(signals);
+    code
+}
+
+type Fork<'f> = &'f dyn Fn(&Worker) -> Result<Child, ProcessError>;
+
+/// Forks the workers, waits for all to end, and has those who are killed replaced; the zygote's exit code.
+fn attend(places: &mut [Place<'_>], signals: &Signals, fork: Fork<'_>) -> i32 {
+    if places.iter_mut().any(|place| place.fill(Plan::First, fork).is_err()) {
+        return 1;
+    }
+    while places.iter().any(|place| place.now.is_some()) {
+        if signals.next() == process::TERMINATE {
+            places.iter_mut().for_each(Place::kill);
+            places.iter_mut().for_each(Place::await_end);
+            return 0;
+        }
+        for place in &mut *places {
+            if let Err((end, why)) = place.look(fork) {
+                place.runtime.roster.lose(place.worker.index, end, why, place.refused());
+                return 1;
+            }
+        }
+    }
+    0
+}
+
+/// Who is a worker.
+struct Place<'r> {
+    runtime: &'r Shared,
+    worker: &'r Worker,
+    /// The process that is; none before the first, and when the last has ended.
+    now: Option<Traced>,
+    /// How it becomes the worker, until it has.
+    plan: Option<Plan>,
+    /// Those that were, and by what names the heap knew them. They are kept from ending, so that no lock which names one
+    /// of them is taken for that of a dead, until the successor has finished what they were at.
+    before: Vec<(Option<Traced>, u32)>,
+}
+
+impl<'r> Place<'r> {
+    fn new(runtime: &'r Shared, worker: &'r Worker) -> Self {
+        Place { runtime, worker, now: None, plan: None, before: Vec::new() }
+    }
+
+    /// Forks a process that becomes the worker.
+    fn fill(&mut self, plan: Plan, fork: Fork<'_>) -> Result<(), ProcessError> {
+        self.worker.expect(match plan {
+            Plan::First => Coming::First,
+            Plan::Anew => Coming::Anew,
+            Plan::GoOn(_) => Coming::GoesOn,
+        });
+        self.plan = Some(plan);
+        let child = fork(self.worker)?;
+        self.now = Some(match self.runtime.options.traced {
+            true => Traced::new(child),
+            false => Traced::without(child),
+        });
+        Ok(())
+    }
+
+    fn refused(&self) -> Option<i32> {
+        self.now.as_ref()?.refused()?.raw_os_error()
+    }
+
+    /// Looks what has become of the process, and has another replace it if it was killed.
+    fn look(&mut self, fork: Fork<'_>) -> Result<(), (ExitStatus, Unclear)> {
+        while let Some(change) = self.now.as_ref().and_then(Traced::change) {
+            match change {
+                Change::Waits => self.give().map_err(|why| (killed(), why))?,
+                Change::Killed(registers) => {
+                    let before = self.now.take();
+                    let plan = self.plan_after(Some(registers));
+                    self.replace(before, plan, killed(), fork)?;
+                }
+                Change::Ended(end) if self.is_over(end) => self.now = None,
+                Change::Ended(end) if end.signal().is_none() => {
+                    return Err((end, Unclear::NOT_KILLED));
+                }
+                Change::Ended(end) => {
+                    self.now = None;
+                    let plan = self.plan_after(None);
+                    self.replace(None, plan, end, fork)?;
+                }
+            }
+        }
+        if !self.worker.is_expected() {
+            self.plan = None;
+            self.let_go();
+        }
+        Ok(())
+    }
+
+    /// Whether a worker's process may end so: not before the runtime does.
+    fn is_over(&self, end: ExitStatus) -> bool {
+        end.success() && self.runtime.phase() != phase::RUNNING
+    }
+
+    /// Gives the process that has set itself up the registers with which it goes on.
+    fn give(&mut self) -> Result<(), Unclear> {
+        let (Some(now), Some(Plan::GoOn(registers))) = (&self.now, &self.plan) else {
+            return Ok(());
+        };
+        // SAFETY: what ran there ran on stacks in the segment, and the same image is mapped at the same places.
+        match unsafe { now.give(registers) } {
+            Ok(()) => self.plan = None,
+            // It was killed meanwhile, and the next one is given them.
+            Err(ProcessError::NoSuchProcess { .. }) => {}
+            Err(_) => return Err(Unclear::REGISTERS),
+        }
+        Ok(())
+    }
+
+    /// What the next process goes on with, now that this one has ended, or is about to, with these registers.
+    fn plan_after(&mut self, registers: Option<Box<Registers>>) -> Result<Plan, Unclear> {
+        match self.plan.take() {
+            // It had not been given them.
+            Some(plan @ Plan::GoOn(_)) => Ok(plan),
+            Some(plan) if self.worker.is_expected() => match registers {
+                Some(registers) if self.worker.is_on_stack(&registers) => Ok(Plan::GoOn(registers)),
+                Some(_) => Ok(plan),
+                None => Err(Unclear::COMING),
+            },
+            _ => self.worker.plan(registers),
+        }
+    }
+
+    fn replace(
+        &mut self,
+        before: Option<Traced>,
+        plan: Result<Plan, Unclear>,
+        end: ExitStatus,
+        fork: Fork<'_>,
+    ) -> Result<(), (ExitStatus, Unclear)> {
+        self.before.push((before, self.worker.heap_name()));
+        let fill = |plan| self.fill(plan, fork).map_err(|_| Unclear::FORK);
+        plan.and_then(fill).map_err(|why| (end, why))
+    }
+
+    /// Lets those end whose work is finished, and gives back what they were putting together in the heap.
+    fn let_go(&mut self) {
+        for (before, name) in self.before.drain(..) {
+            if let Some(before) = before {
+                before.let_go();
+                before.await_end();
+            }
+            // SAFETY: the process of this name has ended, with all its threads.
+            unsafe { SharedHeap::sweep(name) };
+        }
+    }
+
+    fn kill(&mut self) {
+        if let Some(now) = &self.now {
+            // It has not been waited for.
+            let _ = now.child().held().send(process::KILL);
+        }
+    }
+
+    fn await_end(&mut self) {
+        if let Some(now) = self.now.take() {
+            now.await_end();
+        }
+        self.let_go();
+    }
+}
+
+/// How a process ends that was killed.
+fn killed() -> ExitStatus {
+    ExitStatus::from_raw(process::KILL)
+}
