@@ -5,8 +5,8 @@
 //! 1. raises the tick flag of a worker that has not picked a fiber since the last look, so that
 //!    its next pick polls the agent's sources;
 //! 2. reports a worker that has been in one fiber for [`STUCK_PERIODS`], and has a spare worker
-//!    take its unstarted fibers and movers meanwhile; a spare that is stuck itself has no other
-//!    behind it, but its movers are taken, too;
+//!    take its unstarted fibers and movers meanwhile, those whose time comes included; a spare that is
+//!    stuck itself has no other behind it, but its movers are taken, too;
 //! 3. unparks a stand-in where silent watches wait and nobody has sampled them;
 //! 4. looks whether workers that only poll will ever have a fiber to run.
 
@@ -197,6 +197,7 @@ impl Seen {
             self.cpu_ns = cpu_ns(worker);
         }
         if self.periods > STUCK_PERIODS {
+            worker.rescue_sleepers();
             self.leafed = match self.leafed.checked_sub(1) {
                 Some(left) => left,
                 None => worker.rescue_movers() / MAIL_PER_PERIOD,

@@ -27,7 +27,7 @@ pub const TICK_NS: u64 = 1024;
 /// The timers of one worker. Times are ns of one clock that does not go back, such as
 /// `CLOCK_MONOTONIC`.
 ///
-/// Whoever owns the wheel arms and fires; anyone may disarm. Nothing else is needed to begin: the
+/// Whoever owns the wheel arms and fires, or another fires for it; anyone may disarm. Nothing else is needed to begin: the
 /// wheel comes to the present when it first fires. It takes about 9 KB, and nothing per timer.
 ///
 /// # Examples
@@ -156,12 +156,28 @@ impl<W: Copy> Wheel<W> {
     ///
     /// If `fire` does; its timer counts as fired, those not called for stay armed, and until the next
     /// call [`Wheel::next_due`] may say too early a time.
-    pub fn fire(&self, by: &impl Contender, now_ns: u64, mut fire: impl FnMut(W)) -> usize {
+    pub fn fire(&self, by: &impl Contender, now_ns: u64, fire: impl FnMut(W)) -> usize {
         if self.next_due() > now_ns {
             return 0;
         }
+        self.fire_held(self.lock.lock(by), now_ns, fire)
+    }
+
+    /// As [`fire`](Self::fire), for an owner that does not come to it; none if somebody has the lock, who may be that owner,
+    /// and away for long.
+    ///
+    /// # Panics
+    ///
+    /// As [`fire`](Self::fire).
+    pub fn try_fire(&self, by: &impl Contender, now_ns: u64, fire: impl FnMut(W)) -> usize {
+        if self.next_due() > now_ns {
+            return 0;
+        }
+        self.lock.try_lock(by).map_or(0, |held| self.fire_held(held, now_ns, fire))
+    }
+
+    fn fire_held(&self, held: Held<'_>, now_ns: u64, mut fire: impl FnMut(W)) -> usize {
         let now = (now_ns / TICK_NS).min(LAST_TICK);
-        let held = self.lock.lock(by);
         let mut fired = 0;
         // SAFETY: the lock is held; a timer in a wheel is alive until its state says that it is out.
         unsafe {

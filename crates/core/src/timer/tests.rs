@@ -203,6 +203,20 @@ fn a_clock_read_before_the_last_fire_does_not_turn_the_wheel_back() {
 }
 
 #[test]
+fn another_fires_for_the_owner_unless_somebody_has_the_lock() {
+    let (wheel, timer) = (Wheel::new(), Timer::new(7));
+    // SAFETY: in no wheel, and it outlives this one.
+    unsafe { wheel.arm(&ME, NonNull::from(&timer), TICK_NS) };
+    let other = Tester(2);
+    let held = wheel.lock.lock(&ME);
+    assert_eq!(wheel.try_fire(&other, TICK_NS, |_| unreachable!("the owner may be at it")), 0);
+    drop(held);
+    assert_eq!(wheel.try_fire(&other, TICK_NS - 1, |_| unreachable!("nothing is due")), 0);
+    assert_eq!(wheel.try_fire(&other, TICK_NS, |waiter| assert_eq!(waiter, 7)), 1);
+    assert_eq!((timer.state(), wheel.next_due()), (TimerState::Fired, u64::MAX));
+}
+
+#[test]
 fn a_panic_in_a_call_leaves_the_other_timers_armed() {
     let mut checked = Checked::new(3, 0);
     for i in 0..3 {

@@ -70,20 +70,33 @@ impl Worker {
     pub(super) fn fire_timers(&self) -> bool {
         let Some(due) = self.timers.next_due().ns() else { return false };
         let now = clock::monotonic_ns();
-        now >= due && self.timers.0.fire(&ThisThread, now, |sleeper| self.interrupt(sleeper)) > 0
+        let interrupt = |sleeper| Self::interrupt(Some(self), sleeper);
+        now >= due && self.timers.0.fire(&ThisThread, now, interrupt) > 0
     }
 
-    fn interrupt(&self, sleeper: Sleeper) {
+    /// As [`fire_timers`](Self::fire_timers), for this worker, which is stuck, maybe in the midst of that. By the monitor.
+    pub(crate) fn rescue_sleepers(&self) {
+        let interrupt = |sleeper| Self::interrupt(None, sleeper);
+        self.timers.0.try_fire(&ThisThread, clock::monotonic_ns(), interrupt);
+    }
+
+    fn interrupt(me: Option<&Worker>, sleeper: Sleeper) {
         // SAFETY: a fiber does not go on, nor leave the scope, before its timer is disarmed, for which it
         // needs the lock that is held here.
         let (fiber, scope) =
             unsafe { (sleeper.fiber.as_ref(), sleeper.scope.map(|mark| mark.as_ref())) };
         let interrupt = || {
-            if !fiber.owner.is(self) {
-                // A mover that has gone on elsewhere.
-                let _ = send(Some(self), fiber, Wish::INTERRUPT);
-            } else if fiber.apply(Event::Interrupt) == Effect::Enqueue && !self.sent_home(fiber) {
-                self.enqueue(fiber);
+            match me.filter(|&me| fiber.owner.is(me)) {
+                // A mover that has gone on elsewhere, or the monitor fires.
+                None => {
+                    let _ = send(me, fiber, Wish::INTERRUPT);
+                }
+                Some(me) if fiber.apply(Event::Interrupt) == Effect::Enqueue => {
+                    if !me.sent_home(fiber) {
+                        me.enqueue(fiber);
+                    }
+                }
+                Some(_) => {}
             }
         };
         match scope {

@@ -6,6 +6,7 @@ mod ends;
 mod errors;
 mod heap;
 mod objects;
+mod stops;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,7 @@ pub(super) fn all() -> Vec<Case> {
         ends::cases(),
         errors::cases(),
         death::cases(),
+        stops::cases(),
     ]
     .into_iter()
     .flatten()
