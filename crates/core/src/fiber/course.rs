@@ -1,15 +1,17 @@
-//! Where a mover is in its course: what its worker's death leaves of it, where workers are processes.
+//! Where a fiber is in its course: what its worker's death leaves of it, where workers are processes.
 
 use crate::sync::{AtomicU8, Ordering, const_fn};
 
-/// In the runtime, or suspended there.
-const IN_RUNTIME: u8 = 0;
+/// In a call of the runtime, or suspended in one.
+const RUNTIME: u8 = 0;
 /// In its own code.
 const OWN_CODE: u8 = 1;
-/// Suspended from its own code; not begun, or ended.
+/// Suspended straight from its own code; not begun, or ended.
 const SUSPENDED: u8 = 2;
+/// In a call of the runtime that it makes as it unwinds.
+const UNWINDING: u8 = 3;
 /// It may hold or have lent what others need, for good.
-const SHARING: u8 = 3;
+const SHARING: u8 = 4;
 
 /// Whether a fiber is in its own code, where it leaves nothing half done.
 ///
@@ -17,24 +19,32 @@ const SHARING: u8 = 3;
 /// |--------|------|----|
 /// | resume | SUSPENDED | OWN_CODE |
 /// | suspend | OWN_CODE | SUSPENDED |
-/// | enter | OWN_CODE | IN_RUNTIME |
-/// | leave | IN_RUNTIME | OWN_CODE |
-/// | share | OWN_CODE, IN_RUNTIME | SHARING |
+/// | enter | OWN_CODE | RUNTIME; UNWINDING if it unwinds |
+/// | unwind | RUNTIME | UNWINDING |
+/// | leave | RUNTIME, UNWINDING | OWN_CODE |
+/// | lend | RUNTIME, UNWINDING | OWN_CODE |
+/// | take back | OWN_CODE | as before the lend; UNWINDING if it unwinds |
+/// | share | any but SUSPENDED | SHARING |
 ///
-/// From any other state a change is none: who suspends in the runtime goes on there. Only who runs the fiber writes it,
-/// and who has waited for the end of that process reads it: after all of its stores, which are in the order of the
-/// program as far as the compiler leaves them so.
+/// From any other state a change is none: who suspends in a call goes on there, and a call inside of another is part
+/// of it. Only who runs the fiber writes it, and who has waited for the end of that process reads it: after all of its
+/// stores, which are in the order of the program as far as the compiler leaves them so.
 ///
 /// Budget: one load and at most one store for each change, on a line that the worker owns.
 #[derive(Debug)]
 pub struct Course(AtomicU8);
+
+/// What a call was at when it [lent](Course::lend) the course to the fiber's own code.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "the call goes on by `take_back`"]
+pub struct Lent(u8);
 
 impl Course {
     const_fn! {
         /// Of no fiber.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
-            Course(AtomicU8::new(IN_RUNTIME))
+            Course(AtomicU8::new(RUNTIME))
         }
     }
 
@@ -47,54 +57,91 @@ impl Course {
     /// The fiber goes on as it was when it suspended, or begins.
     #[inline]
     pub fn resume(&self) {
-        self.change(SUSPENDED, OWN_CODE);
+        let _ = self.change(SUSPENDED, OWN_CODE);
     }
 
     /// The fiber is about to suspend, or to end.
     #[inline]
     pub fn suspend(&self) {
-        self.change(OWN_CODE, SUSPENDED);
+        let _ = self.change(OWN_CODE, SUSPENDED);
     }
 
-    /// The fiber is about to use what it shares with others.
+    /// The fiber is about to use what it shares with others, maybe as it `unwinds`: whether it comes from its own code,
+    /// so that the end of this call is to [leave](Self::leave).
     #[inline]
-    pub fn enter(&self) {
-        if !cfg!(weaken = "course-enter") {
-            self.change(OWN_CODE, IN_RUNTIME);
+    pub fn enter(&self, unwinds: bool) -> bool {
+        if cfg!(weaken = "course-enter") {
+            return true;
         }
+        self.change(OWN_CODE, if unwinds { UNWINDING } else { RUNTIME })
     }
 
-    /// The fiber has done what it has entered for: nothing of that is half done, or needs its frames.
+    /// The call is about to unwind.
+    #[inline]
+    pub fn unwind(&self) {
+        let _ = self.change(RUNTIME, UNWINDING);
+    }
+
+    /// The call for which the fiber has [entered](Self::enter) ends: nothing of it is half done, or needs its frames.
     #[inline]
     pub fn leave(&self) {
-        self.change(IN_RUNTIME, OWN_CODE);
+        let _ = self.change(RUNTIME, OWN_CODE) || self.change(UNWINDING, OWN_CODE);
+    }
+
+    /// The call is about to run own code of the fiber: nothing of it is half done.
+    #[inline]
+    pub fn lend(&self) -> Lent {
+        let before = self.0.load(Ordering::Relaxed);
+        self.leave();
+        Lent(before)
+    }
+
+    /// The call goes on behind that code, or is unwound by it.
+    #[inline]
+    pub fn take_back(&self, lent: Lent, unwinds: bool) {
+        if matches!(lent.0, RUNTIME | UNWINDING) && !cfg!(weaken = "course-take-back") {
+            let _ = self.change(OWN_CODE, if unwinds { UNWINDING } else { lent.0 });
+        }
     }
 
     /// The fiber is about to hold or lend what others need, for longer than a call.
     #[inline]
     pub fn share(&self) {
-        if !cfg!(weaken = "course-share") {
-            self.change(OWN_CODE, SHARING);
-            self.change(IN_RUNTIME, SHARING);
+        if self.0.load(Ordering::Relaxed) != SUSPENDED && !cfg!(weaken = "course-share") {
+            self.set(SHARING);
         }
     }
 
-    /// Whether the fiber's worker died in the fiber's own code. For who has waited for that process.
-    pub fn was_in_own_code(&self) -> bool {
+    /// Whether the fiber is in its own code; of one that is dead, for who has waited for its process.
+    #[inline]
+    pub fn is_in_own_code(&self) -> bool {
         self.0.load(Ordering::Relaxed) == OWN_CODE
     }
 
-    /// Whether the fiber may hold or have lent what others need. As [`was_in_own_code`](Self::was_in_own_code).
+    /// Whether the fiber may hold or have lent what others need. As [`is_in_own_code`](Self::is_in_own_code).
     pub fn is_sharing(&self) -> bool {
         self.0.load(Ordering::Relaxed) == SHARING
     }
 
+    /// Whether the fiber is in a call that it makes as it unwinds. As [`is_in_own_code`](Self::is_in_own_code).
     #[inline]
-    fn change(&self, from: u8, to: u8) {
-        keep_order();
-        if self.0.load(Ordering::Relaxed) == from {
-            self.0.store(to, Ordering::Relaxed);
+    pub fn is_unwinding(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == UNWINDING
+    }
+
+    #[inline]
+    fn change(&self, from: u8, to: u8) -> bool {
+        let changes = self.0.load(Ordering::Relaxed) == from;
+        if changes {
+            self.set(to);
         }
+        changes
+    }
+
+    #[inline]
+    fn set(&self, to: u8) {
+        keep_order();
+        self.0.store(to, Ordering::Relaxed);
         keep_order();
     }
 }
@@ -113,47 +160,97 @@ mod tests {
     fn begun() -> Course {
         let course = Course::new();
         course.reset();
-        assert!(!course.was_in_own_code());
+        assert!(!course.is_in_own_code());
         course.resume();
-        assert!(course.was_in_own_code());
+        assert!(course.is_in_own_code());
         course
     }
 
     #[test]
-    fn who_suspends_in_the_runtime_goes_on_there_and_who_leaves_it_is_back() {
+    fn who_suspends_in_a_call_goes_on_there_and_who_leaves_it_is_back() {
         let course = begun();
         course.suspend();
-        assert!(!course.was_in_own_code());
+        assert!(!course.is_in_own_code());
         course.resume();
-        assert!(course.was_in_own_code());
-        course.enter();
+        assert!(course.is_in_own_code());
+        assert!(course.enter(false));
         for change in [Course::suspend, Course::resume] {
             change(&course);
-            assert!(!course.was_in_own_code());
+            assert!(!course.is_in_own_code());
         }
         course.leave();
-        assert!(course.was_in_own_code());
+        assert!(course.is_in_own_code());
+    }
+
+    #[test]
+    fn a_call_inside_of_another_is_part_of_it() {
+        let course = begun();
+        assert!(course.enter(false));
+        assert!(!course.enter(true));
+        assert!(!course.is_unwinding());
+    }
+
+    #[test]
+    fn what_a_call_lends_is_as_before_once_it_is_back_unless_it_unwinds() {
+        for unwinds in [false, true] {
+            let course = begun();
+            assert!(course.enter(unwinds));
+            let lent = course.lend();
+            assert!(course.is_in_own_code());
+            assert!(course.enter(unwinds));
+            course.leave();
+            course.take_back(lent, unwinds);
+            assert!(!course.is_in_own_code());
+            assert_eq!(course.is_unwinding(), unwinds);
+            let lent = course.lend();
+            course.take_back(lent, true);
+            assert!(course.is_unwinding());
+        }
+    }
+
+    #[test]
+    fn own_code_that_no_call_runs_is_nobodys_to_take_back() {
+        let course = begun();
+        let lent = course.lend();
+        course.take_back(lent, false);
+        assert!(course.is_in_own_code());
+    }
+
+    #[test]
+    fn a_call_that_is_left_by_unwinding_unwinds_to_its_end() {
+        let course = begun();
+        course.unwind();
+        assert!(course.is_in_own_code());
+        assert!(course.enter(false));
+        course.unwind();
+        assert!(course.is_unwinding());
+        course.leave();
+        assert!(course.is_in_own_code());
     }
 
     #[test]
     fn who_shares_does_not_come_back() {
-        for before in [Course::enter, Course::leave] {
+        for unwinds in [false, true] {
             let course = begun();
-            before(&course);
+            assert!(course.enter(unwinds));
             course.share();
-            for change in [Course::leave, Course::suspend, Course::resume, Course::enter] {
+            let lent = course.lend();
+            assert!(!course.is_in_own_code());
+            course.take_back(lent, unwinds);
+            assert!(!course.enter(unwinds));
+            for change in [Course::leave, Course::suspend, Course::resume, Course::unwind] {
                 change(&course);
-                assert!(!course.was_in_own_code());
+                assert!(!course.is_in_own_code() && !course.is_unwinding());
             }
         }
     }
 
     #[test]
-    fn a_fiber_that_has_ended_does_not_come_back_by_leaving() {
+    fn a_fiber_that_has_ended_makes_no_call() {
         let course = begun();
         course.suspend();
-        course.enter();
+        assert!(!course.enter(false));
         course.leave();
-        assert!(!course.was_in_own_code());
+        assert!(!course.is_in_own_code());
     }
 }

@@ -11,7 +11,7 @@ mod owner;
 mod state;
 
 pub use completion::{Completion, Finish, WaiterId};
-pub use course::Course;
+pub use course::{Course, Lent};
 pub use inbox::{Addressee, Batch, InHand, Inbox, Letters, Mail, Posted, Pushed};
 pub use next::{Access, Entry, NextSlot};
 pub use owner::{Early, Owner, OwnerWord};

@@ -50,6 +50,8 @@
 //!   worker exits.
 //! - At the end nobody is left behind: a process that resists is killed.
 
+#[allow(dead_code, reason = "not all of it is used yet")]
+mod call;
 pub(crate) mod canary;
 pub(crate) mod crew;
 mod error;
@@ -67,6 +69,8 @@ use daiko_context::stack::StackError;
 use daiko_core::fiber::Course;
 use daiko_sys::{signal, thread};
 
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use self::call::{Call, assert_in_call, call, own_code, unwinds};
 pub use self::canary::watch_static;
 pub use self::error::ProcessError;
 pub use self::heap::{HeapStats, SharedHeap, is_shared};
@@ -86,16 +90,15 @@ pub(crate) fn is_active() -> bool {
 }
 
 /// Says that the caller, if it is a fiber, is about to use what it shares with others, so that its worker's death from
-/// here on may leave that half done. Where workers are threads it costs a load and a branch.
+/// here on may leave that half done.
 #[inline]
 pub(crate) fn enters_runtime() {
     if is_active() {
-        note(Course::enter);
+        note(|course| _ = course.enter(false));
     }
 }
 
-/// Says that this is done, at the end of a call by which a fiber's own code uses the runtime. Not inside of others, whose
-/// work it may interrupt: what runs users' code meanwhile [shares](shares).
+/// Says that this is done, at the end of a call by which a fiber's own code uses the runtime.
 #[inline]
 pub(crate) fn leaves_runtime() {
     if is_active() {

@@ -60,6 +60,14 @@ pub(crate) fn current() -> Option<&'static Worker> {
     worker
 }
 
+/// As [`current`], where workers are processes: inlined, as the thread pointer is the same in all of them, so that an
+/// address which the compiler keeps is right wherever the caller goes on.
+#[inline(always)]
+pub(crate) fn current_of_process() -> Option<&'static Worker> {
+    // SAFETY: as for `current`.
+    unsafe { CURRENT.get().as_ref() }
+}
+
 /// A kernel thread that runs fibers, with its queues.
 ///
 /// Fields in three groups by who writes them, each group on lines of its own.

@@ -113,7 +113,7 @@ impl Worker {
             if fiber.course.is_sharing() {
                 return Err(Unclear::SHARING);
             }
-            if fiber.course.was_in_own_code() {
+            if fiber.course.is_in_own_code() {
                 return self.remains().map(|_| Plan::Anew);
             }
         }
@@ -142,7 +142,7 @@ impl Worker {
         match self.running() {
             None if self.rest.load(Ordering::Relaxed) == Rest::No as u32 => Err(Unclear::AGENT),
             None => Ok(None),
-            Some(fiber) if !fiber.course.was_in_own_code() => Err(Unclear::SHARING),
+            Some(fiber) if !fiber.course.is_in_own_code() => Err(Unclear::SHARING),
             Some(fiber) if fiber.vtable.get().leave.is_some() => Err(Unclear::SCOPED),
             fiber => Ok(fiber),
         }

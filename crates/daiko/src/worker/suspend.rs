@@ -191,7 +191,7 @@ pub(crate) fn yield_now() {
     } else {
         if fiber.is_mover() {
             // It unwinds, and does not come back from that to code of its own that others know nothing of.
-            fiber.course.enter();
+            let _ = fiber.course.enter(true);
         }
         // SAFETY: a running fiber is in no list, and stays in use until it has run.
         unsafe { worker.pinned().push(NonNull::from(fiber)) };

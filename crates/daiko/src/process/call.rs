@@ -1,0 +1,103 @@
+//! Where a fiber's own code uses the runtime: noted in its course, so that its worker's death in between is understood.
+
+use std::marker::PhantomData;
+
+use daiko_core::fiber::{Course, Lent};
+
+use super::is_active;
+use crate::worker;
+
+/// A call by which a fiber's own code uses the runtime; until dropped.
+///
+/// A call inside of another is part of that one.
+#[must_use = "the call ends where this is dropped"]
+pub(crate) struct Call {
+    /// That of the fiber, which comes from its own code.
+    course: Option<&'static Course>,
+    /// It is one fiber's.
+    not_send: PhantomData<*const ()>,
+}
+
+/// Says that the caller, if it is a fiber, is in the runtime until the call is dropped. For the top of each function by
+/// which users can leave half done what others see. Where workers are threads it costs a load and a branch.
+#[inline(always)]
+pub(crate) fn call() -> Call {
+    let course = if is_kept() { enter() } else { None };
+    Call { course, not_send: PhantomData }
+}
+
+/// Runs `code`, which is the user's, in the middle of a call: there nothing may be half done. A panic of it that the runtime
+/// catches is to be caught inside of `code`, as what goes by here makes the call one that unwinds.
+#[inline]
+pub(crate) fn own_code<R>(code: impl FnOnce() -> R) -> R {
+    let _own = if is_kept() { OwnCode::begin() } else { None };
+    code()
+}
+
+/// Says that the call is about to raise a panic, or has the user's code do so.
+#[inline]
+pub(crate) fn unwinds() {
+    if is_kept()
+        && let Some(course) = course()
+    {
+        course.unwind();
+    }
+}
+
+/// Asserts, in builds with debug assertions, that the caller is no fiber in its own code: what it is about to do can be half
+/// done, and so belongs into a call.
+#[inline]
+pub(crate) fn assert_in_call() {
+    debug_assert!(
+        course().is_none_or(|course| !course.is_in_own_code()),
+        "a fiber uses the runtime outside of a process::Call"
+    );
+}
+
+/// Whether anybody asks for the course of fibers: builds with debug assertions do, everywhere.
+#[inline(always)]
+fn is_kept() -> bool {
+    cfg!(debug_assertions) || is_active()
+}
+
+#[inline(always)]
+fn enter() -> Option<&'static Course> {
+    let course = course()?;
+    course.enter(std::thread::panicking()).then_some(course)
+}
+
+/// The course of the fiber that calls.
+#[inline(always)]
+fn course() -> Option<&'static Course> {
+    let worker =
+        if cfg!(debug_assertions) { worker::current() } else { worker::current_of_process() };
+    Some(&worker?.running()?.course)
+}
+
+impl Drop for Call {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(course) = self.course {
+            course.leave();
+        }
+    }
+}
+
+/// Own code of a fiber that the runtime runs in the middle of a call; until dropped.
+struct OwnCode {
+    course: &'static Course,
+    lent: Lent,
+}
+
+impl OwnCode {
+    fn begin() -> Option<Self> {
+        let course = course()?;
+        Some(OwnCode { course, lent: course.lend() })
+    }
+}
+
+impl Drop for OwnCode {
+    fn drop(&mut self) {
+        self.course.take_back(self.lent, std::thread::panicking());
+    }
+}
