@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::deadlock::{Kind, Target};
 use crate::fiber::{ControlBlock, unwind};
+use crate::process;
 use crate::worker::{self, suspend};
 
 /// How long a thread of the pool waits for the next call before it ends.
@@ -54,6 +55,7 @@ where
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);
     }
+    let _call = process::call();
     let mut call = Call { f: Some(f), result: None };
     let job = Job {
         call: NonNull::from(&mut call).cast(),
@@ -65,8 +67,14 @@ where
     fiber.waiting_for(Target::of(Kind::Blocking), || suspend::absorb_wake(fiber));
     match call.result {
         Some(Ok(result)) => result,
-        Some(Err(payload)) => panic::resume_unwind(payload),
-        None => panic!("daiko::blocking: no thread could be started for the call; see ulimit -u"),
+        Some(Err(payload)) => {
+            process::unwinds();
+            panic::resume_unwind(payload)
+        }
+        None => {
+            process::unwinds();
+            panic!("daiko::blocking: no thread could be started for the call; see ulimit -u")
+        }
     }
 }
 

@@ -55,6 +55,7 @@ pub fn sleep_until(deadline: Instant) {
 }
 
 fn sleep_to(what: &str, deadline: Deadline) {
+    let _call = process::call();
     let Some((_, fiber)) = suspend::try_caller() else {
         crate::worker::assert_no_poller(what);
         return std::thread::sleep(deadline.left().unwrap_or(Duration::MAX));
@@ -66,7 +67,6 @@ fn sleep_to(what: &str, deadline: Deadline) {
     if fiber.waiting_for(Target::of(Kind::Sleep), sleep) == Resumed::Cancelled {
         unwind::raise_now(fiber);
     }
-    process::leaves_runtime();
 }
 
 /// Runs `body` for at most `duration`: when that is over, the calling fiber is unwound out of it, at

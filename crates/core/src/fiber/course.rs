@@ -2,11 +2,11 @@
 
 use crate::sync::{AtomicU8, Ordering, const_fn};
 
-/// In a call of the runtime, or suspended in one.
+/// In a call of the runtime, or suspended in one; or at its end.
 const RUNTIME: u8 = 0;
 /// In its own code.
 const OWN_CODE: u8 = 1;
-/// Suspended straight from its own code; not begun, or ended.
+/// Suspended straight from its own code, or not begun.
 const SUSPENDED: u8 = 2;
 /// In a call of the runtime that it makes as it unwinds.
 const UNWINDING: u8 = 3;
@@ -22,6 +22,7 @@ const SHARING: u8 = 4;
 /// | enter | OWN_CODE | RUNTIME; UNWINDING if it unwinds |
 /// | unwind | RUNTIME | UNWINDING |
 /// | leave | RUNTIME, UNWINDING | OWN_CODE |
+/// | end | OWN_CODE | RUNTIME |
 /// | lend | RUNTIME, UNWINDING | OWN_CODE |
 /// | take back | OWN_CODE | as before the lend; UNWINDING if it unwinds |
 /// | share | any but SUSPENDED | SHARING |
@@ -60,7 +61,7 @@ impl Course {
         let _ = self.change(SUSPENDED, OWN_CODE);
     }
 
-    /// The fiber is about to suspend, or to end.
+    /// The fiber is about to suspend.
     #[inline]
     pub fn suspend(&self) {
         let _ = self.change(OWN_CODE, SUSPENDED);
@@ -86,6 +87,13 @@ impl Course {
     #[inline]
     pub fn leave(&self) {
         let _ = self.change(RUNTIME, OWN_CODE) || self.change(UNWINDING, OWN_CODE);
+    }
+
+    /// The fiber has come to the end of its own code: what is left is the runtime's, though destructors of locals may
+    /// suspend in it.
+    #[inline]
+    pub fn end(&self) {
+        let _ = self.change(OWN_CODE, RUNTIME);
     }
 
     /// The call is about to run own code of the fiber: nothing of it is half done.
@@ -246,11 +254,16 @@ mod tests {
     }
 
     #[test]
-    fn a_fiber_that_has_ended_makes_no_call() {
+    fn a_fiber_that_has_come_to_its_end_is_not_in_its_own_code_again() {
         let course = begun();
-        course.suspend();
-        assert!(!course.enter(false));
-        course.leave();
-        assert!(!course.is_in_own_code());
+        course.end();
+        for suspends in [false, true] {
+            if suspends {
+                course.suspend();
+                course.resume();
+            }
+            assert!(!course.enter(false));
+            assert!(!course.is_in_own_code());
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use daiko_sys::Scope;
 use daiko_sys::lock::{Lock, Tally};
 
+use crate::process;
 use crate::runtime::{self, Shared};
 use crate::worker;
 
@@ -72,6 +73,7 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
+        let _call = process::call();
         self.all.lock().retain(|other| !Arc::ptr_eq(other, &self.entry));
         self.entry.end();
     }
@@ -113,6 +115,7 @@ impl fmt::Debug for Registration {
 /// ```
 pub fn register(poller: impl Poller) -> Registration {
     let runtime = runtime::of(worker::current());
+    let _call = process::call();
     runtime.pollers.register(Box::new(poller), runtime)
 }
 

@@ -15,6 +15,7 @@ use daiko_core::wait::Node;
 use super::scope::Scope;
 use crate::deadlock::{Kind, Target};
 use crate::fiber::{Cancelled, ControlBlock};
+use crate::process;
 use crate::runtime::kernel::ThisThread;
 use crate::sync::TimedOut;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
@@ -102,6 +103,7 @@ impl CancelToken {
     /// assert!(other.is_cancelled() && parent.child().is_cancelled());
     /// ```
     pub fn child(&self) -> CancelToken {
+        let _call = process::call();
         self.shared().retain();
         let child = CancelToken { shared: Shared::allocate(Some(self.shared)) };
         let place = NonNull::from(&child.shared().place);
@@ -119,6 +121,7 @@ impl CancelToken {
     /// What came before it happens before whatever somebody does who has seen the token cancelled.
     /// With `panic = "abort"` no fiber unwinds.
     pub fn cancel(&self) {
+        let _call = process::call();
         let mut children = None;
         self.shared().cancel(&mut children);
         // One after the other, not each within its parent's cancel: generations may be many.
@@ -188,6 +191,7 @@ impl CancelToken {
         if self.is_cancelled() {
             return Ok(());
         }
+        let _call = process::call();
         let (signal, waiter) = (&self.shared().signal, Waiter::caller("CancelToken::wait"));
         let node = Node::new(Listener::Waiter(waiter.id()));
         // SAFETY: the node is new, and stays here until it has left or is claimed.
@@ -230,6 +234,7 @@ impl CancelToken {
         if cfg!(panic = "abort") {
             return Ok(body());
         }
+        let _call = process::call();
         let (signal, scope) = (&self.shared().signal, Scope::new(fiber, Deadline::NEVER));
         let listener = Listener::Scope(NonNull::from(fiber), NonNull::from(scope.mark()));
         let node = Node::new(listener);
@@ -357,6 +362,7 @@ impl Clone for CancelToken {
 
 impl Drop for CancelToken {
     fn drop(&mut self) {
+        let _call = process::call();
         // SAFETY: the handle's own reference, which is not used any more.
         unsafe { release(self.shared) };
     }

@@ -87,7 +87,8 @@ pub(crate) struct ControlBlock {
     pub(crate) kind: Cell<u8>,
     /// Size class of the stack. Fixed when the memory becomes a control block.
     pub(crate) class: u8,
-    /// Of a mover. Written by who runs it; read once that process has died.
+    /// Of a mover; in builds with debug assertions, of every fiber. Written by who runs it; read by him, and once that
+    /// process has died.
     pub(crate) course: Course,
     /// The one queue that it is in. Whoever has it there.
     link: AtomicPtr<ControlBlock>,
@@ -227,6 +228,12 @@ impl ControlBlock {
         self.is_mover() && self.flags.get() & flag::UNWINDING == 0
     }
 
+    /// Whether the course is kept.
+    #[inline(always)]
+    pub(crate) fn has_course(&self) -> bool {
+        cfg!(debug_assertions) || self.is_mover()
+    }
+
     #[inline]
     pub(crate) fn is_mover(&self) -> bool {
         self.kind.get() & kind::MOVER != 0
@@ -329,8 +336,8 @@ impl ControlBlock {
     /// Applies `event` in the fiber's mode. A pinned fiber's: only its worker.
     #[inline]
     pub(crate) fn apply(&self, event: Event) -> Effect {
+        process::enters_runtime();
         let effect = if self.is_mover() {
-            process::enters_runtime();
             self.state.apply::<Shared>(event)
         } else {
             self.state.apply::<Plain>(event)

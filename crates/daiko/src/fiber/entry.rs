@@ -91,13 +91,13 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     let (vtable, packet) = (fiber.vtable.get(), fiber.packet.get());
     let cancelled = fiber.flags.get() & flag::CANCEL != 0;
     let body = if cancelled { vtable.cancel } else { vtable.run };
-    if fiber.is_mover() {
+    if fiber.has_course() {
         fiber.course.resume();
     }
     // SAFETY: the spawn put the closure into the packet, and it is run once.
     unsafe { body(packet) };
-    if fiber.is_mover() {
-        fiber.course.suspend();
+    if fiber.has_course() {
+        fiber.course.end();
     }
     drop_locals(fiber);
     // Asked before anybody can know of the end, and shut the runtime down for it.

@@ -150,6 +150,7 @@ impl<T> JoinHandle<T> {
     /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
     /// [`Poller`](crate::agent::Poller), whose agent would not poll meanwhile.
     pub fn join(self) -> Result<T, JoinError> {
+        let _call = process::call();
         if !self.has_result() {
             self.wait(Deadline::NEVER)?;
         }
@@ -197,6 +198,7 @@ impl<T> JoinHandle<T> {
     }
 
     fn join_until(self, deadline: impl FnOnce() -> Deadline) -> Result<Result<T, JoinError>, Self> {
+        let _call = process::call();
         if !self.has_result() {
             match self.wait(deadline()) {
                 Ok(Ended::Done) => {}
@@ -258,7 +260,6 @@ fn wait_as_fiber(
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);
     }
-    process::enters_runtime();
     let id = waiter::fiber_id(fiber);
     if !target.completion.wait(id) {
         return;
@@ -288,6 +289,7 @@ fn wait_as_thread(target: &ControlBlock, deadline: Deadline) {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
+        let _call = process::call();
         let block = self.fiber.block();
         if block.completion.detach() {
             // SAFETY: the fiber is done, so its result is there, and nobody else drops it.

@@ -58,6 +58,11 @@ impl Fiber {
     /// before the unpark happens before the return of that park.
     #[inline]
     pub fn unpark(&self) {
+        process::in_call(|| self.unpark_now());
+    }
+
+    #[inline(always)]
+    fn unpark_now(&self) {
         // Relaxed: a hint that is right once it is not null, as workers outlive fibers.
         let home = self.home.load(Ordering::Relaxed);
         let current = worker::current();
@@ -81,11 +86,11 @@ impl Fiber {
         {
             self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
         }
-        process::leaves_runtime();
     }
 
     /// Has the fiber unwind at the suspension that it is in, or its next one.
     pub(crate) fn cancel(&self) {
+        let _call = process::call();
         self.deliver(worker::current(), Wish::CANCEL);
     }
 
@@ -110,12 +115,12 @@ impl Clone for Fiber {
 impl Drop for Fiber {
     #[inline]
     fn drop(&mut self) {
+        let _call = process::call();
         match self.home.get_mut().is_null() {
             true => self.block().release(),
             // An unpark may be under way to that worker.
             false => self.block().release_behind_postcards(),
         }
-        process::leaves_runtime();
     }
 }
 

@@ -176,6 +176,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
+        let _call = process::call();
         let block = self.allocate(runtime, here, const { room::<Body<F, T>>() })?;
         // SAFETY: the block is new, so nobody else knows it.
         let fiber = unsafe { block.as_ref() };
@@ -184,7 +185,6 @@ impl Builder {
         unsafe { fiber.packet.get().cast().write(Body::<F, T>::new(f)) };
         let handle = JoinHandle::new(Fiber::from_block(block));
         runtime.launch(fiber, here, self.worker);
-        process::leaves_runtime();
         Ok(handle)
     }
 

@@ -9,6 +9,7 @@ use daiko_core::fiber::Event;
 
 use super::{ControlBlock, flag};
 use crate::cancel;
+use crate::process;
 use crate::worker::{self, Worker, suspend};
 
 /// The payload of a forced unwind: by a cancel, a [`timeout`](crate::time::timeout), or a
@@ -48,10 +49,10 @@ impl std::error::Error for Cancelled {}
 #[cold]
 #[inline(never)]
 pub(crate) fn before_suspension(fiber: &ControlBlock) {
-    assert!(
-        fiber.flags.get() & flag::NO_SUSPEND == 0 || std::thread::panicking(),
-        "daiko: a fiber wanted to suspend inside no_suspend"
-    );
+    if fiber.flags.get() & flag::NO_SUSPEND != 0 && !std::thread::panicking() {
+        process::unwinds();
+        panic!("daiko: a fiber wanted to suspend inside no_suspend");
+    }
     if is_due_before(fiber) {
         raise_now(fiber);
     }
@@ -64,6 +65,7 @@ pub(crate) fn is_due_before(fiber: &ControlBlock) -> bool {
     if std::thread::panicking() {
         // It may be a neighbour's panic, which shows as the fiber suspends: so that must not last.
         if is_due(fiber) {
+            let _call = process::call();
             let _ = fiber.apply(Event::Interrupt);
         }
         return false;
@@ -173,6 +175,7 @@ pub(crate) fn raise_now(fiber: &ControlBlock) -> ! {
 
 fn raise_with(fiber: &ControlBlock, cancelled: Cancelled) -> ! {
     fiber.add_flags(flag::RAISED);
+    process::unwinds();
     panic::resume_unwind(Box::new(cancelled))
 }
 

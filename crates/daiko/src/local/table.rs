@@ -11,6 +11,7 @@ use std::ptr::{self, NonNull};
 use daiko_sys::memory::MemoryError;
 
 use crate::fiber::{ControlBlock, flag};
+use crate::process;
 
 /// Buckets of a fiber's first table, as a power of two.
 const FIRST_BITS: u32 = 2;
@@ -100,6 +101,7 @@ pub(super) unsafe fn find<T>(fiber: &ControlBlock, key: usize) -> Found<T> {
 /// If there is no memory.
 #[cold]
 pub(super) unsafe fn insert<T>(fiber: &ControlBlock, key: usize, value: T) -> NonNull<T> {
+    let _call = process::call();
     let layout = Layout::new::<Value<T>>();
     let table = room_for_one(fiber).unwrap_or_else(no_memory);
     let memory = allocate(fiber, layout).unwrap_or_else(no_memory).cast::<Value<T>>();
@@ -259,10 +261,12 @@ fn hash(key: usize) -> usize {
 }
 
 fn no_memory<T>(error: MemoryError) -> T {
+    process::unwinds();
     panic!("daiko: no memory for a fiber's local: {error}")
 }
 
 fn allocate(fiber: &ControlBlock, layout: Layout) -> Result<NonNull<u8>, MemoryError> {
+    process::enters_runtime();
     // SAFETY: the runtime outlives its fibers.
     unsafe { fiber.runtime.as_ref() }.pool.arena().alloc(layout)
 }
@@ -271,6 +275,7 @@ fn allocate(fiber: &ControlBlock, layout: Layout) -> Result<NonNull<u8>, MemoryE
 ///
 /// `memory` came from `allocate` of this fiber with this layout, and is not used any more.
 unsafe fn free(fiber: &ControlBlock, memory: NonNull<u8>, layout: Layout) {
+    process::enters_runtime();
     // SAFETY: the runtime outlives its fibers; for the rest, this function's contract.
     unsafe { fiber.runtime.as_ref().pool.arena().free(memory, layout) };
 }

@@ -26,8 +26,22 @@ pub(crate) fn call() -> Call {
     Call { course, not_send: PhantomData }
 }
 
+/// Runs `f` as a [call](call), for what is so short that a guard would show where workers are threads.
+#[inline(always)]
+pub(crate) fn in_call<R>(f: impl FnOnce() -> R) -> R {
+    if is_kept() { in_call_slow(f) } else { f() }
+}
+
+#[cold]
+#[inline(never)]
+fn in_call_slow<R>(f: impl FnOnce() -> R) -> R {
+    let _call = call();
+    f()
+}
+
 /// Runs `code`, which is the user's, in the middle of a call: there nothing may be half done. A panic of it that the runtime
 /// catches is to be caught inside of `code`, as what goes by here makes the call one that unwinds.
+#[allow(dead_code, reason = "for scopes, timeouts, and what is done once")]
 #[inline]
 pub(crate) fn own_code<R>(code: impl FnOnce() -> R) -> R {
     let _own = if is_kept() { OwnCode::begin() } else { None };
@@ -44,20 +58,10 @@ pub(crate) fn unwinds() {
     }
 }
 
-/// Asserts, in builds with debug assertions, that the caller is no fiber in its own code: what it is about to do can be half
-/// done, and so belongs into a call.
-#[inline]
-pub(crate) fn assert_in_call() {
-    debug_assert!(
-        course().is_none_or(|course| !course.is_in_own_code()),
-        "a fiber uses the runtime outside of a process::Call"
-    );
-}
-
-/// Whether anybody asks for the course of fibers: builds with debug assertions do, everywhere.
+/// Whether anybody asks for the course of fibers.
 #[inline(always)]
 fn is_kept() -> bool {
-    cfg!(debug_assertions) || is_active()
+    is_active()
 }
 
 #[inline(always)]
@@ -84,11 +88,13 @@ impl Drop for Call {
 }
 
 /// Own code of a fiber that the runtime runs in the middle of a call; until dropped.
+#[allow(dead_code, reason = "as above")]
 struct OwnCode {
     course: &'static Course,
     lent: Lent,
 }
 
+#[allow(dead_code, reason = "as above")]
 impl OwnCode {
     fn begin() -> Option<Self> {
         let course = course()?;

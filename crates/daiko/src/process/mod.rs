@@ -50,7 +50,6 @@
 //!   worker exits.
 //! - At the end nobody is left behind: a process that resists is killed.
 
-#[allow(dead_code, reason = "not all of it is used yet")]
 mod call;
 pub(crate) mod canary;
 pub(crate) mod crew;
@@ -69,8 +68,9 @@ use daiko_context::stack::StackError;
 use daiko_core::fiber::Course;
 use daiko_sys::{signal, thread};
 
-#[allow(unused_imports, reason = "as above")]
-pub(crate) use self::call::{Call, assert_in_call, call, own_code, unwinds};
+#[allow(unused_imports, reason = "for scopes, timeouts, and what is done once")]
+pub(crate) use self::call::own_code;
+pub(crate) use self::call::{call, in_call, unwinds};
 pub use self::canary::watch_static;
 pub use self::error::ProcessError;
 pub use self::heap::{HeapStats, SharedHeap, is_shared};
@@ -95,14 +95,6 @@ pub(crate) fn is_active() -> bool {
 pub(crate) fn enters_runtime() {
     if is_active() {
         note(|course| _ = course.enter(false));
-    }
-}
-
-/// Says that this is done, at the end of a call by which a fiber's own code uses the runtime.
-#[inline]
-pub(crate) fn leaves_runtime() {
-    if is_active() {
-        note(Course::leave);
     }
 }
 

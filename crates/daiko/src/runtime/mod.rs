@@ -95,6 +95,7 @@ unsafe impl Sync for Hold {}
 
 impl Drop for Hold {
     fn drop(&mut self) {
+        let _call = process::call();
         // SAFETY: held until here.
         let last = unsafe { self.0.as_ref() }.pool.let_go();
         // SAFETY: as above; it is not used afterwards.
@@ -384,6 +385,7 @@ impl Runtime {
     /// Resumes the fibers of this runtime whose told watch of `word` now holds; returns how many.
     /// See [`watch::notify`](crate::watch::notify).
     pub fn notify<W: crate::watch::Word>(&self, word: &W) -> usize {
+        let _call = process::call();
         self.shared().notify(ptr::from_ref(word).addr())
     }
 
@@ -404,12 +406,14 @@ impl Runtime {
 
     /// Changes how long agents without work poll before they sleep. It takes effect at once.
     pub fn set_preset(&self, preset: Preset) {
+        let _call = process::call();
         self.shared().governor.set_preset(preset);
         self.shared().unpark_all();
     }
 
     /// Lets at most `agents` agents poll at a time. It takes effect at once.
     pub fn set_max_agents(&self, agents: usize) {
+        let _call = process::call();
         self.shared().governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
         self.shared().unpark_all();
     }

@@ -11,6 +11,7 @@ use daiko_core::fiber::Owner;
 use super::{Runtime, Shared, phase};
 use crate::blocking::BlockingPool;
 use crate::fiber::{ControlBlock, waiter};
+use crate::process;
 use crate::process::crew::Crew;
 use crate::worker::{self, Worker};
 
@@ -60,6 +61,7 @@ impl Runtime {
     }
 
     fn end(&mut self, patience: Duration) -> ShutdownReport {
+        let _call = process::call();
         let shared = self.shared();
         assert!(
             !shared.is_caller(),

@@ -10,6 +10,7 @@ use daiko_shm::{Bell, Segment};
 use daiko_sys::futex;
 
 use crate::fiber::ControlBlock;
+use crate::process;
 use crate::wait::{Deadline, Waiter};
 use crate::watch::wait_rung;
 use crate::worker::{self, OwnBell, Worker};
@@ -46,6 +47,7 @@ pub(super) fn until(
     deadline: Deadline,
     holds: impl Fn() -> bool + Sync,
 ) -> bool {
+    let _call = process::call();
     // The look at a word that is gone says so.
     let holds = || holds() || segment.is_truncated();
     if holds() {

@@ -11,6 +11,7 @@ use daiko_core::wait::{Node, WaitQueue};
 
 use super::TimedOut;
 use crate::deadlock::{Kind, Target};
+use crate::process;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -106,6 +107,7 @@ impl Barrier {
     }
 
     fn wait_until(&self, deadline: Deadline) -> Result<BarrierWaitResult, TimedOut> {
+        let _call = process::call();
         // Before the arrival: a cancel that is due takes nothing back.
         let waiter = Waiter::caller("Barrier::wait");
         let node = Node::new(waiter.id());

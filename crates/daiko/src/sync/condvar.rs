@@ -14,6 +14,7 @@ use super::mutex::{Mutex, MutexGuard};
 use super::poison::LockResult;
 use crate::deadlock::{Kind, Target};
 use crate::fiber::waiter;
+use crate::process;
 use crate::runtime::kernel::{ThisThread, ThisWorker};
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 use crate::worker::suspend;
@@ -186,6 +187,7 @@ impl Condvar {
         guard: MutexGuard<'m, T>,
         deadline: Deadline,
     ) -> (LockResult<MutexGuard<'m, T>>, Ended) {
+        let _call = process::call();
         // While the guard is there: a cancel that is due frees the lock by it.
         let waiter = Waiter::caller("Condvar::wait");
         let node = Node::new(waiter.id());
@@ -216,6 +218,7 @@ impl Condvar {
                 mutex
             }
             Err(OtherMutex) => {
+                process::unwinds();
                 panic!(
                     "daiko: a Condvar was waited for with two mutexes at a time; use one for each"
                 )
@@ -241,6 +244,7 @@ impl Condvar {
 
     #[inline(never)]
     fn notify_first(&self) {
+        let _call = process::call();
         let here = ThisWorker::get();
         let runs_next = |waiter, node, mutex: &_| becomes_heir(here, waiter, node, mutex);
         wait::wake(self.raw.notify_one(&here, runs_next, now_for_mutex));
@@ -248,6 +252,7 @@ impl Condvar {
 
     #[inline(never)]
     fn notify_every(&self) {
+        let _call = process::call();
         wait::wake(self.raw.notify(&ThisThread, usize::MAX, now_for_mutex));
     }
 }

@@ -71,7 +71,7 @@ impl Event {
     /// Says that it has happened: lets all who wait go, or one of them.
     #[inline]
     pub fn set(&self) {
-        process::enters_runtime();
+        let _call = process::call();
         if !self.raw.set_fast() {
             self.set_slow();
         }
@@ -136,7 +136,7 @@ impl Event {
         what: &str,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), TimedOut> {
-        process::enters_runtime();
+        let _call = process::call();
         if self.raw.try_pass() { Ok(()) } else { self.wait_slow(what, deadline()) }
     }
 

@@ -15,6 +15,7 @@ use daiko_core::watch::{Area, Value};
 use super::Word;
 use crate::deadlock::{Kind, Target};
 use crate::fiber::{ControlBlock, unwind};
+use crate::process;
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::{self, Hold};
 use crate::sync::TimedOut;
@@ -190,6 +191,7 @@ where
             Some(worker) => worker,
             None => &runtime::of(None).workers()[0],
         };
+        let _call = process::call();
         let shared = Arc::new(Shared {
             words: (0..len).map(|_| V::Atomic::default()).collect(),
             masks: (0..len).map(|_| V::Atomic::default()).collect(),
@@ -238,11 +240,20 @@ where
     /// If there is no such slot.
     #[inline]
     pub fn notify_with(&self, index: usize, value: V) {
+        if self.shared.told {
+            // Who has stored is to tell, too.
+            let _call = process::call();
+            self.store(index, value);
+            self.shared.tell();
+        } else {
+            self.store(index, value);
+        }
+    }
+
+    #[inline]
+    fn store(&self, index: usize, value: V) {
         // Release: pairs with the Acquire of the taker.
         V::store(&self.shared.words[index], value, Ordering::Release);
-        if self.shared.told {
-            self.shared.tell();
-        }
     }
 
     /// The word of slot `index`, for writers that are given an address.
@@ -264,6 +275,7 @@ impl<V: Lane> Clone for NotificationArea<V> {
 
 impl<V: Lane> Drop for NotificationArea<V> {
     fn drop(&mut self) {
+        let _call = process::call();
         // AcqRel: what all handles did comes before the end.
         if self.shared.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.shared.close();
@@ -368,6 +380,7 @@ impl<V: Lane> Slot<V> {
     /// Suspends until a notification may be there; an error if none has come before the area closed,
     /// or the deadline passed.
     fn suspend(&mut self, deadline: Deadline) -> Result<(), SlotTimeoutError> {
+        let _call = process::call();
         let (worker, fiber) = suspend::caller("Slot::wait");
         if fiber.flags.get() != 0 {
             unwind::before_suspension(fiber);

@@ -11,6 +11,7 @@ use super::Word;
 use super::area::Lane as _;
 use crate::deadlock::{Kind, Target};
 use crate::fiber::{ControlBlock, unwind};
+use crate::process;
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::{self, Shared};
 use crate::sync::TimedOut;
@@ -207,6 +208,7 @@ pub fn wait_until_told_deadline<W: Word>(
 /// [`Runtime::notify`](crate::Runtime::notify) names another. Without told watches it costs a
 /// fence and a load for each worker.
 pub fn notify<W: Word>(word: &W) -> usize {
+    let _call = process::call();
     runtime::of(worker::current()).notify(ptr::from_ref(word).addr())
 }
 
@@ -232,6 +234,7 @@ fn wait<W: Word>(
     notice: Notice,
     deadline: Deadline,
 ) -> Option<W::Value> {
+    let _call = process::call();
     let (worker, fiber) = suspend::caller("watch::wait_until");
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);

@@ -9,6 +9,7 @@ use daiko_core::fiber::{Early, Effect, Event, Letters, Owner, Posted, Pushed};
 
 use super::Worker;
 use crate::fiber::ControlBlock;
+use crate::process;
 use crate::runtime::kernel::ThisThread;
 
 /// What somebody wants of a fiber: the event, and how it is told to a worker or left for a start.
@@ -41,6 +42,7 @@ pub(crate) fn send<'f>(
     fiber: &'f ControlBlock,
     wish: Wish,
 ) -> Option<&'f Worker> {
+    process::enters_runtime();
     loop {
         match fiber.owner.load() {
             Owner::Finished(_) => return None,
@@ -75,6 +77,7 @@ pub(crate) fn mail_pinned(
     fiber: &ControlBlock,
     letter: Letters,
 ) {
+    process::enters_runtime();
     // SAFETY: a fiber that is owed a wake waits for it; one that may get an unpark from a handle
     // that knows its worker is freed behind that. The worker outlives its fibers, and does not
     // end before the token that is owed to it is stored.

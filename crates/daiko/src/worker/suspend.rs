@@ -51,6 +51,21 @@ pub(crate) fn park() {
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);
     }
+    if std::thread::panicking() {
+        return park_unwinding(worker, fiber);
+    }
+    suspend(worker, fiber, Event::Park);
+    if fiber.flags.get() != 0 {
+        unwind::after_park(fiber);
+    }
+}
+
+/// The rest of [`park`] on a thread that is panicking: more than a switch, and so a call.
+#[cold]
+#[inline(never)]
+fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
+    let _call = process::call();
+    unwind::suspends_on_panicking_thread(worker, fiber);
     suspend(worker, fiber, Event::Park);
     if fiber.flags.get() != 0 {
         unwind::after_park(fiber);
@@ -59,17 +74,20 @@ pub(crate) fn park() {
 
 /// Suspends the calling fiber until it is unparked, or takes the token; until `deadline` at most.
 pub(crate) fn park_until(what: &str, deadline: Deadline) {
+    let _call = process::call();
     let (worker, fiber) = caller(what);
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);
     }
-    let park = || suspend(worker, fiber, Event::Park);
+    let park = || {
+        note_unwinding(worker, fiber);
+        suspend(worker, fiber, Event::Park);
+    };
     match deadline.ns() {
         None => park(),
         Some(due) if due <= clock::monotonic_ns() => take_token(fiber),
         Some(due) => worker.timers.during(fiber, None, due, park).0,
     }
-    process::leaves_runtime();
     if fiber.flags.get() != 0 {
         unwind::after_park(fiber);
     }
@@ -89,6 +107,7 @@ fn take_token(fiber: &ControlBlock) {
 #[must_use]
 #[inline(never)]
 pub(crate) fn wait(worker: &Worker, fiber: &ControlBlock) -> bool {
+    note_unwinding(worker, fiber);
     suspend(worker, fiber, Event::Wait);
     is_woken(fiber)
 }
@@ -106,6 +125,7 @@ pub(crate) fn wait_inlined(fiber: &ControlBlock) -> bool {
 #[inline(never)]
 fn depart_to_wait(fiber: &ControlBlock) -> Option<(&'static Worker, StackPointer)> {
     let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
+    note_unwinding(worker, fiber);
     let to = depart(worker, fiber, Event::Wait)?;
     Some((worker, to))
 }
@@ -183,16 +203,26 @@ pub(crate) fn yield_now() {
         unwind::before_suspension(fiber);
     }
     if std::thread::panicking() {
-        unwind::suspends_on_panicking_thread(worker, fiber);
+        return yield_unwinding(worker, fiber);
     }
+    yield_to_others(worker, fiber);
+}
+
+/// The rest of [`yield_now`] on a thread that is panicking: more than a switch, and so a call.
+#[cold]
+#[inline(never)]
+fn yield_unwinding(worker: &Worker, fiber: &ControlBlock) {
+    let _call = process::call();
+    unwind::suspends_on_panicking_thread(worker, fiber);
+    yield_to_others(worker, fiber);
+}
+
+#[inline(always)]
+fn yield_to_others(worker: &Worker, fiber: &ControlBlock) {
     if fiber.may_move() {
         fiber.course.suspend();
         worker.departed.set(Departed::Yielding(NonNull::from(fiber)));
     } else {
-        if fiber.is_mover() {
-            // It unwinds, and does not come back from that to code of its own that others know nothing of.
-            let _ = fiber.course.enter(true);
-        }
         // SAFETY: a running fiber is in no list, and stays in use until it has run.
         unsafe { worker.pinned().push(NonNull::from(fiber)) };
     }
@@ -211,6 +241,14 @@ pub(crate) fn finish(worker: &Worker, fiber: &ControlBlock) -> ! {
     unreachable!("a finished fiber was resumed")
 }
 
+/// Notes that the calling fiber, which is about to suspend in a call, does so in its unwinding, if it does.
+#[inline(always)]
+fn note_unwinding(worker: &Worker, fiber: &ControlBlock) {
+    if std::thread::panicking() {
+        unwind::suspends_on_panicking_thread(worker, fiber);
+    }
+}
+
 #[inline(always)]
 fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
     if let Some(to) = depart(worker, fiber, event) {
@@ -221,9 +259,6 @@ fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
 /// Suspends the calling fiber, but for the switch: where to; `None` if it goes on.
 #[inline(always)]
 fn depart(worker: &Worker, fiber: &ControlBlock, event: Event) -> Option<StackPointer> {
-    if std::thread::panicking() {
-        unwind::suspends_on_panicking_thread(worker, fiber);
-    }
     if fiber.is_mover() {
         return depart_as_mover(worker, fiber, event);
     }
@@ -261,8 +296,16 @@ fn leave(worker: &Worker, fiber: &ControlBlock) {
 /// `fiber` itself.
 #[inline(always)]
 fn next_after(worker: &Worker, fiber: &ControlBlock) -> Option<StackPointer> {
+    if cfg!(debug_assertions) {
+        fiber.course.suspend();
+    }
     match worker.pick() {
-        Some(next) if std::ptr::eq(next, fiber) => None,
+        Some(next) if std::ptr::eq(next, fiber) => {
+            if cfg!(debug_assertions) {
+                fiber.course.resume();
+            }
+            None
+        }
         Some(next) => {
             worker.set_running(Some(next));
             worker.counters.switches.add(1);
@@ -290,6 +333,9 @@ fn go(worker: &Worker, fiber: &ControlBlock, to: StackPointer) {
         fiber.course.resume();
     } else {
         worker.settle();
+        if cfg!(debug_assertions) {
+            fiber.course.resume();
+        }
     }
 }
 

@@ -115,7 +115,8 @@ impl<T> Sender<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline(always)]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        let sent = and_back(self.channel.any.send(message, || Deadline::NEVER));
+        let _call = process::call();
+        let sent = self.channel.any.send(message, || Deadline::NEVER);
         sent.map_err(|error| SendError(error.into_inner()))
     }
 
@@ -129,7 +130,8 @@ impl<T> Sender<T> {
     ///
     /// As [`send`](Self::send).
     pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
-        and_back(self.channel.any.send(message, || Deadline::after(timeout)))
+        let _call = process::call();
+        self.channel.any.send(message, || Deadline::after(timeout))
     }
 
     /// As [`send`](Self::send), until `deadline` at most.
@@ -142,7 +144,8 @@ impl<T> Sender<T> {
     ///
     /// As [`send`](Self::send).
     pub fn send_deadline(&self, message: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
-        and_back(self.channel.any.send(message, || Deadline::at(deadline)))
+        let _call = process::call();
+        self.channel.any.send(message, || Deadline::at(deadline))
     }
 
     /// Sends `message` if that is possible at once.
@@ -153,7 +156,8 @@ impl<T> Sender<T> {
     /// the error has the message.
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        and_back(self.channel.any.try_send(message))
+        let _call = process::call();
+        self.channel.any.try_send(message)
     }
 
     /// Whether there is no receiver any more.
@@ -195,7 +199,8 @@ impl<T> Receiver<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline(always)]
     pub fn recv(&self) -> Result<T, RecvError> {
-        and_back(self.channel.any.recv(|| Deadline::NEVER)).map_err(|_| RecvError)
+        let _call = process::call();
+        self.channel.any.recv(|| Deadline::NEVER).map_err(|_| RecvError)
     }
 
     /// As [`recv`](Self::recv), for at most `timeout`.
@@ -208,7 +213,8 @@ impl<T> Receiver<T> {
     ///
     /// As [`recv`](Self::recv).
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        and_back(self.channel.any.recv(|| Deadline::after(timeout)))
+        let _call = process::call();
+        self.channel.any.recv(|| Deadline::after(timeout))
     }
 
     /// As [`recv`](Self::recv), until `deadline` at most.
@@ -221,7 +227,8 @@ impl<T> Receiver<T> {
     ///
     /// As [`recv`](Self::recv).
     pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
-        and_back(self.channel.any.recv(|| Deadline::at(deadline)))
+        let _call = process::call();
+        self.channel.any.recv(|| Deadline::at(deadline))
     }
 
     /// Receives a message if that is possible at once.
@@ -231,7 +238,8 @@ impl<T> Receiver<T> {
     /// If there is none or, at a rendezvous, nobody waits to send one, or there is no sender any more.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        and_back(self.channel.any.try_recv())
+        let _call = process::call();
+        self.channel.any.try_recv()
     }
 
     /// The messages, each once it is there, until there is no sender any more.
@@ -332,31 +340,22 @@ impl<T> Clone for Receiver<T> {
 
 impl<T> Drop for Sender<T> {
     fn drop(&mut self) {
-        process::enters_runtime();
+        let _call = process::call();
         if self.channel.senders.leave() {
             self.channel.any.close();
         }
-        process::leaves_runtime();
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        process::enters_runtime();
+        let _call = process::call();
         if self.channel.receivers.leave() {
             self.channel.any.close();
             let left = Left(self);
             left.0.try_iter().for_each(drop);
         }
-        process::leaves_runtime();
     }
-}
-
-/// What a call has done, once the fiber that called is back in its own code.
-#[inline(always)]
-fn and_back<R>(done: R) -> R {
-    process::leaves_runtime();
-    done
 }
 
 /// Messages that are dropped though the destructor of one of them panics.

@@ -61,7 +61,7 @@ impl<T> OneshotSender<T> {
     ///
     /// If there is no receiver any more; the error has the message.
     pub fn send(self, message: T) -> Result<(), SendError<T>> {
-        process::enters_runtime();
+        let _call = process::call();
         // SAFETY: the only sender, and it goes by this.
         let sent = unsafe { self.channel.send(&ThisThread, message) };
         sent.map(wait::wake).map_err(SendError)
@@ -120,6 +120,7 @@ impl<T> OneshotReceiver<T> {
     ///
     /// If it is not, or will not come.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
+        let _call = process::call();
         // SAFETY: the only receiver, which is on one thread at a time.
         unsafe { self.channel.receive() }.map_err(|unsent| match unsent {
             Unsent::Pending => TryRecvError::Empty,
@@ -128,6 +129,7 @@ impl<T> OneshotReceiver<T> {
     }
 
     fn receive(&self, deadline: impl FnOnce() -> Deadline) -> Result<T, RecvTimeoutError> {
+        let _call = process::call();
         if !self.channel.is_settled() && !self.wait(deadline()) {
             return Err(RecvTimeoutError::Timeout);
         }
@@ -163,12 +165,14 @@ impl<T> Object<Party<WaiterId>> for Oneshot<T, WaiterId> {
 
 impl<T> Drop for OneshotSender<T> {
     fn drop(&mut self) {
+        let _call = process::call();
         wait::wake(self.channel.close(&ThisThread));
     }
 }
 
 impl<T> Drop for OneshotReceiver<T> {
     fn drop(&mut self) {
+        let _call = process::call();
         wait::wake(self.channel.close(&ThisThread));
         drop(self.try_recv());
     }

@@ -14,6 +14,7 @@ use daiko_sys::clock;
 use super::any::{Any, AtSide, Met, try_meet};
 use super::{OneshotReceiver, Receiver, RecvError, SendError, Sender, TryRecvError, TrySendError};
 use crate::deadlock::{Kind, Target};
+use crate::process;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{Deadline, Ended, Object, Wait, Waiter};
 
@@ -202,6 +203,7 @@ impl Drop for Selecting<'_, '_> {
 /// Does one of the cases, or none if the time is over.
 #[doc(hidden)]
 pub fn select(cases: &mut [&dyn Case], patience: Patience) {
+    let _call = process::call();
     let start = clock::monotonic_ns() as usize % cases.len();
     if attempt(cases, start) {
         return;
