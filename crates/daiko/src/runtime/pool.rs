@@ -5,8 +5,8 @@
 
 use std::alloc::Layout;
 use std::cell::{Cell, UnsafeCell};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use daiko_context::stack::{Slab, StackClass, StackError};
 use daiko_core::list::Fifo;
@@ -40,8 +40,9 @@ pub(crate) struct Pool {
     /// Index of the class that is used unless the spawn asks for another.
     default_class: u8,
     state: Lock<State>,
-    /// Slabs made so far. Written under the lock, read by any worker.
-    slabs: AtomicU32,
+    /// Slabs made so far, the newest. Written under the lock, read by any worker: also while one that was killed has the
+    /// lock, which its successor is to give back.
+    newest: AtomicPtr<SlabNode>,
 }
 
 /// What is not any worker's.
@@ -72,7 +73,10 @@ struct SlabNode {
     number: u32,
     /// Stacks that have become control blocks.
     used: usize,
+    /// The next of this class.
     older: Option<NonNull<SlabNode>>,
+    /// The one that was made before, of whatever class.
+    before: *const SlabNode,
 }
 
 fn class_bytes(class: u8) -> usize {
@@ -101,7 +105,7 @@ impl Pool {
             guard_bytes,
             default_class: class_of(stack_bytes, guard_bytes)?,
             state: Lock::new(scope, State { classes, out: 0, closed: false }),
-            slabs: AtomicU32::new(0),
+            newest: AtomicPtr::new(ptr::null_mut()),
         })
     }
 
@@ -186,12 +190,14 @@ impl Pool {
             }
         };
         let mut node = memory.cast::<SlabNode>();
-        let number = self.slabs.load(Ordering::Relaxed) + 1;
+        let before = self.newest.load(Ordering::Relaxed).cast_const();
+        let new =
+            SlabNode { slab, number: self.slabs() + 1, used: 0, older: class.slabs, before };
         // SAFETY: just allocated for a node.
-        unsafe { node.write(SlabNode { slab, number, used: 0, older: class.slabs }) };
+        unsafe { node.write(new) };
         class.slabs = Some(node);
-        // Relaxed: who gets a fiber on one of its stacks sees this as what was done before the spawn.
-        self.slabs.store(number, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `newest`.
+        self.newest.store(node.as_ptr(), Ordering::Release);
         class.total += count;
         // SAFETY: just written; it lives until the pool is dropped.
         Ok(unsafe { node.as_mut() })
@@ -200,30 +206,23 @@ impl Pool {
     /// How many slabs there are.
     #[inline]
     pub(crate) fn slabs(&self) -> u32 {
-        self.slabs.load(Ordering::Relaxed)
+        self.newest().map_or(0, |newest| newest.number)
     }
 
-    /// Makes the stacks of all slabs but the first `known` usable in the calling process; how many there are then.
+    fn newest(&self) -> Option<&SlabNode> {
+        // SAFETY: slabs live until the pool is dropped. Acquire: pairs with the Release in `grow`.
+        unsafe { self.newest.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Makes the stacks of all slabs but the first `known` usable in the calling process; how many there are then. Takes no
+    /// lock.
     pub(crate) fn adopt_after(&self, known: u32) -> Result<u32, StackError> {
-        let mut number = known;
-        while let Some(node) = self.slab_after(number) {
-            node.slab.adopt(self.guard_kind)?;
-            number = node.number;
-        }
-        Ok(number)
-    }
-
-    /// The first slab that was made after the one with this number.
-    fn slab_after(&self, number: u32) -> Option<&SlabNode> {
-        let state = self.lock();
-        let newest = state.classes.iter().map(|class| class.slabs);
-        let all = newest.flat_map(|newest| {
-            // SAFETY: slabs live until the pool is dropped.
-            std::iter::successors(newest, |node| unsafe { node.as_ref() }.older)
-        });
-        // SAFETY: as above.
-        let later = all.map(|node| unsafe { node.as_ref() }).filter(|node| node.number > number);
-        later.min_by_key(|node| node.number)
+        let newest = self.newest();
+        // SAFETY: as in `newest`.
+        let all = std::iter::successors(newest, |node| unsafe { node.before.as_ref() });
+        let new = all.take_while(|node| node.number > known);
+        new.map(|node| node.slab.adopt(self.guard_kind)).collect::<Result<(), _>>()?;
+        Ok(newest.map_or(0, |newest| newest.number))
     }
 
     /// Takes a block back that nobody uses, from any thread.
