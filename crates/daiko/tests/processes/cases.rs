@@ -5,6 +5,7 @@ mod death;
 mod ends;
 mod errors;
 mod heap;
+mod kills;
 mod objects;
 mod stops;
 
@@ -24,6 +25,7 @@ pub(super) fn all() -> Vec<Case> {
         errors::cases(),
         death::cases(),
         stops::cases(),
+        kills::cases(),
     ]
     .into_iter()
     .flatten()

@@ -1,0 +1,160 @@
+//! Workers' processes are killed at moments that nobody chooses, while fibers spawn, lock, send and allocate.
+//!
+//! `DAIKO_SOAK_KILLS` says how many are killed, and 60 are where it is not set.
+
+use std::fs;
+use std::os::unix::process::parent_id;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use daiko::process::SharedHeap;
+use daiko::sync::{Mutex, RwLock, Semaphore, channel};
+use daiko::{Builder, JoinError, JoinHandle, Runtime};
+
+use super::processes;
+use crate::End;
+
+super::cases! {
+    whoever_is_killed_under_load_loses_the_fiber_that_it_ran_and_no_other End::Well,
+}
+
+const WORKERS: usize = 2;
+/// Fibers that are under load at a time.
+const FIBERS: usize = 12;
+/// What a lost fiber may have owned, in bytes, at most: what is allocated in one round, blocks and handles included.
+const OWNED: usize = 96 << 10;
+
+/// What the load shares.
+struct Shared {
+    over: AtomicBool,
+    rounds: AtomicU64,
+    /// Losses that a fiber was told of by a child.
+    told: AtomicUsize,
+    sum: Mutex<u64>,
+    table: RwLock<[u64; 16]>,
+    doors: Semaphore,
+}
+
+/// One round: whatever it takes is given back, and whatever it allocates is freed.
+fn round(shared: &Arc<Shared>, seed: u64) {
+    let (sender, receiver) = channel::bounded(2);
+    let passes = shared.clone();
+    let child = daiko::spawn(move || {
+        let _permit = passes.doors.acquire();
+        for number in 0..4_u64 {
+            *passes.sum.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+            let bytes = vec![7_u8; 1 << (seed + number) % 14];
+            if sender.send(Box::new(bytes)).is_err() {
+                break;
+            }
+        }
+    });
+    let mut received = 0;
+    loop {
+        match receiver.recv_timeout(Duration::from_millis(1)) {
+            Ok(bytes) => {
+                assert!(bytes.iter().all(|byte| *byte == 7));
+                received += 1;
+            }
+            // A child that is lost leaves its end of the channel open.
+            Err(RecvTimeoutError::TimedOut) if !child.is_finished() => {}
+            Err(_) => break,
+        }
+    }
+    match child.join() {
+        Ok(()) => assert_eq!(received, 4),
+        Err(JoinError::WorkerDied) => _ = shared.told.fetch_add(1, Ordering::Relaxed),
+        Err(other) => panic!("{other}"),
+    }
+    let slot = (seed % 16) as usize;
+    shared.table.write().unwrap_or_else(PoisonError::into_inner)[slot] = seed;
+    let seen = shared.table.read().unwrap_or_else(PoisonError::into_inner)[slot];
+    std::hint::black_box(seen);
+    shared.rounds.fetch_add(1, Ordering::Relaxed);
+}
+
+fn spawn(runtime: &Runtime, shared: &Arc<Shared>, seed: usize) -> JoinHandle<()> {
+    let shared = shared.clone();
+    runtime.spawn(move || {
+        let mut seed = seed as u64;
+        while !shared.over.load(Ordering::Acquire) {
+            round(&shared, seed);
+            seed += 1;
+        }
+    })
+}
+
+/// The processes that the zygote has: workers, those that become it, and those that are killed and not let go yet.
+fn children(zygote: u32) -> Vec<i32> {
+    let all = fs::read_to_string(format!("/proc/{zygote}/task/{zygote}/children")).unwrap();
+    all.split_whitespace().map(|id| id.parse().unwrap()).collect()
+}
+
+/// How long it takes until the worker runs a fiber: that of who has the process which was killed, or another.
+fn answers(runtime: &Runtime, worker: usize) -> Duration {
+    let since = Instant::now();
+    let asked = || runtime.spawn_with(Builder::new().on(worker), || ()).unwrap();
+    while asked().join().is_err() {}
+    since.elapsed()
+}
+
+fn whoever_is_killed_under_load_loses_the_fiber_that_it_ran_and_no_other() {
+    let kills: usize = std::env::var("DAIKO_SOAK_KILLS").map_or(60, |kills| kills.parse().unwrap());
+    // SAFETY: it takes a plain integer. Whatever hangs ends by this, and not well.
+    unsafe { libc::alarm(60 + kills as u32) };
+    let runtime = processes(WORKERS).build().unwrap();
+    let zygote = runtime.run(parent_id);
+    let shared = Arc::new(Shared {
+        over: AtomicBool::new(false),
+        rounds: AtomicU64::new(0),
+        told: AtomicUsize::new(0),
+        sum: Mutex::new(0),
+        table: RwLock::new([0; 16]),
+        doors: Semaphore::new(3),
+    });
+    let mut fibers: Vec<_> = (0..FIBERS).map(|seed| spawn(&runtime, &shared, seed)).collect();
+    let before = SharedHeap::stats().unwrap();
+    let (mut lost, mut recoveries, mut random) = (0, Vec::new(), 1_u64);
+    for _ in 0..kills {
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        std::thread::sleep(Duration::from_micros((random >> 33) % 4_000));
+        let victims = children(zygote);
+        let victim = victims[(random >> 45) as usize % victims.len()];
+        // SAFETY: it takes plain integers. Who has ended meanwhile is nobody's yet, as the zygote is not done with it.
+        unsafe { libc::kill(victim, libc::SIGKILL) };
+        recoveries.extend((0..WORKERS).map(|worker| answers(&runtime, worker)).max());
+        for (seed, fiber) in fibers.iter_mut().enumerate().filter(|(_, fiber)| fiber.is_finished()) {
+            let ended = std::mem::replace(fiber, spawn(&runtime, &shared, seed)).join();
+            assert!(matches!(ended, Err(JoinError::WorkerDied)), "{ended:?}");
+            lost += 1;
+        }
+    }
+    shared.over.store(true, Ordering::Release);
+    for ended in fibers.into_iter().map(JoinHandle::join) {
+        match ended {
+            Ok(()) => {}
+            Err(JoinError::WorkerDied) => lost += 1,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    let report = runtime.shutdown();
+    let told = shared.told.load(Ordering::Relaxed);
+    let after = SharedHeap::stats().unwrap();
+    // The rest are children whose parents were lost before, and fibers of `answers`.
+    assert!(lost + told <= report.died && report.died <= kills, "{lost} + {told}: {report:?}");
+    assert_eq!(report.leaked, 0);
+    assert_eq!(after.in_flight, 0);
+    let leaked = after.in_use.saturating_sub(before.in_use);
+    assert!(leaked <= report.died * OWNED, "{} lost, {leaked} bytes leaked", report.died);
+    recoveries.sort();
+    println!(
+        "{kills} kills: {} fibers lost, {lost} told to their joiners outside, {told} inside; {leaked} bytes leaked; {} \
+         rounds; recovery p50 {:?}, p99 {:?}, max {:?}",
+        report.died,
+        shared.rounds.load(Ordering::Relaxed),
+        recoveries[kills / 2],
+        recoveries[kills * 99 / 100],
+        recoveries[kills - 1],
+    );
+}
