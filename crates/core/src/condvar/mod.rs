@@ -54,6 +54,7 @@ impl<W: Copy> RawCondvar<W> {
     /// [`Unlinked::Mine`], or the waiter was claimed and woken. `heir` is as for [`RawMutex::leave_to`],
     /// and has waited with `mutex`.
     #[must_use = "the waiter is to be woken"]
+    #[inline]
     pub unsafe fn wait(
         &self,
         by: &impl Contender,

@@ -58,7 +58,7 @@ impl Fiber {
     /// before the unpark happens before the return of that park.
     #[inline]
     pub fn unpark(&self) {
-        process::in_call(|| self.unpark_now());
+        process::in_call!(self.unpark_now());
     }
 
     #[inline(always)]
@@ -115,12 +115,11 @@ impl Clone for Fiber {
 impl Drop for Fiber {
     #[inline]
     fn drop(&mut self) {
-        let _call = process::call();
-        match self.home.get_mut().is_null() {
+        process::in_call!(match self.home.get_mut().is_null() {
             true => self.block().release(),
             // An unpark may be under way to that worker.
             false => self.block().release_behind_postcards(),
-        }
+        });
     }
 }
 

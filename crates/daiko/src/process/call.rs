@@ -22,21 +22,24 @@ pub(crate) struct Call {
 /// which users can leave half done what others see. Where workers are threads it costs a load and a branch.
 #[inline(always)]
 pub(crate) fn call() -> Call {
-    let course = if is_kept() { enter() } else { None };
+    let course = if notes_calls() { enter() } else { None };
     Call { course, not_send: PhantomData }
 }
 
-/// Runs `f` as a [call](call), for what is so short that a guard would show where workers are threads.
-#[inline(always)]
-pub(crate) fn in_call<R>(f: impl FnOnce() -> R) -> R {
-    if is_kept() { in_call_slow(f) } else { f() }
+/// The value of an expression that is evaluated in a [call]: for what is so short that a guard would show where workers
+/// are threads, or has to be inlined there up to a switch.
+macro_rules! in_call {
+    ($what:expr) => {
+        if $crate::process::notes_calls() { $crate::process::in_call_slow(|| $what) } else { $what }
+    };
 }
+pub(crate) use in_call;
 
 #[cold]
 #[inline(never)]
-fn in_call_slow<R>(f: impl FnOnce() -> R) -> R {
+pub(crate) fn in_call_slow<R>(what: impl FnOnce() -> R) -> R {
     let _call = call();
-    f()
+    what()
 }
 
 /// Runs `code`, which is the user's, in the middle of a call: there nothing may be half done. A panic of it that the runtime
@@ -44,23 +47,24 @@ fn in_call_slow<R>(f: impl FnOnce() -> R) -> R {
 #[allow(dead_code, reason = "for scopes, timeouts, and what is done once")]
 #[inline]
 pub(crate) fn own_code<R>(code: impl FnOnce() -> R) -> R {
-    let _own = if is_kept() { OwnCode::begin() } else { None };
+    let _own = if notes_calls() { OwnCode::begin() } else { None };
     code()
 }
 
 /// Says that the call is about to raise a panic, or has the user's code do so.
-#[inline]
+#[cold]
+#[inline(never)]
 pub(crate) fn unwinds() {
-    if is_kept()
+    if notes_calls()
         && let Some(course) = course()
     {
         course.unwind();
     }
 }
 
-/// Whether anybody asks for the course of fibers.
+/// Whether calls are noted: where somebody asks for the course of fibers.
 #[inline(always)]
-fn is_kept() -> bool {
+pub(crate) fn notes_calls() -> bool {
     is_active()
 }
 

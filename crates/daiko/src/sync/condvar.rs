@@ -187,7 +187,32 @@ impl Condvar {
         guard: MutexGuard<'m, T>,
         deadline: Deadline,
     ) -> (LockResult<MutexGuard<'m, T>>, Ended) {
+        if process::notes_calls() {
+            return self.wait_in_call(guard, deadline);
+        }
+        self.wait_now(guard, deadline)
+    }
+
+    // Not by a closure, which would be the place where the mutex was locked.
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn wait_in_call<'m, T: ?Sized>(
+        &self,
+        guard: MutexGuard<'m, T>,
+        deadline: Deadline,
+    ) -> (LockResult<MutexGuard<'m, T>>, Ended) {
         let _call = process::call();
+        self.wait_now(guard, deadline)
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn wait_now<'m, T: ?Sized>(
+        &self,
+        guard: MutexGuard<'m, T>,
+        deadline: Deadline,
+    ) -> (LockResult<MutexGuard<'m, T>>, Ended) {
         // While the guard is there: a cancel that is due frees the lock by it.
         let waiter = Waiter::caller("Condvar::wait");
         let node = Node::new(waiter.id());
@@ -244,10 +269,11 @@ impl Condvar {
 
     #[inline(never)]
     fn notify_first(&self) {
-        let _call = process::call();
-        let here = ThisWorker::get();
-        let runs_next = |waiter, node, mutex: &_| becomes_heir(here, waiter, node, mutex);
-        wait::wake(self.raw.notify_one(&here, runs_next, now_for_mutex));
+        process::in_call!({
+            let here = ThisWorker::get();
+            let runs_next = |waiter, node, mutex: &_| becomes_heir(here, waiter, node, mutex);
+            wait::wake(self.raw.notify_one(&here, runs_next, now_for_mutex));
+        });
     }
 
     #[inline(never)]

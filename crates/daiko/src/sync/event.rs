@@ -71,10 +71,9 @@ impl Event {
     /// Says that it has happened: lets all who wait go, or one of them.
     #[inline]
     pub fn set(&self) {
-        let _call = process::call();
-        if !self.raw.set_fast() {
+        process::in_call!(if !self.raw.set_fast() {
             self.set_slow();
-        }
+        });
     }
 
     #[cold]
@@ -136,8 +135,10 @@ impl Event {
         what: &str,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), TimedOut> {
-        let _call = process::call();
-        if self.raw.try_pass() { Ok(()) } else { self.wait_slow(what, deadline()) }
+        process::in_call!(match self.raw.try_pass() {
+            true => Ok(()),
+            false => self.wait_slow(what, deadline()),
+        })
     }
 
     #[cold]

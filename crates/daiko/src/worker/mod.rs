@@ -43,6 +43,8 @@ use crate::watch::{AreaList, Watches};
 thread_local! {
     /// The worker that this kernel thread is, if any.
     static CURRENT: Cell<*const Worker> = const { Cell::new(ptr::null()) };
+    /// The same, if workers are processes. By itself, as what is read from users' crates costs an instruction more.
+    static OF_PROCESS: Cell<*const Worker> = const { Cell::new(ptr::null()) };
 }
 
 /// The worker that this kernel thread is.
@@ -65,7 +67,7 @@ pub(crate) fn current() -> Option<&'static Worker> {
 #[inline(always)]
 pub(crate) fn current_of_process() -> Option<&'static Worker> {
     // SAFETY: as for `current`.
-    unsafe { CURRENT.get().as_ref() }
+    unsafe { OF_PROCESS.get().as_ref() }
 }
 
 /// A kernel thread that runs fibers, with its queues.
@@ -326,7 +328,9 @@ impl Worker {
     /// As [`main`](Self::main), as the main thread of a process of its own.
     pub(crate) fn main_of_process(&self) {
         self.alone.set(true);
+        OF_PROCESS.set(self);
         self.main();
+        OF_PROCESS.set(ptr::null());
     }
 
     /// Whether no fiber waits for this worker to start it.

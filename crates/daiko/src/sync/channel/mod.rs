@@ -115,8 +115,7 @@ impl<T> Sender<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline(always)]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        let _call = process::call();
-        let sent = self.channel.any.send(message, || Deadline::NEVER);
+        let sent = process::in_call!(self.channel.any.send(message, || Deadline::NEVER));
         sent.map_err(|error| SendError(error.into_inner()))
     }
 
@@ -156,8 +155,7 @@ impl<T> Sender<T> {
     /// the error has the message.
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        let _call = process::call();
-        self.channel.any.try_send(message)
+        process::in_call!(self.channel.any.try_send(message))
     }
 
     /// Whether there is no receiver any more.
@@ -199,8 +197,7 @@ impl<T> Receiver<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline(always)]
     pub fn recv(&self) -> Result<T, RecvError> {
-        let _call = process::call();
-        self.channel.any.recv(|| Deadline::NEVER).map_err(|_| RecvError)
+        process::in_call!(self.channel.any.recv(|| Deadline::NEVER)).map_err(|_| RecvError)
     }
 
     /// As [`recv`](Self::recv), for at most `timeout`.
@@ -238,8 +235,7 @@ impl<T> Receiver<T> {
     /// If there is none or, at a rendezvous, nobody waits to send one, or there is no sender any more.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        let _call = process::call();
-        self.channel.any.try_recv()
+        process::in_call!(self.channel.any.try_recv())
     }
 
     /// The messages, each once it is there, until there is no sender any more.
