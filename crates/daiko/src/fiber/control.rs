@@ -336,7 +336,7 @@ impl ControlBlock {
     /// Applies `event` in the fiber's mode. A pinned fiber's: only its worker.
     #[inline]
     pub(crate) fn apply(&self, event: Event) -> Effect {
-        process::enters_runtime();
+        process::assert_in_call();
         let effect = if self.is_mover() {
             self.state.apply::<Shared>(event)
         } else {

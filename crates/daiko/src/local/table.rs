@@ -266,7 +266,7 @@ fn no_memory<T>(error: MemoryError) -> T {
 }
 
 fn allocate(fiber: &ControlBlock, layout: Layout) -> Result<NonNull<u8>, MemoryError> {
-    process::enters_runtime();
+    process::assert_in_call();
     // SAFETY: the runtime outlives its fibers.
     unsafe { fiber.runtime.as_ref() }.pool.arena().alloc(layout)
 }
@@ -275,7 +275,7 @@ fn allocate(fiber: &ControlBlock, layout: Layout) -> Result<NonNull<u8>, MemoryE
 ///
 /// `memory` came from `allocate` of this fiber with this layout, and is not used any more.
 unsafe fn free(fiber: &ControlBlock, memory: NonNull<u8>, layout: Layout) {
-    process::enters_runtime();
+    process::assert_in_call();
     // SAFETY: the runtime outlives its fibers; for the rest, this function's contract.
     unsafe { fiber.runtime.as_ref().pool.arena().free(memory, layout) };
 }

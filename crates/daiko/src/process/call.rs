@@ -27,7 +27,7 @@ pub(crate) fn call() -> Call {
 }
 
 /// The value of an expression that is evaluated in a [call]: for what is so short that a guard would show where workers
-/// are threads, or has to be inlined there up to a switch.
+/// are threads, or has to be inlined there up to a switch. It is no way out of a function.
 macro_rules! in_call {
     ($what:expr) => {
         if $crate::process::notes_calls() { $crate::process::in_call_slow(|| $what) } else { $what }
@@ -62,10 +62,20 @@ pub(crate) fn unwinds() {
     }
 }
 
-/// Whether calls are noted: where somebody asks for the course of fibers.
+/// Asserts, in builds with debug assertions, that the caller is no fiber in its own code: what it is about to do can be half
+/// done, and so belongs into a call.
+#[inline]
+pub(crate) fn assert_in_call() {
+    debug_assert!(
+        course().is_none_or(|course| !course.is_in_own_code()),
+        "a fiber uses the runtime outside of a process::Call"
+    );
+}
+
+/// Whether calls are noted: where somebody asks for the course of fibers, as builds with debug assertions do everywhere.
 #[inline(always)]
 pub(crate) fn notes_calls() -> bool {
-    is_active()
+    cfg!(debug_assertions) || is_active()
 }
 
 #[inline(always)]

@@ -81,7 +81,7 @@ impl ThisWorker {
 impl Contender for ThisWorker {
     #[inline]
     fn id(&self) -> NonZeroU32 {
-        process::enters_runtime();
+        process::assert_in_call();
         let known = self.0.map(|worker| worker.thread.load(Ordering::Relaxed));
         NonZeroU32::new(known.unwrap_or_else(thread::id)).expect("the kernel has no thread 0")
     }

@@ -207,7 +207,7 @@ impl Shared {
 
     /// Makes all workers look again at what there is to do.
     pub(crate) fn unpark_all(&self) {
-        process::enters_runtime();
+        process::assert_in_call();
         // Pairs with the barrier between a worker's parked mark and its last look.
         fence(Ordering::SeqCst);
         for worker in self.all_workers() {
@@ -247,7 +247,7 @@ impl Shared {
     }
 
     pub(crate) fn wake_one(&self) {
-        process::enters_runtime();
+        process::assert_in_call();
         if let Some(index) = self.idle.pick_one(&self.idle_barrier()) {
             self.all_workers()[index].unpark(worker::current());
         }

@@ -126,7 +126,7 @@ impl Pool {
         here: Option<&Worker>,
         bytes: Option<usize>,
     ) -> Result<NonNull<ControlBlock>, StackError> {
-        process::enters_runtime();
+        process::assert_in_call();
         let class = match bytes {
             Some(bytes) => class_of(bytes, self.guard_bytes)?,
             None => self.default_class,
@@ -227,7 +227,7 @@ impl Pool {
 
     /// Takes a block back that nobody uses, from any thread.
     pub(crate) fn put(&self, block: NonNull<ControlBlock>) {
-        process::enters_runtime();
+        process::assert_in_call();
         // SAFETY: a block is one for good.
         let control = unsafe { block.as_ref() };
         self.free_outside(control);
@@ -284,7 +284,7 @@ impl Pool {
 
     /// Calls `each` with every block that was ever used.
     pub(crate) fn for_each<'p>(&'p self, mut each: impl FnMut(&'p ControlBlock)) {
-        process::enters_runtime();
+        process::assert_in_call();
         let state = self.lock();
         for class in &state.classes {
             let mut next = class.slabs;
@@ -302,13 +302,13 @@ impl Pool {
 
     /// Counts something else that needs the runtime's memory as if it were a block.
     pub(crate) fn hold(&self) {
-        process::enters_runtime();
+        process::assert_in_call();
         self.lock().out += 1;
     }
 
     /// Takes a [`hold`](Self::hold) back; true if it was the last of a runtime that has ended.
     pub(crate) fn let_go(&self) -> bool {
-        process::enters_runtime();
+        process::assert_in_call();
         let mut state = self.lock();
         state.out -= 1;
         state.closed && state.out == 0

@@ -42,7 +42,7 @@ pub(crate) fn send<'f>(
     fiber: &'f ControlBlock,
     wish: Wish,
 ) -> Option<&'f Worker> {
-    process::enters_runtime();
+    process::assert_in_call();
     loop {
         match fiber.owner.load() {
             Owner::Finished(_) => return None,
@@ -77,7 +77,7 @@ pub(crate) fn mail_pinned(
     fiber: &ControlBlock,
     letter: Letters,
 ) {
-    process::enters_runtime();
+    process::assert_in_call();
     // SAFETY: a fiber that is owed a wake waits for it; one that may get an unpark from a handle
     // that knows its worker is freed behind that. The worker outlives its fibers, and does not
     // end before the token that is owed to it is stored.

@@ -206,7 +206,7 @@ fn try_send<B: Buffer>(
     channel: &Buffered<B, WaiterId>,
     message: B::Value,
 ) -> Result<(), TrySendError<B::Value>> {
-    process::enters_runtime();
+    process::assert_in_call();
     match channel.send(&ThisThread, message) {
         Ok(receiver) => {
             wait::wake(receiver);
@@ -219,7 +219,7 @@ fn try_send<B: Buffer>(
 
 #[inline]
 fn try_recv<B: Buffer>(channel: &Buffered<B, WaiterId>) -> Result<B::Value, TryRecvError> {
-    process::enters_runtime();
+    process::assert_in_call();
     match channel.receive(&ThisThread) {
         Ok((message, sender)) => {
             wait::wake(sender);
