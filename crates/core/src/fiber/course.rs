@@ -75,6 +75,7 @@ impl Course {
             return true;
         }
         self.change(OWN_CODE, if unwinds { UNWINDING } else { RUNTIME })
+            || cfg!(weaken = "course-nest")
     }
 
     /// The call is about to unwind.
@@ -93,7 +94,8 @@ impl Course {
     /// suspend in it.
     #[inline]
     pub fn end(&self) {
-        let _ = self.change(OWN_CODE, RUNTIME);
+        let _ =
+            self.change(OWN_CODE, if cfg!(weaken = "course-end") { SUSPENDED } else { RUNTIME });
     }
 
     /// The call is about to run own code of the fiber: nothing of it is half done.

@@ -1,5 +1,6 @@
 //! What holds where workers are processes.
 
+mod course;
 mod crossing;
 mod death;
 mod ends;
@@ -23,6 +24,7 @@ pub(super) fn all() -> Vec<Case> {
         objects::cases(),
         ends::cases(),
         errors::cases(),
+        course::cases(),
         death::cases(),
         stops::cases(),
         kills::cases(),

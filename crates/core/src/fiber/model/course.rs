@@ -35,7 +35,13 @@ impl Shared {
 
     /// As a call of users does.
     fn call(&self) {
+        self.call_and(|| ());
+    }
+
+    /// As a call that does something more in its middle.
+    fn call_and(&self, more: impl FnOnce()) {
         let enters = self.course.enter(false);
+        more();
         self.add(1);
         if enters {
             self.course.leave();
@@ -43,19 +49,16 @@ impl Shared {
     }
 }
 
-#[test]
-fn who_died_in_its_own_code_has_left_nothing_half_done() {
-    dies_at_each_step(2, |death| {
+/// A fiber that does this, and stops for ever at each step of it, has left nothing half done if it was in its own code.
+fn leaves_nothing_half_done(life: fn(&Shared)) {
+    dies_at_each_step(2, move |death| {
         let shared = Arc::new(Shared::new());
         let dies = death.clone();
         let victim = spawn(&shared, move |shared: &Shared| {
             dies.of(|| {
                 shared.course.reset();
                 shared.course.resume();
-                shared.call();
-                shared.course.suspend();
-                shared.course.resume();
-                shared.call();
+                life(shared);
             })
         });
         shared.add(2);
@@ -65,6 +68,43 @@ fn who_died_in_its_own_code_has_left_nothing_half_done() {
             let [one, other] = [0, 1].map(|word: usize| shared.words[word].load(Ordering::Relaxed));
             assert_eq!(one, other);
         }
+    });
+}
+
+#[test]
+fn who_died_in_its_own_code_has_left_nothing_half_done() {
+    leaves_nothing_half_done(|shared| {
+        shared.call();
+        shared.course.suspend();
+        shared.course.resume();
+        shared.call();
+    });
+}
+
+#[test]
+fn a_call_is_not_over_where_one_inside_of_it_is() {
+    leaves_nothing_half_done(|shared| shared.call_and(|| shared.call()));
+}
+
+#[test]
+fn a_call_that_has_run_own_code_goes_on() {
+    leaves_nothing_half_done(|shared| {
+        shared.call_and(|| {
+            let lent = shared.course.lend();
+            shared.call();
+            shared.course.take_back(lent, false);
+        });
+    });
+}
+
+#[test]
+fn whoever_suspends_at_its_end_is_not_back_in_its_own_code() {
+    leaves_nothing_half_done(|shared| {
+        shared.course.end();
+        shared.course.suspend();
+        shared.course.resume();
+        // In no call, as it is in the runtime for good.
+        shared.add(1);
     });
 }
 
