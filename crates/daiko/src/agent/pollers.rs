@@ -233,7 +233,7 @@ impl Entry {
         match std::mem::replace(&mut *state, State::Gone) {
             State::Idle(source) => {
                 drop(state);
-                drop(source);
+                process::own_code(|| drop(source));
             }
             State::Running => {
                 *state = State::Ending;

@@ -289,8 +289,8 @@ fn wait_as_thread(target: &ControlBlock, deadline: Deadline) {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        let _call = process::call();
         let block = self.fiber.block();
+        // One exchange: no call. The destructor is the user's.
         if block.completion.detach() {
             // SAFETY: the fiber is done, so its result is there, and nobody else drops it.
             unsafe { (block.vtable.get().drop_result)(block.packet.get()) };

@@ -44,7 +44,6 @@ pub(crate) fn in_call_slow<R>(what: impl FnOnce() -> R) -> R {
 
 /// Runs `code`, which is the user's, in the middle of a call: there nothing may be half done. A panic of it that the runtime
 /// catches is to be caught inside of `code`, as what goes by here makes the call one that unwinds.
-#[allow(dead_code, reason = "for scopes, timeouts, and what is done once")]
 #[inline]
 pub(crate) fn own_code<R>(code: impl FnOnce() -> R) -> R {
     let _own = if notes_calls() { OwnCode::begin() } else { None };
@@ -102,13 +101,11 @@ impl Drop for Call {
 }
 
 /// Own code of a fiber that the runtime runs in the middle of a call; until dropped.
-#[allow(dead_code, reason = "as above")]
 struct OwnCode {
     course: &'static Course,
     lent: Lent,
 }
 
-#[allow(dead_code, reason = "as above")]
 impl OwnCode {
     fn begin() -> Option<Self> {
         let course = course()?;

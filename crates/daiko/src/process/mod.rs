@@ -68,9 +68,9 @@ use daiko_context::stack::StackError;
 use daiko_core::fiber::Course;
 use daiko_sys::{signal, thread};
 
-#[allow(unused_imports, reason = "for scopes, timeouts, and what is done once")]
-pub(crate) use self::call::own_code;
-pub(crate) use self::call::{assert_in_call, call, in_call, in_call_slow, notes_calls, unwinds};
+pub(crate) use self::call::{
+    assert_in_call, call, in_call, in_call_slow, notes_calls, own_code, unwinds,
+};
 pub use self::canary::watch_static;
 pub use self::error::ProcessError;
 pub use self::heap::{HeapStats, SharedHeap, is_shared};

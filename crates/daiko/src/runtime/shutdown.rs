@@ -61,7 +61,6 @@ impl Runtime {
     }
 
     fn end(&mut self, patience: Duration) -> ShutdownReport {
-        let _call = process::call();
         let shared = self.shared();
         assert!(
             !shared.is_caller(),
@@ -71,6 +70,7 @@ impl Runtime {
             self.crew.as_ref().is_none_or(Crew::is_here),
             "daiko: a runtime whose workers are processes is shut down by the process that built it"
         );
+        let _call = process::call();
         let patience = if cfg!(panic = "unwind") { patience } else { Duration::ZERO };
         // Release: pairs with the Acquire in `phase`.
         shared.phase.store(phase::UNWINDING, Ordering::Release);

@@ -248,6 +248,16 @@ impl<T> Receiver<T> {
         std::iter::from_fn(|| self.try_recv().ok())
     }
 
+    /// Whether this was the last receiver, which has closed the channel.
+    fn leaves_alone(&self) -> bool {
+        let _call = process::call();
+        let last = self.channel.receivers.leave();
+        if last {
+            self.channel.any.close();
+        }
+        last
+    }
+
     /// Whether there is no sender any more. Messages may be left.
     pub fn is_disconnected(&self) -> bool {
         self.channel.any.is_closed()
@@ -345,9 +355,7 @@ impl<T> Drop for Sender<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        let _call = process::call();
-        if self.channel.receivers.leave() {
-            self.channel.any.close();
+        if self.leaves_alone() {
             let left = Left(self);
             left.0.try_iter().for_each(drop);
         }

@@ -172,8 +172,8 @@ impl<T> Drop for OneshotSender<T> {
 
 impl<T> Drop for OneshotReceiver<T> {
     fn drop(&mut self) {
-        let _call = process::call();
-        wait::wake(self.channel.close(&ThisThread));
+        process::in_call!(wait::wake(self.channel.close(&ThisThread)));
+        // The destructor is the user's.
         drop(self.try_recv());
     }
 }
