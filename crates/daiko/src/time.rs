@@ -131,9 +131,10 @@ pub fn timeout_until<R>(deadline: Instant, body: impl FnOnce() -> R) -> Result<R
 }
 
 fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
+    let _call = process::call();
     let (worker, fiber) = suspend::caller(what);
     if cfg!(panic = "abort") {
-        return Ok(body());
+        return Ok(process::own_code(body));
     }
     let scope = Scope::new(fiber, deadline);
     let run = || scope.run(fiber, body);

@@ -10,8 +10,6 @@ const OWN_CODE: u8 = 1;
 const SUSPENDED: u8 = 2;
 /// In a call of the runtime that it makes as it unwinds.
 const UNWINDING: u8 = 3;
-/// It may hold or have lent what others need, for good.
-const SHARING: u8 = 4;
 
 /// Whether a fiber is in its own code, where it leaves nothing half done.
 ///
@@ -25,7 +23,6 @@ const SHARING: u8 = 4;
 /// | end | OWN_CODE | RUNTIME |
 /// | lend | RUNTIME, UNWINDING | OWN_CODE |
 /// | take back | OWN_CODE | as before the lend; UNWINDING if it unwinds |
-/// | share | any but SUSPENDED | SHARING |
 ///
 /// From any other state a change is none: who suspends in a call goes on there, and a call inside of another is part
 /// of it. Only who runs the fiber writes it, and who has waited for the end of that process reads it: after all of its
@@ -84,10 +81,11 @@ impl Course {
         let _ = self.change(RUNTIME, UNWINDING);
     }
 
-    /// The call for which the fiber has [entered](Self::enter) ends: nothing of it is half done, or needs its frames.
+    /// The call for which the fiber has [entered](Self::enter), from its own code, ends: nothing of it is half done, or
+    /// needs its frames.
     #[inline]
     pub fn leave(&self) {
-        let _ = self.change(RUNTIME, OWN_CODE) || self.change(UNWINDING, OWN_CODE);
+        self.set(OWN_CODE);
     }
 
     /// The fiber has come to the end of its own code: what is left is the runtime's, though destructors of locals may
@@ -102,7 +100,7 @@ impl Course {
     #[inline]
     pub fn lend(&self) -> Lent {
         let before = self.0.load(Ordering::Relaxed);
-        self.leave();
+        let _ = self.change(RUNTIME, OWN_CODE) || self.change(UNWINDING, OWN_CODE);
         Lent(before)
     }
 
@@ -111,14 +109,6 @@ impl Course {
     pub fn take_back(&self, lent: Lent, unwinds: bool) {
         if matches!(lent.0, RUNTIME | UNWINDING) && !cfg!(weaken = "course-take-back") {
             let _ = self.change(OWN_CODE, if unwinds { UNWINDING } else { lent.0 });
-        }
-    }
-
-    /// The fiber is about to hold or lend what others need, for longer than a call.
-    #[inline]
-    pub fn share(&self) {
-        if self.0.load(Ordering::Relaxed) != SUSPENDED && !cfg!(weaken = "course-share") {
-            self.set(SHARING);
         }
     }
 
@@ -236,23 +226,6 @@ mod tests {
         assert!(course.is_unwinding());
         course.leave();
         assert!(course.is_in_own_code());
-    }
-
-    #[test]
-    fn who_shares_does_not_come_back() {
-        for unwinds in [false, true] {
-            let course = begun();
-            assert!(course.enter(unwinds));
-            course.share();
-            let lent = course.lend();
-            assert!(!course.is_in_own_code());
-            course.take_back(lent, unwinds);
-            assert!(!course.enter(unwinds));
-            for change in [Course::leave, Course::suspend, Course::resume, Course::unwind] {
-                change(&course);
-                assert!(!course.is_in_own_code() && !course.is_unwinding());
-            }
-        }
     }
 
     #[test]

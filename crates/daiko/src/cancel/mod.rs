@@ -15,6 +15,7 @@ use crate::worker::suspend;
 
 pub(crate) use self::scope::Scope;
 pub use self::token::CancelToken;
+pub(crate) use self::token::Listens;
 pub use crate::fiber::Cancelled;
 
 /// Runs `body`, in which the calling fiber is not unwound by a cancel, nor out of a

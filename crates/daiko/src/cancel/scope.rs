@@ -37,17 +37,16 @@ impl Scope {
         &self.mark
     }
 
-    /// Runs `body` in the scope, of which others know by now. It does not unwind: once they do not any
+    /// Runs `body`, the user's, in the scope, of which others know by now. It does not unwind: once they do not any
     /// more, [`settle`](Self::settle) is due.
     pub(crate) fn run<R>(
         &self,
         fiber: &ControlBlock,
         body: impl FnOnce() -> R,
     ) -> std::thread::Result<R> {
-        process::shares();
         fiber.scopes.set(self);
         fiber.add_flags(flag::SCOPED);
-        let result = panic::catch_unwind(AssertUnwindSafe(body));
+        let result = process::own_code(|| panic::catch_unwind(AssertUnwindSafe(body)));
         fiber.scopes.set(self.outer);
         if self.outer.is_null() {
             fiber.flags.update(|flags| flags & !flag::SCOPED);
@@ -76,7 +75,10 @@ impl Scope {
                 fiber.flags.update(|flags| flags & !UNWINDS | self.entered & UNWINDS);
                 Err(Cancelled::by(self))
             }
-            _ => panic::resume_unwind(payload),
+            _ => {
+                process::unwinds();
+                panic::resume_unwind(payload)
+            }
         }
     }
 

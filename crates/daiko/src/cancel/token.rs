@@ -15,7 +15,7 @@ use daiko_core::wait::Node;
 use super::scope::Scope;
 use crate::deadlock::{Kind, Target};
 use crate::fiber::{Cancelled, ControlBlock};
-use crate::process;
+use crate::process::{self, Item};
 use crate::runtime::kernel::ThisThread;
 use crate::sync::TimedOut;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
@@ -85,6 +85,30 @@ enum Listener {
 
 // SAFETY: who listens stays where it is until it is called for, or has left.
 unsafe impl Send for Listener {}
+
+/// The place of a fiber in [`CancelToken::run`] among those who listen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Listens {
+    signal: NonNull<Signal<Listener>>,
+    node: NonNull<Node<Listener>>,
+}
+
+impl Listens {
+    /// Where it lies, in the fiber's frame.
+    pub(crate) fn node(self) -> *const u8 {
+        self.node.as_ptr().cast()
+    }
+
+    /// Takes the fiber, which is lost, out.
+    ///
+    /// # Safety
+    ///
+    /// Its frames are there, and so is the token; the fiber has not left.
+    pub(crate) unsafe fn settle(self) {
+        // SAFETY: by this function's contract.
+        let _ = unsafe { self.signal.as_ref().leave(&ThisThread, self.node) };
+    }
+}
 
 impl CancelToken {
     /// A token that is not cancelled.
@@ -234,7 +258,7 @@ impl CancelToken {
         if cfg!(panic = "abort") {
             return Ok(body());
         }
-        let _call = process::call();
+        let call = process::call();
         let (signal, scope) = (&self.shared().signal, Scope::new(fiber, Deadline::NEVER));
         let listener = Listener::Scope(NonNull::from(fiber), NonNull::from(scope.mark()));
         let node = Node::new(listener);
@@ -242,7 +266,10 @@ impl CancelToken {
         if !unsafe { signal.listen(&ThisThread, NonNull::from(&node)) } {
             return Err(Cancelled::by(&scope));
         }
+        let listens = Listens { signal: NonNull::from(signal), node: NonNull::from(&node) };
+        call.gains(Item::Listens(listens));
         let result = scope.run(fiber, body);
+        call.parts_with(Item::Listens(listens));
         // SAFETY: the node is alive, and in that queue since it was put there.
         let _ = unsafe { signal.leave(&ThisThread, NonNull::from(&node)) };
         scope.settle(fiber, result)

@@ -1,7 +1,5 @@
 //! What a fiber waits for, while that is tracked.
 
-use std::sync::atomic::Ordering;
-
 use super::is_tracking;
 use crate::fiber::ControlBlock;
 
@@ -119,8 +117,7 @@ impl ControlBlock {
     /// Notes that the fiber, which waits, does so for `target` from now on. The fiber itself, or who
     /// has its node in hand, so that it cannot go on.
     pub(crate) fn moves_to(&self, target: Target) {
-        // Relaxed: who reads it has seen that the fiber is suspended, and stays it.
-        self.target.store(target.packed(), Ordering::Relaxed);
+        self.aside.set_target(target.packed());
     }
 
     /// What the fiber, which is suspended, waits for.
@@ -128,7 +125,7 @@ impl ControlBlock {
         // An unpark is not noted: the run state has it.
         match self.state.is_parked() {
             true => Target::PARK,
-            false => Target::unpacked(self.target.load(Ordering::Relaxed)),
+            false => Target::unpacked(self.aside.target()),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
@@ -12,10 +12,10 @@ use daiko_core::fiber::{
 };
 use daiko_core::list::Linked;
 
-use super::waiter;
+use super::aside::Aside;
 use crate::cancel::Scope;
 use crate::local::table::Table;
-use crate::process;
+use crate::process::{self, estate};
 use crate::runtime::Shared as Runtime;
 use crate::worker::{self, Wish, Worker};
 
@@ -65,6 +65,17 @@ pub(crate) struct Vtable {
     pub(crate) drop_result: unsafe fn(NonNull<u8>),
     /// Of a scoped fiber: takes leave of its scope, once the result is nobody's or the handle's.
     pub(crate) leave: Option<unsafe fn(NonNull<u8>)>,
+    /// What becomes of the fiber if it is lost.
+    pub(crate) lost: Lost,
+}
+
+/// What becomes of a fiber that is lost.
+#[derive(Clone, Copy)]
+pub(crate) enum Lost {
+    /// It ends without a result.
+    Ends,
+    /// So does a scoped one, whose packet is told before.
+    Tells(unsafe fn(NonNull<u8>)),
 }
 
 /// One fiber, at the top of its own stack, so that a hop to it touches one page.
@@ -115,9 +126,8 @@ pub(crate) struct ControlBlock {
     pub(crate) runtime: NonNull<Runtime>,
     /// Its locals; null if it has none, and when it has ended. The fiber.
     pub(crate) locals: Cell<*mut Table>,
-    /// What it waits for, while that is tracked: `deadlock::Target`. The fiber, and who has its node in
-    /// hand; the monitor reads it.
-    pub(crate) target: AtomicU64,
+    /// What it waits for, or its estate. Who may touch it says `Aside`.
+    pub(crate) aside: Aside,
 }
 
 const _: () = assert!(size_of::<ControlBlock>() == 128);
@@ -150,8 +160,13 @@ unsafe impl Addressee for ControlBlock {
 unsafe fn no_closure(_: NonNull<u8>) {}
 
 /// The functions of a control block that no fiber uses.
-static UNUSED: Vtable =
-    Vtable { run: no_closure, cancel: no_closure, drop_result: no_closure, leave: None };
+static UNUSED: Vtable = Vtable {
+    run: no_closure,
+    cancel: no_closure,
+    drop_result: no_closure,
+    leave: None,
+    lost: Lost::Ends,
+};
 
 impl ControlBlock {
     /// A block that no fiber uses yet.
@@ -177,7 +192,7 @@ impl ControlBlock {
             scopes: Cell::new(ptr::null()),
             runtime,
             locals: Cell::new(ptr::null_mut()),
-            target: AtomicU64::new(0),
+            aside: Aside::new(),
         }
     }
 
@@ -189,6 +204,9 @@ impl ControlBlock {
         self.kind.set(kind);
         self.course.reset();
         self.spawned_at.set(spawned_at);
+        if process::is_active() {
+            estate::clear(self);
+        }
         // Release: pairs with the Acquire in `is_used`, which then sees the owner word reset.
         self.refs.store(2, Ordering::Release);
     }
@@ -349,21 +367,6 @@ impl ControlBlock {
             _ => {}
         }
         effect
-    }
-}
-
-impl ControlBlock {
-    /// Ends the fiber, which ran on a worker that died in the fiber's own code: for the process that comes in its
-    /// place. Nothing of it is dropped.
-    pub(crate) fn end_with(&self, worker: &Worker) {
-        self.owner.finish(worker);
-        self.locals.set(ptr::null_mut());
-        self.scopes.set(ptr::null());
-        if let Some(id) = self.completion.die() {
-            // SAFETY: the end has claimed the wait.
-            unsafe { waiter::wake(id, None) };
-        }
-        self.release();
     }
 }
 

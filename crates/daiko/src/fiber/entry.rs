@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 
 use daiko_core::fiber::Finish;
 
-use super::control::{ControlBlock, Vtable, flag};
+use super::control::{ControlBlock, Lost, Vtable, flag};
 use super::join::{JoinError, Outcome};
 use super::unwind::Cancelled;
 use super::waiter;
@@ -36,6 +36,7 @@ impl<F: FnOnce() -> T, T> Functions<F, T> {
         cancel: cancel::<F, T>,
         drop_result: drop_result::<T>,
         leave: None,
+        lost: Lost::Ends,
     };
 }
 

@@ -1,8 +1,10 @@
 //! Fibers: their handles, how they are spawned, run and joined.
 
+mod aside;
 mod control;
 mod entry;
 mod join;
+mod lost;
 mod scope;
 mod spawn;
 pub(crate) mod unwind;
@@ -16,7 +18,8 @@ use std::time::{Duration, Instant};
 
 pub(crate) use self::control::{ControlBlock, flag, kind};
 pub use self::join::{JoinError, JoinHandle};
-pub(crate) use self::scope::in_runtime;
+pub(crate) use self::lost::die;
+pub(crate) use self::scope::{Family, in_runtime};
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub use self::spawn::{Builder, SpawnError, spawn};
 pub use self::unwind::{Cancelled, panicking};

@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use daiko_core::fiber::{Course, Lent};
 
 use super::is_active;
+use crate::fiber::ControlBlock;
 use crate::worker;
 
 /// A call by which a fiber's own code uses the runtime; until dropped.
@@ -12,8 +13,10 @@ use crate::worker;
 /// A call inside of another is part of that one.
 #[must_use = "the call ends where this is dropped"]
 pub(crate) struct Call {
-    /// That of the fiber, which comes from its own code.
-    course: Option<&'static Course>,
+    /// Whose it is; `None`: nobody's who asks for it.
+    fiber: Option<&'static ControlBlock>,
+    /// Whether the fiber comes from its own code.
+    enters: bool,
     /// It is one fiber's.
     not_send: PhantomData<*const ()>,
 }
@@ -22,8 +25,9 @@ pub(crate) struct Call {
 /// which users can leave half done what others see. Where workers are threads it costs a load and a branch.
 #[inline(always)]
 pub(crate) fn call() -> Call {
-    let course = if notes_calls() { enter() } else { None };
-    Call { course, not_send: PhantomData }
+    let fiber = if notes_calls() { fiber() } else { None };
+    let enters = fiber.is_some_and(|fiber| fiber.course.enter(std::thread::panicking()));
+    Call { fiber, enters, not_send: PhantomData }
 }
 
 /// The value of an expression that is evaluated in a [call]: for what is so short that a guard would show where workers
@@ -77,25 +81,35 @@ pub(crate) fn notes_calls() -> bool {
     cfg!(debug_assertions) || is_active()
 }
 
+/// The fiber that calls.
 #[inline(always)]
-fn enter() -> Option<&'static Course> {
-    let course = course()?;
-    course.enter(std::thread::panicking()).then_some(course)
-}
-
-/// The course of the fiber that calls.
-#[inline(always)]
-fn course() -> Option<&'static Course> {
+pub(super) fn fiber() -> Option<&'static ControlBlock> {
     let worker =
         if cfg!(debug_assertions) { worker::current() } else { worker::current_of_process() };
-    Some(&worker?.running()?.course)
+    worker?.running()
+}
+
+/// Its course.
+#[inline(always)]
+fn course() -> Option<&'static Course> {
+    Some(&fiber()?.course)
+}
+
+impl Call {
+    /// The fiber whose call it is, where workers are processes.
+    #[inline(always)]
+    pub(super) fn fiber(&self) -> Option<&'static ControlBlock> {
+        self.fiber.filter(|_| !cfg!(debug_assertions) || is_active())
+    }
 }
 
 impl Drop for Call {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(course) = self.course {
-            course.leave();
+        if let Some(fiber) = self.fiber
+            && self.enters
+        {
+            fiber.course.leave();
         }
     }
 }

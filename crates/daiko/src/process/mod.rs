@@ -44,16 +44,17 @@
 //! - There are no spares: what a [stuck](crate::Stuck) worker could run others take. Deadlocks are not looked for.
 //! - A worker's process that is killed is replaced. The fiber that it was running is lost, which
 //!   [`join`](crate::JoinHandle::join) says: it stopped where it was, so that what it owned is never freed. All others
-//!   go on. That can be where the fiber was in its own code, not in a call of this library, and had never taken a
-//!   lock or permit, opened a [`scope`](crate::scope()) or begun what is done once or in time; or where the worker
-//!   slept. Otherwise the program ends with it, after one line on standard error that says why, as it does if a
-//!   worker exits.
+//!   go on. That can be where the fiber was in its own code, not in a call of this library, had no lock or permit, no
+//!   [`scope`](crate::scope()) open, nothing begun that is done once or in time, and was not itself one of a scope; or
+//!   where the worker slept. Otherwise the program ends with it, after one line on standard error that says why, as it
+//!   does if a worker exits.
 //! - At the end nobody is left behind: a process that resists is killed.
 
 mod call;
 pub(crate) mod canary;
 pub(crate) mod crew;
 mod error;
+pub(crate) mod estate;
 pub(crate) mod heap;
 mod life;
 mod segment;
@@ -61,23 +62,24 @@ mod shared;
 mod zygote;
 
 use std::io;
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use daiko_context::stack::StackError;
-use daiko_core::fiber::Course;
 use daiko_sys::{signal, thread};
 
 pub(crate) use self::call::{
-    assert_in_call, call, in_call, in_call_slow, notes_calls, own_code, unwinds,
+    Call, assert_in_call, call, in_call, in_call_slow, notes_calls, own_code, unwinds,
 };
 pub use self::canary::watch_static;
 pub use self::error::ProcessError;
+pub(crate) use self::estate::{Estate, Item};
 pub use self::heap::{HeapStats, SharedHeap, is_shared};
 pub use self::shared::Static;
-use crate::deadlock;
 use crate::runtime::RuntimeBuilder;
 use crate::worker::suspend;
+use crate::{deadlock, fiber};
 
 /// Whether a runtime of this program has processes as workers; in all of them.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -87,30 +89,6 @@ static ACTIVE: AtomicBool = AtomicBool::new(false);
 pub(crate) fn is_active() -> bool {
     // Relaxed: set while there is one thread.
     ACTIVE.load(Ordering::Relaxed)
-}
-
-/// Says that the caller, if it is a fiber, is about to use what it shares with others, so that its worker's death from
-/// here on may leave that half done.
-#[inline]
-pub(crate) fn enters_runtime() {
-    if is_active() {
-        note(|course| _ = course.enter(false));
-    }
-}
-
-/// Says that the caller, if it is a fiber, is about to hold or lend what others need, nobody knows for how long.
-#[inline]
-pub(crate) fn shares() {
-    if is_active() {
-        note(Course::share);
-    }
-}
-
-#[cold]
-fn note(change: fn(&Course)) {
-    if let Some((_, fiber)) = suspend::try_caller() {
-        change(&fiber.course);
-    }
 }
 
 /// Keeps threads out of what would have others write into their frames.
@@ -168,6 +146,18 @@ fn threads() -> io::Result<usize> {
         std::thread::sleep(Duration::from_micros(100));
     }
     Ok(thread::all()?.len())
+}
+
+/// Loses the calling fiber, as if its worker's process had been killed here: for tests.
+///
+/// # Safety
+///
+/// Workers are processes, and the fiber is in its own code. None of its frames is gone on with, so that no destructor of what lies there runs.
+#[doc(hidden)]
+pub unsafe fn lose_caller() -> ! {
+    let (_, fiber) = suspend::caller("lose_caller");
+    // SAFETY: the caller is that fiber, on its own stack; the rest is this function's contract.
+    unsafe { fiber::die(ptr::from_ref(fiber).cast_mut().cast()) }
 }
 
 /// Ends a worker process that cannot guard the stack of a fiber which has come to it.

@@ -186,6 +186,10 @@ impl RuntimeBuilder {
     /// 3. *Mappings* that are made, and libraries that are loaded, after the build are not used across a
     ///    suspension: other processes do not have them. Memory of `malloc` is such a mapping.
     /// 4. Nothing that a fiber borrows lies in the frame of a thread.
+    /// 5. Where a guard or permit of [`sync`](crate::sync) is leaked, as by [`std::mem::forget`], what it is of is not
+    ///    freed before the fiber has ended: if that is lost, it is freed from it.
+    /// 6. What a fiber was changing when it was [lost](crate::JoinError::WorkerDied) may be changed by half: the value
+    ///    behind a poisoned lock, what atomics guard. Nobody relies on more.
     pub unsafe fn process_workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self.processes = true;

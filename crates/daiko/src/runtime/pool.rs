@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use daiko_context::stack::{Slab, StackClass, StackError};
 use daiko_core::list::Fifo;
+use daiko_sys::Scope;
 use daiko_sys::arena::Arena;
 use daiko_sys::lock::{Guard, Lock};
 use daiko_sys::memory::{GuardKind, page_size};
@@ -349,6 +350,10 @@ fn block_at(top: *mut u8) -> NonNull<ControlBlock> {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        // Else none has one, and to ask would touch all.
+        if self.arena.scope() == Scope::Shared {
+            self.for_each(|block| drop(block.aside.take_estate()));
+        }
         let state = self.state.get_mut();
         for class in &mut state.classes {
             while let Some(node) = class.slabs {

@@ -202,8 +202,13 @@ impl Condvar {
         guard: MutexGuard<'m, T>,
         deadline: Deadline,
     ) -> (LockResult<MutexGuard<'m, T>>, Ended) {
-        let _call = process::call();
-        self.wait_now(guard, deadline)
+        let call = process::call();
+        let (mut locked, ended) = self.wait_now(guard, deadline);
+        match &mut locked {
+            Ok(guard) => guard.note(&call),
+            Err(error) => error.get_mut().note(&call),
+        }
+        (locked, ended)
     }
 
     #[inline(always)]

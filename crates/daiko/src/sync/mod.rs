@@ -9,12 +9,12 @@ mod condvar;
 mod event;
 mod holding;
 mod lazy_lock;
-mod mutex;
+pub(crate) mod mutex;
 mod once;
 mod once_lock;
-mod permits;
+pub(crate) mod permits;
 mod poison;
-mod rwlock;
+pub(crate) mod rwlock;
 mod semaphore;
 mod wait_group;
 

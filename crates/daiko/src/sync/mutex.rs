@@ -17,7 +17,8 @@ use daiko_sys::clock;
 use super::holding::Holding;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 use crate::deadlock::{self, Kind, Target};
-use crate::process;
+use crate::fiber::panicking;
+use crate::process::{self, Call, Item, estate};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -32,7 +33,8 @@ const LATE_NS: u64 = 500_000;
 /// half a millisecond has passed since it came too late for the first time. Holding it over a suspension is allowed, and costs those
 /// who wait.
 ///
-/// It is poisoned where a holder panics, as in `std`; not by a cancel.
+/// It is poisoned where a holder panics, as in `std`, or is lost with its [worker's process](crate::process); not by a
+/// cancel.
 ///
 /// ```
 /// use daiko::sync::Mutex;
@@ -122,11 +124,15 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-        process::shares();
-        if !self.raw.try_acquire() {
-            let _ = self.lock_slow(Deadline::NEVER);
-        }
-        self.guard()
+        let holding = if process::notes_calls() {
+            lock_in_call(&self.raw)
+        } else {
+            if !self.raw.try_acquire() {
+                let _ = lock_slow(&self.raw, Deadline::NEVER);
+            }
+            Holding::of_caller(address(&self.raw))
+        };
+        self.guard(holding)
     }
 
     /// As [`lock`](Self::lock), for at most `timeout`.
@@ -168,9 +174,9 @@ impl<T: ?Sized> Mutex<T> {
         &self,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {
-        process::shares();
-        if self.raw.try_acquire() || self.lock_slow(deadline()) {
-            Ok(self.guard()?)
+        let call = process::call();
+        if self.raw.try_acquire() || lock_slow(&self.raw, deadline()) {
+            Ok(self.guard(taken(&self.raw, &call))?)
         } else {
             Err(TimedLockError::TimedOut)
         }
@@ -183,52 +189,12 @@ impl<T: ?Sized> Mutex<T> {
     /// If it is not, or a holder panicked; then the error has the guard.
     #[track_caller]
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError<MutexGuard<'_, T>>> {
-        process::shares();
-        if self.raw.try_acquire() { Ok(self.guard()?) } else { Err(TryLockError::WouldBlock) }
-    }
-
-    /// Waits for the lock; false if the deadline passed.
-    #[cold]
-    #[inline(never)]
-    #[track_caller]
-    fn lock_slow(&self, deadline: Deadline) -> bool {
-        if wait::others_run() && self.raw.try_acquire_soon() {
-            return true;
+        let call = process::call();
+        if self.raw.try_acquire() {
+            Ok(self.guard(taken(&self.raw, &call))?)
+        } else {
+            Err(TryLockError::WouldBlock)
         }
-        if deadline == Deadline::NEVER {
-            deadlock::assert_not_held(self.address(), "a Mutex");
-        }
-        let waiter = Waiter::caller("Mutex::lock");
-        let node = Node::new(waiter.id());
-        self.wait(&waiter, &node, Arrival::New, deadline)
-    }
-
-    /// Waits for the lock with `node`, which is in no queue; false if the deadline passed.
-    fn wait(
-        &self,
-        waiter: &Waiter,
-        node: &Node<WaiterId>,
-        mut arrival: Arrival,
-        deadline: Deadline,
-    ) -> bool {
-        // When it came too late for the first time: until then nobody has been faster.
-        let mut since = None;
-        // SAFETY: the node is in no queue, and stays until it has left or is claimed.
-        while unsafe { self.raw.acquire(&ThisThread, NonNull::from(node), arrival) }
-            == Acquire::Queued
-        {
-            if arrival != Arrival::New {
-                since.get_or_insert_with(clock::monotonic_ns);
-            }
-            match waiter.wait(node, &self.raw, deadline) {
-                Ended::TimedOut => return false,
-                Ended::Claimed(note::HANDED_OVER) => return true,
-                Ended::Claimed(_) => {}
-            }
-            let late = since.is_some_and(|since| clock::monotonic_ns() - since >= LATE_NS);
-            arrival = if late { Arrival::Late } else { Arrival::Woken };
-        }
-        true
     }
 
     /// Takes the lock again after a wait for a condition, which has `ended` so.
@@ -243,7 +209,7 @@ impl<T: ?Sized> Mutex<T> {
         if ended != Ended::Claimed(note::HANDED_OVER) {
             self.come_again(waiter, node, ended);
         }
-        self.guard()
+        self.guard(Holding::of_caller(address(&self.raw)))
     }
 
     #[inline(never)]
@@ -253,38 +219,18 @@ impl<T: ?Sized> Mutex<T> {
             Ended::Claimed(note::WOKEN) => Arrival::Woken,
             _ => Arrival::New,
         };
-        self.wait(waiter, node, arrival, Deadline::NEVER);
+        wait_with(&self.raw, waiter, node, arrival, Deadline::NEVER);
     }
 
     pub(super) fn raw(&self) -> &RawMutex<WaiterId> {
         &self.raw
     }
 
-    /// What the lock is known by where locks are tracked.
+    /// For who has just taken the lock, and holds it so.
     #[inline]
-    fn address(&self) -> usize {
-        std::ptr::from_ref(&self.raw).addr()
-    }
-
-    /// For who has just taken the lock.
-    #[inline]
-    #[track_caller]
-    fn guard(&self) -> LockResult<MutexGuard<'_, T>> {
-        let holding = Holding::of_caller(self.address());
+    fn guard(&self, holding: Holding) -> LockResult<MutexGuard<'_, T>> {
         let guard = MutexGuard { mutex: self, holding, not_send: PhantomData };
         if self.raw.is_poisoned() { Err(PoisonError::new(guard)) } else { Ok(guard) }
-    }
-
-    #[inline]
-    fn unlock(&self) {
-        if !self.raw.release_fast() {
-            self.unlock_slow();
-        }
-    }
-
-    #[cold]
-    fn unlock_slow(&self) {
-        wait::wake(self.raw.release(&ThisThread));
     }
 
     /// Whether a holder panicked.
@@ -294,6 +240,7 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Takes back that a holder panicked.
     pub fn clear_poison(&self) {
+        let _call = process::call();
         self.raw.clear_poison(&ThisThread);
     }
 
@@ -307,6 +254,135 @@ impl<T: ?Sized> Mutex<T> {
         let value = self.value.get_mut();
         if poisoned { Err(PoisonError::new(value)) } else { Ok(value) }
     }
+}
+
+/// What the lock is known by where locks are tracked.
+#[inline]
+fn address(raw: &RawMutex<WaiterId>) -> usize {
+    std::ptr::from_ref(raw).addr()
+}
+
+/// What the lock is in its holder's estate.
+#[inline]
+fn item(raw: &RawMutex<WaiterId>) -> Item {
+    Item::Mutex(NonNull::from(raw))
+}
+
+/// Notes that the caller, in this call, has just taken the lock; how it holds it.
+#[inline]
+#[track_caller]
+fn taken(raw: &RawMutex<WaiterId>, call: &Call) -> Holding {
+    call.gains(item(raw));
+    Holding::of_caller(address(raw)).in_estate(call)
+}
+
+/// Waits for the lock if somebody has it, where calls are noted.
+#[inline(never)]
+#[track_caller]
+fn lock_in_call(raw: &RawMutex<WaiterId>) -> Holding {
+    match estate::gains_quickly(item(raw), || raw.try_acquire()) {
+        true => Holding::IN_ESTATE,
+        false => lock_in_call_slow(raw),
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn lock_in_call_slow(raw: &RawMutex<WaiterId>) -> Holding {
+    let call = process::call();
+    if !raw.try_acquire() {
+        let _ = lock_slow(raw, Deadline::NEVER);
+    }
+    taken(raw, &call)
+}
+
+/// Waits for the lock; false if the deadline passed.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn lock_slow(raw: &RawMutex<WaiterId>, deadline: Deadline) -> bool {
+    if wait::others_run() && raw.try_acquire_soon() {
+        return true;
+    }
+    if deadline == Deadline::NEVER {
+        deadlock::assert_not_held(address(raw), "a Mutex");
+    }
+    let waiter = Waiter::caller("Mutex::lock");
+    let node = Node::new(waiter.id());
+    wait_with(raw, &waiter, &node, Arrival::New, deadline)
+}
+
+/// Waits for the lock with `node`, which is in no queue; false if the deadline passed.
+fn wait_with(
+    raw: &RawMutex<WaiterId>,
+    waiter: &Waiter,
+    node: &Node<WaiterId>,
+    mut arrival: Arrival,
+    deadline: Deadline,
+) -> bool {
+    // When it came too late for the first time: until then nobody has been faster.
+    let mut since = None;
+    // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+    while unsafe { raw.acquire(&ThisThread, NonNull::from(node), arrival) } == Acquire::Queued {
+        if arrival != Arrival::New {
+            since.get_or_insert_with(clock::monotonic_ns);
+        }
+        match waiter.wait(node, raw, deadline) {
+            Ended::TimedOut => return false,
+            Ended::Claimed(note::HANDED_OVER) => return true,
+            Ended::Claimed(_) => {}
+        }
+        let late = since.is_some_and(|since| clock::monotonic_ns() - since >= LATE_NS);
+        arrival = if late { Arrival::Late } else { Arrival::Woken };
+    }
+    true
+}
+
+/// Frees the lock, of which something else is to be remembered.
+#[inline(never)]
+fn unlock_held(raw: &RawMutex<WaiterId>, holding: Holding) {
+    let frees = || raw.release_fast();
+    if holding != Holding::IN_ESTATE || !estate::parts_quickly(item(raw), frees) {
+        unlock_held_slow(raw, holding);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn unlock_held_slow(raw: &RawMutex<WaiterId>, holding: Holding) {
+    let call = process::call();
+    if holding.is_in_estate() {
+        call.parts_with(item(raw));
+    }
+    unlock_in(raw, holding.ends_in_panic(address(raw)));
+}
+
+/// Frees the lock, whose holder panics or does not.
+#[inline]
+fn unlock_in(raw: &RawMutex<WaiterId>, panic: bool) {
+    if panic {
+        raw.poison();
+    }
+    unlock(raw);
+}
+
+#[inline]
+fn unlock(raw: &RawMutex<WaiterId>) {
+    if !raw.release_fast() {
+        unlock_slow(raw);
+    }
+}
+
+#[cold]
+fn unlock_slow(raw: &RawMutex<WaiterId>) {
+    wait::wake(raw.release(&ThisThread));
+}
+
+/// Frees the lock in the stead of its holder, who is lost.
+pub(crate) fn settle(raw: &RawMutex<WaiterId>) {
+    raw.poison();
+    unlock(raw);
 }
 
 impl Object<WaiterId> for RawMutex<WaiterId> {
@@ -334,8 +410,24 @@ impl<'m, T: ?Sized> MutexGuard<'m, T> {
     pub(super) fn freed(self) -> &'m Mutex<T> {
         // Without a look for a panic: who panics does not wait.
         let guard = ManuallyDrop::new(self);
-        guard.holding.strike_out(guard.mutex.address());
+        if !guard.holding.is_plain() {
+            guard.strike_out();
+        }
         guard.mutex
+    }
+
+    /// Notes that the caller has it since this call.
+    pub(super) fn note(&mut self, call: &Call) {
+        call.gains(item(self.raw()));
+        self.holding = self.holding.in_estate(call);
+    }
+
+    #[cold]
+    fn strike_out(&self) {
+        if self.holding.is_in_estate() {
+            process::call().parts_with(item(self.raw()));
+        }
+        self.holding.strike_out(address(self.raw()));
     }
 }
 
@@ -358,10 +450,11 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if self.holding.ends_in_panic(self.mutex.address()) {
-            self.mutex.raw.poison();
+        if self.holding.is_plain() {
+            unlock_in(self.raw(), panicking());
+        } else {
+            unlock_held(self.raw(), self.holding);
         }
-        self.mutex.unlock();
     }
 }
 

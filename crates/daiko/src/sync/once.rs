@@ -13,7 +13,7 @@ use daiko_core::wait::Node;
 use super::TimedOut;
 use crate::deadlock::{self, Kind, Target};
 use crate::fiber::panicking;
-use crate::process;
+use crate::process::{self, Item, own_code};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -21,7 +21,8 @@ use crate::wait::{self, Deadline, Ended, Object, Waiter};
 ///
 /// A fiber that has to wait for another to do it suspends, any other thread blocks.
 ///
-/// It is poisoned where who does it panics, as in `std`. If he is cancelled it is as if he had not
+/// It is poisoned where who does it panics, as in `std`, or is lost with his
+/// [worker's process](crate::process). If he is cancelled it is as if he had not
 /// begun: the next one does it.
 ///
 /// Who comes back here while he does it panics, as he would wait for himself. If he waits for another,
@@ -280,13 +281,25 @@ impl Once {
         call: &Call,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), TimedOut> {
-        self.call(call, deadline, |_| unreachable!("who waits does not do it"))
+        self.call_with(call, deadline, |_| unreachable!("who waits does not do it"))
     }
 
-    /// Has it done, or waits for somebody who does it.
+    /// Has it done by `init`, the user's, or waits for somebody who does it.
     #[inline]
     #[track_caller]
-    pub(super) fn call(
+    fn call(
+        &self,
+        call: &Call,
+        deadline: impl FnOnce() -> Deadline,
+        init: impl FnOnce(&OnceState),
+    ) -> Result<(), TimedOut> {
+        self.call_with(call, deadline, |state| own_code(|| init(state)))
+    }
+
+    /// As [`call`](Self::call), by an `init` of the runtime's, which may have a part of the user's.
+    #[inline]
+    #[track_caller]
+    pub(super) fn call_with(
         &self,
         call: &Call,
         deadline: impl FnOnce() -> Deadline,
@@ -311,13 +324,14 @@ impl Once {
         deadline: Deadline,
         init: &mut dyn FnMut(&OnceState),
     ) -> Result<(), TimedOut> {
-        process::shares();
+        let runtime = process::call();
         let caller = wait::caller_number();
         loop {
             match self.raw.begin(&ThisThread, caller, call.purpose) {
                 Begin::Done => return Ok(()),
                 Begin::Run { was_poisoned } => {
                     let noted = deadlock::taken(self.address());
+                    runtime.gains(self.item());
                     let mut run = Run { once: self, done: false, noted };
                     init(&OnceState { poisoned: was_poisoned });
                     run.done = true;
@@ -328,6 +342,16 @@ impl Once {
                 Begin::Itself => itself(call.what),
             }
         }
+    }
+
+    /// What it is in the estate of who does it.
+    fn item(&self) -> Item {
+        Item::Once(NonNull::from(self))
+    }
+
+    /// Poisons it in the stead of who does it, who is lost.
+    pub(crate) fn settle(&self) {
+        wait::wake_all(self.raw.end(&ThisThread, End::Poisoned));
     }
 
     /// What it is known by where it is tracked who does it.
@@ -358,11 +382,13 @@ impl Once {
 
 #[cold]
 fn poisoned(what: &str) -> ! {
+    process::unwinds();
     panic!("daiko: {what} finds that a closure panicked here before; call_once_force goes on")
 }
 
 #[cold]
 fn itself(what: &str) -> ! {
+    process::unwinds();
     panic!("daiko: {what} was called by the very closure that it would wait for")
 }
 
@@ -384,6 +410,7 @@ impl Drop for Run<'_> {
         if self.noted {
             deadlock::freed(self.once.address());
         }
+        process::call().parts_with(self.once.item());
         wait::wake_all(self.once.raw.end(&ThisThread, end));
     }
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::once::Call;
 use super::{Once, TimedOut};
+use crate::process::own_code;
 use crate::wait::Deadline;
 
 /// Room for a value that is written once, by the first who comes, as [`std::sync::OnceLock`].
@@ -226,8 +227,8 @@ impl<T> OnceLock<T> {
         deadline: impl FnOnce() -> Deadline,
         make: impl FnOnce() -> T,
     ) -> Result<&T, TimedOut> {
-        self.once.call(call, deadline, |_| {
-            let value = Some(make());
+        self.once.call_with(call, deadline, |_| {
+            let value = Some(own_code(make));
             // SAFETY: one at a time does it, and nobody looks before it is done.
             unsafe { *self.value.get() = value };
         })?;

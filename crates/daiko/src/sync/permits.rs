@@ -1,6 +1,7 @@
 //! Waiting for permits, and serving who waits: what semaphores and read-write locks share.
 
 use std::ptr::NonNull;
+use std::sync::atomic::AtomicBool;
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
@@ -8,25 +9,89 @@ use daiko_core::semaphore::{Overflow, RawSemaphore, Request};
 use daiko_core::wait::Node;
 
 use crate::deadlock::{Kind, Target};
-use crate::process;
+use crate::process::{self, Item, estate};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
 type Raw = RawSemaphore<WaiterId>;
 
-/// Takes `count` permits, waiting for them in the name of `what`, a call to a thing of a kind; false if the deadline passed.
+/// What `count` permits are in their holder's estate; those of a writer by what he poisons.
 #[inline]
-pub(super) fn acquire(
+pub(super) fn item(raw: &Raw, count: u32, poisons: Option<&AtomicBool>) -> Item {
+    match poisons {
+        Some(poisoned) => Item::Writer(NonNull::from(raw), NonNull::from(poisoned)),
+        None => Item::Permits(NonNull::from(raw), count),
+    }
+}
+
+/// Takes `count` permits, until the deadline at most, and notes that the caller has them: as [`item`]; false if the
+/// deadline passed.
+#[inline(never)]
+pub(super) fn take_in_call(
     raw: &Raw,
     count: u32,
     what: &(Kind, &str),
+    poisons: Option<&AtomicBool>,
     deadline: impl FnOnce() -> Deadline,
 ) -> bool {
-    process::shares();
-    raw.try_acquire(count) || acquire_slow(raw, count, what, deadline())
+    estate::gains_quickly(item(raw, count, poisons), || raw.try_acquire(count))
+        || take_in_call_slow(raw, count, what, poisons, deadline())
 }
 
-/// As [`acquire`], whether they are there or not.
+#[cold]
+#[inline(never)]
+fn take_in_call_slow(
+    raw: &Raw,
+    count: u32,
+    what: &(Kind, &str),
+    poisons: Option<&AtomicBool>,
+    deadline: Deadline,
+) -> bool {
+    let call = process::call();
+    let taken = raw.try_acquire(count) || acquire_slow(raw, count, what, deadline);
+    if taken {
+        call.gains(item(raw, count, poisons));
+    }
+    taken
+}
+
+/// As [`take_in_call`], if they are there.
+pub(super) fn try_take(raw: &Raw, count: u32, poisons: Option<&AtomicBool>) -> bool {
+    let call = process::call();
+    let taken = raw.try_acquire(count);
+    if taken {
+        call.gains(item(raw, count, poisons));
+    }
+    taken
+}
+
+/// Gives `count` permits back that the caller has as [`item`].
+#[inline]
+pub(super) fn give_back(raw: &Raw, count: u32, poisons: Option<&AtomicBool>) {
+    if process::notes_calls() {
+        give_back_in_call(raw, count, poisons);
+    } else {
+        release(raw, count);
+    }
+}
+
+#[inline(never)]
+fn give_back_in_call(raw: &Raw, count: u32, poisons: Option<&AtomicBool>) {
+    let gives = || raw.release_fast(count) == Ok(true);
+    if !estate::parts_quickly(item(raw, count, poisons), gives) {
+        give_back_in_call_slow(raw, count, poisons);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn give_back_in_call_slow(raw: &Raw, count: u32, poisons: Option<&AtomicBool>) {
+    let call = process::call();
+    call.parts_with(item(raw, count, poisons));
+    release(raw, count);
+}
+
+/// Waits for `count` permits in the name of `what`, a call to a thing of a kind; false if the deadline passed.
 #[cold]
 #[inline(never)]
 pub(super) fn acquire_slow(
@@ -50,8 +115,8 @@ pub(super) fn acquire_slow(
 ///
 /// If there would be too many, which only a semaphore's user can bring about.
 #[inline]
-pub(super) fn release(raw: &Raw, count: u32) {
-    process::enters_runtime();
+pub(crate) fn release(raw: &Raw, count: u32) {
+    process::assert_in_call();
     match raw.release_fast(count) {
         Ok(true) => {}
         Ok(false) => release_slow(raw, count),

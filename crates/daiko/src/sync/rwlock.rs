@@ -16,7 +16,7 @@ use super::holding::Holding;
 use super::permits;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 use crate::deadlock::{self, Kind};
-use crate::process;
+use crate::process::{self, Item, estate};
 use crate::wait::Deadline;
 
 /// What a reader takes of the permits.
@@ -36,7 +36,8 @@ type TryResult<G> = Result<G, TryLockError<G>>;
 /// waits for those who came before, and readers who come later wait behind him, so that neither
 /// starves. Readers who stand in line together enter together.
 ///
-/// It is poisoned where a writer panics, as in `std`; not by a reader, and not by a cancel.
+/// It is poisoned where a writer panics, as in `std`, or is lost with its [worker's process](crate::process); not by a
+/// reader, and not by a cancel.
 ///
 /// ```
 /// use daiko::sync::RwLock;
@@ -146,7 +147,7 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        self.acquire(READER, READ);
+        self.acquire(READER, READ, None);
         self.read_guard()
     }
 
@@ -180,7 +181,7 @@ impl<T: ?Sized> RwLock<T> {
         &self,
         deadline: impl FnOnce() -> Deadline,
     ) -> TimedResult<RwLockReadGuard<'_, T>> {
-        if permits::acquire(&self.raw, READER, READ, deadline) {
+        if permits::take_in_call(&self.raw, READER, READ, None, deadline) {
             Ok(self.read_guard()?)
         } else {
             Err(TimedLockError::TimedOut)
@@ -193,8 +194,7 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// If one does, or a writer panicked; then the error has the guard.
     pub fn try_read(&self) -> TryResult<RwLockReadGuard<'_, T>> {
-        process::shares();
-        if self.raw.try_acquire(READER) {
+        if permits::try_take(&self.raw, READER, None) {
             Ok(self.read_guard()?)
         } else {
             Err(TryLockError::WouldBlock)
@@ -213,7 +213,7 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        self.acquire(WRITER, WRITE);
+        self.acquire(WRITER, WRITE, Some(&self.poisoned));
         self.write_guard()
     }
 
@@ -250,7 +250,7 @@ impl<T: ?Sized> RwLock<T> {
         &self,
         deadline: impl FnOnce() -> Deadline,
     ) -> TimedResult<RwLockWriteGuard<'_, T>> {
-        if permits::acquire(&self.raw, WRITER, WRITE, deadline) {
+        if permits::take_in_call(&self.raw, WRITER, WRITE, Some(&self.poisoned), deadline) {
             Ok(self.write_guard()?)
         } else {
             Err(TimedLockError::TimedOut)
@@ -264,30 +264,50 @@ impl<T: ?Sized> RwLock<T> {
     /// If somebody does, or a writer panicked; then the error has the guard.
     #[track_caller]
     pub fn try_write(&self) -> TryResult<RwLockWriteGuard<'_, T>> {
-        process::shares();
-        if self.raw.try_acquire(WRITER) {
+        if permits::try_take(&self.raw, WRITER, Some(&self.poisoned)) {
             Ok(self.write_guard()?)
         } else {
             Err(TryLockError::WouldBlock)
         }
     }
 
-    /// Takes so many permits, waiting for them in the name of `call`.
+    /// Takes so many permits, waiting for them in the name of `what`; a writer's name what he poisons.
     #[inline]
     #[track_caller]
-    fn acquire(&self, permits: u32, call: &(Kind, &str)) {
-        process::shares();
-        if !self.raw.try_acquire(permits) {
-            self.acquire_slow(permits, call);
+    fn acquire(&self, permits: u32, what: &(Kind, &str), poisons: Option<&AtomicBool>) {
+        if process::notes_calls() {
+            self.acquire_in_call(permits, what, poisons);
+        } else if !self.raw.try_acquire(permits) {
+            self.acquire_slow(permits, what);
+        }
+    }
+
+    #[inline(never)]
+    #[track_caller]
+    fn acquire_in_call(&self, permits: u32, what: &(Kind, &str), poisons: Option<&AtomicBool>) {
+        let item = permits::item(&self.raw, permits, poisons);
+        if !estate::gains_quickly(item, || self.raw.try_acquire(permits)) {
+            self.acquire_in_call_slow(permits, what, item);
         }
     }
 
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn acquire_slow(&self, permits: u32, call: &(Kind, &str)) {
+    fn acquire_in_call_slow(&self, permits: u32, what: &(Kind, &str), item: Item) {
+        let call = process::call();
+        if !self.raw.try_acquire(permits) {
+            self.acquire_slow(permits, what);
+        }
+        call.gains(item);
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn acquire_slow(&self, permits: u32, what: &(Kind, &str)) {
         deadlock::assert_not_held(self.address(), "an RwLock");
-        let _ = permits::acquire_slow(&self.raw, permits, call, Deadline::NEVER);
+        let _ = permits::acquire_slow(&self.raw, permits, what, Deadline::NEVER);
     }
 
     /// What the lock is known by where locks are tracked.
@@ -296,13 +316,13 @@ impl<T: ?Sized> RwLock<T> {
         std::ptr::from_ref(&self.raw).addr()
     }
 
-    /// For who has the lock for reading.
+    /// For who has just taken the lock for reading, as its estate says.
     #[inline]
     fn read_guard(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         self.unless_poisoned(RwLockReadGuard { lock: self, not_send: PhantomData })
     }
 
-    /// For who has the lock for writing.
+    /// For who has just taken the lock for writing, as its estate says.
     #[inline]
     #[track_caller]
     fn write_guard(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
@@ -354,9 +374,11 @@ impl<'l, T: ?Sized> RwLockWriteGuard<'l, T> {
     /// # });
     /// ```
     pub fn downgrade(guard: Self) -> RwLockReadGuard<'l, T> {
-        let guard = ManuallyDrop::new(guard);
+        let (call, guard) = (process::call(), ManuallyDrop::new(guard));
         let lock = guard.lock;
         guard.holding.strike_out(lock.address());
+        call.parts_with(permits::item(&lock.raw, WRITER, Some(&lock.poisoned)));
+        call.gains(permits::item(&lock.raw, READER, None));
         permits::release(&lock.raw, WRITER - READER);
         RwLockReadGuard { lock, not_send: PhantomData }
     }
@@ -390,7 +412,7 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
 impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        permits::release(&self.lock.raw, READER);
+        permits::give_back(&self.lock.raw, READER, None);
     }
 }
 
@@ -398,11 +420,21 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self.holding.ends_in_panic(self.lock.address()) {
-            // Relaxed: who takes the lock next sees it, by the release that follows.
-            self.lock.poisoned.store(true, Ordering::Relaxed);
+            poison(&self.lock.poisoned);
         }
-        permits::release(&self.lock.raw, WRITER);
+        permits::give_back(&self.lock.raw, WRITER, Some(&self.lock.poisoned));
     }
+}
+
+fn poison(poisoned: &AtomicBool) {
+    // Relaxed: who takes the lock next sees it, by the release that follows.
+    poisoned.store(true, Ordering::Relaxed);
+}
+
+/// Frees the lock in the stead of its writer, who is lost.
+pub(crate) fn settle(raw: &RawSemaphore<WaiterId>, poisoned: &AtomicBool) {
+    poison(poisoned);
+    permits::release(raw, WRITER);
 }
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {

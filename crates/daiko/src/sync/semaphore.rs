@@ -1,6 +1,8 @@
 //! Counted permits.
 
 use std::fmt;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
@@ -44,14 +46,28 @@ const _: () = assert!(size_of::<Semaphore>() == 16);
 /// What messages call a wait.
 const WHAT: &(Kind, &str) = &(Kind::Semaphore, "Semaphore::acquire");
 
-/// Permits of a [`Semaphore`]; dropping it gives them back.
+/// Permits of a [`Semaphore`]; dropping it gives them back, as does the loss of their fiber with its
+/// [worker's process](crate::process).
+///
+/// It stays with the fiber or thread that acquired it: as the guards of locks, it is not [`Send`]. Permits that are
+/// to go to another are [forgotten](Self::forget) here, and [adopted](Semaphore::adopt) there:
+///
+/// ```compile_fail,E0277
+/// static DOORS: daiko::sync::Semaphore = daiko::sync::Semaphore::new(1);
+///
+/// let permit = DOORS.acquire();
+/// std::thread::spawn(move || drop(permit));
+/// ```
 #[must_use = "permits are given back where this is dropped"]
 #[clippy::has_significant_drop]
-#[derive(Debug)]
 pub struct Permit<'s> {
     semaphore: &'s Semaphore,
     count: u32,
+    not_send: PhantomData<*const ()>,
 }
+
+// SAFETY: by reference a permit gives a number that does not change.
+unsafe impl Sync for Permit<'_> {}
 
 impl Semaphore {
     /// The most permits that a semaphore has at a time.
@@ -87,8 +103,12 @@ impl Semaphore {
     /// As [`acquire`](Self::acquire).
     #[inline]
     pub fn acquire_many(&self, count: u32) -> Permit<'_> {
-        let _ = permits::acquire(&self.raw, count, WHAT, || Deadline::NEVER);
-        Permit { semaphore: self, count }
+        if process::notes_calls() {
+            let _ = permits::take_in_call(&self.raw, count, WHAT, None, || Deadline::NEVER);
+        } else if !self.raw.try_acquire(count) {
+            let _ = permits::acquire_slow(&self.raw, count, WHAT, Deadline::NEVER);
+        }
+        self.permit(count)
     }
 
     /// As [`acquire_many`](Self::acquire_many), for at most `timeout`.
@@ -122,14 +142,42 @@ impl Semaphore {
         count: u32,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<Permit<'_>, TimedOut> {
-        let acquired = permits::acquire(&self.raw, count, WHAT, deadline);
-        acquired.then(|| Permit { semaphore: self, count }).ok_or(TimedOut)
+        let acquired = permits::take_in_call(&self.raw, count, WHAT, None, deadline);
+        acquired.then(|| self.permit(count)).ok_or(TimedOut)
     }
 
     /// Takes `count` permits if they are there and nobody waits before.
     pub fn try_acquire(&self, count: u32) -> Option<Permit<'_>> {
-        process::shares();
-        self.raw.try_acquire(count).then(|| Permit { semaphore: self, count })
+        permits::try_take(&self.raw, count, None).then(|| self.permit(count))
+    }
+
+    /// Makes `count` permits the caller's that somebody has [forgotten](Permit::forget).
+    ///
+    /// ```
+    /// # daiko::run(|| {
+    /// use daiko::sync::Semaphore;
+    /// use std::sync::Arc;
+    ///
+    /// let doors = Arc::new(Semaphore::new(2));
+    /// let theirs = Arc::clone(&doors);
+    /// // Acquired here, given back there.
+    /// doors.acquire().forget();
+    /// let guest = daiko::spawn(move || drop(theirs.adopt(1)));
+    /// guest.join().unwrap();
+    /// assert_eq!(doors.available_permits(), 2);
+    /// # });
+    /// ```
+    ///
+    /// Nobody checks whose they were: as [`add_permits`](Self::add_permits), once they are dropped.
+    pub fn adopt(&self, count: u32) -> Permit<'_> {
+        process::call().gains(permits::item(&self.raw, count, None));
+        self.permit(count)
+    }
+
+    /// Permits that are the caller's, as its estate says.
+    #[inline]
+    fn permit(&self, count: u32) -> Permit<'_> {
+        Permit { semaphore: self, count, not_send: PhantomData }
     }
 
     /// Makes `count` more permits.
@@ -139,6 +187,7 @@ impl Semaphore {
     /// If there would be more than [`MAX_PERMITS`](Self::MAX_PERMITS).
     #[inline]
     pub fn add_permits(&self, count: u32) {
+        let _call = process::call();
         permits::release(&self.raw, count);
     }
 
@@ -154,16 +203,26 @@ impl Permit<'_> {
         self.count
     }
 
-    /// Keeps the permits for good: they are not given back.
+    /// Makes the permits nobody's: they are not given back, unless somebody [adopts](Semaphore::adopt) them.
     pub fn forget(self) {
-        std::mem::forget(self);
+        process::call().parts_with(permits::item(&self.semaphore.raw, self.count, None));
+        let _kept = ManuallyDrop::new(self);
     }
 }
 
 impl Drop for Permit<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.semaphore.add_permits(self.count);
+        permits::give_back(&self.semaphore.raw, self.count, None);
+    }
+}
+
+impl fmt::Debug for Permit<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permit")
+            .field("semaphore", self.semaphore)
+            .field("count", &self.count)
+            .finish()
     }
 }
 

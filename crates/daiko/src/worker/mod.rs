@@ -33,7 +33,7 @@ pub use self::counters::WorkerCounters;
 use self::heir::Heir;
 pub(crate) use self::mail::{Wish, mail_pinned, send};
 pub(crate) use self::succession::{Coming, Plan, Unclear};
-use self::timers::Timers;
+pub(crate) use self::timers::{Armed, Timers};
 use crate::fiber::ControlBlock;
 use crate::runtime::Shared;
 use crate::runtime::pool::{LocalPool, Pool};

@@ -12,7 +12,7 @@ use daiko_sys::process::{self, Registers};
 
 use super::Worker;
 use crate::fiber::ControlBlock;
-use crate::process::{SharedHeap, is_shared};
+use crate::process::{SharedHeap, estate, is_shared};
 
 /// Bytes of a worker's own stack: its agent's, and pollers'.
 const STACK_BYTES: usize = 256 << 10;
@@ -62,7 +62,7 @@ impl Unclear {
     const UNWINDING: Unclear = Unclear(3);
     const BLOCKING: Unclear = Unclear(4);
     const AGENT: Unclear = Unclear(5);
-    const SHARING: Unclear = Unclear(6);
+    const HOLDING: Unclear = Unclear(6);
     const SCOPED: Unclear = Unclear(7);
     pub(crate) const FORK: Unclear = Unclear(8);
     const STACK: Unclear = Unclear(9);
@@ -142,7 +142,8 @@ impl Worker {
         match self.running() {
             None if self.rest.load(Ordering::Relaxed) == Rest::No as u32 => Err(Unclear::AGENT),
             None => Ok(None),
-            Some(fiber) if !fiber.course.is_in_own_code() => Err(Unclear::SHARING),
+            Some(fiber) if !fiber.course.is_in_own_code() => Err(Unclear::HOLDING),
+            Some(fiber) if !estate::is_empty(fiber) => Err(Unclear::HOLDING),
             Some(fiber) if fiber.vtable.get().leave.is_some() => Err(Unclear::SCOPED),
             fiber => Ok(fiber),
         }
@@ -245,11 +246,16 @@ impl Worker {
         }
         self.wake_up();
         if let Some(fiber) = self.running() {
-            fiber.end_with(self);
-            self.counters.ends.add(1);
-            self.runtime().roster.lose_fiber();
+            self.lose(fiber);
         }
         self.running.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+
+    /// Goes on without the fiber in whose own code the dead one was, and which has nothing of others.
+    fn lose(&self, fiber: &ControlBlock) {
+        fiber.end_with(self);
+        self.counters.ends.add(1);
+        self.runtime().roster.lose_fiber();
     }
 
     /// Takes back that the worker is parked. A token that comes later ends its next sleep early, which looks again.

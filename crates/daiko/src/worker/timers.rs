@@ -11,18 +11,22 @@ use daiko_sys::clock;
 
 use super::{Wish, Worker, send};
 use crate::fiber::ControlBlock;
+use crate::process::{self, Item};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::Deadline;
 
 /// The fiber whose suspension a timer ends, and the scope, if it is that which ends.
 #[derive(Clone, Copy)]
-struct Sleeper {
+pub(crate) struct Sleeper {
     fiber: NonNull<ControlBlock>,
     scope: Option<NonNull<Mark>>,
 }
 
 // SAFETY: an interrupt may come from any thread that polls for the fiber's worker.
 unsafe impl Send for Sleeper {}
+
+/// The timer of a fiber, in its frame.
+pub(crate) type Armed = Timer<Sleeper>;
 
 /// A worker's timers. Armed and fired by it; a mover disarms its own from wherever it is.
 pub(crate) struct Timers(Wheel<Sleeper>);
@@ -47,7 +51,14 @@ impl Timers {
         let timer = NonNull::from(&*timer);
         // SAFETY: the timer is new, and stays where it is until it is disarmed below: `wait` returns.
         unsafe { self.0.arm(&ThisThread, timer, due_ns) };
+        let lent = scope.map(|_| Item::Timer(timer, NonNull::from(self)));
+        if let Some(lent) = lent {
+            process::call().gains(lent);
+        }
         let result = wait();
+        if let Some(lent) = lent {
+            process::call().parts_with(lent);
+        }
         // SAFETY: alive, and armed here.
         let disarmed = unsafe { self.0.disarm(&ThisThread, timer) };
         let fired = disarmed == Unlinked::AlreadyGone;
@@ -56,6 +67,16 @@ impl Timers {
             let _ = fiber.apply(Event::Looked);
         }
         (result, fired)
+    }
+
+    /// Disarms a timer of a fiber that is lost.
+    ///
+    /// # Safety
+    ///
+    /// The fiber's frames are there, and it was armed here.
+    pub(crate) unsafe fn settle(&self, timer: NonNull<Armed>) {
+        // SAFETY: by this function's contract.
+        let _ = unsafe { self.0.disarm(&ThisThread, timer) };
     }
 
     /// When a timer may be due.

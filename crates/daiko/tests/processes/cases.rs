@@ -5,6 +5,7 @@ mod crossing;
 mod death;
 mod ends;
 mod errors;
+mod estate;
 mod heap;
 mod kills;
 mod objects;
@@ -28,6 +29,7 @@ pub(super) fn all() -> Vec<Case> {
         death::cases(),
         stops::cases(),
         kills::cases(),
+        estate::cases(),
     ]
     .into_iter()
     .flatten()

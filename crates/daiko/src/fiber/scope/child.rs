@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use daiko_core::children::{Children, Entered};
 use daiko_core::wait::Node;
 
-use super::super::control::Vtable;
+use super::super::control::{Lost, Vtable};
 use super::super::entry::{Body, Functions};
 use super::super::join::{JoinError, Outcome};
 use super::super::{ControlBlock, Fiber, unwind, waiter};
@@ -17,10 +17,12 @@ use crate::wait::Waiter;
 use crate::worker::{self, suspend};
 
 /// What the fibers of one scope share. It lies in the frame that they borrow from.
-pub(super) struct Family {
+pub(crate) struct Family {
     children: Children<Child>,
     /// Children that panicked and were not joined. Any child, and who joins it.
     panics: AtomicUsize,
+    /// Children that were lost and not joined. Likewise.
+    losses: AtomicUsize,
 }
 
 /// A child that has not left, and is in use therefore.
@@ -70,6 +72,7 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
         cancel: Self::cancel,
         drop_result: Functions::<F, T>::VTABLE.drop_result,
         leave: Some(Self::leave),
+        lost: Lost::Tells(Self::count_loss),
     };
 
     /// # Safety
@@ -110,12 +113,24 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
         }
     }
 
+    /// Counts the loss of the fiber, before anybody can join it and take that back.
+    ///
+    /// # Safety
+    ///
+    /// `packet` points to the packet of a fiber that has not left.
+    unsafe fn count_loss(packet: NonNull<u8>) {
+        // SAFETY: the family's frame stays until the fiber has left.
+        let family = unsafe { Self::family(packet).as_ref() };
+        // Relaxed: as in `count_panic`.
+        family.losses.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// The fiber's last access to what it borrows: `Scope` says why.
     ///
     /// # Safety
     ///
     /// `packet` points to the packet of a fiber whose result is in place, and taken, dropped or
-    /// left to its handle; it leaves once.
+    /// left to its handle, or that is lost; it leaves once.
     unsafe fn leave(packet: NonNull<u8>) {
         // SAFETY: the fiber has entered; the frame stays until it has left, its block and so its
         // packet until later.
@@ -133,7 +148,8 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
 
 impl Family {
     pub(super) const fn new() -> Self {
-        Family { children: Children::new(), panics: AtomicUsize::new(0) }
+        let [panics, losses] = [const { AtomicUsize::new(0) }; 2];
+        Family { children: Children::new(), panics, losses }
     }
 
     /// Makes a fiber that is about to be launched one of the family's.
@@ -153,16 +169,34 @@ impl Family {
         }
     }
 
-    /// Takes a child that panicked off the count: somebody has joined it.
-    pub(super) fn forgive_panic(&self) {
+    /// Takes a child that has ended so off the counts: somebody has joined it.
+    pub(super) fn forgive(&self, error: &JoinError) {
         // Relaxed: it was counted before its end.
-        self.panics.fetch_sub(1, Ordering::Relaxed);
+        match error {
+            JoinError::Panicked(_) => _ = self.panics.fetch_sub(1, Ordering::Relaxed),
+            JoinError::WorkerDied => _ = self.losses.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
+        }
     }
 
-    /// Whether a child that panicked was not joined. Once all have left.
-    pub(super) fn has_panicked(&self) -> bool {
+    /// What has come of a child that was not joined, if that is bad. Once all have left.
+    pub(super) fn failure(&self) -> Option<&'static str> {
         // Relaxed: what children did before they left is seen by who waited for them.
-        self.panics.load(Ordering::Relaxed) != 0
+        if self.panics.load(Ordering::Relaxed) != 0 {
+            Some("daiko: a fiber of this scope panicked, and was not joined")
+        } else if self.losses.load(Ordering::Relaxed) != 0 {
+            Some(
+                "daiko: a fiber of this scope was lost with its worker's process, and was not joined",
+            )
+        } else {
+            None
+        }
+    }
+
+    /// Waits for all children in the stead of the body, which `fiber`, the caller, has lost: they are cancelled.
+    pub(crate) fn settle(&self, fiber: &'static ControlBlock) {
+        self.cancel();
+        let _ = self.wait(&Waiter::Fiber(fiber));
     }
 
     /// Cancels all children, and those that are spawned later.

@@ -6,11 +6,13 @@ use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
-use std::process;
+use std::ptr::NonNull;
 
-use self::child::{Family, Packet};
+pub(crate) use self::child::Family;
+use self::child::Packet;
 use super::spawn::room;
 use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, flag, unwind};
+use crate::process::{self, Item};
 use crate::runtime::{self, Shared};
 use crate::wait::Waiter;
 use crate::worker;
@@ -77,8 +79,8 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// # Panics
 ///
 /// If `f` panics, with its payload: the fibers are not cancelled, but waited for. Otherwise if one of
-/// the fibers panicked and was not joined, even if the caller is cancelled too. Who joins a fiber has
-/// its panic.
+/// the fibers panicked, or was lost with its [worker's process](crate::process), and was not joined, even if the caller
+/// is cancelled too. Who joins a fiber has its panic.
 ///
 /// Inside [`no_suspend`](crate::no_suspend), or in a [`Poller`](crate::agent::Poller).
 ///
@@ -155,10 +157,12 @@ pub(crate) fn in_runtime<'env, F, T>(runtime: &Shared, f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    crate::process::shares();
+    let call = process::call();
     let waiter = Waiter::caller("scope");
     let scope = Scope { family: Family::new(), runtime, scope: PhantomData, env: PhantomData };
-    let result = panic::catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    let lent = Item::Scope(NonNull::from(&scope.family));
+    call.gains(lent);
+    let result = process::own_code(|| panic::catch_unwind(AssertUnwindSafe(|| f(&scope))));
     // Not while it unwinds: to suspend in that would be seen by the neighbours.
     let borrowed = AbortOnUnwind;
     let unwound_by_cancel = result.as_ref().is_err_and(|payload| payload.is::<Cancelled>());
@@ -167,13 +171,12 @@ where
     }
     let cancelled = scope.family.wait(&waiter);
     std::mem::forget(borrowed);
-    match result {
-        Err(payload) if !unwound_by_cancel => panic::resume_unwind(payload),
-        _ if scope.family.has_panicked() => {
-            panic!("daiko: a fiber of this scope panicked, and was not joined")
-        }
-        Err(payload) => raise_again(&waiter, payload),
-        Ok(result) => {
+    call.parts_with(lent);
+    match (result, scope.family.failure()) {
+        (Err(payload), _) if !unwound_by_cancel => resume(payload),
+        (_, Some(failure)) => fail(failure),
+        (Err(payload), None) => raise_again(&waiter, payload),
+        (Ok(result), None) => {
             if cancelled && let Waiter::Fiber(fiber) = waiter {
                 unwind::raise_now(fiber);
             }
@@ -187,7 +190,18 @@ fn raise_again(waiter: &Waiter, payload: Box<dyn Any + Send>) -> ! {
     if let Waiter::Fiber(fiber) = waiter {
         fiber.add_flags(flag::RAISED);
     }
+    resume(payload)
+}
+
+fn resume(payload: Box<dyn Any + Send>) -> ! {
+    process::unwinds();
     panic::resume_unwind(payload)
+}
+
+#[track_caller]
+fn fail(failure: &str) -> ! {
+    process::unwinds();
+    panic!("{failure}")
 }
 
 /// Ends the process if a scope were to unwind past fibers that borrow from it.
@@ -195,7 +209,7 @@ struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
-        process::abort();
+        std::process::abort();
     }
 }
 
@@ -272,6 +286,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
+        let _call = process::call();
         let here = worker::current().filter(|worker| worker.is_of(scope.runtime));
         let block = self.allocate(scope.runtime, here, const { room::<Packet<F, T>>() })?;
         // SAFETY: the block is new, so nobody else knows it.
@@ -328,17 +343,14 @@ impl<T> ScopedJoinHandle<'_, T> {
     ///
     /// # Errors
     ///
-    /// If the fiber panicked or was cancelled, or if it is the caller itself.
+    /// As [`JoinHandle::join`].
     ///
     /// # Panics
     ///
     /// As [`JoinHandle::join`].
     pub fn join(self) -> Result<T, JoinError> {
         let outcome = self.handle.join();
-        if let Err(JoinError::Panicked(_)) = outcome {
-            self.family.forgive_panic();
-        }
-        outcome
+        outcome.inspect_err(|error| self.family.forgive(error))
     }
 }
 

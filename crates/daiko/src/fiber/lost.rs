@@ -1,0 +1,66 @@
+//! What becomes of a fiber that is lost: its worker's process was killed while it was in its own code.
+
+use std::ptr;
+
+use super::control::{ControlBlock, Lost, flag};
+use super::waiter;
+use crate::process::estate;
+use crate::worker::{self, Worker, suspend};
+
+/// Settles what the fiber has of others and has lent them, and ends it. Nothing of it is dropped.
+///
+/// # Safety
+///
+/// `arg` is the control block of a fiber that the calling worker runs, on the fiber's own stack, below all of its frames.
+/// These were left in its own code, and it never goes on there.
+pub(crate) unsafe extern "C" fn die(arg: *mut u8) -> ! {
+    suspend::arrive();
+    // SAFETY: by this function's contract.
+    let fiber: &'static ControlBlock = unsafe { &*arg.cast::<ControlBlock>() };
+    // From here on it goes on where its worker is killed, as at the end of any other.
+    fiber.course.end();
+    fiber.leave_frames();
+    // SAFETY: by this function's contract.
+    unsafe { estate::settle(fiber) };
+    // SAFETY: a fiber runs on a worker; asked only now, as it may have waited.
+    let worker = unsafe { worker::current().unwrap_unchecked() };
+    worker.runtime().roster.lose_fiber();
+    fiber.end_as_lost(Some(worker));
+    suspend::finish(worker, fiber)
+}
+
+impl ControlBlock {
+    /// What the fiber's frames have nested is over, as nobody goes on in them; its locals are lost.
+    pub(crate) fn leave_frames(&self) {
+        self.flags.update(|flags| flags & flag::CANCEL);
+        self.locals.set(ptr::null_mut());
+        self.scopes.set(ptr::null());
+    }
+
+    /// Ends the fiber without a result, for who waits for it. The worker that calls, if one does.
+    fn end_as_lost(&self, here: Option<&Worker>) {
+        let (functions, packet) = (self.vtable.get(), self.packet.get());
+        if let Lost::Tells(tell) = functions.lost {
+            // SAFETY: the fiber has not left.
+            unsafe { tell(packet) };
+        }
+        let waiter = self.completion.die();
+        if let Some(leave) = functions.leave {
+            // SAFETY: the fiber is lost, and leaves once.
+            unsafe { leave(packet) };
+        }
+        if let Some(id) = waiter {
+            // SAFETY: the end has claimed the wait.
+            unsafe { waiter::wake(id, here) };
+        }
+    }
+
+    /// Ends the fiber, which ran on a worker that died in the fiber's own code and had nothing of others: for the
+    /// process that comes in its place.
+    pub(crate) fn end_with(&self, worker: &Worker) {
+        self.owner.finish(worker);
+        self.leave_frames();
+        self.end_as_lost(None);
+        self.release();
+    }
+}

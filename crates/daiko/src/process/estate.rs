@@ -1,0 +1,262 @@
+//! What a fiber holds and has lent, where workers are processes: so that others go on when it is lost.
+//!
+//! It is noted in the call that takes or lends the thing, and struck out in the one that gives it back. A fiber is lost
+//! in its own code only, between calls, so that none is seen without the other.
+
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicBool;
+
+use daiko_core::fiber::{Course, WaiterId};
+use daiko_core::mutex::RawMutex;
+use daiko_core::semaphore::RawSemaphore;
+
+use super::call::Call;
+use super::{is_active, is_shared};
+use crate::cancel::Listens;
+use crate::fiber::{ControlBlock, Family};
+use crate::sync::{Once, mutex, permits, rwlock};
+use crate::worker::{Armed, Timers};
+
+/// Items of a fiber's first room: 200 bytes.
+const FIRST: usize = 8;
+
+/// Something that a fiber has from others, or has lent them from its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// A mutex that it has locked.
+    Mutex(NonNull<RawMutex<WaiterId>>),
+    /// So many permits: of a semaphore, or one of a lock that it reads.
+    Permits(NonNull<RawSemaphore<WaiterId>>, u32),
+    /// A lock that it writes, and whether that is poisoned.
+    Writer(NonNull<RawSemaphore<WaiterId>>, NonNull<AtomicBool>),
+    /// Something that it does, once.
+    Once(NonNull<Once>),
+    /// A scope, whose fibers borrow from its frames.
+    Scope(NonNull<Family>),
+    /// The timer of a scope that ends in time, and the worker's that it is armed at.
+    Timer(NonNull<Armed>, NonNull<Timers>),
+    /// Its place among those who listen for a token's cancel.
+    Listens(Listens),
+}
+
+impl Item {
+    /// Where it lies.
+    fn object(self) -> *const () {
+        match self {
+            Item::Mutex(raw) => raw.as_ptr().cast(),
+            Item::Permits(raw, _) | Item::Writer(raw, _) => raw.as_ptr().cast(),
+            Item::Once(once) => once.as_ptr().cast(),
+            Item::Scope(family) => family.as_ptr().cast(),
+            Item::Timer(timer, _) => timer.as_ptr().cast(),
+            Item::Listens(listens) => listens.node().cast(),
+        }
+    }
+
+    /// Gives it back, or takes it back, as far as anybody can without the fiber's destructors. A static that is not
+    /// shared is the dead process's own: the caller's is as it was at the fork.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the fiber of the item, which was struck out just now.
+    unsafe fn settle(self, fiber: &'static ControlBlock) {
+        if !is_shared(self.object()) {
+            return;
+        }
+        // SAFETY: what a fiber has borrowed or lent stays as long as its frames, which are still there, or as what
+        // these own, which is never dropped; a forgotten guard's is there by the contract of `process_workers`.
+        unsafe {
+            match self {
+                Item::Mutex(raw) => mutex::settle(raw.as_ref()),
+                Item::Permits(raw, count) => permits::release(raw.as_ref(), count),
+                Item::Writer(raw, poisoned) => rwlock::settle(raw.as_ref(), poisoned.as_ref()),
+                Item::Once(once) => once.as_ref().settle(),
+                Item::Scope(family) => family.as_ref().settle(fiber),
+                Item::Timer(timer, timers) => timers.as_ref().settle(timer),
+                Item::Listens(listens) => listens.settle(),
+            }
+        }
+    }
+}
+
+/// All that a fiber has, what came last at the end. Only the fiber touches it, and who succeeds its worker.
+///
+/// Budget: to note and to strike out what came last are a look and four stores at most, on lines of the fiber's own.
+#[derive(Debug)]
+pub(crate) struct Estate(Vec<Item>);
+
+impl Estate {
+    fn new() -> Self {
+        Estate(Vec::with_capacity(FIRST))
+    }
+
+    #[inline(always)]
+    fn add(&mut self, item: Item) {
+        self.0.push(item);
+    }
+
+    #[inline(always)]
+    fn remove(&mut self, item: Item) {
+        match self.0.last() {
+            Some(&last) if last == item => _ = self.0.pop(),
+            _ => self.remove_slow(item),
+        }
+    }
+
+    /// Guards are dropped in any order, and forgotten.
+    #[cold]
+    #[inline(never)]
+    fn remove_slow(&mut self, item: Item) {
+        let at = self.0.iter().rposition(|&other| other == item);
+        debug_assert!(at.is_some(), "a fiber gives back what it does not have");
+        if let Some(at) = at {
+            self.0.remove(at);
+        }
+    }
+}
+
+impl Call {
+    /// Whether what the caller gains is noted.
+    #[inline(always)]
+    pub(crate) fn has_estate(&self) -> bool {
+        self.fiber().is_some()
+    }
+
+    /// Notes that the caller has `item` from here on.
+    #[inline(always)]
+    pub(crate) fn gains(&self, item: Item) {
+        if let Some(fiber) = self.fiber() {
+            of(fiber).add(item);
+        }
+    }
+
+    /// Strikes out `item`, which the caller has.
+    #[inline(always)]
+    pub(crate) fn parts_with(&self, item: Item) {
+        if let Some(fiber) = self.fiber() {
+            of(fiber).remove(item);
+        }
+    }
+}
+
+/// Has the caller gain `item` by `take`, in the usual case: a call by a fiber that has room and does not unwind. Otherwise
+/// false, as if `take` does not succeed: then nothing has happened.
+///
+/// A call, as [`call`](super::call()) makes it, takes half as many instructions once more, as it is for all cases.
+#[inline(always)]
+pub(crate) fn gains_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
+    let Some((course, estate)) = enter_quickly() else { return false };
+    let len = estate.0.len();
+    let gains = len < estate.0.capacity() && take();
+    if gains {
+        // SAFETY: there is room for one more, which is written.
+        unsafe {
+            estate.0.as_mut_ptr().add(len).write(item);
+            estate.0.set_len(len + 1);
+        }
+    }
+    course.leave();
+    gains
+}
+
+/// Has the caller part with `item` by `give`, if it came last: as [`gains_quickly`].
+#[inline(always)]
+pub(crate) fn parts_quickly(item: Item, give: impl FnOnce() -> bool) -> bool {
+    let Some((course, estate)) = enter_quickly() else { return false };
+    let (last, before) = (estate.0.last().copied(), estate.0.len().wrapping_sub(1));
+    let parts = last == Some(item) && give();
+    if parts {
+        estate.0.truncate(before);
+    }
+    course.leave();
+    parts
+}
+
+#[inline(always)]
+fn enter_quickly() -> Option<(&'static Course, &'static mut Estate)> {
+    if cfg!(debug_assertions) && !is_active() {
+        return None;
+    }
+    let fiber = super::call::fiber()?;
+    let mut estate = fiber.aside.estate()?;
+    if std::thread::panicking() || !fiber.course.enter(false) {
+        return None;
+    }
+    // SAFETY: as in `of`.
+    Some((&fiber.course, unsafe { estate.as_mut() }))
+}
+
+/// The estate of `fiber`, the caller. No reference to it is kept while another may be made.
+#[inline(always)]
+#[allow(clippy::mut_from_ref, reason = "of one thread at a time")]
+fn of(fiber: &ControlBlock) -> &mut Estate {
+    let mut estate = fiber.aside.estate().unwrap_or_else(|| first(fiber));
+    // SAFETY: the block keeps it as long as the runtime; only the fiber uses it, and one reference at a time.
+    unsafe { estate.as_mut() }
+}
+
+#[cold]
+#[inline(never)]
+fn first(fiber: &ControlBlock) -> NonNull<Estate> {
+    fiber.aside.set_estate(Box::new(Estate::new()))
+}
+
+/// Whether `fiber` has nothing of others. For the fiber, and who succeeds its worker.
+pub(crate) fn is_empty(fiber: &ControlBlock) -> bool {
+    // SAFETY: as in `of`.
+    fiber.aside.estate().is_none_or(|estate| unsafe { estate.as_ref() }.0.is_empty())
+}
+
+/// Forgets what the fiber had that has used the block before: guards that it forgot as well.
+pub(crate) fn clear(fiber: &ControlBlock) {
+    if let Some(mut estate) = fiber.aside.estate() {
+        // SAFETY: as in `of`, of a fiber that is about to be.
+        unsafe { estate.as_mut() }.0.clear();
+    }
+}
+
+/// Strikes out what came last.
+fn newest(fiber: &ControlBlock) -> Option<Item> {
+    // SAFETY: as in `of`.
+    unsafe { fiber.aside.estate()?.as_mut() }.0.pop()
+}
+
+/// Settles all that `fiber`, the caller, has, what came last first.
+///
+/// # Safety
+///
+/// The fiber never goes on in the frames that it has left.
+pub(crate) unsafe fn settle(fiber: &'static ControlBlock) {
+    while let Some(item) = newest(fiber) {
+        // SAFETY: the caller's own, and struck out; for the rest, this function's contract.
+        unsafe { item.settle(fiber) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_given_back_in_any_order_is_struck_out_and_nothing_else() {
+        let raw = RawSemaphore::new(0);
+        let item = |count| Item::Permits(NonNull::from(&raw), count);
+        let mut estate = Estate::new();
+        (0..20).for_each(|count| estate.add(item(count)));
+        let odd = (0..20).filter(|count| count % 2 == 1);
+        odd.for_each(|count| estate.remove(item(count)));
+        assert!(estate.0.iter().copied().eq((0..20).step_by(2).map(item)));
+        (0..20).step_by(2).rev().for_each(|count| estate.remove(item(count)));
+        assert!(estate.0.is_empty());
+    }
+
+    #[test]
+    fn of_two_that_are_equal_one_is_left() {
+        let raw = RawSemaphore::new(0);
+        let [item, other] = [1, 2].map(|count| Item::Permits(NonNull::from(&raw), count));
+        let mut estate = Estate::new();
+        [item, other, item].into_iter().for_each(|item| estate.add(item));
+        estate.remove(item);
+        estate.remove(other);
+        assert_eq!(estate.0, [item]);
+    }
+}

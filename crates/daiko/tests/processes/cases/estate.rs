@@ -1,0 +1,381 @@
+//! What a fiber that is lost held and had lent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use daiko::cancel::CancelToken;
+use daiko::process::SharedHeap;
+use daiko::sync::{Condvar, LazyLock, Mutex, Once, OnceLock, RwLock, Semaphore, TryLockError};
+use daiko::{Builder, JoinError, JoinHandle, Runtime};
+
+use super::processes;
+use crate::End;
+
+super::cases! {
+    what_a_lost_fiber_held_goes_to_those_who_wait_for_it End::Well,
+    a_lost_writer_poisons_and_a_lost_reader_does_not End::Well,
+    what_a_lost_fiber_has_given_back_or_forgotten_is_not_given_back_again End::Well,
+    a_lock_that_a_wait_for_a_condition_took_again_is_poisoned End::Well,
+    what_is_done_once_is_poisoned_by_who_is_lost_in_it End::Well,
+    the_fibers_of_a_lost_scope_are_cancelled_and_waited_for End::Well,
+    a_scope_is_told_of_a_fiber_that_was_lost End::Well,
+    nobody_ends_the_timeouts_of_a_lost_fiber_and_its_neighbours_have_theirs End::Well,
+    a_token_outlives_a_fiber_that_was_lost_in_its_name End::Well,
+    what_was_nested_settles_from_the_innermost_on End::Well,
+    a_fiber_lost_in_another_process_than_it_began_in_settles_all End::Well,
+    a_lock_that_is_each_process_s_own_is_left_alone End::Well,
+    lost_fibers_that_held_something_leave_no_memory_behind End::Well,
+}
+
+/// Loses the calling fiber, in its own code.
+fn lose() -> ! {
+    // SAFETY: it is, and its frames have no destructor that anybody waits for.
+    unsafe { daiko::process::lose_caller() }
+}
+
+fn assert_lost<T>(joined: Result<T, JoinError>) {
+    assert!(matches!(joined, Err(JoinError::WorkerDied)));
+}
+
+/// Ends a runtime with so many fibers lost, and none left.
+fn end(runtime: Runtime, died: usize) {
+    let report = runtime.shutdown();
+    assert_eq!((report.unwound, report.leaked, report.died), (0, 0, died));
+}
+
+/// What fibers share, in a runtime of one worker.
+#[derive(Default)]
+struct Things {
+    mutex: Mutex<u32>,
+    lock: RwLock<u32>,
+    changed: Condvar,
+    /// Fibers that are about to suspend, or have.
+    come: AtomicU32,
+}
+
+impl Things {
+    /// Spawns a fiber that suspends in `body`, and before that does no more than to take what nobody has.
+    fn spawn<T: Send + 'static>(
+        self: &Arc<Self>,
+        body: impl FnOnce(&Things) -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let here = self.clone();
+        let comes = self.come.load(Ordering::Relaxed) + 1;
+        let fiber = daiko::spawn(move || {
+            here.come.fetch_add(1, Ordering::Relaxed);
+            body(&here)
+        });
+        while self.come.load(Ordering::Relaxed) < comes {
+            daiko::yield_now();
+        }
+        fiber
+    }
+}
+
+/// Runs `body` in a fiber of one worker, by which so many are lost.
+fn run(died: usize, body: impl FnOnce(Arc<Things>) + Send + 'static) {
+    let runtime = processes(1).build().unwrap();
+    runtime.run(|| body(Arc::default()));
+    end(runtime, died);
+}
+
+/// Waits for an unpark, then loses the calling fiber.
+fn lose_when_told() -> ! {
+    daiko::park();
+    lose()
+}
+
+/// Has a fiber that waits for it lost.
+fn tell(victim: JoinHandle<()>) {
+    victim.fiber().unpark();
+    assert_lost(victim.join());
+}
+
+fn what_a_lost_fiber_held_goes_to_those_who_wait_for_it() {
+    run(1, |things| {
+        let doors = Arc::new(Semaphore::new(3));
+        let (passes, waits) = (doors.clone(), doors.clone());
+        let victim = things.spawn(move |things| {
+            let _locked = things.mutex.lock().unwrap();
+            let _reads = [things.lock.read().unwrap(), things.lock.read().unwrap()];
+            let _permits = (passes.acquire(), passes.acquire_many(2));
+            lose_when_told()
+        });
+        let locks = things.spawn(|things| things.mutex.lock().is_err());
+        let writes = things.spawn(|things| things.lock.write().is_ok());
+        let passes = things.spawn(move |_| waits.acquire_many(3).count());
+        tell(victim);
+        assert!(locks.join().unwrap() && writes.join().unwrap());
+        assert_eq!((passes.join().unwrap(), doors.available_permits()), (3, 3));
+    });
+}
+
+fn a_lost_writer_poisons_and_a_lost_reader_does_not() {
+    run(3, |things| {
+        let reads = |things: &Things| {
+            let _read = things.lock.read().unwrap();
+            lose_when_told()
+        };
+        tell(things.spawn(reads));
+        assert!(!things.lock.is_poisoned());
+        let downgrades = |things: &Things| {
+            let write = things.lock.write().unwrap();
+            let _read = daiko::sync::RwLockWriteGuard::downgrade(write);
+            lose_when_told()
+        };
+        tell(things.spawn(downgrades));
+        assert!(things.lock.try_write().is_ok());
+        let victim = things.spawn(|things| {
+            let _write = things.lock.write().unwrap();
+            lose_when_told()
+        });
+        let reads = things.spawn(|things| things.lock.read().is_err());
+        tell(victim);
+        assert!(reads.join().unwrap());
+        things.lock.clear_poison();
+        assert!(things.lock.try_write().is_ok());
+    });
+}
+
+fn what_a_lost_fiber_has_given_back_or_forgotten_is_not_given_back_again() {
+    run(1, |things| {
+        let doors = Arc::new(Semaphore::new(9));
+        let passes = doors.clone();
+        let victim = things.spawn(move |things| {
+            drop(things.mutex.lock().unwrap());
+            drop(passes.acquire());
+            let (first, second) = (things.mutex.lock().unwrap(), passes.acquire());
+            let [third, fourth] = [2, 3].map(|count| passes.acquire_many(count));
+            // Neither in the order in which they were taken, nor the other way round.
+            drop((second, first));
+            third.forget();
+            let _kept = passes.adopt(1);
+            assert_eq!((passes.available_permits(), fourth.count()), (4, 3));
+            lose_when_told()
+        });
+        tell(victim);
+        assert!(!things.mutex.is_poisoned());
+        assert_eq!(doors.available_permits(), 4 + 3 + 1);
+    });
+}
+
+fn a_lock_that_a_wait_for_a_condition_took_again_is_poisoned() {
+    run(2, |things| {
+        let waits = |things: &Things| {
+            let locked = things.mutex.lock().unwrap();
+            let _locked = things.changed.wait_while(locked, |count| *count == 0).unwrap();
+            lose_when_told()
+        };
+        let victim = things.spawn(waits);
+        *things.mutex.lock().unwrap() = 1;
+        things.changed.notify_one();
+        tell(victim);
+        assert!(things.mutex.try_lock().is_err());
+        things.mutex.clear_poison();
+        *things.mutex.lock().unwrap() = 0;
+        // In the midst of a wait, it has the lock as well.
+        let victim = things.spawn(|things| {
+            let mut looks = 0;
+            let locked = things.mutex.lock().unwrap();
+            let lost_at_second = |_: &mut u32| {
+                looks += 1;
+                if looks == 2 { lose() } else { true }
+            };
+            let _ = things.changed.wait_while(locked, lost_at_second);
+        });
+        things.changed.notify_one();
+        assert_lost(victim.join());
+        assert!(things.mutex.is_poisoned() && things.mutex.lock().is_err());
+    });
+}
+
+fn what_is_done_once_is_poisoned_by_who_is_lost_in_it() {
+    run(3, |things| {
+        let (once, cell) = (Arc::new(Once::new()), Arc::new(OnceLock::new()));
+        let [does, waits] = [once.clone(), once.clone()];
+        let [makes, gets] = [cell.clone(), cell.clone()];
+        let victim = things.spawn(move |_| does.call_once(|| lose_when_told()));
+        let waiter =
+            things.spawn(move |_| waits.call_once_force(|once| assert!(once.is_poisoned())));
+        tell(victim);
+        waiter.join().unwrap();
+        assert!(once.is_completed());
+        let victim = things.spawn(move |_| _ = makes.get_or_init(|| lose_when_told()));
+        let getter = things.spawn(move |_| *gets.get_or_init(|| 7));
+        tell(victim);
+        assert_eq!((getter.join().unwrap(), cell.get()), (7, Some(&7)));
+        let lazy = Arc::new(LazyLock::<u32>::new(|| lose_when_told()));
+        let [makes, asks] = [lazy.clone(), lazy];
+        tell(things.spawn(move |_| _ = **makes));
+        let asks = things.spawn(move |_| **asks);
+        assert!(matches!(asks.join(), Err(JoinError::Panicked(_))));
+    });
+}
+
+fn the_fibers_of_a_lost_scope_are_cancelled_and_waited_for() {
+    struct Ends<'c>(&'c AtomicU32);
+    impl Drop for Ends<'_> {
+        fn drop(&mut self) {
+            daiko::yield_now();
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    run(1, |things| {
+        let ended = Arc::new(AtomicU32::new(0));
+        let ends = ended.clone();
+        let victim = things.spawn(move |_| {
+            daiko::scope(|scope| {
+                for _ in 0..10 {
+                    scope.spawn(|| {
+                        let _ends = Ends(&ends);
+                        daiko::park();
+                    });
+                }
+                daiko::yield_now();
+                lose_when_told()
+            })
+        });
+        tell(victim);
+        assert_eq!(ended.load(Ordering::Relaxed), 10);
+    });
+}
+
+fn a_scope_is_told_of_a_fiber_that_was_lost() {
+    run(2, |things| {
+        let all = things.clone();
+        daiko::scope(|scope| {
+            let lost = scope.spawn(|| {
+                let _locked = all.mutex.lock().unwrap();
+                lose()
+            });
+            assert_lost::<()>(lost.join());
+        });
+        assert!(things.mutex.is_poisoned());
+        let fails = daiko::spawn(|| daiko::scope(|scope| drop(scope.spawn(|| lose()))));
+        let payload = fails.join().unwrap_err().into_panic().unwrap();
+        let text = payload.downcast_ref::<String>().unwrap();
+        assert!(text.contains("was lost with its worker's process, and was not joined"), "{text}");
+    });
+}
+
+fn nobody_ends_the_timeouts_of_a_lost_fiber_and_its_neighbours_have_theirs() {
+    const SOON: Duration = Duration::from_micros(200);
+    run(200, |_| {
+        let fibers: Vec<_> = (0..200_u32)
+            .map(|i| {
+                daiko::spawn(move || {
+                    let outer = Duration::from_micros(u64::from(i));
+                    let _ = daiko::time::timeout(outer, || daiko::time::timeout(SOON, || lose()));
+                })
+            })
+            .collect();
+        fibers.into_iter().for_each(|fiber| assert_lost(fiber.join()));
+        // On the same stacks, and the same wheel.
+        let others: Vec<_> = (0..200)
+            .map(|_| {
+                daiko::spawn(|| {
+                    daiko::time::timeout(SOON, || daiko::time::sleep(10 * SOON)).is_err()
+                })
+            })
+            .collect();
+        assert!(others.into_iter().all(|other| other.join().unwrap()));
+    });
+}
+
+fn a_token_outlives_a_fiber_that_was_lost_in_its_name() {
+    run(1, |things| {
+        let token = CancelToken::new();
+        let [lost, other] = [token.clone(), token.clone()];
+        let victim = things.spawn(move |_| {
+            let _ = lost.run(|| lose_when_told());
+        });
+        let parks = things.spawn(move |_| other.run(daiko::park).is_err());
+        tell(victim);
+        // On the stack of the lost one.
+        let next = things.spawn(|_| daiko::park());
+        token.cancel();
+        assert!(parks.join().unwrap());
+        next.fiber().unpark();
+        next.join().unwrap();
+    });
+}
+
+fn what_was_nested_settles_from_the_innermost_on() {
+    run(1, |things| {
+        let victim = things.spawn(|things| {
+            let _locked = things.mutex.lock().unwrap();
+            let _ = daiko::time::timeout(Duration::from_secs(60), || {
+                daiko::scope(|scope| {
+                    let _read = things.lock.read().unwrap();
+                    // It ends once nobody reads.
+                    scope.spawn(|| {
+                        things.come.fetch_add(1, Ordering::Relaxed);
+                        daiko::cancel::shield(|| drop(things.lock.write()));
+                    });
+                    while things.come.load(Ordering::Relaxed) < 2 {
+                        daiko::yield_now();
+                    }
+                    daiko::park();
+                    daiko::cancel::shield(|| daiko::no_suspend(|| lose()))
+                })
+            });
+        });
+        tell(victim);
+        assert!(things.mutex.is_poisoned() && things.lock.try_write().is_ok());
+    });
+}
+
+fn a_fiber_lost_in_another_process_than_it_began_in_settles_all() {
+    let runtime = processes(2).build().unwrap();
+    let things = Arc::<Things>::default();
+    let held = things.clone();
+    let victim = Builder::new().on(0);
+    let victim = runtime.spawn_with(victim, move || {
+        let _locked = held.mutex.lock().unwrap();
+        let _ = daiko::time::timeout(Duration::from_secs(60), || {
+            super::cross(0);
+            let _write = held.lock.write().unwrap();
+            lose()
+        });
+    });
+    assert_lost(victim.unwrap().join());
+    end(runtime, 1);
+    assert!(things.mutex.is_poisoned() && things.lock.is_poisoned());
+    assert!(things.mutex.try_lock().is_err() && things.lock.try_write().is_err());
+}
+
+fn a_lock_that_is_each_process_s_own_is_left_alone() {
+    static OWN: Mutex<u32> = Mutex::new(0);
+    run(1, |things| {
+        tell(things.spawn(|_| {
+            let _locked = OWN.lock().unwrap();
+            lose_when_told()
+        }));
+        // Here the process goes on; a successor's is free.
+        assert!(matches!(OWN.try_lock(), Err(TryLockError::WouldBlock)) && !OWN.is_poisoned());
+    });
+}
+
+fn lost_fibers_that_held_something_leave_no_memory_behind() {
+    const ROUNDS: usize = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+    run(ROUNDS + 100, |things| {
+        let victims = |count| {
+            (0..count).for_each(|_| {
+                let held = things.clone();
+                let body = move || {
+                    let _locks = (held.mutex.lock(), held.lock.write(), held.lock.try_read());
+                    daiko::scope(|scope| {
+                        scope.spawn(daiko::yield_now);
+                        lose()
+                    })
+                };
+                assert_lost::<()>(daiko::spawn(body).join());
+            });
+        };
+        victims(100);
+        let before = SharedHeap::stats().unwrap();
+        victims(ROUNDS);
+        assert!(SharedHeap::stats().unwrap().in_use <= before.in_use + 4096);
+    });
+}
