@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use daiko::{JoinError, Runtime};
+use daiko::{Builder, JoinError, JoinHandle, Runtime};
 
 fn on(workers: usize, f: impl FnOnce() + Send + 'static) {
     let runtime = Runtime::builder().workers(workers).build().unwrap();
@@ -196,6 +196,49 @@ fn a_detached_fiber_drops_its_result() {
         drop(fiber);
     });
     assert_eq!(drops.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn what_is_done_at_least_once_is_done_once_where_no_worker_dies_and_its_closure_dropped() {
+    struct Counts<'c>(&'c AtomicUsize);
+    impl Drop for Counts<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    static DROPS: AtomicUsize = AtomicUsize::new(0);
+    fn begun<T: Send + 'static>(f: impl Fn() -> T + Send + 'static) -> JoinHandle<T> {
+        let counts = Counts(&DROPS);
+        // Too large for a place on the stack.
+        let large = [1_u8; 9 << 10];
+        let work = move || {
+            assert_eq!((&counts, large[7]).1, 1);
+            f()
+        };
+        Builder::new().stack_size(256 << 10).spawn_at_least_once(work).unwrap()
+    }
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let body = || {
+        assert_eq!(begun(|| 7).join().unwrap(), 7);
+        let panics = begun(|| panic!("on purpose"));
+        assert!(matches!(panics.join(), Err(JoinError::Panicked(_))));
+        let [parks, never] = [begun(daiko::park), begun(daiko::park)];
+        never.cancel();
+        daiko::yield_now();
+        parks.cancel();
+        for fiber in [parks, never] {
+            assert!(matches!(fiber.join(), Err(JoinError::Cancelled)));
+        }
+        assert_eq!(DROPS.load(Ordering::Relaxed), 4);
+        // Its result as well, which nobody asks for.
+        let detached = begun(|| Counts(&DROPS));
+        while !detached.is_finished() {
+            daiko::yield_now();
+        }
+    };
+    runtime.spawn_with(Builder::new().stack_size(1 << 20), body).unwrap().join().unwrap();
+    runtime.shutdown();
+    assert_eq!(DROPS.load(Ordering::Relaxed), 6);
 }
 
 #[test]

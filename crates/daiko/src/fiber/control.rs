@@ -76,6 +76,8 @@ pub(crate) enum Lost {
     Ends,
     /// So does a scoped one, whose packet is told before.
     Tells(unsafe fn(NonNull<u8>)),
+    /// It begins anew: its closure stays in the packet as long as it is in its own code.
+    BeginsAnew,
 }
 
 /// One fiber, at the top of its own stack, so that a hop to it touches one page.
@@ -233,6 +235,11 @@ impl ControlBlock {
             let bytes = std::slice::from_raw_parts(self.below(len), len);
             std::str::from_utf8_unchecked(bytes)
         })
+    }
+
+    /// The lowest byte of the name, or of the block if it has none.
+    pub(crate) fn name_start(&self) -> *mut u8 {
+        self.below(self.name_end.get().saturating_sub(1) as usize)
     }
 
     /// So many bytes below the block, which lies at the top of a stack.

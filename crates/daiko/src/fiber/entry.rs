@@ -72,7 +72,7 @@ unsafe fn drop_result<T>(packet: NonNull<u8>) {
 }
 
 impl JoinError {
-    fn from_payload(payload: Box<dyn Any + Send>) -> Self {
+    pub(super) fn from_payload(payload: Box<dyn Any + Send>) -> Self {
         match payload.downcast::<Cancelled>() {
             Ok(_) => JoinError::Cancelled,
             Err(payload) => JoinError::Panicked(payload),

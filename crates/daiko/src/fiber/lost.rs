@@ -2,12 +2,16 @@
 
 use std::ptr;
 
+use daiko_context::prepare;
+
 use super::control::{ControlBlock, Lost, flag};
+use super::entry::entry;
 use super::waiter;
 use crate::process::estate;
+use crate::runtime::pool;
 use crate::worker::{self, Worker, suspend};
 
-/// Settles what the fiber has of others and has lent them, and ends it. Nothing of it is dropped.
+/// Settles what the fiber has of others and has lent them, and ends it, or has it begin anew. Nothing of it is dropped.
 ///
 /// # Safety
 ///
@@ -24,6 +28,10 @@ pub(crate) unsafe extern "C" fn die(arg: *mut u8) -> ! {
     unsafe { estate::settle(fiber) };
     // SAFETY: a fiber runs on a worker; asked only now, as it may have waited.
     let worker = unsafe { worker::current().unwrap_unchecked() };
+    if fiber.begins_anew() {
+        // SAFETY: by this function's contract.
+        unsafe { suspend::begin_anew(worker, fiber) }
+    }
     worker.runtime().roster.lose_fiber();
     fiber.end_as_lost(Some(worker));
     suspend::finish(worker, fiber)
@@ -35,6 +43,23 @@ impl ControlBlock {
         self.flags.update(|flags| flags & flag::CANCEL);
         self.locals.set(ptr::null_mut());
         self.scopes.set(ptr::null());
+    }
+
+    /// Whether the fiber, if lost, begins anew.
+    pub(crate) fn begins_anew(&self) -> bool {
+        matches!(self.vtable.get().lost, Lost::BeginsAnew)
+    }
+
+    /// Makes the fiber one that is to run from its beginning.
+    ///
+    /// # Safety
+    ///
+    /// It [begins anew](Self::begins_anew), and was lost in its own code. Nobody goes on in its frames.
+    pub(crate) unsafe fn prepare_anew(&self) {
+        self.course.reset();
+        let block = ptr::from_ref(self).cast_mut().cast();
+        // SAFETY: there the stack began before; what is below is not used any more. `entry` gets its block.
+        self.sp.set(unsafe { prepare(pool::stack_top(self), entry, block) });
     }
 
     /// Ends the fiber without a result, for who waits for it. The worker that calls, if one does.

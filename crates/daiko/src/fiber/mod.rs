@@ -1,5 +1,6 @@
 //! Fibers: their handles, how they are spawned, run and joined.
 
+mod anew;
 mod aside;
 mod control;
 mod entry;

@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use daiko_context::prepare;
 use daiko_context::stack::StackError;
 
+use super::control::Vtable;
 use super::entry::{Body, Functions, entry};
 use super::{ControlBlock, Fiber, JoinHandle, kind};
 use crate::process;
@@ -176,13 +177,32 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
+        let functions = &const { Functions::<F, T>::VTABLE };
+        // SAFETY: those of that packet.
+        unsafe { self.spawn_packet(runtime, here, functions, || Body::<F, T>::new(f)) }
+    }
+
+    /// Spawns a fiber with the packet that `make` makes, if there is a stack.
+    ///
+    /// # Safety
+    ///
+    /// The functions are for a packet of type `P`, and leave an `Outcome<T>` at its beginning.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) unsafe fn spawn_packet<P, T>(
+        self,
+        runtime: &Shared,
+        here: Option<&Worker>,
+        functions: &'static Vtable,
+        make: impl FnOnce() -> P,
+    ) -> Result<JoinHandle<T>, SpawnError> {
         let _call = process::call();
-        let block = self.allocate(runtime, here, const { room::<Body<F, T>>() })?;
+        let block = self.allocate(runtime, here, const { room::<P>() })?;
         // SAFETY: the block is new, so nobody else knows it.
         let fiber = unsafe { block.as_ref() };
-        fiber.vtable.set(&const { Functions::<F, T>::VTABLE });
+        fiber.vtable.set(functions);
         // SAFETY: `allocate` made room for it.
-        unsafe { fiber.packet.get().cast().write(Body::<F, T>::new(f)) };
+        unsafe { fiber.packet.get().cast().write(make()) };
         let handle = JoinHandle::new(Fiber::from_block(block));
         runtime.launch(fiber, here, self.worker);
         Ok(handle)

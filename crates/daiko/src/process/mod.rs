@@ -48,6 +48,8 @@
 //!   [`scope`](crate::scope()) open, nothing begun that is done once or in time, and was not itself one of a scope; or
 //!   where the worker slept. Otherwise the program ends with it, after one line on standard error that says why, as it
 //!   does if a worker exits.
+//! - A fiber that was spawned by [`Builder::spawn_at_least_once`](crate::Builder::spawn_at_least_once) is not lost for
+//!   good, but begins anew.
 //! - At the end nobody is left behind: a process that resists is killed.
 
 mod call;

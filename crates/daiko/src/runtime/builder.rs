@@ -189,7 +189,7 @@ impl RuntimeBuilder {
     /// 5. Where a guard or permit of [`sync`](crate::sync) is leaked, as by [`std::mem::forget`], what it is of is not
     ///    freed before the fiber has ended: if that is lost, it is freed from it.
     /// 6. What a fiber was changing when it was [lost](crate::JoinError::WorkerDied) may be changed by half: the value
-    ///    behind a poisoned lock, what atomics guard. Nobody relies on more.
+    ///    behind a poisoned lock, what atomics guard, what the closure of a fiber owns that begins anew. Nobody relies on more.
     pub unsafe fn process_workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self.processes = true;

@@ -342,6 +342,27 @@ impl Runtime {
         builder.spawn_in(self.shared(), here, f)
     }
 
+    /// Spawns a fiber as `builder` says on this runtime, which runs `f` at least once: see
+    /// [`Builder::spawn_at_least_once`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Builder::spawn`].
+    #[track_caller]
+    pub fn spawn_at_least_once<F, T>(
+        &self,
+        builder: Builder,
+        f: F,
+    ) -> Result<JoinHandle<T>, SpawnError>
+    where
+        F: Fn() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let _call = process::call();
+        let here = worker::current().filter(|worker| worker.is_of(self.shared()));
+        builder.spawn_anew_in(self.shared(), here, f)
+    }
+
     /// Runs `f` in a fiber of this runtime and waits for its end: the calling thread blocks, or
     /// suspends if it is a fiber.
     ///

@@ -335,6 +335,14 @@ impl State {
     }
 }
 
+/// Where the stack of a fiber begins, below all that [`Pool::furnish`] has put there.
+pub(crate) fn stack_top(control: &ControlBlock) -> *mut u8 {
+    match control.outside.get() {
+        0 => control.packet.get().as_ptr(),
+        _ => align_down(control.name_start(), STACK_ALIGN),
+    }
+}
+
 fn align_down(address: *mut u8, align: usize) -> *mut u8 {
     address.map_addr(|addr| addr & !(align - 1))
 }

@@ -211,6 +211,8 @@ pub(crate) enum Departed {
     },
     /// A mover that yields: only now others may take it.
     Yielding(NonNull<ControlBlock>),
+    /// A fiber that was lost, and begins anew.
+    Anew(NonNull<ControlBlock>),
     /// A fiber that ran to its end.
     Finished(NonNull<ControlBlock>),
 }

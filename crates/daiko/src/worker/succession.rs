@@ -253,9 +253,28 @@ impl Worker {
 
     /// Goes on without the fiber in whose own code the dead one was, and which has nothing of others.
     fn lose(&self, fiber: &ControlBlock) {
+        if fiber.begins_anew() {
+            fiber.leave_frames();
+            // SAFETY: the fiber was in its own code, as `remains` has found, and nobody else was on its stack.
+            return unsafe { self.begin_anew(fiber) };
+        }
         fiber.end_with(self);
         self.counters.ends.add(1);
         self.runtime().roster.lose_fiber();
+    }
+
+    /// Has a fiber that is lost begin anew.
+    ///
+    /// # Safety
+    ///
+    /// As for [`ControlBlock::prepare_anew`], and nobody is on its stack.
+    pub(super) unsafe fn begin_anew(&self, fiber: &ControlBlock) {
+        // SAFETY: passed on to the caller.
+        unsafe { fiber.prepare_anew() };
+        if fiber.state.is_cancelled() || self.is_shutting_down() {
+            fiber.must_unwind();
+        }
+        self.enqueue(fiber);
     }
 
     /// Takes back that the worker is parked. A token that comes later ends its next sleep early, which looks again.

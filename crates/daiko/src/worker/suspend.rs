@@ -249,6 +249,17 @@ fn note_unwinding(worker: &Worker, fiber: &ControlBlock) {
     }
 }
 
+/// Has the calling fiber, which is lost, begin anew, once its stack is not used any more.
+///
+/// # Safety
+///
+/// As for [`ControlBlock::prepare_anew`].
+pub(crate) unsafe fn begin_anew(worker: &Worker, fiber: &ControlBlock) -> ! {
+    worker.departed.set(Departed::Anew(NonNull::from(fiber)));
+    leave(worker, fiber);
+    unreachable!("a fiber that begins anew was resumed where it had left off")
+}
+
 #[inline(always)]
 fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
     if let Some(to) = depart(worker, fiber, event) {
@@ -391,6 +402,8 @@ impl Worker {
                 }
                 self.enqueue(fiber);
             }
+            // SAFETY: as above; nobody is on the stack any more. The rest is what `begin_anew` asks for.
+            Departed::Anew(fiber) => unsafe { self.begin_anew(fiber.as_ref()) },
             // SAFETY: the fiber's own reference keeps it until here.
             Departed::Finished(fiber) => self.bury(unsafe { fiber.as_ref() }),
         }

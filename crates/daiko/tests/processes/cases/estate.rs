@@ -1,7 +1,7 @@
 //! What a fiber that is lost held and had lent.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use daiko::cancel::CancelToken;
@@ -26,6 +26,11 @@ super::cases! {
     a_fiber_lost_in_another_process_than_it_began_in_settles_all End::Well,
     a_lock_that_is_each_process_s_own_is_left_alone End::Well,
     lost_fibers_that_held_something_leave_no_memory_behind End::Well,
+    what_is_done_at_least_once_begins_anew_until_it_comes_to_its_end End::Well,
+    who_is_lost_in_dropping_what_it_was_to_do_is_lost_for_good End::Well,
+    who_begins_anew_is_the_same_fiber_and_has_left_everything End::Well,
+    a_killed_worker_has_its_fiber_begin_anew End::Well,
+    who_is_cancelled_does_not_begin_anew End::Well,
 }
 
 /// Loses the calling fiber, in its own code.
@@ -378,4 +383,146 @@ fn lost_fibers_that_held_something_leave_no_memory_behind() {
         victims(ROUNDS);
         assert!(SharedHeap::stats().unwrap().in_use <= before.in_use + 4096);
     });
+}
+
+fn what_is_done_at_least_once_begins_anew_until_it_comes_to_its_end() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let counts = Counts(drops.clone());
+    run(0, move |things| {
+        let begun = AtomicU32::new(0);
+        let work = move || {
+            let _counts = &counts;
+            let _locked = things.mutex.lock();
+            let name = daiko::current().name().map(str::to_owned);
+            match begun.fetch_add(1, Ordering::Relaxed) {
+                0 => lose(),
+                1 => daiko::scope(|scope| {
+                    scope.spawn(daiko::park);
+                    daiko::yield_now();
+                    lose()
+                }),
+                times => (times, name, things.mutex.is_poisoned()),
+            }
+        };
+        let fiber = Builder::new().name("again").spawn_at_least_once(work).unwrap();
+        assert_eq!(fiber.join().unwrap(), (2, Some("again".to_owned()), true));
+    });
+    assert_eq!(drops.load(Ordering::Relaxed), 1);
+}
+
+/// Counts how often it is dropped.
+struct Counts(Arc<AtomicUsize>);
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn who_is_lost_in_dropping_what_it_was_to_do_is_lost_for_good() {
+    struct Loses;
+    impl Drop for Loses {
+        fn drop(&mut self) {
+            lose()
+        }
+    }
+    run(2, |things| {
+        for cancels in [false, true] {
+            let (loses, here) = (Loses, things.clone());
+            let work = move || {
+                let _loses = &loses;
+                here.come.fetch_add(1, Ordering::Relaxed);
+            };
+            let fiber = Builder::new().spawn_at_least_once(work).unwrap();
+            if cancels {
+                fiber.cancel();
+            }
+            assert_lost(fiber.join());
+        }
+        assert_eq!(things.come.load(Ordering::Relaxed), 1);
+    });
+}
+
+fn who_begins_anew_is_the_same_fiber_and_has_left_everything() {
+    const TIMES: u32 = 20;
+    let runtime = processes(1).build().unwrap();
+    let begun = AtomicU32::new(0);
+    // Too large to lie on the stack beside the name.
+    let large = [7_u8; 9 << 10];
+    let frames = Arc::new(Mutex::new(Vec::new()));
+    let seen = frames.clone();
+    let work = move || {
+        let here = large[3];
+        seen.lock().unwrap().push(std::ptr::from_ref(std::hint::black_box(&here)).addr());
+        if begun.fetch_add(1, Ordering::Relaxed) < TIMES {
+            let _ = daiko::time::timeout(Duration::ZERO, || {
+                daiko::no_suspend(|| daiko::cancel::shield(|| lose()))
+            });
+        }
+        assert!(!daiko::cancel::is_cancelled());
+        daiko::yield_now();
+        daiko::current()
+    };
+    let fiber = runtime.spawn_at_least_once(Builder::new().name("large"), work).unwrap();
+    let before = fiber.fiber().clone();
+    assert_eq!(fiber.join().unwrap(), before);
+    let frames = frames.lock().unwrap();
+    assert!(
+        frames.len() as u32 == TIMES + 1 && frames.iter().all(|frame| *frame == frames[0]),
+        "{frames:?}"
+    );
+    end(runtime, 0);
+}
+
+fn a_killed_worker_has_its_fiber_begin_anew() {
+    const KILLS: u32 = 10;
+    let runtime = processes(2).build().unwrap();
+    let process = Arc::new(AtomicU32::new(0));
+    let (begun, here) = (AtomicU32::new(0), process.clone());
+    let work = move || {
+        let times = begun.fetch_add(1, Ordering::Relaxed);
+        daiko::yield_now();
+        here.store(std::process::id(), Ordering::Release);
+        if times == KILLS {
+            return times;
+        }
+        loop {
+            std::hint::spin_loop();
+        }
+    };
+    let fiber = runtime.spawn_at_least_once(Builder::new(), work).unwrap();
+    for _ in 0..KILLS {
+        let victim = loop {
+            match process.swap(0, Ordering::Acquire) {
+                0 => std::thread::yield_now(),
+                victim => break victim,
+            }
+        };
+        // SAFETY: it takes plain integers.
+        assert_eq!(unsafe { libc::kill(victim as i32, libc::SIGKILL) }, 0);
+    }
+    assert_eq!(fiber.join().unwrap(), KILLS);
+    end(runtime, 0);
+}
+
+fn who_is_cancelled_does_not_begin_anew() {
+    let drops = Arc::new(AtomicUsize::new(0));
+    let counts = Counts(drops.clone());
+    run(0, move |things| {
+        let victim = things.clone();
+        let work = move || -> () {
+            let _counts = &counts;
+            victim.come.fetch_add(1, Ordering::Relaxed);
+            daiko::cancel::shield(|| lose_when_told())
+        };
+        let fiber = Builder::new().spawn_at_least_once(work).unwrap();
+        while things.come.load(Ordering::Relaxed) == 0 {
+            daiko::yield_now();
+        }
+        fiber.cancel();
+        fiber.fiber().unpark();
+        assert!(matches!(fiber.join(), Err(JoinError::Cancelled)));
+        assert_eq!(things.come.load(Ordering::Relaxed), 1);
+    });
+    assert_eq!(drops.load(Ordering::Relaxed), 1);
 }
