@@ -118,11 +118,6 @@ impl Course {
         self.0.load(Ordering::Relaxed) == OWN_CODE
     }
 
-    /// Whether the fiber may hold or have lent what others need. As [`is_in_own_code`](Self::is_in_own_code).
-    pub fn is_sharing(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == SHARING
-    }
-
     /// Whether the fiber is in a call that it makes as it unwinds. As [`is_in_own_code`](Self::is_in_own_code).
     #[inline]
     pub fn is_unwinding(&self) -> bool {

@@ -1,6 +1,6 @@
 //! What becomes of a fiber that is lost: its worker's process was killed while it was in its own code.
 
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use daiko_context::prepare;
 
@@ -11,30 +11,40 @@ use crate::process::estate;
 use crate::runtime::pool;
 use crate::worker::{self, Worker, suspend};
 
+/// Where a fiber goes on that was lost, on a stack which it has borrowed: its own may be full.
+///
+/// # Safety
+///
+/// `arg` is the control block of that stack, in use by nobody else, and its packet that of the fiber, which the
+/// calling worker runs. The fiber was in its own code, and never goes on there.
+pub(crate) unsafe extern "C" fn die_aside(arg: *mut u8) -> ! {
+    suspend::arrive();
+    // SAFETY: by this function's contract.
+    unsafe {
+        let stack: &'static ControlBlock = &*arg.cast();
+        die(stack.packet.get().cast().as_ref(), Some(NonNull::from(stack)))
+    }
+}
+
 /// Settles what the fiber has of others and has lent them, and ends it, or has it begin anew. Nothing of it is dropped.
 ///
 /// # Safety
 ///
-/// `arg` is the control block of a fiber that the calling worker runs, on the fiber's own stack, below all of its frames.
-/// These were left in its own code, and it never goes on there.
-pub(crate) unsafe extern "C" fn die(arg: *mut u8) -> ! {
-    suspend::arrive();
-    // SAFETY: by this function's contract.
-    let fiber: &'static ControlBlock = unsafe { &*arg.cast::<ControlBlock>() };
-    // From here on it goes on where its worker is killed, as at the end of any other.
-    fiber.course.end();
+/// `fiber` calls, on this stack if it has borrowed one, else on its own, below all of its frames. These were left in its
+/// own code, or in what it does as it unwinds, and it never goes on there.
+pub(crate) unsafe fn die(fiber: &'static ControlBlock, stack: Option<NonNull<ControlBlock>>) -> ! {
     fiber.leave_frames();
     // SAFETY: by this function's contract.
     unsafe { estate::settle(fiber) };
     // SAFETY: a fiber runs on a worker; asked only now, as it may have waited.
     let worker = unsafe { worker::current().unwrap_unchecked() };
-    if fiber.begins_anew() {
-        // SAFETY: by this function's contract.
-        unsafe { suspend::begin_anew(worker, fiber) }
+    let anew = fiber.begins_anew();
+    if !anew {
+        worker.runtime().roster.lose_fiber();
+        fiber.end_as_lost(Some(worker));
     }
-    worker.runtime().roster.lose_fiber();
-    fiber.end_as_lost(Some(worker));
-    suspend::finish(worker, fiber)
+    // SAFETY: by this function's contract.
+    unsafe { suspend::finish_as_lost(worker, fiber, stack, anew) }
 }
 
 impl ControlBlock {
@@ -80,12 +90,19 @@ impl ControlBlock {
         }
     }
 
-    /// Ends the fiber, which ran on a worker that died in the fiber's own code and had nothing of others: for the
-    /// process that comes in its place.
-    pub(crate) fn end_with(&self, worker: &Worker) {
-        self.owner.finish(worker);
-        self.leave_frames();
-        self.end_as_lost(None);
-        self.release();
+    /// Prepares what has become of the fiber, which was lost, to run on `stack`: for the worker that it was on, while it
+    /// does not run.
+    ///
+    /// # Safety
+    ///
+    /// The stack is nobody else's. The fiber was in its own code, and never goes on there.
+    pub(crate) unsafe fn prepare_to_die(&self, stack: NonNull<ControlBlock>) {
+        // From here on it goes on where its worker is killed, as at the end of any other.
+        self.course.end();
+        // SAFETY: a block is one for good.
+        unsafe { stack.as_ref() }.packet.set(NonNull::from(self).cast());
+        let top = stack.as_ptr().cast::<u8>();
+        // SAFETY: by this function's contract; what is given to `die_aside` is as it asks for.
+        self.sp.set(unsafe { prepare(top, die_aside, top) });
     }
 }

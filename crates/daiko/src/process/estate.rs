@@ -200,12 +200,6 @@ fn first(fiber: &ControlBlock) -> NonNull<Estate> {
     fiber.aside.set_estate(Box::new(Estate::new()))
 }
 
-/// Whether `fiber` has nothing of others. For the fiber, and who succeeds its worker.
-pub(crate) fn is_empty(fiber: &ControlBlock) -> bool {
-    // SAFETY: as in `of`.
-    fiber.aside.estate().is_none_or(|estate| unsafe { estate.as_ref() }.0.is_empty())
-}
-
 /// Forgets what the fiber had that has used the block before: guards that it forgot as well.
 pub(crate) fn clear(fiber: &ControlBlock) {
     if let Some(mut estate) = fiber.aside.estate() {

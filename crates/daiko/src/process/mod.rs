@@ -42,14 +42,15 @@
 //! - What a fiber prints by `println!` goes through a buffer of its process: lines of several appear in no certain
 //!   order. A program that has printed before it builds the runtime shares that buffer: its fibers use `eprintln!`.
 //! - There are no spares: what a [stuck](crate::Stuck) worker could run others take. Deadlocks are not looked for.
-//! - A worker's process that is killed is replaced. The fiber that it was running is lost, which
-//!   [`join`](crate::JoinHandle::join) says: it stopped where it was, so that what it owned is never freed. All others
-//!   go on. That can be where the fiber was in its own code, not in a call of this library, had no lock or permit, no
-//!   [`scope`](crate::scope()) open, nothing begun that is done once or in time, and was not itself one of a scope; or
-//!   where the worker slept. Otherwise the program ends with it, after one line on standard error that says why, as it
-//!   does if a worker exits.
-//! - A fiber that was spawned by [`Builder::spawn_at_least_once`](crate::Builder::spawn_at_least_once) is not lost for
-//!   good, but begins anew.
+//! - A worker's process that is killed is replaced, by one that goes on where it was: in the middle of whatever the runtime
+//!   or a call of this library was doing. Not so in a fiber's own code: that fiber is lost, as
+//!   [`join`](crate::JoinHandle::join) says, or begins anew, if it was spawned by
+//!   [`Builder::spawn_at_least_once`](crate::Builder::spawn_at_least_once). What it held or had lent is settled: its locks are
+//!   poisoned and freed, its permits given back, the fibers of its scopes cancelled and waited for. Its destructors do not
+//!   run, so that what it owned is never freed, and who waits for its end of a channel to be dropped waits on.
+//! - That needs the kernel's leave to trace children (`ptrace`). Where it is refused, or
+//!   [declined](crate::RuntimeBuilder::trace_workers), a worker that is killed in the runtime takes the program along, after one line on
+//!   standard error that says why; so does a worker that exits.
 //! - At the end nobody is left behind: a process that resists is killed.
 
 mod call;
@@ -63,10 +64,9 @@ mod segment;
 mod shared;
 mod zygote;
 
-use std::io;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use std::{fmt, io};
 
 use daiko_context::stack::StackError;
 use daiko_sys::{signal, thread};
@@ -79,9 +79,8 @@ pub use self::error::ProcessError;
 pub(crate) use self::estate::{Estate, Item};
 pub use self::heap::{HeapStats, SharedHeap, is_shared};
 pub use self::shared::Static;
+use crate::deadlock;
 use crate::runtime::RuntimeBuilder;
-use crate::worker::suspend;
-use crate::{deadlock, fiber};
 
 /// Whether a runtime of this program has processes as workers; in all of them.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -150,22 +149,21 @@ fn threads() -> io::Result<usize> {
     Ok(thread::all()?.len())
 }
 
-/// Loses the calling fiber, as if its worker's process had been killed here: for tests.
-///
-/// # Safety
-///
-/// Workers are processes, and the fiber is in its own code. None of its frames is gone on with, so that no destructor of what lies there runs.
-#[doc(hidden)]
-pub unsafe fn lose_caller() -> ! {
-    let (_, fiber) = suspend::caller("lose_caller");
-    // SAFETY: the caller is that fiber, on its own stack; the rest is this function's contract.
-    unsafe { fiber::die(ptr::from_ref(fiber).cast_mut().cast()) }
-}
-
 /// Ends a worker process that cannot guard the stack of a fiber which has come to it.
 #[cold]
 pub(crate) fn no_guards(error: StackError) -> ! {
-    let text = format!("daiko: a worker process cannot guard the stacks of its fibers: {error}\n");
-    signal::write_stderr(&[text.as_bytes()]);
+    end_with(format_args!(
+        "daiko: a worker process cannot guard the stacks of its fibers: {error}\n"
+    ))
+}
+
+/// Ends a worker process that has no stack on which a lost fiber could settle what it had.
+#[cold]
+pub(crate) fn no_stack(error: StackError) -> ! {
+    end_with(format_args!("daiko: there is no stack to end a fiber on that was lost: {error}\n"))
+}
+
+fn end_with(text: fmt::Arguments<'_>) -> ! {
+    signal::write_stderr(&[text.to_string().as_bytes()]);
     signal::abort()
 }

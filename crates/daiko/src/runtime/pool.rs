@@ -192,8 +192,7 @@ impl Pool {
         };
         let mut node = memory.cast::<SlabNode>();
         let before = self.newest.load(Ordering::Relaxed).cast_const();
-        let new =
-            SlabNode { slab, number: self.slabs() + 1, used: 0, older: class.slabs, before };
+        let new = SlabNode { slab, number: self.slabs() + 1, used: 0, older: class.slabs, before };
         // SAFETY: just allocated for a node.
         unsafe { node.write(new) };
         class.slabs = Some(node);
@@ -221,8 +220,8 @@ impl Pool {
         let newest = self.newest();
         // SAFETY: as in `newest`.
         let all = std::iter::successors(newest, |node| unsafe { node.before.as_ref() });
-        let new = all.take_while(|node| node.number > known);
-        new.map(|node| node.slab.adopt(self.guard_kind)).collect::<Result<(), _>>()?;
+        let mut new = all.take_while(|node| node.number > known);
+        new.try_for_each(|node| node.slab.adopt(self.guard_kind))?;
         Ok(newest.map_or(0, |newest| newest.number))
     }
 

@@ -63,11 +63,12 @@ pub(crate) fn current() -> Option<&'static Worker> {
 }
 
 /// As [`current`], where workers are processes: inlined, as the thread pointer is the same in all of them, so that an
-/// address which the compiler keeps is right wherever the caller goes on.
+/// address which the compiler keeps is right wherever the caller goes on. Not so a value: it is read anew each time.
 #[inline(always)]
 pub(crate) fn current_of_process() -> Option<&'static Worker> {
-    // SAFETY: as for `current`.
-    unsafe { OF_PROCESS.get().as_ref() }
+    let worker = OF_PROCESS.with(Cell::as_ptr);
+    // SAFETY: as for `current`; the cell is there as long as its thread, which calls.
+    unsafe { worker.read_volatile().as_ref() }
 }
 
 /// A kernel thread that runs fibers, with its queues.
@@ -211,8 +212,13 @@ pub(crate) enum Departed {
     },
     /// A mover that yields: only now others may take it.
     Yielding(NonNull<ControlBlock>),
-    /// A fiber that was lost, and begins anew.
-    Anew(NonNull<ControlBlock>),
+    /// A fiber that was lost, and may begin anew.
+    Lost {
+        fiber: NonNull<ControlBlock>,
+        /// The stack that it has borrowed.
+        stack: Option<NonNull<ControlBlock>>,
+        anew: bool,
+    },
     /// A fiber that ran to its end.
     Finished(NonNull<ControlBlock>),
 }
@@ -319,20 +325,22 @@ impl Worker {
         self.runtime().monitor.worker_parks();
         self.give_back_bells(true);
         CURRENT.set(ptr::null());
+        OF_PROCESS.set(ptr::null());
     }
 
     /// Makes the calling thread this worker.
     fn be_here(&self) {
         CURRENT.set(self);
+        if self.alone.get() {
+            OF_PROCESS.set(self);
+        }
         self.thread.store(daiko_sys::thread::id(), Ordering::Relaxed);
     }
 
     /// As [`main`](Self::main), as the main thread of a process of its own.
     pub(crate) fn main_of_process(&self) {
         self.alone.set(true);
-        OF_PROCESS.set(self);
         self.main();
-        OF_PROCESS.set(ptr::null());
     }
 
     /// Whether no fiber waits for this worker to start it.

@@ -12,7 +12,7 @@ use daiko_sys::process::{self, Registers};
 
 use super::Worker;
 use crate::fiber::ControlBlock;
-use crate::process::{SharedHeap, estate, is_shared};
+use crate::process::{SharedHeap, is_shared, no_stack};
 
 /// Bytes of a worker's own stack: its agent's, and pollers'.
 const STACK_BYTES: usize = 256 << 10;
@@ -62,21 +62,19 @@ impl Unclear {
     const UNWINDING: Unclear = Unclear(3);
     const BLOCKING: Unclear = Unclear(4);
     const AGENT: Unclear = Unclear(5);
-    const HOLDING: Unclear = Unclear(6);
-    const SCOPED: Unclear = Unclear(7);
-    pub(crate) const FORK: Unclear = Unclear(8);
-    const STACK: Unclear = Unclear(9);
+    const CALL: Unclear = Unclear(6);
+    pub(crate) const FORK: Unclear = Unclear(7);
+    const STACK: Unclear = Unclear(8);
 
     pub(crate) fn text(self) -> &'static str {
-        const TEXTS: [&str; 10] = [
+        const TEXTS: [&str; 9] = [
             "it was not killed",
             "no other can be given its registers",
             "it was taking the place of another",
             "fibers were suspended there in their unwinding",
             "it had run blocking calls",
             "its agent was at work",
-            "its fiber had used what it shares with others",
-            "its fiber was one of a scope",
+            "its fiber was in a call of the runtime",
             "no other can be forked",
             "it was on a stack that others do not have",
         ];
@@ -103,19 +101,14 @@ impl Worker {
         if let Some(registers) = registers {
             return self.plan_by(registers);
         }
-        self.remains().map(|_| Plan::Anew)
+        self.remains().map(|()| Plan::Anew)
     }
 
     fn plan_by(&self, registers: Box<Registers>) -> Result<Plan, Unclear> {
         if !self.is_on_stack(&registers)
-            && let Some(fiber) = self.running()
+            && self.running().is_some_and(|fiber| fiber.course.is_in_own_code())
         {
-            if fiber.course.is_sharing() {
-                return Err(Unclear::SHARING);
-            }
-            if fiber.course.is_in_own_code() {
-                return self.remains().map(|_| Plan::Anew);
-            }
+            return Ok(Plan::Anew);
         }
         let stack = ptr::without_provenance::<u8>(registers.stack_pointer());
         if is_shared(stack) { Ok(Plan::GoOn(registers)) } else { Err(Unclear::STACK) }
@@ -127,12 +120,13 @@ impl Worker {
         (top - STACK_BYTES..=top).contains(&registers.stack_pointer())
     }
 
-    /// What the dead process has left: the fiber in whose own code it died, if it did not rest.
+    /// Whether the dead process, whose registers nobody knows, was in the middle of nothing: at rest, or in its fiber's own
+    /// code.
     ///
     /// # Errors
     ///
     /// If it may have been in the middle of what others use.
-    fn remains(&self) -> Result<Option<&ControlBlock>, Unclear> {
+    fn remains(&self) -> Result<(), Unclear> {
         if self.unwinding.get() != 0 {
             return Err(Unclear::UNWINDING);
         }
@@ -141,11 +135,8 @@ impl Worker {
         }
         match self.running() {
             None if self.rest.load(Ordering::Relaxed) == Rest::No as u32 => Err(Unclear::AGENT),
-            None => Ok(None),
-            Some(fiber) if !fiber.course.is_in_own_code() => Err(Unclear::HOLDING),
-            Some(fiber) if !estate::is_empty(fiber) => Err(Unclear::HOLDING),
-            Some(fiber) if fiber.vtable.get().leave.is_some() => Err(Unclear::SCOPED),
-            fiber => Ok(fiber),
+            Some(fiber) if !fiber.course.is_in_own_code() => Err(Unclear::CALL),
+            _ => Ok(()),
         }
     }
 }
@@ -216,23 +207,23 @@ impl Worker {
 
     /// Goes on as this worker, on its own stack.
     pub(crate) fn live(&self) -> ! {
+        // Now: whoever goes on with the registers of this process comes in another way.
+        let begin = match self.coming() {
+            Coming::First => live_first,
+            _ => live_anew,
+        };
         let top = self.stack.load(Ordering::Relaxed).cast::<u8>();
         let mut left = StackPointer::NULL;
         // SAFETY: the stack below the block is nobody's, now that no other process is this worker, and is left only
         // by the process's end.
         unsafe {
-            let first = prepare(top, live_on_stack, ptr::from_ref(self).cast_mut().cast());
+            let first = prepare(top, begin, ptr::from_ref(self).cast_mut().cast());
             switch(&raw mut left, first);
         }
         unreachable!("nobody comes back from there")
     }
 
-    fn live_here(&self) {
-        match self.coming() {
-            Coming::First => self.runtime().roster.up.add(),
-            Coming::Anew => self.succeed(),
-            Coming::GoesOn | Coming::No => {}
-        }
+    fn live_to_the_end(&self) {
         self.arrive();
         self.main_of_process();
         self.runtime().ended.add();
@@ -245,22 +236,19 @@ impl Worker {
             self.runtime().monitor.worker_parks();
         }
         self.wake_up();
-        if let Some(fiber) = self.running() {
-            self.lose(fiber);
-        }
-        self.running.store(ptr::null_mut(), Ordering::Relaxed);
+        let lost = self.running();
+        self.set_running(None);
+        lost.inspect(|fiber| self.lose(fiber));
     }
 
-    /// Goes on without the fiber in whose own code the dead one was, and which has nothing of others.
+    /// Has the fiber run as one that is lost, in whose own code the dead process was.
     fn lose(&self, fiber: &ControlBlock) {
-        if fiber.begins_anew() {
-            fiber.leave_frames();
-            // SAFETY: the fiber was in its own code, as `remains` has found, and nobody else was on its stack.
-            return unsafe { self.begin_anew(fiber) };
+        match self.runtime().pool.take(self.runtime(), Some(self), None) {
+            // SAFETY: just taken; who was on the fiber's stack is dead.
+            Ok(stack) => unsafe { fiber.prepare_to_die(stack) },
+            Err(error) => no_stack(error),
         }
-        fiber.end_with(self);
-        self.counters.ends.add(1);
-        self.runtime().roster.lose_fiber();
+        self.enqueue(fiber);
     }
 
     /// Has a fiber that is lost begin anew.
@@ -295,14 +283,35 @@ impl Worker {
     }
 }
 
-/// Where a worker's process comes to its stack.
+/// Where the first process of a worker comes to its stack.
 ///
 /// # Safety
 ///
 /// `worker` is a worker, whose process calls.
-unsafe extern "C" fn live_on_stack(worker: *mut u8) -> ! {
+unsafe extern "C" fn live_first(worker: *mut u8) -> ! {
     // SAFETY: by this function's contract.
     let worker = unsafe { &*worker.cast::<Worker>() };
-    let lived = panic::catch_unwind(AssertUnwindSafe(|| worker.live_here()));
+    end_after(|| {
+        worker.runtime().roster.up.add();
+        worker.live_to_the_end();
+    })
+}
+
+/// Where one comes to it that begins anew.
+///
+/// # Safety
+///
+/// As for [`live_first`].
+unsafe extern "C" fn live_anew(worker: *mut u8) -> ! {
+    // SAFETY: by this function's contract.
+    let worker = unsafe { &*worker.cast::<Worker>() };
+    end_after(|| {
+        worker.succeed();
+        worker.live_to_the_end();
+    })
+}
+
+fn end_after(life: impl FnOnce()) -> ! {
+    let lived = panic::catch_unwind(AssertUnwindSafe(life));
     process::exit(if lived.is_ok() { 0 } else { 101 })
 }

@@ -249,15 +249,24 @@ fn note_unwinding(worker: &Worker, fiber: &ControlBlock) {
     }
 }
 
-/// Has the calling fiber, which is lost, begin anew, once its stack is not used any more.
+/// Ends the calling fiber, which is lost, or has it begin anew, once neither its stack nor the one that it has borrowed is
+/// used any more.
 ///
 /// # Safety
 ///
-/// As for [`ControlBlock::prepare_anew`].
-pub(crate) unsafe fn begin_anew(worker: &Worker, fiber: &ControlBlock) -> ! {
-    worker.departed.set(Departed::Anew(NonNull::from(fiber)));
+/// If it begins `anew`: as for [`ControlBlock::prepare_anew`]. It is on this stack, if it has borrowed one.
+pub(crate) unsafe fn finish_as_lost(
+    worker: &Worker,
+    fiber: &ControlBlock,
+    stack: Option<NonNull<ControlBlock>>,
+    anew: bool,
+) -> ! {
+    if !anew {
+        fiber.owner.finish(worker);
+    }
+    worker.departed.set(Departed::Lost { fiber: NonNull::from(fiber), stack, anew });
     leave(worker, fiber);
-    unreachable!("a fiber that begins anew was resumed where it had left off")
+    unreachable!("a fiber that is lost was resumed where it had left off")
 }
 
 #[inline(always)]
@@ -402,8 +411,13 @@ impl Worker {
                 }
                 self.enqueue(fiber);
             }
-            // SAFETY: as above; nobody is on the stack any more. The rest is what `begin_anew` asks for.
-            Departed::Anew(fiber) => unsafe { self.begin_anew(fiber.as_ref()) },
+            Departed::Lost { fiber, stack, anew } => {
+                // SAFETY: a block is one for good, and nobody is on either stack any more.
+                unsafe {
+                    stack.inspect(|stack| stack.as_ref().free_now());
+                    if anew { self.begin_anew(fiber.as_ref()) } else { self.bury(fiber.as_ref()) }
+                }
+            }
             // SAFETY: the fiber's own reference keeps it until here.
             Departed::Finished(fiber) => self.bury(unsafe { fiber.as_ref() }),
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use daiko::sync::{Mutex, Once, Semaphore, channel};
+use daiko::sync::{Mutex, Semaphore, channel};
 use daiko::{Builder, JoinError, JoinHandle, Runtime};
 
 use super::processes;
@@ -23,15 +23,9 @@ super::cases! {
     the_stacks_of_lost_fibers_come_back End::Well,
     a_worker_killed_at_any_moment_is_replaced_or_ends_the_program End::Well,
     a_fiber_lost_in_its_stack_overflow_is_named End::Said(1, "daiko: stack overflow in fiber 'deep'"),
-    a_worker_killed_while_its_fiber_holds_a_lock_takes_the_program_along End::Abort(SHARING),
-    a_worker_killed_while_its_fiber_holds_a_permit_takes_the_program_along End::Abort(SHARING),
-    a_worker_killed_while_fibers_borrow_from_its_own_takes_the_program_along End::Abort(SHARING),
-    a_worker_killed_within_a_timeout_takes_the_program_along End::Abort(SHARING),
-    a_worker_killed_in_what_is_done_once_takes_the_program_along End::Abort(SHARING),
     a_worker_that_is_killed_after_blocking_calls_takes_the_program_along End::Abort(BLOCKING),
 }
 
-const SHARING: &str = "(signal: 9 (SIGKILL)) and its fiber had used what it shares with others; the program ends with it";
 const BLOCKING: &str =
     "(signal: 9 (SIGKILL)) and it had run blocking calls; the program ends with it";
 
@@ -288,65 +282,6 @@ fn a_fiber_lost_in_its_stack_overflow_is_named() {
     let deep = runtime.spawn_with(Builder::new().name("deep"), || std::hint::black_box(recurse(0)));
     assert_lost(deep.unwrap().join());
     end(runtime, 1);
-}
-
-/// Kills a worker while its fiber is in its own code, after it has done this.
-fn kill_after(before: impl FnOnce() + Send + 'static) {
-    let runtime = processes(2).build().unwrap();
-    let (lost, process) = victim(&runtime, 1, before);
-    kill(process);
-    let _ = lost.join();
-}
-
-fn a_worker_killed_while_its_fiber_holds_a_lock_takes_the_program_along() {
-    kill_after(|| std::mem::forget(Arc::new(Mutex::new(0)).lock().unwrap()));
-}
-
-fn a_worker_killed_while_its_fiber_holds_a_permit_takes_the_program_along() {
-    kill_after(|| std::mem::forget(Arc::new(Semaphore::new(1)).acquire()));
-}
-
-fn a_worker_killed_while_fibers_borrow_from_its_own_takes_the_program_along() {
-    let runtime = processes(2).build().unwrap();
-    let at = Arc::new(AtomicU32::new(0));
-    let here = at.clone();
-    let lost = runtime.spawn(move || {
-        daiko::scope(|scope| {
-            scope.spawn(daiko::park);
-            daiko::time::sleep(Duration::from_micros(1));
-            run_for_ever(&here)
-        })
-    });
-    kill(await_change(&at));
-    let _: Result<(), _> = lost.join();
-}
-
-fn a_worker_killed_within_a_timeout_takes_the_program_along() {
-    let at = Arc::new(AtomicU32::new(0));
-    let runtime = processes(2).build().unwrap();
-    let here = at.clone();
-    let lost = runtime.spawn(move || {
-        let _ = daiko::time::timeout(Duration::from_secs(60), || {
-            daiko::time::sleep(Duration::from_micros(1));
-            run_for_ever(&here)
-        });
-    });
-    kill(await_change(&at));
-    let _ = lost.join();
-}
-
-fn a_worker_killed_in_what_is_done_once_takes_the_program_along() {
-    let at = Arc::new(AtomicU32::new(0));
-    let runtime = processes(2).build().unwrap();
-    let here = at.clone();
-    let lost = runtime.spawn(move || {
-        Once::new().call_once(|| {
-            daiko::time::sleep(Duration::from_micros(1));
-            run_for_ever(&here)
-        });
-    });
-    kill(await_change(&at));
-    let _ = lost.join();
 }
 
 fn a_worker_that_is_killed_after_blocking_calls_takes_the_program_along() {
