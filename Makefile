@@ -44,11 +44,11 @@ build: tools
 	cargo build --release --locked --package daiko-cli
 
 install: build ## Install the daiko command, for example PREFIX=$$HOME/.local
-	install -D -m 755 $(DAIKO) $(DESTDIR)$(PREFIX)/bin/daiko
+	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(DAIKO) $(DAIKO)-lab-processes
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/daiko README.md LICENSE-MIT LICENSE-APACHE
 
 uninstall: ## Remove what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/daiko
+	rm -f $(DESTDIR)$(PREFIX)/bin/daiko $(DESTDIR)$(PREFIX)/bin/daiko-lab-processes
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/daiko
 
 # The same commit gives the same bytes: git takes the times from it, gzip adds none.

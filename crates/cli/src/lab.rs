@@ -13,7 +13,7 @@ use daiko_lab::{
     conclusion,
     experiment::{Experiment, List, Options, Planned},
     host::Host,
-    registry, report,
+    processes, registry, report,
     results::{Results, write_whole},
     runner::{
         self, Measured, Schedule,
@@ -154,6 +154,10 @@ fn measure(plan: Vec<Planned>, schedule: Schedule, stop: &AtomicBool) -> Result<
     let own = env::current_exe()
         .map_err(|error| Problem::System(format!("cannot find this program's file: {error}")))?;
     let mut sampler = ChildSampler::new(own, vec!["lab".into(), "sample".into()]);
+    // Without it none of its samples is planned.
+    if let Ok(program) = processes::program() {
+        sampler = sampler.with_processes(program);
+    }
     let mut observer = progress::on_stderr();
     Ok(runner::run(plan, schedule, &mut sampler, observer.as_mut(), stop))
 }

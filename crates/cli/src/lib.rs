@@ -1,6 +1,8 @@
 //! The `daiko` command: `lab` measures, `doctor` and `topology` tell what the
 //! machine offers.
 //!
+//! A second program, `daiko-lab-processes`, takes samples for it of methods whose workers are processes.
+//!
 //! Exit codes: 0 done, 1 something measured went wrong, 2 the command line
 //! cannot be carried out (one line on standard error says why), 130 stopped by
 //! an interrupt.
@@ -25,7 +27,19 @@ use problem::Problem;
 
 /// Does what the command line of this process says.
 pub fn main() -> ExitCode {
-    match args::parse(env::args_os()).and_then(carry_out) {
+    finish(args::parse(env::args_os()).and_then(carry_out))
+}
+
+/// Takes one sample for `daiko lab run`, as a program whose processes share a heap.
+pub fn sample() -> ExitCode {
+    finish(match env::args_os().len() {
+        0 | 1 => lab::sample(&mut io::stdout().lock()),
+        _ => Err(Problem::usage("it takes samples for `daiko lab run`, and no arguments")),
+    })
+}
+
+fn finish(result: Result<ExitCode, Problem>) -> ExitCode {
+    match result {
         Ok(code) => code,
         Err(Problem::ReaderGone) => ExitCode::SUCCESS,
         Err(problem) => {

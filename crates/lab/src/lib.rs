@@ -15,6 +15,7 @@ pub mod host;
 pub mod ipc;
 pub mod limits;
 pub mod memory;
+pub mod processes;
 mod pthread;
 pub mod published;
 mod random;

@@ -27,7 +27,7 @@ pub(super) const ARRAY: usize = 256;
 pub(super) struct Line<M>(pub(super) M);
 
 /// Lock and unlock.
-pub(super) fn mutex<M: Mutex>(effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn mutex<M: Mutex + Default>(effort: Effort) -> Result<Timed, Failure> {
     let mutex = M::default();
     let mutex = black_box(&mutex);
     let mut laps = Laps::new(effort, SELDOM);
@@ -43,22 +43,36 @@ pub(super) fn mutex<M: Mutex>(effort: Effort) -> Result<Timed, Failure> {
 }
 
 /// Lock alone.
-pub(super) fn mutex_lock<M: Mutex>(effort: Effort) -> Result<Timed, Failure> {
-    array::<M>(effort, |lock, _| lock)
+pub(super) fn mutex_lock<M: Mutex + Default>(effort: Effort) -> Result<Timed, Failure> {
+    lock_each(&array::<M>(), effort)
 }
 
 /// Unlock alone.
-pub(super) fn mutex_unlock<M: Mutex>(effort: Effort) -> Result<Timed, Failure> {
-    array::<M>(effort, |_, unlock| unlock)
+pub(super) fn mutex_unlock<M: Mutex + Default>(effort: Effort) -> Result<Timed, Failure> {
+    unlock_each(&array::<M>(), effort)
+}
+
+fn array<M: Mutex + Default>() -> Vec<Line<M>> {
+    (0..ARRAY).map(|_| Line::default()).collect()
+}
+
+/// Lock alone, of `mutexes`.
+pub(super) fn lock_each<M: Mutex>(mutexes: &[Line<M>], effort: Effort) -> Result<Timed, Failure> {
+    each(mutexes, effort, |lock, _| lock)
+}
+
+/// Unlock alone, of `mutexes`.
+pub(super) fn unlock_each<M: Mutex>(mutexes: &[Line<M>], effort: Effort) -> Result<Timed, Failure> {
+    each(mutexes, effort, |_, unlock| unlock)
 }
 
 /// Times the part that `choose` takes, of locking all and unlocking all.
-fn array<M: Mutex>(
+fn each<M: Mutex>(
+    mutexes: &[Line<M>],
     effort: Effort,
     choose: fn(Duration, Duration) -> Duration,
 ) -> Result<Timed, Failure> {
-    let mutexes: Vec<Line<M>> = (0..ARRAY).map(|_| Line::default()).collect();
-    let mut guards = Vec::with_capacity(ARRAY);
+    let mut guards = Vec::with_capacity(mutexes.len());
     let mut parts = Parts::new(effort);
     while parts.another() {
         let start = Instant::now();
@@ -69,8 +83,8 @@ fn array<M: Mutex>(
         guards.clear();
         parts.add(choose(lock, start.elapsed()));
     }
-    let timed = parts.end(ARRAY as u64);
-    for Line(mutex) in &mutexes {
+    let timed = parts.end(mutexes.len() as u64);
+    for Line(mutex) in mutexes {
         check_excludes(mutex)?;
         check_count("locks", *mutex.lock(), timed.rounds + 1)?;
     }

@@ -47,7 +47,7 @@ pub(super) struct Crowded {
 }
 
 /// Many threads on a mutex.
-pub(super) fn mutex<T: Threads, M: Mutex>(
+pub(super) fn mutex<T: Threads, M: Mutex + Default>(
     threads: usize,
     effort: Effort,
 ) -> Result<Crowded, Failure> {
@@ -91,7 +91,7 @@ pub(super) enum Visit {
 #[derive(Default)]
 struct Counter<M>(M);
 
-impl<M: Mutex> Place for Counter<M> {
+impl<M: Mutex + Default> Place for Counter<M> {
     type Hold<'a> = M::Guard<'a>;
 
     fn hold(&self) -> M::Guard<'_> {

@@ -7,7 +7,7 @@ use std::{
 };
 
 /// A mutex around a number, which is 0 at first.
-pub(super) trait Mutex: Default + Send + Sync + 'static {
+pub(super) trait Mutex: Send + Sync + 'static {
     /// Unlocks when it is dropped.
     type Guard<'a>: DerefMut<Target = u64>;
 

@@ -1,4 +1,4 @@
-//! What threads cost, item by item: the tables of P5, and what it left out.
+//! What threads cost, item by item: the tables of P5, table 1 of P2, and what they left out.
 //!
 //! A method is a table of `Item`s, one per thing that it does; a method that
 //! lacks an item has no point for it.
@@ -20,7 +20,8 @@
 //!
 //! Threads that are created do nothing else. The first round of a sample is not
 //! timed: stacks and what else a method keeps for reuse are there in those that
-//! are. All methods do it from inside: a POSIX thread, a tokio task, a fiber.
+//! are. All methods do it from inside: a POSIX thread, a tokio task, a fiber. The mutexes of
+//! `semop` are System V semaphores, as P2 has them between its processes.
 //! Contended locks and channels have all CPUs, all other items one worker, or one CPU.
 //!
 //! What is the same for all methods is written once: `locks` and `threads` are
@@ -39,6 +40,7 @@ mod laps;
 mod locks;
 mod nptl;
 mod parking_lot;
+mod semop;
 mod sleep;
 mod std_mpsc;
 mod switch;
@@ -52,6 +54,7 @@ use crate::{
     experiment::{
         Case, Effort, Experiment, List, Options, Params, Planned, Reading, Rounds, Sample, Unit,
     },
+    processes,
 };
 
 const THREAD_INFO: &str = "thread-info";
@@ -94,13 +97,15 @@ const ITEMS: [(&str, u64); 17] = [
 ];
 
 /// The methods, in the order of tables.
-const METHODS: [Method; 6] = [
+const METHODS: [Method; 8] = [
     nptl::METHOD,
     parking_lot::METHOD,
     crossbeam_channel::METHOD,
     std_mpsc::METHOD,
     tokio::METHOD,
     daiko::METHOD,
+    daiko::PROCESSES,
+    semop::METHOD,
 ];
 
 /// Threads that want one lock.
@@ -216,7 +221,7 @@ impl Experiment for Costs {
     }
 
     fn about(&self) -> &'static str {
-        "what threads cost, as P5 asked: calls, switches, create and join, contended locks, channels, sleeps"
+        "what threads cost, as P2 and P5 asked: calls, switches, create and join, contended locks, channels, sleeps"
     }
 
     fn methods(&self) -> Vec<&'static str> {
@@ -258,7 +263,8 @@ impl Experiment for Costs {
 }
 
 fn planned(method: &Method, item: &Item, params: Params, first: u64) -> Planned {
-    let rounds = item.skip(&params).map_or(Ok(Rounds::Calibrated { first }), Err);
+    let supported = item.skip(&params).map_or_else(|| processes::supports(method.name), Err);
+    let rounds = supported.map(|()| Rounds::Calibrated { first });
     let case = Case { experiment: "costs".into(), method: method.name.into(), params };
     Planned { case, rounds }
 }

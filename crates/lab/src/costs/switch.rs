@@ -158,7 +158,7 @@ impl Turns {
 #[derive(Default)]
 pub(super) struct ByMutex<M>([M; 3]);
 
-impl<M: Mutex> Baton for ByMutex<M> {
+impl<M: Mutex + Default> Baton for ByMutex<M> {
     type Hand<'a> = MutexHand<'a, M>;
 
     fn leader(&self) -> MutexHand<'_, M> {
@@ -245,7 +245,7 @@ pub(super) struct ByCondvar<M, C> {
     changed: C,
 }
 
-impl<M: Mutex, C: Condvar<M>> Baton for ByCondvar<M, C> {
+impl<M: Mutex + Default, C: Condvar<M>> Baton for ByCondvar<M, C> {
     type Hand<'a> = CondvarHand<'a, M, C>;
 
     fn leader(&self) -> CondvarHand<'_, M, C> {

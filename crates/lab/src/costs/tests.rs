@@ -8,6 +8,13 @@ fn plan(options: &Options) -> Vec<Planned> {
     plan
 }
 
+/// What this process can sample: worker processes have a program of their own.
+fn plan_here() -> Vec<Planned> {
+    let mut plan = plan(&Options::default());
+    plan.retain(|planned| planned.case.method != processes::METHOD);
+    plan
+}
+
 fn sample(planned: &Planned, rounds: u64, limit: Duration) -> Sample {
     let sample = Costs.sample(&planned.case, Effort { rounds, limit });
     sample.unwrap_or_else(|failure| panic!("{}: {failure}", planned.case))
@@ -38,7 +45,7 @@ fn times(item: &str) -> Option<u64> {
 
 #[test]
 fn every_item_of_every_method_gives_all_rounds_and_what_each_costs() {
-    for planned in &plan(&Options::default()) {
+    for planned in &plan_here() {
         let sample = sample(planned, 3, Duration::from_secs(60));
         assert_eq!(sample.rounds, 3, "{}", planned.case);
         let value = sample.readings[0].value;
@@ -55,7 +62,7 @@ fn every_item_of_every_method_gives_all_rounds_and_what_each_costs() {
 
 #[test]
 fn only_contended_locks_and_sleeps_have_a_worst_wait() {
-    for planned in &plan(&Options::default()) {
+    for planned in &plan_here() {
         let sample = sample(planned, 3, Duration::from_secs(60));
         let kinds: Vec<_> =
             sample.readings.iter().map(|reading| (reading.unit, reading.stat.as_deref())).collect();
@@ -72,7 +79,7 @@ fn only_contended_locks_and_sleeps_have_a_worst_wait() {
 
 #[test]
 fn a_sample_ends_at_its_limit_with_whole_rounds() {
-    for planned in &plan(&Options::default()) {
+    for planned in &plan_here() {
         let sample = sample(planned, u64::MAX, Duration::from_millis(5));
         assert!(sample.rounds > 0 && sample.readings[0].value > 0.0, "{}", planned.case);
     }
@@ -93,6 +100,16 @@ fn every_item_has_a_method_and_no_point_is_there_twice() {
     let many = METHODS.iter().flat_map(|method| method.items);
     let many = many.filter(|item| !matches!(item.run, Run::Few(_))).count();
     assert_eq!(all, items + many, "all items, contended locks and sleeps for two sizes");
+}
+
+#[test]
+fn fibers_of_processes_do_all_that_those_of_threads_do() {
+    let of = |method: &str| {
+        let options = Options { methods: Some(vec![method.into()]), ..Options::default() };
+        let params = |planned: Planned| planned.case.params;
+        Costs.plan(&options).into_iter().map(params).collect::<Vec<_>>()
+    };
+    assert_eq!(of(processes::METHOD), of("daiko"));
 }
 
 #[test]
@@ -121,7 +138,9 @@ fn crowds_are_those_asked_for_or_up_to_a_thousand() {
     assert_eq!(crowds(&Options { quick: true, ..Options::default() }), [2, 10, 100]);
     let asked = Options { threads: Some(vec![7, 10_001]), quick: true, ..Options::default() };
     assert_eq!(crowds(&asked), [7, 10_001]);
-    for planned in Costs.plan(&asked) {
+    // That of worker processes depends on what else is installed.
+    let plan = Costs.plan(&asked).into_iter();
+    for planned in plan.filter(|planned| planned.case.method != processes::METHOD) {
         if let Some(threads) = planned.case.params.number("threads") {
             assert_eq!(planned.rounds.is_ok(), threads == 7, "{}", planned.case);
         }

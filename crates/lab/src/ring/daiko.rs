@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use daiko::watch::{NotificationArea, Slot};
-use daiko::{Builder, Fiber, Preset, Runtime};
+use daiko::{Builder, Fiber, Preset, Runtime, RuntimeBuilder};
 
 use super::kernel::harness::{
     Conductor,
     part::{Follower, Leader, Part, START, Step},
 };
 use super::{Kind, Layout, Method, Outcome, Spec};
-use crate::{Failure, Skip, host};
+use crate::{Failure, Skip, host, processes};
 
 /// All methods of this module, in the order of tables.
 pub fn methods() -> Vec<Box<dyn Method>> {
@@ -21,6 +21,7 @@ pub fn methods() -> Vec<Box<dyn Method>> {
         Box::new(Fibers::new("daiko")),
         Box::new(Fibers { mover: true, ..Fibers::new("daiko-mover") }),
         Box::new(Fibers { mover: true, membarrier: false, ..Fibers::new("daiko-mover-rmw") }),
+        Box::new(Fibers { mover: true, processes: true, ..Fibers::new(processes::METHOD) }),
         Box::new(Fibers { wait: Wait::Watch, ..Fibers::new("daiko-watch") }),
         Box::new(Fibers {
             mover: true,
@@ -47,6 +48,8 @@ struct Fibers {
     wait: Wait,
     /// Whether thieves pay for the barriers; without the call the owner of a next slot does.
     membarrier: bool,
+    /// Whether workers are processes.
+    processes: bool,
     /// As in the paper: as many workers as CPUs, any agent resumes any fiber, and one polls at a
     /// time while the others spin for its lock.
     as_p1: bool,
@@ -55,7 +58,24 @@ struct Fibers {
 impl Fibers {
     /// Pinned ones that park.
     const fn new(name: &'static str) -> Self {
-        Self { name, mover: false, wait: Wait::Park, membarrier: true, as_p1: false }
+        Self {
+            name,
+            mover: false,
+            wait: Wait::Park,
+            membarrier: true,
+            processes: false,
+            as_p1: false,
+        }
+    }
+
+    fn workers(&self, count: usize) -> RuntimeBuilder {
+        if self.processes {
+            // SAFETY: all that fibers share is in the `Ring`, on the heap: no object of `std` that blocks, and
+            // nothing of a thread's frame. They change no static and map nothing.
+            unsafe { Runtime::builder().process_workers(count) }
+        } else {
+            Runtime::builder().workers(count)
+        }
     }
 }
 
@@ -73,11 +93,11 @@ impl Method for Fibers {
         if self.as_p1 && (asked != (host::cpus(), 1) || !is_free(spec)) {
             return Err(Skip::new("P1 has one worker for each CPU, and no layout"));
         }
-        Ok(())
+        processes::supports(self.name)
     }
 
     fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
-        let mut builder = Runtime::builder().workers(spec.workers).fallbacks(None, self.membarrier);
+        let mut builder = self.workers(spec.workers).fallbacks(None, self.membarrier);
         if self.as_p1 {
             builder = builder.any_agent(true).preset(Preset::Latency);
         }
@@ -374,7 +394,7 @@ mod tests {
 
     #[test]
     fn every_layout_completes_its_laps() {
-        for method in methods() {
+        for method in methods().iter().filter(|method| method.name() != processes::METHOD) {
             for threads in [2, 3, 10, 100] {
                 let one = ring(threads, 20);
                 assert_eq!(method.run(&one).unwrap().laps, 20, "{}", method.name());

@@ -19,7 +19,7 @@ use crate::{
     Failure,
     experiment::{Case, Effort, Sample},
     failure::quoted,
-    registry,
+    processes, registry,
 };
 
 /// Time for what is not measured: making a million threads, and at first use
@@ -38,13 +38,21 @@ struct Request {
 pub struct ChildSampler {
     program: PathBuf,
     arguments: Vec<String>,
+    /// For methods whose workers are processes.
+    processes: Option<PathBuf>,
     set_up: Duration,
 }
 
 impl ChildSampler {
     /// Runs `program` with `arguments` for each sample.
     pub fn new(program: PathBuf, arguments: Vec<String>) -> Self {
-        Self { program, arguments, set_up: SET_UP }
+        Self { program, arguments, processes: None, set_up: SET_UP }
+    }
+
+    /// Runs `program` for samples of methods whose workers are [processes].
+    #[must_use]
+    pub fn with_processes(self, program: PathBuf) -> Self {
+        Self { processes: Some(program), ..self }
     }
 
     /// Kills a sample that takes `set_up` longer than its limit.
@@ -55,9 +63,8 @@ impl ChildSampler {
 
     /// A child in a process group of its own: an interrupt from the terminal is
     /// the runner's to handle, and a kill reaches the child's children.
-    fn spawn(&self) -> io::Result<Child> {
-        Command::new(&self.program)
-            .args(&self.arguments)
+    fn spawn(&self, case: &Case) -> io::Result<Child> {
+        self.command(case)
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -65,8 +72,18 @@ impl ChildSampler {
             .spawn()
     }
 
+    fn command(&self, case: &Case) -> Command {
+        if let Some(program) = self.processes.as_ref().filter(|_| case.method == processes::METHOD)
+        {
+            return Command::new(program);
+        }
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments);
+        command
+    }
+
     fn exchange(&self, request: &Request) -> io::Result<Answer> {
-        let mut child = self.spawn()?;
+        let mut child = self.spawn(&request.case)?;
         let mut stdin = child.stdin.take().expect("piped");
         // A child that dies early closes the pipe; its status tells more.
         let _ = stdin.write_all(&serde_json::to_vec(request)?);
@@ -175,11 +192,17 @@ mod tests {
     use super::*;
     use crate::experiment::Params;
 
-    fn sample(script: &str) -> Result<Sample, Failure> {
+    fn shell(script: &str) -> ChildSampler {
         let arguments = vec!["-c".into(), script.into()];
-        let mut sampler =
-            ChildSampler::new("/bin/sh".into(), arguments).with_set_up(Duration::from_millis(300));
-        let case = Case { experiment: "fake".into(), method: "m".into(), params: Params::new() };
+        ChildSampler::new("/bin/sh".into(), arguments).with_set_up(Duration::from_millis(300))
+    }
+
+    fn sample(script: &str) -> Result<Sample, Failure> {
+        sample_of("m", shell(script))
+    }
+
+    fn sample_of(method: &str, mut sampler: ChildSampler) -> Result<Sample, Failure> {
+        let case = Case { experiment: "fake".into(), method: method.into(), params: Params::new() };
         sampler.sample(&case, Effort { rounds: 1, limit: Duration::from_millis(200) })
     }
 
@@ -188,6 +211,14 @@ mod tests {
         let reply = r#"{"Ok":{"rounds":3,"elapsed":{"secs":1,"nanos":0},"readings":[]}}"#;
         let sample = sample(&format!("cat >/dev/null; echo '{reply}'")).expect("a sample");
         assert_eq!((sample.rounds, sample.elapsed), (3, Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn workers_that_are_processes_have_their_own_program() {
+        let sampler = || shell("exit 3").with_processes("/bin/false".into());
+        let code = |method| sample_of(method, sampler()).unwrap_err().to_string();
+        assert_eq!(code("m"), "the sample died with exit code 3");
+        assert_eq!(code(processes::METHOD), "the sample died with exit code 1");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use daiko::{Builder, JoinError, JoinHandle, Runtime, SpawnError, sync::Mutex};
+use daiko::{Builder, JoinError, JoinHandle, Runtime, RuntimeBuilder, SpawnError, sync::Mutex};
 
 use super::{
     Method,
@@ -15,13 +15,28 @@ use super::{
     search::{Start, Tour, starts},
     shared::{Lock, Prune, Shared},
 };
-use crate::{Failure, host};
+use crate::{Failure, host, processes};
 
-pub(super) const METHOD: Method = Method { name: "daiko", shares: true, workers: true, run };
+pub(super) const METHOD: Method =
+    Method { name: "daiko", shares: true, workers: true, run: by_threads };
 
-fn run(job: &Job, workers: usize) -> Result<Timed, Failure> {
+/// Workers are processes.
+pub(super) const PROCESSES: Method =
+    Method { name: processes::METHOD, shares: true, workers: true, run: by_processes };
+
+fn by_threads(job: &Job, workers: usize) -> Result<Timed, Failure> {
+    run(job, workers, Runtime::builder().workers(workers))
+}
+
+fn by_processes(job: &Job, workers: usize) -> Result<Timed, Failure> {
+    // SAFETY: all that fibers share is in `Shared`, on the heap, under a lock of daiko's, and nothing in a thread's
+    // frame. They change no static and map nothing.
+    run(job, workers, unsafe { Runtime::builder().process_workers(workers) })
+}
+
+fn run(job: &Job, workers: usize, builder: RuntimeBuilder) -> Result<Timed, Failure> {
     let cpus = host::cpu_list().into_iter().take(workers);
-    let runtime = Runtime::builder().workers(workers).cpus(cpus).build();
+    let runtime = builder.cpus(cpus).build();
     let runtime = runtime.map_err(|error| Failure::Limit(error.to_string()))?;
     let job = job.clone();
     runtime.run(move || job.rounds(|bound| solve(&job.cities, job.prune, bound)))

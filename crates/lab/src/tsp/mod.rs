@@ -47,7 +47,7 @@ use crate::{
     experiment::{
         Case, Effort, Experiment, List, Options, Params, Planned, Reading, Rounds, Sample, Unit,
     },
-    host,
+    host, processes,
 };
 
 /// With fewer, creating the threads is all there is to measure.
@@ -59,7 +59,7 @@ const MOST_LOCKED: usize = 12;
 const MOST_LOCKED_QUICK: usize = 11;
 
 /// The methods, in the order of tables.
-const METHODS: [Method; 3] = [sequential::METHOD, nptl::METHOD, daiko::METHOD];
+const METHODS: [Method; 4] = [sequential::METHOD, nptl::METHOD, daiko::METHOD, daiko::PROCESSES];
 
 /// A way to have threads, or none.
 struct Method {
@@ -150,7 +150,8 @@ impl Method {
 
 fn planned(method: &Method, params: Params) -> Planned {
     let case = Case { experiment: "tsp".into(), method: method.name.into(), params };
-    Planned { case, rounds: Ok(Rounds::Calibrated { first: 1 }) }
+    let rounds = processes::supports(method.name).map(|()| Rounds::Calibrated { first: 1 });
+    Planned { case, rounds }
 }
 
 /// The points of a method with so many cities.

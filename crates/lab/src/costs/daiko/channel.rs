@@ -5,7 +5,7 @@ use daiko::{
     sync::channel::{self, Receiver, Sender},
 };
 
-use super::{Fibers, Spread, broken, cpus, refused, run, run_on};
+use super::{Fibers, Kind, Spread, broken, cpus, refused, run, run_on};
 use crate::{
     Failure,
     costs::{
@@ -42,13 +42,13 @@ impl<const MESSAGES: usize> Channel for Holding<MESSAGES> {
 }
 
 /// Both on one worker.
-pub(super) fn beside<C: Channel>(effort: Effort) -> Result<Timed, Failure> {
-    run(channel::<Fibers, C>, effort)
+pub(super) fn beside<K: Kind, C: Channel>(effort: Effort) -> Result<Timed, Failure> {
+    run::<K>(channel::<Fibers, C>, effort)
 }
 
 /// The consumer on another worker than the producer, if there is another CPU.
-pub(super) fn across<C: Channel>(effort: Effort) -> Result<Timed, Failure> {
-    run_on(cpus(), move || {
+pub(super) fn across<K: Kind, C: Channel>(effort: Effort) -> Result<Timed, Failure> {
+    run_on::<K, _>(cpus(), move || {
         let first = Builder::new().on(0);
         let producer = first.spawn(move || channel::<Spread, C>(effort)).map_err(refused)?;
         producer.join().map_err(broken)?
@@ -60,7 +60,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::costs::threads::Threads;
+    use crate::costs::{daiko, threads::Threads};
 
     #[test]
     fn who_sends_across_is_on_another_worker() {
@@ -68,7 +68,7 @@ mod tests {
             return println!("skipped: one CPU is allowed");
         }
         let on = |thread: thread::Thread| thread.name().map(str::to_owned);
-        let (first, second) = run_on(cpus(), move || {
+        let (first, second) = run_on::<daiko::Threads, _>(cpus(), move || {
             let first = Builder::new().on(0).spawn(move || {
                 let second = Spread::spawn(1, 2, move || on(thread::current()))?;
                 Ok((on(thread::current()), Spread::join(second)?))

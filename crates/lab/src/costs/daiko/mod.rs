@@ -3,7 +3,7 @@
 mod channel;
 mod locks;
 
-use std::{sync::OnceLock, time::Duration};
+use std::{marker::PhantomData, sync::OnceLock, time::Duration};
 
 use daiko::{
     Builder, JoinError, JoinHandle, Preset, Runtime, RuntimeBuilder, SpawnError,
@@ -21,64 +21,106 @@ use super::{
     locks::Pair,
     sleep::{LONG, Lateness, SHORT, Sleep, lateness},
     switch::{ByCondvar, ByMutex, BySemaphore, switch},
-    threads::Threads,
+    threads,
     turn::yield_pair,
 };
-use crate::{Failure, Skip, experiment::Effort, host, memory};
+use crate::{Failure, Skip, experiment::Effort, host, memory, processes};
 
-pub(super) const METHOD: Method = Method {
-    name: "daiko",
-    items: &[
-        Item::of(THREAD_INFO, |effort| run(info::thread_local, effort)).with("of", "tls"),
-        Item::of(THREAD_INFO, |effort| run(current, effort)).with("of", "current"),
-        Item::of(MUTEX, |effort| run(calls::mutex::<Mutex<u64>>, effort)),
-        Item::of(MUTEX_LOCK, |effort| run(calls::mutex_lock::<Mutex<u64>>, effort)),
-        Item::of(MUTEX_UNLOCK, |effort| run(calls::mutex_unlock::<Mutex<u64>>, effort)),
-        Item::of(SEMAPHORE, |effort| run(calls::semaphore::<Semaphore>, effort)),
-        Item::of(SWITCH_MUTEX, |effort| run(switch::<Fibers, ByMutex<Mutex<u64>>>, effort)),
-        Item::of(SWITCH_SEMAPHORE, |effort| run(switch::<Fibers, BySemaphore<Semaphore>>, effort)),
-        Item::of(SWITCH_CONDVAR, |effort| {
-            run(switch::<Fibers, ByCondvar<Mutex<u64>, Condvar>>, effort)
+pub(super) const METHOD: Method = Method { name: "daiko", items: &Items::<Threads>::ALL };
+
+/// Workers are processes.
+pub(super) const PROCESSES: Method =
+    Method { name: processes::METHOD, items: &Items::<Processes>::ALL };
+
+/// What workers are.
+trait Kind: 'static {
+    /// Of so many.
+    fn builder(workers: usize) -> RuntimeBuilder;
+}
+
+/// Threads of this process.
+struct Threads;
+
+impl Kind for Threads {
+    fn builder(workers: usize) -> RuntimeBuilder {
+        Runtime::builder().workers(workers)
+    }
+}
+
+/// Processes forked from this one.
+struct Processes;
+
+impl Kind for Processes {
+    fn builder(workers: usize) -> RuntimeBuilder {
+        // SAFETY: all that fibers share is on the heap, where they wait by objects of daiko's only; `Course` has its
+        // `OnceLock` set before others ask for it. They change no static, map nothing, and have nothing in a
+        // thread-local across a suspension.
+        unsafe { Runtime::builder().process_workers(workers) }
+    }
+}
+
+/// What fibers do on workers of kind `K`.
+struct Items<K>(PhantomData<K>);
+
+impl<K: Kind> Items<K> {
+    const ALL: [Item; 24] = [
+        Item::of(THREAD_INFO, |effort| run::<K>(info::thread_local, effort)).with("of", "tls"),
+        Item::of(THREAD_INFO, |effort| run::<K>(current, effort)).with("of", "current"),
+        Item::of(MUTEX, |effort| run::<K>(calls::mutex::<Mutex<u64>>, effort)),
+        Item::of(MUTEX_LOCK, |effort| run::<K>(calls::mutex_lock::<Mutex<u64>>, effort)),
+        Item::of(MUTEX_UNLOCK, |effort| run::<K>(calls::mutex_unlock::<Mutex<u64>>, effort)),
+        Item::of(SEMAPHORE, |effort| run::<K>(calls::semaphore::<Semaphore>, effort)),
+        Item::of(SWITCH_MUTEX, |effort| run::<K>(switch::<Fibers, ByMutex<Mutex<u64>>>, effort)),
+        Item::of(SWITCH_SEMAPHORE, |effort| {
+            run::<K>(switch::<Fibers, BySemaphore<Semaphore>>, effort)
         }),
-        Item::of(CREATE, |effort| run(|effort| create::create(&Fibers, effort), effort)),
-        Item::of(JOIN, |effort| run(|effort| create::join(&Fibers, effort), effort)),
-        Item::of(CREATE_JOIN, |effort| run(|effort| create::create_join(&Fibers, effort), effort)),
-        Item::of(FORK_JOIN, |effort| run(|effort| create::fork_join(&Fibers, effort), effort)),
-        Item::of(YIELD, |effort| run(yield_pair::<Fibers>, effort)),
+        Item::of(SWITCH_CONDVAR, |effort| {
+            run::<K>(switch::<Fibers, ByCondvar<Mutex<u64>, Condvar>>, effort)
+        }),
+        Item::of(CREATE, |effort| run::<K>(|effort| create::create(&Fibers, effort), effort)),
+        Item::of(JOIN, |effort| run::<K>(|effort| create::join(&Fibers, effort), effort)),
+        Item::of(CREATE_JOIN, |effort| {
+            run::<K>(|effort| create::create_join(&Fibers, effort), effort)
+        }),
+        Item::of(FORK_JOIN, |effort| run::<K>(|effort| create::fork_join(&Fibers, effort), effort)),
+        Item::of(YIELD, |effort| run::<K>(yield_pair::<Fibers>, effort)),
         Item::of_many(MUTEX_CONTENDED, |threads, effort| {
-            run_on(cpus(), move || crowd::mutex::<Spread, Mutex<u64>>(threads, effort))
+            run_on::<K, _>(cpus(), move || crowd::mutex::<Spread, Mutex<u64>>(threads, effort))
         }),
         Item::of_many(RWLOCK_CONTENDED, |threads, effort| {
-            run_on(cpus(), move || crowd::rwlock::<Spread, RwLock<Pair>>(threads, effort))
+            run_on::<K, _>(cpus(), move || crowd::rwlock::<Spread, RwLock<Pair>>(threads, effort))
         }),
-        Item::of(CHANNEL, beside::<Rendezvous>).with("kind", "rendezvous").with("workers", "1"),
-        Item::of(CHANNEL, beside::<Bounded>).with("kind", "bounded").with("workers", "1"),
-        Item::of(CHANNEL, beside::<Unbounded>).with("kind", "unbounded").with("workers", "1"),
-        Item::of(CHANNEL, across::<Rendezvous>).with("kind", "rendezvous"),
-        Item::of(CHANNEL, across::<Bounded>).with("kind", "bounded"),
-        Item::of(CHANNEL, across::<Unbounded>).with("kind", "unbounded"),
+        Item::of(CHANNEL, beside::<K, Rendezvous>).with("kind", "rendezvous").with("workers", "1"),
+        Item::of(CHANNEL, beside::<K, Bounded>).with("kind", "bounded").with("workers", "1"),
+        Item::of(CHANNEL, beside::<K, Unbounded>).with("kind", "unbounded").with("workers", "1"),
+        Item::of(CHANNEL, across::<K, Rendezvous>).with("kind", "rendezvous"),
+        Item::of(CHANNEL, across::<K, Bounded>).with("kind", "bounded"),
+        Item::of(CHANNEL, across::<K, Unbounded>).with("kind", "unbounded"),
         Item::of_sleeps(SLEEP_LATENESS, room_to_poll, |timers, effort| {
-            sleeps(SHORT, timers, effort)
+            sleeps::<K>(SHORT, timers, effort)
         })
         .with("state", "polling"),
         Item::of_sleeps(SLEEP_LATENESS, memory::room_for_fibers, |timers, effort| {
-            sleeps(LONG, timers, effort)
+            sleeps::<K>(LONG, timers, effort)
         })
         .with("state", "parked"),
-    ],
-};
+    ];
+}
 
 /// Runs `body` in a fiber, on one worker.
-fn run(body: fn(Effort) -> Result<Timed, Failure>, effort: Effort) -> Result<Timed, Failure> {
-    run_on(1, move || body(effort))
+fn run<K: Kind>(
+    body: fn(Effort) -> Result<Timed, Failure>,
+    effort: Effort,
+) -> Result<Timed, Failure> {
+    run_on::<K, _>(1, move || body(effort))
 }
 
 /// Runs `body` in a fiber, on so many workers.
-fn run_on<T: Send + 'static>(
+fn run_on<K: Kind, T: Send + 'static>(
     workers: usize,
     body: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    run_in(Runtime::builder().workers(workers), body)
+    run_in(K::builder(workers), body)
 }
 
 /// The CPUs of this process. Asked first outside of a runtime: its workers are bound to one each.
@@ -98,8 +140,8 @@ fn run_in<T: Send + 'static>(
 }
 
 /// Sleeps under the preset that is the default where there is no CPU quota.
-fn sleeps(length: Duration, timers: usize, effort: Effort) -> Result<Lateness, Failure> {
-    let builder = Runtime::builder().workers(1).preset(Preset::Balanced);
+fn sleeps<K: Kind>(length: Duration, timers: usize, effort: Effort) -> Result<Lateness, Failure> {
+    let builder = K::builder(1).preset(Preset::Balanced);
     run_in(builder, move || lateness::<Fibers, Fibers>(length, timers, effort))
 }
 
@@ -140,7 +182,7 @@ impl Create for Fibers {
     }
 }
 
-impl Threads for Fibers {
+impl threads::Threads for Fibers {
     type Handle<T: Send + 'static> = JoinHandle<T>;
 
     fn spawn<T: Send + 'static>(
@@ -174,7 +216,7 @@ impl Sleep for Fibers {
 /// are as many as CPUs.
 struct Spread;
 
-impl Threads for Spread {
+impl threads::Threads for Spread {
     type Handle<T: Send + 'static> = JoinHandle<T>;
 
     fn spawn<T: Send + 'static>(

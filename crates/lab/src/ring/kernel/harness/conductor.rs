@@ -1,30 +1,40 @@
 //! Start, end and faults of a run, seen by the thread that asked for it.
 
 use std::{
-    sync::{
-        Condvar, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    time::Duration,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use daiko_sys::{
+    Scope,
+    lock::{Lock, Tally},
 };
 
 use crate::Failure;
 
-/// Shared by the threads of a ring and the one that waits for its end.
-#[derive(Debug, Default)]
+/// Shared by the threads of a ring, which may be those of several processes, and the one that waits for its end.
+#[derive(Debug)]
 pub(crate) struct Conductor {
     halted: AtomicBool,
     arrived: AtomicUsize,
-    stage: Mutex<Stage>,
-    changed: Condvar,
+    /// The last thread that arrived counts.
+    assembled: Tally,
+    /// The leader counts at its end, and who finds a fault.
+    ends: Tally,
+    /// The first of these says what came of it.
+    result: Lock<Option<Result<(), Failure>>>,
 }
 
-#[derive(Debug, Default)]
-struct Stage {
-    /// Set by the last thread that arrived.
-    assembled: bool,
-    /// Set by the leader at its end, or by who found a fault.
-    over: Option<Result<(), Failure>>,
+impl Default for Conductor {
+    fn default() -> Self {
+        Self {
+            halted: AtomicBool::new(false),
+            arrived: AtomicUsize::new(0),
+            assembled: Tally::new(Scope::Shared),
+            ends: Tally::new(Scope::Shared),
+            result: Lock::new(Scope::Shared, None),
+        }
+    }
 }
 
 impl Conductor {
@@ -47,14 +57,13 @@ impl Conductor {
         // AcqRel: what every thread did before it arrived happens before what
         // the last one tells the waiting conductor.
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == threads {
-            self.tell(|stage| stage.assembled = true);
+            self.assembled.add();
         }
     }
 
     /// Waits until all threads have arrived.
     pub(crate) fn wait_assembled(&self) {
-        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.changed.wait_while(stage, |stage| !stage.assembled));
+        self.assembled.wait(1, None);
     }
 
     /// Waits until `count` threads have arrived, without being told: for a set
@@ -68,24 +77,14 @@ impl Conductor {
 
     /// Reports the end, or the first fault, of the ring.
     pub(crate) fn report(&self, result: Result<(), Failure>) {
-        self.tell(|stage| {
-            stage.over.get_or_insert(result);
-        });
-    }
-
-    fn tell(&self, change: impl FnOnce(&mut Stage)) {
-        change(&mut self.stage.lock().unwrap_or_else(PoisonError::into_inner));
-        self.changed.notify_all();
+        self.result.lock().get_or_insert(result);
+        self.ends.add();
     }
 
     /// Waits for the end of the ring, at most `limit`, and tells all to end.
     pub(crate) fn wait_over(&self, limit: Duration) -> Result<(), Failure> {
-        let stage = self.stage.lock().unwrap_or_else(PoisonError::into_inner);
-        let (stage, _) = self
-            .changed
-            .wait_timeout_while(stage, limit, |stage| stage.over.is_none())
-            .unwrap_or_else(PoisonError::into_inner);
+        self.ends.wait(1, Instant::now().checked_add(limit));
         self.halt();
-        stage.over.clone().unwrap_or(Ok(()))
+        self.result.lock().clone().unwrap_or(Ok(()))
     }
 }
