@@ -6,7 +6,7 @@
 //!
 //! P2: a library of light-weight processes for multiprocessors, University of
 //! Electro-Communications, 1998. It gives the time of its application relative to
-//! that under another library.
+//! that under another library, and of both libraries what their mutexes cost.
 //!
 //! P5: an evaluation of Linux's thread library NPTL, Toshiba. It gives times of
 //! NPTL relative to LinuxThreads, its predecessor, on two machines.
@@ -15,6 +15,7 @@
 
 use crate::{
     experiment::{Params, Unit},
+    processes,
     results::Point,
 };
 
@@ -37,6 +38,11 @@ pub const P2_CPUS: u64 = 2;
 /// Its time relative to that under PTL, a library that has all threads on one of
 /// them; "about 60%".
 pub const P2_RATIO: f64 = 0.60;
+
+/// Its table 1, in microseconds: what a mutex costs that no other thread wants, under PTL and under its own library,
+/// which locks by a semaphore of the kernel.
+pub const P2_MUTEX: [(&str, [f64; 2]); 2] =
+    [("mutex-lock", [36.0, 58.0]), ("mutex-unlock", [40.0, 58.0])];
 
 /// A machine of P5: what `machine` of a point says, processor and kernel.
 pub const P5_MACHINES: [(&str, &str); 2] = [
@@ -63,6 +69,7 @@ pub const P5_RATIOS: [(&str, [f64; 2]); 8] = [
 pub fn points() -> Vec<Point> {
     let mut points = p1_points();
     points.push(p2());
+    points.extend(P2_MUTEX.map(|(item, [ptl, own])| p2_mutex(item, own / ptl)));
     for (index, (machine, _)) in P5_MACHINES.into_iter().enumerate() {
         points.extend(P5_RATIOS.map(|(item, ratios)| p5(item, machine, ratios[index])));
     }
@@ -97,15 +104,20 @@ fn p1(method: &str, threads: u64, baseline: &str, ratio: f64) -> Point {
     published("P1", "ring", method, params, ratio)
 }
 
-/// Under `daiko` with as many workers: what this version has that is like P2's
-/// library.
+/// Under what is like P2's library: as many workers, which are processes.
 fn p2() -> Point {
     let params = Params::new()
         .with("cities", P2_CITIES)
         .with("workers", P2_CPUS)
         .with("quantity", "time")
         .with("baseline", "ptl");
-    published("P2", "tsp", "daiko", params, P2_RATIO)
+    published("P2", "tsp", processes::METHOD, params, P2_RATIO)
+}
+
+/// Under what its library locks by.
+fn p2_mutex(item: &str, ratio: f64) -> Point {
+    let params = Params::new().with("item", item).with("quantity", "time").with("baseline", "ptl");
+    published("P2", "costs", "semop", params, ratio)
 }
 
 fn p5(item: &str, machine: &str, ratio: f64) -> Point {
@@ -136,14 +148,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn p2_has_a_ratio_of_times_for_its_application() {
+    fn p2_has_ratios_of_times_for_its_application_and_its_mutex() {
         let points = points();
-        let p2: Vec<_> = points.iter().filter(|p| p.source.as_deref() == Some("P2")).collect();
-        let [point] = &p2[..] else { panic!("{p2:?}") };
-        let params: Vec<_> =
-            point.params.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        assert_eq!(params, ["cities=11", "workers=2", "quantity=time", "baseline=ptl"]);
-        assert_eq!((&*point.experiment, point.unit, point.median), ("tsp", Unit::Ratio, 0.6));
+        let p2 = points.iter().filter(|point| point.source.as_deref() == Some("P2"));
+        let told: Vec<String> = p2
+            .map(|point| {
+                assert_eq!(point.unit, Unit::Ratio);
+                let params = point.params.iter().map(|(key, value)| format!(" {key}={value}"));
+                let params: String = params.collect();
+                format!("{} {}{params}: {:.2}", point.experiment, point.method, point.median)
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "tsp daiko-processes cities=11 workers=2 quantity=time baseline=ptl: 0.60",
+                "costs semop item=mutex-lock quantity=time baseline=ptl: 1.61",
+                "costs semop item=mutex-unlock quantity=time baseline=ptl: 1.45",
+            ]
+        );
     }
 
     #[test]

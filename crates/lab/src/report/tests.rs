@@ -2,6 +2,7 @@ use super::*;
 use crate::{
     Failure, Skip,
     experiment::{Case, Params, Reading, Sample, Unit},
+    processes,
     runner::{Measured, Schedule, Series},
 };
 
@@ -38,6 +39,7 @@ fn salesmen() -> Vec<Series> {
         all.push(salesman("nptl", params().with("prune", "locked"), ms * 777.0));
         all.push(salesman("daiko", relaxed().with("workers", 1u64), ms * 1.1));
         all.push(salesman("daiko", relaxed().with("workers", 2u64), ms * 0.55));
+        all.push(salesman("daiko-processes", relaxed().with("workers", 2u64), ms * 0.6));
     }
     all
 }
@@ -100,6 +102,7 @@ fn full() -> Results {
         cost("nptl", "mutex", 12.0),
         cost("daiko", "mutex", 9.0),
         cost("daiko", "yield", 9.0),
+        cost("semop", "mutex-unlock", 360.0),
     ]);
     let case = |method: &str| ring(method, 10, 1.0).case;
     let measured = Measured {
@@ -177,7 +180,7 @@ fn the_salesman_has_a_line_for_each_method_and_number_of_workers() {
 #[test]
 fn the_salesman_is_compared_where_the_paper_does() {
     let here = "Here, with 11 cities, of the time without threads: daiko, 1 worker 110%; \
-                daiko, 2 workers 55%; nptl 70%.";
+                daiko, 2 workers 55%; daiko-processes, 2 workers 60%; nptl 70%.";
     assert!(page(&full()).contains(here), "no such sentence");
     let few = salesman("sequential", Params::new().with("cities", 6u64), 1.0);
     let measured = Measured { series: vec![few], ..Measured::default() };
@@ -193,7 +196,8 @@ fn the_published_ratio_of_the_salesman_stands_beside_ours_on_most_workers() {
     let html = page(&full());
     for row in [
         row("daiko, 1 worker", "44.0|100%|\u{2013}"),
-        row("daiko, 2 workers", "22.0|50%|60%"),
+        row("daiko, 2 workers", "22.0|50%|\u{2013}"),
+        row("daiko-processes, 2 workers", "24.0|55%|60%"),
         row("nptl", "28.0|64%|\u{2013}"),
         row("sequential", "40.0|91%|\u{2013}"),
     ] {
@@ -289,6 +293,60 @@ fn without_an_item_of_p5_there_are_none_of_its_tables() {
         let html = page(&Results::new(Host::detect(), &measured, Schedule::QUICK));
         assert!(!html.contains(heading));
     }
+}
+
+fn page_of(series: Vec<Series>) -> String {
+    let measured = Measured { series, ..Measured::default() };
+    page(&Results::new(Host::detect(), &measured, Schedule::QUICK))
+}
+
+#[test]
+fn table_1_of_p2_stands_beside_what_mutexes_cost_here() {
+    let measured = vec![cost("daiko", "mutex-lock", 6.0), cost("semop", "mutex-lock", 360.0)];
+    let html = page_of(measured);
+    let row =
+        "<td>6.00</td><td>360<small>60.0</small></td><td>36</td><td>58<small>1.61</small></td>";
+    assert!(html.contains(&format!(r#"<tr><th scope="row">mutex-lock</th>{row}</tr>"#)));
+    assert!(!page_of(vec![cost("daiko", "mutex", 6.0)]).contains("Table 1 of P2"));
+}
+
+#[test]
+fn worker_processes_are_compared_with_the_same_on_threads() {
+    let layout = |method: &str, layout: &str, ns: f64| {
+        let mut series = ring(method, 10, ns);
+        series.case.params = series.case.params.with("layout", layout);
+        series
+    };
+    let pair =
+        || series("limits", "rmw-pair", Params::new(), vec![Reading::new(Unit::Nanoseconds, 10.0)]);
+    let ours = processes::METHOD;
+    let html = page_of(vec![
+        pair(),
+        layout("daiko-mover", "half", 20.0),
+        layout("daiko-mover", "cross", 100.0),
+        layout(ours, "half", 22.0),
+        layout(ours, "free", 9.0),
+        cost(ours, "mutex", 13.0),
+        salesman("daiko", Params::new().with("cities", 11u64), 40.0),
+        salesman(ours, Params::new().with("cities", 11u64), 41.0),
+    ]);
+    let row = |what: &str, cells: &str| {
+        let cells = cells.replace('|', "</td><td>");
+        format!(r#"<tr><th scope="row">{what}</th><td class="text">{cells}</td></tr>"#)
+    };
+    for row in [
+        row(
+            "hop, threads=10 order=shuffled layout=half",
+            "daiko-mover|20.0|22.0|1.10|\u{2264} 1.15",
+        ),
+        row("mutex pair", "rmw-pair|10.0|13.0|1.30|\u{2264} 1.35"),
+        row("travelling salesman, cities=11", "daiko|40,000,000|41,000,000|1.02|\u{2264} 1.05"),
+    ] {
+        assert!(html.contains(&row), "{row}");
+    }
+    assert_eq!(html.matches("<tr><th scope=\"row\">hop, ").count(), 1, "what has a counterpart");
+    let heading = "Workers that are processes";
+    assert!(!page_of(vec![pair(), cost("daiko", "mutex", 9.0)]).contains(heading));
 }
 
 #[test]
