@@ -9,7 +9,8 @@ use crate::{
 
 /// What stands before the table.
 const TEXT: &str = "Fibers whose workers are processes, beside the same fibers on as many workers that are threads, \
-     and a mutex that nobody else wants beside the two locked instructions without which there is none.";
+     and a mutex that nobody else wants beside the two locked instructions without which there is none. Rings of the \
+     layout free are left out: it is chance how many of their hops cross.";
 
 /// A kind of point of worker processes, what each is compared with, and how many times as long it may take at most.
 struct Reach {
@@ -60,6 +61,7 @@ impl Reach {
             && point.unit == Unit::Nanoseconds
             && point.params.text("item") == self.item
             && point.params.get("stat").is_none()
+            && point.params.text("layout") != Some("free")
     }
 
     fn baseline<'a>(&self, results: &'a Results, of: &Point) -> Option<&'a Point> {
