@@ -4,19 +4,21 @@ mod support;
 
 use std::process::{Child, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use daiko::SpawnError;
 use daiko::shm;
 use daiko::shm::{
-    Call, CallError, Client, Segment, SegmentError, ServeError, Service, ServiceOptions,
+    Call, CallError, Client, Segment, SegmentError, ServeError, Server, Service, ServiceOptions,
 };
 use daiko::sync::Event;
+use daiko::{Runtime, SpawnError};
 use support::child::{command, is_child};
 use support::{assert_names, until, workers};
 
 const LONG: Duration = Duration::from_secs(30);
+/// Of a call that is to end by itself.
+const SHORT: Duration = Duration::from_millis(20);
 const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
 
 /// A segment with a service, removed at the end.
@@ -41,6 +43,19 @@ impl Place {
         Client::of(self.service.clone())
     }
 
+    /// Serves by so many fibers, none of which replies before the gate is open.
+    fn serve_behind_gate(&self, runtime: &Runtime, fibers: usize) -> Gate {
+        let (opens, taken) = (Arc::new(Event::manual()), Arc::new(AtomicUsize::new(0)));
+        let (opened, takes) = (opens.clone(), taken.clone());
+        let handler = move |call: &mut Call<'_>| {
+            takes.fetch_add(1, Ordering::Relaxed);
+            opened.wait();
+            call.reply(&7u8);
+        };
+        let server = self.service.serve_on(runtime, fibers, handler).unwrap();
+        Gate { opens, taken, _server: server }
+    }
+
     /// Runs the test of this `name` in a child, which finds the segment by [`theirs`].
     fn child(&self, name: &str) -> Killed {
         Killed(
@@ -52,6 +67,31 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.segment.remove().unwrap();
+    }
+}
+
+/// What a server's calls in hand wait for. Open from its end on, for which the server waits: or else a test that
+/// fails would never end.
+struct Gate {
+    opens: Arc<Event>,
+    taken: Arc<AtomicUsize>,
+    _server: Server,
+}
+
+impl Gate {
+    fn open(&self) {
+        self.opens.set();
+    }
+
+    /// Waits until so many calls were taken.
+    fn has_taken(&self, calls: usize) {
+        until("calls in hand", || self.taken.load(Ordering::Relaxed) >= calls);
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.open();
     }
 }
 
@@ -184,34 +224,28 @@ fn a_call_in_hand_of_a_killed_server_is_lost_at_once() {
     }
 }
 
+/// Leaves a call that the server has in hand.
+fn leave_one_in_hand(client: &Client) {
+    until("a call that is taken in time", || match client.call_timeout(&0u8, SHORT).map(drop) {
+        Err(CallError::TimedOut { taken }) => taken,
+        other => panic!("{other:?}"),
+    });
+}
+
 #[test]
 fn deadlines_are_kept_and_slots_come_back() {
     let place = Place::with("deadlines", Service::options().slots(2));
     let runtime = workers(1);
-    let open = Arc::new(AtomicBool::new(false));
-    let gate = open.clone();
-    let server = place
-        .service
-        .serve_on(&runtime, 3, move |call| {
-            while !gate.load(Ordering::Relaxed) {
-                daiko::yield_now();
-            }
-            call.reply(&7u8);
-        })
-        .unwrap();
+    let gate = place.serve_behind_gate(&runtime, 3);
     let client = place.client();
-    for at in 0..3 {
-        let taken = matches!(
-            client.call_timeout(&at, Duration::from_millis(20)).map(drop),
-            Err(CallError::TimedOut { taken }) if taken == (at < 2)
-        );
-        assert!(taken, "{at}: two are in hand, the third waits for a slot");
-    }
-    open.store(true, Ordering::Relaxed);
+    (0..2).for_each(|_| leave_one_in_hand(&client));
+    let third = client.call_timeout(&0u8, SHORT).map(drop);
+    assert!(matches!(third, Err(CallError::TimedOut { taken: false })), "it waits for a slot");
+    gate.open();
     for _ in 0..10 {
-        assert_eq!(client.call_timeout(&1, LONG).unwrap().read::<u8>().unwrap(), 7);
+        assert_eq!(client.call_timeout(&1u8, LONG).unwrap().read::<u8>().unwrap(), 7);
     }
-    drop(server);
+    drop(gate);
     assert!(matches!(ask(&client, 1), Err(CallError::NotServed)));
 }
 
@@ -276,25 +310,17 @@ fn messages_have_any_size_up_to_that_of_a_slot() {
 fn a_client_that_is_cancelled_leaves_its_call() {
     let place = Place::with("cancel", Service::options().slots(1));
     let runtime = workers(1);
-    let (began, goes_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (begins, waits) = (began.clone(), goes_on.clone());
-    let _server = place.service.serve_on(&runtime, 2, move |call| {
-        begins.store(true, Ordering::Relaxed);
-        while !waits.load(Ordering::Relaxed) {
-            daiko::yield_now();
-        }
-        call.reply(&5u8);
-    });
+    let gate = place.serve_behind_gate(&runtime, 2);
     let client = Arc::new(place.client());
     let fiber = {
         let client = client.clone();
         runtime.spawn(move || drop(client.call(&1u8)))
     };
-    until("a call in hand", || began.load(Ordering::Relaxed));
+    gate.has_taken(1);
     fiber.cancel();
     assert!(fiber.join().is_err());
-    goes_on.store(true, Ordering::Relaxed);
-    assert_eq!(client.call_timeout(&1u8, LONG).unwrap().read::<u8>().unwrap(), 5);
+    gate.open();
+    assert_eq!(client.call_timeout(&1u8, LONG).unwrap().read::<u8>().unwrap(), 7);
 }
 
 /// Calls, and is killed meanwhile.
@@ -347,17 +373,9 @@ fn a_slot_of_a_client_killed_in_mid_call_is_free_once_the_server_ends_with_it() 
     let place = Place::with("mid-call", Service::options().slots(1));
     // One worker for all: nobody may keep it who waits.
     let runtime = workers(1);
-    let (began, goes_on) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (begins, waits) = (began.clone(), goes_on.clone());
-    let _server = place.service.serve_on(&runtime, 2, move |call| {
-        begins.store(true, Ordering::Relaxed);
-        while !waits.load(Ordering::Relaxed) {
-            daiko::yield_now();
-        }
-        call.reply(&5u8);
-    });
+    let gate = place.serve_behind_gate(&runtime, 2);
     let child = place.child(NAME);
-    until("a call in hand", || began.load(Ordering::Relaxed));
+    gate.has_taken(1);
     let client = Arc::new(place.client());
     let waiting = [(); 3].map(|()| {
         let client = client.clone();
@@ -365,10 +383,10 @@ fn a_slot_of_a_client_killed_in_mid_call_is_free_once_the_server_ends_with_it() 
     });
     drop(child);
     until("the death is seen", || place.segment.attached().len() == 1);
-    let timed_out = client.call_timeout(&1u64, Duration::from_millis(20)).map(drop);
+    let timed_out = client.call_timeout(&1u64, SHORT).map(drop);
     assert!(matches!(timed_out, Err(CallError::TimedOut { taken: false })), "{timed_out:?}");
-    goes_on.store(true, Ordering::Relaxed);
-    waiting.into_iter().for_each(|fiber| assert_eq!(fiber.join().unwrap(), 5));
+    gate.open();
+    waiting.into_iter().for_each(|fiber| assert_eq!(fiber.join().unwrap(), 7));
 }
 
 /// Takes all slots, in a child, and keeps them.
