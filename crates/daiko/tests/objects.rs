@@ -16,4 +16,6 @@ mod place;
 mod rwlock;
 #[path = "objects/semaphore.rs"]
 mod semaphore;
+#[path = "objects/sleep.rs"]
+mod sleep;
 mod support;

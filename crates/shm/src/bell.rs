@@ -113,7 +113,7 @@ impl Bell {
                 break;
             }
             let bell = &self.segment.tables().doorbells[number];
-            if number == self.number || bell.is_parked() || self.segment.is_free_bell(word) {
+            if number == self.number || !bell.is_awake() || self.segment.is_free_bell(word) {
                 continue;
             }
             match bell.cpu() {

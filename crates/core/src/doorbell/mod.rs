@@ -28,6 +28,8 @@ impl Doorbell {
     /// What the word holds while its owner sleeps, or is about to: what a futex wait expects.
     pub const PARKED: u32 = 1;
     const AWAKE: u32 = 0;
+    /// What it holds while its owner sleeps, but not for anything here: nobody rings.
+    const RESTING: u32 = 2;
 
     /// One whose owner is awake.
     #[allow(clippy::new_without_default, reason = "it lies in shared memory, which is zeroed")]
@@ -46,6 +48,12 @@ impl Doorbell {
         }
     }
 
+    /// Says that the owner is about to sleep, and waits for nothing here. Only the owner, who [unparks](Self::unpark) later.
+    pub fn rest(&self) {
+        // Relaxed: a hint.
+        self.word.store(Self::RESTING, Ordering::Relaxed);
+    }
+
     /// Takes the mark back. Only the owner.
     pub fn unpark(&self) {
         // Relaxed: a ring that comes at the same time is for one who is awake.
@@ -59,6 +67,12 @@ impl Doorbell {
         self.word.load(Ordering::Acquire) == Self::PARKED
     }
 
+    /// Whether the owner runs, as far as is known.
+    #[inline]
+    pub fn is_awake(&self) -> bool {
+        self.word.load(Ordering::Relaxed) == Self::AWAKE
+    }
+
     /// Rings, once the caller, who runs on `cpu`, has changed by a read-modify-write what the owner waits for.
     #[inline]
     pub fn ring_behind(&self, cpu: Option<u32>) -> Rung {
@@ -69,11 +83,15 @@ impl Doorbell {
     /// Rings, on behalf of one who runs on `cpu`, and has passed a barrier since he changed what the owner waits for.
     #[inline]
     pub fn ring(&self, cpu: Option<u32>) -> Rung {
-        // Release: pairs with the Acquire in `is_parked`.
-        if self.is_parked() && self.word.swap(Self::AWAKE, Ordering::Release) == Self::PARKED {
-            return Rung::Asleep;
+        // Acquire: pairs with the Release below, for what another ringer has done before.
+        match self.word.load(Ordering::Acquire) {
+            Self::RESTING => Rung::Awake { elsewhere: false },
+            // Release: pairs with the Acquire in `is_parked`.
+            Self::PARKED if self.word.swap(Self::AWAKE, Ordering::Release) == Self::PARKED => {
+                Rung::Asleep
+            }
+            _ => Rung::Awake { elsewhere: cpu.is_none() || self.cpu() != cpu },
         }
-        Rung::Awake { elsewhere: cpu.is_none() || self.cpu() != cpu }
     }
 
     /// The word to sleep on while it holds [`PARKED`](Self::PARKED), and to wake.
@@ -172,9 +190,9 @@ impl Listeners {
 pub enum Rung {
     /// He slept, or was about to: the caller owes a futex wake of [`Doorbell::word`].
     Asleep,
-    /// He did not.
+    /// He did not, or not for anything here.
     Awake {
-        /// He may run at this moment, as he is not bound to the caller's CPU.
+        /// He may run at this moment, as he does not sleep, nor is he bound to the caller's CPU.
         elsewhere: bool,
     },
 }

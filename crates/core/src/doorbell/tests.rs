@@ -53,6 +53,19 @@ fn who_is_awake_on_another_cpu_may_answer() {
 }
 
 #[test]
+fn who_sleeps_for_something_else_is_not_rung_for_and_answers_nobody() {
+    let (listeners, bells) = (Listeners::new(), bells(1));
+    listeners.listen(0);
+    bells[0].rest();
+    assert!(!bells[0].is_awake() && !bells[0].is_parked());
+    assert!(!listeners.ring(&bells, None, |_| panic!("nobody is owed a wake")));
+    bells[0].unpark();
+    assert!(bells[0].is_awake() && listeners.ring(&bells, None, |_| ()));
+    bells[0].park();
+    assert!(!bells[0].is_awake());
+}
+
+#[test]
 fn where_the_owner_runs_is_told() {
     let bell = Doorbell::new();
     for cpu in [Some(0), Some(511), None] {

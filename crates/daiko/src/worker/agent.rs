@@ -248,7 +248,7 @@ impl Worker {
         // Only this worker arms its timers, so none comes that is due sooner.
         let timer = self.timers.next_due().left();
         let timeout = sampling.into_iter().chain(timer).min();
-        if self.has_rung_watches() {
+        if self.has_parked_bells() {
             self.sleep_on_bells(&self.unparked, timeout);
         } else {
             self.sleep_on_token(timeout);

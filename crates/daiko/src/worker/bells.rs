@@ -32,6 +32,8 @@ pub(crate) struct Bells {
     /// The one that the worker sleeps on; null: its own token. Written by the owner before its inbox says
     /// that it is parked, read by who has taken that mark.
     slept_on: AtomicPtr<Doorbell>,
+    /// Whether the worker's sleep ends by a ring, too, as was decided when it said so. Only the owner.
+    parked: Cell<bool>,
     /// How often to sleep before the CPU is given away again instead. Only the owner.
     sleeps: Cell<u32>,
 }
@@ -70,6 +72,7 @@ impl Bells {
         Bells {
             all: UnsafeCell::new(Vec::new()),
             slept_on: AtomicPtr::new(ptr::null_mut()),
+            parked: Cell::new(false),
             sleeps: Cell::new(0),
         }
     }
@@ -212,11 +215,12 @@ impl Worker {
     /// Says in all segments that this worker is about to sleep, and on which word it will, before its inbox says
     /// so. The look that follows is [`sees_rung_changes`](Self::sees_rung_changes).
     pub(super) fn park_bells(&self) {
-        if !self.has_rung_watches() {
-            return;
-        }
         // SAFETY: the owner calls.
         let bells = unsafe { self.bells.all() };
+        self.bells.parked.set(self.has_rung_watches());
+        if !self.bells.parked.get() {
+            return bells.iter().for_each(|bell| bell.doorbell().rest());
+        }
         bells.iter().for_each(|bell| bell.doorbell().park());
         let slept_on = match &bells[..] {
             [one] => ptr::from_ref(one.doorbell()).cast_mut(),
@@ -235,6 +239,12 @@ impl Worker {
     /// The last look before a sleep, once the doorbells are parked: whether something has come.
     pub(super) fn sees_rung_changes(&self) -> bool {
         self.has_rung_watches() && self.watches.scan_all()
+    }
+
+    /// Whether it sleeps on doorbells. Others may end its last watch in the meantime, but who unparks it wakes the word
+    /// that it has named. Only the owner.
+    pub(super) fn has_parked_bells(&self) -> bool {
+        self.bells.parked.get()
     }
 
     /// Sleeps until the worker is unparked, or somebody rings, at most for `timeout`, or until it is time to look.

@@ -1,0 +1,57 @@
+//! Workers that sleep while their fibers wait in segments, or do not.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use daiko::shm::{Event, Segment};
+use daiko::{Builder, Preset, Runtime};
+
+use crate::place::SHORT;
+use crate::support::{until, workers, yield_until};
+
+/// The agent of another worker ends its last wait while it falls asleep: in some of the rounds, on some machines.
+#[test]
+fn a_worker_whose_last_wait_another_ends_is_woken_where_it_sleeps() {
+    const ROUNDS: u64 = 5_000;
+    let segment = Segment::anonymous(1 << 20).unwrap();
+    let go = Event::create(&segment, "go").unwrap();
+    let runtime = Runtime::builder().workers(2).preset(Preset::Power).any_agent(true);
+    let (runtime, rounds) = (runtime.build().unwrap(), Arc::new(AtomicU64::new(0)));
+    let waits = {
+        let (go, rounds) = (go.clone(), rounds.clone());
+        move || {
+            for _ in 0..ROUNDS {
+                go.wait();
+                go.reset();
+                rounds.fetch_add(1, Ordering::Release);
+            }
+        }
+    };
+    let sets = {
+        let rounds = rounds.clone();
+        move || {
+            for round in 0..ROUNDS {
+                (0..round % 200).for_each(|_| std::hint::spin_loop());
+                go.set();
+                yield_until("the round", || rounds.load(Ordering::Acquire) > round);
+            }
+        }
+    };
+    let fibers = [
+        runtime.spawn_with(Builder::new().on(0), waits).unwrap(),
+        runtime.spawn_with(Builder::new().on(1), sets).unwrap(),
+    ];
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+}
+
+/// It is of no use to spin for it, or to give the CPU to it.
+#[test]
+fn a_worker_that_sleeps_for_something_else_is_no_company() {
+    let segment = Segment::anonymous(1 << 20).unwrap();
+    let event = Event::create(&segment, "event").unwrap();
+    let runtime = workers(1);
+    runtime.run(move || assert!(event.wait_timeout(SHORT).is_err()));
+    let own = segment.doorbell().unwrap();
+    until("it sleeps", || own.company(None) == Default::default());
+    runtime.run(|| ());
+}
