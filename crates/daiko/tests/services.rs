@@ -4,7 +4,7 @@ mod support;
 
 use std::process::{Child, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use daiko::shm;
@@ -447,6 +447,94 @@ fn a_client_of_many_fibers_leaves_slots_to_others() {
         drop(modest.call_timeout(&1u8, LONG).unwrap());
         assert_eq!(taken.load(Ordering::Relaxed), 3);
     });
+}
+
+/// Waits until somebody waits for a slot of the service.
+fn until_one_waits_for_room(segment: &Segment) {
+    /// Where those listen.
+    const WAITING: usize = 24;
+    let service = segment.object("service", "a service", |_| Ok(())).unwrap();
+    until("one who waits for room", || {
+        service.at::<AtomicU64>(WAITING).load(Ordering::Relaxed) != 0
+    });
+}
+
+#[test]
+fn who_waits_for_its_clients_own_slots_gets_one_that_comes_free_in_the_service() {
+    let place = Place::with("either", Service::options().slots(2).slots_per_client(2));
+    let runtime = workers(1);
+    let gate = place.serve_behind_gate(&runtime, 3);
+    let (client, other) = (place.client(), place.client());
+    // A slot that a client has had is its own as long as it is there.
+    drop(other.draft(None).unwrap());
+    runtime.scope(|fibers| {
+        std::thread::scope(|threads| {
+            let ask = || client.call_timeout(&0u8, LONG).unwrap().read::<u8>().unwrap();
+            let first = fibers.spawn(ask);
+            gate.has_taken(1);
+            let second = threads.spawn(ask);
+            until_one_waits_for_room(&place.segment);
+            let third = fibers.spawn(ask);
+            drop(other);
+            gate.has_taken(2);
+            gate.open();
+            assert_eq!(
+                [first.join().unwrap(), second.join().unwrap(), third.join().unwrap()],
+                [7; 3]
+            );
+        });
+    });
+}
+
+/// Threads that sleep for a slot of the service, too, and fibers.
+#[test]
+fn a_client_that_could_have_more_slots_goes_on_with_what_it_has() {
+    const EACH: usize = 200;
+    let place = Place::with("few", Service::options().slots(2).slots_per_client(2));
+    let (runtime, serving) = (workers(1), workers(1));
+    let _server = place.service.serve_on(&serving, 1, |call| call.reply(&1u8)).unwrap();
+    let (client, other) = (place.client(), place.client());
+    drop(other.draft(None).unwrap());
+    let asks = || {
+        for at in 0..EACH {
+            // Some leave while they wait.
+            let timeout = if at % 7 == 0 { Duration::ZERO } else { LONG };
+            match client.call_timeout(&0u8, timeout).map(drop) {
+                Ok(()) => {}
+                Err(CallError::TimedOut { .. }) if timeout.is_zero() => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    };
+    runtime.scope(|fibers| {
+        std::thread::scope(|threads| {
+            for _ in 0..3 {
+                threads.spawn(asks);
+                fibers.spawn(asks);
+            }
+        });
+    });
+}
+
+#[test]
+fn a_slot_of_one_who_came_after_the_wait_for_it_began_and_died_is_free() {
+    const NAME: &str = "a_slot_of_one_who_came_after_the_wait_for_it_began_and_died_is_free";
+    if is_child() {
+        // Claims what somebody else had. Nobody is told: he has not rung yet.
+        let segment = theirs();
+        let service = segment.object("service", "a service", |_| Ok(())).unwrap();
+        service.at::<AtomicU64>(128).store(segment.me().bits(), Ordering::Relaxed);
+        std::process::abort();
+    }
+    let place = Place::with("late", Service::options().slots(1));
+    let runtime = workers(1);
+    let _server = place.service.serve_on(&runtime, 1, |call| call.reply(&1u8)).unwrap();
+    let (client, other) = (Arc::new(place.client()), place.client());
+    drop(other.draft(None).unwrap());
+    let waits = runtime.spawn(move || client.call_timeout(&0u8, LONG).map(drop));
+    until_one_waits_for_room(&place.segment);
+    let _child = place.child(NAME);
+    assert!(waits.join().unwrap().is_ok());
 }
 
 #[test]

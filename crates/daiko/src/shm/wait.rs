@@ -35,14 +35,37 @@ impl<F: Fn() -> bool + Sync> Probe for Look<F> {
     }
 }
 
-/// Waits in `segment` until `holds`, or its file is found to be cut short; false if the deadline has passed before. Whoever makes it so rings `listeners`
-/// afterwards; without any, the caller has made its [`own_bell`] known to him.
+/// How who waits is told to look, by whoever has changed what he waits for.
+#[derive(Clone, Copy)]
+pub(super) enum Told<'s> {
+    /// He rings for those who listen there.
+    At(&'s Listeners),
+    /// He rings this doorbell, which was the caller's [`own_bell`] when it was made known to him; `None`: he rings for nobody.
+    By(Option<usize>),
+}
+
+impl Told<'_> {
+    /// Whether who sleeps on `bell` is rung for from now on.
+    fn reaches(self, bell: usize) -> bool {
+        match self {
+            Told::At(listeners) => {
+                listeners.listen(bell);
+                true
+            }
+            // A mover may have gone on elsewhere since, and have another one there.
+            Told::By(known) => known == Some(bell),
+        }
+    }
+}
+
+/// Waits in `segment` until `holds`, or its file is found to be cut short; false if the deadline has passed before. Who is
+/// not told looks by himself, now and then.
 ///
 /// `holds` looks at memory alone, shortly: agents call it. `what` is what the caller calls, in messages.
 #[inline(never)]
 pub(super) fn until(
     segment: &Segment,
-    listeners: Option<&Listeners>,
+    told: Told<'_>,
     what: &str,
     deadline: Deadline,
     holds: impl Fn() -> bool + Sync,
@@ -54,8 +77,8 @@ pub(super) fn until(
         return true;
     }
     match Waiter::caller(what) {
-        Waiter::Fiber(fiber) => as_fiber(fiber, segment, listeners, deadline, holds),
-        Waiter::Thread(_) => as_thread(segment, listeners, deadline, holds),
+        Waiter::Fiber(fiber) => as_fiber(fiber, segment, told, deadline, holds),
+        Waiter::Thread(_) => as_thread(segment, told, deadline, holds),
     }
 }
 
@@ -91,7 +114,7 @@ impl At<'_> {
                 done => return done,
             };
             let due = || has_changed(&seen) || segment.census() != census;
-            if !until(segment, Some(listeners), what, deadline, due) || deadline.is_over() {
+            if !until(segment, Told::At(listeners), what, deadline, due) || deadline.is_over() {
                 return attempt();
             }
         }
@@ -107,7 +130,7 @@ impl At<'_> {
         let Self { segment, listeners, what } = self;
         segment.watch(holder);
         let due = || has_changed() || segment.is_gone(holder);
-        until(segment, Some(listeners), what, deadline, due) && !deadline.is_over()
+        until(segment, Told::At(listeners), what, deadline, due) && !deadline.is_over()
     }
 
     /// Rings for all who wait there, after a change by a read-modify-write.
@@ -120,15 +143,12 @@ impl At<'_> {
 fn as_fiber(
     fiber: &ControlBlock,
     segment: &Segment,
-    listeners: Option<&Listeners>,
+    told: Told<'_>,
     deadline: Deadline,
     holds: impl Fn() -> bool + Sync,
 ) -> bool {
     let Some(worker) = worker::current() else { unreachable!("a fiber runs on a worker") };
-    let bell = worker.bell_in(segment);
-    if let (Some(bell), Some(listeners)) = (bell, listeners) {
-        listeners.listen(bell.number);
-    }
+    let bell = worker.bell_in(segment).filter(|bell| told.reaches(bell.number));
     let company = worker.company();
     if company.elsewhere && looks(LOOKS, || holds().then_some(())).is_some()
         || !company.elsewhere && company.here && worker.yields_until(&holds)
@@ -141,14 +161,12 @@ fn as_fiber(
 
 fn as_thread(
     segment: &Segment,
-    listeners: Option<&Listeners>,
+    told: Told<'_>,
     deadline: Deadline,
     holds: impl Fn() -> bool,
 ) -> bool {
     with_thread_bell(segment, |bell| {
-        if let (Some(bell), Some(listeners)) = (bell, listeners) {
-            listeners.listen(bell.number());
-        }
+        let bell = bell.filter(|bell| told.reaches(bell.number()));
         let company = bell.map(|bell| bell.company(bell.doorbell().cpu()));
         if company.is_some_and(|company| company.elsewhere)
             && looks(LOOKS, || holds().then_some(())).is_some()
@@ -228,4 +246,17 @@ fn with_thread_bell<R>(segment: &Segment, f: impl FnOnce(Option<&Bell>) -> R) ->
         }
         f(bells.iter().find(|bell| bell.segment().is(segment)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_told_another_bell_than_he_sleeps_on_looks_by_himself() {
+        assert!(Told::By(Some(3)).reaches(3));
+        assert!(!Told::By(Some(3)).reaches(4) && !Told::By(None).reaches(0));
+        let listeners = Listeners::new();
+        assert!(Told::At(&listeners).reaches(4));
+    }
 }

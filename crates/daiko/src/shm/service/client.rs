@@ -1,5 +1,7 @@
 //! Calls, as the client makes them.
 
+mod scout;
+
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +11,8 @@ use daiko_core::call::{Left, Progress, Slot, Ticket};
 use daiko_core::robust::Holder;
 use daiko_shm::{Bytes, Segment, SegmentError};
 
-use super::super::wait;
+use self::scout::Scout;
+use super::super::wait::{self, Told};
 #[cfg(doc)]
 use super::ServiceOptions;
 use super::server::code;
@@ -39,8 +42,9 @@ pub struct Client {
     waiting: AtomicU32,
     /// Places in `slots` for those who wait, so that nobody overtakes them.
     handed: Mutex<Vec<u32>>,
-    /// A permit for each of them. More say that it is time to look again.
+    /// A permit for each of them, but for what the scout was told of. More say that it is time to look again.
     looks: Semaphore,
+    scout: Scout,
 }
 
 impl Client {
@@ -62,6 +66,7 @@ impl Client {
             waiting: AtomicU32::new(0),
             handed: Mutex::default(),
             looks: Semaphore::new(0),
+            scout: Scout::none(),
         }
     }
 
@@ -192,9 +197,12 @@ impl Client {
     fn claim_slow(&self, deadline: Deadline) -> Result<Claimed<'_>, CallError> {
         // SeqCst: see `give_back`.
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let _waits = OnDrop(|| _ = self.waiting.fetch_sub(1, Ordering::Relaxed));
+        let _waits = OnDrop(|| {
+            if self.waiting.fetch_sub(1, Ordering::SeqCst) > 1 {
+                self.sends_another_scout();
+            }
+        });
         loop {
-            let seen = self.service.words().freed.load(Ordering::Acquire);
             let claimed = self.take_free().or_else(|| self.take_handed());
             if let Some(claimed) = claimed.or_else(|| self.claim_another()) {
                 return Ok(claimed);
@@ -203,15 +211,14 @@ impl Client {
             if deadline.is_over() {
                 return Err(CallError::TimedOut { taken: false });
             }
-            if self.has_slots() {
-                let look = self.looks.acquire_until(1, || deadline);
-                look.map_err(|_| CallError::TimedOut { taken: false })?.forget();
-                let handed = self.handed().pop();
-                if let Some(index) = handed {
-                    return Ok(Claimed { client: self, index });
-                }
-            } else {
-                self.wait_for_room(seen, deadline)?;
+            if self.begins_to_scout() {
+                return self.scouts(deadline);
+            }
+            let look = self.looks.acquire_until(1, || deadline);
+            look.map_err(|_| CallError::TimedOut { taken: false })?.forget();
+            let handed = self.handed().pop();
+            if let Some(index) = handed {
+                return Ok(Claimed { client: self, index });
             }
         }
     }
@@ -229,7 +236,7 @@ impl Client {
 
     /// Claims one more slot of the service.
     fn claim_another(&self) -> Option<Claimed<'_>> {
-        let mine = &self.slots[..self.service.shape().slots_per_client as usize];
+        let mine = self.share();
         let place = mine.iter().position(|slot| slot.load(Ordering::Relaxed) == u32::MAX)?;
         let at = (0..self.service.shape().slots).find(|&at| self.service.claim_slot(at))?;
         let taken = (place..mine.len()).find(|&place| {
@@ -242,28 +249,9 @@ impl Client {
         taken.map(|place| Claimed { client: self, index: place as u32 })
     }
 
-    fn has_slots(&self) -> bool {
-        self.slots.iter().any(|slot| slot.load(Ordering::Relaxed) != u32::MAX)
-    }
-
-    /// Waits until a slot of the service has come free since `seen` was.
-    fn wait_for_room(&self, seen: u32, deadline: Deadline) -> Result<(), CallError> {
-        let (words, segment) = (self.service.words(), self.service.segment());
-        segment.watch_all();
-        let over = || {
-            let freed = words.freed.load(Ordering::Acquire) != seen;
-            freed || self.service.server().is_none() || self.service.has_dead_claims()
-        };
-        match wait::until(segment, Some(&words.waiting), WHAT, deadline, over) {
-            true if segment.is_truncated() || self.service.server().is_none() => {
-                Err(self.service.is_unserved())
-            }
-            true => {
-                wait::give_way();
-                Ok(())
-            }
-            false => Err(CallError::TimedOut { taken: false }),
-        }
+    /// The places for as many slots as it may have.
+    fn share(&self) -> &[AtomicU32] {
+        &self.slots[..self.service.shape().slots_per_client as usize]
     }
 
     /// Gives a slot back: to who waits for one, or for the next call.
@@ -288,7 +276,12 @@ impl Client {
     #[cold]
     fn hand_over(&self, index: u32) {
         self.handed().push(index);
-        self.looks.add_permits(1);
+        // He has waited longest.
+        if !self.tells_scout() {
+            self.looks.add_permits(1);
+            // Somebody may have become the scout before there was the permit, and have found none.
+            self.tells_scout();
+        }
     }
 
     /// Gives a slot up that a server has in hand: nobody's, once that has ended.
@@ -374,11 +367,6 @@ impl Service {
         self.words().freed.fetch_add(1, Ordering::Release);
         self.segment().ring(&self.words().waiting, None);
     }
-
-    /// Whether a slot can be claimed that was of a process which has died.
-    fn has_dead_claims(&self) -> bool {
-        (0..self.shape().slots).any(|at| self.unclaimed(at).is_some_and(|claim| claim != 0))
-    }
 }
 
 fn deadline_after(timeout: Option<Duration>) -> Deadline {
@@ -430,8 +418,9 @@ impl<'c> Claimed<'c> {
         segment.watch(server);
         let (slot, me) = (self.slot(), wait::own_bell(segment));
         let ns = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let ticket = slot.post(len as u32, timeout.map_or(0, ns), me.map(|me| me.number as u32));
-        let leave = Leave { slot, ticket, claimed: Some(self) };
+        let bell = me.map(|me| me.number);
+        let ticket = slot.post(len as u32, timeout.map_or(0, ns), bell.map(|bell| bell as u32));
+        let leave = Leave { slot, ticket, bell, claimed: Some(self) };
         let answers = segment.ring(&service.words().servers, me.and_then(|me| me.cpu));
         if answers {
             let _ = wait::looks(wait::SOON, || slot.is_clients().then_some(()));
@@ -447,6 +436,8 @@ impl<'c> Claimed<'c> {
 struct Leave<'c> {
     slot: &'c Slot,
     ticket: Ticket,
+    /// What the server rings.
+    bell: Option<usize>,
     claimed: Option<Claimed<'c>>,
 }
 
@@ -462,7 +453,7 @@ impl<'c> Leave<'c> {
         let (slot, segment) = (self.slot, service.segment());
         loop {
             let over = || slot.is_clients() || service.server() != Some(server);
-            let in_time = wait::until(segment, None, WHAT, deadline, over);
+            let in_time = wait::until(segment, Told::By(self.bell), WHAT, deadline, over);
             if segment.is_truncated() {
                 return self.ends_by(CallError::Truncated);
             }

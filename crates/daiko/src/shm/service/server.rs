@@ -9,7 +9,7 @@ use bytemuck::{AnyBitPattern, NoUninit};
 use daiko_core::call::{Delivered, Ticket};
 use daiko_shm::Bytes;
 
-use super::super::wait;
+use super::super::wait::{self, Told};
 use super::{CallError, ServeError, Service};
 use crate::fiber::{Builder, Cancelled, JoinHandle};
 use crate::runtime::{self, Runtime, Shared};
@@ -305,7 +305,7 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
         crew.rest(me, || {
             let due = || crew.is_first(me) && service.has_request() || self.ends();
             let segment = service.segment();
-            wait::until(segment, Some(&words.servers), WHAT, Deadline::NEVER, due);
+            wait::until(segment, Told::At(&words.servers), WHAT, Deadline::NEVER, due);
         });
     }
 

@@ -1,0 +1,128 @@
+//! The call of a client that waits for a slot of the service, too.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{Claimed, Client, WHAT};
+use crate::shm::service::CallError;
+use crate::shm::wait::{self, At};
+use crate::wait::Deadline;
+
+/// One of a client's calls that wait: it looks for slots of the service, while the others wait behind it for the client's
+/// own. So a process is woken once for each change, and those are served in turn.
+///
+/// ```text
+/// 31         2      1       0
+/// | bell + 1 | TOLD | THERE |
+/// ```
+///
+/// 0: nobody. TOLD: a slot of the client's own was handed over, or may have been. The bell is what he sleeps on.
+pub(super) struct Scout(AtomicU32);
+
+impl Scout {
+    const THERE: u32 = 1;
+    const TOLD: u32 = 2;
+
+    pub(super) const fn none() -> Self {
+        Scout(AtomicU32::new(0))
+    }
+
+    fn load(&self) -> u32 {
+        // SeqCst: a slot is handed over before it is told of; he says that he is there before he looks.
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Becomes the scout, unless somebody is.
+    fn begins(&self) -> bool {
+        self.0.compare_exchange(0, Self::THERE, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// Of the scout, before he looks: where he sleeps if nothing is there.
+    fn listens(&self, bell: Option<usize>) {
+        let bell = bell.map_or(0, |bell| bell as u32 + 1);
+        self.0.store(bell << 2 | Self::THERE, Ordering::SeqCst);
+    }
+
+    fn is_told(&self) -> bool {
+        self.load() & Self::TOLD != 0
+    }
+
+    /// Has him look again, if he is there and was not told to: then with the bell that is to be rung.
+    fn tell(&self) -> Option<Option<usize>> {
+        let told =
+            |word| (word & (Self::THERE | Self::TOLD) == Self::THERE).then_some(word | Self::TOLD);
+        let was = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, told).ok()?;
+        Some((was >> 2).checked_sub(1).map(|bell| bell as usize))
+    }
+
+    /// Ends the scout; whether he was told of something that he has not looked at.
+    fn ends(&self) -> bool {
+        self.0.swap(0, Ordering::SeqCst) & Self::TOLD != 0
+    }
+}
+
+impl Client {
+    /// Becomes the scout, if the client may claim another slot and has none yet.
+    pub(super) fn begins_to_scout(&self) -> bool {
+        self.may_claim_more() && self.scout.begins()
+    }
+
+    /// Whether it has fewer slots than its share.
+    fn may_claim_more(&self) -> bool {
+        self.share().iter().any(|slot| slot.load(Ordering::Relaxed) == u32::MAX)
+    }
+
+    /// Tells the scout that a slot was handed over; false: there is none, or he was told before.
+    pub(super) fn tells_scout(&self) -> bool {
+        let Some(bell) = self.scout.tell() else { return false };
+        if let Some(bell) = bell {
+            self.service.segment().ring_bell(bell, None);
+        }
+        true
+    }
+
+    /// Has somebody look who waits, if all that do wait for the client's own slots, and others could be had.
+    pub(super) fn sends_another_scout(&self) {
+        if self.scout.load() == 0 && self.may_claim_more() {
+            self.looks.add_permits(1);
+        }
+    }
+
+    /// Waits for a slot, of the client's own or another one, as the scout that the caller has become.
+    pub(super) fn scouts(&self, deadline: Deadline) -> Result<Claimed<'_>, CallError> {
+        let _ends = super::OnDrop(|| {
+            if self.scout.ends() {
+                self.looks.add_permits(1);
+            }
+        });
+        let (words, segment) = (self.service.words(), self.service.segment());
+        let mut again = false;
+        let attempt = || {
+            if std::mem::replace(&mut again, true) {
+                wait::give_way();
+            }
+            // After it has given way, as a mover may have gone on elsewhere.
+            self.scout.listens(wait::own_bell(segment).map(|bell| bell.number));
+            // Acquire: pairs with the Release in `has_free_slot`.
+            let seen = words.freed.load(Ordering::Acquire);
+            self.look_for_slot().ok_or(seen)
+        };
+        let has_changed = |&seen: &u32| {
+            let freed = words.freed.load(Ordering::Acquire) != seen;
+            freed || self.scout.is_told() || self.service.server().is_none()
+        };
+        let at = At { segment, listeners: &words.waiting, what: WHAT };
+        at.anybody(deadline, attempt, has_changed)
+            .unwrap_or(Err(CallError::TimedOut { taken: false }))
+    }
+
+    /// What a scout finds: a slot, or that none is of use.
+    fn look_for_slot(&self) -> Option<Result<Claimed<'_>, CallError>> {
+        let handed = || self.handed().pop().map(|index| Claimed { client: self, index });
+        let found = self.take_free().or_else(handed).or_else(|| self.claim_another());
+        let is_served = !self.service.segment().is_truncated() && self.service.server().is_some();
+        match found {
+            Some(claimed) => Some(Ok(claimed)),
+            None => (!is_served).then(|| Err(self.service.is_unserved())),
+        }
+    }
+}
