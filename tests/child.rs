@@ -5,7 +5,7 @@
 #![allow(dead_code, reason = "every test binary uses a part of this module")]
 
 use std::env;
-use std::process::{Command, Output, exit};
+use std::process::{Child, Command, Output, exit};
 
 const CHILD: &str = "DAIKO_TEST_CHILD";
 
@@ -40,6 +40,54 @@ pub(crate) fn command(name: &str) -> Command {
 /// Whether this process is such a child.
 pub(crate) fn is_child() -> bool {
     env::var_os(CHILD).is_some()
+}
+
+/// A child that does not outlive its test.
+pub(crate) struct Killed(pub(crate) Child);
+
+impl Killed {
+    /// By SIGKILL, unless it has ended by itself. It has died when this returns.
+    pub(crate) fn kill(self) {}
+
+    /// Whether it has not ended by itself.
+    pub(crate) fn lives(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    /// Waits for its end, which is to be a good one.
+    #[track_caller]
+    pub(crate) fn ends_well(&mut self) {
+        assert!(self.0.wait().unwrap().success());
+    }
+
+    /// Stops it, as SIGSTOP does. It has stopped when this returns.
+    pub(crate) fn stop(&self) {
+        self.send(libc::SIGSTOP);
+        // SAFETY: zero is a valid `siginfo_t`, and the result goes to a live local.
+        unsafe {
+            let mut info = std::mem::zeroed();
+            let stops = libc::WSTOPPED | libc::WNOWAIT;
+            assert_eq!(libc::waitid(libc::P_PID, self.0.id(), &mut info, stops), 0);
+        }
+    }
+
+    /// Lets it go on.
+    pub(crate) fn go_on(&self) {
+        self.send(libc::SIGCONT);
+    }
+
+    fn send(&self, signal: i32) {
+        // SAFETY: takes plain integers; the child was not waited for, so that the id is its own.
+        assert_eq!(unsafe { libc::kill(self.0.id() as i32, signal) }, 0);
+    }
+}
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// What the child wrote to standard output.

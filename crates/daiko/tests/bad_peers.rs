@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use daiko_core::doorbell::Doorbell;
 use daiko_sys::file::{Populate, SharedFile};
 use daiko_sys::memory::Mapping;
 use proptest::prelude::*;
-use support::child::{command, in_child_well, is_child};
+use support::child::{Killed, command, in_child_well, is_child};
 use support::{until, workers};
 
 const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
@@ -111,16 +111,6 @@ fn all_that_is_asked_of_a_truncated_segment_is_refused() {
     });
 }
 
-/// A child that does not outlive its test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        self.0.wait().unwrap();
-    }
-}
-
 #[test]
 fn clients_in_other_processes_are_told() {
     const NAME: &str = "clients_in_other_processes_are_told";
@@ -145,7 +135,7 @@ fn clients_in_other_processes_are_told() {
     until("a call in hand", || began.load(Ordering::Relaxed));
     until_asleep(&segment, 1);
     cut(&segment, 0);
-    assert!(child.0.wait().unwrap().success());
+    child.ends_well();
     drop((runtime, server));
     segment.remove().unwrap();
 }

@@ -18,4 +18,8 @@ mod rwlock;
 mod semaphore;
 #[path = "objects/sleep.rs"]
 mod sleep;
+#[path = "objects/stopped.rs"]
+mod stopped;
 mod support;
+#[path = "objects/tree.rs"]
+mod tree;

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use daiko::shm::{
 };
 use daiko::sync::Event;
 use daiko::{Runtime, SpawnError};
-use support::child::{command, is_child};
+use support::child::{Killed, command, is_child};
 use support::{assert_names, until, workers};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -98,16 +98,6 @@ impl Drop for Gate {
 /// Of a child: the segment that its parent has made.
 fn theirs() -> Segment {
     Segment::open(std::env::var_os(SEGMENT).unwrap()).unwrap()
-}
-
-/// A child that does not outlive its test.
-struct Killed(Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
 }
 
 /// Serves doubles, in a child.
@@ -262,6 +252,68 @@ fn a_service_is_served_once_and_again_after_its_end() {
     drop(server);
     drop(elsewhere.serve_on(&runtime, 1, |_| ()).unwrap());
     drop(serve().unwrap());
+}
+
+/// Takes calls, of which it counts each, and replies once it may.
+fn serve_when_told() -> ! {
+    let segment = theirs();
+    let runtime = workers(1);
+    let service = Service::open(&segment, "service").unwrap();
+    let taken = shm::Mutex::<u64>::open(&segment, "taken").unwrap();
+    let may = shm::Event::open(&segment, "may").unwrap();
+    let handler = move |call: &mut Call<'_>| {
+        *taken.lock().unwrap() += 1;
+        may.wait();
+        call.reply(&7u8);
+    };
+    service.serve_on(&runtime, 4, handler).unwrap().join();
+    unreachable!("nobody ends it");
+}
+
+#[test]
+fn deadlines_are_kept_though_the_server_is_stopped_in_mid_call() {
+    const NAME: &str = "deadlines_are_kept_though_the_server_is_stopped_in_mid_call";
+    if is_child() {
+        serve_when_told();
+    }
+    let place = Place::with("stopped", Service::options().slots(8).slots_per_client(8));
+    let taken = shm::Mutex::create(&place.segment, "taken", 0u64).unwrap();
+    let may = shm::Event::create(&place.segment, "may").unwrap();
+    let server = place.child(NAME);
+    until("a server", || place.service.is_served());
+    let (client, runtime) = (place.client(), workers(1));
+    let call = |timeout| client.call_timeout(&0u8, timeout)?.read::<u8>();
+    runtime.scope(|fibers| {
+        std::thread::scope(|threads| {
+            let waits = [fibers.spawn(|| call(LONG)), fibers.spawn(|| call(LONG))];
+            let blocks = threads.spawn(|| call(LONG));
+            let leaves = threads.spawn(|| leave_one_in_hand(&client));
+            until("four calls in hand", || *taken.lock().unwrap() >= 4);
+            server.stop();
+            // It may be in the midst of anything: what it had in hand is left, and nothing else is taken.
+            leaves.join().unwrap();
+            assert!(matches!(call(SHORT), Err(CallError::TimedOut { taken: false })));
+            assert!(place.service.is_served(), "it is not dead");
+            may.set();
+            assert!(matches!(call(SHORT), Err(CallError::TimedOut { taken: false })));
+            server.go_on();
+            waits.into_iter().for_each(|fiber| assert_eq!(fiber.join().unwrap().unwrap(), 7));
+            assert_eq!(blocks.join().unwrap().unwrap(), 7);
+        });
+    });
+    (0..10).for_each(|_| assert_eq!(call(LONG).unwrap(), 7));
+}
+
+#[test]
+fn a_full_segment_has_no_room_for_another_service() {
+    let place = Place::new("full");
+    let options = Service::options().slots(4096).slot_bytes(1000);
+    let error = Service::create(&place.segment, "another", options).unwrap_err();
+    assert!(matches!(error, SegmentError::NoRoom { bytes, .. } if bytes == options.bytes()));
+    assert_names(&error, "create it larger");
+    let runtime = workers(1);
+    let _server = place.service.serve_on(&runtime, 1, |call| call.reply(&7u8)).unwrap();
+    assert_eq!(place.client().call_timeout(&1u8, LONG).unwrap().read::<u8>().unwrap(), 7);
 }
 
 #[test]

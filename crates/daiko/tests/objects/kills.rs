@@ -12,8 +12,8 @@ use daiko::shm::{
     Sender, TimedLockError,
 };
 
-use crate::place::{Killed, LONG, Place, role, theirs};
-use crate::support::child::is_child;
+use crate::place::{LONG, Place, role, theirs};
+use crate::support::child::{Killed, is_child};
 use crate::support::workers;
 
 const NAME: &str = "kills::who_lives_goes_on";

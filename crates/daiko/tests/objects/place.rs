@@ -1,12 +1,12 @@
 //! A segment, and the processes that a test has in it.
 
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use daiko::shm::{Event, Segment};
 
-use crate::support::child::command;
+use crate::support::child::{Killed, command};
 use crate::support::until;
 
 /// Of a wait that is to have come to its end: far above every bound.
@@ -69,31 +69,6 @@ pub(crate) fn rest(segment: &Segment, at: &str) -> ! {
     Event::open_or_create(segment, at).unwrap().set();
     loop {
         std::thread::park();
-    }
-}
-
-/// A child that does not outlive its test.
-pub(crate) struct Killed(Child);
-
-impl Killed {
-    /// By SIGKILL, unless it has ended by itself. It has died when this returns.
-    pub(crate) fn kill(self) {}
-
-    /// Whether it has not ended by itself.
-    pub(crate) fn lives(&mut self) -> bool {
-        self.0.try_wait().unwrap().is_none()
-    }
-
-    /// Waits for its end, which is to be a good one.
-    pub(crate) fn ends_well(&mut self) {
-        assert!(self.0.wait().unwrap().success());
-    }
-}
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
     }
 }
 

@@ -8,10 +8,8 @@ use std::sync::atomic::Ordering;
 use daiko_shm::{MAX_ATTACHED, MIN_BYTES, Segment, SegmentError};
 use daiko_sys::file::Reason;
 
-use crate::child::{in_child_well, is_child};
-use crate::support::{
-    Killed, Place, refused, rest, shared_words, sign_in, signed_in, theirs, until, word,
-};
+use crate::child::{Killed, in_child_well, is_child};
+use crate::support::{Place, refused, rest, shared_words, sign_in, signed_in, theirs, until, word};
 
 const LARGE: usize = 1 << 20;
 
@@ -169,7 +167,7 @@ fn all_come(place: &Place, test: &str) {
     let mut children: Vec<_> = (0..AT_ONCE).map(spawn).collect();
     children.iter_mut().for_each(|child| drop(child.0.stdin.take()));
     for child in &mut children {
-        assert!(child.0.wait().unwrap().success());
+        child.ends_well();
     }
 }
 

@@ -3,14 +3,14 @@
 use std::fmt::Display;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use daiko_core::robust::Holder;
 use daiko_shm::{MIN_BYTES, Object, Segment, SegmentError, Spec};
 
-use crate::child::command;
+use crate::child::{Killed, command};
 
 /// Tells a child which segment is meant.
 const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
@@ -72,16 +72,6 @@ pub(crate) fn theirs() -> PathBuf {
 pub(crate) fn rest() -> ! {
     loop {
         std::thread::park();
-    }
-}
-
-/// A child that does not outlive its test.
-pub(crate) struct Killed(pub(crate) Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        self.0.wait().unwrap();
     }
 }
 
