@@ -9,7 +9,7 @@ use daiko_shm::{MAX_ATTACHED, MIN_BYTES, Segment, SegmentError};
 use daiko_sys::file::Reason;
 
 use crate::child::{Killed, in_child_well, is_child};
-use crate::support::{Place, refused, rest, shared_words, sign_in, signed_in, theirs, until, word};
+use crate::support::{Pair, Place, refused, rest, shared_words, signed_in, theirs, until, word};
 
 const LARGE: usize = 1 << 20;
 
@@ -236,16 +236,8 @@ fn nobody_attaches_to_a_segment_that_is_removed_meanwhile() {
 #[test]
 fn watching_costs_no_descriptor_once_the_segment_is_left() {
     const NAME: &str = "attach::watching_costs_no_descriptor_once_the_segment_is_left";
-    if is_child() && std::env::var_os("DAIKO_TEST_SEGMENT").is_some() {
-        let _segment = sign_in(1);
-        rest();
-    }
     in_child_well(NAME, || {
-        let place = Place::new();
-        let segment = place.create();
-        let words = shared_words(&segment, 1);
-        let _child = place.child(NAME);
-        let other = signed_in(&words, 0);
+        let Pair { place, segment, other, child: _child } = Pair::of(NAME);
         segment.watch(other);
         let descriptors = || fs::read_dir("/proc/self/fd").unwrap().count();
         let before = descriptors();

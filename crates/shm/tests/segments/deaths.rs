@@ -1,14 +1,16 @@
-//! Processes that are killed.
+//! Processes that are killed, and those of which nobody could tell.
 
+use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 
 use daiko_core::doorbell::Doorbell;
 use daiko_shm::{MAX_DOORBELLS, Segment, SegmentError};
 use daiko_sys::futex;
+use daiko_sys::process::Doubt;
 
 use crate::child::{in_child_well, is_child};
 use crate::support::{
-    Place, in_fork, refused, rest, shared_words, sign_in, signed_in, theirs, until,
+    Pair, Place, forked, in_fork, refused, rest, shared_words, sign_in, signed_in, theirs, until,
 };
 
 /// Sleeps as who waits in a segment does, until it is rung for.
@@ -20,15 +22,8 @@ fn sleep_on(bell: &Doorbell) {
 
 #[test]
 fn a_death_is_noticed_and_sleepers_look_again() {
-    const NAME: &str = "deaths::a_death_is_noticed_and_sleepers_look_again";
-    if is_child() {
-        let _segment = sign_in(1);
-        rest();
-    }
-    let place = Place::new();
-    let segment = place.create();
-    let child = place.child(NAME);
-    let other = signed_in(&shared_words(&segment, 1), 0);
+    let pair = Pair::of("deaths::a_death_is_noticed_and_sleepers_look_again");
+    let Pair { segment, child, other, .. } = pair;
     segment.watch(other);
     let bell = segment.doorbell().unwrap();
     bell.doorbell().park();
@@ -45,15 +40,8 @@ fn a_death_is_noticed_and_sleepers_look_again() {
 /// Who is asked for after his death is found dead at once.
 #[test]
 fn a_death_that_nobody_watched_for_is_found() {
-    const NAME: &str = "deaths::a_death_that_nobody_watched_for_is_found";
-    if is_child() {
-        let _segment = sign_in(1);
-        rest();
-    }
-    let place = Place::new();
-    let segment = place.create();
-    let child = place.child(NAME);
-    let other = signed_in(&shared_words(&segment, 1), 0);
+    let pair = Pair::of("deaths::a_death_that_nobody_watched_for_is_found");
+    let Pair { segment, child, other, .. } = pair;
     drop(child);
     assert!(!segment.is_gone(other));
     segment.watch(other);
@@ -125,14 +113,39 @@ fn leave_pid_namespace() -> bool {
 }
 
 /// Mounts what `/proc` of the namespace is; whether that is allowed.
-fn mount_proc() -> bool {
+fn mount_proc(options: &CStr) -> bool {
     let (root, proc) = (c"/".as_ptr(), c"proc".as_ptr());
     // SAFETY: all texts are live and end in a zero byte.
     unsafe {
         let private = libc::MS_REC | libc::MS_PRIVATE;
         libc::mount(root, root, root, private, std::ptr::null()) == 0
-            && libc::mount(proc, c"/proc".as_ptr(), proc, 0, std::ptr::null()) == 0
+            && libc::mount(proc, c"/proc".as_ptr(), proc, 0, options.as_ptr().cast()) == 0
     }
+}
+
+/// Gives up what lets root see all processes.
+fn drop_capabilities() {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: i32,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    let (header, none) = (Header { version: VERSION_3, pid: 0 }, [0u32; 6]);
+    // SAFETY: both are live, and of this version's sizes.
+    assert_eq!(unsafe { libc::syscall(libc::SYS_capset, &header, &none) }, 0);
+}
+
+/// Runs `body` as the first process of a PID namespace with a `/proc` of its own, mounted with these options, where
+/// that is allowed.
+fn in_pid_namespace(options: &CStr, body: impl FnOnce()) {
+    in_fork(|| match leave_pid_namespace() {
+        true => in_fork(|| match mount_proc(options) {
+            true => body(),
+            false => println!("skipped: mounting /proc with {options:?} is refused here"),
+        }),
+        false => println!("skipped: PID namespaces are refused here"),
+    });
 }
 
 #[test]
@@ -143,7 +156,7 @@ fn a_process_of_another_pid_namespace_is_refused_by_name() {
         let elsewhere = || {
             let error = refused(place.open(), "mount -t proc proc /proc");
             assert!(matches!(error, SegmentError::Process(_)), "{error}");
-            if !mount_proc() {
+            if !mount_proc(c"") {
                 println!("skipped: mounting /proc is refused here");
                 return;
             }
@@ -159,5 +172,32 @@ fn a_process_of_another_pid_namespace_is_refused_by_name() {
             false => println!("skipped: PID namespaces are refused here"),
         });
         assert_eq!(segment.attached(), [std::process::id()]);
+    });
+}
+
+/// It cannot be told from one that has died, and whose id is another's.
+#[test]
+fn a_process_that_proc_hides_is_refused_by_name() {
+    in_child_well("deaths::a_process_that_proc_hides_is_refused_by_name", || {
+        // Root's group would see all.
+        in_pid_namespace(c"hidepid=2,gid=1", || {
+            let place = Place::new();
+            forked(|| {
+                // As programs are that have more rights than their user.
+                // SAFETY: takes plain integers.
+                unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
+                let _segment = place.create();
+                rest();
+            });
+            drop_capabilities();
+            let mut denied = None;
+            until("a process that is hidden", || {
+                denied = place.open().err().filter(|error| !matches!(error, SegmentError::File(_)));
+                denied.is_some()
+            });
+            let error = refused::<()>(Err(denied.unwrap()), "mount it without hidepid");
+            let hidden = matches!(error, SegmentError::Unwatchable { doubt: Doubt::Hidden, .. });
+            assert!(hidden, "{error}");
+        });
     });
 }

@@ -2,10 +2,8 @@
 
 use daiko_shm::SegmentError;
 
-use crate::child::{in_child_well, is_child};
-use crate::support::{
-    Place, in_fork, refused, rest, shared_words, sign_in, signed_in, until, words,
-};
+use crate::child::in_child_well;
+use crate::support::{Pair, Place, in_fork, refused, until, words};
 
 #[test]
 fn what_is_inherited_is_refused_and_does_no_harm_when_dropped() {
@@ -37,15 +35,8 @@ fn what_is_inherited_is_refused_and_does_no_harm_when_dropped() {
 #[test]
 fn a_forked_process_watches_for_deaths_itself() {
     const NAME: &str = "fork::a_forked_process_watches_for_deaths_itself";
-    if is_child() && std::env::var_os("DAIKO_TEST_SEGMENT").is_some() {
-        let _segment = sign_in(1);
-        rest();
-    }
     in_child_well(NAME, || {
-        let place = Place::new();
-        let segment = place.create();
-        let child = place.child(NAME);
-        let other = signed_in(&shared_words(&segment, 1), 0);
+        let Pair { place, segment, child, other } = Pair::of(NAME);
         segment.watch(other);
         in_fork(|| {
             let own = place.open().unwrap();

@@ -131,15 +131,38 @@ pub(crate) fn sign_in(count: usize) -> Segment {
     segment
 }
 
+/// A segment to which another process is attached, too, until it is killed.
+pub(crate) struct Pair {
+    pub(crate) place: Place,
+    pub(crate) segment: Segment,
+    pub(crate) child: Killed,
+    /// That one's attachment.
+    pub(crate) other: Holder,
+}
+
+impl Pair {
+    /// For the `test` that calls this first of all. The other process runs it, and never comes back from here.
+    pub(crate) fn of(test: &str) -> Pair {
+        if std::env::var_os(SEGMENT).is_some() {
+            let _segment = sign_in(1);
+            rest();
+        }
+        let place = Place::new();
+        let segment = place.create();
+        let child = place.child(test);
+        let other = signed_in(&shared_words(&segment, 1), 0);
+        Pair { place, segment, child, other }
+    }
+}
+
 /// Who signed in as number `at`, once he has.
 pub(crate) fn signed_in(words: &Object, at: usize) -> Holder {
     until("a child", || word(words, at).load(Ordering::SeqCst) != 0);
     Holder::of(word(words, at).load(Ordering::SeqCst)).unwrap()
 }
 
-/// Runs `body` in a forked process, where it has to succeed.
-#[track_caller]
-pub(crate) fn in_fork(body: impl FnOnce()) {
+/// A process that was forked from this one, and runs `body`.
+pub(crate) fn forked(body: impl FnOnce()) -> libc::pid_t {
     // SAFETY: glibc makes its allocator usable in the child, which leaves by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
@@ -147,7 +170,14 @@ pub(crate) fn in_fork(body: impl FnOnce()) {
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(done.is_err().into()) };
     }
-    let mut status = -1;
+    assert_ne!(child, -1, "no process");
+    child
+}
+
+/// Runs `body` in a forked process, where it has to succeed.
+#[track_caller]
+pub(crate) fn in_fork(body: impl FnOnce()) {
+    let (child, mut status) = (forked(body), -1);
     // SAFETY: the status is a live local.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0, "the child failed: see its message");
