@@ -317,6 +317,74 @@ fn a_full_segment_has_no_room_for_another_service() {
 }
 
 #[test]
+fn a_service_that_there_cannot_be_is_refused() {
+    let place = Place::new("impossible");
+    let usual = Service::options;
+    for options in [
+        usual().slots(0),
+        usual().slots(4097),
+        usual().slots(u32::MAX),
+        usual().slots_per_client(0),
+        usual().slots_per_client(65),
+        usual().slot_bytes(u32::MAX),
+    ] {
+        for made in [
+            Service::create(&place.segment, "another", options),
+            Service::open_or_create(&place.segment, "service", options),
+        ] {
+            let error = made.unwrap_err();
+            assert!(matches!(error, SegmentError::Impossible { .. }), "{error:?}");
+            assert_names(&error, "choose 1 to 4096 slots");
+        }
+    }
+    assert_eq!(place.segment.objects(), ["service"]);
+}
+
+#[test]
+fn who_waits_for_a_server_is_told_when_there_is_one() {
+    const NAME: &str = "who_waits_for_a_server_is_told_when_there_is_one";
+    if is_child() {
+        serve_doubles();
+    }
+    let place = Place::new("served");
+    let (client, runtime) = (place.client(), workers(1));
+    let is_late = |error| matches!(error, CallError::TimedOut { taken: false });
+    for _ in 0..3 {
+        assert!(is_late(client.wait_served(Some(SHORT)).unwrap_err()));
+        runtime.scope(|fibers| {
+            std::thread::scope(|threads| {
+                let waits = fibers.spawn(|| client.wait_served(Some(LONG)));
+                let blocks = threads.spawn(|| client.wait_served(Some(LONG)));
+                until_one_waits_for_room(&place.segment);
+                let _server = place.child(NAME);
+                waits.join().unwrap().unwrap();
+                blocks.join().unwrap().unwrap();
+                client.wait_served(Some(Duration::ZERO)).unwrap();
+                assert_eq!(ask(&client, 3).unwrap(), 6);
+            });
+        });
+        // It was killed, which is told, too.
+        until("the death is seen", || !place.service.is_served());
+    }
+    drop(place.service.serve_on(&runtime, 1, |_| ()).unwrap());
+    assert!(is_late(client.wait_served(Some(Duration::ZERO)).unwrap_err()));
+}
+
+#[test]
+fn who_may_ask_again_is_told() {
+    use CallError as E;
+    for error in [E::TimedOut { taken: false }, E::NotServed, E::TooLarge { bytes: 2, limit: 1 }] {
+        assert!(error.was_not_carried_out(), "{error}");
+    }
+    let size = E::Size { expected: 2, found: 1 };
+    for error in
+        [E::TimedOut { taken: true }, E::ServerDied, E::Panicked, size, E::Truncated, E::Corrupt]
+    {
+        assert!(!error.was_not_carried_out(), "{error}");
+    }
+}
+
+#[test]
 fn a_handler_that_panics_is_reported_and_serves_on() {
     let place = Place::new("panic");
     let runtime = workers(1);

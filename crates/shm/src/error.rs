@@ -96,6 +96,13 @@ pub enum SegmentError {
         /// Bytes of the largest free part.
         free: usize,
     },
+    /// There can be no object of this size, in whatever segment.
+    Impossible {
+        /// What was to be made.
+        is: &'static str,
+        /// What there can be.
+        limits: &'static str,
+    },
     /// The name of an object is empty or too long.
     Name {
         /// The name.
@@ -204,6 +211,9 @@ impl fmt::Display for SegmentError {
                 f,
                 "{path:?} has no room for {bytes} bytes, {free} are free: create it larger"
             ),
+            E::Impossible { is, limits } => {
+                write!(f, "{is} cannot be of this size: choose {limits}")
+            }
             E::Name { name } => write!(
                 f,
                 "{name:?} cannot name an object: a name has 1 to {MAX_NAME} bytes, none of them zero"

@@ -11,7 +11,7 @@
 //! | [`Channel`] | messages to one receiver | what was sent arrives; the other end is told |
 //! | [`Service`] | requests and replies | callers are told; slots are free again |
 //!
-//! Values and messages are plain data: [`bytemuck::Pod`]. They are copied, so that no peer changes what somebody looks
+//! Values and messages are plain data: [`bytemuck::Pod`], of the crate that is re-exported here. They are copied, so that no peer changes what somebody looks
 //! at. Fibers that wait suspend, other threads block. A process that is stopped keeps what it has.
 //!
 //! ```
@@ -43,6 +43,8 @@ mod service;
 mod wait;
 mod word;
 
+#[doc(no_inline)]
+pub use bytemuck;
 pub use daiko_shm::{Bytes, Segment, SegmentError};
 pub use daiko_sys::file::Reason;
 

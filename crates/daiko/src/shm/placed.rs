@@ -17,6 +17,8 @@ pub(super) trait Shape: Copy + Send + Sync + 'static {
     const KIND: u32;
     /// What errors call such an object.
     const IS: &'static str;
+    /// What can be chosen, for who has chosen something else.
+    const LIMITS: &'static str = "less";
 
     /// The shape that somebody has chosen; `None`: there is none such.
     fn of(chosen: [u32; 4]) -> Option<Self>;
@@ -41,18 +43,15 @@ pub(super) struct Placed<S> {
 }
 
 impl<S: Shape> Placed<S> {
-    /// Makes the object; `init` is given its memory, zeroed, before anybody can find it.
-    ///
-    /// # Panics
-    ///
-    /// If it is larger than an address space.
+    /// Makes the object; `init` is given its memory, zeroed, before anybody can find it. `None`: what was chosen is no
+    /// shape.
     pub(super) fn create(
         segment: &Segment,
         name: &str,
-        shape: S,
+        shape: impl Into<Option<S>>,
         init: impl FnOnce(&Object),
     ) -> Result<Self, SegmentError> {
-        let bytes = shape.bytes().unwrap_or_else(|| panic!("daiko: {} too large", S::IS));
+        let (shape, bytes) = Self::possible(shape.into())?;
         let (kind, agreed, chosen) = (S::KIND, S::agreed(), shape.chosen());
         let object = segment.make_object(name, Spec { kind, bytes, agreed, chosen }, init)?;
         Ok(Placed { object, shape })
@@ -69,9 +68,11 @@ impl<S: Shape> Placed<S> {
     pub(super) fn open_or_create(
         segment: &Segment,
         name: &str,
-        shape: S,
+        shape: impl Into<Option<S>>,
         init: impl FnOnce(&Object),
     ) -> Result<Self, SegmentError> {
+        // Also where there is one: a mistake does not wait for the day on which there is none.
+        let (shape, _) = Self::possible(shape.into())?;
         match Self::open(segment, name) {
             Err(SegmentError::NoObject { .. }) => match Self::create(segment, name, shape, init) {
                 Err(SegmentError::ObjectTaken { .. }) => Self::open(segment, name),
@@ -79,6 +80,12 @@ impl<S: Shape> Placed<S> {
             },
             opened => opened,
         }
+    }
+
+    /// A shape that there can be, and its bytes.
+    fn possible(shape: Option<S>) -> Result<(S, usize), SegmentError> {
+        let sized = shape.and_then(|shape| Some((shape, shape.bytes()?)));
+        sized.ok_or(SegmentError::Impossible { is: S::IS, limits: S::LIMITS })
     }
 
     fn shape(spec: &Spec) -> Result<S, &'static str> {

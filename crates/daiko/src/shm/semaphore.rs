@@ -49,6 +49,8 @@ pub struct Semaphore {
     local: Arc<Local>,
 }
 
+const _: () = assert!(Semaphore::MAX_PERMITS == 65536, "as its limits say");
+
 /// What this process alone knows of a semaphore.
 struct Local {
     /// Had by who waits in the segment; others of the process wait behind him.
@@ -72,6 +74,7 @@ const _: () = assert!(size_of::<Words>() == LINES);
 impl Shape for SemaphoreShape {
     const KIND: u32 = kind::SEMAPHORE;
     const IS: &'static str = "a semaphore";
+    const LIMITS: &'static str = "1 to 65536 permits";
 
     fn of([permits, ..]: [u32; 4]) -> Option<Self> {
         (1..=Semaphore::MAX_PERMITS).contains(&permits).then_some(SemaphoreShape { permits })
@@ -102,13 +105,13 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// If there is an object of this name, or no room for it.
-    ///
-    /// # Panics
-    ///
-    /// If there are to be none, or more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+    /// If there is an object of this name, or no room for it; [`SegmentError::Impossible`] if there are to be no permits, or
+    /// more than [`MAX_PERMITS`](Self::MAX_PERMITS).
     pub fn create(segment: &Segment, name: &str, permits: u32) -> Result<Self, SegmentError> {
-        Self::of(Placed::create(segment, name, Self::shape(permits), |_| ())?, name)
+        Self::of(
+            Placed::create(segment, name, SemaphoreShape::of([permits, 0, 0, 0]), |_| ())?,
+            name,
+        )
     }
 
     /// The semaphore of this name, however many permits it has.
@@ -125,27 +128,21 @@ impl Semaphore {
     /// # Errors
     ///
     /// As [`create`](Self::create) and [`open`](Self::open).
-    ///
-    /// # Panics
-    ///
-    /// As [`create`](Self::create).
     pub fn open_or_create(
         segment: &Segment,
         name: &str,
         permits: u32,
     ) -> Result<Self, SegmentError> {
-        Self::of(Placed::open_or_create(segment, name, Self::shape(permits), |_| ())?, name)
+        Self::of(
+            Placed::open_or_create(segment, name, SemaphoreShape::of([permits, 0, 0, 0]), |_| ())?,
+            name,
+        )
     }
 
     fn of(placed: Placed<SemaphoreShape>, name: &str) -> Result<Self, SegmentError> {
         let local = placed
             .private(name, || Local { gate: sync::Mutex::new(()), first: AtomicUsize::new(0) })?;
         Ok(Semaphore { placed, local })
-    }
-
-    fn shape(permits: u32) -> SemaphoreShape {
-        let shape = SemaphoreShape::of([permits, 0, 0, 0]);
-        shape.unwrap_or_else(|| panic!("daiko: a semaphore of {permits} permits"))
     }
 
     /// Waits for a permit.

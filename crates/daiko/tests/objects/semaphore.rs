@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::place::{LONG, Place, SHORT, let_them_sleep, rest, theirs, until_somebody_listens};
 use crate::support::child::is_child;
-use crate::support::{assert_names, panic_of, until, workers, yield_until};
+use crate::support::{assert_names, until, workers, yield_until};
 
 fn semaphore(segment: &Segment, permits: u32) -> Semaphore {
     Semaphore::open_or_create(segment, "semaphore", permits).unwrap()
@@ -176,8 +176,14 @@ fn a_waiter_that_is_cancelled_leaves_the_permit_to_others() {
 fn a_semaphore_of_no_permits_is_refused() {
     let segment = Segment::anonymous(1 << 20).unwrap();
     for permits in [0, Semaphore::MAX_PERMITS + 1] {
-        let text = panic_of(|| _ = Semaphore::create(&segment, "semaphore", permits));
-        assert_eq!(text, format!("daiko: a semaphore of {permits} permits"));
+        for made in [
+            Semaphore::create(&segment, "semaphore", permits),
+            Semaphore::open_or_create(&segment, "semaphore", permits),
+        ] {
+            let error = made.map(drop).unwrap_err();
+            assert!(matches!(error, SegmentError::Impossible { .. }), "{error:?}");
+            assert_names(&error, "choose 1 to 65536 permits");
+        }
     }
     semaphore(&segment, 5);
     let error = daiko::shm::Mutex::<u64>::open(&segment, "semaphore").map(drop).unwrap_err();

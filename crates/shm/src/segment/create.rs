@@ -228,6 +228,6 @@ fn make_way(lock: FileLock<'_>, table: &Table<'_>, asked: usize) -> SegmentError
 
 /// Whether the file has lost its name meanwhile, so that others may create another one. One without a name has
 /// none to lose.
-fn is_removed(file: &SharedFile) -> Result<bool, SegmentError> {
+pub(super) fn is_removed(file: &SharedFile) -> Result<bool, SegmentError> {
     Ok(file.path().is_absolute() && !file.has_its_name()?)
 }

@@ -136,6 +136,16 @@ impl Segment {
         self.locked(|lock| Ok(lock.remove().map(drop)?))
     }
 
+    /// Whether the segment's name was removed, or is another segment's by now: who opens it does not come here. One
+    /// without a name never had any.
+    ///
+    /// # Errors
+    ///
+    /// If its path cannot be looked at.
+    pub fn is_removed(&self) -> Result<bool, SegmentError> {
+        create::is_removed(&self.file())
+    }
+
     /// The file, for a child process that is to [open](Self::from_fd) a segment without a name.
     pub fn as_fd<R>(&self, use_it: impl FnOnce(BorrowedFd<'_>) -> R) -> R {
         use_it(self.file().as_fd())

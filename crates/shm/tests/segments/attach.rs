@@ -64,14 +64,18 @@ fn a_segment_in_use_is_seen_so_whatever_becomes_of_doorbells() {
 fn a_removed_segment_makes_room_for_another() {
     let place = Place::new();
     let old = place.create();
+    assert!(!old.is_removed().unwrap());
     old.remove().unwrap();
+    assert!(old.is_removed().unwrap());
     old.remove().unwrap();
     let new = place.create();
+    assert!(old.is_removed().unwrap() && !new.is_removed().unwrap(), "the name is the successor's");
     old.remove().unwrap();
     assert!(place.path().exists(), "the name is the successor's");
     shared_words(&old, 1);
     assert!(new.objects().is_empty());
     new.remove().unwrap();
+    assert!(!Segment::anonymous(MIN_BYTES).unwrap().is_removed().unwrap());
 }
 
 const FULL: &str = "attach::a_full_table_takes_no_process";

@@ -152,6 +152,7 @@ impl<T> Copy for ChannelShape<T> {}
 impl<T: 'static> Shape for ChannelShape<T> {
     const KIND: u32 = kind::CHANNEL;
     const IS: &'static str = "a channel";
+    const LIMITS: &'static str = "1 to 1048576 messages, and 1 to 256 senders";
 
     fn of([capacity, senders, ..]: [u32; 4]) -> Option<Self> {
         let possible = capacity.is_power_of_two()
@@ -185,11 +186,8 @@ impl<T: Pod + Send> Channel<T> {
     ///
     /// # Errors
     ///
-    /// If there is an object of this name, or no room for it.
-    ///
-    /// # Panics
-    ///
-    /// If there are to be no messages or more than 2^20, or no senders or more than 256.
+    /// If there is an object of this name, or no room for it; [`SegmentError::Impossible`] if there are to be no messages
+    /// or more than 2^20, or no senders or more than 256.
     pub fn create(
         segment: &Segment,
         name: &str,
@@ -213,10 +211,6 @@ impl<T: Pod + Send> Channel<T> {
     /// # Errors
     ///
     /// As [`create`](Self::create) and [`open`](Self::open).
-    ///
-    /// # Panics
-    ///
-    /// As [`create`](Self::create).
     pub fn open_or_create(
         segment: &Segment,
         name: &str,
@@ -226,11 +220,9 @@ impl<T: Pod + Send> Channel<T> {
         Ok(Channel { placed: Placed::open_or_create(segment, name, shape, |_| ())? })
     }
 
-    fn shape(ChannelOptions { capacity, senders }: ChannelOptions) -> ChannelShape<T> {
-        let whole = capacity.checked_next_power_of_two().filter(|_| capacity > 0).unwrap_or(0);
-        let shape = ChannelShape::of([whole, senders, 0, 0]);
-        shape
-            .unwrap_or_else(|| panic!("daiko: a channel of {capacity} messages, {senders} senders"))
+    fn shape(ChannelOptions { capacity, senders }: ChannelOptions) -> Option<ChannelShape<T>> {
+        let whole = capacity.checked_next_power_of_two().filter(|_| capacity > 0)?;
+        ChannelShape::of([whole, senders, 0, 0])
     }
 
     /// An end to send into.

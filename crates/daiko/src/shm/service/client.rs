@@ -12,7 +12,7 @@ use daiko_core::robust::Holder;
 use daiko_shm::{Bytes, Segment, SegmentError};
 
 use self::scout::Scout;
-use super::super::wait::{self, Told};
+use super::super::wait::{self, At, Told};
 #[cfg(doc)]
 use super::ServiceOptions;
 use super::server::code;
@@ -73,6 +73,29 @@ impl Client {
     /// What this is a client of.
     pub fn service(&self) -> &Service {
         &self.service
+    }
+
+    /// Waits until somebody serves it, for at most `timeout`; `None`: however long it takes.
+    ///
+    /// A server that makes its segment anew serves another one: [`Segment::is_removed`] tells.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError::TimedOut`], [`CallError::Truncated`].
+    ///
+    /// # Panics
+    ///
+    /// As [`call`](Self::call).
+    pub fn wait_served(&self, timeout: Option<Duration>) -> Result<(), CallError> {
+        let (words, segment) = (self.service.words(), self.service.segment());
+        let attempt = || match self.service.is_served() {
+            _ if segment.is_truncated() => Ok(Err(CallError::Truncated)),
+            true => Ok(Ok(())),
+            false => Err(()),
+        };
+        let at = At { segment, listeners: &words.waiting, what: "Client::wait_served" };
+        at.anybody(deadline_after(timeout), attempt, |()| self.service.server().is_some())
+            .unwrap_or(Err(CallError::TimedOut { taken: false }))
     }
 
     /// Asks, and waits for the reply however long it takes.

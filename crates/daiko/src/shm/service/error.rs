@@ -40,6 +40,40 @@ pub enum CallError {
     Corrupt,
 }
 
+impl CallError {
+    /// Whether no server has seen the request, nor will: who asks again does not have it carried out twice.
+    ///
+    /// Where this is false it may have been carried out, in part or as a whole.
+    ///
+    /// ```
+    /// use daiko::shm::{CallError, Client, Reply};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// /// Adds to a number, once: however often the server is started anew before it takes the request.
+    /// fn add<'c>(client: &'c Client, by: u64, deadline: Instant) -> Result<Reply<'c>, CallError> {
+    ///     loop {
+    ///         let left = deadline.saturating_duration_since(Instant::now());
+    ///         client.wait_served(Some(left))?;
+    ///         match client.call_deadline(&by, deadline) {
+    ///             Err(error) if error.was_not_carried_out() && Instant::now() < deadline => {}
+    ///             outcome => return outcome,
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub fn was_not_carried_out(&self) -> bool {
+        match self {
+            CallError::TimedOut { taken } => !taken,
+            CallError::NotServed | CallError::TooLarge { .. } => true,
+            CallError::ServerDied
+            | CallError::Panicked
+            | CallError::Size { .. }
+            | CallError::Truncated
+            | CallError::Corrupt => false,
+        }
+    }
+}
+
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

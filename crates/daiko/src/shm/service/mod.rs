@@ -85,15 +85,9 @@ impl ServiceOptions {
         self.shape().size()
     }
 
-    /// The shape that is asked for.
-    ///
-    /// # Panics
-    ///
-    /// If there can be none such.
-    fn possible(&self) -> ServiceShape {
-        let shape = self.shape();
-        assert!(shape.is_possible(), "daiko: a service cannot be of {shape:?}");
-        shape
+    /// The shape that is asked for, if there can be such.
+    fn possible(&self) -> Option<ServiceShape> {
+        Some(self.shape()).filter(|shape| shape.is_possible())
     }
 
     fn shape(&self) -> ServiceShape {
@@ -148,7 +142,8 @@ impl ServiceShape {
     }
 
     fn size(self) -> usize {
-        self.first_slot() + self.slots as usize * self.stride()
+        // Of a shape that there cannot be, too.
+        self.first_slot().saturating_add((self.slots as usize).saturating_mul(self.stride()))
     }
 
     fn is_possible(self) -> bool {
@@ -161,6 +156,8 @@ impl ServiceShape {
 impl Shape for ServiceShape {
     const KIND: u32 = kind::SERVICE;
     const IS: &'static str = "a service";
+    const LIMITS: &'static str =
+        "1 to 4096 slots, 1 to 64 of them for each client, of less than 2 GiB each";
 
     fn of([slots, slot_bytes, slots_per_client, _]: [u32; 4]) -> Option<Self> {
         Some(ServiceShape { slots, slot_bytes, slots_per_client })
@@ -186,11 +183,8 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// If there is an object of this name, or no room for it.
-    ///
-    /// # Panics
-    ///
-    /// If the number of slots is not between 1 and 4096, that of a client between 1 and 64, or a slot has 2 GiB or more.
+    /// If there is an object of this name, or no room for it; [`SegmentError::Impossible`] if the number of slots is not
+    /// between 1 and 4096, that of a client between 1 and 64, or a slot has 2 GiB or more.
     pub fn create(
         segment: &Segment,
         name: &str,
@@ -213,10 +207,6 @@ impl Service {
     /// # Errors
     ///
     /// As [`create`](Self::create) and [`open`](Self::open).
-    ///
-    /// # Panics
-    ///
-    /// As [`create`](Self::create).
     pub fn open_or_create(
         segment: &Segment,
         name: &str,
