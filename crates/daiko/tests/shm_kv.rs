@@ -8,12 +8,12 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use daiko::shm::{Client, Segment, Service};
-use support::child::{stderr, stdout};
+use support::child::{Killed, stderr, stdout};
 use support::{skip, until};
 
 const LONG: Duration = Duration::from_secs(30);
@@ -94,7 +94,7 @@ fn assert_fails(output: &Output, code: i32, remedy: &str) {
 
 /// A process that does not outlive its test, and what it has printed so far.
 struct Running {
-    child: Child,
+    child: Killed,
     lines: Arc<Mutex<Vec<String>>>,
 }
 
@@ -106,21 +106,16 @@ impl Running {
         std::thread::spawn(move || {
             prints.lines().map_while(Result::ok).for_each(|line| said.lock().unwrap().push(line));
         });
-        Running { child, lines }
+        Running { child: Killed(child), lines }
     }
 
     fn has_said(&self, start: &str) -> bool {
         self.lines.lock().unwrap().iter().any(|line| line.starts_with(start))
     }
 
-    fn signal(&self, signal: i32) {
-        // SAFETY: no memory is touched; the child was not waited for, so that the id is its own.
-        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
-    }
-
     /// Waits until its first thread sleeps for a word in memory: of a client, for a reply.
     fn sleeps(&self) {
-        let path = format!("/proc/{0}/task/{0}/syscall", self.child.id());
+        let path = format!("/proc/{0}/task/{0}/syscall", self.child.0.id());
         if let Err(error) = fs::read_to_string(&path) {
             return skip(&format!(
                 "{path}: {error}; whether the client calls already is not known"
@@ -132,28 +127,17 @@ impl Running {
         });
     }
 
-    fn kill(mut self) {
-        self.end();
-    }
-
-    fn end(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+    fn kill(self) {
+        self.child.kill();
     }
 
     /// How it ends by itself.
     fn output(mut self) -> Output {
         let mut errors = String::new();
-        let mut from = self.child.stderr.take().unwrap();
+        let mut from = self.child.0.stderr.take().unwrap();
         std::io::Read::read_to_string(&mut from, &mut errors).unwrap();
-        let status = self.child.wait().unwrap();
+        let status = self.child.0.wait().unwrap();
         Output { status, stdout: Vec::new(), stderr: errors.into_bytes() }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.end();
     }
 }
 
@@ -221,11 +205,11 @@ fn a_client_killed_in_mid_call_leaves_its_slot_to_others() {
     let server = store.serve(&["--slots", "1"]);
     store.ask("set", &["n", "1"]);
     for _ in 0..3 {
-        server.signal(libc::SIGSTOP);
+        server.child.stop();
         let client = Running::spawn(store.command("get", ["n"]));
         client.sleeps();
         client.kill();
-        server.signal(libc::SIGCONT);
+        server.child.go_on();
         assert_eq!(store.ask("get", &["n"]), "1");
     }
 }
@@ -248,7 +232,7 @@ fn clients_killed_anywhere_leave_their_slots_to_others() {
 fn a_call_in_hand_of_a_killed_server_fails_at_once() {
     let store = Store::new("in-hand");
     let server = store.serve(&[]);
-    server.signal(libc::SIGSTOP);
+    server.child.stop();
     let client = Running::spawn(store.command("get", ["n"]));
     client.sleeps();
     server.kill();

@@ -13,6 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A store, as its clients have it: any number of fibers and threads at a time.
 pub(crate) struct Kv {
+    segment: Segment,
     client: Client,
 }
 
@@ -30,7 +31,7 @@ impl Kv {
     pub(crate) fn connect(name: &OsStr) -> Result<Kv, KvError> {
         let segment = Segment::open(name).map_err(KvError::Segment)?;
         let client = Client::connect(&segment, SERVICE).map_err(KvError::Segment)?;
-        Ok(Kv { client })
+        Ok(Kv { segment, client })
     }
 
     pub(crate) fn get(&self, key: &[u8]) -> Result<Vec<u8>, KvError> {
@@ -47,7 +48,7 @@ impl Kv {
 
     /// Adds to a number; returns the sum.
     ///
-    /// Not to be asked again after [`CallError::ServerDied`], as that may add twice.
+    /// Not to be asked again unless it [was not carried out](CallError::was_not_carried_out), as that may add twice.
     pub(crate) fn incr(&self, key: &[u8], by: i64) -> Result<i64, KvError> {
         let text = String::from_utf8(self.ask(Request::Incr { key, by })?);
         text.ok().and_then(|text| text.parse().ok()).ok_or(KvError::Unreadable)
@@ -77,9 +78,14 @@ impl Kv {
         self.ask(Request::Stop).map(drop)
     }
 
-    /// Whether a server is there.
-    pub(crate) fn is_served(&self) -> bool {
-        self.client.service().is_served()
+    /// Waits until a server is there.
+    pub(crate) fn wait_served(&self, patience: Duration) -> Result<(), KvError> {
+        self.client.wait_served(Some(patience)).map_err(KvError::Call)
+    }
+
+    /// Whether it was stopped: a server that is started now has another one.
+    pub(crate) fn is_removed(&self) -> Result<bool, KvError> {
+        self.segment.is_removed().map_err(KvError::Segment)
     }
 
     fn ask(&self, request: Request<'_>) -> Result<Vec<u8>, KvError> {

@@ -33,7 +33,7 @@ pub(crate) fn run(
             Err(KvError::Call(error)) if may_ask_again(&error) => {
                 // Nobody is left to tell if standard error is closed.
                 let _ = writeln!(io::stderr(), "shm-kv: {error}");
-                kv = reconnect(name);
+                reconnect(name, &mut kv)?;
             }
             Err(error) => return Err(error.into()),
         }
@@ -41,19 +41,24 @@ pub(crate) fn run(
     }
 }
 
-/// Whether it may go better next time. Of a `get` it does not matter whether it was carried out; an `incr` would have
-/// to be left alone after `ServerDied` and `TimedOut { taken: true }`.
+/// Whether it may go better next time. Of a `get` it does not matter whether it was carried out; who wants to ask for an
+/// `incr` again looks at [`CallError::was_not_carried_out`], too.
 fn may_ask_again(error: &CallError) -> bool {
     matches!(error, CallError::NotServed | CallError::ServerDied | CallError::TimedOut { .. })
 }
 
-/// Waits for a server. One that takes over from a killed one does so in the same segment, where the same client would
-/// go on; one that was stopped has removed the segment, so its name is looked up again.
-fn reconnect(name: &OsStr) -> Kv {
+/// Waits for a server. One that takes over from a killed one does so in the same segment, where the same client goes on;
+/// one that was stopped has removed the segment, so its name is looked up again.
+fn reconnect(name: &OsStr, kv: &mut Kv) -> Result<(), KvError> {
     loop {
-        match Kv::connect(name) {
-            Ok(kv) if kv.is_served() => return kv,
-            _ => thread::sleep(PERIOD),
+        match kv.wait_served(PERIOD) {
+            Err(KvError::Call(CallError::TimedOut { .. })) => {}
+            outcome => return outcome,
+        }
+        if kv.is_removed()?
+            && let Ok(another) = Kv::connect(name)
+        {
+            *kv = another;
         }
     }
 }
