@@ -73,6 +73,7 @@ pub(crate) struct Attached {
     pub(crate) pid_namespace: AtomicU64,
     pub(crate) time_namespace: AtomicU64,
     pub(crate) boot: AtomicU64,
+    pub(crate) image: AtomicU64,
 }
 
 /// Where a named object lies. All under the lock, `kind` last.

@@ -79,6 +79,7 @@ impl Table<'_> {
         place.pid_namespace.store(process.pid_namespace, Ordering::Relaxed);
         place.time_namespace.store(process.time_namespace, Ordering::Relaxed);
         place.boot.store(process.boot, Ordering::Relaxed);
+        place.image.store(process.image, Ordering::Relaxed);
         // Release: pairs with the Acquire in `state`.
         place.state.store(State::live(generation).0, Ordering::Release);
         Some(Holder::new(index as u16, generation))
@@ -107,6 +108,7 @@ fn process_at(place: &Attached) -> ProcessId {
         pid_namespace: load(&place.pid_namespace),
         time_namespace: load(&place.time_namespace),
         boot: load(&place.boot),
+        image: load(&place.image),
     }
 }
 
@@ -121,7 +123,9 @@ mod tests {
 
     fn process(pid: u32) -> ProcessId {
         let ticks = u64::from(pid) * 10;
-        ProcessId { pid, start_ticks: ticks, pid_namespace: 3, time_namespace: 4, boot: 5 }
+        let (pid_namespace, time_namespace) = (3, 4);
+        let (boot, image) = (5, 6);
+        ProcessId { pid, start_ticks: ticks, pid_namespace, time_namespace, boot, image }
     }
 
     #[test]

@@ -33,10 +33,13 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// A segment is a file: of memory, under a name in `/dev/shm`, or on any path; or one without a name, for a tree of
 /// processes. It has its size from the beginning, and all its memory. Clones are cheap, and refer to the same
 /// attachment; the last one, with all that was made of it, detaches. Threads that have waited in the segment keep their
-/// doorbells, and by them the attachment, until they sleep or wait next.
+/// doorbells, and by them the attachment: a worker until it sleeps next, any other thread until it waits in a segment next, or
+/// ends.
 ///
 /// A process that was forked is not attached by what it has inherited, and does its parent no harm when it drops that:
-/// it opens the segment itself.
+/// it opens the segment itself. A process that becomes another program (`exec`) is attached no more. Those learn of it who
+/// come next, the new program for one, or begin to wait for it; who waits for it already is told then, or when the
+/// process ends.
 ///
 /// ```
 /// use daiko_shm::Segment;

@@ -1,9 +1,15 @@
-//! What a process inherits of a segment from the one that forked it.
+//! What a process inherits of a segment from the one that forked it, or from the program that it was before.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 
 use daiko_shm::SegmentError;
 
-use crate::child::in_child_well;
-use crate::support::{Pair, Place, in_fork, refused, until, words};
+use crate::child::{command, in_child_well, is_child};
+use crate::support::{
+    Pair, Place, in_fork, refused, rest, shared_words, sign_in, signed_in, theirs, until, words,
+};
 
 #[test]
 fn what_is_inherited_is_refused_and_does_no_harm_when_dropped() {
@@ -51,4 +57,49 @@ fn a_forked_process_watches_for_deaths_itself() {
         });
         until("the parent's own", || segment.is_gone(other));
     });
+}
+
+/// Tells a child that it has become another program already.
+const AGAIN: &str = "DAIKO_TEST_AGAIN";
+
+/// Attaches, signs in, and becomes another program: this one again, or `other`.
+fn become_another(place: &Path, test: &str, other: Option<&str>) -> ! {
+    let _segment = sign_in(2);
+    let mut command = other.map_or_else(|| command(test), Command::new);
+    let error = command.arg("1000").env(AGAIN, place).exec();
+    panic!("{error}");
+}
+
+/// Or else a server that begins anew, as the same process, would find itself serving.
+#[test]
+fn a_process_that_becomes_another_program_has_left_when_that_comes() {
+    const NAME: &str = "fork::a_process_that_becomes_another_program_has_left_when_that_comes";
+    if is_child() && std::env::var_os(AGAIN).is_some() {
+        let _segment = sign_in(2);
+        rest();
+    }
+    if is_child() {
+        become_another(&theirs(), NAME, None);
+    }
+    let place = Place::new();
+    let segment = place.create();
+    let words = shared_words(&segment, 2);
+    let child = place.child(NAME);
+    let [before, after] = [0, 1].map(|at| signed_in(&words, at));
+    assert!(segment.is_gone(before) && !segment.is_gone(after));
+    assert_eq!(segment.attached(), [std::process::id(), child.0.id()]);
+}
+
+#[test]
+fn a_process_that_becomes_a_stranger_is_found_gone() {
+    const NAME: &str = "fork::a_process_that_becomes_a_stranger_is_found_gone";
+    if is_child() {
+        become_another(&theirs(), NAME, Some("sleep"));
+    }
+    let place = Place::new();
+    let segment = place.create();
+    let mut child = place.child(NAME);
+    let other = signed_in(&shared_words(&segment, 2), 0);
+    until("it is found gone", || segment.has_gone(other));
+    assert!(child.lives());
 }

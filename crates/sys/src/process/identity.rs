@@ -10,7 +10,8 @@ use super::{PidFd, ProcessError};
 /// The name of a process: plain numbers, which mean the same to all processes of its PID namespace.
 ///
 /// A pid alone is used again sooner or later. Together with the time at which its
-/// process started it is not: numbers do not come round within one tick.
+/// process started it is not: numbers do not come round within one tick. A process that becomes another program
+/// (`exec`) keeps both, and nothing else: it has another name from then on.
 ///
 /// # Examples
 ///
@@ -35,6 +36,8 @@ pub struct ProcessId {
     pub time_namespace: u64,
     /// Which start of the machine: half of its boot id, 0 if that is unknown.
     pub boot: u64,
+    /// Which program it runs: a hash of the addresses that the kernel chose at random when it began; 0 if they are unknown.
+    pub image: u64,
 }
 
 /// Whether a process lives, as far as that can be found out.
@@ -43,7 +46,7 @@ pub struct ProcessId {
 pub enum Life {
     /// It did when asked, also if it is stopped; this tells when it no longer does.
     Alive(PidFd),
-    /// It has ended, or will run no more instruction: a zombie, reaped or not.
+    /// It has ended, or will run no more instruction: a zombie, reaped or not; or it runs another program.
     Ended,
     /// It may live.
     Unknown(Doubt),
@@ -90,6 +93,7 @@ impl ProcessId {
             pid_namespace: namespace("pid").ok_or(ProcessError::ForeignProc)?,
             time_namespace: namespace("time").unwrap_or(0),
             boot: boot(),
+            image: image(pid).unwrap_or(0),
         })
     }
 
@@ -124,13 +128,19 @@ impl ProcessId {
     /// have had this pid before.
     fn recognise(&self, held: PidFd) -> Life {
         let start = start_ticks(self.pid);
-        if held.has_ended() || start.is_some_and(|start| start != self.start_ticks) {
+        let is_another = start.is_some_and(|start| start != self.start_ticks);
+        if held.has_ended() || is_another || self.runs_another_program() {
             return Life::Ended;
         }
         match start {
             Some(_) => Life::Alive(held),
             None => Life::Unknown(Doubt::Hidden),
         }
+    }
+
+    /// Whether whoever has this pid is known to run another program.
+    fn runs_another_program(&self) -> bool {
+        self.image != 0 && image(self.pid).is_some_and(|image| image != self.image)
     }
 }
 
@@ -146,6 +156,22 @@ fn namespace(kind: &str) -> Option<u64> {
 
 fn start_ticks(pid: u32) -> Option<u64> {
     parse_start(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// A number for the program that a process runs; `None` if the kernel does not tell: it does those who may trace the
+/// process, and while that has its first thread.
+///
+/// By a hash of what the kernel has told the program of itself, with addresses of its stack and of the vDSO.
+fn image(pid: u32) -> Option<u64> {
+    let told = fs::read(format!("/proc/{pid}/auxv")).ok().filter(|told| !told.is_empty())?;
+    Some(fnv(&told).max(1))
+}
+
+/// FNV-1a, the same in all programs: <http://www.isthe.com/chongo/tech/comp/fnv/>.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// Reads the 22nd field of `/proc/PID/stat`, the twentieth behind the name, which may be any bytes in parentheses.
@@ -171,6 +197,8 @@ fn boot() -> u64 {
 mod tests {
     use super::*;
     use crate::testing::{forked, in_fork, reap};
+    use std::io::{Read, Write};
+    use std::os::unix::process::CommandExt;
 
     /// The identity of a child that sleeps until it is killed.
     fn child() -> (libc::pid_t, ProcessId) {
@@ -236,6 +264,30 @@ mod tests {
         let id = ProcessId::own().unwrap();
         assert!(matches!(ProcessId { boot: !id.boot, pid_namespace: 0, ..id }.find(), Life::Ended));
         assert!(matches!(ProcessId { boot: 0, ..id }.find(), Life::Alive(_)), "unknown");
+    }
+
+    #[test]
+    fn a_process_that_becomes_another_program_has_ended() {
+        let (told, tell) = std::io::pipe().unwrap();
+        let child = forked(|| {
+            let mut go = [0];
+            (&told).read_exact(&mut go).unwrap();
+            let error = std::process::Command::new("sleep").arg("1000").exec();
+            panic!("{error}");
+        });
+        let pid = child as u32;
+        let start_ticks = start_ticks(pid).unwrap();
+        let id = ProcessId { pid, start_ticks, ..ProcessId::own().unwrap() };
+        assert!(matches!(id.find(), Life::Alive(_)), "forked, it runs the same program");
+        (&tell).write_all(&[1]).unwrap();
+        while !matches!(id.find(), Life::Ended) {
+            std::thread::yield_now();
+        }
+        assert!(!PidFd::open(pid).unwrap().has_ended());
+        let unknown = ProcessId { image: 0, ..id };
+        assert!(matches!(unknown.find(), Life::Alive(_)), "of which nothing else is known");
+        kill(child, libc::SIGKILL, b'Z');
+        reap(child);
     }
 
     /// The process lives as long as one thread does, though its first one is a zombie.
