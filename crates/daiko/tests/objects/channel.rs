@@ -5,15 +5,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use daiko::shm::{
-    Channel, ChannelOptions, ConnectError, Receiver, RecvError, Segment, SegmentError, SendError,
-    Sender,
+    Channel, ConnectError, Receiver, RecvError, Segment, SegmentError, SendError, Sender,
 };
 use daiko_core::robust;
 use proptest::prelude::*;
 
 use crate::place::{LONG, Place, SHORT, let_them_sleep, rest, theirs, until_somebody_listens};
 use crate::support::child::is_child;
-use crate::support::{assert_names, panic_of, until, workers, yield_until};
+use crate::support::{assert_names, until, workers, yield_until};
 
 fn channel(segment: &Segment, capacity: u32, senders: u32) -> Channel<u64> {
     let options = Channel::options().capacity(capacity).senders(senders);

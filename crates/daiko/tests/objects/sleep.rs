@@ -55,3 +55,22 @@ fn a_worker_that_sleeps_for_something_else_is_no_company() {
     until("it sleeps", || own.company(None) == Default::default());
     runtime.run(|| ());
 }
+
+#[test]
+fn doorbells_keep_a_segment_until_a_worker_sleeps_and_another_thread_waits_again() {
+    let segment = Segment::anonymous(1 << 20).unwrap();
+    let event = Event::create(&segment, "event").unwrap();
+    let wait_elsewhere = |another: Segment| {
+        assert!(Event::open(&another, "event").unwrap().wait_timeout(SHORT).is_err());
+    };
+    let attach = || segment.as_fd(Segment::from_fd).unwrap();
+    let (runtime, another) = (workers(1), attach());
+    runtime.run(move || wait_elsewhere(another));
+    until("the worker sleeps", || segment.attached().len() == 1);
+    wait_elsewhere(attach());
+    assert_eq!(segment.attached().len(), 2);
+    assert!(event.wait_timeout(SHORT).is_err());
+    assert_eq!(segment.attached().len(), 1);
+    std::thread::scope(|s| _ = s.spawn(|| wait_elsewhere(attach())));
+    until("its end", || segment.attached().len() == 1);
+}
