@@ -61,7 +61,10 @@ impl Segment {
     }
 
     fn take_any_bell(&self) -> Option<usize> {
-        self.tables().owners.iter().position(|owner| self.take_bell(owner))
+        let number = self.tables().owners.iter().position(|owner| self.take_bell(owner))?;
+        // Relaxed: see `bells`.
+        self.tables().header.0.bells.fetch_max(number as u32 + 1, Ordering::Relaxed);
+        Some(number)
     }
 
     /// Takes the doorbell of `owner` if it is nobody's any more.
@@ -73,6 +76,16 @@ impl Segment {
         // Relaxed: the doorbell is of use to its owner alone, and his ways to others order the rest.
         let (taken, failed) = (Ordering::Relaxed, Ordering::Relaxed);
         owner.compare_exchange(word, self.me().bits(), taken, failed).is_ok()
+    }
+
+    /// The doorbells that somebody may sleep on: all in use, and few others. It is loaded for each ring; all doorbells would
+    /// be too many, and those whose numbers are apart by as many as there are bits for listeners lie in one set of the cache.
+    #[inline]
+    pub(crate) fn bells(&self) -> &[Doorbell] {
+        let tables = self.tables();
+        // Relaxed: whoever sleeps on one has counted it before the fence in `Doorbell::park`.
+        let count = tables.header.0.bells.load(Ordering::Relaxed) as usize;
+        &tables.doorbells[..count.min(tables.doorbells.len())]
     }
 
     fn is_free_bell(&self, word: u64) -> bool {
@@ -134,5 +147,26 @@ impl Drop for Bell {
         let (mine, relaxed) = (self.segment.me().bits(), Ordering::Relaxed);
         let owner = &self.segment.tables().owners[self.number];
         let _ = owner.compare_exchange(mine, mine | FREE, relaxed, relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use daiko_core::doorbell::Listeners;
+
+    use super::*;
+
+    #[test]
+    fn a_ring_reaches_every_doorbell_that_is_in_use() {
+        let segment = Segment::anonymous(1 << 20).unwrap();
+        let listeners = Listeners::new();
+        let bells: Vec<_> = (0..130).map(|_| segment.doorbell().unwrap()).collect();
+        for bell in &bells {
+            listeners.listen(bell.number());
+            bell.doorbell().park();
+        }
+        let _ = segment.ring(&listeners, None);
+        assert!(bells.iter().all(|bell| !bell.doorbell().is_parked()));
+        assert_eq!(segment.bells().len(), bells.len(), "no more than that are looked at");
     }
 }

@@ -57,9 +57,11 @@ pub(crate) struct Header {
     pub(crate) machine: AtomicU32,
     /// Bytes of the whole segment.
     pub(crate) bytes: AtomicU64,
-    /// How often somebody has come or gone, and how often a process has learned of a death. Raised by anyone, the only
-    /// word here that changes.
+    /// How often somebody has come or gone, and how often a process has learned of a death. Raised by anyone.
     pub(crate) census: AtomicU64,
+    /// So many doorbells, from the first one, have been anybody's: those behind them nobody sleeps on. Raised by who takes
+    /// one.
+    pub(crate) bells: AtomicU32,
 }
 
 /// The place of an attached process.

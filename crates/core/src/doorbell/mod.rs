@@ -173,11 +173,13 @@ impl Listeners {
         while listening != 0 {
             let first = listening.trailing_zeros() as usize;
             listening &= listening - 1;
-            for number in (first..bells.len()).step_by(Self::BITS) {
-                match bells[number].ring(cpu) {
+            let mut number = first;
+            while let Some(bell) = bells.get(number) {
+                match bell.ring(cpu) {
                     Rung::Asleep => wake(number),
                     Rung::Awake { elsewhere } => answers |= elsewhere,
                 }
+                number += Self::BITS;
             }
         }
         answers

@@ -158,14 +158,14 @@ impl Segment {
     /// Whether one of them runs elsewhere, so that looking for an answer is of use.
     #[inline]
     pub fn ring(&self, listeners: &Listeners, cpu: Option<u32>) -> bool {
-        let bells = &self.tables().doorbells;
+        let bells = self.bells();
         listeners.ring(bells, cpu, |number| wake(bells[number].word()))
     }
 
     /// As [`ring`](Self::ring), once the caller has changed it by a plain store.
     #[inline]
     pub fn ring_behind_store(&self, listeners: &Listeners, cpu: Option<u32>) -> bool {
-        let bells = &self.tables().doorbells;
+        let bells = self.bells();
         listeners.ring_behind_store(bells, cpu, |number| wake(bells[number].word()))
     }
 
@@ -272,6 +272,7 @@ impl Inner {
     }
 
     /// Whether the reaper watches `holder` from now on by the caller's doing; false: it did before.
+    #[inline]
     pub(crate) fn begins_to_watch(&self, holder: Holder) -> bool {
         let Some(watched) = self.watched.get(usize::from(holder.index())) else { return false };
         let generation = holder.generation().get();

@@ -68,6 +68,7 @@ impl Guarded {
     }
 
     /// Whether a page was missing, so that what was read since may be zeros that nobody wrote.
+    #[inline]
     pub fn is_broken(&self) -> bool {
         self.entry.intact.load(Ordering::SeqCst) < self.entry.end.load(Ordering::Relaxed)
     }
@@ -76,6 +77,7 @@ impl Guarded {
 impl Deref for Guarded {
     type Target = Mapping;
 
+    #[inline]
     fn deref(&self) -> &Mapping {
         &self.mapping
     }
