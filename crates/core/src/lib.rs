@@ -7,6 +7,7 @@
 //! that folder, never a copy.
 
 pub mod barrier;
+pub mod blocking;
 pub mod call;
 pub mod cancel;
 pub mod channel;

@@ -118,6 +118,12 @@ impl Course {
         self.0.load(Ordering::Relaxed) == OWN_CODE
     }
 
+    /// Whether the fiber is in a call, or holds or has lent what others need. As [`is_in_own_code`](Self::is_in_own_code).
+    #[inline]
+    pub fn is_in_call(&self) -> bool {
+        !matches!(self.0.load(Ordering::Relaxed), OWN_CODE | SUSPENDED)
+    }
+
     /// Whether the fiber is in a call that it makes as it unwinds. As [`is_in_own_code`](Self::is_in_own_code).
     #[inline]
     pub fn is_unwinding(&self) -> bool {
@@ -168,13 +174,14 @@ mod tests {
         assert!(!course.is_in_own_code());
         course.resume();
         assert!(course.is_in_own_code());
+        assert!(!course.is_in_call());
         assert!(course.enter(false));
         for change in [Course::suspend, Course::resume] {
             change(&course);
-            assert!(!course.is_in_own_code());
+            assert!(!course.is_in_own_code() && course.is_in_call());
         }
         course.leave();
-        assert!(course.is_in_own_code());
+        assert!(course.is_in_own_code() && !course.is_in_call());
     }
 
     #[test]

@@ -1,0 +1,184 @@
+//! A worker and a thread that makes its calls, which dies at each of its steps; then another in its place.
+
+use std::cell::Cell;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+
+use super::*;
+use crate::modelled::{bounded, dies_at_each_step, spawn};
+
+const JOBS: usize = 2;
+
+struct Shared {
+    ledger: Ledger<usize>,
+    jobs: [Job<usize>; JOBS],
+    /// What each call borrows from the frame of who waits: how often it has begun, and ended.
+    frames: [UnsafeCell<[u32; 2]>; JOBS],
+    /// Jobs whose end the worker has been told.
+    ended: [UnsafeCell<u32>; JOBS],
+}
+
+// SAFETY: what the frames hold is touched by whoever the protocol gives it to; that is what is checked.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        Arc::new(Shared {
+            ledger: Ledger::new(),
+            jobs: std::array::from_fn(Job::new),
+            frames: std::array::from_fn(|_| UnsafeCell::new([0; 2])),
+            ended: std::array::from_fn(|_| UnsafeCell::new(0)),
+        })
+    }
+
+    fn frame(&self, job: usize) -> [u32; 2] {
+        // SAFETY: loom checks that nobody else is at it.
+        self.frames[job].with(|frame| unsafe { *frame })
+    }
+
+    fn ask(&self, job: usize) {
+        self.frames[job].with_mut(|_| ());
+        // SAFETY: each is asked for once, and outlives the model.
+        let _ = unsafe { self.ledger.ask(NonNull::from(&self.jobs[job])) };
+    }
+
+    /// A round of a thread.
+    fn work(&self) {
+        for job in self.ledger.asked() {
+            // SAFETY: it outlives the model.
+            let number = *unsafe { job.as_ref() }.payload();
+            // SAFETY: as above.
+            unsafe { job.as_ref() }.run(|_| {
+                // SAFETY: loom checks that nobody else is at it.
+                self.frames[number].with_mut(|frame| unsafe { (*frame)[0] += 1 });
+                // A step, before which the thread may die.
+                let _ = self.ledger.is_closed();
+                // SAFETY: as above.
+                self.frames[number].with_mut(|frame| unsafe { (*frame)[1] += 1 });
+            });
+            // SAFETY: it was taken, and is not used any more.
+            unsafe { self.ledger.tell(job) };
+        }
+    }
+
+    /// The end of a job, for who waits for it.
+    fn end(&self, job: NonNull<Job<usize>>) {
+        // SAFETY: it outlives the model.
+        let job = unsafe { job.as_ref() };
+        let number = *job.payload();
+        // SAFETY: the worker's.
+        self.ended[number].with_mut(|ended| unsafe { *ended += 1 });
+        let [begun, over] = self.frame(number);
+        assert!(begun <= 1, "made twice");
+        // Who died behind the call may not have said so.
+        assert!(over == 1 || job.is_lost(), "told of as it is not");
+    }
+
+    fn take_over(&self) {
+        if self.ledger.has_news() {
+            self.ledger.take_over(|job| self.end(job));
+        }
+    }
+
+    fn assert_all_have_ended(&self) {
+        for ended in &self.ended {
+            // SAFETY: the worker's.
+            assert_eq!(ended.with(|ended| unsafe { *ended }), 1);
+        }
+        assert!(self.ledger.oldest().is_none());
+    }
+}
+
+#[test]
+fn each_call_is_made_by_one_of_two_threads_and_told_of_once() {
+    bounded(2, || {
+        let shared = Shared::new();
+        shared.ask(0);
+        let threads = [(); 2].map(|()| spawn(&shared, Shared::work));
+        shared.ask(1);
+        shared.take_over();
+        threads.map(|thread| thread.join().unwrap());
+        shared.work();
+        shared.take_over();
+        shared.assert_all_have_ended();
+    });
+}
+
+#[test]
+fn a_thread_that_dies_loses_no_call_but_the_one_that_it_had_begun() {
+    dies_at_each_step(2, |death| {
+        let shared = Shared::new();
+        shared.ask(0);
+        let dies = death.clone();
+        let victim = spawn(&shared, move |shared: &Shared| dies.of(|| shared.work()));
+        shared.ask(1);
+        shared.take_over();
+        let _ = victim.join().unwrap();
+        shared.ledger.close();
+        // It has come before the worker goes on.
+        let successor = spawn(&shared, Shared::work);
+        shared.take_over();
+        shared.ledger.settle(|job| shared.end(job));
+        successor.join().unwrap();
+        shared.work();
+        shared.take_over();
+        shared.assert_all_have_ended();
+    });
+}
+
+#[test]
+fn a_death_in_a_call_of_the_runtime_is_seen() {
+    dies_at_each_step(2, |death| {
+        let shared = Shared::new();
+        shared.ask(0);
+        let dies = death.clone();
+        let victim = spawn(&shared, move |shared: &Shared| {
+            let in_call = Cell::new(false);
+            let _ = dies.of(|| {
+                for job in shared.ledger.asked() {
+                    // SAFETY: it outlives the model.
+                    unsafe { job.as_ref() }.run(|course| {
+                        assert!(course.enter(false));
+                        in_call.set(true);
+                        course.leave();
+                        in_call.set(false);
+                    });
+                }
+            });
+            in_call.get()
+        });
+        if victim.join().unwrap() {
+            assert!(shared.ledger.died_in_a_call());
+        }
+    });
+}
+
+#[test]
+fn it_is_seen_in_whatever_step_of_its_list_the_worker_died() {
+    dies_at_each_step(2, |death| {
+        let shared = Arc::new((Ledger::new(), [0, 1, 2, 3].map(Job::new)));
+        let (ledger, jobs) = &*shared;
+        // SAFETY: each is asked for once, and outlives the model.
+        let ask = |job: &Job<usize>| unsafe { ledger.ask(NonNull::from(job)) };
+        let _ = [0, 1, 2].map(|job: usize| ask(&jobs[job]));
+        let _ = ledger.asked();
+        jobs[1].state.store(RUNNING, Ordering::Relaxed);
+        jobs[1].course.resume();
+        assert!(jobs[1].course.enter(false));
+        // SAFETY: they were taken, and are not used any more.
+        [2, 0].map(|over: usize| unsafe { ledger.tell(NonNull::from(&jobs[over])) });
+        let dies = death.clone();
+        let worker = spawn(&shared, move |(ledger, jobs)| {
+            dies.of(|| {
+                // SAFETY: as above.
+                let _ = unsafe { ledger.ask(NonNull::from(&jobs[3])) };
+                ledger.take_over(|_| ());
+            })
+        });
+        let _ = worker.join().unwrap();
+        assert!(ledger.died_in_a_call());
+    });
+}

@@ -1,0 +1,116 @@
+//! What a worker does with its ledger.
+
+use super::*;
+
+fn jobs<const N: usize>() -> [Job<usize>; N] {
+    std::array::from_fn(Job::new)
+}
+
+fn ask(ledger: &Ledger<usize>, job: &Job<usize>) -> bool {
+    // SAFETY: new, and it outlives the ledger's use.
+    unsafe { ledger.ask(NonNull::from(job)) }
+}
+
+fn number(job: NonNull<Job<usize>>) -> usize {
+    // SAFETY: the jobs of these tests outlive their ledgers.
+    *unsafe { job.as_ref() }.payload()
+}
+
+/// Makes what was asked for; the numbers.
+fn work(ledger: &Ledger<usize>) -> Vec<usize> {
+    let make = |job: NonNull<Job<usize>>| {
+        // SAFETY: as in `number`.
+        unsafe { job.as_ref() }.run(|course| assert!(course.is_in_own_code()));
+        let number = number(job);
+        // SAFETY: just taken, and not used any more.
+        unsafe { ledger.tell(job) };
+        number
+    };
+    ledger.asked().map(make).collect()
+}
+
+fn taken(ledger: &Ledger<usize>) -> Vec<usize> {
+    let mut numbers = Vec::new();
+    ledger.take_over(|job| numbers.push(number(job)));
+    numbers
+}
+
+fn settled(ledger: &Ledger<usize>) -> Vec<(usize, bool)> {
+    let mut numbers = Vec::new();
+    // SAFETY: as in `number`.
+    ledger.settle(|job| numbers.push((number(job), unsafe { job.as_ref() }.is_lost())));
+    numbers
+}
+
+#[test]
+fn calls_are_made_in_the_order_in_which_they_were_asked_for() {
+    let (ledger, jobs) = (Ledger::new(), jobs::<3>());
+    assert_eq!(jobs.each_ref().map(|job| ask(&ledger, job)), [true, false, false]);
+    assert!(!ledger.has_news());
+    assert_eq!(work(&ledger), [0, 1, 2]);
+    assert!(ledger.has_news());
+    assert_eq!(taken(&ledger), [0, 1, 2]);
+    assert!(!ledger.has_news() && ledger.oldest().is_none());
+}
+
+#[test]
+fn jobs_leave_in_any_order() {
+    let (ledger, jobs) = (Ledger::new(), jobs::<4>());
+    let _ = jobs.each_ref().map(|job| ask(&ledger, job));
+    assert_eq!(ledger.asked().count(), 4);
+    for left in [1, 3, 0, 2] {
+        // SAFETY: taken above.
+        unsafe { ledger.tell(NonNull::from(&jobs[left])) };
+        assert_eq!(taken(&ledger), [left]);
+    }
+    assert!(ledger.oldest().is_none());
+    assert!(ledger.newest.load(Ordering::Relaxed).is_null());
+}
+
+#[test]
+fn a_closed_ledger_gives_nothing_out_until_it_is_settled() {
+    let (ledger, jobs) = (Ledger::new(), jobs::<3>());
+    let _ = [&jobs[0], &jobs[1]].map(|job| ask(&ledger, job));
+    ledger.close();
+    assert!(ledger.is_closed() && ledger.has_news());
+    ask(&ledger, &jobs[2]);
+    assert!(work(&ledger).is_empty());
+    assert!(settled(&ledger).is_empty());
+    assert!(!ledger.has_news());
+    assert_eq!(work(&ledger), [0, 1, 2]);
+}
+
+#[test]
+fn what_the_dead_had_in_hand_is_asked_for_again_lost_or_over() {
+    let (ledger, jobs) = (Ledger::new(), jobs::<5>());
+    let _ = jobs.each_ref().map(|job| ask(&ledger, job));
+    let in_hand: Vec<_> = ledger.asked().collect();
+    for &job in &in_hand[1..4] {
+        // SAFETY: as in `number`.
+        unsafe { job.as_ref() }.run(|_| ());
+    }
+    // SAFETY: taken, and not used any more.
+    unsafe { ledger.tell(in_hand[1]) };
+    // Over, and not told of.
+    jobs[2].state.store(OVER, Ordering::Relaxed);
+    ledger.close();
+    assert_eq!(settled(&ledger), [(1, false), (2, false), (3, true)]);
+    assert_eq!(work(&ledger), [0, 4]);
+    assert_eq!(taken(&ledger), [0, 4]);
+    assert!(ledger.oldest().is_none());
+}
+
+#[test]
+fn only_a_death_inside_of_a_call_of_the_runtime_is_one() {
+    let (ledger, [job]) = (Ledger::new(), jobs());
+    ask(&ledger, &job);
+    assert!(!ledger.died_in_a_call());
+    job.run(|course| {
+        assert!(!ledger.died_in_a_call());
+        assert!(course.enter(false));
+        assert!(ledger.died_in_a_call());
+        course.leave();
+        assert!(!ledger.died_in_a_call());
+    });
+    assert!(!ledger.died_in_a_call());
+}
