@@ -130,7 +130,7 @@ impl Others {
         let workers: Vec<u32> = workers.map(|thread| thread.load(Ordering::Relaxed)).collect();
         ids.retain(|id| !workers.contains(id) && !monitors.contains(id));
         let awake = ids.iter().filter(|&&id| !thread::waits_for_another(id)).count();
-        let awake = awake.saturating_sub(runtime.idle_blocking_threads());
+        let awake = awake.saturating_sub(runtime.blocking.idle_threads());
         Others { used: ids.into_iter().map(|id| (id, clock::cpu_ns_of(id))).collect(), awake }
     }
 }

@@ -1,12 +1,13 @@
 //! Where a fiber's own code uses the runtime: noted in its course, so that its worker's death in between is understood.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 
 use daiko_core::fiber::{Course, Lent};
 
 use super::is_active;
 use crate::fiber::ControlBlock;
-use crate::worker;
+use crate::{blocking, worker};
 
 /// A call by which a fiber's own code uses the runtime; until dropped.
 ///
@@ -15,8 +16,9 @@ use crate::worker;
 pub(crate) struct Call {
     /// Whose it is; `None`: nobody's who asks for it.
     fiber: Option<&'static ControlBlock>,
-    /// Whether the fiber comes from its own code.
-    enters: bool,
+    /// The course of whoever comes from its own code, and is back there at the end. Who is no fiber has one as well, if it
+    /// makes a call that blocks.
+    entered: Cell<Option<&'static Course>>,
     /// It is one fiber's.
     not_send: PhantomData<*const ()>,
 }
@@ -25,9 +27,9 @@ pub(crate) struct Call {
 /// which users can leave half done what others see. Where workers are threads it costs a load and a branch.
 #[inline(always)]
 pub(crate) fn call() -> Call {
-    let fiber = if notes_calls() { fiber() } else { None };
-    let enters = fiber.is_some_and(|fiber| fiber.course.enter(std::thread::panicking()));
-    Call { fiber, enters, not_send: PhantomData }
+    let (fiber, course) = if notes_calls() { whose() } else { (None, None) };
+    let entered = course.filter(|course| course.enter(std::thread::panicking()));
+    Call { fiber, entered: Cell::new(entered), not_send: PhantomData }
 }
 
 /// The value of an expression that is evaluated in a [call]: for what is so short that a guard would show where workers
@@ -89,10 +91,24 @@ pub(super) fn fiber() -> Option<&'static ControlBlock> {
     worker?.running()
 }
 
-/// Its course.
+#[inline(always)]
+fn whose() -> (Option<&'static ControlBlock>, Option<&'static Course>) {
+    let fiber = fiber();
+    (fiber, course_of(fiber))
+}
+
+/// Its course, or that of the call that blocks which this thread makes for a fiber.
 #[inline(always)]
 fn course() -> Option<&'static Course> {
-    Some(&fiber()?.course)
+    course_of(fiber())
+}
+
+#[inline(always)]
+fn course_of(fiber: Option<&'static ControlBlock>) -> Option<&'static Course> {
+    match fiber {
+        Some(fiber) => Some(&fiber.course),
+        None => blocking::course(),
+    }
 }
 
 impl Call {
@@ -101,15 +117,22 @@ impl Call {
     pub(super) fn fiber(&self) -> Option<&'static ControlBlock> {
         self.fiber.filter(|_| !cfg!(debug_assertions) || is_active())
     }
+
+    /// Says that the caller, if it is no fiber but makes a call that blocks, has gained what nobody gives back in its stead: to
+    /// the end of that it is as in the runtime.
+    #[inline]
+    pub(super) fn lasts(&self) {
+        if self.fiber.is_none() {
+            self.entered.set(None);
+        }
+    }
 }
 
 impl Drop for Call {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(fiber) = self.fiber
-            && self.enters
-        {
-            fiber.course.leave();
+        if let Some(course) = self.entered.get() {
+            course.leave();
         }
     }
 }

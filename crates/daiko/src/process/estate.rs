@@ -124,8 +124,9 @@ impl Call {
     /// Notes that the caller has `item` from here on.
     #[inline(always)]
     pub(crate) fn gains(&self, item: Item) {
-        if let Some(fiber) = self.fiber() {
-            of(fiber).add(item);
+        match self.fiber() {
+            Some(fiber) => of(fiber).add(item),
+            None => self.lasts(),
         }
     }
 

@@ -448,7 +448,6 @@ impl RuntimeBuilder {
         let (any_agent, processes, traced) = (self.any_agent, self.processes, self.traced);
         let kind = if processes { kind::MOVER } else { 0 };
         let options = Options { processes, traced, kind, any_agent, on_stuck, on_deadlock };
-        let pools = if processes { workers } else { 1 };
         // SAFETY: the memory has room for it.
         unsafe {
             shared.write(Shared {
@@ -460,7 +459,7 @@ impl RuntimeBuilder {
                 idle: IdleSet::new(all),
                 governor,
                 pollers: Pollers::new(scope),
-                blocking: (0..pools).map(|_| BlockingPool::default()).collect(),
+                blocking: BlockingPool::default(),
                 monitor: Monitor::new(scope),
                 glance: Glance::new(),
                 stand_in: AtomicBool::new(false),

@@ -62,8 +62,8 @@ pub(crate) struct Shared {
     pub(crate) idle: IdleSet,
     pub(crate) governor: Governor,
     pub(crate) pollers: Pollers,
-    /// For blocking calls: one pool for all workers, or one in each worker's process.
-    blocking: Box<[BlockingPool]>,
+    /// For blocking calls, where workers are threads.
+    pub(crate) blocking: BlockingPool,
     pub(crate) monitor: Monitor,
     /// The control block that the monitor reads.
     pub(crate) glance: Glance<ControlBlock>,
@@ -152,16 +152,6 @@ impl Shared {
     /// Who waits for words of this runtime, and who wakes them.
     pub(crate) fn scope(&self) -> Reach {
         self.pool.arena().scope()
-    }
-
-    /// The pool for blocking calls of fibers of `worker`, in its process.
-    pub(crate) fn blocking(&self, worker: &Worker) -> &BlockingPool {
-        self.blocking.get(worker.index as usize).unwrap_or(&self.blocking[0])
-    }
-
-    /// Threads of this process that wait for a blocking call to run.
-    pub(crate) fn idle_blocking_threads(&self) -> usize {
-        self.blocking[0].idle_threads()
     }
 
     pub(crate) fn hold(&self) -> Hold {

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use daiko_core::fiber::Owner;
 
 use super::{Runtime, Shared, phase};
-use crate::blocking::BlockingPool;
 use crate::fiber::{ControlBlock, waiter};
 use crate::process;
 use crate::process::crew::Crew;
@@ -95,7 +94,7 @@ impl Runtime {
                 crew.end();
                 all_ended = true;
             }
-            None => shared.blocking.iter().for_each(BlockingPool::end),
+            None => shared.blocking.end(),
         }
         // Fibers of other runtimes may wait there.
         shared.all_workers().iter().for_each(|worker| worker.areas.close());

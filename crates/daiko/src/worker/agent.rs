@@ -47,6 +47,7 @@ impl Worker {
             self.read_mail();
         }
         let mut found = self.fire_timers();
+        found |= self.take_calls();
         found |= self.take_injected();
         found |= self.sample_watches();
         found |= self.runtime().pollers.poll();
@@ -235,6 +236,7 @@ impl Worker {
         runtime.phase() != self.phase.get()
             || self.is_done()
             || self.areas.has_hit()
+            || self.desk.has_news()
             || self.is_active()
                 && (!runtime.injector.is_empty() || runtime.all_workers().iter().any(stealable))
     }

@@ -34,6 +34,7 @@ use self::heir::Heir;
 pub(crate) use self::mail::{Wish, mail_pinned, send};
 pub(crate) use self::succession::{Coming, Plan, Unclear};
 pub(crate) use self::timers::{Armed, Timers};
+use crate::blocking::Desk;
 use crate::fiber::ControlBlock;
 use crate::runtime::Shared;
 use crate::runtime::pool::{LocalPool, Pool};
@@ -154,6 +155,8 @@ pub(crate) struct Worker {
     pub(crate) tick: AtomicBool,
     /// 1 when an unpark has come for a parked worker: the word it sleeps on.
     unparked: AtomicU32,
+    /// Of a process: where its threads take calls that block, and tell of their ends.
+    pub(crate) desk: Desk,
 }
 
 /// Something on lines of its own, where the processor's fetch of the neighbour line does not reach.
@@ -262,6 +265,7 @@ impl Worker {
             inbox: Alone(Inbox::new()),
             tick: AtomicBool::new(false),
             unparked: AtomicU32::new(0),
+            desk: Desk::new(),
         }
     }
 

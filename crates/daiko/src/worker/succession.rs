@@ -72,7 +72,7 @@ impl Unclear {
             "no other can be given its registers",
             "it was taking the place of another",
             "fibers were suspended there in their unwinding",
-            "it had run blocking calls",
+            "a blocking call there was using the runtime",
             "its agent was at work",
             "its fiber was in a call of the runtime",
             "no other can be forked",
@@ -130,7 +130,7 @@ impl Worker {
         if self.unwinding.get() != 0 {
             return Err(Unclear::UNWINDING);
         }
-        if self.runtime().blocking(self).was_used() {
+        if self.desk.died_in_the_runtime() {
             return Err(Unclear::BLOCKING);
         }
         match self.running() {

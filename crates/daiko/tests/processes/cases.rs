@@ -1,5 +1,6 @@
 //! What holds where workers are processes.
 
+mod blocking;
 mod course;
 mod crossing;
 mod death;
@@ -30,6 +31,7 @@ pub(super) fn all() -> Vec<Case> {
         stops::cases(),
         kills::cases(),
         estate::cases(),
+        blocking::cases(),
     ]
     .into_iter()
     .flatten()

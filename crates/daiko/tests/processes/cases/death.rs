@@ -29,19 +29,19 @@ super::cases! {
 const BLOCKING: &str =
     "(signal: 9 (SIGKILL)) and it had run blocking calls; the program ends with it";
 
-fn kill(process: u32) {
+pub(super) fn kill(process: u32) {
     // SAFETY: it takes plain integers.
     assert_eq!(unsafe { libc::kill(process as i32, libc::SIGKILL) }, 0);
 }
 
 /// The process of a worker; asked again where who is asked is killed.
-fn process_of(runtime: &Runtime, worker: usize) -> u32 {
+pub(super) fn process_of(runtime: &Runtime, worker: usize) -> u32 {
     let ask = || runtime.spawn_with(Builder::new().on(worker), std::process::id).unwrap();
     std::iter::repeat_with(|| ask().join()).find_map(Result::ok).unwrap()
 }
 
 /// Says where the calling fiber is, which then runs in its own code for ever.
-fn run_for_ever(at: &AtomicU32) -> ! {
+pub(super) fn run_for_ever(at: &AtomicU32) -> ! {
     at.store(std::process::id(), Ordering::Release);
     loop {
         std::hint::spin_loop();
@@ -49,7 +49,7 @@ fn run_for_ever(at: &AtomicU32) -> ! {
 }
 
 /// What another process will have stored.
-fn await_change(word: &AtomicU32) -> u32 {
+pub(super) fn await_change(word: &AtomicU32) -> u32 {
     loop {
         match word.load(Ordering::Acquire) {
             0 => std::thread::yield_now(),
@@ -59,7 +59,7 @@ fn await_change(word: &AtomicU32) -> u32 {
 }
 
 /// A fiber in its own code on a worker, and the process that it is in.
-fn victim(
+pub(super) fn victim(
     runtime: &Runtime,
     on: usize,
     before: impl FnOnce() + Send + 'static,
@@ -75,12 +75,12 @@ fn victim(
     (fiber, process)
 }
 
-fn assert_lost<T>(joined: Result<T, JoinError>) {
+pub(super) fn assert_lost<T>(joined: Result<T, JoinError>) {
     assert!(matches!(joined, Err(JoinError::WorkerDied)));
 }
 
 /// Ends a runtime with so many fibers lost, and none left.
-fn end(runtime: Runtime, died: usize) {
+pub(super) fn end(runtime: Runtime, died: usize) {
     let report = runtime.shutdown();
     assert_eq!((report.unwound, report.leaked, report.died), (0, 0, died));
 }

@@ -1,0 +1,116 @@
+//! The threads that make calls which block, started when needed, kept for a while.
+
+use std::ptr::NonNull;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use daiko_core::list::Chain;
+
+use super::{Job, make, tell};
+
+/// How long a thread of the pool waits for the next call before it ends.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// The most threads of the pool; further calls wait for one.
+const MOST_THREADS: usize = 512;
+
+/// Threads of one process, which know of each other by what is theirs alone: it goes with them.
+#[derive(Default)]
+pub(crate) struct BlockingPool(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: Chain<Job>,
+    threads: usize,
+    idle: usize,
+    ending: bool,
+}
+
+// SAFETY: whoever has the state has the jobs in it alone, and closures and results of the calls are Send.
+unsafe impl Send for State {}
+
+impl BlockingPool {
+    /// Has a thread make the call, and tell of it.
+    ///
+    /// # Safety
+    ///
+    /// As for [`make`], from now on.
+    pub(super) unsafe fn submit(&self, job: NonNull<Job>) {
+        let mut state = self.0.lock();
+        // SAFETY: the caller has the job alone, so it is in no list; it stays until it is told of.
+        unsafe { state.jobs.push(job) };
+        if state.idle >= state.jobs.len() {
+            self.0.changed.notify_one();
+        } else if state.threads < MOST_THREADS {
+            state.threads += 1;
+            drop(state);
+            self.start_thread();
+        }
+    }
+
+    fn start_thread(&self) {
+        let pool = self.0.clone();
+        let name = String::from("daiko-blocking");
+        let started = std::thread::Builder::new().name(name).spawn(move || pool.work());
+        if started.is_ok() {
+            return;
+        }
+        let mut state = self.0.lock();
+        state.threads -= 1;
+        // With another thread in the pool the calls are only late; without, they have failed.
+        if state.threads == 0 {
+            let jobs = std::mem::take(&mut state.jobs);
+            drop(state);
+            // SAFETY: they were the pool's, and are not used any more.
+            jobs.for_each(|job| unsafe { tell(job) });
+        }
+    }
+
+    /// How many threads have nothing to run, and sleep for a while before they end.
+    pub(crate) fn idle_threads(&self) -> usize {
+        let state = self.0.lock();
+        if state.jobs.is_empty() { state.idle } else { 0 }
+    }
+
+    /// Lets the threads end once they are idle.
+    pub(crate) fn end(&self) {
+        self.0.lock().ending = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        let mut state = self.lock();
+        loop {
+            if let Some(job) = state.jobs.pop() {
+                drop(state);
+                // SAFETY: it was the pool's, by the contract of `submit`.
+                unsafe { make(job) };
+                state = self.lock();
+                continue;
+            }
+            if state.ending {
+                break;
+            }
+            state.idle += 1;
+            let waited = self.changed.wait_timeout(state, KEEP_ALIVE);
+            let (again, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+            state = again;
+            state.idle -= 1;
+            if timeout.timed_out() && state.jobs.is_empty() {
+                break;
+            }
+        }
+        state.threads -= 1;
+    }
+}

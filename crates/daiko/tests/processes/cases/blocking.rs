@@ -1,0 +1,263 @@
+//! Calls that block, in workers that are processes and are killed.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use daiko::{Builder, JoinHandle, Runtime};
+
+use super::death::{assert_lost, await_change, end, kill, process_of, run_for_ever, victim};
+use super::{processes, run_on_two};
+use crate::End;
+
+super::cases! {
+    many_calls_at_a_time_all_come_back End::Well,
+    what_a_call_panics_with_comes_back End::Well,
+    calls_are_finished_lost_or_made_by_the_successor_and_never_twice End::Well,
+    a_call_whose_worker_is_killed_in_its_sleep_is_lost_with_its_fiber End::Well,
+    a_call_that_has_used_the_runtime_and_is_back_is_lost_alone End::Well,
+    calls_are_made_while_workers_are_killed_again_and_again End::Well,
+    a_worker_killed_while_a_call_uses_the_runtime_takes_the_program_along End::Abort(USES_RUNTIME),
+}
+
+const USES_RUNTIME: &str = "(signal: 9 (SIGKILL)) and a blocking call there was using the runtime; the program ends with it";
+
+/// As many calls as a worker has threads for.
+const MOST_CALLS: u32 = 512;
+
+fn many_calls_at_a_time_all_come_back() {
+    run_on_two(|| {
+        let callers: Vec<_> = (0..1_000_u64)
+            .map(|number| {
+                daiko::spawn(move || {
+                    let borrowed = [number];
+                    (0..3).map(|_| daiko::blocking(|| borrowed[0])).sum::<u64>()
+                })
+            })
+            .collect();
+        let sum: u64 = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
+        assert_eq!(sum, 3 * (0..1_000).sum::<u64>());
+    });
+}
+
+fn what_a_call_panics_with_comes_back() {
+    run_on_two(|| {
+        let panics = || daiko::blocking(|| std::panic::resume_unwind(Box::new(17_u8)));
+        let payload = std::panic::catch_unwind(panics).unwrap_err();
+        assert_eq!(*payload.downcast::<u8>().unwrap(), 17);
+    });
+}
+
+/// How far calls have come.
+#[derive(Default)]
+struct Progress {
+    asked: AtomicU32,
+    begun: AtomicU32,
+    ended: AtomicU32,
+    /// Lets calls end.
+    go: AtomicU32,
+}
+
+/// Waits until so many were counted.
+fn await_count(count: &AtomicU32, least: u32) {
+    while count.load(Ordering::Acquire) < least {
+        thread::yield_now();
+    }
+}
+
+/// A fiber that makes a call.
+fn caller<R: Send + 'static>(
+    runtime: &Runtime,
+    progress: &Arc<Progress>,
+    call: fn(&Progress) -> R,
+) -> JoinHandle<R> {
+    let progress = progress.clone();
+    let body = move || {
+        progress.asked.fetch_add(1, Ordering::Release);
+        daiko::blocking(|| {
+            progress.begun.fetch_add(1, Ordering::Release);
+            let result = call(&progress);
+            progress.ended.fetch_add(1, Ordering::Release);
+            result
+        })
+    };
+    runtime.spawn_with(Builder::new().on(0), body).unwrap()
+}
+
+fn block_for_ever() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+/// Ends once that is wanted, with its process and something from the heap.
+fn wait_for_go(progress: &Progress) -> Box<u32> {
+    while progress.go.load(Ordering::Acquire) == 0 {
+        thread::sleep(Duration::from_micros(100));
+    }
+    Box::new(std::process::id())
+}
+
+/// Waits until all threads of a process sleep but for its first.
+fn await_sleep_of_threads(process: u32) {
+    let sleeps = |thread: &str| {
+        thread == process.to_string()
+            || fs::read_to_string(format!("/proc/{process}/task/{thread}/stat"))
+                .is_ok_and(|stat| stat.contains(") S "))
+    };
+    let all_sleep = || {
+        let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+        threads
+            .into_iter()
+            .all(|thread| sleeps(&thread.unwrap().file_name().into_string().unwrap()))
+    };
+    while !all_sleep() {
+        thread::yield_now();
+    }
+}
+
+/// All three at once: calls for which there is no thread yet, calls that have begun, and calls whose end the worker has
+/// not seen, as it is in a fiber's own code.
+fn calls_are_finished_lost_or_made_by_the_successor_and_never_twice() {
+    const FINISHED: u32 = 4;
+    const QUEUED: u32 = 8;
+    let runtime = processes(1).build().unwrap();
+    let progress = Arc::new(Progress::default());
+    let callers =
+        |count, call| (0..count).map(|_| caller(&runtime, &progress, call)).collect::<Vec<_>>();
+    let finished = callers(FINISHED, wait_for_go);
+    await_count(&progress.begun, FINISHED);
+    let lost = callers(MOST_CALLS, |_| block_for_ever());
+    await_count(&progress.begun, MOST_CALLS);
+    let queued = callers(QUEUED, |_| Box::new(std::process::id()));
+    await_count(&progress.asked, FINISHED + MOST_CALLS + QUEUED);
+    let (hog, process) = victim(&runtime, 0, || ());
+    progress.go.store(1, Ordering::Release);
+    await_count(&progress.begun, FINISHED + MOST_CALLS);
+    await_sleep_of_threads(process);
+    assert_eq!(progress.ended.load(Ordering::Acquire), FINISHED);
+    kill(process);
+    assert_lost(hog.join());
+    for caller in finished {
+        assert_eq!(*caller.join().unwrap(), process);
+    }
+    for caller in queued {
+        assert_ne!(*caller.join().unwrap(), process);
+    }
+    lost.into_iter().for_each(|caller| assert_lost(caller.join()));
+    assert_eq!(progress.begun.load(Ordering::Acquire), FINISHED + MOST_CALLS + QUEUED);
+    end(runtime, 1 + MOST_CALLS as usize);
+}
+
+fn a_call_whose_worker_is_killed_in_its_sleep_is_lost_with_its_fiber() {
+    let runtime = processes(1).build().unwrap();
+    let progress = Arc::new(Progress::default());
+    for lost in 1..=3 {
+        let process = process_of(&runtime, 0);
+        let caller = caller(&runtime, &progress, |_| block_for_ever());
+        await_count(&progress.begun, lost);
+        while !fs::read_to_string(format!("/proc/{process}/stat")).unwrap().contains(") S ") {
+            thread::yield_now();
+        }
+        kill(process);
+        assert_lost(caller.join());
+        assert_ne!(process_of(&runtime, 0), process);
+    }
+    progress.go.store(1, Ordering::Release);
+    caller(&runtime, &progress, wait_for_go).join().unwrap();
+    end(runtime, 3);
+}
+
+fn a_call_that_has_used_the_runtime_and_is_back_is_lost_alone() {
+    let runtime = processes(1).build().unwrap();
+    let at = Arc::new(AtomicU32::new(0));
+    let (parks, here) = (runtime.spawn(daiko::park), at.clone());
+    let fiber = parks.fiber().clone();
+    let call = move || {
+        fiber.unpark();
+        here.store(1, Ordering::Release);
+        block_for_ever()
+    };
+    let lost: JoinHandle<()> = runtime.spawn(|| daiko::blocking(call));
+    await_change(&at);
+    parks.join().unwrap();
+    let (hog, process) = victim(&runtime, 0, || ());
+    kill(process);
+    assert_lost(hog.join());
+    assert_lost(lost.join());
+    end(runtime, 2);
+}
+
+/// What fibers that call again and again have come to.
+#[derive(Default)]
+struct Totals {
+    begun: AtomicU32,
+    results: AtomicU32,
+    lost: AtomicU32,
+    over: AtomicU32,
+}
+
+/// Has children make calls until it is over; a child may be lost in one.
+fn supervise(totals: Arc<Totals>) -> impl FnOnce() + Send + 'static {
+    move || {
+        while totals.over.load(Ordering::Acquire) == 0 {
+            let counted = totals.clone();
+            let child = daiko::spawn(move || {
+                for number in 0..5 {
+                    let result = daiko::blocking(|| {
+                        counted.begun.fetch_add(1, Ordering::Relaxed);
+                        number
+                    });
+                    assert_eq!(result, number);
+                    counted.results.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            if child.join().is_err() {
+                totals.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn calls_are_made_while_workers_are_killed_again_and_again() {
+    const KILLS: usize = 40;
+    let runtime = processes(2).build().unwrap();
+    let totals = Arc::new(Totals::default());
+    let load: Vec<_> = (0..8).map(|_| runtime.spawn(supervise(totals.clone()))).collect();
+    for i in 0..KILLS {
+        // Where threads are, nobody chooses.
+        let at = Arc::new(AtomicU32::new(0));
+        let here = at.clone();
+        let hog = move || run_for_ever(&here);
+        let hog: JoinHandle<()> = runtime.spawn_with(Builder::new().on(i % 2), hog).unwrap();
+        kill(await_change(&at));
+        assert_lost(hog.join());
+    }
+    totals.over.store(1, Ordering::Release);
+    load.into_iter().for_each(|fiber| fiber.join().unwrap());
+    let [begun, results, lost] =
+        [&totals.begun, &totals.results, &totals.lost].map(|count| count.load(Ordering::Relaxed));
+    assert!(results > 0);
+    // One that is lost has begun, and has not come to its result, once.
+    assert!((results..=results + lost).contains(&begun), "{begun} {results} {lost}");
+    end(runtime, KILLS + lost as usize);
+}
+
+fn a_worker_killed_while_a_call_uses_the_runtime_takes_the_program_along() {
+    let runtime = processes(1).build().unwrap();
+    let at = Arc::new(AtomicU32::new(0));
+    let (parks, here) = (runtime.spawn(daiko::park), at.clone());
+    let call = move || {
+        here.store(std::process::id(), Ordering::Release);
+        // A fiber that it waits for in vain.
+        parks.join().unwrap();
+    };
+    let lost: JoinHandle<()> = runtime.spawn(|| daiko::blocking(call));
+    let process = await_change(&at);
+    await_sleep_of_threads(process);
+    let (hog, process) = victim(&runtime, 0, || ());
+    kill(process);
+    let _ = (hog.join(), lost.join());
+}
