@@ -1,8 +1,11 @@
-//! Kernel threads: identity, timer slack, what one of them is blocked in.
+//! Kernel threads: their start, identity, timer slack, what one of them is blocked in.
 
 use std::cell::Cell;
+use std::ffi::{CStr, c_int, c_void};
 use std::fs::File;
 use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
+use std::ptr;
 
 thread_local! {
     /// The thread's id, once it was asked for; 0 before.
@@ -39,6 +42,63 @@ pub fn forget_cached_id() {
 pub fn exists(id: u32) -> bool {
     // SAFETY: `kill` without a signal only looks for its addressee.
     unsafe { libc::kill(id as libc::pid_t, 0) == 0 || errno() != libc::ESRCH }
+}
+
+/// Bytes of the stack of a thread that [`start`] starts, as many as the standard library's have.
+const STACK: usize = 2 << 20;
+
+/// Starts a thread of this name that the standard library does not know of, and that nobody joins. It ends with `body`.
+///
+/// For processes whose heap is one, while their statics are not: the standard library enters the threads that it starts itself in a
+/// table which lies on the heap since before `main`, so that all processes that were forked since would write to that one. The
+/// table is for its message when a stack overflows: a thread that is not in it is killed without.
+///
+/// If `body` panics, the process aborts.
+///
+/// # Errors
+///
+/// What `pthread_create` reports: there can be no more threads.
+pub fn start<F: FnOnce() + Send + 'static>(name: &'static CStr, body: F) -> io::Result<()> {
+    let body = Box::into_raw(Box::new((name, body)));
+    // SAFETY: `run` takes what the pointer leads to, once, on that thread.
+    let started = unsafe { start_detached(run::<F>, body.cast()) };
+    // SAFETY: there is no thread that could have taken it.
+    started.inspect_err(|_| drop(unsafe { Box::from_raw(body) }))
+}
+
+extern "C" fn run<F: FnOnce()>(body: *mut c_void) -> *mut c_void {
+    // SAFETY: `start` leaked it for this thread alone.
+    let (name, body) = *unsafe { Box::from_raw(body.cast::<(&CStr, F)>()) };
+    // SAFETY: this `prctl` option reads a string, of which it keeps 15 bytes.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    body();
+    ptr::null_mut()
+}
+
+/// # Safety
+///
+/// `run` can be called with `arg` on another thread.
+unsafe fn start_detached(
+    run: extern "C" fn(*mut c_void) -> *mut c_void,
+    arg: *mut c_void,
+) -> io::Result<()> {
+    let mut attributes = MaybeUninit::uninit();
+    let (mut thread, at) = (0, attributes.as_mut_ptr());
+    // SAFETY: the attributes are set up first and given back last; the other two take plain values. `run` and `arg` are as
+    // this function's contract says.
+    unsafe {
+        check(libc::pthread_attr_init(at))?;
+        let set = check(libc::pthread_attr_setdetachstate(at, libc::PTHREAD_CREATE_DETACHED))
+            .and_then(|()| check(libc::pthread_attr_setstacksize(at, STACK)));
+        let started = set.and_then(|()| check(libc::pthread_create(&mut thread, at, run, arg)));
+        let _ = libc::pthread_attr_destroy(at);
+        started
+    }
+}
+
+/// What a function of pthreads has returned.
+fn check(error: c_int) -> io::Result<()> {
+    if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
 /// Lets the kernel delay the calling thread's timeouts by at most `slack_ns` (default 50,000; 0 restores it).
@@ -194,6 +254,17 @@ mod tests {
         assert_eq!(cached_id(), 7);
         forget_cached_id();
         assert_eq!(cached_id(), id());
+    }
+
+    #[test]
+    fn a_thread_that_std_does_not_know_of_runs_what_it_got_under_its_name() {
+        let (send, receive) = std::sync::mpsc::channel();
+        let body = move || send.send((id(), name_of(id()))).unwrap();
+        start(c"seventeen letters", body).unwrap();
+        let (theirs, name) = receive.recv().unwrap();
+        assert_ne!(theirs, id());
+        assert_eq!(name.as_deref(), Some("seventeen lette"));
+        assert!(receive.recv().is_err(), "what it got is dropped");
     }
 
     #[test]

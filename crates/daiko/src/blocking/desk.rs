@@ -1,9 +1,7 @@
 //! Where a worker that is a process asks its threads for calls, and is told of their ends.
 //!
-//! The threads die with the process, at any instruction, and the worker goes on in another: in the middle of what it was
-//! at, so that it uses nothing that is private to its process. It starts no thread, as that takes locks and lists of the C library. The
-//! first thread does so for it, which comes with the process, and whose pool all others are of. `core::blocking` has the
-//! protocol.
+//! The threads (`staff`) die with the process, at any instruction, and the worker goes on in another: in the middle of what it
+//! was at, so that it uses nothing that is private to its process. `core::blocking` has the protocol.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -12,14 +10,14 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use daiko_core::blocking::Ledger;
 use daiko_sys::futex::{self, Scope};
 
-use super::{BlockingPool, Errand, Job};
+use super::{Errand, Job, staff};
 use crate::worker::Worker;
 
 /// One for each worker, in its runtime's memory.
 pub(crate) struct Desk {
-    ledger: Ledger<Errand>,
-    /// Counts how often the first thread was told to look: what it sleeps on.
-    rings: AtomicU32,
+    pub(super) ledger: Ledger<Errand>,
+    /// Counts how often threads were told to look: what they sleep on.
+    pub(super) rings: AtomicU32,
 }
 
 impl Desk {
@@ -40,7 +38,7 @@ impl Desk {
     }
 
     fn ring(&self) {
-        // Release: pairs with the Acquire in `attend`.
+        // Release: pairs with the Acquire in `staff`, so that who does not sleep for this sees what it is for.
         self.rings.fetch_add(1, Ordering::Release);
         futex::wake(&self.rings, 1, Scope::Shared);
     }
@@ -55,20 +53,6 @@ impl Desk {
     pub(crate) fn died_in_the_runtime(&self) -> bool {
         self.ledger.died_in_a_call()
     }
-
-    /// The life of the first thread.
-    fn attend(&self) -> ! {
-        let pool = BlockingPool::default();
-        loop {
-            // Acquire: pairs with the Release in `ring`. Before the look: whoever asks later rings later.
-            let seen = self.rings.load(Ordering::Acquire);
-            for job in self.ledger.asked() {
-                // SAFETY: nobody else takes it, and it stays until it is told of.
-                unsafe { pool.submit(job) };
-            }
-            let _ = futex::wait(&self.rings, seen, None, Scope::Shared);
-        }
-    }
 }
 
 impl Worker {
@@ -81,9 +65,7 @@ impl Worker {
     pub(crate) fn staff_desk(&self) -> io::Result<()> {
         self.desk.ledger.close();
         // SAFETY: the runtime's memory stays until no process of a worker is left.
-        let desk = unsafe { &*ptr::from_ref(&self.desk) };
-        let thread = std::thread::Builder::new().name("daiko-blocking".into());
-        thread.spawn(|| desk.attend()).map(drop)
+        staff::begin(unsafe { &*ptr::from_ref(&self.desk) })
     }
 
     /// Wakes the fibers whose calls are over; true if there may be any. The first time in its process, those as well
@@ -100,9 +82,10 @@ impl Worker {
     #[cold]
     fn take_calls_slow(&self) {
         let ledger = &self.desk.ledger;
-        // SAFETY: whose call it is waits for the wake, and it is the only one.
-        let wake =
-            |job: NonNull<Job>| unsafe { job.as_ref().payload().fiber.as_ref() }.wake(Some(self));
+        let wake = |job: NonNull<Job>| {
+            // SAFETY: whose call it is waits for the wake, and this is the only one.
+            unsafe { job.as_ref().payload().fiber.as_ref() }.wake(Some(self));
+        };
         if ledger.is_closed() {
             ledger.settle(wake);
             self.desk.ring();

@@ -1,14 +1,17 @@
 //! Calls that block their thread, while the fiber is suspended.
 //!
-//! `pool` has the threads that make them, `desk` what is between these and a worker that outlives them.
+//! Threads make them, started when needed and kept for a while: those of a `pool`, which wake the fibers themselves; or, where
+//! workers are processes, the `staff` of a worker's `desk`, which the worker outlives.
 
 mod desk;
 mod pool;
+mod staff;
 
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::{self, NonNull};
 use std::thread;
+use std::time::Duration;
 
 use daiko_core::blocking;
 use daiko_core::fiber::Course;
@@ -19,6 +22,11 @@ use crate::deadlock::{Kind, Target};
 use crate::fiber::{self, ControlBlock, unwind};
 use crate::process;
 use crate::worker::{self, Worker, suspend};
+
+/// How long a thread waits for the next call before it ends.
+const KEEP_ALIVE: Duration = Duration::from_secs(10);
+/// The most threads of a runtime, or of a worker that is a process; further calls wait for one.
+const MOST_THREADS: usize = 512;
 
 thread_local! {
     /// The course of the call that this thread of a pool makes; null: it makes none.

@@ -1,19 +1,13 @@
-//! The threads that make calls which block, started when needed, kept for a while.
+//! The threads that make calls for all workers of a runtime, where these are threads as well: started by who needs one.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use daiko_core::list::Chain;
 
-use super::{Job, make, tell};
+use super::{Job, KEEP_ALIVE, MOST_THREADS, make, tell};
 
-/// How long a thread of the pool waits for the next call before it ends.
-const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// The most threads of the pool; further calls wait for one.
-const MOST_THREADS: usize = 512;
-
-/// Threads of one process, which know of each other by what is theirs alone: it goes with them.
+/// The threads, of which there may be none.
 #[derive(Default)]
 pub(crate) struct BlockingPool(Arc<Inner>);
 

@@ -51,6 +51,8 @@
 //! - That needs the kernel's leave to trace children (`ptrace`). Where it is refused, or
 //!   [declined](crate::RuntimeBuilder::trace_workers), a worker that is killed in the runtime takes the program along, after one line on
 //!   standard error that says why; so does a worker that exits.
+//! - Calls that [block](crate::blocking()) and had begun there are lost with their fibers; if one was using this library at
+//!   that moment, or had something of it, the program ends.
 //! - At the end nobody is left behind: a process that resists is killed.
 
 mod call;

@@ -182,7 +182,8 @@ impl RuntimeBuilder {
     ///    changed by fibers, nor freed. What is to be one for all is declared by
     ///    [`shared!`](crate::shared).
     /// 2. *Blocking objects and thread handles* of `std` and of C stay inside one process: no fiber holds one, or
-    ///    waits for one, that another fiber uses. Those of [`sync`](crate::sync) are for all.
+    ///    waits for one, that another fiber uses. Those of [`sync`](crate::sync) are for all. Nor do fibers, or their
+    ///    [`blocking`](crate::blocking()) calls, start threads by `std`, whose list of them is such a static as in 1.
     /// 3. *Mappings* that are made, and libraries that are loaded, after the build are not used across a
     ///    suspension: other processes do not have them. Memory of `malloc` is such a mapping.
     /// 4. Nothing that a fiber borrows lies in the frame of a thread.

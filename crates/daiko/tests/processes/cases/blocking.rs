@@ -14,6 +14,7 @@ use crate::End;
 
 super::cases! {
     many_calls_at_a_time_all_come_back End::Well,
+    threads_of_several_processes_leave_each_other_alone End::Well,
     what_a_call_panics_with_comes_back End::Well,
     calls_are_finished_lost_or_made_by_the_successor_and_never_twice End::Well,
     a_call_whose_worker_is_killed_in_its_sleep_is_lost_with_its_fiber End::Well,
@@ -39,6 +40,26 @@ fn many_calls_at_a_time_all_come_back() {
             .collect();
         let sum: u64 = callers.into_iter().map(|caller| caller.join().unwrap()).sum();
         assert_eq!(sum, 3 * (0..1_000).sum::<u64>());
+    });
+}
+
+/// They were entered in one table of the standard library's, which it has on the heap.
+fn threads_of_several_processes_leave_each_other_alone() {
+    const CALLS: u32 = 200;
+    run_on_two(|| {
+        let begun = Arc::new(AtomicU32::new(0));
+        let call = |worker| {
+            let begun = begun.clone();
+            let body = move || {
+                daiko::blocking(|| {
+                    begun.fetch_add(1, Ordering::Release);
+                    await_count(&begun, CALLS);
+                });
+            };
+            Builder::new().on(worker).spawn(body).unwrap()
+        };
+        let callers: Vec<_> = (0..CALLS as usize).map(|i| call(i % 2)).collect();
+        callers.into_iter().for_each(|caller| caller.join().unwrap());
     });
 }
 

@@ -1,0 +1,113 @@
+//! The threads of one process that make the calls which its worker asks for at its desk.
+//!
+//! Threads start threads, as the worker must not: in the middle of that are locks and lists of the C library, which stay in a process
+//! that is killed. So whoever leaves to make a call sees to it that another attends the desk, and the first comes with the
+//! process. What they know of each other is theirs alone, and goes with them.
+
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use daiko_core::list::Fifo;
+use daiko_sys::futex::{self, Scope, Wait};
+use daiko_sys::thread;
+
+use super::{Desk, Job, KEEP_ALIVE, MOST_THREADS, make};
+
+struct Staff {
+    desk: &'static Desk,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// What was taken from the desk, and nobody has begun with.
+    jobs: Fifo<Job>,
+    threads: usize,
+    /// Those that attend the desk: they sleep, or are about to look.
+    attending: usize,
+}
+
+// SAFETY: whoever has the state has the jobs in it alone, and closures and results of the calls are Send.
+unsafe impl Send for State {}
+
+/// Has a first thread attend `desk`.
+pub(super) fn begin(desk: &'static Desk) -> io::Result<()> {
+    let state = State { jobs: Fifo::new(), threads: 1, attending: 1 };
+    Arc::new(Staff { desk, state: Mutex::new(state) }).start()
+}
+
+impl Staff {
+    /// Starts a thread that is counted already.
+    fn start(self: &Arc<Self>) -> io::Result<()> {
+        let staff = self.clone();
+        // Not by `std`, which would enter it in a table that all processes have, on the heap.
+        thread::start(c"daiko-blocking", move || staff.work())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(self: &Arc<Self>) {
+        while let Some(job) = self.next() {
+            // SAFETY: whoever asked for it did so by the contract of `Desk::ask`, and nobody else has taken it.
+            unsafe { make(job) };
+            self.lock().attending += 1;
+        }
+    }
+
+    /// Waits for a call to make; `None`: the thread is not needed any more.
+    fn next(self: &Arc<Self>) -> Option<NonNull<Job>> {
+        loop {
+            // Acquire: pairs with the Release in `Desk::ring`. Before the look: whoever asks later rings later.
+            let seen = self.desk.rings.load(Ordering::Acquire);
+            let taken = self.take();
+            if taken.is_some() {
+                return taken;
+            }
+            let waited = futex::wait(&self.desk.rings, seen, Some(KEEP_ALIVE), Scope::Shared);
+            if waited == Wait::TimedOut && self.leaves() {
+                return None;
+            }
+        }
+    }
+
+    /// Takes the oldest call, if there is one, and leaves the desk to another thread.
+    fn take(self: &Arc<Self>) -> Option<NonNull<Job>> {
+        let mut state = self.lock();
+        state.jobs.append(&mut self.desk.ledger.asked());
+        let job = state.jobs.pop()?;
+        state.attending -= 1;
+        if state.attending == 0 && state.threads < MOST_THREADS {
+            self.add(state);
+        } else if !state.jobs.is_empty() {
+            drop(state);
+            futex::wake(&self.desk.rings, 1, Scope::Shared);
+        }
+        Some(job)
+    }
+
+    /// Starts one more thread. If that cannot be, calls wait for those that there are.
+    fn add(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+        state.threads += 1;
+        state.attending += 1;
+        drop(state);
+        if self.start().is_err() {
+            let mut state = self.lock();
+            state.threads -= 1;
+            state.attending -= 1;
+        }
+    }
+
+    /// Whether the calling thread, which has waited for long, ends: if another attends.
+    fn leaves(&self) -> bool {
+        let mut state = self.lock();
+        let leaves = state.attending > 1 && state.jobs.is_empty();
+        if leaves {
+            state.threads -= 1;
+            state.attending -= 1;
+        }
+        leaves
+    }
+}
