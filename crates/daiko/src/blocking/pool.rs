@@ -39,6 +39,8 @@ impl BlockingPool {
         // SAFETY: the caller has the job alone, so it is in no list; it stays until it is told of.
         unsafe { state.jobs.push(job) };
         if state.idle >= state.jobs.len() {
+            // First: who is woken would wait for the lock.
+            drop(state);
             self.0.changed.notify_one();
         } else if state.threads < MOST_THREADS {
             state.threads += 1;
