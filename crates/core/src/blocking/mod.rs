@@ -233,13 +233,14 @@ impl<P> Ledger<P> {
 
     fn oldest(&self) -> Option<NonNull<Job<P>>> {
         let mut oldest = NonNull::new(self.newest.load(Ordering::Relaxed))?;
-        // SAFETY: the jobs of the ledger are alive.
-        while let Some(older) =
-            NonNull::new(unsafe { oldest.as_ref() }.older.load(Ordering::Relaxed))
-        {
-            oldest = older;
+        loop {
+            // SAFETY: the jobs of the ledger are alive.
+            let older = unsafe { oldest.as_ref() }.older.load(Ordering::Relaxed);
+            match NonNull::new(older) {
+                Some(older) => oldest = older,
+                None => return Some(oldest),
+            }
         }
-        Some(oldest)
     }
 
     /// Enters a job: whoever goes from the newest to the oldest finds a list after each store.

@@ -100,7 +100,7 @@ fn each_call_is_made_by_one_of_two_threads_and_told_of_once() {
         let threads = [(); 2].map(|()| spawn(&shared, Shared::work));
         shared.ask(1);
         shared.take_over();
-        threads.map(|thread| thread.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
         shared.work();
         shared.take_over();
         shared.assert_all_have_ended();
@@ -168,8 +168,10 @@ fn it_is_seen_in_whatever_step_of_its_list_the_worker_died() {
         jobs[1].state.store(RUNNING, Ordering::Relaxed);
         jobs[1].course.resume();
         assert!(jobs[1].course.enter(false));
-        // SAFETY: they were taken, and are not used any more.
-        [2, 0].map(|over: usize| unsafe { ledger.tell(NonNull::from(&jobs[over])) });
+        for over in [2, 0] {
+            // SAFETY: taken, and not used any more.
+            unsafe { ledger.tell(NonNull::from(&jobs[over])) };
+        }
         let dies = death.clone();
         let worker = spawn(&shared, move |(ledger, jobs)| {
             dies.of(|| {

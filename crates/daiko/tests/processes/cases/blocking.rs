@@ -18,6 +18,8 @@ super::cases! {
     what_a_call_panics_with_comes_back End::Well,
     calls_are_finished_lost_or_made_by_the_successor_and_never_twice End::Well,
     a_call_whose_worker_is_killed_in_its_sleep_is_lost_with_its_fiber End::Well,
+    a_fiber_that_goes_on_elsewhere_in_its_call_is_told_of_the_end End::Well,
+    a_fiber_that_goes_on_elsewhere_in_its_call_is_lost_with_it End::Well,
     a_call_that_has_used_the_runtime_and_is_back_is_lost_alone End::Well,
     calls_are_made_while_workers_are_killed_again_and_again End::Well,
     a_worker_killed_while_a_call_uses_the_runtime_takes_the_program_along End::Abort(USES_RUNTIME),
@@ -191,6 +193,54 @@ fn a_call_whose_worker_is_killed_in_its_sleep_is_lost_with_its_fiber() {
     end(runtime, 3);
 }
 
+/// A fiber whose call is made by worker 0, which is in the own code of another fiber, while it waits on worker 1; and that
+/// other one, which ends once the calls may.
+fn called_here_and_waits_there(
+    runtime: &Runtime,
+    progress: &Arc<Progress>,
+) -> (JoinHandle<Box<u32>>, JoinHandle<()>) {
+    let caller = caller(runtime, progress, wait_for_go);
+    await_count(&progress.begun, 1);
+    let (at, until) = (Arc::new(AtomicU32::new(0)), progress.clone());
+    let here = at.clone();
+    let hog = move || {
+        here.store(1, Ordering::Release);
+        while until.go.load(Ordering::Acquire) == 0 {
+            std::hint::spin_loop();
+        }
+    };
+    let hog = runtime.spawn_with(Builder::new().on(0), hog).unwrap();
+    await_change(&at);
+    let switches = || runtime.counters()[1].switches;
+    let before = switches();
+    // It is interrupted, and goes on waiting.
+    caller.cancel();
+    while switches() == before {
+        thread::yield_now();
+    }
+    (caller, hog)
+}
+
+fn a_fiber_that_goes_on_elsewhere_in_its_call_is_told_of_the_end() {
+    let (runtime, progress) = (processes(2).build().unwrap(), Arc::new(Progress::default()));
+    let process = process_of(&runtime, 0);
+    let (caller, hog) = called_here_and_waits_there(&runtime, &progress);
+    progress.go.store(1, Ordering::Release);
+    assert_eq!(*caller.join().unwrap(), process);
+    hog.join().unwrap();
+    end(runtime, 0);
+}
+
+fn a_fiber_that_goes_on_elsewhere_in_its_call_is_lost_with_it() {
+    let (runtime, progress) = (processes(2).build().unwrap(), Arc::new(Progress::default()));
+    let process = process_of(&runtime, 0);
+    let (caller, hog) = called_here_and_waits_there(&runtime, &progress);
+    kill(process);
+    assert_lost(hog.join());
+    assert_lost(caller.join());
+    end(runtime, 2);
+}
+
 fn a_call_that_has_used_the_runtime_and_is_back_is_lost_alone() {
     let runtime = processes(1).build().unwrap();
     let at = Arc::new(AtomicU32::new(0));
@@ -229,7 +279,8 @@ fn supervise(totals: Arc<Totals>) -> impl FnOnce() + Send + 'static {
                 for number in 0..5 {
                     let result = daiko::blocking(|| {
                         counted.begun.fetch_add(1, Ordering::Relaxed);
-                        number
+                        // Long enough for some to be killed in it.
+                        (0..10_000).map(std::hint::black_box).fold(number, |number, _| number)
                     });
                     assert_eq!(result, number);
                     counted.results.fetch_add(1, Ordering::Relaxed);
