@@ -192,6 +192,12 @@ pub fn all() -> io::Result<Vec<u32>> {
     Ok(ids)
 }
 
+/// How many threads process `id` has, those included that have not quite ended; `None` if there is no such process, or the
+/// kernel does not tell.
+pub fn count_of(id: u32) -> Option<usize> {
+    Some(std::fs::read_dir(format!("/proc/{id}/task")).ok()?.count())
+}
+
 /// The name of thread `id` of this process, of which the kernel keeps 15 bytes.
 ///
 /// `None` if there is no such thread, or the kernel does not tell.
@@ -297,6 +303,8 @@ mod tests {
         assert_ne!(id, mine);
         assert_eq!(name.as_deref(), Some("seventeen lette"));
         assert!(all().unwrap().contains(&mine) && name_of(u32::MAX).is_none());
+        assert!(count_of(std::process::id()).is_some_and(|count| count >= 1));
+        assert_eq!(count_of(u32::MAX), None);
     }
 
     #[test]

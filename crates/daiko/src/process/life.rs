@@ -49,6 +49,7 @@ fn set_up(worker: &Worker, cpus: &CpuSet) -> io::Result<signal::AltStack> {
     }
     let alternate_stack = runtime::set_up_thread(cpus)?;
     worker.set_up_process().map_err(io::Error::other)?;
+    worker.staff_desk()?;
     Ok(alternate_stack)
 }
 

@@ -109,6 +109,7 @@ impl<'r> Place<'r> {
                 Change::Waits => self.give().map_err(|why| (killed(), why))?,
                 Change::Killed(registers) => {
                     let before = self.now.take();
+                    before.as_ref().inspect(|before| before.await_threads());
                     let plan = self.plan_after(Some(registers));
                     self.replace(before, plan, killed(), fork)?;
                 }

@@ -98,6 +98,9 @@ impl Worker {
     ///
     /// If it was in the middle of what nobody else can finish.
     pub(crate) fn plan(&self, registers: Option<Box<Registers>>) -> Result<Plan, Unclear> {
+        if self.desk.died_in_the_runtime() {
+            return Err(Unclear::BLOCKING);
+        }
         if let Some(registers) = registers {
             return self.plan_by(registers);
         }
@@ -129,9 +132,6 @@ impl Worker {
     fn remains(&self) -> Result<(), Unclear> {
         if self.unwinding.get() != 0 {
             return Err(Unclear::UNWINDING);
-        }
-        if self.desk.died_in_the_runtime() {
-            return Err(Unclear::BLOCKING);
         }
         match self.running() {
             None if self.rest.load(Ordering::Relaxed) == Rest::No as u32 => Err(Unclear::AGENT),

@@ -8,9 +8,10 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::ptr;
+use std::time::Duration;
 
 use super::{Child, KILL, ProcessError};
-use crate::thread::errno;
+use crate::thread::{self, errno};
 
 /// A child that the calling thread traces, or would have, had the kernel let it.
 ///
@@ -127,6 +128,14 @@ impl Traced {
         Ok(())
     }
 
+    /// Waits until a child that was [killed](Change::Killed) has no thread but its first, which is kept: others may come to
+    /// their ends later than that one.
+    pub fn await_threads(&self) {
+        while thread::count_of(self.pid()).is_some_and(|count| count > 1) {
+            std::thread::sleep(LOOK);
+        }
+    }
+
     /// Lets a child end that was [killed](Change::Killed).
     pub fn let_go(&self) {
         self.go_on(0);
@@ -166,6 +175,9 @@ pub fn await_registers() {
     // SAFETY: takes plain integers. The signal stops the process for its tracer, who does not pass it on.
     unsafe { libc::kill(libc::getpid(), ASKS) };
 }
+
+/// Time between two looks whether threads have ended.
+const LOOK: Duration = Duration::from_micros(50);
 
 /// By which a traced process says that it waits: a signal that nobody else sends.
 const ASKS: i32 = libc::SIGSTKFLT;
@@ -374,6 +386,39 @@ mod tests {
                 options(noreturn),
             )
         }
+    }
+
+    #[test]
+    fn a_killed_child_is_kept_when_its_other_threads_are_gone() {
+        in_fork(|| {
+            let page = Mapping::new(4096, Scope::Shared).unwrap();
+            let signals = Signals::block(&[process::CHILD_CHANGED]);
+            let child = traced(|| {
+                let runs = shared(&page, 0).as_ptr().expose_provenance();
+                for _ in 0..20 {
+                    let run = move || loop {
+                        // SAFETY: the mapping stays until the process ends.
+                        unsafe { AtomicU64::from_ptr(ptr::with_exposed_provenance_mut(runs)) }
+                            .fetch_add(1, Ordering::Relaxed);
+                    };
+                    thread::start(c"spins", run).unwrap();
+                }
+                loop {
+                    std::thread::yield_now();
+                }
+            });
+            while shared(&page, 0).load(Ordering::Relaxed) == 0 {
+                std::thread::yield_now();
+            }
+            kill(&child);
+            assert!(matches!(next(&child, &signals), Change::Killed(_)));
+            child.await_threads();
+            let last = shared(&page, 0).load(Ordering::Relaxed);
+            assert_eq!(thread::count_of(child.pid()), Some(1));
+            child.let_go();
+            assert_killed(next(&child, &signals));
+            assert_eq!(shared(&page, 0).load(Ordering::Relaxed), last);
+        });
     }
 
     #[test]

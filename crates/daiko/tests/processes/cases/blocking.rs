@@ -22,6 +22,7 @@ super::cases! {
     a_fiber_that_goes_on_elsewhere_in_its_call_is_lost_with_it End::Well,
     a_call_that_has_used_the_runtime_and_is_back_is_lost_alone End::Well,
     calls_are_made_while_workers_are_killed_again_and_again End::Well,
+    calls_are_made_while_workers_are_killed_at_any_moment End::Well,
     a_worker_killed_while_a_call_uses_the_runtime_takes_the_program_along End::Abort(USES_RUNTIME),
 }
 
@@ -315,6 +316,34 @@ fn calls_are_made_while_workers_are_killed_again_and_again() {
     // One that is lost has begun, and has not come to its result, once.
     assert!((results..=results + lost).contains(&begun), "{begun} {results} {lost}");
     end(runtime, KILLS + lost as usize);
+}
+
+/// Where the workers are, nobody chooses either.
+fn calls_are_made_while_workers_are_killed_at_any_moment() {
+    const KILLS: u64 = 60;
+    // SAFETY: it takes a plain integer. Whatever hangs ends by this, and not well.
+    unsafe { libc::alarm(120) };
+    let runtime = processes(2).build().unwrap();
+    let totals = Arc::new(Totals::default());
+    let load: Vec<_> = (0..8).map(|_| runtime.spawn(supervise(totals.clone()))).collect();
+    for i in 0..KILLS {
+        let worker = i as usize % 2;
+        let process = process_of(&runtime, worker);
+        thread::sleep(Duration::from_micros(i * 171 % 3_000));
+        kill(process);
+        while process_of(&runtime, worker) == process {}
+    }
+    totals.over.store(1, Ordering::Release);
+    let lost = load.into_iter().filter_map(|fiber| fiber.join().err()).count();
+    let report = runtime.shutdown();
+    assert_eq!((report.unwound, report.leaked), (0, 0));
+    let [begun, results, told] =
+        [&totals.begun, &totals.results, &totals.lost].map(|count| count.load(Ordering::Relaxed));
+    assert!(results > 0);
+    // The rest are fibers of `process_of`, and children of those that were lost.
+    assert!(lost + told as usize <= report.died, "{lost} {told} {}", report.died);
+    // One that is lost had begun once at most, and may have come to its result.
+    assert!((results..=results + report.died as u32).contains(&begun), "{begun} {results}");
 }
 
 fn a_worker_killed_while_a_call_uses_the_runtime_takes_the_program_along() {
