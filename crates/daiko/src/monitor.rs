@@ -198,6 +198,7 @@ impl Seen {
         }
         if self.periods > STUCK_PERIODS {
             worker.rescue_sleepers();
+            worker.rescue_calls();
             self.leafed = match self.leafed.checked_sub(1) {
                 Some(left) => left,
                 None => worker.rescue_movers() / MAIL_PER_PERIOD,

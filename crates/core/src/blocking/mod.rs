@@ -3,10 +3,12 @@
 //! README.md beside this file has the states, the steps and the proof. Who makes the calls, and how, is the caller's
 //! business.
 
+use std::num::NonZeroU32;
 use std::ptr::{self, NonNull};
 
 use crate::fiber::Course;
 use crate::list::{Fifo, Linked};
+use crate::lock::{Contender, Held, QueueLock};
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU8, Ordering, const_fn, unless_weakened};
 
 #[cfg(all(test, loom))]
@@ -31,9 +33,9 @@ pub struct Job<P> {
     course: Course,
     /// The one pile or queue that it is in. Whoever has it there.
     link: AtomicPtr<Job<P>>,
-    /// The ledger's next older one. The worker; others once that is dead.
+    /// The ledger's next older one. Under its lock.
     older: AtomicPtr<Job<P>>,
-    /// The ledger's next newer one. The worker.
+    /// The ledger's next newer one. Under its lock.
     newer: AtomicPtr<Job<P>>,
     payload: P,
 }
@@ -88,7 +90,7 @@ impl<P> Job<P> {
 /// It lies where it outlives the threads: they die with their process, at any instruction. The worker does not, as it
 /// goes on in another process where it was.
 ///
-/// Budget of a call: three RMWs of the worker, three of the thread.
+/// Budget of a call: five RMWs of the worker, three of the thread.
 pub struct Ledger<P> {
     /// Jobs that no thread has seen. The worker pushes.
     asked: Pile<P>,
@@ -96,7 +98,9 @@ pub struct Ledger<P> {
     over: Pile<P>,
     /// Whether threads may take jobs. Cleared where there is no thread, set by the worker.
     open: AtomicBool,
-    /// All jobs whose end the worker has not been told, newest first. The worker; others once that is dead.
+    /// Guards the list of all jobs. The worker's, and who takes over in its stead; no thread's that makes calls.
+    lock: QueueLock,
+    /// All jobs whose end nobody was told of, newest first.
     newest: AtomicPtr<Job<P>>,
 }
 
@@ -106,7 +110,8 @@ impl<P> Ledger<P> {
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             let newest = AtomicPtr::new(ptr::null_mut());
-            Ledger { asked: Pile::new(), over: Pile::new(), open: AtomicBool::new(true), newest }
+            let (asked, over) = (Pile::new(), Pile::new());
+            Ledger { asked, over, open: AtomicBool::new(true), lock: QueueLock::new(), newest }
         }
     }
 
@@ -128,12 +133,14 @@ impl<P> Ledger<P> {
     ///
     /// # Safety
     ///
-    /// The job is new. It stays alive and in place until [`take_over`](Self::take_over) or [`settle`](Self::settle)
-    /// returns it.
-    pub unsafe fn ask(&self, job: NonNull<Job<P>>) -> bool {
-        // SAFETY: alive, by this function's contract.
+    /// The job is new. It stays alive and in place until [`take_over`](Self::take_over), [`settle`](Self::settle) or
+    /// [`try_take_over`](Self::try_take_over) gives it to who wakes its owner.
+    pub unsafe fn ask(&self, by: &impl Contender, job: NonNull<Job<P>>) -> bool {
+        // SAFETY: alive, by this function's contract; the lock is held for the list.
         unsafe {
+            let held = self.lock.lock(by);
             self.enter(job);
+            drop(held);
             self.asked.push(job, unless_weakened!("blocking-ask", Ordering::Release))
         }
     }
@@ -170,9 +177,23 @@ impl<P> Ledger<P> {
     }
 
     /// Gives the jobs that are over to `each`, who may end them: oldest first. Only the worker.
-    pub fn take_over(&self, mut each: impl FnMut(NonNull<Job<P>>)) {
+    pub fn take_over(&self, by: &impl Contender, each: impl FnMut(NonNull<Job<P>>)) {
+        let _held = self.lock.lock(by);
+        self.take_over_locked(each);
+    }
+
+    /// As [`take_over`](Self::take_over), in the stead of a worker that is busy, maybe in the midst of that. One other.
+    pub fn try_take_over(&self, by: &impl Contender, each: impl FnMut(NonNull<Job<P>>)) {
+        if !self.over.is_empty()
+            && let Some(_held) = self.lock.try_lock(by)
+        {
+            self.take_over_locked(each);
+        }
+    }
+
+    fn take_over_locked(&self, mut each: impl FnMut(NonNull<Job<P>>)) {
         for job in self.over.take() {
-            // SAFETY: it is alive until `each` gets it.
+            // SAFETY: it is alive until `each` gets it, and the lock is held.
             unsafe { self.leave(job) };
             each(job);
         }
@@ -183,10 +204,11 @@ impl<P> Ledger<P> {
     /// worker.
     ///
     /// It can stop in between, and go on, also after more deaths.
-    pub fn settle(&self, mut each: impl FnMut(NonNull<Job<P>>)) {
+    pub fn settle(&self, by: &impl Contender, mut each: impl FnMut(NonNull<Job<P>>)) {
+        let _held = self.lock.lock(by);
         // What is left there is in the ledger as well.
         let _ = self.asked.take();
-        self.take_over(&mut each);
+        self.take_over_locked(&mut each);
         let mut next = self.oldest();
         while let Some(job) = next {
             // SAFETY: a job of the ledger is alive until `each` gets it; the newer one is asked for before.
@@ -201,7 +223,7 @@ impl<P> Ledger<P> {
 
     /// # Safety
     ///
-    /// The job is in the ledger, and in no pile or queue.
+    /// The job is in the ledger, and in no pile or queue; the lock is held.
     unsafe fn settle_one(&self, job: NonNull<Job<P>>, each: &mut impl FnMut(NonNull<Job<P>>)) {
         // SAFETY: alive, by this function's contract, until `each` gets it.
         unsafe {
@@ -218,8 +240,10 @@ impl<P> Ledger<P> {
         each(job);
     }
 
-    /// Whether a thread died in a call of the runtime, which so may be half done. Once the worker's process is dead.
-    pub fn died_in_a_call(&self) -> bool {
+    /// Whether a thread died in a call of the runtime, which so may be half done. Once the worker's process is dead, whose
+    /// first thread was this contender.
+    pub fn died_in_a_call(&self, by: &impl Contender, dead: NonZeroU32) -> bool {
+        let _held = self.lock_beside(by, dead);
         let mut next = self.newest.load(Ordering::Relaxed);
         // SAFETY: a job of the ledger is alive; those from the newest to the oldest are linked after each store.
         while let Some(job) = unsafe { next.as_ref() } {
@@ -229,6 +253,17 @@ impl<P> Ledger<P> {
             next = job.older.load(Ordering::Relaxed);
         }
         false
+    }
+
+    /// Takes the lock, if its holder is not this dead one, who holds it as well against others.
+    fn lock_beside(&self, by: &impl Contender, dead: NonZeroU32) -> Option<Held<'_>> {
+        while self.lock.holder() != Some(dead) {
+            match self.lock.try_lock(by) {
+                None => by.relax(),
+                held => return held,
+            }
+        }
+        None
     }
 
     fn oldest(&self) -> Option<NonNull<Job<P>>> {
@@ -247,7 +282,7 @@ impl<P> Ledger<P> {
     ///
     /// # Safety
     ///
-    /// It is alive until it has left.
+    /// It is alive until it has left; the lock is held.
     unsafe fn enter(&self, job: NonNull<Job<P>>) {
         let older = self.newest.load(Ordering::Relaxed);
         // SAFETY: alive, as are all that have not left.
@@ -265,7 +300,7 @@ impl<P> Ledger<P> {
     ///
     /// # Safety
     ///
-    /// It has been entered, and has not left.
+    /// It has been entered, and has not left; the lock is held.
     unsafe fn leave(&self, job: NonNull<Job<P>>) {
         // SAFETY: alive, as are its neighbours.
         unsafe {

@@ -6,6 +6,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 
 use super::*;
+use crate::lock::testing::Tester;
 use crate::modelled::{bounded, dies_at_each_step, spawn};
 
 const JOBS: usize = 2;
@@ -42,7 +43,7 @@ impl Shared {
     fn ask(&self, job: usize) {
         self.frames[job].with_mut(|_| ());
         // SAFETY: each is asked for once, and outlives the model.
-        let _ = unsafe { self.ledger.ask(NonNull::from(&self.jobs[job])) };
+        let _ = unsafe { self.ledger.ask(&Tester(1), NonNull::from(&self.jobs[job])) };
     }
 
     /// A round of a thread.
@@ -69,7 +70,7 @@ impl Shared {
         // SAFETY: it outlives the model.
         let job = unsafe { job.as_ref() };
         let number = *job.payload();
-        // SAFETY: the worker's.
+        // SAFETY: under the lock.
         self.ended[number].with_mut(|ended| unsafe { *ended += 1 });
         let [begun, over] = self.frame(number);
         assert!(begun <= 1, "made twice");
@@ -79,13 +80,13 @@ impl Shared {
 
     fn take_over(&self) {
         if self.ledger.has_news() {
-            self.ledger.take_over(|job| self.end(job));
+            self.ledger.take_over(&Tester(1), |job| self.end(job));
         }
     }
 
     fn assert_all_have_ended(&self) {
         for ended in &self.ended {
-            // SAFETY: the worker's.
+            // SAFETY: under the lock, or alone.
             assert_eq!(ended.with(|ended| unsafe { *ended }), 1);
         }
         assert!(self.ledger.oldest().is_none());
@@ -108,6 +109,25 @@ fn each_call_is_made_by_one_of_two_threads_and_told_of_once() {
 }
 
 #[test]
+fn a_call_is_told_of_once_by_the_worker_or_in_its_stead() {
+    bounded(2, || {
+        let shared = Shared::new();
+        shared.ask(0);
+        let thread = spawn(&shared, Shared::work);
+        let monitor = spawn(&shared, |shared| {
+            shared.ledger.try_take_over(&Tester(2), |job| shared.end(job));
+        });
+        shared.ask(1);
+        shared.take_over();
+        thread.join().unwrap();
+        monitor.join().unwrap();
+        shared.work();
+        shared.take_over();
+        shared.assert_all_have_ended();
+    });
+}
+
+#[test]
 fn a_thread_that_dies_loses_no_call_but_the_one_that_it_had_begun() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
@@ -121,7 +141,7 @@ fn a_thread_that_dies_loses_no_call_but_the_one_that_it_had_begun() {
         // It has come before the worker goes on.
         let successor = spawn(&shared, Shared::work);
         shared.take_over();
-        shared.ledger.settle(|job| shared.end(job));
+        shared.ledger.settle(&Tester(1), |job| shared.end(job));
         successor.join().unwrap();
         shared.work();
         shared.take_over();
@@ -151,7 +171,7 @@ fn a_death_in_a_call_of_the_runtime_is_seen() {
             in_call.get()
         });
         if victim.join().unwrap() {
-            assert!(shared.ledger.died_in_a_call());
+            assert!(shared.ledger.died_in_a_call(&Tester(3), Tester(1).id()));
         }
     });
 }
@@ -162,7 +182,7 @@ fn it_is_seen_in_whatever_step_of_its_list_the_worker_died() {
         let shared = Arc::new((Ledger::new(), [0, 1, 2, 3].map(Job::new)));
         let (ledger, jobs) = &*shared;
         // SAFETY: each is asked for once, and outlives the model.
-        let ask = |job: &Job<usize>| unsafe { ledger.ask(NonNull::from(job)) };
+        let ask = |job: &Job<usize>| unsafe { ledger.ask(&Tester(1), NonNull::from(job)) };
         let _ = [0, 1, 2].map(|job: usize| ask(&jobs[job]));
         let _ = ledger.asked();
         jobs[1].state.store(RUNNING, Ordering::Relaxed);
@@ -176,11 +196,11 @@ fn it_is_seen_in_whatever_step_of_its_list_the_worker_died() {
         let worker = spawn(&shared, move |(ledger, jobs)| {
             dies.of(|| {
                 // SAFETY: as above.
-                let _ = unsafe { ledger.ask(NonNull::from(&jobs[3])) };
-                ledger.take_over(|_| ());
+                let _ = unsafe { ledger.ask(&Tester(1), NonNull::from(&jobs[3])) };
+                ledger.take_over(&Tester(1), |_| ());
             })
         });
         let _ = worker.join().unwrap();
-        assert!(ledger.died_in_a_call());
+        assert!(ledger.died_in_a_call(&Tester(3), Tester(1).id()));
     });
 }

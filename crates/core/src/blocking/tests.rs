@@ -1,6 +1,7 @@
 //! What a worker does with its ledger.
 
 use super::*;
+use crate::lock::testing::Tester;
 
 fn jobs<const N: usize>() -> [Job<usize>; N] {
     std::array::from_fn(Job::new)
@@ -8,7 +9,7 @@ fn jobs<const N: usize>() -> [Job<usize>; N] {
 
 fn ask(ledger: &Ledger<usize>, job: &Job<usize>) -> bool {
     // SAFETY: new, and it outlives the ledger's use.
-    unsafe { ledger.ask(NonNull::from(job)) }
+    unsafe { ledger.ask(&Tester(1), NonNull::from(job)) }
 }
 
 fn number(job: NonNull<Job<usize>>) -> usize {
@@ -31,15 +32,19 @@ fn work(ledger: &Ledger<usize>) -> Vec<usize> {
 
 fn taken(ledger: &Ledger<usize>) -> Vec<usize> {
     let mut numbers = Vec::new();
-    ledger.take_over(|job| numbers.push(number(job)));
+    ledger.take_over(&Tester(1), |job| numbers.push(number(job)));
     numbers
 }
 
 fn settled(ledger: &Ledger<usize>) -> Vec<(usize, bool)> {
     let mut numbers = Vec::new();
     // SAFETY: as in `number`.
-    ledger.settle(|job| numbers.push((number(job), unsafe { job.as_ref() }.is_lost())));
+    ledger.settle(&Tester(1), |job| numbers.push((number(job), unsafe { job.as_ref() }.is_lost())));
     numbers
+}
+
+fn died_in_a_call(ledger: &Ledger<usize>) -> bool {
+    ledger.died_in_a_call(&Tester(3), Tester(1).id())
 }
 
 #[test]
@@ -104,13 +109,32 @@ fn what_the_dead_had_in_hand_is_asked_for_again_lost_or_over() {
 fn only_a_death_inside_of_a_call_of_the_runtime_is_one() {
     let (ledger, [job]) = (Ledger::new(), jobs());
     ask(&ledger, &job);
-    assert!(!ledger.died_in_a_call());
+    assert!(!died_in_a_call(&ledger));
     job.run(|course| {
-        assert!(!ledger.died_in_a_call());
+        assert!(!died_in_a_call(&ledger));
         assert!(course.enter(false));
-        assert!(ledger.died_in_a_call());
+        assert!(died_in_a_call(&ledger));
         course.leave();
-        assert!(!ledger.died_in_a_call());
+        assert!(!died_in_a_call(&ledger));
     });
-    assert!(!ledger.died_in_a_call());
+    assert!(!died_in_a_call(&ledger));
+}
+
+#[test]
+fn another_takes_over_for_a_worker_that_is_busy_but_not_in_the_midst_of_that() {
+    let (ledger, jobs) = (Ledger::new(), jobs::<2>());
+    let _ = jobs.each_ref().map(|job| ask(&ledger, job));
+    let taken = || {
+        let mut numbers = Vec::new();
+        ledger.try_take_over(&Tester(2), |job| numbers.push(number(job)));
+        numbers
+    };
+    assert!(taken().is_empty());
+    assert_eq!(work(&ledger), [0, 1]);
+    let held = ledger.lock.lock(&Tester(1));
+    assert!(taken().is_empty());
+    assert!(!died_in_a_call(&ledger), "who is dead and holds the lock is not waited for");
+    drop(held);
+    assert_eq!(taken(), [0, 1]);
+    assert!(!ledger.has_news() && ledger.oldest().is_none());
 }

@@ -4,6 +4,7 @@
 //! was at, so that it uses nothing that is private to its process. `core::blocking` has the protocol.
 
 use std::io;
+use std::num::NonZeroU32;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
@@ -11,6 +12,7 @@ use daiko_core::blocking::Ledger;
 use daiko_sys::futex::{self, Scope};
 
 use super::{Errand, Job, staff};
+use crate::runtime::kernel::ThisThread;
 use crate::worker::Worker;
 
 /// One for each worker, in its runtime's memory.
@@ -32,7 +34,7 @@ impl Desk {
     /// As for [`Ledger::ask`]: until its fiber is woken.
     pub(super) unsafe fn ask(&self, job: NonNull<Job>) {
         // SAFETY: passed on to the caller.
-        if unsafe { self.ledger.ask(job) } {
+        if unsafe { self.ledger.ask(&ThisThread, job) } {
             self.ring();
         }
     }
@@ -47,11 +49,6 @@ impl Desk {
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         self.ledger.has_news()
-    }
-
-    /// Whether some call was using the runtime when its thread died. Once the worker's process is dead.
-    pub(crate) fn died_in_the_runtime(&self) -> bool {
-        self.ledger.died_in_a_call()
     }
 }
 
@@ -82,16 +79,23 @@ impl Worker {
     #[cold]
     fn take_calls_slow(&self) {
         let ledger = &self.desk.ledger;
-        let wake = |job: NonNull<Job>| {
-            // SAFETY: whose call it is waits for the wake, and this is the only one.
-            unsafe { job.as_ref().payload().fiber.as_ref() }.wake(Some(self));
-        };
         if ledger.is_closed() {
-            ledger.settle(wake);
+            ledger.settle(&ThisThread, |job| wake(job, Some(self)));
             self.desk.ring();
         } else {
-            ledger.take_over(wake);
+            ledger.take_over(&ThisThread, |job| wake(job, Some(self)));
         }
+    }
+
+    /// Wakes the fibers whose calls are over, for this worker, which is stuck. By the monitor.
+    pub(crate) fn rescue_calls(&self) {
+        self.desk.ledger.try_take_over(&ThisThread, |job| wake(job, None));
+    }
+
+    /// Whether some call was using the runtime when its thread died. Once the worker's process is dead.
+    pub(crate) fn died_in_a_call(&self) -> bool {
+        let dead = NonZeroU32::new(self.thread.load(Ordering::Relaxed));
+        dead.is_some_and(|dead| self.desk.ledger.died_in_a_call(&ThisThread, dead))
     }
 
     /// Says that a call of this worker is over. By the thread that has it.
@@ -109,4 +113,10 @@ impl Worker {
         fence(Ordering::SeqCst);
         self.unpark(None);
     }
+}
+
+/// Wakes the fiber whose call is over, or lost.
+fn wake(job: NonNull<Job>, here: Option<&Worker>) {
+    // SAFETY: the ledger has given the job to the caller, who has the only wake for who waits.
+    unsafe { job.as_ref().payload().fiber.as_ref() }.wake(here);
 }

@@ -98,7 +98,7 @@ impl Worker {
     ///
     /// If it was in the middle of what nobody else can finish.
     pub(crate) fn plan(&self, registers: Option<Box<Registers>>) -> Result<Plan, Unclear> {
-        if self.desk.died_in_the_runtime() {
+        if self.died_in_a_call() {
             return Err(Unclear::BLOCKING);
         }
         if let Some(registers) = registers {

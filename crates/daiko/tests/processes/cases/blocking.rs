@@ -20,6 +20,7 @@ super::cases! {
     a_call_whose_worker_is_killed_in_its_sleep_is_lost_with_its_fiber End::Well,
     a_fiber_that_goes_on_elsewhere_in_its_call_is_told_of_the_end End::Well,
     a_fiber_that_goes_on_elsewhere_in_its_call_is_lost_with_it End::Well,
+    a_call_of_a_worker_that_is_stuck_is_over_for_its_fiber_elsewhere End::Well,
     a_call_that_has_used_the_runtime_and_is_back_is_lost_alone End::Well,
     calls_are_made_while_workers_are_killed_again_and_again End::Well,
     calls_are_made_while_workers_are_killed_at_any_moment End::Well,
@@ -260,6 +261,19 @@ fn a_call_that_has_used_the_runtime_and_is_back_is_lost_alone() {
     assert_lost(hog.join());
     assert_lost(lost.join());
     end(runtime, 2);
+}
+
+fn a_call_of_a_worker_that_is_stuck_is_over_for_its_fiber_elsewhere() {
+    let (runtime, progress) = (processes(2).build().unwrap(), Arc::new(Progress::default()));
+    let caller = caller(&runtime, &progress, wait_for_go);
+    await_count(&progress.begun, 1);
+    let (hog, process) = victim(&runtime, 0, || ());
+    progress.go.store(1, Ordering::Release);
+    assert_eq!(*caller.join().unwrap(), process);
+    assert!(!hog.is_finished());
+    kill(process);
+    assert_lost(hog.join());
+    end(runtime, 1);
 }
 
 /// What fibers that call again and again have come to.
