@@ -25,6 +25,7 @@ super::cases! {
     calls_are_made_while_workers_are_killed_again_and_again End::Well,
     calls_are_made_while_workers_are_killed_at_any_moment End::Well,
     a_worker_killed_while_a_call_uses_the_runtime_takes_the_program_along End::Abort(USES_RUNTIME),
+    a_worker_killed_while_a_call_holds_a_lock_takes_the_program_along End::Abort(USES_RUNTIME),
 }
 
 const USES_RUNTIME: &str = "(signal: 9 (SIGKILL)) and a blocking call there was using the runtime; the program ends with it";
@@ -368,6 +369,24 @@ fn a_worker_killed_while_a_call_uses_the_runtime_takes_the_program_along() {
         here.store(std::process::id(), Ordering::Release);
         // A fiber that it waits for in vain.
         parks.join().unwrap();
+    };
+    let lost: JoinHandle<()> = runtime.spawn(|| daiko::blocking(call));
+    let process = await_change(&at);
+    await_sleep_of_threads(process);
+    let (hog, process) = victim(&runtime, 0, || ());
+    kill(process);
+    let _ = (hog.join(), lost.join());
+}
+
+fn a_worker_killed_while_a_call_holds_a_lock_takes_the_program_along() {
+    let runtime = processes(1).build().unwrap();
+    let at = Arc::new(AtomicU32::new(0));
+    let here = at.clone();
+    let call = move || {
+        let lock = daiko::sync::Mutex::new(());
+        let _held = lock.lock().unwrap();
+        here.store(std::process::id(), Ordering::Release);
+        block_for_ever()
     };
     let lost: JoinHandle<()> = runtime.spawn(|| daiko::blocking(call));
     let process = await_change(&at);
