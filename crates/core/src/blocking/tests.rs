@@ -114,7 +114,7 @@ fn only_a_death_inside_of_a_call_of_the_runtime_is_one() {
         assert!(!died_in_a_call(&ledger));
         assert!(course.enter(false));
         assert!(died_in_a_call(&ledger));
-        course.leave();
+        assert!(course.leave());
         assert!(!died_in_a_call(&ledger));
     });
     assert!(!died_in_a_call(&ledger));

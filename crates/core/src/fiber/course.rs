@@ -10,6 +10,8 @@ const OWN_CODE: u8 = 1;
 const SUSPENDED: u8 = 2;
 /// In a call of the runtime that it makes as it unwinds.
 const UNWINDING: u8 = 3;
+/// As UNWINDING, but its process has died meanwhile: nobody else can unwind it further.
+const DOOMED: u8 = 4;
 
 /// Whether a fiber is in its own code, where it leaves nothing half done.
 ///
@@ -20,6 +22,7 @@ const UNWINDING: u8 = 3;
 /// | enter | OWN_CODE | RUNTIME; UNWINDING if it unwinds |
 /// | unwind | RUNTIME | UNWINDING |
 /// | leave | RUNTIME, UNWINDING | OWN_CODE |
+/// | doom | UNWINDING | DOOMED |
 /// | end | OWN_CODE | RUNTIME |
 /// | lend | RUNTIME, UNWINDING | OWN_CODE |
 /// | take back | OWN_CODE | as before the lend; UNWINDING if it unwinds |
@@ -82,10 +85,21 @@ impl Course {
     }
 
     /// The call for which the fiber has [entered](Self::enter), from its own code, ends: nothing of it is half done, or
-    /// needs its frames.
+    /// needs its frames. False if the fiber cannot go on from there.
     #[inline]
-    pub fn leave(&self) {
-        self.set(OWN_CODE);
+    #[must_use]
+    pub fn leave(&self) -> bool {
+        let goes_on = self.0.load(Ordering::Relaxed) != DOOMED;
+        if goes_on {
+            self.set(OWN_CODE);
+        }
+        goes_on
+    }
+
+    /// The call goes on in another process than it was begun in, where a fiber that unwinds cannot: `std` counts panics by
+    /// thread.
+    pub fn doom(&self) {
+        let _ = self.change(UNWINDING, DOOMED);
     }
 
     /// The fiber has come to the end of its own code: what is left is the runtime's, though destructors of locals may
@@ -180,7 +194,7 @@ mod tests {
             change(&course);
             assert!(!course.is_in_own_code() && course.is_in_call());
         }
-        course.leave();
+        assert!(course.leave());
         assert!(course.is_in_own_code() && !course.is_in_call());
     }
 
@@ -200,7 +214,7 @@ mod tests {
             let lent = course.lend();
             assert!(course.is_in_own_code());
             assert!(course.enter(unwinds));
-            course.leave();
+            assert!(course.leave());
             course.take_back(lent, unwinds);
             assert!(!course.is_in_own_code());
             assert_eq!(course.is_unwinding(), unwinds);
@@ -226,7 +240,7 @@ mod tests {
         assert!(course.enter(false));
         course.unwind();
         assert!(course.is_unwinding());
-        course.leave();
+        assert!(course.leave());
         assert!(course.is_in_own_code());
     }
 

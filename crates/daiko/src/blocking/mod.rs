@@ -83,7 +83,7 @@ where
 }
 
 /// Has a thread run `f`, while the fiber, which calls, is suspended; `None` if there can be no thread.
-fn elsewhere<F, R>(worker: &Worker, fiber: &ControlBlock, f: F) -> Option<thread::Result<R>>
+fn elsewhere<F, R>(worker: &Worker, fiber: &'static ControlBlock, f: F) -> Option<thread::Result<R>>
 where
     F: FnOnce() -> R + Send,
     R: Send,
@@ -101,7 +101,7 @@ where
     fiber.waiting_for(Target::of(Kind::Blocking), || suspend::absorb_wake(fiber));
     if job.is_lost() {
         // SAFETY: the caller is the fiber, below all of whose frames this is; none of them is come back to.
-        unsafe { fiber::die(ptr::from_ref(fiber).cast_mut().cast()) }
+        unsafe { fiber::die(fiber, None) }
     }
     call.result
 }

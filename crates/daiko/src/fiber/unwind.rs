@@ -109,8 +109,11 @@ pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
     if flags & flag::COUNTED != 0
         && let Some(worker) = worker::current()
     {
-        // The worker is the one that counted it: who unwinds does not move.
+        // The worker is the one that counted it: who unwinds does not move. Maybe not its process.
         worker.unwinding.update(|count| count - 1);
+        if worker.is_expected() {
+            fiber.course.doom();
+        }
     }
     flags & flag::INTERRUPTED == 0
 }

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use daiko_core::fiber::{Course, Lent};
 
 use super::is_active;
-use crate::fiber::ControlBlock;
+use crate::fiber::{self, ControlBlock};
 use crate::{blocking, worker};
 
 /// A call by which a fiber's own code uses the runtime; until dropped.
@@ -131,8 +131,12 @@ impl Call {
 impl Drop for Call {
     #[inline(always)]
     fn drop(&mut self) {
-        if let Some(course) = self.entered.get() {
-            course.leave();
+        if let Some(course) = self.entered.get()
+            && !course.leave()
+            && let Some(fiber) = self.fiber
+        {
+            // SAFETY: the fiber calls, on its own stack, and does not come back to these frames.
+            unsafe { fiber::die(fiber, None) }
         }
     }
 }

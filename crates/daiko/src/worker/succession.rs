@@ -59,19 +59,17 @@ impl Unclear {
     pub(crate) const NOT_KILLED: Unclear = Unclear(0);
     pub(crate) const REGISTERS: Unclear = Unclear(1);
     pub(crate) const COMING: Unclear = Unclear(2);
-    const UNWINDING: Unclear = Unclear(3);
-    const BLOCKING: Unclear = Unclear(4);
-    const AGENT: Unclear = Unclear(5);
-    const CALL: Unclear = Unclear(6);
-    pub(crate) const FORK: Unclear = Unclear(7);
-    const STACK: Unclear = Unclear(8);
+    const BLOCKING: Unclear = Unclear(3);
+    const AGENT: Unclear = Unclear(4);
+    const CALL: Unclear = Unclear(5);
+    pub(crate) const FORK: Unclear = Unclear(6);
+    const STACK: Unclear = Unclear(7);
 
     pub(crate) fn text(self) -> &'static str {
-        const TEXTS: [&str; 9] = [
+        const TEXTS: [&str; 8] = [
             "it was not killed",
             "no other can be given its registers",
             "it was taking the place of another",
-            "fibers were suspended there in their unwinding",
             "a blocking call there was using the runtime",
             "its agent was at work",
             "its fiber was in a call of the runtime",
@@ -130,9 +128,6 @@ impl Worker {
     ///
     /// If it may have been in the middle of what others use.
     fn remains(&self) -> Result<(), Unclear> {
-        if self.unwinding.get() != 0 {
-            return Err(Unclear::UNWINDING);
-        }
         match self.running() {
             None if self.rest.load(Ordering::Relaxed) == Rest::No as u32 => Err(Unclear::AGENT),
             Some(fiber) if !fiber.course.is_in_own_code() => Err(Unclear::CALL),
@@ -201,6 +196,7 @@ impl Worker {
             // Whoever was to store it for the dead one may have died with it. One that is not waited for ends the next sleep
             // early, which looks again.
             self.unparked.store(1, Ordering::Relaxed);
+            self.running().inspect(|fiber| fiber.course.doom());
         }
         Ok(())
     }
@@ -276,6 +272,14 @@ impl Worker {
     /// The calling process is this worker, and what another was at when it was killed is finished.
     #[cold]
     pub(super) fn arrive(&self) {
+        if self.unwinding.get() != 0 {
+            let mine = |fiber: &ControlBlock| fiber.is_used() && fiber.owner.is(self);
+            self.runtime().pool.for_each(|fiber| {
+                if mine(fiber) {
+                    fiber.course.doom();
+                }
+            });
+        }
         // Release: pairs with the Acquire in `is_expected`.
         self.expected.store(Coming::No as u32, Ordering::Release);
         // The zygote, who keeps the dead one until then.

@@ -169,15 +169,25 @@ impl Traced {
     }
 }
 
-/// Stops the calling process, which is traced, until its tracer [gives](Traced::give) it registers, with which it goes
+/// Stops the calling process, which is traced or about to be, until its tracer [gives](Traced::give) it registers, with which it goes
 /// on. Returns only if it has none.
 pub fn await_registers() {
+    // The tracer comes right after the fork.
+    while !is_traced() {
+        std::thread::yield_now();
+    }
     // SAFETY: takes plain integers. The signal stops the process for its tracer, who does not pass it on.
     unsafe { libc::kill(libc::getpid(), ASKS) };
 }
 
 /// Time between two looks whether threads have ended.
 const LOOK: Duration = Duration::from_micros(50);
+
+/// Whether somebody traces this process; also where `/proc` does not tell.
+fn is_traced() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status");
+    status.map_or(true, |status| !status.contains("TracerPid:\t0\n"))
+}
 
 /// By which a traced process says that it waits: a signal that nobody else sends.
 const ASKS: i32 = libc::SIGSTKFLT;

@@ -42,7 +42,7 @@ impl Shared {
         more();
         self.add(1);
         if enters {
-            self.course.leave();
+            assert!(self.course.leave());
         }
     }
 }
@@ -124,7 +124,7 @@ fn who_died_in_its_own_code_has_noted_what_it_holds() {
                 shared.noted.store(false, Ordering::Relaxed);
                 shared.held.store(false, Ordering::Relaxed);
                 if enters {
-                    shared.course.leave();
+                    assert!(shared.course.leave());
                 }
             })
         });

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use daiko::agent::Poller;
 use daiko::sync::{Mutex, Semaphore, channel};
 use daiko::{Builder, JoinError, JoinHandle, Runtime};
 
@@ -22,12 +23,14 @@ super::cases! {
     workers_are_killed_again_and_again_under_load End::Well,
     the_stacks_of_lost_fibers_come_back End::Well,
     a_worker_killed_at_any_moment_is_replaced_or_ends_the_program End::Well,
+    who_unwound_in_a_process_that_was_killed_is_lost_and_its_neighbours_may_panic End::Well,
+    a_poller_goes_on_in_the_successor_of_a_worker_that_is_killed_in_it End::Well,
+    a_worker_that_nobody_traces_settles_what_its_fiber_held End::Well,
+    a_worker_that_nobody_traces_and_is_killed_in_its_agent_takes_the_program_along End::Abort(AGENT),
     a_fiber_lost_in_its_stack_overflow_is_named End::Said(1, "daiko: stack overflow in fiber 'deep'"),
-    a_worker_that_is_killed_after_blocking_calls_takes_the_program_along End::Abort(BLOCKING),
 }
 
-const BLOCKING: &str =
-    "(signal: 9 (SIGKILL)) and it had run blocking calls; the program ends with it";
+const AGENT: &str = "(signal: 9 (SIGKILL)) and its agent was at work; the program ends with it";
 
 pub(super) fn kill(process: u32) {
     // SAFETY: it takes plain integers.
@@ -284,23 +287,6 @@ fn a_fiber_lost_in_its_stack_overflow_is_named() {
     end(runtime, 1);
 }
 
-fn a_worker_that_is_killed_after_blocking_calls_takes_the_program_along() {
-    let runtime = processes(2).build().unwrap();
-    let calls = || {
-        daiko::blocking(|| ());
-        std::process::id()
-    };
-    let called = runtime.spawn_with(Builder::new().on(1), calls).unwrap().join().unwrap();
-    let (lost, process) = victim(&runtime, 1, || ());
-    if called == process {
-        kill(process);
-    } else {
-        // The fiber has gone on where it had not called.
-        kill(called);
-    }
-    let _ = lost.join();
-}
-
 fn a_worker_killed_at_any_moment_is_replaced_or_ends_the_program() {
     const NUMBER: &str = "DAIKO_PROCESS_KILL";
     if let Ok(number) = std::env::var(NUMBER) {
@@ -351,4 +337,94 @@ fn compute(over: Arc<AtomicU32>) -> impl FnOnce() + Send + 'static {
             daiko::yield_now();
         }
     }
+}
+
+/// Parks where it is dropped.
+struct Parks(Arc<AtomicU32>);
+
+impl Drop for Parks {
+    fn drop(&mut self) {
+        self.0.store(1, Ordering::Release);
+        daiko::park();
+    }
+}
+
+fn who_unwound_in_a_process_that_was_killed_is_lost_and_its_neighbours_may_panic() {
+    let runtime = processes(1).build().unwrap();
+    let parks = Arc::new(AtomicU32::new(0));
+    let here = parks.clone();
+    let unwinds = runtime.spawn(move || {
+        let _parks = Parks(here);
+        std::panic::resume_unwind(Box::new(1_u8));
+    });
+    await_change(&parks);
+    let (lost, process) = victim(&runtime, 0, || ());
+    kill(process);
+    assert_lost(lost.join());
+    unwinds.fiber().unpark();
+    assert_lost(unwinds.join());
+    let counts = runtime.run(|| {
+        let before = std::thread::panicking();
+        let caught = std::panic::catch_unwind(|| std::panic::resume_unwind(Box::new(2_u8)));
+        (before, caught.is_err(), std::thread::panicking())
+    });
+    assert_eq!(counts, (false, true, false));
+    end(runtime, 2);
+}
+
+/// Says in which process it is called, and ends once something else is said.
+struct Stays(Arc<AtomicU32>);
+
+impl Poller for Stays {
+    fn poll(&mut self) -> usize {
+        const OVER: u32 = u32::MAX;
+        let here = std::process::id();
+        if self.0.load(Ordering::Acquire) != OVER {
+            self.0.store(here, Ordering::Release);
+            while self.0.load(Ordering::Acquire) == here {
+                std::hint::spin_loop();
+            }
+        }
+        0
+    }
+}
+
+/// Kills a worker in its agent, which calls a poller; who it was, and what that looks at.
+fn kill_in_poller(runtime: &Runtime) -> (u32, Arc<AtomicU32>) {
+    let at = Arc::new(AtomicU32::new(0));
+    let poller = Stays(at.clone());
+    // Kept registered.
+    runtime.run(|| std::mem::forget(daiko::agent::register(poller)));
+    let process = await_change(&at);
+    kill(process);
+    (process, at)
+}
+
+fn a_poller_goes_on_in_the_successor_of_a_worker_that_is_killed_in_it() {
+    let runtime = processes(1).build().unwrap();
+    let (dead, at) = kill_in_poller(&runtime);
+    // In the middle of that call it believes to be in the dead one.
+    at.store(0, Ordering::Release);
+    assert_ne!(await_change(&at), dead, "the next call is in the successor");
+    at.store(u32::MAX, Ordering::Release);
+    end(runtime, 0);
+}
+
+fn a_worker_that_nobody_traces_settles_what_its_fiber_held() {
+    let runtime = processes(2).trace_workers(false).build().unwrap();
+    let shared = Arc::new(Mutex::new(0));
+    let held = shared.clone();
+    let (lost, process) = victim(&runtime, 1, move || std::mem::forget(held.lock().unwrap()));
+    kill(process);
+    assert_lost(lost.join());
+    assert!(runtime.run(move || shared.lock().is_err()));
+    let process = process_of(&runtime, 0);
+    assert_ne!(process, process_of(&runtime, 1));
+    end(runtime, 1);
+}
+
+fn a_worker_that_nobody_traces_and_is_killed_in_its_agent_takes_the_program_along() {
+    let runtime = processes(1).trace_workers(false).build().unwrap();
+    kill_in_poller(&runtime);
+    runtime.run(|| ());
 }
