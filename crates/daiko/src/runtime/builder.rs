@@ -165,7 +165,8 @@ impl RuntimeBuilder {
     }
 
     /// Makes the workers processes: so many, of 1 to 512, forked by [`build`](Self::build) from this one. Fibers go
-    /// on, after any suspension, in whichever has time for them; all are [movers](crate::Builder::mover).
+    /// on, after any suspension, in whichever has time for them; all are [movers](crate::Builder::mover). Where a worker
+    /// is killed, its fibers go on in the next one, behind any call of this library.
     ///
     /// The program keeps its objects where all of them see these, in a
     /// [`SharedHeap`](crate::process::SharedHeap), and builds the runtime while it has but one thread. That
@@ -185,7 +186,8 @@ impl RuntimeBuilder {
     ///    waits for one, that another fiber uses. Those of [`sync`](crate::sync) are for all. Nor do fibers, or their
     ///    [`blocking`](crate::blocking()) calls, start threads by `std`, whose list of them is such a static as in 1.
     /// 3. *Mappings* that are made, and libraries that are loaded, after the build are not used across a
-    ///    suspension: other processes do not have them. Memory of `malloc` is such a mapping.
+    ///    call of this library: other processes do not have them. Memory of `malloc` is such a mapping. Nor are locks and
+    ///    buffers of 1 and 2 held across one.
     /// 4. Nothing that a fiber borrows lies in the frame of a thread.
     /// 5. Where a guard or permit of [`sync`](crate::sync) is leaked, as by [`std::mem::forget`], what it is of is not
     ///    freed before the fiber has ended: if that is lost, it is freed from it.

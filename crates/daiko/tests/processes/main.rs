@@ -54,7 +54,8 @@ fn passes(case: &Case) -> bool {
     let run = Command::new(env::current_exe().unwrap()).env(CASE, case.name).output().unwrap();
     let passes = is_as_expected(case, &run);
     let (out, err) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    out.lines().filter(|line| line.starts_with("skipped: ")).for_each(|line| println!("{line}"));
+    let told = |line: &&str| line.starts_with("skipped: ") || line.starts_with("measured: ");
+    out.lines().filter(told).for_each(|line| println!("{line}"));
     println!("test {} ... {}", case.name, if passes { "ok" } else { "FAILED" });
     if !passes {
         println!("{:?}\n{out}{err}", run.status);

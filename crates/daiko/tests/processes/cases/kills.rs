@@ -47,7 +47,7 @@ fn round(shared: &Arc<Shared>, seed: u64) {
         let _permit = passes.doors.acquire();
         for number in 0..4_u64 {
             *passes.sum.lock().unwrap_or_else(PoisonError::into_inner) += 1;
-            let bytes = vec![7_u8; 1 << (seed + number) % 14];
+            let bytes = vec![7_u8; 1 << ((seed + number) % 14)];
             if sender.send(Box::new(bytes)).is_err() {
                 break;
             }
@@ -160,7 +160,7 @@ fn whoever_is_killed_under_load_loses_the_fiber_that_it_ran_and_no_other() {
     );
     recoveries.sort();
     println!(
-        "{kills} kills: {} fibers lost, {lost} told to their joiners outside, {told} inside; {leaked} bytes leaked; {} \
+        "measured: {kills} kills, {} fibers lost, {lost} told to their joiners outside, {told} inside; {leaked} bytes leaked; {} \
          rounds; recovery p50 {:?}, p99 {:?}, max {:?}",
         report.died,
         shared.rounds.load(Ordering::Relaxed),
