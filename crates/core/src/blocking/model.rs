@@ -163,7 +163,7 @@ fn a_death_in_a_call_of_the_runtime_is_seen() {
                     unsafe { job.as_ref() }.run(|course| {
                         assert!(course.enter(false));
                         in_call.set(true);
-                        course.leave();
+                        assert!(course.leave());
                         in_call.set(false);
                     });
                 }

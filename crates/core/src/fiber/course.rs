@@ -257,4 +257,16 @@ mod tests {
             assert!(!course.is_in_own_code());
         }
     }
+
+    #[test]
+    fn who_unwinds_in_a_call_does_not_come_back_from_it_in_another_process() {
+        for (unwinds, goes_on) in [(false, true), (true, false)] {
+            let course = begun();
+            assert!(course.enter(unwinds));
+            course.doom();
+            assert!(!course.enter(false) && !course.is_in_own_code());
+            assert_eq!(course.leave(), goes_on);
+            assert_eq!(course.is_in_own_code(), goes_on);
+        }
+    }
 }
