@@ -1,4 +1,4 @@
-//! What lies where in a segment. Layout version 1.
+//! What lies where in a segment. Layout version 2.
 //!
 //! ```text
 //! 0          HEADER      who made it, for whom
@@ -21,7 +21,7 @@ use daiko_core::doorbell::{Doorbell, Seat};
 /// "daikoshm", read as a number of this machine's byte order, so that another order shows.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"daikoshm");
 /// Raised with every change of this file, and of the objects' layouts.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// What words look like to a process: the ELF machine and the width of a pointer.
 pub(crate) const MACHINE: u32 = machine() << 8 | usize::BITS;
 

@@ -3,7 +3,7 @@
 //! README.md beside this file has the states, the steps and the proof. The payload lies behind the slot;
 //! who copies it, and who sleeps and wakes, is the caller's business.
 
-use crate::sync::{AtomicU32, AtomicU64, Ordering, unless_weakened};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_behind_rmw, unless_weakened};
 
 #[cfg(all(test, loom))]
 mod model;
@@ -13,8 +13,8 @@ mod tests;
 /// The words of a call. They share a line with the first bytes of the payload, so that a small message travels
 /// with its flag.
 ///
-/// Budget of a call: one RMW of the client, two of the server, on a line that who does it has to own anyway. It
-/// crosses twice.
+/// Budget of a call: one RMW of the client, one of the server, on a line that who does it has to own anyway. It
+/// crosses twice. One more of the server, on the line of its [`Mark`].
 #[repr(C, align(8))]
 #[derive(Debug)]
 pub struct Slot {
@@ -49,12 +49,10 @@ mod phase {
     pub(super) const REPLIED: u32 = super::CLIENTS_TURN | 1;
     /// The server has gone before it replied.
     pub(super) const LOST: u32 = super::CLIENTS_TURN | 2;
-    /// The request lies there.
+    /// The request lies there; whether a server has it in hand, its mark says.
     pub(super) const REQUESTED: u32 = 1;
-    /// A server has it in hand.
-    pub(super) const TAKEN: u32 = 2;
-    /// A server has it in hand, and the client has left: nobody reads the reply.
-    pub(super) const ABANDONED: u32 = 3;
+    /// The client has left: nobody reads the reply, and no server takes it any more.
+    pub(super) const ABANDONED: u32 = 2;
 }
 
 /// The bit of the state word that says that the slot is the client's: what he waits for.
@@ -73,6 +71,32 @@ impl State {
     const fn next_request(self) -> State {
         State((self.0 | PHASE).wrapping_add(1) | phase::REQUESTED)
     }
+
+    const fn ticket(self) -> Ticket {
+        Ticket(self.with(phase::REQUESTED).0)
+    }
+}
+
+/// The call of one slot that a server has in hand, or had last. Beside the slot, on a line of the servers' own: whoever
+/// takes a call need not take the slot's line from the client, who looks at it meanwhile.
+///
+/// Servers write it; clients read it when they leave.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Mark(AtomicU32);
+
+impl Mark {
+    /// That of a slot in which nothing was taken.
+    #[allow(clippy::new_without_default, reason = "it lies in shared memory, which is zeroed")]
+    pub fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    #[inline]
+    fn is_of(&self, ticket: Ticket) -> bool {
+        // Acquire: pairs with the Release in `Slot::take_requested`.
+        self.0.load(Ordering::Acquire) == ticket.0
+    }
 }
 
 /// One call in a slot, by its number.
@@ -87,10 +111,8 @@ pub struct Seen(State);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
-    /// Nobody has taken it yet.
+    /// There is no reply yet.
     Requested,
-    /// A server has it in hand.
-    Taken,
     /// There is a reply.
     Replied,
     /// The server died before it replied; it may have done what was asked.
@@ -109,6 +131,18 @@ pub enum Left {
     Abandoned,
     /// It was over before.
     Over,
+}
+
+/// What a server has found in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Taken {
+    /// No request, or another server's.
+    Nothing,
+    /// One, which is its own now.
+    Call(Ticket),
+    /// One that the client has left in the same moment: nobody carries it out, and the slot is free.
+    Left,
 }
 
 /// Who reads the reply to a call.
@@ -192,7 +226,6 @@ impl Slot {
         match state.phase() {
             phase::REPLIED => Progress::Replied,
             phase::REQUESTED => Progress::Requested,
-            phase::TAKEN => Progress::Taken,
             phase::LOST => Progress::Lost,
             _ => Progress::Corrupt,
         }
@@ -200,51 +233,89 @@ impl Slot {
 
     /// Takes a request, if there is one: the payload is the server's until it [replies](Self::reply).
     #[inline]
-    #[must_use]
-    pub fn take(&self) -> Option<Ticket> {
-        // Relaxed: a look; the change acquires.
-        let state = State(self.state.load(Ordering::Relaxed));
-        if state.phase() != phase::REQUESTED {
-            return None;
+    pub fn take(&self, mark: &Mark) -> Taken {
+        // Relaxed: a look.
+        if State(self.state.load(Ordering::Relaxed)).phase() != phase::REQUESTED {
+            return Taken::Nothing;
         }
-        self.change(state, state.with(phase::TAKEN)).ok()?;
-        Some(Ticket(state.0))
+        self.take_requested(mark)
+    }
+
+    #[inline]
+    fn take_requested(&self, mark: &Mark) -> Taken {
+        // Before the state: if the mark is still this one when it is exchanged, nobody has taken anything since.
+        // Acquire: pairs with the Release below. Who finds a later call taken finds it posted, too.
+        let before = mark.0.load(unless_weakened!("call-take", Ordering::Acquire));
+        let state = self.state();
+        if state.phase() != phase::REQUESTED || before == state.0 {
+            return Taken::Nothing;
+        }
+        let (came, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+        if mark.0.compare_exchange(before, state.0, came, failed).is_err() {
+            return Taken::Nothing;
+        }
+        if !cfg!(weaken = "call-mark") {
+            // Pairs with the fence in `leave`: either he sees the mark, or the look that follows sees that he has left.
+            fence_behind_rmw();
+        }
+        if self.state() == state { Taken::Call(state.ticket()) } else { self.was_left(state) }
+    }
+
+    /// The request that this server has marked was left in the same moment, or was another's.
+    #[cold]
+    fn was_left(&self, state: State) -> Taken {
+        let abandoned = state.with(phase::ABANDONED);
+        match self.change(abandoned, state.with(phase::IDLE)) {
+            Ok(()) => Taken::Left,
+            Err(_) => Taken::Nothing,
+        }
     }
 
     /// Whether there is a request to take.
     #[inline]
-    pub fn is_requested(&self) -> bool {
+    pub fn is_requested(&self, mark: &Mark) -> bool {
         // Relaxed: a look.
-        State(self.state.load(Ordering::Relaxed)).phase() == phase::REQUESTED
+        let state = State(self.state.load(Ordering::Relaxed));
+        state.phase() == phase::REQUESTED && !mark.is_of(state.ticket())
     }
 
     /// Replies with the `len` bytes that the server has written behind the slot.
     #[inline]
     pub fn reply(&self, ticket: Ticket, len: u32, code: u32) -> Delivered {
-        let taken = State(ticket.0).with(phase::TAKEN);
+        let requested = State(ticket.0);
         // Relaxed: published by the change.
         self.len.store(len, Ordering::Relaxed);
         self.code.store(code, Ordering::Relaxed);
-        if self.change(taken, taken.with(phase::REPLIED)).is_ok() {
+        if self.change(requested, requested.with(phase::REPLIED)).is_ok() {
             return Delivered::ToClient;
         }
         // The client has left. Whatever else the word may be, it is not this server's any more.
-        let abandoned = taken.with(phase::ABANDONED);
-        let _ = self.change(abandoned, abandoned.with(phase::IDLE));
+        let _ = self.change(requested.with(phase::ABANDONED), requested.with(phase::IDLE));
         Delivered::ToNobody
     }
 
     /// Leaves the call: the client does not wait for the reply any more.
-    pub fn leave(&self, ticket: Ticket) -> Left {
+    pub fn leave(&self, ticket: Ticket, mark: &Mark) -> Left {
         let requested = State(ticket.0);
-        if self.change(requested, requested.with(phase::IDLE)).is_ok() {
-            return Left::Withdrawn;
+        if self.change(requested, requested.with(phase::ABANDONED)).is_err() {
+            return Left::Over;
         }
-        let taken = requested.with(phase::TAKEN);
-        match self.change(taken, requested.with(phase::ABANDONED)) {
-            Ok(()) => Left::Abandoned,
-            Err(_) => Left::Over,
+        if !cfg!(weaken = "call-leave") {
+            // Pairs with the fence in `take_requested`.
+            fence_behind_rmw();
         }
+        self.ends_untaken(ticket, mark)
+    }
+
+    /// Ends an abandoned call, if no server has it in hand. None takes it any more.
+    fn ends_untaken(&self, ticket: Ticket, mark: &Mark) -> Left {
+        if mark.is_of(ticket) {
+            return Left::Abandoned;
+        }
+        let abandoned = State(ticket.0).with(phase::ABANDONED);
+        // Somebody else may have found the same, and done it.
+        let _ = self.change(abandoned, abandoned.with(phase::IDLE));
+        Left::Withdrawn
     }
 
     /// Ends the call that is under way here, if there is one, because its server is dead: the client, if he is there,
@@ -253,21 +324,17 @@ impl Slot {
     /// Any number may do so. Not for a call that was posted to another server since.
     pub fn server_has_died(&self, ticket: Ticket) {
         let requested = State(ticket.0);
-        for (from, to) in [
-            (phase::REQUESTED, phase::LOST),
-            (phase::TAKEN, phase::LOST),
-            (phase::ABANDONED, phase::IDLE),
-        ] {
+        for (from, to) in [(phase::REQUESTED, phase::LOST), (phase::ABANDONED, phase::IDLE)] {
             let _ = self.change(requested.with(from), requested.with(to));
         }
     }
 
     /// The call that a server has in hand here, dead or alive.
     #[must_use]
-    pub fn in_hand(&self) -> Option<Ticket> {
+    pub fn in_hand(&self, mark: &Mark) -> Option<Ticket> {
         let state = self.state();
-        let in_hand = matches!(state.phase(), phase::TAKEN | phase::ABANDONED);
-        in_hand.then_some(Ticket(state.with(phase::REQUESTED).0))
+        let under_way = matches!(state.phase(), phase::REQUESTED | phase::ABANDONED);
+        Some(state.ticket()).filter(|&ticket| under_way && mark.is_of(ticket))
     }
 
     /// Which call is under way here, if there is one, for [`client_has_died`](Self::client_has_died).
@@ -282,22 +349,19 @@ impl Slot {
     /// `seen` is from before the caller found that the slot is the dead one's: what a later client posts is another call.
     /// Any number may do so.
     #[must_use]
-    pub fn client_has_died(&self, seen: Seen) -> bool {
+    pub fn client_has_died(&self, seen: Seen, mark: &Mark) -> bool {
         let Seen(mut state) = if cfg!(weaken = "call-dead") { self.seen() } else { seen };
-        // Each round finds the call further on its course.
-        for _ in 0..3 {
-            let (left, is_free) = match state.phase() {
-                phase::REQUESTED => (phase::IDLE, true),
-                phase::TAKEN => (phase::ABANDONED, false),
-                phase => return phase != phase::ABANDONED,
-            };
-            match self.change(state, state.with(left)) {
-                Ok(()) => return is_free,
-                Err(now) if now.with(0) == state.with(0) => state = now,
-                Err(_) => break,
+        let ticket = state.ticket();
+        if state.phase() == phase::REQUESTED {
+            match self.leave(ticket, mark) {
+                Left::Over => state = self.state(),
+                left => return left == Left::Withdrawn,
             }
         }
-        false
+        // Of another number: somebody has it again.
+        state.ticket() == ticket
+            && (state.phase() != phase::ABANDONED
+                || self.ends_untaken(ticket, mark) == Left::Withdrawn)
     }
 
     /// Bytes of the message that lies there, at most `capacity`, whatever the word says.

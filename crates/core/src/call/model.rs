@@ -1,16 +1,17 @@
-//! A client, servers, a death.
+//! A client, servers, deaths.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 
 use super::*;
-use crate::modelled::{bounded, spawn};
+use crate::modelled::{bounded, dies_at_each_step, spawn};
 
 /// A client that has died.
 const DEAD: u32 = 1;
 
 struct Shared {
     slot: Slot,
+    mark: Mark,
     /// Whose the slot is.
     claim: AtomicU32,
     payload: UnsafeCell<u32>,
@@ -24,7 +25,7 @@ unsafe impl Send for Shared {}
 impl Shared {
     fn new() -> Arc<Self> {
         let (claim, payload) = (AtomicU32::new(DEAD), UnsafeCell::new(0));
-        Arc::new(Self { slot: Slot::new(), claim, payload })
+        Arc::new(Self { slot: Slot::new(), mark: Mark::new(), claim, payload })
     }
 
     /// Takes the slot over from a dead client.
@@ -33,7 +34,7 @@ impl Shared {
         let claim = self.claim.load(Ordering::Relaxed);
         let (came, failed) = (Ordering::Acquire, Ordering::Relaxed);
         let inherits = claim == DEAD
-            && self.slot.client_has_died(seen)
+            && self.slot.client_has_died(seen, &self.mark)
             && self.claim.compare_exchange(claim, me, came, failed).is_ok();
         if inherits {
             self.slot.renew();
@@ -47,12 +48,46 @@ impl Shared {
         self.slot.post(4, 0, None)
     }
 
-    /// Replies with the double of what is asked; whether there was a call.
-    fn serve(&self) -> bool {
-        let Some(ticket) = self.slot.take() else { return false };
+    fn take(&self) -> Taken {
+        self.slot.take(&self.mark)
+    }
+
+    /// Takes the call that nobody else takes.
+    fn takes(&self) -> Ticket {
+        let Taken::Call(ticket) = self.take() else { panic!("there is one") };
+        ticket
+    }
+
+    /// Carries out what was asked: replies with the double.
+    fn carry_out(&self, ticket: Ticket) -> Delivered {
         self.write(2 * self.read());
-        let _ = self.slot.reply(ticket, 4, 0);
+        self.slot.reply(ticket, 4, 0)
+    }
+
+    /// Serves once; whether there was a call to carry out.
+    fn serve(&self) -> bool {
+        let Taken::Call(ticket) = self.take() else { return false };
+        let _ = self.carry_out(ticket);
         true
+    }
+
+    /// Serves once; whether the slot is known to be free for others.
+    fn frees(&self) -> bool {
+        match self.take() {
+            Taken::Call(ticket) => self.carry_out(ticket) == Delivered::ToNobody,
+            taken => taken == Taken::Left,
+        }
+    }
+
+    fn leave(&self, ticket: Ticket) -> Left {
+        self.slot.leave(ticket, &self.mark)
+    }
+
+    /// What a new server does first, once the one before it is dead.
+    fn take_office(&self) {
+        if let Some(ticket) = self.slot.in_hand(&self.mark) {
+            self.slot.server_has_died(ticket);
+        }
     }
 
     fn write(&self, message: u32) {
@@ -86,7 +121,7 @@ fn who_leaves_has_the_slot_again_once_no_server_has() {
         let shared = Shared::new();
         let ticket = shared.call(1);
         let server = spawn(&shared, Shared::serve);
-        let left = shared.slot.leave(ticket);
+        let left = shared.leave(ticket);
         if left != Left::Abandoned {
             // The slot is the client's at once.
             let again = shared.call(5);
@@ -96,9 +131,91 @@ fn who_leaves_has_the_slot_again_once_no_server_has() {
             assert!(shared.serve() || left == Left::Withdrawn && served);
             assert_eq!((shared.slot.progress(again), shared.read()), (Progress::Replied, 10));
         } else {
-            assert!(server.join().unwrap() && shared.slot.is_clients());
+            // It has carried the call out, or has seen in time that it was left.
+            let _ = server.join().unwrap();
+            assert!(shared.slot.is_clients());
             let _ = shared.call(7);
         }
+    });
+}
+
+/// The slow one has looked at an earlier call.
+#[test]
+fn a_slow_server_leaves_a_call_alone_that_another_has_in_hand() {
+    bounded(3, || {
+        let shared = Shared::new();
+        let first = shared.call(1);
+        let slow = spawn(&shared, Shared::take);
+        let taken = shared.take();
+        if taken == Taken::Call(first) {
+            let _ = shared.carry_out(first);
+            let second = shared.call(2);
+            let taken = shared.take();
+            let other = slow.join().unwrap();
+            let carried_out = if taken == Taken::Nothing { other } else { taken };
+            assert_eq!(carried_out, Taken::Call(second));
+            assert!(taken == Taken::Nothing || other == Taken::Nothing, "twice");
+            assert_eq!(shared.slot.in_hand(&shared.mark), Some(second));
+            assert_eq!(shared.take(), Taken::Nothing);
+            assert_eq!(shared.carry_out(second), Delivered::ToClient);
+        } else {
+            assert_eq!((taken, slow.join().unwrap()), (Taken::Nothing, Taken::Call(first)));
+        }
+    });
+}
+
+/// The client waits, or leaves meanwhile.
+#[test]
+fn a_server_that_dies_at_any_step_leaves_no_call_open() {
+    for leaves in [false, true] {
+        dies_at_each_step(2, move |death| {
+            let shared = Shared::new();
+            let ticket = shared.call(21);
+            let death = death.clone();
+            let victim = spawn(&shared, move |shared| death.of(|| shared.serve()));
+            let left = leaves.then(|| shared.leave(ticket));
+            let lived = victim.join().unwrap();
+            shared.take_office();
+            match left {
+                // Perhaps the next server takes it.
+                None => {
+                    let lost = shared.slot.progress(ticket) == Progress::Lost;
+                    assert!(!lost || lived.is_none());
+                    let served = shared.serve();
+                    assert!(lost || served != (lived == Some(true)) || lived.is_none());
+                    let replied = shared.slot.progress(ticket) == Progress::Replied;
+                    assert!(lost != replied);
+                    assert!(lost || shared.read() == 42);
+                }
+                Some(left) => {
+                    assert!(shared.slot.is_clients(), "{left:?}");
+                    assert!(!shared.serve(), "a call that was left");
+                }
+            }
+            let next = shared.call(5);
+            assert!(shared.serve());
+            assert_eq!((shared.slot.progress(next), shared.read()), (Progress::Replied, 10));
+        });
+    }
+}
+
+/// It has called, and leaves.
+#[test]
+fn of_a_client_that_dies_at_any_step_another_has_the_slot() {
+    dies_at_each_step(2, |death| {
+        let shared = Shared::new();
+        let ticket = shared.call(1);
+        let death = death.clone();
+        let victim = spawn(&shared, move |shared| death.of(|| shared.leave(ticket)));
+        let server = spawn(&shared, Shared::frees);
+        let _ = victim.join().unwrap();
+        let has_it = shared.inherit(2);
+        let is_told = server.join().unwrap();
+        assert!(has_it || is_told, "nobody would tell");
+        assert!(has_it || shared.inherit(2));
+        let next = shared.call(5);
+        assert!(shared.serve());
+        assert_eq!((shared.slot.progress(next), shared.read()), (Progress::Replied, 10));
     });
 }
 
@@ -108,16 +225,17 @@ fn a_client_learns_of_the_death_of_a_server_that_has_taken_its_call() {
         let shared = Shared::new();
         let ticket = shared.call(1);
         // It dies behind the take.
-        let server = spawn(&shared, |shared| _ = shared.slot.take());
+        let server = spawn(&shared, |shared| _ = shared.take());
         server.join().unwrap();
-        let sweeper = spawn(&shared, move |shared| shared.slot.server_has_died(ticket));
-        let left = shared.slot.leave(ticket);
+        let sweeper = spawn(&shared, Shared::take_office);
+        let left = shared.leave(ticket);
         sweeper.join().unwrap();
         match left {
             Left::Over => assert_eq!(shared.slot.progress(ticket), Progress::Lost),
-            Left::Abandoned => assert!(shared.slot.is_clients()),
             Left::Withdrawn => panic!("it was taken"),
+            Left::Abandoned => shared.take_office(),
         }
+        assert!(shared.slot.is_clients());
         let _ = shared.call(2);
     });
 }
@@ -164,7 +282,7 @@ fn of_a_dead_clients_slot_one_hears_from_the_server_or_has_it() {
     loom::model(|| {
         let shared = Shared::new();
         let _dead = shared.call(1);
-        let ticket = shared.slot.take().expect("it was posted");
+        let ticket = shared.takes();
         let server = spawn(&shared, move |shared| shared.slot.reply(ticket, 4, 0));
         let has_it = shared.inherit(2);
         let delivered = server.join().unwrap();

@@ -47,6 +47,7 @@ pub(crate) struct OwnBell {
 }
 
 impl OwnBell {
+    #[inline]
     pub(crate) fn of(bell: &Bell) -> Self {
         OwnBell { number: bell.number(), cpu: bell.doorbell().cpu() }
     }

@@ -24,6 +24,8 @@ unsafe impl Shared for std::sync::atomic::AtomicU64 {}
 // SAFETY: its README says so.
 unsafe impl Shared for daiko_core::call::Slot {}
 // SAFETY: as above.
+unsafe impl Shared for daiko_core::call::Mark {}
+// SAFETY: as above.
 unsafe impl Shared for daiko_core::doorbell::Listeners {}
 // SAFETY: as above.
 unsafe impl Shared for daiko_core::robust::Event {}

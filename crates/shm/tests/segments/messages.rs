@@ -14,7 +14,7 @@ fn errors_are_one_line_that_names_the_remedy() {
     let unwatchable = |doubt| E::Unwatchable { path: path(), pid: 7, doubt };
     for (error, remedy) in [
         (E::Foreign { path: path() }, "choose another name"),
-        (E::Version { path: path(), found: 2 }, "build all its programs with one version"),
+        (E::Version { path: path(), found: 1 }, "build all its programs with one version"),
         (E::Machine { path: path() }, "remove it"),
         (E::Size { path: path(), says: 1, has: 2 }, "remove it"),
         (E::Truncated { path: path() }, "end all its users, remove it"),

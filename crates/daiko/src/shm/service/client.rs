@@ -1,21 +1,22 @@
-//! Calls, as the client makes them.
+//! Clients, and the slots that they have.
 
+mod call;
 mod scout;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytemuck::{AnyBitPattern, NoUninit};
-use daiko_core::call::{Left, Progress, Slot, Ticket};
+use bytemuck::NoUninit;
 use daiko_core::robust::Holder;
-use daiko_shm::{Bytes, Segment, SegmentError};
+use daiko_shm::{Segment, SegmentError};
 
+use self::call::Claimed;
+pub use self::call::{Draft, Reply};
 use self::scout::Scout;
-use super::super::wait::{self, At, Told};
+use super::super::wait::At;
 #[cfg(doc)]
 use super::ServiceOptions;
-use super::server::code;
 use super::{CallError, Service};
 use crate::sync::Semaphore;
 use crate::wait::Deadline;
@@ -185,30 +186,31 @@ impl Client {
         if request.len() > limit {
             return Err(CallError::TooLarge { bytes: request.len(), limit });
         }
-        let at = self.claim(timeout)?;
-        at.message().write(request);
-        at.call(request.len(), timeout)
+        self.claim(timeout)?.call(request.len(), timeout, |message| message.write(request))
     }
 
     /// A slot in which it is this client's turn.
     #[inline]
     fn claim(&self, timeout: Option<Duration>) -> Result<Claimed<'_>, CallError> {
-        match self.take_free() {
-            Some(claimed) => Ok(claimed),
-            None => self.claim_slow(deadline_after(timeout)),
-        }
+        // A place alone passes through the result: what is made of it stays in registers.
+        let index = match self.take_free() {
+            Some(index) => index,
+            None => self.claim_slow(deadline_after(timeout))?,
+        };
+        let at = self.slots[index as usize].load(Ordering::Relaxed);
+        Ok(Claimed { client: self, index, at })
     }
 
-    /// One of those that are free.
+    /// The place of one of those that are free.
     #[inline]
-    fn take_free(&self) -> Option<Claimed<'_>> {
+    fn take_free(&self) -> Option<u32> {
         // SeqCst, and so the exchange: see `give_back`.
         let mut free = self.free.load(Ordering::SeqCst);
         while free != 0 {
             let lowest = free & free.wrapping_neg();
             let (came, failed) = (Ordering::SeqCst, Ordering::SeqCst);
             match self.free.compare_exchange_weak(free, free & !lowest, came, failed) {
-                Ok(_) => return Some(Claimed { client: self, index: lowest.trailing_zeros() }),
+                Ok(_) => return Some(lowest.trailing_zeros()),
                 Err(now) => free = now,
             }
         }
@@ -217,7 +219,7 @@ impl Client {
 
     /// Waits for a slot, behind other calls of this client.
     #[cold]
-    fn claim_slow(&self, deadline: Deadline) -> Result<Claimed<'_>, CallError> {
+    fn claim_slow(&self, deadline: Deadline) -> Result<u32, CallError> {
         // SeqCst: see `give_back`.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let _waits = OnDrop(|| {
@@ -226,9 +228,9 @@ impl Client {
             }
         });
         loop {
-            let claimed = self.take_free().or_else(|| self.take_handed());
-            if let Some(claimed) = claimed.or_else(|| self.claim_another()) {
-                return Ok(claimed);
+            let index = self.take_free().or_else(|| self.take_handed());
+            if let Some(index) = index.or_else(|| self.claim_another()) {
+                return Ok(index);
             }
             // Slots that come free, and are others' then, let the time pass, too.
             if deadline.is_over() {
@@ -241,16 +243,16 @@ impl Client {
             look.map_err(|_| CallError::TimedOut { taken: false })?.forget();
             let handed = self.handed().pop();
             if let Some(index) = handed {
-                return Ok(Claimed { client: self, index });
+                return Ok(index);
             }
         }
     }
 
     /// One that was handed to somebody who has left since, or is meant for who waits longest: that one is woken
     /// by the permit that comes with it.
-    fn take_handed(&self) -> Option<Claimed<'_>> {
+    fn take_handed(&self) -> Option<u32> {
         self.looks.try_acquire(1)?.forget();
-        self.handed().pop().map(|index| Claimed { client: self, index })
+        self.handed().pop()
     }
 
     fn handed(&self) -> MutexGuard<'_, Vec<u32>> {
@@ -258,7 +260,7 @@ impl Client {
     }
 
     /// Claims one more slot of the service.
-    fn claim_another(&self) -> Option<Claimed<'_>> {
+    fn claim_another(&self) -> Option<u32> {
         let mine = self.share();
         let place = mine.iter().position(|slot| slot.load(Ordering::Relaxed) == u32::MAX)?;
         let at = (0..self.service.shape().slots).find(|&at| self.service.claim_slot(at))?;
@@ -269,7 +271,7 @@ impl Client {
         if taken.is_none() {
             self.service.free_slot(at);
         }
-        taken.map(|place| Claimed { client: self, index: place as u32 })
+        taken.map(|place| place as u32)
     }
 
     /// The places for as many slots as it may have.
@@ -288,10 +290,8 @@ impl Client {
         }
         self.free.fetch_or(1 << index, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0
-            && let Some(free) = self.take_free()
+            && let Some(index) = self.take_free()
         {
-            let index = free.index;
-            std::mem::forget(free);
             self.hand_over(index);
         }
     }
@@ -319,16 +319,6 @@ impl Client {
     /// Takes a slot from this client's list; its number.
     fn forget(&self, index: u32) -> u32 {
         self.slots[index as usize].swap(u32::MAX, Ordering::SeqCst)
-    }
-
-    #[inline]
-    fn number(&self, index: u32) -> u32 {
-        self.slots[index as usize].load(Ordering::Relaxed)
-    }
-
-    #[inline]
-    fn slot_at(&self, index: u32) -> &Slot {
-        self.service.slot(self.number(index))
     }
 }
 
@@ -365,10 +355,11 @@ impl Service {
     /// made to tell when it ends.
     fn unclaimed(&self, at: u32) -> Option<u64> {
         // Before the look at the claim: what a later client posts is left alone.
-        let seen = self.slot(at).seen();
+        let slot = self.slot(at);
+        let seen = slot.seen();
         let word = self.claims()[at as usize].load(Ordering::Relaxed);
         let is_free = Holder::of(word).is_none_or(|holder| self.segment().is_gone(holder));
-        (is_free && self.slot(at).client_has_died(seen)).then_some(word)
+        (is_free && slot.client_has_died(seen, self.mark(at))).then_some(word)
     }
 
     /// Why nobody serves it.
@@ -405,237 +396,5 @@ struct OnDrop<F: FnMut()>(F);
 impl<F: FnMut()> Drop for OnDrop<F> {
     fn drop(&mut self) {
         self.0();
-    }
-}
-
-/// A slot in which it is the client's turn; free again when this is dropped.
-#[derive(Debug)]
-struct Claimed<'c> {
-    client: &'c Client,
-    index: u32,
-}
-
-impl Drop for Claimed<'_> {
-    fn drop(&mut self) {
-        self.client.give_back(self.index);
-    }
-}
-
-impl<'c> Claimed<'c> {
-    #[inline]
-    fn message(&self) -> Bytes<'c> {
-        self.client.service.message(self.client.number(self.index))
-    }
-
-    #[inline]
-    fn slot(&self) -> &'c Slot {
-        self.client.slot_at(self.index)
-    }
-
-    /// Posts the request of `len` bytes that lies there, and waits for the reply.
-    #[inline]
-    fn call(self, len: usize, timeout: Option<Duration>) -> Result<Reply<'c>, CallError> {
-        let service = &self.client.service;
-        let segment = service.segment();
-        let Some(server) = service.server() else { return Err(service.is_unserved()) };
-        segment.watch(server);
-        let (slot, me) = (self.slot(), wait::own_bell(segment));
-        let ns = |timeout: Duration| u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let bell = me.map(|me| me.number);
-        let ticket = slot.post(len as u32, timeout.map_or(0, ns), bell.map(|bell| bell as u32));
-        let leave = Leave { slot, ticket, bell, claimed: Some(self) };
-        let answers = segment.ring(&service.words().servers, me.and_then(|me| me.cpu));
-        if answers {
-            let _ = wait::looks(wait::SOON, || slot.is_clients().then_some(()));
-        }
-        match slot.progress(ticket) {
-            Progress::Replied => leave.has_replied(),
-            _ => leave.wait_for(service, server, deadline_after(timeout)),
-        }
-    }
-}
-
-/// A call that is under way; left where this is dropped, as by a cancel.
-struct Leave<'c> {
-    slot: &'c Slot,
-    ticket: Ticket,
-    /// What the server rings.
-    bell: Option<usize>,
-    claimed: Option<Claimed<'c>>,
-}
-
-impl<'c> Leave<'c> {
-    #[cold]
-    #[inline(never)]
-    fn wait_for(
-        self,
-        service: &Service,
-        mut server: Holder,
-        deadline: Deadline,
-    ) -> Result<Reply<'c>, CallError> {
-        let (slot, segment) = (self.slot, service.segment());
-        loop {
-            let over = || slot.is_clients() || service.server() != Some(server);
-            let in_time = wait::until(segment, Told::By(self.bell), WHAT, deadline, over);
-            if segment.is_truncated() {
-                return self.ends_by(CallError::Truncated);
-            }
-            match slot.progress(self.ticket) {
-                Progress::Replied => return self.has_replied(),
-                Progress::Lost => return self.ends_by(CallError::ServerDied),
-                Progress::Corrupt => return self.ends_by(CallError::Corrupt),
-                Progress::Requested | Progress::Taken if !in_time => return self.times_out(),
-                Progress::Requested | Progress::Taken => {}
-            }
-            // It is gone. Whoever serves now has not taken the request before he was said to serve, and ends
-            // what the dead one had in hand.
-            match service.server() {
-                Some(_) if deadline.is_over() => return self.times_out(),
-                Some(other) => server = other,
-                None => return self.loses_server(),
-            }
-            segment.watch(server);
-            wait::give_way();
-        }
-    }
-
-    /// The slot, which is the client's again.
-    fn ended(&mut self) -> Claimed<'c> {
-        self.claimed.take().expect("a call ends once")
-    }
-
-    #[inline]
-    fn has_replied(mut self) -> Result<Reply<'c>, CallError> {
-        let at = self.ended();
-        match self.slot.code() {
-            code::REPLIED => {
-                Ok(Reply { len: self.slot.len(at.message().len() as u32) as usize, at })
-            }
-            code::PANICKED => Err(CallError::Panicked),
-            _ => Err(CallError::Corrupt),
-        }
-    }
-
-    fn ends_by(mut self, error: CallError) -> Result<Reply<'c>, CallError> {
-        drop(self.ended());
-        Err(error)
-    }
-
-    fn times_out(mut self) -> Result<Reply<'c>, CallError> {
-        match self.leaves() {
-            Left::Withdrawn => Err(CallError::TimedOut { taken: false }),
-            Left::Abandoned => Err(CallError::TimedOut { taken: true }),
-            Left::Over => self.read_outcome(),
-        }
-    }
-
-    /// Ends a call whose server is gone, and which nobody else serves.
-    fn loses_server(mut self) -> Result<Reply<'c>, CallError> {
-        match self.slot.leave(self.ticket) {
-            Left::Withdrawn => self.ends_by(CallError::NotServed),
-            Left::Over => self.read_outcome(),
-            Left::Abandoned => {
-                self.slot.server_has_died(self.ticket);
-                drop(self.ended());
-                Err(CallError::ServerDied)
-            }
-        }
-    }
-
-    fn read_outcome(self) -> Result<Reply<'c>, CallError> {
-        match self.slot.progress(self.ticket) {
-            Progress::Replied => self.has_replied(),
-            Progress::Lost => self.ends_by(CallError::ServerDied),
-            _ => self.ends_by(CallError::Corrupt),
-        }
-    }
-
-    /// Leaves the call; the slot is free again if no server has it in hand.
-    fn leaves(&mut self) -> Left {
-        let left = self.slot.leave(self.ticket);
-        match left {
-            Left::Withdrawn => drop(self.ended()),
-            Left::Abandoned => {
-                let at = self.ended();
-                at.client.give_up(at.index);
-                std::mem::forget(at);
-            }
-            Left::Over => {}
-        }
-        left
-    }
-}
-
-impl Drop for Leave<'_> {
-    fn drop(&mut self) {
-        if self.claimed.is_some() && self.leaves() == Left::Over {
-            drop(self.ended());
-        }
-    }
-}
-
-/// A slot in which a request is written where it lies, by [`Client::draft`].
-#[derive(Debug)]
-pub struct Draft<'c> {
-    at: Claimed<'c>,
-    timeout: Option<Duration>,
-}
-
-impl<'c> Draft<'c> {
-    /// The memory of the request, of the size of a slot. It holds whatever was there before.
-    pub fn bytes(&self) -> Bytes<'c> {
-        self.at.message()
-    }
-
-    /// Asks by the first `len` bytes, and waits for the reply, for as long as the draft was given.
-    ///
-    /// # Errors
-    ///
-    /// As [`Client::call_bytes`].
-    ///
-    /// # Panics
-    ///
-    /// As [`Client::call`].
-    pub fn call(self, len: usize) -> Result<Reply<'c>, CallError> {
-        let limit = self.at.message().len();
-        if len > limit {
-            return Err(CallError::TooLarge { bytes: len, limit });
-        }
-        self.at.call(len, self.timeout)
-    }
-}
-
-/// A reply, where it lies; its slot is free again when this is dropped.
-#[derive(Debug)]
-pub struct Reply<'c> {
-    at: Claimed<'c>,
-    len: usize,
-}
-
-impl<'c> Reply<'c> {
-    /// Bytes of it.
-    #[expect(clippy::len_without_is_empty, reason = "a message")]
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// The value that was replied.
-    ///
-    /// # Errors
-    ///
-    /// [`CallError::Size`] if the reply has another size; [`CallError::Truncated`].
-    #[inline]
-    pub fn read<R: AnyBitPattern>(&self) -> Result<R, CallError> {
-        self.at.client.service.read(self.bytes())
-    }
-
-    /// The bytes of the reply.
-    pub fn bytes(&self) -> Bytes<'_> {
-        self.at.message().first(self.len)
-    }
-
-    /// A copy of its bytes.
-    pub fn to_vec(&self) -> Vec<u8> {
-        self.bytes().to_vec()
     }
 }

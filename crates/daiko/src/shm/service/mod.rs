@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use bytemuck::AnyBitPattern;
-use daiko_core::call::Slot;
+use daiko_core::call::{Mark, Slot};
 use daiko_core::doorbell::Listeners;
 use daiko_core::robust::Holder;
 use daiko_shm::{Bytes, Segment, SegmentError, Shared};
@@ -93,7 +93,7 @@ impl ServiceOptions {
     fn shape(&self) -> ServiceShape {
         let share = (self.slots / 16).clamp(1, client::MOST_SLOTS as u32);
         let slots_per_client = self.slots_per_client.unwrap_or(share);
-        ServiceShape { slots: self.slots, slot_bytes: self.slot_bytes, slots_per_client }
+        ServiceShape::new(self.slots, self.slot_bytes, slots_per_client)
     }
 }
 
@@ -102,6 +102,7 @@ impl ServiceOptions {
 /// ```text
 /// 0      Words
 /// 128    claims, 8 bytes for each slot
+/// ..     marks, a line for each slot
 /// ..     slots, each on lines of its own: 24 bytes of words, then the message
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +110,10 @@ struct ServiceShape {
     slots: u32,
     slot_bytes: u32,
     slots_per_client: u32,
+    /// Where the marks begin, and the slots, and how far apart those are: worked out once.
+    first_mark: usize,
+    first_slot: usize,
+    stride: usize,
 }
 
 const SLOT_WORDS: usize = size_of::<Slot>();
@@ -133,17 +138,35 @@ struct Words {
 unsafe impl Shared for Words {}
 
 impl ServiceShape {
-    fn stride(self) -> usize {
-        (SLOT_WORDS + self.slot_bytes as usize).next_multiple_of(LINES)
+    fn new(slots: u32, slot_bytes: u32, slots_per_client: u32) -> Self {
+        let lines = |bytes: usize| bytes.next_multiple_of(LINES);
+        let first_mark = LINES + lines(size_of::<AtomicU64>() * slots as usize);
+        let first_slot = first_mark + lines(size_of::<Mark>() * slots as usize);
+        let stride = lines(SLOT_WORDS + slot_bytes as usize);
+        ServiceShape { slots, slot_bytes, slots_per_client, first_mark, first_slot, stride }
     }
 
-    fn first_slot(self) -> usize {
-        LINES + (8 * self.slots as usize).next_multiple_of(LINES)
+    /// # Panics
+    ///
+    /// If there are not so many slots.
+    #[inline]
+    fn mark_offset(&self, at: u32) -> usize {
+        assert!(at < self.slots, "no such slot");
+        self.first_mark + at as usize * size_of::<Mark>()
+    }
+
+    /// # Panics
+    ///
+    /// As [`mark_offset`](Self::mark_offset).
+    #[inline]
+    fn slot_offset(&self, at: u32) -> usize {
+        assert!(at < self.slots, "no such slot");
+        self.first_slot + at as usize * self.stride
     }
 
     fn size(self) -> usize {
         // Of a shape that there cannot be, too.
-        self.first_slot().saturating_add((self.slots as usize).saturating_mul(self.stride()))
+        self.first_slot.saturating_add((self.slots as usize).saturating_mul(self.stride))
     }
 
     fn is_possible(self) -> bool {
@@ -160,7 +183,7 @@ impl Shape for ServiceShape {
         "1 to 4096 slots, 1 to 64 of them for each client, of less than 2 GiB each";
 
     fn of([slots, slot_bytes, slots_per_client, _]: [u32; 4]) -> Option<Self> {
-        Some(ServiceShape { slots, slot_bytes, slots_per_client })
+        Some(ServiceShape::new(slots, slot_bytes, slots_per_client))
             .filter(|shape| shape.is_possible())
     }
 
@@ -243,8 +266,8 @@ impl Service {
     }
 
     #[inline]
-    fn shape(&self) -> ServiceShape {
-        self.placed.shape
+    fn shape(&self) -> &ServiceShape {
+        &self.placed.shape
     }
 
     #[inline]
@@ -264,7 +287,17 @@ impl Service {
     /// If there are not so many.
     #[inline]
     fn slot(&self, at: u32) -> &Slot {
-        self.placed.object.at(self.slot_offset(at))
+        self.placed.object.at(self.shape().slot_offset(at))
+    }
+
+    /// Which call in slot number `at` a server has in hand.
+    ///
+    /// # Panics
+    ///
+    /// As [`slot`](Self::slot).
+    #[inline]
+    fn mark(&self, at: u32) -> &Mark {
+        self.placed.object.at(self.shape().mark_offset(at))
     }
 
     /// The message in slot number `at`.
@@ -274,13 +307,8 @@ impl Service {
     /// As [`slot`](Self::slot).
     #[inline]
     fn message(&self, at: u32) -> Bytes<'_> {
-        self.placed.object.bytes(self.slot_offset(at) + SLOT_WORDS, self.slot_bytes())
-    }
-
-    #[inline]
-    fn slot_offset(&self, at: u32) -> usize {
-        assert!(at < self.shape().slots, "slot {at} of {}", self.shape().slots);
-        self.shape().first_slot() + at as usize * self.shape().stride()
+        let offset = self.shape().slot_offset(at) + SLOT_WORDS;
+        self.placed.object.bytes(offset, self.slot_bytes())
     }
 
     /// Who serves, if somebody does who lives.

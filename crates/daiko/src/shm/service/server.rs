@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytemuck::{AnyBitPattern, NoUninit};
-use daiko_core::call::{Delivered, Ticket};
+use daiko_core::call::{Delivered, Mark, Slot, Taken, Ticket};
 use daiko_shm::Bytes;
 
 use super::super::wait::{self, Told};
-use super::{CallError, ServeError, Service};
+use super::{CallError, ServeError, Service, Words};
 use crate::fiber::{Builder, Cancelled, JoinHandle};
 use crate::runtime::{self, Runtime, Shared};
 use crate::wait::Deadline;
@@ -96,9 +96,10 @@ impl Service {
             return Err(ServeError::Served);
         }
         for at in 0..self.shape().slots {
-            if let Some(ticket) = self.slot(at).in_hand() {
-                self.slot(at).server_has_died(ticket);
-                self.ring_client(at);
+            let slot = self.slot(at);
+            if let Some(ticket) = slot.in_hand(self.mark(at)) {
+                slot.server_has_died(ticket);
+                self.ring_client(slot);
             }
         }
         // Some of them may have been of clients that have died or left.
@@ -113,23 +114,35 @@ impl Service {
         let (left, failed) = (Ordering::Release, Ordering::Relaxed);
         let _ = self.words().server.compare_exchange(me, 0, left, failed);
         // Who has posted a request meanwhile looks again, and finds that nobody serves.
-        (0..self.shape().slots).for_each(|at| self.ring_client(at));
+        (0..self.shape().slots).for_each(|at| self.ring_client(self.slot(at)));
         self.has_free_slot();
     }
 
-    /// Rings for who waits for the reply in slot `at`.
-    #[inline]
-    fn ring_client(&self, at: u32) {
-        if let Some(bell) = self.slot(at).bell() {
+    /// Rings for who waits for the reply in `slot`.
+    fn ring_client(&self, slot: &Slot) {
+        if let Some(bell) = slot.bell() {
             self.segment().ring_bell(bell as usize, None);
+        }
+    }
+
+    /// Takes the request that lies at `desk`, if there is one.
+    #[inline]
+    fn take(&self, desk: &Desk<'_>) -> Option<Ticket> {
+        match desk.slot.take(desk.mark) {
+            Taken::Call(ticket) => Some(ticket),
+            Taken::Nothing => None,
+            Taken::Left => {
+                self.has_free_slot();
+                None
+            }
         }
     }
 
     /// Whether there is a request.
     #[inline]
     fn has_request(&self) -> bool {
-        let mut claims = self.claims().iter().enumerate();
-        claims.any(|(at, claim)| is_claimed(claim) && self.slot(at as u32).is_requested())
+        let mut claims = (0..).zip(self.claims());
+        claims.any(|(at, claim)| is_claimed(claim) && self.slot(at).is_requested(self.mark(at)))
     }
 }
 
@@ -177,48 +190,72 @@ trait Ends: Send + Sync {
     fn has_ended(&self);
 }
 
-/// The requests of a service, as one fiber looks for them: clients in turn.
-struct Requests {
-    /// The slots that are somebody's, as of when `claimed` was that.
-    slots: Vec<u32>,
-    claimed: Option<u32>,
-    /// The place in `slots` that is looked at next.
-    next: usize,
-    /// The slot of the last request: whoever was answered there is likely to ask again.
-    last: u32,
+/// One slot, as a server has it before it, who looks at it again and again: to find it takes longer than to look.
+#[derive(Debug)]
+struct Desk<'s> {
+    slot: &'s Slot,
+    mark: &'s Mark,
+    message: Bytes<'s>,
 }
 
-impl Requests {
-    fn new() -> Self {
-        Requests { slots: Vec::new(), claimed: None, next: 0, last: 0 }
+impl<'s> Desk<'s> {
+    fn of(service: &'s Service, at: u32) -> Self {
+        let (slot, mark, message) = (service.slot(at), service.mark(at), service.message(at));
+        Desk { slot, mark, message }
+    }
+}
+
+/// The requests of a service, as one fiber looks for them: clients in turn.
+struct Requests<'s> {
+    service: &'s Service,
+    words: &'s Words,
+    /// The slots that are somebody's, as of when `claimed` was that.
+    desks: Vec<Desk<'s>>,
+    claimed: Option<u32>,
+    /// The place in `desks` that is looked at next.
+    next: usize,
+    /// That of the last request: whoever was answered there is likely to ask again.
+    last: usize,
+}
+
+impl<'s> Requests<'s> {
+    fn new(service: &'s Service) -> Self {
+        let words = service.words();
+        Requests { service, words, desks: Vec::new(), claimed: None, next: 0, last: 0 }
     }
 
     /// Takes one from two of the slots: each in turn, before the one of the last request. So who asks waits at most
     /// while as many are answered as there are slots, and a look is short however many those are.
     #[inline]
-    fn take(&mut self, service: &Service) -> Option<(u32, Ticket)> {
+    fn take(&mut self) -> Option<(usize, Ticket)> {
         // Acquire: pairs with the Release in `claim_slot`.
-        let claimed = service.words().claimed.load(Ordering::Acquire);
+        let claimed = self.words.claimed.load(Ordering::Acquire);
         if self.claimed != Some(claimed) {
-            self.look_anew(service, claimed);
+            self.look_anew(claimed);
         }
-        let next = *self.slots.get(self.next)?;
-        self.next = if self.next + 1 < self.slots.len() { self.next + 1 } else { 0 };
+        let next = self.next;
+        self.next = if next + 1 < self.desks.len() { next + 1 } else { 0 };
         if next != self.last
-            && let Some(ticket) = service.slot(next).take()
+            && let Some(taken) = self.take_from(next)
         {
             self.last = next;
-            return Some((next, ticket));
+            return Some(taken);
         }
-        Some((self.last, service.slot(self.last).take()?))
+        self.take_from(self.last)
+    }
+
+    #[inline]
+    fn take_from(&self, place: usize) -> Option<(usize, Ticket)> {
+        let ticket = self.service.take(self.desks.get(place)?)?;
+        Some((place, ticket))
     }
 
     #[cold]
-    fn look_anew(&mut self, service: &Service, claimed: u32) {
-        let claims = (0..).zip(service.claims());
-        self.slots = claims.filter(|(_, claim)| is_claimed(claim)).map(|(at, _)| at).collect();
-        self.claimed = Some(claimed);
-        self.next = 0;
+    fn look_anew(&mut self, claimed: u32) {
+        let claims = (0..).zip(self.service.claims());
+        let claimed_ones = claims.filter(|(_, claim)| is_claimed(claim)).map(|(at, _)| at);
+        self.desks = claimed_ones.map(|at| Desk::of(self.service, at)).collect();
+        (self.claimed, self.next, self.last) = (Some(claimed), 0, 0);
     }
 }
 
@@ -264,7 +301,8 @@ impl Crew {
         wait();
     }
 
-    fn is_first(&self, who: usize) -> bool {
+    /// Whether `who` is to serve, if there is a request.
+    fn is_due(&self, who: usize) -> bool {
         self.first.load(Ordering::Relaxed) == who
     }
 }
@@ -272,20 +310,21 @@ impl Crew {
 impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
     /// One fiber's life.
     fn run(&self, crew: &Crew) {
-        let (me, mut requests) = (crew.numbers.fetch_add(1, Ordering::Relaxed), Requests::new());
+        let me = crew.numbers.fetch_add(1, Ordering::Relaxed);
+        let mut requests = Requests::new(&self.service);
         let (mut answered, mut misses) = (false, 0);
         while !self.ends() {
             // A client that runs is likely to ask again.
             let looks = if answered { wait::SOON } else { 1 };
-            match wait::looks(looks, || requests.take(&self.service)) {
-                Some((at, ticket)) => {
-                    answered = self.serve(at, ticket);
+            match wait::looks(looks, || requests.take()) {
+                Some((place, ticket)) => {
+                    answered = self.serve(&requests.desks[place], ticket);
                     misses = 0;
                 }
                 None => {
                     // No slot has the request that was seen: one in a slot whose claim nobody has told of would keep
                     // this fiber, and its worker, for ever.
-                    if misses > requests.slots.len() {
+                    if misses > requests.desks.len() {
                         (requests.claimed, misses) = (None, 0);
                         wait::give_way();
                     }
@@ -303,16 +342,17 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
     fn wait(&self, crew: &Crew, me: usize) {
         let (service, words) = (&self.service, self.service.words());
         crew.rest(me, || {
-            let due = || crew.is_first(me) && service.has_request() || self.ends();
+            let due = || crew.is_due(me) && service.has_request() || self.ends();
             let segment = service.segment();
             wait::until(segment, Told::At(&words.servers), WHAT, Deadline::NEVER, due);
         });
     }
 
     /// Has one call handled; whether its client runs, on another CPU.
-    fn serve(&self, at: u32, ticket: Ticket) -> bool {
-        let mut call =
-            Call { service: &self.service, at, ticket, replied: false, client_runs: false };
+    #[inline]
+    fn serve(&self, desk: &Desk<'_>, ticket: Ticket) -> bool {
+        let service = &self.service;
+        let mut call = Call { service, desk, ticket, replied: false, client_runs: false };
         let done = panic::catch_unwind(AssertUnwindSafe(|| (self.handler)(&mut call)));
         match done {
             Ok(()) => call.end(0, code::REPLIED),
@@ -345,7 +385,7 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Ends for Serving<F> {
 #[derive(Debug)]
 pub struct Call<'s> {
     service: &'s Service,
-    at: u32,
+    desk: &'s Desk<'s>,
     ticket: Ticket,
     replied: bool,
     /// Once it is replied to: the client was awake, and may be so on another CPU.
@@ -357,7 +397,7 @@ impl<'s> Call<'s> {
     #[inline]
     pub fn request(&self) -> Bytes<'s> {
         let all = self.memory();
-        all.first(self.service.slot(self.at).len(all.len() as u32) as usize)
+        all.first(self.desk.slot.len(all.len() as u32) as usize)
     }
 
     /// The value that was asked.
@@ -372,14 +412,14 @@ impl<'s> Call<'s> {
 
     /// For how long the client waits for the reply, from when it has asked; `None`: for ever.
     pub fn timeout(&self) -> Option<Duration> {
-        self.service.slot(self.at).timeout_ns().map(Duration::from_nanos)
+        self.desk.slot.timeout_ns().map(Duration::from_nanos)
     }
 
     /// The memory of request and reply, of the size of a slot, for a reply that is written where it
     /// lies: [`reply_in_place`](Self::reply_in_place) sends it.
     #[inline]
     pub fn memory(&self) -> Bytes<'s> {
-        self.service.message(self.at)
+        self.desk.message
     }
 
     /// Replies with a value.
@@ -421,10 +461,13 @@ impl<'s> Call<'s> {
     /// Ends the call, unless it was replied to.
     #[inline]
     fn end(&mut self, len: usize, code: u32) {
-        if std::mem::replace(&mut self.replied, true) {
-            return;
+        if !std::mem::replace(&mut self.replied, true) {
+            self.send(len, code);
         }
-        let slot = self.service.slot(self.at);
+    }
+
+    fn send(&mut self, len: usize, code: u32) {
+        let slot = self.desk.slot;
         let bell = slot.bell();
         match slot.reply(self.ticket, len as u32, code) {
             Delivered::ToNobody => self.service.has_free_slot(),

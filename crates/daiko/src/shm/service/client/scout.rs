@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{Claimed, Client, WHAT};
+use super::{Client, WHAT};
 use crate::shm::service::CallError;
 use crate::shm::wait::{self, At};
 use crate::wait::Deadline;
@@ -88,7 +88,7 @@ impl Client {
     }
 
     /// Waits for a slot, of the client's own or another one, as the scout that the caller has become.
-    pub(super) fn scouts(&self, deadline: Deadline) -> Result<Claimed<'_>, CallError> {
+    pub(super) fn scouts(&self, deadline: Deadline) -> Result<u32, CallError> {
         let _ends = super::OnDrop(|| {
             if self.scout.ends() {
                 self.looks.add_permits(1);
@@ -116,12 +116,12 @@ impl Client {
     }
 
     /// What a scout finds: a slot, or that none is of use.
-    fn look_for_slot(&self) -> Option<Result<Claimed<'_>, CallError>> {
-        let handed = || self.handed().pop().map(|index| Claimed { client: self, index });
+    fn look_for_slot(&self) -> Option<Result<u32, CallError>> {
+        let handed = || self.handed().pop();
         let found = self.take_free().or_else(handed).or_else(|| self.claim_another());
         let is_served = !self.service.segment().is_truncated() && self.service.server().is_some();
         match found {
-            Some(claimed) => Some(Ok(claimed)),
+            Some(index) => Some(Ok(index)),
             None => (!is_served).then(|| Err(self.service.is_unserved())),
         }
     }
