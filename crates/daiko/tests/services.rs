@@ -657,6 +657,45 @@ fn a_slot_of_one_who_came_after_the_wait_for_it_began_and_died_is_free() {
     assert!(waits.join().unwrap().is_ok());
 }
 
+/// All have asked before the first is answered; so there is always one to answer next.
+#[test]
+fn a_server_with_requests_without_end_gives_way_to_its_neighbours() {
+    const CLIENTS: usize = 64;
+    let place = Place::with("gives-way", Service::options().slots_per_client(CLIENTS as u32));
+    let (server, clients) = (workers(1), workers(1));
+    let [all_ask, begun] = [(); 2].map(|()| Arc::new(Event::manual()));
+    let (asked, answered) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let answered_before = Arc::new(AtomicUsize::new(usize::MAX));
+    let (ask, counted, noted) = (all_ask.clone(), answered.clone(), answered_before.clone());
+    let (begins, neighbour_begins) = (begun.clone(), begun.clone());
+    let served = place.service.serve_on(&server, 1, move |_| {
+        if counted.fetch_add(1, Ordering::Relaxed) == 0 {
+            ask.wait();
+            begins.set();
+        }
+    });
+    let _server = served.unwrap();
+    let neighbour = server.spawn(move || {
+        neighbour_begins.wait();
+        noted.store(answered.load(Ordering::Relaxed), Ordering::Relaxed);
+    });
+    let client = place.client();
+    clients.scope(|s| {
+        for _ in 0..CLIENTS {
+            s.spawn(|| {
+                // The others have suspended in their calls before this one runs.
+                if asked.fetch_add(1, Ordering::Relaxed) + 1 == CLIENTS {
+                    all_ask.set();
+                }
+                drop(client.call_timeout(&0u8, LONG).unwrap());
+            });
+        }
+    });
+    neighbour.join().unwrap();
+    let before = answered_before.load(Ordering::Relaxed);
+    assert!(before < CLIENTS / 2, "{before} calls in a row");
+}
+
 #[test]
 fn who_waits_for_a_slot_of_a_service_that_ends_is_told() {
     const NAME: &str = "who_waits_for_a_slot_of_a_service_that_ends_is_told";

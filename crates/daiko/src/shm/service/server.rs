@@ -28,6 +28,8 @@ pub(super) mod code {
 const WHAT: &str = "Service::serve";
 /// Nobody is idle.
 const NOBODY: usize = usize::MAX;
+/// Calls that a fiber serves in a row before others of its worker have their turn.
+const IN_A_ROW: u32 = 16;
 
 impl Service {
     /// Serves it by `fibers` fibers on each worker of the runtime: the caller's if a fiber calls, else of the default
@@ -272,12 +274,14 @@ struct Crew {
     /// The one of them that is woken for the next request: for the others nobody looks.
     first: AtomicUsize,
     numbers: AtomicUsize,
+    /// One of them lets others run, and is back soon: for the idle ones there is nothing to do.
+    gives_way: AtomicBool,
 }
 
 impl Default for Crew {
     fn default() -> Self {
         let (first, numbers) = (AtomicUsize::new(NOBODY), AtomicUsize::new(0));
-        Crew { idle: Mutex::default(), first, numbers }
+        Crew { idle: Mutex::default(), first, numbers, gives_way: AtomicBool::new(false) }
     }
 }
 
@@ -303,7 +307,20 @@ impl Crew {
 
     /// Whether `who` is to serve, if there is a request.
     fn is_due(&self, who: usize) -> bool {
-        self.first.load(Ordering::Relaxed) == who
+        self.first.load(Ordering::Relaxed) == who && !self.gives_way.load(Ordering::Relaxed)
+    }
+
+    /// Lets other fibers of the worker run.
+    fn give_way(&self) {
+        struct Back<'c>(&'c Crew);
+        impl Drop for Back<'_> {
+            fn drop(&mut self) {
+                self.0.gives_way.store(false, Ordering::Relaxed);
+            }
+        }
+        self.gives_way.store(true, Ordering::Relaxed);
+        let _back = Back(self);
+        crate::yield_now();
     }
 }
 
@@ -312,14 +329,14 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
     fn run(&self, crew: &Crew) {
         let me = crew.numbers.fetch_add(1, Ordering::Relaxed);
         let mut requests = Requests::new(&self.service);
-        let (mut answered, mut misses) = (false, 0);
+        let (mut answered, mut misses, mut served) = (false, 0, 0);
         while !self.ends() {
             // A client that runs is likely to ask again.
             let looks = if answered { wait::SOON } else { 1 };
             match wait::looks(looks, || requests.take()) {
                 Some((place, ticket)) => {
                     answered = self.serve(&requests.desks[place], ticket);
-                    misses = 0;
+                    (misses, served) = (0, served + 1);
                 }
                 None => {
                     // No slot has the request that was seen: one in a slot whose claim nobody has told of would keep
@@ -329,8 +346,12 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
                         wait::give_way();
                     }
                     self.wait(crew, me);
-                    (answered, misses) = (false, misses + 1);
+                    (answered, misses, served) = (false, misses + 1, 0);
                 }
+            }
+            if served == IN_A_ROW {
+                crew.give_way();
+                served = 0;
             }
         }
     }
