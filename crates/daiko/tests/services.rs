@@ -657,17 +657,18 @@ fn a_slot_of_one_who_came_after_the_wait_for_it_began_and_died_is_free() {
     assert!(waits.join().unwrap().is_ok());
 }
 
-/// All have asked before the first is answered; so there is always one to answer next.
+/// All have asked before the first is answered; so there is always one to answer next, if not at the first look: every other
+/// slot is of a client that asks nothing.
 #[test]
 fn a_server_with_requests_without_end_gives_way_to_its_neighbours() {
-    const CLIENTS: usize = 64;
+    const CLIENTS: usize = 32;
     let place = Place::with("gives-way", Service::options().slots_per_client(CLIENTS as u32));
     let (server, clients) = (workers(1), workers(1));
-    let [all_ask, begun] = [(); 2].map(|()| Arc::new(Event::manual()));
+    let [all_ask, begun, there] = [(); 3].map(|()| Arc::new(Event::manual()));
     let (asked, answered) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
     let answered_before = Arc::new(AtomicUsize::new(usize::MAX));
     let (ask, counted, noted) = (all_ask.clone(), answered.clone(), answered_before.clone());
-    let (begins, neighbour_begins) = (begun.clone(), begun.clone());
+    let (begins, neighbour_there) = (begun.clone(), there.clone());
     let served = place.service.serve_on(&server, 1, move |_| {
         if counted.fetch_add(1, Ordering::Relaxed) == 0 {
             ask.wait();
@@ -676,10 +677,15 @@ fn a_server_with_requests_without_end_gives_way_to_its_neighbours() {
     });
     let _server = served.unwrap();
     let neighbour = server.spawn(move || {
-        neighbour_begins.wait();
+        neighbour_there.set();
+        begun.wait();
         noted.store(answered.load(Ordering::Relaxed), Ordering::Relaxed);
     });
-    let client = place.client();
+    // One that has not started is not looked for at each turn.
+    there.wait();
+    let (client, silent) = (place.client(), place.client());
+    let claims = || (client.draft(None).unwrap(), silent.draft(None).unwrap());
+    drop((0..CLIENTS).map(|_| claims()).collect::<Vec<_>>());
     clients.scope(|s| {
         for _ in 0..CLIENTS {
             s.spawn(|| {
@@ -693,7 +699,7 @@ fn a_server_with_requests_without_end_gives_way_to_its_neighbours() {
     });
     neighbour.join().unwrap();
     let before = answered_before.load(Ordering::Relaxed);
-    assert!(before < CLIENTS / 2, "{before} calls in a row");
+    assert!(before < CLIENTS * 3 / 4, "{before} calls in a row");
 }
 
 #[test]

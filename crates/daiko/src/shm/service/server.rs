@@ -345,8 +345,9 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
                         (requests.claimed, misses) = (None, 0);
                         wait::give_way();
                     }
+                    // No turn of the others: it is over at once if a slot that was not looked at has a request.
                     self.wait(crew, me);
-                    (answered, misses, served) = (false, misses + 1, 0);
+                    (answered, misses) = (false, misses + 1);
                 }
             }
             if served == IN_A_ROW {
