@@ -56,7 +56,7 @@ fn attend(places: &mut [Place<'_>], signals: &Signals, fork: Fork<'_>) -> i32 {
         }
         for place in &mut *places {
             if let Err((end, why)) = place.look(fork) {
-                place.runtime.roster.lose(place.worker.index, end, why, place.refused());
+                place.runtime.roster.lose(place.worker.index, end, why, place.refused);
                 return 1;
             }
         }
@@ -70,6 +70,8 @@ struct Place<'r> {
     worker: &'r Worker,
     /// The process that is; none before the first, and when the last has ended.
     now: Option<Traced>,
+    /// Why the last one was not traced, as an errno, if that was refused.
+    refused: Option<i32>,
     /// How it becomes the worker, until it has.
     plan: Option<Plan>,
     /// Those that were, and by what names the heap knew them. They are kept from ending, so that no lock which names one
@@ -79,7 +81,7 @@ struct Place<'r> {
 
 impl<'r> Place<'r> {
     fn new(runtime: &'r Shared, worker: &'r Worker) -> Self {
-        Place { runtime, worker, now: None, plan: None, before: Vec::new() }
+        Place { runtime, worker, now: None, refused: None, plan: None, before: Vec::new() }
     }
 
     /// Forks a process that becomes the worker.
@@ -91,15 +93,13 @@ impl<'r> Place<'r> {
         });
         self.plan = Some(plan);
         let child = fork(self.worker)?;
-        self.now = Some(match self.runtime.options.traced {
+        let now = match self.runtime.options.traced {
             true => Traced::new(child),
             false => Traced::without(child),
-        });
+        };
+        self.refused = now.refused().and_then(|error| error.raw_os_error());
+        self.now = Some(now);
         Ok(())
-    }
-
-    fn refused(&self) -> Option<i32> {
-        self.now.as_ref()?.refused()?.raw_os_error()
     }
 
     /// Looks what has become of the process, and has another replace it if it was killed.
@@ -107,11 +107,11 @@ impl<'r> Place<'r> {
         while let Some(change) = self.now.as_ref().and_then(Traced::change) {
             match change {
                 Change::Waits => self.give().map_err(|why| (killed(), why))?,
-                Change::Killed(registers) => {
+                Change::Killed(registers, end) => {
                     let before = self.now.take();
                     before.as_ref().inspect(|before| before.await_threads());
                     let plan = self.plan_after(Some(registers));
-                    self.replace(before, plan, killed(), fork)?;
+                    self.replace(before, plan, end, fork)?;
                 }
                 Change::Ended(end) if self.is_over(end) => self.now = None,
                 Change::Ended(end) if end.signal().is_none() => {
@@ -138,7 +138,9 @@ impl<'r> Place<'r> {
 
     /// Gives the process that has set itself up the registers with which it goes on.
     fn give(&mut self) -> Result<(), Unclear> {
-        let (Some(now), Some(Plan::GoOn(registers))) = (&self.now, &self.plan) else {
+        let Some(now) = &self.now else { return Ok(()) };
+        let Some(Plan::GoOn(registers)) = &self.plan else {
+            now.turn_down();
             return Ok(());
         };
         // SAFETY: what ran there ran on stacks in the segment, and the same image is mapped at the same places.

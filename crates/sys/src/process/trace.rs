@@ -10,7 +10,7 @@ use std::process::ExitStatus;
 use std::ptr;
 use std::time::Duration;
 
-use super::{Child, KILL, ProcessError};
+use super::{Child, ProcessError};
 use crate::thread::{self, errno};
 
 /// A child that the calling thread traces, or would have, had the kernel let it.
@@ -27,9 +27,9 @@ pub struct Traced {
 #[derive(Debug)]
 #[must_use]
 pub enum Change {
-    /// It was killed (SIGKILL), and had these registers. It is about to end, and so is not gone, and its threads' ids
-    /// are not given to others, until it is [let go](Traced::let_go).
-    Killed(Box<Registers>),
+    /// It was killed: by a signal of others, not by a fault of its own. It had these registers, and is to end so. It is
+    /// not gone, and its threads' ids are not given to others, until it is [let go](Traced::let_go).
+    Killed(Box<Registers>, ExitStatus),
     /// It has [asked](await_registers) for registers.
     Waits,
     /// It has ended, and was waited for.
@@ -83,7 +83,7 @@ impl Traced {
         loop {
             match self.attend(self.wait(0)?) {
                 Some(Change::Ended(end)) => return Some(end),
-                Some(Change::Killed(_) | Change::Waits) => self.let_go(),
+                Some(Change::Killed(..) | Change::Waits) => self.let_go(),
                 None => {}
             }
         }
@@ -96,7 +96,7 @@ impl Traced {
         }
         match (libc::WSTOPSIG(status), status >> 16) {
             (_, libc::PTRACE_EVENT_EXIT) => {
-                let killed = self.registers_if_killed().map(Change::Killed);
+                let killed = self.look_if_killed();
                 if killed.is_none() {
                     self.let_go();
                 }
@@ -136,6 +136,12 @@ impl Traced {
         }
     }
 
+    /// Gives nothing to a child that has [asked](Change::Waits): somebody else has sent it the signal by which it would have,
+    /// which takes its course.
+    pub fn turn_down(&self) {
+        self.go_on(ASKS);
+    }
+
     /// Lets a child end that was [killed](Change::Killed).
     pub fn let_go(&self) {
         self.go_on(0);
@@ -159,15 +165,28 @@ impl Traced {
         let _ = request(libc::PTRACE_CONT, self.pid(), 0, signal as usize);
     }
 
-    fn registers_if_killed(&self) -> Option<Box<Registers>> {
+    fn look_if_killed(&self) -> Option<Change> {
         let mut status: libc::c_ulong = 0;
         let address = ptr::from_mut(&mut status).expose_provenance();
         request(libc::PTRACE_GETEVENTMSG, self.pid(), 0, address).ok()?;
-        let killed = ExitStatus::from_raw(status as i32).signal() == Some(KILL);
+        let end = ExitStatus::from_raw(status as i32);
+        let killed = end.signal().is_some_and(|signal| !FAULTS.contains(&signal));
         // Refused if it was killed once more, so that it did not wait for us.
-        killed.then(|| Registers::of(self.pid()).ok()).flatten()
+        let registers = killed.then(|| Registers::of(self.pid()).ok()).flatten()?;
+        Some(Change::Killed(registers, end))
     }
 }
+
+/// Signals that tell a process of what it has done itself.
+const FAULTS: [i32; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGILL,
+    libc::SIGFPE,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+];
 
 /// Stops the calling process, which is traced or about to be, until its tracer [gives](Traced::give) it registers, with which it goes
 /// on. Returns only if it has none.
@@ -322,7 +341,7 @@ mod tests {
 
     use super::*;
     use crate::memory::Mapping;
-    use crate::process::{Files, Forked, Signals, clone_process, exit};
+    use crate::process::{Files, Forked, KILL, Signals, clone_process, exit};
     use crate::testing::in_fork;
     use crate::{Scope, futex, process, thread};
 
@@ -421,7 +440,7 @@ mod tests {
                 std::thread::yield_now();
             }
             kill(&child);
-            assert!(matches!(next(&child, &signals), Change::Killed(_)));
+            assert!(matches!(next(&child, &signals), Change::Killed(..)));
             child.await_threads();
             let last = shared(&page, 0).load(Ordering::Relaxed);
             assert_eq!(thread::count_of(child.pid()), Some(1));
@@ -447,7 +466,9 @@ mod tests {
                     std::thread::yield_now();
                 }
                 kill(&now);
-                let Change::Killed(registers) = next(&now, &signals) else { panic!("not killed") };
+                let Change::Killed(registers, _) = next(&now, &signals) else {
+                    panic!("not killed")
+                };
                 assert!(
                     (stack.start().addr().get()..=top.addr()).contains(&registers.stack_pointer())
                 );
@@ -487,7 +508,7 @@ mod tests {
                 std::thread::yield_now();
             }
             kill(&first);
-            let Change::Killed(registers) = next(&first, &signals) else { panic!("not killed") };
+            let Change::Killed(registers, _) = next(&first, &signals) else { panic!("not killed") };
             assert_eq!(registers.general.rax as i64, -i64::from(libc::EINTR));
             first.let_go();
             assert_killed(next(&first, &signals));
@@ -498,8 +519,16 @@ mod tests {
                 }
             });
             second.child().held().send(process::TERMINATE).unwrap();
-            let Change::Ended(status) = next(&second, &signals) else { panic!("it ends") };
-            assert_eq!(status.signal(), Some(process::TERMINATE));
+            let Change::Killed(_, end) = next(&second, &signals) else { panic!("it ends") };
+            assert_eq!(end.signal(), Some(process::TERMINATE));
+            second.let_go();
+            assert_eq!(second.await_end(), Some(end));
+
+            let third = traced(|| std::process::abort());
+            let Change::Ended(end) = next(&third, &signals) else {
+                panic!("it has done that itself")
+            };
+            assert_eq!(end.signal(), Some(libc::SIGABRT));
         });
     }
 

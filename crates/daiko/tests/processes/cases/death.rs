@@ -27,6 +27,7 @@ super::cases! {
     a_poller_goes_on_in_the_successor_of_a_worker_that_is_killed_in_it End::Well,
     a_worker_that_nobody_traces_settles_what_its_fiber_held End::Well,
     a_worker_that_nobody_traces_and_is_killed_in_its_agent_takes_the_program_along End::Abort(AGENT),
+    a_signal_that_ends_a_worker_does_so_whichever_it_is End::Well,
     a_fiber_lost_in_its_stack_overflow_is_named End::Said(1, "daiko: stack overflow in fiber 'deep'"),
 }
 
@@ -427,4 +428,15 @@ fn a_worker_that_nobody_traces_and_is_killed_in_its_agent_takes_the_program_alon
     let runtime = processes(1).trace_workers(false).build().unwrap();
     kill_in_poller(&runtime);
     runtime.run(|| ());
+}
+
+fn a_signal_that_ends_a_worker_does_so_whichever_it_is() {
+    let runtime = processes(2).build().unwrap();
+    for signal in [libc::SIGTERM, libc::SIGUSR1, libc::SIGSTKFLT] {
+        let (lost, process) = victim(&runtime, 1, || ());
+        // SAFETY: it takes plain integers.
+        assert_eq!(unsafe { libc::kill(process as i32, signal) }, 0);
+        assert_lost(lost.join());
+    }
+    end(runtime, 3);
 }
