@@ -156,8 +156,7 @@ impl Slab {
     /// Makes the stacks usable in the calling process, where another that shares their memory has made them
     /// since it was forked: guards, and what the fault handler knows, are each process's own.
     ///
-    /// Also commits the top page of each stack, so that a switch to it takes no page fault here. Called again,
-    /// it does only that.
+    /// Called again, it does nothing.
     ///
     /// # Errors
     ///
@@ -169,13 +168,18 @@ impl Slab {
             // The slab has its maker's, which frees the entry of whichever process drops it.
             std::mem::forget(listing);
         }
+        Ok(())
+    }
+
+    /// Maps the pages at the tops of these stacks in the calling process, so that what runs there first takes no page
+    /// fault.
+    pub fn populate(&self) {
         for index in 0..self.count {
             let top_page = self.low_end(index).wrapping_add(self.class.stride() - page_size());
             let top_page = NonNull::new(top_page).expect("stacks do not lie at address zero");
             // What is not committed now is when it is touched.
             let _ = memory::populate(top_page, page_size());
         }
-        Ok(())
     }
 
     /// The class of these stacks.

@@ -44,7 +44,9 @@ fn set_up(worker: &Worker, cpus: &CpuSet) -> io::Result<signal::AltStack> {
     canary::note();
     populate(NonNull::from(runtime).cast(), size_of::<Shared>());
     populate(NonNull::from(runtime.all_workers()).cast(), size_of_val(runtime.all_workers()));
-    if let Some(heap) = heap::heap() {
+    if worker.coming() == Coming::First
+        && let Some(heap) = heap::heap()
+    {
         heap.populate();
     }
     let alternate_stack = runtime::set_up_thread(cpus)?;

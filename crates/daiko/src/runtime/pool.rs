@@ -214,14 +214,18 @@ impl Pool {
         unsafe { self.newest.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Makes the stacks of all slabs but the first `known` usable in the calling process; how many there are then. Takes no
-    /// lock.
-    pub(crate) fn adopt_after(&self, known: u32) -> Result<u32, StackError> {
+    /// Guards the stacks of all slabs but the first `known` in the calling process, and maps their tops if it `populates`;
+    /// how many there are then. Takes no lock.
+    pub(crate) fn adopt_after(&self, known: u32, populates: bool) -> Result<u32, StackError> {
         let newest = self.newest();
         // SAFETY: as in `newest`.
         let all = std::iter::successors(newest, |node| unsafe { node.before.as_ref() });
-        let mut new = all.take_while(|node| node.number > known);
-        new.try_for_each(|node| node.slab.adopt(self.guard_kind))?;
+        for node in all.take_while(|node| node.number > known) {
+            node.slab.adopt(self.guard_kind)?;
+            if populates {
+                node.slab.populate();
+            }
+        }
         Ok(newest.map_or(0, |newest| newest.number))
     }
 

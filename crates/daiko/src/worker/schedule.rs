@@ -125,7 +125,7 @@ impl Worker {
     fn cross(&self) {
         let (pool, adopted) = (&self.runtime().pool, self.adopted.get());
         if pool.slabs() != adopted {
-            match pool.adopt_after(adopted) {
+            match pool.adopt_after(adopted, true) {
                 Ok(adopted) => self.adopted.set(adopted),
                 Err(error) => process::no_guards(error),
             }

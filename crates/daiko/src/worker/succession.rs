@@ -190,7 +190,9 @@ impl Worker {
     ///
     /// If the stacks of the worker's fibers cannot be guarded in this process.
     pub(crate) fn set_up_process(&self) -> Result<(), StackError> {
-        self.adopted.set(self.runtime().pool.adopt_after(0)?);
+        // Who comes after another is waited for: its pages are mapped as they are touched.
+        let populates = self.coming() == Coming::First;
+        self.adopted.set(self.runtime().pool.adopt_after(0, populates)?);
         if self.coming() == Coming::GoesOn {
             self.be_here();
             // Whoever was to store it for the dead one may have died with it. One that is not waited for ends the next sleep
