@@ -80,24 +80,29 @@ impl Item {
 
 /// All that a fiber has, what came last at the end. Only the fiber touches it, and who succeeds its worker.
 ///
-/// Budget: to note and to strike out what came last are a look and four stores at most, on lines of the fiber's own.
+/// Budget: to note and to strike out what came last are a look and four stores at most, on lines of the fiber's own. What came
+/// first is struck out at the price of what came last, on average.
 #[derive(Debug)]
-pub(crate) struct Estate(Vec<Item>);
+pub(crate) struct Estate {
+    items: Vec<Item>,
+    /// Those before are struck out.
+    first: usize,
+}
 
 impl Estate {
     fn new() -> Self {
-        Estate(Vec::with_capacity(FIRST))
+        Estate { items: Vec::with_capacity(FIRST), first: 0 }
     }
 
     #[inline(always)]
     fn add(&mut self, item: Item) {
-        self.0.push(item);
+        self.items.push(item);
     }
 
     #[inline(always)]
     fn remove(&mut self, item: Item) {
-        match self.0.last() {
-            Some(&last) if last == item => _ = self.0.pop(),
+        match self.items.last() {
+            Some(&last) if last == item => _ = self.items.pop(),
             _ => self.remove_slow(item),
         }
     }
@@ -106,11 +111,30 @@ impl Estate {
     #[cold]
     #[inline(never)]
     fn remove_slow(&mut self, item: Item) {
-        let at = self.0.iter().rposition(|&other| other == item);
+        if self.items.get(self.first) == Some(&item) {
+            self.first += 1;
+            // At most as many are moved as were struck out since the last time.
+            if self.first >= self.items.len() / 2 {
+                self.items.drain(..self.first);
+                self.first = 0;
+            }
+            return;
+        }
+        let at = self.items.iter().skip(self.first).rposition(|&other| other == item);
         debug_assert!(at.is_some(), "a fiber gives back what it does not have");
         if let Some(at) = at {
-            self.0.remove(at);
+            self.items.remove(self.first + at);
         }
+    }
+
+    /// Strikes out what came last.
+    fn pop(&mut self) -> Option<Item> {
+        if self.items.len() > self.first { self.items.pop() } else { None }
+    }
+
+    fn clear(&mut self) {
+        self.items.clear();
+        self.first = 0;
     }
 }
 
@@ -146,13 +170,13 @@ impl Call {
 #[inline(always)]
 pub(crate) fn gains_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
     let Some((course, estate)) = enter_quickly() else { return false };
-    let len = estate.0.len();
-    let gains = len < estate.0.capacity() && take();
+    let len = estate.items.len();
+    let gains = len < estate.items.capacity() && take();
     if gains {
         // SAFETY: there is room for one more, which is written.
         unsafe {
-            estate.0.as_mut_ptr().add(len).write(item);
-            estate.0.set_len(len + 1);
+            estate.items.as_mut_ptr().add(len).write(item);
+            estate.items.set_len(len + 1);
         }
     }
     // It has entered as one that does not unwind.
@@ -164,10 +188,10 @@ pub(crate) fn gains_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
 #[inline(always)]
 pub(crate) fn parts_quickly(item: Item, give: impl FnOnce() -> bool) -> bool {
     let Some((course, estate)) = enter_quickly() else { return false };
-    let (last, before) = (estate.0.last().copied(), estate.0.len().wrapping_sub(1));
+    let (last, before) = (estate.items.last().copied(), estate.items.len().wrapping_sub(1));
     let parts = last == Some(item) && give();
     if parts {
-        estate.0.truncate(before);
+        estate.items.truncate(before);
     }
     // It has entered as one that does not unwind.
     let _ = course.leave();
@@ -207,14 +231,14 @@ fn first(fiber: &ControlBlock) -> NonNull<Estate> {
 pub(crate) fn clear(fiber: &ControlBlock) {
     if let Some(mut estate) = fiber.aside.estate() {
         // SAFETY: as in `of`, of a fiber that is about to be.
-        unsafe { estate.as_mut() }.0.clear();
+        unsafe { estate.as_mut() }.clear();
     }
 }
 
 /// Strikes out what came last.
 fn newest(fiber: &ControlBlock) -> Option<Item> {
     // SAFETY: as in `of`.
-    unsafe { fiber.aside.estate()?.as_mut() }.0.pop()
+    unsafe { fiber.aside.estate()?.as_mut() }.pop()
 }
 
 /// Settles all that `fiber`, the caller, has, what came last first.
@@ -241,9 +265,24 @@ mod tests {
         (0..20).for_each(|count| estate.add(item(count)));
         let odd = (0..20).filter(|count| count % 2 == 1);
         odd.for_each(|count| estate.remove(item(count)));
-        assert!(estate.0.iter().copied().eq((0..20).step_by(2).map(item)));
+        let left = estate.items[estate.first..].iter().copied();
+        assert!(left.eq((0..20).step_by(2).map(item)));
         (0..20).step_by(2).rev().for_each(|count| estate.remove(item(count)));
-        assert!(estate.0.is_empty());
+        assert_eq!(estate.pop(), None);
+    }
+
+    #[test]
+    fn what_is_given_back_as_it_came_leaves_no_room_behind() {
+        let raw = RawSemaphore::new(0);
+        let item = |count| Item::Permits(NonNull::from(&raw), count);
+        let mut estate = Estate::new();
+        estate.add(item(0));
+        for count in 1..1000 {
+            estate.add(item(count));
+            estate.remove(item(count - 1));
+        }
+        assert!(estate.items.capacity() <= 2 * FIRST);
+        assert_eq!([estate.pop(), estate.pop()], [Some(item(999)), None]);
     }
 
     #[test]
@@ -254,6 +293,6 @@ mod tests {
         [item, other, item].into_iter().for_each(|item| estate.add(item));
         estate.remove(item);
         estate.remove(other);
-        assert_eq!(estate.0, [item]);
+        assert_eq!([estate.pop(), estate.pop()], [Some(item), None]);
     }
 }
