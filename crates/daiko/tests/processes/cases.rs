@@ -101,3 +101,24 @@ fn finish(hog: daiko::JoinHandle<()>) {
         std::thread::yield_now();
     }
 }
+
+/// Whether the kernel lets this process trace its children; if not it is said what is skipped. Before there are threads.
+fn can_trace(skips: &str) -> bool {
+    // SAFETY: the child calls nothing but `pause`; it is killed and waited for here.
+    let traced = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            loop {
+                libc::pause();
+            }
+        }
+        let seized = libc::ptrace(libc::PTRACE_SEIZE, child, 0_usize, 0_usize) == 0;
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+        seized
+    };
+    if !traced {
+        println!("skipped: {skips}: the kernel does not let processes be traced here (ptrace)");
+    }
+    traced
+}

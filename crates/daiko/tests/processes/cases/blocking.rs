@@ -9,7 +9,7 @@ use std::time::Duration;
 use daiko::{Builder, JoinHandle, Runtime};
 
 use super::death::{assert_lost, await_change, end, kill, process_of, run_for_ever, victim};
-use super::{processes, run_on_two};
+use super::{can_trace, processes, run_on_two};
 use crate::End;
 
 super::cases! {
@@ -335,6 +335,9 @@ fn calls_are_made_while_workers_are_killed_again_and_again() {
 
 /// Where the workers are, nobody chooses either.
 fn calls_are_made_while_workers_are_killed_at_any_moment() {
+    if !can_trace("calls that block, of workers that are killed at any moment") {
+        return;
+    }
     const KILLS: u64 = 60;
     // SAFETY: it takes a plain integer. Whatever hangs ends by this, and not well.
     unsafe { libc::alarm(120) };

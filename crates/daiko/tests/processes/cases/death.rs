@@ -11,7 +11,7 @@ use daiko::agent::Poller;
 use daiko::sync::{Mutex, Semaphore, channel};
 use daiko::{Builder, JoinError, JoinHandle, Runtime};
 
-use super::processes;
+use super::{can_trace, processes};
 use crate::{CASE, End};
 
 super::cases! {
@@ -402,6 +402,9 @@ fn kill_in_poller(runtime: &Runtime) -> (u32, Arc<AtomicU32>) {
 }
 
 fn a_poller_goes_on_in_the_successor_of_a_worker_that_is_killed_in_it() {
+    if !can_trace("a poller that goes on") {
+        return;
+    }
     let runtime = processes(1).build().unwrap();
     let (dead, at) = kill_in_poller(&runtime);
     // In the middle of that call it believes to be in the dead one.

@@ -12,7 +12,7 @@ use daiko::process::SharedHeap;
 use daiko::sync::{Mutex, RwLock, Semaphore, channel};
 use daiko::{Builder, JoinError, JoinHandle, Runtime};
 
-use super::processes;
+use super::{can_trace, processes};
 use crate::End;
 
 super::cases! {
@@ -103,6 +103,9 @@ fn answers(runtime: &Runtime, worker: usize) -> Duration {
 }
 
 fn whoever_is_killed_under_load_loses_the_fiber_that_it_ran_and_no_other() {
+    if !can_trace("kills under load") {
+        return;
+    }
     let kills: usize = std::env::var("DAIKO_SOAK_KILLS").map_or(60, |kills| kills.parse().unwrap());
     // SAFETY: it takes a plain integer. Whatever hangs ends by this, and not well.
     unsafe { libc::alarm(60 + kills as u32) };
