@@ -32,10 +32,8 @@ pub(super) fn run(shared: &SharedPtr, maker: u32, cpus: impl Fn(usize) -> CpuSet
     };
     let mut places: Vec<_> = workers.iter().map(|worker| Place::new(runtime, worker)).collect();
     let code = attend(&mut places, &signals, &fork_worker);
-    if code != 0 {
-        places.iter_mut().for_each(Place::kill);
-        places.iter_mut().for_each(Place::await_end);
-    }
+    places.iter_mut().for_each(Place::kill);
+    places.iter_mut().for_each(Place::await_end);
     // The maker may have sent one meanwhile, which would come now.
     std::mem::forget(signals);
     code
@@ -43,15 +41,13 @@ pub(super) fn run(shared: &SharedPtr, maker: u32, cpus: impl Fn(usize) -> CpuSet
 
 type Fork<'f> = &'f dyn Fn(&Worker) -> Result<Child, ProcessError>;
 
-/// Forks the workers, waits for all to end, and has those who are killed replaced; the zygote's exit code.
+/// Forks the workers and has those who are killed replaced, until all have ended, or shall; the zygote's exit code.
 fn attend(places: &mut [Place<'_>], signals: &Signals, fork: Fork<'_>) -> i32 {
     if places.iter_mut().any(|place| place.fill(Plan::First, fork).is_err()) {
         return 1;
     }
     while places.iter().any(|place| place.now.is_some()) {
         if signals.next() == process::TERMINATE {
-            places.iter_mut().for_each(Place::kill);
-            places.iter_mut().for_each(Place::await_end);
             return 0;
         }
         for place in &mut *places {

@@ -11,6 +11,7 @@ use daiko_sys::{clock, futex};
 use super::Worker;
 use super::bells::Spin;
 use super::succession::Rest;
+use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::phase;
 
@@ -321,10 +322,18 @@ impl Worker {
     /// Cancels the started fibers of this worker, once: from then on each is unwound where it
     /// suspends next.
     fn unwind_fibers(&self) {
-        self.runtime().pool.for_each(|fiber| {
-            let mine = fiber.is_used() && fiber.owner.is(self);
-            if mine && fiber.apply(Event::Cancel) == Effect::Enqueue && !self.sent_home(fiber) {
+        self.for_each_own(|fiber| {
+            if fiber.apply(Event::Cancel) == Effect::Enqueue && !self.sent_home(fiber) {
                 self.enqueue(fiber);
+            }
+        });
+    }
+
+    /// Calls `each` with the started fibers of this worker. Only the owner.
+    pub(super) fn for_each_own(&self, mut each: impl FnMut(&ControlBlock)) {
+        self.runtime().pool.for_each(|fiber| {
+            if fiber.is_used() && fiber.owner.is(self) {
+                each(fiber);
             }
         });
     }

@@ -150,9 +150,8 @@ impl Worker {
 
     /// How the calling process becomes this worker.
     pub(crate) fn coming(&self) -> Coming {
-        let coming = self.expected.load(Ordering::Relaxed);
-        let all = [Coming::First, Coming::Anew, Coming::GoesOn].into_iter();
-        all.fold(Coming::No, |known, each| if each as u32 == coming { each } else { known })
+        const ALL: [Coming; 4] = [Coming::No, Coming::First, Coming::Anew, Coming::GoesOn];
+        ALL[self.expected.load(Ordering::Relaxed) as usize]
     }
 
     /// Gives the worker the stack that its processes run on, one after another.
@@ -275,12 +274,7 @@ impl Worker {
     #[cold]
     pub(super) fn arrive(&self) {
         if self.unwinding.get() != 0 {
-            let mine = |fiber: &ControlBlock| fiber.is_used() && fiber.owner.is(self);
-            self.runtime().pool.for_each(|fiber| {
-                if mine(fiber) {
-                    fiber.course.doom();
-                }
-            });
+            self.for_each_own(|fiber| fiber.course.doom());
         }
         // Release: pairs with the Acquire in `is_expected`.
         self.expected.store(Coming::No as u32, Ordering::Release);

@@ -45,11 +45,17 @@ pub fn wait_now(child: Option<u32>) -> Option<(u32, ExitStatus)> {
 
 fn wait_with(child: Option<u32>, options: libc::c_int) -> Option<(u32, ExitStatus)> {
     let child = child.map_or(-1, |child| child as libc::pid_t);
+    wait_status(child, options).map(|(ended, status)| (ended, ExitStatus::from_raw(status)))
+}
+
+/// `waitpid`, again where it is interrupted: who it was, and what it tells of him. `None`, with `errno`, if there is no such
+/// child; also if nothing is to be told and it does not wait.
+pub(super) fn wait_status(child: libc::pid_t, options: libc::c_int) -> Option<(u32, libc::c_int)> {
     loop {
         let mut status = 0;
         // SAFETY: the status is a live local.
         match unsafe { libc::waitpid(child, &mut status, options) } {
-            ended @ 1.. => return Some((ended as u32, ExitStatus::from_raw(status))),
+            told @ 1.. => return Some((told as u32, status)),
             -1 if errno() == libc::EINTR => {}
             _ => return None,
         }

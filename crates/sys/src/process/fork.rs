@@ -11,6 +11,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::ptr;
 
+use super::children::wait_status;
 use super::{PidFd, ProcessError};
 use crate::thread::errno;
 
@@ -77,17 +78,8 @@ impl Child {
     ///
     /// `ECHILD` if somebody else waited for it, or SIGCHLD is ignored.
     pub fn wait(self) -> io::Result<ExitStatus> {
-        let mut status = 0;
-        loop {
-            // SAFETY: the status is a live local.
-            if unsafe { libc::waitpid(self.pid as libc::pid_t, &mut status, 0) } >= 0 {
-                return Ok(ExitStatus::from_raw(status));
-            }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        }
+        let told = wait_status(self.pid as libc::pid_t, 0).ok_or_else(io::Error::last_os_error)?;
+        Ok(ExitStatus::from_raw(told.1))
     }
 }
 

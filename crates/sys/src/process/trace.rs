@@ -10,6 +10,7 @@ use std::process::ExitStatus;
 use std::ptr;
 use std::time::Duration;
 
+use super::children::wait_status;
 use super::{Child, ProcessError};
 use crate::thread::{self, errno};
 
@@ -148,16 +149,8 @@ impl Traced {
     }
 
     fn wait(&self, options: libc::c_int) -> Option<libc::c_int> {
-        let mut status = 0;
-        loop {
-            let (child, options) = (self.pid() as libc::pid_t, options | libc::__WALL);
-            // SAFETY: the status is a live local.
-            match unsafe { libc::waitpid(child, &mut status, options) } {
-                1.. => return Some(status),
-                -1 if errno() == libc::EINTR => {}
-                _ => return None,
-            }
-        }
+        let told = wait_status(self.pid() as libc::pid_t, options | libc::__WALL)?;
+        Some(told.1)
     }
 
     fn go_on(&self, signal: i32) {

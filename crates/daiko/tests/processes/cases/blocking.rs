@@ -364,37 +364,33 @@ fn calls_are_made_while_workers_are_killed_at_any_moment() {
     assert!((results..=results + report.died as u32).contains(&begun), "{begun} {results}");
 }
 
-fn a_worker_killed_while_a_call_uses_the_runtime_takes_the_program_along() {
-    let runtime = processes(1).build().unwrap();
+/// Kills a worker while `call` is made there, which says so and then waits for ever; and waits for those who did for it.
+fn kill_in_call(runtime: &Runtime, call: impl FnOnce(&AtomicU32) + Send + 'static) {
     let at = Arc::new(AtomicU32::new(0));
-    let (parks, here) = (runtime.spawn(daiko::park), at.clone());
-    let call = move || {
-        here.store(std::process::id(), Ordering::Release);
-        // A fiber that it waits for in vain.
-        parks.join().unwrap();
-    };
-    let lost: JoinHandle<()> = runtime.spawn(|| daiko::blocking(call));
-    let process = await_change(&at);
-    await_sleep_of_threads(process);
-    let (hog, process) = victim(&runtime, 0, || ());
+    let here = at.clone();
+    let lost: JoinHandle<()> = runtime.spawn(move || daiko::blocking(|| call(&here)));
+    await_sleep_of_threads(await_change(&at));
+    let (hog, process) = victim(runtime, 0, || ());
     kill(process);
     let _ = (hog.join(), lost.join());
 }
 
+fn a_worker_killed_while_a_call_uses_the_runtime_takes_the_program_along() {
+    let runtime = processes(1).build().unwrap();
+    let parks = runtime.spawn(daiko::park);
+    kill_in_call(&runtime, |at| {
+        at.store(std::process::id(), Ordering::Release);
+        // A fiber that it waits for in vain.
+        parks.join().unwrap();
+    });
+}
+
 fn a_worker_killed_while_a_call_holds_a_lock_takes_the_program_along() {
     let runtime = processes(1).build().unwrap();
-    let at = Arc::new(AtomicU32::new(0));
-    let here = at.clone();
-    let call = move || {
+    kill_in_call(&runtime, |at| {
         let lock = daiko::sync::Mutex::new(());
         let _held = lock.lock().unwrap();
-        here.store(std::process::id(), Ordering::Release);
+        at.store(std::process::id(), Ordering::Release);
         block_for_ever()
-    };
-    let lost: JoinHandle<()> = runtime.spawn(|| daiko::blocking(call));
-    let process = await_change(&at);
-    await_sleep_of_threads(process);
-    let (hog, process) = victim(&runtime, 0, || ());
-    kill(process);
-    let _ = (hog.join(), lost.join());
+    });
 }
