@@ -7,10 +7,10 @@ DAIKO := $(CARGO_TARGET_DIR)/release/daiko
 TARBALL := daiko-$(VERSION).tar.gz
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak fuzz lint fmt clippy docs layers build install uninstall dist clean tools
+.PHONY: help demo test soak fuzz scx test-scx lint fmt clippy docs layers build install uninstall dist clean tools
 
 help: ## This list
-	@sed -n 's/\$$\$$/$$/; s/^\([a-z]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
+	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
 
 demo: build ## Measure on this machine what a wait costs, by every mechanism (under a minute)
 	@tools/demo $(DAIKO)
@@ -23,6 +23,14 @@ soak: tools ## Models with full bounds, weakened protocols, random runs, fuzz ta
 
 fuzz: tools ## Only the fuzz targets, DAIKO_FUZZ_SECONDS (240) in all; needs a C++ compiler
 	tools/fuzz $${DAIKO_FUZZ_SECONDS:-240}
+
+scx: tools ## Lints and tests of the kernel's scheduler and its command; needs clang 19 and libelf-dev
+	@tools/need clang libelf.h zlib.h pkg-config
+	cargo clippy --package daiko-scx --package daiko-cli --features daiko-cli/scx --all-targets --locked -- -D warnings
+	cargo test --package daiko-scx --package daiko-cli --features daiko-cli/scx --locked -- --show-output
+
+test-scx: ## That scheduler in an emulated guest, as root (a few minutes); needs QEMU, and fetches a kernel
+	tools/test-scx
 
 lint: fmt clippy docs layers ## No warning from any of these four
 

@@ -3,12 +3,15 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
+use daiko_scx::{DEFAULT_BOUND, Policy, Settings};
 
 use crate::problem::Problem;
 
 /// More threads than any machine of today could hold as fibers.
 const MOST_THREADS: usize = 10_000_000;
 const MOST_WORKERS: usize = 1024;
+/// A day.
+const MOST_SECONDS: i64 = 86_400;
 
 /// What to do.
 pub enum Command {
@@ -16,13 +19,31 @@ pub enum Command {
     Help(String),
     Lab(LabCommand),
     Doctor,
+    Follow(FollowCommand),
     Topology,
+}
+
+/// What to do about the kernel's scheduler.
+#[derive(Debug, PartialEq, Eq)]
+pub enum FollowCommand {
+    Status,
+    /// `interval` in seconds.
+    Start {
+        settings: Settings,
+        interval: u64,
+    },
+    Stop,
+    Record {
+        seconds: u64,
+        file: PathBuf,
+    },
 }
 
 /// What to do in the lab.
 pub enum LabCommand {
     List,
     Run(Request),
+    Replay(PathBuf),
     Sample,
 }
 
@@ -53,8 +74,46 @@ enum Word {
     Lab(LabWord),
     /// Check what the kernel and its limits allow, and say what to change
     Doctor,
+    /// Have the kernel place woken threads so that their interrupts follow them (sched_ext)
+    #[command(subcommand, arg_required_else_help = true)]
+    Follow(FollowWord),
     /// Show the CPUs that this process may use
     Topology,
+}
+
+#[derive(Subcommand)]
+enum FollowWord {
+    /// Show who schedules, whether packets are steered, and what was counted
+    Status,
+    /// Attach the scheduler until an interrupt; if it is attached, change its policy
+    Start(StartLine),
+    /// Detach the scheduler
+    Stop,
+    /// Write all wake-ups to a file
+    Record(RecordLine),
+}
+
+#[derive(Args)]
+struct StartLine {
+    /// How to place: follow (who has moved stays until its interrupt has followed), existing (as kernels do)
+    #[arg(long, value_name = "NAME", default_value = "follow")]
+    policy: Policy,
+    /// How many wake-ups a thread stays at most whose interrupt does not follow; 0 holds none
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_BOUND)]
+    bound: u8,
+    /// Seconds between two lines of counters
+    #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = 1..=MOST_SECONDS)]
+    interval: i64,
+}
+
+#[derive(Args)]
+struct RecordLine {
+    /// For how long
+    #[arg(long, value_name = "N", value_parser = 1..=MOST_SECONDS)]
+    seconds: i64,
+    /// The file; what is there is replaced
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
 }
 
 #[derive(Subcommand)]
@@ -63,6 +122,12 @@ enum LabWord {
     List,
     /// Run experiments; write results.json and report.html, print a table
     Run(RunLine),
+    /// Replay recorded wake-ups as kernels place them and as P3 would: what migrates, and what of it nobody intended
+    Replay {
+        /// A trace of wake-ups, of which the first line is 'daiko-wakes 1'
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
     /// Take one sample as told on standard input (used by `run`)
     #[command(hide = true)]
     Sample,
@@ -98,9 +163,11 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
     };
     Ok(match line.command {
         Word::Doctor => Command::Doctor,
+        Word::Follow(word) => Command::Follow(word.into_command()),
         Word::Topology => Command::Topology,
         Word::Lab(LabWord::List) => Command::Lab(LabCommand::List),
         Word::Lab(LabWord::Sample) => Command::Lab(LabCommand::Sample),
+        Word::Lab(LabWord::Replay { file }) => Command::Lab(LabCommand::Replay(file)),
         Word::Lab(LabWord::Run(line)) => Command::Lab(LabCommand::Run(line.into_request()?)),
     })
 }
@@ -141,6 +208,22 @@ fn subcommands(path: &[&str]) -> Vec<String> {
     }
     let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
     shown.map(|command| command.get_name().to_owned()).collect()
+}
+
+impl FollowWord {
+    fn into_command(self) -> FollowCommand {
+        match self {
+            FollowWord::Status => FollowCommand::Status,
+            FollowWord::Stop => FollowCommand::Stop,
+            FollowWord::Start(StartLine { policy, bound, interval }) => FollowCommand::Start {
+                settings: Settings { policy, bound },
+                interval: interval.unsigned_abs(),
+            },
+            FollowWord::Record(RecordLine { seconds, out }) => {
+                FollowCommand::Record { seconds: seconds.unsigned_abs(), file: out }
+            }
+        }
+    }
 }
 
 impl RunLine {

@@ -1,12 +1,15 @@
 //! `daiko doctor`: what the kernel and its limits allow, and what to change.
 
-use std::{fmt, fs, io::Write, process::ExitCode};
+use std::{fmt, fs, io, io::Write, process::ExitCode};
 
 use daiko_sys::{
     cpu,
     limits::{self, Resource},
     membarrier,
     memory::GuardKind,
+    process,
+    selector::{self, Choice},
+    steering::{self, Leftover, SteeringError, Table},
 };
 
 use crate::problem::Problem;
@@ -84,6 +87,10 @@ fn findings() -> Vec<Finding> {
             "bounds the number of stacks, 64 KiB each: ulimit -v unlimited",
         ),
         membarrier_state(membarrier::register()),
+        tracing(process::probe_tracing()),
+        sockets(selector::choose()),
+        packets(steering::is_on()),
+        steering_leftover(Table::system().recover()),
     ];
     system.into_iter().chain(memory).chain(threads()).chain(governor()).collect()
 }
@@ -156,6 +163,52 @@ fn membarrier_state(registered: bool) -> Finding {
     }
 }
 
+fn tracing(answer: io::Result<()>) -> Finding {
+    match answer {
+        Ok(()) => Finding::fine("tracing of children", "works"),
+        Err(error) => Finding::advice(
+            "tracing of children",
+            format!("refused ({error})"),
+            "a worker process that is killed may take the program along; allow ptrace (seccomp filter, sysctl kernel.yama.ptrace_scope below 3)",
+        ),
+    }
+}
+
+fn sockets(choice: Choice) -> Finding {
+    let by = choice.kind.to_string();
+    match choice.refused {
+        None => Finding::fine("sockets are waited for by", by),
+        Some(refused) => Finding::advice("sockets are waited for by", by, refused.to_string()),
+    }
+}
+
+/// No advice: whether it pays depends on the load.
+fn packets(is_on: bool) -> Finding {
+    let state = match is_on {
+        true => "follow who reads them: Placement::Follow heeds that",
+        false => {
+            "do not follow who reads them (net.core.rps_sock_flow_entries, rps_flow_cnt of each queue)"
+        }
+    };
+    Finding::fine("packets", state)
+}
+
+/// What a run of the lab has left that was killed.
+fn steering_leftover(leftover: Result<Leftover, SteeringError>) -> Finding {
+    const SUBJECT: &str = "steering of packets";
+    match leftover {
+        Ok(Leftover::Nothing) => Finding::fine(SUBJECT, "as it was set"),
+        Ok(Leftover::InUse { pid }) => {
+            let pid = pid.map_or(String::new(), |pid| format!(" by process {pid}"));
+            Finding::fine(SUBJECT, format!("changed for a while{pid}"))
+        }
+        Ok(Leftover::Restored) => {
+            Finding::fine(SUBJECT, "left changed by a run of the lab that was killed: restored")
+        }
+        Err(error) => Finding::advice(SUBJECT, "a run of the lab was killed", error.to_string()),
+    }
+}
+
 /// Kernel threads and what they need, for the lab's comparisons.
 fn threads() -> [Finding; 4] {
     let needed = MANY_THREADS + 1000;
@@ -221,16 +274,25 @@ mod tests {
 
     #[test]
     fn what_costs_performance_has_a_remedy() {
-        for finding in
-            [cpus(1), quota(Some(1.5)), overcommit(Some(2)), membarrier_state(false), glibc(None)]
-        {
+        let refused = Err(io::ErrorKind::PermissionDenied.into());
+        let worse = [cpus(1), quota(Some(1.5)), overcommit(Some(2)), glibc(None)];
+        for finding in worse.into_iter().chain([membarrier_state(false), tracing(refused)]) {
             assert!(finding.remedy.is_some(), "{finding}");
         }
-        for finding in
-            [cpus(2), quota(None), overcommit(Some(0)), membarrier_state(true), glibc(Some("2.36"))]
-        {
+        let better = [cpus(2), quota(None), overcommit(Some(0)), glibc(Some("2.36"))];
+        for finding in better.into_iter().chain([membarrier_state(true), tracing(Ok(()))]) {
             assert!(finding.remedy.is_none(), "{finding}");
         }
+    }
+
+    #[test]
+    fn what_a_killed_run_has_left_is_told() {
+        let told = |leftover| steering_leftover(leftover).to_string();
+        assert!(told(Ok(Leftover::Nothing)).ends_with("as it was set"));
+        assert!(told(Ok(Leftover::InUse { pid: Some(7) })).ends_with("by process 7"));
+        assert!(told(Ok(Leftover::Restored)).ends_with("restored"));
+        let refused = told(Err(SteeringError::NotAllowed { what: "change it" }));
+        assert!(refused.starts_with("note") && refused.contains("run as root"), "{refused}");
     }
 
     #[test]

@@ -3,15 +3,16 @@
 use std::{
     collections::BTreeMap,
     env, fs,
-    io::{self, Write},
+    io::{self, BufReader, Write},
     path::Path,
     process::ExitCode,
-    sync::{Arc, atomic::AtomicBool},
+    sync::atomic::AtomicBool,
 };
 
 use daiko_lab::{
     conclusion,
     experiment::{Experiment, List, Options, Planned},
+    follow_sim::{replay, trace::Reader},
     host::Host,
     processes, registry, report,
     results::{Results, write_whole},
@@ -22,15 +23,12 @@ use daiko_lab::{
     },
     table,
 };
-use signal_hook::{
-    consts::{SIGINT, SIGTERM},
-    flag,
+
+use crate::{
+    args::Request,
+    interrupts::{INTERRUPTED, stop_flag},
+    problem::Problem,
 };
-
-use crate::{args::Request, problem::Problem};
-
-/// What shells give for a command that an interrupt ended.
-const INTERRUPTED: u8 = 130;
 
 /// Lists the experiments.
 pub(crate) fn list(out: &mut dyn Write) -> Result<ExitCode, Problem> {
@@ -46,6 +44,19 @@ pub(crate) fn sample(out: &mut dyn Write) -> Result<ExitCode, Problem> {
     child::serve(io::stdin(), out).map_err(|error| {
         Problem::usage(format!("no sample: {error}; `daiko lab run` asks for samples"))
     })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Replays a trace of wake-ups.
+pub(crate) fn replay(file: &Path, out: &mut dyn Write) -> Result<ExitCode, Problem> {
+    let opened = fs::File::open(file).map_err(|error| {
+        Problem::usage(format!("cannot read {}: {error}; name a recorded trace", file.display()))
+    })?;
+    let replay =
+        Reader::new(BufReader::new(opened)).and_then(|mut reader| replay::replay(&mut reader));
+    let replay = replay
+        .map_err(|error| Problem::usage(format!("cannot replay {}: {error}", file.display())))?;
+    writeln!(out, "{replay}")?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -136,18 +147,6 @@ fn probe(folder: &Path) -> Result<(), Problem> {
     fs::create_dir_all(folder).map_err(cannot("create the folder"))?;
     let probe = folder.join("results.partial");
     fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(cannot("write to"))
-}
-
-/// Set by the first interrupt; a second one ends the process at once.
-fn stop_flag() -> Result<Arc<AtomicBool>, Problem> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // In this order: the first interrupt must find the flag unset.
-        flag::register_conditional_default(signal, Arc::clone(&stop))
-            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
-            .map_err(|error| Problem::System(format!("cannot watch for interrupts: {error}")))?;
-    }
-    Ok(stop)
 }
 
 fn measure(plan: Vec<Planned>, schedule: Schedule, stop: &AtomicBool) -> Result<Measured, Problem> {

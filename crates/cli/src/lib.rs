@@ -1,5 +1,5 @@
 //! The `daiko` command: `lab` measures, `doctor` and `topology` tell what the
-//! machine offers.
+//! machine offers, `follow` has the kernel schedule by P3.
 //!
 //! A second program, `daiko-lab-processes`, takes samples for it of methods whose workers are processes.
 //!
@@ -11,6 +11,8 @@
 #[doc(hidden)]
 pub mod args;
 mod doctor;
+mod follow;
+mod interrupts;
 mod lab;
 #[doc(hidden)]
 pub mod problem;
@@ -56,8 +58,10 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
         Command::Help(text) => Ok(write!(out, "{text}").map(|()| ExitCode::SUCCESS)?),
         Command::Lab(LabCommand::List) => lab::list(out),
         Command::Lab(LabCommand::Run(request)) => lab::run(&request, out),
+        Command::Lab(LabCommand::Replay(file)) => lab::replay(&file, out),
         Command::Lab(LabCommand::Sample) => lab::sample(out),
         Command::Doctor => doctor::run(out),
+        Command::Follow(command) => follow::run(&command, out),
         Command::Topology => topology::run(out),
     }
 }

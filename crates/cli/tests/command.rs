@@ -79,17 +79,90 @@ fn a_number_out_of_range_is_refused_with_the_range() {
     assert_refused(&["lab", "run", "ring", "--workers", "5000"], &["5000 is not within"]);
 }
 
+/// Two wake-ups of the paper's figure 2.
+const TRACE: &str = "daiko-wakes 1\ncpus 2\n1000 7 0 0 2 1\n2000 7 0 1 3 0\nlost 0\nend 2\n";
+
+#[test]
+fn a_trace_is_replayed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("trace");
+    fs::write(&file, TRACE).expect("a file");
+    let output = output(&["lab", "replay", file.to_str().expect("UTF-8")]);
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{told}{}", text(&output.stderr));
+    let row = |name: &str| -> Vec<String> {
+        let row = told.lines().find(|line| line.starts_with(name)).expect("a row");
+        row.split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(row("recorded")[1..5], ["2", "2,000,000", "1", "50.00%"], "{told}");
+    assert_eq!(row("existing")[1..], row("recorded")[1..], "{told}");
+    assert_eq!(row("follow")[1..5], ["1", "1,000,000", "0", "0.00%"], "{told}");
+}
+
+#[test]
+fn a_trace_that_is_none_is_refused_with_line_and_remedy() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("trace");
+    let name = file.to_str().expect("UTF-8");
+    assert_refused(&["lab", "replay", name], &["cannot read", name, "name a recorded trace"]);
+    assert_refused(&["lab", "replay"], &["<FILE>", "see daiko lab replay --help"]);
+    assert_refused(&["lab", "replay", "/"], &["cannot replay /: line 1: "]);
+    for (trace, wanted) in [
+        ("", "line 1: no trace"),
+        (&TRACE[..TRACE.len() - 7], "line 6: truncated: no 'end' behind 2 wake-ups; copy all"),
+        (&TRACE.replace("cpus 2", "cpus 1"), "line 3: '2' is no mask of 1 CPUs; record it again"),
+        (&TRACE.replace("end 2", "end 3"), "line 6: 'end 3' behind 2 wake-ups"),
+    ] {
+        fs::write(&file, trace).expect("a file");
+        assert_refused(&["lab", "replay", name], &["cannot replay", name, wanted]);
+    }
+}
+
 #[test]
 fn an_incomplete_or_unknown_command_line_is_refused() {
-    assert_refused(&[], &["lab, doctor, topology; see daiko --help"]);
-    assert_refused(&["lab"], &["list, run; see daiko lab --help"]);
+    assert_refused(&[], &["lab, doctor, follow, topology; see daiko --help"]);
+    assert_refused(&["lab"], &["list, run, replay; see daiko lab --help"]);
     assert_refused(&["lab", "run"], &["<EXPERIMENT>", "see daiko lab run --help"]);
+    assert_refused(&["follow"], &["status, start, stop, record; see daiko follow --help"]);
+    assert_refused(
+        &["follow", "record"],
+        &["--seconds", "--out", "see daiko follow record --help"],
+    );
     assert_refused(&["nonsense"], &["nonsense", "see daiko --help"]);
     assert_refused(&["lab", "nonsense"], &["nonsense", "see daiko lab --help"]);
     assert_refused(
         &["lab", "run", "limits", "--nonsense"],
         &["--nonsense", "see daiko lab run --help"],
     );
+}
+
+#[test]
+fn a_policy_bound_or_time_that_there_is_not_is_refused() {
+    assert_refused(&["follow", "start", "--policy", "best"], &["'best'", "existing, follow"]);
+    for bound in ["256", "-1", "x", ""] {
+        assert_refused(&["follow", "start", &format!("--bound={bound}")], &["--bound"]);
+    }
+    for seconds in ["0", "86401", "1.5"] {
+        let option = format!("--seconds={seconds}");
+        assert_refused(&["follow", "record", &option, "--out", "x"], &["--seconds"]);
+        let option = format!("--interval={seconds}");
+        assert_refused(&["follow", "start", &option], &["--interval"]);
+    }
+}
+
+#[test]
+fn a_kernel_without_sched_ext_is_named() {
+    if Path::new("/sys/kernel/sched_ext").exists() {
+        println!("skipped: a_kernel_without_sched_ext_is_named: this one has it");
+        return;
+    }
+    for rest in [&["start"][..], &["stop"], &["record", "--seconds", "1", "--out", "/nowhere/x"]] {
+        assert_refused(&[&["follow"], rest].concat(), &["no sched_ext", "CONFIG_SCHED_CLASS_EXT"]);
+    }
+    let output = output(&["follow", "status"]);
+    let told = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(told.contains("no sched_ext") && told.contains("Receive Flow Steering: "), "{told}");
 }
 
 #[test]

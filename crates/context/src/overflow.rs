@@ -256,6 +256,10 @@ impl Drop for Listing {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/child.rs"]
+mod child;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::stack::Slab;
@@ -290,8 +294,24 @@ mod tests {
         {
             assert_eq!(overflowed(Fault { address, stack_pointer }), None);
         }
-        drop(slab);
-        assert_eq!(overflowed(Fault { address: guard, stack_pointer }), None, "it is gone");
+    }
+
+    /// Alone in its process: another's slab may be where this one was.
+    #[test]
+    fn the_guards_of_what_is_gone_are_none_of_ours() {
+        child::in_child_well(
+            "overflow::tests::the_guards_of_what_is_gone_are_none_of_ours",
+            || {
+                let slab = slab();
+                let fault = Fault {
+                    address: slab.bottom(1).addr() - 8,
+                    stack_pointer: slab.top(1).addr() - 8,
+                };
+                assert!(overflowed(fault).is_some());
+                drop(slab);
+                assert_eq!(overflowed(fault), None);
+            },
+        );
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub mod mutex;
 pub mod once;
 pub mod place;
 pub mod queue;
+pub mod readiness;
 pub mod robust;
 #[cfg(all(test, shuttle))]
 mod scenarios;

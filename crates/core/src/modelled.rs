@@ -20,6 +20,8 @@ use shuttle::{
 
 use crate::lock::testing::Tester;
 use crate::mutex::{Acquire, Arrival, RawMutex, note};
+#[cfg(loom)]
+use crate::sync::AtomicU32;
 use crate::sync::{AtomicBool, Ordering, mortal};
 use crate::wait::{Node, NodeState};
 
@@ -99,6 +101,23 @@ pub(crate) fn dies_at_each_step(most: usize, run: impl Fn(&Death) + Sync + Send 
         if death.came.get().is_none() {
             return;
         }
+    }
+}
+
+/// A word that is exchanged before operations which load before they exchange, by all that might come between: loom 0.7
+/// takes an order of two accesses for one to try by the last access alone, so that the load of one hides those of others.
+/// It orders nothing.
+#[cfg(loom)]
+pub(crate) struct Turn(AtomicU32);
+
+#[cfg(loom)]
+impl Turn {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    pub(crate) fn take(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -45,7 +45,9 @@ mod fiber;
 pub mod guide;
 mod local;
 mod monitor;
+pub mod net;
 mod overflow;
+mod placement;
 pub mod process;
 mod runtime;
 pub mod shm;
@@ -64,6 +66,7 @@ pub use fiber::{
 };
 pub use local::{AccessError, FiberLocal};
 pub use monitor::Stuck;
+pub use placement::Placement;
 pub use runtime::{
     BuildError, Preset, Runtime, RuntimeBuilder, ShutdownReport, default_runtime, run,
 };

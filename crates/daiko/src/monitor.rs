@@ -1,14 +1,15 @@
-//! The monitor: one kernel thread that looks every millisecond whether all workers get along.
+//! The monitor: one kernel thread that looks every few milliseconds whether all workers get along.
 //!
 //! It sleeps while all workers do, but for a few looks whether they will ever go on (`deadlock`).
-//! Otherwise, once per period, it
+//! Otherwise, at each look, it
 //! 1. raises the tick flag of a worker that has not picked a fiber since the last look, so that
 //!    its next pick polls the agent's sources;
 //! 2. reports a worker that has been in one fiber for [`STUCK_PERIODS`], and has a spare worker
 //!    take its unstarted fibers and movers meanwhile, those whose time comes included; a spare that is
 //!    stuck itself has no other behind it, but its movers are taken, too;
 //! 3. unparks a stand-in where silent watches wait and nobody has sampled them;
-//! 4. looks whether workers that only poll will ever have a fiber to run.
+//! 4. looks whether workers that only poll will ever have a fiber to run;
+//! 5. looks now and then whether the kernel steers packets after their readers, where that matters.
 
 use std::io;
 use std::panic::Location;
@@ -25,8 +26,11 @@ use crate::fiber::ControlBlock;
 use crate::runtime::{Shared, SharedPtr};
 use crate::worker::Worker;
 
-/// Time between two looks.
+/// Time between two looks where one is due.
 const PERIOD: Duration = Duration::from_millis(1);
+/// Time between two looks where for long there was nothing to see: each costs the CPU two switches, and a server of which
+/// it is the only one 4% of its requests where they come every period.
+const LONGEST_PERIOD: Duration = Duration::from_millis(8);
 /// Looks without a switch after which a worker counts as stuck.
 const STUCK_PERIODS: u32 = 10;
 /// Mail that a look at a stuck worker may leaf through, on average.
@@ -103,14 +107,19 @@ impl Monitor {
         self.wake(ENDING);
     }
 
-    /// Sleeps for one period, or while all workers are parked; false if the monitor shall end.
+    /// Sleeps for a `period`, or while all workers are parked; false if the monitor shall end.
     ///
     /// They may be for a moment only, so it sleeps longer only if they were `at_rest` all through the last period:
     /// waking the monitor costs the worker that does so more than many parks.
     ///
     /// `idle` is called while they are, and says after what time to do so again, if at all.
-    fn sleep(&self, at_rest: bool, mut idle: impl FnMut() -> Option<Duration>) -> bool {
-        let _ = futex::wait(&self.word, WATCHING, Some(PERIOD), self.scope);
+    fn sleep(
+        &self,
+        period: Duration,
+        at_rest: bool,
+        mut idle: impl FnMut() -> Option<Duration>,
+    ) -> bool {
+        let _ = futex::wait(&self.word, WATCHING, Some(period), self.scope);
         if at_rest && self.awake.load(Ordering::SeqCst) == 0 && self.go_to_sleep() {
             while self.word.load(Ordering::SeqCst) == ASLEEP {
                 if self.awake.load(Ordering::SeqCst) == 0 {
@@ -138,8 +147,8 @@ impl Monitor {
             let _ = report.send(());
             let mut seen = vec![Seen::default(); shared.all_workers().len()];
             let mut lookout = Lookout::new();
-            let mut at_rest = false;
-            while shared.monitor.sleep(at_rest, || lookout.look(shared)) {
+            let (mut period, mut at_rest) = (PERIOD, false);
+            while shared.monitor.sleep(period, at_rest, || lookout.look(shared)) {
                 at_rest = true;
                 for (worker, seen) in shared.all_workers().iter().zip(&mut seen) {
                     at_rest &= seen.sight == Sight::of(worker);
@@ -147,6 +156,11 @@ impl Monitor {
                 }
                 shared.stand_in(&seen);
                 lookout.look_in_time(shared);
+                shared.steering.look();
+                period = match shared.is_look_due(&seen) {
+                    true => PERIOD,
+                    false => LONGEST_PERIOD.min(2 * period),
+                };
             }
         })?;
         let _ = started.recv();
@@ -313,15 +327,22 @@ impl Shared {
         }
     }
 
+    /// Whether a worker does not get along, or there is what nobody would sample if it did not.
+    fn is_look_due(&self, seen: &[Seen]) -> bool {
+        let of = |(worker, seen): (&Worker, &Seen)| seen.periods > 0 || self.is_sampled(worker);
+        self.all_workers().iter().zip(seen).any(of)
+    }
+
+    /// Whether this worker's agent has something to sample.
+    fn is_sampled(&self, worker: &Worker) -> bool {
+        worker.has_silent_watches() || worker.has_rung_watches() || !self.pollers.is_empty()
+    }
+
     /// Has others sample what a busy worker's agent does not; wakes one if all sleep.
     fn stand_in(&self, seen: &[Seen]) {
         let workers = self.all_workers().iter().zip(seen);
-        let neglected = |(worker, seen): (&Worker, &Seen)| {
-            seen.periods > 0
-                && (worker.has_silent_watches()
-                    || worker.has_rung_watches()
-                    || !self.pollers.is_empty())
-        };
+        let neglected =
+            |(worker, seen): (&Worker, &Seen)| seen.periods > 0 && self.is_sampled(worker);
         let needed = workers.into_iter().any(neglected);
         self.stand_in.store(needed, Ordering::Relaxed);
         if needed {

@@ -19,7 +19,7 @@ use crate::worker::suspend::{self, Resumed};
 use crate::worker::{self, Worker};
 
 /// When a wait gives up, on the monotonic clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deadline {
     ns: u64,
 }

@@ -5,6 +5,7 @@
 mod support;
 
 use std::fs;
+use std::sync::mpsc;
 
 use daiko::{BuildError, Builder, JoinHandle, Runtime, SpawnError, StackError};
 use daiko_sys::limits;
@@ -115,6 +116,17 @@ fn a_full_address_space_is_an_error_for_another_size_and_a_large_closure() {
     });
 }
 
+/// Has the spare of the only worker start. Later it might find no mapping left for the signal stack that `std` gives to each
+/// thread, and then `std` ends the process.
+fn start_spare(runtime: &Runtime) {
+    let (release, held) = mpsc::channel::<()>();
+    let keeps_the_worker = runtime.spawn(move || held.recv());
+    // Who comes behind is run by nobody else.
+    runtime.spawn(|| ()).join().unwrap();
+    drop(release);
+    assert!(keeps_the_worker.join().unwrap().is_err());
+}
+
 #[test]
 fn guards_beyond_the_limit_of_mappings_name_it() {
     in_child_well("guards_beyond_the_limit_of_mappings_name_it", || {
@@ -124,6 +136,7 @@ fn guards_beyond_the_limit_of_mappings_name_it() {
         }
         let builder = Runtime::builder().workers(1).stack_size(16 << 10);
         let runtime = builder.fallbacks(Some(GuardKind::Protect), true).build().unwrap();
+        start_spare(&runtime);
         let main = Builder::new().stack_size(256 << 10);
         let main = runtime.spawn_with(main, move || {
             let (first, error) = fill_up(Builder::new);

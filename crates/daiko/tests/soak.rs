@@ -13,6 +13,8 @@ mod gates;
 mod messages;
 #[path = "soak/races.rs"]
 mod races;
+#[path = "soak/sockets.rs"]
+mod sockets;
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -24,8 +26,9 @@ use std::{env, panic, process, thread};
 use daiko::cancel::CancelToken;
 use daiko::sync::{Condvar, Mutex, Semaphore};
 use daiko::watch::{self, NotificationArea, at_least, changed_from};
-use daiko::{Builder, JoinError, JoinHandle, Runtime, cancel, time};
+use daiko::{Builder, JoinError, JoinHandle, Placement, Runtime, cancel, time};
 use daiko_sys::memory::GuardKind;
+use daiko_sys::selector::{self, Kind};
 use support::endless;
 use support::{Drops, LOOK, OnDrop, PRESETS, mover, until};
 
@@ -146,7 +149,12 @@ fn build(dice: &mut Dice, workers: usize) -> Runtime {
     let builder = Runtime::builder().workers(workers).preset(PRESETS[dice.below(3)]);
     let builder = builder.any_agent(dice.one_in(4)).bind(!dice.one_in(4));
     let guards = dice.one_in(4).then_some(GuardKind::Protect);
-    builder.fallbacks(guards, !dice.one_in(4)).build().unwrap()
+    let builder = builder.fallbacks(guards, !dice.one_in(4));
+    let kinds = [Kind::Epoll, Kind::Ring { deferred: false }, Kind::Ring { deferred: true }];
+    let kind = kinds[dice.below(3)];
+    let builder = if selector::probe(kind).is_ok() { builder.selector_kind(kind) } else { builder };
+    let placement = if dice.one_in(2) { Placement::Follow } else { Placement::Default };
+    builder.placement(placement).steered(true).build().unwrap()
 }
 
 /// Changes presets while fibers run.
@@ -265,7 +273,7 @@ impl Round {
 /// Does this and that, with others; returns `depth`.
 fn task(dice: &mut Dice, round: &Arc<Round>, depth: usize) -> usize {
     for _ in 0..dice.below(10) {
-        match dice.below(24) {
+        match dice.below(26) {
             0 => (0..dice.below(10)).for_each(|_| daiko::yield_now()),
             1 => ping_pong(dice, round),
             2 => watch_words(dice, round),
@@ -291,6 +299,8 @@ fn task(dice: &mut Dice, round: &Arc<Round>, depth: usize) -> usize {
             20 => gates::once(dice, round),
             21 => families::scopes(dice, round),
             22 => races::some(dice, round),
+            23 => sockets::streams(dice, round),
+            24 => sockets::acceptors(dice, round),
             _ => many_wakers(dice, round),
         }
     }

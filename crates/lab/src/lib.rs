@@ -9,6 +9,8 @@ pub mod costs;
 mod driver;
 pub mod experiment;
 pub mod failure;
+pub mod follow;
+pub mod follow_sim;
 pub mod format;
 pub mod governor;
 pub mod host;
@@ -24,6 +26,7 @@ pub mod report;
 pub mod results;
 pub mod ring;
 pub mod runner;
+pub mod serve;
 pub mod table;
 pub mod tsp;
 

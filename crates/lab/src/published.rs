@@ -8,6 +8,9 @@
 //! Electro-Communications, 1998. It gives the time of its application relative to
 //! that under another library, and of both libraries what their mutexes cost.
 //!
+//! P3: wake-ups that consider interrupts which follow the process, Tokyo University of Technology. It counts
+//! migrations, misses and CPU use of a kernel under its policy and under the one before.
+//!
 //! P5: an evaluation of Linux's thread library NPTL, Toshiba. It gives times of
 //! NPTL relative to LinuxThreads, its predecessor, on two machines.
 //!
@@ -44,6 +47,31 @@ pub const P2_RATIO: f64 = 0.60;
 pub const P2_MUTEX: [(&str, [f64; 2]); 2] =
     [("mutex-lock", [36.0, 58.0]), ("mutex-unlock", [40.0, 58.0])];
 
+/// The machine of P3.
+pub const P3_MACHINE: &str =
+    "Core i7 980X, 6 cores with 12 threads, 24 GB, Linux 3.2-rc7, Intel 82599 10 GbE, iperf";
+
+/// How many flows its machine received.
+pub const P3_FLOWS: u64 = 512;
+
+/// Its table 2: unintended migrations, of all; "8%".
+pub const P3_UNINTENDED: f64 = 0.08;
+
+/// How many of those followed one another, on average and at most.
+pub const P3_SETTLE: [f64; 2] = [1.21, 9.0];
+
+/// Its table 3: events per second with the scheduler that there was, and with its own.
+pub const P3_EVENTS: [(&str, [f64; 2]); 5] = [
+    ("migrations", [2200.0, 1142.0]),
+    ("llc-load-misses", [7228.0, 7085.0]),
+    ("llc-store-misses", [6171.0, 5857.0]),
+    ("dtlb-load-misses", [6714.0, 6124.0]),
+    ("dtlb-store-misses", [6648.0, 6114.0]),
+];
+
+/// Its table 4: CPU use in per cent, likewise.
+pub const P3_CPU: [f64; 2] = [25.3, 24.0];
+
 /// A machine of P5: what `machine` of a point says, processor and kernel.
 pub const P5_MACHINES: [(&str, &str); 2] = [
     ("x86", "Pentium 4, 3372 MHz, Linux 2.6.11, glibc 2.3.5"),
@@ -70,6 +98,8 @@ pub fn points() -> Vec<Point> {
     let mut points = p1_points();
     points.push(p2());
     points.extend(P2_MUTEX.map(|(item, [ptl, own])| p2_mutex(item, own / ptl)));
+    points.extend(p3_points());
+    points.extend(P3_SIMULATED.map(|(method, stat)| p3_simulated(method, stat)));
     for (index, (machine, _)) in P5_MACHINES.into_iter().enumerate() {
         points.extend(P5_RATIOS.map(|(item, ratios)| p5(item, machine, ratios[index])));
     }
@@ -120,6 +150,72 @@ fn p2_mutex(item: &str, ratio: f64) -> Point {
     published("P2", "costs", "semop", params, ratio)
 }
 
+/// Of what its policy changes, under the fibers that keep to it; of what there was before, under kernel threads.
+fn p3_points() -> Vec<Point> {
+    let changed = P3_EVENTS.into_iter().chain([("cpu", P3_CPU)]);
+    let changed = changed.map(|(stat, [existing, proposed])| {
+        p3("daiko-follow", stat, Some("existing"), proposed / existing)
+    });
+    let [settle, longest] = P3_SETTLE;
+    let counted = [("settle", settle), ("settle-max", longest)]
+        .map(|(stat, count)| Point { unit: Unit::Count, ..p3("threads", stat, None, count) });
+    let unintended = p3("threads", "swaps", Some("migrations"), P3_UNINTENDED);
+    changed.chain([unintended]).chain(counted).collect()
+}
+
+fn p3(method: &str, stat: &str, baseline: Option<&str>, figure: f64) -> Point {
+    let params = Params::new().with("flows", P3_FLOWS).with("rfs", "on").with("stat", stat);
+    let params = match baseline {
+        Some(baseline) => params.with("baseline", baseline),
+        None => params,
+    };
+    published("P3", "follow", method, params, figure)
+}
+
+/// What a simulator of its policies is to find.
+const P3_SIMULATED: [(&str, &str); 6] = [
+    ("existing", "migrations"),
+    ("existing", "unintended"),
+    ("existing", "settle-mean"),
+    ("existing", "settle-max"),
+    ("follow", "migrations"),
+    ("follow", "cpu"),
+];
+
+/// A figure of P3 by method (`existing`, or `follow`, its own policy) and `stat`: of `follow` relative to `existing`, `unintended`
+/// to all migrations.
+pub fn p3_value(method: &str, stat: &str) -> Option<f64> {
+    let [existing, proposed] = match stat {
+        "cpu" => P3_CPU,
+        _ => P3_EVENTS.iter().find(|event| event.0 == stat).map_or([f64::NAN; 2], |event| event.1),
+    };
+    let value = match (method, stat) {
+        ("existing", "unintended") => P3_UNINTENDED,
+        ("existing", "settle-mean") => P3_SETTLE[0],
+        ("existing", "settle-max") => P3_SETTLE[1],
+        ("existing", _) => existing,
+        ("follow", _) => proposed / existing,
+        _ => return None,
+    };
+    (!value.is_nan()).then_some(value)
+}
+
+fn p3_simulated(method: &str, stat: &str) -> Point {
+    let (unit, baseline) = match (method, stat) {
+        ("follow", _) => (Unit::Ratio, Some("existing")),
+        (_, "unintended") => (Unit::Ratio, Some("migrations")),
+        (_, "migrations") => (Unit::PerSecond, None),
+        _ => (Unit::Count, None),
+    };
+    let params = Params::new().with("cpus", 12u64).with("flows", P3_FLOWS);
+    let params = match baseline {
+        Some(baseline) => params.with("baseline", baseline),
+        None => params,
+    };
+    let value = p3_value(method, stat).expect("listed");
+    Point { unit, ..published("P3", "follow-sim", method, params.with("stat", stat), value) }
+}
+
 fn p5(item: &str, machine: &str, ratio: f64) -> Point {
     let params = Params::new()
         .with("item", item)
@@ -167,6 +263,42 @@ mod tests {
                 "costs semop item=mutex-unlock quantity=time baseline=ptl: 1.45",
             ]
         );
+    }
+
+    #[test]
+    fn p3_has_ratios_of_what_its_policy_changes_and_counts_of_what_there_was() {
+        let points = points();
+        let p3 = points.iter().filter(|point| point.source.as_deref() == Some("P3"));
+        let told: Vec<String> = p3
+            .map(|point| {
+                let params =
+                    ["stat", "baseline"].map(|key| point.params.text(key).unwrap_or("none"));
+                let (params, unit) = (params.join(" "), point.unit);
+                format!("{} {params} {:.3} {unit}", point.method, point.median)
+            })
+            .collect();
+        assert_eq!(
+            told,
+            [
+                "daiko-follow migrations existing 0.519 ratio",
+                "daiko-follow llc-load-misses existing 0.980 ratio",
+                "daiko-follow llc-store-misses existing 0.949 ratio",
+                "daiko-follow dtlb-load-misses existing 0.912 ratio",
+                "daiko-follow dtlb-store-misses existing 0.920 ratio",
+                "daiko-follow cpu existing 0.949 ratio",
+                "threads swaps migrations 0.080 ratio",
+                "threads settle none 1.210 count",
+                "threads settle-max none 9.000 count",
+                "existing migrations none 2200.000 1/s",
+                "existing unintended migrations 0.080 ratio",
+                "existing settle-mean none 1.210 count",
+                "existing settle-max none 9.000 count",
+                "follow migrations existing 0.519 ratio",
+                "follow cpu existing 0.949 ratio",
+            ]
+        );
+        assert_eq!(p3_value("follow", "migrations"), Some(1142.0 / 2200.0));
+        assert_eq!(p3_value("follow", "swaps"), None);
     }
 
     #[test]

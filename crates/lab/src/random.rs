@@ -13,6 +13,12 @@ impl SplitMix64 {
         mixed ^ (mixed >> 31)
     }
 
+    /// Evenly from above 0 to 1: its logarithm is finite.
+    pub(crate) fn unit(&mut self) -> f64 {
+        const STEPS: f64 = (1u64 << 53) as f64;
+        ((self.next() >> 11) + 1) as f64 / STEPS
+    }
+
     /// A number below `bound`; the bias of the multiplication is below
     /// `bound / 2^64`.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {

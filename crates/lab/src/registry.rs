@@ -1,8 +1,9 @@
 //! The experiments of the lab, by name.
 
 use crate::{
-    costs::Costs, experiment::Experiment, governor::Governor, ipc::Ipc, limits::Limits,
-    memory::Memory, ring::experiment::Ring, tsp::Tsp,
+    costs::Costs, experiment::Experiment, follow::Follow, follow_sim::FollowSim,
+    governor::Governor, ipc::Ipc, limits::Limits, memory::Memory, ring::experiment::Ring,
+    serve::Serve, tsp::Tsp,
 };
 
 /// All experiments, in the order of `daiko lab list`.
@@ -15,6 +16,9 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Governor),
         Box::new(Tsp),
         Box::new(Ipc),
+        Box::new(Serve),
+        Box::new(FollowSim),
+        Box::new(Follow),
     ]
 }
 

@@ -9,7 +9,8 @@ use crate::{
 };
 
 /// Parameters that make columns; the first one an experiment has is taken.
-const COLUMNS: [&str; 5] = ["threads", "rate", "cities", "timers", "clients"];
+const COLUMNS: [&str; 8] =
+    ["threads", "lag", "rate", "cities", "timers", "clients", "connections", "flows"];
 
 /// A table of one experiment and unit.
 #[derive(Clone, Debug, PartialEq)]

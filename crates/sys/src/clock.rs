@@ -1,5 +1,9 @@
 //! Clocks, in nanoseconds.
 
+use std::path::Path;
+
+use crate::limits::text;
+
 /// Time since some fixed point in the past; never goes back, and keeps still while the machine sleeps.
 pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
@@ -28,6 +32,22 @@ pub fn cpu_ns_of(thread: u32) -> Option<u64> {
 pub fn cpu_ns_of_process(process: u32) -> Option<u64> {
     // As above, without "per thread".
     try_read((!(process as libc::clockid_t) << 3) | 0b010)
+}
+
+/// How long CPUs of the machine were not idle, whoever used them, in steps of a tick (10 ms mostly); `None` if `/proc` does not tell.
+pub fn machine_busy_ns() -> Option<u64> {
+    // SAFETY: the call takes a plain integer.
+    let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    let ticks = busy_ticks(&text(Path::new("/proc/stat"))?)?;
+    Some(ticks * (1_000_000_000 / u64::try_from(ticks_per_second).ok()?.max(1)))
+}
+
+/// By the first line: user, nice, system, (idle, waiting), interrupts, soft interrupts.
+fn busy_ticks(stat: &str) -> Option<u64> {
+    let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
+    let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();
+    let ticks = ticks.get(..7)?;
+    Some(ticks[..3].iter().chain(&ticks[5..]).sum())
 }
 
 fn read(clock: libc::clockid_t) -> u64 {
@@ -74,5 +94,18 @@ mod tests {
         let (process, thread) = (process_cpu_ns(), thread_cpu_ns());
         while thread_cpu_ns() == thread {}
         assert!(process_cpu_ns() > process);
+    }
+
+    #[test]
+    fn a_machine_is_busy_with_all_but_waiting() {
+        let stat = "cpu  1 20 300 4000 50000 600000 7000000 80000000 0 0\ncpu0 1 1 1 1\n";
+        assert_eq!(busy_ticks(stat), Some(7_600_321));
+        assert_eq!(busy_ticks("cpu  1 2 3\n"), None);
+        assert_eq!(busy_ticks(""), None);
+        let before = machine_busy_ns().unwrap();
+        let start = thread_cpu_ns();
+        while machine_busy_ns().unwrap() == before {
+            assert!(thread_cpu_ns() - start < 10_000_000_000, "a thread that computes is not seen");
+        }
     }
 }

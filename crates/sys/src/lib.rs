@@ -1,4 +1,4 @@
-//! The system calls of Daiko: futex, memory, files, affinity, clocks, signals.
+//! The system calls of Daiko: futex, memory, files, changes of descriptors, affinity, clocks, signals.
 //!
 //! Everything Daiko asks of Linux goes through this crate, one subject per
 //! module. Functions are safe where the kernel keeps them safe; the others say
@@ -10,7 +10,9 @@ compile_error!("daiko-sys speaks to the Linux kernel directly and builds for Lin
 pub mod arena;
 mod cgroup;
 pub mod clock;
+pub mod counters;
 pub mod cpu;
+pub mod descriptor;
 pub mod file;
 pub mod futex;
 pub mod limits;
@@ -18,7 +20,10 @@ pub mod lock;
 pub mod membarrier;
 pub mod memory;
 pub mod process;
+pub mod selector;
 pub mod signal;
+pub mod socket;
+pub mod steering;
 #[cfg(test)]
 mod testing;
 pub mod thread;

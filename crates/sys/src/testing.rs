@@ -1,4 +1,9 @@
-//! How tests run a part of themselves in a forked process.
+//! How tests run a part of themselves in a forked process, and without a system call.
+
+#[path = "../../../tests/seccomp.rs"]
+mod seccomp;
+
+pub(crate) use seccomp::forbid;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,6 +15,14 @@ pub(crate) fn forked(body: impl FnOnce()) -> libc::pid_t {
         // SAFETY: whatever the child waits for in vain, this ends it.
         unsafe { libc::alarm(60) };
         let result = catch_unwind(AssertUnwindSafe(body));
+        if let Err(panic) = &result {
+            // What the test's thread prints is caught in the memory of this process, and ends with it.
+            let message = panic.downcast_ref::<String>().map(String::as_str);
+            let message = message.or(panic.downcast_ref::<&str>().copied());
+            let message = format!("in a child: {}\n", message.unwrap_or("a panic without words"));
+            // SAFETY: the bytes are live.
+            unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
+        }
         // SAFETY: ends the child at once, without running anything of the parent's.
         unsafe { libc::_exit(result.is_err().into()) };
     }

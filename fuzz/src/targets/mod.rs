@@ -7,15 +7,17 @@ mod drivers;
 mod kernel_files;
 mod replies;
 mod requests;
+mod resp;
 mod results;
 mod segment;
 mod slab;
+mod wakes;
 
 /// Panics if it finds a fault in what the bytes lead to.
 pub type Target = fn(&[u8]);
 
 /// All targets by name; `fuzz/seeds` has a folder for each.
-pub const TARGETS: [(&str, Target); 10] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("area", area::fuzz),
     ("arguments", arguments::fuzz),
     ("control_groups", control_groups::fuzz),
@@ -23,7 +25,9 @@ pub const TARGETS: [(&str, Target); 10] = [
     ("kernel_files", kernel_files::fuzz),
     ("replies", replies::fuzz),
     ("requests", requests::fuzz),
+    ("resp", resp::fuzz),
     ("results", results::fuzz),
     ("segment", segment::fuzz),
     ("slab", slab::fuzz),
+    ("wakes", wakes::fuzz),
 ];

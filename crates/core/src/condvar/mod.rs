@@ -71,7 +71,8 @@ impl<W: Copy> RawCondvar<W> {
         // SAFETY: passed on to the caller.
         unsafe { self.enqueue(by, mutex, node)? };
         // SAFETY: passed on to the caller.
-        if heir.is_some_and(|heir| unsafe { mutex.leave_to(heir) }) {
+        let inherited = heir.is_some_and(|heir| unsafe { mutex.leave_to(heir) });
+        if inherited && !cfg!(weaken = "condvar-heir") {
             return Ok(None);
         }
         Ok(mutex.release_and_leave(by, runs_next))

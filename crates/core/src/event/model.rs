@@ -5,7 +5,7 @@ use loom::sync::Arc;
 
 use super::*;
 use crate::lock::testing::Tester;
-use crate::modelled::{Sleep, spawn};
+use crate::modelled::{Sleep, Turn, spawn};
 
 struct Shared {
     event: RawEvent<usize>,
@@ -13,6 +13,7 @@ struct Shared {
     wakes: [Sleep; 3],
     /// Written before a set.
     data: UnsafeCell<u32>,
+    turn: Turn,
 }
 
 // SAFETY: the data is touched by who was let go; that is what the model checks.
@@ -26,14 +27,17 @@ impl Shared {
             event,
             wakes: [Sleep::new(), Sleep::new(), Sleep::new()],
             data: UnsafeCell::new(0),
+            turn: Turn::new(),
         })
     }
 
     fn wait(&self, who: usize) {
+        self.turn.take();
         if self.event.try_pass() {
             return;
         }
         let node = Node::new(who);
+        self.turn.take();
         // SAFETY: the node is in no queue, and stays until it is claimed.
         if !unsafe { self.event.pass(&Tester(who as u32 + 1), NonNull::from(&node)) } {
             self.wakes[who].wait();
@@ -41,6 +45,7 @@ impl Shared {
     }
 
     fn set(&self, who: usize) {
+        self.turn.take();
         if !self.event.set_fast() {
             self.event.set(&Tester(who as u32 + 1)).for_each(|waiter| self.wakes[waiter].wake());
         }

@@ -213,9 +213,6 @@ impl<W: Copy> RawMutex<W> {
     pub unsafe fn leave_to(&self, heir: NonNull<Node<W>>) -> bool {
         let nobody_else = self.load() == Word::FREE.locked();
         if nobody_else {
-            if cfg!(weaken = "mutex-heir") {
-                self.word().store(Word::FREE.0, Ordering::Release);
-            }
             // SAFETY: passed on to the caller.
             unsafe { Node::set_note(heir, note::HANDED_OVER) };
         }

@@ -1,9 +1,11 @@
 //! Where fibers run: pure functions of what the caller sees, for runtime and simulator alike.
 
+mod follow;
 mod next_slot;
 mod start;
 mod wake;
 
+pub use follow::{BOUND, Follow, Swaps, existing};
 pub use next_slot::{NextSlotWatch, SETTLED_NS, Sight};
 pub use start::{IMBALANCE_FLOOR, Least, Start, least, start, start_against};
 pub use wake::{Kind, Target, wake};

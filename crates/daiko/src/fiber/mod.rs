@@ -22,6 +22,7 @@ pub use self::join::{JoinError, JoinHandle};
 pub(crate) use self::lost::die;
 pub(crate) use self::scope::{Family, in_runtime};
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
+pub(crate) use self::spawn::Place;
 pub use self::spawn::{Builder, SpawnError, spawn};
 pub use self::unwind::{Cancelled, panicking};
 use crate::process;

@@ -4,8 +4,8 @@ use std::alloc::Layout;
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Mutex, OnceLock};
 
 use daiko_context::stack::StackError;
 use daiko_core::fiber::Access;
@@ -18,7 +18,7 @@ use daiko_sys::arena::Arena;
 use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::lock::Tally;
 use daiko_sys::memory::{self, GuardKind, MemoryError};
-use daiko_sys::{signal, thread};
+use daiko_sys::{selector, signal, thread};
 
 use super::kernel::Barriers;
 use super::pool::Pool;
@@ -28,7 +28,9 @@ use crate::blocking::BlockingPool;
 use crate::deadlock::{self, Deadlock, DeadlockHook};
 use crate::fiber::kind;
 use crate::monitor::{Monitor, Stuck, StuckHook};
+use crate::net::Selector;
 use crate::overflow;
+use crate::placement::{Placement, Steering};
 use crate::process::crew::{Crew, Roster};
 use crate::process::{self, ProcessError};
 use crate::worker::Worker;
@@ -60,6 +62,8 @@ pub enum BuildError {
     Thread(io::Error),
     /// Workers cannot be processes here.
     Process(ProcessError),
+    /// The kernel refuses the [selector](RuntimeBuilder::selector) that was asked for.
+    Selector(selector::Refused),
 }
 
 impl fmt::Display for BuildError {
@@ -79,6 +83,9 @@ impl fmt::Display for BuildError {
                 write!(f, "a worker thread could not be started: {error}; see ulimit -u")
             }
             BuildError::Process(error) => error.fmt(f),
+            BuildError::Selector(refused) => {
+                write!(f, "{refused}; or leave the selector to the runtime")
+            }
         }
     }
 }
@@ -90,6 +97,7 @@ impl std::error::Error for BuildError {
             BuildError::Memory(error) => Some(error),
             BuildError::Thread(error) => Some(error),
             BuildError::Process(error) => Some(error),
+            BuildError::Selector(refused) => Some(refused),
             BuildError::Workers { .. } | BuildError::NoAllowedCpu { .. } => None,
         }
     }
@@ -118,6 +126,9 @@ pub struct RuntimeBuilder {
     arena: Option<Arena>,
     guard_kind: Option<GuardKind>,
     membarrier: bool,
+    selector: Option<selector::Kind>,
+    placement: Placement,
+    steered: Option<bool>,
     on_stuck: Option<StuckHook>,
     on_deadlock: Option<DeadlockHook>,
 }
@@ -138,6 +149,9 @@ impl Default for RuntimeBuilder {
             arena: None,
             guard_kind: None,
             membarrier: true,
+            selector: None,
+            placement: Placement::Default,
+            steered: None,
             on_stuck: None,
             on_deadlock: None,
         }
@@ -335,11 +349,42 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Has [`Placement::Follow`] take for granted that packets are steered, or that they are not: for tests.
+    #[doc(hidden)]
+    pub fn steered(mut self, steered: bool) -> Self {
+        self.steered = Some(steered);
+        self
+    }
+
+    /// How workers ask the kernel which descriptors have changed. Default: by io_uring where it is granted, else by epoll.
+    pub fn selector(self, selector: Selector) -> Self {
+        self.selector_kind(selector.into())
+    }
+
+    /// As [`selector`](Self::selector), with what is there only to be tested and measured.
+    #[doc(hidden)]
+    pub fn selector_kind(mut self, kind: selector::Kind) -> Self {
+        self.selector = Some(kind);
+        self
+    }
+
+    /// Where [movers](crate::Builder::mover) go on that have waited for a socket.
+    ///
+    /// ```
+    /// use daiko::{Placement, Runtime};
+    ///
+    /// let runtime = Runtime::builder().workers(1).placement(Placement::Follow).build().unwrap();
+    /// ```
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
     /// Starts the runtime.
     ///
     /// # Errors
     ///
-    /// If the number of workers, the CPUs or the stack size are not possible, or no memory or
+    /// If the number of workers, the CPUs, the stack size or the selector are not possible, or no memory or
     /// kernel thread is to be had.
     pub fn build(self) -> Result<Runtime, BuildError> {
         let cpus = self.allowed_cpus()?;
@@ -348,6 +393,9 @@ impl RuntimeBuilder {
             return Err(BuildError::Workers { workers });
         }
         let occupied = process::occupy(&self).map_err(BuildError::Process)?;
+        if let Some(kind) = self.selector {
+            selector::probe(kind).map_err(BuildError::Selector)?;
+        }
         overflow::install().map_err(BuildError::Thread)?;
         if self.on_deadlock.is_some() {
             deadlock::track();
@@ -386,6 +434,10 @@ impl RuntimeBuilder {
         let private = |arena: &Arena| arena.scope() == Scope::Private;
         match () {
             () if self.on_deadlock.is_some() => Some("on_deadlock"),
+            // A ring is its thread's, and processes come and go.
+            () if self.selector.is_some_and(|kind| kind != selector::Kind::Epoll) => {
+                Some("selector")
+            }
             () if self.arena.as_ref().is_some_and(private) => Some("arena"),
             () => None,
         }
@@ -441,7 +493,7 @@ impl RuntimeBuilder {
         };
         for index in 0..all {
             // SAFETY: the memory has room for `all` workers.
-            unsafe { first.add(index).write(Worker::new(shared, index as u32, access)) };
+            unsafe { first.add(index).write(Worker::new(shared, index as u32, access, scope)) };
         }
         let governor = Governor::new(workers as u32, cpus.len() as u32, preset);
         if let Some(agents) = self.max_agents {
@@ -449,8 +501,12 @@ impl RuntimeBuilder {
         }
         let (on_stuck, on_deadlock) = (self.on_stuck, self.on_deadlock);
         let (any_agent, processes, traced) = (self.any_agent, self.processes, self.traced);
+        let bound = if self.bind { cpus } else { &[] };
+        let steering = Steering::new(self.placement, self.steered, bound, workers);
         let kind = if processes { kind::MOVER } else { 0 };
-        let options = Options { processes, traced, kind, any_agent, on_stuck, on_deadlock };
+        let selector = if processes { Some(selector::Kind::Epoll) } else { self.selector };
+        let options =
+            Options { processes, traced, kind, any_agent, selector, on_stuck, on_deadlock };
         // SAFETY: the memory has room for it.
         unsafe {
             shared.write(Shared {
@@ -468,9 +524,11 @@ impl RuntimeBuilder {
                 stand_in: AtomicBool::new(false),
                 spares: AtomicU32::new(0),
                 barriers,
+                selector: OnceLock::new(),
                 ended: Tally::new(scope),
                 roster: Roster::new(scope),
                 threads: Mutex::new(Vec::new()),
+                steering,
                 cpus: cpus.iter().copied().collect(),
                 phase: AtomicU32::new(phase::RUNNING),
                 options,

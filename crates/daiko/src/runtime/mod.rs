@@ -6,9 +6,10 @@ pub(crate) mod kernel;
 pub(crate) mod pool;
 mod shutdown;
 
+use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use daiko_core::fiber::{Letters, Posted};
 use daiko_core::glance::Glance;
@@ -16,10 +17,11 @@ use daiko_core::governor::Governor;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
 use daiko_core::list::Chain;
-use daiko_core::place;
+use daiko_core::place::{self, Least};
 use daiko_sys::Scope as Reach;
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::lock::Tally;
+use daiko_sys::selector::{self, Selector};
 
 pub(crate) use self::builder::set_up_thread;
 pub use self::builder::{BuildError, RuntimeBuilder};
@@ -30,8 +32,9 @@ pub use self::shutdown::ShutdownReport;
 use crate::agent::pollers::Pollers;
 use crate::blocking::BlockingPool;
 use crate::deadlock::DeadlockHook;
-use crate::fiber::{self, Builder, ControlBlock, JoinHandle, Scope, SpawnError, flag};
+use crate::fiber::{self, Builder, ControlBlock, JoinHandle, Place, Scope, SpawnError, flag};
 use crate::monitor::{Monitor, StuckHook};
+use crate::placement::Steering;
 use crate::process;
 use crate::process::crew::{Crew, Roster};
 use crate::worker::{self, Worker, WorkerCounters};
@@ -80,6 +83,10 @@ pub(crate) struct Shared {
     pub(crate) roster: Roster,
     /// The kernel threads of the workers, those of spares too. Only the process that made the runtime.
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    /// How workers ask the kernel for descriptors, once one does and nothing was asked for.
+    pub(crate) selector: OnceLock<selector::Kind>,
+    /// Where movers go that wait for sockets.
+    pub(crate) steering: Steering,
     /// The CPUs that workers are bound to.
     pub(crate) cpus: CpuSet,
     pub(crate) options: Options,
@@ -113,6 +120,8 @@ pub(crate) struct Options {
     pub(crate) traced: bool,
     /// Whether an agent that finds another's fiber hit resumes it itself, if it is a mover.
     pub(crate) any_agent: bool,
+    /// How workers are to ask the kernel for descriptors; `None`: as is best.
+    pub(crate) selector: Option<selector::Kind>,
     /// Called by the monitor when a worker is stuck.
     pub(crate) on_stuck: Option<StuckHook>,
     /// Called by the monitor when fibers wait for what will not come.
@@ -165,12 +174,21 @@ impl Shared {
 
     /// Puts a new fiber where a worker will find it. `here` is the worker that calls, if one of
     /// this runtime does.
-    pub(crate) fn launch(&self, fiber: &ControlBlock, here: Option<&Worker>, on: Option<usize>) {
-        match (on, here) {
-            (Some(worker), from) => self.send_start(from, worker, fiber),
-            (None, Some(worker)) => worker.enqueue_stealable(fiber),
-            (None, None) => self.inject_one(fiber),
+    pub(crate) fn launch(&self, fiber: &ControlBlock, here: Option<&Worker>, place: Place) {
+        match (place, here) {
+            (Place::On(worker), from) => self.send_start(from, worker, fiber),
+            (Place::Spread, from) if self.worker_count > 1 => {
+                let me = from.map_or(0, |worker| worker.index as usize);
+                self.send_start(from, self.least_loaded(me).worker, fiber);
+            }
+            (_, Some(worker)) => worker.enqueue_stealable(fiber),
+            (_, None) => self.inject_one(fiber),
         }
+    }
+
+    /// The worker that has the fewest fibers, `me` if it is among those.
+    pub(crate) fn least_loaded(&self, me: usize) -> Least {
+        place::least(self.workers().iter().map(Worker::load), me)
     }
 
     /// Hands an unstarted fiber to `worker`, where it starts for sure: it is not placed twice.
@@ -243,10 +261,21 @@ impl Shared {
         }
     }
 
+    /// A selector for one of the workers.
+    pub(crate) fn open_selector(&self) -> io::Result<Box<dyn Selector>> {
+        let opened = match self.options.selector {
+            Some(kind) => selector::open(kind),
+            // This thread may not be granted what another is.
+            None => selector::open(*self.selector.get_or_init(|| selector::choose().kind))
+                .or_else(|_| selector::open(selector::Kind::Epoll)),
+        };
+        opened.map_err(io::Error::from)
+    }
+
     /// Where `worker`, about to start a fiber, should have it started.
     #[inline]
     pub(crate) fn place_start(&self, worker: &Worker) -> place::Start {
-        if self.worker_count == 1 { place::Start::Here } else { worker.place_start(self.workers()) }
+        if self.worker_count == 1 { place::Start::Here } else { worker.place_start() }
     }
 }
 

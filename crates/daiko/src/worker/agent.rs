@@ -51,6 +51,7 @@ impl Worker {
         found |= self.take_calls();
         found |= self.take_injected();
         found |= self.sample_watches();
+        found |= self.poll_io();
         found |= self.runtime().pollers.poll();
         let phase = self.runtime().phase();
         if phase != self.phase.replace(phase) {
@@ -197,6 +198,7 @@ impl Worker {
             self.give_back_bells(false);
         }
         self.park_bells();
+        self.park_io();
         if !self.inbox.park() {
             return self.unpark_bells();
         }
@@ -238,6 +240,7 @@ impl Worker {
             || self.is_done()
             || self.areas.has_hit()
             || self.desk.has_news()
+            || self.has_io_errands()
             || self.is_active()
                 && (!runtime.injector.is_empty() || runtime.all_workers().iter().any(stealable))
     }
@@ -251,7 +254,9 @@ impl Worker {
         // Only this worker arms its timers, so none comes that is due sooner.
         let timer = self.timers.next_due().left();
         let timeout = sampling.into_iter().chain(timer).min();
-        if self.has_parked_bells() {
+        if self.sleeps_in_selector() {
+            self.sleep_in_selector(self.look_out_for_bells(timeout));
+        } else if self.has_parked_bells() {
             self.sleep_on_bells(&self.unparked, timeout);
         } else {
             self.sleep_on_token(timeout);
@@ -264,7 +269,7 @@ impl Worker {
 
     /// Waits for the token that is on its way.
     fn await_token(&self) {
-        if !self.sleeps_on_bell() {
+        if !self.sleeps_on_bell() && !self.sleeps_in_selector() {
             return self.sleep_on_token(None);
         }
         // Stored right behind the ring that has ended the sleep, or would have.
@@ -297,6 +302,11 @@ impl Worker {
     pub(super) fn unpark_thread(&self, from: Option<&Worker>) {
         if let Some(from) = from {
             from.counters.unparks.add(1);
+        }
+        if self.sleeps_in_selector() {
+            self.ring_selector();
+            // Release: as below.
+            return self.unparked.store(1, Ordering::Release);
         }
         let (word, scope) = match self.ring_own_bell() {
             Some(word) => (word, futex::Scope::Shared),

@@ -272,6 +272,14 @@ impl Worker {
         let _ = futex::wait(token, 0, Some(timeout), Scope::Private);
     }
 
+    /// How long to sleep elsewhere for at most, where no ring is heard: so the changes are sampled. Only the owner.
+    pub(super) fn look_out_for_bells(&self, timeout: Option<Duration>) -> Option<Duration> {
+        if !self.has_parked_bells() {
+            return timeout;
+        }
+        Some(timeout.map_or(SAMPLE, |timeout| timeout.min(SAMPLE)))
+    }
+
     /// Whether this worker sleeps on a doorbell, or was about to. Only the owner.
     pub(super) fn sleeps_on_bell(&self) -> bool {
         !self.bells.slept_on.load(Ordering::Relaxed).is_null()

@@ -99,9 +99,32 @@ fn mail_letter(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, lett
 }
 
 fn send_mover(from: Option<&Worker>, fiber: &ControlBlock, event: Event) {
-    if fiber.apply(event) != Effect::Enqueue {
+    if fiber.apply(event) == Effect::Enqueue {
+        put_mover(from, fiber);
+    }
+}
+
+/// Ends the wait of a mover, which the caller has claimed, and puts it on the worker that `place` chooses, given where it ran last.
+pub(super) fn wake_mover(from: &Worker, fiber: &ControlBlock, place: impl FnOnce(u16) -> u16) {
+    if fiber.apply(Event::Wake) != Effect::Enqueue {
         return;
     }
+    let (runtime, owner) = (from.runtime(), home(fiber));
+    let is_placed = owner.is_of(runtime) && (owner.index as usize) < runtime.worker_count();
+    if !is_placed || !fiber.may_move() || owner.stuck.load(Ordering::Relaxed) {
+        return put_mover(Some(from), fiber);
+    }
+    let target = &runtime.workers()[usize::from(place(owner.index as u16))];
+    if ptr::eq(target, from) {
+        from.make_next(fiber);
+    } else {
+        let _ = fiber.mail.post(Letters::RUN);
+        target.deliver(Some(from), fiber);
+    }
+}
+
+/// Puts a mover, which the caller has made active, where it goes by default.
+fn put_mover(from: Option<&Worker>, fiber: &ControlBlock) {
     // Whoever made it active has it alone, so its mail is free.
     let owner = home(fiber);
     match from.filter(|from| from.runtime == owner.runtime) {
@@ -171,7 +194,7 @@ impl Worker {
     }
 
     /// Whether who wakes a fiber here leaves the worker to it: agents do.
-    fn will_suspend(&self) -> bool {
+    pub(super) fn will_suspend(&self) -> bool {
         self.running().is_none()
     }
 

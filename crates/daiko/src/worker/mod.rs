@@ -7,7 +7,9 @@
 mod agent;
 mod bells;
 mod counters;
+mod follow;
 mod heir;
+mod io;
 mod mail;
 mod schedule;
 mod steal;
@@ -25,12 +27,15 @@ use daiko_core::list::Fifo;
 use daiko_core::place::Least;
 use daiko_core::queue::Ring;
 use daiko_core::turns::Turns;
+use daiko_sys::Scope;
 
 use self::bells::Bells;
 pub(crate) use self::bells::{OwnBell, new_bell};
 use self::counters::Counters;
 pub use self::counters::WorkerCounters;
 use self::heir::Heir;
+use self::io::Io;
+pub(crate) use self::io::Token;
 pub(crate) use self::mail::{Wish, mail_pinned, send};
 pub(crate) use self::succession::{Coming, Plan, Unclear};
 pub(crate) use self::timers::{Armed, Timers};
@@ -104,6 +109,8 @@ pub(crate) struct Worker {
     pub(crate) timers: Timers,
     /// What it sleeps on while fibers wait in segments here.
     bells: Bells,
+    /// Descriptors that fibers wait for here.
+    io: Io,
     /// Stacks for the next fibers spawned here.
     pub(crate) pool: LocalPool,
     /// Who inherits a mutex if it is next when the mutex's holder waits.
@@ -227,7 +234,7 @@ pub(crate) enum Departed {
 }
 
 impl Worker {
-    pub(crate) fn new(runtime: NonNull<Shared>, index: u32, access: Access) -> Self {
+    pub(crate) fn new(runtime: NonNull<Shared>, index: u32, access: Access, scope: Scope) -> Self {
         Worker {
             next: NextSlot::new(access),
             running: AtomicPtr::new(ptr::null_mut()),
@@ -243,6 +250,7 @@ impl Worker {
             areas: AreaList::new(),
             timers: const { Timers::new() },
             bells: Bells::new(),
+            io: Io::new(scope),
             pool: LocalPool::new(),
             ring: Ring::new(),
             live: AtomicU32::new(0),
@@ -328,6 +336,7 @@ impl Worker {
         self.run_agent();
         self.runtime().monitor.worker_parks();
         self.give_back_bells(true);
+        self.close_io();
         CURRENT.set(ptr::null());
         OF_PROCESS.set(ptr::null());
     }

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use daiko_core::barrier::Barrier;
-use daiko_core::place::{self, Least, NextSlotWatch, Sight};
+use daiko_core::place::{self, NextSlotWatch, Sight};
 use daiko_sys::clock;
 
 use super::Worker;
@@ -69,25 +69,21 @@ impl Worker {
     }
 
     /// Where this worker, about to start a fiber, should have it started.
-    pub(crate) fn place_start(&self, workers: &[Worker]) -> place::Start {
+    pub(crate) fn place_start(&self) -> place::Start {
         let mine = self.load();
         let (least, looks) = match self.least.get() {
-            (_, 0) => (self.least_loaded(workers), STARTS_PER_LOOK),
+            (_, 0) => (self.runtime().least_loaded(self.index as usize), STARTS_PER_LOOK),
             known => known,
         };
         let start = place::start_against(mine, least);
         // Before a fiber is sent away, and after it was, the loads are not what they were.
         let stale = start != place::Start::Here && looks < STARTS_PER_LOOK;
         self.least.set((least, if stale { 0 } else { looks - 1 }));
-        if stale { self.place_start(workers) } else { start }
+        if stale { self.place_start() } else { start }
     }
 
     /// Pinned fibers that this worker has, those under way to it included.
-    fn load(&self) -> u32 {
+    pub(crate) fn load(&self) -> u32 {
         self.live.load(Ordering::Relaxed) + self.coming.load(Ordering::Relaxed)
-    }
-
-    fn least_loaded(&self, workers: &[Worker]) -> Least {
-        place::least(workers.iter().map(Worker::load), self.index as usize)
     }
 }

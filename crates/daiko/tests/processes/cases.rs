@@ -10,6 +10,7 @@ mod estate;
 mod heap;
 mod kills;
 mod objects;
+mod sockets;
 mod stops;
 
 use std::sync::Arc;
@@ -32,6 +33,7 @@ pub(super) fn all() -> Vec<Case> {
         kills::cases(),
         estate::cases(),
         blocking::cases(),
+        sockets::cases(),
     ]
     .into_iter()
     .flatten()
@@ -102,23 +104,11 @@ fn finish(hog: daiko::JoinHandle<()>) {
     }
 }
 
-/// Whether the kernel lets this process trace its children; if not it is said what is skipped. Before there are threads.
+/// Whether the kernel lets this process trace its children; if not it is said what is skipped.
 fn can_trace(skips: &str) -> bool {
-    // SAFETY: the child calls nothing but `pause`; it is killed and waited for here.
-    let traced = unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            loop {
-                libc::pause();
-            }
-        }
-        let seized = libc::ptrace(libc::PTRACE_SEIZE, child, 0_usize, 0_usize) == 0;
-        libc::kill(child, libc::SIGKILL);
-        libc::waitpid(child, std::ptr::null_mut(), 0);
-        seized
-    };
-    if !traced {
-        println!("skipped: {skips}: the kernel does not let processes be traced here (ptrace)");
+    let answer = daiko_sys::process::probe_tracing();
+    if let Err(error) = &answer {
+        println!("skipped: {skips}: the kernel does not let processes be traced here: {error}");
     }
-    traced
+    answer.is_ok()
 }

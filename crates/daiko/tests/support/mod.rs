@@ -6,6 +6,8 @@
 pub(crate) mod child;
 pub(crate) mod endless;
 pub(crate) mod scenarios;
+#[path = "../../../../tests/seccomp.rs"]
+pub(crate) mod seccomp;
 pub(crate) mod waits;
 
 use std::fmt::Display;

@@ -17,6 +17,7 @@
 //! | `rwlock-contended` | one of `threads` threads that want one lock writes; 19 times of 20 a thread only reads | likewise |
 //! | `channel` | a message from one thread to another: `kind=rendezvous`, `bounded` to 128 messages, `unbounded` | per message |
 //! | `sleep-lateness` | a thread sleeps, for 20 µs (`state=polling`) or 5 ms (`parked`), while `timers` others wait with timeouts of an hour and more | how late it is resumed: the median, and the worst (`stat=max`) |
+//! | `place-follow` | it is decided 128 times where a mover goes on that has waited for a socket | per decision |
 //!
 //! Threads that are created do nothing else. The first round of a sample is not
 //! timed: stacks and what else a method keeps for reuse are there in those that
@@ -40,6 +41,7 @@ mod laps;
 mod locks;
 mod nptl;
 mod parking_lot;
+mod place;
 mod semop;
 mod sleep;
 mod std_mpsc;
@@ -74,9 +76,10 @@ const MUTEX_CONTENDED: &str = "mutex-contended";
 const RWLOCK_CONTENDED: &str = "rwlock-contended";
 const CHANNEL: &str = "channel";
 const SLEEP_LATENESS: &str = "sleep-lateness";
+const PLACE_FOLLOW: &str = "place-follow";
 
 /// The items, in the order of tables, with the rounds of a first, calibrating sample.
-const ITEMS: [(&str, u64); 17] = [
+const ITEMS: [(&str, u64); 18] = [
     (THREAD_INFO, 1000),
     (MUTEX, 1000),
     (MUTEX_LOCK, 100),
@@ -94,6 +97,7 @@ const ITEMS: [(&str, u64); 17] = [
     (RWLOCK_CONTENDED, 100),
     (CHANNEL, 1000),
     (SLEEP_LATENESS, 10),
+    (PLACE_FOLLOW, 1000),
 ];
 
 /// The methods, in the order of tables.

@@ -1,53 +1,19 @@
 //! One sample between a server and clients that are forked from this process.
 
-use std::{
-    convert::Infallible,
-    io,
-    process::ExitStatus,
-    sync::atomic::{AtomicI32, Ordering},
-};
+use std::{convert::Infallible, io, process::ExitStatus, sync::atomic::Ordering};
 
 use super::{
     client::{GATES, Gate, Questions, Tally},
+    complaint::Complaint,
     method::{Link, Spec},
     outcome::Outcome,
     processes::Processes,
-    shared::{Shared, Zeroed},
+    shared::Shared,
 };
 use crate::{Failure, host};
 
 /// The server is the first process that is forked.
 const SERVER: usize = 0;
-
-/// What a process could not do.
-struct Complaint(AtomicI32);
-
-// SAFETY: an atomic number, for which zero is a value: no complaint.
-unsafe impl Zeroed for Complaint {}
-
-impl Complaint {
-    /// Writes down the error, if there is one; whether there is none.
-    fn note<T>(&self, result: io::Result<T>) -> bool {
-        let number = result.err().map_or(0, |error| number(&error));
-        // Relaxed, as below: read when the process has ended.
-        self.0.store(number, Ordering::Relaxed);
-        number == 0
-    }
-
-    fn get(&self) -> Option<io::Error> {
-        let number = self.0.load(Ordering::Relaxed);
-        (number != 0).then(|| io::Error::from_raw_os_error(number))
-    }
-}
-
-/// What the system would call it: only a number fits.
-fn number(error: &io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(match error.kind() {
-        io::ErrorKind::InvalidData => libc::EBADMSG,
-        io::ErrorKind::NotFound => libc::ESRCH,
-        _ => libc::EPIPE,
-    })
-}
 
 /// What all processes of a sample write to.
 struct Board {

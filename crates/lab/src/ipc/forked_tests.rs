@@ -2,7 +2,10 @@ use std::{array, sync::atomic::AtomicU32};
 
 use daiko_sys::futex::{self, Scope};
 
-use super::{super::tests::spec, *};
+use super::{
+    super::{shared::Zeroed, tests::spec},
+    *,
+};
 
 /// A method that does what a test wants; its processes tell their numbers.
 struct Staged<const PLAY: u8> {

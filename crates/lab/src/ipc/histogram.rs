@@ -26,9 +26,9 @@ fn greatest(bucket: usize) -> u64 {
     ((leading + 1) << dropped) - 1
 }
 
-/// Counts of latencies; one process writes, others read when it has ended.
+/// Counts of latencies; others than who writes read when that one has ended.
 #[repr(C)]
-pub(super) struct Histogram {
+pub(crate) struct Histogram {
     counts: [AtomicU64; BUCKETS],
     max: AtomicU64,
 }
@@ -48,6 +48,13 @@ impl Histogram {
         }
     }
 
+    /// As [`record`](Self::record), also where others write at the same time.
+    #[inline]
+    pub(crate) fn record_shared(&self, value: u64) {
+        self.counts[bucket(value)].fetch_add(1, Ordering::Relaxed);
+        self.max.fetch_max(value, Ordering::Relaxed);
+    }
+
     /// Forgets all; brings its pages in, too.
     pub(super) fn clear(&self) {
         self.counts.iter().chain([&self.max]).for_each(|word| word.store(0, Ordering::Relaxed));
@@ -55,7 +62,8 @@ impl Histogram {
 }
 
 /// The latencies of all clients.
-pub(super) struct Latencies {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Latencies {
     counts: Box<[u64]>,
     total: u64,
     max: u64,
@@ -69,7 +77,7 @@ impl Default for Latencies {
 
 impl Latencies {
     /// Adds what a client has counted.
-    pub(super) fn add(&mut self, histogram: &Histogram) {
+    pub(crate) fn add(&mut self, histogram: &Histogram) {
         for (sum, count) in self.counts.iter_mut().zip(&histogram.counts) {
             let count = count.load(Ordering::Relaxed);
             *sum += count;
@@ -79,14 +87,20 @@ impl Latencies {
     }
 
     /// Adds one latency.
-    pub(super) fn record(&mut self, value: u64) {
+    pub(crate) fn record(&mut self, value: u64) {
         self.counts[bucket(value)] += 1;
         self.total += 1;
         self.max = self.max.max(value);
     }
 
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
     /// The least value that so many in a thousand do not exceed, at most 1 in 64 too great.
-    pub(super) fn per_mille(&self, part: u64) -> Option<u64> {
+    pub(crate) fn per_mille(&self, part: u64) -> Option<u64> {
         let rank = (self.total * part).div_ceil(1000).max(1);
         let mut seen = 0;
         let bucket = self.counts.iter().position(|count| {
@@ -97,7 +111,7 @@ impl Latencies {
     }
 
     /// The greatest, exactly.
-    pub(super) fn max(&self) -> Option<u64> {
+    pub(crate) fn max(&self) -> Option<u64> {
         (self.total > 0).then_some(self.max)
     }
 }
@@ -118,7 +132,10 @@ mod tests {
         fn percentiles_are_those_of_sorting(mut values in prop::collection::vec(latency(), 1..300)) {
             let histograms = Shared::<Histogram>::new(2).unwrap();
             for (index, value) in values.iter().enumerate() {
-                histograms[index % 2].record(*value);
+                match index % 2 {
+                    0 => histograms[0].record(*value),
+                    _ => histograms[1].record_shared(*value),
+                }
             }
             let mut latencies = Latencies::default();
             histograms.iter().for_each(|histogram| latencies.add(histogram));

@@ -24,19 +24,20 @@
 //! The processes are forked by the process of the sample, are killed with it, and are pinned.
 
 mod client;
+pub(crate) mod complaint;
 mod daiko;
 mod eventfd;
 mod forked;
 mod futex;
-mod histogram;
+pub(crate) mod histogram;
 mod method;
 mod mpi;
 mod outcome;
 mod pipe;
-mod processes;
-mod redis;
+pub(crate) mod processes;
+pub(crate) mod redis;
 mod semaphore;
-mod shared;
+pub(crate) mod shared;
 mod sleepers;
 mod slot;
 mod spin;

@@ -10,7 +10,7 @@ use daiko_sys::process::{self, PidFd, die_with_parent};
 
 /// Forked processes, killed and reaped with this.
 #[derive(Default)]
-pub(super) struct Processes(Vec<Process>);
+pub(crate) struct Processes(Vec<Process>);
 
 struct Process {
     pid: libc::pid_t,
@@ -20,11 +20,11 @@ struct Process {
 }
 
 impl Processes {
-    /// Forks a process that runs `body` and ends.
+    /// Forks a process that runs `body` and ends, and returns its id.
     ///
     /// # Errors
     /// If there are too many processes or descriptors.
-    pub(super) fn fork(&mut self, body: impl FnOnce() -> bool) -> io::Result<()> {
+    pub(crate) fn fork(&mut self, body: impl FnOnce() -> bool) -> io::Result<u32> {
         let parent = std::process::id();
         // SAFETY: the child runs `body` and leaves by `_exit`; glibc keeps its allocator usable
         // after the fork of a process with several threads, and `body` needs no lock of others.
@@ -35,7 +35,7 @@ impl Processes {
         }
     }
 
-    fn adopt(&mut self, pid: libc::pid_t) -> io::Result<()> {
+    fn adopt(&mut self, pid: libc::pid_t) -> io::Result<u32> {
         match PidFd::open(pid as u32) {
             Ok(end) => self.0.push(Process { pid, end, reaped: false }),
             Err(error) => {
@@ -43,14 +43,14 @@ impl Processes {
                 return Err(io::Error::other(error));
             }
         }
-        Ok(())
+        Ok(pid as u32)
     }
 
     /// Waits until another one ends: which, in the order of forks, and how; `None` after the last.
     ///
     /// # Errors
     /// What `poll` and `waitpid` report.
-    pub(super) fn next_end(&mut self) -> io::Result<Option<(usize, ExitStatus)>> {
+    pub(crate) fn next_end(&mut self) -> io::Result<Option<(usize, ExitStatus)>> {
         let running: Vec<usize> = (0..self.0.len()).filter(|&i| !self.0[i].reaped).collect();
         let mut ends: Vec<libc::pollfd> =
             running.iter().map(|&index| readable(&self.0[index].end)).collect();
@@ -108,7 +108,7 @@ fn poll(ends: &mut [libc::pollfd]) -> io::Result<()> {
 }
 
 /// What a system call returns that signal handlers did not interrupt.
-pub(super) fn again(mut call: impl FnMut() -> i32) -> io::Result<i32> {
+pub(crate) fn again(mut call: impl FnMut() -> i32) -> io::Result<i32> {
     loop {
         let result = call();
         if result >= 0 {

@@ -55,12 +55,7 @@ impl Link for Redis {
     const NAME: &'static str = "redis";
 
     fn supports() -> Result<(), Skip> {
-        let mut version = Command::new(PROGRAM);
-        version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        match version.status() {
-            Ok(status) if status.success() => Ok(()),
-            _ => Err(Skip::new("not installed (Debian: apt install redis-server)")),
-        }
+        installed()
     }
 
     fn open(_clients: usize) -> Result<Self, Failure> {
@@ -72,11 +67,7 @@ impl Link for Redis {
 
     /// Becomes the server.
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
-        let arguments = self.arguments.iter().map(|argument| argument.as_ptr());
-        let arguments: Vec<_> = arguments.chain([ptr::null()]).collect();
-        // SAFETY: strings that live on, the last of them followed by null.
-        unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
-        Err(io::Error::last_os_error())
+        become_server(&self.arguments)
     }
 
     /// The value stays the same, so it is here that it is checked; as what `questions` wants to hear
@@ -103,24 +94,54 @@ fn socket_in(folder: &TempDir) -> PathBuf {
     folder.path().join("socket")
 }
 
-/// How to call a server that writes nothing, neither to disk nor to the standard output.
+/// Whether there is a server in the path.
+///
+/// # Errors
+/// That there is none, with the remedy.
+pub(crate) fn installed() -> Result<(), Skip> {
+    let mut version = Command::new(PROGRAM);
+    version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match version.status() {
+        Ok(status) if status.success() => Ok(()),
+        _ => Err(Skip::new("not installed (Debian: apt install redis-server)")),
+    }
+}
+
+/// In a forked process: becomes a server that is called by `arguments`.
+///
+/// # Errors
+/// If that program cannot be executed.
+pub(crate) fn become_server(arguments: &[CString]) -> io::Result<Infallible> {
+    let arguments = arguments.iter().map(|argument| argument.as_ptr());
+    let arguments: Vec<_> = arguments.chain([ptr::null()]).collect();
+    // SAFETY: strings that live on, the last of them followed by null.
+    unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
+    Err(io::Error::last_os_error())
+}
+
 fn arguments(folder: &TempDir) -> Vec<CString> {
-    let words = [PROGRAM, "--port", "0", "--save", "", "--appendonly", "no", "--daemonize", "no"];
-    let words = words.into_iter().chain(["--logfile", "/dev/null", "--unixsocket"]);
-    let words = words.map(|word| word.as_bytes().to_owned());
     let socket = socket_in(folder).into_os_string().into_encoded_bytes();
+    quiet([b"--port".as_slice(), b"0", b"--unixsocket", &socket])
+}
+
+/// How to call a server that writes nothing, neither to disk nor to the standard output: its name, and
+/// `own` among the rest.
+pub(crate) fn quiet<'a>(own: impl IntoIterator<Item = &'a [u8]>) -> Vec<CString> {
+    let words = [PROGRAM, "--save", "", "--appendonly", "no", "--daemonize", "no"];
+    let words = words.into_iter().chain(["--logfile", "/dev/null"]).map(str::as_bytes);
     let string = |bytes| CString::new(bytes).expect("neither a word nor a path has a zero in it");
-    words.chain([socket]).map(string).collect()
+    words.chain(own).map(string).collect()
 }
 
 /// A command with its arguments, as the protocol has it.
-fn command(words: &[&[u8]]) -> Vec<u8> {
+pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut command = format!("*{}\r\n", words.len()).into_bytes();
     words.iter().for_each(|word| command.extend(string(word)));
     command
 }
 
-fn string(bytes: &[u8]) -> Vec<u8> {
+/// A string with its length, as the protocol has it in commands and replies.
+pub(crate) fn string(bytes: &[u8]) -> Vec<u8> {
     [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 

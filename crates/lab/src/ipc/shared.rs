@@ -11,10 +11,10 @@ use crate::Failure;
 /// # Safety
 /// Memory of zeros is a value; references to it may be used by several processes at once, as by
 /// several threads; and it holds no address of what one process has for itself.
-pub(super) unsafe trait Zeroed: Sync {}
+pub(crate) unsafe trait Zeroed: Sync {}
 
 /// Some values, all zero at first, shared with every process that is forked afterwards.
-pub(super) struct Shared<T> {
+pub(crate) struct Shared<T> {
     mapping: Mapping,
     len: usize,
     values: PhantomData<T>,
@@ -22,7 +22,7 @@ pub(super) struct Shared<T> {
 
 impl<T: Zeroed> Shared<T> {
     /// `len` values.
-    pub(super) fn new(len: usize) -> Result<Self, Failure> {
+    pub(crate) fn new(len: usize) -> Result<Self, Failure> {
         const { assert!(align_of::<T>() <= 4096, "a mapping begins with a page") };
         let mapping = Mapping::new(len * size_of::<T>(), Scope::Shared)
             .map_err(|error| Failure::Limit(error.to_string()))?;

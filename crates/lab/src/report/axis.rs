@@ -93,8 +93,10 @@ fn label(value: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
+/// The least and the greatest of all finite `values`, as a ratio may be infinite.
 fn bounds(values: impl Iterator<Item = f64>, low: f64, high: f64) -> (f64, f64) {
-    let bounds = values.fold(None, |bounds: Option<(f64, f64)>, value| {
+    let finite = values.filter(|value| value.is_finite());
+    let bounds = finite.fold(None, |bounds: Option<(f64, f64)>, value| {
         Some(bounds.map_or((value, value), |(low, high)| (low.min(value), high.max(value))))
     });
     bounds.unwrap_or((low, high))
@@ -132,6 +134,17 @@ mod tests {
             for pair in ticks.windows(2) {
                 assert!(axis.at(pair[1].0) - axis.at(pair[0].0) > 29.9, "{low}..{high}: {ticks:?}");
             }
+        }
+    }
+
+    #[test]
+    fn what_has_no_end_is_drawn_at_the_edge() {
+        for axis in
+            [Axis::log, Axis::linear, Axis::even].map(|of| of([1.0, f64::INFINITY], 0.0, 300.0))
+        {
+            assert_eq!(axis.at(f64::INFINITY), 300.0);
+            assert!(axis.at(1.0) < 300.0);
+            assert!(axis.ticks(30.0).len() <= 10, "{axis:?}");
         }
     }
 

@@ -24,6 +24,8 @@ pub(super) enum Family {
     /// No threads at all; drawn as a limit.
     Alone,
     Limit,
+    /// What a paper found; drawn as a limit.
+    Published,
 }
 
 impl Family {
@@ -32,7 +34,7 @@ impl Family {
             Self::Ours => "ours",
             Self::Peer => "peer",
             Self::Kernel => "kernel",
-            Self::Alone | Self::Limit => "limit",
+            Self::Alone | Self::Limit | Self::Published => "limit",
         }
     }
 
@@ -44,6 +46,7 @@ impl Family {
             Self::Kernel => "kernel mechanisms",
             Self::Alone => "no threads",
             Self::Limit => "limit",
+            Self::Published => "published",
         }
     }
 }
@@ -117,7 +120,7 @@ impl LineChart {
             width: 358.0,
             height: 470.0,
             left: 46.0,
-            right: 146.0,
+            right: 152.0,
             top: 10.0,
             bottom: 44.0,
         };

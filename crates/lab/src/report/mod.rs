@@ -2,13 +2,17 @@
 //! screen reader. It is well-formed XML, so that a test can check it.
 
 mod axis;
+mod bars;
 mod chart;
 mod figures;
+mod follow_sim;
 mod ipc;
 mod items;
 mod p2;
+mod p3;
 mod p5;
 mod processes;
+mod serve;
 mod sleep;
 mod svg;
 mod tsp;
@@ -51,10 +55,15 @@ pub fn html(results: &Results, path: &Path) -> String {
     page.ring(results);
     page.figure_section(figures::governor_curve(results));
     page.p2(results);
+    page.p3(results);
     page.p5(results);
     page.sleep(results);
     page.figure_section(tsp::curve(results));
     page.figure_section(ipc::curve(results));
+    serve::figures(results).into_iter().for_each(|(_, figure)| page.figure_section(Some(figure)));
+    follow_sim::figures(results)
+        .into_iter()
+        .for_each(|(_, figure)| page.figure_section(Some(figure)));
     page.processes(results);
     page.tables(results);
     page.missing("Left out", &results.skipped);
@@ -81,8 +90,9 @@ pub fn drawings(results: &Results) -> Vec<(&'static str, String)> {
         ("tsp.svg", tsp::curve(results)),
         ("ipc.svg", ipc::curve(results)),
     ];
-    let alone = |(name, figure): (_, Option<Figure>)| Some((name, stand_alone(&figure?.drawing)));
-    curves.into_iter().filter_map(alone).collect()
+    let curves = curves.into_iter().filter_map(|(name, figure)| Some((name, figure?)));
+    let all = curves.chain(serve::figures(results)).chain(follow_sim::figures(results));
+    all.map(|(name, figure)| (name, stand_alone(&figure.drawing))).collect()
 }
 
 /// The first, wide drawing, with the style that a page would give it, at whatever width.

@@ -98,6 +98,18 @@ impl Svg {
         ));
     }
 
+    /// A bar from its upper left corner; the pointer over it shows `title`.
+    pub(super) fn bar(&mut self, class: &str, at: (f64, f64), size: (f64, f64), title: &str) {
+        self.push(format_args!(
+            r#"<rect class="bar {class}" x="{:.1}" y="{:.1}" width="{:.1}" height="{:.1}"><title>{}</title></rect>"#,
+            at.0,
+            at.1,
+            size.0.max(0.0),
+            size.1,
+            Escaped(title)
+        ));
+    }
+
     /// Everything until [`end_group`](Self::end_group) belongs to `title`.
     pub(super) fn group(&mut self, class: &str, title: &str) {
         self.push(format_args!(r#"<g class="{class}"><title>{}</title>"#, Escaped(title)));

@@ -68,6 +68,46 @@ fn round_trips(placement: &str) -> Vec<Series> {
     all
 }
 
+fn served(method: &str, connections: u64, pipeline: u64, each_ns: f64) -> Series {
+    let params = Params::new().with("connections", connections).with("pipeline", pipeline);
+    let readings = vec![
+        Reading::stat(Unit::PerSecond, "throughput", 0.8e9 / each_ns),
+        Reading::stat(Unit::PerSecond, "cpu-throughput", 1e9 / each_ns),
+        Reading::stat(Unit::CpuPercent, "server-cpu", 80.0),
+        Reading::stat(Unit::Nanoseconds, "p99", each_ns * 50.0),
+    ];
+    series("serve", method, params, readings)
+}
+
+fn servers() -> Vec<Series> {
+    let mut all = Vec::new();
+    for (method, each_ns) in [("kv", 5000.0), ("redis", 6250.0), ("echo-threads", 8000.0)] {
+        all.push(served(method, 10_000, 1, each_ns * 2.0));
+        all.push(served(method, 1, 1, each_ns));
+        all.push(served(method, 1, 16, each_ns / 8.0));
+    }
+    all
+}
+
+/// Figures of P3 at three lags.
+fn followed() -> Vec<Series> {
+    let mut all = Vec::new();
+    for (lag, unintended, left) in [(0u64, 0.02, 0.6), (20, 0.08, 0.52), (1000, 0.05, 0.5)] {
+        for (method, factor) in [("existing", 1.0), ("follow", left)] {
+            let params = Params::new().with("cpus", 12u64).with("flows", 512u64);
+            let params = params.with("rate", 100u64).with("lag", lag);
+            let readings = vec![
+                Reading::stat(Unit::PerSecond, "migrations", 3000.0 * factor),
+                Reading::stat(Unit::Ratio, "unintended", unintended),
+                Reading::stat(Unit::Count, "settle-mean", 1.25),
+                Reading::stat(Unit::Count, "settle-max", 8.0),
+            ];
+            all.push(series("follow-sim", method, params, readings));
+        }
+    }
+    all
+}
+
 /// A run with everything: all of P1's figures, a governor, costs, salesmen, processes,
 /// gaps and faults.
 fn full() -> Results {
@@ -98,6 +138,8 @@ fn full() -> Results {
     all.extend(salesmen());
     all.extend(round_trips("two-cpus"));
     all.extend(round_trips("one-cpu"));
+    all.extend(servers());
+    all.extend(followed());
     all.extend([
         cost("nptl", "mutex", 12.0),
         cost("daiko", "mutex", 9.0),
@@ -123,7 +165,18 @@ fn the_curves_stand_alone() {
     let drawings = drawings(&full());
     assert_eq!(
         drawings.iter().map(|(name, _)| *name).collect::<Vec<_>>(),
-        ["ring.svg", "governor.svg", "tsp.svg", "ipc.svg"]
+        [
+            "ring.svg",
+            "governor.svg",
+            "tsp.svg",
+            "ipc.svg",
+            "serve.svg",
+            "serve-pipeline.svg",
+            "serve-latency.svg",
+            "follow-sim.svg",
+            "follow-sim-settling.svg",
+            "follow-sim-migrations.svg"
+        ]
     );
     for (name, svg) in drawings {
         let document = roxmltree::Document::parse(&svg).expect(name);
@@ -139,9 +192,9 @@ fn the_page_and_all_its_drawings_are_well_formed() {
     let document = roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
     let drawings: Vec<_> =
         document.descendants().filter(|node| node.tag_name().name() == "svg").collect();
-    // The ring curve, five figures of P1, the governor curve, the salesman's and that of processes,
-    // each for two widths.
-    assert_eq!(drawings.len(), 18);
+    // The ring curve, five figures of P1, the governor curve, the salesman's, that of processes and
+    // three of servers, three of simulated wake-ups, each for two widths.
+    assert_eq!(drawings.len(), 30);
     for drawing in drawings {
         assert!(drawing.attribute("aria-label").is_some_and(|label| !label.is_empty()));
     }
@@ -236,6 +289,52 @@ fn the_curve_of_processes_is_of_medians_on_two_cpus() {
     assert!(figure.text.ends_with("on one CPU."), "what was measured, of short messages");
 }
 
+fn drawing(name: &str) -> String {
+    let drawing = drawings(&full()).into_iter().find(|(found, _)| *found == name);
+    drawing.expect(name).1
+}
+
+#[test]
+fn servers_are_bars_in_groups_of_connections() {
+    let drawing = drawing("serve.svg");
+    let heads = ["1 connection", "10k connections"];
+    let heads = heads.map(|head| drawing.find(&format!(">{head}</text>")).expect(head));
+    assert!(heads.is_sorted(), "{heads:?}");
+    assert!(drawing.contains("<title>kv, 1 connection: 200,000 (180,000 to 240,000)</title>"));
+    assert_eq!(drawing.matches("<rect class=\"bar ours\"").count(), 2);
+    assert_eq!(drawing.matches("<rect class=\"bar kernel\"").count(), 2);
+}
+
+#[test]
+fn requests_sent_together_have_bars_of_their_own() {
+    let drawing = drawing("serve-pipeline.svg");
+    assert!(drawing.contains("<title>kv, 1 connection: 1,600,000 ("));
+    assert_eq!(drawing.matches("<rect ").count(), 3);
+}
+
+#[test]
+fn a_bar_is_as_long_as_its_value() {
+    let drawing = drawing("serve.svg");
+    let document = roxmltree::Document::parse(&drawing).unwrap();
+    let width = |title: &str| -> f64 {
+        let is_it = |node: &roxmltree::Node<'_, '_>| {
+            node.text().is_some_and(|text| text.starts_with(title))
+        };
+        let title = document.descendants().find(is_it).expect(title);
+        title.parent_element().unwrap().attribute("width").unwrap().parse().unwrap()
+    };
+    let (kv, redis) = (width("kv, 1 connection: "), width("redis, 1 connection: "));
+    assert!((kv / redis - 1.25).abs() < 0.01, "{kv} {redis}");
+}
+
+#[test]
+fn latencies_are_of_requests_one_by_one() {
+    let drawing = drawing("serve-latency.svg");
+    let mark = "<title>redis, 10k connections: 625,000 (562,500 to 750,000)</title>";
+    assert!(drawing.contains(mark), "{drawing}");
+    assert_eq!(drawing.matches("<title>redis, ").count(), 2, "one for each number of connections");
+}
+
 #[test]
 fn clients_are_columns() {
     let html = page(&full());
@@ -308,6 +407,56 @@ fn table_1_of_p2_stands_beside_what_mutexes_cost_here() {
         "<td>6.00</td><td>360<small>60.0</small></td><td>36</td><td>58<small>1.61</small></td>";
     assert!(html.contains(&format!(r#"<tr><th scope="row">mutex-lock</th>{row}</tr>"#)));
     assert!(!page_of(vec![cost("daiko", "mutex", 6.0)]).contains("Table 1 of P2"));
+}
+
+fn received(method: &str, flows: u64, rfs: &str, migrations: f64) -> Series {
+    let params = Params::new().with("flows", flows).with("rfs", rfs);
+    let readings = vec![
+        Reading::stat(Unit::PerSecond, "migrations", migrations),
+        Reading::stat(Unit::PerSecond, "swaps", migrations / 4.0),
+        Reading::stat(Unit::CpuPercent, "cpu", 40.0),
+        Reading::stat(Unit::Nanoseconds, "p99", 9000.0),
+    ];
+    series("follow", method, params, readings)
+}
+
+#[test]
+fn the_tables_of_p3_stand_beside_receivers_of_the_most_flows() {
+    let both = |flows, migrations| {
+        let of = |rfs| {
+            [
+                received("daiko-pinned", flows, rfs, 0.0),
+                received("daiko-mover", flows, rfs, migrations),
+                received("daiko-follow", flows, rfs, migrations / 2.0),
+            ]
+        };
+        [of("on"), of("off")].concat()
+    };
+    let html = page_of([both(128, 800.0), both(32, 9.0)].concat());
+    assert!(
+        html.contains("<caption>128 flows, RFS on") && html.contains("<caption>128 flows, RFS off")
+    );
+    assert!(!html.contains("<caption>32 flows"));
+    let row = |name: &str, cells: &str| {
+        format!(r#"<tr><th scope="row">{name}</th><td>{cells}</td></tr>"#).replace('|', "</td><td>")
+    };
+    let none = "\u{2013}";
+    for row in [
+        row(
+            "2: unintended, % of migrations",
+            &format!("{none}|25.0|25.0<small>1.00</small>|8.00|{none}"),
+        ),
+        row("3: migrations, 1/s", "0|800|400<small>0.50</small>|2,200|1,142<small>0.52</small>"),
+        row("3: migrations, 1/s", "0|800|400<small>0.50</small>"),
+        row(
+            "3: llc-load-misses, 1/s",
+            "not measurable here|not measurable here|not measurable here|7,228|7,085<small>0.98</small>",
+        ),
+        row("4: CPU use, %", "40.0|40.0|40.0<small>1.00</small>|25.3|24.0<small>0.95</small>"),
+    ] {
+        assert!(html.contains(&row), "{row}");
+    }
+    assert!(!page(&full()).contains("Tables 2 to 4 of P3"), "nothing to show");
 }
 
 #[test]
@@ -401,4 +550,28 @@ fn an_empty_run_is_a_page_too() {
     let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
     roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
     assert!(!html.contains("<svg"));
+}
+
+#[test]
+fn what_p3_found_stands_beside_what_is_simulated() {
+    let results = full();
+    let figures = follow_sim::figures(&results);
+    let [(_, unintended), (_, settling), (_, migrations)] = &figures[..] else { panic!("three") };
+    assert!(
+        unintended.text.contains("before them it is 2.00%. P3: Core i7"),
+        "{}",
+        unintended.text
+    );
+    assert!(unintended.drawing.contains("P3: 8%"));
+    assert!(unintended.drawing.contains("lag 20 \u{b5}s: 8.00 (7.20 to 9.60)"), "in per cent");
+    assert!(settling.drawing.contains("P3: mean 1.21") && settling.drawing.contains("P3: most 9"));
+    assert!(migrations.drawing.contains("lag 20 \u{b5}s: 52.0 ("), "of those of the other policy");
+    let table = unintended.table.as_ref().expect("a table");
+    assert_eq!(table.heads[1], "simulated, lag 20 \u{b5}s", "where unintended ones are nearest");
+    let row = &table.rows[3];
+    assert_eq!(
+        (row.time, row.measured, row.published),
+        (Some(0.6), Some(0.52), Some(1142.0 / 2200.0))
+    );
+    assert_eq!(table.rows[4].measured, None, "no use of CPUs was read");
 }

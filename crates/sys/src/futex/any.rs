@@ -108,6 +108,7 @@ fn now() -> Duration {
 mod tests {
     use super::*;
     use crate::futex::wake;
+    use crate::testing::{forbid, in_fork};
     use std::thread;
 
     fn skipped() -> bool {
@@ -167,30 +168,11 @@ mod tests {
         }
     }
 
-    /// Has the kernel refuse `futex_waitv` to this process from now on.
-    fn refuse(errno: i32) {
-        let step = |code: u32, k: u32, jf| libc::sock_filter { code: code as u16, jt: 0, jf, k };
-        let mut steps = [
-            step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
-            step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_futex_waitv as u32, 1),
-            step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32, 0),
-            step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
-        ];
-        let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
-        // SAFETY: the program and its steps are live locals, and the first word that the kernel
-        // hands a filter is the number of the call.
-        unsafe {
-            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-            let filter = libc::SECCOMP_MODE_FILTER;
-            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, filter, &raw const program), 0);
-        }
-    }
-
     #[test]
     fn who_is_refused_is_told_and_does_not_wait() {
         for errno in [libc::ENOSYS, libc::EPERM] {
-            crate::testing::in_fork(|| {
-                refuse(errno);
+            in_fork(|| {
+                forbid(libc::SYS_futex_waitv, errno);
                 assert!(!probe());
                 let word = AtomicU32::new(0);
                 assert_eq!(wait_any(&[(&word, 0, Scope::Private)], None), None);

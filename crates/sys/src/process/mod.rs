@@ -20,4 +20,4 @@ pub use fork::{Child, Files, Forked, clone_process, die_with_parent, is_single_t
 pub use identity::parse_start;
 pub use identity::{Doubt, Life, ProcessId};
 pub use pidfd::PidFd;
-pub use trace::{Change, Registers, Traced, await_registers};
+pub use trace::{Change, Registers, Traced, await_registers, probe_tracing};

@@ -170,6 +170,38 @@ impl Traced {
     }
 }
 
+/// Whether the kernel lets this process trace its children: tries it with one.
+///
+/// # Errors
+///
+/// What the kernel said; or why there is no child.
+///
+/// # Examples
+///
+/// ```
+/// match daiko_sys::process::probe_tracing() {
+///     Ok(()) => println!("a worker's death can be looked into"),
+///     Err(error) => println!("processes cannot be traced here: {error}"),
+/// }
+/// ```
+pub fn probe_tracing() -> io::Result<()> {
+    // SAFETY: the child does nothing but wait for signals, which is allowed where the parent has threads.
+    let child = match unsafe { libc::fork() } {
+        -1 => return Err(io::Error::last_os_error()),
+        0 => loop {
+            // SAFETY: as above.
+            unsafe { libc::pause() };
+        },
+        child => child,
+    };
+    let answer = request(libc::PTRACE_SEIZE, child as u32, 0, 0);
+    let answer = answer.map(drop).map_err(|_| io::Error::from_raw_os_error(errno()));
+    // SAFETY: takes plain integers; the process is a child, not waited for yet.
+    unsafe { libc::kill(child, libc::SIGKILL) };
+    let _ = wait_status(child, libc::__WALL);
+    answer
+}
+
 /// Signals that tell a process of what it has done itself.
 const FAULTS: [i32; 7] = [
     libc::SIGSEGV,
@@ -184,12 +216,16 @@ const FAULTS: [i32; 7] = [
 /// Stops the calling process, which is traced or about to be, until its tracer [gives](Traced::give) it registers, with which it goes
 /// on. Returns only if it has none.
 pub fn await_registers() {
-    // The tracer comes right after the fork.
+    await_tracer();
+    // SAFETY: takes plain integers. The signal stops the process for its tracer, who does not pass it on.
+    unsafe { libc::kill(libc::getpid(), ASKS) };
+}
+
+/// The tracer comes right after the fork.
+fn await_tracer() {
     while !is_traced() {
         std::thread::yield_now();
     }
-    // SAFETY: takes plain integers. The signal stops the process for its tracer, who does not pass it on.
-    unsafe { libc::kill(libc::getpid(), ASKS) };
 }
 
 /// Time between two looks whether threads have ended.
@@ -335,24 +371,15 @@ mod tests {
     use super::*;
     use crate::memory::Mapping;
     use crate::process::{Files, Forked, KILL, Signals, clone_process, exit};
-    use crate::testing::{forked, in_fork, reap};
+    use crate::testing::in_fork;
     use crate::{Scope, futex, process, thread};
 
     /// Runs `body` in a process of one thread, if that may trace its children.
     #[track_caller]
     fn in_tracer(body: impl FnOnce()) {
-        let child = forked(|| {
-            loop {
-                std::thread::yield_now();
-            }
-        });
-        let refused = request(libc::PTRACE_SEIZE, child as u32, 0, 0).err();
-        // SAFETY: takes plain integers; the process is a child of the test, not reaped yet.
-        unsafe { libc::kill(child, KILL) };
-        reap(child);
-        match refused {
-            None => in_fork(body),
-            Some(error) => println!("skipped: processes cannot be traced here: {error}"),
+        match probe_tracing() {
+            Ok(()) => in_fork(body),
+            Err(error) => println!("skipped: processes cannot be traced here: {error}"),
         }
     }
 
@@ -372,6 +399,7 @@ mod tests {
             Forked::Child => {
                 // SAFETY: whatever it waits for in vain, this ends it.
                 unsafe { libc::alarm(60) };
+                await_tracer();
                 body();
                 exit(0)
             }

@@ -299,7 +299,7 @@ impl Builder {
         // SAFETY: the packet is such a one, and only those have the scope who are in its body or of
         // its family: `Scope` says why.
         unsafe { scope.family.enter::<F, T>(fiber) };
-        scope.runtime.launch(fiber, here, self.worker);
+        scope.runtime.launch(fiber, here, self.place);
         Ok(ScopedJoinHandle { handle, family: &scope.family })
     }
 }

@@ -257,22 +257,35 @@ fn load(over: Arc<AtomicU32>) -> impl FnOnce() -> u64 + Send + 'static {
 }
 
 fn the_stacks_of_lost_fibers_come_back() {
+    const LOSSES: usize = 30;
     let runtime = processes(1).build().unwrap();
-    let lose = |_| {
-        let frame = Arc::new(AtomicUsize::new(0));
-        let seen = frame.clone();
-        let (lost, process) = victim(&runtime, 0, move || {
-            let here = 0_u8;
-            seen.store(std::ptr::from_ref(std::hint::black_box(&here)).addr(), Ordering::Release);
-        });
+    let at = Arc::new(AtomicU32::new(0));
+    let here = at.clone();
+    // Spawned by the worker, whose free stacks are not for others before it sleeps.
+    let loses = runtime.spawn(move || {
+        let lose = |_| {
+            let frame = Arc::new(AtomicUsize::new(0));
+            let (seen, here) = (frame.clone(), here.clone());
+            let lost = daiko::spawn(move || {
+                let local = 0_u8;
+                let address = std::ptr::from_ref(std::hint::black_box(&local)).addr();
+                seen.store(address, Ordering::Release);
+                run_for_ever(&here)
+            });
+            assert_lost(lost.join());
+            frame.load(Ordering::Acquire)
+        };
+        (0..LOSSES).map(lose).collect::<HashSet<usize>>().len()
+    });
+    for _ in 0..LOSSES {
+        let process = await_change(&at);
+        at.store(0, Ordering::Release);
         kill(process);
-        assert_lost(lost.join());
-        frame.load(Ordering::Acquire)
-    };
-    let frames: HashSet<usize> = (0..30).map(lose).collect();
+    }
     // In turn with others of the first slab, which has 16.
-    assert!(frames.len() <= 16, "{}", frames.len());
-    end(runtime, 30);
+    let frames = loses.join().unwrap();
+    assert!(frames <= 16, "{frames}");
+    end(runtime, LOSSES);
 }
 
 #[inline(never)]

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::mpsc;
 
+use daiko::net::Selector;
 use daiko::process::{ProcessError, SharedHeap};
 use daiko::sync::{Event, Mutex};
 use daiko::{BuildError, Runtime};
@@ -66,7 +67,9 @@ fn options_that_processes_cannot_have_are_errors() {
     let private = daiko_sys::arena::Arena::private();
     let error = processes(2).arena(private).build().unwrap_err();
     assert!(matches!(error, BuildError::Process(ProcessError::Option { name: "arena" })));
-    end(processes(2).on_stuck(|_| ()).build().unwrap());
+    let error = processes(2).selector(Selector::IoUring).build().unwrap_err();
+    assert!(matches!(error, BuildError::Process(ProcessError::Option { name: "selector" })));
+    end(processes(2).selector(Selector::Epoll).on_stuck(|_| ()).build().unwrap());
 }
 
 fn waits_of_the_maker_that_need_its_frame_panic() {

@@ -1,0 +1,118 @@
+//! Wake-ups that wait for their interrupt: where a task goes on while what wakes it follows it about.
+//!
+//! From Goda and Tago, "Improvement of load balancing at process wake-up that considers interrupts which follow the
+//! process" (P3 in ARCHITECTURE.md). A task is a process where a kernel or the simulator asks, a fiber where the runtime does; a
+//! CPU is a worker there.
+
+mod swap;
+
+pub use swap::Swaps;
+
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+/// How many wake-ups a task stays at most, whose interrupt does not follow it.
+pub const BOUND: u8 = 4;
+
+/// Where a kernel puts a woken task: on the CPU that wakes it if that is idle, else on the one where it last ran,
+/// else on the idle one next after the waker, counted round; on the waker's if none is idle.
+///
+/// `idle` has a bit for each of the at most 128 CPUs.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_core::place::existing;
+///
+/// assert_eq!(existing(0, 1, 0b011), 0);
+/// assert_eq!(existing(0, 1, 0b110), 1);
+/// assert_eq!(existing(0, 1, 0b100), 2);
+/// assert_eq!(existing(0, 1, 0b000), 0);
+/// ```
+#[inline]
+pub fn existing(waker: u16, previous: u16, idle: u128) -> u16 {
+    let is_idle = |cpu: u16| idle >> cpu & 1 != 0;
+    if is_idle(waker) || idle == 0 {
+        waker
+    } else if is_idle(previous) {
+        previous
+    } else {
+        // No shift by 128: the waker is not idle, so that it is not found behind itself.
+        let after = idle & (u128::MAX << waker);
+        (if after != 0 { after } else { idle }).trailing_zeros() as u16
+    }
+}
+
+/// What is remembered of a task so that it waits for its interrupt.
+///
+/// After it has moved, by a wake-up or otherwise, it stays until a wake-up is processed on the CPU where it is,
+/// *that one included*: where it is let go at it already, the policy of before sends it on as ever. What wakes it from
+/// elsewhere, and will for ever, holds it for a bounded number of wake-ups.
+///
+/// # Examples
+///
+/// The sequence of the paper's figure 2. CPU 0 is busy at first, so the task moves, and by the policy of kernels it changes
+/// CPU at each wake-up from then on:
+///
+/// ```
+/// use daiko_core::place::{BOUND, Follow, existing};
+///
+/// let (mut task, mut runs_on) = (Follow::new(), 0);
+/// for (waker, idle, chosen) in [(0, 0b10, 1), (0, 0b11, 1), (1, 0b11, 1), (1, 0b11, 1)] {
+///     runs_on = task.place(waker, runs_on, BOUND, || existing(waker, runs_on, idle));
+///     assert_eq!(runs_on, chosen);
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Follow {
+    /// Where it was put last.
+    home: u16,
+    /// How many wake-ups more it stays at most.
+    held: u8,
+}
+
+impl Follow {
+    const NOWHERE: u16 = u16::MAX;
+
+    /// Of a task that has not been woken yet.
+    pub const fn new() -> Self {
+        Follow { home: Self::NOWHERE, held: 0 }
+    }
+
+    /// Where to put the task, which last ran on `previous`, at a wake-up that `waker` processes; `otherwise` says where it
+    /// goes if nothing holds it. It is held for at most `bound` wake-ups after a move; 0 holds nobody.
+    #[inline]
+    pub fn place(
+        &mut self,
+        waker: u16,
+        previous: u16,
+        bound: u8,
+        otherwise: impl FnOnce() -> u16,
+    ) -> u16 {
+        if self.home != previous && self.home != Self::NOWHERE {
+            // A balancer or a thief has moved it.
+            self.held = bound;
+        }
+        self.home = previous;
+        if self.held > 0 {
+            self.held = if waker == previous { 0 } else { self.held - 1 };
+            return previous;
+        }
+        self.home = otherwise();
+        if self.home != previous {
+            self.held = bound;
+        }
+        self.home
+    }
+
+    /// Whether it stays at the next wake-up in any case.
+    pub fn is_held(&self) -> bool {
+        self.held > 0
+    }
+}
+
+impl Default for Follow {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,282 @@
+//! The readiness of a descriptor, in one direction: whether a call is worth while, and who waits until
+//! it is.
+//!
+//! README.md beside this file has the protocol. What the kernel reports, the calls themselves, waiting
+//! and waking are the caller's job.
+
+use std::ptr::NonNull;
+
+use crate::list::Unlinked;
+use crate::lock::Contender;
+use crate::sync::{AtomicU32, Ordering, const_fn, unless_weakened};
+use crate::wait::{Locked, Node, Taken, WaitQueue};
+
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+/// The readiness of one direction of a descriptor, with a queue, 16 bytes.
+///
+/// Budget: while nobody waits one RMW for each edge, one load before a call; one RMW to say that there
+/// is nothing left. A wait takes the queue lock and one RMW.
+///
+/// # Examples
+///
+/// ```
+/// use std::num::NonZeroU32;
+/// use std::ptr::NonNull;
+///
+/// use daiko_core::lock::Contender;
+/// use daiko_core::readiness::RawReadiness;
+/// use daiko_core::wait::Node;
+///
+/// struct Caller;
+///
+/// impl Contender for Caller {
+///     fn id(&self) -> NonZeroU32 {
+///         NonZeroU32::MIN
+///     }
+///     fn relax(&self) {
+///         std::thread::yield_now();
+///     }
+/// }
+///
+/// let (readiness, node) = (RawReadiness::new(), Node::new("reader"));
+/// let seen = readiness.seen();
+/// // Here a call has failed with EAGAIN.
+/// readiness.drained(seen);
+/// assert!(readiness.seen().is_drained());
+/// // SAFETY: the node is in no queue, and is claimed below before it goes.
+/// let has_changed = unsafe { readiness.wait(&Caller, NonNull::from(&node), seen) };
+/// assert!(!has_changed);
+/// // Here the kernel has reported something.
+/// assert!(readiness.signal(&Caller, false).eq(["reader"]));
+/// assert!(!readiness.seen().is_drained());
+/// ```
+pub struct RawReadiness<W>(WaitQueue<W>);
+
+/// What somebody has seen of a descriptor before his call: the word.
+///
+/// ```text
+/// 31    3   2        1         0
+/// | edges | QUEUED | DRAINED | CLOSED |
+/// ```
+///
+/// `edges`: how often the kernel has reported a change. `QUEUED`: somebody is in the queue. `DRAINED`: a
+/// call has found nothing left since the last edge. `CLOSED`: for good.
+///
+/// The number wraps. Who compares it has loaded it before one call that does not block, so he would have
+/// to miss a multiple of 2^29 edges, nine minutes of a million each second, and would then merely wait
+/// until the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen(u32);
+
+impl Seen {
+    const CLOSED: u32 = 1;
+    const DRAINED: u32 = 2;
+    const QUEUED: u32 = 4;
+    const EDGE: u32 = 8;
+
+    /// Whether a call would find nothing: there is one to wait for at once.
+    #[inline]
+    pub const fn is_drained(self) -> bool {
+        self.0 & Self::DRAINED != 0
+    }
+
+    /// Whether the descriptor has hung up or failed. It is never drained then.
+    #[inline]
+    pub const fn is_closed(self) -> bool {
+        self.0 & Self::CLOSED != 0
+    }
+
+    const fn is_queued(self) -> bool {
+        self.0 & Self::QUEUED != 0
+    }
+
+    /// Whether there was no edge in between.
+    const fn is_as_of(self, seen: Seen) -> bool {
+        (self.0 ^ seen.0) < Self::EDGE
+    }
+
+    const fn after_edge(self, closed: bool) -> Seen {
+        let word = (self.0 & !Self::DRAINED).wrapping_add(Self::EDGE);
+        Seen(if closed { word | Self::CLOSED } else { word })
+    }
+
+    /// After nothing was left as of `seen`; `None` if that says nothing of now.
+    fn drained(self, seen: Seen) -> Option<Seen> {
+        let same = self.is_as_of(seen) || cfg!(weaken = "readiness-drained");
+        let ends = self.is_closed() && !cfg!(weaken = "readiness-closed");
+        (same && !ends).then_some(Seen(self.0 | Self::DRAINED))
+    }
+
+    /// After somebody was queued who has found nothing as of `seen`; `None` if he has to look again.
+    fn queued(self, seen: Seen) -> Option<Seen> {
+        let same = self.is_as_of(seen) || cfg!(weaken = "readiness-announce");
+        same.then_some(Seen(self.0 | Self::QUEUED))
+    }
+}
+
+impl<W: Copy> RawReadiness<W> {
+    const_fn! {
+        /// Of a descriptor of which nothing is known: a call may find something.
+        #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
+        pub const fn new() -> Self {
+            Self(WaitQueue::new(0))
+        }
+    }
+
+    fn word(&self) -> &AtomicU32 {
+        self.0.word()
+    }
+
+    fn load(&self) -> Seen {
+        // Relaxed: what follows is decided by an exchange, or under the queue lock.
+        Seen(self.word().load(Ordering::Relaxed))
+    }
+
+    fn change(&self, from: Seen, to: Seen, ordering: Ordering) -> Result<(), Seen> {
+        let change = self.word().compare_exchange_weak(from.0, to.0, ordering, Ordering::Relaxed);
+        change.map(drop).map_err(Seen)
+    }
+
+    /// What is known now, to be loaded before each call. The call finds what the kernel had at the last
+    /// edge that was seen.
+    #[inline]
+    pub fn seen(&self) -> Seen {
+        // Acquire: pairs with the Release in `count`, also if others have exchanged the word since.
+        Seen(self.word().load(unless_weakened!("readiness-seen", Ordering::Acquire)))
+    }
+
+    /// Says that a call has found nothing, or left nothing, which began after `seen` was loaded. Who
+    /// comes until the next edge need not call. No effect if there was an edge since, or if `seen` is
+    /// closed: then there is an end or an error to be found behind what was taken.
+    #[inline]
+    pub fn drained(&self, seen: Seen) {
+        let mut word = seen;
+        while let Some(next) = word.drained(seen) {
+            // Relaxed: nothing comes with it, and it keeps what the edge has released.
+            match self.change(word, next, Ordering::Relaxed) {
+                Ok(()) => return,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// The kernel has reported a change, `closed` if the descriptor has hung up or failed: whom the
+    /// caller wakes, exactly once. That is the first in line, or all if it is closed. From any thread.
+    #[inline]
+    #[must_use = "the waiters are to be woken"]
+    pub fn signal(&self, by: &impl Contender, closed: bool) -> Taken<W> {
+        self.notify(by, closed, closed)
+    }
+
+    /// Has all who wait, or are about to, look again: whom the caller wakes, exactly once. For when the
+    /// kernel is told to report no more, or to report elsewhere.
+    #[must_use = "the waiters are to be woken"]
+    pub fn wake_all(&self, by: &impl Contender) -> Taken<W> {
+        self.notify(by, false, true)
+    }
+
+    #[inline]
+    fn notify(&self, by: &impl Contender, closed: bool, all: bool) -> Taken<W> {
+        if !self.count(closed).is_queued() {
+            return Taken::NONE;
+        }
+        let mut queue = self.0.lock(by);
+        let all = all && !cfg!(weaken = "readiness-all");
+        let taken = if all { queue.take_all() } else { queue.take_one() };
+        self.settle(&queue);
+        taken
+    }
+
+    /// Counts an edge; the word before.
+    #[inline]
+    fn count(&self, closed: bool) -> Seen {
+        // Release: pairs with the Acquire in `seen`.
+        let release = unless_weakened!("readiness-edge", Ordering::Release);
+        let mut word = self.load();
+        while let Err(now) = self.change(word, word.after_edge(closed), release) {
+            word = now;
+        }
+        word
+    }
+
+    /// Puts `node` into the queue: false, and its waiter looks again once it is claimed. Or true: there
+    /// was an edge since `seen` was loaded, and he looks again at once.
+    ///
+    /// Who was claimed and has looked, without finding it drained, or does not look at all, owes a
+    /// [`pass_on`](Self::pass_on).
+    ///
+    /// # Safety
+    ///
+    /// As for [`Locked::enqueue`]; the queue is left by [`leave`](Self::leave).
+    #[must_use]
+    pub unsafe fn wait(&self, by: &impl Contender, node: NonNull<Node<W>>, seen: Seen) -> bool {
+        let mut queue = self.0.lock(by);
+        if !self.announce(seen) {
+            return true;
+        }
+        // SAFETY: passed on to the caller.
+        unsafe { queue.enqueue(node) };
+        false
+    }
+
+    /// Says that somebody is queued, so that the next edge will look for him; false if there was one
+    /// since `seen`. Under the queue lock.
+    fn announce(&self, seen: Seen) -> bool {
+        let mut word = self.load();
+        while let Some(next) = word.queued(seen) {
+            // Relaxed: the edge that follows finds the node by the queue lock.
+            match self.change(word, next, Ordering::Relaxed) {
+                Ok(()) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// Whether somebody waits, in the eyes of who was claimed: all who were queued before that.
+    #[inline]
+    pub fn anyone_waiting(&self) -> bool {
+        self.load().is_queued()
+    }
+
+    /// Has the next in line look, as the caller was claimed and leaves something, or may do so: whom the
+    /// caller wakes, exactly once. One load if nobody waits.
+    #[inline]
+    #[must_use = "the waiter that takes over is to be woken"]
+    pub fn pass_on(&self, by: &impl Contender) -> Option<W> {
+        if !self.anyone_waiting() || cfg!(weaken = "readiness-pass") {
+            return None;
+        }
+        let mut queue = self.0.lock(by);
+        let next = queue.claim_first(0);
+        self.settle(&queue);
+        next
+    }
+
+    /// Takes `node` out of the queue, for a timeout or cancel, unless it was claimed before.
+    ///
+    /// [`Unlinked::AlreadyGone`]: its waiter is woken, and looks, or passes on.
+    ///
+    /// # Safety
+    ///
+    /// `node` is alive, and was given to this object's [`wait`](Self::wait) last.
+    pub unsafe fn leave(&self, by: &impl Contender, node: NonNull<Node<W>>) -> Unlinked {
+        let mut queue = self.0.lock(by);
+        // SAFETY: passed on to the caller.
+        let unlinked = unsafe { queue.unlink(node) };
+        self.settle(&queue);
+        unlinked
+    }
+
+    /// Says so if the queue has become empty.
+    fn settle(&self, queue: &Locked<'_, W>) {
+        if queue.is_empty() || cfg!(weaken = "readiness-settle") {
+            // Relaxed: under the queue lock for who sets it; who does not see it finds an empty queue.
+            self.word().fetch_and(!Seen::QUEUED, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Those who wait for a descriptor, what comes in, and who reports it.
+
+use loom::sync::Arc;
+
+use super::*;
+use crate::modelled::{Turn, Waiters, bounded, spawn};
+
+struct Shared {
+    readiness: RawReadiness<usize>,
+    waiters: Waiters<3>,
+    /// What the kernel has. It may look for that without a lock, so nothing here orders anything.
+    items: AtomicU32,
+    /// Whether an end is behind the items.
+    ended: AtomicU32,
+    /// Before each look at the word and each edge.
+    turn: Turn,
+}
+
+impl Shared {
+    fn new(items: u32) -> Arc<Self> {
+        Arc::new(Self {
+            readiness: RawReadiness::new(),
+            waiters: Waiters::new(),
+            items: AtomicU32::new(items),
+            ended: AtomicU32::new(0),
+            turn: Turn::new(),
+        })
+    }
+
+    fn put(&self, items: u32) {
+        self.items.fetch_add(items, Ordering::Relaxed);
+    }
+
+    fn seen(&self) -> Seen {
+        self.turn.take();
+        self.readiness.seen()
+    }
+
+    fn report(&self, who: usize, closed: bool) {
+        self.turn.take();
+        self.waiters.wake(self.readiness.signal(&Waiters::<3>::by(who), closed));
+    }
+
+    fn pass_on(&self, who: usize) {
+        self.waiters.wake(self.readiness.pass_on(&Waiters::<3>::by(who)));
+    }
+
+    /// The system call: how many of `most` it has taken.
+    fn take(&self, most: u32) -> u32 {
+        let mut items = self.items.load(Ordering::Relaxed);
+        while items > 0 {
+            let left = items.saturating_sub(most);
+            let taken =
+                self.items.compare_exchange(items, left, Ordering::Relaxed, Ordering::Relaxed);
+            match taken {
+                Ok(_) => return items - left,
+                Err(now) => items = now,
+            }
+        }
+        0
+    }
+
+    /// Whether the caller was claimed: it has waited. False if he looks again at once.
+    fn wait(&self, who: usize, seen: Seen) -> bool {
+        let node = Node::new(who);
+        // SAFETY: the node is in no queue, and stays until it is claimed.
+        if unsafe { self.readiness.wait(&Waiters::<3>::by(who), NonNull::from(&node), seen) } {
+            return false;
+        }
+        self.waiters.wait(who, &node);
+        true
+    }
+
+    /// Takes one, as soon as there is one.
+    fn read(&self, who: usize) {
+        let mut claimed = false;
+        loop {
+            let seen = self.seen();
+            if !seen.is_drained() {
+                if self.take(1) == 1 {
+                    break;
+                }
+                self.readiness.drained(seen);
+            }
+            claimed = self.wait(who, seen);
+        }
+        if claimed {
+            self.pass_on(who);
+        }
+    }
+
+    /// Takes what comes until the end, always asking for more than there is.
+    fn read_to_end(&self, who: usize) -> u32 {
+        let mut read = 0;
+        loop {
+            let seen = self.seen();
+            if !seen.is_drained() {
+                let taken = self.take(u32::MAX);
+                read += taken;
+                if taken == 0 && self.ended.load(Ordering::Relaxed) == 1 {
+                    return read;
+                }
+                self.readiness.drained(seen);
+                if taken > 0 {
+                    continue;
+                }
+            }
+            self.wait(who, seen);
+        }
+    }
+
+    /// Queues `node`, which stays until it has left or is claimed, as there is nothing.
+    fn queue(&self, node: &Node<usize>) {
+        let seen = self.seen();
+        // SAFETY: in no queue, and it stays, by this function's contract.
+        assert!(!unsafe { self.readiness.wait(&Waiters::<3>::by(0), NonNull::from(node), seen) });
+    }
+}
+
+#[test]
+fn an_edge_is_seen_or_the_waiter_is() {
+    loom::model(|| {
+        let shared = Shared::new(0);
+        let kernel = spawn(&shared, |shared| {
+            shared.put(1);
+            shared.report(1, false);
+        });
+        shared.read(0);
+        kernel.join().unwrap();
+        assert!(!shared.readiness.anyone_waiting());
+    });
+}
+
+#[test]
+fn of_one_edge_all_have_what_it_brought() {
+    loom::model(|| {
+        let shared = Shared::new(0);
+        let node = Node::new(1);
+        shared.queue(&node);
+        let other = spawn(&shared, |shared| shared.read(0));
+        shared.put(2);
+        shared.report(2, false);
+        shared.waiters.wait(1, &node);
+        assert_eq!(shared.take(1), 1);
+        shared.pass_on(1);
+        other.join().unwrap();
+        assert_eq!(shared.take(1), 0);
+    });
+}
+
+#[test]
+fn two_who_look_at_a_time_have_one_each() {
+    bounded(1, || {
+        let shared = Shared::new(0);
+        let other = spawn(&shared, |shared| shared.read(1));
+        let kernel = spawn(&shared, |shared| {
+            shared.put(2);
+            shared.report(2, false);
+        });
+        shared.read(0);
+        other.join().unwrap();
+        kernel.join().unwrap();
+        assert_eq!(shared.take(1), 0);
+    });
+}
+
+#[test]
+fn each_edge_has_another_look() {
+    loom::model(|| {
+        let shared = Shared::new(0);
+        let nodes = [0, 1].map(Node::new);
+        nodes.iter().for_each(|node| shared.queue(node));
+        let other = spawn(&shared, |shared| shared.report(2, false));
+        shared.report(0, false);
+        other.join().unwrap();
+        for (who, node) in nodes.iter().enumerate() {
+            assert_eq!(shared.waiters.wait(who, node), 0);
+        }
+        assert!(!shared.readiness.anyone_waiting());
+    });
+}
+
+#[test]
+fn who_leaves_takes_no_edge_along() {
+    loom::model(|| {
+        let shared = Shared::new(0);
+        let nodes = [0, 1].map(Node::new);
+        nodes.iter().for_each(|node| shared.queue(node));
+        let kernel = spawn(&shared, |shared| {
+            shared.put(1);
+            shared.report(2, false);
+        });
+        let by = Waiters::<3>::by(0);
+        // SAFETY: alive, and queued here.
+        if unsafe { shared.readiness.leave(&by, NonNull::from(&nodes[0])) } != Unlinked::Mine {
+            shared.waiters.wait(0, &nodes[0]);
+            shared.pass_on(0);
+        }
+        shared.waiters.wait(1, &nodes[1]);
+        assert!(!shared.readiness.seen().is_drained());
+        assert_eq!(shared.take(1), 1);
+        kernel.join().unwrap();
+        assert!(!shared.readiness.anyone_waiting());
+    });
+}
+
+#[test]
+fn what_comes_after_a_look_is_not_taken_for_drained() {
+    loom::model(|| {
+        let shared = Shared::new(1);
+        let kernel = spawn(&shared, |shared| {
+            shared.put(1);
+            shared.report(1, false);
+        });
+        let seen = shared.seen();
+        if shared.take(u32::MAX) == 1 {
+            shared.readiness.drained(seen);
+            shared.read(0);
+        }
+        kernel.join().unwrap();
+    });
+}
+
+#[test]
+fn what_one_has_found_drained_another_waits_for() {
+    bounded(3, || {
+        let shared = Shared::new(0);
+        let kernel = spawn(&shared, |shared| {
+            shared.put(1);
+            shared.report(2, false);
+        });
+        let looks = spawn(&shared, |shared| {
+            let seen = shared.seen();
+            if shared.take(1) == 0 {
+                shared.readiness.drained(seen);
+            }
+        });
+        let seen = shared.seen();
+        if seen.is_drained() {
+            shared.wait(0, seen);
+            shared.read(0);
+        }
+        looks.join().unwrap();
+        kernel.join().unwrap();
+    });
+}
+
+#[test]
+fn the_end_is_found_behind_what_was_taken() {
+    loom::model(|| {
+        let shared = Shared::new(1);
+        let kernel = spawn(&shared, |shared| {
+            shared.ended.store(1, Ordering::Relaxed);
+            shared.report(1, true);
+        });
+        assert_eq!(shared.read_to_end(0), 1);
+        kernel.join().unwrap();
+        assert!(shared.readiness.seen().is_closed());
+    });
+}
+
+#[test]
+fn all_look_again_when_told_to() {
+    bounded(3, || {
+        let shared = Shared::new(0);
+        let node = Node::new(1);
+        shared.queue(&node);
+        let kernel = spawn(&shared, |shared| {
+            shared.waiters.wake(shared.readiness.wake_all(&Waiters::<3>::by(2)));
+        });
+        let seen = Seen(0);
+        shared.wait(0, seen);
+        shared.waiters.wait(1, &node);
+        kernel.join().unwrap();
+        assert!(!shared.readiness.seen().is_closed());
+    });
+}

@@ -1,0 +1,138 @@
+//! A connection: requests are read and carried out, and replies written, as many at a time as there are.
+
+use std::cell::RefCell;
+use std::io::{self, ErrorKind, Read, Write};
+
+use super::commands::Server;
+use super::resp::{Parsed, Parser, Replies};
+
+/// As much as is read at first.
+const READ_BYTES: usize = 16 << 10;
+/// Replies are sent once they are so long, though more requests are there: who reads no replies is not served.
+const ENOUGH_REPLIES: usize = 64 << 10;
+/// No request is longer, with all of its arguments.
+const MOST_BYTES: usize = 1 << 30;
+/// Buffers that a thread keeps, and how large each may be.
+const KEPT: usize = 32;
+const KEPT_BYTES: usize = 128 << 10;
+
+/// What [`serve`] needs of a socket.
+pub(crate) trait Connection: Read + Write {
+    /// Waits until there is something to read, the end of it or an error: nobody holds a buffer meanwhile.
+    fn wait_readable(&mut self) -> io::Result<()>;
+}
+
+/// Answers a client until it goes away, asks to quit, or sends what is no request.
+pub(crate) fn serve(connection: &mut impl Connection, server: &Server) -> io::Result<()> {
+    loop {
+        connection.wait_readable()?;
+        let mut buffers = Buffers::take();
+        if !buffers.exchange(connection, server)? {
+            return Ok(());
+        }
+        buffers.give_back();
+    }
+}
+
+/// What a connection has while requests of it are not all answered.
+#[derive(Default)]
+struct Buffers {
+    /// Its first `filled` bytes have come, and belong to no request that was carried out.
+    input: Vec<u8>,
+    filled: usize,
+    parser: Parser,
+    replies: Replies,
+}
+
+thread_local! {
+    /// Those that are free. The fibers of a worker share them, so that few are enough for many connections, and stay in
+    /// its cache.
+    #[expect(clippy::vec_box, reason = "they are moved twice for each batch of requests")]
+    static FREE: RefCell<Vec<Box<Buffers>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Buffers {
+    fn take() -> Box<Buffers> {
+        FREE.with_borrow_mut(Vec::pop).unwrap_or_default()
+    }
+
+    /// All that came was answered. Those of a connection that ended may not be as new, and are dropped.
+    fn give_back(self: Box<Self>) {
+        let bytes = self.input.capacity() + self.replies.bytes.capacity() + self.parser.capacity();
+        FREE.with_borrow_mut(|free| {
+            if bytes <= KEPT_BYTES && free.len() < KEPT {
+                free.push(self);
+            }
+        });
+    }
+
+    /// Answers what comes, until nothing of it is left. Returns whether the connection goes on.
+    ///
+    /// Not inlined, so that a fiber that waits has no frame of it on its stack.
+    #[inline(never)]
+    fn exchange(&mut self, connection: &mut impl Connection, server: &Server) -> io::Result<bool> {
+        loop {
+            if self.read(connection)? == 0 {
+                return Ok(false);
+            }
+            let goes_on = self.answer(connection, server)?;
+            self.send(connection)?;
+            if !goes_on || self.filled == 0 {
+                return Ok(goes_on);
+            }
+        }
+    }
+
+    /// Carries out the requests that are there wholly.
+    fn answer(&mut self, connection: &mut impl Connection, server: &Server) -> io::Result<bool> {
+        let mut start = 0;
+        loop {
+            let input = &mut self.input[start..self.filled];
+            match self.parser.parse(input) {
+                Ok(Parsed::Request { bytes }) => {
+                    if !server.carry_out(self.parser.arguments(input), &mut self.replies) {
+                        return Ok(false);
+                    }
+                    start += bytes;
+                }
+                Ok(Parsed::Incomplete) => break,
+                Err(error) => {
+                    self.replies.error(&[b"Protocol error: ", &error.0[..]].concat());
+                    return Ok(false);
+                }
+            }
+            if self.replies.bytes.len() >= ENOUGH_REPLIES {
+                self.send(connection)?;
+            }
+        }
+        self.input.copy_within(start..self.filled, 0);
+        self.filled -= start;
+        Ok(true)
+    }
+
+    fn send(&mut self, connection: &mut impl Connection) -> io::Result<()> {
+        connection.write_all(&self.replies.bytes)?;
+        self.replies.bytes.clear();
+        Ok(())
+    }
+
+    /// Reads behind what is there, with as much room as that takes: it grows with what has come.
+    fn read(&mut self, connection: &mut impl Connection) -> io::Result<usize> {
+        if self.filled == self.input.len() {
+            if self.filled >= MOST_BYTES {
+                return Err(io::Error::new(ErrorKind::InvalidData, "a request is too long"));
+            }
+            self.input.resize((2 * self.filled).max(READ_BYTES), 0);
+        }
+        loop {
+            match connection.read(&mut self.input[self.filled..]) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                Ok(bytes) => {
+                    self.filled += bytes;
+                    return Ok(bytes);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What sockets for messages have in common.
+
+/// What all types around a socket for messages have: `$name` around one of `$std`, with addresses of type `$address`.
+macro_rules! datagram {
+    ($name:ident, $std:ty, $address:ty) => {
+        impl $name {
+            /// Makes a socket of `std` one whose calls suspend fibers. Its descriptor is non-blocking from here on.
+            ///
+            /// # Errors
+            ///
+            /// If the kernel refuses that.
+            pub fn from_std(socket: $std) -> io::Result<Self> {
+                let io = Async::new(socket)?;
+                Ok($name { io, reads: Patience::new(), writes: Patience::new() })
+            }
+
+            /// As a socket of `std`, which blocks.
+            ///
+            /// # Errors
+            ///
+            /// If the kernel refuses that.
+            pub fn into_std(self) -> io::Result<$std> {
+                let socket = self.io.into_inner();
+                socket.set_nonblocking(false)?;
+                Ok(socket)
+            }
+
+            /// Another handle of the same socket, with timeouts of its own.
+            ///
+            /// # Errors
+            ///
+            /// If there can be no further descriptor.
+            pub fn try_clone(&self) -> io::Result<Self> {
+                Self::from_std(self.io.get_ref().try_clone()?)
+            }
+
+            fn input<R>(&self, call: impl FnMut(&$std) -> io::Result<R>) -> io::Result<R> {
+                // One message is no sign of how many there are.
+                self.io.perform(Way::In, "a receive", || self.reads.until(), call, |_| false)
+            }
+
+            fn output<R>(&self, call: impl FnMut(&$std) -> io::Result<R>) -> io::Result<R> {
+                self.io.perform(Way::Out, "a send", || self.writes.until(), call, |_| false)
+            }
+
+            /// Waits for a message; how many bytes it has, as far as there is room, and where it came from.
+            ///
+            /// # Errors
+            ///
+            /// That of the kernel, also for a message sent before.
+            pub fn recv_from(&self, bytes: &mut [u8]) -> io::Result<(usize, $address)> {
+                self.input(|socket| socket.recv_from(bytes))
+            }
+
+            /// As [`recv_from`](Self::recv_from), without its address.
+            ///
+            /// # Errors
+            ///
+            /// As [`recv_from`](Self::recv_from).
+            pub fn recv(&self, bytes: &mut [u8]) -> io::Result<usize> {
+                self.input(|socket| socket.recv(bytes))
+            }
+
+            /// Sends a message to whom the socket is connected to; waits for room.
+            ///
+            /// # Errors
+            ///
+            /// That of the kernel.
+            pub fn send(&self, bytes: &[u8]) -> io::Result<usize> {
+                self.output(|socket| socket.send(bytes))
+            }
+
+            /// The address of this side.
+            ///
+            /// # Errors
+            ///
+            /// If the kernel does not tell.
+            pub fn local_addr(&self) -> io::Result<$address> {
+                self.io.get_ref().local_addr()
+            }
+
+            /// The address that it is connected to.
+            ///
+            /// # Errors
+            ///
+            /// If there is none.
+            pub fn peer_addr(&self) -> io::Result<$address> {
+                self.io.get_ref().peer_addr()
+            }
+
+            /// For how long each receive waits at most; `None`: however long it takes. Then it fails with
+            /// [`TimedOut`](io::ErrorKind::TimedOut).
+            ///
+            /// # Errors
+            ///
+            /// If it is 0.
+            pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+                self.reads.set_timeout(timeout)
+            }
+
+            /// For how long each send waits at most; as [`set_read_timeout`](Self::set_read_timeout).
+            ///
+            /// # Errors
+            ///
+            /// If it is 0.
+            pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+                self.writes.set_timeout(timeout)
+            }
+
+            /// As was [set](Self::set_read_timeout).
+            pub fn read_timeout(&self) -> Option<Duration> {
+                self.reads.timeout()
+            }
+
+            /// As was [set](Self::set_write_timeout).
+            pub fn write_timeout(&self) -> Option<Duration> {
+                self.writes.timeout()
+            }
+
+            /// Until when receives that begin to wait from here on do so at most; `None`: however long it takes.
+            pub fn set_read_deadline(&self, deadline: Option<Instant>) {
+                self.reads.set_deadline(deadline);
+            }
+
+            /// As [`set_read_deadline`](Self::set_read_deadline), of sends.
+            pub fn set_write_deadline(&self, deadline: Option<Instant>) {
+                self.writes.set_deadline(deadline);
+            }
+        }
+
+        impl AsFd for $name {
+            fn as_fd(&self) -> BorrowedFd<'_> {
+                self.io.as_fd()
+            }
+        }
+
+        impl AsRawFd for $name {
+            fn as_raw_fd(&self) -> RawFd {
+                self.io.as_raw_fd()
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.io.get_ref().fmt(f)
+            }
+        }
+    };
+}
+pub(super) use datagram;

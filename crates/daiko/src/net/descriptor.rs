@@ -1,0 +1,306 @@
+//! Any descriptor, waited for by fibers.
+
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use daiko_sys::descriptor;
+
+use super::source::{Source, Way};
+use crate::wait::Deadline;
+
+/// A descriptor whose calls suspend the calling fiber where they would block; a thread that is no fiber blocks.
+///
+/// It makes the descriptor non-blocking, which is a property of the open file: others that have it by a duplicate see it
+/// as well. Any number of fibers and threads may use it at the same time; those that wait for the same direction are
+/// served in turn.
+///
+/// ```
+/// use daiko::net::Async;
+/// use std::io::{Read, Write};
+///
+/// daiko::run(|| {
+///     let (reader, mut writer) = std::io::pipe()?;
+///     let reader = Async::new(reader)?;
+///     let echo = daiko::spawn(move || {
+///         let mut bytes = [0; 5];
+///         (&reader).read_exact(&mut bytes).map(|()| bytes)
+///     });
+///     writer.write_all(b"daiko")?;
+///     assert_eq!(&echo.join().unwrap()?, b"daiko");
+///     std::io::Result::Ok(())
+/// }).unwrap();
+/// ```
+pub struct Async<T: AsFd> {
+    io: ManuallyDrop<T>,
+    source: Arc<Source>,
+}
+
+impl<T: AsFd> Async<T> {
+    /// Makes the descriptor of `io` non-blocking. What of it is dropped with `io` is the same as without this.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be waited for, as a regular file; what the kernel says.
+    pub fn new(io: T) -> io::Result<Self> {
+        if descriptor::is_always_ready(io.as_fd())? {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "files and folders are always ready: read and write them by daiko::blocking",
+            ));
+        }
+        descriptor::set_nonblocking(io.as_fd(), true)?;
+        Ok(Self::of_nonblocking(io))
+    }
+
+    pub(super) fn of_nonblocking(io: T) -> Self {
+        Async { io: ManuallyDrop::new(io), source: Source::new() }
+    }
+
+    /// What it was made of.
+    pub fn get_ref(&self) -> &T {
+        &self.io
+    }
+
+    /// What it was made of, as it is now: non-blocking.
+    pub fn into_inner(self) -> T {
+        let mut this = ManuallyDrop::new(self);
+        this.source.close(this.io.as_fd());
+        // SAFETY: neither is used again, as `this` is never dropped.
+        unsafe {
+            std::ptr::drop_in_place(&mut this.source);
+            ManuallyDrop::take(&mut this.io)
+        }
+    }
+
+    /// Waits until there is something to read, or the end of it, or an error. Others may take it before the caller.
+    ///
+    /// For who needs memory for what he reads only once there is something.
+    ///
+    /// # Errors
+    ///
+    /// That of the kernel if the descriptor cannot be waited for.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    pub fn readable(&self) -> io::Result<()> {
+        self.await_ready(Way::In, "Async::readable", Deadline::NEVER)
+    }
+
+    /// Waits until there is room to write, or an error; as [`readable`](Self::readable).
+    ///
+    /// # Errors
+    ///
+    /// As [`readable`](Self::readable).
+    ///
+    /// # Panics
+    ///
+    /// As [`readable`](Self::readable).
+    pub fn writable(&self) -> io::Result<()> {
+        self.await_ready(Way::Out, "Async::writable", Deadline::NEVER)
+    }
+
+    pub(super) fn await_ready(&self, way: Way, what: &str, deadline: Deadline) -> io::Result<()> {
+        self.source.await_ready(self.io.as_fd(), way, what, deadline)
+    }
+
+    /// Makes `call`, which reads without blocking, until it fails with another error than
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock), or succeeds. In between it waits until there is something to read.
+    ///
+    /// # Errors
+    ///
+    /// That of `call`; that of the kernel if the descriptor cannot be waited for.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    pub fn read_with<R>(&self, call: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.perform(Way::In, "Async::read_with", || Deadline::NEVER, call, |_| false)
+    }
+
+    /// As [`read_with`](Self::read_with), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_with`](Self::read_with), and [`TimedOut`](io::ErrorKind::TimedOut).
+    ///
+    /// # Panics
+    ///
+    /// As [`read_with`](Self::read_with).
+    pub fn read_with_timeout<R>(
+        &self,
+        timeout: Duration,
+        call: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.perform(Way::In, "Async::read_with", || Deadline::after(timeout), call, |_| false)
+    }
+
+    /// As [`read_with`](Self::read_with), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_with_timeout`](Self::read_with_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`read_with`](Self::read_with).
+    pub fn read_with_deadline<R>(
+        &self,
+        deadline: Instant,
+        call: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.perform(Way::In, "Async::read_with", || Deadline::at(deadline), call, |_| false)
+    }
+
+    /// As [`read_with`](Self::read_with), of a call that writes.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_with`](Self::read_with).
+    ///
+    /// # Panics
+    ///
+    /// As [`read_with`](Self::read_with).
+    pub fn write_with<R>(&self, call: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        self.perform(Way::Out, "Async::write_with", || Deadline::NEVER, call, |_| false)
+    }
+
+    /// As [`write_with`](Self::write_with), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_with_timeout`](Self::read_with_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`read_with`](Self::read_with).
+    pub fn write_with_timeout<R>(
+        &self,
+        timeout: Duration,
+        call: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.perform(Way::Out, "Async::write_with", || Deadline::after(timeout), call, |_| false)
+    }
+
+    /// As [`write_with`](Self::write_with), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_with_timeout`](Self::read_with_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`read_with`](Self::read_with).
+    pub fn write_with_deadline<R>(
+        &self,
+        deadline: Instant,
+        call: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.perform(Way::Out, "Async::write_with", || Deadline::at(deadline), call, |_| false)
+    }
+
+    #[inline]
+    pub(super) fn perform<R>(
+        &self,
+        way: Way,
+        what: &str,
+        deadline: impl Fn() -> Deadline,
+        mut call: impl FnMut(&T) -> io::Result<R>,
+        drains: impl Fn(&R) -> bool,
+    ) -> io::Result<R> {
+        self.source.perform(self.io.as_fd(), way, what, deadline, || call(&self.io), drains)
+    }
+}
+
+impl<T: AsFd> Drop for Async<T> {
+    fn drop(&mut self) {
+        // Before the descriptor is closed.
+        self.source.close(self.io.as_fd());
+        // SAFETY: it is not used again.
+        unsafe { ManuallyDrop::drop(&mut self.io) };
+    }
+}
+
+impl<T: AsFd> AsFd for Async<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.io.as_fd()
+    }
+}
+
+impl<T: AsFd> AsRawFd for Async<T> {
+    fn as_raw_fd(&self) -> RawFd {
+        self.io.as_fd().as_raw_fd()
+    }
+}
+
+impl<T: AsFd + fmt::Debug> fmt::Debug for Async<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Async").field(&*self.io).finish()
+    }
+}
+
+impl<T: AsFd> Read for &Async<T>
+where
+    for<'t> &'t T: Read,
+{
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.read_with(|mut io| io.read(bytes))
+    }
+
+    fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        self.read_with(|mut io| io.read_vectored(parts))
+    }
+}
+
+impl<T: AsFd> Read for Async<T>
+where
+    for<'t> &'t T: Read,
+{
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(bytes)
+    }
+
+    fn read_vectored(&mut self, parts: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(parts)
+    }
+}
+
+impl<T: AsFd> Write for &Async<T>
+where
+    for<'t> &'t T: Write,
+{
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_with(|mut io| io.write(bytes))
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.write_with(|mut io| io.write_vectored(parts))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.write_with(|mut io| io.flush())
+    }
+}
+
+impl<T: AsFd> Write for Async<T>
+where
+    for<'t> &'t T: Write,
+{
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        (&*self).write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self).flush()
+    }
+}

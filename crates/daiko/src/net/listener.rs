@@ -1,0 +1,58 @@
+//! What listeners of all kinds have in common: how to accept, and what to do where no descriptor is left.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use daiko_sys::socket::{self, SockAddr};
+
+use super::Async;
+use super::source::Way;
+use crate::time;
+use crate::wait::Deadline;
+
+/// The first pause after there was no descriptor for a connection, and the longest: each is twice the one before.
+const PAUSES_MS: [u64; 2] = [1, 128];
+
+/// A listener of `std`, and how often it has had no descriptor in a row.
+#[derive(Debug)]
+pub(super) struct Listener<L: AsFd> {
+    pub(super) io: Async<L>,
+    failures: AtomicU32,
+}
+
+impl<L: AsFd> Listener<L> {
+    /// Of a listener that does not block.
+    pub(super) fn of_nonblocking(listener: L) -> Self {
+        Listener { io: Async::of_nonblocking(listener), failures: AtomicU32::new(0) }
+    }
+
+    /// The next connection. A failure for want of descriptors or memory is told after a pause, so that who asks again and
+    /// again leaves the worker to those who could give some back; the connection waits meanwhile.
+    pub(super) fn accept(&self, what: &str) -> io::Result<(OwnedFd, SockAddr)> {
+        let accept = |listener: &L| loop {
+            match socket::accept(listener.as_fd()) {
+                // Its peer has gone: there may be others.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                done => return done,
+            }
+        };
+        let done = self.io.perform(Way::In, what, || Deadline::NEVER, accept, |_| false);
+        match &done {
+            Err(error) if socket::is_want(error) => self.pause(),
+            _ if self.failures.load(Ordering::Relaxed) != 0 => {
+                self.failures.store(0, Ordering::Relaxed);
+            }
+            _ => {}
+        }
+        done
+    }
+
+    #[cold]
+    fn pause(&self) {
+        let [first, longest] = PAUSES_MS;
+        let failures = self.failures.fetch_add(1, Ordering::Relaxed);
+        time::sleep(Duration::from_millis((first << failures.min(20)).min(longest)));
+    }
+}

@@ -1,0 +1,308 @@
+//! TCP.
+
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::{self, Shutdown, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use daiko_sys::socket::{self, Listen};
+
+use super::address::first_of;
+use super::listener::Listener;
+use super::source::Way;
+use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
+use super::stream::{Stream, stream};
+use super::{ListenOptions, ToSocketAddrs};
+use crate::wait::Deadline;
+
+/// A TCP connection, as [`std::net::TcpStream`]: who reads or writes is suspended until it can be.
+///
+/// Its two directions are used at the same time by two fibers, through `&TcpStream`, or
+/// [`split`](Self::split).
+///
+/// ```
+/// use daiko::net::{TcpListener, TcpStream};
+/// use std::io::{Read, Write};
+///
+/// daiko::run(|| {
+///     let listener = TcpListener::bind("127.0.0.1:0")?;
+///     let address = listener.local_addr()?;
+///     let server = daiko::spawn(move || {
+///         let (mut stream, _) = listener.accept()?;
+///         let mut question = [0; 3];
+///         stream.read_exact(&mut question)?;
+///         stream.write_all(&question)
+///     });
+///     let mut stream = TcpStream::connect(address)?;
+///     stream.write_all(b"hop")?;
+///     let mut answer = String::new();
+///     stream.read_to_string(&mut answer)?;
+///     assert_eq!(answer, "hop");
+///     server.join().unwrap()
+/// })
+/// # .unwrap();
+/// ```
+pub struct TcpStream {
+    stream: Stream<net::TcpStream>,
+}
+
+stream!(TcpStream, net::TcpStream);
+
+impl TcpStream {
+    /// Connects to the first address that lets it.
+    ///
+    /// # Errors
+    ///
+    /// If the name cannot be looked up; that of the last address.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    pub fn connect(address: impl ToSocketAddrs) -> io::Result<TcpStream> {
+        first_of(address, |address| Self::connect_until(&address, || Deadline::NEVER))
+    }
+
+    /// As [`connect`](Self::connect), for at most `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), and [`TimedOut`](io::ErrorKind::TimedOut).
+    ///
+    /// # Panics
+    ///
+    /// As [`connect`](Self::connect).
+    pub fn connect_timeout(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+        Self::connect_until(address, || Deadline::after(timeout))
+    }
+
+    /// As [`connect_timeout`](Self::connect_timeout), until `deadline` at most.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect_timeout`](Self::connect_timeout).
+    ///
+    /// # Panics
+    ///
+    /// As [`connect`](Self::connect).
+    pub fn connect_deadline(address: &SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
+        Self::connect_until(address, || Deadline::at(deadline))
+    }
+
+    fn connect_until(
+        address: &SocketAddr,
+        deadline: impl Fn() -> Deadline,
+    ) -> io::Result<TcpStream> {
+        let stream = Self::of(socket::connect_tcp(address)?.into());
+        // Until then it has no peer, and no error.
+        let is_connected = |socket: &net::TcpStream| {
+            socket::connected(socket.as_fd())?;
+            match socket.peer_addr() {
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+                done => done.map(drop),
+            }
+        };
+        let what = "TcpStream::connect";
+        stream.stream.io.perform(Way::Out, what, deadline, is_connected, |()| false)?;
+        Ok(stream)
+    }
+
+    /// The address of the other side.
+    ///
+    /// # Errors
+    ///
+    /// If that is gone.
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.io.get_ref().peer_addr()
+    }
+
+    /// The address of this side.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not tell.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.io.get_ref().local_addr()
+    }
+
+    /// Waits until there is something to read, and copies it without taking it away.
+    ///
+    /// # Errors
+    ///
+    /// As a read.
+    pub fn peek(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.look(|socket| socket.peek(bytes))
+    }
+
+    /// Whether small writes are sent at once (`TCP_NODELAY`).
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.stream.io.get_ref().set_nodelay(nodelay)
+    }
+
+    /// As was [set](Self::set_nodelay).
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not tell.
+    pub fn nodelay(&self) -> io::Result<bool> {
+        self.stream.io.get_ref().nodelay()
+    }
+
+    /// Through how many routers its packets go at most.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses.
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.stream.io.get_ref().set_ttl(ttl)
+    }
+
+    /// As was [set](Self::set_ttl).
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not tell.
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.stream.io.get_ref().ttl()
+    }
+}
+
+impl From<OwnedFd> for TcpStream {
+    /// Of a socket that does not block.
+    fn from(nonblocking: OwnedFd) -> Self {
+        Self::of(nonblocking.into())
+    }
+}
+
+/// A TCP socket that waits for connections, as [`std::net::TcpListener`]: who accepts is suspended until there is one.
+///
+/// Several fibers may accept from one listener; they are served in turn. A server for all workers spawns who serves a
+/// connection by [`Builder::spread`](crate::Builder::spread):
+///
+/// ```
+/// use daiko::Builder;
+/// use daiko::net::{TcpListener, TcpStream};
+/// use std::io::{self, Write};
+///
+/// /// Until there is an error that does not concern a connection alone.
+/// fn greet(listener: &TcpListener) -> io::Result<()> {
+///     for stream in listener.incoming() {
+///         let mut stream = stream?;
+///         // Where there is no memory for a fiber, the connection is closed.
+///         let _ = Builder::new().spread().spawn(move || stream.write_all(b"hello"));
+///     }
+///     Ok(())
+/// }
+///
+/// daiko::run(|| {
+///     let listener = TcpListener::bind("127.0.0.1:0")?;
+///     let address = listener.local_addr()?;
+///     let server = daiko::spawn(move || greet(&listener));
+///     let greeting = io::read_to_string(TcpStream::connect(address)?)?;
+///     assert_eq!(greeting, "hello");
+///     server.cancel();
+///     io::Result::Ok(())
+/// })
+/// # .unwrap();
+/// ```
+///
+/// If workers accept connections of their own, each has a listener: [`ListenOptions::reuse_port`].
+pub struct TcpListener {
+    listener: Listener<net::TcpListener>,
+}
+
+impl TcpListener {
+    /// Listens on the first address that lets it; port 0 stands for one that is free.
+    ///
+    /// # Errors
+    ///
+    /// If the name cannot be looked up; that of the last address: in use, not of this machine, not permitted.
+    pub fn bind(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
+        ListenOptions::new().tcp(address)
+    }
+
+    pub(super) fn listen(address: impl ToSocketAddrs, how: Listen) -> io::Result<TcpListener> {
+        first_of(address, |address| Ok(Self::of(socket::listen_tcp(&address, how)?.into())))
+    }
+
+    /// Makes a listener of `std` one that suspends fibers. Its descriptor is non-blocking from here on.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses that.
+    pub fn from_std(listener: net::TcpListener) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self::of(listener))
+    }
+
+    fn of(nonblocking: net::TcpListener) -> Self {
+        TcpListener { listener: Listener::of_nonblocking(nonblocking) }
+    }
+
+    /// As a listener of `std`, which blocks.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel refuses that.
+    pub fn into_std(self) -> io::Result<net::TcpListener> {
+        let listener = self.listener.io.into_inner();
+        listener.set_nonblocking(false)?;
+        Ok(listener)
+    }
+
+    /// Waits for the next connection.
+    ///
+    /// # Errors
+    ///
+    /// That of the kernel. Where no descriptor is left (see `ulimit -n`) or no memory, it comes after a pause of 1 to 128 ms, so
+    /// that one who goes on accepting lets others run; the connection is kept meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (socket, address) = self.listener.accept("TcpListener::accept")?;
+        let address = address.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        Ok((TcpStream::of(socket.into()), address))
+    }
+
+    /// The connections that come, one after the other, without an end.
+    pub fn incoming(&self) -> impl Iterator<Item = io::Result<TcpStream>> + '_ {
+        std::iter::repeat_with(|| self.accept().map(|(stream, _)| stream))
+    }
+
+    /// The address that it listens on.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel does not tell.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.io.get_ref().local_addr()
+    }
+}
+
+impl AsFd for TcpListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.io.as_fd()
+    }
+}
+
+impl AsRawFd for TcpListener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.listener.io.as_raw_fd()
+    }
+}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.listener.io.get_ref().fmt(f)
+    }
+}

@@ -1,0 +1,168 @@
+//! What becomes of keys and values.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::commands::Server;
+use super::peer::{self, encoded};
+use super::store::{NEVER, Store};
+use super::support::until;
+
+/// The reply to a line, with blanks for the ends of its lines.
+fn ask(server: &Server, line: &str) -> String {
+    let bytes = peer::ask(server, format!("{line}\r\n").as_bytes());
+    String::from_utf8(bytes).unwrap().strip_suffix("\r\n").unwrap().replace("\r\n", " ")
+}
+
+/// Asserts what is replied to lines, one after the other.
+#[track_caller]
+fn assert_dialogue(lines: &[(&str, &str)]) {
+    let server = Server::new();
+    for (line, reply) in lines {
+        assert_eq!(ask(&server, line), *reply, "{line}");
+    }
+}
+
+#[test]
+fn values_are_set_and_got_and_deleted() {
+    assert_dialogue(&[
+        ("get k", "$-1"),
+        ("set k value", "+OK"),
+        ("GeT k", "$5 value"),
+        ("set k other", "+OK"),
+        ("get k", "$5 other"),
+        ("set k longer-than-before", "+OK"),
+        ("mget k nosuch k", "*3 $18 longer-than-before $-1 $18 longer-than-before"),
+        ("exists k nosuch k", ":2"),
+        ("del k k nosuch", ":1"),
+        ("get k", "$-1"),
+        ("set '' ''", "+OK"),
+        ("get ''", "$0 "),
+        ("mset a 1 b 2 a 3", "+OK"),
+        ("mget a b", "*2 $1 3 $1 2"),
+        ("dbsize", ":3"),
+        ("flushall", "+OK"),
+        ("dbsize", ":0"),
+    ]);
+}
+
+#[test]
+fn a_value_is_set_only_if_there_is_one_or_none_as_asked() {
+    assert_dialogue(&[
+        ("set k 1 xx", "$-1"),
+        ("set k 1 nx", "+OK"),
+        ("set k 2 NX", "$-1"),
+        ("set k 3 xx XX", "+OK"),
+        ("get k", "$1 3"),
+    ]);
+}
+
+#[test]
+fn numbers_are_counted_up_to_the_last() {
+    assert_dialogue(&[
+        ("incr n", ":1"),
+        ("incr n", ":2"),
+        ("set n -10", "+OK"),
+        ("incr n", ":-9"),
+        ("get n", "$2 -9"),
+        ("set n 9223372036854775806", "+OK"),
+        ("incr n", ":9223372036854775807"),
+        ("get n", "$19 9223372036854775807"),
+        ("incr n", "-ERR increment or decrement would overflow"),
+        ("set n 01", "+OK"),
+        ("incr n", "-ERR value is not an integer or out of range"),
+        ("get n", "$2 01"),
+    ]);
+}
+
+#[test]
+fn a_value_is_gone_when_its_time_is_over_and_not_before() {
+    let server = Server::new();
+    let set = Instant::now();
+    for key in ["got", "counted", "there", "deleted"] {
+        assert_eq!(ask(&server, &format!("set {key} 7 px 50")), "+OK");
+    }
+    assert_eq!(ask(&server, "set stays 1 ex 1000"), "+OK");
+    assert_eq!(ask(&server, "set kept 1 px 50"), "+OK");
+    assert_eq!(ask(&server, "set kept 2"), "+OK");
+    until("its end", || ask(&server, "get got") == "$-1");
+    assert!(set.elapsed() >= Duration::from_millis(50));
+    assert_eq!(ask(&server, "exists there stays kept"), ":2");
+    assert_eq!(ask(&server, "del deleted"), ":0");
+    // A number begins anew.
+    assert_eq!(ask(&server, "incr counted"), ":1");
+    assert_eq!(ask(&server, "set there 1 xx"), "$-1");
+    assert_eq!(ask(&server, "set there 1 nx"), "+OK");
+}
+
+#[test]
+fn counting_does_not_prolong_a_value() {
+    let server = Server::new();
+    assert_eq!(ask(&server, "set n 1 px 30"), "+OK");
+    until("its end", || ask(&server, "incr n") == ":1");
+}
+
+#[test]
+fn what_has_expired_makes_room_though_nobody_asks_for_it() {
+    let store = Store::new();
+    let set = |name: usize, expires| {
+        let text = name.to_string();
+        let (mut map, key) = store.lock(text.as_bytes());
+        map.set(key, b"", expires);
+    };
+    (0..100_000).for_each(|name| set(name, 0));
+    assert!(store.len() < 50_000, "{}", store.len());
+    (0..100_000).for_each(|name| set(name, NEVER));
+    assert_eq!(store.len(), 100_000);
+}
+
+#[test]
+fn many_keys_are_told_apart() {
+    let store = Store::new();
+    for name in 0..20_000 {
+        let text = format!("key:{name}");
+        let (mut map, key) = store.lock(text.as_bytes());
+        map.set(key, text.as_bytes(), NEVER);
+    }
+    for name in 0..20_000 {
+        let text = format!("key:{name}");
+        let (mut map, key) = store.lock(text.as_bytes());
+        assert_eq!(map.get(key).unwrap().value(), text.as_bytes());
+        assert_eq!(map.remove(key), name % 2 == 0 || map.get(key).is_none());
+    }
+    assert_eq!(store.len(), 0);
+}
+
+#[test]
+fn several_keys_are_set_at_once_for_whoever_gets_them() {
+    let server = Server::new();
+    let keys: Vec<String> = (0..20).map(|key| format!("key{key}")).collect();
+    let get = encoded([&b"mget"[..]].into_iter().chain(keys.iter().map(String::as_bytes)));
+    let set = |value: &str| {
+        let pairs = keys.iter().flat_map(|key| [key.as_bytes(), value.as_bytes()]);
+        encoded([&b"mset"[..]].into_iter().chain(pairs))
+    };
+    peer::ask(&server, &set("0"));
+    thread::scope(|s| {
+        for value in ["1", "2"] {
+            let (server, set) = (&server, set(value));
+            s.spawn(move || (0..2000).for_each(|_| _ = peer::ask(server, &set)));
+        }
+        for _ in 0..2000 {
+            let replies = peer::ask(&server, &get);
+            let values: Vec<_> = replies.split(|byte| *byte == b'\n').skip(2).step_by(2).collect();
+            assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "{}", replies.escape_ascii());
+        }
+    });
+}
+
+#[test]
+fn counting_by_many_at_a_time_loses_nothing() {
+    let server = Server::new();
+    thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| (0..1000).for_each(|_| _ = ask(&server, "incr n")));
+        }
+    });
+    assert_eq!(ask(&server, "get n"), "$4 4000");
+}

@@ -1,0 +1,22 @@
+//! The example `kv`: its parts, its replies beside those of Redis, and the program.
+
+#[path = "../../examples/kv/commands.rs"]
+mod commands;
+#[path = "../../examples/kv/resp.rs"]
+mod resp;
+#[path = "../../examples/kv/serve.rs"]
+mod serve;
+#[path = "../../examples/kv/store.rs"]
+mod store;
+#[path = "../../examples/kv/words.rs"]
+mod words;
+
+mod codec;
+mod keys;
+mod memory;
+mod peer;
+mod pipelines;
+mod program;
+mod redis;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,213 @@
+//! Where movers go on that have waited for sockets.
+//!
+//! Without packets being steered, those of a connection on loopback are processed on the CPU of their sender: so a test says by
+//! the sender's CPU whether they have followed their reader.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream as StdStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+
+use daiko::net::{Selector, TcpListener, TcpStream};
+use daiko::{Builder, Placement, Preset, Runtime};
+use daiko_sys::cpu::{self, CpuSet};
+use daiko_sys::selector;
+use support::{end, mover, until};
+
+/// CPUs for two workers.
+fn two_cpus() -> Option<[usize; 2]> {
+    let allowed: Vec<_> = cpu::allowed().unwrap().iter().take(2).collect();
+    let two = allowed.try_into().ok();
+    if two.is_none() {
+        println!("skipped: there is one CPU, and so one worker");
+    }
+    two
+}
+
+/// What tests change while a mover runs.
+#[derive(Default)]
+struct Play {
+    /// What worker 0 does, of the constants below.
+    busy: AtomicUsize,
+    /// Whether the mover goes to worker 1.
+    moves: AtomicBool,
+}
+
+/// The fiber that keeps worker 0 suspends again and again, so that its agent never runs.
+const YIELDS: usize = 0;
+/// It does not suspend.
+const KEEPS: usize = 1;
+/// It has ended.
+const NOT: usize = 2;
+
+/// A worker.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Here {
+    cpu: usize,
+    /// The kernel's name of its thread.
+    thread: u32,
+}
+
+impl Here {
+    fn now() -> Self {
+        Here { cpu: cpu::current(), thread: daiko_sys::thread::id() }
+    }
+
+    fn sleeps(self) -> bool {
+        daiko_sys::thread::blocked_syscall(self.thread).is_some()
+    }
+}
+
+/// A connection whose reader is a mover, on worker 1, registered with worker 0.
+struct Setting {
+    runtime: Runtime,
+    play: Arc<Play>,
+    sender: StdStream,
+    /// Where it has read.
+    read_on: mpsc::Receiver<Here>,
+    /// The workers.
+    all: [Here; 2],
+}
+
+impl Setting {
+    fn new(placement: Placement, steered: bool, selector: Selector, cpus: [usize; 2]) -> Self {
+        let builder = Runtime::builder().workers(2).cpus(cpus).preset(Preset::Power);
+        let builder = builder.selector(selector).placement(placement).steered(steered);
+        let runtime = builder.build().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = StdStream::connect(listener.local_addr().unwrap()).unwrap();
+        sender.set_nodelay(true).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let (play, (tell, read_on)) = (Arc::new(Play::default()), mpsc::channel());
+        let (reader, keeper) = (play.clone(), play.clone());
+        drop(runtime.spawn_with(mover().on(0), move || reader.read(stream, &tell)).unwrap());
+        let here = read_on.recv().unwrap();
+        until("it waits", || here.sleeps());
+        drop(runtime.spawn_with(Builder::new().on(0), move || keeper.keep()).unwrap());
+        play.moves.store(true, Ordering::SeqCst);
+        let mut this = Setting { runtime, play, sender, read_on, all: [here; 2] };
+        this.send(0);
+        this.all[1] = this.read_on.recv().unwrap();
+        assert_eq!(this.all.map(|worker| worker.cpu), cpus);
+        until("it waits", || this.all[1].sleeps());
+        this
+    }
+
+    /// Sends a byte, which is processed on the CPU of a worker.
+    fn send(&mut self, worker: usize) {
+        let (cpu, sender) = (self.all[worker].cpu, &mut self.sender);
+        let send = || {
+            cpu::bind_current(&CpuSet::from_iter([cpu])).unwrap();
+            sender.write_all(&[1]).unwrap();
+        };
+        thread::scope(|scope| scope.spawn(send).join().unwrap());
+    }
+
+    /// On which worker the mover reads a byte from a CPU, until it waits for the next.
+    fn reads(&mut self, from: usize) -> usize {
+        self.send(from);
+        let here = self.read_on.recv().unwrap();
+        let worker = self.all.iter().position(|known| *known == here).unwrap();
+        let rest = &self.all[if self.play.busy.load(Ordering::SeqCst) == NOT { 0 } else { 1 }..];
+        until("it waits", || rest.iter().all(|worker| worker.sleeps()));
+        worker
+    }
+
+    fn worker_0(&self, does: usize) {
+        self.play.busy.store(does, Ordering::SeqCst);
+        until("worker 0 rests", || does != NOT || self.all[0].sleeps());
+    }
+
+    fn steals(&self) -> u64 {
+        self.runtime.counters().iter().map(|worker| worker.steals).sum()
+    }
+
+    fn end(self) {
+        self.worker_0(NOT);
+        drop(self.sender);
+        until("the mover ends", || self.read_on.recv().is_err());
+        end(self.runtime);
+    }
+}
+
+impl Play {
+    fn read(&self, mut stream: TcpStream, tell: &mpsc::Sender<Here>) {
+        let (mut byte, start) = ([0], Here::now());
+        let _ = tell.send(start);
+        while stream.read(&mut byte).unwrap() == 1 {
+            // Others take it, as worker 0 has another fiber that runs.
+            while self.moves.load(Ordering::SeqCst) && Here::now() == start {
+                daiko::yield_now();
+            }
+            self.moves.store(false, Ordering::SeqCst);
+            let _ = tell.send(Here::now());
+        }
+    }
+
+    /// Keeps worker 0, whose agent so takes no fibers of others.
+    fn keep(&self) {
+        loop {
+            match self.busy.load(Ordering::SeqCst) {
+                YIELDS => daiko::yield_now(),
+                KEEPS => std::hint::spin_loop(),
+                _ => return,
+            }
+        }
+    }
+}
+
+/// On which workers a mover reads that has moved, and whose packets are processed on its first worker's CPU for ever, which
+/// rests; where nobody steals it meanwhile.
+fn reads_of_one_never_followed(
+    placement: Placement,
+    steered: bool,
+    cpus: [usize; 2],
+) -> Vec<usize> {
+    for _ in 0..100 {
+        let mut setting = Setting::new(placement, steered, Selector::Epoll, cpus);
+        setting.worker_0(NOT);
+        let before = setting.steals();
+        let reads: Vec<_> = (0..7).map(|_| setting.reads(0)).collect();
+        let undisturbed = setting.steals() == before;
+        setting.end();
+        if undisturbed {
+            return reads;
+        }
+    }
+    panic!("it is stolen all the time");
+}
+
+#[test]
+fn a_mover_that_has_settled_is_looked_for_where_it_is() {
+    let Some(cpus) = two_cpus() else { return };
+    for selector in [Selector::Epoll, Selector::IoUring] {
+        if let Err(refused) = selector::probe(selector.into()) {
+            println!("skipped: {refused}");
+            continue;
+        }
+        let mut setting = Setting::new(Placement::Follow, true, selector, cpus);
+        assert_eq!(setting.reads(1), 1);
+        assert_eq!(setting.reads(1), 1);
+        // Its first worker sees nothing any more, and is not needed: a spare of that may have run the mover.
+        setting.worker_0(KEEPS);
+        for _ in 0..100 {
+            setting.send(0);
+            setting.read_on.recv().unwrap();
+        }
+        setting.worker_0(YIELDS);
+        setting.end();
+    }
+}
+
+#[test]
+fn a_mover_that_has_moved_stays_for_a_while_where_packets_are_steered() {
+    let Some(cpus) = two_cpus() else { return };
+    let reads = |placement, steered| reads_of_one_never_followed(placement, steered, cpus);
+    assert_eq!(reads(Placement::Follow, true), [1, 1, 1, 1, 0, 0, 0]);
+    assert_eq!(reads(Placement::Follow, false), [0; 7]);
+    assert_eq!(reads(Placement::Default, true), [0; 7]);
+}

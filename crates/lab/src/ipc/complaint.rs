@@ -1,0 +1,39 @@
+//! What a forked process could not do, told to the process that forked it.
+
+use std::{
+    io,
+    sync::atomic::{AtomicI32, Ordering},
+};
+
+use super::shared::Zeroed;
+
+/// What a process could not do.
+pub(crate) struct Complaint(AtomicI32);
+
+// SAFETY: an atomic number, for which zero is a value: no complaint.
+unsafe impl Zeroed for Complaint {}
+
+impl Complaint {
+    /// Writes down the error, if there is one; whether there is none.
+    pub(crate) fn note<T>(&self, result: io::Result<T>) -> bool {
+        let number = result.err().map_or(0, |error| number(&error));
+        // Relaxed, as below: read when the process has ended.
+        self.0.store(number, Ordering::Relaxed);
+        number == 0
+    }
+
+    /// The error, once the process has ended.
+    pub(crate) fn get(&self) -> Option<io::Error> {
+        let number = self.0.load(Ordering::Relaxed);
+        (number != 0).then(|| io::Error::from_raw_os_error(number))
+    }
+}
+
+/// What the system would call it: only a number fits.
+fn number(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(match error.kind() {
+        io::ErrorKind::InvalidData => libc::EBADMSG,
+        io::ErrorKind::NotFound => libc::ESRCH,
+        _ => libc::EPIPE,
+    })
+}

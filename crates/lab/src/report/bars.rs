@@ -1,0 +1,96 @@
+//! Bars from 0, in groups: what is counted, where more is better.
+
+use super::{
+    axis::Axis,
+    chart::{Family, Span},
+    svg::{Anchor, Svg},
+};
+use crate::format;
+
+/// Values of several methods in several situations, on one linear axis.
+pub(super) struct BarChart {
+    pub(super) label: String,
+    pub(super) axis: String,
+    pub(super) groups: Vec<Group>,
+}
+
+/// The bars of one situation.
+pub(super) struct Group {
+    pub(super) name: String,
+    pub(super) bars: Vec<Bar>,
+}
+
+/// A method's value, with its range.
+pub(super) struct Bar {
+    pub(super) name: String,
+    pub(super) family: Family,
+    pub(super) value: Span,
+}
+
+const BAR: f64 = 14.0;
+const ROW: f64 = 20.0;
+const HEAD: f64 = 26.0;
+const TOP: f64 = 4.0;
+/// A letter of a name takes less on average.
+const LETTER: f64 = 7.0;
+
+impl BarChart {
+    /// The families that have a bar, in the order of legends.
+    pub(super) fn families(&self) -> Vec<Family> {
+        let mut families: Vec<Family> = self.bars().map(|bar| bar.family).collect();
+        families.sort_unstable();
+        families.dedup();
+        families
+    }
+
+    /// Both drawings.
+    pub(super) fn draw(&self) -> String {
+        self.draw_in("wide", 1032.0) + &self.draw_in("narrow", 358.0)
+    }
+
+    fn bars(&self) -> impl Iterator<Item = &Bar> {
+        self.groups.iter().flat_map(|group| &group.bars)
+    }
+
+    /// Room for the longest name.
+    fn names_width(&self) -> f64 {
+        let letters = self.bars().map(|bar| bar.name.chars().count()).max();
+        104f64.max(letters.unwrap_or_default() as f64 * LETTER + 14.0)
+    }
+
+    fn draw_in(&self, class: &'static str, width: f64) -> String {
+        let (left, right) = (self.names_width(), width - 76.0);
+        let bottom = TOP + HEAD * self.groups.len() as f64 + ROW * self.bars().count() as f64;
+        let axis = Axis::linear(self.bars().map(|bar| bar.value.max), left, right);
+        let mut svg = Svg::new(class, width, bottom + 44.0, &self.label);
+        for (value, label) in axis.ticks(48.0) {
+            svg.line("grid", (axis.at(value), TOP), (axis.at(value), bottom));
+            svg.text("tick", (axis.at(value), bottom + 16.0), Anchor::Middle, &label);
+        }
+        svg.text("axis", ((left + right) / 2.0, bottom + 36.0), Anchor::Middle, &self.axis);
+        let mut top = TOP;
+        for group in &self.groups {
+            svg.text("point", (left, top + 17.0), Anchor::Start, &group.name);
+            top += HEAD;
+            for bar in &group.bars {
+                bar.draw(&mut svg, &group.name, &axis, left, top);
+                top += ROW;
+            }
+        }
+        svg.finish()
+    }
+}
+
+impl Bar {
+    fn draw(&self, svg: &mut Svg, group: &str, axis: &Axis, left: f64, top: f64) {
+        let (class, Span { median, min, max }) = (self.family.class(), self.value);
+        let (middle, end) = (top + BAR / 2.0, axis.at(median));
+        let [median_text, min_text, max_text] = [median, min, max].map(format::number);
+        let title = format!("{}, {group}: {median_text} ({min_text} to {max_text})", self.name);
+        svg.text(&format!("name {class}"), (left - 8.0, middle + 4.0), Anchor::End, &self.name);
+        svg.bar(class, (left, top), (end - left, BAR), &title);
+        svg.line("bound", (axis.at(min), middle), (axis.at(max), middle));
+        let beside = axis.at(max).max(end) + 6.0;
+        svg.text("point", (beside, middle + 4.0), Anchor::Start, &median_text);
+    }
+}

@@ -1,0 +1,80 @@
+# How often wake-ups move tasks, and needlessly, under both policies in turn; and whether any task is held for too long.
+
+counters() {
+    daiko follow status | sed -n 's/^counters: //p' | tr -d ','
+}
+
+# row STEERING ARM POLICY REPETITION: the counters of some seconds, after one in which what was before has ended.
+row() {
+    daiko follow start --policy "$3" >/dev/null || fail 'the policy could not be changed'
+    sleep 1
+    begin=$(counters)
+    since=$(cut -d' ' -f1 /proc/uptime)
+    sleep $SECONDS_EACH
+    until=$(cut -d' ' -f1 /proc/uptime)
+    [ -n "$begin" ] || fail 'no counters'
+    say row "$1" "$2" "$4" "$since" "$until" from $begin to $(counters)
+}
+
+# Rows of all arms, in an order that goes round; the second arm of the existing policy shows what chance does.
+repetition() { # repetition STEERING NUMBER
+    set -- "$1" "$2" existing follow again
+    turn=$(($2 % 3))
+    while [ $turn -gt 0 ]; do
+        set -- "$1" "$2" "$4" "$5" "$3"
+        turn=$((turn - 1))
+    done
+    for arm in "$3" "$4" "$5"; do
+        case $arm in again) policy=existing ;; *) policy=$arm ;; esac
+        row "$1" $arm $policy "$2"
+    done
+}
+
+# stays STEERING POLICY: how many wake-ups in a row a receiver stayed that the policy of before would have sent on.
+stays() {
+    daiko follow start --policy "$2" >/dev/null || fail 'the policy could not be changed'
+    sleep 1
+    expect ', 0 lost' daiko follow record --seconds 5 --out /tmp/wakes
+    ls /proc/$receiver/task >/tmp/receivers
+    numbers=$(awk -f /stays.awk /tmp/receivers /tmp/wakes) || fail "the wake-ups could not be looked through"
+    say stays "$1" "$2" $numbers
+}
+
+SECONDS_EACH=$(sed 's/.*daiko.seconds=\([0-9]*\).*/\1/' /proc/cmdline)
+repetitions=$(sed 's/.*daiko.repetitions=\([0-9]*\).*/\1/' /proc/cmdline)
+flows=$(sed 's/.*daiko.flows=\([0-9]*\).*/\1/' /proc/cmdline)
+
+expect 'no scheduler is attached' daiko follow status
+expect 'is not attached' daiko follow stop
+expect 'is not attached' daiko follow record --seconds 1 --out /tmp/none
+steer on
+expect 'Flow Steering: on' daiko follow status
+attach existing
+expect 'daiko_follow is attached' daiko follow status
+expect 'policy: existing' daiko follow status
+expect 'its policy is now follow' daiko follow start --bound 7
+expect 'policy: follow, at most 7' daiko follow status
+sleep 1
+: >/tmp/flows
+flows receive 9000 $flows >>/tmp/flows &
+receiver=$!
+until_text /tmp/flows connected
+
+number=1
+while [ $number -le $repetitions ]; do
+    repetition on $number
+    number=$((number + 1))
+done
+for policy in existing follow; do stays on $policy; done
+steer off
+for number in 1 2 3; do repetition off $number; done
+for policy in existing follow; do stays off $policy; done
+expect 'No such file or directory' daiko follow record --seconds 1 --out /nowhere/file
+
+# Nothing else runs when the scheduler goes.
+kill $receiver
+wait $receiver
+expect detached daiko follow stop
+wait $scheduler || fail "daiko follow start ended with $?"
+expect disabled cat /sys/kernel/sched_ext/state
+[ ! -e /sys/fs/bpf/daiko ] || fail 'maps were left behind'

@@ -1,0 +1,62 @@
+# From the lines of the guest that begin with '@ row' and '@ stays': tables, and whether all is as it should be.
+# Rates are per second of the guest, whose clock is the host's.
+/^@ row / {
+    arm = $3 " " $4
+    if (!(arm in rows)) order[++arms] = arm
+    at = ++rows[arm]
+    for (word = 9; $word != "to"; word += 2) before[$word] = $(word + 1)
+    for (word++; word < NF; word += 2) rate[arm, $word, at] = ($(word + 1) - before[$word]) / ($7 - $6)
+}
+/^@ stays / { stays[$3 " " $4] = $5; stayed[$3 " " $4] = $6; recorded[$3 " " $4] = $7; wrong[$3 " " $4] = $8 }
+
+function sorted(arm, name, into, n, i, j, x) {
+    n = rows[arm]
+    for (i = 1; i <= n; i++) {
+        x = rate[arm, name, i]
+        for (j = i - 1; j > 0 && into[j] > x; j--) into[j + 1] = into[j]
+        into[j + 1] = x
+    }
+    return n
+}
+function median(arm, name, all, n) {
+    n = sorted(arm, name, all)
+    return n % 2 ? all[(n + 1) / 2] : (all[n / 2] + all[n / 2 + 1]) / 2
+}
+function cell(arm, name, all, n) {
+    n = sorted(arm, name, all)
+    return sprintf("%.1f (%.1f..%.1f)", median(arm, name), all[1], all[n])
+}
+# How often the arm had less than the existing policy in the same repetition.
+function less(steering, arm, name, at, count) {
+    for (at = 1; at <= rows[steering " " arm]; at++)
+        count += rate[steering " " arm, name, at] < rate[steering " existing", name, at]
+    return count + 0
+}
+function check(what, holds) {
+    print (holds ? "ok     " : "FAILED ") what
+    failed += !holds
+}
+END {
+    print "RFS  arm        of    wakes/s                    migrations/s               swaps/s                 held/s                     ended by bound/s"
+    for (i = 1; i <= arms; i++) {
+        split(order[i], parts, " ")
+        printf "%-4s %-9s %3d    %-26s %-26s %-23s %-26s %s\n", parts[1], parts[2], rows[order[i]], cell(order[i], "wakes"),
+            cell(order[i], "migrations"), cell(order[i], "swaps"), cell(order[i], "held"), cell(order[i], "bound")
+    }
+    print "(medians, with the range; 'again' is the existing policy once more, in the same repetitions)"
+    base = median("on existing", "migrations")
+    printf "migrations, RFS on: follow %.2f of existing, fewer in %d of %d repetitions; again %.2f, fewer in %d\n",
+        median("on follow", "migrations") / (base ? base : 1), less("on", "follow", "migrations"), rows["on follow"],
+        median("on again", "migrations") / (base ? base : 1), less("on", "again", "migrations")
+    for (arm in stays)
+        printf "RFS %s: at most %d wake-ups in a row at which a receiver stayed against the policy of kernels, %d in all of %d\n",
+            arm, stays[arm], stayed[arm], recorded[arm]
+    check("10 repetitions or more of each arm, RFS on", rows["on existing"] >= 10 && rows["on follow"] >= 10 && rows["on again"] >= 10)
+    check("swaps under existing: more than 100/s", median("on existing", "swaps") > 100 && median("on again", "swaps") > 100)
+    check("swaps under follow: less than 5/s", rows["on follow"] && median("on follow", "swaps") < 5)
+    check("RFS off: follow holds, and lets go by the bound", median("off follow", "bound") > 0)
+    check("RFS off: nobody stays for more than 4 wake-ups", ("off follow" in stays) && recorded["off follow"] > 500 && stays["off follow"] <= 4)
+    check("RFS on: nobody stays for more than 4 wake-ups", ("on follow" in stays) && recorded["on follow"] > 500 && stays["on follow"] <= 4)
+    check("existing decides as the policy of kernels", ("on existing" in stays) && stays["on existing"] + stays["off existing"] == 0 && !wrong["on follow"] && !wrong["off follow"])
+    exit failed > 0
+}

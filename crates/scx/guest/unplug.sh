@@ -1,0 +1,30 @@
+# Who may not start a scheduler; and what ends one otherwise than asked for: a kill, and a CPU that goes away.
+
+echo 'nobody:x:65534:65534::/:/bin/sh' >/etc/passwd
+expect "schedulers are root's" su nobody -c 'daiko follow start'
+umount /sys/fs/bpf
+expect 'mount -t bpf bpf /sys/fs/bpf' daiko follow start
+expect disabled cat /sys/kernel/sched_ext/state
+mount -t bpf bpf /sys/fs/bpf
+
+attach follow
+kill -9 $scheduler
+wait $scheduler
+until_text /sys/kernel/sched_ext/state disabled
+expect 'no scheduler is attached' daiko follow status
+[ -e /sys/fs/bpf/daiko ] || fail 'a killed process has tidied up'
+
+# What it has left behind is in nobody's way.
+attach follow
+echo 0 >/sys/devices/system/cpu/cpu1/online
+wait $scheduler && fail 'daiko follow start ended well without its CPU'
+expect 'cpu 1 going offline' cat /tmp/start
+expect 'start it again' cat /tmp/start
+expect disabled cat /sys/kernel/sched_ext/state
+[ ! -e /sys/fs/bpf/daiko ] || fail 'maps were left behind'
+
+# It goes on with one CPU less.
+attach follow
+kill -INT $scheduler
+wait $scheduler || fail "an interrupt ended daiko follow start with $?"
+expect disabled cat /sys/kernel/sched_ext/state

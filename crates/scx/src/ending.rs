@@ -1,0 +1,89 @@
+//! Why the kernel has let go of the scheduler.
+
+use std::fmt;
+
+use crate::{Error, event::word};
+
+/// From here on the kind of an ending is an error of the scheduler's (`enum scx_exit_kind`).
+const ERRORS: i32 = 1024;
+/// Whoever attached it has detached it.
+const DETACHED: i32 = 64;
+
+/// How the scheduler ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    kind: i32,
+    reason: String,
+    message: String,
+}
+
+impl Ending {
+    /// From the value of the kernel's map (`struct ending` in `src/bpf/follow.bpf.c`); nothing while the scheduler runs.
+    pub fn read(value: &[u8]) -> Option<Self> {
+        let kind = i32::from_ne_bytes(word(value, 0)?);
+        let text = |from: usize, to: usize| {
+            let text =
+                String::from_utf8_lossy(value.get(from..to).unwrap_or_default()).into_owned();
+            text.split('\0').next().unwrap_or_default().to_owned()
+        };
+        (kind != 0).then(|| Ending { kind, reason: text(16, 144), message: text(144, 400) })
+    }
+
+    /// Whether it was detached by the process that attached it, so that nothing is wrong.
+    pub fn was_asked_for(&self) -> bool {
+        self.kind == DETACHED
+    }
+
+    /// What to tell the user.
+    pub fn into_error(self) -> Error {
+        let remedy = match self.kind {
+            ERRORS.. => "; a fault of the scheduler's: please report it with what dmesg says",
+            _ => "; start it again if you like",
+        };
+        Error::new(format!(
+            "the kernel has let go of the scheduler: {self}; tasks go on under its own one{remedy}"
+        ))
+    }
+}
+
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.message.as_str() {
+            "" => f.write_str(&self.reason),
+            message => write!(f, "{} ({message})", self.reason),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(kind: i32, reason: &str, message: &str) -> Vec<u8> {
+        let mut value = vec![0; 400];
+        value[..4].copy_from_slice(&kind.to_ne_bytes());
+        value[16..16 + reason.len()].copy_from_slice(reason.as_bytes());
+        value[144..144 + message.len()].copy_from_slice(message.as_bytes());
+        value
+    }
+
+    #[test]
+    fn a_scheduler_that_runs_has_no_ending() {
+        assert_eq!(Ending::read(&value(0, "", "")), None);
+        assert_eq!(Ending::read(&[]), None);
+    }
+
+    #[test]
+    fn an_ending_says_why() {
+        let hotplug = value(66, "unregistered from the main kernel", "cpu 3 going offline\n");
+        let ending = Ending::read(&hotplug).unwrap();
+        assert!(!ending.was_asked_for());
+        let line = ending.into_error().to_string();
+        assert!(line.contains("cpu 3 going offline") && line.contains("start it again"), "{line}");
+        let stall = Ending::read(&value(1026, "runnable task stall", "")).unwrap();
+        assert!(stall.into_error().to_string().contains("report"));
+        assert!(
+            Ending::read(&value(64, "unregistered from user space", "")).unwrap().was_asked_for()
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! Counters of the processor for misses of its caches, of a process and all threads that it starts.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::FromRawFd;
+
+/// What is missed: one in the last cache of data, or in the translations of addresses of data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Miss {
+    /// A load, in the last cache.
+    LastCacheLoad,
+    /// A store, in the last cache.
+    LastCacheStore,
+    /// A load, in the translations.
+    TranslationLoad,
+    /// A store, in the translations.
+    TranslationStore,
+}
+
+impl Miss {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::LastCacheLoad, Self::LastCacheStore, Self::TranslationLoad, Self::TranslationStore];
+
+    /// As the kernel numbers it: which cache, which operation, and that it misses.
+    fn config(self) -> u64 {
+        const LAST_CACHE: u64 = 2;
+        const TRANSLATIONS: u64 = 3;
+        const LOAD: u64 = 0;
+        const STORE: u64 = 1;
+        const MISSES: u64 = 1;
+        let (cache, operation) = match self {
+            Self::LastCacheLoad => (LAST_CACHE, LOAD),
+            Self::LastCacheStore => (LAST_CACHE, STORE),
+            Self::TranslationLoad => (TRANSLATIONS, LOAD),
+            Self::TranslationStore => (TRANSLATIONS, STORE),
+        };
+        cache | operation << 8 | MISSES << 16
+    }
+}
+
+/// Why nothing is counted; its message is one line and names the remedy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CounterError {
+    /// The processor has no such counter, or a virtual machine does not pass it on.
+    Missing,
+    /// Not allowed to count what the kernel does for the process.
+    NotAllowed,
+    /// The kernel refused for another reason.
+    Refused {
+        /// Its error number.
+        errno: i32,
+    },
+}
+
+impl fmt::Display for CounterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Missing => f.write_str(
+                "the processor shows no counter of cache misses: use a machine that is not virtual, or one that passes them on",
+            ),
+            Self::NotAllowed => {
+                f.write_str("counters are not allowed: as root, sysctl kernel.perf_event_paranoid=1")
+            }
+            Self::Refused { errno } => {
+                write!(f, "counters are refused: {}", io::Error::from_raw_os_error(errno))
+            }
+        }
+    }
+}
+
+impl std::error::Error for CounterError {}
+
+/// Counts from when it was opened, in user space and in the kernel.
+#[derive(Debug)]
+pub struct Counter(File);
+
+/// The kernel's `perf_event_attr` in its first version.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint: u32,
+    config1: u64,
+}
+
+impl Attributes {
+    /// `PERF_TYPE_HW_CACHE`.
+    const CACHE: u32 = 3;
+    /// Each value is followed by how long the event was wanted, and how long it was counted.
+    const TIMES: u64 = 0b11;
+    /// `inherit`: threads that are started from then on count as well.
+    const INHERIT: u64 = 1 << 1;
+    /// `exclude_hv`: not what the machine below a virtual one does.
+    const NOT_BELOW: u64 = 1 << 6;
+}
+
+impl Counter {
+    /// For the process with that id and the threads that it starts from now on: it should have one thread.
+    ///
+    /// # Errors
+    ///
+    /// [`CounterError::Missing`] on many virtual machines.
+    pub fn open(miss: Miss, pid: u32) -> Result<Self, CounterError> {
+        Self::open_event(Attributes::CACHE, miss.config(), pid)
+    }
+
+    fn open_event(kind: u32, config: u64, pid: u32) -> Result<Self, CounterError> {
+        let attributes = Attributes {
+            kind,
+            size: size_of::<Attributes>() as u32,
+            config,
+            read_format: Attributes::TIMES,
+            flags: Attributes::INHERIT | Attributes::NOT_BELOW,
+            ..Attributes::default()
+        };
+        const ANY_CPU: i32 = -1;
+        const NO_GROUP: i32 = -1;
+        const CLOSED_BY_EXEC: u64 = 1 << 3;
+        // SAFETY: the attributes are a live local that says its size; all else are plain integers.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                &raw const attributes,
+                pid as libc::pid_t,
+                ANY_CPU,
+                NO_GROUP,
+                CLOSED_BY_EXEC,
+            )
+        };
+        if fd < 0 {
+            return Err(match crate::thread::errno() {
+                libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENOSYS => {
+                    CounterError::Missing
+                }
+                libc::EACCES | libc::EPERM => CounterError::NotAllowed,
+                errno => CounterError::Refused { errno },
+            });
+        }
+        // SAFETY: the kernel has just made it, for nobody else.
+        Ok(Self(unsafe { File::from_raw_fd(fd as i32) }))
+    }
+
+    /// How many there were; where counters were shared out in turns, as many as there would have been all the time.
+    ///
+    /// # Errors
+    ///
+    /// What `read` reports; `InvalidData` if it was never its turn.
+    pub fn count(&self) -> io::Result<f64> {
+        let mut bytes = [0; 24];
+        (&self.0).read_exact(&mut bytes)?;
+        let [value, wanted, counted] = [0, 1, 2].map(|word| {
+            let bytes = &bytes[word * 8..][..8];
+            u64::from_ne_bytes(bytes.try_into().expect("eight bytes"))
+        });
+        scaled(value, wanted, counted).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+fn scaled(value: u64, wanted: u64, counted: u64) -> Option<f64> {
+    match (wanted, counted) {
+        (0, _) => Some(0.0),
+        (_, 0) => None,
+        _ => Some(value as f64 * wanted as f64 / counted as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misses_are_numbered_as_the_kernel_does() {
+        let numbers = Miss::ALL.map(Miss::config);
+        assert_eq!(numbers, [0x1_0002, 0x1_0102, 0x1_0003, 0x1_0103]);
+        assert_eq!(size_of::<Attributes>(), 64, "PERF_ATTR_SIZE_VER0");
+    }
+
+    #[test]
+    fn counts_of_a_part_of_the_time_are_scaled() {
+        assert_eq!(scaled(10, 100, 100), Some(10.0));
+        assert_eq!(scaled(10, 100, 25), Some(40.0));
+        assert_eq!(scaled(0, 0, 0), Some(0.0));
+        assert_eq!(scaled(0, 100, 0), None);
+    }
+
+    #[test]
+    fn misses_of_this_process_are_counted_or_refused_with_a_remedy() {
+        for miss in Miss::ALL {
+            match Counter::open(miss, std::process::id()) {
+                // It may never get its turn beside others.
+                Ok(counter) => assert!(counter.count().map_or(true, |count| count >= 0.0)),
+                Err(error) => {
+                    assert!(!matches!(error, CounterError::Refused { .. }), "{miss:?}: {error}");
+                    println!("skipped: {miss:?}: {error}");
+                }
+            }
+        }
+    }
+
+    /// By an event that the kernel counts itself, which there is everywhere: the time that threads have run, in nanoseconds.
+    #[test]
+    fn what_threads_do_that_are_started_later_is_counted_too() {
+        const SOFTWARE: u32 = 1;
+        const TASK_CLOCK: u64 = 1;
+        let counter = match Counter::open_event(SOFTWARE, TASK_CLOCK, crate::thread::id()) {
+            Ok(counter) => counter,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        const NS: u64 = 20_000_000;
+        let spin = || {
+            let start = crate::clock::thread_cpu_ns();
+            while crate::clock::thread_cpu_ns() - start < NS {}
+        };
+        std::thread::spawn(spin).join().unwrap();
+        let count = counter.count().unwrap();
+        assert!(count >= NS as f64, "{count}");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        assert!(Counter::open(Miss::LastCacheLoad, i32::MAX as u32).is_err());
+    }
+}

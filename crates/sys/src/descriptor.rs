@@ -1,0 +1,69 @@
+//! What holds of any descriptor.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Makes the open file of `fd` non-blocking, or blocking; for all that have it.
+///
+/// # Errors
+///
+/// What `fcntl` reports.
+pub fn set_nonblocking(fd: BorrowedFd<'_>, nonblocking: bool) -> io::Result<()> {
+    // SAFETY: these commands take no pointer.
+    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    let wanted = if nonblocking { flags | libc::O_NONBLOCK } else { flags & !libc::O_NONBLOCK };
+    if wanted != flags {
+        // SAFETY: as above.
+        check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, wanted) })?;
+    }
+    Ok(())
+}
+
+/// Whether calls on `fd` never have to wait for another: it is a regular file, a directory or a disk.
+///
+/// # Errors
+///
+/// What `fstat` reports.
+pub fn is_always_ready(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the result goes to a live local of its type.
+    check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
+    // SAFETY: the call has succeeded, and so filled it.
+    let mode = unsafe { stat.assume_init() }.st_mode;
+    Ok(matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK))
+}
+
+/// The result of a call that fails with -1.
+pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn who_would_wait_fails_instead_until_it_blocks_again() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        set_nonblocking(reader.as_fd(), true).unwrap();
+        assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        set_nonblocking(reader.as_fd(), false).unwrap();
+        drop(writer);
+        assert_eq!(reader.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn files_and_folders_are_always_ready_and_pipes_are_not() {
+        let (reader, _) = io::pipe().unwrap();
+        assert!(!is_always_ready(reader.as_fd()).unwrap());
+        for path in ["/proc/self/exe", "/"] {
+            assert!(is_always_ready(File::open(path).unwrap().as_fd()).unwrap());
+        }
+        assert!(!is_always_ready(File::open("/dev/null").unwrap().as_fd()).unwrap());
+    }
+}

@@ -1,0 +1,234 @@
+//! Changes by epoll.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::single::timespec;
+use super::{Doorbell, Event, Interest, Kind, Refused, Selector, check};
+use crate::thread::errno;
+
+/// What the doorbell is watched as: no token has so many bits.
+const DOORBELL: u64 = u64::MAX;
+
+/// As many changes are taken from the kernel by one call.
+const BATCH: usize = 128;
+
+type Batch = [MaybeUninit<libc::epoll_event>; BATCH];
+
+/// A [`Selector`] by an instance of epoll, for all threads.
+pub struct Epoll {
+    epoll: OwnedFd,
+    doorbell: Doorbell,
+    /// Whether the kernel, or a filter, lacks `epoll_pwait2`, so that timeouts are whole milliseconds. Found out once.
+    coarse: AtomicBool,
+}
+
+impl Epoll {
+    /// Makes one.
+    ///
+    /// # Errors
+    ///
+    /// Too many open files, no memory.
+    pub fn new() -> Result<Self, Refused> {
+        let refused = |call| move |error| Refused::new(Kind::Epoll, call, &error);
+        let epoll = create().map_err(refused("epoll_create1"))?;
+        let doorbell = Doorbell::new().map_err(refused("eventfd"))?;
+        let this = Self { epoll, doorbell, coarse: AtomicBool::new(false) };
+        this.control(libc::EPOLL_CTL_ADD, this.doorbell.as_fd(), DOORBELL, Interest::READ)
+            .map_err(refused("epoll_ctl"))?;
+        Ok(this)
+    }
+
+    fn control(
+        &self,
+        operation: libc::c_int,
+        fd: BorrowedFd<'_>,
+        token: u64,
+        of: Interest,
+    ) -> io::Result<()> {
+        let events = of.asked() | libc::EPOLLET as u32;
+        let mut event = libc::epoll_event { events, u64: token };
+        let (epoll, fd) = (self.epoll.as_raw_fd(), fd.as_raw_fd());
+        // SAFETY: the event is a live local.
+        match unsafe { libc::epoll_ctl(epoll, operation, fd, &mut event) } {
+            0 => Ok(()),
+            _ => Err(explained(io::Error::last_os_error())),
+        }
+    }
+
+    /// Takes what has changed from the kernel; none if a signal came.
+    fn take<'a>(&self, batch: &'a mut Batch, wait: Wait) -> io::Result<&'a [libc::epoll_event]> {
+        let count = match wait {
+            Wait::For(timeout) if !self.coarse.load(Ordering::Relaxed) => {
+                self.wait_fine(batch, timeout)
+            }
+            Wait::For(timeout) => self.wait_coarse(batch, milliseconds(timeout)),
+            Wait::Not => self.wait_coarse(batch, 0),
+        }?;
+        // SAFETY: the kernel has written so many, of which a batch has room for.
+        Ok(unsafe { std::slice::from_raw_parts(batch.as_ptr().cast(), count) })
+    }
+
+    fn wait_coarse(&self, batch: &mut Batch, timeout: libc::c_int) -> io::Result<usize> {
+        let events = batch.as_mut_ptr().cast();
+        // SAFETY: the batch is live and has room for as many as are told.
+        let count = unsafe {
+            libc::epoll_wait(self.epoll.as_raw_fd(), events, BATCH as libc::c_int, timeout)
+        };
+        counted(count.into())
+    }
+
+    /// As [`wait_coarse`](Self::wait_coarse), which it calls where the kernel does not have this.
+    fn wait_fine(&self, batch: &mut Batch, timeout: Option<Duration>) -> io::Result<usize> {
+        let (events, mask) = (batch.as_mut_ptr(), ptr::null::<libc::sigset_t>());
+        let time = timeout.map(timespec);
+        let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
+        let epoll = self.epoll.as_raw_fd();
+        // SAFETY: the batch is live and has room for as many as are told; the timeout is null or a live local; no
+        // signal mask is given.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                epoll,
+                events,
+                BATCH as libc::c_int,
+                time,
+                mask,
+                0,
+            )
+        };
+        if count == -1 && matches!(errno(), libc::ENOSYS | libc::EPERM) {
+            // Relaxed: whoever does not see it yet finds out himself.
+            self.coarse.store(true, Ordering::Relaxed);
+            return self.wait_coarse(batch, milliseconds(timeout));
+        }
+        counted(count)
+    }
+
+    /// Calls `each` with what has changed; `rung` is called if the doorbell has.
+    fn look(
+        &self,
+        wait: Wait,
+        each: &mut dyn FnMut(Event),
+        rung: impl FnOnce(),
+    ) -> io::Result<usize> {
+        let mut batch = [const { MaybeUninit::uninit() }; BATCH];
+        let changes = self.take(&mut batch, wait)?;
+        let told = changes.iter().filter(|change| change.u64 != DOORBELL);
+        let count = told.clone().count();
+        if count < changes.len() {
+            rung();
+        }
+        told.for_each(|change| each(Event::new(change.u64, change.events)));
+        Ok(count)
+    }
+}
+
+impl Selector for Epoll {
+    fn watch(
+        &self,
+        fd: BorrowedFd<'_>,
+        token: u64,
+        old: Interest,
+        new: Interest,
+    ) -> io::Result<()> {
+        check(token);
+        if new.is_empty() {
+            return self.unwatch(Some(fd), token, old);
+        }
+        let (first, other) = match old.is_empty() {
+            true => (libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_MOD),
+            false => (libc::EPOLL_CTL_MOD, libc::EPOLL_CTL_ADD),
+        };
+        match self.control(first, fd, token, new) {
+            // Watches belong to the open file, which lives on in its duplicates: a number that was closed unseen, and
+            // used again for one of those, is watched still. If no duplicate was left, it is not.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOENT)) => {
+                self.control(other, fd, token, new)
+            }
+            result => result,
+        }
+    }
+
+    fn unwatch(&self, fd: Option<BorrowedFd<'_>>, token: u64, of: Interest) -> io::Result<()> {
+        let Some(fd) = fd else { return Ok(()) };
+        match self.control(libc::EPOLL_CTL_DEL, fd, token, of) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            result => result,
+        }
+    }
+
+    fn poll(&self, each: &mut dyn FnMut(Event)) -> io::Result<usize> {
+        self.look(Wait::Not, each, || self.doorbell.hear())
+    }
+
+    fn wait(&self, timeout: Option<Duration>, each: &mut dyn FnMut(Event)) -> io::Result<usize> {
+        if self.doorbell.take_heard() {
+            return self.poll(each);
+        }
+        self.look(Wait::For(timeout), each, || ())
+    }
+
+    fn ring(&self) {
+        self.doorbell.ring();
+    }
+
+    fn is_bound(&self) -> bool {
+        false
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Epoll
+    }
+}
+
+/// Whether and how long a look waits.
+#[derive(Clone, Copy)]
+enum Wait {
+    Not,
+    For(Option<Duration>),
+}
+
+fn create() -> io::Result<OwnedFd> {
+    // SAFETY: takes one plain integer.
+    match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the kernel just made it, for nobody else.
+        fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+    }
+}
+
+/// Rounded up, so that no wait ends before its time, but as long as the kernel takes; -1 is for ever.
+fn milliseconds(timeout: Option<Duration>) -> libc::c_int {
+    let rounded = |timeout: Duration| timeout.as_nanos().div_ceil(1_000_000);
+    timeout.map_or(-1, |timeout| rounded(timeout).try_into().unwrap_or(libc::c_int::MAX))
+}
+
+/// What a wait returned: a signal handler that ran is as good as no change.
+fn counted(result: libc::c_long) -> io::Result<usize> {
+    match usize::try_from(result) {
+        Ok(count) => Ok(count),
+        Err(_) if errno() == libc::EINTR => Ok(0),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The error with a remedy, where the kernel's own text does not lead to it.
+fn explained(error: io::Error) -> io::Error {
+    let (kind, text) = match error.raw_os_error() {
+        Some(libc::EPERM) => (
+            io::ErrorKind::Unsupported,
+            "files of this type are always ready: read and write them without waiting",
+        ),
+        Some(libc::ENOSPC) => (
+            io::ErrorKind::QuotaExceeded,
+            "too many descriptors watched: raise fs.epoll.max_user_watches",
+        ),
+        _ => return error,
+    };
+    io::Error::new(kind, text)
+}

@@ -1,0 +1,301 @@
+//! Changes by poll requests of io_uring.
+//!
+//! A watched direction is one *multishot* poll request, which the kernel makes edge-triggered and answers with a
+//! completion for each change until it is cancelled. Completions lie in memory that is shared with the kernel: a look
+//! loads the end of their queue and a word of flags, and enters the kernel only if one of these asks for it.
+//!
+//! Rings are for the thread that made them, whether their task work is deferred or not: requests end with the
+//! thread that submitted them, and are completed on it.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use io_uring::types::{Fd, SubmitArgs, Timespec};
+use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, cqueue, opcode, squeue};
+
+use super::{Doorbell, Event, Interest, Kind, LONGEST, Refused, Selector, check};
+use crate::thread::cached_id;
+
+/// Requests that are made at once: two directions, or two cancels, and the doorbell's.
+const REQUESTS: u32 = 8;
+
+/// Completions that the kernel keeps in shared memory; if there are more, the requests of those end.
+const COMPLETIONS: u32 = 4096;
+
+/// As many are taken from there at once.
+const BATCH: usize = 64;
+
+/// A [`Selector`] by an instance of io_uring, for the thread that makes it.
+///
+/// What it watches is let go some time after it is dropped: unwatch it before.
+pub struct Ring {
+    ring: IoUring,
+    doorbell: Doorbell,
+    /// Whether no request watches the doorbell, as at first and when it has ended: made up for before a sleep. The
+    /// owner's only.
+    is_deaf: AtomicBool,
+    /// The one thread that uses all of this, but to ring.
+    owner: u32,
+    deferred: bool,
+}
+
+/// What a request is called in its completions: the token, and the direction in the two lowest bits, or none of both.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Name(u64);
+
+impl Name {
+    const DOORBELL: Self = Self(0);
+    const CANCEL: Self = Self(1 << 2);
+
+    fn new(token: u64, way: Interest) -> Self {
+        check(token);
+        Self(token << 2 | u64::from(way.bits()))
+    }
+
+    fn token(self) -> u64 {
+        self.0 >> 2
+    }
+
+    fn way(self) -> Interest {
+        Interest::from_bits(self.0 as u8)
+    }
+}
+
+impl Ring {
+    /// Makes one for the calling thread.
+    ///
+    /// # Errors
+    ///
+    /// No io_uring here, or not with deferred task work if that is wanted; no memory, too many open files.
+    pub fn new(deferred: bool) -> Result<Self, Refused> {
+        Self::with_completions(deferred, COMPLETIONS)
+    }
+
+    pub(super) fn with_completions(deferred: bool, count: u32) -> Result<Self, Refused> {
+        let kind = Kind::Ring { deferred };
+        let ring = set_up(deferred, count)
+            .map_err(|error| Refused::new(kind, "io_uring_setup", &error))?;
+        let parameters = ring.params();
+        if !parameters.is_feature_ext_arg() || !parameters.is_feature_nodrop() {
+            return Err(Refused::silent(kind));
+        }
+        let doorbell = Doorbell::new().map_err(|error| Refused::new(kind, "eventfd", &error))?;
+        Ok(Self { ring, doorbell, is_deaf: AtomicBool::new(true), owner: cached_id(), deferred })
+    }
+
+    fn check_thread(&self) {
+        assert!(cached_id() == self.owner, "a ring is used by the thread that made it");
+    }
+
+    fn on_requests<R>(&self, body: impl FnOnce(&mut SubmissionQueue<'_>) -> R) -> R {
+        self.check_thread();
+        // SAFETY: there is no other: one thread gets here, and the bodies, all of them in this file, do not call this.
+        let mut queue = unsafe { self.ring.submission_shared() };
+        body(&mut queue)
+    }
+
+    fn on_completions<R>(&self, body: impl FnOnce(&mut CompletionQueue<'_>) -> R) -> R {
+        self.check_thread();
+        // SAFETY: as in `on_requests`.
+        let mut queue = unsafe { self.ring.completion_shared() };
+        body(&mut queue)
+    }
+
+    /// Hands a request to the next [`enter`](Self::enter).
+    fn push(&self, request: squeue::Entry) -> io::Result<()> {
+        // SAFETY: requests refer to a descriptor or a name, not to memory.
+        let pushed = self.on_requests(|queue| unsafe { queue.push(&request) });
+        // Requests are left in the queue only where the kernel lacked the memory for them.
+        pushed.map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))
+    }
+
+    fn push_poll(&self, fd: RawFd, of: Interest, name: Name) -> io::Result<()> {
+        let request = opcode::PollAdd::new(Fd(fd), of.asked()).multi(true);
+        self.push(request.build().user_data(name.0))
+    }
+
+    /// A request to remove the poll would fail, and leave it armed, if a change of it is about to be told.
+    fn push_cancel(&self, name: Name) -> io::Result<()> {
+        self.push(opcode::AsyncCancel::new(name.0).build().user_data(Name::CANCEL.0))
+    }
+
+    /// Submits what was pushed, and has the kernel tell what it has put off.
+    fn enter(&self) -> io::Result<()> {
+        self.enter_for(0, EnterFlags::GETEVENTS, &SubmitArgs::new())
+    }
+
+    /// Sleeps until there is a completion. What was pushed is submitted before.
+    fn sleep(&self, timeout: Option<Duration>) -> io::Result<()> {
+        let time = timeout.map(|timeout| Timespec::from(timeout.min(LONGEST)));
+        let none = SubmitArgs::new();
+        let until = time.as_ref().map_or(none, |time| none.timespec(time));
+        let quiet = match self.ring.params().is_feature_no_iowait() {
+            // Else the system takes the sleeper for one that waits for a disk: for work, in its figures of load.
+            true => EnterFlags::NO_IOWAIT,
+            false => EnterFlags::empty(),
+        };
+        self.enter_for(1, EnterFlags::GETEVENTS | quiet, &until)
+    }
+
+    fn enter_for(
+        &self,
+        least: u32,
+        flags: EnterFlags,
+        until: &SubmitArgs<'_, '_>,
+    ) -> io::Result<()> {
+        let due = self.on_requests(|queue| queue.len()) as u32;
+        let flags = (flags | EnterFlags::EXT_ARG).bits();
+        // SAFETY: with this flag the argument is of this type, and live; the requests refer to no memory.
+        let entered = unsafe { self.ring.submitter().enter(due, least, flags, Some(until)) };
+        match entered {
+            Err(error) if !may_be_repeated(&error) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the kernel has something to tell which it puts off until it is asked, or was not given all requests.
+    fn has_more(&self) -> bool {
+        self.on_requests(|queue| queue.taskrun() || queue.cq_overflow() || !queue.is_empty())
+    }
+
+    /// Calls `each` with what the kernel has told, and `rung` if the doorbell is among it; how many events.
+    fn reap(&self, each: &mut dyn FnMut(Event), mut rung: impl FnMut()) -> usize {
+        let mut found = 0;
+        // As many as fit into the queue: what comes meanwhile is for the next look.
+        for _ in 0..COMPLETIONS as usize / BATCH {
+            let mut batch = [const { MaybeUninit::uninit() }; BATCH];
+            let batch = self.on_completions(|queue| queue.fill(&mut batch));
+            let is_bell = |it: &&cqueue::Entry| Name(it.user_data()) == Name::DOORBELL;
+            // First, so that a callback that panics does not make it deaf.
+            batch.iter().filter(is_bell).for_each(|completion| self.hear(completion, &mut rung));
+            found += batch.iter().filter(|completion| tell(completion, each)).count();
+            if batch.len() < BATCH {
+                break;
+            }
+        }
+        found
+    }
+
+    fn hear(&self, completion: &cqueue::Entry, rung: &mut dyn FnMut()) {
+        if !cqueue::more(completion.flags()) {
+            // Relaxed: the owner's only.
+            self.is_deaf.store(true, Ordering::Relaxed);
+        }
+        rung();
+    }
+
+    /// Has the doorbell watched, from the next [`enter`](Self::enter) on. A ring that came before is told then.
+    fn listen(&self) -> io::Result<()> {
+        if self.is_deaf.load(Ordering::Relaxed) {
+            let bell = self.doorbell.as_fd().as_raw_fd();
+            self.push_poll(bell, Interest::READ, Name::DOORBELL)?;
+            self.is_deaf.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+impl Selector for Ring {
+    // Submitted at once: the descriptor is lent for this call only. What the kernel does not take stays in the queue: the
+    // next look hands it over, or tells why it cannot. Its descriptor may be another file by then, and its name nobody's.
+    fn watch(
+        &self,
+        fd: BorrowedFd<'_>,
+        token: u64,
+        old: Interest,
+        new: Interest,
+    ) -> io::Result<()> {
+        for way in ways(old & !new) {
+            self.push_cancel(Name::new(token, way))?;
+        }
+        for way in ways(new & !old) {
+            self.push_poll(fd.as_raw_fd(), way, Name::new(token, way))?;
+        }
+        if old != new {
+            let _ = self.enter();
+        }
+        Ok(())
+    }
+
+    // Submitted at once: as long as a request holds the file, closing the descriptor does not close it.
+    fn unwatch(&self, _: Option<BorrowedFd<'_>>, token: u64, of: Interest) -> io::Result<()> {
+        for way in ways(of) {
+            self.push_cancel(Name::new(token, way))?;
+        }
+        if of.is_empty() { Ok(()) } else { self.enter() }
+    }
+
+    fn poll(&self, each: &mut dyn FnMut(Event)) -> io::Result<usize> {
+        if self.has_more() {
+            self.enter()?;
+        }
+        Ok(self.reap(each, || self.doorbell.hear()))
+    }
+
+    fn wait(&self, timeout: Option<Duration>, each: &mut dyn FnMut(Event)) -> io::Result<usize> {
+        if self.doorbell.take_heard() {
+            return self.poll(each);
+        }
+        if self.on_completions(|queue| queue.len()) == 0 {
+            self.listen()?;
+            self.sleep(timeout)?;
+        }
+        Ok(self.reap(each, || ()))
+    }
+
+    fn ring(&self) {
+        self.doorbell.ring();
+    }
+
+    fn is_bound(&self) -> bool {
+        true
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Ring { deferred: self.deferred }
+    }
+}
+
+fn set_up(deferred: bool, completions: u32) -> io::Result<IoUring> {
+    let mut plain = IoUring::builder();
+    // A child would write to the queues of its parent.
+    plain.dontfork().setup_cqsize(completions);
+    let requests = REQUESTS.min(completions);
+    if deferred {
+        let flags = plain.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
+        return flags.setup_submit_all().build(requests);
+    }
+    plain.build(requests)
+}
+
+fn ways(of: Interest) -> impl Iterator<Item = Interest> {
+    [Interest::READ, Interest::WRITE].into_iter().filter(move |way| of.contains(*way))
+}
+
+/// Calls `each` if the completion tells of a change.
+fn tell(completion: &cqueue::Entry, each: &mut dyn FnMut(Event)) -> bool {
+    let name = Name(completion.user_data());
+    let way = name.way();
+    // Not of a watch; or cancelled by who does not watch it any more.
+    if way.is_empty() || completion.result() == -libc::ECANCELED {
+        return false;
+    }
+    let ended = way.when(!cqueue::more(completion.flags()));
+    let event = match u32::try_from(completion.result()) {
+        Ok(mask) => Event::new(name.token(), mask),
+        // The kernel does not watch it. The call on the descriptor tells why, or that it is to be watched again.
+        Err(_) => Event { ready: way, ..Event::new(name.token(), 0) },
+    };
+    each(Event { ended, ..event });
+    true
+}
+
+/// Whether another try may succeed, or the time has passed, so that there is nothing to tell.
+fn may_be_repeated(error: &io::Error) -> bool {
+    // Busy: completions are to be taken first, as is done next.
+    let codes = [libc::EINTR, libc::ETIME, libc::EBUSY, libc::EAGAIN];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}

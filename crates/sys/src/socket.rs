@@ -1,0 +1,178 @@
+//! Sockets that do not block.
+//!
+//! What `std` cannot ask for: sockets that are non-blocking from the start, connects that go on by themselves, and
+//! options before `bind`. Addresses are `socket2`'s, whose values `std` takes.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+pub use socket2::SockAddr;
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::descriptor::check;
+
+/// Takes the next connection of a listener: a non-blocking socket, closed by `exec`, and the peer's address.
+///
+/// # Errors
+///
+/// What `accept4` reports; `WouldBlock` if the listener is non-blocking and there is none.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SockAddr)> {
+    // SAFETY: the storage and its length are live and fit each other, as `try_init` has them.
+    let (fd, address) = unsafe {
+        SockAddr::try_init(|storage, len| {
+            let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+            check(libc::accept4(listener.as_raw_fd(), storage.cast(), len, flags))
+        })
+    }?;
+    // SAFETY: the kernel has just made it, for nobody else.
+    Ok((unsafe { OwnedFd::from_raw_fd(fd) }, address))
+}
+
+/// A non-blocking TCP socket that connects to `address`: once it is writable, [`connected`] tells what has become of it.
+///
+/// # Errors
+///
+/// What `socket` and `connect` report, but that it goes on.
+pub fn connect_tcp(address: &SocketAddr) -> io::Result<OwnedFd> {
+    connect(Domain::for_address(*address), Some(Protocol::TCP), &(*address).into())
+}
+
+/// As [`connect_tcp`], to a path. `WouldBlock`: too many wait to be accepted there.
+///
+/// # Errors
+///
+/// As [`connect_tcp`]; a path that is too long.
+pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
+    connect(Domain::UNIX, None, &SockAddr::unix(path)?)
+}
+
+fn connect(domain: Domain, protocol: Option<Protocol>, to: &SockAddr) -> io::Result<OwnedFd> {
+    let socket = Socket::new(domain, Type::STREAM.nonblocking(), protocol)?;
+    match socket.connect(to) {
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        done => done?,
+    }
+    Ok(socket.into())
+}
+
+/// What has become of a connect that went on by itself, once the socket is writable.
+///
+/// # Errors
+///
+/// That of the connect.
+pub fn connected(socket: BorrowedFd<'_>) -> io::Result<()> {
+    match socket2::SockRef::from(&socket).take_error()? {
+        None => Ok(()),
+        Some(error) => Err(error),
+    }
+}
+
+/// Takes what has come by a connected socket, at most as much as there is room for, also if the socket itself would block.
+///
+/// # Errors
+///
+/// What `recv` reports; `WouldBlock` if nothing has come.
+pub fn receive_now(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<usize> {
+    let (room, len) = (bytes.as_mut_ptr().cast(), bytes.len());
+    // SAFETY: the room is live, and the length is its.
+    let read = unsafe { libc::recv(socket.as_raw_fd(), room, len, libc::MSG_DONTWAIT) };
+    usize::try_from(read).map_err(|_| io::Error::last_os_error())
+}
+
+/// How a listener shall be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// Connections that may wait to be accepted; the kernel has a limit of its own (`net.core.somaxconn`).
+    pub backlog: u32,
+    /// Others that say so, too, may listen on the same address: the kernel spreads connections over all of them.
+    pub reuse_port: bool,
+}
+
+/// A non-blocking TCP socket that listens on `address`, also where connections of an earlier one linger.
+///
+/// # Errors
+///
+/// What `socket`, `bind` and `listen` report.
+pub fn listen_tcp(address: &SocketAddr, how: Listen) -> io::Result<OwnedFd> {
+    let kind = Type::STREAM.nonblocking();
+    let socket = Socket::new(Domain::for_address(*address), kind, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(how.reuse_port)?;
+    socket.bind(&(*address).into())?;
+    socket.listen(i32::try_from(how.backlog).unwrap_or(i32::MAX))?;
+    Ok(socket.into())
+}
+
+/// Whether a call has failed because the process or the system has no room: for a descriptor, or in memory.
+pub fn is_want(error: &io::Error) -> bool {
+    let wants = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|errno| wants.contains(&errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{self, Ipv4Addr};
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::selector::{Interest, wait_for};
+
+    const HERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+    const USUAL: Listen = Listen { backlog: 16, reuse_port: false };
+
+    #[test]
+    fn a_connection_is_made_and_accepted_without_blocking() {
+        let listener = net::TcpListener::from(listen_tcp(&HERE, USUAL).unwrap());
+        let nobody = accept(listener.as_fd()).unwrap_err();
+        assert_eq!(nobody.kind(), io::ErrorKind::WouldBlock);
+        let socket = connect_tcp(&listener.local_addr().unwrap()).unwrap();
+        assert!(wait_for(socket.as_fd(), Interest::WRITE, None).unwrap());
+        connected(socket.as_fd()).unwrap();
+        let (_, from) = accept(listener.as_fd()).unwrap();
+        assert_eq!(from.as_socket(), net::TcpStream::from(socket).local_addr().ok());
+    }
+
+    #[test]
+    fn a_refused_connect_is_told_once_it_is_over() {
+        let closed = net::TcpListener::bind(HERE).unwrap().local_addr().unwrap();
+        let refused = connect_tcp(&closed).and_then(|socket| {
+            assert!(wait_for(socket.as_fd(), Interest::WRITE, None)?);
+            connected(socket.as_fd())
+        });
+        assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[test]
+    fn a_port_is_shared_only_by_who_says_so() {
+        let shared = Listen { reuse_port: true, ..USUAL };
+        let listener = net::TcpListener::from(listen_tcp(&HERE, shared).unwrap());
+        let address = listener.local_addr().unwrap();
+        assert!(listen_tcp(&address, shared).is_ok());
+        let taken = listen_tcp(&address, USUAL).unwrap_err();
+        assert_eq!(taken.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_an_error() {
+        assert!(connect_unix(Path::new(&"x".repeat(200))).is_err());
+    }
+
+    #[test]
+    fn what_has_come_is_taken_and_nothing_is_waited_for() {
+        let (mut one, other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let nothing = receive_now(other.as_fd(), &mut [0]).unwrap_err();
+        assert_eq!(nothing.kind(), io::ErrorKind::WouldBlock);
+        std::io::Write::write_all(&mut one, b"daiko").unwrap();
+        let mut bytes = [0; 3];
+        assert_eq!(receive_now(other.as_fd(), &mut bytes).unwrap(), 3);
+        assert_eq!(&bytes, b"dai");
+    }
+
+    #[test]
+    fn want_is_of_descriptors_and_memory() {
+        assert!(is_want(&io::Error::from_raw_os_error(libc::EMFILE)));
+        assert!(!is_want(&io::Error::from_raw_os_error(libc::EINVAL)));
+    }
+}

@@ -1,0 +1,93 @@
+//! The server of the example `kv`, as its clients drive it: however what they send is cut, they get the same replies, which
+//! they can read.
+
+use std::io::{self, Read, Write};
+
+use commands::Server;
+use serve::{Connection, serve};
+
+#[path = "../../../crates/daiko/examples/kv/commands.rs"]
+mod commands;
+#[path = "../../../crates/daiko/examples/kv/resp.rs"]
+#[allow(clippy::module_inception, reason = "its name in the example")]
+mod resp;
+#[path = "../../../crates/daiko/examples/kv/serve.rs"]
+mod serve;
+#[path = "../../../crates/daiko/examples/kv/store.rs"]
+mod store;
+#[path = "../../../crates/daiko/examples/kv/words.rs"]
+mod words;
+
+/// Two lengths of pieces, and what is sent.
+pub(super) fn fuzz(data: &[u8]) {
+    let Some((&[one, other], bytes)) = data.split_first_chunk() else { return };
+    let whole = replies(bytes, [usize::MAX; 2]);
+    let cut = replies(bytes, [usize::from(one).max(1), usize::from(other).max(1)]);
+    assert_eq!(told(&cut), told(&whole));
+    let mut rest = &whole[..];
+    while !rest.is_empty() {
+        rest = behind_reply(rest).expect("a reply");
+    }
+}
+
+/// What a new server replies.
+fn replies(bytes: &[u8], pieces: [usize; 2]) -> Vec<u8> {
+    let mut client = Client { bytes, pieces, replies: Vec::new() };
+    serve(&mut client, &Server::new()).expect("a client that lives");
+    client.replies
+}
+
+/// Without the lines that change as time goes by.
+fn told(replies: &[u8]) -> Vec<&[u8]> {
+    let lines = replies.split(|byte| *byte == b'\n');
+    lines
+        .filter(|line| !line.starts_with(b"uptime_in_seconds:") && !line.starts_with(b"$"))
+        .collect()
+}
+
+/// What follows the first reply.
+fn behind_reply(bytes: &[u8]) -> Option<&[u8]> {
+    let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
+    let (line, rest) = (&bytes[..end], &bytes[end + 2..]);
+    let (kind, text) = line.split_first()?;
+    let number = || str::from_utf8(text).ok()?.parse::<i64>().ok();
+    match kind {
+        b'+' | b'-' => (!text.contains(&b'\n')).then_some(rest),
+        b':' => number().map(|_| rest),
+        b'*' => (0..number()?).try_fold(rest, |rest, _| behind_reply(rest)),
+        b'$' if number()? == -1 => Some(rest),
+        b'$' => rest.get(number()?.try_into().ok()?..)?.strip_prefix(b"\r\n"),
+        _ => None,
+    }
+}
+
+/// Sends its bytes in pieces of two lengths, in turn.
+struct Client<'b> {
+    bytes: &'b [u8],
+    pieces: [usize; 2],
+    replies: Vec<u8>,
+}
+
+impl Connection for Client<'_> {
+    fn wait_readable(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Client<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.pieces.reverse();
+        let most = into.len().min(self.pieces[0]);
+        self.bytes.read(&mut into[..most])
+    }
+}
+
+impl Write for Client<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.replies.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

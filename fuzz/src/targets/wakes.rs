@@ -1,0 +1,48 @@
+//! A trace of wake-ups: what it accepts reads the same when it is written out, and can be replayed; what it refuses is told in
+//! one line.
+
+use daiko_lab::follow_sim::{
+    replay::replay,
+    trace::{Reader, TraceError, Wake, Writer},
+};
+
+/// The file.
+pub(super) fn fuzz(data: &[u8]) {
+    match read(data) {
+        Ok((cpus, wakes, lost)) => check(data, cpus, &wakes, lost),
+        Err(error) => {
+            let line = error.to_string();
+            assert!(error.line > 0 && !line.contains(char::is_control), "{line:?}");
+            assert_eq!(replayed(data), Err(error));
+        }
+    }
+}
+
+type Read = (u16, Vec<Wake>, Option<u64>);
+
+fn read(data: &[u8]) -> Result<Read, TraceError> {
+    let mut reader = Reader::new(data)?;
+    let wakes = reader.by_ref().collect::<Result<Vec<_>, _>>()?;
+    assert_eq!(reader.next(), None, "it has ended");
+    Ok((reader.cpus(), wakes, reader.lost()))
+}
+
+/// How many wake-ups there were in each course.
+fn replayed(data: &[u8]) -> Result<[u64; 3], TraceError> {
+    let replay = replay(&mut Reader::new(data)?)?;
+    assert!(!replay.to_string().contains("NaN"));
+    assert_eq!(replay.follow.swaps, 0);
+    Ok([&replay.recorded, &replay.existing, &replay.follow].map(|tally| tally.wakes))
+}
+
+fn check(data: &[u8], cpus: u16, wakes: &[Wake], lost: Option<u64>) {
+    for wake in wakes {
+        assert!(wake.waker.max(wake.previous).max(wake.chosen) < cpus, "{wake:?} of {cpus}");
+        assert_eq!(wake.idle.checked_shr(cpus.into()).unwrap_or(0), 0, "{wake:?} of {cpus}");
+    }
+    let mut writer = Writer::new(Vec::new(), cpus).expect("memory");
+    wakes.iter().for_each(|wake| writer.wake(wake).expect("memory"));
+    let text = writer.finish(lost.unwrap_or(0)).expect("memory");
+    assert_eq!(read(&text), Ok((cpus, wakes.to_vec(), Some(lost.unwrap_or(0)))));
+    assert_eq!(replayed(data), Ok([wakes.len() as u64; 3]));
+}
