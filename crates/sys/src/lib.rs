@@ -27,6 +27,7 @@ pub mod steering;
 #[cfg(test)]
 mod testing;
 pub mod thread;
+pub mod topology;
 
 /// Who uses a piece of memory: this process alone, or several that share the mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

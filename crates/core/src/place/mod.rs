@@ -2,11 +2,13 @@
 
 mod follow;
 mod next_slot;
+mod pair;
 mod start;
 mod wake;
 
 pub use follow::{BOUND, Follow, Swaps, existing};
 pub use next_slot::{NextSlotWatch, SETTLED_NS, Sight};
+pub use pair::Class;
 pub use start::{IMBALANCE_FLOOR, Least, Start, least, start, start_against};
 pub use wake::{Kind, Target, wake};
 

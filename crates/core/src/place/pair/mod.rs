@@ -1,0 +1,34 @@
+//! Which tasks share a core: those that stall with those that compute.
+//!
+//! From Kida et al., "Scheduling for persistent memory under simultaneous multithreading" (P4 in ARCHITECTURE.md).
+
+/// What a task does with its core while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Class {
+    /// Nobody has said, and nothing was seen.
+    #[default]
+    Unknown,
+    /// It keeps the units of the core busy.
+    Compute,
+    /// It waits for memory most of the time, so that the units are idle: for persistent memory, flushes and fences.
+    Stall,
+}
+
+impl Class {
+    /// Whether two of these use a core better together than two that are alike: one computes, one stalls.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use daiko_core::place::Class;
+    ///
+    /// assert!(Class::Stall.complements(Class::Compute));
+    /// assert!(!Class::Stall.complements(Class::Stall));
+    /// assert!(!Class::Unknown.complements(Class::Compute));
+    /// ```
+    #[inline]
+    pub fn complements(self, other: Self) -> bool {
+        matches!((self, other), (Self::Compute, Self::Stall) | (Self::Stall, Self::Compute))
+    }
+}
