@@ -5,7 +5,7 @@ use super::{Cache, CacheKind, TopologyError};
 use crate::cpu::CpuSet;
 
 /// More than any processor has.
-const MOST: usize = 16;
+const MOST: usize = 10;
 
 /// All caches of the online CPUs. Virtual machines may have none, or some that lack this or that file.
 pub(super) fn read(files: Files<'_>, online: &CpuSet) -> Result<Vec<Cache>, TopologyError> {
@@ -14,7 +14,7 @@ pub(super) fn read(files: Files<'_>, online: &CpuSet) -> Result<Vec<Cache>, Topo
         for index in 0..MOST {
             let folder = format!("sys/devices/system/cpu/cpu{cpu}/cache/index{index}");
             let list = format!("{folder}/shared_cpu_list");
-            let Some(cpus) = files.list(&list)? else { break };
+            let Some(cpus) = files.list(&list)? else { continue };
             let cpus = cpus.intersection(online);
             if !cpus.is_empty() && !cpus.contains(cpu) {
                 return Err(files.contradictory(&list));

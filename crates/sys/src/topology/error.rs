@@ -23,9 +23,9 @@ pub enum TopologyError {
         /// What it says; only how that begins, if it is long.
         text: String,
     },
-    /// CPUs do not agree on who shares a core or a cache, or are in no node or several.
+    /// CPUs do not agree on who shares a core or a cache, or one is in two nodes.
     Contradictory {
-        /// Whose list others contradict, or fail to complete.
+        /// Whose list others contradict.
         file: PathBuf,
     },
     /// The set of online CPUs changed, as often as it was read.

@@ -41,12 +41,14 @@ impl Files<'_> {
         self.root.join(file)
     }
 
-    /// What a file says, without the line feed that ends it; `None` if there is no such file.
+    /// What a file says, without the line feed that ends it; `None` if there is no such file. Some kernels (5.16 is one)
+    /// give the zero byte behind it away as well.
     pub(super) fn text(&self, file: &str) -> Result<Option<String>, TopologyError> {
         let path = self.path(file);
         match (self.source)(&path) {
             Ok(mut text) => {
-                text.truncate(text.strip_suffix('\n').unwrap_or(&text).len());
+                let line = text.strip_suffix('\0').unwrap_or(&text);
+                text.truncate(line.strip_suffix('\n').unwrap_or(line).len());
                 Ok(Some(text))
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

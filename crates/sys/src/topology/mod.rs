@@ -52,7 +52,7 @@ pub struct Cpu {
     pub id: usize,
     /// Its package (socket), as the kernel numbers it; 0 where the kernel does not know.
     pub package: usize,
-    /// Its NUMA node, as the kernel numbers it; 0 where the kernel has none.
+    /// Its NUMA node, as the kernel numbers it; 0 where the kernel lists none.
     pub node: usize,
     /// Its core: cores are numbered from 0 by their first CPU.
     pub core: usize,
@@ -147,7 +147,7 @@ impl Topology {
         &self.offline
     }
 
-    /// The NUMA nodes, in ascending order; node 0 with all CPUs where the kernel has none.
+    /// The NUMA nodes, in ascending order. CPUs of which the kernel lists no node are in node 0.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }

@@ -9,7 +9,6 @@ use super::{Cpu, Node, Topology, TopologyError, caches};
 use crate::cpu::{self, CpuSet};
 
 const ONLINE: &str = "sys/devices/system/cpu/online";
-const NODES: &str = "sys/devices/system/node/online";
 
 /// The capacity of the fastest core, in the kernel's unit.
 const FULL: u32 = 1024;
@@ -145,26 +144,25 @@ fn siblings(
     }
 }
 
-/// In ascending order; each CPU is in one of them. Kernels without NUMA have no such files.
+/// In ascending order; each CPU is in one of them. The kernel lists neither nodes where it has none, nor one that is
+/// offline though its CPUs are not (all of its memory, and CPU 0): then they are in node 0.
 fn nodes(files: Files<'_>, online: &CpuSet) -> Result<Vec<Node>, TopologyError> {
-    let Some(ids) = files.list(NODES)? else {
-        return Ok(vec![Node { id: 0, cpus: online.clone() }]);
-    };
     let mut rest = online.clone();
-    let mut nodes = Vec::new();
-    for id in ids.iter() {
+    let mut nodes = BTreeMap::new();
+    for id in files.list("sys/devices/system/node/online")?.unwrap_or_default().iter() {
         let file = format!("sys/devices/system/node/node{id}/cpulist");
         let cpus = files.needed(&file)?.intersection(online);
         if cpus.intersection(&rest) != cpus {
             return Err(files.contradictory(&file));
         }
         rest = rest.difference(&cpus);
-        nodes.push(Node { id, cpus });
+        nodes.insert(id, cpus);
     }
-    match rest.is_empty() {
-        true => Ok(nodes),
-        false => Err(files.contradictory(NODES)),
+    if !rest.is_empty() {
+        let first: &mut CpuSet = nodes.entry(0).or_default();
+        rest.iter().for_each(|cpu| first.insert(cpu));
     }
+    Ok(nodes.into_iter().map(|(id, cpus)| Node { id, cpus }).collect())
 }
 
 fn cpus(

@@ -168,7 +168,6 @@ fn a_description_that_is_wrong_is_refused_with_the_file() {
         ("cpu1/cache/index0/size", Some("32M\n"), "\"32M\""),
         ("cpu1/cache/index0/size", Some("18446744073709551615K\n"), "size"),
         ("../node/node0/cpulist", None, "node0/cpulist: "),
-        ("../node/node0/cpulist", Some("0\n"), "node/online contradicts"),
         ("../node/node1/cpulist", Some("0-3\n"), "node1/cpulist contradicts"),
     ] {
         let mut description = Described::parse("1x2x2 nodes=2").unwrap();
@@ -183,8 +182,32 @@ fn a_description_that_is_wrong_is_refused_with_the_file() {
 }
 
 #[test]
+fn cpus_of_no_node_are_in_node_0() {
+    for (online, expected) in [("1\n", "0:0 1:1"), ("0-1\n", "0:0 1:1")] {
+        let mut description = Described::parse("2x1x1").unwrap();
+        description.set("/sys/devices/system/node/online", online);
+        description.set("/sys/devices/system/node/node0/cpulist", "\n");
+        let machine = description.topology().unwrap();
+        let nodes = machine.nodes().iter().map(|node| format!("{}:{}", node.id, node.cpus));
+        assert_eq!(nodes.collect::<Vec<_>>().join(" "), expected);
+        assert_eq!(each(&machine, |cpu| cpu.node), "0 1");
+    }
+}
+
+#[test]
+fn a_zero_byte_behind_a_list_is_none_of_it() {
+    let mut description = Described::parse("1x2x1").unwrap();
+    description.set("/sys/devices/system/cpu/online", "0-1\n\0");
+    assert_eq!(description.topology().unwrap().cpus().len(), 2);
+    description.set("/sys/devices/system/cpu/online", "0-1\0\n");
+    assert!(description.topology().is_err());
+}
+
+#[test]
 fn a_cache_that_the_kernel_does_not_know_is_left_out() {
-    for (file, text) in [("level", None), ("type", None), ("shared_cpu_list", Some("\n"))] {
+    for (file, text) in
+        [("", None), ("level", None), ("type", None), ("shared_cpu_list", Some("\n"))]
+    {
         let mut description = Described::parse("1x1x1").unwrap();
         let path = format!("/sys/devices/system/cpu/cpu0/cache/index0/{file}");
         match text {

@@ -217,7 +217,9 @@ impl Writer<'_> {
             "/proc/self/status".into(),
             format!("Name:\tdescribed\nCpus_allowed_list:\t{allowed}"),
         );
+        self.put("/proc/mounts".into(), "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0");
         self.put("/proc/self/cpuset".into(), "/");
+        self.put("/sys/fs/cgroup/cgroup.controllers".into(), "cpuset");
         self.put("/sys/fs/cgroup/cpuset.cpus.effective".into(), allowed);
     }
 }
