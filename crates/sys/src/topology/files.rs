@@ -37,7 +37,7 @@ pub(super) struct Files<'a> {
 }
 
 impl Files<'_> {
-    pub(super) fn path(&self, file: &str) -> PathBuf {
+    fn path(&self, file: &str) -> PathBuf {
         self.root.join(file)
     }
 
@@ -63,16 +63,18 @@ impl Files<'_> {
 
     /// A list that every kernel has.
     pub(super) fn needed(&self, file: &str) -> Result<CpuSet, TopologyError> {
-        self.list(file)?.ok_or_else(|| TopologyError::Unreadable {
-            file: self.path(file),
-            error: io::ErrorKind::NotFound.into(),
-        })
+        self.list(file)?.ok_or_else(|| self.missing(file))
     }
 
     /// Whatever is read from a whole text.
     pub(super) fn value<T: FromStr>(&self, file: &str) -> Result<Option<T>, TopologyError> {
         let Some(text) = self.text(file)? else { return Ok(None) };
         text.parse().map(Some).map_err(|_| self.malformed(file, &text))
+    }
+
+    pub(super) fn missing(&self, file: &str) -> TopologyError {
+        let error = io::Error::from_raw_os_error(libc::ENOENT);
+        TopologyError::Unreadable { file: self.path(file), error }
     }
 
     pub(super) fn malformed(&self, file: &str, text: &str) -> TopologyError {

@@ -1,7 +1,6 @@
 //! How a description is read.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::path::Path;
 
 use super::files::{self, Files, Source};
@@ -91,9 +90,8 @@ fn machine(
 /// The affinity mask as `proc` shows it.
 fn mask(files: Files<'_>, online: &CpuSet) -> Result<CpuSet, TopologyError> {
     const FILE: &str = "proc/self/status";
-    let status = files.text(FILE)?;
-    let line = status.iter().flat_map(|status| status.lines());
-    let list = line.filter_map(|line| line.strip_prefix("Cpus_allowed_list:")).next();
+    let status = files.text(FILE)?.unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     list.map_or(Ok(online.clone()), |list| {
         list.trim().parse().map_err(|_| files.malformed(FILE, list.trim()))
     })
@@ -137,10 +135,7 @@ fn siblings(
     // A kernel for a single CPU does not describe it.
     match online.len() {
         1 => Ok((folder, online.clone())),
-        _ => Err(TopologyError::Unreadable {
-            file: files.path(&format!("{folder}/core_cpus_list")),
-            error: io::ErrorKind::NotFound.into(),
-        }),
+        _ => Err(files.missing(&format!("{folder}/core_cpus_list"))),
     }
 }
 

@@ -85,7 +85,9 @@ fn caches_are_listed_once_with_those_who_share_them() {
         cache.kind
     )));
     assert!(described("1x2x1 without=caches").caches().is_empty());
-    assert!(described("1x1x1 without=sizes").caches().iter().all(|cache| cache.size.is_none()));
+    let mut unknown = Described::parse("1x1x1 without=sizes").unwrap();
+    unknown.set("/sys/devices/system/cpu/cpu0/cache/index3/size", "0K\n");
+    assert!(unknown.topology().unwrap().caches().iter().all(|cache| cache.size.is_none()));
 }
 
 #[test]
@@ -96,6 +98,18 @@ fn what_is_offline_is_no_sibling() {
     assert_eq!(each(&machine, |cpu| cpu.thread), "0 0 0 1");
     assert_eq!((machine.cpu(1), machine.siblings(1).len()), (None, 0));
     assert_eq!(described("1x2x2 smt=off").offline().to_string(), "2-3");
+}
+
+/// Containers may show the host's lists, though fewer CPUs are online for them (LXCFS).
+#[test]
+fn cpus_that_are_listed_but_not_online_are_left_out() {
+    let mut description = Described::parse("1x2x2").unwrap();
+    description.set("/sys/devices/system/cpu/online", "1-3\n");
+    let machine = description.topology().unwrap();
+    assert_eq!(cores(&machine), "1+3 2");
+    assert_eq!(machine.offline().to_string(), "0");
+    let largest = machine.caches().last().unwrap();
+    assert_eq!((largest.level, largest.cpus.to_string()), (3, "1-3".into()));
 }
 
 #[test]
@@ -155,6 +169,7 @@ fn a_description_that_is_wrong_is_refused_with_the_file() {
         ("online", None, "mount sysfs"),
         ("present", None, "cpu/present: "),
         ("cpu1/topology/core_cpus_list", Some("a lot"), "\"a lot\""),
+        ("cpu1/topology/core_cpus_list", Some("\n"), "core_cpus_list contradicts"),
         ("cpu1/topology/core_cpus_list", Some("1\n"), "core_cpus_list contradicts"),
         ("cpu1/topology/core_cpus_list", Some("3\n"), "core_cpus_list contradicts"),
         ("cpu1/topology/core_cpus_list", Some("0-3\n"), "core_cpus_list contradicts"),
