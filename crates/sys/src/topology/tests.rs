@@ -169,7 +169,6 @@ fn a_description_that_is_wrong_is_refused_with_the_file() {
         ("online", None, "mount sysfs"),
         ("present", None, "cpu/present: "),
         ("cpu1/topology/core_cpus_list", Some("a lot"), "\"a lot\""),
-        ("cpu1/topology/core_cpus_list", Some("\n"), "core_cpus_list contradicts"),
         ("cpu1/topology/core_cpus_list", Some("1\n"), "core_cpus_list contradicts"),
         ("cpu1/topology/core_cpus_list", Some("3\n"), "core_cpus_list contradicts"),
         ("cpu1/topology/core_cpus_list", Some("0-3\n"), "core_cpus_list contradicts"),
@@ -197,14 +196,22 @@ fn a_description_that_is_wrong_is_refused_with_the_file() {
 }
 
 #[test]
+fn a_cpu_that_is_not_its_own_sibling_is_refused() {
+    let mut description = Described::parse("1x2x1").unwrap();
+    description.set("/sys/devices/system/cpu/cpu1/topology/core_cpus_list", "\n");
+    let error = description.topology().unwrap_err().to_string();
+    assert!(error.contains("cpu1/topology/core_cpus_list contradicts"), "{error}");
+}
+
+#[test]
 fn cpus_of_no_node_are_in_node_0() {
-    for (online, expected) in [("1\n", "0:0 1:1"), ("0-1\n", "0:0 1:1")] {
+    for online in ["1\n", "0-1\n"] {
         let mut description = Described::parse("2x1x1").unwrap();
         description.set("/sys/devices/system/node/online", online);
         description.set("/sys/devices/system/node/node0/cpulist", "\n");
         let machine = description.topology().unwrap();
         let nodes = machine.nodes().iter().map(|node| format!("{}:{}", node.id, node.cpus));
-        assert_eq!(nodes.collect::<Vec<_>>().join(" "), expected);
+        assert_eq!(nodes.collect::<Vec<_>>().join(" "), "0:0 1:1", "{online}");
         assert_eq!(each(&machine, |cpu| cpu.node), "0 1");
     }
 }
