@@ -39,3 +39,6 @@ impl Class {
         matches!((self, other), (Self::Compute, Self::Stall) | (Self::Stall, Self::Compute))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -72,7 +72,7 @@ fn value_of_core(machine: &Machine, core: usize, tasks: &Counts) -> Value {
     let pairs = if machine.policy == Policy::Parallel { -pairs } else { pairs };
     let busy = Value::from(sum(tasks) > 0);
     let stays = core.stays(tasks) as Value;
-    (((((pairs << 16) + busy) << 16) + stays) << 16)
+    ((((pairs << 16) + busy) << 16) + stays) << 16
 }
 
 /// How many tasks leave a node: those that it has more of than it gets, as others of it take what places there are.

@@ -118,12 +118,16 @@ proptest! {
         let best = best_of_all(Policy::Cross, &sites, &open, &plain);
         prop_assert_eq!(worth(Policy::Cross, &sites, &plain, &placed), best);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// Where the search does not reach all plans, pairs and idle cores are as few as can be.
     #[test]
     fn pairs_and_busy_cores_are_the_most_there_can_be_on_large_machines(
-        cores in 20_usize..60, threads in 1_usize..5, nodes in 1_usize..4,
-        classes in prop::collection::vec(class(), 0..400),
+        cores in 20_usize..40, threads in 1_usize..5, nodes in 1_usize..4,
+        classes in prop::collection::vec(class(), 0..200),
         seed: u64,
     ) {
         let sites: Vec<_> = (0..cores * threads)
