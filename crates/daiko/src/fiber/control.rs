@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering, fence};
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
@@ -11,6 +11,7 @@ use daiko_core::fiber::{
     RunState, Shared,
 };
 use daiko_core::list::Linked;
+use daiko_core::place::{Class, PASSES};
 
 use super::aside::Aside;
 use crate::cancel::Scope;
@@ -42,10 +43,14 @@ pub(crate) mod flag {
     pub(crate) const SHIELD: u32 = ((1 << 10) - 1) << 16;
 }
 
-/// Bits of [`ControlBlock::kind`], fixed at spawn.
+/// Bits of [`ControlBlock::kind`].
 pub(crate) mod kind {
-    /// May change worker after it started.
+    /// May change worker after it started. Fixed at spawn.
     pub(crate) const MOVER: u8 = 1;
+    /// What it does, a `Class`.
+    pub(crate) const CLASS: u8 = 3 << 1;
+    /// How often it was passed over in its queue, in units of the lowest of these bits.
+    pub(crate) const PASSED: u8 = 7 << 3;
 }
 
 /// Bit of [`ControlBlock::refs`]: a handle that sent postcards has been dropped, so that the last
@@ -96,10 +101,10 @@ pub(crate) struct ControlBlock {
     pub(crate) mail: Mail,
     /// `flag` bits. Only the worker that runs it, or its agent; before the start, who has it.
     pub(crate) flags: Cell<u32>,
-    /// `kind` bits. Written at spawn.
-    pub(crate) kind: Cell<u8>,
+    /// `kind` bits. Written at spawn; by who runs it, or has it in his queue alone. Read by any thread.
+    kind: AtomicU8,
     /// Size class of the stack. Fixed when the memory becomes a control block.
-    pub(crate) class: u8,
+    pub(crate) size_class: u8,
     /// Of a mover; in builds with debug assertions, of every fiber. Written by who runs it; read by him, and once that
     /// process has died.
     pub(crate) course: Course,
@@ -134,6 +139,7 @@ pub(crate) struct ControlBlock {
 
 const _: () = assert!(size_of::<ControlBlock>() == 128);
 const _: () = assert!(std::mem::offset_of!(ControlBlock, completion) == 64);
+const _: () = assert!(PASSES <= kind::PASSED >> kind::PASSED.trailing_zeros());
 
 // SAFETY: each field says who may touch it; what any thread may touch is atomic.
 unsafe impl Sync for ControlBlock {}
@@ -172,15 +178,15 @@ static UNUSED: Vtable = Vtable {
 
 impl ControlBlock {
     /// A block that no fiber uses yet.
-    pub(crate) fn unused(runtime: NonNull<Runtime>, class: u8) -> Self {
+    pub(crate) fn unused(runtime: NonNull<Runtime>, size_class: u8) -> Self {
         ControlBlock {
             sp: Cell::new(StackPointer::NULL),
             owner: OwnerWord::new(),
             state: RunState::new(),
             mail: Mail::new(),
             flags: Cell::new(0),
-            kind: Cell::new(0),
-            class,
+            kind: AtomicU8::new(0),
+            size_class,
             course: Course::new(),
             link: AtomicPtr::new(ptr::null_mut()),
             mail_link: AtomicPtr::new(ptr::null_mut()),
@@ -203,7 +209,7 @@ impl ControlBlock {
         self.owner.reset();
         self.completion.reset();
         self.flags.set(0);
-        self.kind.set(kind);
+        self.kind.store(kind, Ordering::Relaxed);
         self.course.reset();
         self.spawned_at.set(spawned_at);
         if process::is_active() {
@@ -261,7 +267,43 @@ impl ControlBlock {
 
     #[inline]
     pub(crate) fn is_mover(&self) -> bool {
-        self.kind.get() & kind::MOVER != 0
+        // Relaxed: fixed at spawn, and published with the fiber.
+        self.kind.load(Ordering::Relaxed) & kind::MOVER != 0
+    }
+
+    /// What it does. Any thread may ask, and may be told what it did a moment ago.
+    #[inline]
+    pub(crate) fn class(&self) -> Class {
+        // Relaxed: a hint.
+        match (self.kind.load(Ordering::Relaxed) & kind::CLASS) >> kind::CLASS.trailing_zeros() {
+            1 => Class::Compute,
+            2 => Class::Stall,
+            _ => Class::Unknown,
+        }
+    }
+
+    /// Says what it does. Only who runs it.
+    pub(crate) fn set_class(&self, class: Class) {
+        self.change_kind(kind::CLASS, class as u8);
+    }
+
+    /// How often it was passed over in its queue.
+    #[inline]
+    pub(crate) fn passed(&self) -> u8 {
+        (self.kind.load(Ordering::Relaxed) & kind::PASSED) >> kind::PASSED.trailing_zeros()
+    }
+
+    /// Only who has it in his queue alone, or has taken it out.
+    #[inline]
+    pub(crate) fn set_passed(&self, times: u8) {
+        self.change_kind(kind::PASSED, times);
+    }
+
+    /// No read-modify-write: one thread at a time writes.
+    #[inline]
+    fn change_kind(&self, bits: u8, value: u8) {
+        let others = self.kind.load(Ordering::Relaxed) & !bits;
+        self.kind.store(others | value << bits.trailing_zeros(), Ordering::Relaxed);
     }
 
     /// Whether a fiber uses the block: it has a reference.

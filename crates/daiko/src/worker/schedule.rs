@@ -78,9 +78,12 @@ impl Worker {
         }
     }
 
-    /// The oldest fiber of one of the queues, which take turns.
+    /// The oldest fiber of one of the queues, which take turns; beside siblings, one that goes well with theirs.
     #[inline]
     fn pop(&self) -> Option<NonNull<ControlBlock>> {
+        if self.has_siblings() {
+            return self.pop_beside();
+        }
         if self.turns.second_first() {
             self.pinned().pop().or_else(|| self.stealable().pop())
         } else {
