@@ -43,14 +43,18 @@ pub(crate) mod flag {
     pub(crate) const SHIELD: u32 = ((1 << 10) - 1) << 16;
 }
 
-/// Bits of [`ControlBlock::kind`].
+/// Bits of [`ControlBlock::kind`], fixed at spawn.
 pub(crate) mod kind {
-    /// May change worker after it started. Fixed at spawn.
+    /// May change worker after it started.
     pub(crate) const MOVER: u8 = 1;
+}
+
+/// Parts of [`ControlBlock::class`].
+mod class {
     /// What it does, a `Class`.
-    pub(crate) const CLASS: u8 = 3 << 1;
-    /// How often it was passed over in its queue, in units of the lowest of these bits.
-    pub(crate) const PASSED: u8 = 7 << 3;
+    pub(super) const CLASS: u8 = 3;
+    /// How often it was passed over in its queue.
+    pub(super) const PASSED: u8 = 7 << 2;
 }
 
 /// Bit of [`ControlBlock::refs`]: a handle that sent postcards has been dropped, so that the last
@@ -101,10 +105,10 @@ pub(crate) struct ControlBlock {
     pub(crate) mail: Mail,
     /// `flag` bits. Only the worker that runs it, or its agent; before the start, who has it.
     pub(crate) flags: Cell<u32>,
-    /// `kind` bits. Written at spawn; by who runs it, or has it in his queue alone. Read by any thread.
-    kind: AtomicU8,
-    /// Size class of the stack. Fixed when the memory becomes a control block.
-    pub(crate) size_class: u8,
+    /// `kind` bits. Written at spawn.
+    pub(crate) kind: Cell<u8>,
+    /// `class` parts. Written by who runs it, or has it in his queue alone; read by any thread.
+    class: AtomicU8,
     /// Of a mover; in builds with debug assertions, of every fiber. Written by who runs it; read by him, and once that
     /// process has died.
     pub(crate) course: Course,
@@ -122,7 +126,9 @@ pub(crate) struct ControlBlock {
     /// Handles, and one for the fiber itself until it has left its stack; POSTCARDS. Any thread.
     refs: AtomicU32,
     /// Length of the name, which lies right below the block, and one; 0: none. Written at spawn.
-    name_end: Cell<u32>,
+    name_end: Cell<u16>,
+    /// Size class of the stack. Fixed when the memory becomes a control block.
+    pub(crate) size_class: u8,
     /// Where it was spawned. Written at spawn.
     pub(crate) spawned_at: Cell<&'static Location<'static>>,
     /// Bytes of the packet, if it is not on the stack; else 0.
@@ -139,7 +145,7 @@ pub(crate) struct ControlBlock {
 
 const _: () = assert!(size_of::<ControlBlock>() == 128);
 const _: () = assert!(std::mem::offset_of!(ControlBlock, completion) == 64);
-const _: () = assert!(PASSES <= kind::PASSED >> kind::PASSED.trailing_zeros());
+const _: () = assert!(PASSES <= class::PASSED >> class::PASSED.trailing_zeros());
 
 // SAFETY: each field says who may touch it; what any thread may touch is atomic.
 unsafe impl Sync for ControlBlock {}
@@ -185,8 +191,8 @@ impl ControlBlock {
             state: RunState::new(),
             mail: Mail::new(),
             flags: Cell::new(0),
-            kind: AtomicU8::new(0),
-            size_class,
+            kind: Cell::new(0),
+            class: AtomicU8::new(0),
             course: Course::new(),
             link: AtomicPtr::new(ptr::null_mut()),
             mail_link: AtomicPtr::new(ptr::null_mut()),
@@ -195,6 +201,7 @@ impl ControlBlock {
             completion: Completion::new(),
             refs: AtomicU32::new(0),
             name_end: Cell::new(0),
+            size_class,
             spawned_at: Cell::new(Location::caller()),
             outside: Cell::new(0),
             scopes: Cell::new(ptr::null()),
@@ -209,7 +216,8 @@ impl ControlBlock {
         self.owner.reset();
         self.completion.reset();
         self.flags.set(0);
-        self.kind.store(kind, Ordering::Relaxed);
+        self.kind.set(kind);
+        self.class.store(0, Ordering::Relaxed);
         self.course.reset();
         self.spawned_at.set(spawned_at);
         if process::is_active() {
@@ -229,7 +237,7 @@ impl ControlBlock {
         let start = self.below(name.len());
         // SAFETY: unused and with room, by this function's contract.
         unsafe { start.copy_from_nonoverlapping(name.as_ptr(), name.len()) };
-        self.name_end.set(name.len() as u32 + 1);
+        self.name_end.set(name.len() as u16 + 1);
         start
     }
 
@@ -267,15 +275,14 @@ impl ControlBlock {
 
     #[inline]
     pub(crate) fn is_mover(&self) -> bool {
-        // Relaxed: fixed at spawn, and published with the fiber.
-        self.kind.load(Ordering::Relaxed) & kind::MOVER != 0
+        self.kind.get() & kind::MOVER != 0
     }
 
     /// What it does. Any thread may ask, and may be told what it did a moment ago.
     #[inline]
     pub(crate) fn class(&self) -> Class {
         // Relaxed: a hint.
-        match (self.kind.load(Ordering::Relaxed) & kind::CLASS) >> kind::CLASS.trailing_zeros() {
+        match self.class.load(Ordering::Relaxed) & class::CLASS {
             1 => Class::Compute,
             2 => Class::Stall,
             _ => Class::Unknown,
@@ -284,26 +291,26 @@ impl ControlBlock {
 
     /// Says what it does. Only who runs it.
     pub(crate) fn set_class(&self, class: Class) {
-        self.change_kind(kind::CLASS, class as u8);
+        self.change_class(class::CLASS, class as u8);
     }
 
     /// How often it was passed over in its queue.
     #[inline]
     pub(crate) fn passed(&self) -> u8 {
-        (self.kind.load(Ordering::Relaxed) & kind::PASSED) >> kind::PASSED.trailing_zeros()
+        (self.class.load(Ordering::Relaxed) & class::PASSED) >> class::PASSED.trailing_zeros()
     }
 
     /// Only who has it in his queue alone, or has taken it out.
     #[inline]
     pub(crate) fn set_passed(&self, times: u8) {
-        self.change_kind(kind::PASSED, times);
+        self.change_class(class::PASSED, times);
     }
 
     /// No read-modify-write: one thread at a time writes.
     #[inline]
-    fn change_kind(&self, bits: u8, value: u8) {
-        let others = self.kind.load(Ordering::Relaxed) & !bits;
-        self.kind.store(others | value << bits.trailing_zeros(), Ordering::Relaxed);
+    fn change_class(&self, part: u8, value: u8) {
+        let others = self.class.load(Ordering::Relaxed) & !part;
+        self.class.store(others | value << part.trailing_zeros(), Ordering::Relaxed);
     }
 
     /// Whether a fiber uses the block: it has a reference.

@@ -58,7 +58,6 @@ impl Worker {
     }
 
     /// As [`pop`](Self::pop), beside siblings: of the queue whose turn it is, the fiber that goes best with what they run.
-    #[inline(never)]
     pub(super) fn pop_beside(&self) -> Option<NonNull<ControlBlock>> {
         let wanted = place::wanted(self.beside());
         let fiber = if self.turns.second_first() {
