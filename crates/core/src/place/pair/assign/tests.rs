@@ -96,6 +96,12 @@ proptest! {
             prop_assert!(is_even(&sites, &tasks, &placed));
             let best = best_of_all(policy, &sites, &all, &tasks);
             prop_assert_eq!(worth(policy, &sites, &tasks, &placed), best, "{:?} {:?}", policy, placed);
+            if policy == Policy::Cross && !tasks.is_empty() {
+                let machine = Machine::new(policy, &sites, &tasks);
+                let begun = seat::tasks(&machine, &start::plan(&machine), &tasks);
+                let (pairs, busy, ..) = worth(policy, &sites, &tasks, &begun);
+                prop_assert_eq!((pairs, busy), (best.0, best.1), "the search begins at {:?}", begun);
+            }
         }
     }
 
