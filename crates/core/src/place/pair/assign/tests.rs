@@ -188,6 +188,19 @@ fn a_core_gives_up_a_pair_where_two_of_a_class_may_stay() {
     assert_eq!(assign(Policy::Cross, &sites, &tasks), [0, 1, 2, 3, 4, 5]);
 }
 
+/// Ten tasks on eight sites: two are over, and make two pairs of what the cores of three have left, or one on that of two, where
+/// its tasks are already.
+#[test]
+fn the_search_begins_with_pairs_where_they_take_least_of_what_is_over() {
+    let sites = [0, 0, 1, 1, 1, 2, 2, 2].map(|core| Site { core, node: 0 });
+    let at = [Some(0), Some(0), None, None, None];
+    let both = [Class::Compute, Class::Stall];
+    let tasks: Vec<_> = both.iter().flat_map(|&class| at.map(|at| Task { class, at })).collect();
+    let machine = Machine::new(Policy::Cross, &sites, &tasks);
+    let begun = seat::tasks(&machine, &start::plan(&machine), &tasks);
+    assert_eq!(worth(Policy::Cross, &sites, &tasks, &begun).0, 5);
+}
+
 #[test]
 fn where_nobody_is_nobody_is_placed() {
     assert!(assign(Policy::Cross, &[], &[]).is_empty());
