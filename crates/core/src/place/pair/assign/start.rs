@@ -1,6 +1,6 @@
 //! Where the search begins: with as many pairs, and as few idle cores, as can be.
 
-use super::{COMPUTE, Core, Counts, Machine, Policy, STALL, UNKNOWN, plus, sum};
+use super::{COMPUTE, Counts, Machine, Policy, STALL, UNKNOWN, sum};
 
 /// How many tasks of each class each core gets.
 pub(super) fn plan(machine: &Machine) -> Vec<Counts> {
@@ -32,18 +32,15 @@ impl Start<'_> {
     /// As many pairs as there can be: where they take least of what is over, then on cores that have fewest.
     fn place_pairs(&mut self) {
         while self.left[COMPUTE] > 0 && self.left[STALL] > 0 {
-            let cores = self.machine.cores.iter().enumerate();
-            let fitting = cores.filter(|(at, core)| {
-                core.sites.len() > 1
-                    && self.room(*at, core) >= 2
-                    && 2 - self.need(*at, core).min(2) <= self.over
+            let fitting = (0..self.plan.len()).filter(|&at| {
+                let is_shared = self.machine.cores[at].sites.len() > 1;
+                is_shared && self.room(at) >= 2 && self.price(at) <= self.over
             });
-            let best = fitting.min_by_key(|(at, core)| {
-                let newcomers =
-                    [COMPUTE, STALL].iter().filter(|&&class| !self.would_stay(*at, core, class));
-                (2 - self.need(*at, core).min(2), sum(&self.plan[*at]), newcomers.count())
+            let best = fitting.min_by_key(|&at| {
+                let stay = [COMPUTE, STALL].map(|class| usize::from(self.would_stay(at, class)));
+                (self.price(at), sum(&self.plan[at]), 2 - stay[0] - stay[1])
             });
-            let Some((at, _)) = best else { return };
+            let Some(at) = best else { return };
             self.put(at, COMPUTE);
             self.put(at, STALL);
         }
@@ -52,19 +49,16 @@ impl Start<'_> {
     /// The others: first where tasks are missing, then on idle cores, then anywhere; where they stay, if they can.
     fn place_singles(&mut self) {
         while sum(&self.left) > 0 {
-            let cores = self.machine.cores.iter().enumerate();
-            let places = cores
-                .filter(|(at, core)| self.room(*at, core) > 0)
-                .flat_map(|place| [UNKNOWN, COMPUTE, STALL].map(|class| (place, class)));
-            let best = places.filter(|(_, class)| self.left[*class] > 0).min_by_key(
-                |&((at, core), class)| {
-                    let full = self.need(at, core) == 0;
-                    let beside = full && sum(&self.plan[at]) > 0;
-                    let moves = !self.would_stay(at, core, class);
-                    (full, beside, moves, usize::MAX - self.left[class])
-                },
-            );
-            let Some(((at, _), class)) = best else { unreachable!("there is room for all tasks") };
+            let places = (0..self.plan.len())
+                .filter(|&at| self.room(at) > 0)
+                .flat_map(|at| [UNKNOWN, COMPUTE, STALL].map(|class| (at, class)));
+            let possible = places.filter(|&(_, class)| self.left[class] > 0);
+            let best = possible.min_by_key(|&(at, class)| {
+                let full = self.need(at) == 0;
+                let beside = full && sum(&self.plan[at]) > 0;
+                (full, beside, !self.would_stay(at, class), usize::MAX - self.left[class])
+            });
+            let Some((at, class)) = best else { unreachable!("there is room for all tasks") };
             self.put(at, class);
         }
     }
@@ -95,25 +89,28 @@ impl Start<'_> {
     }
 
     fn put(&mut self, at: usize, class: usize) {
-        if self.need(at, &self.machine.cores[at]) == 0 {
+        if self.need(at) == 0 {
             self.over -= 1;
         }
-        let mut one = [0; 3];
-        one[class] = 1;
-        self.plan[at] = plus(self.plan[at], one);
+        self.plan[at][class] += 1;
         self.left[class] -= 1;
     }
 
-    fn room(&self, at: usize, core: &Core) -> usize {
-        self.machine.most(core) - sum(&self.plan[at])
+    fn room(&self, at: usize) -> usize {
+        self.machine.most(&self.machine.cores[at]) - sum(&self.plan[at])
     }
 
-    /// How many tasks it lacks.
-    fn need(&self, at: usize, core: &Core) -> usize {
-        self.machine.least(core).saturating_sub(sum(&self.plan[at]))
+    /// How many tasks a core lacks.
+    fn need(&self, at: usize) -> usize {
+        self.machine.least(&self.machine.cores[at]).saturating_sub(sum(&self.plan[at]))
     }
 
-    fn would_stay(&self, at: usize, core: &Core, class: usize) -> bool {
-        self.plan[at][class] < core.present[class]
+    /// How many of a pair it does not need.
+    fn price(&self, at: usize) -> usize {
+        2 - self.need(at).min(2)
+    }
+
+    fn would_stay(&self, at: usize, class: usize) -> bool {
+        self.plan[at][class] < self.machine.cores[at].present[class]
     }
 }
