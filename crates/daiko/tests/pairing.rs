@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use daiko::{Builder, Class, JoinHandle, Preset, Runtime, RuntimeBuilder};
 use daiko_core::place::PASSES;
+use daiko_sys::topology::Topology;
 use daiko_sys::{cpu, thread};
 use support::{end, mover, until, yield_until};
 
@@ -52,16 +53,17 @@ impl Neighbour {
     }
 }
 
-/// In which order worker 0 runs fibers that are queued there in that of `queued`, while worker 1 runs one of class `beside`;
-/// and how often one has overtaken others.
+/// In which order worker 0 runs fibers that are queued there in that of `queued`, while the others run one each, of the classes
+/// `beside`; and how often one has overtaken others.
 fn order(
     builder: RuntimeBuilder,
-    beside: Class,
+    beside: &[Class],
     queued: &'static [Class],
     kind: fn() -> Builder,
 ) -> (Vec<usize>, u64) {
     let runtime = builder.build().unwrap();
-    let neighbour = Neighbour::new(&runtime, 1, beside);
+    let neighbour = |(index, class): (usize, &Class)| Neighbour::new(&runtime, index + 1, *class);
+    let neighbours: Vec<_> = beside.iter().enumerate().map(neighbour).collect();
     let ran = Arc::new(Mutex::new(Vec::new()));
     let order = ran.clone();
     let driver = move || {
@@ -73,7 +75,7 @@ fn order(
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
     };
     runtime.spawn_with(Builder::new().on(0), driver).unwrap().join().unwrap();
-    neighbour.end();
+    neighbours.into_iter().for_each(Neighbour::end);
     let overtakes = runtime.counters().iter().map(|worker| worker.overtakes).sum();
     end(runtime);
     (Arc::into_inner(ran).unwrap().into_inner().unwrap(), overtakes)
@@ -83,7 +85,7 @@ fn order(
 fn what_complements_the_sibling_runs_first() {
     // Pinned fibers that are passed over keep their place, movers go to the end.
     for (kind, beside_a_stall) in kinds().into_iter().zip([[0, 1, 3, 2, 4], [0, 1, 3, 4, 2]]) {
-        let order = |beside| order(two([7, 7]), beside, &[C, C, S, C, S], kind);
+        let order = |beside| order(two([7, 7]), &[beside], &[C, C, S, C, S], kind);
         assert_eq!(order(C), (vec![2, 4, 0, 1, 3], 2));
         assert_eq!(order(S), (beside_a_stall.to_vec(), 1));
         assert_eq!(order(U), (vec![0, 1, 2, 3, 4], 0));
@@ -91,33 +93,49 @@ fn what_complements_the_sibling_runs_first() {
 }
 
 #[test]
+fn several_siblings_are_heeded_together() {
+    let four = || Runtime::builder().workers(4).cores([0; 4]).preset(Preset::Power);
+    for kind in kinds() {
+        let order = |beside: [Class; 3]| order(four(), &beside, &[C, S, C, S], kind).0;
+        assert_eq!(order([C, S, C])[0], 1);
+        assert_eq!(order([S, C, S])[..2], [0, 2]);
+        assert_eq!(order([C, S, U]), [0, 1, 2, 3]);
+    }
+}
+
+#[test]
 fn what_complements_from_too_far_behind_waits() {
     for kind in kinds() {
-        let (order, overtakes) = order(two([0, 0]), C, &[C, C, C, C, S], kind);
+        let (order, overtakes) = order(two([0, 0]), &[C], &[C, C, C, C, S], kind);
         assert_eq!((order, overtakes), (vec![0, 4, 1, 2, 3], 1));
     }
 }
 
 #[test]
 fn nothing_is_overtaken_without_siblings_or_pairing() {
-    let not: [fn() -> RuntimeBuilder; 3] =
-        [|| two([0, 1]), || two([0, 0]).pairing(false), || two([0, 0]).bind(false).cores([])];
+    let unbound = || Runtime::builder().workers(2).preset(Preset::Power).bind(false);
+    let not: [fn() -> RuntimeBuilder; 3] = [|| two([0, 1]), || two([0, 0]).pairing(false), unbound];
     for kind in kinds() {
         for builder in not {
-            assert_eq!(order(builder(), C, &[C, S, C, S], kind), (vec![0, 1, 2, 3], 0));
+            assert_eq!(order(builder(), &[C], &[C, S, C, S], kind), (vec![0, 1, 2, 3], 0));
         }
     }
 }
 
+/// Here the monitor asks the kernel.
 #[test]
-fn siblings_of_this_machine_are_found_or_not_without_harm() {
-    let builder = Runtime::builder().workers(cpu::allowed().unwrap().len());
-    let runtime = builder.build().unwrap();
-    let body =
-        |class| move || (0..1000).for_each(|_| _ = (daiko::yield_now(), daiko::set_class(class)));
+fn nothing_is_overtaken_on_a_machine_without_siblings() {
+    let runtime = Runtime::builder().build().unwrap();
+    let neighbour = Neighbour::new(&runtime, runtime.workers() - 1, C);
+    let body = |class| {
+        move || (0..100_000).for_each(|_| _ = (daiko::yield_now(), daiko::set_class(class)))
+    };
     let fibers =
-        [C, S].map(|class| runtime.spawn_with(Builder::new().class(class), body(class)).unwrap());
+        [C, S, C, S].map(|class| runtime.spawn_with(Builder::new().on(0), body(class)).unwrap());
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    neighbour.end();
+    let overtakes: u64 = runtime.counters().iter().map(|worker| worker.overtakes).sum();
+    assert!(overtakes == 0 || Topology::read().unwrap().has_siblings(), "{overtakes} overtakes");
     end(runtime);
 }
 
