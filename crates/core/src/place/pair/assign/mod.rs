@@ -53,9 +53,8 @@ const MOST_TASKS: usize = u16::MAX as usize;
 /// [`Policy::Parallel`] has the fewest pairs in place of the most. [`Policy::NoSmt`] counts the same, with one site of each core.
 /// Within its core a task stays on its site as far as there is room. The same question has the same answer.
 ///
-/// The choice is the best there is, while the number of cores, times what the classes can be counted to, is small (64 CPUs of one node
-/// with as many tasks, 16 of each of two nodes); beyond, 1 and 2 of `Cross` still are, and nothing near it is better in 3 and 4:
-/// README of `core/place/pair`.
+/// It is the best choice there is up to some 64 CPUs of one NUMA node, or 32 of two, with as many tasks. Beyond, 1 and 2 of `Cross`
+/// still are the best, and in 3 and 4 nothing near it is better: README of `core/place/pair`.
 ///
 /// # Panics
 ///
