@@ -366,11 +366,14 @@ static void run(uint64_t nodes) {
     puts("ready");
     fflush(stdout);
     uint64_t operations = 0, start = 0, start_cpu = 0;
-    while (!ended) {
+    for (;;) {
+        // Once it has begun it counts something, however soon it is ended.
         if (begun && !start) {
             start = now(CLOCK_MONOTONIC);
             start_cpu = now(CLOCK_THREAD_CPUTIME_ID);
             operations = 0;
+        } else if (ended) {
+            break;
         }
         uint64_t index = below(nodes);
         transact(remove_key, keys[index], 0);

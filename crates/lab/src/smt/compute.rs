@@ -126,3 +126,39 @@ pub(super) fn sum(a: &[f64], b: &[f64], c: &mut [f64]) {
         *result = one + other;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn divisions_are_as_many_as_asked_for_and_each_of_the_last_ones_result() {
+        for count in [1, 2, 10, 39] {
+            assert_eq!(divide(1 << 40, 2, count), 1 << (40 - count));
+        }
+        assert_eq!(divide(-1 << 40, 2, 3), -1 << 37);
+        assert_eq!(divide(DIVIDEND, 1, 1000), DIVIDEND);
+    }
+
+    #[test]
+    fn matrices_are_multiplied_and_added() {
+        let (a, b) = ([1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]);
+        let mut c = [0.0; 4];
+        product(2, &a, &b, &mut c);
+        assert_eq!(c, [19.0, 22.0, 43.0, 50.0]);
+        sum(&a, &b, &mut c);
+        assert_eq!(c, [6.0, 8.0, 10.0, 12.0]);
+    }
+
+    #[test]
+    fn every_task_can_be_done_again() {
+        for kind in Kind::ALL {
+            let mut work = Kernel { kind, size: 3 }.prepare();
+            work();
+            work();
+            assert_eq!(Kind::from_name(kind.name()), Some(kind));
+            assert!(kind.sizes(false).iter().all(|&size| size <= kind.most()));
+            assert!(kind.sizes(true).iter().all(|size| kind.sizes(false).contains(size)));
+        }
+    }
+}

@@ -10,12 +10,12 @@ const ALL_OFF: u64 = 0b1111;
 const CPU0: &str = "sys/devices/system/cpu/cpu0/cpufreq";
 
 /// What hardware prefetchers do: `off`, `on`, `some off`; `unknown` where it may not be read (root may, with the module `msr`).
-pub fn prefetchers() -> String {
+pub(crate) fn prefetchers() -> String {
     prefetchers_in(Path::new("/"))
 }
 
 /// What sets the frequency of cores, of the first CPU: governor, range, whether it may go beyond; `unknown` in a machine that does not tell.
-pub fn frequency() -> String {
+pub(crate) fn frequency() -> String {
     frequency_in(Path::new("/"))
 }
 

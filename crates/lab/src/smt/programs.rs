@@ -212,7 +212,7 @@ mod tests {
         let sum = |text: String| text.bytes().fold(0u64, |sum, byte| {
             sum.wrapping_mul(31).wrapping_add(byte.into())
         });
-        assert_eq!([text(), numbers(), source()].map(sum), [0, 0, 0]);
+        assert_eq!([text(), numbers(), source()].map(sum), [4_135_388_733_522_342_706, 10_790_611_805_121_759_636, 1_890_568_331_838_513_461]);
     }
 
     #[test]

@@ -118,11 +118,6 @@ impl Cores {
             "no two cores of one package and speed have two CPUs each that this process may use: allow more by taskset",
         ))
     }
-
-    /// All hardware threads.
-    pub(super) fn threads(&self) -> impl Iterator<Item = usize> {
-        self.0.into_iter().flatten()
-    }
 }
 
 /// The first CPU of a core, and its first two that are allowed.

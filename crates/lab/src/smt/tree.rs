@@ -132,7 +132,7 @@ impl Tree {
                 cpu: Duration::from_nanos(cpu),
             }),
             [_, 0, _] if status.success() => Err(Failure::Broken(
-                "the map was ended before it counted anything: its CPU task is too short".into(),
+                "the map's program was ended before it was told to count".into(),
             )),
             _ => Err(self.complaint(memory)),
         }
@@ -181,4 +181,161 @@ fn pool_in(folder: &Path) -> PathBuf {
 
 fn broken(error: std::io::Error) -> Failure {
     Failure::Broken(format!("the map's program: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, os::unix::process::ExitStatusExt};
+
+    use super::*;
+
+    type Entries = BTreeMap<u64, u64>;
+
+    /// As in the program: xorshift64*.
+    struct Random(u64);
+
+    impl Random {
+        fn next(&mut self) -> u64 {
+            self.0 ^= self.0 >> 12;
+            self.0 ^= self.0 << 25;
+            self.0 ^= self.0 >> 27;
+            self.0.wrapping_mul(2_685_821_657_736_338_717)
+        }
+
+        fn below(&mut self, bound: u64) -> u64 {
+            ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+        }
+    }
+
+    /// What a plain ordered map has before the first step of the program and behind each.
+    fn courses(seed: u64, steps: u64) -> Vec<Entries> {
+        let (mut random, mut entries) = (Random(seed * 2 + 1), Entries::new());
+        let mut all = vec![entries.clone()];
+        for _ in 0..steps {
+            let (key, value) = (1 + random.below(512), random.next());
+            match value & 1 {
+                1 => entries.insert(key, value),
+                _ => entries.remove(&key),
+            };
+            all.push(entries.clone());
+        }
+        all
+    }
+
+    /// A pool in memory, and the program on it.
+    struct Pool(tempfile::TempDir);
+
+    impl Pool {
+        fn new() -> Option<Self> {
+            match supports() {
+                Ok(()) => Some(Self(tempfile::tempdir_in("/dev/shm").expect("a folder"))),
+                Err(skip) => {
+                    println!("skipped: {skip}");
+                    None
+                }
+            }
+        }
+
+        fn path(&self) -> String {
+            self.0.path().join("pool").to_str().expect("UTF-8").to_owned()
+        }
+
+        fn output(&self, arguments: &[&str]) -> process::Output {
+            command(&Memory::Emulated, arguments).expect("a program").output().expect("it runs")
+        }
+
+        /// Does random steps on a new pool; killed at that write, if any.
+        fn steps(&self, seed: u64, steps: u64, killed_at: u64) -> process::Output {
+            let _ = std::fs::remove_file(self.path());
+            let numbers = [POOL_BYTES, seed, steps, killed_at].map(|number| number.to_string());
+            let path = self.path();
+            let [bytes, seed, steps, at] = numbers.each_ref().map(String::as_str);
+            self.output(&["steps", &path, bytes, seed, steps, at])
+        }
+
+        /// What it has; it has been found to be a tree.
+        fn entries(&self) -> Entries {
+            let output = self.output(&["verify", &self.path()]);
+            assert!(output.status.success(), "{output:?}");
+            let text = String::from_utf8(output.stdout).expect("numbers");
+            let entry = |line: &str| {
+                let (key, value) = line.split_once(' ').expect("two numbers");
+                (key.parse().expect("a key"), value.parse().expect("a value"))
+            };
+            text.lines().map(entry).collect()
+        }
+    }
+
+    #[test]
+    fn random_operations_have_the_result_that_a_plain_map_has() {
+        let Some(pool) = Pool::new() else { return };
+        for (seed, steps) in [(1, 0), (2, 1), (3, 100), (4, 1000), (5, 4000)] {
+            let output = pool.steps(seed, steps, 0);
+            assert!(output.status.success(), "{output:?}");
+            assert_eq!(pool.entries(), *courses(seed, steps).last().expect("the first"), "{seed}");
+        }
+    }
+
+    /// The pool is opened after a kill in the middle of a transaction, at any of its writes.
+    #[test]
+    fn who_is_killed_leaves_all_of_a_change_or_nothing() {
+        let Some(pool) = Pool::new() else { return };
+        let (seed, steps) = (6, 400);
+        let courses = courses(seed, steps);
+        let (mut found, mut kills) = (Vec::new(), 0);
+        for at in (1..40).chain((40..).step_by(97)) {
+            let output = pool.steps(seed, steps, at);
+            if output.status.success() {
+                break;
+            }
+            assert_eq!(output.status.signal(), Some(libc::SIGKILL), "{output:?}");
+            kills += 1;
+            let entries = pool.entries();
+            assert!(courses.contains(&entries), "killed at write {at}: no course has {entries:?}");
+            found.push(entries.len());
+        }
+        assert!(kills >= 50, "{kills} kills");
+        assert!(found.iter().any(|entries| *entries > 100), "the last kills find many entries");
+    }
+
+    #[test]
+    fn what_is_not_a_pool_is_refused() {
+        let Some(pool) = Pool::new() else { return };
+        std::fs::write(pool.path(), vec![7; 1 << 16]).expect("a file");
+        let output = pool.output(&["verify", &pool.path()]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).starts_with("cannot open the pool: "));
+    }
+
+    #[test]
+    fn it_counts_from_when_it_is_told_until_it_is_ended() {
+        if let Err(skip) = supports() {
+            println!("skipped: it_counts_from_when_it_is_told_until_it_is_ended: {skip}");
+            return;
+        }
+        let pools = || std::fs::read_dir("/dev/shm").expect("a folder").filter(|entry| {
+            let name = entry.as_ref().expect("an entry").file_name();
+            name.to_string_lossy().starts_with(&format!("daiko-smt-{}-", process::id()))
+        }).count();
+        let memory = Memory::Emulated;
+        let idle = Tree::start(&memory, 1).expect("a map");
+        let told = idle.end(&memory).unwrap_err().to_string();
+        assert!(told.contains("before it was told to count"), "{told}");
+        let tree = Tree::start(&memory, 2).expect("a map");
+        tree.begin().expect("it is there");
+        let done = tree.end(&memory).expect("it counted");
+        assert!(done.count >= 2 && done.count.is_multiple_of(2), "{done:?}");
+        assert_eq!(pools(), 0, "no pool is left");
+    }
+
+    #[test]
+    fn a_full_file_system_is_told_with_the_remedy() {
+        if let Err(skip) = supports() {
+            println!("skipped: a_full_file_system_is_told_with_the_remedy: {skip}");
+            return;
+        }
+        let told = Tree::with_pool(&Memory::Emulated, 1, 1 << 50).err().expect("refused").to_string();
+        assert!(told.starts_with("cannot have a pool of 1125899906842624 bytes: "), "{told}");
+        assert!(told.ends_with("make room in /dev/shm, or name another folder with --pmem"), "{told}");
+    }
 }

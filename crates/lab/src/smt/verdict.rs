@@ -54,11 +54,12 @@ impl Relative {
 
     /// What `cross` is, of values that `stat` names.
     pub fn sign(&self, stat: &str) -> Sign {
-        let (less, more) = (self.max < 1.0, self.min > 1.0);
-        match (stat, less, more) {
-            (_, false, false) => Sign::Equal,
-            (CPU_TIME, false, true) | (_, true, false) if (stat == CPU_TIME) == more => Sign::Better,
-            _ => Sign::Worse,
+        let (is_less, is_more) = (self.max < 1.0, self.min > 1.0);
+        let is_better = if stat == CPU_TIME { is_more } else { is_less };
+        match is_less || is_more {
+            false => Sign::Equal,
+            true if is_better => Sign::Better,
+            true => Sign::Worse,
         }
     }
 }

@@ -110,3 +110,86 @@ fn until(end: &AtomicBool, mut place: impl FnMut() -> usize, write: impl Fn(usiz
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const BYTES: usize = 1 << 20;
+
+    fn target(memory: Option<Memory>) -> Target {
+        Target { memory, bytes: BYTES }
+    }
+
+    #[test]
+    fn a_write_fills_one_whole_block_of_the_region() {
+        let mut writer = target(None).writer(7).expect("a region");
+        assert_eq!(writer.write_until(&AtomicBool::new(true)), 1);
+        let Region::Dram(region) = &writer.region else { unreachable!("asked for") };
+        // SAFETY: the mapping is as long, lives, and is not written to meanwhile.
+        let bytes = unsafe { std::slice::from_raw_parts(region.start().as_ptr(), BYTES) };
+        let written: Vec<usize> =
+            bytes.chunks(BLOCK).enumerate().filter(|(_, block)| **block == [7; BLOCK]).map(|(at, _)| at).collect();
+        assert_eq!(written.len(), 1);
+        assert_eq!(bytes.iter().filter(|byte| **byte != 0).count(), BLOCK);
+    }
+
+    #[test]
+    fn tasks_write_to_other_places() {
+        let places = [0, 1].map(|seed| {
+            let mut writer = target(None).writer(seed).expect("a region");
+            (0..9).map(|_| writer.random.below(writer.blocks)).collect::<Vec<_>>()
+        });
+        assert_ne!(places[0], places[1]);
+    }
+
+    #[test]
+    fn persistent_memory_that_is_emulated_takes_writes() {
+        if let Err(skip) = Library::supports() {
+            println!("skipped: persistent_memory_that_is_emulated_takes_writes: {skip}");
+            return;
+        }
+        let mut writer = target(Some(Memory::Emulated)).writer(7).expect("a region");
+        assert_eq!(writer.write_until(&AtomicBool::new(true)), 1);
+    }
+
+    /// What is refused, and by which words.
+    fn refused(memory: Memory, bytes: usize) -> Option<String> {
+        match Library::supports() {
+            Ok(_) => {
+                let result = Target { memory: Some(memory), bytes }.writer(1);
+                Some(result.err().expect("refused").to_string())
+            }
+            Err(skip) => {
+                println!("skipped: {skip}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_file_system_is_told_with_the_remedy() {
+        let Some(told) = refused(Memory::Emulated, 1 << 50) else { return };
+        assert!(told.starts_with("cannot have 1125899906842624 bytes in /dev/shm: "), "{told}");
+        assert!(told.ends_with("; make room there, or name another folder with --pmem"), "{told}");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_persistent_memory_is_refused() {
+        let folder = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let Some(told) = refused(Memory::Dax(folder.path().into()), BYTES) else { return };
+        assert!(told.contains("is not persistent memory: name a folder"), "{told}");
+        let gone = Path::new("/nonexistent");
+        let told = refused(Memory::Dax(gone.into()), BYTES).expect("the library is there");
+        assert!(told.contains("/nonexistent: ") && told.contains("--pmem"), "{told}");
+    }
+
+    #[test]
+    fn more_than_there_is_of_memory_is_refused_before_it_is_asked_for() {
+        assert_eq!(target(None).check_room(2), Ok(()));
+        let told = Target { memory: None, bytes: 1 << 50 }.check_room(2).unwrap_err().to_string();
+        assert!(told.starts_with("2 IO tasks need 2147483648 MiB, but "), "{told}");
+    }
+}
