@@ -287,7 +287,9 @@ fn p4_points(experiment: &'static str) -> Vec<Point> {
     let mut points = Vec::new();
     for P4Ratio { io, cpu, stat, settings, range: [least, most] } in rows {
         let tasks = if *cpu == P4_ANY { &P4_SET1[..] } else { std::slice::from_ref(cpu) };
-        for (task, setting) in tasks.iter().flat_map(|task| settings.iter().map(move |setting| (task, setting))) {
+        for (task, setting) in
+            tasks.iter().flat_map(|task| settings.iter().map(move |setting| (task, setting)))
+        {
             let params = Params::new().with("io", *io).with("cpu", *task).with("stat", *stat);
             let params = params.with("baseline", P4_BASELINE);
             // Of a range that is all it gives, the middle.
@@ -402,7 +404,10 @@ mod tests {
         let measured: Vec<String> = measured.iter().map(told).collect();
         let modelled: Vec<String> = modelled.iter().map(told).collect();
         // Seven rows of times are of one setting, one of three, two of four; four rows of throughputs of three tasks.
-        assert_eq!((measured.len(), modelled.len()), (7 + 3 + 2 * 4 + 4 * 3 + 2, 7 + 3 + 2 * 4 + 4 * 3));
+        assert_eq!(
+            (measured.len(), modelled.len()),
+            (7 + 3 + 2 * 4 + 4 * 3 + 2, 7 + 3 + 2 * 4 + 4 * 3)
+        );
         for line in [
             "nosmt-2t-cross pmem idiv cpu-time 1.70 1.70",
             "nosmt dram product cpu-time 1.07 1.07",

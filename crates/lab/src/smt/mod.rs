@@ -115,9 +115,7 @@ impl Experiment for Smt {
 
     fn plan(&self, options: &Options) -> Vec<Planned> {
         let machine = Topology::read().map_err(|error| Skip::new(error.to_string()));
-        let cores = machine.as_ref().map_err(Skip::clone).and_then(|machine| {
-            Cores::find(machine)
-        });
+        let cores = machine.as_ref().map_err(Skip::clone).and_then(|machine| Cores::find(machine));
         let region = machine.as_ref().map_or(LEAST_REGION, region_mib);
         let planned = |(params, missing): &(Params, Result<(), Skip>)| {
             let of_setting = |method: &str| Planned {
@@ -126,7 +124,10 @@ impl Experiment for Smt {
                     method: method.into(),
                     params: params.clone(),
                 },
-                rounds: cores.clone().and(missing.clone()).map(|()| Rounds::Calibrated { first: 1 }),
+                rounds: cores
+                    .clone()
+                    .and(missing.clone())
+                    .map(|()| Rounds::Calibrated { first: 1 }),
             };
             let wanted = self.methods().into_iter().filter(|method| options.wants(method));
             wanted.map(of_setting).collect::<Vec<_>>()
@@ -137,8 +138,7 @@ impl Experiment for Smt {
     fn sample(&self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
         let job = Job::of(case);
         let job = job.ok_or_else(|| Failure::Broken(format!("{case}: there is no such point")))?;
-        let machine =
-            Topology::read().map_err(|error| Failure::Unavailable(error.to_string()))?;
+        let machine = Topology::read().map_err(|error| Failure::Unavailable(error.to_string()))?;
         let cores = Cores::find(&machine).map_err(|skip| Failure::Unavailable(skip.reason))?;
         proof::look(&cores)?.judge(&cores)?;
         job.sample(&cores, effort)
@@ -220,7 +220,8 @@ impl Tasks {
     fn inputs(&self) -> Result<Option<tempfile::TempDir>, Failure> {
         let Self::Programs { task: Task::OfSet(_), .. } = self else { return Ok(None) };
         let folder = tempfile::tempdir();
-        let folder = folder.map_err(|error| Failure::Limit(format!("no folder: {error}; set TMPDIR")))?;
+        let folder =
+            folder.map_err(|error| Failure::Limit(format!("no folder: {error}; set TMPDIR")))?;
         programs::make_inputs(folder.path())?;
         Ok(Some(folder))
     }
@@ -261,9 +262,8 @@ fn share(done: &run::Done) -> f64 {
 
 fn sample_of(setting: Setting, quiet: &Quiet<Vec<PairDone>>) -> Sample {
     let done = &quiet.outcome;
-    let mean = |value: &dyn Fn(&PairDone) -> f64| {
-        done.iter().map(value).sum::<f64>() / done.len() as f64
-    };
+    let mean =
+        |value: &dyn Fn(&PairDone) -> f64| done.iter().map(value).sum::<f64>() / done.len() as f64;
     let seconds = |time: Duration| time.as_secs_f64().max(f64::MIN_POSITIVE);
     let throughput = |done: &PairDone| done.io.count as f64 / seconds(done.io.elapsed);
     let work = setting.work() as f64;
@@ -314,9 +314,11 @@ fn points(options: &Options, region: u64) -> Vec<(Params, Result<(), Skip>)> {
         Some(tasks) => points.extend(tasks.iter().map(|CpuTask { name, command }| {
             (of_set2(name).with("command", command.as_str()), found.clone())
         })),
-        None => points.extend(programs::ALL.iter().map(|program| {
-            (of_set2(program.name), program.supports().and(found.clone()))
-        })),
+        None => points.extend(
+            programs::ALL
+                .iter()
+                .map(|program| (of_set2(program.name), program.supports().and(found.clone()))),
+        ),
     }
     points
 }

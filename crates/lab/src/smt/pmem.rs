@@ -70,11 +70,7 @@ impl Library {
     }
 
     /// Makes a file without a name, all of it allocated, and maps it.
-    pub(super) fn map(
-        &'static self,
-        memory: &Memory,
-        bytes: usize,
-    ) -> Result<PmemFile, Failure> {
+    pub(super) fn map(&'static self, memory: &Memory, bytes: usize) -> Result<PmemFile, Failure> {
         let folder = memory.folder();
         let path = CString::new(folder.as_os_str().as_bytes())
             .map_err(|_| Failure::Limit(format!("{folder:?} is no folder's name")))?;
@@ -128,7 +124,11 @@ impl PmemFile {
         assert!(offset <= self.len - BLOCK);
         // SAFETY: the block is within the mapping, which is this value's own; the data lie elsewhere.
         unsafe {
-            (self.library.persist)(self.start.byte_add(offset).as_ptr(), data.as_ptr().cast(), BLOCK);
+            (self.library.persist)(
+                self.start.byte_add(offset).as_ptr(),
+                data.as_ptr().cast(),
+                BLOCK,
+            );
         }
     }
 

@@ -69,15 +69,21 @@ impl Evidence {
             [one, two].into_iter().zip(self.siblings.into_iter().zip(self.near))
         {
             if sum > SIBLINGS_MOST {
-                return Err(not_siblings(threads, &format!(
-                    "do {sum:.2} times together what one does alone, siblings at most {SIBLINGS_MOST}"
-                )));
+                return Err(not_siblings(
+                    threads,
+                    &format!(
+                        "do {sum:.2} times together what one does alone, siblings at most {SIBLINGS_MOST}"
+                    ),
+                ));
             }
             if near > self.far * LINE_MOST {
-                return Err(not_siblings(threads, &format!(
-                    "take {near:.0} ns for a line there and back, which takes {:.0} ns between cores",
-                    self.far
-                )));
+                return Err(not_siblings(
+                    threads,
+                    &format!(
+                        "take {near:.0} ns for a line there and back, which takes {:.0} ns between cores",
+                        self.far
+                    ),
+                ));
             }
         }
         if self.cores < CORES_LEAST {

@@ -1,6 +1,6 @@
 //! Where P4 puts its tasks: two cores, each of two hardware threads.
 
-use daiko_sys::topology::{Cpu, Topology};
+use daiko_sys::topology::{Cpu, Smt, Topology};
 
 use crate::Skip;
 
@@ -101,10 +101,7 @@ impl Cores {
         let mut found: Vec<(&Cpu, [usize; 2])> =
             (0..machine.cores()).filter_map(|core| siblings(machine, core)).collect();
         if found.is_empty() {
-            return Err(Skip::new(
-                "no core has two CPUs that this process may use: SMT is off, or siblings are hidden or excluded (see \
-                 daiko topology); daiko lab run smt-model predicts instead",
-            ));
+            return Err(no_siblings(machine));
         }
         while let Some((last, threads)) = found.pop() {
             let near = |(cpu, _): &&(&Cpu, _)| {
@@ -120,6 +117,17 @@ impl Cores {
     }
 }
 
+fn no_siblings(machine: &Topology) -> Skip {
+    let why = match machine.smt() {
+        Smt::Excluded => {
+            "this process may use one CPU of each core only: allow siblings by taskset"
+        }
+        Smt::Off => "SMT is off: write on to /sys/devices/system/cpu/smt/control",
+        _ => "no core has two CPUs, or a virtual machine hides it: measure on its host",
+    };
+    Skip::new(format!("{why}; daiko lab run smt-model predicts instead"))
+}
+
 /// The first CPU of a core, and its first two that are allowed.
 fn siblings(machine: &Topology, core: usize) -> Option<(&Cpu, [usize; 2])> {
     let threads = machine.core(core);
@@ -130,6 +138,8 @@ fn siblings(machine: &Topology, core: usize) -> Option<(&Cpu, [usize; 2])> {
 
 #[cfg(test)]
 mod tests {
+    use daiko_sys::topology::described::Described;
+
     use super::*;
 
     const CORES: Cores = Cores([[0, 2], [1, 3]]);
@@ -162,5 +172,40 @@ mod tests {
             assert_eq!(Setting::from_name(setting.name()), Some(setting));
         }
         assert_eq!(Setting::from_name("nonsense"), None);
+    }
+
+    fn found(machine: &str) -> Result<Cores, String> {
+        let machine = Described::parse(machine).expect("a machine").topology().expect("CPUs");
+        Cores::find(&machine).map_err(|skip| skip.reason)
+    }
+
+    #[test]
+    fn the_last_two_cores_of_a_package_are_taken() {
+        for (machine, cores) in [
+            ("1x2x2", [[0, 2], [1, 3]]),
+            ("1x2x2 order=pct", [[0, 1], [2, 3]]),
+            ("2x4x2", [[6, 14], [7, 15]]),
+            ("1x4x2 offline=7", [[1, 5], [2, 6]]),
+            ("1x4x2 allowed=0-1,4-6", [[0, 4], [1, 5]]),
+            ("1x2x4", [[0, 2], [1, 3]]),
+            ("1x4x2+4x1e", [[2, 10], [3, 11]]),
+        ] {
+            assert_eq!(found(machine), Ok(Cores(cores)), "{machine}");
+        }
+    }
+
+    #[test]
+    fn where_there_are_none_the_remedy_is_told() {
+        for (machine, told) in [
+            ("1x4x1", "no core has two CPUs"),
+            ("1x1x1", "no core has two CPUs"),
+            ("1x4x2 smt=off", "SMT is off: write on"),
+            ("1x4x2 allowed=0-3", "one CPU of each core only: allow siblings"),
+            ("1x4x2 allowed=0,1,4", "no two cores of one package"),
+            ("2x1x2", "no two cores of one package"),
+        ] {
+            let reason = found(machine).unwrap_err();
+            assert!(reason.contains(told), "{machine}: {reason}");
+        }
     }
 }

@@ -96,7 +96,8 @@ impl Tree {
         })?;
         let numbers = [bytes, NODES, seed].map(|number| number.to_string());
         let [bytes, nodes, seed] = numbers.each_ref().map(String::as_str);
-        let mut child = command(memory, &["run", pool, bytes, nodes, seed])?.spawn().map_err(broken)?;
+        let mut child =
+            command(memory, &["run", pool, bytes, nodes, seed])?.spawn().map_err(broken)?;
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let held = PidFd::open(child.id());
         let held = held.map_err(|error| Failure::Unavailable(error.to_string()));
@@ -313,10 +314,15 @@ mod tests {
             println!("skipped: it_counts_from_when_it_is_told_until_it_is_ended: {skip}");
             return;
         }
-        let pools = || std::fs::read_dir("/dev/shm").expect("a folder").filter(|entry| {
-            let name = entry.as_ref().expect("an entry").file_name();
-            name.to_string_lossy().starts_with(&format!("daiko-smt-{}-", process::id()))
-        }).count();
+        let pools = || {
+            std::fs::read_dir("/dev/shm")
+                .expect("a folder")
+                .filter(|entry| {
+                    let name = entry.as_ref().expect("an entry").file_name();
+                    name.to_string_lossy().starts_with(&format!("daiko-smt-{}-", process::id()))
+                })
+                .count()
+        };
         let memory = Memory::Emulated;
         let idle = Tree::start(&memory, 1).expect("a map");
         let told = idle.end(&memory).unwrap_err().to_string();
@@ -334,8 +340,12 @@ mod tests {
             println!("skipped: a_full_file_system_is_told_with_the_remedy: {skip}");
             return;
         }
-        let told = Tree::with_pool(&Memory::Emulated, 1, 1 << 50).err().expect("refused").to_string();
+        let told =
+            Tree::with_pool(&Memory::Emulated, 1, 1 << 50).err().expect("refused").to_string();
         assert!(told.starts_with("cannot have a pool of 1125899906842624 bytes: "), "{told}");
-        assert!(told.ends_with("make room in /dev/shm, or name another folder with --pmem"), "{told}");
+        assert!(
+            told.ends_with("make room in /dev/shm, or name another folder with --pmem"),
+            "{told}"
+        );
     }
 }

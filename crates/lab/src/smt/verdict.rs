@@ -69,6 +69,8 @@ impl Relative {
 pub struct Comparison {
     /// The IO task.
     pub io: String,
+    /// Which memory it writes to: `dax`, `emulated`, `dram`; `None` in a model.
+    pub memory: Option<String>,
     /// The CPU task.
     pub cpu: String,
     /// Its size, if it has one.
@@ -96,7 +98,8 @@ pub fn comparisons(results: &Results, experiment: &str) -> Vec<Comparison> {
     let mut all = Vec::new();
     for cross in results.measured().filter(own) {
         let stat = cross.params.text("stat");
-        let Some(stat) = [CPU_TIME, IO_THROUGHPUT].into_iter().find(|known| stat == Some(known)) else {
+        let Some(stat) = [CPU_TIME, IO_THROUGHPUT].into_iter().find(|known| stat == Some(known))
+        else {
             continue;
         };
         for setting in Setting::ALL {
@@ -122,7 +125,8 @@ fn compared(
     let text = |key| cross.params.text(key).map(str::to_owned);
     let (io, cpu) = (text("io")?, text("cpu")?);
     let published = published(results, &cross.experiment, setting, [&io, &cpu, stat]);
-    Some(Comparison { io, cpu, size: cross.params.number("size"), stat, setting, here, published })
+    let (memory, size) = (text("memory"), cross.params.number("size"));
+    Some(Comparison { io, memory, cpu, size, stat, setting, here, published })
 }
 
 /// What P4 has of these tasks; of programs, what it has of SPEC CPU's.
@@ -167,7 +171,12 @@ pub struct Conclusion {
 /// P4's conclusions, on the medians of the largest sizes.
 pub fn conclusions(comparisons: &[Comparison]) -> [Conclusion; 4] {
     let largest = largest(comparisons);
-    [stronger_with_pmem(&largest), stronger_with_computing(&largest), cross_best(&largest), smt_best(&largest)]
+    [
+        stronger_with_pmem(&largest),
+        stronger_with_computing(&largest),
+        cross_best(&largest),
+        smt_best(&largest),
+    ]
 }
 
 fn conclusion(statement: &'static str, cases: &[bool]) -> Conclusion {
@@ -183,7 +192,8 @@ fn median(all: &[&Comparison], io: &str, cpu: &str, stat: &str, setting: Setting
     all.iter().find(same).map(|one| one.here.median)
 }
 
-const COMPUTE: [&str; 3] = ["idiv", "product", "sum"];
+/// The CPU tasks of set 1.
+pub const COMPUTE: [&str; 3] = ["idiv", "product", "sum"];
 
 fn stronger_with_pmem(all: &[&Comparison]) -> Conclusion {
     let case = |cpu: &&str| {
@@ -206,7 +216,10 @@ fn stronger_with_computing(all: &[&Comparison]) -> Conclusion {
         let more = ["idiv", "product"].into_iter().filter_map(time);
         cases.extend(more.zip(less.into_iter().cycle()).map(|(more, less)| more > less));
     }
-    conclusion("pairing shortens run times more, the more the CPU task computes: divisions and products more than sums", &cases)
+    conclusion(
+        "pairing shortens run times more, the more the CPU task computes: divisions and products more than sums",
+        &cases,
+    )
 }
 
 /// Of each pair of tasks, whether `is_so` of its throughputs: of `parallel` and `nosmt`, relative to `cross`.
@@ -252,9 +265,16 @@ mod tests {
         }
     }
 
-    fn comparison(io: &str, cpu: &str, size: Option<u64>, stat: &'static str, value: f64) -> Comparison {
+    fn comparison(
+        io: &str,
+        cpu: &str,
+        size: Option<u64>,
+        stat: &'static str,
+        value: f64,
+    ) -> Comparison {
         Comparison {
             io: io.into(),
+            memory: None,
             cpu: cpu.into(),
             size,
             stat,

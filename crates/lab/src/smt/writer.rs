@@ -130,8 +130,12 @@ mod tests {
         let Region::Dram(region) = &writer.region else { unreachable!("asked for") };
         // SAFETY: the mapping is as long, lives, and is not written to meanwhile.
         let bytes = unsafe { std::slice::from_raw_parts(region.start().as_ptr(), BYTES) };
-        let written: Vec<usize> =
-            bytes.chunks(BLOCK).enumerate().filter(|(_, block)| **block == [7; BLOCK]).map(|(at, _)| at).collect();
+        let written: Vec<usize> = bytes
+            .chunks(BLOCK)
+            .enumerate()
+            .filter(|(_, block)| **block == [7; BLOCK])
+            .map(|(at, _)| at)
+            .collect();
         assert_eq!(written.len(), 1);
         assert_eq!(bytes.iter().filter(|byte| **byte != 0).count(), BLOCK);
     }

@@ -185,8 +185,7 @@ mod tests {
                     Demand { slots: service[index], alone: think[index], ..Demand::default() };
                 Running { core: 0, demand }
             };
-            for (rate, expected) in
-                iter::zip(rates(&[task(0), task(1)]), by_chain(service, think))
+            for (rate, expected) in iter::zip(rates(&[task(0), task(1)]), by_chain(service, think))
             {
                 assert!((rate / expected - 1.0).abs() < 1e-6, "{rate} {expected}");
             }
