@@ -115,7 +115,7 @@ impl Experiment for Smt {
 
     fn plan(&self, options: &Options) -> Vec<Planned> {
         let machine = Topology::read().map_err(|error| Skip::new(error.to_string()));
-        let cores = machine.as_ref().map_err(Skip::clone).and_then(|machine| Cores::find(machine));
+        let cores = machine.as_ref().map_err(Skip::clone).and_then(Cores::find);
         let region = machine.as_ref().map_or(LEAST_REGION, region_mib);
         let planned = |(params, missing): &(Params, Result<(), Skip>)| {
             let of_setting = |method: &str| Planned {
