@@ -11,7 +11,8 @@ use crate::{
     published::P4_MACHINE,
     results::Results,
     smt::{
-        CPU_TIME, IO_THROUGHPUT, Setting,
+        CPU_TIME, IO_THROUGHPUT, LOOK, Setting,
+        quiet::THRESHOLD,
         verdict::{Comparison, Relative, comparisons, conclusions, largest},
     },
     table::distinct,
@@ -279,21 +280,24 @@ impl Page {
     }
 }
 
-/// How many points have samples that were disturbed each time.
+/// How many points were disturbed, as far as that was seen.
 fn disturbed(results: &Results) -> String {
     let of = |stat: &str| {
         let own = results.measured().filter(move |point| {
             point.experiment == "smt" && point.params.text("stat") == Some(stat)
         });
-        own.map(|point| point.max).collect::<Vec<_>>()
+        own.collect::<Vec<_>>()
     };
-    let count = |values: &[f64]| values.iter().filter(|value| **value > 0.0).count();
-    let (kept, repeated) = (of("disturbed"), of("repeats"));
+    let ever = |stat| of(stat).iter().filter(|point| point.max > 0.0).count();
+    let looks = of(LOOK);
+    let best = looks.iter().map(|point| point.min).fold(f64::INFINITY, f64::min);
+    let slow = looks.iter().filter(|point| point.max > best * THRESHOLD).count();
     format!(
-        "Of {} points, {} had samples that were disturbed and taken again, {} of them samples that stayed disturbed.",
-        repeated.len(),
-        count(&repeated),
-        count(&kept)
+        "Of {} points, {} had samples that were disturbed and taken again, {} samples that stayed disturbed, {slow} samples in which the \
+         cores were slow all the time.",
+        looks.len(),
+        ever("repeats"),
+        ever("disturbed")
     )
 }
 
@@ -333,6 +337,11 @@ mod tests {
                     value(Unit::PerSecond, IO_THROUGHPUT, 1e6 * ratio(setting, throughput)),
                     value(Unit::Count, "repeats", f64::from(setting == Setting::Parallel)),
                     value(Unit::Count, "disturbed", 0.0),
+                    value(
+                        Unit::Nanoseconds,
+                        LOOK,
+                        1e5 * if setting == Setting::Nosmt { 1.1 } else { 1.0 },
+                    ),
                 ];
                 Sample { rounds: 9, elapsed: Schedule::QUICK.target, readings }
             };
@@ -472,7 +481,7 @@ mod tests {
             "where to DRAM: holds in 3 of 3 cases",
             "more than sums: holds in 3 of 4 cases",
             "most IO throughput beside every CPU task: holds in 8 of 8 cases",
-            "Of 70 points, 14 had samples that were disturbed and taken again, 0 of them",
+            "Of 70 points, 14 had samples that were disturbed and taken again, 0 samples that stayed disturbed, 14 samples in",
             "Prefetchers here: ",
         ] {
             assert!(html.contains(words), "{words}");

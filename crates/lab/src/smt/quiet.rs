@@ -6,7 +6,7 @@ use super::issue;
 use crate::Failure;
 
 /// A look that takes so much longer than the best one is disturbed.
-const THRESHOLD: f64 = 1.05;
+pub(crate) const THRESHOLD: f64 = 1.05;
 /// So often a disturbed sample is taken again.
 const MOST: u64 = 4;
 /// About 0.2 ms.
@@ -20,16 +20,18 @@ pub(super) struct Quiet<T> {
     pub(super) repeats: u64,
     /// Whether it is disturbed itself, as all others before it.
     pub(super) disturbed: bool,
+    /// The best look.
+    pub(super) best: Duration,
 }
 
 /// Takes a sample by `attempt`, which says whether it noticed a disturbance itself; takes it again while it is disturbed, until
-/// `deadline`.
+/// `deadline`, if any.
 ///
 /// Looks at `cpus` before and after: what shares a core with others takes longer there. Disturbances that were there all the time,
-/// from the first look on, are not seen.
+/// from the first look on, are only seen beside the best look of other samples.
 pub(super) fn undisturbed<T>(
     cpus: &[usize],
-    deadline: Instant,
+    deadline: Option<Instant>,
     attempt: impl FnMut() -> Result<(T, bool), Failure>,
 ) -> Result<Quiet<T>, Failure> {
     repeated(|| issue::slowest(cpus, ROUNDS), deadline, attempt)
@@ -37,9 +39,10 @@ pub(super) fn undisturbed<T>(
 
 fn repeated<T>(
     mut look: impl FnMut() -> Result<Duration, Failure>,
-    deadline: Instant,
+    deadline: Option<Instant>,
     mut attempt: impl FnMut() -> Result<(T, bool), Failure>,
 ) -> Result<Quiet<T>, Failure> {
+    let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
     let mut best = Duration::MAX;
     for repeats in 0.. {
         let before = look()?;
@@ -47,8 +50,8 @@ fn repeated<T>(
         let after = look()?;
         best = best.min(before).min(after);
         let disturbed = noticed || before.max(after) > best.mul_f64(THRESHOLD);
-        if !disturbed || repeats == MOST || Instant::now() >= deadline {
-            return Ok(Quiet { outcome, repeats, disturbed });
+        if !disturbed || repeats == MOST || is_over() {
+            return Ok(Quiet { outcome, repeats, disturbed, best });
         }
     }
     unreachable!("the loop ends at its bound")
@@ -58,8 +61,9 @@ fn repeated<T>(
 mod tests {
     use super::*;
 
-    /// With looks that take so many microseconds, and attempts that notice or not.
-    fn taken(looks: &[u64], notice: &[bool], deadline: Instant) -> Quiet<usize> {
+    /// With looks that take so many microseconds, and attempts that notice or not: which is taken, how many were before it, whether
+    /// it is disturbed, and the best look.
+    fn taken(looks: &[u64], notice: &[bool], deadline: Option<Instant>) -> (usize, u64, bool, u64) {
         let mut looks = looks.iter().map(|&time| Duration::from_micros(time));
         let mut attempts = notice.iter().enumerate();
         let result = repeated(
@@ -67,37 +71,29 @@ mod tests {
             deadline,
             || Ok(attempts.next().map(|(index, &noticed)| (index, noticed)).expect("an attempt")),
         );
-        result.expect("an outcome")
-    }
-
-    fn later() -> Instant {
-        Instant::now() + Duration::from_secs(1000)
+        let Quiet { outcome, repeats, disturbed, best } = result.expect("an outcome");
+        (outcome, repeats, disturbed, best.as_micros() as u64)
     }
 
     #[test]
     fn who_is_not_disturbed_is_taken_at_once() {
-        let expected = Quiet { outcome: 0, repeats: 0, disturbed: false };
-        assert_eq!(taken(&[100, 104], &[false], later()), expected);
+        assert_eq!(taken(&[100, 104], &[false], None), (0, 0, false, 100));
     }
 
     #[test]
     fn who_is_disturbed_before_after_or_within_is_taken_again() {
-        let expected = Quiet { outcome: 3, repeats: 3, disturbed: false };
-        let looks = [100, 106, 120, 100, 100, 100, 101, 100];
-        assert_eq!(taken(&looks, &[false, false, true, false], later()), expected);
+        let looks = [100, 106, 120, 100, 100, 100, 101, 99];
+        assert_eq!(taken(&looks, &[false, false, true, false], None), (3, 3, false, 99));
     }
 
     #[test]
     fn it_ends_at_its_bound_and_says_so() {
-        let looks = [100, 200].repeat(5);
-        let expected = Quiet { outcome: 4, repeats: MOST, disturbed: true };
-        assert_eq!(taken(&looks, &[false; 5], later()), expected);
+        assert_eq!(taken(&[100, 200].repeat(5), &[false; 5], None), (4, MOST, true, 100));
     }
 
     #[test]
     fn it_ends_at_its_deadline_and_says_so() {
-        let expected = Quiet { outcome: 0, repeats: 0, disturbed: true };
-        assert_eq!(taken(&[100, 200], &[false], Instant::now()), expected);
+        assert_eq!(taken(&[200, 100], &[false], Some(Instant::now())), (0, 0, true, 100));
     }
 
     #[test]
@@ -106,7 +102,7 @@ mod tests {
         let mut attempts = 0;
         let result = repeated(
             || Ok(Duration::from_secs(1)),
-            later(),
+            None,
             || {
                 attempts += 1;
                 Err::<((), bool), _>(failure())

@@ -239,11 +239,13 @@ fn throughputs_add_up_and_times_are_averaged() {
         cpu: Duration::from_secs(seconds) / 2,
     };
     let pair = |io, seconds| PairDone { io: done(io, seconds), cpu: done(6, seconds) };
-    let quiet = Quiet { outcome: vec![pair(10, 2), pair(40, 4)], repeats: 2, disturbed: true };
+    let outcome = vec![pair(10, 2), pair(40, 4)];
+    let best = Duration::from_nanos(7);
+    let quiet = Quiet { outcome, repeats: 2, disturbed: true, best };
     let values = |setting| -> Vec<f64> {
         sample_of(setting, &quiet).readings.iter().map(|reading| reading.value).collect()
     };
-    assert_eq!(values(Setting::Cross), [15.0, 0.5e9, 50.0, 50.0, 2.0, 1.0]);
+    assert_eq!(values(Setting::Cross), [15.0, 0.5e9, 50.0, 50.0, 2.0, 1.0, 7.0]);
     assert_eq!(values(Setting::Nosmt)[1], 1e9, "two rounds' work");
     assert_eq!(sample_of(Setting::Nosmt, &quiet).rounds, 3);
 }
