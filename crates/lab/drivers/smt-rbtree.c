@@ -7,7 +7,6 @@
 //
 // Status 2: a line on standard error says what is wrong with the use, the pool or the machine. Status 3: the map is wrong.
 #define _GNU_SOURCE
-#include <errno.h>
 #include <inttypes.h>
 #include <libpmemobj.h>
 #include <signal.h>

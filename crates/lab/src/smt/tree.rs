@@ -75,7 +75,6 @@ fn command(memory: &Memory, arguments: &[&str]) -> Result<Command, Failure> {
 /// The task, which runs until it is told; killed if it is dropped before.
 pub(super) struct Tree {
     child: Child,
-    held: PidFd,
     output: BufReader<ChildStdout>,
 }
 
@@ -99,16 +98,7 @@ impl Tree {
         let mut child =
             command(memory, &["run", pool, bytes, nodes, seed])?.spawn().map_err(broken)?;
         let output = BufReader::new(child.stdout.take().expect("piped"));
-        let held = PidFd::open(child.id());
-        let held = held.map_err(|error| Failure::Unavailable(error.to_string()));
-        // Before the first failure: it has to be ended.
-        let mut tree = match held {
-            Ok(held) => Self { child, held, output },
-            Err(failure) => {
-                let _ = child.kill();
-                return Err(failure);
-            }
-        };
+        let mut tree = Self { child, output };
         match tree.line().as_deref() {
             Some("ready") => Ok(tree),
             _ => Err(tree.complaint(memory)),
@@ -117,12 +107,12 @@ impl Tree {
 
     /// From now on operations are counted.
     pub(super) fn begin(&self) -> Result<(), Failure> {
-        self.held.send(libc::SIGUSR1).map_err(broken)
+        self.signal(libc::SIGUSR1)
     }
 
     /// Ends it; what it has counted.
     pub(super) fn end(mut self, memory: &Memory) -> Result<Done, Failure> {
-        self.held.send(libc::SIGUSR2).map_err(broken)?;
+        self.signal(libc::SIGUSR2)?;
         let line = self.line().unwrap_or_default();
         let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
         let status = self.child.wait().map_err(broken)?;
@@ -137,6 +127,13 @@ impl Tree {
             )),
             _ => Err(self.complaint(memory)),
         }
+    }
+
+    fn signal(&self, signal: i32) -> Result<(), Failure> {
+        // It has not been waited for, so that the id is its own.
+        let held = PidFd::open(self.child.id());
+        let held = held.map_err(|error| Failure::Unavailable(error.to_string()))?;
+        held.send(signal).map_err(broken)
     }
 
     fn line(&mut self) -> Option<String> {
