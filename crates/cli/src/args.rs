@@ -3,6 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
+use daiko_lab::experiment::CpuTask;
 use daiko_scx::{DEFAULT_BOUND, Policy, Settings};
 
 use crate::problem::Problem;
@@ -61,6 +62,8 @@ pub struct Request {
     pub threads: Option<Vec<usize>>,
     pub methods: Option<Vec<String>>,
     pub workers: Option<Vec<usize>>,
+    pub cpu_tasks: Option<Vec<CpuTask>>,
+    pub pmem: Option<PathBuf>,
     pub quick: bool,
     pub out: PathBuf,
 }
@@ -164,6 +167,12 @@ struct RunLine {
     /// Numbers of workers, for example 1,2
     #[arg(long, value_name = "LIST")]
     workers: Option<String>,
+    /// A program that computes, in place of the experiment's own; may be given again. CMD is run by /bin/sh
+    #[arg(long, value_name = "NAME=CMD")]
+    cpu_task: Vec<String>,
+    /// A folder of persistent memory, mounted with DAX; without, DRAM passes for it
+    #[arg(long, value_name = "DIR")]
+    pmem: Option<PathBuf>,
     /// Shorter runs, fewer and smaller cases: minutes where all points of the ring take an hour
     #[arg(long)]
     quick: bool,
@@ -254,6 +263,8 @@ impl RunLine {
             threads: counts(self.threads, "--threads", 2, MOST_THREADS)?,
             workers: counts(self.workers, "--workers", 1, MOST_WORKERS)?,
             methods: self.methods.map(|list| names(&list)).transpose()?,
+            cpu_tasks: cpu_tasks(&self.cpu_task)?,
+            pmem: self.pmem,
             experiments: self.experiments,
             quick: self.quick,
             out: self.out,
@@ -291,6 +302,28 @@ fn count(item: &str) -> Option<usize> {
     plain.then(|| digits.parse::<usize>().ok()?.checked_mul(factor)).flatten()
 }
 
+/// Those that are named, each by a name of its own; `None` without any.
+fn cpu_tasks(words: &[String]) -> Result<Option<Vec<CpuTask>>, Problem> {
+    let mut tasks: Vec<CpuTask> = Vec::new();
+    for word in words {
+        let task = word.split_once('=').filter(|(name, command)| {
+            !name.is_empty() && !name.contains(char::is_whitespace) && !command.trim().is_empty()
+        });
+        let (name, command) = task.ok_or_else(|| {
+            Problem::usage(format!(
+                "--cpu-task: '{word}' is no task; give one like 'mcf=./mcf_r inp.in'"
+            ))
+        })?;
+        if tasks.iter().any(|task| task.name == name) {
+            return Err(Problem::usage(format!(
+                "--cpu-task: '{name}' is there twice; name each task differently"
+            )));
+        }
+        tasks.push(CpuTask { name: name.into(), command: command.into() });
+    }
+    Ok((!tasks.is_empty()).then_some(tasks))
+}
+
 fn names(list: &str) -> Result<Vec<String>, Problem> {
     let names: Vec<String> = list.split(',').map(|name| name.trim().to_owned()).collect();
     if names.iter().any(String::is_empty) {
@@ -318,6 +351,23 @@ mod tests {
         {
             assert!(counts(list, "--threads", 2, MOST_THREADS).is_err(), "{list:?}");
         }
+    }
+
+    #[test]
+    fn tasks_have_a_name_and_a_command() {
+        let words = ["a=x --y=z".to_owned(), "b=true".to_owned()];
+        let tasks = cpu_tasks(&words).unwrap().unwrap();
+        assert_eq!(tasks[0], CpuTask { name: "a".into(), command: "x --y=z".into() });
+        assert_eq!(tasks.len(), 2);
+        assert_eq!(cpu_tasks(&[]).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_no_task_is_refused() {
+        for word in ["", "a", "=b", "a=", "a= ", "a b=c", " =c"] {
+            assert!(cpu_tasks(&[word.to_owned()]).is_err(), "{word:?}");
+        }
+        assert!(cpu_tasks(&["a=b".to_owned(), "a=c".to_owned()]).is_err());
     }
 
     #[test]

@@ -4,9 +4,10 @@ use std::{
     collections::BTreeMap,
     env, fs,
     io::{self, BufReader, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::atomic::AtomicBool,
+    time::Duration,
 };
 
 use daiko_lab::{
@@ -29,6 +30,9 @@ use crate::{
     interrupts::{INTERRUPTED, stop_flag},
     problem::Problem,
 };
+
+/// After so long a program is taken to hang that a user has named: far longer than a benchmark of SPEC CPU.
+const MOST_OF_PROGRAMS: Duration = Duration::from_secs(12 * 3600);
 
 /// Lists the experiments.
 pub(crate) fn list(out: &mut dyn Write) -> Result<ExitCode, Problem> {
@@ -67,7 +71,8 @@ pub(crate) fn run(request: &Request, out: &mut dyn Write) -> Result<ExitCode, Pr
     let stop = stop_flag()?;
     let schedule = if request.quick { Schedule::QUICK } else { Schedule::FULL };
     let host = Host::detect();
-    let measured = measure(plan, schedule, &stop)?;
+    let own_programs = request.cpu_tasks.is_some();
+    let measured = measure(plan, schedule, own_programs, &stop)?;
     let results = Results::new(host, &measured, schedule);
     let report = save(&results, &request.out)?;
     print(&results, &measured, &report, out)?;
@@ -84,6 +89,8 @@ fn plan(request: &Request) -> Result<Vec<Planned>, Problem> {
         threads: request.threads.clone(),
         methods: request.methods.clone(),
         workers: request.workers.clone(),
+        cpu_tasks: request.cpu_tasks.clone(),
+        pmem: request.pmem.as_deref().map(existing_folder).transpose()?,
         quick: request.quick,
     };
     let plan: Vec<Planned> =
@@ -92,6 +99,20 @@ fn plan(request: &Request) -> Result<Vec<Planned>, Problem> {
         return Err(Problem::usage("nothing to measure: no method is left; see daiko lab list"));
     }
     Ok(plan)
+}
+
+/// Its absolute path: results name it.
+fn existing_folder(folder: &Path) -> Result<PathBuf, Problem> {
+    let found = fs::canonicalize(folder).and_then(|found| match found.is_dir() {
+        true => Ok(found),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    });
+    found.map_err(|error| {
+        let folder = folder.display();
+        Problem::usage(format!(
+            "--pmem: {folder}: {error}; name a folder of a file system that is mounted with DAX"
+        ))
+    })
 }
 
 fn find(name: &str) -> Result<Box<dyn Experiment>, Problem> {
@@ -120,6 +141,8 @@ fn check_lists(request: &Request, experiments: &[Box<dyn Experiment>]) -> Result
     let lists = [
         ("--threads", request.threads.is_some(), List::Threads),
         ("--workers", request.workers.is_some(), List::Workers),
+        ("--cpu-task", request.cpu_tasks.is_some(), List::CpuTasks),
+        ("--pmem", request.pmem.is_some(), List::Pmem),
     ];
     for (option, given, list) in lists {
         if given && !experiments.iter().any(|experiment| experiment.takes(list)) {
@@ -149,10 +172,19 @@ fn probe(folder: &Path) -> Result<(), Problem> {
     fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(cannot("write to"))
 }
 
-fn measure(plan: Vec<Planned>, schedule: Schedule, stop: &AtomicBool) -> Result<Measured, Problem> {
+/// With programs that users name, which take as long as they take.
+fn measure(
+    plan: Vec<Planned>,
+    schedule: Schedule,
+    own_programs: bool,
+    stop: &AtomicBool,
+) -> Result<Measured, Problem> {
     let own = env::current_exe()
         .map_err(|error| Problem::System(format!("cannot find this program's file: {error}")))?;
     let mut sampler = ChildSampler::new(own, vec!["lab".into(), "sample".into()]);
+    if own_programs {
+        sampler = sampler.with_set_up(MOST_OF_PROGRAMS);
+    }
     // Without it none of its samples is planned.
     if let Ok(program) = processes::program() {
         sampler = sampler.with_processes(program);
@@ -162,7 +194,7 @@ fn measure(plan: Vec<Planned>, schedule: Schedule, stop: &AtomicBool) -> Result<
 }
 
 /// Writes results, report and curves; returns the path of the report.
-fn save(results: &Results, folder: &Path) -> Result<std::path::PathBuf, Problem> {
+fn save(results: &Results, folder: &Path) -> Result<PathBuf, Problem> {
     let report = folder.join("report.html");
     let mut drawings = report::drawings(results).into_iter();
     results

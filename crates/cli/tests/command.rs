@@ -239,6 +239,24 @@ fn a_list_that_changes_nothing_is_refused_with_what_it_is_for() {
         &["lab", "run", "costs", "memory", "--workers", "1"],
         &["--workers changes nothing in costs, memory", "ring, governor"],
     );
+    assert_refused(
+        &["lab", "run", "ring", "--cpu-task", "a=true"],
+        &["--cpu-task changes nothing in ring; it is for smt"],
+    );
+    assert_refused(&["lab", "run", "ring", "--pmem", "/"], &["--pmem changes nothing in ring"]);
+}
+
+#[test]
+fn tasks_and_folders_that_are_none_are_refused() {
+    assert_refused(&["lab", "run", "smt", "--cpu-task", "mcf"], &["'mcf' is no task", "mcf="]);
+    let twice = ["lab", "run", "smt", "--cpu-task", "a=b", "--cpu-task", "a=c"];
+    assert_refused(&twice, &["'a' is there twice"]);
+    for folder in ["/nonexistent", "/proc/version"] {
+        assert_refused(
+            &["lab", "run", "smt", "--pmem", folder],
+            &["--pmem", folder, "name a folder"],
+        );
+    }
 }
 
 #[test]

@@ -24,6 +24,7 @@ fn cases(experiment: &str) -> Vec<Case> {
         workers: Some(vec![1, 2]),
         methods: Some(vec![processes::METHOD.into()]),
         quick: true,
+        ..Options::default()
     };
     let plan = registry::find(experiment).expect("an experiment").plan(&options);
     let cases = plan.into_iter().map(|planned| planned.case);

@@ -1,6 +1,6 @@
 //! What an experiment is: a plan of cases, and how to take one sample of one.
 
-use std::{fmt, time::Duration};
+use std::{fmt, path::PathBuf, time::Duration};
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -35,13 +35,17 @@ pub trait Experiment: Sync {
     fn sample(&self, case: &Case, effort: Effort) -> Result<Sample, Failure>;
 }
 
-/// A list of numbers that a user may give in place of an experiment's own.
+/// A list that a user may give in place of an experiment's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
     /// [`Options::threads`].
     Threads,
     /// [`Options::workers`].
     Workers,
+    /// [`Options::cpu_tasks`].
+    CpuTasks,
+    /// [`Options::pmem`].
+    Pmem,
 }
 
 /// What the user asked for on the command line.
@@ -53,8 +57,21 @@ pub struct Options {
     pub methods: Option<Vec<String>>,
     /// Numbers of workers, in place of the experiment's own list.
     pub workers: Option<Vec<usize>>,
+    /// Programs that compute, in place of the experiment's own.
+    pub cpu_tasks: Option<Vec<CpuTask>>,
+    /// A folder of persistent memory, in place of one that is emulated.
+    pub pmem: Option<PathBuf>,
     /// Shorter runs and fewer cases.
     pub quick: bool,
+}
+
+/// A program that a user names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CpuTask {
+    /// What results call it.
+    pub name: String,
+    /// What `/bin/sh` runs.
+    pub command: String,
 }
 
 impl Options {

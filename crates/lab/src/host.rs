@@ -8,6 +8,8 @@ use daiko_sys::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::smt::control;
+
 /// What a reader of the results has to know about the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Host {
@@ -23,6 +25,12 @@ pub struct Host {
     pub glibc: String,
     /// Frequency governor of the first CPU, if the kernel tells.
     pub governor: Option<String>,
+    /// What is known of what sets the frequency of cores: governor, range, turbo; `unknown` if nothing is.
+    #[serde(default = "unknown")]
+    pub frequency: String,
+    /// Whether hardware prefetchers are on: `on`, `off`, `some off`, `unknown`.
+    #[serde(default = "unknown")]
+    pub prefetchers: String,
     /// Whether memory is backed by huge pages: `always`, `madvise` or `never`.
     pub huge_pages: Option<String>,
     /// When the measurement began, UTC.
@@ -43,6 +51,8 @@ impl Host {
             kernel: limits::kernel_release(),
             glibc: limits::glibc_version().unwrap_or("unknown").to_owned(),
             governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+            frequency: control::frequency(),
+            prefetchers: control::prefetchers(),
             huge_pages: read("/sys/kernel/mm/transparent_hugepage/enabled")
                 .and_then(|line| chosen(&line)),
             date: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
@@ -50,6 +60,11 @@ impl Host {
             optimised: !cfg!(debug_assertions),
         }
     }
+}
+
+/// What results of versions say that did not look.
+fn unknown() -> String {
+    "unknown".into()
 }
 
 /// How many CPUs this process may run on.

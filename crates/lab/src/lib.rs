@@ -27,6 +27,8 @@ pub mod results;
 pub mod ring;
 pub mod runner;
 pub mod serve;
+pub mod smt;
+pub mod smt_model;
 pub mod table;
 pub mod tsp;
 

@@ -11,15 +11,19 @@
 //! P3: wake-ups that consider interrupts which follow the process, Tokyo University of Technology. It counts
 //! migrations, misses and CPU use of a kernel under its policy and under the one before.
 //!
+//! P4: scheduling for persistent memory under simultaneous multithreading, Keio University and AIST. It gives run times and throughputs of
+//! its settings relative to `cross`, the one that it proposes.
+//!
 //! P5: an evaluation of Linux's thread library NPTL, Toshiba. It gives times of
 //! NPTL relative to LinuxThreads, its predecessor, on two machines.
 //!
-//! Points of P2 and P5 are of times, and say so by `quantity=time`: less is faster.
+//! Points of P2 and P5 are of times, and say so by `quantity=time`: less is faster. Those of P4 are of what their `stat` says.
 
 use crate::{
     experiment::{Params, Unit},
     processes,
     results::Point,
+    smt::{CPU_TIME, IO_THROUGHPUT},
 };
 
 /// CPUs of the machine of P1: its "4 threads" are one per CPU, its "5" one
@@ -72,6 +76,66 @@ pub const P3_EVENTS: [(&str, [f64; 2]); 5] = [
 /// Its table 4: CPU use in per cent, likewise.
 pub const P3_CPU: [f64; 2] = [25.3, 24.0];
 
+/// The machine of P4.
+pub const P4_MACHINE: &str = "Xeon Gold 6230, 2.1 GHz, two cores of one socket, hardware prefetchers off, no power saving, Optane persistent memory";
+
+/// P4's setting to which all others are related.
+pub const P4_BASELINE: &str = "cross";
+
+/// A figure of P4: IO task and CPU task, what is related (`stat`), the settings that have it, and their value relative to [`P4_BASELINE`]:
+/// from, to where it gives a range.
+///
+/// It says by how much `cross` is faster, in figures that have `cross` at 1: "15% faster" is a time of 1.15 there, and "25% higher" a
+/// throughput of 1/1.25. Of set 2 it gives ranges without the setting that they are related to; here that is `parallel`, which has as many
+/// hardware threads. "2 times" and "50%" of throughputs are of all CPU tasks.
+pub const P4_RATIOS: [P4Ratio; 16] = [
+    p4("pmem", "idiv", CPU_TIME, &["parallel"], [1.15, 1.15]),
+    p4("pmem", "idiv", CPU_TIME, &["nosmt", "nosmt-2t-cross", "nosmt-2t-parallel"], [1.70, 1.70]),
+    p4("pmem", "product", CPU_TIME, &P4_OTHERS, [1.15, 1.15]),
+    p4("pmem", "sum", CPU_TIME, &["parallel"], [1.0, 1.0]),
+    p4("pmem", "sum", CPU_TIME, &["nosmt"], [1.27, 1.27]),
+    p4("dram", "idiv", CPU_TIME, &["parallel"], [0.98, 0.98]),
+    p4("dram", "idiv", CPU_TIME, &["nosmt"], [1.44, 1.44]),
+    p4("dram", "product", CPU_TIME, &P4_OTHERS, [1.07, 1.07]),
+    p4("dram", "sum", CPU_TIME, &["parallel"], [0.92, 0.92]),
+    p4("dram", "sum", CPU_TIME, &["nosmt"], [1.14, 1.14]),
+    p4("pmem", P4_ANY, IO_THROUGHPUT, &["parallel"], [1.0 / 1.08, 1.0 / 1.07]),
+    p4("pmem", P4_ANY, IO_THROUGHPUT, &["nosmt"], [1.0 / 2.0, 1.0 / 2.0]),
+    p4("dram", P4_ANY, IO_THROUGHPUT, &["parallel"], [1.0 / 1.25, 1.0 / 1.25]),
+    p4("dram", P4_ANY, IO_THROUGHPUT, &["nosmt"], [1.0 / 1.5, 1.0 / 1.5]),
+    p4("rbtree", P4_SPEC, IO_THROUGHPUT, &["parallel"], [1.0 / 1.16, 1.0 / 1.06]),
+    p4("rbtree", P4_SPEC, CPU_TIME, &["parallel"], [1.0 / 0.92, 1.0 / 0.72]),
+];
+
+/// A row of [`P4_RATIOS`].
+#[derive(Clone, Copy, Debug)]
+pub struct P4Ratio {
+    io: &'static str,
+    cpu: &'static str,
+    stat: &'static str,
+    settings: &'static [&'static str],
+    range: [f64; 2],
+}
+
+const fn p4(
+    io: &'static str,
+    cpu: &'static str,
+    stat: &'static str,
+    settings: &'static [&'static str],
+    range: [f64; 2],
+) -> P4Ratio {
+    P4Ratio { io, cpu, stat, settings, range }
+}
+
+const P4_OTHERS: [&str; 4] = ["parallel", "nosmt", "nosmt-2t-cross", "nosmt-2t-parallel"];
+
+/// CPU tasks of P4's set 1; a figure of them all is that of each.
+const P4_SET1: [&str; 3] = ["idiv", "product", "sum"];
+const P4_ANY: &str = "any";
+
+/// The CPU tasks of P4's set 2: 23 benchmarks, of which it gives ranges.
+pub const P4_SPEC: &str = "spec-cpu-2017";
+
 /// A machine of P5: what `machine` of a point says, processor and kernel.
 pub const P5_MACHINES: [(&str, &str); 2] = [
     ("x86", "Pentium 4, 3372 MHz, Linux 2.6.11, glibc 2.3.5"),
@@ -100,6 +164,7 @@ pub fn points() -> Vec<Point> {
     points.extend(P2_MUTEX.map(|(item, [ptl, own])| p2_mutex(item, own / ptl)));
     points.extend(p3_points());
     points.extend(P3_SIMULATED.map(|(method, stat)| p3_simulated(method, stat)));
+    points.extend(["smt", "smt-model"].into_iter().flat_map(p4_points));
     for (index, (machine, _)) in P5_MACHINES.into_iter().enumerate() {
         points.extend(P5_RATIOS.map(|(item, ratios)| p5(item, machine, ratios[index])));
     }
@@ -216,6 +281,26 @@ fn p3_simulated(method: &str, stat: &str) -> Point {
     Point { unit, ..published("P3", "follow-sim", method, params.with("stat", stat), value) }
 }
 
+/// Its figures beside those of `experiment`; set 2's are only beside measured ones.
+fn p4_points(experiment: &'static str) -> Vec<Point> {
+    let rows = P4_RATIOS.iter().filter(|row| experiment == "smt" || row.cpu != P4_SPEC);
+    let mut points = Vec::new();
+    for P4Ratio { io, cpu, stat, settings, range: [least, most] } in rows {
+        let tasks = if *cpu == P4_ANY { &P4_SET1[..] } else { std::slice::from_ref(cpu) };
+        for (task, setting) in
+            tasks.iter().flat_map(|task| settings.iter().map(move |setting| (task, setting)))
+        {
+            let params = Params::new().with("io", *io).with("cpu", *task).with("stat", *stat);
+            let params = params.with("baseline", P4_BASELINE);
+            // Of a range that is all it gives, the middle.
+            let middle = f64::midpoint(*least, *most);
+            let point = published("P4", experiment, setting, params, middle);
+            points.push(Point { min: *least, max: *most, ..point });
+        }
+    }
+    points
+}
+
 fn p5(item: &str, machine: &str, ratio: f64) -> Point {
     let params = Params::new()
         .with("item", item)
@@ -299,6 +384,41 @@ mod tests {
         );
         assert_eq!(p3_value("follow", "migrations"), Some(1142.0 / 2200.0));
         assert_eq!(p3_value("follow", "swaps"), None);
+    }
+
+    #[test]
+    fn p4_has_ratios_to_cross_of_times_and_throughputs() {
+        let points = points();
+        let of = |experiment: &'static str| {
+            let own = move |point: &&Point| {
+                point.source.as_deref() == Some("P4") && point.experiment == experiment
+            };
+            points.iter().filter(own).collect::<Vec<_>>()
+        };
+        let told = |point: &&Point| {
+            let params = ["io", "cpu", "stat"].map(|key| point.params.text(key).expect("given"));
+            assert_eq!(point.params.text("baseline"), Some("cross"));
+            format!("{} {} {:.2} {:.2}", point.method, params.join(" "), point.min, point.max)
+        };
+        let (measured, modelled) = (of("smt"), of("smt-model"));
+        let measured: Vec<String> = measured.iter().map(told).collect();
+        let modelled: Vec<String> = modelled.iter().map(told).collect();
+        // Seven rows of times are of one setting, one of three, two of four; four rows of throughputs of three tasks.
+        assert_eq!(
+            (measured.len(), modelled.len()),
+            (7 + 3 + 2 * 4 + 4 * 3 + 2, 7 + 3 + 2 * 4 + 4 * 3)
+        );
+        for line in [
+            "nosmt-2t-cross pmem idiv cpu-time 1.70 1.70",
+            "nosmt dram product cpu-time 1.07 1.07",
+            "parallel pmem sum io-throughput 0.93 0.93",
+            "nosmt dram idiv io-throughput 0.67 0.67",
+            "parallel rbtree spec-cpu-2017 io-throughput 0.86 0.94",
+            "parallel rbtree spec-cpu-2017 cpu-time 1.09 1.39",
+        ] {
+            assert!(measured.contains(&line.into()), "{line}: {measured:?}");
+        }
+        assert!(modelled.iter().all(|line| measured.contains(line) && !line.contains("rbtree")));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::{
     costs::Costs, experiment::Experiment, follow::Follow, follow_sim::FollowSim,
     governor::Governor, ipc::Ipc, limits::Limits, memory::Memory, ring::experiment::Ring,
-    serve::Serve, tsp::Tsp,
+    serve::Serve, smt::Smt, smt_model::SmtModel, tsp::Tsp,
 };
 
 /// All experiments, in the order of `daiko lab list`.
@@ -19,6 +19,8 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Serve),
         Box::new(FollowSim),
         Box::new(Follow),
+        Box::new(Smt),
+        Box::new(SmtModel),
     ]
 }
 

@@ -9,8 +9,8 @@ use crate::{
 };
 
 /// Parameters that make columns; the first one an experiment has is taken.
-const COLUMNS: [&str; 8] =
-    ["threads", "lag", "rate", "cities", "timers", "clients", "connections", "flows"];
+const COLUMNS: [&str; 9] =
+    ["threads", "lag", "rate", "cities", "timers", "clients", "connections", "flows", "size"];
 
 /// A table of one experiment and unit.
 #[derive(Clone, Debug, PartialEq)]

@@ -39,6 +39,8 @@ pub(super) fn host() -> Host {
         kernel: "6.18".into(),
         glibc: "2.36".into(),
         governor: None,
+        frequency: "unknown".into(),
+        prefetchers: "unknown".into(),
         huge_pages: None,
         date: "2026-01-01T00:00:00Z".into(),
         daiko: "0.1.0".into(),

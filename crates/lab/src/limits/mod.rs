@@ -7,7 +7,7 @@ mod ring;
 mod rmw;
 mod stacks;
 mod switch;
-mod transfer;
+pub(crate) mod transfer;
 
 use std::time::Duration;
 
@@ -29,9 +29,9 @@ const ASSEMBLY_RING: &str = "assembly-ring";
 pub struct Limits;
 
 /// Time for a number of rounds.
-struct Timed {
+pub(crate) struct Timed {
     rounds: u64,
-    elapsed: Duration,
+    pub(crate) elapsed: Duration,
 }
 
 impl Experiment for Limits {

@@ -51,6 +51,15 @@ pub(super) fn run<const DATUM: bool>(rounds: u64) -> Result<Timed, Failure> {
     let &[here, there, ..] = cpus.as_slice() else {
         return Err(Failure::Unavailable("two CPUs are needed".into()));
     };
+    between::<DATUM>(here, there, rounds)
+}
+
+/// The same between two CPUs, which are not one.
+pub(crate) fn between<const DATUM: bool>(
+    here: usize,
+    there: usize,
+    rounds: u64,
+) -> Result<Timed, Failure> {
     let (outward, back) = (Channel::default(), Channel::default());
     let ready = Barrier::new(2);
     // Threads of their own: binding is for good.

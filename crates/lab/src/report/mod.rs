@@ -14,6 +14,7 @@ mod p5;
 mod processes;
 mod serve;
 mod sleep;
+mod smt;
 mod svg;
 mod tsp;
 
@@ -64,6 +65,8 @@ pub fn html(results: &Results, path: &Path) -> String {
     follow_sim::figures(results)
         .into_iter()
         .for_each(|(_, figure)| page.figure_section(Some(figure)));
+    page.p4(results);
+    smt::figures(results).into_iter().for_each(|(_, figure)| page.figure_section(Some(figure)));
     page.processes(results);
     page.tables(results);
     page.missing("Left out", &results.skipped);
@@ -92,6 +95,7 @@ pub fn drawings(results: &Results) -> Vec<(&'static str, String)> {
     ];
     let curves = curves.into_iter().filter_map(|(name, figure)| Some((name, figure?)));
     let all = curves.chain(serve::figures(results)).chain(follow_sim::figures(results));
+    let all = all.chain(smt::figures(results));
     all.map(|(name, figure)| (name, stand_alone(&figure.drawing))).collect()
 }
 

@@ -44,8 +44,8 @@ impl Experiment for Ring {
         self.methods.iter().map(|method| method.name()).collect()
     }
 
-    fn takes(&self, _: List) -> bool {
-        true
+    fn takes(&self, list: List) -> bool {
+        matches!(list, List::Threads | List::Workers)
     }
 
     fn plan(&self, options: &Options) -> Vec<Planned> {

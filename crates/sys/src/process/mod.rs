@@ -11,6 +11,7 @@ mod fork;
 mod identity;
 mod pidfd;
 mod trace;
+mod usage;
 
 pub use children::{CHILD_CHANGED, KILL, Signals, TERMINATE, exit, signal_parent, wait, wait_now};
 pub use ends::{Ends, Waited};
@@ -21,3 +22,4 @@ pub use identity::parse_start;
 pub use identity::{Doubt, Life, ProcessId};
 pub use pidfd::PidFd;
 pub use trace::{Change, Registers, Traced, await_registers, probe_tracing};
+pub use usage::wait_with_usage;

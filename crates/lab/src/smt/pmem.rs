@@ -1,0 +1,146 @@
+//! libpmem of the Persistent Memory Development Kit, if it is installed: opened when it is first needed.
+
+use std::{
+    ffi::{CStr, CString, c_char, c_int, c_void},
+    mem,
+    os::unix::ffi::OsStrExt,
+    ptr::NonNull,
+    sync::OnceLock,
+};
+
+use super::{memory::Memory, writer::BLOCK};
+use crate::{Failure, Skip};
+
+const MISSING: &str = "libpmem is not installed (Debian: apt install libpmem1)";
+
+/// As `libpmem.h` has them.
+const CREATE: c_int = 1 << 0;
+const UNNAMED: c_int = 1 << 3;
+
+type Map = unsafe extern "C" fn(
+    *const c_char,
+    usize,
+    c_int,
+    libc::mode_t,
+    *mut usize,
+    *mut c_int,
+) -> *mut c_void;
+type Unmap = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
+type Persist = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
+type Complaint = unsafe extern "C" fn() -> *const c_char;
+
+/// What of libpmem is used.
+pub(super) struct Library {
+    map: Map,
+    unmap: Unmap,
+    persist: Persist,
+    complaint: Complaint,
+}
+
+impl Library {
+    /// The library, opened once.
+    pub(super) fn find() -> Result<&'static Self, Failure> {
+        Self::supports().map_err(|skip| Failure::Unavailable(skip.reason))
+    }
+
+    /// The same, for a plan.
+    pub(super) fn supports() -> Result<&'static Self, Skip> {
+        static FOUND: OnceLock<Option<Library>> = OnceLock::new();
+        FOUND.get_or_init(Self::open).as_ref().ok_or_else(|| Skip::new(MISSING))
+    }
+
+    fn open() -> Option<Self> {
+        // SAFETY: what libpmem does when it is loaded asks for nothing from its user.
+        let handle =
+            NonNull::new(unsafe { libc::dlopen(c"libpmem.so.1".as_ptr(), libc::RTLD_NOW) })?;
+        let find = |name: &CStr| {
+            // SAFETY: the handle is open and stays so.
+            NonNull::new(unsafe { libc::dlsym(handle.as_ptr(), name.as_ptr()) })
+        };
+        // SAFETY: the functions of these names have these types in all libraries of the name above: its number
+        // would be another.
+        unsafe {
+            Some(Self {
+                map: mem::transmute::<NonNull<c_void>, Map>(find(c"pmem_map_file")?),
+                unmap: mem::transmute::<NonNull<c_void>, Unmap>(find(c"pmem_unmap")?),
+                persist: mem::transmute::<NonNull<c_void>, Persist>(find(c"pmem_memmove_persist")?),
+                complaint: mem::transmute::<NonNull<c_void>, Complaint>(find(c"pmem_errormsg")?),
+            })
+        }
+    }
+
+    /// Makes a file without a name, all of it allocated, and maps it.
+    pub(super) fn map(&'static self, memory: &Memory, bytes: usize) -> Result<PmemFile, Failure> {
+        let folder = memory.folder();
+        let path = CString::new(folder.as_os_str().as_bytes())
+            .map_err(|_| Failure::Limit(format!("{folder:?} is no folder's name")))?;
+        let (mut len, mut is_pmem) = (0, 0);
+        let flags = CREATE | UNNAMED;
+        // SAFETY: a string that ends, and two locals that live.
+        let start =
+            unsafe { (self.map)(path.as_ptr(), bytes, flags, 0o600, &mut len, &mut is_pmem) };
+        let Some(start) = NonNull::new(start) else {
+            return Err(self.refused(memory, bytes));
+        };
+        let file = PmemFile { library: self, start, len };
+        if matches!(memory, Memory::Dax(_)) && is_pmem == 0 {
+            return Err(Failure::Limit(not_persistent(memory)));
+        }
+        file.touch();
+        Ok(file)
+    }
+
+    fn refused(&self, memory: &Memory, bytes: usize) -> Failure {
+        // SAFETY: it returns a string that stays until this thread's next call.
+        let complaint = unsafe { CStr::from_ptr((self.complaint)()) }.to_string_lossy();
+        Failure::Limit(format!(
+            "cannot have {bytes} bytes in {}: {complaint}; make room there, or name another folder with --pmem",
+            memory.folder().display()
+        ))
+    }
+}
+
+/// What a folder is told that is none of persistent memory.
+fn not_persistent(memory: &Memory) -> String {
+    format!(
+        "{} is not persistent memory: name a folder of a file system that is mounted with DAX, or leave --pmem out to emulate it",
+        memory.folder().display()
+    )
+}
+
+/// A mapped file.
+pub(super) struct PmemFile {
+    library: &'static Library,
+    start: NonNull<c_void>,
+    len: usize,
+}
+
+impl PmemFile {
+    /// Writes a block at `offset`, and has it be persistent.
+    ///
+    /// # Panics
+    /// If the block is not within the file.
+    pub(super) fn persist(&self, offset: usize, data: &[u8; BLOCK]) {
+        assert!(offset <= self.len - BLOCK);
+        // SAFETY: the block is within the mapping, which is this value's own; the data lie elsewhere.
+        unsafe {
+            (self.library.persist)(
+                self.start.byte_add(offset).as_ptr(),
+                data.as_ptr().cast(),
+                BLOCK,
+            );
+        }
+    }
+
+    /// So that no write faults a page in.
+    fn touch(&self) {
+        (0..self.len).step_by(BLOCK * 16).for_each(|offset| self.persist(offset, &[0; BLOCK]));
+    }
+}
+
+impl Drop for PmemFile {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and goes with it.
+        unsafe { (self.library.unmap)(self.start.as_ptr(), self.len) };
+    }
+}

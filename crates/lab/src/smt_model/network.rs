@@ -1,0 +1,200 @@
+//! Tasks that share stations, each of which serves all who are there alike, at the same speed in all.
+//!
+//! A closed queueing network of product form in which every task is a customer of its own, by exact mean value analysis
+//! (Reiser and Lavenberg, "Mean-value analysis of closed multichain queuing networks", JACM 27, 1980): who arrives at a
+//! station finds what the others would have there on average if they were alone.
+
+use std::iter;
+
+/// Cores of the machine.
+pub(super) const CORES: usize = 2;
+/// Stations of each core, and those of all.
+const OWN: usize = 3;
+const SHARED: usize = 2;
+const STATIONS: usize = CORES * OWN + SHARED;
+
+/// What a unit of a task's work takes at each station while the task is alone, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Demand {
+    /// Issue slots of its core.
+    pub slots: f64,
+    /// The divider of its core.
+    pub divider: f64,
+    /// Fill buffers of its core's first cache.
+    pub buffers: f64,
+    /// The channels to DRAM.
+    pub dram: f64,
+    /// Persistent memory that takes what is written.
+    pub pmem: f64,
+    /// What nobody else is in the way of: results that it waits for.
+    pub alone: f64,
+}
+
+impl Demand {
+    /// The time of a unit while the task is alone, in nanoseconds.
+    pub fn total(&self) -> f64 {
+        self.stations().iter().sum::<f64>() + self.alone
+    }
+
+    fn stations(&self) -> [f64; OWN + SHARED] {
+        [self.slots, self.divider, self.buffers, self.dram, self.pmem]
+    }
+
+    /// Each station that a task on `core` visits, and for how long.
+    fn visits(&self, core: usize) -> impl Iterator<Item = (usize, f64)> {
+        let own = core * OWN..(core + 1) * OWN;
+        own.chain(CORES * OWN..STATIONS).zip(self.stations())
+    }
+}
+
+/// A task and the core that it runs on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Running {
+    pub(super) core: usize,
+    pub(super) demand: Demand,
+}
+
+/// How many units each task does in a nanosecond while all run.
+pub(super) fn rates(tasks: &[Running]) -> Vec<f64> {
+    // For each set of tasks, how many are at each station on average.
+    let mut queues = vec![[0.0; STATIONS]; 1 << tasks.len()];
+    let mut rates = vec![0.0; tasks.len()];
+    // A set comes behind all that it contains; the last one has all tasks, and so writes all rates.
+    for set in 1..queues.len() {
+        let mut queue = [0.0; STATIONS];
+        for (index, task) in members(tasks, set) {
+            let others = &queues[set & !(1 << index)];
+            let stay = |(station, time): (usize, f64)| (station, time * (1.0 + others[station]));
+            let stays = || task.demand.visits(task.core).map(stay);
+            rates[index] = 1.0 / (task.demand.alone + stays().map(|(_, time)| time).sum::<f64>());
+            stays().for_each(|(station, time)| queue[station] += rates[index] * time);
+        }
+        queues[set] = queue;
+    }
+    rates
+}
+
+fn members(tasks: &[Running], set: usize) -> impl Iterator<Item = (usize, &Running)> {
+    iter::zip(0.., tasks).filter(move |(index, _)| set & (1 << index) != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, prelude::*};
+
+    use super::*;
+
+    prop_compose! {
+        fn demands()(
+            (slots, divider, buffers) in (0.0..100.0f64, 0.0..100.0f64, 0.0..100.0f64),
+            (dram, pmem, alone) in (0.0..100.0f64, 0.0..100.0f64, 0.01..100.0f64),
+        ) -> Demand {
+            Demand { slots, divider, buffers, dram, pmem, alone }
+        }
+    }
+
+    fn tasks() -> impl Strategy<Value = Vec<Running>> {
+        let task = (0..CORES, demands()).prop_map(|(core, demand)| Running { core, demand });
+        vec(task, 1..=4)
+    }
+
+    fn close(one: f64, other: f64) -> bool {
+        (one - other).abs() <= 1e-9 * one.abs().max(other.abs())
+    }
+
+    /// What each task takes of each station.
+    fn used(tasks: &[Running], rates: &[f64]) -> [f64; STATIONS] {
+        let mut used = [0.0; STATIONS];
+        for (task, rate) in iter::zip(tasks, rates) {
+            task.demand.visits(task.core).for_each(|(station, time)| used[station] += rate * time);
+        }
+        used
+    }
+
+    /// Two tasks at one station, by the chain of who is there (nobody, one, the other, both), stepped until it rests.
+    fn by_chain(service: [f64; 2], think: [f64; 2]) -> [f64; 2] {
+        let step = 0.1 * service.iter().chain(&think).copied().fold(f64::MAX, f64::min);
+        let mut chance = [1.0, 0.0, 0.0, 0.0];
+        for _ in 0..200_000 {
+            let mut next = chance;
+            let mut flow = |from: usize, to: usize, rate: f64| {
+                next[from] -= chance[from] * rate * step;
+                next[to] += chance[from] * rate * step;
+            };
+            for (task, bit) in [(0, 1), (1, 2)] {
+                let other = 3 - bit;
+                flow(0, bit, 1.0 / think[task]);
+                flow(other, 3, 1.0 / think[task]);
+                flow(bit, 0, 1.0 / service[task]);
+                flow(3, other, 0.5 / service[task]);
+            }
+            chance = next;
+        }
+        [0, 1].map(|task| (chance[1 + task] + chance[3] / 2.0) / service[task])
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_is_faster_beside_others_than_alone(tasks in tasks()) {
+            for (rate, task) in iter::zip(rates(&tasks), &tasks) {
+                prop_assert!(rate > 0.0 && rate <= (1.0 + 1e-9) / task.demand.total());
+            }
+        }
+
+        #[test]
+        fn the_order_of_tasks_does_not_matter(tasks in tasks()) {
+            let reversed: Vec<Running> = tasks.iter().rev().copied().collect();
+            for (rate, other) in iter::zip(rates(&tasks), rates(&reversed).into_iter().rev()) {
+                prop_assert!(close(rate, other), "{} {}", rate, other);
+            }
+        }
+
+        #[test]
+        fn cores_are_alike(tasks in tasks()) {
+            let swapped: Vec<Running> =
+                tasks.iter().map(|task| Running { core: 1 - task.core, ..*task }).collect();
+            for (rate, other) in iter::zip(rates(&tasks), rates(&swapped)) {
+                prop_assert!(close(rate, other), "{} {}", rate, other);
+            }
+        }
+
+        #[test]
+        fn no_station_does_more_than_it_can(tasks in tasks()) {
+            for used in used(&tasks, &rates(&tasks)) {
+                prop_assert!(used <= 1.0 + 1e-9, "{}", used);
+            }
+        }
+
+        #[test]
+        fn tasks_that_share_no_station_do_not_notice_each_other(one in demands(), two in demands()) {
+            let own = |demand| Demand { dram: 0.0, pmem: 0.0, ..demand };
+            let tasks = [(0, own(one)), (1, own(two))].map(|(core, demand)| Running { core, demand });
+            for (rate, task) in iter::zip(rates(&tasks), tasks) {
+                prop_assert!(close(rate, 1.0 / task.demand.total()));
+            }
+        }
+    }
+
+    #[test]
+    fn two_at_a_station_are_as_the_chain_of_who_is_there_has_them() {
+        for (service, think) in
+            [([3.0, 3.0], [5.0, 5.0]), ([1.0, 9.0], [4.0, 2.0]), ([2.0, 7.0], [9.0, 0.5])]
+        {
+            let task = |index: usize| {
+                let demand =
+                    Demand { slots: service[index], alone: think[index], ..Demand::default() };
+                Running { core: 0, demand }
+            };
+            for (rate, expected) in iter::zip(rates(&[task(0), task(1)]), by_chain(service, think))
+            {
+                assert!((rate / expected - 1.0).abs() < 1e-6, "{rate} {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_that_ask_for_one_station_alone_have_half_of_it_each() {
+        let demand = Demand { divider: 4.0, ..Demand::default() };
+        assert_eq!(rates(&[Running { core: 0, demand }; 2]), [1.0 / 8.0; 2]);
+    }
+}
