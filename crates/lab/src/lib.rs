@@ -27,6 +27,7 @@ pub mod results;
 pub mod ring;
 pub mod runner;
 pub mod serve;
+pub mod smt_classes;
 pub mod table;
 pub mod tsp;
 

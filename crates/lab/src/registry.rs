@@ -3,7 +3,8 @@
 use crate::{
     costs::Costs, experiment::Experiment, follow::Follow, follow_sim::FollowSim,
     governor::Governor, ipc::Ipc, limits::Limits, memory::Memory, ring::experiment::Ring,
-    serve::Serve, tsp::Tsp,
+    serve::Serve, smt_classes::SmtClasses,
+    tsp::Tsp,
 };
 
 /// All experiments, in the order of `daiko lab list`.
@@ -19,6 +20,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(Serve),
         Box::new(FollowSim),
         Box::new(Follow),
+        Box::new(SmtClasses),
     ]
 }
 

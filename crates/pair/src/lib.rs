@@ -2,4 +2,6 @@
 //!
 //! For programs that know nothing of Daiko: `daiko pair` is made of it.
 
+pub mod class;
+
 pub use daiko_core::place::Class;

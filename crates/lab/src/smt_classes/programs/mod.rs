@@ -17,8 +17,9 @@ use std::{convert::Infallible, io};
 
 use daiko_pair::Class;
 
-use crate::Skip;
 use Class::{Compute, Stall, Unknown};
+
+use crate::Skip;
 
 /// A program that goes on until it is killed.
 pub(super) struct Program {

@@ -56,7 +56,8 @@ fn flush(bytes: &[u8], how: Flush) {
 
 #[inline(always)]
 fn fence() {
-    x86_64::_mm_sfence();
+    // SAFETY: all processors of this architecture have it.
+    unsafe { x86_64::_mm_sfence() };
 }
 
 /// Eight bytes past the caches.

@@ -1,0 +1,132 @@
+//! How often `daiko pair` is right about what a program does with its core.
+//!
+//! 1. The [programs](programs) have labels, and belong to a half by a hash of their name, both fixed before the first
+//!    threshold was chosen. Thresholds were chosen by the training half; the test half is for the verdict on them.
+//! 2. A sample starts a program, waits until it has prepared, and takes one look at its thread.
+//! 3. Whatever is not its label is wrong, also `unknown`.
+//!
+//! | parameter | |
+//! |---|---|
+//! | `program` | its name |
+//! | `half` | `training`, `test` |
+//! | `label` | `stall`, `compute`, `unknown` |
+//! | `trap` | `yes` for those that look like another class |
+//! | `stat` | `right` and `said-stall`, `said-compute`, `said-unknown`: 1 if so |
+//!
+//! The method `sampling` is what decides for threads that run; `mappings` shows what could be said without.
+
+mod programs;
+mod run;
+
+use std::time::Instant;
+
+use daiko_pair::{
+    Class,
+    class::{Evidence, Look, Unavailable, Verdict, decide},
+};
+
+use self::{
+    programs::{Half, Program},
+    run::Running,
+};
+use crate::{
+    Failure, Skip,
+    experiment::{
+        Case, Effort, Experiment, List, Options, Params, Planned, Reading, Rounds, Sample, Unit,
+    },
+};
+
+/// The name in the command line and in results.
+pub(crate) const NAME: &str = "smt-classes";
+/// The classes, as they are called in parameters.
+pub(crate) const CLASSES: [(Class, &str); 3] =
+    [(Class::Stall, "stall"), (Class::Compute, "compute"), (Class::Unknown, "unknown")];
+/// By where a thread is, again and again.
+pub(crate) const SAMPLING: &str = "sampling";
+const MAPPINGS: &str = "mappings";
+
+/// The classifier of `daiko pair`, judged.
+pub struct SmtClasses;
+
+impl Experiment for SmtClasses {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn about(&self) -> &'static str {
+        "how often daiko pair is right about programs that stall or compute (P4), traps among them"
+    }
+
+    fn methods(&self) -> Vec<&'static str> {
+        vec![SAMPLING, MAPPINGS]
+    }
+
+    fn takes(&self, _: List) -> bool {
+        false
+    }
+
+    fn plan(&self, options: &Options) -> Vec<Planned> {
+        let methods = self.methods().into_iter().filter(|method| options.wants(method));
+        methods.flat_map(|method| programs::ALL.iter().map(move |one| planned(method, one))).collect()
+    }
+
+    fn sample(&self, case: &Case, _: Effort) -> Result<Sample, Failure> {
+        let name = case.params.text("program");
+        let program = const { programs::ALL }.iter().find(|program| Some(program.name) == name);
+        let program = program.filter(|_| self.methods().contains(&case.method.as_str()));
+        let program =
+            program.ok_or_else(|| Failure::Broken(format!("{case}: there is no such point")))?;
+        let start = Instant::now();
+        let verdict = judge(program, &case.method)?;
+        Ok(Sample { rounds: 1, elapsed: start.elapsed(), readings: readings(program, &verdict) })
+    }
+}
+
+fn planned(method: &str, program: &Program) -> Planned {
+    let params = Params::new()
+        .with("program", program.name)
+        .with("half", Half::of(program.name).name())
+        .with("label", class_name(program.label))
+        .with("trap", if program.trap { "yes" } else { "no" });
+    let case = Case { experiment: NAME.into(), method: method.into(), params };
+    Planned { case, rounds: program.is_there().map(|()| Rounds::Fixed(1)) }
+}
+
+pub(crate) fn class_name(class: Class) -> &'static str {
+    CLASSES.iter().find(|(known, _)| *known == class).expect("all are listed").1
+}
+
+/// What the classifier says about a program that runs.
+fn judge(program: &Program, method: &str) -> Result<Verdict, Failure> {
+    let running = Running::start(program)?;
+    let evidence = Look::here(None).at(&[(running.pid(), running.pid())]).remove(0);
+    running.is_there_still()?;
+    match (method, &evidence.profile) {
+        (SAMPLING, Err(Unavailable(why))) => Err(Failure::Unavailable(why.clone())),
+        (SAMPLING, Ok(_)) => Ok(decide(None, &evidence)),
+        _ => {
+            let profile = Err(Unavailable("left out".into()));
+            Ok(decide(None, &Evidence { profile, ..evidence }))
+        }
+    }
+}
+
+fn readings(program: &Program, verdict: &Verdict) -> Vec<Reading> {
+    let is = |stat: &str, is: bool| Reading::stat(Unit::Count, stat, f64::from(u8::from(is)));
+    let said = |(class, name): (Class, &str)| is(&format!("said-{name}"), verdict.class == class);
+    let right = is("right", verdict.class == program.label);
+    std::iter::once(right).chain(CLASSES.map(said)).collect()
+}
+
+impl Program {
+    /// Whether this machine can run it.
+    fn is_there(&self) -> Result<(), Skip> {
+        match self.run {
+            programs::Run::Own { needs, .. } => needs(),
+            programs::Run::Installed { command, .. } => run::find(command[0]).map(drop),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

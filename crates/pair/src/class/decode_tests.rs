@@ -1,0 +1,127 @@
+use super::*;
+
+/// Code at an address.
+struct Bytes {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl ReadCode for Bytes {
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> usize {
+        let Some(offset) = address.checked_sub(self.start) else { return 0 };
+        let rest = self.bytes.get(offset as usize..).unwrap_or_default();
+        let len = rest.len().min(bytes.len());
+        bytes[..len].copy_from_slice(&rest[..len]);
+        len
+    }
+}
+
+const START: u64 = 0x40_0000;
+/// The code of a test begins behind so many other bytes.
+const AHEAD: usize = 128;
+
+const SFENCE: &[u8] = &[0x0f, 0xae, 0xf8];
+/// `clwb [rdi]`
+const CLWB: &[u8] = &[0x66, 0x0f, 0xae, 0x37];
+/// `movnti [rdi], rax`
+const MOVNTI: &[u8] = &[0x48, 0x0f, 0xc3, 0x07];
+/// `mov rax, [rax]`
+const CHASE: &[u8] = &[0x48, 0x8b, 0x00];
+/// `mov rdx, [rsi + rcx*8 + 16]`
+const LOAD: &[u8] = &[0x48, 0x8b, 0x54, 0xce, 0x10];
+/// `add rcx, 1`
+const ADD: &[u8] = &[0x48, 0x83, 0xc1, 0x01];
+const PAUSE: &[u8] = &[0xf3, 0x90];
+const RET: &[u8] = &[0xc3];
+
+/// The address of the piece with that index, and code that has these pieces one after another.
+fn code(pieces: &[&[u8]], index: usize) -> (Bytes, u64) {
+    let mut bytes = vec![0x90; AHEAD];
+    let at = AHEAD + pieces[..index].iter().map(|piece| piece.len()).sum::<usize>();
+    pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+    (Bytes { start: START, bytes }, START + at as u64)
+}
+
+/// As [`code`], with a jump back to the first piece at the end, and a return behind it.
+fn looping(pieces: &[&[u8]], index: usize) -> (Bytes, u64) {
+    let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+    let jump = [0x75, (-(len as i64 + 2)) as u8];
+    code(&[pieces, &[&jump, RET]].concat(), index)
+}
+
+fn site((mut bytes, at): (Bytes, u64)) -> Site {
+    Site::at(&mut bytes, at, 64)
+}
+
+fn culprit_of(code: (Bytes, u64)) -> Option<Kind> {
+    site(code).culprit.map(|(kind, _)| kind)
+}
+
+#[test]
+fn what_retired_last_is_to_blame() {
+    let site = site(code(&[CLWB, SFENCE, ADD, RET], 2));
+    assert_eq!(site.culprit, Some((Kind::Fence, START + AHEAD as u64 + 4)));
+    assert!(site.writes_back && site.fences && !site.spins);
+    assert_eq!(culprit_of(code(&[LOAD, ADD, ADD, RET], 3)), Some(Kind::Memory));
+    assert_eq!(culprit_of(code(&[LOAD, ADD, ADD, ADD, ADD, RET], 5)), None, "too far away");
+    assert_eq!(culprit_of(code(&[MOVNTI, RET], 1)), Some(Kind::Nontemporal));
+}
+
+#[test]
+fn the_head_of_a_loop_comes_behind_its_end() {
+    assert_eq!(culprit_of(looping(&[ADD, CLWB, SFENCE], 0)), Some(Kind::Fence));
+    assert_eq!(culprit_of(looping(&[ADD, CLWB, SFENCE], 1)), Some(Kind::Fence));
+}
+
+#[test]
+fn a_loop_that_leaves_nothing_waits_for_another() {
+    // `cmp qword [rdi], 0`
+    let look: &[u8] = &[0x48, 0x83, 0x3f, 0x00];
+    assert!(site(looping(&[look], 0)).spins);
+    assert_eq!(culprit_of(looping(&[PAUSE, look], 1)), Some(Kind::Pause));
+    for carries in [CHASE, ADD, &[0x48, 0xff, 0x07] /* inc qword [rdi] */] {
+        assert!(!site(looping(&[look, carries], 0)).spins, "{carries:x?}");
+    }
+}
+
+#[test]
+fn addresses_are_those_that_registers_still_tell() {
+    // Behind the load rdx is gone, not what its address is made of.
+    let behind = site(code(&[LOAD, RET], 1));
+    let mut registers = [0; 16];
+    (registers[6], registers[1]) = (0x1000, 3);
+    let address = |site: &Site| site.accesses.iter().map(|a| a.operand.address(&registers)).collect::<Vec<_>>();
+    assert_eq!(address(&behind), [0x1000 + 24 + 16]);
+    let gone = site(code(&[LOAD, ADD, RET], 2));
+    assert_eq!(gone.accesses, [], "rcx is another");
+    // The chase writes its own address; the next round's is known.
+    let chase = site(looping(&[CHASE, ADD], 1));
+    assert_eq!(chase.accesses.len(), 1);
+    registers[0] = 0x7777;
+    assert_eq!(chase.accesses[0].operand.address(&registers), 0x7777);
+}
+
+#[test]
+fn boundaries_are_found_behind_bytes_that_are_no_code() {
+    let mut rest = code(&[&[0x48, 0xb8], &[0; 8], CLWB, SFENCE, RET], 4);
+    rest.0.bytes[..AHEAD].iter_mut().enumerate().for_each(|(n, byte)| *byte = (n * 7) as u8);
+    assert_eq!(culprit_of(rest), Some(Kind::Fence));
+}
+
+#[test]
+fn code_that_cannot_be_read_says_nothing() {
+    let site = Site::at(&mut Bytes { start: START, bytes: Vec::new() }, START, 64);
+    assert!(site.culprit.is_none() && site.accesses.is_empty() && !site.spins);
+    let site = Site::at(&mut Bytes { start: START, bytes: vec![0x06; 200] }, START + 100, 64);
+    assert!(site.culprit.is_none(), "no instruction");
+    for address in [0, 5, u64::MAX] {
+        Site::at(&mut Bytes { start: START, bytes: Vec::new() }, address, 32);
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_decoded(bytes: Vec<u8>, at in 0_u64..300, wide: bool) {
+        Site::at(&mut Bytes { start: START, bytes }, START + at, if wide { 64 } else { 32 });
+    }
+}
