@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use daiko_sys::sampling::Sample;
 use iced_x86::{
     Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
     OpAccess, OpKind, Register,
@@ -92,8 +93,9 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// What is around `address`, in code of so many bits; nothing, if it cannot be read.
-    pub(super) fn at(code: &mut dyn ReadCode, address: u64, bits: u32) -> Self {
+    /// What is around the address of `sample`; nothing, if it cannot be read. Its registers tell where a call has gone.
+    pub(super) fn at(code: &mut dyn ReadCode, sample: &Sample) -> Self {
+        let Sample { address, ref registers, bits } = *sample;
         let mut text = Text { code, bits };
         let cycle = text.cycle(address);
         let after = match &cycle {
@@ -101,10 +103,11 @@ impl Site {
             None => text.straight(address, WINDOW),
         };
         // The nearest comes last, as in memory.
-        let before = match &cycle {
+        let mut before = match &cycle {
             Some(cycle) => cycle[cycle.len().saturating_sub(WINDOW)..].to_vec(),
             None => text.before(address),
         };
+        text.enter_calls(&mut before, registers);
         let kinds = || before.iter().chain(&after).map(kind);
         Self {
             culprit: repeated(&after).or_else(|| culprit(&before)),
@@ -170,7 +173,8 @@ impl Text<'_> {
     fn straight(&mut self, address: u64, most: usize) -> Vec<Instruction> {
         let mut instructions = Vec::new();
         let mut next = Some(address);
-        while let Some(instruction) = next.filter(|_| instructions.len() < most).and_then(|at| self.one(at)) {
+        while let Some(at) = next.filter(|_| instructions.len() < most) {
+            let Some(instruction) = self.one(at) else { break };
             instructions.push(instruction);
             next = successors(&instruction)[0];
         }
@@ -179,14 +183,24 @@ impl Text<'_> {
 
     /// The shortest way from `address` back to it, past calls.
     fn cycle(&mut self, address: u64) -> Option<Vec<Instruction>> {
+        self.shortest_way(address, |_, next| next == Some(address))
+    }
+
+    /// The shortest way from `address` to an instruction for which `is_end` holds, with one that may follow.
+    fn shortest_way(
+        &mut self,
+        address: u64,
+        is_end: impl Fn(&Instruction, Option<u64>) -> bool,
+    ) -> Option<Vec<Instruction>> {
         let mut came_from: HashMap<u64, Option<Instruction>> = HashMap::from([(address, None)]);
         let mut queue = VecDeque::from([address]);
         while let Some(at) = queue.pop_front().filter(|_| came_from.len() <= LOOP) {
             let Some(instruction) = self.one(at) else { continue };
-            for next in successors(&instruction).into_iter().flatten() {
-                if next == address {
-                    return Some(way(&came_from, instruction));
-                }
+            let next = self.successors(&instruction);
+            if next.iter().any(|next| is_end(&instruction, *next)) {
+                return Some(way(&came_from, instruction));
+            }
+            for next in next.into_iter().flatten() {
                 came_from.entry(next).or_insert_with(|| {
                     queue.push_back(next);
                     Some(instruction)
@@ -194,6 +208,65 @@ impl Text<'_> {
             }
         }
         None
+    }
+
+    /// Where a thread may go next, also through a pointer at a fixed place, as to other libraries.
+    fn successors(&mut self, instruction: &Instruction) -> [Option<u64>; 2] {
+        match instruction.flow_control() {
+            FlowControl::IndirectBranch => [self.pointer(instruction, None), None],
+            _ => successors(instruction),
+        }
+    }
+
+    /// Where a jump or a call goes that says so by a register or in memory; without registers, by what is at a fixed place.
+    fn pointer(&mut self, instruction: &Instruction, registers: Option<&[u64; 16]>) -> Option<u64> {
+        let kept = |register: Register| {
+            const KEPT: [Register; 7] = [
+                Register::RBX,
+                Register::RSP,
+                Register::RBP,
+                Register::R12,
+                Register::R13,
+                Register::R14,
+                Register::R15,
+            ];
+            KEPT.contains(&register).then(|| registers.map(|all| all[register.number()])).flatten()
+        };
+        match instruction.op0_kind() {
+            OpKind::Register => kept(instruction.op0_register()),
+            OpKind::Memory => {
+                let base = match instruction.memory_base() {
+                    Register::None | Register::RIP => 0,
+                    register => kept(register)?,
+                };
+                let is_plain = instruction.memory_index() == Register::None;
+                let address = base.wrapping_add(instruction.memory_displacement64());
+                let mut bytes = [0; 8];
+                (is_plain && self.code.read(address, &mut bytes) == 8)
+                    .then(|| u64::from_le_bytes(bytes))
+            }
+            _ => None,
+        }
+    }
+
+    /// Puts behind a near call what its function has done last. The registers are those behind it, of which it has kept some.
+    fn enter_calls(&mut self, before: &mut Vec<Instruction>, registers: &[u64; 16]) {
+        const DEPTH: usize = 3;
+        let mut entered = 0;
+        for depth in 0..DEPTH {
+            let first = before.len().saturating_sub(SKID).max(entered);
+            let Some(at) = (first..before.len()).rfind(|&at| is_call(&before[at])) else { return };
+            // Within the function its registers were others.
+            let registers = (depth == 0).then_some(registers);
+            let function = match before[at].flow_control() {
+                FlowControl::Call => Some(before[at].near_branch_target()),
+                _ => self.pointer(&before[at].clone(), registers),
+            };
+            let is_return = |one: &Instruction, _| one.flow_control() == FlowControl::Return;
+            let way = function.and_then(|start| self.shortest_way(start, is_return));
+            entered = at + 1;
+            before.splice(entered..entered, way.unwrap_or_default());
+        }
     }
 
     /// The instructions before `address`, the last last.
@@ -210,6 +283,10 @@ impl Text<'_> {
         let decoded: Vec<_> = (0..BEFORE).map(from).collect();
         agreed(&decoded, address)
     }
+}
+
+fn is_call(instruction: &Instruction) -> bool {
+    matches!(instruction.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
 }
 
 fn decode(bytes: &[u8], address: u64, bits: u32) -> Option<Instruction> {
@@ -266,24 +343,33 @@ fn agreed(decoded: &[Option<Instruction>], address: u64) -> Vec<Instruction> {
     instructions
 }
 
-/// Which registers an instruction reads and writes, as encodings number them.
+/// Stands for memory where registers are bits.
+const MEMORY: u64 = 1 << 32;
+
+/// What an instruction reads and writes: registers as encodings number them, and memory.
+#[derive(Default)]
 struct Used {
     read: u32,
     written: u32,
-    writes_memory: bool,
+    loads: bool,
+    stores: bool,
 }
 
 impl Used {
     fn by(instruction: &Instruction, factory: &mut InstructionInfoFactory) -> Self {
         let info = factory.info(instruction);
-        let mut used = Self { read: 0, written: 0, writes_memory: false };
+        let mut used = Self::default();
         for register in info.used_registers() {
             let Some(number) = number(register.register()) else { continue };
             let (reads, writes) = directions(register.access());
             used.read |= u32::from(reads) << number;
             used.written |= u32::from(writes) << number;
         }
-        used.writes_memory = info.used_memory().iter().any(|memory| directions(memory.access()).1);
+        for memory in info.used_memory() {
+            let (loads, stores) = directions(memory.access());
+            used.loads |= loads;
+            used.stores |= stores;
+        }
         used
     }
 }
@@ -303,35 +389,45 @@ fn number(register: Register) -> Option<u8> {
     register.is_vector_register().then(|| 16 + (register.number() % 16) as u8)
 }
 
-/// Whether a loop's rounds are all alike: no register is carried from one to the next, and nothing is stored that a round
-/// has made.
+/// Whether a loop's rounds are all alike: no register's value is made of what an earlier round has made, and nothing is stored
+/// that was loaded.
 fn leaves_nothing(cycle: &[Instruction]) -> bool {
     let mut factory = InstructionInfoFactory::new();
-    let used: Vec<Used> = cycle.iter().map(|one| Used::by(one, &mut factory)).collect();
-    let written = used.iter().fold(0, |written, used| written | used.written);
-    let mut so_far = 0;
-    let mut carried = 0;
-    for used in &used {
-        carried |= used.read & !so_far;
-        so_far |= used.written;
+    // What each register is made of: registers at the beginning of the round, and memory.
+    let mut made_of: [u64; 32] = std::array::from_fn(|register| 1 << register);
+    let mut written = 0;
+    // Twice, as the end of the loop may load what its beginning stores.
+    for (step, instruction) in cycle.iter().chain(cycle).enumerate() {
+        if step == cycle.len() {
+            (0..32).for_each(|register| made_of[register] = made_of[register] & MEMORY | 1 << register);
+        }
+        let used = Used::by(instruction, &mut factory);
+        let made = registers(used.read).fold(0, |made, register| made | made_of[register]);
+        if is_call(instruction) || used.stores && (used.loads || made & MEMORY != 0) {
+            return false;
+        }
+        let made = if used.loads { made | MEMORY } else { made };
+        registers(used.written).for_each(|register| made_of[register] = made);
+        written |= used.written;
     }
-    let is_call = |one: &Instruction| {
-        matches!(one.flow_control(), FlowControl::Call | FlowControl::IndirectCall)
-    };
-    let stores = |used: &Used| used.writes_memory && used.read & written != 0;
-    let changes = |(one, used): (&Instruction, &Used)| {
-        is_call(one) || stores(used) || used.writes_memory && one.op0_kind() == OpKind::Memory && reads_what_it_writes(one)
-    };
-    carried & written == 0 && !cycle.iter().zip(&used).any(changes)
+    changing(&made_of, written) == 0
 }
 
-/// As `inc [x]` does.
-fn reads_what_it_writes(instruction: &Instruction) -> bool {
-    let mut factory = InstructionInfoFactory::new();
-    let info = factory.info(instruction);
-    info.used_memory()
-        .iter()
-        .any(|memory| matches!(memory.access(), OpAccess::ReadWrite | OpAccess::ReadCondWrite))
+/// The registers that may differ from round to round: of those that are written, the ones that are made of such.
+fn changing(made_of: &[u64; 32], written: u32) -> u32 {
+    let mut changing = written;
+    loop {
+        let made_of_changing = |&register: &usize| made_of[register] & u64::from(changing) != 0;
+        let still = registers(changing).filter(made_of_changing).fold(0, |all, one| all | 1 << one);
+        if still == changing {
+            return changing;
+        }
+        changing = still;
+    }
+}
+
+fn registers(set: u32) -> impl Iterator<Item = usize> {
+    (0..32).filter(move |register| set >> register & 1 == 1)
 }
 
 /// The accesses before and behind an address whose registers nobody writes in between.
@@ -356,7 +452,7 @@ fn accesses(before: &[Instruction], after: &[Instruction]) -> Vec<Access> {
 fn note(found: &mut Vec<Access>, instruction: &Instruction, gone: u32) {
     let Some(operand) = operand(instruction) else { return };
     let at = instruction.ip();
-    let is_known = !(0..16).any(|register| gone >> register & 1 == 1 && operand.uses(register));
+    let is_known = !registers(gone).any(|register| operand.uses(register as u8));
     if is_known && found.iter().all(|access| access.at != at) {
         found.push(Access { at, operand });
     }

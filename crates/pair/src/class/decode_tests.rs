@@ -49,8 +49,12 @@ fn looping(pieces: &[&[u8]], index: usize) -> (Bytes, u64) {
     code(&[pieces, &[&jump, RET]].concat(), index)
 }
 
+fn sample(address: u64, bits: u32) -> Sample {
+    Sample { address, registers: [0; 16], bits }
+}
+
 fn site((mut bytes, at): (Bytes, u64)) -> Site {
-    Site::at(&mut bytes, at, 64)
+    Site::at(&mut bytes, &sample(at, 64))
 }
 
 fn culprit_of(code: (Bytes, u64)) -> Option<Kind> {
@@ -78,10 +82,37 @@ fn a_loop_that_leaves_nothing_waits_for_another() {
     // `cmp qword [rdi], 0`
     let look: &[u8] = &[0x48, 0x83, 0x3f, 0x00];
     assert!(site(looping(&[look], 0)).spins);
+    // `lea rdi, [rsp + 8]`, `mov [rsp], rdi`: made anew in each round.
+    let anew: [&[u8]; 3] = [&[0x48, 0x8d, 0x7c, 0x24, 0x08], &[0x48, 0x89, 0x3c, 0x24], look];
+    assert!((0..3).all(|index| site(looping(&anew, index)).spins));
+    // `mov rdx, [rsp + 8]`, `mov rdx, [rdx]`: loaded anew.
+    let loaded: [&[u8]; 3] = [&[0x48, 0x8b, 0x54, 0x24, 0x08], &[0x48, 0x8b, 0x12], look];
+    assert!((0..3).all(|index| site(looping(&loaded, index)).spins));
+    // `mov rax, [rsp]`, `add rax, 1`, `mov [rsp], rax`: counted in memory.
+    let counts: [&[u8]; 3] =
+        [&[0x48, 0x8b, 0x04, 0x24], &[0x48, 0x83, 0xc0, 1], &[0x48, 0x89, 0x04, 0x24]];
+    assert!((0..3).all(|index| !site(looping(&counts, index)).spins));
     assert_eq!(culprit_of(looping(&[PAUSE, look], 1)), Some(Kind::Pause));
     for carries in [CHASE, ADD, &[0x48, 0xff, 0x07] /* inc qword [rdi] */] {
         assert!(!site(looping(&[look, carries], 0)).spins, "{carries:x?}");
     }
+}
+
+#[test]
+fn behind_a_call_the_function_is_to_blame() {
+    // `call` of the function behind the return; `call rbx`; `call [rip + 1]` of a pointer behind the return.
+    let near: &[u8] = &[0xe8, 1, 0, 0, 0];
+    assert_eq!(culprit_of(code(&[near, RET, CLWB, SFENCE, RET], 1)), Some(Kind::Fence));
+    let (mut bytes, at) = code(&[&[0xff, 0xd3], RET, SFENCE, RET], 1);
+    let mut behind = sample(at, 64);
+    behind.registers[3] = at + 1;
+    let culprit = |bytes: &mut Bytes, sample: &Sample| Site::at(bytes, sample).culprit;
+    assert_eq!(culprit(&mut bytes, &behind).unwrap().0, Kind::Fence);
+    behind.registers[3] = 0;
+    assert_eq!(culprit(&mut bytes, &behind), None, "nothing is there");
+    let through: &[u8] = &[0xff, 0x15, 1, 0, 0, 0];
+    let pointer = (START + AHEAD as u64 + 15).to_le_bytes();
+    assert_eq!(culprit_of(code(&[through, RET, &pointer, SFENCE, RET], 1)), Some(Kind::Fence));
 }
 
 #[test]
@@ -110,18 +141,18 @@ fn boundaries_are_found_behind_bytes_that_are_no_code() {
 
 #[test]
 fn code_that_cannot_be_read_says_nothing() {
-    let site = Site::at(&mut Bytes { start: START, bytes: Vec::new() }, START, 64);
+    let site = Site::at(&mut Bytes { start: START, bytes: Vec::new() }, &sample(START, 64));
     assert!(site.culprit.is_none() && site.accesses.is_empty() && !site.spins);
-    let site = Site::at(&mut Bytes { start: START, bytes: vec![0x06; 200] }, START + 100, 64);
+    let site = Site::at(&mut Bytes { start: START, bytes: vec![0x06; 200] }, &sample(START + 100, 64));
     assert!(site.culprit.is_none(), "no instruction");
     for address in [0, 5, u64::MAX] {
-        Site::at(&mut Bytes { start: START, bytes: Vec::new() }, address, 32);
+        Site::at(&mut Bytes { start: START, bytes: Vec::new() }, &sample(address, 32));
     }
 }
 
 proptest::proptest! {
     #[test]
     fn any_bytes_are_decoded(bytes: Vec<u8>, at in 0_u64..300, wide: bool) {
-        Site::at(&mut Bytes { start: START, bytes }, START + at, if wide { 64 } else { 32 });
+        Site::at(&mut Bytes { start: START, bytes }, &sample(START + at, if wide { 64 } else { 32 }));
     }
 }

@@ -60,7 +60,7 @@ impl Profiler {
 
     pub(super) fn add(&mut self, sample: &Sample, code: &mut dyn ReadCode) {
         let key = (sample.address, sample.bits);
-        let site = self.sites.entry(key).or_insert_with(|| Rc::new(Site::at(code, key.0, key.1)));
+        let site = self.sites.entry(key).or_insert_with(|| Rc::new(Site::at(code, sample)));
         let site = Rc::clone(site);
         self.culprits.push(site.culprit);
         self.spins += usize::from(site.spins || matches!(site.culprit, Some((Kind::Pause, _))));
