@@ -104,10 +104,13 @@ impl Site {
         };
         // The nearest comes last, as in memory.
         let mut before = match &cycle {
-            Some(cycle) => cycle[cycle.len().saturating_sub(WINDOW)..].to_vec(),
-            None => text.before(address),
+            Some(cycle) => tail(cycle),
+            None => text.caller(sample).unwrap_or_else(|| text.before(address)),
         };
-        text.enter_calls(&mut before, registers);
+        // A call that was followed already leads here.
+        if before.last().is_none_or(|last| last.next_ip() == address || !is_call(last)) {
+            text.enter_calls(&mut before, registers);
+        }
         let kinds = || before.iter().chain(&after).map(kind);
         Self {
             culprit: repeated(&after).or_else(|| culprit(&before)),
@@ -126,11 +129,32 @@ fn repeated(after: &[Instruction]) -> Option<(Kind, u64)> {
     (repeats && first.is_string_instruction()).then_some((Kind::Memory, first.ip()))
 }
 
-/// The nearest that may take long, of those that may have retired together.
+/// The nearest that may take long, of those that may have retired together. A store, as that of a call, waits for the fence
+/// before it.
 fn culprit(before: &[Instruction]) -> Option<(Kind, u64)> {
-    let near = before.iter().rev().take(SKID).map(|instruction| (kind(instruction), instruction));
-    let mut slow = near.filter(|(kind, _)| *kind != Kind::Plain);
-    slow.next().map(|(kind, instruction)| (kind, instruction.ip()))
+    let mut factory = InstructionInfoFactory::new();
+    let mut stores = |one: &Instruction| Used::by(one, &mut factory).stores;
+    let named = |one: &Instruction| Some((kind(one), one.ip()));
+    for (distance, one) in before.iter().rev().take(SKID).enumerate() {
+        if !matches!(kind(one), Kind::Memory | Kind::Plain) {
+            return named(one);
+        }
+        if stores(one) {
+            let earlier = before.iter().rev().skip(distance + 1);
+            let last = earlier.map_while(|one| (!stores(one) || kind(one) == Kind::Fence).then_some(one));
+            if let Some(fence) = last.into_iter().find(|one| kind(one) == Kind::Fence) {
+                return named(fence);
+            }
+        }
+        if kind(one) == Kind::Memory {
+            return named(one);
+        }
+    }
+    None
+}
+
+fn tail(instructions: &[Instruction]) -> Vec<Instruction> {
+    instructions[instructions.len().saturating_sub(WINDOW)..].to_vec()
 }
 
 fn kind(instruction: &Instruction) -> Kind {
@@ -249,6 +273,25 @@ impl Text<'_> {
         }
     }
 
+    /// If a function begins at the sample's address: the call that has come here, and what is before that.
+    fn caller(&mut self, sample: &Sample) -> Option<Vec<Instruction>> {
+        const STACK: usize = 4;
+        let mut bytes = [0; 8];
+        let has_read = self.code.read(sample.registers[STACK], &mut bytes) == 8;
+        let back = has_read.then(|| u64::from_le_bytes(bytes)).filter(|_| self.bits == 64)?;
+        let before = self.cycle(back).map_or_else(|| self.before(back), |cycle| tail(&cycle));
+        let call = *before.last().filter(|last| is_call(last) && last.next_ip() == back)?;
+        (self.function(&call, Some(&sample.registers))? == sample.address).then_some(before)
+    }
+
+    /// Where a call goes.
+    fn function(&mut self, call: &Instruction, registers: Option<&[u64; 16]>) -> Option<u64> {
+        match call.flow_control() {
+            FlowControl::Call => Some(call.near_branch_target()),
+            _ => self.pointer(call, registers),
+        }
+    }
+
     /// Puts behind a near call what its function has done last. The registers are those behind it, of which it has kept some.
     fn enter_calls(&mut self, before: &mut Vec<Instruction>, registers: &[u64; 16]) {
         const DEPTH: usize = 3;
@@ -258,10 +301,7 @@ impl Text<'_> {
             let Some(at) = (first..before.len()).rfind(|&at| is_call(&before[at])) else { return };
             // Within the function its registers were others.
             let registers = (depth == 0).then_some(registers);
-            let function = match before[at].flow_control() {
-                FlowControl::Call => Some(before[at].near_branch_target()),
-                _ => self.pointer(&before[at].clone(), registers),
-            };
+            let function = self.function(&before[at].clone(), registers);
             let is_return = |one: &Instruction, _| one.flow_control() == FlowControl::Return;
             let way = function.and_then(|start| self.shortest_way(start, is_return));
             entered = at + 1;
@@ -309,6 +349,10 @@ fn successors(instruction: &Instruction) -> [Option<u64>; 2] {
     }
 }
 
+fn goes_on(instruction: &Instruction) -> bool {
+    successors(instruction)[0] == Some(instruction.next_ip())
+}
+
 /// The way that ends with `last`.
 fn way(came_from: &HashMap<u64, Option<Instruction>>, last: Instruction) -> Vec<Instruction> {
     let mut way = vec![last];
@@ -335,7 +379,9 @@ fn agreed(decoded: &[Option<Instruction>], address: u64) -> Vec<Instruction> {
         let ends_there = decoded.iter().zip(&votes).filter_map(|(instruction, votes)| {
             instruction.filter(|instruction| instruction.next_ip() == end).map(|one| (votes, one))
         });
-        let Some((_, best)) = ends_there.max_by_key(|(votes, _)| **votes) else { break };
+        let best = ends_there.max_by_key(|(votes, _)| **votes);
+        // Nobody comes past a return or a jump.
+        let Some((_, best)) = best.filter(|(_, best)| goes_on(best)) else { break };
         end = best.ip();
         instructions.push(best);
     }

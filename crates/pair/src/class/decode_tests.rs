@@ -116,6 +116,29 @@ fn behind_a_call_the_function_is_to_blame() {
 }
 
 #[test]
+fn a_store_waits_for_the_fence_before_it() {
+    // `mov [rdi], rax`
+    let store: &[u8] = &[0x48, 0x89, 0x07];
+    let rest: [&[u8]; 6] = [ADD, LOAD, ADD, ADD, store, RET];
+    assert_eq!(culprit_of(code(&[&[SFENCE], &rest[..]].concat(), 6)), Some(Kind::Fence));
+    assert_eq!(culprit_of(code(&[&[SFENCE, store], &rest[..]].concat(), 7)), Some(Kind::Memory));
+}
+
+#[test]
+fn a_function_begins_behind_its_call() {
+    // A call of what is behind the return; the return address is on a stack behind the code.
+    let near: &[u8] = &[0xe8, 1, 0, 0, 0];
+    let (mut bytes, at) = code(&[SFENCE, near, RET, ADD, RET, &[0; 8]], 3);
+    let mut entry = sample(at, 64);
+    let stack = bytes.bytes.len() - 8;
+    bytes.bytes[stack..].copy_from_slice(&(at - 1).to_le_bytes());
+    entry.registers[4] = START + stack as u64;
+    assert_eq!(Site::at(&mut bytes, &entry).culprit.unwrap().0, Kind::Fence);
+    bytes.bytes[stack..].copy_from_slice(&(at + 1).to_le_bytes());
+    assert_eq!(Site::at(&mut bytes, &entry).culprit, None, "no call is before that");
+}
+
+#[test]
 fn addresses_are_those_that_registers_still_tell() {
     // Behind the load rdx is gone, not what its address is made of.
     let behind = site(code(&[LOAD, RET], 1));
