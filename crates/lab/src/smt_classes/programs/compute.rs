@@ -145,3 +145,69 @@ pub(super) fn sleep(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
         thread::sleep(Duration::from_secs(3600));
     }
 }
+
+/// The sieve of Eratosthenes on what the second cache holds.
+pub(super) fn sieve(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    const NUMBERS: usize = 200_000;
+    let mut is_composite = vec![false; NUMBERS];
+    ready();
+    loop {
+        is_composite.fill(false);
+        for number in (2..NUMBERS).take_while(|number| number * number < NUMBERS) {
+            if !is_composite[number] {
+                (number * number..NUMBERS).step_by(number).for_each(|at| is_composite[at] = true);
+            }
+        }
+        black_box(&mut is_composite);
+    }
+}
+
+/// Bodies that attract each other.
+pub(super) fn bodies(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    let place = |n: u32| [f64::from(n), f64::from(n * n), 1.0 / f64::from(n + 1)];
+    let mut places: Vec<[f64; 3]> = (0..64).map(place).collect();
+    ready();
+    loop {
+        for one in 0..places.len() {
+            let force = (0..places.len()).fold([0.0; 3], |force: [f64; 3], other| {
+                let way: [f64; 3] = std::array::from_fn(|axis| places[other][axis] - places[one][axis]);
+                let square = way.iter().map(|part| part * part).sum::<f64>() + 0.01;
+                let pull = 1.0 / (square * square.sqrt());
+                std::array::from_fn(|axis| force[axis] + way[axis] * pull)
+            });
+            (0..3).for_each(|axis| places[one][axis] += 1e-6 * force[axis]);
+        }
+        black_box(&mut places);
+    }
+}
+
+/// How far words are from each other, by the table of Wagner and Fischer.
+pub(super) fn edit_distance(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    let mut random = SplitMix64(1);
+    let mut word = || (0..500).map(|_| (random.next() % 4) as u8).collect::<Vec<_>>();
+    let (one, other) = (word(), word());
+    ready();
+    loop {
+        let mut row: Vec<u32> = (0..=other.len() as u32).collect();
+        for (at, letter) in one.iter().enumerate() {
+            let mut corner = at as u32;
+            row[0] = corner + 1;
+            for (at, second) in other.iter().enumerate() {
+                let change = corner + u32::from(letter != second);
+                corner = row[at + 1];
+                row[at + 1] = change.min(corner + 1).min(row[at] + 1);
+            }
+        }
+        black_box(row);
+    }
+}
+
+/// Gives the CPU away again and again until a word changes, which it does not.
+pub(super) fn spin_yield(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    let word = AtomicU64::new(0);
+    ready();
+    while black_box(&word).load(Relaxed) == 0 {
+        thread::yield_now();
+    }
+    Err(io::Error::other("nobody writes this word"))
+}

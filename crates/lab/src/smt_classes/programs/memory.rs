@@ -131,3 +131,69 @@ pub(super) fn copy_stream(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
         black_box(to);
     }
 }
+
+/// Looks for keys in what is sorted, by halves: each step waits for the one before.
+pub(super) fn binary_search(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    let mut field = Field::new(FAR)?;
+    let (words, mut random) = (field.words(), SplitMix64(1));
+    words.iter_mut().enumerate().for_each(|(at, word)| *word = at as u64 * 3);
+    ready();
+    loop {
+        let key = random.below(words.len() as u64 * 3);
+        black_box(words.binary_search(&key).is_ok());
+    }
+}
+
+/// Chains under hashed keys: a head, then nodes that lie anywhere.
+pub(super) fn hash_chains(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    let (mut heads, mut nodes) = (Field::new(FAR / 4)?, Field::new(FAR)?);
+    let (heads, nodes, mut random) = (heads.words(), nodes.words(), SplitMix64(3));
+    let lines = (nodes.len() / STEP) as u64;
+    let mut somewhere = || random.below(lines) * STEP as u64;
+    heads.iter_mut().for_each(|head| *head = somewhere());
+    nodes.chunks_mut(STEP).for_each(|node| node[0] = somewhere());
+    ready();
+    let mut random = SplitMix64(1);
+    loop {
+        let mut at = heads[random.below(heads.len() as u64) as usize] as usize;
+        for _ in 0..3 {
+            at = nodes[at] as usize;
+        }
+        black_box(at);
+    }
+}
+
+/// Lines from random places to random places.
+pub(super) fn scatter(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    let mut field = Field::new(FAR)?;
+    let (words, mut random) = (field.words(), SplitMix64(1));
+    let lines = (words.len() / STEP) as u64;
+    ready();
+    loop {
+        let [from, to] = [0, 1].map(|_| random.below(lines) as usize * STEP);
+        words.copy_within(from..from + STEP, to);
+    }
+}
+
+/// A large matrix times a small vector: the matrix is read once, in order.
+pub(super) fn matrix_vector(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    const SIDE: usize = 4096;
+    let matrix = vec![1.25_f64; SIDE * SIDE];
+    let vector = vec![0.5_f64; SIDE];
+    ready();
+    loop {
+        for row in matrix.chunks(SIDE) {
+            black_box(row.iter().zip(&vector).map(|(a, b)| a * b).sum::<f64>());
+        }
+    }
+}
+
+/// Compares two halves that are alike, by the C library.
+pub(super) fn compare_stream(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    let mut field = Field::new(FAR)?;
+    ready();
+    loop {
+        let (one, other) = field.bytes().split_at(FAR / 2);
+        black_box(one == other);
+    }
+}

@@ -217,3 +217,85 @@ pub(super) fn fence_cached(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
         fence();
     }
 }
+
+/// Two cells of a ring and the word that says how far it is full, as producers have it.
+pub(super) fn queue(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    let (mut cells, mut ends) = (Field::new(FAR)?, Field::new(LINE)?);
+    let (cells, end, mut random) = (cells.words(), &mut ends.words()[0], SplitMix64(1));
+    ready();
+    loop {
+        for cell in cells.chunks_mut(2 * LINE / 8) {
+            cell.fill(random.next());
+            // SAFETY: the bytes of these words.
+            let bytes = unsafe { std::slice::from_raw_parts(cell.as_ptr().cast(), 2 * LINE) };
+            flush(bytes, Flush::Clwb);
+            fence();
+            *end += 2;
+            persist(end);
+        }
+    }
+}
+
+/// Single bits at random places, with the fence that also waits for loads.
+pub(super) fn bitmap(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    let mut field = Field::new(FAR)?;
+    let (words, mut random) = (field.words(), SplitMix64(1));
+    ready();
+    loop {
+        let bit = random.below(FAR as u64 * 8) as usize;
+        let word = &mut words[bit / 64];
+        *word ^= 1 << (bit % 64);
+        // SAFETY: the bytes of a word; all processors of this architecture have the fence.
+        unsafe {
+            flush(std::slice::from_raw_parts((word as *const u64).cast(), 8), Flush::Clwb);
+            x86_64::_mm_mfence();
+        }
+    }
+}
+
+/// A journal's old and new values before the values themselves: four lines in order, at random places.
+pub(super) fn undo_log(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    let (mut log, mut data) = (Field::new(1 << 20)?, Field::new(FAR)?);
+    let (log, data, mut random) = (log.words(), data.words(), SplitMix64(1));
+    let mut at = 0;
+    ready();
+    loop {
+        let target = random.below((FAR / LINE) as u64) as usize * (LINE / 8);
+        at = (at + LINE / 8) % log.len();
+        log[at..at + 2].copy_from_slice(&[target as u64, data[target]]);
+        persist(&log[at]);
+        data[target] = random.0;
+        persist(&data[target]);
+        log[at] = 0;
+        persist(&log[at]);
+    }
+}
+
+/// Plain writes in order, with a fence behind each page and nothing to be written back.
+pub(super) fn fenced_stream(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    let mut field = Field::new(FAR)?;
+    ready();
+    loop {
+        for page in field.words().chunks_mut(512) {
+            let value = black_box(page[0] + 1);
+            page.fill(value);
+            fence();
+        }
+    }
+}
+
+/// Work on a small table, of which a snapshot is persisted once in a while.
+pub(super) fn snapshots(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    let (mut table, mut image) = (Field::new(8 << 10)?, Field::new(8 << 10)?);
+    let mut random = SplitMix64(1);
+    ready();
+    loop {
+        for _ in 0..100_000 {
+            let at = random.below(1024) as usize;
+            table.words()[at] = table.words()[at].rotate_left(9) ^ random.0;
+        }
+        image.bytes().copy_from_slice(table.bytes());
+        flush(image.bytes(), Flush::Clflush);
+        fence();
+    }
+}

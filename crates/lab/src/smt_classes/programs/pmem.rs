@@ -15,6 +15,7 @@ const RECORD: usize = 256;
 struct Pmem {
     memmove_persist: unsafe extern "C" fn(*mut u8, *const u8, usize) -> *mut u8,
     persist: unsafe extern "C" fn(*const u8, usize),
+    memset_persist: unsafe extern "C" fn(*mut u8, i32, usize) -> *mut u8,
 }
 
 fn open() -> Option<*mut libc::c_void> {
@@ -41,6 +42,10 @@ fn library() -> io::Result<Pmem> {
                 *mut libc::c_void,
                 unsafe extern "C" fn(*mut u8, *const u8, usize) -> *mut u8,
             >(function(c"pmem_memmove_persist")?),
+            memset_persist: mem::transmute::<
+                *mut libc::c_void,
+                unsafe extern "C" fn(*mut u8, i32, usize) -> *mut u8,
+            >(function(c"pmem_memset_persist")?),
             persist: mem::transmute::<*mut libc::c_void, unsafe extern "C" fn(*const u8, usize)>(
                 function(c"pmem_persist")?,
             ),
@@ -89,5 +94,17 @@ pub(super) fn counter(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
             *target += 1;
             (pmem.persist)(target.cast(), 8);
         }
+    }
+}
+
+/// Whole kilobytes at random places, all of one value.
+pub(super) fn memset(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    const BLOCK: usize = 1 << 10;
+    let (pmem, target, mut random) = (library()?, map()?, SplitMix64(1));
+    ready();
+    loop {
+        let at = random.below((FAR / BLOCK) as u64) as usize * BLOCK;
+        // SAFETY: the target is mapped for so many bytes and nobody else's.
+        unsafe { (pmem.memset_persist)(target.add(at), at as i32, BLOCK) };
     }
 }
