@@ -31,7 +31,7 @@ fn every_program_prepares_and_goes_on() {
 #[test]
 fn print_training_half() {
     let half = std::env::var("HALF").unwrap_or("training".into());
-    for program in programs::ALL.iter().filter(|p| Half::of(p.name).name() == half).filter(|p| std::env::var("ONLY").map_or(true, |o| p.name.contains(&o))) {
+    for program in programs::ALL.iter().filter(|p| p.half().name() == half).filter(|p| std::env::var("ONLY").map_or(true, |o| p.name.contains(&o))) {
         for _ in 0..std::env::var("N").map_or(3, |n| n.parse().unwrap()) {
             if let Some(v) = judged(program.name, SAMPLING) {
                 println!("{} {:<22} {:<8} {:<8} {:.2} {}", if v.class==program.label {"ok "} else {"BAD"}, program.name, class_name(program.label), class_name(v.class), v.confidence, v.why);

@@ -111,10 +111,14 @@ impl Site {
         if before.last().is_none_or(|last| last.next_ip() == address || !is_call(last)) {
             text.enter_calls(&mut before, registers);
         }
-        let kinds = || before.iter().chain(&after).map(kind);
+        let around = || before.iter().chain(&after);
+        let kinds = || around().map(kind);
+        let culprit = repeated(&after).or_else(|| culprit(&before));
+        let behind_a_fence = matches!(culprit, Some((Kind::Fence, _)));
         Self {
-            culprit: repeated(&after).or_else(|| culprit(&before)),
-            writes_back: kinds().any(|kind| matches!(kind, Kind::Flush | Kind::Nontemporal)),
+            culprit,
+            writes_back: kinds().any(writes_back)
+                || behind_a_fence && text.writes_back_in_calls(around(), registers),
             fences: kinds().any(|kind| kind == Kind::Fence),
             spins: cycle.is_some_and(|cycle| leaves_nothing(&cycle)),
             accesses: accesses(&before, &after),
@@ -151,6 +155,10 @@ fn culprit(before: &[Instruction]) -> Option<(Kind, u64)> {
         }
     }
     None
+}
+
+fn writes_back(kind: Kind) -> bool {
+    matches!(kind, Kind::Flush | Kind::Nontemporal)
 }
 
 fn tail(instructions: &[Instruction]) -> Vec<Instruction> {
@@ -214,7 +222,7 @@ impl Text<'_> {
     fn shortest_way(
         &mut self,
         address: u64,
-        is_end: impl Fn(&Instruction, Option<u64>) -> bool,
+        mut is_end: impl FnMut(&Instruction, Option<u64>) -> bool,
     ) -> Option<Vec<Instruction>> {
         let mut came_from: HashMap<u64, Option<Instruction>> = HashMap::from([(address, None)]);
         let mut queue = VecDeque::from([address]);
@@ -290,6 +298,31 @@ impl Text<'_> {
             FlowControl::Call => Some(call.near_branch_target()),
             _ => self.pointer(call, registers),
         }
+    }
+
+    /// Whether a function that is called nearby writes lines back, or one that it calls.
+    fn writes_back_in_calls<'a>(
+        &mut self,
+        around: impl Iterator<Item = &'a Instruction>,
+        registers: &[u64; 16],
+    ) -> bool {
+        let calls: Vec<Instruction> = around.filter(|one| is_call(one)).copied().collect();
+        let mut functions: Vec<u64> =
+            calls.iter().filter_map(|call| self.function(call, Some(registers))).collect();
+        for _ in 0..2 {
+            let mut further = Vec::new();
+            for function in functions {
+                let found = self.shortest_way(function, |one, _| {
+                    further.extend(is_call(one).then_some(*one));
+                    writes_back(kind(one))
+                });
+                if found.is_some() {
+                    return true;
+                }
+            }
+            functions = further.iter().filter_map(|call| self.function(call, None)).collect();
+        }
+        false
     }
 
     /// Puts behind a near call what its function has done last. The registers are those behind it, of which it has kept some.

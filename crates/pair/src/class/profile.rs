@@ -9,6 +9,8 @@ use super::decode::{Access, Kind, ReadCode, Site};
 
 /// Addresses of an access that are needed to say whether it is near or far.
 const ENOUGH_ADDRESSES: usize = 6;
+/// A thread that waits for flushes and fences for this share of its time does so again and again.
+const GOES_ON: f64 = 0.1;
 /// Of pairs of successive addresses, those that go one way more than the other, where they are visited in order.
 const ORDERED: f64 = 0.6;
 
@@ -25,12 +27,23 @@ pub struct Profile {
     pub spins: f64,
 }
 
+/// What a sample has waited for.
+#[derive(Clone, Copy)]
+struct Culprit {
+    kind: Kind,
+    /// The instruction.
+    at: u64,
+    /// Whether lines are written back nearby, with a fence.
+    persists_nearby: bool,
+}
+
 /// Samples, as they come.
 pub(super) struct Profiler {
     /// Memory beyond this many bytes does not fit into the caches.
     cache: u64,
+    samples: usize,
     sites: HashMap<(u64, u32), Rc<Site>>,
-    culprits: Vec<Option<(Kind, u64)>>,
+    culprits: Vec<Culprit>,
     spins: usize,
     /// Whether lines are written back, near any sample.
     writes_back: bool,
@@ -45,6 +58,7 @@ impl Profiler {
     pub(super) fn new(cache: u64) -> Self {
         Self {
             cache,
+            samples: 0,
             sites: HashMap::new(),
             culprits: Vec::new(),
             spins: 0,
@@ -55,14 +69,16 @@ impl Profiler {
     }
 
     pub(super) fn samples(&self) -> usize {
-        self.culprits.len()
+        self.samples
     }
 
     pub(super) fn add(&mut self, sample: &Sample, code: &mut dyn ReadCode) {
         let key = (sample.address, sample.bits);
         let site = self.sites.entry(key).or_insert_with(|| Rc::new(Site::at(code, sample)));
         let site = Rc::clone(site);
-        self.culprits.push(site.culprit);
+        self.samples += 1;
+        let persists_nearby = site.writes_back && site.fences;
+        self.culprits.extend(site.culprit.map(|(kind, at)| Culprit { kind, at, persists_nearby }));
         self.spins += usize::from(site.spins || matches!(site.culprit, Some((Kind::Pause, _))));
         self.writes_back |= site.writes_back;
         if let Some((Kind::Nontemporal, at)) = site.culprit {
@@ -74,24 +90,28 @@ impl Profiler {
     }
 
     pub(super) fn finish(&self) -> Profile {
-        let samples = self.samples();
-        let share = |count: usize| count as f64 / samples.max(1) as f64;
-        let persists = |(kind, at): &(Kind, u64)| match kind {
+        let share = |count: usize| count as f64 / self.samples.max(1) as f64;
+        let count = |is: &dyn Fn(&Culprit) -> bool| self.culprits.iter().filter(|one| is(one)).count();
+        let persists = |one: &Culprit| match one.kind {
             Kind::Flush => true,
             Kind::Fence => self.writes_back,
-            Kind::Nontemporal => self.fenced.get(at) == Some(&true),
+            Kind::Nontemporal => self.fenced.get(&one.at) == Some(&true),
             Kind::Pause | Kind::Memory | Kind::Plain => false,
+        };
+        // What was written back has to be fetched again, or is under way: so where that goes on, accesses beside it wait for it.
+        let goes_on = share(count(&persists)) >= GOES_ON;
+        let persists = |one: &Culprit| {
+            persists(one) || goes_on && one.kind == Kind::Memory && one.persists_nearby
         };
         let is_far: HashMap<u64, bool> =
             self.addresses.iter().map(|(at, list)| (*at, is_far(list, self.cache))).collect();
-        let waits_far = |(kind, at): &(Kind, u64)| {
-            matches!(kind, Kind::Memory | Kind::Nontemporal) && is_far.get(at) == Some(&true)
+        let waits_far = |one: &Culprit| {
+            matches!(one.kind, Kind::Memory | Kind::Nontemporal) && is_far.get(&one.at) == Some(&true)
         };
-        let culprits = || self.culprits.iter().flatten();
         Profile {
-            samples,
-            persists: share(culprits().filter(|culprit| persists(culprit)).count()),
-            far: share(culprits().filter(|one| !persists(one) && waits_far(one)).count()),
+            samples: self.samples,
+            persists: share(count(&persists)),
+            far: share(count(&|one| waits_far(one) && !persists(one))),
             spins: share(self.spins),
         }
     }
