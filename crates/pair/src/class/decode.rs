@@ -87,6 +87,8 @@ pub(super) struct Site {
     pub(super) writes_back: bool,
     /// Whether a fence is nearby.
     pub(super) fences: bool,
+    /// Whether there was a store among what has retired last, be it to the stack.
+    pub(super) stores: bool,
     /// Whether it is in a loop no round of which leaves anything to the next: it waits for another thread.
     pub(super) spins: bool,
     pub(super) accesses: Vec<Access>,
@@ -120,6 +122,7 @@ impl Site {
             writes_back: kinds().any(writes_back)
                 || behind_a_fence && text.writes_back_in_calls(around(), registers),
             fences: kinds().any(|kind| kind == Kind::Fence),
+            stores: before.iter().rev().take(SKID).any(stores),
             spins: cycle.is_some_and(|cycle| leaves_nothing(&cycle)),
             accesses: accesses(&before, &after),
         }
@@ -136,8 +139,6 @@ fn repeated(after: &[Instruction]) -> Option<(Kind, u64)> {
 /// The nearest that may take long, of those that may have retired together. A store, as that of a call, waits for the fence
 /// before it.
 fn culprit(before: &[Instruction]) -> Option<(Kind, u64)> {
-    let mut factory = InstructionInfoFactory::new();
-    let mut stores = |one: &Instruction| Used::by(one, &mut factory).stores;
     let named = |one: &Instruction| Some((kind(one), one.ip()));
     for (distance, one) in before.iter().rev().take(SKID).enumerate() {
         if !matches!(kind(one), Kind::Memory | Kind::Plain) {
@@ -145,8 +146,8 @@ fn culprit(before: &[Instruction]) -> Option<(Kind, u64)> {
         }
         if stores(one) {
             let earlier = before.iter().rev().skip(distance + 1);
-            let last = earlier.map_while(|one| (!stores(one) || kind(one) == Kind::Fence).then_some(one));
-            if let Some(fence) = last.into_iter().find(|one| kind(one) == Kind::Fence) {
+            let mut earlier = earlier.take_while(|one| kind(one) == Kind::Fence || !stores(one));
+            if let Some(fence) = earlier.find(|one| kind(one) == Kind::Fence) {
                 return named(fence);
             }
         }
@@ -155,6 +156,10 @@ fn culprit(before: &[Instruction]) -> Option<(Kind, u64)> {
         }
     }
     None
+}
+
+fn stores(instruction: &Instruction) -> bool {
+    Used::by(instruction, &mut InstructionInfoFactory::new()).stores
 }
 
 fn writes_back(kind: Kind) -> bool {

@@ -27,23 +27,21 @@ pub struct Profile {
     pub spins: f64,
 }
 
-/// What a sample has waited for.
+/// What a sample has waited for, as far as its surroundings tell.
 #[derive(Clone, Copy)]
-struct Culprit {
-    kind: Kind,
-    /// The instruction.
-    at: u64,
-    /// Whether lines are written back nearby, with a fence.
-    persists_nearby: bool,
+struct Waited {
+    /// Kind and address of the instruction.
+    culprit: Option<(Kind, u64)>,
+    /// Whether it would wait for stores of the thread that persist: it is a store, or lines are written back nearby.
+    behind: bool,
 }
 
 /// Samples, as they come.
 pub(super) struct Profiler {
     /// Memory beyond this many bytes does not fit into the caches.
     cache: u64,
-    samples: usize,
     sites: HashMap<(u64, u32), Rc<Site>>,
-    culprits: Vec<Culprit>,
+    waited: Vec<Waited>,
     spins: usize,
     /// Whether lines are written back, near any sample.
     writes_back: bool,
@@ -58,9 +56,8 @@ impl Profiler {
     pub(super) fn new(cache: u64) -> Self {
         Self {
             cache,
-            samples: 0,
             sites: HashMap::new(),
-            culprits: Vec::new(),
+            waited: Vec::new(),
             spins: 0,
             writes_back: false,
             fenced: HashMap::new(),
@@ -69,16 +66,15 @@ impl Profiler {
     }
 
     pub(super) fn samples(&self) -> usize {
-        self.samples
+        self.waited.len()
     }
 
     pub(super) fn add(&mut self, sample: &Sample, code: &mut dyn ReadCode) {
         let key = (sample.address, sample.bits);
         let site = self.sites.entry(key).or_insert_with(|| Rc::new(Site::at(code, sample)));
         let site = Rc::clone(site);
-        self.samples += 1;
-        let persists_nearby = site.writes_back && site.fences;
-        self.culprits.extend(site.culprit.map(|(kind, at)| Culprit { kind, at, persists_nearby }));
+        let behind = site.stores || site.writes_back && site.fences;
+        self.waited.push(Waited { culprit: site.culprit, behind });
         self.spins += usize::from(site.spins || matches!(site.culprit, Some((Kind::Pause, _))));
         self.writes_back |= site.writes_back;
         if let Some((Kind::Nontemporal, at)) = site.culprit {
@@ -90,29 +86,28 @@ impl Profiler {
     }
 
     pub(super) fn finish(&self) -> Profile {
-        let share = |count: usize| count as f64 / self.samples.max(1) as f64;
-        let count = |is: &dyn Fn(&Culprit) -> bool| self.culprits.iter().filter(|one| is(one)).count();
-        let persists = |one: &Culprit| match one.kind {
-            Kind::Flush => true,
-            Kind::Fence => self.writes_back,
-            Kind::Nontemporal => self.fenced.get(&one.at) == Some(&true),
-            Kind::Pause | Kind::Memory | Kind::Plain => false,
-        };
-        // What was written back has to be fetched again, or is under way: so where that goes on, accesses beside it wait for it.
-        let goes_on = share(count(&persists)) >= GOES_ON;
-        let persists = |one: &Culprit| {
-            persists(one) || goes_on && one.kind == Kind::Memory && one.persists_nearby
+        let samples = self.samples();
+        let share = |is: &dyn Fn(&Waited) -> bool| {
+            self.waited.iter().filter(|one| is(one)).count() as f64 / samples.max(1) as f64
         };
         let is_far: HashMap<u64, bool> =
             self.addresses.iter().map(|(at, list)| (*at, is_far(list, self.cache))).collect();
-        let waits_far = |one: &Culprit| {
-            matches!(one.kind, Kind::Memory | Kind::Nontemporal) && is_far.get(&one.at) == Some(&true)
+        let far = |at: &u64| is_far.get(at) == Some(&true);
+        let persists = |one: &Waited| match &one.culprit {
+            Some((Kind::Flush, _)) => true,
+            Some((Kind::Fence, _)) => self.writes_back,
+            Some((Kind::Nontemporal, at)) => far(at) || self.fenced.get(at) == Some(&true),
+            _ => false,
         };
+        // Stores wait in line behind those that persist, and lines that were written back have to be fetched again.
+        let goes_on = share(&persists) >= GOES_ON;
+        let persists = |one: &Waited| persists(one) || goes_on && one.behind;
+        let waits_far = |one: &Waited| matches!(&one.culprit, Some((Kind::Memory, at)) if far(at));
         Profile {
-            samples: self.samples,
-            persists: share(count(&persists)),
-            far: share(count(&|one| waits_far(one) && !persists(one))),
-            spins: share(self.spins),
+            samples,
+            persists: share(&persists),
+            far: share(&|one| waits_far(one) && !persists(one)),
+            spins: self.spins as f64 / samples.max(1) as f64,
         }
     }
 }
