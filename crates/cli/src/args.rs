@@ -20,7 +20,14 @@ pub enum Command {
     Lab(LabCommand),
     Doctor,
     Follow(FollowCommand),
-    Topology,
+    Topology(TopologyRequest),
+}
+
+/// What to show of which machine: of this one without `root`.
+#[derive(Debug, PartialEq, Eq)]
+pub struct TopologyRequest {
+    pub root: Option<PathBuf>,
+    pub json: bool,
 }
 
 /// What to do about the kernel's scheduler.
@@ -77,8 +84,18 @@ enum Word {
     /// Have the kernel place woken threads so that their interrupts follow them (sched_ext)
     #[command(subcommand, arg_required_else_help = true)]
     Follow(FollowWord),
-    /// Show the CPUs that this process may use
-    Topology,
+    /// Show packages, nodes, cores, siblings and caches, and the CPUs that this process may use
+    Topology(TopologyLine),
+}
+
+#[derive(Args)]
+struct TopologyLine {
+    /// Of a recorded machine: the folder that its /sys was copied to (as DIR/sys)
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Print an object of JSON in one line, for programs
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(Subcommand)]
@@ -164,7 +181,9 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
     Ok(match line.command {
         Word::Doctor => Command::Doctor,
         Word::Follow(word) => Command::Follow(word.into_command()),
-        Word::Topology => Command::Topology,
+        Word::Topology(TopologyLine { root, json }) => {
+            Command::Topology(TopologyRequest { root, json })
+        }
         Word::Lab(LabWord::List) => Command::Lab(LabCommand::List),
         Word::Lab(LabWord::Sample) => Command::Lab(LabCommand::Sample),
         Word::Lab(LabWord::Replay { file }) => Command::Lab(LabCommand::Replay(file)),

@@ -16,7 +16,8 @@ mod interrupts;
 mod lab;
 #[doc(hidden)]
 pub mod problem;
-mod topology;
+#[doc(hidden)]
+pub mod topology;
 
 use std::{
     env,
@@ -62,6 +63,6 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
         Command::Lab(LabCommand::Sample) => lab::sample(out),
         Command::Doctor => doctor::run(out),
         Command::Follow(command) => follow::run(&command, out),
-        Command::Topology => topology::run(out),
+        Command::Topology(request) => topology::run(&request, out),
     }
 }

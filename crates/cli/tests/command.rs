@@ -8,7 +8,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use serde_json::Value;
+use daiko_sys::topology::described::Described;
+use serde_json::{Value, json};
 
 fn daiko(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_daiko"));
@@ -116,6 +117,69 @@ fn a_trace_that_is_none_is_refused_with_line_and_remedy() {
         fs::write(&file, trace).expect("a file");
         assert_refused(&["lab", "replay", name], &["cannot replay", name, wanted]);
     }
+}
+
+#[test]
+fn a_recorded_machine_is_drawn() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().to_str().expect("UTF-8");
+    let machine = Described::parse("1x2x2 allowed=0,2 offline=3").expect("a machine");
+    machine.write_to(folder.path()).expect("files");
+    let drawn = output(&["topology", "--root", root]);
+    let expected = "\
+1 package, 1 node, 2 cores, 3 online CPUs
+package 0, node 0
+  L3 16 MiB: CPUs 0-2
+    1 core: CPUs 0+2; L1d 48 KiB, L1i 32 KiB, L2 1 MiB
+    1 core: CPU (1); L1d 48 KiB, L1i 32 KiB, L2 1 MiB
+offline CPUs: 3
+in parentheses: not allowed
+pairing is available: siblings are there and allowed
+";
+    assert_eq!(text(&drawn.stdout), expected, "{}", text(&drawn.stderr));
+    let told: Value =
+        serde_json::from_slice(&output(&["topology", "--json", "--root", root]).stdout)
+            .expect("JSON");
+    assert_eq!(
+        told["cpus"][2],
+        json!({"id": 2, "package": 0, "node": 0, "core": 0, "thread": 1, "capacity": 1024, "allowed": true})
+    );
+    assert_eq!(told["cpus"][1]["allowed"], false);
+    assert_eq!(told["offline"], json!([3]));
+    assert_eq!(told["nodes"], json!([{"id": 0, "cpus": [0, 1, 2]}]));
+    assert_eq!(
+        told["caches"].as_array().expect("caches").last(),
+        Some(&json!({"level": 3, "kind": "unified", "bytes": 16 << 20, "cpus": [0, 1, 2]}))
+    );
+    assert_eq!((&told["smt"], &told["pairing"]), (&json!("usable"), &json!(true)));
+    assert_eq!((&told["quota"], &told["workers"]), (&Value::Null, &Value::Null));
+}
+
+#[test]
+fn a_root_without_a_description_is_refused_with_the_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().to_str().expect("UTF-8");
+    let online = folder.path().join("sys/devices/system/cpu/online");
+    let wanted = online.to_str().expect("UTF-8");
+    assert_refused(&["topology", "--root", root], &["--root: cannot read", wanted, "name a root"]);
+    assert_refused(&["topology", "--root", "/no\nwhere", "--json"], &["/no\\nwhere/sys/devices"]);
+    assert_refused(&["topology", "--root"], &["--root", "see daiko --help"]);
+    Described::parse("1x2x1").expect("a machine").write_to(folder.path()).expect("files");
+    fs::write(&online, "0-99999999999\n").expect("a file");
+    assert_refused(&["topology", "--root", root], &[wanted, "\"0-99999999999\"", "CPU list"]);
+}
+
+#[test]
+fn this_machine_is_told_as_json() {
+    let output = output(&["topology", "--json"]);
+    if output.status.code() == Some(1) {
+        println!("skipped: {}", text(&output.stderr));
+        return;
+    }
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let allowed =
+        told["cpus"].as_array().expect("CPUs").iter().filter(|cpu| cpu["allowed"] == true);
+    assert!(told["workers"].as_u64().is_some_and(|workers| workers as usize <= allowed.count()));
 }
 
 #[test]

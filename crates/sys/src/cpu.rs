@@ -6,6 +6,10 @@ use std::io;
 use crate::cgroup::{self, Group, Reader, Version};
 use crate::limits::text;
 
+mod list;
+
+pub use list::ParseCpuSetError;
+
 const BITS: usize = libc::c_ulong::BITS as usize;
 
 /// A set of CPU numbers of any size.
@@ -25,6 +29,9 @@ pub struct CpuSet {
 }
 
 impl CpuSet {
+    /// CPUs are numbered below this in every kernel that can be configured.
+    pub const LIMIT: usize = 8192;
+
     /// The empty set.
     pub fn new() -> Self {
         Self::default()
@@ -56,6 +63,17 @@ impl CpuSet {
     /// The CPUs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.words.len() * BITS).filter(|&cpu| self.contains(cpu))
+    }
+
+    /// The CPUs that are in both.
+    pub fn intersection(&self, other: &Self) -> Self {
+        let pairs = self.words.iter().zip(&other.words);
+        Self { words: pairs.map(|(word, other)| word & other).collect() }
+    }
+
+    /// The CPUs that are not in `other`.
+    pub fn difference(&self, other: &Self) -> Self {
+        self.iter().filter(|&cpu| !other.contains(cpu)).collect()
     }
 
     fn bytes(&self) -> usize {
@@ -236,14 +254,11 @@ mod tests {
         }
 
         #[test]
-        fn a_printed_set_reads_back(cpus: BTreeSet<u8>) {
-            let set = CpuSet::from_iter(cpus.iter().map(|&cpu| usize::from(cpu)));
-            let text = set.to_string();
-            let ranges = text.split(',').filter(|range| !range.is_empty()).flat_map(|range| {
-                let (start, end) = range.split_once('-').unwrap_or((range, range));
-                start.parse().unwrap()..=end.parse::<usize>().unwrap()
-            });
-            prop_assert_eq!(CpuSet::from_iter(ranges), set);
+        fn sets_are_intersected_and_subtracted(one: BTreeSet<u8>, other: BTreeSet<u8>) {
+            let set = |cpus: &BTreeSet<u8>| CpuSet::from_iter(cpus.iter().map(|&cpu| usize::from(cpu)));
+            let both = set(&one).intersection(&set(&other));
+            prop_assert_eq!(both, set(&(&one & &other)));
+            prop_assert_eq!(set(&one).difference(&set(&other)), set(&(&one - &other)));
         }
     }
 

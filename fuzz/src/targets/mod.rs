@@ -11,13 +11,14 @@ mod resp;
 mod results;
 mod segment;
 mod slab;
+mod topology;
 mod wakes;
 
 /// Panics if it finds a fault in what the bytes lead to.
 pub type Target = fn(&[u8]);
 
 /// All targets by name; `fuzz/seeds` has a folder for each.
-pub const TARGETS: [(&str, Target); 12] = [
+pub const TARGETS: [(&str, Target); 13] = [
     ("area", area::fuzz),
     ("arguments", arguments::fuzz),
     ("control_groups", control_groups::fuzz),
@@ -29,5 +30,6 @@ pub const TARGETS: [(&str, Target); 12] = [
     ("results", results::fuzz),
     ("segment", segment::fuzz),
     ("slab", slab::fuzz),
+    ("topology", topology::fuzz),
     ("wakes", wakes::fuzz),
 ];

@@ -3,9 +3,18 @@
 //! From `/sys/devices/system/cpu` and `/sys/devices/system/node` (Documentation/ABI/stable/sysfs-devices-system-cpu),
 //! of this machine or of a copy under another root.
 
+mod caches;
+#[doc(hidden)]
+pub mod described;
+mod error;
+mod files;
 mod read;
+#[cfg(test)]
+mod tests;
 
-pub use read::TopologyError;
+pub use error::TopologyError;
+
+use std::fmt;
 
 use crate::cpu::CpuSet;
 
@@ -26,9 +35,14 @@ use crate::cpu::CpuSet;
 pub struct Topology {
     /// In ascending order of `id`.
     cpus: Vec<Cpu>,
+    /// By number; they are disjoint, and together all of `cpus`.
+    cores: Vec<CpuSet>,
+    nodes: Vec<Node>,
     caches: Vec<Cache>,
     allowed: CpuSet,
     offline: CpuSet,
+    /// Whether the kernel can switch siblings on and off.
+    switchable: bool,
 }
 
 /// A CPU that is online: one hardware thread.
@@ -36,20 +50,30 @@ pub struct Topology {
 pub struct Cpu {
     /// Its number in the kernel.
     pub id: usize,
-    /// Its package (socket), as the kernel numbers it.
+    /// Its package (socket), as the kernel numbers it; 0 where the kernel does not know.
     pub package: usize,
-    /// Its NUMA node, as the kernel numbers it; 0 where the kernel has none.
+    /// Its NUMA node, as the kernel numbers it; 0 where the kernel lists none.
     pub node: usize,
     /// Its core: cores are numbered from 0 by their first CPU.
     pub core: usize,
     /// Its place among the online CPUs of its core.
     pub thread: usize,
-    /// How fast its core is, in 1024ths of the fastest; 1024 where the kernel does not say.
+    /// How fast its core is, in 1024ths of the fastest, as the kernel says (`cpu_capacity`). Where it only
+    /// tells efficient cores from others (hybrid x86), they have 512: a rank, no measurement. Otherwise 1024.
     pub capacity: u32,
 }
 
+/// A NUMA node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Node {
+    /// Its number in the kernel.
+    pub id: usize,
+    /// Its online CPUs; empty for one that is memory only.
+    pub cpus: CpuSet,
+}
+
 /// What a cache holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CacheKind {
     /// Data.
     Data,
@@ -70,6 +94,36 @@ pub struct Cache {
     pub size: Option<u64>,
     /// Who shares it.
     pub cpus: CpuSet,
+}
+
+/// Whether siblings can be used together, and why not.
+///
+/// Its `Display` says so in one line, with the remedy where there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Smt {
+    /// Two CPUs of a core are allowed.
+    Usable,
+    /// There are siblings, but of no core two are allowed.
+    Excluded,
+    /// There are siblings, but they are offline.
+    Off,
+    /// No core has a second CPU.
+    Absent,
+}
+
+impl fmt::Display for Smt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Usable => "siblings are there and allowed",
+            Self::Excluded => {
+                "of no core are two siblings allowed: allow them (taskset, or cpuset.cpus of the control group)"
+            }
+            Self::Off => {
+                "siblings are offline: as root, write 'on' to /sys/devices/system/cpu/smt/control"
+            }
+            Self::Absent => "no core has siblings: this processor or virtual machine has none",
+        })
+    }
 }
 
 impl Topology {
@@ -93,7 +147,12 @@ impl Topology {
         &self.offline
     }
 
-    /// All caches, by level, then by their first CPU.
+    /// The NUMA nodes, in ascending order. CPUs of which the kernel lists no node are in node 0.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// All caches, by level, then by their first CPU, then by kind.
     pub fn caches(&self) -> &[Cache] {
         &self.caches
     }
@@ -103,20 +162,41 @@ impl Topology {
         self.cpu(id).map_or_else(CpuSet::new, |cpu| self.core(cpu.core))
     }
 
-    /// The online CPUs of a core.
+    /// The online CPUs of a core; empty if there is no such core.
     pub fn core(&self, core: usize) -> CpuSet {
-        self.cpus.iter().filter(|cpu| cpu.core == core).map(|cpu| cpu.id).collect()
+        self.cores.get(core).cloned().unwrap_or_default()
     }
 
     /// How many cores have a CPU online.
     pub fn cores(&self) -> usize {
-        self.cpus.iter().map(|cpu| cpu.core + 1).max().unwrap_or(0)
+        self.cores.len()
     }
 
     /// Whether two CPUs of a core are both allowed.
     pub fn has_siblings(&self) -> bool {
-        let allowed =
-            |core: &usize| self.core(*core).iter().filter(|id| self.allowed.contains(*id)).count();
-        (0..self.cores()).any(|core| allowed(&core) > 1)
+        self.cores.iter().any(|core| core.intersection(&self.allowed).len() > 1)
+    }
+
+    /// Whether siblings can be used together, and why not.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use daiko_sys::topology::{Smt, Topology};
+    ///
+    /// let machine = Topology::read()?;
+    /// assert_eq!(machine.smt() == Smt::Usable, machine.has_siblings());
+    /// # Ok::<(), daiko_sys::topology::TopologyError>(())
+    /// ```
+    pub fn smt(&self) -> Smt {
+        if self.has_siblings() {
+            Smt::Usable
+        } else if self.cores.iter().any(|core| core.len() > 1) {
+            Smt::Excluded
+        } else if self.switchable && !self.offline.is_empty() {
+            Smt::Off
+        } else {
+            Smt::Absent
+        }
     }
 }

@@ -1,63 +1,25 @@
 //! How a description is read.
 
-use std::fmt;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::Path;
 
-use super::{Cache, CacheKind, Cpu, Topology};
+use super::files::{self, Files, Source};
+use super::{Cpu, Node, Topology, TopologyError, caches};
 use crate::cpu::{self, CpuSet};
 
-/// Why there is no topology; its message is one line and names the file.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum TopologyError {
-    /// A file that all kernels have is missing or cannot be read.
-    Unreadable {
-        /// Which.
-        file: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// A file says something that is no list of CPUs, or no number.
-    Malformed {
-        /// Which.
-        file: PathBuf,
-        /// What it says.
-        text: String,
-    },
-    /// None of the allowed CPUs is online.
-    NoCpu,
-    /// The kernel does not say which CPUs are allowed.
-    Affinity(io::Error),
-}
+const ONLINE: &str = "sys/devices/system/cpu/online";
 
-impl fmt::Display for TopologyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable { file, error } => {
-                write!(
-                    f,
-                    "cannot read {}: {error}: mount sysfs, or name a root that has it",
-                    file.display()
-                )
-            }
-            Self::Malformed { file, text } => {
-                write!(
-                    f,
-                    "{} has {text:?}, which is no CPU list or number: it is not of sysfs",
-                    file.display()
-                )
-            }
-            Self::NoCpu => {
-                f.write_str("none of the allowed CPUs is online: allow another by taskset")
-            }
-            Self::Affinity(error) => write!(f, "cannot read the affinity mask: {error}"),
-        }
-    }
-}
+/// The capacity of the fastest core, in the kernel's unit.
+const FULL: u32 = 1024;
 
-impl std::error::Error for TopologyError {}
+/// Of a core that is efficient rather than fast, where the kernel has no figure: anything between 0 and [`FULL`] ranks it.
+const EFFICIENT: u32 = FULL / 2;
+
+/// Where x86 lists the efficient cores of a hybrid processor: by their event sources.
+const EFFICIENT_CPUS: [&str; 2] = ["sys/devices/cpu_atom/cpus", "sys/devices/cpu_lowpower/cpus"];
+
+/// How often a description is read again that CPUs changed meanwhile.
+const ATTEMPTS: usize = 8;
 
 impl Topology {
     /// Of this machine; allowed are the CPUs of the calling thread.
@@ -70,14 +32,177 @@ impl Topology {
         Self::read_in(Path::new("/"), Some(&allowed))
     }
 
-    /// As described by the files under `root`; all online CPUs are allowed without `allowed`.
+    /// As described by the files under `root`.
+    ///
+    /// Without `allowed`, those CPUs are that `proc/self/status` allows; all online ones, if `root` has no such file.
     ///
     /// # Errors
     ///
-    /// [`TopologyError`] for a description that is incomplete or malformed.
+    /// [`TopologyError`] for a description that is incomplete, malformed or contradicts itself.
     pub fn read_in(root: &Path, allowed: Option<&CpuSet>) -> Result<Self, TopologyError> {
-        let _ = (root, allowed, fs::read_to_string::<&Path>, CacheKind::Data);
-        let _: Option<(Cache, Cpu)> = None;
-        todo!()
+        Self::read_from(root, &files::of_system, allowed)
     }
+
+    /// [`read_in`](Self::read_in), with the files as `source` has them.
+    #[doc(hidden)]
+    pub fn read_from(
+        root: &Path,
+        source: Source<'_>,
+        allowed: Option<&CpuSet>,
+    ) -> Result<Self, TopologyError> {
+        let files = Files { root, source };
+        for _ in 0..ATTEMPTS {
+            let online = files.needed(ONLINE)?;
+            let read = machine(files, &online, allowed);
+            // The files of a CPU come and go with it.
+            if files.needed(ONLINE)? == online {
+                return read;
+            }
+        }
+        Err(TopologyError::Changing)
+    }
+}
+
+fn machine(
+    files: Files<'_>,
+    online: &CpuSet,
+    allowed: Option<&CpuSet>,
+) -> Result<Topology, TopologyError> {
+    let listed = allowed.map_or_else(|| mask(files, online), |allowed| Ok(allowed.clone()))?;
+    let allowed = listed.intersection(online);
+    if allowed.is_empty() {
+        return Err(TopologyError::NoCpu);
+    }
+    let present = files.needed("sys/devices/system/cpu/present")?;
+    let cores = cores(files, online)?;
+    let nodes = nodes(files, online)?;
+    Ok(Topology {
+        cpus: cpus(files, online, &cores, &nodes)?,
+        cores,
+        nodes,
+        caches: caches::read(files, online)?,
+        allowed,
+        offline: present.difference(online),
+        switchable: switchable(files)?,
+    })
+}
+
+/// The affinity mask as `proc` shows it.
+fn mask(files: Files<'_>, online: &CpuSet) -> Result<CpuSet, TopologyError> {
+    const FILE: &str = "proc/self/status";
+    let status = files.text(FILE)?.unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.map_or(Ok(online.clone()), |list| {
+        list.trim().parse().map_err(|_| files.malformed(FILE, list.trim()))
+    })
+}
+
+/// Who shares a core, in the order of their first CPUs.
+fn cores(files: Files<'_>, online: &CpuSet) -> Result<Vec<CpuSet>, TopologyError> {
+    let mut cores = Vec::new();
+    let mut taken = BTreeMap::new();
+    for cpu in online.iter() {
+        let (file, siblings) = siblings(files, cpu, online)?;
+        let core = *taken.entry(cpu).or_insert(cores.len());
+        // A core that is new has only CPUs of none; of one that is known, all list the same.
+        let agreed = match cores.get(core) {
+            Some(known) => *known == siblings,
+            None => siblings.iter().all(|sibling| *taken.entry(sibling).or_insert(core) == core),
+        };
+        if !agreed || !siblings.contains(cpu) {
+            return Err(files.contradictory(&file));
+        }
+        if core == cores.len() {
+            cores.push(siblings);
+        }
+    }
+    Ok(cores)
+}
+
+/// The online CPUs of a CPU's core, and the file that lists them; before Linux 5.3 it had another name.
+fn siblings(
+    files: Files<'_>,
+    cpu: usize,
+    online: &CpuSet,
+) -> Result<(String, CpuSet), TopologyError> {
+    let folder = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+    for name in ["core_cpus_list", "thread_siblings_list"] {
+        let file = format!("{folder}/{name}");
+        if let Some(list) = files.list(&file)? {
+            return Ok((file, list.intersection(online)));
+        }
+    }
+    // A kernel for a single CPU does not describe it.
+    match online.len() {
+        1 => Ok((folder, online.clone())),
+        _ => Err(files.missing(&format!("{folder}/core_cpus_list"))),
+    }
+}
+
+/// In ascending order; each CPU is in one of them. The kernel lists neither nodes where it has none, nor one that is
+/// offline though its CPUs are not (all of its memory, and CPU 0): then they are in node 0.
+fn nodes(files: Files<'_>, online: &CpuSet) -> Result<Vec<Node>, TopologyError> {
+    let mut rest = online.clone();
+    let mut nodes = BTreeMap::new();
+    for id in files.list("sys/devices/system/node/online")?.unwrap_or_default().iter() {
+        let file = format!("sys/devices/system/node/node{id}/cpulist");
+        let cpus = files.needed(&file)?.intersection(online);
+        if cpus.intersection(&rest) != cpus {
+            return Err(files.contradictory(&file));
+        }
+        rest = rest.difference(&cpus);
+        nodes.insert(id, cpus);
+    }
+    if !rest.is_empty() {
+        let first: &mut CpuSet = nodes.entry(0).or_default();
+        rest.iter().for_each(|cpu| first.insert(cpu));
+    }
+    Ok(nodes.into_iter().map(|(id, cpus)| Node { id, cpus }).collect())
+}
+
+fn cpus(
+    files: Files<'_>,
+    online: &CpuSet,
+    cores: &[CpuSet],
+    nodes: &[Node],
+) -> Result<Vec<Cpu>, TopologyError> {
+    let mut places = BTreeMap::new();
+    for (core, siblings) in cores.iter().enumerate() {
+        places.extend(siblings.iter().enumerate().map(|(thread, cpu)| (cpu, (core, thread))));
+    }
+    let node_of: BTreeMap<usize, usize> =
+        nodes.iter().flat_map(|node| node.cpus.iter().map(|cpu| (cpu, node.id))).collect();
+    let efficient = efficient(files)?;
+    let cpu = |id| {
+        let (core, thread) = places[&id];
+        let rank = if efficient.contains(id) { EFFICIENT } else { FULL };
+        let file = format!("sys/devices/system/cpu/cpu{id}/cpu_capacity");
+        let capacity = files.value(&file)?.unwrap_or(rank);
+        Ok(Cpu { id, package: package(files, id)?, node: node_of[&id], core, thread, capacity })
+    };
+    online.iter().map(cpu).collect()
+}
+
+/// The cores that a hybrid x86 lists as efficient.
+fn efficient(files: Files<'_>) -> Result<CpuSet, TopologyError> {
+    let mut cpus = CpuSet::new();
+    for file in EFFICIENT_CPUS {
+        let listed = files.list(file)?.unwrap_or_default();
+        listed.iter().for_each(|cpu| cpus.insert(cpu));
+    }
+    Ok(cpus)
+}
+
+/// Virtual machines may say -1.
+fn package(files: Files<'_>, cpu: usize) -> Result<usize, TopologyError> {
+    let file = format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
+    match files.text(&file)?.as_deref() {
+        None | Some("-1") => Ok(0),
+        Some(text) => text.parse().map_err(|_| files.malformed(&file, text)),
+    }
+}
+
+fn switchable(files: Files<'_>) -> Result<bool, TopologyError> {
+    let control = files.text("sys/devices/system/cpu/smt/control")?;
+    Ok(!matches!(control.as_deref(), None | Some("notsupported" | "notimplemented")))
 }

@@ -1,0 +1,71 @@
+//! `--json`: an object in one line, for programs. Fields may be added; these keep their names and meanings.
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `cpus` | all online CPUs: `id`, `package`, `node` (as the kernel numbers them), `core` (from 0), `thread` (of its core, from 0), `capacity` (in 1024ths), `allowed` |
+//! | `offline` | the numbers of the CPUs that are switched off |
+//! | `nodes` | all NUMA nodes: `id`, `cpus` (the numbers of those online) |
+//! | `caches` | all caches: `level`, `kind` (`data`, `instruction`, `unified`), `bytes` (or null), `cpus` |
+//! | `smt` | `usable`, `excluded` (by the mask), `off` or `absent` |
+//! | `pairing` | whether siblings can be paired |
+//! | `quota`, `workers` | CPUs that the control group grants (or null), workers by default; both null with `--root` |
+
+use daiko_sys::{
+    cpu::CpuSet,
+    topology::{Cache, CacheKind, Cpu, Node, Smt, Topology},
+};
+use serde_json::{Value, json};
+
+use super::Share;
+
+pub(super) fn of(machine: &Topology, share: Option<&Share>) -> Value {
+    let cpu = |cpu: &Cpu| {
+        json!({
+            "id": cpu.id,
+            "package": cpu.package,
+            "node": cpu.node,
+            "core": cpu.core,
+            "thread": cpu.thread,
+            "capacity": cpu.capacity,
+            "allowed": machine.allowed().contains(cpu.id),
+        })
+    };
+    let node = |node: &Node| json!({ "id": node.id, "cpus": numbers(&node.cpus) });
+    json!({
+        "cpus": machine.cpus().iter().map(cpu).collect::<Vec<_>>(),
+        "offline": numbers(machine.offline()),
+        "nodes": machine.nodes().iter().map(node).collect::<Vec<_>>(),
+        "caches": machine.caches().iter().map(cache).collect::<Vec<_>>(),
+        "smt": smt(machine.smt()),
+        "pairing": machine.has_siblings(),
+        "quota": share.and_then(|share| share.quota),
+        "workers": share.map(|share| share.workers),
+    })
+}
+
+fn numbers(cpus: &CpuSet) -> Vec<usize> {
+    cpus.iter().collect()
+}
+
+fn cache(cache: &Cache) -> Value {
+    let kind = match cache.kind {
+        CacheKind::Data => "data",
+        CacheKind::Instruction => "instruction",
+        CacheKind::Unified => "unified",
+    };
+    json!({
+        "level": cache.level,
+        "kind": kind,
+        "bytes": cache.size,
+        "cpus": numbers(&cache.cpus),
+    })
+}
+
+fn smt(smt: Smt) -> &'static str {
+    match smt {
+        Smt::Usable => "usable",
+        Smt::Excluded => "excluded",
+        Smt::Off => "off",
+        Smt::Absent => "absent",
+    }
+}
