@@ -85,6 +85,33 @@ impl<T: Linked> Fifo<T> {
         Some(item)
     }
 
+    /// The items, from the oldest on.
+    pub fn iter(&self) -> impl Iterator<Item = NonNull<T>> {
+        let mut next = self.head;
+        std::iter::from_fn(move || {
+            let item = NonNull::new(next)?;
+            // SAFETY: an item of this list is valid, by the contract under which it was pushed; the borrow keeps it in.
+            next = unsafe { T::link(item) }.load(Ordering::Relaxed);
+            Some(item)
+        })
+    }
+
+    /// Takes the item that `before` others came before; `None` if there are no more than those.
+    pub fn pop_behind(&mut self, before: usize) -> Option<NonNull<T>> {
+        let Some(before) = before.checked_sub(1) else { return self.pop() };
+        let previous = self.iter().nth(before)?;
+        // SAFETY: items of this list are valid, by the contract under which they were pushed.
+        let link = unsafe { T::link(previous) };
+        let item = NonNull::new(link.load(Ordering::Relaxed))?;
+        // SAFETY: as above.
+        let next = unsafe { T::link(item) }.load(Ordering::Relaxed);
+        link.store(next, Ordering::Relaxed);
+        if next.is_null() {
+            self.tail = previous.as_ptr();
+        }
+        Some(item)
+    }
+
     /// Appends all of `other`, which becomes empty.
     pub fn append(&mut self, other: &mut Self) {
         match NonNull::new(self.tail) {
@@ -233,6 +260,21 @@ mod tests {
             a.append(&mut b);
             assert!(b.is_empty());
             assert_eq!(drain(a), [left, right].concat());
+        }
+    }
+
+    #[test]
+    fn an_item_is_taken_from_behind_others_which_stay_in_order() {
+        for before in 0..4 {
+            let mut all = list(&[0, 1, 2, 3]);
+            assert_eq!(all.iter().count(), 4);
+            let one = all.pop_behind(before).unwrap();
+            all.append(&mut list(&[4]));
+            // SAFETY: leaked by `list`, and in no list any more.
+            assert_eq!(unsafe { Box::from_raw(one.as_ptr()) }.value, before as u32);
+            assert!(all.pop_behind(4).is_none());
+            let left: Vec<_> = (0..5).filter(|value| *value != before as u32).collect();
+            assert_eq!(drain(all), left);
         }
     }
 

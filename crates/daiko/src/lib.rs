@@ -47,6 +47,7 @@ mod local;
 mod monitor;
 pub mod net;
 mod overflow;
+mod pairing;
 mod placement;
 pub mod process;
 mod runtime;
@@ -66,6 +67,7 @@ pub use fiber::{
 };
 pub use local::{AccessError, FiberLocal};
 pub use monitor::Stuck;
+pub use pairing::{Class, set_class};
 pub use placement::Placement;
 pub use runtime::{
     BuildError, Preset, Runtime, RuntimeBuilder, ShutdownReport, default_runtime, run,

@@ -157,6 +157,7 @@ impl Monitor {
                 shared.stand_in(&seen);
                 lookout.look_in_time(shared);
                 shared.steering.look();
+                shared.pairing.look(shared);
                 period = match shared.is_look_due(&seen) {
                     true => PERIOD,
                     false => LONGEST_PERIOD.min(2 * period),

@@ -118,7 +118,7 @@ fn no_wait_is_lost_while_presets_change_all_the_time() {
 
 type Field = fn(&WorkerCounters) -> u64;
 
-const FIELDS: [(&str, Field); 14] = [
+const FIELDS: [(&str, Field); 15] = [
     ("switches", |c| c.switches),
     ("starts", |c| c.starts),
     ("ends", |c| c.ends),
@@ -130,6 +130,7 @@ const FIELDS: [(&str, Field); 14] = [
     ("parks", |c| c.parks),
     ("unparks", |c| c.unparks),
     ("steals", |c| c.steals),
+    ("overtakes", |c| c.overtakes),
     ("imbalance", |c| c.imbalance),
     ("stuck", |c| c.stuck),
     ("unwound", |c| c.unwound),

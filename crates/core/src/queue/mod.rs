@@ -159,6 +159,12 @@ impl<'q, T> Local<'q, T> {
         }
     }
 
+    /// The fibers, from the oldest on, as they were queued a moment ago: a thief may have any of them by now.
+    pub fn peek(&self) -> impl Iterator<Item = NonNull<T>> {
+        let positions = self.ring.head.load(Relaxed)..self.tail();
+        positions.filter_map(|position| NonNull::new(self.ring.slot(position).load(Relaxed)))
+    }
+
     /// How many fibers are queued; thieves may make it fewer at any time.
     pub fn len(&self) -> usize {
         (self.tail() - self.ring.head.load(Relaxed)) as usize
@@ -252,6 +258,15 @@ impl<T> Steal<'_, T> {
             into.slot(tail + i).store(item, Relaxed);
         }
         if self.ring.advance(head, 1 + more) { Grab::Taken { first, more } } else { Grab::Lost }
+    }
+
+    /// The fiber that was the oldest a moment ago, to look at: it may run by now, or be another.
+    pub fn peek(&self) -> Option<NonNull<T>> {
+        // Acquire pairs with the Release of `advance`: the tail is no older than the head.
+        let head = self.ring.head.load(Acquire);
+        // Acquire pairs with the Release of `publish_tail`: what the fiber refers to.
+        let is_queued = self.ring.tail.load(Acquire) > head;
+        NonNull::new(self.ring.slot(head).load(Relaxed)).filter(|_| is_queued)
     }
 
     /// Whether no fiber was queued a moment ago.

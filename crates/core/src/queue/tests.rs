@@ -65,8 +65,12 @@ proptest! {
             }
             prop_assert_eq!((local.len(), steal.len()), (queue.len(), queue.len()));
             prop_assert_eq!(thief.len(), loot.len());
+            prop_assert_eq!(steal.peek(), local.peek().next());
         }
-        prop_assert!(std::iter::from_fn(|| local.pop().map(take)).eq(queue));
+        let seen: Vec<_> = local.peek().collect();
+        let left: Vec<_> = std::iter::from_fn(|| local.pop()).collect();
+        prop_assert_eq!(seen, left.clone());
+        prop_assert!(left.into_iter().map(take).eq(queue));
         prop_assert!(std::iter::from_fn(|| thief.pop().map(take)).eq(loot));
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering, fence};
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
@@ -11,6 +11,7 @@ use daiko_core::fiber::{
     RunState, Shared,
 };
 use daiko_core::list::Linked;
+use daiko_core::place::{Class, PASSES};
 
 use super::aside::Aside;
 use crate::cancel::Scope;
@@ -46,6 +47,14 @@ pub(crate) mod flag {
 pub(crate) mod kind {
     /// May change worker after it started.
     pub(crate) const MOVER: u8 = 1;
+}
+
+/// Parts of [`ControlBlock::class`].
+mod class {
+    /// What it does, a `Class`.
+    pub(super) const CLASS: u8 = 3;
+    /// How often it was passed over in its queue.
+    pub(super) const PASSED: u8 = 7 << 2;
 }
 
 /// Bit of [`ControlBlock::refs`]: a handle that sent postcards has been dropped, so that the last
@@ -98,8 +107,8 @@ pub(crate) struct ControlBlock {
     pub(crate) flags: Cell<u32>,
     /// `kind` bits. Written at spawn.
     pub(crate) kind: Cell<u8>,
-    /// Size class of the stack. Fixed when the memory becomes a control block.
-    pub(crate) class: u8,
+    /// `class` parts. Written by who runs it, or has it in his queue alone; read by any thread.
+    class: AtomicU8,
     /// Of a mover; in builds with debug assertions, of every fiber. Written by who runs it; read by him, and once that
     /// process has died.
     pub(crate) course: Course,
@@ -117,7 +126,9 @@ pub(crate) struct ControlBlock {
     /// Handles, and one for the fiber itself until it has left its stack; POSTCARDS. Any thread.
     refs: AtomicU32,
     /// Length of the name, which lies right below the block, and one; 0: none. Written at spawn.
-    name_end: Cell<u32>,
+    name_end: Cell<u16>,
+    /// Size class of the stack. Fixed when the memory becomes a control block.
+    pub(crate) size_class: u8,
     /// Where it was spawned. Written at spawn.
     pub(crate) spawned_at: Cell<&'static Location<'static>>,
     /// Bytes of the packet, if it is not on the stack; else 0.
@@ -134,6 +145,7 @@ pub(crate) struct ControlBlock {
 
 const _: () = assert!(size_of::<ControlBlock>() == 128);
 const _: () = assert!(std::mem::offset_of!(ControlBlock, completion) == 64);
+const _: () = assert!(PASSES <= class::PASSED >> class::PASSED.trailing_zeros());
 
 // SAFETY: each field says who may touch it; what any thread may touch is atomic.
 unsafe impl Sync for ControlBlock {}
@@ -172,7 +184,7 @@ static UNUSED: Vtable = Vtable {
 
 impl ControlBlock {
     /// A block that no fiber uses yet.
-    pub(crate) fn unused(runtime: NonNull<Runtime>, class: u8) -> Self {
+    pub(crate) fn unused(runtime: NonNull<Runtime>, size_class: u8) -> Self {
         ControlBlock {
             sp: Cell::new(StackPointer::NULL),
             owner: OwnerWord::new(),
@@ -180,7 +192,7 @@ impl ControlBlock {
             mail: Mail::new(),
             flags: Cell::new(0),
             kind: Cell::new(0),
-            class,
+            class: AtomicU8::new(0),
             course: Course::new(),
             link: AtomicPtr::new(ptr::null_mut()),
             mail_link: AtomicPtr::new(ptr::null_mut()),
@@ -189,6 +201,7 @@ impl ControlBlock {
             completion: Completion::new(),
             refs: AtomicU32::new(0),
             name_end: Cell::new(0),
+            size_class,
             spawned_at: Cell::new(Location::caller()),
             outside: Cell::new(0),
             scopes: Cell::new(ptr::null()),
@@ -204,6 +217,7 @@ impl ControlBlock {
         self.completion.reset();
         self.flags.set(0);
         self.kind.set(kind);
+        self.class.store(0, Ordering::Relaxed);
         self.course.reset();
         self.spawned_at.set(spawned_at);
         if process::is_active() {
@@ -223,7 +237,7 @@ impl ControlBlock {
         let start = self.below(name.len());
         // SAFETY: unused and with room, by this function's contract.
         unsafe { start.copy_from_nonoverlapping(name.as_ptr(), name.len()) };
-        self.name_end.set(name.len() as u32 + 1);
+        self.name_end.set(name.len() as u16 + 1);
         start
     }
 
@@ -262,6 +276,41 @@ impl ControlBlock {
     #[inline]
     pub(crate) fn is_mover(&self) -> bool {
         self.kind.get() & kind::MOVER != 0
+    }
+
+    /// What it does. Any thread may ask, and may be told what it did a moment ago.
+    #[inline]
+    pub(crate) fn class(&self) -> Class {
+        // Relaxed: a hint.
+        match self.class.load(Ordering::Relaxed) & class::CLASS {
+            1 => Class::Compute,
+            2 => Class::Stall,
+            _ => Class::Unknown,
+        }
+    }
+
+    /// Says what it does. Only who runs it.
+    pub(crate) fn set_class(&self, class: Class) {
+        self.change_class(class::CLASS, class as u8);
+    }
+
+    /// How often it was passed over in its queue.
+    #[inline]
+    pub(crate) fn passed(&self) -> u8 {
+        (self.class.load(Ordering::Relaxed) & class::PASSED) >> class::PASSED.trailing_zeros()
+    }
+
+    /// Only who has it in his queue alone, or has taken it out.
+    #[inline]
+    pub(crate) fn set_passed(&self, times: u8) {
+        self.change_class(class::PASSED, times);
+    }
+
+    /// No read-modify-write: one thread at a time writes.
+    #[inline]
+    fn change_class(&self, part: u8, value: u8) {
+        let others = self.class.load(Ordering::Relaxed) & !part;
+        self.class.store(others | value << part.trailing_zeros(), Ordering::Relaxed);
     }
 
     /// Whether a fiber uses the block: it has a reference.

@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 
 use daiko_context::prepare;
 use daiko_context::stack::StackError;
+use daiko_core::place::Class;
 
 use super::control::Vtable;
 use super::entry::{Body, Functions, entry};
@@ -108,6 +109,7 @@ pub struct Builder {
     stack_size: Option<usize>,
     pub(super) place: Place,
     mover: bool,
+    class: Class,
 }
 
 /// On which worker a fiber starts.
@@ -164,6 +166,24 @@ impl Builder {
     /// ```
     pub fn spread(mut self) -> Self {
         self.place = Place::Spread;
+        self
+    }
+
+    /// Says what the fiber does, so that where two workers share a core one of them runs what stalls while the other one
+    /// runs what computes. The fiber may [change](crate::set_class) that. Default: [`Class::Unknown`].
+    ///
+    /// See [the guide](crate::guide::placement#siblings).
+    ///
+    /// ```
+    /// # daiko::run(|| {
+    /// use daiko::{Builder, Class};
+    ///
+    /// let sum = Builder::new().class(Class::Compute).spawn(|| (1..=100).sum::<u32>()).unwrap();
+    /// assert_eq!(sum.join().unwrap(), 5050);
+    /// # });
+    /// ```
+    pub fn class(mut self, class: Class) -> Self {
+        self.class = class;
         self
     }
 
@@ -263,6 +283,10 @@ impl Builder {
         let fiber = unsafe { block.as_ref() };
         let kind = if self.mover { kind::MOVER } else { 0 };
         fiber.renew(kind | runtime.options.kind, Location::caller());
+        if self.class != Class::Unknown {
+            fiber.set_class(self.class);
+            runtime.pairing.declare(runtime);
+        }
         match runtime.pool.furnish(block, room, self.name.as_deref()) {
             Ok(stack_top) => {
                 // SAFETY: the stack below is this fiber's and unused; `entry` gets its block.

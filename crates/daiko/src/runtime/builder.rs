@@ -30,6 +30,7 @@ use crate::fiber::kind;
 use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::net::Selector;
 use crate::overflow;
+use crate::pairing::Pairing;
 use crate::placement::{Placement, Steering};
 use crate::process::crew::{Crew, Roster};
 use crate::process::{self, ProcessError};
@@ -129,6 +130,8 @@ pub struct RuntimeBuilder {
     selector: Option<selector::Kind>,
     placement: Placement,
     steered: Option<bool>,
+    pairing: bool,
+    cores: Option<Vec<usize>>,
     on_stuck: Option<StuckHook>,
     on_deadlock: Option<DeadlockHook>,
 }
@@ -152,6 +155,8 @@ impl Default for RuntimeBuilder {
             selector: None,
             placement: Placement::Default,
             steered: None,
+            pairing: true,
+            cores: None,
             on_stuck: None,
             on_deadlock: None,
         }
@@ -380,6 +385,29 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Whether workers whose CPUs are hardware threads of one core heed each other, once a fiber has a
+    /// [class](crate::Builder::class): one runs what stalls while the other one runs what computes, and an agent leaves the core
+    /// to a sibling that computes. Default: yes.
+    ///
+    /// ```
+    /// use daiko::{Preset, Runtime};
+    ///
+    /// // Here agents poll for ever, whatever a sibling does.
+    /// let builder = Runtime::builder().workers(1).preset(Preset::Latency).pairing(false);
+    /// let runtime = builder.build().unwrap();
+    /// ```
+    pub fn pairing(mut self, pairing: bool) -> Self {
+        self.pairing = pairing;
+        self
+    }
+
+    /// Takes for granted on which core each worker is, in turn, by any numbers: for tests.
+    #[doc(hidden)]
+    pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
+        self.cores = Some(cores.into_iter().collect());
+        self
+    }
+
     /// Starts the runtime.
     ///
     /// # Errors
@@ -503,6 +531,10 @@ impl RuntimeBuilder {
         let (any_agent, processes, traced) = (self.any_agent, self.processes, self.traced);
         let bound = if self.bind { cpus } else { &[] };
         let steering = Steering::new(self.placement, self.steered, bound, workers);
+        let pairing = match self.pairing {
+            true => Pairing::new(bound, self.cores, workers),
+            false => Pairing::new(&[], None, 0),
+        };
         let kind = if processes { kind::MOVER } else { 0 };
         let selector = if processes { Some(selector::Kind::Epoll) } else { self.selector };
         let options =
@@ -529,6 +561,7 @@ impl RuntimeBuilder {
                 roster: Roster::new(scope),
                 threads: Mutex::new(Vec::new()),
                 steering,
+                pairing,
                 cpus: cpus.iter().copied().collect(),
                 phase: AtomicU32::new(phase::RUNNING),
                 options,

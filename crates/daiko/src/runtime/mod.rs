@@ -34,6 +34,7 @@ use crate::blocking::BlockingPool;
 use crate::deadlock::DeadlockHook;
 use crate::fiber::{self, Builder, ControlBlock, JoinHandle, Place, Scope, SpawnError, flag};
 use crate::monitor::{Monitor, StuckHook};
+use crate::pairing::Pairing;
 use crate::placement::Steering;
 use crate::process;
 use crate::process::crew::{Crew, Roster};
@@ -87,6 +88,8 @@ pub(crate) struct Shared {
     pub(crate) selector: OnceLock<selector::Kind>,
     /// Where movers go that wait for sockets.
     pub(crate) steering: Steering,
+    /// Which workers share a core.
+    pub(crate) pairing: Pairing,
     /// The CPUs that workers are bound to.
     pub(crate) cpus: CpuSet,
     pub(crate) options: Options,

@@ -235,7 +235,7 @@ impl Pool {
         // SAFETY: a block is one for good.
         let control = unsafe { block.as_ref() };
         self.free_outside(control);
-        let local = (control.class == self.default_class)
+        let local = (control.size_class == self.default_class)
             .then(worker::current)
             .flatten()
             .filter(|worker| worker.runtime == control.runtime);
@@ -266,7 +266,7 @@ impl Pool {
             top = unsafe { control.set_name(name) };
         }
         let top = align_down(top, STACK_ALIGN);
-        if room.size() + room.align() > class_bytes(control.class) / 8 {
+        if room.size() + room.align() > class_bytes(control.size_class) / 8 {
             let bytes = room.size();
             let packet = self.arena.alloc(outside_layout(bytes)).map_err(StackError::from);
             control.packet.set(packet.map_err(SpawnError::Stack)?);
@@ -330,7 +330,7 @@ impl State {
     /// Takes a block back; true if it was the last one of a runtime that has ended.
     fn put(&mut self, block: NonNull<ControlBlock>) -> bool {
         // SAFETY: a block is one for good.
-        let class = unsafe { block.as_ref() }.class;
+        let class = unsafe { block.as_ref() }.size_class;
         // SAFETY: nobody uses the block, so it is in no list.
         unsafe { self.classes[usize::from(class)].free.push(block) };
         self.out -= 1;

@@ -117,7 +117,8 @@ impl Worker {
         loop {
             let sampled = self.has_silent_work();
             let governed = runtime.governor.decide(&mut permit, idle_since, now, sampled);
-            match self.decide_in_company(spin, governed, now - idle_since, sampled) {
+            let decision = self.decide_in_company(spin, governed, now - idle_since, sampled);
+            match self.decide_beside_siblings(decision, now - idle_since, sampled) {
                 Decision::Spin => {
                     if self.spin() || self.poll_sources() || self.is_done() {
                         return;

@@ -71,6 +71,8 @@ counters! {
     unparks,
     /// Fibers taken from other workers.
     steals,
+    /// Fibers that ran before older ones of their queue, as they go well with what a sibling runs.
+    overtakes,
     /// Fibers that this worker passed on at their start because it had too many.
     imbalance,
     /// Times the monitor, which alone writes this one, found the worker stuck in one fiber.

@@ -11,6 +11,7 @@ mod follow;
 mod heir;
 mod io;
 mod mail;
+mod pair;
 mod schedule;
 mod steal;
 mod succession;
@@ -95,6 +96,9 @@ pub(crate) struct Worker {
     pub(crate) unwinding: Cell<u32>,
     /// How far below its control block the fiber resumed last had suspended, in bytes.
     depth: Cell<usize>,
+    /// Which worker is the next one on this core, counted round: its index and one; 0: none, or no fiber has a class. Written
+    /// once, with that of the others.
+    sibling: AtomicU32,
     /// Where the agent left off.
     agent: Cell<StackPointer>,
     /// Started pinned fibers that are runnable.
@@ -243,6 +247,7 @@ impl Worker {
             turns: Turns::new(),
             unwinding: Cell::new(0),
             depth: Cell::new(0),
+            sibling: AtomicU32::new(0),
             agent: Cell::new(StackPointer::NULL),
             pinned: UnsafeCell::new(Fifo::new()),
             counters: Counters::default(),

@@ -53,6 +53,9 @@ impl Worker {
     /// The next fiber from the queues. It calls nothing on its usual way, and so saves no register.
     #[inline(never)]
     fn pick_queued(&self) -> Option<&ControlBlock> {
+        if self.has_siblings() {
+            return self.pick_beside();
+        }
         let popped = self.pop();
         // SAFETY: a queued fiber is in use.
         match popped.map(|fiber| unsafe { fiber.as_ref() }) {
@@ -74,8 +77,14 @@ impl Worker {
                 None if self.inbox.has_mail() => self.read_mail(),
                 None => return None,
             }
-            popped = self.pop();
+            popped = if self.has_siblings() { self.pop_beside() } else { self.pop() };
         }
+    }
+
+    /// As [`pick_queued`](Self::pick_queued), where siblings have a say. By itself, as its calls need registers.
+    #[inline(never)]
+    fn pick_beside(&self) -> Option<&ControlBlock> {
+        self.pick_queued_slow(self.pop_beside())
     }
 
     /// The oldest fiber of one of the queues, which take turns.

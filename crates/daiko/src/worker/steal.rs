@@ -45,8 +45,10 @@ impl Worker {
         let all = self.runtime().all_workers();
         let me = self.index as usize;
         // From the neighbour onwards, so that thieves spread.
-        let others = all[me + 1..].iter().chain(&all[..me]);
-        for victim in others {
+        let others = || all[me + 1..].iter().chain(&all[..me]);
+        let wanted = self.wanted_of_others();
+        let offering = others().filter(|victim| wanted.is_some_and(|wanted| victim.offers(wanted)));
+        for victim in offering.chain(others()) {
             let stolen = victim.ring.steal().steal_into(&self.stealable());
             if let Some(fiber) = stolen.or_else(|| self.steal_next(victim)) {
                 // SAFETY: a queued fiber is in use.

@@ -10,6 +10,7 @@ mod estate;
 mod heap;
 mod kills;
 mod objects;
+mod pairing;
 mod sockets;
 mod stops;
 
@@ -34,6 +35,7 @@ pub(super) fn all() -> Vec<Case> {
         estate::cases(),
         blocking::cases(),
         sockets::cases(),
+        pairing::cases(),
     ]
     .into_iter()
     .flatten()

@@ -18,6 +18,7 @@
 //! | `channel` | a message from one thread to another: `kind=rendezvous`, `bounded` to 128 messages, `unbounded` | per message |
 //! | `sleep-lateness` | a thread sleeps, for 20 µs (`state=polling`) or 5 ms (`parked`), while `timers` others wait with timeouts of an hour and more | how late it is resumed: the median, and the worst (`stat=max`) |
 //! | `place-follow` | it is decided 128 times where a mover goes on that has waited for a socket | per decision |
+//! | `place-pair` | it is decided 128 times which of 16 queued fibers runs beside a sibling, what that runs is read, and the chosen one queued again | per decision |
 //!
 //! Threads that are created do nothing else. The first round of a sample is not
 //! timed: stacks and what else a method keeps for reuse are there in those that
@@ -77,9 +78,10 @@ const RWLOCK_CONTENDED: &str = "rwlock-contended";
 const CHANNEL: &str = "channel";
 const SLEEP_LATENESS: &str = "sleep-lateness";
 const PLACE_FOLLOW: &str = "place-follow";
+const PLACE_PAIR: &str = "place-pair";
 
 /// The items, in the order of tables, with the rounds of a first, calibrating sample.
-const ITEMS: [(&str, u64); 18] = [
+const ITEMS: [(&str, u64); 19] = [
     (THREAD_INFO, 1000),
     (MUTEX, 1000),
     (MUTEX_LOCK, 100),
@@ -98,6 +100,7 @@ const ITEMS: [(&str, u64); 18] = [
     (CHANNEL, 1000),
     (SLEEP_LATENESS, 10),
     (PLACE_FOLLOW, 1000),
+    (PLACE_PAIR, 1000),
 ];
 
 /// The methods, in the order of tables.

@@ -1,6 +1,13 @@
 //! Which tasks share a core: those that stall with those that compute.
 //!
 //! From Kida et al., "Scheduling for persistent memory under simultaneous multithreading" (P4 in ARCHITECTURE.md).
+//! `assign` gives every task its place at once; `pick` chooses the next of a queue, beside what the siblings run.
+
+mod assign;
+mod pick;
+
+pub use assign::{Policy, Site, Task, assign};
+pub use pick::{LOOKS, PASSES, POLITE_NS, gives_way, pick, wanted};
 
 /// What a task does with its core while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,3 +39,6 @@ impl Class {
         matches!((self, other), (Self::Compute, Self::Stall) | (Self::Stall, Self::Compute))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

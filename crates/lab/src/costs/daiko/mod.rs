@@ -13,13 +13,13 @@ use daiko::{
 use self::channel::{Bounded, Rendezvous, Unbounded, across, beside};
 use super::{
     CHANNEL, CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK,
-    MUTEX_UNLOCK, Method, PLACE_FOLLOW, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS,
+    MUTEX_UNLOCK, Method, PLACE_FOLLOW, PLACE_PAIR, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS,
     SWITCH_CONDVAR, SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD, calls,
     create::{self, Create, TOKEN},
     crowd, info,
     laps::Timed,
     locks::Pair,
-    place::place_follow,
+    place::{place_follow, place_pair},
     sleep::{LONG, Lateness, SHORT, Sleep, lateness},
     switch::{ByCondvar, ByMutex, BySemaphore, switch},
     threads,
@@ -64,7 +64,7 @@ impl Kind for Processes {
 struct Items<K>(PhantomData<K>);
 
 impl<K: Kind> Items<K> {
-    const ALL: [Item; 25] = [
+    const ALL: [Item; 26] = [
         Item::of(THREAD_INFO, |effort| run::<K>(info::thread_local, effort)).with("of", "tls"),
         Item::of(THREAD_INFO, |effort| run::<K>(current, effort)).with("of", "current"),
         Item::of(MUTEX, |effort| run::<K>(calls::mutex::<Mutex<u64>>, effort)),
@@ -106,6 +106,7 @@ impl<K: Kind> Items<K> {
         })
         .with("state", "parked"),
         Item::of(PLACE_FOLLOW, place_follow),
+        Item::of(PLACE_PAIR, place_pair),
     ];
 }
 

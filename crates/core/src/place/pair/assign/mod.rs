@@ -1,0 +1,211 @@
+//! Where tasks run, all at once: which of them share a core.
+//!
+//! Tasks of a class that are on the same core are alike, and so are the hardware threads of a core: what is decided is how many
+//! tasks of each class a core gets (`search`, from where `start` begins). Then `seat` says which.
+
+mod search;
+mod seat;
+mod start;
+
+use super::Class;
+
+/// What is to become of the siblings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// Those that stall beside those that compute.
+    Cross,
+    /// Like beside like: as few beside their complement as can be.
+    Parallel,
+    /// One hardware thread of each core, its siblings idle.
+    NoSmt,
+}
+
+/// A CPU that tasks may be placed on: one hardware thread of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// Its core, by any number.
+    pub core: usize,
+    /// The NUMA node of its core, by any number.
+    pub node: usize,
+}
+
+/// What is to be placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// What it does.
+    pub class: Class,
+    /// On which site it is now, by its index; `None` if on none of them.
+    pub at: Option<usize>,
+}
+
+/// The most tasks that [`assign`] takes.
+const MOST_TASKS: usize = u16::MAX as usize;
+
+/// Where each task goes: the index of its site.
+///
+/// Sites get tasks evenly: none has two more than another. What counts next, one after the other, under [`Policy::Cross`]:
+///
+/// 1. most pairs: a core of two sites or more, on which `c` tasks compute and `s` stall, has the lesser of both;
+/// 2. fewest cores without a task;
+/// 3. fewest migrations: tasks that change their core. Siblings share all that would have to follow;
+/// 4. fewest of them to another NUMA node.
+///
+/// [`Policy::Parallel`] has the fewest pairs in place of the most. [`Policy::NoSmt`] counts the same, with one site of each core.
+/// Within its core a task stays on its site as far as there is room. The same question has the same answer.
+///
+/// It is the best choice there is up to some 64 CPUs of one NUMA node, or 32 of two, with as many tasks. Beyond, 1 and 2 of `Cross`
+/// still are the best, and in 3 and 4 nothing near it is better: README of `core/place/pair`.
+///
+/// # Panics
+///
+/// If there are tasks and no site, more than 65,535 tasks, or if a task is on a site that there is not.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_core::place::{Class, Policy, Site, Task, assign};
+///
+/// let sites = [0, 0, 1, 1].map(|core| Site { core, node: 0 });
+/// let task = |class, at| Task { class, at: Some(at) };
+/// let tasks = [
+///     task(Class::Compute, 0),
+///     task(Class::Compute, 1),
+///     task(Class::Stall, 2),
+///     task(Class::Stall, 3),
+/// ];
+/// let placed = assign(Policy::Cross, &sites, &tasks);
+/// // One of each has changed its core.
+/// assert_eq!(placed, [0, 3, 2, 1]);
+/// assert_eq!(assign(Policy::Parallel, &sites, &tasks), [0, 1, 2, 3]);
+/// ```
+pub fn assign(policy: Policy, sites: &[Site], tasks: &[Task]) -> Vec<usize> {
+    if tasks.is_empty() {
+        return Vec::new();
+    }
+    assert!(!sites.is_empty(), "there is no site for a task");
+    assert!(tasks.len() <= MOST_TASKS, "{} tasks are more than {MOST_TASKS}", tasks.len());
+    let machine = Machine::new(policy, sites, tasks);
+    let plan = search::best(&machine, start::plan(&machine));
+    seat::tasks(&machine, &plan, tasks)
+}
+
+/// How many tasks there are of each class, by `class as usize`.
+type Counts = [usize; 3];
+
+const UNKNOWN: usize = Class::Unknown as usize;
+const COMPUTE: usize = Class::Compute as usize;
+const STALL: usize = Class::Stall as usize;
+
+fn sum(counts: &Counts) -> usize {
+    counts.iter().sum()
+}
+
+fn plus(left: Counts, right: Counts) -> Counts {
+    [left[0] + right[0], left[1] + right[1], left[2] + right[2]]
+}
+
+/// A core as far as tasks are concerned.
+struct Core {
+    /// Its sites that get tasks, by their index.
+    sites: Vec<usize>,
+    /// Tasks that are on it now.
+    present: Counts,
+}
+
+impl Core {
+    /// How many pairs it has with these tasks.
+    fn pairs(&self, tasks: &Counts) -> usize {
+        if self.sites.len() < 2 { 0 } else { tasks[COMPUTE].min(tasks[STALL]) }
+    }
+
+    /// How many of its tasks stay if it gets these.
+    fn stays(&self, tasks: &Counts) -> usize {
+        self.present.iter().zip(tasks).map(|(now, then)| now.min(then)).sum()
+    }
+}
+
+/// What is known of the machine and the tasks on it.
+struct Machine {
+    policy: Policy,
+    /// Those of a node follow each other.
+    cores: Vec<Core>,
+    /// Where those of each node end.
+    node_ends: Vec<usize>,
+    /// The core of each site, those of `NoSmt` that get no tasks included.
+    core_of: Vec<usize>,
+    totals: Counts,
+    /// The fewest tasks of a site, and how many sites have one more.
+    floor: usize,
+    over: usize,
+}
+
+impl Machine {
+    fn new(policy: Policy, sites: &[Site], tasks: &[Task]) -> Self {
+        let mut order: Vec<usize> = (0..sites.len()).collect();
+        let node_of = |core: usize| sites.iter().find(|site| site.core == core).map(|s| s.node);
+        order.sort_by_key(|&site| (node_of(sites[site].core), sites[site].core, site));
+        let mut machine = Machine {
+            policy,
+            cores: Vec::new(),
+            node_ends: Vec::new(),
+            core_of: vec![0; sites.len()],
+            totals: [0; 3],
+            floor: 0,
+            over: 0,
+        };
+        for group in order.chunk_by(|&a, &b| sites[a].core == sites[b].core) {
+            group.iter().for_each(|&site| machine.core_of[site] = machine.cores.len());
+            machine.cores.push(Core { sites: group.to_vec(), present: [0; 3] });
+        }
+        let nodes = machine
+            .cores
+            .chunk_by(|a, b| node_of(sites[a.sites[0]].core) == node_of(sites[b.sites[0]].core));
+        machine.node_ends = nodes
+            .map(|node| node.len())
+            .scan(0, |end, len| {
+                *end += len;
+                Some(*end)
+            })
+            .collect();
+        machine.count(tasks);
+        machine
+    }
+
+    fn count(&mut self, tasks: &[Task]) {
+        let mut here = vec![0; self.core_of.len()];
+        for task in tasks {
+            self.totals[task.class as usize] += 1;
+            if let Some(at) = task.at {
+                here[at] += 1;
+                self.cores[self.core_of[at]].present[task.class as usize] += 1;
+            }
+        }
+        if self.policy == Policy::NoSmt {
+            for core in &mut self.cores {
+                let most = core.sites.iter().rev().copied().max_by_key(|&site| here[site]);
+                core.sites = most.into_iter().collect();
+            }
+        }
+        let sites: usize = self.cores.iter().map(|core| core.sites.len()).sum();
+        (self.floor, self.over) = (tasks.len() / sites, tasks.len() % sites);
+    }
+
+    /// The fewest tasks of a core.
+    fn least(&self, core: &Core) -> usize {
+        core.sites.len() * self.floor
+    }
+
+    /// The most tasks of a core.
+    fn most(&self, core: &Core) -> usize {
+        core.sites.len() * (self.floor + usize::from(self.over > 0))
+    }
+
+    /// The cores of each node, as ranges.
+    fn nodes(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        let starts = std::iter::once(0).chain(self.node_ends.iter().copied());
+        starts.zip(&self.node_ends).map(|(start, &end)| start..end)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,222 @@
+//! The best plan within reach of another one: a dynamic program over the cores, one node after the other.
+//!
+//! What is known after some cores is, for each number of tasks of each class that they may have got, the most that this is worth
+//! and what the last core got for it. The reach says how far such a number may differ from that of the plan before; where it covers
+//! all numbers there are, the result is the best plan of all.
+
+use std::array;
+
+use super::{Counts, Machine, Policy, plus, sum};
+
+/// What one search costs at most, in cells looked at.
+const COST: usize = 4_000_000;
+/// The least reach.
+const LEAST_REACH: usize = 2;
+
+/// What a plan is worth: pairs, busy cores, tasks that stay, in 16 bits each from the highest on, less the crossings.
+type Value = i64;
+
+/// Of a cell that no choice leads to.
+const NONE: Value = Value::MIN;
+
+/// The best plan, or one that no plan within reach of it is better than.
+pub(super) fn best(machine: &Machine, mut plan: Vec<Counts>) -> Vec<Counts> {
+    let reach = reach(machine);
+    loop {
+        let before = value(machine, &plan);
+        let better = improve(machine, &plan, reach);
+        if value(machine, &better) <= before {
+            return plan;
+        }
+        plan = better;
+        if machine.totals.iter().all(|&total| total <= reach) {
+            return plan;
+        }
+    }
+}
+
+/// The widest reach whose search is not too dear.
+fn reach(machine: &Machine) -> usize {
+    let all = machine.totals.into_iter().max().unwrap_or(0);
+    let affordable = |reach: &usize| cost(machine, *reach) <= COST;
+    (LEAST_REACH..=all).rev().find(affordable).unwrap_or(LEAST_REACH)
+}
+
+/// How many cells a search looks at, at most.
+fn cost(machine: &Machine, reach: usize) -> usize {
+    let cells = |most: usize| -> usize {
+        machine.totals.iter().map(|&total| total.min(most).min(2 * reach) + 1).product()
+    };
+    let states = cells(usize::MAX);
+    // Of one core: so many numbers have no greater sum.
+    let ways = |load: usize| (load + 1) * (load + 2) * (load + 3) / 6;
+    let of_core = machine.cores.iter().map(|core| machine.most(core));
+    let choices = of_core.map(|most| cells(most).min(ways(most)));
+    let cores = choices.fold(0_usize, |all, one| all.saturating_add(states.saturating_mul(one)));
+    let joints = (machine.node_ends.len() - 1).saturating_mul(states).saturating_mul(states);
+    cores.saturating_add(joints)
+}
+
+fn value(machine: &Machine, plan: &[Counts]) -> Value {
+    let cores: Value = (0..plan.len()).map(|core| value_of_core(machine, core, &plan[core])).sum();
+    let nodes = machine.nodes().map(|node| {
+        let got = plan[node.clone()].iter().copied().fold([0; 3], plus);
+        crossings(&present(machine, node), &got)
+    });
+    cores - nodes.sum::<Value>()
+}
+
+fn value_of_core(machine: &Machine, core: usize, tasks: &Counts) -> Value {
+    let core = &machine.cores[core];
+    let pairs = core.pairs(tasks) as Value;
+    let pairs = if machine.policy == Policy::Parallel { -pairs } else { pairs };
+    let busy = Value::from(sum(tasks) > 0);
+    let stays = core.stays(tasks) as Value;
+    ((((pairs << 16) + busy) << 16) + stays) << 16
+}
+
+/// How many tasks leave a node: those that it has more of than it gets, as others of it take what places there are.
+fn crossings(present: &Counts, got: &Counts) -> Value {
+    present.iter().zip(got).map(|(now, then)| now.saturating_sub(*then) as Value).sum()
+}
+
+fn present(machine: &Machine, node: std::ops::Range<usize>) -> Counts {
+    machine.cores[node].iter().map(|core| core.present).fold([0; 3], plus)
+}
+
+/// The best plan within `reach` of `plan`.
+fn improve(machine: &Machine, plan: &[Counts], reach: usize) -> Vec<Counts> {
+    let mut all = Chain::new();
+    let mut nodes = Vec::new();
+    for node in machine.nodes() {
+        let mut chain = Chain::new();
+        for core in node.clone() {
+            let choices = choices(machine, core, plan[core], reach);
+            chain.extend(choices, plan[core], reach, &machine.totals);
+        }
+        let here = present(machine, node);
+        let mut choices = chain.last().choices();
+        choices.iter_mut().for_each(|(got, value)| *value -= crossings(&here, got));
+        all.extend(choices, chain.planned, reach, &machine.totals);
+        nodes.push(chain);
+    }
+    let gets = all.trace(machine.totals);
+    nodes.iter().zip(gets).flat_map(|(chain, got)| chain.trace(got)).collect()
+}
+
+/// What a core may get, and what that is worth.
+fn choices(machine: &Machine, core: usize, planned: Counts, reach: usize) -> Vec<(Counts, Value)> {
+    let (least, most) = (machine.least(&machine.cores[core]), machine.most(&machine.cores[core]));
+    let room = Grid::around(planned, reach, &machine.totals.map(|total| total.min(most)));
+    let loads = least..=most;
+    let fitting = room.cells().filter(|tasks| loads.contains(&sum(tasks)));
+    fitting.map(|tasks| (tasks, value_of_core(machine, core, &tasks))).collect()
+}
+
+/// Cores, or nodes, one after the other.
+struct Chain {
+    /// What those so far get by the plan before.
+    planned: Counts,
+    links: Vec<Grid>,
+    /// What the one of each link may get.
+    choices: Vec<Vec<(Counts, Value)>>,
+}
+
+impl Chain {
+    fn new() -> Self {
+        let mut none = Grid::around([0; 3], 0, &[0; 3]);
+        none.values[0] = 0;
+        Chain { planned: [0; 3], links: vec![none], choices: Vec::new() }
+    }
+
+    fn last(&self) -> &Grid {
+        self.links.last().expect("the first is of nobody")
+    }
+
+    /// One more, which may get one of `choices`, and gets `planned` by the plan before.
+    fn extend(
+        &mut self,
+        choices: Vec<(Counts, Value)>,
+        planned: Counts,
+        reach: usize,
+        totals: &Counts,
+    ) {
+        self.planned = plus(self.planned, planned);
+        let mut next = Grid::around(self.planned, reach, totals);
+        for (before, value) in self.last().choices() {
+            for (index, (got, worth)) in choices.iter().enumerate() {
+                next.offer(plus(before, *got), value + worth, index);
+            }
+        }
+        self.links.push(next);
+        self.choices.push(choices);
+    }
+
+    /// What each gets if all get `together`.
+    fn trace(&self, mut together: Counts) -> Vec<Counts> {
+        let steps = self.links[1..].iter().zip(&self.choices).rev();
+        let mut gets: Vec<_> = steps
+            .map(|(grid, choices)| {
+                let got = choices[grid.chosen(together)].0;
+                together = array::from_fn(|class| together[class] - got[class]);
+                got
+            })
+            .collect();
+        gets.reverse();
+        gets
+    }
+}
+
+/// A value for each number of tasks of each class within bounds.
+struct Grid {
+    low: Counts,
+    len: Counts,
+    values: Vec<Value>,
+    /// Which choice has led there.
+    chosen: Vec<u32>,
+}
+
+impl Grid {
+    /// At most `reach` from `middle`, and no more than `most`.
+    fn around(middle: Counts, reach: usize, most: &Counts) -> Self {
+        let low: Counts = array::from_fn(|class| middle[class].saturating_sub(reach));
+        let len: Counts =
+            array::from_fn(|class| (middle[class] + reach).min(most[class]) + 1 - low[class]);
+        let cells = len.iter().product();
+        Grid { low, len, values: vec![NONE; cells], chosen: vec![0; cells] }
+    }
+
+    fn cells(&self) -> impl Iterator<Item = Counts> {
+        let (low, [_, b, c]) = (self.low, self.len);
+        (0..self.len.iter().product())
+            .map(move |cell| plus(low, [cell / (b * c), cell / c % b, cell % c]))
+    }
+
+    /// The cells that something leads to.
+    fn choices(&self) -> Vec<(Counts, Value)> {
+        let all = self.cells().zip(self.values.iter().copied());
+        all.filter(|(_, value)| *value != NONE).collect()
+    }
+
+    fn cell(&self, counts: Counts) -> Option<usize> {
+        let at: Counts = array::from_fn(|class| counts[class].wrapping_sub(self.low[class]));
+        let inside = at.iter().zip(&self.len).all(|(at, len)| at < len);
+        inside.then(|| (at[0] * self.len[1] + at[1]) * self.len[2] + at[2])
+    }
+
+    /// Takes note of a way to `counts`, if there is none as good.
+    #[inline]
+    fn offer(&mut self, counts: Counts, value: Value, choice: usize) {
+        if let Some(cell) = self.cell(counts)
+            && value > self.values[cell]
+        {
+            self.values[cell] = value;
+            self.chosen[cell] = choice as u32;
+        }
+    }
+
+    fn chosen(&self, counts: Counts) -> usize {
+        let cell = self.cell(counts).expect("within bounds: the way led here");
+        self.chosen[cell] as usize
+    }
+}

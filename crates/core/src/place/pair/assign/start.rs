@@ -1,0 +1,116 @@
+//! Where the search begins: with as many pairs, and as few idle cores, as can be.
+
+use super::{COMPUTE, Counts, Machine, Policy, STALL, UNKNOWN, sum};
+
+/// How many tasks of each class each core gets.
+pub(super) fn plan(machine: &Machine) -> Vec<Counts> {
+    let mut start = Start {
+        machine,
+        plan: vec![[0; 3]; machine.cores.len()],
+        left: machine.totals,
+        over: machine.over,
+    };
+    if machine.policy == Policy::Parallel {
+        start.place_alike();
+    } else {
+        start.place_pairs();
+        start.place_singles();
+    }
+    start.plan
+}
+
+struct Start<'m> {
+    machine: &'m Machine,
+    plan: Vec<Counts>,
+    /// Tasks without a place.
+    left: Counts,
+    /// How many of them are beyond what the cores need.
+    over: usize,
+}
+
+impl Start<'_> {
+    /// As many pairs as there can be: where they take least of what is over, then on cores that have fewest.
+    fn place_pairs(&mut self) {
+        while self.left[COMPUTE] > 0 && self.left[STALL] > 0 {
+            let fitting = (0..self.plan.len()).filter(|&at| {
+                let is_shared = self.machine.cores[at].sites.len() > 1;
+                is_shared && self.room(at) >= 2 && self.price(at) <= self.over
+            });
+            let best = fitting.min_by_key(|&at| {
+                let stay = [COMPUTE, STALL].map(|class| usize::from(self.would_stay(at, class)));
+                (self.price(at), sum(&self.plan[at]), 2 - stay[0] - stay[1])
+            });
+            let Some(at) = best else { return };
+            self.put(at, COMPUTE);
+            self.put(at, STALL);
+        }
+    }
+
+    /// The others: first where tasks are missing, then on idle cores, then anywhere; where they stay, if they can.
+    fn place_singles(&mut self) {
+        while sum(&self.left) > 0 {
+            let places = (0..self.plan.len())
+                .filter(|&at| self.room(at) > 0)
+                .flat_map(|at| [UNKNOWN, COMPUTE, STALL].map(|class| (at, class)));
+            let possible = places.filter(|&(_, class)| self.left[class] > 0);
+            let best = possible.min_by_key(|&(at, class)| {
+                let full = self.need(at) == 0;
+                let beside = full && sum(&self.plan[at]) > 0;
+                (full, beside, !self.would_stay(at, class), usize::MAX - self.left[class])
+            });
+            let Some((at, class)) = best else { unreachable!("there is room for all tasks") };
+            self.put(at, class);
+        }
+    }
+
+    /// One class after the other, core by core.
+    fn place_alike(&mut self) {
+        let mut classes = [COMPUTE, UNKNOWN, STALL]
+            .into_iter()
+            .flat_map(|class| std::iter::repeat_n(class, self.machine.totals[class]));
+        let loads: Vec<usize> = self.even_loads();
+        for (at, load) in loads.into_iter().enumerate() {
+            for class in classes.by_ref().take(load) {
+                self.plan[at][class] += 1;
+            }
+        }
+    }
+
+    /// How many tasks each core gets: none is idle while another has two more than it needs.
+    fn even_loads(&self) -> Vec<usize> {
+        let cores = &self.machine.cores;
+        let mut loads: Vec<usize> = cores.iter().map(|core| self.machine.least(core)).collect();
+        for _ in 0..self.over {
+            let open = (0..cores.len()).filter(|&at| loads[at] < self.machine.most(&cores[at]));
+            let at = open.min_by_key(|&at| loads[at]).expect("there is room for all tasks");
+            loads[at] += 1;
+        }
+        loads
+    }
+
+    fn put(&mut self, at: usize, class: usize) {
+        if self.need(at) == 0 {
+            self.over -= 1;
+        }
+        self.plan[at][class] += 1;
+        self.left[class] -= 1;
+    }
+
+    fn room(&self, at: usize) -> usize {
+        self.machine.most(&self.machine.cores[at]) - sum(&self.plan[at])
+    }
+
+    /// How many tasks a core lacks.
+    fn need(&self, at: usize) -> usize {
+        self.machine.least(&self.machine.cores[at]).saturating_sub(sum(&self.plan[at]))
+    }
+
+    /// How many of a pair it does not need.
+    fn price(&self, at: usize) -> usize {
+        2 - self.need(at).min(2)
+    }
+
+    fn would_stay(&self, at: usize, class: usize) -> bool {
+        self.plan[at][class] < self.machine.cores[at].present[class]
+    }
+}

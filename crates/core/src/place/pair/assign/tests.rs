@@ -1,0 +1,213 @@
+//! Against all there is, on small machines; and what holds on large ones.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// What a placement is worth, as a user would count it: pairs, busy cores, and fewer is better of migrations and crossings.
+type Worth = (isize, usize, std::cmp::Reverse<usize>, std::cmp::Reverse<usize>);
+
+fn worth(policy: Policy, sites: &[Site], tasks: &[Task], placed: &[usize]) -> Worth {
+    let mut cores: BTreeMap<usize, (usize, Counts)> = BTreeMap::new();
+    sites.iter().for_each(|site| cores.entry(site.core).or_default().0 += 1);
+    for (task, &at) in tasks.iter().zip(placed) {
+        cores.entry(sites[at].core).or_default().1[task.class as usize] += 1;
+    }
+    let shared = cores.values().filter(|(sites, _)| *sites > 1);
+    let pairs: isize = shared.map(|(_, got)| got[COMPUTE].min(got[STALL]) as isize).sum();
+    let busy = cores.values().filter(|(_, got)| sum(got) > 0).count();
+    let moved = tasks.iter().zip(placed).filter_map(|(task, &to)| {
+        let (from, to) = (sites[task.at?], sites[to]);
+        (from.core != to.core).then_some(from.node != to.node)
+    });
+    let moved: Vec<bool> = moved.collect();
+    let crossed = moved.iter().filter(|crosses| **crosses).count();
+    let pairs = if policy == Policy::Parallel { -pairs } else { pairs };
+    (pairs, busy, std::cmp::Reverse(moved.len()), std::cmp::Reverse(crossed))
+}
+
+/// How many tasks each of `sites` has got: the fewest and the most.
+fn spread(sites: &[usize], placed: &[usize]) -> (usize, usize) {
+    let loads = sites.iter().map(|site| placed.iter().filter(|at| *at == site).count());
+    loads.fold((usize::MAX, 0), |(least, most), load| (least.min(load), most.max(load)))
+}
+
+/// The best that any placement on `open` sites is worth that is even.
+fn best_of_all(policy: Policy, sites: &[Site], open: &[usize], tasks: &[Task]) -> Worth {
+    let count = open.len().pow(tasks.len() as u32);
+    let placements = (0..count).map(|mut number| {
+        let digits = tasks.iter().map(|_| {
+            let digit = number % open.len();
+            number /= open.len();
+            open[digit]
+        });
+        digits.collect::<Vec<_>>()
+    });
+    let even = placements.filter(|placed| {
+        let (least, most) = spread(open, placed);
+        most - least <= 1
+    });
+    even.map(|placed| worth(policy, sites, tasks, &placed)).max().expect("one is even")
+}
+
+fn class() -> impl Strategy<Value = Class> {
+    prop_oneof![Just(Class::Unknown), Just(Class::Compute), Just(Class::Stall)]
+}
+
+/// Machines of up to so many sites, their cores on up to three nodes, with up to so many tasks that are anywhere.
+fn settings(most_sites: usize, most_tasks: usize) -> impl Strategy<Value = (Vec<Site>, Vec<Task>)> {
+    let cores = prop::collection::vec(
+        (prop_oneof![4 => Just(2_usize), 2 => Just(1), 1 => Just(3), 2 => Just(4)], 0_usize..3),
+        1..=most_sites,
+    );
+    let sites = cores.prop_map(move |cores| {
+        let sites = cores.iter().enumerate().flat_map(|(core, &(threads, node))| {
+            // Numbers as a kernel may have them: not in turn, and with gaps.
+            (0..threads).map(move |thread| (thread, Site { core: 7 * (core ^ 1), node: 3 - node }))
+        });
+        let mut sites: Vec<_> = sites.collect();
+        sites.sort_by_key(|(thread, _)| *thread);
+        sites.truncate(most_sites);
+        sites.into_iter().map(|(_, site)| site).collect::<Vec<_>>()
+    });
+    sites.prop_flat_map(move |sites| {
+        let at = prop::option::weighted(0.9, 0..sites.len());
+        let task = (class(), at).prop_map(|(class, at)| Task { class, at });
+        (Just(sites), prop::collection::vec(task, 0..=most_tasks))
+    })
+}
+
+fn is_even(sites: &[Site], tasks: &[Task], placed: &[usize]) -> bool {
+    let all: Vec<_> = (0..sites.len()).collect();
+    let (least, most) = spread(&all, placed);
+    placed.len() == tasks.len() && most <= least + 1
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_other_placement_is_better_on_small_machines((sites, tasks) in settings(6, 6)) {
+        let all: Vec<_> = (0..sites.len()).collect();
+        for policy in [Policy::Cross, Policy::Parallel] {
+            let placed = assign(policy, &sites, &tasks);
+            prop_assert!(is_even(&sites, &tasks, &placed));
+            let best = best_of_all(policy, &sites, &all, &tasks);
+            prop_assert_eq!(worth(policy, &sites, &tasks, &placed), best, "{:?} {:?}", policy, placed);
+            if policy == Policy::Cross && !tasks.is_empty() {
+                let machine = Machine::new(policy, &sites, &tasks);
+                let begun = seat::tasks(&machine, &start::plan(&machine), &tasks);
+                let (pairs, busy, ..) = worth(policy, &sites, &tasks, &begun);
+                prop_assert_eq!((pairs, busy), (best.0, best.1), "the search begins at {:?}", begun);
+            }
+        }
+    }
+
+    #[test]
+    fn without_siblings_one_site_of_each_core_is_used_as_well_as_can_be(
+        (sites, tasks) in settings(6, 6),
+    ) {
+        let placed = assign(Policy::NoSmt, &sites, &tasks);
+        let mut open = BTreeMap::new();
+        sites.iter().enumerate().for_each(|(at, site)| _ = open.insert(site.core, at));
+        for &at in &placed {
+            open.insert(sites[at].core, at);
+        }
+        let open: Vec<_> = open.into_values().collect();
+        prop_assert!(placed.iter().all(|at| open.contains(at)), "two siblings have got tasks");
+        let (least, most) = spread(&open, &placed);
+        prop_assert!(most <= least + 1);
+        // Only one site of a core has tasks, so that there are no pairs, whatever they are.
+        let plain: Vec<_> = tasks.iter().map(|task| Task { class: Class::Unknown, ..*task }).collect();
+        let best = best_of_all(Policy::Cross, &sites, &open, &plain);
+        prop_assert_eq!(worth(Policy::Cross, &sites, &plain, &placed), best);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Where the search does not reach all plans, pairs and idle cores are as few as can be.
+    #[test]
+    fn pairs_and_busy_cores_are_the_most_there_can_be_on_large_machines(
+        cores in 20_usize..40, threads in 1_usize..5, nodes in 1_usize..4,
+        classes in prop::collection::vec(class(), 0..200),
+        seed: u64,
+    ) {
+        let sites: Vec<_> = (0..cores * threads)
+            .map(|cpu| Site { core: cpu % cores, node: cpu % cores * nodes / cores })
+            .collect();
+        let at = |index: usize| (seed >> (index % 50)) as usize % sites.len();
+        let tasks: Vec<_> = classes
+            .iter()
+            .enumerate()
+            .map(|(index, &class)| Task { class, at: Some(at(index)) })
+            .collect();
+        let placed = assign(Policy::Cross, &sites, &tasks);
+        prop_assert!(is_even(&sites, &tasks, &placed));
+        let (pairs, busy, ..) = worth(Policy::Cross, &sites, &tasks, &placed);
+        let of = |class| classes.iter().filter(|one| **one == class).count();
+        let few = of(Class::Compute).min(of(Class::Stall));
+        prop_assert_eq!(pairs as usize, few.min(most_pairs(cores, threads, tasks.len())));
+        let singles = tasks.len() - 2 * pairs as usize;
+        let most_busy = if threads == 1 { tasks.len() } else { (pairs as usize).min(cores) + singles };
+        prop_assert_eq!(busy, most_busy.min(cores));
+    }
+
+    #[test]
+    fn what_is_placed_well_stays((sites, tasks) in settings(12, 16)) {
+        let placed = assign(Policy::Cross, &sites, &tasks);
+        let settled: Vec<_> = tasks.iter().zip(&placed).map(|(task, &at)| Task { at: Some(at), ..*task }).collect();
+        prop_assert_eq!(assign(Policy::Cross, &sites, &settled), placed);
+    }
+}
+
+/// How many pairs cores can have that are alike, with so many tasks placed evenly, if these are as is best.
+fn most_pairs(cores: usize, threads: usize, tasks: usize) -> usize {
+    if threads == 1 {
+        return 0;
+    }
+    let (floor, over) = (tasks / (cores * threads), tasks % (cores * threads));
+    let least = threads * floor;
+    // One task more makes a pair where the number is odd, elsewhere two do, as often as the threads allow.
+    let (odd, extra) = (least % 2, over.min(cores * threads));
+    let firsts = if odd == 1 { extra.min(cores) } else { 0 };
+    let twos = ((extra - firsts) / 2).min(cores * ((threads - odd) / 2));
+    cores * (least / 2) + firsts + twos
+}
+
+/// Two of a class on a core would both stay, or one of them as half of a pair: a choice of pairs by itself cannot know.
+#[test]
+fn a_core_gives_up_a_pair_where_two_of_a_class_may_stay() {
+    let sites = [0, 0, 1, 1, 2, 2].map(|core| Site { core, node: 0 });
+    let task = |class, at| Task { class, at: Some(at) };
+    let (c, s) = (Class::Compute, Class::Stall);
+    let tasks = [task(c, 0), task(c, 1), task(c, 2), task(s, 3), task(c, 4), task(c, 5)];
+    assert_eq!(assign(Policy::Cross, &sites, &tasks), [0, 1, 2, 3, 4, 5]);
+}
+
+/// Ten tasks on eight sites: two are over, and make two pairs of what the cores of three have left, or one on that of two, where
+/// its tasks are already.
+#[test]
+fn the_search_begins_with_pairs_where_they_take_least_of_what_is_over() {
+    let sites = [0, 0, 1, 1, 1, 2, 2, 2].map(|core| Site { core, node: 0 });
+    let at = [Some(0), Some(0), None, None, None];
+    let both = [Class::Compute, Class::Stall];
+    let tasks: Vec<_> = both.iter().flat_map(|&class| at.map(|at| Task { class, at })).collect();
+    let machine = Machine::new(Policy::Cross, &sites, &tasks);
+    let begun = seat::tasks(&machine, &start::plan(&machine), &tasks);
+    assert_eq!(worth(Policy::Cross, &sites, &tasks, &begun).0, 5);
+}
+
+#[test]
+fn where_nobody_is_nobody_is_placed() {
+    assert!(assign(Policy::Cross, &[], &[]).is_empty());
+}
+
+#[test]
+#[should_panic(expected = "there is no site for a task")]
+fn a_task_needs_a_site() {
+    assign(Policy::Cross, &[], &[Task { class: Class::Compute, at: None }]);
+}

@@ -1,0 +1,80 @@
+//! What a worker runs next whose siblings run something, and when its agent leaves them the core.
+
+use super::Class;
+
+/// How many of the queued fibers are looked at.
+pub const LOOKS: usize = 4;
+
+/// How often a queued fiber is passed over at most.
+pub const PASSES: u8 = 4;
+
+/// How long an agent looks for work beside a sibling that computes, in nanoseconds: a few wakes across workers.
+pub const POLITE_NS: u64 = 4_000;
+
+/// What goes best beside those that the siblings run; `None` if neither kind outnumbers the other.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_core::place::{Class, wanted};
+///
+/// assert_eq!(wanted([Class::Compute]), Some(Class::Stall));
+/// assert_eq!(wanted([Class::Stall, Class::Stall, Class::Compute]), Some(Class::Compute));
+/// assert_eq!(wanted([Class::Unknown]), None);
+/// ```
+#[inline]
+pub fn wanted(running: impl IntoIterator<Item = Class>) -> Option<Class> {
+    let computing = running.into_iter().fold(0, |sum, class| match class {
+        Class::Compute => sum + 1,
+        Class::Stall => sum - 1,
+        Class::Unknown => sum,
+    });
+    match computing {
+        0 => None,
+        1.. => Some(Class::Stall),
+        _ => Some(Class::Compute),
+    }
+}
+
+/// Which of the `first` fibers of a queue runs next: the oldest of the `wanted` class, if it is among the first
+/// [`LOOKS`] and none before it was passed over [`PASSES`] times; else the oldest of all.
+///
+/// Each comes with how often it was passed over. Whoever runs the chosen one counts once more for those before it.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_core::place::{Class, PASSES, pick};
+///
+/// assert_eq!(pick(Class::Stall, [(Class::Compute, 0), (Class::Stall, 0)]), 1);
+/// assert_eq!(pick(Class::Stall, [(Class::Compute, PASSES), (Class::Stall, 0)]), 0);
+/// assert_eq!(pick(Class::Stall, [(Class::Compute, 0), (Class::Unknown, 0)]), 0);
+/// ```
+#[inline]
+pub fn pick(wanted: Class, first: impl IntoIterator<Item = (Class, u8)>) -> usize {
+    for (index, (class, passed)) in first.into_iter().take(LOOKS).enumerate() {
+        if class == wanted {
+            return index;
+        }
+        if passed >= PASSES {
+            break;
+        }
+    }
+    0
+}
+
+/// Whether an agent that has found nothing for `idle_ns` leaves the core to those that the siblings run.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_core::place::{Class, POLITE_NS, gives_way};
+///
+/// assert!(gives_way([Class::Compute], POLITE_NS));
+/// assert!(!gives_way([Class::Compute], POLITE_NS - 1));
+/// assert!(!gives_way([Class::Stall], POLITE_NS));
+/// ```
+#[inline]
+pub fn gives_way(running: impl IntoIterator<Item = Class>, idle_ns: u64) -> bool {
+    idle_ns >= POLITE_NS && running.into_iter().any(|class| class == Class::Compute)
+}

@@ -1,0 +1,309 @@
+//! What runs beside what, where workers are told that they share a core.
+
+mod support;
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+
+use daiko::{Builder, Class, JoinHandle, Preset, Runtime, RuntimeBuilder};
+use daiko_core::place::PASSES;
+use daiko_sys::topology::Topology;
+use daiko_sys::{cpu, thread};
+use support::{end, mover, until, yield_until};
+
+const C: Class = Class::Compute;
+const S: Class = Class::Stall;
+const U: Class = Class::Unknown;
+
+/// A runtime of two workers on these cores.
+fn two(cores: [usize; 2]) -> RuntimeBuilder {
+    Runtime::builder().workers(2).cores(cores).preset(Preset::Power)
+}
+
+/// Pinned to worker 0, or a mover that it spawns.
+fn kinds() -> [fn() -> Builder; 2] {
+    [|| Builder::new().on(0), mover]
+}
+
+/// A fiber that runs on a worker all the time, so that its agent does not, until it is told to end.
+struct Neighbour {
+    enough: Arc<AtomicBool>,
+    fiber: JoinHandle<()>,
+}
+
+impl Neighbour {
+    fn new(runtime: &Runtime, worker: usize, class: Class) -> Self {
+        let enough = Arc::new(AtomicBool::new(false));
+        let (told, (tell, runs)) = (enough.clone(), mpsc::channel());
+        let body = move || {
+            assert_eq!(daiko::set_class(class), U);
+            tell.send(()).unwrap();
+            while !told.load(Ordering::Acquire) {
+                daiko::yield_now();
+            }
+        };
+        let fiber = runtime.spawn_with(Builder::new().on(worker), body).unwrap();
+        runs.recv().unwrap();
+        Neighbour { enough, fiber }
+    }
+
+    fn end(self) {
+        self.enough.store(true, Ordering::Release);
+        self.fiber.join().unwrap();
+    }
+}
+
+/// In which order worker 0 runs fibers that are queued there in that of `queued`, while the others run one each, of the classes
+/// `beside`; and how often one has overtaken others.
+fn order(
+    builder: RuntimeBuilder,
+    beside: &[Class],
+    queued: &'static [Class],
+    kind: fn() -> Builder,
+) -> (Vec<usize>, u64) {
+    let runtime = builder.build().unwrap();
+    let neighbour = |(index, class): (usize, &Class)| Neighbour::new(&runtime, index + 1, *class);
+    let neighbours: Vec<_> = beside.iter().enumerate().map(neighbour).collect();
+    let ran = Arc::new(Mutex::new(Vec::new()));
+    let order = ran.clone();
+    let driver = move || {
+        let spawn = |(index, class): (usize, &Class)| {
+            let ran = order.clone();
+            kind().class(*class).spawn(move || ran.lock().unwrap().push(index)).unwrap()
+        };
+        let fibers: Vec<_> = queued.iter().enumerate().map(spawn).collect();
+        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    };
+    runtime.spawn_with(Builder::new().on(0), driver).unwrap().join().unwrap();
+    neighbours.into_iter().for_each(Neighbour::end);
+    let overtakes = runtime.counters().iter().map(|worker| worker.overtakes).sum();
+    end(runtime);
+    (Arc::into_inner(ran).unwrap().into_inner().unwrap(), overtakes)
+}
+
+#[test]
+fn what_complements_the_sibling_runs_first() {
+    // Pinned fibers that are passed over keep their place, movers go to the end.
+    for (kind, beside_a_stall) in kinds().into_iter().zip([[0, 1, 3, 2, 4], [0, 1, 3, 4, 2]]) {
+        let order = |beside| order(two([7, 7]), &[beside], &[C, C, S, C, S], kind);
+        assert_eq!(order(C), (vec![2, 4, 0, 1, 3], 2));
+        assert_eq!(order(S), (beside_a_stall.to_vec(), 1));
+        assert_eq!(order(U), (vec![0, 1, 2, 3, 4], 0));
+    }
+}
+
+#[test]
+fn several_siblings_are_heeded_together() {
+    let four = || Runtime::builder().workers(4).cores([0; 4]).preset(Preset::Power);
+    for kind in kinds() {
+        let order = |beside: [Class; 3]| order(four(), &beside, &[C, S, C, S], kind).0;
+        assert_eq!(order([C, S, C])[0], 1);
+        assert_eq!(order([S, C, S])[..2], [0, 2]);
+        assert_eq!(order([C, S, U]), [0, 1, 2, 3]);
+    }
+}
+
+#[test]
+fn what_complements_from_too_far_behind_waits() {
+    for kind in kinds() {
+        let (order, overtakes) = order(two([0, 0]), &[C], &[C, C, C, C, S], kind);
+        assert_eq!((order, overtakes), (vec![0, 4, 1, 2, 3], 1));
+    }
+}
+
+#[test]
+fn nothing_is_overtaken_without_siblings_or_pairing() {
+    let unbound = || Runtime::builder().workers(2).preset(Preset::Power).bind(false);
+    let not: [fn() -> RuntimeBuilder; 3] = [|| two([0, 1]), || two([0, 0]).pairing(false), unbound];
+    for kind in kinds() {
+        for builder in not {
+            assert_eq!(order(builder(), &[C], &[C, S, C, S], kind), (vec![0, 1, 2, 3], 0));
+        }
+    }
+}
+
+/// Here the monitor asks the kernel.
+#[test]
+fn nothing_is_overtaken_on_a_machine_without_siblings() {
+    let runtime = Runtime::builder().build().unwrap();
+    let neighbour = Neighbour::new(&runtime, runtime.workers() - 1, C);
+    let body = |class| {
+        move || (0..100_000).for_each(|_| _ = (daiko::yield_now(), daiko::set_class(class)))
+    };
+    let fibers =
+        [C, S, C, S].map(|class| runtime.spawn_with(Builder::new().on(0), body(class)).unwrap());
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    neighbour.end();
+    let overtakes: u64 = runtime.counters().iter().map(|worker| worker.overtakes).sum();
+    assert!(overtakes == 0 || Topology::read().unwrap().has_siblings(), "{overtakes} overtakes");
+    end(runtime);
+}
+
+/// How many others run in turn between two runs of a fiber of class `C`, at most, beside a sibling that computes; all of the
+/// others stall, and are always runnable.
+fn longest_wait(others: usize, kind: fn() -> Builder) -> usize {
+    let runtime = two([0, 0]).build().unwrap();
+    let neighbour = Neighbour::new(&runtime, 1, C);
+    let (runs, enough) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let (seen, over) = (runs.clone(), enough.clone());
+    let passed_over = move || {
+        let mut longest = 0;
+        for _ in 0..200 {
+            let before = seen.load(Ordering::Relaxed);
+            daiko::yield_now();
+            longest = longest.max(seen.load(Ordering::Relaxed) - before);
+        }
+        over.store(true, Ordering::Release);
+        longest
+    };
+    let driver = move || {
+        let passed_over = kind().class(C).spawn(passed_over).unwrap();
+        let stalls = (0..others).map(|_| {
+            let (runs, enough) = (runs.clone(), enough.clone());
+            let body = move || {
+                while !enough.load(Ordering::Acquire) {
+                    runs.fetch_add(1, Ordering::Relaxed);
+                    daiko::yield_now();
+                }
+            };
+            kind().class(S).spawn(body).unwrap()
+        });
+        let stalls: Vec<_> = stalls.collect();
+        stalls.into_iter().for_each(|fiber| fiber.join().unwrap());
+        passed_over.join().unwrap()
+    };
+    let longest = runtime.spawn_with(Builder::new().on(0), driver).unwrap().join().unwrap();
+    neighbour.end();
+    end(runtime);
+    longest
+}
+
+#[test]
+fn a_fiber_that_does_not_complement_waits_for_so_many_more_and_no_longer() {
+    const OTHERS: usize = 4;
+    let [pinned, mover] = kinds().map(|kind| longest_wait(OTHERS, kind));
+    let passes = usize::from(PASSES);
+    assert!((OTHERS + 1..=OTHERS + passes).contains(&pinned), "{pinned} before a pinned fiber");
+    // A mover that is passed over goes to the end of the ring, once.
+    assert!((OTHERS + 1..=2 * OTHERS).contains(&mover), "{mover} before a mover");
+}
+
+/// Two workers with fibers of both classes, each of which looks what the other worker runs while it runs itself.
+#[test]
+fn two_workers_run_different_classes_more_often_than_the_same() {
+    let runtime = two([0, 0]).build().unwrap();
+    let beside: Arc<[AtomicUsize; 2]> = Arc::default();
+    let met: Arc<[AtomicUsize; 2]> = Arc::default();
+    let slices = Arc::new(AtomicUsize::new(0));
+    let fibers = (0..16).map(|index| {
+        let (worker, class) = (index % 2, if index < 8 { C } else { S });
+        let (beside, met, slices) = (beside.clone(), met.clone(), slices.clone());
+        let body = move || {
+            while slices.fetch_add(1, Ordering::Relaxed) < 40_000 {
+                beside[worker].store(class as usize, Ordering::Relaxed);
+                (0..100).for_each(|_| std::hint::spin_loop());
+                let other = beside[1 - worker].load(Ordering::Relaxed);
+                if other != U as usize {
+                    met[usize::from(other != class as usize)].fetch_add(1, Ordering::Relaxed);
+                }
+                daiko::yield_now();
+            }
+        };
+        runtime.spawn_with(Builder::new().on(worker).class(class), body).unwrap()
+    });
+    let fibers: Vec<_> = fibers.collect();
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    let [same, different] = [0, 1].map(|index| met[index].load(Ordering::Relaxed));
+    assert!(different > same, "{different} slices beside the other class, {same} beside the same");
+    end(runtime);
+}
+
+/// Which class a thief takes first, of two workers that have one mover each; `None` if it is not it that has run them both.
+fn stolen_first() -> Option<Class> {
+    // The thief is worker 0, and shares its core with worker 1.
+    let builder = Runtime::builder().workers(4).cores([0, 0, 1, 2]).preset(Preset::Latency);
+    let runtime = builder.build().unwrap();
+    let neighbour = Neighbour::new(&runtime, 1, C);
+    let keeper = Neighbour::new(&runtime, 0, U);
+    let (ready, enough) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+    let ran: Arc<Mutex<Vec<(u32, Class)>>> = Arc::default();
+    let victims = [(2, C), (3, S)].map(|(worker, class)| {
+        let (ready, enough, ran) = (ready.clone(), enough.clone(), ran.clone());
+        let body = move || {
+            let stolen = mover().class(class).spawn(move || {
+                ran.lock().unwrap().push((thread::id(), class));
+            });
+            ready.fetch_add(1, Ordering::Release);
+            // It does not suspend, so that its worker does not run the mover itself.
+            until("it was stolen", || enough.load(Ordering::Acquire));
+            stolen.unwrap().join().unwrap();
+        };
+        runtime.spawn_with(Builder::new().on(worker), body).unwrap()
+    });
+    until("both are queued", || ready.load(Ordering::Acquire) == 2);
+    keeper.end();
+    until("both have run", || ran.lock().unwrap().len() == 2);
+    enough.store(true, Ordering::Release);
+    victims.into_iter().for_each(|victim| victim.join().unwrap());
+    let thief = runtime.spawn_with(Builder::new().on(0), thread::id).unwrap().join().unwrap();
+    neighbour.end();
+    end(runtime);
+    let ran = ran.lock().unwrap();
+    ran.iter().all(|(by, _)| *by == thief).then(|| ran[0].1)
+}
+
+#[test]
+fn a_thief_looks_first_for_what_complements_its_sibling() {
+    // A victim that is kept from its CPU for long may have a spare that takes its mover.
+    let first = (0..100).find_map(|_| stolen_first());
+    assert_eq!(first, Some(S));
+}
+
+#[test]
+fn an_agent_does_not_poll_beside_a_sibling_that_computes() {
+    if cpu::allowed().unwrap().len() < 2 {
+        return support::skip("there is one CPU, on which no agent polls");
+    }
+    let runtime = two([0, 0]).preset(Preset::Latency).build().unwrap();
+    let visit = || runtime.spawn_with(Builder::new().on(0), thread::id).unwrap().join().unwrap();
+    let counters = || runtime.counters()[0];
+    let agent = visit();
+    let neighbour = Neighbour::new(&runtime, 1, C);
+    until("it sleeps", || thread::blocked_syscall(agent).is_some());
+    neighbour.end();
+    for class in [U, S] {
+        let neighbour = Neighbour::new(&runtime, 1, class);
+        assert_eq!(visit(), agent);
+        let before = counters();
+        until("it polls", || counters().polls > before.polls + 1000);
+        assert_eq!(counters().parks, before.parks, "beside {class:?}");
+        neighbour.end();
+    }
+    end(runtime);
+}
+
+#[test]
+fn fibers_of_all_classes_are_unwound_at_the_end() {
+    for kind in kinds() {
+        let runtime = two([0, 0]).build().unwrap();
+        let suspended = Arc::new(AtomicUsize::new(0));
+        let fibers = [C, S, U, C, S, U].map(|class| {
+            let suspended = suspended.clone();
+            let body = move || {
+                suspended.fetch_add(1, Ordering::Relaxed);
+                if class == U { daiko::park() } else { yield_until("the end", || false) }
+            };
+            runtime.spawn_with(kind().class(class), body).unwrap()
+        });
+        until("all have begun", || suspended.load(Ordering::Relaxed) == fibers.len());
+        let report = runtime.shutdown();
+        assert_eq!((report.unwound, report.leaked), (fibers.len(), 0));
+        fibers.into_iter().for_each(|fiber| assert!(fiber.join().is_err()));
+    }
+}
+
+#[test]
+fn only_fibers_have_a_class() {
+    let message = support::panic_of(|| daiko::set_class(C));
+    assert!(message.contains("set_class is for fibers"), "{message}");
+}
