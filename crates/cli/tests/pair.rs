@@ -157,16 +157,23 @@ fn what_cannot_be_done_is_refused_in_one_line() {
 
 #[test]
 fn a_command_that_is_not_found_keeps_the_others_from_starting() {
-    let Some(ground) = ground("a_command_that_is_not_found_keeps_the_others_from_starting") else { return };
+    let Some(ground) = ground("a_command_that_is_not_found_keeps_the_others_from_starting") else {
+        return;
+    };
     let file = ground.runtime.path().join("started");
     let touch = ["--", "touch", file.to_str().unwrap(), ":::", "no-such-command"];
-    assert_refused(ground.pair(&touch), &["command not found: no-such-command", "nothing was started"]);
+    assert_refused(
+        ground.pair(&touch),
+        &["command not found: no-such-command", "nothing was started"],
+    );
     assert!(!file.exists());
 }
 
 #[test]
 fn without_siblings_pairing_is_refused_and_auto_goes_on() {
-    let Some(ground) = ground("without_siblings_pairing_is_refused_and_auto_goes_on") else { return };
+    let Some(ground) = ground("without_siblings_pairing_is_refused_and_auto_goes_on") else {
+        return;
+    };
     let first = cpu::allowed().unwrap().iter().next().unwrap().to_string();
     for policy in ["cross", "parallel"] {
         let one = ["--policy", policy, "--cpus", &first, "--", "true"];
@@ -207,7 +214,9 @@ fn commands_write_where_they_would_without() {
 fn an_interrupt_puts_back_what_was_placed() {
     let Some(ground) = ground("an_interrupt_puts_back_what_was_placed") else { return };
     let before = cpu::allowed().unwrap();
-    for (policy, signal) in [("cross", libc::SIGINT), ("auto", libc::SIGTERM), ("parallel", libc::SIGHUP)] {
+    for (policy, signal) in
+        [("cross", libc::SIGINT), ("auto", libc::SIGTERM), ("parallel", libc::SIGHUP)]
+    {
         let (child, busy) = session(&ground, policy);
         assert_eq!(ground.journals(), 1);
         kill(child.id(), signal);
@@ -234,14 +243,20 @@ fn a_session_that_is_killed_is_put_back_by_restore() {
     cpu::bind(busy[1].id(), &before).unwrap();
     let restored = output(ground.pair(&["--restore"]));
     assert!(restored.status.success(), "{}", text(&restored.stderr));
-    assert!(text(&restored.stdout).contains("1 sessions were killed: 1 threads"), "{}", text(&restored.stdout));
+    assert!(
+        text(&restored.stdout).contains("1 sessions were killed: 1 threads"),
+        "{}",
+        text(&restored.stdout)
+    );
     assert!(busy.iter().all(|busy| busy.mask() == before));
     assert_eq!(ground.journals(), 0);
 }
 
 #[test]
 fn a_process_that_ends_meanwhile_does_not_end_the_session() {
-    let Some(ground) = ground("a_process_that_ends_meanwhile_does_not_end_the_session") else { return };
+    let Some(ground) = ground("a_process_that_ends_meanwhile_does_not_end_the_session") else {
+        return;
+    };
     let (mut child, [first, second]) = session(&ground, "cross");
     drop(first);
     // The other is placed as well as before, and watched.
@@ -253,7 +268,9 @@ fn a_process_that_ends_meanwhile_does_not_end_the_session() {
 
 #[test]
 fn an_interrupt_ends_commands_and_what_was_placed_is_over() {
-    let Some(ground) = ground("an_interrupt_ends_commands_and_what_was_placed_is_over") else { return };
+    let Some(ground) = ground("an_interrupt_ends_commands_and_what_was_placed_is_over") else {
+        return;
+    };
     let file = ground.runtime.path().join("pid");
     let script = format!("echo $$ > {}; while :; do :; done", file.display());
     let arguments = ["--policy", "nosmt", "--class", "sh=compute", "--", "sh", "-c", &script];
@@ -269,7 +286,9 @@ fn an_interrupt_ends_commands_and_what_was_placed_is_over() {
 
 #[test]
 fn a_journal_that_cannot_be_written_keeps_all_as_it_is() {
-    let Some(ground) = ground("a_journal_that_cannot_be_written_keeps_all_as_it_is") else { return };
+    let Some(ground) = ground("a_journal_that_cannot_be_written_keeps_all_as_it_is") else {
+        return;
+    };
     let file = ground.runtime.path().join("started");
     let touch = ["--", "touch", file.to_str().unwrap()];
     let refused = &["nothing was changed", "XDG_RUNTIME_DIR"];
@@ -283,9 +302,19 @@ fn a_journal_that_cannot_be_written_keeps_all_as_it_is() {
 
 #[test]
 fn a_kernel_that_refuses_samples_is_told_and_the_session_goes_on() {
-    let Some(ground) = ground("a_kernel_that_refuses_samples_is_told_and_the_session_goes_on") else { return };
+    let Some(ground) = ground("a_kernel_that_refuses_samples_is_told_and_the_session_goes_on")
+    else {
+        return;
+    };
     let busy = Busy::start();
-    let mut command = ground.paired(&["--policy", "cross", "--class", "x=stall", "--pid", &busy.id().to_string()]);
+    let mut command = ground.paired(&[
+        "--policy",
+        "cross",
+        "--class",
+        "x=stall",
+        "--pid",
+        &busy.id().to_string(),
+    ]);
     // SAFETY: the filter is made of locals; the calls are async-signal-safe.
     unsafe {
         command.pre_exec(|| {

@@ -3,8 +3,7 @@
 use crate::{
     costs::Costs, experiment::Experiment, follow::Follow, follow_sim::FollowSim,
     governor::Governor, ipc::Ipc, limits::Limits, memory::Memory, ring::experiment::Ring,
-    serve::Serve, smt_classes::SmtClasses,
-    tsp::Tsp,
+    serve::Serve, smt_classes::SmtClasses, tsp::Tsp,
 };
 
 /// All experiments, in the order of `daiko lab list`.

@@ -147,7 +147,8 @@ impl Restored {
         let mut pids: Vec<u32> = threads.iter().map(|thread| thread.pid).collect();
         pids.sort_unstable();
         pids.dedup();
-        let all = thread::families(pids).into_iter().flat_map(|pid| thread::of(pid).unwrap_or_default());
+        let all =
+            thread::families(pids).into_iter().flat_map(|pid| thread::of(pid).unwrap_or_default());
         threads.extend(all.map(|thread| thread.id));
         threads.sort_unstable();
         threads.dedup();
@@ -158,7 +159,8 @@ impl Restored {
         let Ok(now) = machine.allowed_of(thread) else { return };
         let own = changes.iter().find(|change| change.thread == thread);
         // One that has inherited: any change of that kind will do, the same process's first.
-        let mut alike: Vec<&Change> = changes.iter().filter(|change| change.during == now).collect();
+        let mut alike: Vec<&Change> =
+            changes.iter().filter(|change| change.during == now).collect();
         alike.sort_by_key(|change| change.thread.pid != thread.pid);
         match (own, alike.first()) {
             (Some(own), _) if own.before == now => {}
@@ -193,7 +195,8 @@ impl Change {
     fn parse(line: &str) -> Option<Self> {
         let fields: Vec<&str> = line.split(' ').collect();
         let [pid, tid, start, before, during] = fields[..] else { return None };
-        let thread = ThreadId { pid: pid.parse().ok()?, tid: tid.parse().ok()?, start: start.parse().ok()? };
+        let thread =
+            ThreadId { pid: pid.parse().ok()?, tid: tid.parse().ok()?, start: start.parse().ok()? };
         Some(Self { thread, before: before.parse().ok()?, during: during.parse().ok()? })
     }
 }
@@ -220,7 +223,9 @@ fn is_own(folder: &fs::Metadata) -> io::Result<()> {
     let user = fs::metadata("/proc/self")?.uid();
     match folder.is_dir() && folder.uid() == user && folder.mode() & 0o022 == 0 {
         true => Ok(()),
-        false => Err(io::Error::new(io::ErrorKind::PermissionDenied, "others can write to that folder")),
+        false => {
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, "others can write to that folder"))
+        }
     }
 }
 

@@ -24,7 +24,9 @@ fn threads_of_a_killed_session_are_put_back_once() {
     let folder = killed(&[(a, "0-3", "0"), (b, "0-3", "1"), (a, "0-3", "2"), (c, "0-3", "3")]);
     let machine = Described::default();
     // The first died after its second change was noted, and before it was made; the third was changed by somebody else.
-    [(a, "0"), (b, "1"), (c, "1-2")].map(|(thread, now)| machine.set(thread, &set(now)));
+    for (thread, now) in [(a, "0"), (b, "1"), (c, "1-2")] {
+        machine.set(thread, &set(now));
+    }
     let restored = restore(folder.path(), &machine).unwrap();
     assert_eq!(restored, Restored { killed: 1, threads: 2, changed: 1, ..Restored::default() });
     assert_eq!([a, b, c].map(|thread| machine.mask(thread)), ["0-3", "0-3", "1-2"]);

@@ -43,7 +43,8 @@ impl Sites {
 
     /// Whether two of them are siblings.
     pub fn has_siblings(&self) -> bool {
-        let is_sibling = |(at, site): (usize, &Site)| self.sites[..at].iter().any(|s| s.core == site.core);
+        let is_sibling =
+            |(at, site): (usize, &Site)| self.sites[..at].iter().any(|s| s.core == site.core);
         self.sites.iter().enumerate().any(is_sibling)
     }
 
@@ -146,7 +147,9 @@ impl<M: Machine> Session<M> {
         let mut parents: Vec<_> = self
             .threads
             .iter()
-            .filter_map(|entry| is_parent(&entry).filter(|(_, is)| *is).map(|(far, _)| (far, entry.1)))
+            .filter_map(|entry| {
+                is_parent(&entry).filter(|(_, is)| *is).map(|(far, _)| (far, entry.1))
+            })
             .collect();
         parents.sort_by_key(|(far, _)| *far);
         let (before, standing) = match parents.first() {

@@ -1,10 +1,10 @@
 use super::*;
 use crate::class::Source;
 use crate::machine::testing::{Described, thread};
+use Class::{Compute, Stall, Unknown};
 use daiko_sys::topology::described::Described as Shape;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use Class::{Compute, Stall, Unknown};
 
 struct Ground {
     folder: tempfile::TempDir,
@@ -63,7 +63,10 @@ fn complements_share_a_core_and_all_is_put_back() {
     assert!(ground.session.place(Some(Policy::Cross)).unwrap());
     let masks = ground.masks();
     let cores: Vec<usize> = masks[..4].iter().map(|mask| core(mask)).collect();
-    assert!((cores[0] == cores[2] && cores[1] == cores[3]) || (cores[0] == cores[3] && cores[1] == cores[2]));
+    assert!(
+        (cores[0] == cores[2] && cores[1] == cores[3])
+            || (cores[0] == cores[3] && cores[1] == cores[2])
+    );
     assert_eq!(masks[4], "0-7", "nothing is known of it");
     assert!(!ground.session.place(Some(Policy::Cross)).unwrap(), "nothing is new");
     assert_eq!(ground.session.end().unwrap(), 0);
@@ -84,21 +87,23 @@ fn without_a_policy_threads_run_as_before() {
 #[test]
 fn a_change_of_behaviour_pairs_anew() {
     let mut ground = ground(&[Compute, Stall, Compute, Compute]);
-    ground.session.place(Some(Policy::Cross)).unwrap();
-    let masks = ground.masks();
-    let beside = |masks: &[String], one: usize| {
+    let beside = |ground: &Ground, one: usize| {
+        let masks = ground.masks();
         (0..4).find(|other| *other != one && core(&masks[*other]) == core(&masks[one]))
     };
-    assert_eq!(beside(&masks, 1).map(|other| other != 1), Some(true));
-    let first = beside(&masks, 1).unwrap();
-    let ids: Vec<ThreadId> = ground.found.iter().map(|thread| thread.id).collect();
-    for _ in 0..3 {
-        ground.session.look(ids[1], seen(Compute));
-        ground.session.look(ids[first], seen(Stall));
-    }
-    assert!(ground.session.look(ids[1], seen(Compute)) || ground.session.threads[&ids[1]].verdict().class == Compute);
     ground.session.place(Some(Policy::Cross)).unwrap();
-    assert!(beside(&ground.masks(), first).is_some(), "{:?}", ground.masks());
+    let partner = beside(&ground, 1).expect("the one that stalls has a partner");
+    let ids: Vec<ThreadId> = ground.found.iter().map(|thread| thread.id).collect();
+    // Two looks are not enough.
+    let changes: Vec<bool> =
+        (0..3).map(|_| ground.session.look(ids[partner], seen(Stall))).collect();
+    assert_eq!(changes, [false, false, true]);
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    let partners = [beside(&ground, 1), beside(&ground, partner)];
+    assert!(
+        partners.iter().all(|found| found.is_some_and(|at| at != 1 && at != partner)),
+        "{partners:?}"
+    );
 }
 
 #[test]
@@ -125,7 +130,7 @@ fn threads_of_others_and_those_that_end_do_not_stop_the_rest() {
     assert!(matches!(ground.session.threads[&refused].standing, Standing::Left(_)));
     assert_eq!(ground.machine.mask(refused), "0-7");
     let rest = [2, 3].map(|at| core(&ground.machine.mask(ground.found[at].id)));
-    ground.session.watch(&ground.found[1..].to_vec());
+    ground.session.watch(&ground.found[1..]);
     ground.session.place(Some(Policy::Cross)).unwrap();
     let again = [2, 3].map(|at| core(&ground.machine.mask(ground.found[at].id)));
     assert_eq!(again[0], again[1], "from {rest:?}");

@@ -55,8 +55,8 @@ impl Steady {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
     use Class::{Compute, Stall, Unknown};
+    use proptest::prelude::*;
 
     fn seen(class: Class) -> Verdict {
         Verdict { class, source: Source::Sampling, confidence: 0.9, why: String::new() }
@@ -76,7 +76,11 @@ mod tests {
         assert_eq!(after(&[Stall, Compute, Compute]), Stall);
         assert_eq!(after(&[Stall, Compute, Compute, Compute]), Compute);
         assert_eq!(after(&[Stall, Compute, Compute, Stall, Compute]), Stall, "they did not agree");
-        assert_eq!(after(&[Stall, Compute, Unknown, Compute, Compute]), Compute, "it slept between");
+        assert_eq!(
+            after(&[Stall, Compute, Unknown, Compute, Compute]),
+            Compute,
+            "it slept between"
+        );
         assert_eq!(after(&[Stall, Unknown, Unknown, Unknown]), Stall);
     }
 

@@ -66,11 +66,17 @@ pub fn of(pid: u32) -> io::Result<Vec<Thread>> {
 }
 
 fn read(pid: u32, tid: u32) -> Option<Thread> {
-    let stat = stat(pid, tid)?;
+    let stat = stat(pid, tid).filter(|stat| !has_ended(stat))?;
     let start = parse_start(&stat)?;
     let name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
     let name = String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned();
     Some(Thread { id: ThreadId { pid, tid, start }, name, ticks: ticks(&stat)? })
+}
+
+/// The third field: what is left of a thread until it has been waited for is none any more.
+fn has_ended(stat: &[u8]) -> bool {
+    let rest = stat.rsplit(|&byte| byte == b')').next().unwrap_or_default();
+    rest.starts_with(b" Z") || rest.starts_with(b" X")
 }
 
 /// Fields 14 and 15: in user space and in the kernel.
@@ -95,7 +101,8 @@ pub fn families(pids: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
 /// Nobody where the kernel does not tell (`CONFIG_PROC_CHILDREN`).
 fn children(pid: u32) -> Vec<u32> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
-    let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+    let lists =
+        tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
     let ids = |list: String| list.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>();
     lists.flat_map(ids).collect()
 }
@@ -120,7 +127,10 @@ mod tests {
         let found = of(pid).unwrap().into_iter().find(|thread| thread.id.tid == tid).unwrap();
         assert_eq!(found.name, "named) S 1 2");
         assert!(found.id.lives() && ThreadId::find(pid, tid) == Some(found.id));
-        assert!(!ThreadId { start: found.id.start + 1, ..found.id }.lives(), "another with this id");
+        assert!(
+            !ThreadId { start: found.id.start + 1, ..found.id }.lives(),
+            "another with this id"
+        );
         drop(end);
         other.join().unwrap();
         while found.id.lives() {
@@ -138,6 +148,17 @@ mod tests {
             assert!(family.contains(&child.id()));
         }
         drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_zombie_has_no_threads() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        assert_eq!(of(child.id()).unwrap().len(), 1);
+        drop(child.stdin.take());
+        while !of(child.id()).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
         child.wait().unwrap();
     }
 

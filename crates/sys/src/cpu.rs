@@ -168,9 +168,8 @@ pub fn bind_current(set: &CpuSet) -> io::Result<()> {
 /// `CAP_SYS_NICE`, `ESRCH` if there is no such thread.
 pub fn bind(thread: u32, set: &CpuSet) -> io::Result<()> {
     // SAFETY: the kernel reads the given number of bytes from the mask.
-    let result = unsafe {
-        libc::sched_setaffinity(number(thread)?, set.bytes(), set.words.as_ptr().cast())
-    };
+    let result =
+        unsafe { libc::sched_setaffinity(number(thread)?, set.bytes(), set.words.as_ptr().cast()) };
     match result {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

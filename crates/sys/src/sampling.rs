@@ -174,7 +174,9 @@ mod tests {
         });
         assert!(inside.len() >= 10, "{}", inside.len());
         assert!(inside.windows(2).all(|two| two[1].registers[13] < two[0].registers[13]));
-        assert!(inside.iter().all(|sample| sample.bits == 64 && sample.registers[13] <= 200_000_000));
+        assert!(
+            inside.iter().all(|sample| sample.bits == 64 && sample.registers[13] <= 200_000_000)
+        );
         sampler.drain(|sample| assert!(!(begin..end).contains(&sample.address), "given twice"));
     }
 

@@ -55,7 +55,8 @@ impl Commands {
             let pid = command.pid;
             // Held before it can have ended.
             let handle = PidFd::open(pid);
-            let State::Held(held) = std::mem::replace(&mut command.state, State::Ended(NOT_RUN)) else {
+            let State::Held(held) = std::mem::replace(&mut command.state, State::Ended(NOT_RUN))
+            else {
                 continue;
             };
             let released = held.release().map_err(|error| error.to_string());

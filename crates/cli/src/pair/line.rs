@@ -102,7 +102,9 @@ impl PairLine {
         }
         let targets = match (self.pid.is_empty(), self.commands.is_empty()) {
             (true, true) => {
-                return Err(Problem::usage("say what to pair: -- COMMAND ::: COMMAND, or --pid PID,..; see daiko pair --help"));
+                return Err(Problem::usage(
+                    "say what to pair: -- COMMAND ::: COMMAND, or --pid PID,..; see daiko pair --help",
+                ));
             }
             (false, false) => {
                 return Err(Problem::usage("give commands or --pid, not both"));
@@ -124,12 +126,15 @@ impl PairLine {
 }
 
 fn cpus(list: &str) -> Result<CpuSet, Problem> {
-    list.parse().map_err(|_| Problem::usage(format!("--cpus: '{list}' is no list of CPUs like 0-3,8")))
+    list.parse()
+        .map_err(|_| Problem::usage(format!("--cpus: '{list}' is no list of CPUs like 0-3,8")))
 }
 
 fn class(text: &str) -> Result<(String, Class), Problem> {
-    let wrong = || Problem::usage(format!("--class: '{text}' is not like NAME=stall or NAME=compute"));
-    let (name, class) = text.rsplit_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
+    let wrong =
+        || Problem::usage(format!("--class: '{text}' is not like NAME=stall or NAME=compute"));
+    let (name, class) =
+        text.rsplit_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(wrong)?;
     match class {
         "stall" => Ok((name.to_owned(), Class::Stall)),
         "compute" => Ok((name.to_owned(), Class::Compute)),
@@ -182,12 +187,22 @@ mod tests {
         assert_eq!(found.len(), 2);
         assert!(found[0].0.ends_with("true") && found[0].0.is_absolute());
         assert_eq!(found[0].1, ["true", "-x"]);
-        assert_eq!(found[1], ("/bin/sh".into(), ["/bin/sh", "-c", ":"].map(OsString::from).to_vec()));
+        assert_eq!(
+            found[1],
+            ("/bin/sh".into(), ["/bin/sh", "-c", ":"].map(OsString::from).to_vec())
+        );
     }
 
     #[test]
     fn what_is_no_command_is_refused() {
-        for words in [&["true", NEXT][..], &[NEXT], &["true", NEXT, NEXT, "true"], &["/etc"], &["/etc/passwd"], &["", "x"]] {
+        for words in [
+            &["true", NEXT][..],
+            &[NEXT],
+            &["true", NEXT, NEXT, "true"],
+            &["/etc"],
+            &["/etc/passwd"],
+            &["", "x"],
+        ] {
             let words: Vec<OsString> = words.iter().map(OsString::from).collect();
             assert!(commands(&words).is_err(), "{words:?}");
         }

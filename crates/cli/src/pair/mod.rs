@@ -10,7 +10,6 @@
 mod commands;
 mod line;
 mod table;
-mod trial;
 mod watch;
 
 use std::{
@@ -56,7 +55,10 @@ fn restore(out: &mut dyn Write) -> Result<ExitCode, Problem> {
         Problem::System(format!("cannot read the journals in {}: {error}", folder.display()))
     })?;
     let Restored { running, killed, threads, changed, refused } = restored;
-    writeln!(out, "{killed} sessions were killed: {threads} threads may run again as before, {changed} were bound by others since")?;
+    writeln!(
+        out,
+        "{killed} sessions were killed: {threads} threads may run again as before, {changed} were bound by others since"
+    )?;
     if running > 0 {
         writeln!(out, "{running} sessions go on, and were left alone")?;
     }
@@ -115,7 +117,9 @@ fn sites(request: &PairRequest, topology: &Topology) -> Result<Sites, Problem> {
     let sites = Sites::of(topology, request.cpus.as_ref());
     let allowed = topology.allowed();
     if let Some(cpus) = request.cpus.as_ref().filter(|_| sites.is_empty()) {
-        return Err(Problem::usage(format!("--cpus: none of {cpus} is allowed here; allowed are {allowed}")));
+        return Err(Problem::usage(format!(
+            "--cpus: none of {cpus} is allowed here; allowed are {allowed}"
+        )));
     }
     if sites.has_siblings() || matches!(request.policy, Policy::Auto | Policy::Nosmt) {
         return Ok(sites);
@@ -133,7 +137,9 @@ fn check_processes(targets: &Targets) -> Result<(), Problem> {
     let Targets::Processes(pids) = targets else { return Ok(()) };
     let missing = pids.iter().find(|pid| threads::of(**pid).is_err());
     missing.map_or(Ok(()), |pid| {
-        Err(Problem::usage(format!("no process {pid}: it has ended, or lives in another PID namespace")))
+        Err(Problem::usage(format!(
+            "no process {pid}: it has ended, or lives in another PID namespace"
+        )))
     })
 }
 
@@ -146,10 +152,15 @@ fn progress(request: &PairRequest, roots: &[u32]) -> Result<BTreeMap<u32, Progre
             Targets::Commands(_) => roots.get((*who as usize).wrapping_sub(1)),
         };
         let pid = pid.ok_or_else(|| {
-            Problem::usage(format!("--progress: {who} is none of the processes, or of the commands from 1 on"))
+            Problem::usage(format!(
+                "--progress: {who} is none of the processes, or of the commands from 1 on"
+            ))
         })?;
         let progress = Progress::declared(file).map_err(|error| {
-            Problem::usage(format!("--progress: cannot read {}: {error}; make it, with 8 bytes, before", file.display()))
+            Problem::usage(format!(
+                "--progress: cannot read {}: {error}; make it, with 8 bytes, before",
+                file.display()
+            ))
         })?;
         declared.insert(*pid, progress);
     }
@@ -193,7 +204,10 @@ fn follow(
             is_told = true;
         }
         watch.round(table, stop).map_err(|error| {
-            Problem::System(format!("cannot note what to restore: {error}; all is put back: make room in {}", journal::folder().display()))
+            Problem::System(format!(
+                "cannot note what to restore: {error}; all is put back: make room in {}",
+                journal::folder().display()
+            ))
         })?;
         thread::sleep(LOOK);
     }

@@ -4,7 +4,7 @@ use std::{
     cmp::Reverse,
     collections::BTreeMap,
     fs, io,
-    sync::atomic::AtomicBool,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -16,13 +16,13 @@ use daiko_pair::{
     progress::Progress,
     session::Session,
     thread::{self, Thread, ThreadId},
+    trial::{Trials, Tried},
 };
 use daiko_sys::{clock, topology::Topology};
 
 use super::{
     line::{PairRequest, Policy},
     table::Table,
-    trial::Trials,
 };
 
 /// Looks take one part in so many of a CPU.
@@ -30,6 +30,8 @@ const PARTS: u32 = 200;
 /// The first looks follow each other at once: programs have just started.
 const FIRST: Duration = Duration::from_millis(200);
 const FIRST_LOOKS: u32 = 3;
+/// How long each pairing of a trial is in force.
+const SLICE: Duration = Duration::from_millis(100);
 /// As many threads are looked at in one go as take about a second.
 const MOST: usize = 48;
 
@@ -119,7 +121,8 @@ impl Watch {
             let class = self.declared(thread).expect("these were");
             self.session.look(thread.id, Verdict::declared(class));
         }
-        let ids: Vec<(u32, u32)> = others.iter().map(|thread| (thread.id.pid, thread.id.tid)).collect();
+        let ids: Vec<(u32, u32)> =
+            others.iter().map(|thread| (thread.id.pid, thread.id.tid)).collect();
         for (thread, evidence) in others.iter().zip(self.look.at(&ids)) {
             // That it has ended is the next look's affair.
             if let Err(why) = evidence.profile.as_ref()
@@ -148,10 +151,38 @@ impl Watch {
             Policy::Parallel => Some(Placement::Parallel),
             Policy::Nosmt => Some(Placement::NoSmt),
             Policy::Auto if self.has_complements() => Some(Placement::Cross),
-            Policy::Auto if self.trials.run(&mut self.session, ran, table, stop)? => return Ok(()),
-            Policy::Auto => None,
+            Policy::Auto => match self.is_tried(ran, table, stop)? {
+                true => return Ok(()),
+                false => None,
+            },
         };
         self.session.place(placement).map(drop)
+    }
+
+    /// Whether a pairing is in force that has made the most progress.
+    fn is_tried(
+        &mut self,
+        ran: &[Thread],
+        table: &mut Table,
+        stop: &AtomicBool,
+    ) -> io::Result<bool> {
+        let ids: Vec<ThreadId> = ran.iter().map(|thread| thread.id).collect();
+        let mut slice = || {
+            std::thread::sleep(SLICE);
+            !stop.load(Relaxed)
+        };
+        Ok(match self.trials.run(&mut self.session, &ids, &mut slice)? {
+            Tried::Before => true,
+            Tried::Now => {
+                table.line("paired by trial: the pairing that made the most progress is kept");
+                true
+            }
+            Tried::Nothing => false,
+            Tried::Unavailable(why) => {
+                table.line_once(&format!("no trial of pairings: {why}"));
+                false
+            }
+        })
     }
 
     /// Whether there are siblings, and threads that complement each other.

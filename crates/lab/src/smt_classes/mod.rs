@@ -27,10 +27,7 @@ use daiko_pair::{
     class::{Evidence, Look, Unavailable, Verdict, decide},
 };
 
-use self::{
-    programs::Program,
-    run::Running,
-};
+use self::{programs::Program, run::Running};
 use crate::{
     Failure, Skip,
     experiment::{
@@ -69,7 +66,9 @@ impl Experiment for SmtClasses {
 
     fn plan(&self, options: &Options) -> Vec<Planned> {
         let methods = self.methods().into_iter().filter(|method| options.wants(method));
-        methods.flat_map(|method| programs::ALL.iter().map(move |one| planned(method, one))).collect()
+        methods
+            .flat_map(|method| programs::ALL.iter().map(move |one| planned(method, one)))
+            .collect()
     }
 
     fn sample(&self, case: &Case, _: Effort) -> Result<Sample, Failure> {

@@ -483,7 +483,9 @@ fn leaves_nothing(cycle: &[Instruction]) -> bool {
     // Twice, as the end of the loop may load what its beginning stores.
     for (step, instruction) in cycle.iter().chain(cycle).enumerate() {
         if step == cycle.len() {
-            (0..32).for_each(|register| made_of[register] = made_of[register] & MEMORY | 1 << register);
+            (0..32).for_each(|register| {
+                made_of[register] = made_of[register] & MEMORY | 1 << register
+            });
         }
         let used = Used::by(instruction, &mut factory);
         let made = registers(used.read).fold(0, |made, register| made | made_of[register]);

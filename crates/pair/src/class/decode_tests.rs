@@ -144,7 +144,9 @@ fn addresses_are_those_that_registers_still_tell() {
     let behind = site(code(&[LOAD, RET], 1));
     let mut registers = [0; 16];
     (registers[6], registers[1]) = (0x1000, 3);
-    let address = |site: &Site| site.accesses.iter().map(|a| a.operand.address(&registers)).collect::<Vec<_>>();
+    let address = |site: &Site| {
+        site.accesses.iter().map(|a| a.operand.address(&registers)).collect::<Vec<_>>()
+    };
     assert_eq!(address(&behind), [0x1000 + 24 + 16]);
     let gone = site(code(&[LOAD, ADD, RET], 2));
     assert_eq!(gone.accesses, [], "rcx is another");
@@ -166,7 +168,8 @@ fn boundaries_are_found_behind_bytes_that_are_no_code() {
 fn code_that_cannot_be_read_says_nothing() {
     let site = Site::at(&mut Bytes { start: START, bytes: Vec::new() }, &sample(START, 64));
     assert!(site.culprit.is_none() && site.accesses.is_empty() && !site.spins);
-    let site = Site::at(&mut Bytes { start: START, bytes: vec![0x06; 200] }, &sample(START + 100, 64));
+    let site =
+        Site::at(&mut Bytes { start: START, bytes: vec![0x06; 200] }, &sample(START + 100, 64));
     assert!(site.culprit.is_none(), "no instruction");
     for address in [0, 5, u64::MAX] {
         Site::at(&mut Bytes { start: START, bytes: Vec::new() }, &sample(address, 32));

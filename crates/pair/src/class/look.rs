@@ -33,7 +33,8 @@ pub struct Look {
 impl Look {
     /// Of a quarter of a second, with caches as of this machine; of 32 MiB where the kernel does not tell.
     pub fn here(topology: Option<&daiko_sys::topology::Topology>) -> Self {
-        let sizes = topology.map(|topology| topology.caches().iter().filter_map(|cache| cache.size));
+        let sizes =
+            topology.map(|topology| topology.caches().iter().filter_map(|cache| cache.size));
         let cache = sizes.and_then(Iterator::max).unwrap_or(32 << 20);
         Self { patience: Duration::from_millis(250), cache }
     }
@@ -51,12 +52,17 @@ impl Look {
         evidence
     }
 
-    fn batch(&self, threads: &[(u32, u32)], processes: &mut HashMap<u32, Process>) -> Vec<Evidence> {
+    fn batch(
+        &self,
+        threads: &[(u32, u32)],
+        processes: &mut HashMap<u32, Process>,
+    ) -> Vec<Evidence> {
         let mut seen: Vec<_> =
             threads.iter().map(|(pid, thread)| (*pid, Seen::open(*thread, self.cache))).collect();
         let end = Instant::now() + self.patience;
         let lacks = |seen: &[(u32, Result<Seen, CounterError>)]| {
-            seen.iter().any(|(_, seen)| seen.as_ref().is_ok_and(|seen| seen.profiler.samples() < ENOUGH))
+            seen.iter()
+                .any(|(_, seen)| seen.as_ref().is_ok_and(|seen| seen.profiler.samples() < ENOUGH))
         };
         while lacks(&seen) && Instant::now() < end {
             thread::sleep(DRAIN);
@@ -85,7 +91,9 @@ struct Process {
 impl Process {
     fn of(pid: u32) -> Self {
         let (mapped, mappings) = match mappings::of(pid) {
-            Ok(Mappings { mapped, persistent }) => (mapped, Ok(persistent.map(|found| found.why()))),
+            Ok(Mappings { mapped, persistent }) => {
+                (mapped, Ok(persistent.map(|found| found.why())))
+            }
             Err(error) => {
                 (Vec::new(), Err(Unavailable(format!("cannot read /proc/{pid}/maps: {error}"))))
             }
@@ -117,8 +125,12 @@ impl Seen {
 
     /// The share of cycles in which it waited.
     fn stalled(&self) -> Option<f64> {
-        let [cycles, stalled] = self.cycles.as_ref()?.each_ref().map(|counter| counter.count().ok());
-        cycles.zip(stalled).filter(|(cycles, _)| *cycles > 0.0).map(|(cycles, stalled)| stalled / cycles)
+        let [cycles, stalled] =
+            self.cycles.as_ref()?.each_ref().map(|counter| counter.count().ok());
+        cycles
+            .zip(stalled)
+            .filter(|(cycles, _)| *cycles > 0.0)
+            .map(|(cycles, stalled)| stalled / cycles)
     }
 }
 

@@ -106,7 +106,8 @@ fn parse(text: &str) -> Vec<Mapped> {
     for line in text.lines() {
         if let Some(flags) = line.strip_prefix("VmFlags:") {
             let last = mapped.last_mut();
-            last.into_iter().for_each(|last| last.is_sync = flags.split(' ').any(|flag| flag == "sf"));
+            last.into_iter()
+                .for_each(|last| last.is_sync = flags.split(' ').any(|flag| flag == "sf"));
         } else {
             mapped.extend(parse_line(line));
         }
@@ -125,7 +126,15 @@ fn parse_line(line: &str) -> Option<Mapped> {
     let device = fields.next()?.to_owned();
     let inode = fields.next()?;
     let path = fields.next().map(str::trim_start).filter(|_| inode != "0").map(PathBuf::from);
-    Some(Mapped { start, end, offset, path, is_shared: access.ends_with('s'), is_sync: false, device })
+    Some(Mapped {
+        start,
+        end,
+        offset,
+        path,
+        is_shared: access.ends_with('s'),
+        is_sync: false,
+        device,
+    })
 }
 
 /// The devices of file systems that are mounted with `dax` or `dax=always`; with `dax=inode` some files are and some are not,

@@ -148,9 +148,13 @@ fn by_sampling(profile: &Profile, stalled: Option<f64>) -> Verdict {
         percent(persists),
         percent(far)
     );
-    let verdict = |class, confidence, why| Verdict { class, source: Source::Sampling, confidence, why };
+    let verdict =
+        |class, confidence, why| Verdict { class, source: Source::Sampling, confidence, why };
     if spins >= SPINS {
-        let why = format!("{samples} samples: {}% in a loop that waits for another thread", percent(spins));
+        let why = format!(
+            "{samples} samples: {}% in a loop that waits for another thread",
+            percent(spins)
+        );
         return verdict(Class::Unknown, sureness(samples, spins - SPINS), why);
     }
     let waits = persists + far;

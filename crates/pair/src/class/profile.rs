@@ -136,7 +136,9 @@ mod tests {
 
     /// Numbers that look drawn, below a power of two.
     fn scattered(count: u64, within: u64) -> Vec<u64> {
-        (1..=count).map(|n| (n * n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20 & (within - 1)).collect()
+        (1..=count)
+            .map(|n| (n * n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20 & (within - 1))
+            .collect()
     }
 
     #[test]

@@ -48,7 +48,8 @@ pub(super) fn mandelbrot(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
     let mut point = 0_u32;
     loop {
         point = point.wrapping_add(1);
-        let (x, y) = (f64::from(point % 1000) / 400.0 - 2.0, f64::from(point / 1000 % 1000) / 1000.0);
+        let (x, y) =
+            (f64::from(point % 1000) / 400.0 - 2.0, f64::from(point / 1000 % 1000) / 1000.0);
         let (mut a, mut b, mut steps) = (0.0, 0.0, 0);
         while a * a + b * b < 4.0 && steps < 1000 {
             (a, b) = (a * a - b * b + x, 2.0 * a * b + y);
@@ -89,7 +90,9 @@ pub(super) fn histogram(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
     let mut counts = [0_u32; 256];
     ready();
     loop {
-        text.iter().for_each(|byte| counts[usize::from(*byte)] = counts[usize::from(*byte)].wrapping_add(1));
+        text.iter().for_each(|byte| {
+            counts[usize::from(*byte)] = counts[usize::from(*byte)].wrapping_add(1)
+        });
         black_box(&mut counts);
     }
 }
@@ -170,7 +173,8 @@ pub(super) fn bodies(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
     loop {
         for one in 0..places.len() {
             let force = (0..places.len()).fold([0.0; 3], |force: [f64; 3], other| {
-                let way: [f64; 3] = std::array::from_fn(|axis| places[other][axis] - places[one][axis]);
+                let way: [f64; 3] =
+                    std::array::from_fn(|axis| places[other][axis] - places[one][axis]);
                 let square = way.iter().map(|part| part * part).sum::<f64>() + 0.01;
                 let pull = 1.0 / (square * square.sqrt());
                 std::array::from_fn(|axis| force[axis] + way[axis] * pull)

@@ -27,9 +27,7 @@ impl Field {
 
     pub(super) fn words(&mut self) -> &mut [u64] {
         // SAFETY: the mapping is aligned to a page, zeroed, of so many bytes, and borrowed as this is.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.0.start().as_ptr().cast(), self.0.len() / 8)
-        }
+        unsafe { std::slice::from_raw_parts_mut(self.0.start().as_ptr().cast(), self.0.len() / 8) }
     }
 
     pub(super) fn bytes(&mut self) -> &mut [u8] {

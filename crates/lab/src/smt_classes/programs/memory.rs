@@ -110,7 +110,8 @@ pub(super) fn sum_stream(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
 
 /// P4's sum of matrices: two are read, one is written, in order.
 pub(super) fn matrix_sum(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
-    let (mut a, mut b, mut sum) = (Field::new(FAR / 4)?, Field::new(FAR / 4)?, Field::new(FAR / 4)?);
+    let (mut a, mut b, mut sum) =
+        (Field::new(FAR / 4)?, Field::new(FAR / 4)?, Field::new(FAR / 4)?);
     ready();
     loop {
         let operands = a.words().iter().zip(b.words().iter());

@@ -64,8 +64,7 @@ fn map() -> io::Result<*mut u8> {
     let (access, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
     // SAFETY: a new mapping, wherever there is room.
-    let address =
-        unsafe { libc::mmap(ptr::null_mut(), FAR, access, flags, file.as_raw_fd(), 0) };
+    let address = unsafe { libc::mmap(ptr::null_mut(), FAR, access, flags, file.as_raw_fd(), 0) };
     if address == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }

@@ -4,6 +4,10 @@
 //! sample some schedules, optimise, run the best one. What differs: progress is measured for each task, and divided by its own
 //! mean over all pairings, so that a task whose unit is small counts as much as others.
 
+mod trials;
+
+pub use trials::{Trials, Tried};
+
 use daiko_core::place::Site;
 
 /// Pairings that are tried: SOS has found ten to be enough of any number.
@@ -49,7 +53,10 @@ impl Trial {
     }
 
     /// The pairing to be tried next; `None` if all were.
-    #[expect(clippy::should_implement_trait, reason = "it is the same until its progress is recorded")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it is the same until its progress is recorded"
+    )]
     pub fn next(&self) -> Option<&Pairing> {
         self.pairings.get(self.progress.len())
     }
