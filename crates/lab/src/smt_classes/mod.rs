@@ -27,6 +27,8 @@ use daiko_pair::{
     class::{Evidence, Look, Unavailable, Verdict, decide},
 };
 
+use daiko_sys::topology::Topology;
+
 use self::{programs::Program, run::Running};
 use crate::{
     Failure, Skip,
@@ -40,6 +42,8 @@ pub(crate) const NAME: &str = "smt-classes";
 /// The classes, as they are called in parameters.
 pub(crate) const CLASSES: [(Class, &str); 3] =
     [(Class::Stall, "stall"), (Class::Compute, "compute"), (Class::Unknown, "unknown")];
+/// What programs were for when thresholds were chosen, as it is called in parameters.
+pub(crate) const HALVES: [&str; 3] = ["training", "looked", "test"];
 /// By where a thread is, again and again.
 pub(crate) const SAMPLING: &str = "sampling";
 const MAPPINGS: &str = "mappings";
@@ -93,14 +97,15 @@ fn planned(method: &str, program: &Program) -> Planned {
     Planned { case, rounds: program.is_there().map(|()| Rounds::Fixed(1)) }
 }
 
-pub(crate) fn class_name(class: Class) -> &'static str {
+fn class_name(class: Class) -> &'static str {
     CLASSES.iter().find(|(known, _)| *known == class).expect("all are listed").1
 }
 
 /// What the classifier says about a program that runs.
 fn judge(program: &Program, method: &str) -> Result<Verdict, Failure> {
     let running = Running::start(program)?;
-    let evidence = Look::here(None).at(&[(running.pid(), running.pid())]).remove(0);
+    let evidence =
+        Look::here(Topology::read().ok().as_ref()).at(&[(running.pid(), running.pid())]).remove(0);
     running.is_there_still()?;
     match (method, &evidence.profile) {
         (SAMPLING, Err(Unavailable(why))) => Err(Failure::Unavailable(why.clone())),

@@ -125,7 +125,9 @@ fn parse_line(line: &str) -> Option<Mapped> {
     let offset = number(fields.next()?)?;
     let device = fields.next()?.to_owned();
     let inode = fields.next()?;
-    let path = fields.next().map(str::trim_start).filter(|_| inode != "0").map(PathBuf::from);
+    // What processes share without a file is said to be this one.
+    let is_file = |path: &&str| inode != "0" && !path.starts_with("/dev/zero");
+    let path = fields.next().map(str::trim_start).filter(is_file).map(PathBuf::from);
     Some(Mapped {
         start,
         end,
@@ -197,6 +199,7 @@ mod tests {
             &format!("{LIBPMEM}{PRIVATE}{NOBODYS}"),
             "1000-3000 rw-s 0 00:06 5 /dev/daxless\n",
             &format!("{SHARED}VmFlags: rd wr sh\n"),
+            &format!("{LIBPMEM}1000-3000 rw-s 0 00:01 5 /dev/zero (deleted)\n"),
         ] {
             assert_eq!(found(text, dax), None, "{text}");
         }
