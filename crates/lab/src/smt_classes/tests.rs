@@ -16,7 +16,7 @@ fn judged(name: &str, method: &str) -> Option<Verdict> {
         return skipped(&skip.reason);
     }
     match judge(program(name), method) {
-        Ok(verdict) => Some(verdict),
+        Ok((verdict, _)) => Some(verdict),
         Err(Failure::Unavailable(why)) => skipped(&why),
         Err(failure) => panic!("{name}: {failure}"),
     }
