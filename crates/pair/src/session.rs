@@ -48,7 +48,7 @@ impl Sites {
         self.sites.iter().enumerate().any(is_sibling)
     }
 
-    /// As [`assign`](daiko_core::place::assign) takes them.
+    /// As [`assign`] takes them.
     pub fn sites(&self) -> &[Site] {
         &self.sites
     }
