@@ -6,7 +6,10 @@ use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
 use daiko_lab::experiment::CpuTask;
 use daiko_scx::{DEFAULT_BOUND, Policy, Settings};
 
-use crate::problem::Problem;
+use crate::{
+    pair::{PairCommand, PairLine},
+    problem::Problem,
+};
 
 /// More threads than any machine of today could hold as fibers.
 const MOST_THREADS: usize = 10_000_000;
@@ -22,6 +25,7 @@ pub enum Command {
     Doctor,
     Follow(FollowCommand),
     Topology(TopologyRequest),
+    Pair(PairCommand),
 }
 
 /// What to show of which machine: of this one without `root`.
@@ -89,6 +93,8 @@ enum Word {
     Follow(FollowWord),
     /// Show packages, nodes, cores, siblings and caches, and the CPUs that this process may use
     Topology(TopologyLine),
+    /// Place threads of programs so that those that stall share cores with those that compute
+    Pair(Box<PairLine>),
 }
 
 #[derive(Args)]
@@ -193,6 +199,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
         Word::Topology(TopologyLine { root, json }) => {
             Command::Topology(TopologyRequest { root, json })
         }
+        Word::Pair(line) => Command::Pair(line.into_command()?),
         Word::Lab(LabWord::List) => Command::Lab(LabCommand::List),
         Word::Lab(LabWord::Sample) => Command::Lab(LabCommand::Sample),
         Word::Lab(LabWord::Replay { file }) => Command::Lab(LabCommand::Replay(file)),

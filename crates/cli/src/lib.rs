@@ -15,6 +15,8 @@ mod follow;
 mod interrupts;
 mod lab;
 #[doc(hidden)]
+pub mod pair;
+#[doc(hidden)]
 pub mod problem;
 #[doc(hidden)]
 pub mod topology;
@@ -64,5 +66,6 @@ fn carry_out(command: Command) -> Result<ExitCode, Problem> {
         Command::Doctor => doctor::run(out),
         Command::Follow(command) => follow::run(&command, out),
         Command::Topology(request) => topology::run(&request, out),
+        Command::Pair(command) => pair::run(&command, out),
     }
 }

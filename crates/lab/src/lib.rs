@@ -28,6 +28,7 @@ pub mod ring;
 pub mod runner;
 pub mod serve;
 pub mod smt;
+pub mod smt_classes;
 pub mod smt_model;
 pub mod table;
 pub mod tsp;

@@ -3,7 +3,7 @@
 use crate::{
     costs::Costs, experiment::Experiment, follow::Follow, follow_sim::FollowSim,
     governor::Governor, ipc::Ipc, limits::Limits, memory::Memory, ring::experiment::Ring,
-    serve::Serve, smt::Smt, smt_model::SmtModel, tsp::Tsp,
+    serve::Serve, smt::Smt, smt_classes::SmtClasses, smt_model::SmtModel, tsp::Tsp,
 };
 
 /// All experiments, in the order of `daiko lab list`.
@@ -20,6 +20,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(FollowSim),
         Box::new(Follow),
         Box::new(Smt),
+        Box::new(SmtClasses),
         Box::new(SmtModel),
     ]
 }

@@ -1,9 +1,10 @@
-//! Counters of the processor for misses of its caches, of a process and all threads that it starts.
+//! Counters of the processor: misses of its caches, of a process and all threads that it starts; and what a thread does.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::FromRawFd;
+
+use crate::perf::{self, Attributes};
 
 /// What is missed: one in the last cache of data, or in the translations of addresses of data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +47,12 @@ impl Miss {
 pub enum CounterError {
     /// The processor has no such counter, or a virtual machine does not pass it on.
     Missing,
-    /// Not allowed to count what the kernel does for the process.
+    /// Not allowed to look at that thread, or at what the kernel does for it.
     NotAllowed,
+    /// There is no such thread.
+    NoSuchThread,
+    /// No more memory may be locked, which samples need.
+    Locked,
     /// The kernel refused for another reason.
     Refused {
         /// Its error number.
@@ -59,11 +64,15 @@ impl fmt::Display for CounterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Missing => f.write_str(
-                "the processor shows no counter of cache misses: use a machine that is not virtual, or one that passes them on",
+                "the processor shows no such counter: use a machine that is not virtual, or one that passes them on",
             ),
             Self::NotAllowed => {
                 f.write_str("counters are not allowed: as root, sysctl kernel.perf_event_paranoid=1")
             }
+            Self::NoSuchThread => f.write_str("there is no such thread: it has ended"),
+            Self::Locked => f.write_str(
+                "no more memory may be locked for samples: raise ulimit -l, or as root sysctl kernel.perf_event_mlock_kb",
+            ),
             Self::Refused { errno } => {
                 write!(f, "counters are refused: {}", io::Error::from_raw_os_error(errno))
             }
@@ -77,31 +86,26 @@ impl std::error::Error for CounterError {}
 #[derive(Debug)]
 pub struct Counter(File);
 
-/// The kernel's `perf_event_attr` in its first version.
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    breakpoint: u32,
-    config1: u64,
+/// What the processor counts of a thread, in user space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Instructions that it has done.
+    Instructions,
+    /// Cycles, however long they are.
+    Cycles,
+    /// Cycles in which nothing could be issued, as what is needed was not there.
+    StalledCycles,
 }
 
-impl Attributes {
-    /// `PERF_TYPE_HW_CACHE`.
-    const CACHE: u32 = 3;
-    /// Each value is followed by how long the event was wanted, and how long it was counted.
-    const TIMES: u64 = 0b11;
-    /// `inherit`: threads that are started from then on count as well.
-    const INHERIT: u64 = 1 << 1;
-    /// `exclude_hv`: not what the machine below a virtual one does.
-    const NOT_BELOW: u64 = 1 << 6;
+impl Work {
+    /// As the kernel numbers it.
+    fn config(self) -> u64 {
+        match self {
+            Self::Cycles => 0,
+            Self::Instructions => 1,
+            Self::StalledCycles => 8,
+        }
+    }
 }
 
 impl Counter {
@@ -111,43 +115,34 @@ impl Counter {
     ///
     /// [`CounterError::Missing`] on many virtual machines.
     pub fn open(miss: Miss, pid: u32) -> Result<Self, CounterError> {
-        Self::open_event(Attributes::CACHE, miss.config(), pid)
+        Self::open_event(perf::CACHE, miss.config(), pid)
+    }
+
+    /// For the thread with that id alone, of any process that the caller may trace.
+    ///
+    /// # Errors
+    ///
+    /// [`CounterError::Missing`] on many virtual machines.
+    pub fn of_thread(work: Work, thread: u32) -> Result<Self, CounterError> {
+        let attributes = Attributes {
+            kind: perf::HARDWARE,
+            config: work.config(),
+            read_format: perf::TIMES,
+            flags: perf::NOT_KERNEL | perf::NOT_BELOW,
+            ..Attributes::default()
+        };
+        perf::open(&attributes, thread).map(Self)
     }
 
     fn open_event(kind: u32, config: u64, pid: u32) -> Result<Self, CounterError> {
         let attributes = Attributes {
             kind,
-            size: size_of::<Attributes>() as u32,
             config,
-            read_format: Attributes::TIMES,
-            flags: Attributes::INHERIT | Attributes::NOT_BELOW,
+            read_format: perf::TIMES,
+            flags: perf::INHERIT | perf::NOT_BELOW,
             ..Attributes::default()
         };
-        const ANY_CPU: i32 = -1;
-        const NO_GROUP: i32 = -1;
-        const CLOSED_BY_EXEC: u64 = 1 << 3;
-        // SAFETY: the attributes are a live local that says its size; all else are plain integers.
-        let fd = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                &raw const attributes,
-                pid as libc::pid_t,
-                ANY_CPU,
-                NO_GROUP,
-                CLOSED_BY_EXEC,
-            )
-        };
-        if fd < 0 {
-            return Err(match crate::thread::errno() {
-                libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENOSYS => {
-                    CounterError::Missing
-                }
-                libc::EACCES | libc::EPERM => CounterError::NotAllowed,
-                errno => CounterError::Refused { errno },
-            });
-        }
-        // SAFETY: the kernel has just made it, for nobody else.
-        Ok(Self(unsafe { File::from_raw_fd(fd as i32) }))
+        perf::open(&attributes, pid).map(Self)
     }
 
     /// How many there were; where counters were shared out in turns, as many as there would have been all the time.
@@ -182,7 +177,6 @@ mod tests {
     fn misses_are_numbered_as_the_kernel_does() {
         let numbers = Miss::ALL.map(Miss::config);
         assert_eq!(numbers, [0x1_0002, 0x1_0102, 0x1_0003, 0x1_0103]);
-        assert_eq!(size_of::<Attributes>(), 64, "PERF_ATTR_SIZE_VER0");
     }
 
     #[test]
@@ -227,7 +221,25 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_not_there_is_an_error() {
+    fn what_is_not_there_is_an_error() {
         assert!(Counter::open(Miss::LastCacheLoad, i32::MAX as u32).is_err());
+        assert!(Counter::of_thread(Work::Instructions, i32::MAX as u32).is_err());
+    }
+
+    #[test]
+    fn instructions_of_this_thread_are_counted_or_refused_with_a_remedy() {
+        match Counter::of_thread(Work::Instructions, crate::thread::id()) {
+            Ok(counter) => {
+                let before = counter.count().unwrap();
+                (0..1000).for_each(|number| {
+                    std::hint::black_box(number);
+                });
+                assert!(counter.count().unwrap() >= before + 1000.0);
+            }
+            Err(error) => {
+                assert!(!matches!(error, CounterError::Refused { .. }), "{error}");
+                println!("skipped: {error}");
+            }
+        }
     }
 }

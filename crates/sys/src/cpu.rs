@@ -125,11 +125,21 @@ impl fmt::Debug for CpuSet {
 ///
 /// What `sched_getaffinity` reports, but for a mask that is too small, which is grown.
 pub fn allowed() -> io::Result<CpuSet> {
+    allowed_of(SELF)
+}
+
+/// The CPUs that the thread with the id `thread` may run on, a thread of any process.
+///
+/// # Errors
+///
+/// As [`allowed`]; `ESRCH` if there is no such thread.
+pub fn allowed_of(thread: u32) -> io::Result<CpuSet> {
+    let thread = number(thread)?;
     let mut set = CpuSet { words: vec![0; 1024 / BITS] };
     loop {
         // SAFETY: the kernel writes at most the given number of bytes to the mask.
         let result =
-            unsafe { libc::sched_getaffinity(0, set.bytes(), set.words.as_mut_ptr().cast()) };
+            unsafe { libc::sched_getaffinity(thread, set.bytes(), set.words.as_mut_ptr().cast()) };
         if result == 0 {
             return Ok(set);
         }
@@ -147,12 +157,31 @@ pub fn allowed() -> io::Result<CpuSet> {
 ///
 /// `InvalidInput` if none of them is available to this process.
 pub fn bind_current(set: &CpuSet) -> io::Result<()> {
+    bind(SELF, set)
+}
+
+/// Lets the thread with the id `thread`, of any process of the same user, run on the CPUs of `set` only.
+///
+/// # Errors
+///
+/// `InvalidInput` if none of them is available to its process, `PermissionDenied` for other users' threads without
+/// `CAP_SYS_NICE`, `ESRCH` if there is no such thread.
+pub fn bind(thread: u32, set: &CpuSet) -> io::Result<()> {
     // SAFETY: the kernel reads the given number of bytes from the mask.
-    let result = unsafe { libc::sched_setaffinity(0, set.bytes(), set.words.as_ptr().cast()) };
+    let result =
+        unsafe { libc::sched_setaffinity(number(thread)?, set.bytes(), set.words.as_ptr().cast()) };
     match result {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// How the kernel's calls name the thread that makes them: no thread has this id.
+const SELF: u32 = 0;
+
+/// A larger number would be a negative one, which is no thread's.
+fn number(thread: u32) -> io::Result<libc::pid_t> {
+    libc::pid_t::try_from(thread).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))
 }
 
 /// The CPU that the calling thread runs on at this moment.
@@ -244,6 +273,35 @@ mod tests {
         })
         .join()
         .unwrap();
+    }
+
+    #[test]
+    fn another_thread_is_bound_and_tells_so() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || {
+            tell.send(crate::thread::id()).unwrap();
+            let _ = ended.recv();
+            allowed().unwrap()
+        });
+        let (thread, mine) = (told.recv().unwrap(), allowed().unwrap());
+        assert_eq!(allowed_of(thread).unwrap(), mine);
+        let one = mine.iter().take(1).collect();
+        bind(thread, &one).unwrap();
+        assert_eq!(allowed_of(thread).unwrap(), one);
+        assert_eq!(allowed().unwrap(), mine, "this one stays where it was");
+        drop(end);
+        assert_eq!(other.join().unwrap(), one);
+    }
+
+    #[test]
+    fn a_thread_that_is_not_there_is_an_error() {
+        for thread in [i32::MAX as u32, u32::MAX] {
+            let set = CpuSet::from_iter([0]);
+            for error in [allowed_of(thread).unwrap_err(), bind(thread, &set).unwrap_err()] {
+                assert_eq!(error.raw_os_error(), Some(libc::ESRCH));
+            }
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod processes;
 mod serve;
 mod sleep;
 mod smt;
+mod smt_classes;
 mod svg;
 mod tsp;
 
@@ -68,6 +69,7 @@ pub fn html(results: &Results, path: &Path) -> String {
     page.p4(results);
     smt::figures(results).into_iter().for_each(|(_, figure)| page.figure_section(Some(figure)));
     page.processes(results);
+    page.smt_classes(results);
     page.tables(results);
     page.missing("Left out", &results.skipped);
     page.missing("Failed", &results.failed);

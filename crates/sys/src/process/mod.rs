@@ -8,6 +8,7 @@ mod children;
 mod ends;
 mod error;
 mod fork;
+mod held;
 mod identity;
 mod pidfd;
 mod trace;
@@ -17,6 +18,7 @@ pub use children::{CHILD_CHANGED, KILL, Signals, TERMINATE, exit, signal_parent,
 pub use ends::{Ends, Waited};
 pub use error::ProcessError;
 pub use fork::{Child, Files, Forked, clone_process, die_with_parent, is_single_threaded};
+pub use held::Held;
 #[doc(hidden)]
 pub use identity::parse_start;
 pub use identity::{Doubt, Life, ProcessId};

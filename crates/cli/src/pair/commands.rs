@@ -1,0 +1,114 @@
+//! Commands: all are there before the first one runs.
+
+use std::{
+    ffi::OsString,
+    os::unix::process::ExitStatusExt,
+    path::PathBuf,
+    process::{ExitCode, ExitStatus},
+};
+
+use daiko_sys::process::{self, Held, PidFd, TERMINATE};
+
+use super::line::Targets;
+use crate::problem::Problem;
+
+/// What shells give for a file that cannot be run.
+const NOT_RUN: u8 = 126;
+
+/// The processes of commands.
+#[derive(Default)]
+pub(super) struct Commands(Vec<Command>);
+
+struct Command {
+    name: String,
+    pid: u32,
+    state: State,
+}
+
+enum State {
+    Held(Held),
+    Running(PidFd),
+    Ended(u8),
+}
+
+impl Commands {
+    /// Processes that wait to become the commands; none, for processes that run already.
+    pub(super) fn hold(targets: &Targets) -> Result<Self, Problem> {
+        let Targets::Commands(commands) = targets else { return Ok(Self::default()) };
+        let hold = |(program, words): &(PathBuf, Vec<OsString>)| {
+            let name = words[0].display().to_string();
+            let held = Held::start(program, words).map_err(|error| {
+                Problem::System(format!("cannot start {name}: {error}; nothing was started"))
+            })?;
+            Ok(Command { name, pid: held.pid(), state: State::Held(held) })
+        };
+        commands.iter().map(hold).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(super) fn pids(&self) -> Vec<u32> {
+        self.0.iter().map(|command| command.pid).collect()
+    }
+
+    /// Has them run. One that cannot has its say on standard error, and ends.
+    pub(super) fn release(&mut self) {
+        for command in &mut self.0 {
+            let pid = command.pid;
+            // Held before it can have ended.
+            let handle = PidFd::open(pid);
+            let State::Held(held) = std::mem::replace(&mut command.state, State::Ended(NOT_RUN))
+            else {
+                continue;
+            };
+            let released = held.release().map_err(|error| error.to_string());
+            match released.and_then(|_| handle.map_err(|error| error.to_string())) {
+                Ok(handle) => command.state = State::Running(handle),
+                Err(error) => eprintln!("daiko: cannot run {}: {error}", command.name),
+            }
+        }
+    }
+
+    /// Notes who has ended.
+    pub(super) fn reap(&mut self) {
+        for command in &mut self.0 {
+            if let State::Running(_) = command.state
+                && let Some((_, status)) = process::wait_now(Some(command.pid))
+            {
+                command.state = State::Ended(code(status));
+            }
+        }
+    }
+
+    /// Asks all to end.
+    pub(super) fn terminate(&self) {
+        for command in &self.0 {
+            if let State::Running(handle) = &command.state {
+                // It may have ended.
+                let _ = handle.send(TERMINATE);
+            }
+        }
+    }
+
+    pub(super) fn have_ended(&self) -> bool {
+        self.0.iter().all(|command| matches!(command.state, State::Ended(_)))
+    }
+
+    /// Whether there is any.
+    pub(super) fn are_there(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// That of the first that did not succeed.
+    pub(super) fn exit_code(&self) -> ExitCode {
+        let codes = self.0.iter().map(|command| match command.state {
+            State::Ended(code) => code,
+            State::Held(_) | State::Running(_) => 0,
+        });
+        ExitCode::from(codes.into_iter().find(|code| *code != 0).unwrap_or(0))
+    }
+}
+
+/// As shells tell it.
+fn code(status: ExitStatus) -> u8 {
+    let signal = || 128 + status.signal().unwrap_or_default();
+    status.code().unwrap_or_else(signal) as u8
+}

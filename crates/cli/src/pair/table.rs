@@ -1,0 +1,109 @@
+//! What is told while threads are watched, on standard error: a table that is kept up to date on a terminal; else a line for
+//! each thread whose class or place has changed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, IsTerminal, Write},
+};
+
+use daiko_pair::{
+    Class,
+    class::Verdict,
+    machine::Kernel,
+    session::{Session, Standing, Watched},
+    thread::ThreadId,
+};
+
+const HEAD: &str = "    PID     TID name            class   by        sure  CPU  why";
+/// Clears the screen and goes to its top.
+const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
+
+pub(super) struct Table {
+    is_live: bool,
+    /// What was told last of each thread: lines without their reasons, which change with each look.
+    told: BTreeMap<ThreadId, String>,
+    /// What is not about one thread.
+    lines: Vec<String>,
+    once: BTreeSet<String>,
+}
+
+impl Table {
+    /// `alone`: nobody else writes to the terminal.
+    pub(super) fn new(alone: bool) -> Self {
+        let is_live = alone && io::stderr().is_terminal();
+        Self { is_live, told: BTreeMap::new(), lines: Vec::new(), once: BTreeSet::new() }
+    }
+
+    /// A line that is not about one thread.
+    pub(super) fn line(&mut self, line: &str) {
+        match self.is_live {
+            true => self.lines.push(line.to_owned()),
+            false => say(&format!("daiko pair: {line}\n")),
+        }
+    }
+
+    /// As [`line`](Self::line), but not again.
+    pub(super) fn line_once(&mut self, line: &str) {
+        if self.once.insert(line.to_owned()) {
+            self.line(line);
+        }
+    }
+
+    /// Shows how threads stand.
+    pub(super) fn show(&mut self, session: &Session<Kernel>) {
+        if self.is_live {
+            let rows = session.threads().map(|(id, watched)| row(*id, watched) + "\n");
+            let rows: String = rows.collect();
+            say(&format!("{CLEAR}{}\n{HEAD}\n{rows}", self.lines.join("\n")));
+            return;
+        }
+        let mut text = String::new();
+        for (id, watched) in session.threads() {
+            let key = key(watched);
+            if self.told.get(id).is_none_or(|told| *told != key) && is_worth_a_line(watched) {
+                text += &format!("daiko pair: {}\n", row(*id, watched).trim_start());
+                self.told.insert(*id, key);
+            }
+        }
+        self.told.retain(|id, _| session.threads().any(|(known, _)| known == id));
+        say(&text);
+    }
+}
+
+/// A thread of which nothing is known, and that nothing was done to, is worth none.
+fn is_worth_a_line(watched: &Watched) -> bool {
+    watched.verdict().class != Class::Unknown || *watched.standing() != Standing::Free
+}
+
+fn key(watched: &Watched) -> String {
+    let Verdict { class, source, .. } = watched.verdict();
+    format!("{class:?} {source:?} {:?}", watched.standing())
+}
+
+fn row(id: ThreadId, watched: &Watched) -> String {
+    let Verdict { class, source, confidence, why } = watched.verdict();
+    let class = match class {
+        Class::Unknown => "-",
+        Class::Compute => "compute",
+        Class::Stall => "stall",
+    };
+    let (cpu, left) = match watched.standing() {
+        Standing::Free => ("-".to_owned(), ""),
+        Standing::Placed(cpu) => (cpu.to_string(), ""),
+        Standing::Left(left) => ("-".to_owned(), *left),
+    };
+    let separator = if left.is_empty() { "" } else { "; left alone: " };
+    // A name may have any characters.
+    let name: String = watched.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    format!(
+        "{:>7} {:>7} {name:<15} {class:<7} {source:<9} {:>3.0}% {cpu:>4}  {why}{separator}{left}",
+        id.pid,
+        id.tid,
+        confidence * 100.0
+    )
+}
+
+/// Nobody may be left to tell.
+fn say(text: &str) {
+    let _ = io::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,222 @@
+//! Looks at threads again and again, rarely enough, and has them placed.
+
+use std::{
+    cmp::Reverse,
+    collections::BTreeMap,
+    fs, io,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use daiko_core::place::Policy as Placement;
+use daiko_pair::{
+    Class,
+    class::{Look, Verdict, decide},
+    machine::Kernel,
+    progress::Progress,
+    session::Session,
+    thread::{self, Thread, ThreadId},
+    trial::{Trials, Tried},
+};
+use daiko_sys::{clock, topology::Topology};
+
+use super::{
+    line::{PairRequest, Policy},
+    table::Table,
+};
+
+/// Looks take one part in so many of a CPU.
+const PARTS: u32 = 200;
+/// The first looks follow each other at once: programs have just started.
+const FIRST: Duration = Duration::from_millis(200);
+const FIRST_LOOKS: u32 = 3;
+/// How long each pairing of a trial is in force.
+const SLICE: Duration = Duration::from_millis(100);
+/// As many threads are looked at in one go as take about a second.
+const MOST: usize = 48;
+
+pub(super) struct Watch {
+    policy: Policy,
+    session: Session<Kernel>,
+    roots: Vec<u32>,
+    classes: BTreeMap<String, Class>,
+    trials: Trials,
+    look: Look,
+    interval: Duration,
+    next: Instant,
+    looks: u32,
+    /// CPU time of threads when they were looked at last: those that have not run since are not looked at.
+    ticks: BTreeMap<ThreadId, u64>,
+}
+
+impl Watch {
+    pub(super) fn new(
+        request: &PairRequest,
+        session: Session<Kernel>,
+        roots: Vec<u32>,
+        progress: BTreeMap<u32, Progress>,
+        topology: &Topology,
+    ) -> Self {
+        Self {
+            policy: request.policy,
+            session,
+            roots,
+            classes: request.classes.clone(),
+            trials: Trials::new(progress),
+            look: Look::here(Some(topology)),
+            interval: Duration::from_secs(request.interval),
+            next: Instant::now() + FIRST,
+            looks: 0,
+            ticks: BTreeMap::new(),
+        }
+    }
+
+    /// Whether none of the processes is there any more.
+    pub(super) fn have_ended(&self) -> bool {
+        self.roots.iter().all(|pid| thread::of(*pid).map_or(true, |threads| threads.is_empty()))
+    }
+
+    /// Looks and places, if it is time to.
+    ///
+    /// # Errors
+    ///
+    /// If a change cannot be noted.
+    pub(super) fn round(&mut self, table: &mut Table, stop: &AtomicBool) -> io::Result<()> {
+        if Instant::now() < self.next {
+            return Ok(());
+        }
+        let begin = clock::process_cpu_ns();
+        let ran = self.scan();
+        self.judge(&ran, table);
+        self.place(&ran, table, stop)?;
+        table.show(&self.session);
+        let taken = Duration::from_nanos(clock::process_cpu_ns() - begin);
+        self.looks += 1;
+        self.next = Instant::now() + pause(taken, self.interval, self.looks);
+        Ok(())
+    }
+
+    /// Finds all threads; those that have run since they were looked at last.
+    fn scan(&mut self) -> Vec<Thread> {
+        let pids = thread::families(self.roots.iter().copied());
+        let found: Vec<Thread> =
+            pids.into_iter().flat_map(|pid| thread::of(pid).unwrap_or_default()).collect();
+        self.session.watch(&found);
+        self.ticks.retain(|id, _| found.iter().any(|thread| thread.id == *id));
+        let since = |thread: &Thread| thread.ticks - self.ticks.get(&thread.id).unwrap_or(&0);
+        let mut ran: Vec<Thread> = found.into_iter().filter(|thread| since(thread) > 0).collect();
+        // Those that were left out before have run for longer since.
+        ran.sort_by_key(|thread| Reverse(since(thread)));
+        ran.truncate(MOST);
+        for thread in &ran {
+            self.ticks.insert(thread.id, thread.ticks);
+        }
+        ran
+    }
+
+    fn judge(&mut self, ran: &[Thread], table: &mut Table) {
+        let (declared, others): (Vec<&Thread>, Vec<&Thread>) =
+            ran.iter().partition(|thread| self.declared(thread).is_some());
+        for thread in declared {
+            let class = self.declared(thread).expect("these were");
+            self.session.look(thread.id, Verdict::declared(class));
+        }
+        let ids: Vec<(u32, u32)> =
+            others.iter().map(|thread| (thread.id.pid, thread.id.tid)).collect();
+        for (thread, evidence) in others.iter().zip(self.look.at(&ids)) {
+            // That it has ended is the next look's affair.
+            if let Err(why) = evidence.profile.as_ref()
+                && thread.id.lives()
+            {
+                table.line_once(&format!("no sampling: {why}"));
+            }
+            self.session.look(thread.id, decide(None, &evidence));
+        }
+    }
+
+    /// By the name of the thread, or of its process, or the id of either.
+    fn declared(&self, thread: &Thread) -> Option<Class> {
+        if self.classes.is_empty() {
+            return None;
+        }
+        let ThreadId { pid, tid, .. } = thread.id;
+        let process = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let names = [thread.name.as_str(), process.trim_end(), &tid.to_string(), &pid.to_string()];
+        names.iter().find_map(|name| self.classes.get(*name).copied())
+    }
+
+    fn place(&mut self, ran: &[Thread], table: &mut Table, stop: &AtomicBool) -> io::Result<()> {
+        let placement = match self.policy {
+            Policy::Cross => Some(Placement::Cross),
+            Policy::Parallel => Some(Placement::Parallel),
+            Policy::Nosmt => Some(Placement::NoSmt),
+            Policy::Auto if self.has_complements() => Some(Placement::Cross),
+            Policy::Auto => match self.is_tried(ran, table, stop)? {
+                true => return Ok(()),
+                false => None,
+            },
+        };
+        self.session.place(placement).map(drop)
+    }
+
+    /// Whether a pairing is in force that has made the most progress.
+    fn is_tried(
+        &mut self,
+        ran: &[Thread],
+        table: &mut Table,
+        stop: &AtomicBool,
+    ) -> io::Result<bool> {
+        let ids: Vec<ThreadId> = ran.iter().map(|thread| thread.id).collect();
+        let mut slice = || {
+            std::thread::sleep(SLICE);
+            !stop.load(Relaxed)
+        };
+        Ok(match self.trials.run(&mut self.session, &ids, &mut slice)? {
+            Tried::Before => true,
+            Tried::Now => {
+                table.line("paired by trial: the pairing that made the most progress is kept");
+                true
+            }
+            Tried::Nothing => false,
+            Tried::Unavailable(why) => {
+                table.line_once(&format!("no trial of pairings: {why}"));
+                false
+            }
+        })
+    }
+
+    /// Whether there are siblings, and threads that complement each other.
+    fn has_complements(&self) -> bool {
+        let tasks = self.session.tasks();
+        let has = |class| tasks.iter().any(|(_, is)| *is == class);
+        self.session.sites().has_siblings() && has(Class::Compute) && has(Class::Stall)
+    }
+
+    /// Puts all back; how many threads could not be.
+    ///
+    /// # Errors
+    ///
+    /// If the journal cannot be removed.
+    pub(super) fn end(self) -> io::Result<usize> {
+        self.session.end()
+    }
+}
+
+/// How long to wait after a look that took so much of a CPU.
+fn pause(taken: Duration, interval: Duration, looks: u32) -> Duration {
+    let rare = taken * PARTS;
+    if looks < FIRST_LOOKS { FIRST } else { interval.max(rare) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_as_rare_as_they_are_dear() {
+        let (second, ms) = (Duration::from_secs(1), Duration::from_millis(1));
+        assert_eq!(pause(ms, second, FIRST_LOOKS), second);
+        assert_eq!(pause(20 * ms, second, FIRST_LOOKS), 4 * second);
+        assert_eq!(pause(20 * ms, second, 1), FIRST);
+    }
+}

@@ -1,0 +1,330 @@
+//! `daiko pair` as a user meets it. The CPUs of this machine are described as siblings where that is needed.
+
+#[path = "../../../tests/seccomp.rs"]
+mod seccomp;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+};
+
+use daiko_sys::{
+    cpu::{self, CpuSet},
+    topology::described::Described,
+};
+use tempfile::TempDir;
+
+/// Where a session keeps its journal, and a machine of one core with this machine's first CPUs.
+struct Ground {
+    runtime: TempDir,
+    machine: TempDir,
+}
+
+/// `None`, and says so, on a machine that has one CPU.
+fn ground(name: &str) -> Option<Ground> {
+    let cpus = cpu::allowed().unwrap();
+    if cpus.len() < 2 {
+        println!("skipped: {name}: it needs two CPUs");
+        return None;
+    }
+    let ids: Vec<String> = cpus.iter().take(2).map(|cpu| cpu.to_string()).collect();
+    let described = Described::parse(&format!("1x1x2 ids={}", ids.join(","))).unwrap();
+    let (runtime, machine) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    described.write_to(machine.path()).unwrap();
+    Some(Ground { runtime, machine })
+}
+
+impl Ground {
+    fn pair(&self, arguments: &[&str]) -> Command {
+        pair(arguments, self.runtime.path())
+    }
+
+    /// With siblings.
+    fn paired(&self, arguments: &[&str]) -> Command {
+        let root = self.machine.path().to_str().unwrap();
+        self.pair(&[&["--root", root], arguments].concat())
+    }
+
+    fn journals(&self) -> usize {
+        fs::read_dir(self.runtime.path().join("daiko-pair")).map_or(0, Iterator::count)
+    }
+}
+
+fn pair(arguments: &[&str], runtime: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_daiko"));
+    command.arg("pair").args(arguments).env("XDG_RUNTIME_DIR", runtime);
+    command
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+fn output(mut command: Command) -> Output {
+    command.output().expect("the command starts")
+}
+
+/// A process that goes round until it is dropped.
+struct Busy(Child);
+
+impl Busy {
+    fn start() -> Self {
+        Self(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell"))
+    }
+
+    fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    fn mask(&self) -> CpuSet {
+        cpu::allowed_of(self.id()).expect("it runs")
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // It may have been killed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn kill(pid: u32, signal: i32) {
+    // SAFETY: no memory is passed; the process is a child that was not waited for.
+    assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
+}
+
+/// Ends with the test's own limit of time if it never is.
+fn until(mut is: impl FnMut() -> bool) {
+    while !is() {
+        std::thread::yield_now();
+    }
+}
+
+/// One session that has placed two busy processes, each on a CPU of its own.
+fn session(ground: &Ground, policy: &str) -> (Child, [Busy; 2]) {
+    let busy = [Busy::start(), Busy::start()];
+    let ids = busy.each_ref().map(Busy::id);
+    let classes = [format!("{}=stall", ids[0]), format!("{}=compute", ids[1])];
+    let pids = format!("{},{}", ids[0], ids[1]);
+    let arguments =
+        ["--policy", policy, "--class", &classes[0], "--class", &classes[1], "--pid", &pids];
+    let child = ground.paired(&arguments).stderr(Stdio::piped()).spawn().expect("it starts");
+    until(|| busy.iter().all(|busy| busy.mask().len() == 1));
+    assert_ne!(busy[0].mask(), busy[1].mask());
+    (child, busy)
+}
+
+#[track_caller]
+fn assert_refused(command: Command, wanted: &[&str]) {
+    let output = output(command);
+    let complaint = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{complaint}");
+    assert_eq!(text(&output.stdout), "");
+    assert_eq!(complaint.lines().count(), 1, "{complaint}");
+    for word in wanted {
+        assert!(complaint.contains(word), "no '{word}' in: {complaint}");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_in_one_line() {
+    let Some(ground) = ground("what_cannot_be_done_is_refused_in_one_line") else { return };
+    for (arguments, wanted) in [
+        (&[][..], &["-- COMMAND ::: COMMAND", "--pid"][..]),
+        (&["--pid", "1", "--", "true"], &["not both"]),
+        (&["--pid", "0"], &["--pid"]),
+        (&["--pid", "2147483647"], &["no process 2147483647"]),
+        (&["--", "true", ":::"], &["a command is empty"]),
+        (&["--policy", "best", "--", "true"], &["'best'", "cross", "nosmt"]),
+        (&["--class", "x=idle", "--", "true"], &["NAME=stall"]),
+        (&["--cpus", "0-", "--", "true"], &["'0-' is no list"]),
+        (&["--cpus", "4095", "--", "true"], &["none of 4095 is allowed", "allowed are"]),
+        (&["--progress", "7", "--", "true"], &["1234=FILE"]),
+        (&["--progress", "2=/dev/null", "--", "true"], &["2 is none of"]),
+        (&["--progress", "1=/nowhere", "--", "true"], &["cannot read /nowhere"]),
+        (&["--progress", "1=/dev/null", "--", "true"], &["8 bytes"]),
+        (&["--interval", "0", "--", "true"], &["--interval"]),
+        (&["--restore", "--pid", "1"], &["--restore"]),
+    ] {
+        assert_refused(ground.pair(arguments), wanted);
+    }
+    assert_eq!(ground.journals(), 0);
+}
+
+#[test]
+fn a_command_that_is_not_found_keeps_the_others_from_starting() {
+    let Some(ground) = ground("a_command_that_is_not_found_keeps_the_others_from_starting") else {
+        return;
+    };
+    let file = ground.runtime.path().join("started");
+    let touch = ["--", "touch", file.to_str().unwrap(), ":::", "no-such-command"];
+    assert_refused(
+        ground.pair(&touch),
+        &["command not found: no-such-command", "nothing was started"],
+    );
+    assert!(!file.exists());
+}
+
+#[test]
+fn without_siblings_pairing_is_refused_and_auto_goes_on() {
+    let Some(ground) = ground("without_siblings_pairing_is_refused_and_auto_goes_on") else {
+        return;
+    };
+    let first = cpu::allowed().unwrap().iter().next().unwrap().to_string();
+    for policy in ["cross", "parallel"] {
+        let one = ["--policy", policy, "--cpus", &first, "--", "true"];
+        assert_refused(ground.paired(&one), &["no two are siblings", "--policy auto"]);
+    }
+    let output = output(ground.paired(&["--cpus", &first, "--", "sh", "-c", "exit 3"]));
+    assert_eq!(output.status.code(), Some(3));
+    assert!(text(&output.stderr).contains("nothing is paired"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_exit_code_is_that_of_the_first_that_fails() {
+    let Some(ground) = ground("the_exit_code_is_that_of_the_first_that_fails") else { return };
+    for (commands, code) in [
+        (&["--", "true", ":::", "true"][..], 0),
+        (&["--", "true", ":::", "sh", "-c", "exit 7", ":::", "sh", "-c", "exit 8"], 7),
+        (&["--", "sh", "-c", "kill -TERM $$"], 128 + libc::SIGTERM),
+    ] {
+        assert_eq!(output(ground.pair(commands)).status.code(), Some(code), "{commands:?}");
+    }
+    let script = ground.runtime.path().join("script");
+    fs::write(&script, "no interpreter").unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let output = output(ground.pair(&["--", script.to_str().unwrap(), ":::", "true"]));
+    assert_eq!(output.status.code(), Some(126));
+    assert!(text(&output.stderr).contains("cannot run"), "{}", text(&output.stderr));
+    assert_eq!(ground.journals(), 0);
+}
+
+#[test]
+fn commands_write_where_they_would_without() {
+    let Some(ground) = ground("commands_write_where_they_would_without") else { return };
+    let output = output(ground.pair(&["--", "echo", "one", ":::", "true"]));
+    assert_eq!(text(&output.stdout), "one\n");
+}
+
+#[test]
+fn an_interrupt_puts_back_what_was_placed() {
+    let Some(ground) = ground("an_interrupt_puts_back_what_was_placed") else { return };
+    let before = cpu::allowed().unwrap();
+    for (policy, signal) in
+        [("cross", libc::SIGINT), ("auto", libc::SIGTERM), ("parallel", libc::SIGHUP)]
+    {
+        let (child, busy) = session(&ground, policy);
+        assert_eq!(ground.journals(), 1);
+        kill(child.id(), signal);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(busy.iter().all(|busy| busy.mask() == before));
+        assert_eq!(ground.journals(), 0);
+        let told = text(&output.stderr);
+        assert!(told.contains("stall") && told.contains("declared"), "{told}");
+    }
+}
+
+#[test]
+fn a_session_that_is_killed_is_put_back_by_restore() {
+    let Some(ground) = ground("a_session_that_is_killed_is_put_back_by_restore") else { return };
+    let before = cpu::allowed().unwrap();
+    let (mut child, busy) = session(&ground, "cross");
+    let running = output(ground.pair(&["--restore"]));
+    assert!(text(&running.stdout).contains("1 sessions go on"), "{}", text(&running.stdout));
+    assert_eq!(busy[0].mask().len(), 1, "it is left alone");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    // Somebody else has had the last word on the second.
+    cpu::bind(busy[1].id(), &before).unwrap();
+    let restored = output(ground.pair(&["--restore"]));
+    assert!(restored.status.success(), "{}", text(&restored.stderr));
+    assert!(
+        text(&restored.stdout).contains("1 sessions were killed: 1 threads"),
+        "{}",
+        text(&restored.stdout)
+    );
+    assert!(busy.iter().all(|busy| busy.mask() == before));
+    assert_eq!(ground.journals(), 0);
+}
+
+#[test]
+fn a_process_that_ends_meanwhile_does_not_end_the_session() {
+    let Some(ground) = ground("a_process_that_ends_meanwhile_does_not_end_the_session") else {
+        return;
+    };
+    let (mut child, [first, second]) = session(&ground, "cross");
+    drop(first);
+    // The other is placed as well as before, and watched.
+    until(|| ground.journals() == 1 && second.mask().len() == 1);
+    assert!(child.try_wait().unwrap().is_none());
+    drop(second);
+    assert!(child.wait_with_output().unwrap().status.success(), "nobody is left");
+}
+
+#[test]
+fn an_interrupt_ends_commands_and_what_was_placed_is_over() {
+    let Some(ground) = ground("an_interrupt_ends_commands_and_what_was_placed_is_over") else {
+        return;
+    };
+    let file = ground.runtime.path().join("pid");
+    let script = format!("echo $$ > {}; while :; do :; done", file.display());
+    let arguments = ["--policy", "nosmt", "--class", "sh=compute", "--", "sh", "-c", &script];
+    let child = ground.paired(&arguments).stderr(Stdio::null()).spawn().unwrap();
+    let pid = || fs::read_to_string(&file).ok().and_then(|text| text.trim().parse::<u32>().ok());
+    until(|| pid().is_some_and(|pid| cpu::allowed_of(pid).is_ok_and(|mask| mask.len() == 1)));
+    kill(child.id(), libc::SIGINT);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(128 + libc::SIGTERM));
+    assert!(cpu::allowed_of(pid().unwrap()).is_err(), "it has ended");
+    assert_eq!(ground.journals(), 0);
+}
+
+#[test]
+fn a_journal_that_cannot_be_written_keeps_all_as_it_is() {
+    let Some(ground) = ground("a_journal_that_cannot_be_written_keeps_all_as_it_is") else {
+        return;
+    };
+    let file = ground.runtime.path().join("started");
+    let touch = ["--", "touch", file.to_str().unwrap()];
+    let refused = &["nothing was changed", "XDG_RUNTIME_DIR"];
+    assert_refused(pair(&touch, Path::new("/proc/nowhere")), refused);
+    let open = ground.runtime.path().join("daiko-pair");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+    assert_refused(ground.pair(&touch), &["others can write", "XDG_RUNTIME_DIR"]);
+    assert!(!file.exists());
+}
+
+#[test]
+fn a_kernel_that_refuses_samples_is_told_and_the_session_goes_on() {
+    let Some(ground) = ground("a_kernel_that_refuses_samples_is_told_and_the_session_goes_on")
+    else {
+        return;
+    };
+    let busy = Busy::start();
+    let mut command = ground.paired(&[
+        "--policy",
+        "cross",
+        "--class",
+        "x=stall",
+        "--pid",
+        &busy.id().to_string(),
+    ]);
+    // SAFETY: the filter is made of locals; the calls are async-signal-safe.
+    unsafe {
+        command.pre_exec(|| {
+            seccomp::forbid(libc::SYS_perf_event_open, libc::EACCES);
+            Ok(())
+        });
+    }
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(told.any(|line| line.contains("no sampling") && line.contains("perf_event_paranoid")));
+    drop(busy);
+    assert!(child.wait().unwrap().success());
+}

@@ -1,0 +1,75 @@
+use super::*;
+use proptest::prelude::*;
+
+fn evidence(persists: f64, far: f64, spins: f64) -> Evidence {
+    let profile = Profile { samples: 200, persists, far, spins };
+    Evidence { mappings: Ok(None), profile: Ok(profile), stalled: None }
+}
+
+fn told(declared: Option<Class>, evidence: &Evidence) -> (Class, Source) {
+    let verdict = decide(declared, evidence);
+    (verdict.class, verdict.source)
+}
+
+#[test]
+fn what_was_declared_is_not_doubted() {
+    let verdict = decide(Some(Class::Compute), &evidence(1.0, 0.0, 0.0));
+    assert_eq!(verdict, Verdict::declared(Class::Compute));
+}
+
+#[test]
+fn half_of_the_time_in_waiting_is_a_stall() {
+    assert_eq!(told(None, &evidence(0.4, 0.4, 0.0)), (Class::Stall, Source::Sampling));
+    assert_eq!(told(None, &evidence(0.2, 0.1, 0.0)), (Class::Compute, Source::Sampling));
+    assert_eq!(told(None, &evidence(0.9, 0.0, 0.6)), (Class::Unknown, Source::Sampling));
+    let close = decide(None, &evidence(0.51, 0.0, 0.0));
+    assert!(close.class == Class::Unknown && close.confidence < LEAST_SURE, "{close:?}");
+}
+
+#[test]
+fn a_mapping_decides_only_where_sampling_cannot() {
+    let mapped = || Ok(Some("a pool is mapped".to_owned()));
+    let seen = Evidence { mappings: mapped(), ..evidence(0.0, 0.0, 0.0) };
+    assert_eq!(told(None, &seen), (Class::Compute, Source::Sampling));
+    let refused = Evidence { profile: Err(Unavailable("refused".into())), ..seen.clone() };
+    let verdict = decide(None, &refused);
+    assert_eq!((verdict.class, verdict.source), (Class::Stall, Source::Mappings));
+    assert!(verdict.confidence <= 0.5 && verdict.why.contains("refused"), "{verdict:?}");
+    let asleep = Profile { samples: ENOUGH_SAMPLES - 1, persists: 1.0, far: 0.0, spins: 0.0 };
+    let asleep = Evidence { profile: Ok(asleep), ..seen };
+    assert_eq!(told(None, &asleep), (Class::Stall, Source::Mappings));
+}
+
+#[test]
+fn without_any_source_nothing_is_said_but_why() {
+    let blind = Evidence {
+        mappings: Err(Unavailable("no maps".into())),
+        profile: Err(Unavailable("no perf".into())),
+        stalled: Some(1.0),
+    };
+    let verdict = decide(None, &blind);
+    assert_eq!((verdict.class, verdict.source), (Class::Unknown, Source::Nobody));
+    assert!(verdict.why.contains("no perf") && verdict.why.contains("no maps"), "{verdict:?}");
+}
+
+#[test]
+fn counted_cycles_have_to_agree() {
+    let counted = |waits, stalled| Evidence { stalled: Some(stalled), ..evidence(waits, 0.0, 0.0) };
+    assert_eq!(told(None, &counted(0.9, 0.1)).0, Class::Compute, "the code only looks like it");
+    assert_eq!(told(None, &counted(0.4, 0.8)).0, Class::Stall);
+    assert_eq!(told(None, &counted(0.0, 0.9)).0, Class::Compute, "a division, for instance");
+    assert_eq!(told(None, &counted(0.9, 0.4)).0, Class::Stall);
+}
+
+proptest! {
+    #[test]
+    fn more_samples_never_make_it_less_sure(samples in 20_usize..1000, persists in 0.0..=1.0_f64) {
+        let sure = |samples| {
+            let profile = Profile { samples, persists, far: 0.0, spins: 0.0 };
+            let evidence = Evidence { mappings: Ok(None), profile: Ok(profile), stalled: None };
+            decide(None, &evidence).confidence
+        };
+        prop_assert!(sure(samples + 1) >= sure(samples));
+        prop_assert!((0.0..=SUREST_SAMPLING).contains(&sure(samples)));
+    }
+}

@@ -1,0 +1,184 @@
+use super::*;
+
+/// Code at an address.
+struct Bytes {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl ReadCode for Bytes {
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> usize {
+        let Some(offset) = address.checked_sub(self.start) else { return 0 };
+        let rest = self.bytes.get(offset as usize..).unwrap_or_default();
+        let len = rest.len().min(bytes.len());
+        bytes[..len].copy_from_slice(&rest[..len]);
+        len
+    }
+}
+
+const START: u64 = 0x40_0000;
+/// The code of a test begins behind so many other bytes.
+const AHEAD: usize = 128;
+
+const SFENCE: &[u8] = &[0x0f, 0xae, 0xf8];
+/// `clwb [rdi]`
+const CLWB: &[u8] = &[0x66, 0x0f, 0xae, 0x37];
+/// `movnti [rdi], rax`
+const MOVNTI: &[u8] = &[0x48, 0x0f, 0xc3, 0x07];
+/// `mov rax, [rax]`
+const CHASE: &[u8] = &[0x48, 0x8b, 0x00];
+/// `mov rdx, [rsi + rcx*8 + 16]`
+const LOAD: &[u8] = &[0x48, 0x8b, 0x54, 0xce, 0x10];
+/// `add rcx, 1`
+const ADD: &[u8] = &[0x48, 0x83, 0xc1, 0x01];
+const PAUSE: &[u8] = &[0xf3, 0x90];
+const RET: &[u8] = &[0xc3];
+
+/// The address of the piece with that index, and code that has these pieces one after another.
+fn code(pieces: &[&[u8]], index: usize) -> (Bytes, u64) {
+    let mut bytes = vec![0x90; AHEAD];
+    let at = AHEAD + pieces[..index].iter().map(|piece| piece.len()).sum::<usize>();
+    pieces.iter().for_each(|piece| bytes.extend_from_slice(piece));
+    (Bytes { start: START, bytes }, START + at as u64)
+}
+
+/// As [`code`], with a jump back to the first piece at the end, and a return behind it.
+fn looping(pieces: &[&[u8]], index: usize) -> (Bytes, u64) {
+    let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+    let jump = [0x75, (-(len as i64 + 2)) as u8];
+    code(&[pieces, &[&jump, RET]].concat(), index)
+}
+
+fn sample(address: u64, bits: u32) -> Sample {
+    Sample { address, registers: [0; 16], bits }
+}
+
+fn site((mut bytes, at): (Bytes, u64)) -> Site {
+    Site::at(&mut bytes, &sample(at, 64))
+}
+
+fn culprit_of(code: (Bytes, u64)) -> Option<Kind> {
+    site(code).culprit.map(|(kind, _)| kind)
+}
+
+#[test]
+fn what_retired_last_is_to_blame() {
+    let site = site(code(&[CLWB, SFENCE, ADD, RET], 2));
+    assert_eq!(site.culprit, Some((Kind::Fence, START + AHEAD as u64 + 4)));
+    assert!(site.writes_back && site.fences && !site.spins);
+    assert_eq!(culprit_of(code(&[LOAD, ADD, ADD, RET], 3)), Some(Kind::Memory));
+    assert_eq!(culprit_of(code(&[LOAD, ADD, ADD, ADD, ADD, RET], 5)), None, "too far away");
+    assert_eq!(culprit_of(code(&[MOVNTI, RET], 1)), Some(Kind::Nontemporal));
+}
+
+#[test]
+fn the_head_of_a_loop_comes_behind_its_end() {
+    assert_eq!(culprit_of(looping(&[ADD, CLWB, SFENCE], 0)), Some(Kind::Fence));
+    assert_eq!(culprit_of(looping(&[ADD, CLWB, SFENCE], 1)), Some(Kind::Fence));
+}
+
+#[test]
+fn a_loop_that_leaves_nothing_waits_for_another() {
+    // `cmp qword [rdi], 0`
+    let look: &[u8] = &[0x48, 0x83, 0x3f, 0x00];
+    assert!(site(looping(&[look], 0)).spins);
+    // `lea rdi, [rsp + 8]`, `mov [rsp], rdi`: made anew in each round.
+    let anew: [&[u8]; 3] = [&[0x48, 0x8d, 0x7c, 0x24, 0x08], &[0x48, 0x89, 0x3c, 0x24], look];
+    assert!((0..3).all(|index| site(looping(&anew, index)).spins));
+    // `mov rdx, [rsp + 8]`, `mov rdx, [rdx]`: loaded anew.
+    let loaded: [&[u8]; 3] = [&[0x48, 0x8b, 0x54, 0x24, 0x08], &[0x48, 0x8b, 0x12], look];
+    assert!((0..3).all(|index| site(looping(&loaded, index)).spins));
+    // `mov rax, [rsp]`, `add rax, 1`, `mov [rsp], rax`: counted in memory.
+    let counts: [&[u8]; 3] =
+        [&[0x48, 0x8b, 0x04, 0x24], &[0x48, 0x83, 0xc0, 1], &[0x48, 0x89, 0x04, 0x24]];
+    assert!((0..3).all(|index| !site(looping(&counts, index)).spins));
+    assert_eq!(culprit_of(looping(&[PAUSE, look], 1)), Some(Kind::Pause));
+    for carries in [CHASE, ADD, &[0x48, 0xff, 0x07] /* inc qword [rdi] */] {
+        assert!(!site(looping(&[look, carries], 0)).spins, "{carries:x?}");
+    }
+}
+
+#[test]
+fn behind_a_call_the_function_is_to_blame() {
+    // `call` of the function behind the return; `call rbx`; `call [rip + 1]` of a pointer behind the return.
+    let near: &[u8] = &[0xe8, 1, 0, 0, 0];
+    assert_eq!(culprit_of(code(&[near, RET, CLWB, SFENCE, RET], 1)), Some(Kind::Fence));
+    let (mut bytes, at) = code(&[&[0xff, 0xd3], RET, SFENCE, RET], 1);
+    let mut behind = sample(at, 64);
+    behind.registers[3] = at + 1;
+    let culprit = |bytes: &mut Bytes, sample: &Sample| Site::at(bytes, sample).culprit;
+    assert_eq!(culprit(&mut bytes, &behind).unwrap().0, Kind::Fence);
+    behind.registers[3] = 0;
+    assert_eq!(culprit(&mut bytes, &behind), None, "nothing is there");
+    let through: &[u8] = &[0xff, 0x15, 1, 0, 0, 0];
+    let pointer = (START + AHEAD as u64 + 15).to_le_bytes();
+    assert_eq!(culprit_of(code(&[through, RET, &pointer, SFENCE, RET], 1)), Some(Kind::Fence));
+}
+
+#[test]
+fn a_store_waits_for_the_fence_before_it() {
+    // `mov [rdi], rax`
+    let store: &[u8] = &[0x48, 0x89, 0x07];
+    let rest: [&[u8]; 6] = [ADD, LOAD, ADD, ADD, store, RET];
+    assert_eq!(culprit_of(code(&[&[SFENCE], &rest[..]].concat(), 6)), Some(Kind::Fence));
+    assert_eq!(culprit_of(code(&[&[SFENCE, store], &rest[..]].concat(), 7)), Some(Kind::Memory));
+}
+
+#[test]
+fn a_function_begins_behind_its_call() {
+    // A call of what is behind the return; the return address is on a stack behind the code.
+    let near: &[u8] = &[0xe8, 1, 0, 0, 0];
+    let (mut bytes, at) = code(&[SFENCE, near, RET, ADD, RET, &[0; 8]], 3);
+    let mut entry = sample(at, 64);
+    let stack = bytes.bytes.len() - 8;
+    bytes.bytes[stack..].copy_from_slice(&(at - 1).to_le_bytes());
+    entry.registers[4] = START + stack as u64;
+    assert_eq!(Site::at(&mut bytes, &entry).culprit.unwrap().0, Kind::Fence);
+    bytes.bytes[stack..].copy_from_slice(&(at + 1).to_le_bytes());
+    assert_eq!(Site::at(&mut bytes, &entry).culprit, None, "no call is before that");
+}
+
+#[test]
+fn addresses_are_those_that_registers_still_tell() {
+    // Behind the load rdx is gone, not what its address is made of.
+    let behind = site(code(&[LOAD, RET], 1));
+    let mut registers = [0; 16];
+    (registers[6], registers[1]) = (0x1000, 3);
+    let address = |site: &Site| {
+        site.accesses.iter().map(|a| a.operand.address(&registers)).collect::<Vec<_>>()
+    };
+    assert_eq!(address(&behind), [0x1000 + 24 + 16]);
+    let gone = site(code(&[LOAD, ADD, RET], 2));
+    assert_eq!(gone.accesses, [], "rcx is another");
+    // The chase writes its own address; the next round's is known.
+    let chase = site(looping(&[CHASE, ADD], 1));
+    assert_eq!(chase.accesses.len(), 1);
+    registers[0] = 0x7777;
+    assert_eq!(chase.accesses[0].operand.address(&registers), 0x7777);
+}
+
+#[test]
+fn boundaries_are_found_behind_bytes_that_are_no_code() {
+    let mut rest = code(&[&[0x48, 0xb8], &[0; 8], CLWB, SFENCE, RET], 4);
+    rest.0.bytes[..AHEAD].iter_mut().enumerate().for_each(|(n, byte)| *byte = (n * 7) as u8);
+    assert_eq!(culprit_of(rest), Some(Kind::Fence));
+}
+
+#[test]
+fn code_that_cannot_be_read_says_nothing() {
+    let site = Site::at(&mut Bytes { start: START, bytes: Vec::new() }, &sample(START, 64));
+    assert!(site.culprit.is_none() && site.accesses.is_empty() && !site.spins);
+    let site =
+        Site::at(&mut Bytes { start: START, bytes: vec![0x06; 200] }, &sample(START + 100, 64));
+    assert!(site.culprit.is_none(), "no instruction");
+    for address in [0, 5, u64::MAX] {
+        Site::at(&mut Bytes { start: START, bytes: Vec::new() }, &sample(address, 32));
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_bytes_are_decoded(bytes: Vec<u8>, at in 0_u64..300, wide: bool) {
+        Site::at(&mut Bytes { start: START, bytes }, &sample(START + at, if wide { 64 } else { 32 }));
+    }
+}

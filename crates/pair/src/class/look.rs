@@ -1,0 +1,138 @@
+//! Looks at threads for a short while.
+
+use std::collections::HashMap;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use daiko_sys::counters::{Counter, CounterError, Work};
+use daiko_sys::sampling::Sampler;
+
+use super::code::Code;
+use super::mappings::{self, Mappings};
+use super::profile::Profiler;
+use super::{Evidence, Unavailable};
+
+/// CPU time of a thread between two samples: short, as what is visited in order comes round to its beginning before long.
+const PERIOD_NS: u64 = 100_000;
+/// As many samples as tell enough; with fewer a look lasts its whole time.
+const ENOUGH: usize = 200;
+/// Between two looks at the samples: no more come meanwhile than there is room for.
+const DRAIN: Duration = Duration::from_millis(5);
+/// Threads whose samples are taken at the same time: memory that may be locked is scarce.
+const TOGETHER: usize = 12;
+
+/// How threads are looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Look {
+    /// How long to wait for samples; threads that sleep give none.
+    pub patience: Duration,
+    /// How many bytes the caches of a CPU hold.
+    pub cache: u64,
+}
+
+impl Look {
+    /// Of a quarter of a second, with caches as of this machine; of 32 MiB where the kernel does not tell.
+    pub fn here(topology: Option<&daiko_sys::topology::Topology>) -> Self {
+        let sizes =
+            topology.map(|topology| topology.caches().iter().filter_map(|cache| cache.size));
+        let cache = sizes.and_then(Iterator::max).unwrap_or(32 << 20);
+        Self { patience: Duration::from_millis(250), cache }
+    }
+
+    /// What can be found out about threads, given as process and thread.
+    pub fn at(&self, threads: &[(u32, u32)]) -> Vec<Evidence> {
+        let mut processes: HashMap<u32, Process> = HashMap::new();
+        for (pid, _) in threads {
+            processes.entry(*pid).or_insert_with(|| Process::of(*pid));
+        }
+        let mut evidence = Vec::new();
+        for batch in threads.chunks(TOGETHER) {
+            evidence.extend(self.batch(batch, &mut processes));
+        }
+        evidence
+    }
+
+    fn batch(
+        &self,
+        threads: &[(u32, u32)],
+        processes: &mut HashMap<u32, Process>,
+    ) -> Vec<Evidence> {
+        let mut seen: Vec<_> =
+            threads.iter().map(|(pid, thread)| (*pid, Seen::open(*thread, self.cache))).collect();
+        let end = Instant::now() + self.patience;
+        let lacks = |(_, seen): &(u32, Result<Seen, _>)| {
+            seen.as_ref().is_ok_and(|seen| seen.sampler.is_some())
+        };
+        while seen.iter().any(lacks) && Instant::now() < end {
+            thread::sleep(DRAIN);
+            for (pid, seen) in &mut seen {
+                let process = processes.get_mut(pid).expect("made above");
+                seen.iter_mut().for_each(|seen| seen.drain(&mut process.code));
+            }
+        }
+        let evidence = |(pid, seen): (u32, Result<Seen, CounterError>)| Evidence {
+            mappings: processes[&pid].mappings.clone(),
+            stalled: seen.as_ref().ok().and_then(Seen::stalled),
+            profile: seen
+                .map(|seen| seen.profiler.finish())
+                .map_err(|error| Unavailable(error.to_string())),
+        };
+        seen.into_iter().map(evidence).collect()
+    }
+}
+
+/// What the threads of a process share.
+struct Process {
+    code: Code,
+    mappings: Result<Option<String>, Unavailable>,
+}
+
+impl Process {
+    fn of(pid: u32) -> Self {
+        let (mapped, mappings) = match mappings::of(pid) {
+            Ok(Mappings { mapped, persistent }) => {
+                (mapped, Ok(persistent.map(|found| found.why())))
+            }
+            Err(error) => {
+                (Vec::new(), Err(Unavailable(format!("cannot read /proc/{pid}/maps: {error}"))))
+            }
+        };
+        Self { code: Code::of(pid, mapped), mappings }
+    }
+}
+
+/// A thread that is looked at.
+struct Seen {
+    /// Until there are samples enough: it costs the thread some of its time.
+    sampler: Option<Sampler>,
+    profiler: Profiler,
+    /// Cycles, and those without anything to do; `None` where the processor does not count them.
+    cycles: Option<[Counter; 2]>,
+}
+
+impl Seen {
+    fn open(thread: u32, cache: u64) -> Result<Self, CounterError> {
+        let count = |work| Counter::of_thread(work, thread).ok();
+        let cycles = count(Work::Cycles).zip(count(Work::StalledCycles)).map(<[_; 2]>::from);
+        let sampler = Some(Sampler::open(thread, PERIOD_NS)?);
+        Ok(Self { sampler, profiler: Profiler::new(cache), cycles })
+    }
+
+    fn drain(&mut self, code: &mut Code) {
+        let Self { sampler, profiler, .. } = self;
+        sampler.iter_mut().for_each(|sampler| sampler.drain(|sample| profiler.add(&sample, code)));
+        if profiler.samples() >= ENOUGH {
+            *sampler = None;
+        }
+    }
+
+    /// The share of cycles in which it waited.
+    fn stalled(&self) -> Option<f64> {
+        let [cycles, stalled] =
+            self.cycles.as_ref()?.each_ref().map(|counter| counter.count().ok());
+        cycles
+            .zip(stalled)
+            .filter(|(cycles, _)| *cycles > 0.0)
+            .map(|(cycles, stalled)| stalled / cycles)
+    }
+}

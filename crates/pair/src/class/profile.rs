@@ -1,0 +1,159 @@
+//! What the samples of a thread say all together.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use daiko_sys::sampling::Sample;
+
+use super::decode::{Access, Kind, ReadCode, Site};
+
+/// Addresses of an access that are needed to say whether it is near or far.
+const ENOUGH_ADDRESSES: usize = 6;
+/// A thread that waits for flushes and fences for this share of its time does so again and again.
+const GOES_ON: f64 = 0.1;
+/// Of pairs of successive addresses, those that go one way more than the other, where they are visited in order.
+const ORDERED: f64 = 0.6;
+
+/// Shares of the time that a thread ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Profile {
+    /// How many samples there are.
+    pub samples: usize,
+    /// Waited for lines on their way to persistence.
+    pub persists: f64,
+    /// Waited for addresses in far memory that are not visited in order.
+    pub far: f64,
+    /// Went round a loop that waits for another thread.
+    pub spins: f64,
+}
+
+/// What a sample has waited for, as far as its surroundings tell.
+#[derive(Clone, Copy)]
+struct Waited {
+    /// Kind and address of the instruction.
+    culprit: Option<(Kind, u64)>,
+    /// Whether it would wait for stores of the thread that persist: it is a store, or lines are written back nearby.
+    behind: bool,
+}
+
+/// Samples, as they come.
+pub(super) struct Profiler {
+    /// Memory beyond this many bytes does not fit into the caches.
+    cache: u64,
+    sites: HashMap<(u64, u32), Rc<Site>>,
+    waited: Vec<Waited>,
+    spins: usize,
+    /// Whether lines are written back, near any sample.
+    writes_back: bool,
+    /// Of instructions that store past the caches, whether a fence is near.
+    fenced: HashMap<u64, bool>,
+    /// Addresses of data by the instruction, in the order of time.
+    addresses: HashMap<u64, Vec<u64>>,
+}
+
+impl Profiler {
+    /// `cache`: bytes that the caches hold.
+    pub(super) fn new(cache: u64) -> Self {
+        Self {
+            cache,
+            sites: HashMap::new(),
+            waited: Vec::new(),
+            spins: 0,
+            writes_back: false,
+            fenced: HashMap::new(),
+            addresses: HashMap::new(),
+        }
+    }
+
+    pub(super) fn samples(&self) -> usize {
+        self.waited.len()
+    }
+
+    pub(super) fn add(&mut self, sample: &Sample, code: &mut dyn ReadCode) {
+        let key = (sample.address, sample.bits);
+        let site = self.sites.entry(key).or_insert_with(|| Rc::new(Site::at(code, sample)));
+        let site = Rc::clone(site);
+        let behind = site.stores || site.writes_back && site.fences;
+        self.waited.push(Waited { culprit: site.culprit, behind });
+        self.spins += usize::from(site.spins || matches!(site.culprit, Some((Kind::Pause, _))));
+        self.writes_back |= site.writes_back;
+        if let Some((Kind::Nontemporal, at)) = site.culprit {
+            *self.fenced.entry(at).or_default() |= site.fences;
+        }
+        for Access { at, operand } in &site.accesses {
+            self.addresses.entry(*at).or_default().push(operand.address(&sample.registers));
+        }
+    }
+
+    pub(super) fn finish(&self) -> Profile {
+        let samples = self.samples();
+        let share = |is: &dyn Fn(&Waited) -> bool| {
+            self.waited.iter().filter(|one| is(one)).count() as f64 / samples.max(1) as f64
+        };
+        let is_far: HashMap<u64, bool> =
+            self.addresses.iter().map(|(at, list)| (*at, is_far(list, self.cache))).collect();
+        let far = |at: &u64| is_far.get(at) == Some(&true);
+        let persists = |one: &Waited| match &one.culprit {
+            Some((Kind::Flush, _)) => true,
+            Some((Kind::Fence, _)) => self.writes_back,
+            Some((Kind::Nontemporal, at)) => far(at) || self.fenced.get(at) == Some(&true),
+            _ => false,
+        };
+        // Stores wait in line behind those that persist, and lines that were written back have to be fetched again.
+        let goes_on = share(&persists) >= GOES_ON;
+        let persists = |one: &Waited| persists(one) || goes_on && one.behind;
+        let waits_far = |one: &Waited| matches!(&one.culprit, Some((Kind::Memory, at)) if far(at));
+        Profile {
+            samples,
+            persists: share(&persists),
+            far: share(&|one| waits_far(one) && !persists(one)),
+            spins: self.spins as f64 / samples.max(1) as f64,
+        }
+    }
+}
+
+/// Whether addresses are spread over more than the caches hold, in no order: what is visited in order is fetched before it is
+/// asked for.
+fn is_far(addresses: &[u64], cache: u64) -> bool {
+    let (Some(least), Some(most)) = (addresses.iter().min(), addresses.iter().max()) else {
+        return false;
+    };
+    addresses.len() >= ENOUGH_ADDRESSES && most - least > cache && !is_ordered(addresses)
+}
+
+fn is_ordered(addresses: &[u64]) -> bool {
+    let steps = addresses.windows(2).filter(|two| two[0] != two[1]);
+    let (mut up, mut down) = (0_u32, 0_u32);
+    steps.for_each(|two| if two[0] < two[1] { up += 1 } else { down += 1 });
+    f64::from(up.abs_diff(down)) >= ORDERED * f64::from(up + down)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Numbers that look drawn, below a power of two.
+    fn scattered(count: u64, within: u64) -> Vec<u64> {
+        (1..=count)
+            .map(|n| (n * n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20 & (within - 1))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_scattered_beyond_the_caches_is_far() {
+        assert!(is_far(&scattered(100, 256 * MIB), 32 * MIB));
+        assert!(!is_far(&scattered(100, 16 * MIB), 32 * MIB), "the caches hold it");
+        assert!(!is_far(&scattered(ENOUGH_ADDRESSES as u64 - 1, 256 * MIB), 32 * MIB));
+        assert!(!is_far(&[], 32 * MIB));
+    }
+
+    #[test]
+    fn what_is_visited_in_order_is_not_far() {
+        let up: Vec<u64> = (0..100).map(|step| step * 5 * MIB % (128 * MIB)).collect();
+        let down: Vec<u64> = up.iter().map(|address| 128 * MIB - address).collect();
+        assert!(!is_far(&up, 32 * MIB) && !is_far(&down, 32 * MIB));
+        assert!(!is_far(&[7, 7, 7, 7, 7, 7, 7, 200 * MIB], 32 * MIB), "two places");
+    }
+}

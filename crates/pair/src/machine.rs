@@ -1,0 +1,109 @@
+//! What is asked of the kernel about threads, so that tests can answer instead.
+
+use std::io;
+
+use daiko_sys::cpu::{self, CpuSet};
+
+use crate::thread::ThreadId;
+
+/// Where threads may run, and whether they are there.
+pub trait Machine {
+    /// The CPUs that a thread may run on.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` if it has ended.
+    fn allowed_of(&self, thread: ThreadId) -> io::Result<CpuSet>;
+
+    /// Lets it run on these only.
+    ///
+    /// # Errors
+    ///
+    /// `ESRCH` if it has ended, `PermissionDenied` for threads of others, `InvalidInput` if no CPU of the set is there for it.
+    fn bind(&self, thread: ThreadId, set: &CpuSet) -> io::Result<()>;
+}
+
+/// This one.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel;
+
+impl Machine for Kernel {
+    fn allowed_of(&self, thread: ThreadId) -> io::Result<CpuSet> {
+        same(thread)?;
+        cpu::allowed_of(thread.tid)
+    }
+
+    fn bind(&self, thread: ThreadId, set: &CpuSet) -> io::Result<()> {
+        same(thread)?;
+        cpu::bind(thread.tid, set)
+    }
+}
+
+/// The id may be another's by now.
+fn same(thread: ThreadId) -> io::Result<()> {
+    match thread.lives() {
+        true => Ok(()),
+        false => Err(io::Error::from(io::ErrorKind::NotFound)),
+    }
+}
+
+/// Whether the thread of a call has ended.
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    const ESRCH: i32 = 3;
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
+}
+
+/// Threads that are made up, with masks to be looked at.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use std::cell::RefCell;
+    use std::collections::BTreeMap;
+    use std::rc::Rc;
+
+    #[derive(Clone, Debug, Default)]
+    pub(crate) struct Described {
+        pub(crate) masks: Rc<RefCell<BTreeMap<ThreadId, CpuSet>>>,
+        /// Threads of others.
+        pub(crate) refused: Rc<RefCell<Vec<ThreadId>>>,
+    }
+
+    impl Described {
+        pub(crate) fn with(threads: &[ThreadId], mask: &CpuSet) -> Self {
+            let described = Self::default();
+            threads.iter().for_each(|thread| described.set(*thread, mask));
+            described
+        }
+
+        pub(crate) fn set(&self, thread: ThreadId, mask: &CpuSet) {
+            self.masks.borrow_mut().insert(thread, mask.clone());
+        }
+
+        pub(crate) fn mask(&self, thread: ThreadId) -> String {
+            self.masks.borrow()[&thread].to_string()
+        }
+
+        pub(crate) fn end(&self, thread: ThreadId) {
+            self.masks.borrow_mut().remove(&thread);
+        }
+    }
+
+    impl Machine for Described {
+        fn allowed_of(&self, thread: ThreadId) -> io::Result<CpuSet> {
+            self.masks.borrow().get(&thread).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
+        }
+
+        fn bind(&self, thread: ThreadId, set: &CpuSet) -> io::Result<()> {
+            if self.refused.borrow().contains(&thread) {
+                return Err(io::ErrorKind::PermissionDenied.into());
+            }
+            self.allowed_of(thread)?;
+            self.set(thread, set);
+            Ok(())
+        }
+    }
+
+    pub(crate) fn thread(pid: u32, tid: u32) -> ThreadId {
+        ThreadId { pid, tid, start: u64::from(tid) * 10 }
+    }
+}

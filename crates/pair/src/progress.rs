@@ -1,0 +1,81 @@
+//! How far a thread has come.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use daiko_sys::counters::{Counter, CounterError, Work};
+
+/// What is read to see how far a thread, or its process, has come.
+#[derive(Debug)]
+pub enum Progress {
+    /// Instructions that it has done in user space.
+    Instructions(Counter),
+    /// A number that the program counts up, as it has declared: the first eight bytes of a file.
+    Declared(File),
+}
+
+impl Progress {
+    /// By the processor's counter.
+    ///
+    /// # Errors
+    ///
+    /// [`CounterError::Missing`] on many virtual machines.
+    pub fn instructions(thread: u32) -> Result<Self, CounterError> {
+        let counter = Counter::of_thread(Work::Instructions, thread)?;
+        Ok(Self::Instructions(counter))
+    }
+
+    /// By a file that the program maps or writes: a number of eight bytes in the machine's order, that only grows.
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read, or is shorter.
+    pub fn declared(file: &Path) -> io::Result<Self> {
+        let progress = Self::Declared(File::open(file)?);
+        progress.read().map(|_| progress)
+    }
+
+    /// How far it is, since whenever.
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEof` for a file that is too short; what the kernel reports.
+    pub fn read(&self) -> io::Result<f64> {
+        match self {
+            Self::Instructions(counter) => counter.count(),
+            Self::Declared(file) => {
+                let mut word = [0; 8];
+                file.read_exact_at(&mut word, 0)?;
+                Ok(u64::from_ne_bytes(word) as f64)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn a_declared_number_is_read_again_and_again() {
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        assert!(Progress::declared(file.path()).is_err(), "empty");
+        file.write_all(&7_u64.to_ne_bytes()).unwrap();
+        let progress = Progress::declared(file.path()).unwrap();
+        assert_eq!(progress.read().unwrap(), 7.0);
+        file.as_file().write_all_at(&9_u64.to_ne_bytes(), 0).unwrap();
+        assert_eq!(progress.read().unwrap(), 9.0);
+        assert!(Progress::declared(Path::new("/nowhere")).is_err());
+    }
+
+    #[test]
+    fn instructions_are_counted_or_the_remedy_is_told() {
+        match Progress::instructions(daiko_sys::thread::id()) {
+            Ok(progress) => assert!(progress.read().unwrap() >= 0.0),
+            Err(error) => println!("skipped: {error}"),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+use super::*;
+use crate::class::Source;
+use crate::machine::testing::{Described, thread};
+use Class::{Compute, Stall, Unknown};
+use daiko_sys::topology::described::Described as Shape;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+struct Ground {
+    folder: tempfile::TempDir,
+    machine: Described,
+    session: Session<Described>,
+    found: Vec<Thread>,
+}
+
+fn set(list: &str) -> CpuSet {
+    list.parse().unwrap()
+}
+
+fn seen(class: Class) -> Verdict {
+    Verdict { class, source: Source::Sampling, confidence: 0.9, why: String::new() }
+}
+
+fn named(id: ThreadId) -> Thread {
+    Thread { id, name: format!("t{}", id.tid), ticks: 0 }
+}
+
+/// Threads 1, 2, .. of process 7, that may run on all of four cores of two.
+fn ground(classes: &[Class]) -> Ground {
+    let sites = Sites::of(&Shape::parse("1x4x2").unwrap().topology().unwrap(), None);
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).unwrap();
+    let ids: Vec<ThreadId> = (1..=classes.len() as u32).map(|tid| thread(7, tid)).collect();
+    let machine = Described::with(&ids, &set("0-7"));
+    let journal = Journal::create(folder.path()).unwrap();
+    let mut session = Session::new(machine.clone(), sites, journal);
+    let found: Vec<Thread> = ids.iter().map(|id| named(*id)).collect();
+    session.watch(&found);
+    ids.iter().zip(classes).for_each(|(id, class)| {
+        session.look(*id, seen(*class));
+    });
+    Ground { folder, machine, session, found }
+}
+
+impl Ground {
+    fn masks(&self) -> Vec<String> {
+        self.machine.masks.borrow().values().map(CpuSet::to_string).collect()
+    }
+
+    fn journals(&self) -> usize {
+        fs::read_dir(&self.folder).unwrap().count()
+    }
+}
+
+/// Siblings are n and n + 4.
+fn core(mask: &str) -> usize {
+    mask.parse::<usize>().unwrap() % 4
+}
+
+#[test]
+fn complements_share_a_core_and_all_is_put_back() {
+    let mut ground = ground(&[Compute, Compute, Stall, Stall, Unknown]);
+    assert!(ground.session.place(Some(Policy::Cross)).unwrap());
+    let masks = ground.masks();
+    let cores: Vec<usize> = masks[..4].iter().map(|mask| core(mask)).collect();
+    assert!(
+        (cores[0] == cores[2] && cores[1] == cores[3])
+            || (cores[0] == cores[3] && cores[1] == cores[2])
+    );
+    assert_eq!(masks[4], "0-7", "nothing is known of it");
+    assert!(!ground.session.place(Some(Policy::Cross)).unwrap(), "nothing is new");
+    assert_eq!(ground.session.end().unwrap(), 0);
+    assert_eq!(ground.machine.masks.borrow().values().filter(|m| **m == set("0-7")).count(), 5);
+    assert_eq!(fs::read_dir(&ground.folder).unwrap().count(), 0);
+}
+
+#[test]
+fn without_a_policy_threads_run_as_before() {
+    let mut ground = ground(&[Compute, Stall]);
+    ground.session.place(Some(Policy::NoSmt)).unwrap();
+    assert_ne!(core(&ground.masks()[0]), core(&ground.masks()[1]));
+    assert!(ground.session.place(None).unwrap());
+    assert_eq!(ground.masks(), ["0-7", "0-7"]);
+    assert!(!ground.session.place(None).unwrap());
+}
+
+#[test]
+fn a_change_of_behaviour_pairs_anew() {
+    let mut ground = ground(&[Compute, Stall, Compute, Compute]);
+    let beside = |ground: &Ground, one: usize| {
+        let masks = ground.masks();
+        (0..4).find(|other| *other != one && core(&masks[*other]) == core(&masks[one]))
+    };
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    let partner = beside(&ground, 1).expect("the one that stalls has a partner");
+    let ids: Vec<ThreadId> = ground.found.iter().map(|thread| thread.id).collect();
+    // Two looks are not enough.
+    let changes: Vec<bool> =
+        (0..3).map(|_| ground.session.look(ids[partner], seen(Stall))).collect();
+    assert_eq!(changes, [false, false, true]);
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    let partners = [beside(&ground, 1), beside(&ground, partner)];
+    assert!(
+        partners.iter().all(|found| found.is_some_and(|at| at != 1 && at != partner)),
+        "{partners:?}"
+    );
+}
+
+#[test]
+fn a_thread_that_somebody_else_binds_is_left_to_him() {
+    let mut ground = ground(&[Compute, Stall]);
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    let other = ground.found[0].id;
+    ground.machine.set(other, &set("2-3"));
+    ground.session.look(ground.found[1].id, seen(Stall));
+    ground.session.place(Some(Policy::Parallel)).unwrap();
+    assert!(matches!(ground.session.threads[&other].standing, Standing::Left(_)));
+    ground.session.end().unwrap();
+    assert_eq!(ground.machine.mask(other), "2-3");
+    assert_eq!(ground.machine.mask(ground.found[1].id), "0-7");
+}
+
+#[test]
+fn threads_of_others_and_those_that_end_do_not_stop_the_rest() {
+    let mut ground = ground(&[Compute, Stall, Compute, Stall]);
+    let [gone, refused] = [ground.found[0].id, ground.found[1].id];
+    ground.machine.end(gone);
+    ground.machine.refused.borrow_mut().push(refused);
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    assert!(matches!(ground.session.threads[&refused].standing, Standing::Left(_)));
+    assert_eq!(ground.machine.mask(refused), "0-7");
+    let rest = [2, 3].map(|at| core(&ground.machine.mask(ground.found[at].id)));
+    ground.session.watch(&ground.found[1..]);
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    let again = [2, 3].map(|at| core(&ground.machine.mask(ground.found[at].id)));
+    assert_eq!(again[0], again[1], "from {rest:?}");
+    assert_eq!(ground.session.end().unwrap(), 0);
+}
+
+#[test]
+fn one_that_was_bound_before_is_left_alone() {
+    let mut ground = ground(&[Compute]);
+    let narrow = thread(8, 80);
+    ground.machine.set(narrow, &set("3"));
+    ground.found.push(named(narrow));
+    ground.session.watch(&ground.found.clone());
+    ground.session.look(narrow, seen(Stall));
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    assert_eq!(ground.machine.mask(narrow), "3");
+    assert!(matches!(ground.session.threads[&narrow].standing, Standing::Left(_)));
+}
+
+#[test]
+fn what_a_placed_thread_starts_is_put_back_as_that_was() {
+    let mut ground = ground(&[Compute, Stall]);
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    let child = thread(9, 90);
+    ground.machine.set(child, &set(&ground.masks()[0]));
+    ground.found.push(named(child));
+    ground.session.watch(&ground.found.clone());
+    ground.session.end().unwrap();
+    assert_eq!(ground.machine.mask(child), "0-7");
+}
+
+#[test]
+fn threads_that_cannot_be_put_back_keep_their_journal() {
+    let mut ground = ground(&[Compute, Stall]);
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.machine.refused.borrow_mut().push(ground.found[0].id);
+    assert_eq!(ground.journals(), 1);
+    assert_eq!(ground.session.end().unwrap(), 1);
+    assert_eq!(fs::read_dir(&ground.folder).unwrap().count(), 1);
+}
+
+#[test]
+fn sites_are_the_allowed_cpus_that_are_asked_for() {
+    let machine = Shape::parse("1x2x2 allowed=0-2").unwrap().topology().unwrap();
+    let sites = |only: Option<&str>| Sites::of(&machine, only.map(set).as_ref());
+    assert_eq!(sites(None).set().to_string(), "0-2");
+    assert!(sites(None).has_siblings() && !sites(Some("0-1")).has_siblings());
+    assert!(sites(Some("3")).is_empty());
+}

@@ -1,0 +1,102 @@
+//! A class that does not change with every look.
+
+use crate::Class;
+use crate::class::{Source, Verdict};
+
+/// Looks that have to agree before a class is changed.
+const AGREE: u32 = 3;
+
+/// The class of a thread, as far as looks agree.
+#[derive(Clone, Debug)]
+pub struct Steady {
+    verdict: Verdict,
+    /// What other class the last looks told, and how many of them.
+    other: (Class, u32),
+}
+
+impl Steady {
+    /// By the first look.
+    pub fn new(verdict: Verdict) -> Self {
+        Self { other: (verdict.class, 0), verdict }
+    }
+
+    /// What it is.
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    /// Takes another look into account; whether the class is another now.
+    ///
+    /// A look that tells nothing changes nothing: a thread that sleeps is what it was. A class that nobody knew is taken from the
+    /// first look that tells it; another class than before from the third in a row; what was declared stays.
+    pub fn look(&mut self, verdict: Verdict) -> bool {
+        if self.verdict.source == Source::Declared || verdict.class == Class::Unknown {
+            // The reason may be another.
+            if self.verdict.class == Class::Unknown {
+                self.verdict = verdict;
+            }
+            return false;
+        }
+        if verdict.class == self.verdict.class {
+            self.other.1 = 0;
+            self.verdict = verdict;
+            return false;
+        }
+        let before = if self.other.0 == verdict.class { self.other.1 } else { 0 };
+        self.other = (verdict.class, before + 1);
+        let is_taken = self.verdict.class == Class::Unknown || self.other.1 >= AGREE;
+        if is_taken {
+            *self = Self::new(verdict);
+        }
+        is_taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Class::{Compute, Stall, Unknown};
+    use proptest::prelude::*;
+
+    fn seen(class: Class) -> Verdict {
+        Verdict { class, source: Source::Sampling, confidence: 0.9, why: String::new() }
+    }
+
+    fn after(looks: &[Class]) -> Class {
+        let mut steady = Steady::new(seen(looks[0]));
+        looks[1..].iter().for_each(|class| {
+            steady.look(seen(*class));
+        });
+        steady.verdict().class
+    }
+
+    #[test]
+    fn a_class_changes_when_looks_agree() {
+        assert_eq!(after(&[Unknown, Stall]), Stall);
+        assert_eq!(after(&[Stall, Compute, Compute]), Stall);
+        assert_eq!(after(&[Stall, Compute, Compute, Compute]), Compute);
+        assert_eq!(after(&[Stall, Compute, Compute, Stall, Compute]), Stall, "they did not agree");
+        assert_eq!(
+            after(&[Stall, Compute, Unknown, Compute, Compute]),
+            Compute,
+            "it slept between"
+        );
+        assert_eq!(after(&[Stall, Unknown, Unknown, Unknown]), Stall);
+    }
+
+    #[test]
+    fn what_was_declared_stays() {
+        let mut steady = Steady::new(Verdict::declared(Compute));
+        assert!((0..9).all(|_| !steady.look(seen(Stall))));
+        assert_eq!(steady.verdict(), &Verdict::declared(Compute));
+    }
+
+    proptest! {
+        #[test]
+        fn it_changes_no_more_often_than_looks_agree(looks in prop::collection::vec(0..3_usize, 1..60)) {
+            let mut steady = Steady::new(seen(Stall));
+            let changes = looks.iter().filter(|look| steady.look(seen([Unknown, Compute, Stall][**look])));
+            prop_assert!(changes.count() <= looks.len() / AGREE as usize);
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Threads of other processes, by names that are never used twice.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+
+use daiko_sys::process::parse_start;
+
+/// A thread: its ids, and when it started, as ids are used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadId {
+    /// Its process.
+    pub pid: u32,
+    /// The thread.
+    pub tid: u32,
+    /// In ticks since the machine's start.
+    pub start: u64,
+}
+
+/// What the kernel tells of a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Which.
+    pub id: ThreadId,
+    /// Its name, at most 15 bytes.
+    pub name: String,
+    /// CPU time that it has used, in ticks.
+    pub ticks: u64,
+}
+
+impl ThreadId {
+    /// The thread with that id, if it is there.
+    pub fn find(pid: u32, tid: u32) -> Option<Self> {
+        Some(Self { pid, tid, start: parse_start(&stat(pid, tid)?)? })
+    }
+
+    /// Whether it has not ended.
+    pub fn lives(&self) -> bool {
+        Self::find(self.pid, self.tid) == Some(*self)
+    }
+}
+
+fn stat(pid: u32, tid: u32) -> Option<Vec<u8>> {
+    fs::read(format!("/proc/{pid}/task/{tid}/stat")).ok()
+}
+
+/// The threads of a process, in the order of their ids.
+///
+/// # Errors
+///
+/// `NotFound` if there is no such process.
+///
+/// # Examples
+///
+/// ```
+/// let threads = daiko_pair::thread::of(std::process::id())?;
+/// assert!(threads.iter().any(|thread| thread.id.tid == daiko_sys::thread::id()));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn of(pid: u32) -> io::Result<Vec<Thread>> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"))?;
+    let ids = tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok());
+    let mut ids: Vec<u32> = ids.collect();
+    ids.sort_unstable();
+    Ok(ids.into_iter().filter_map(|tid| read(pid, tid)).collect())
+}
+
+fn read(pid: u32, tid: u32) -> Option<Thread> {
+    let stat = stat(pid, tid).filter(|stat| !has_ended(stat))?;
+    let start = parse_start(&stat)?;
+    let name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).ok()?;
+    let name = String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned();
+    Some(Thread { id: ThreadId { pid, tid, start }, name, ticks: ticks(&stat)? })
+}
+
+/// The third field: what is left of a thread until it has been waited for is none any more.
+fn has_ended(stat: &[u8]) -> bool {
+    let rest = stat.rsplit(|&byte| byte == b')').next().unwrap_or_default();
+    rest.starts_with(b" Z") || rest.starts_with(b" X")
+}
+
+/// Fields 14 and 15: in user space and in the kernel.
+fn ticks(stat: &[u8]) -> Option<u64> {
+    let rest = stat.rsplit(|&byte| byte == b')').next()?;
+    let mut fields = str::from_utf8(rest).ok()?.split_ascii_whitespace().skip(11);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
+}
+
+/// These processes and all that they have started, as far as those have not been left to somebody else.
+pub fn families(pids: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
+    let mut all: BTreeSet<u32> = BTreeSet::new();
+    let mut new: Vec<u32> = pids.into_iter().collect();
+    while let Some(pid) = new.pop() {
+        if all.insert(pid) {
+            new.extend(children(pid));
+        }
+    }
+    all
+}
+
+/// Nobody where the kernel does not tell (`CONFIG_PROC_CHILDREN`).
+fn children(pid: u32) -> Vec<u32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let lists =
+        tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+    let ids = |list: String| list.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>();
+    lists.flat_map(ids).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn a_thread_is_known_until_it_ends() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let named = std::thread::Builder::new().name("named) S 1 2".into());
+        let other = named
+            .spawn(move || {
+                tell.send(daiko_sys::thread::id()).unwrap();
+                let _ = ended.recv();
+            })
+            .unwrap();
+        let (pid, tid) = (std::process::id(), told.recv().unwrap());
+        let found = of(pid).unwrap().into_iter().find(|thread| thread.id.tid == tid).unwrap();
+        assert_eq!(found.name, "named) S 1 2");
+        assert!(found.id.lives() && ThreadId::find(pid, tid) == Some(found.id));
+        assert!(
+            !ThreadId { start: found.id.start + 1, ..found.id }.lives(),
+            "another with this id"
+        );
+        drop(end);
+        other.join().unwrap();
+        while found.id.lives() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn who_was_started_belongs_to_the_family() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let family = families([std::process::id()]);
+        if family.len() == 1 {
+            println!("skipped: this kernel does not list children");
+        } else {
+            assert!(family.contains(&child.id()));
+        }
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_zombie_has_no_threads() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        assert_eq!(of(child.id()).unwrap().len(), 1);
+        drop(child.stdin.take());
+        while !of(child.id()).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_has_no_threads() {
+        assert_eq!(of(u32::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(families([u32::MAX]).len(), 1);
+    }
+}

@@ -1,0 +1,197 @@
+//! Trial pairing: short slices with one pairing after another, and the one that makes the most progress is kept.
+//!
+//! From A. Snavely and D. M. Tullsen, "Symbiotic jobscheduling for a simultaneous multithreaded processor" (ASPLOS 2000):
+//! sample some schedules, optimise, run the best one. What differs: progress is measured for each task, and divided by its own
+//! mean over all pairings, so that a task whose unit is small counts as much as others.
+
+mod trials;
+
+pub use trials::{Trials, Tried};
+
+use daiko_core::place::Site;
+
+/// Pairings that are tried: SOS has found ten to be enough of any number.
+const MOST: usize = 10;
+
+/// Which task is on which site; the index of the site, for each task.
+pub type Pairing = Vec<usize>;
+
+/// Pairings, and how far tasks have come with those that were tried.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    pairings: Vec<Pairing>,
+    /// For each pairing that was tried, each task's progress.
+    progress: Vec<Vec<f64>>,
+}
+
+impl Trial {
+    /// For so many tasks on these sites, each on one of its own; `None` if there are more tasks than sites, or if all pairings
+    /// would be alike. `seed` says which are tried where there are many.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use daiko_core::place::Site;
+    /// use daiko_pair::trial::Trial;
+    ///
+    /// let sites = [0, 0, 1, 1].map(|core| Site { core, node: 0 });
+    /// let mut trial = Trial::new(4, &sites, 1).unwrap();
+    /// while let Some(pairing) = trial.next() {
+    ///     // Tasks 0 and 2 do well together.
+    ///     let good = pairing[0] / 2 == pairing[2] / 2;
+    ///     trial.record(vec![if good { 2.0 } else { 1.0 }; 4]);
+    /// }
+    /// let best = trial.best().unwrap();
+    /// assert_eq!(best[0] / 2, best[2] / 2);
+    /// ```
+    pub fn new(tasks: usize, sites: &[Site], seed: u64) -> Option<Self> {
+        if tasks > sites.len() {
+            return None;
+        }
+        let pairings = some(tasks, sites, seed);
+        (pairings.len() > 1).then_some(Self { pairings, progress: Vec::new() })
+    }
+
+    /// The pairing to be tried next; `None` if all were.
+    pub fn next(&self) -> Option<&Pairing> {
+        self.pairings.get(self.progress.len())
+    }
+
+    /// How far each task has come with the pairing that was next, in any unit of its own, in slices of the same length.
+    ///
+    /// # Panics
+    ///
+    /// If there was none, or for another number of tasks.
+    pub fn record(&mut self, progress: Vec<f64>) {
+        let next = self.next().expect("a pairing was tried");
+        assert_eq!(progress.len(), next.len(), "one for each task");
+        self.progress.push(progress);
+    }
+
+    /// The pairing with the most progress in all, of those that were tried: the first of equals; `None` if none was.
+    pub fn best(&self) -> Option<&Pairing> {
+        let sums = self.sums();
+        let best = (0..sums.len()).rev().max_by(|&a, &b| sums[a].total_cmp(&sums[b]))?;
+        Some(&self.pairings[best])
+    }
+
+    /// Of each pairing that was tried: progress of all tasks, each relative to its own mean.
+    fn sums(&self) -> Vec<f64> {
+        let tried = self.progress.len() as f64;
+        let mean = |task: usize| self.progress.iter().map(|slice| slice[task]).sum::<f64>() / tried;
+        let means: Vec<f64> = (0..self.pairings[0].len()).map(mean).collect();
+        let relative = |(task, progress): (usize, &f64)| match means[task] > 0.0 {
+            true => progress / means[task],
+            false => 0.0,
+        };
+        self.progress.iter().map(|slice| slice.iter().enumerate().map(relative).sum()).collect()
+    }
+}
+
+/// All pairings if they are few, else some that look drawn; each once.
+fn some(tasks: usize, sites: &[Site], seed: u64) -> Vec<Pairing> {
+    let mut found: Vec<(Vec<Vec<usize>>, Pairing)> = Vec::new();
+    let mut draw = Draw(seed);
+    let mut order: Vec<usize> = (0..sites.len()).collect();
+    // More draws than there are pairings to be found: small numbers are exhausted.
+    for _ in 0..MOST * 20 {
+        let kind = alike(&order[..tasks], sites);
+        if found.iter().all(|(known, _)| *known != kind) {
+            found.push((kind, order[..tasks].to_vec()));
+        }
+        if found.len() == MOST {
+            break;
+        }
+        for last in (1..order.len()).rev() {
+            order.swap(last, draw.below(last + 1));
+        }
+    }
+    found.into_iter().map(|(_, pairing)| pairing).collect()
+}
+
+/// Which tasks share a core: all that tells pairings apart.
+fn alike(pairing: &[usize], sites: &[Site]) -> Vec<Vec<usize>> {
+    let core = |task: &usize| sites[pairing[*task]].core;
+    let mut tasks: Vec<usize> = (0..pairing.len()).collect();
+    tasks.sort_by_key(core);
+    let mut groups: Vec<Vec<usize>> =
+        tasks.chunk_by(|a, b| core(a) == core(b)).map(<[usize]>::to_vec).collect();
+    groups.iter_mut().for_each(|group| group.sort_unstable());
+    groups.sort();
+    groups
+}
+
+/// Xorshift (G. Marsaglia, 2003).
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.max(1);
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sites(cores: usize, threads: usize) -> Vec<Site> {
+        (0..cores * threads).map(|site| Site { core: site / threads, node: 0 }).collect()
+    }
+
+    #[test]
+    fn few_pairings_are_all_tried() {
+        for (tasks, cores, pairings) in [(2, 2, 2), (3, 2, 3), (4, 2, 3), (3, 3, 4)] {
+            let trial = Trial::new(tasks, &sites(cores, 2), 7).unwrap();
+            assert_eq!(trial.pairings.len(), pairings, "{tasks} tasks, {cores} cores");
+        }
+    }
+
+    #[test]
+    fn where_nothing_can_be_chosen_nothing_is_tried() {
+        assert!(Trial::new(2, &sites(1, 2), 1).is_none(), "one core");
+        assert!(Trial::new(2, &sites(4, 1), 1).is_none(), "no siblings");
+        assert!(Trial::new(5, &sites(2, 2), 1).is_none(), "more tasks than sites");
+        assert!(Trial::new(0, &sites(2, 2), 1).is_none());
+    }
+
+    #[test]
+    fn a_task_that_does_not_progress_says_nothing() {
+        let mut trial = Trial::new(2, &sites(2, 2), 1).unwrap();
+        trial.record(vec![0.0, 3.0]);
+        assert_eq!(trial.best(), Some(&trial.pairings[0].clone()), "of one");
+        trial.record(vec![0.0, 3.5]);
+        assert_eq!(trial.best(), Some(&trial.pairings[1].clone()));
+        assert!(trial.next().is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn every_pairing_is_one_and_the_best_has_the_most_progress(
+            tasks in 2_usize..9, cores in 2_usize..5, seed: u64,
+            values in prop::collection::vec(0.1..10.0_f64, 8 * MOST),
+        ) {
+            let sites = sites(cores, 2);
+            let Some(mut trial) = Trial::new(tasks, &sites, seed) else { return Ok(()) };
+            prop_assert!(trial.pairings.len() <= MOST);
+            let mut values = values.chunks(8);
+            while let Some(pairing) = trial.next().cloned() {
+                let mut used = pairing.clone();
+                used.sort_unstable();
+                used.dedup();
+                prop_assert_eq!(used.len(), tasks);
+                trial.record(values.next().unwrap().iter().cycle().take(tasks).copied().collect());
+            }
+            let sums = trial.sums();
+            let best = trial.pairings.iter().position(|p| Some(p) == trial.best()).unwrap();
+            prop_assert!(sums.iter().all(|sum| *sum <= sums[best]));
+            // Relative progress is 1 on average, for each task.
+            let mean = sums.iter().sum::<f64>() / sums.len() as f64;
+            prop_assert!((mean - tasks as f64).abs() < 1e-6);
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Trials of threads that run.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use super::{Pairing, Trial};
+use crate::machine::Machine;
+use crate::progress::Progress;
+use crate::session::{Session, Standing};
+use crate::thread::ThreadId;
+
+/// Which threads were tried last, and with what success.
+#[derive(Debug)]
+pub struct Trials {
+    /// By process, as declared.
+    declared: BTreeMap<u32, Progress>,
+    tried: Vec<ThreadId>,
+    /// Whether they have been paired so.
+    decided: bool,
+}
+
+/// What became of a trial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Tried {
+    /// The best pairing is in force now.
+    Now,
+    /// As it was before: these threads have been tried.
+    Before,
+    /// There is nothing to be tried, or a thread has ended meanwhile.
+    Nothing,
+    /// Nobody tells how far a thread has come: why, with the remedy.
+    Unavailable(String),
+}
+
+impl Trials {
+    /// With what processes count up themselves.
+    pub fn new(declared: BTreeMap<u32, Progress>) -> Self {
+        Self { declared, tried: Vec::new(), decided: false }
+    }
+
+    /// Tries pairings of the threads that `ran` since the last look, if they are others than before. `slice` waits for the end of
+    /// a slice, and says whether to go on.
+    ///
+    /// # Errors
+    ///
+    /// If a change cannot be noted.
+    pub fn run<M: Machine>(
+        &mut self,
+        session: &mut Session<M>,
+        ran: &[ThreadId],
+        slice: &mut dyn FnMut() -> bool,
+    ) -> io::Result<Tried> {
+        let threads = runners(session, ran);
+        // Threads that sleep for a while are those that were tried, too.
+        if threads.iter().all(|id| self.tried.contains(id)) {
+            return Ok(if self.decided { Tried::Before } else { Tried::Nothing });
+        }
+        (self.tried, self.decided) = (threads, false);
+        let seed = self.tried.iter().map(|id| u64::from(id.tid)).sum();
+        let Some(trial) = Trial::new(self.tried.len(), session.sites().sites(), seed) else {
+            return Ok(Tried::Nothing);
+        };
+        let counted = match self.counted() {
+            Ok(counted) => counted,
+            Err(why) => return Ok(Tried::Unavailable(why)),
+        };
+        let source = |id: &ThreadId| counted.get(id).unwrap_or_else(|| &self.declared[&id.pid]);
+        let sources: Vec<&Progress> = self.tried.iter().map(source).collect();
+        let Some(best) = best(trial, session, &self.tried, &sources, slice)? else {
+            return Ok(Tried::Nothing);
+        };
+        session.put(&self.tried, &best)?;
+        self.decided = true;
+        Ok(Tried::Now)
+    }
+
+    /// Counters of instructions, for all that have not declared anything.
+    fn counted(&self) -> Result<BTreeMap<ThreadId, Progress>, String> {
+        let others = self.tried.iter().filter(|id| !self.declared.contains_key(&id.pid));
+        let count = |id: &ThreadId| match Progress::instructions(id.tid) {
+            Ok(progress) => Ok((*id, progress)),
+            Err(error) => {
+                Err(format!("{error}; or declare what process {} counts up (--progress)", id.pid))
+            }
+        };
+        others.map(count).collect()
+    }
+}
+
+/// Those that may be placed.
+fn runners<M: Machine>(session: &Session<M>, ran: &[ThreadId]) -> Vec<ThreadId> {
+    let left = |id: &ThreadId| {
+        session
+            .threads()
+            .any(|(known, watched)| known == id && !matches!(watched.standing(), Standing::Left(_)))
+    };
+    let mut threads: Vec<ThreadId> = ran.iter().copied().filter(left).collect();
+    threads.sort_unstable();
+    threads
+}
+
+/// The best pairing; `None` if a thread has ended meanwhile, or it is not to go on.
+fn best<M: Machine>(
+    mut trial: Trial,
+    session: &mut Session<M>,
+    threads: &[ThreadId],
+    sources: &[&Progress],
+    slice: &mut dyn FnMut() -> bool,
+) -> io::Result<Option<Pairing>> {
+    let read = || sources.iter().map(|source| source.read()).collect::<io::Result<Vec<f64>>>().ok();
+    while let Some(pairing) = trial.next().cloned() {
+        session.put(threads, &pairing)?;
+        let before = read();
+        let goes_on = slice();
+        let Some((before, after)) = before.zip(read()).filter(|_| goes_on) else { return Ok(None) };
+        trial.record(before.iter().zip(after).map(|(before, after)| after - before).collect());
+    }
+    Ok(trial.best().cloned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::Verdict;
+    use crate::journal::Journal;
+    use crate::machine::testing::{Described, thread};
+    use crate::session::Sites;
+    use crate::thread::Thread;
+    use daiko_sys::topology::described::Described as Shape;
+    use std::fs::{self, File, Permissions};
+    use std::os::unix::fs::{FileExt, PermissionsExt};
+    use tempfile::TempDir;
+
+    /// Four processes on two cores of two, each of which counts up a file; 1 and 3 do well together.
+    struct Ground {
+        folder: TempDir,
+        machine: Described,
+        session: Session<Described>,
+        ids: Vec<ThreadId>,
+    }
+
+    impl Ground {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+            let ids: Vec<ThreadId> = (1..=4).map(|pid| thread(pid, pid)).collect();
+            let machine = Described::with(&ids, &"0-3".parse().unwrap());
+            let sites = Sites::of(&Shape::parse("1x2x2").unwrap().topology().unwrap(), None);
+            let journal = Journal::create(&folder.path().join("journals")).unwrap();
+            let mut session = Session::new(machine.clone(), sites, journal);
+            let found = |id: &ThreadId| Thread { id: *id, name: "t".into(), ticks: 1 };
+            session.watch(&ids.iter().map(found).collect::<Vec<_>>());
+            Self { folder, machine, session, ids }
+        }
+
+        fn file(&self, pid: u32) -> std::path::PathBuf {
+            self.folder.path().join(pid.to_string())
+        }
+
+        fn declared(&self) -> BTreeMap<u32, Progress> {
+            let declare = |id: &ThreadId| {
+                fs::write(self.file(id.pid), 0_u64.to_ne_bytes()).unwrap();
+                (id.pid, Progress::declared(&self.file(id.pid)).unwrap())
+            };
+            self.ids.iter().map(declare).collect()
+        }
+
+        /// Siblings are n and n + 2.
+        fn core(&self, pid: u32) -> usize {
+            let mask = self.machine.mask(thread(pid, pid));
+            mask.parse::<usize>().unwrap() % 2
+        }
+
+        fn run(&mut self, trials: &mut Trials) -> Tried {
+            let (session, ids) = (&mut self.session, self.ids.clone());
+            let (machine, folder) = (self.machine.clone(), self.folder.path().to_owned());
+            let core = |pid: u32| machine.mask(thread(pid, pid)).parse::<usize>().unwrap() % 2;
+            let mut slice = || {
+                let step = if core(1) == core(3) { 3000 } else { 2000 };
+                for pid in 1..=4_u32 {
+                    let file =
+                        File::options().read(true).write(true).open(folder.join(pid.to_string()));
+                    let (file, mut word) = (file.unwrap(), [0; 8]);
+                    file.read_exact_at(&mut word, 0).unwrap();
+                    let next = u64::from_ne_bytes(word) + step / u64::from(pid);
+                    file.write_all_at(&next.to_ne_bytes(), 0).unwrap();
+                }
+                true
+            };
+            trials.run(session, &ids, &mut slice).unwrap()
+        }
+    }
+
+    #[test]
+    fn the_pairing_with_the_most_progress_is_kept() {
+        let mut ground = Ground::new();
+        let mut trials = Trials::new(ground.declared());
+        assert_eq!(ground.run(&mut trials), Tried::Now);
+        assert_eq!(ground.core(1), ground.core(3));
+        assert_eq!(ground.run(&mut trials), Tried::Before);
+        let one = ground.ids.pop().unwrap();
+        assert_eq!(ground.run(&mut trials), Tried::Before, "{one:?} sleeps");
+        assert_eq!(ground.core(1), ground.core(3));
+        assert_eq!(ground.session.end().unwrap(), 0);
+        assert!(ground.machine.masks.borrow().values().all(|mask| mask.len() == 4));
+    }
+
+    #[test]
+    fn another_thread_is_tried_with_the_rest() {
+        let mut ground = Ground::new();
+        let mut trials = Trials::new(ground.declared());
+        let last = ground.ids.pop().unwrap();
+        assert_eq!(ground.run(&mut trials), Tried::Now);
+        assert_eq!(ground.machine.mask(last), "0-3");
+        ground.ids.push(last);
+        assert_eq!(ground.run(&mut trials), Tried::Now);
+        assert_eq!(ground.core(1), ground.core(3));
+        assert_eq!(ground.core(2), ground.core(4));
+    }
+
+    #[test]
+    fn a_trial_that_is_not_to_go_on_decides_nothing() {
+        let mut ground = Ground::new();
+        let mut trials = Trials::new(ground.declared());
+        let tried = trials.run(&mut ground.session, &ground.ids, &mut || false).unwrap();
+        assert_eq!(tried, Tried::Nothing);
+        assert_eq!(trials.run(&mut ground.session, &[], &mut || true).unwrap(), Tried::Nothing);
+    }
+
+    #[test]
+    fn without_progress_it_says_why() {
+        let mut ground = Ground::new();
+        let mut trials = Trials::new(BTreeMap::new());
+        // The threads are made up: nobody counts for them.
+        let Tried::Unavailable(why) = ground.run(&mut trials) else { panic!("nobody tells") };
+        assert!(why.contains("--progress"), "{why}");
+    }
+
+    #[test]
+    fn a_thread_that_was_left_alone_is_not_tried() {
+        let mut ground = Ground::new();
+        let mut trials = Trials::new(ground.declared());
+        let own = ground.ids[3];
+        ground.session.look(own, Verdict::declared(crate::Class::Stall));
+        ground.machine.refused.borrow_mut().push(own);
+        ground.session.place(Some(daiko_core::place::Policy::NoSmt)).unwrap();
+        assert_eq!(ground.run(&mut trials), Tried::Now);
+        assert_eq!(ground.machine.mask(own), "0-3");
+    }
+}

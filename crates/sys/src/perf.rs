@@ -1,0 +1,83 @@
+//! `perf_event_open(2)`.
+
+use std::fs::File;
+use std::os::fd::FromRawFd;
+
+use crate::counters::CounterError;
+
+/// `PERF_TYPE_HARDWARE`.
+pub(crate) const HARDWARE: u32 = 0;
+/// `PERF_TYPE_SOFTWARE`.
+pub(crate) const SOFTWARE: u32 = 1;
+/// `PERF_TYPE_HW_CACHE`.
+pub(crate) const CACHE: u32 = 3;
+/// Each value is followed by how long the event was wanted, and how long it was counted.
+pub(crate) const TIMES: u64 = 0b11;
+/// `inherit`: threads that are started from then on count as well.
+pub(crate) const INHERIT: u64 = 1 << 1;
+/// `exclude_kernel`.
+pub(crate) const NOT_KERNEL: u64 = 1 << 5;
+/// `exclude_hv`: not what the machine below a virtual one does.
+pub(crate) const NOT_BELOW: u64 = 1 << 6;
+
+/// The kernel's `perf_event_attr` up to version 5.
+#[repr(C)]
+pub(crate) struct Attributes {
+    pub(crate) kind: u32,
+    pub(crate) size: u32,
+    pub(crate) config: u64,
+    pub(crate) period: u64,
+    pub(crate) sample_type: u64,
+    pub(crate) read_format: u64,
+    pub(crate) flags: u64,
+    pub(crate) wakeup_events: u32,
+    pub(crate) breakpoint: u32,
+    pub(crate) config1: u64,
+    pub(crate) config2: u64,
+    pub(crate) branches: u64,
+    pub(crate) registers: u64,
+    pub(crate) stack: u32,
+    pub(crate) clock: i32,
+    pub(crate) registers_inside: u64,
+    pub(crate) auxiliary: u32,
+    pub(crate) depth: u16,
+    pub(crate) reserved: u16,
+}
+
+const _: () = assert!(size_of::<Attributes>() == 112, "PERF_ATTR_SIZE_VER5");
+
+impl Default for Attributes {
+    fn default() -> Self {
+        // SAFETY: plain numbers, for which zero is a value.
+        let zero: Self = unsafe { std::mem::zeroed() };
+        Self { size: size_of::<Self>() as u32, ..zero }
+    }
+}
+
+/// The event of the thread with that id, on whatever CPU it runs.
+pub(crate) fn open(attributes: &Attributes, thread: u32) -> Result<File, CounterError> {
+    const ANY_CPU: i32 = -1;
+    const NO_GROUP: i32 = -1;
+    const CLOSED_BY_EXEC: u64 = 1 << 3;
+    // SAFETY: the attributes are live and say their size; all else are plain integers.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            std::ptr::from_ref(attributes),
+            thread as libc::pid_t,
+            ANY_CPU,
+            NO_GROUP,
+            CLOSED_BY_EXEC,
+        )
+    };
+    if fd >= 0 {
+        // SAFETY: the kernel has just made it, for nobody else.
+        return Ok(unsafe { File::from_raw_fd(fd as i32) });
+    }
+    Err(match crate::thread::errno() {
+        libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV | libc::ENOSYS => CounterError::Missing,
+        libc::EACCES | libc::EPERM => CounterError::NotAllowed,
+        libc::ESRCH => CounterError::NoSuchThread,
+        errno => CounterError::Refused { errno },
+    })
+}

@@ -1,0 +1,154 @@
+//! Processes that are there before the programs that they are to become.
+
+use std::ffi::CString;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+
+use super::children::{exit, wait};
+
+const GO: u8 = 0;
+const END: u8 = 1;
+
+/// A process that waits to become a program. Dropped, it ends without.
+#[derive(Debug)]
+pub struct Held {
+    pid: u32,
+    /// Dropped by `release`, so that `drop` finds nothing to do.
+    say: Option<PipeWriter>,
+    /// What the kernel says about the program: nothing, if it runs.
+    hear: PipeReader,
+}
+
+impl Held {
+    /// Forks a process that is to become the program in the file `program`, with these arguments, of which the first is its
+    /// name.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a zero byte in a word; what `pipe` and `fork` report.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use daiko_sys::process::{Held, wait};
+    ///
+    /// let held = Held::start("/bin/true".as_ref(), &["true".into()])?;
+    /// let pid = held.release()?;
+    /// assert!(wait(Some(pid)).unwrap().1.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn start(program: &Path, arguments: &[std::ffi::OsString]) -> io::Result<Self> {
+        let program = CString::new(program.as_os_str().as_bytes())?;
+        let arguments: Result<Vec<CString>, _> =
+            arguments.iter().map(|word| CString::new(word.as_bytes())).collect();
+        let arguments = arguments?;
+        let mut words: Vec<_> = arguments.iter().map(|word| word.as_ptr()).collect();
+        words.push(ptr::null());
+        let (gate, say) = io::pipe()?;
+        let (hear, tell) = io::pipe()?;
+        // SAFETY: the child allocates nothing and takes no lock, and becomes another program or leaves by `_exit`.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => {
+                drop((say, hear));
+                become_program(&program, &words, gate, tell)
+            }
+            pid => Ok(Self { pid: pid as u32, say: Some(say), hear }),
+        }
+    }
+
+    /// Its id, which it keeps as that program.
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Has it become the program; who it is, to be waited for.
+    ///
+    /// # Errors
+    ///
+    /// What `execve` reports: the process has ended then, and was waited for.
+    pub fn release(mut self) -> io::Result<u32> {
+        if let Some(mut say) = self.say.take() {
+            // It fails if the process was killed, which who waits for it will see.
+            let _ = say.write_all(&[GO]);
+        }
+        let mut errno = [0; 4];
+        match self.hear.read_exact(&mut errno) {
+            // The descriptor is closed by the change into the program.
+            Err(_) => Ok(self.pid),
+            Ok(()) => {
+                wait(Some(self.pid));
+                Err(io::Error::from_raw_os_error(i32::from_ne_bytes(errno)))
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if let Some(mut say) = self.say.take() {
+            // The pipe's end alone would not do: processes that were held later have it, too.
+            let _ = say.write_all(&[END]);
+            wait(Some(self.pid));
+        }
+    }
+}
+
+/// The child's life up to the program. No memory is allocated here, as a process that was forked from several threads must
+/// not.
+fn become_program(
+    program: &CString,
+    words: &[*const libc::c_char],
+    mut gate: PipeReader,
+    mut tell: PipeWriter,
+) -> ! {
+    let mut order = [END];
+    if gate.read_exact(&mut order).is_err() || order != [GO] {
+        exit(0);
+    }
+    // SAFETY: the words are strings and end with a null.
+    unsafe { libc::execv(program.as_ptr(), words.as_ptr()) };
+    let _ = tell.write_all(&crate::thread::errno().to_ne_bytes());
+    exit(127)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::PidFd;
+
+    fn shell(script: &str) -> io::Result<Held> {
+        Held::start("/bin/sh".as_ref(), &["sh".into(), "-c".into(), script.into()])
+    }
+
+    #[test]
+    fn a_held_process_becomes_the_program_when_it_is_released() {
+        let held = shell("exit 7").unwrap();
+        let pid = held.pid();
+        assert_eq!(held.release().unwrap(), pid);
+        assert_eq!(wait(Some(pid)).unwrap().1.code(), Some(7));
+    }
+
+    #[test]
+    fn one_that_is_dropped_ends_without_having_been_a_program() {
+        let (held, later) = (shell("kill -9 $$").unwrap(), shell("exit 3").unwrap());
+        let end = PidFd::open(held.pid()).unwrap();
+        assert!(!end.has_ended());
+        drop(held);
+        assert!(end.has_ended());
+        let pid = later.release().unwrap();
+        assert_eq!(wait(Some(pid)).unwrap().1.code(), Some(3), "not the other's affair");
+    }
+
+    #[test]
+    fn the_kernels_refusal_is_told() {
+        let held = Held::start("/".as_ref(), &["/".into()]).unwrap();
+        let pid = held.pid();
+        assert_eq!(held.release().unwrap_err().raw_os_error(), Some(libc::EACCES));
+        assert!(wait(Some(pid)).is_none(), "it was waited for");
+        let error = Held::start("/bin/true".as_ref(), &["a\0b".into()]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+}

@@ -1,0 +1,211 @@
+//! Where a thread is, again and again while it runs: samples of its code and registers.
+//!
+//! By a clock of the kernel's own (`PERF_COUNT_SW_CPU_CLOCK`), which virtual machines have as well. It counts while the
+//! thread runs, and interrupts it: the sample says which instruction would have come next. Only what interrupts user
+//! space is a sample.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::counters::CounterError;
+use crate::memory::{Mapping, page_size};
+use crate::perf::{self, Attributes};
+
+/// Pages of samples that wait to be read: a power of two.
+const PAGES: usize = 8;
+/// `PERF_SAMPLE_IP`, `PERF_SAMPLE_TID`, `PERF_SAMPLE_REGS_USER`.
+const SAMPLED: u64 = 1 | 1 << 1 | 1 << 12;
+/// In the kernel's numbers: ax, bx, cx, dx, si, di, bp, sp, ip; r8 to r15.
+const REGISTERS: u64 = 0x1ff | 0xff << 16;
+/// In which order an instruction's encoding numbers those that the kernel gives in its own; ip is at 8.
+const ORDER: [usize; 16] = [0, 2, 3, 1, 7, 6, 4, 5, 9, 10, 11, 12, 13, 14, 15, 16];
+/// Of a `perf_event_mmap_page`: how far the kernel has written, and how far it was read.
+const HEAD: usize = 1024;
+const TAIL: usize = 1032;
+/// `PERF_RECORD_SAMPLE`.
+const SAMPLE: u32 = 9;
+/// Bytes of a sample: header, address, ids, which registers, the registers.
+const SAMPLE_LEN: usize = 8 + 8 + 8 + 8 + 17 * 8;
+
+/// A thread where it was interrupted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    /// The instruction that comes next.
+    pub address: u64,
+    /// Its registers: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15, as encodings number them.
+    pub registers: [u64; 16],
+    /// How wide its addresses are: 64 or 32 bits.
+    pub bits: u32,
+}
+
+/// Samples of one thread, from when it was opened.
+#[derive(Debug)]
+pub struct Sampler {
+    ring: Mapping,
+    /// Ends the samples when it is closed.
+    _event: File,
+}
+
+impl Sampler {
+    /// A sample each `period_ns` nanoseconds that the thread with that id runs, a thread of any process that the caller may
+    /// trace.
+    ///
+    /// # Errors
+    ///
+    /// [`CounterError::NotAllowed`] for other users' threads, and all where `kernel.perf_event_paranoid` is above 2 or a
+    /// filter refuses the call; [`CounterError::Locked`] for too many at the same time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use daiko_sys::{sampling::Sampler, thread};
+    ///
+    /// if let Ok(mut sampler) = Sampler::open(thread::id(), 1_000_000) {
+    ///     sampler.drain(|sample| assert_ne!(sample.address, 0));
+    /// }
+    /// ```
+    pub fn open(thread: u32, period_ns: u64) -> Result<Self, CounterError> {
+        const CPU_CLOCK: u64 = 0;
+        let attributes = Attributes {
+            kind: perf::SOFTWARE,
+            config: CPU_CLOCK,
+            period: period_ns,
+            sample_type: SAMPLED,
+            registers: REGISTERS,
+            flags: perf::NOT_KERNEL | perf::NOT_BELOW,
+            ..Attributes::default()
+        };
+        let event = perf::open(&attributes, thread)?;
+        let ring = Mapping::of_file(event.as_fd(), (1 + PAGES) * page_size());
+        Ok(Self { ring: ring.map_err(|_| CounterError::Locked)?, _event: event })
+    }
+
+    /// Gives all samples since the last call to `each`, the oldest first; what does not fit between two calls is lost.
+    pub fn drain(&mut self, mut each: impl FnMut(Sample)) {
+        // Acquire: pairs with the kernel's barrier between the records and the head.
+        let head = self.word(HEAD).load(Ordering::Acquire);
+        let mut tail = self.word(TAIL).load(Ordering::Relaxed);
+        while tail < head {
+            let header = u64::from_ne_bytes(self.read(tail));
+            let (kind, len) = (header as u32, header >> 48);
+            // One of a thread that is about to end has no registers, and is shorter.
+            if kind == SAMPLE && len as usize == SAMPLE_LEN {
+                each(parse(self.read(tail)));
+            }
+            // A record has a header at least; one without would be read for ever.
+            tail += len.max(8);
+        }
+        // Release: the kernel writes there only after we have read.
+        self.word(TAIL).store(head, Ordering::Release);
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: the first page of the ring is the kernel's control page, whose words are aligned and live as long.
+        unsafe { AtomicU64::from_ptr(self.ring.start().as_ptr().add(offset).cast()) }
+    }
+
+    /// The bytes from a position on, which may go round the end.
+    fn read<const LEN: usize>(&self, from: u64) -> [u8; LEN] {
+        let size = PAGES * page_size();
+        // SAFETY: the records lie behind the control page; the kernel does not write between tail and head.
+        let data = unsafe { self.ring.start().as_ptr().add(page_size()) };
+        std::array::from_fn(|byte| {
+            // SAFETY: below the size of the records.
+            unsafe { data.add((from as usize + byte) % size).read() }
+        })
+    }
+}
+
+fn parse(record: [u8; SAMPLE_LEN]) -> Sample {
+    let word = |index: usize| {
+        u64::from_ne_bytes(record[index * 8..][..8].try_into().expect("eight bytes"))
+    };
+    const NARROW: u64 = 1;
+    Sample {
+        address: word(1),
+        registers: ORDER.map(|at| word(4 + at)),
+        bits: if word(3) == NARROW { 32 } else { 64 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thread;
+
+    #[test]
+    fn registers_come_in_the_order_of_encodings() {
+        let words: [u64; SAMPLE_LEN / 8] = std::array::from_fn(|word| word as u64 + 100);
+        let mut record = [0; SAMPLE_LEN];
+        for (bytes, word) in record.chunks_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_ne_bytes());
+        }
+        let sample = parse(record);
+        assert_eq!(sample.address, 101);
+        // rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi; the kernel has ax, bx, cx, dx, si, di, bp, sp.
+        assert_eq!(sample.registers[..8], [104, 106, 107, 105, 111, 110, 108, 109]);
+        assert_eq!(sample.registers[8..], [113, 114, 115, 116, 117, 118, 119, 120]);
+    }
+
+    /// The loop's address is known, and which value one register has.
+    #[test]
+    fn a_thread_is_seen_where_it_runs() {
+        let mut sampler = match Sampler::open(thread::id(), 200_000) {
+            Ok(sampler) => sampler,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        let mut count = 200_000_000_u64;
+        let (begin, end): (u64, u64);
+        // SAFETY: a loop that counts down in a register.
+        unsafe {
+            std::arch::asm!(
+                "lea {begin}, [rip + 2f]", "lea {end}, [rip + 3f]",
+                "2:", "dec r13", "jnz 2b", "3:",
+                begin = out(reg) begin, end = out(reg) end, inout("r13") count, options(nomem, nostack)
+            );
+        }
+        assert_eq!(count, 0);
+        let mut inside = Vec::new();
+        sampler.drain(|sample| {
+            if (begin..end).contains(&sample.address) {
+                inside.push(sample);
+            }
+        });
+        assert!(inside.len() >= 10, "{}", inside.len());
+        assert!(inside.windows(2).all(|two| two[1].registers[13] < two[0].registers[13]));
+        assert!(
+            inside.iter().all(|sample| sample.bits == 64 && sample.registers[13] <= 200_000_000)
+        );
+        sampler.drain(|sample| assert!(!(begin..end).contains(&sample.address), "given twice"));
+    }
+
+    #[test]
+    fn samples_beyond_the_room_are_lost_and_the_rest_is_whole() {
+        let mut sampler = match Sampler::open(thread::id(), 10_000) {
+            Ok(sampler) => sampler,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        let room = PAGES * page_size() / SAMPLE_LEN;
+        let mut run = || {
+            let begin = crate::clock::thread_cpu_ns();
+            while crate::clock::thread_cpu_ns() - begin < 20_000 * room as u64 {}
+            let mut samples = 0;
+            sampler.drain(|sample| {
+                assert_eq!(sample.bits, 64);
+                samples += 1;
+            });
+            samples
+        };
+        for _ in 0..3 {
+            let samples = run();
+            assert!((1..=room).contains(&samples), "{samples}");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_not_there_is_an_error() {
+        let error = Sampler::open(i32::MAX as u32, 1_000_000).unwrap_err();
+        assert!(!matches!(error, CounterError::Refused { .. }), "{error}");
+    }
+}
