@@ -4,8 +4,8 @@ use std::io;
 
 use daiko_sys::{Scope, memory::Mapping};
 
-/// Beyond all caches of machines of today, but for the largest.
-pub(super) const FAR: usize = 256 << 20;
+/// Beyond all caches of machines of today, but for the largest; less in tests, which share the machine with others.
+pub(super) const FAR: usize = if cfg!(test) { 64 << 20 } else { 256 << 20 };
 /// Within the second cache.
 pub(super) const NEAR: usize = 256 << 10;
 /// A line of the caches.
