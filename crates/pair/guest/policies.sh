@@ -1,6 +1,6 @@
 # Where programs run under each policy, and after they have changed what they do.
 
-expect 'CPUs 0-1, 2-3' daiko topology
+expect '2 cores: CPUs 0+1, 2+3;' daiko topology
 say ok daiko topology shows the siblings
 
 begin_four
