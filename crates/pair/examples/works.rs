@@ -1,7 +1,7 @@
 //! Programs whose class is known, for tests of `daiko pair` in a guest.
 //!
-//! `works stall FILE` stalls until the file is there, and computes from then on; `works compute FILE` the other way round. With
-//! a second file, that one is mapped, shared, while the program does so.
+//! `works stall FILE` stalls until the file is there, and computes from then on; `works compute FILE` the other way round.
+//! With `shared MAPPED` or `sync MAPPED` behind it that file is mapped meanwhile, the latter with `MAP_SYNC`.
 
 use std::{arch::asm, env, fs::File, io, os::fd::AsRawFd, path::Path, process::ExitCode, ptr};
 
@@ -13,7 +13,10 @@ fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (begin, turn, mapped) = match words[..] {
         [begin, turn] => (begin, turn, None),
-        [begin, turn, mapped] => (begin, turn, Some(mapped)),
+        [begin, turn, "shared", mapped] => (begin, turn, Some((mapped, libc::MAP_SHARED))),
+        [begin, turn, "sync", mapped] => {
+            (begin, turn, Some((mapped, libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC)))
+        }
         _ => return usage(),
     };
     let (before, after): (fn(), fn()) = match begin {
@@ -21,7 +24,7 @@ fn main() -> ExitCode {
         "compute" => (compute, stall),
         _ => return usage(),
     };
-    if let Some(Err(error)) = mapped.map(map) {
+    if let Some(Err(error)) = mapped.map(|(path, flags)| map(path, flags)) {
         eprintln!("works: cannot map the file: {error}");
         return ExitCode::FAILURE;
     }
@@ -34,7 +37,7 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("works: usage: works stall|compute FILE [MAPPED]");
+    eprintln!("works: usage: works stall|compute FILE [shared|sync MAPPED]");
     ExitCode::FAILURE
 }
 
@@ -57,10 +60,10 @@ fn compute() {
 }
 
 /// For the rest of the program's life.
-fn map(path: &str) -> io::Result<()> {
+fn map(path: &str, flags: i32) -> io::Result<()> {
     let file = File::options().read(true).write(true).open(path)?;
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping, where the kernel finds room.
-    let start = unsafe { libc::mmap(ptr::null_mut(), 4096, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    let start = unsafe { libc::mmap(ptr::null_mut(), 4096, access, flags, file.as_raw_fd(), 0) };
     if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -2,10 +2,12 @@
 
 number=0
 
-# begin stall|compute [MAPPED]: one that turns to the other once /tmp/turn.NUMBER is there; sets program to its id.
+# begin stall|compute [shared|sync MAPPED]: one that turns to the other once /tmp/turn.NUMBER is there; sets program to its id.
 begin() {
     number=$((number + 1))
-    works "$1" /tmp/turn.$number $2 &
+    class=$1
+    shift
+    works $class /tmp/turn.$number "$@" &
     program=$!
 }
 

@@ -1,4 +1,4 @@
-# What commands and daiko pair end with; what a killed one leaves, and who may not look.
+# What commands and daiko pair end with, what a killed one leaves, and who else may bind threads.
 
 attach --policy cross -- works stall /tmp/turn ::: works compute /tmp/turn ::: works compute /tmp/turn ::: works stall /tmp/turn
 becomes '4: compute+stall compute+stall' arrangement
@@ -45,17 +45,3 @@ is 0,2 cpus_of $first
 end_programs
 say ok whom others bind is left alone
 
-echo 'nobody:x:65534:65534::/:/bin/sh' >/etc/passwd
-mkdir -m 700 /tmp/nobody
-chown nobody /tmp/nobody
-echo 3 >/proc/sys/kernel/perf_event_paranoid
-nobody="env XDG_RUNTIME_DIR=/tmp/nobody daiko pair --policy cross"
-expect 'XDG_RUNTIME_DIR' su nobody -c 'daiko pair --policy cross -- works stall /tmp/turn'
-is '' pidof works
-su nobody -c "$nobody -- works stall /tmp/turn ::: works compute /tmp/turn" 2>/tmp/said &
-session=$!
-until_text /tmp/said 'no sampling: .*perf_event_paranoid'
-is '1: compute+stall' arrangement
-kill $(pidof works)
-wait $session
-say ok without permission daiko pair says what to do, and leaves threads as they are

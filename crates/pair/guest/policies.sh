@@ -8,11 +8,12 @@ is "$free" arrangement
 check() { # check POLICY SIGNAL ARRANGEMENT
     attach --policy $1 --pid $pids
     becomes "$3" arrangement
+    placed=$said
     expect sampling cat /tmp/said
     kill -$2 $session
     ends 0
     is "$free" arrangement
-    say ok "--policy $1: $3; after SIG$2 all may run as before"
+    say ok "--policy $1: $placed; after SIG$2 all may run as before"
 }
 check cross INT '4: compute+stall compute+stall'
 check parallel TERM '4: compute+compute stall+stall'
