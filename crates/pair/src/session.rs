@@ -48,7 +48,7 @@ impl Sites {
         self.sites.iter().enumerate().any(is_sibling)
     }
 
-    /// As [`assign`](daiko_core::place::assign) takes them.
+    /// As [`assign`] takes them.
     pub fn sites(&self) -> &[Site] {
         &self.sites
     }
@@ -97,6 +97,13 @@ impl Watched {
     }
 }
 
+/// What [`Session::place`] answers.
+#[derive(Debug, PartialEq, Eq)]
+struct Question {
+    policy: Option<Policy>,
+    tasks: Vec<(ThreadId, Class)>,
+}
+
 /// Threads that are watched, and what is done to them.
 #[derive(Debug)]
 pub struct Session<M> {
@@ -104,8 +111,7 @@ pub struct Session<M> {
     sites: Sites,
     journal: Journal,
     threads: BTreeMap<ThreadId, Watched>,
-    /// What [`place`](Self::place) has answered to last.
-    placed: Option<(Option<Policy>, Vec<(ThreadId, Class)>)>,
+    placed: Option<Question>,
 }
 
 impl<M: Machine> Session<M> {
@@ -124,8 +130,7 @@ impl<M: Machine> Session<M> {
         &self.sites
     }
 
-    /// Watches these threads and no others; those are new that were not watched before. The parent of a process may be one
-    /// whose threads have been placed: `families` are all processes that belong together.
+    /// Watches these threads and no others; those are new that were not watched before.
     pub fn watch(&mut self, found: &[Thread]) {
         self.threads.retain(|id, _| found.iter().any(|thread| thread.id == *id));
         for thread in found {
@@ -138,31 +143,25 @@ impl<M: Machine> Session<M> {
         }
     }
 
-    /// A new thread has inherited the CPUs of the one that has started it: that of another one which was placed there.
     fn adopt(&self, thread: &Thread, mask: CpuSet) -> Watched {
-        let is_parent = |(id, watched): &(&ThreadId, &Watched)| match watched.standing {
-            Standing::Placed(cpu) => Some((id.pid != thread.id.pid, one(cpu) == mask)),
-            _ => None,
-        };
-        let mut parents: Vec<_> = self
-            .threads
-            .iter()
-            .filter_map(|entry| {
-                is_parent(&entry).filter(|(_, is)| *is).map(|(far, _)| (far, entry.1))
-            })
-            .collect();
-        parents.sort_by_key(|(far, _)| *far);
-        let (before, standing) = match parents.first() {
-            Some((_, parent)) => {
-                let standing = parent.standing.clone();
-                (parent.before.clone(), standing)
-            }
+        let (before, standing) = match self.parent(thread.id, &mask) {
+            Some(parent) => (parent.before.clone(), parent.standing.clone()),
             None => (mask, Standing::Free),
         };
         let fits = self.sites.set().difference(&before).is_empty();
         let standing = if fits { standing } else { Standing::Left("bound to fewer CPUs before") };
         let steady = Steady::new(Verdict::unknown("not looked at yet"));
         Watched { name: thread.name.clone(), steady, before, standing }
+    }
+
+    /// A new thread may run where the one that has started it was placed, which is most likely one of its process.
+    fn parent(&self, thread: ThreadId, mask: &CpuSet) -> Option<&Watched> {
+        let is_there = |watched: &Watched| match watched.standing {
+            Standing::Placed(cpu) => one(cpu) == *mask,
+            Standing::Free | Standing::Left(_) => false,
+        };
+        let alike = self.threads.iter().filter(|(_, watched)| is_there(watched));
+        alike.min_by_key(|(id, _)| id.pid != thread.pid).map(|(_, parent)| parent)
     }
 
     /// Takes a look at a thread into account; whether its class has changed.
@@ -178,15 +177,14 @@ impl<M: Machine> Session<M> {
     /// What kept it from noting a change: nothing was changed from there on. A thread that cannot be placed is left alone.
     pub fn place(&mut self, policy: Option<Policy>) -> io::Result<bool> {
         self.release_changed();
-        let tasks: Vec<(ThreadId, Class)> = self.tasks();
-        let question = (policy, tasks);
+        let question = Question { policy, tasks: self.tasks() };
         if self.placed.as_ref() == Some(&question) {
             return Ok(false);
         }
         let changed = match policy {
             Some(policy) => {
-                let sites = assign(policy, &self.sites.sites, &self.with_sites(&question.1));
-                let threads: Vec<ThreadId> = question.1.iter().map(|(id, _)| *id).collect();
+                let sites = assign(policy, &self.sites.sites, &self.with_sites(&question.tasks));
+                let threads: Vec<ThreadId> = question.tasks.iter().map(|(id, _)| *id).collect();
                 self.put(&threads, &sites)?
             }
             None => self.free(),

@@ -14,6 +14,7 @@ mod p5;
 mod processes;
 mod serve;
 mod sleep;
+mod smt_classes;
 mod svg;
 mod tsp;
 
@@ -65,6 +66,7 @@ pub fn html(results: &Results, path: &Path) -> String {
         .into_iter()
         .for_each(|(_, figure)| page.figure_section(Some(figure)));
     page.processes(results);
+    page.smt_classes(results);
     page.tables(results);
     page.missing("Left out", &results.skipped);
     page.missing("Failed", &results.failed);

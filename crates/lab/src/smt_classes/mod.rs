@@ -13,19 +13,21 @@
 //! | `half` | `training`, `looked`, `test` |
 //! | `label` | `stall`, `compute`, `unknown` |
 //! | `trap` | `yes` for those that look like another class |
-//! | `stat` | `right` and `said-stall`, `said-compute`, `said-unknown`: 1 if so |
+//! | `stat` | `right` and `said-stall`, `said-compute`, `said-unknown`: 1 if so; `look`: the CPU time of the look |
 //!
 //! The method `sampling` is what decides for threads that run; `mappings` shows what could be said without.
 
 mod programs;
 mod run;
 
-use std::time::Instant;
+use std::time::Duration;
 
 use daiko_pair::{
     Class,
     class::{Evidence, Look, Unavailable, Verdict, decide},
 };
+
+use daiko_sys::{clock::thread_cpu_ns, topology::Topology};
 
 use self::{programs::Program, run::Running};
 use crate::{
@@ -40,6 +42,8 @@ pub(crate) const NAME: &str = "smt-classes";
 /// The classes, as they are called in parameters.
 pub(crate) const CLASSES: [(Class, &str); 3] =
     [(Class::Stall, "stall"), (Class::Compute, "compute"), (Class::Unknown, "unknown")];
+/// What programs were for when thresholds were chosen, as it is called in parameters.
+pub(crate) const HALVES: [&str; 3] = ["training", "looked", "test"];
 /// By where a thread is, again and again.
 pub(crate) const SAMPLING: &str = "sampling";
 const MAPPINGS: &str = "mappings";
@@ -77,9 +81,10 @@ impl Experiment for SmtClasses {
         let program = program.filter(|_| self.methods().contains(&case.method.as_str()));
         let program =
             program.ok_or_else(|| Failure::Broken(format!("{case}: there is no such point")))?;
-        let start = Instant::now();
-        let verdict = judge(program, &case.method)?;
-        Ok(Sample { rounds: 1, elapsed: start.elapsed(), readings: readings(program, &verdict) })
+        let (verdict, cpu_ns) = judge(program, &case.method)?;
+        let mut readings = readings(program, &verdict);
+        readings.push(Reading::stat(Unit::Nanoseconds, "look", cpu_ns as f64));
+        Ok(Sample { rounds: 1, elapsed: Duration::from_nanos(cpu_ns), readings })
     }
 }
 
@@ -93,23 +98,27 @@ fn planned(method: &str, program: &Program) -> Planned {
     Planned { case, rounds: program.is_there().map(|()| Rounds::Fixed(1)) }
 }
 
-pub(crate) fn class_name(class: Class) -> &'static str {
+fn class_name(class: Class) -> &'static str {
     CLASSES.iter().find(|(known, _)| *known == class).expect("all are listed").1
 }
 
-/// What the classifier says about a program that runs.
-fn judge(program: &Program, method: &str) -> Result<Verdict, Failure> {
+/// What the classifier says about a program that runs, and how much CPU time it took.
+fn judge(program: &Program, method: &str) -> Result<(Verdict, u64), Failure> {
     let running = Running::start(program)?;
-    let evidence = Look::here(None).at(&[(running.pid(), running.pid())]).remove(0);
+    let before = thread_cpu_ns();
+    let evidence =
+        Look::here(Topology::read().ok().as_ref()).at(&[(running.pid(), running.pid())]).remove(0);
+    let cpu_ns = thread_cpu_ns() - before;
     running.is_there_still()?;
-    match (method, &evidence.profile) {
-        (SAMPLING, Err(Unavailable(why))) => Err(Failure::Unavailable(why.clone())),
-        (SAMPLING, Ok(_)) => Ok(decide(None, &evidence)),
+    let verdict = match (method, &evidence.profile) {
+        (SAMPLING, Err(Unavailable(why))) => return Err(Failure::Unavailable(why.clone())),
+        (SAMPLING, Ok(_)) => decide(None, &evidence),
         _ => {
             let profile = Err(Unavailable("left out".into()));
-            Ok(decide(None, &Evidence { profile, ..evidence }))
+            decide(None, &Evidence { profile, ..evidence })
         }
-    }
+    };
+    Ok((verdict, cpu_ns))
 }
 
 fn readings(program: &Program, verdict: &Verdict) -> Vec<Reading> {

@@ -27,18 +27,18 @@ impl Code {
 
     fn page(&mut self, start: u64) -> Option<&[u8; PAGE]> {
         if !self.pages.contains_key(&start) {
-            let page = self.from_memory(start).or_else(|| self.from_file(start));
+            let page = self.in_memory(start).or_else(|| self.in_file(start));
             self.pages.insert(start, page);
         }
         self.pages[&start].as_deref()
     }
 
-    fn from_memory(&self, start: u64) -> Option<Box<[u8; PAGE]>> {
+    fn in_memory(&self, start: u64) -> Option<Box<[u8; PAGE]>> {
         read(self.memory.as_ref()?, start)
     }
 
     /// From the file that is mapped there, which is the process's own view of it.
-    fn from_file(&self, start: u64) -> Option<Box<[u8; PAGE]>> {
+    fn in_file(&self, start: u64) -> Option<Box<[u8; PAGE]>> {
         let mapped = self.mapped.iter().find(|mapped| mapped.contains(start))?;
         let root = PathBuf::from(format!("/proc/{}/root", self.pid));
         let file = root.join(mapped.path.as_deref()?.strip_prefix("/").ok()?);

@@ -9,7 +9,7 @@ use daiko_sys::sampling::Sampler;
 
 use super::code::Code;
 use super::mappings::{self, Mappings};
-use super::profile::{Profile, Profiler};
+use super::profile::Profiler;
 use super::{Evidence, Unavailable};
 
 /// CPU time of a thread between two samples: short, as what is visited in order comes round to its beginning before long.
@@ -60,11 +60,10 @@ impl Look {
         let mut seen: Vec<_> =
             threads.iter().map(|(pid, thread)| (*pid, Seen::open(*thread, self.cache))).collect();
         let end = Instant::now() + self.patience;
-        let lacks = |seen: &[(u32, Result<Seen, CounterError>)]| {
-            seen.iter()
-                .any(|(_, seen)| seen.as_ref().is_ok_and(|seen| seen.profiler.samples() < ENOUGH))
+        let lacks = |(_, seen): &(u32, Result<Seen, _>)| {
+            seen.as_ref().is_ok_and(|seen| seen.sampler.is_some())
         };
-        while lacks(&seen) && Instant::now() < end {
+        while seen.iter().any(lacks) && Instant::now() < end {
             thread::sleep(DRAIN);
             for (pid, seen) in &mut seen {
                 let process = processes.get_mut(pid).expect("made above");
@@ -104,7 +103,8 @@ impl Process {
 
 /// A thread that is looked at.
 struct Seen {
-    sampler: Sampler,
+    /// Until there are samples enough: it costs the thread some of its time.
+    sampler: Option<Sampler>,
     profiler: Profiler,
     /// Cycles, and those without anything to do; `None` where the processor does not count them.
     cycles: Option<[Counter; 2]>,
@@ -114,13 +114,16 @@ impl Seen {
     fn open(thread: u32, cache: u64) -> Result<Self, CounterError> {
         let count = |work| Counter::of_thread(work, thread).ok();
         let cycles = count(Work::Cycles).zip(count(Work::StalledCycles)).map(<[_; 2]>::from);
-        let sampler = Sampler::open(thread, PERIOD_NS)?;
+        let sampler = Some(Sampler::open(thread, PERIOD_NS)?);
         Ok(Self { sampler, profiler: Profiler::new(cache), cycles })
     }
 
     fn drain(&mut self, code: &mut Code) {
         let Self { sampler, profiler, .. } = self;
-        sampler.drain(|sample| profiler.add(&sample, code));
+        sampler.iter_mut().for_each(|sampler| sampler.drain(|sample| profiler.add(&sample, code)));
+        if profiler.samples() >= ENOUGH {
+            *sampler = None;
+        }
     }
 
     /// The share of cycles in which it waited.
@@ -132,13 +135,4 @@ impl Seen {
             .filter(|(cycles, _)| *cycles > 0.0)
             .map(|(cycles, stalled)| stalled / cycles)
     }
-}
-
-/// The profile of one thread.
-///
-/// # Errors
-///
-/// Why it cannot be looked at.
-pub fn profile(look: &Look, pid: u32, thread: u32) -> Result<Profile, Unavailable> {
-    look.at(&[(pid, thread)]).remove(0).profile
 }

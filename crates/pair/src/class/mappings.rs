@@ -124,8 +124,9 @@ fn parse_line(line: &str) -> Option<Mapped> {
     let access = fields.next().filter(|access| access.len() == 4)?;
     let offset = number(fields.next()?)?;
     let device = fields.next()?.to_owned();
-    let inode = fields.next()?;
-    let path = fields.next().map(str::trim_start).filter(|_| inode != "0").map(PathBuf::from);
+    // What processes share without a file is said to be /dev/zero; rings of the kernel's have names without a slash.
+    let is_file = |path: &&str| path.starts_with('/') && !path.starts_with("/dev/zero");
+    let path = fields.nth(1).map(str::trim_start).filter(is_file).map(PathBuf::from);
     Some(Mapped {
         start,
         end,
@@ -198,6 +199,8 @@ mod tests {
             &format!("{LIBPMEM}{PRIVATE}{NOBODYS}"),
             "1000-3000 rw-s 0 00:06 5 /dev/daxless\n",
             &format!("{SHARED}VmFlags: rd wr sh\n"),
+            &format!("{LIBPMEM}1000-3000 rw-s 0 00:01 5 /dev/zero (deleted)\n"),
+            &format!("{LIBPMEM}1000-3000 rw-s 0 00:0e 5 anon_inode:[perf_event]\n"),
         ] {
             assert_eq!(found(text, dax), None, "{text}");
         }

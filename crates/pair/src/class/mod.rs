@@ -16,7 +16,7 @@ mod profile;
 
 use std::fmt;
 
-pub use look::{Look, profile};
+pub use look::Look;
 pub use profile::Profile;
 
 use crate::Class;

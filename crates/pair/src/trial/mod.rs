@@ -53,10 +53,6 @@ impl Trial {
     }
 
     /// The pairing to be tried next; `None` if all were.
-    #[expect(
-        clippy::should_implement_trait,
-        reason = "it is the same until its progress is recorded"
-    )]
     pub fn next(&self) -> Option<&Pairing> {
         self.pairings.get(self.progress.len())
     }

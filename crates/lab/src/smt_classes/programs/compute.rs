@@ -99,7 +99,7 @@ pub(super) fn histogram(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
 
 /// CRC-32 byte by byte.
 pub(super) fn crc_table(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
-    let entry = |byte: u32| (0..8).fold(byte, |crc, _| crc >> 1 ^ 0xEDB8_8320 * (crc & 1));
+    let entry = |byte: u32| (0..8).fold(byte, |crc, _| (crc >> 1) ^ (0xEDB8_8320 * (crc & 1)));
     let table: Vec<u32> = (0..256).map(entry).collect();
     let text = vec![0x5A_u8; 8 << 10];
     ready();

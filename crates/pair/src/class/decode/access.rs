@@ -1,0 +1,90 @@
+//! Addresses of data, as the registers of a sample tell them.
+
+use iced_x86::{Instruction, InstructionInfoFactory, Register};
+
+use super::used::{Used, registers};
+use super::{Kind, kind};
+
+/// An operand in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::class) struct Operand {
+    /// Registers as encodings number them.
+    base: Option<u8>,
+    index: Option<u8>,
+    scale: u64,
+    displacement: u64,
+}
+
+impl Operand {
+    /// The address, with those registers.
+    pub(in crate::class) fn address(&self, registers: &[u64; 16]) -> u64 {
+        let value = |number: Option<u8>| number.map_or(0, |number| registers[usize::from(number)]);
+        let index = value(self.index).wrapping_mul(self.scale);
+        value(self.base).wrapping_add(index).wrapping_add(self.displacement)
+    }
+
+    fn uses(&self, register: u8) -> bool {
+        self.base == Some(register) || self.index == Some(register)
+    }
+}
+
+/// An access whose address the registers of a sample tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::class) struct Access {
+    /// The instruction.
+    pub(in crate::class) at: u64,
+    pub(in crate::class) operand: Operand,
+}
+
+/// The accesses before and behind an address whose registers nobody writes in between.
+pub(super) fn accesses(before: &[Instruction], after: &[Instruction]) -> Vec<Access> {
+    let mut factory = InstructionInfoFactory::new();
+    let mut found: Vec<Access> = Vec::new();
+    let mut gone = 0;
+    for instruction in after {
+        note(&mut found, instruction, gone);
+        gone |= Used::by(instruction, &mut factory).written;
+    }
+    gone = 0;
+    for instruction in before.iter().rev() {
+        // What it writes itself is gone behind it, too.
+        gone |= Used::by(instruction, &mut factory).written;
+        note(&mut found, instruction, gone);
+    }
+    found
+}
+
+/// Each instruction once.
+fn note(found: &mut Vec<Access>, instruction: &Instruction, gone: u32) {
+    let Some(operand) = operand(instruction) else { return };
+    let at = instruction.ip();
+    let is_known = !registers(gone).any(|register| operand.uses(register as u8));
+    if is_known && found.iter().all(|access| access.at != at) {
+        found.push(Access { at, operand });
+    }
+}
+
+/// What it reads or writes in memory, if general registers tell the address: not of flushes, and not of vectors of addresses.
+fn operand(instruction: &Instruction) -> Option<Operand> {
+    if !matches!(kind(instruction), Kind::Memory | Kind::Nontemporal)
+        || instruction.segment_prefix() != Register::None
+        || instruction.is_vsib()
+    {
+        return None;
+    }
+    if instruction.is_string_instruction() {
+        const RDI: u8 = 7;
+        return Some(Operand { base: Some(RDI), index: None, scale: 1, displacement: 0 });
+    }
+    let part = |register: Register| match register {
+        Register::None | Register::RIP | Register::EIP => Some(None),
+        register if register.is_gpr() => Some(Some(register.number() as u8)),
+        _ => None,
+    };
+    Some(Operand {
+        base: part(instruction.memory_base())?,
+        index: part(instruction.memory_index())?,
+        scale: u64::from(instruction.memory_index_scale()),
+        displacement: instruction.memory_displacement64(),
+    })
+}

@@ -1,0 +1,255 @@
+//! Where a thread comes from and goes to, as far as its code tells.
+//!
+//! What was before an address, in time, is told by the loop that the address is in, if it is in one; by the caller, where a
+//! function begins; else by the bytes before it. Those are decoded from every byte on, and the boundary that most of these
+//! decodings come to is taken, as decodings of x86 that begin at a wrong byte soon come to a right boundary.
+
+use std::collections::{HashMap, VecDeque};
+
+use daiko_sys::sampling::Sample;
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+
+use super::{SKID, WINDOW, is_call, kind, tail, writes_back};
+
+/// Bytes before an address that are decoded.
+const BEFORE: usize = 96;
+/// The longest instruction.
+const LONGEST: usize = 15;
+/// Instructions that a loop has at most.
+const LOOP: usize = 192;
+/// Reads the code of a process.
+pub(in crate::class) trait ReadCode {
+    /// As many bytes from `address` on as can be read, up to `bytes.len()`.
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> usize;
+}
+
+/// The code of a process, and where a thread goes in it.
+pub(super) struct Text<'a> {
+    pub(super) code: &'a mut dyn ReadCode,
+    pub(super) bits: u32,
+}
+
+impl Text<'_> {
+    fn one(&mut self, address: u64) -> Option<Instruction> {
+        let mut bytes = [0; LONGEST];
+        let len = self.code.read(address, &mut bytes);
+        decode(&bytes[..len], address, self.bits)
+    }
+
+    /// The instructions from `address` on, along jumps that are always taken.
+    pub(super) fn straight(&mut self, address: u64, most: usize) -> Vec<Instruction> {
+        let mut instructions = Vec::new();
+        let mut next = Some(address);
+        while let Some(at) = next.filter(|_| instructions.len() < most) {
+            let Some(instruction) = self.one(at) else { break };
+            instructions.push(instruction);
+            next = successors(&instruction)[0];
+        }
+        instructions
+    }
+
+    /// The shortest way from `address` back to it, past calls.
+    pub(super) fn cycle(&mut self, address: u64) -> Option<Vec<Instruction>> {
+        self.shortest_way(address, |_, next| next == Some(address))
+    }
+
+    /// The shortest way from `address` to an instruction for which `is_end` holds, with one that may follow.
+    fn shortest_way(
+        &mut self,
+        address: u64,
+        mut is_end: impl FnMut(&Instruction, Option<u64>) -> bool,
+    ) -> Option<Vec<Instruction>> {
+        let mut came_from: HashMap<u64, Option<Instruction>> = HashMap::from([(address, None)]);
+        let mut queue = VecDeque::from([address]);
+        while let Some(at) = queue.pop_front().filter(|_| came_from.len() <= LOOP) {
+            let Some(instruction) = self.one(at) else { continue };
+            let next = self.successors(&instruction);
+            if next.iter().any(|next| is_end(&instruction, *next)) {
+                return Some(way(&came_from, instruction));
+            }
+            for next in next.into_iter().flatten() {
+                came_from.entry(next).or_insert_with(|| {
+                    queue.push_back(next);
+                    Some(instruction)
+                });
+            }
+        }
+        None
+    }
+
+    /// Where a thread may go next, also through a pointer at a fixed place, as to other libraries.
+    fn successors(&mut self, instruction: &Instruction) -> [Option<u64>; 2] {
+        match instruction.flow_control() {
+            FlowControl::IndirectBranch => [self.pointer(instruction, None), None],
+            _ => successors(instruction),
+        }
+    }
+
+    /// Where a jump or a call goes that says so by a register or in memory; without registers, by what is at a fixed place.
+    fn pointer(&mut self, instruction: &Instruction, registers: Option<&[u64; 16]>) -> Option<u64> {
+        let kept = |register: Register| {
+            const KEPT: [Register; 7] = [
+                Register::RBX,
+                Register::RSP,
+                Register::RBP,
+                Register::R12,
+                Register::R13,
+                Register::R14,
+                Register::R15,
+            ];
+            KEPT.contains(&register).then(|| registers.map(|all| all[register.number()])).flatten()
+        };
+        match instruction.op0_kind() {
+            OpKind::Register => kept(instruction.op0_register()),
+            OpKind::Memory => {
+                let base = match instruction.memory_base() {
+                    Register::None | Register::RIP => 0,
+                    register => kept(register)?,
+                };
+                let is_plain = instruction.memory_index() == Register::None;
+                let address = base.wrapping_add(instruction.memory_displacement64());
+                let mut bytes = [0; 8];
+                (is_plain && self.code.read(address, &mut bytes) == 8)
+                    .then(|| u64::from_le_bytes(bytes))
+            }
+            _ => None,
+        }
+    }
+
+    /// If a function begins at the sample's address: the call that has come here, and what is before that.
+    pub(super) fn caller(&mut self, sample: &Sample) -> Option<Vec<Instruction>> {
+        const STACK: usize = 4;
+        let mut bytes = [0; 8];
+        let has_read = self.code.read(sample.registers[STACK], &mut bytes) == 8;
+        let back = has_read.then(|| u64::from_le_bytes(bytes)).filter(|_| self.bits == 64)?;
+        let before = self.cycle(back).map_or_else(|| self.before(back), |cycle| tail(&cycle));
+        let call = *before.last().filter(|last| is_call(last) && last.next_ip() == back)?;
+        (self.function(&call, Some(&sample.registers))? == sample.address).then_some(before)
+    }
+
+    /// Where a call goes.
+    fn function(&mut self, call: &Instruction, registers: Option<&[u64; 16]>) -> Option<u64> {
+        match call.flow_control() {
+            FlowControl::Call => Some(call.near_branch_target()),
+            _ => self.pointer(call, registers),
+        }
+    }
+
+    /// Whether a function that is called nearby writes lines back, or one that it calls.
+    pub(super) fn writes_back_in_calls<'a>(
+        &mut self,
+        around: impl Iterator<Item = &'a Instruction>,
+        registers: &[u64; 16],
+    ) -> bool {
+        let calls: Vec<Instruction> = around.filter(|one| is_call(one)).copied().collect();
+        let mut functions: Vec<u64> =
+            calls.iter().filter_map(|call| self.function(call, Some(registers))).collect();
+        for _ in 0..2 {
+            let mut further = Vec::new();
+            for function in functions {
+                let found = self.shortest_way(function, |one, _| {
+                    further.extend(is_call(one).then_some(*one));
+                    writes_back(kind(one))
+                });
+                if found.is_some() {
+                    return true;
+                }
+            }
+            functions = further.iter().filter_map(|call| self.function(call, None)).collect();
+        }
+        false
+    }
+
+    /// Puts behind a near call what its function has done last. The registers are those behind it, of which it has kept some.
+    pub(super) fn enter_calls(&mut self, before: &mut Vec<Instruction>, registers: &[u64; 16]) {
+        const DEPTH: usize = 3;
+        let mut entered = 0;
+        for depth in 0..DEPTH {
+            let first = before.len().saturating_sub(SKID).max(entered);
+            let Some(at) = (first..before.len()).rfind(|&at| is_call(&before[at])) else { return };
+            // Within the function its registers were others.
+            let registers = (depth == 0).then_some(registers);
+            let function = self.function(&before[at].clone(), registers);
+            let is_return = |one: &Instruction, _| one.flow_control() == FlowControl::Return;
+            let way = function.and_then(|start| self.shortest_way(start, is_return));
+            entered = at + 1;
+            before.splice(entered..entered, way.unwrap_or_default());
+        }
+    }
+
+    /// The instructions before `address`, the last last.
+    pub(super) fn before(&mut self, address: u64) -> Vec<Instruction> {
+        let mut bytes = [0; BEFORE];
+        let Some(start) = address.checked_sub(BEFORE as u64) else { return Vec::new() };
+        if self.code.read(start, &mut bytes) < BEFORE {
+            return Vec::new();
+        }
+        let from = |offset: usize| {
+            let end = (offset + LONGEST).min(BEFORE);
+            decode(&bytes[offset..end], start + offset as u64, self.bits)
+        };
+        let decoded: Vec<_> = (0..BEFORE).map(from).collect();
+        agreed(&decoded, address)
+    }
+}
+
+fn decode(bytes: &[u8], address: u64, bits: u32) -> Option<Instruction> {
+    let mut decoder = Decoder::with_ip(bits, bytes, address, DecoderOptions::NONE);
+    let instruction = decoder.decode();
+    (!instruction.is_invalid() && instruction.code() != Code::INVALID).then_some(instruction)
+}
+
+/// Where a thread may go next: on or along the jump first.
+fn successors(instruction: &Instruction) -> [Option<u64>; 2] {
+    match instruction.flow_control() {
+        FlowControl::UnconditionalBranch => [Some(instruction.near_branch_target()), None],
+        FlowControl::ConditionalBranch => {
+            [Some(instruction.next_ip()), Some(instruction.near_branch_target())]
+        }
+        FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall => {
+            [Some(instruction.next_ip()), None]
+        }
+        _ => [None, None],
+    }
+}
+
+fn goes_on(instruction: &Instruction) -> bool {
+    successors(instruction)[0] == Some(instruction.next_ip())
+}
+
+/// The way that ends with `last`.
+fn way(came_from: &HashMap<u64, Option<Instruction>>, last: Instruction) -> Vec<Instruction> {
+    let mut way = vec![last];
+    while let Some(Some(earlier)) = came_from.get(&way[way.len() - 1].ip()) {
+        way.push(*earlier);
+    }
+    way.reverse();
+    way
+}
+
+/// Of the decodings that begin at each byte, the boundaries before `address` that most of them come to.
+fn agreed(decoded: &[Option<Instruction>], address: u64) -> Vec<Instruction> {
+    let start = address - decoded.len() as u64;
+    let mut votes = vec![1_u32; decoded.len()];
+    for offset in 0..decoded.len() {
+        let next =
+            decoded[offset].map(|instruction| instruction.next_ip().wrapping_sub(start) as usize);
+        if let Some(next) = next.filter(|&next| next < decoded.len()) {
+            votes[next] += votes[offset];
+        }
+    }
+    let mut instructions = Vec::new();
+    let mut end = address;
+    while instructions.len() < WINDOW {
+        let ends_there = decoded.iter().zip(&votes).filter_map(|(instruction, votes)| {
+            instruction.filter(|instruction| instruction.next_ip() == end).map(|one| (votes, one))
+        });
+        let best = ends_there.max_by_key(|(votes, _)| **votes);
+        // Nobody comes past a return or a jump.
+        let Some((_, best)) = best.filter(|(_, best)| goes_on(best)) else { break };
+        end = best.ip();
+        instructions.push(best);
+    }
+    instructions.reverse();
+    instructions
+}
