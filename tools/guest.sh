@@ -136,7 +136,7 @@ part() { # part NAME
     # The guest has had the interrupt as well, and is gone when this is reached.
     trap 'echo "$test: interrupted" >&2; exit 130' INT
     for ((try = 1; try <= tries; try++)); do
-        boot "$1" 2>&1 | tr -d '\r' | tee "$log" | grep --line-buffered '^@' || true
+        boot "$1" 2>&1 | sed -u 's/\r$//' | tee "$log" | grep --line-buffered '^@' || true
         if grep -q '^@ done' "$log"; then return; fi
         if grep -q '^@ failed' "$log"; then wrong "$1: $(grep '^@ failed' "$log" | head -n 1 | cut -c10-); all of it: $log"; fi
         if ! grep -q 'Kernel panic' "$log"; then break; fi
