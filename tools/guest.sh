@@ -70,7 +70,8 @@ newest_kernel() {
 # Sets kernel to a folder with vmlinuz, its configuration and the modules.
 fetch_kernel() {
     local version=${DAIKO_GUEST_KERNEL:-} said
-    kernel=$(find "$kernels" -maxdepth 1 -name "kernel-${version:-*}" 2>/dev/null | sort -V | tail -n 1)
+    mkdir -p "$kernels"
+    kernel=$(find "$kernels" -maxdepth 1 -name "kernel-${version:-*}" | sort -V | tail -n 1)
     [[ -z $kernel ]] || return 0
     private_apt
     said=$(apt-get -q update 2>&1) && ! grep -qE '^(E|Err|W: Failed)' <<<"$said" ||
