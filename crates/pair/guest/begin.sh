@@ -64,8 +64,8 @@ becomes() {
         said=$(echo $("$@" 2>&1))
         case $said in $wanted) return ;; esac
         tries=$((tries + 1))
-        [ $tries -lt 900 ] ||
-            fail "'$*': expected '$wanted', saw '$said' after minutes; daiko pair said: $(tail -n 6 /tmp/said | tr '\n' '|')"
+        [ $tries -lt 3000 ] ||
+            fail "'$*': expected '$wanted', saw '$said' after ten minutes; daiko pair said: $(tail -n 6 /tmp/said | tr '\n' '|')"
         sleep 0.2
     done
 }
