@@ -7,7 +7,7 @@ DAIKO := $(CARGO_TARGET_DIR)/release/daiko
 TARBALL := daiko-$(VERSION).tar.gz
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak fuzz scx test-scx lint fmt clippy docs layers build install uninstall dist clean tools
+.PHONY: help demo test soak fuzz scx test-scx test-pair lint fmt clippy docs layers build install uninstall dist clean tools
 
 help: ## This list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -31,6 +31,9 @@ scx: tools ## Lints and tests of the kernel's scheduler and its command; needs c
 
 test-scx: ## That scheduler in an emulated guest, as root (a few minutes); needs QEMU, and fetches a kernel
 	tools/test-scx
+
+test-pair: ## daiko pair in an emulated guest with siblings, without root (some minutes); needs QEMU, and fetches a kernel
+	tools/test-pair
 
 lint: fmt clippy docs layers ## No warning from any of these four
 

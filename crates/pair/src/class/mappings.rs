@@ -138,16 +138,17 @@ fn parse_line(line: &str) -> Option<Mapped> {
     })
 }
 
-/// The devices of file systems that are mounted with `dax` or `dax=always`; with `dax=inode` some files are and some are not,
-/// which `MAP_SYNC` tells.
+/// The devices of file systems that are mounted with `dax` or `dax=always`, as `maps` has them: in hexadecimal, where
+/// `mountinfo` has decimal numbers. With `dax=inode` some files are and some are not, which `MAP_SYNC` tells.
 fn dax_devices(mountinfo: &str) -> Vec<String> {
     let device = |line: &str| {
         let (mount, system) = line.split_once(" - ")?;
         let mut fields = mount.split(' ');
-        let device = fields.nth(2)?.to_owned();
+        let (major, minor) = fields.nth(2)?.split_once(':')?;
+        let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
         let options = fields.nth(2)?.split(',').chain(system.split(' ').nth(2)?.split(','));
         let is_dax = |option: &str| matches!(option, "dax" | "dax=always");
-        options.into_iter().any(is_dax).then_some(device)
+        options.into_iter().any(is_dax).then(|| format!("{major:02x}:{minor:02x}"))
     };
     mountinfo.lines().filter_map(device).collect()
 }
@@ -181,7 +182,7 @@ mod tests {
     fn the_surest_sign_is_told() {
         let path = || PathBuf::from("/mnt/a pool");
         let sync = format!("{SHARED}Size: 8 kB\nVmFlags: rd wr sh sf\n");
-        let dax = "36 35 103:02 / /mnt rw,noatime - ext4 /dev/pmem0 rw,dax=always\n";
+        let dax = "36 35 259:2 / /mnt rw,noatime - ext4 /dev/pmem0 rw,dax=always\n";
         assert_eq!(found(&format!("{LIBPMEM}{sync}"), dax), Some(Persistent::Sync(path())));
         assert_eq!(found(&format!("{LIBPMEM}{SHARED}"), dax), Some(Persistent::Dax(path())));
         assert_eq!(found(&format!("{LIBPMEM}{SHARED}"), ""), Some(Persistent::Library(path())));
@@ -191,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_is_no_sign_is_none() {
-        let dax = "36 35 103:02 / /mnt rw - xfs /dev/pmem0 rw,dax=inode,dax=never\n";
+        let dax = "36 35 259:2 / /mnt rw - xfs /dev/pmem0 rw,dax=inode,dax=never\n";
         for text in [
             SHARED,
             LIBPMEM,

@@ -1,0 +1,69 @@
+//! Programs whose class is known, for tests of `daiko pair` in a guest.
+//!
+//! `works stall FILE` stalls until the file is there, and computes from then on; `works compute FILE` the other way round.
+//! With `shared MAPPED` or `sync MAPPED` behind it that file is mapped meanwhile, the latter with `MAP_SYNC`.
+
+use std::{arch::asm, env, fs::File, io, os::fd::AsRawFd, path::Path, process::ExitCode, ptr};
+
+/// Between two looks at the file.
+const ROUNDS: u64 = 1 << 20;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (begin, turn, mapped) = match words[..] {
+        [begin, turn] => (begin, turn, None),
+        [begin, turn, "shared", mapped] => (begin, turn, Some((mapped, libc::MAP_SHARED))),
+        [begin, turn, "sync", mapped] => {
+            (begin, turn, Some((mapped, libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC)))
+        }
+        _ => return usage(),
+    };
+    let (before, after): (fn(), fn()) = match begin {
+        "stall" => (stall, compute),
+        "compute" => (compute, stall),
+        _ => return usage(),
+    };
+    if let Some(Err(error)) = mapped.map(|(path, flags)| map(path, flags)) {
+        eprintln!("works: cannot map the file: {error}");
+        return ExitCode::FAILURE;
+    }
+    while !Path::new(turn).exists() {
+        before();
+    }
+    loop {
+        after();
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("works: usage: works stall|compute FILE [shared|sync MAPPED]");
+    ExitCode::FAILURE
+}
+
+/// Writes a line back again and again, and waits each time.
+fn stall() {
+    let line = [0_u8; 64];
+    // SAFETY: writing back a line, which is there, changes no value.
+    unsafe {
+        asm!("2:", "clflush [{line}]", "sfence", "dec {rounds}", "jnz 2b", line = in(reg) &line,
+            rounds = inout(reg) ROUNDS => _, options(nostack));
+    }
+}
+
+fn compute() {
+    // SAFETY: registers alone.
+    unsafe {
+        asm!("2:", "imul {value}, {value}, 3", "dec {rounds}", "jnz 2b", value = inout(reg) 1_u64 => _,
+            rounds = inout(reg) ROUNDS => _, options(nostack, nomem));
+    }
+}
+
+/// For the rest of the program's life.
+fn map(path: &str, flags: i32) -> io::Result<()> {
+    let file = File::options().read(true).write(true).open(path)?;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping, where the kernel finds room.
+    let start = unsafe { libc::mmap(ptr::null_mut(), 4096, access, flags, file.as_raw_fd(), 0) };
+    if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

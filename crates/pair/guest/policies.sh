@@ -1,0 +1,41 @@
+# Where programs run under each policy, and after they have changed what they do.
+
+expect '2 cores: CPUs 0+1, 2+3;' daiko topology
+say ok daiko topology shows the siblings
+
+begin_four
+is "$free" arrangement
+check() { # check POLICY SIGNAL ARRANGEMENT
+    attach --policy $1 --pid $pids
+    becomes "$3" arrangement
+    placed=$said
+    expect sampling cat /tmp/said
+    kill -$2 $session
+    ends 0
+    is "$free" arrangement
+    say ok "--policy $1: $placed; after SIG$2 all may run as before"
+}
+check cross INT '4: compute+stall compute+stall'
+check parallel TERM '4: compute+compute stall+stall'
+check nosmt HUP '2: *+* *+*'
+check auto INT '4: compute+stall compute+stall'
+
+# One of each core turns, so that like is beside like: a stall with the stall that the third has become.
+attach --policy cross --pid $pids
+becomes '4: compute+stall compute+stall' arrangement
+first=${pids%%,*}
+third=$(echo $pids | cut -d, -f3)
+turn=1
+[ "$(core_of $first)" = "$(core_of $third)" ] && turn=2
+touch /tmp/turn.3 /tmp/turn.$turn
+becomes '4: compute+stall compute+stall' arrangement
+kill -INT $session
+ends 0
+is "$free" arrangement
+say ok programs that have changed are paired anew
+
+attach --policy cross --pid $pids
+becomes '4: compute+stall compute+stall' arrangement
+end_programs
+ends 0
+say ok daiko pair ends well with the last of its processes

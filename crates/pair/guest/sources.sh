@@ -1,0 +1,65 @@
+# What is said of programs, and by which source, with and without the permission to look at them.
+
+# A file system on persistent memory (memmap=, on the kernel's command line), without the page cache between.
+for module in libnvdimm nd_btt nd_pmem nd_e820; do insmod "/modules/$module.ko"; done
+becomes /dev/pmem0 ls /dev/pmem0
+mke2fs -b 4096 /dev/pmem0 >/dev/null
+mkdir /pmem
+mount -t ext4 -o dax=always /dev/pmem0 /pmem || fail 'the file system cannot be mounted with dax=always'
+dd if=/dev/zero of=/pmem/pool bs=4096 count=1 2>/dev/null
+echo 'nobody:x:65534:65534::/:/bin/sh' >/etc/passwd
+mkdir -m 700 /tmp/nobody
+chown nobody /tmp/nobody /pmem/pool
+
+begin compute sync /pmem/pool
+attach --pid $program
+until_text /tmp/said 'compute sampling'
+kill -INT $session
+ends 0
+end_programs
+say ok who computes is seen to, though persistent memory is mapped
+
+# From here on as nobody, who may not look.
+echo 3 >/proc/sys/kernel/perf_event_paranoid
+expect 'set XDG_RUNTIME_DIR to a folder of your own' su nobody -c 'daiko pair --policy cross -- works stall /tmp/turn'
+is '' pidof works
+attach_nobody() { # attach_nobody OPTION..
+    su nobody -c "exec env XDG_RUNTIME_DIR=/tmp/nobody daiko pair --interval 1 $*" 2>/tmp/said &
+    session=$!
+}
+
+attach_nobody --policy cross -- works stall /tmp/turn ::: works compute /tmp/turn
+until_text /tmp/said 'no sampling: .*perf_event_paranoid'
+kill -INT $session
+ends 143
+grep ' works ' /tmp/said && fail "daiko pair has a class without a source: $(cat /tmp/said)"
+say ok without permission daiko pair says what to do, and places nothing
+
+for mapped in 'shared DAX' 'sync MAP_SYNC'; do
+    attach_nobody --policy cross -- works compute /tmp/turn ${mapped% *} /pmem/pool
+    until_text /tmp/said "works  *stall  *mappings .*/pmem/pool is mapped .*${mapped#* }"
+    kill -INT $session
+    ends 143
+done
+say ok without permission persistent memory that is mapped says that a program stalls
+
+begin_four
+class_options=
+for pid in $(echo $pids | tr ',' ' '); do class_options="$class_options --class $pid=$(class_of $pid)"; done
+attach_nobody --policy cross --pid $pids $class_options
+until_text /tmp/said "left alone: another user's: run as root"
+is "$free" arrangement
+kill -INT $session
+ends 0
+end_programs
+for class in stall stall compute compute; do su nobody -c "works $class /tmp/turn" & done
+becomes "$free" arrangement
+pids=$(pidof works | tr ' ' ',')
+class_options=
+for pid in $(pidof works); do class_options="$class_options --class $pid=$(class_of $pid)"; done
+attach_nobody --policy cross --pid $pids $class_options
+becomes '4: compute+stall compute+stall' arrangement
+kill -INT $session
+ends 0
+is "$free" arrangement
+say ok 'what is declared of own programs needs no permission, and those of others are not placed'
