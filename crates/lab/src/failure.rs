@@ -32,6 +32,8 @@ pub enum Failure {
     Unavailable(String),
     /// A limit of the system was reached: which, and how to raise it.
     Limit(String),
+    /// Not one of what is counted was done in the time that a sample has.
+    TooShort(String),
     /// A thread read another datum than this lap's.
     WrongDatum {
         /// What the lap sent.
@@ -46,7 +48,10 @@ pub enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unavailable(line) | Self::Limit(line) | Self::Broken(line) => f.write_str(line),
+            Self::Unavailable(line)
+            | Self::Limit(line)
+            | Self::TooShort(line)
+            | Self::Broken(line) => f.write_str(line),
             Self::WrongDatum { expected, found } => {
                 write!(f, "wrong datum: {found} arrived where {expected} was sent")
             }

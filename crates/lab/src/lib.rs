@@ -31,6 +31,8 @@ pub mod smt;
 pub mod smt_classes;
 pub mod smt_model;
 pub mod table;
+#[cfg(test)]
+mod testing;
 pub mod tsp;
 
 pub use failure::{Failure, Skip};

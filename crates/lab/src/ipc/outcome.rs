@@ -51,7 +51,7 @@ impl Outcome {
     /// The sample that it makes. A round is a call.
     pub(super) fn into_sample(self) -> Result<Sample, Failure> {
         let readings = self.readings();
-        let none = || Failure::Limit("no call ended within the time of a sample".into());
+        let none = || Failure::TooShort("no call ended within the time of a sample".into());
         Ok(Sample {
             // Of what another program says, too.
             rounds: self.calls.iter().fold(0, |sum, calls| sum.saturating_add(*calls)),
@@ -100,6 +100,6 @@ mod tests {
     fn without_a_call_there_is_no_sample() {
         let mut outcome = Outcome::default();
         outcome.add_batches(0, 0, 1, [].into_iter());
-        assert!(matches!(outcome.into_sample(), Err(Failure::Limit(_))));
+        assert!(matches!(outcome.into_sample(), Err(Failure::TooShort(_))));
     }
 }

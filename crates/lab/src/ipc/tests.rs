@@ -1,5 +1,8 @@
 use super::*;
-use crate::experiment::{Reading, Unit};
+use crate::{
+    experiment::{Reading, Unit},
+    testing::long_enough,
+};
 
 /// A short sample on the CPUs that there are.
 pub(super) fn spec(bytes: usize, clients: usize) -> Spec {
@@ -62,8 +65,10 @@ fn every_method_measures_calls_of_every_length() {
             continue;
         }
         for (bytes, clients) in [(8, 1), (64, 1), (64, 3)] {
-            let outcome = method.run(&spec(bytes, clients));
-            let sample = outcome.and_then(|outcome| outcome.into_sample());
+            let spec = spec(bytes, clients);
+            let sample = long_enough(spec.window, |window| {
+                method.run(&Spec { window, ..spec })?.into_sample()
+            });
             let sample = sample.unwrap_or_else(|failure| {
                 panic!("{}, {bytes} bytes, {clients} clients: {failure}", method.name())
             });

@@ -255,7 +255,7 @@ impl Run<'_> {
     /// What is missing on this machine is a skip; the rest is a fault.
     fn give_up(&mut self, case: Case, failure: Failure) {
         match failure {
-            Failure::Unavailable(reason) | Failure::Limit(reason) => {
+            Failure::Unavailable(reason) | Failure::Limit(reason) | Failure::TooShort(reason) => {
                 self.measured.skipped.push((case, Skip { reason }));
             }
             failure => {
