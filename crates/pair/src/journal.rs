@@ -13,6 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use daiko_sys::cpu::CpuSet;
+use daiko_sys::process::boot_id;
 
 use crate::machine::{Machine, is_gone};
 use crate::thread::{self, ThreadId};
@@ -79,7 +80,7 @@ impl Journal {
 
     fn begin(path: PathBuf, mut file: File) -> io::Result<Self> {
         file.try_lock()?;
-        file.write_all(format!("{HEAD} {}\n", boot()).as_bytes())?;
+        file.write_all(format!("{HEAD} {}\n", boot_id()).as_bytes())?;
         Ok(Self { path, file })
     }
 
@@ -206,16 +207,10 @@ impl Change {
 fn parse(file: impl BufRead) -> io::Result<Vec<Change>> {
     let mut lines = file.lines();
     let head = lines.next().transpose()?;
-    if head.is_none_or(|head| head != format!("{HEAD} {}", boot())) {
+    if head.is_none_or(|head| head != format!("{HEAD} {}", boot_id())) {
         return Ok(Vec::new());
     }
     lines.map_while(|line| line.map(|line| Change::parse(&line)).transpose()).collect()
-}
-
-/// What is another one after the machine has started anew.
-fn boot() -> String {
-    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    id.trim().to_owned()
 }
 
 /// A journal that others can write to could bind any thread of this user.

@@ -92,10 +92,10 @@ fn a_full_disk_is_told_before_anything_is_changed() {
 #[test]
 fn a_journal_of_another_start_or_cut_short_changes_nothing_more() {
     let change = Change { thread: thread(1, 2), before: set("0-1"), during: set("1") };
-    let text = format!("{HEAD} {}\n{}", boot(), change.line());
+    let text = format!("{HEAD} {}\n{}", boot_id(), change.line());
     let read = |text: &str| parse(text.as_bytes()).unwrap();
     assert_eq!(read(&text), [change]);
-    assert_eq!(read(&text.replace(&boot(), "another")), []);
+    assert_eq!(read(&text.replace(&boot_id(), "another")), []);
     let short = &text[..text.len() - 4];
     assert_eq!(read(short), [], "{short}");
     assert_eq!(read(""), []);
@@ -104,7 +104,7 @@ fn a_journal_of_another_start_or_cut_short_changes_nothing_more() {
 proptest! {
     #[test]
     fn any_text_is_read(text: String) {
-        parse(format!("{HEAD} {}\n{text}", boot()).as_bytes()).unwrap();
+        parse(format!("{HEAD} {}\n{text}", boot_id()).as_bytes()).unwrap();
         Change::parse(&text);
     }
 }

@@ -3,7 +3,7 @@
 //! Only threads whose class is known are placed, and only on CPUs that they might run on anyway. A thread that somebody else
 //! binds meanwhile is left alone from then on, also at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use daiko_core::place::{Policy, Site, Task, assign};
@@ -132,7 +132,8 @@ impl<M: Machine> Session<M> {
 
     /// Watches these threads and no others; those are new that were not watched before.
     pub fn watch(&mut self, found: &[Thread]) {
-        self.threads.retain(|id, _| found.iter().any(|thread| thread.id == *id));
+        let ids: BTreeSet<ThreadId> = found.iter().map(|thread| thread.id).collect();
+        self.threads.retain(|id, _| ids.contains(id));
         for thread in found {
             if !self.threads.contains_key(&thread.id)
                 && let Ok(mask) = self.machine.allowed_of(thread.id)

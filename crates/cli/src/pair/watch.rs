@@ -2,7 +2,7 @@
 
 use std::{
     cmp::Reverse,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
@@ -102,7 +102,8 @@ impl Watch {
         let found: Vec<Thread> =
             pids.into_iter().flat_map(|pid| thread::of(pid).unwrap_or_default()).collect();
         self.session.watch(&found);
-        self.ticks.retain(|id, _| found.iter().any(|thread| thread.id == *id));
+        let ids: BTreeSet<ThreadId> = found.iter().map(|thread| thread.id).collect();
+        self.ticks.retain(|id, _| ids.contains(id));
         let since = |thread: &Thread| thread.ticks - self.ticks.get(&thread.id).unwrap_or(&0);
         let mut ran: Vec<Thread> = found.into_iter().filter(|thread| since(thread) > 0).collect();
         // Those that were left out before have run for longer since.
@@ -115,11 +116,12 @@ impl Watch {
     }
 
     fn judge(&mut self, ran: &[Thread], table: &mut Table) {
-        let (declared, others): (Vec<&Thread>, Vec<&Thread>) =
-            ran.iter().partition(|thread| self.declared(thread).is_some());
-        for thread in declared {
-            let class = self.declared(thread).expect("these were");
-            self.session.look(thread.id, Verdict::declared(class));
+        let mut others = Vec::new();
+        for thread in ran {
+            match self.declared(thread) {
+                Some(class) => _ = self.session.look(thread.id, Verdict::declared(class)),
+                None => others.push(thread),
+            }
         }
         let ids: Vec<(u32, u32)> =
             others.iter().map(|thread| (thread.id.pid, thread.id.tid)).collect();

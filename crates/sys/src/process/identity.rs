@@ -183,12 +183,17 @@ pub fn parse_start(stat: &[u8]) -> Option<u64> {
     str::from_utf8(fields.nth(19)?).ok()?.parse().ok()
 }
 
+/// What is another one after the machine has started anew; empty if the kernel does not tell.
+pub fn boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
 /// The first half of the boot id, which has more than enough random bits; 0 if the kernel does not tell.
 fn boot() -> u64 {
     static BOOT: OnceLock<u64> = OnceLock::new();
     *BOOT.get_or_init(|| {
-        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let digits: String = text.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+        let digits: String = boot_id().chars().filter(char::is_ascii_hexdigit).take(16).collect();
         u64::from_str_radix(&digits, 16).unwrap_or(0)
     })
 }

@@ -21,7 +21,7 @@ pub use fork::{Child, Files, Forked, clone_process, die_with_parent, is_single_t
 pub use held::Held;
 #[doc(hidden)]
 pub use identity::parse_start;
-pub use identity::{Doubt, Life, ProcessId};
+pub use identity::{Doubt, Life, ProcessId, boot_id};
 pub use pidfd::PidFd;
 pub use trace::{Change, Registers, Traced, await_registers, probe_tracing};
 pub use usage::wait_with_usage;

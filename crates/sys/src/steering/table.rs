@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use super::{SteeringError, TABLE};
 use crate::descriptor::check;
 use crate::limits::text;
-use crate::process::{self, PidFd};
+use crate::process::{self, PidFd, boot_id};
 
 /// Where it is noted what to put back.
 pub(super) const JOURNAL: &str = "/run/daiko-steering";
@@ -171,7 +171,7 @@ struct Change {
 
 impl Change {
     fn line(&self) -> String {
-        format!("{} {} {} {}\n", boot(), self.pid, self.before, self.during)
+        format!("{} {} {} {}\n", boot_id(), self.pid, self.before, self.during)
     }
 
     /// `None` of a line that is not one; of another boot, what restores nothing.
@@ -183,15 +183,9 @@ impl Change {
             before: before.parse().ok()?,
             during: during.parse().ok()?,
         };
-        let same = boot_then == boot();
+        let same = boot_then == boot_id();
         Some(if same { change } else { Self { during: change.before, ..change } })
     }
-}
-
-/// What is another one after the system has started anew.
-fn boot() -> String {
-    let id = text(Path::new("/proc/sys/kernel/random/boot_id")).unwrap_or_default();
-    id.trim().to_owned()
 }
 
 #[derive(Debug)]
