@@ -126,18 +126,25 @@ end_initramfs() {
 
 # emulate SECONDS PART WORDS OPTION..: a guest of four CPUs that does the part, for so long at most; its console is standard output.
 emulate() {
-    timeout --foreground "$1" qemu-system-x86_64 -nodefaults -display none -no-reboot -accel tcg,thread=multi -m 1G -serial stdio \
+    exec timeout --foreground "$1" qemu-system-x86_64 -nodefaults -display none -no-reboot -accel tcg,thread=multi -m 1G -serial stdio \
         -kernel "$kernel/vmlinuz" -initrd "$work/initramfs.gz" \
         -append "console=ttyS0 quiet panic=-1 mitigations=off daiko.part=$2 $3" "${@:4}" </dev/null
 }
 
 # Runs a part, by the test's own `boot PART`, until the guest has not crashed; what it said is in $work/PART.log.
 part() { # part NAME
-    local log=$work/$1.log try
-    # The guest has had the interrupt as well, and is gone when this is reached.
-    trap 'echo "$test: interrupted" >&2; exit 130' INT
+    local log=$work/$1.log try emulator
+    # The guest ends with the test.
+    trap 'kill "$emulator" 2>/dev/null || true; echo "$test: interrupted" >&2; exit 130' INT TERM HUP
     for ((try = 1; try <= tries; try++)); do
-        boot "$1" 2>&1 | sed -u 's/\r$//' | tee "$log" | grep --line-buffered '^@' || true
+        : >"$log"
+        boot "$1" >>"$log" 2>&1 &
+        emulator=$!
+        # In the background, too, as signals are heard while this waits.
+        tail -f -n +1 -s 0.2 --pid="$emulator" "$log" | sed -u 's/\r$//' | grep --line-buffered '^@' &
+        wait $! || true
+        wait "$emulator" || true
+        sed -i 's/\r$//' "$log"
         if grep -q '^@ done' "$log"; then return; fi
         if grep -q '^@ failed' "$log"; then wrong "$1: $(grep '^@ failed' "$log" | head -n 1 | cut -c10-); all of it: $log"; fi
         if ! grep -q 'Kernel panic' "$log"; then break; fi

@@ -2,8 +2,9 @@
 
 use std::sync::{Arc, atomic::AtomicBool};
 
+use daiko_sys::signal::is_ignored;
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     flag,
 };
 
@@ -12,14 +13,20 @@ use crate::problem::Problem;
 /// What shells give for a command that an interrupt ended.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Set by the first interrupt; a second one ends the process at once.
+/// Set by the first interrupt; a second one ends the process at once, but for SIGHUP: who closes a terminal sends two of them. Under
+/// `nohup` that stays ignored.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Problem> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // In this order: the first interrupt must find the flag unset.
-        flag::register_conditional_default(signal, Arc::clone(&stop))
-            .and_then(|_| flag::register(signal, Arc::clone(&stop)))
-            .map_err(|error| Problem::System(format!("cannot watch for interrupts: {error}")))?;
-    }
+    let watch = |signal| flag::register(signal, Arc::clone(&stop));
+    let ends = |signal| flag::register_conditional_default(signal, Arc::clone(&stop));
+    // In this order: the first interrupt must find the flag unset.
+    let interrupts = [SIGINT, SIGTERM].into_iter().try_for_each(|signal| {
+        ends(signal)?;
+        watch(signal).map(drop)
+    });
+    let hangup = || if is_ignored(SIGHUP) { Ok(()) } else { watch(SIGHUP).map(drop) };
+    interrupts
+        .and_then(|()| hangup())
+        .map_err(|error| Problem::System(format!("cannot watch for interrupts: {error}")))?;
     Ok(stop)
 }

@@ -6,7 +6,10 @@ mod seccomp;
 use std::{
     fs,
     io::{BufRead, BufReader},
-    os::unix::{fs::PermissionsExt, process::CommandExt},
+    os::unix::{
+        fs::PermissionsExt,
+        process::{CommandExt, ExitStatusExt},
+    },
     path::Path,
     process::{Child, Command, Output, Stdio},
 };
@@ -227,6 +230,49 @@ fn an_interrupt_puts_back_what_was_placed() {
         let told = text(&output.stderr);
         assert!(told.contains("stall") && told.contains("declared"), "{told}");
     }
+}
+
+/// The commands are told to end by the first one, and take their time.
+#[test]
+fn a_second_interrupt_ends_the_session_at_once() {
+    let name = "a_second_interrupt_ends_the_session_at_once";
+    let Some(ground) = ground(name) else { return };
+    for signal in [libc::SIGINT, libc::SIGTERM] {
+        let script = "trap 'echo told' TERM; echo $$; while :; do :; done";
+        let mut command = ground.pair(&["--", "sh", "-c", script]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut line = || lines.next().unwrap().unwrap();
+        let shell = line().parse().unwrap();
+        kill(child.id(), signal);
+        assert_eq!(line(), "told");
+        kill(child.id(), signal);
+        let ended = child.wait().unwrap();
+        kill(shell, libc::SIGKILL);
+        assert_eq!(ended.signal(), Some(signal));
+        let restored = output(ground.pair(&["--restore"]));
+        assert!(restored.status.success(), "{}", text(&restored.stderr));
+    }
+}
+
+#[test]
+fn under_nohup_a_session_goes_on() {
+    let Some(ground) = ground("under_nohup_a_session_goes_on") else { return };
+    let daiko = env!("CARGO_BIN_EXE_daiko");
+    let script = format!("trap '' HUP; exec {daiko} pair -- sh -c 'echo ready; read end; exit 7'");
+    let mut command = Command::new("sh");
+    let command = command.args(["-c", &script]).env("XDG_RUNTIME_DIR", ground.runtime.path());
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = piped.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap();
+    let ignored = u64::from_str_radix(ignored.trim(), 16).unwrap();
+    assert_ne!(ignored & 1 << (libc::SIGHUP - 1), 0, "{ignored:x}");
+    kill(child.id(), libc::SIGHUP);
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(7));
 }
 
 #[test]

@@ -7,8 +7,9 @@
 //!    file's lines says that it would be: whoever has changed that since then has had the last word. So is a thread that its
 //!    process has started meanwhile, which has inherited it.
 
+use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,6 @@ use daiko_sys::process::boot_id;
 use crate::machine::{Machine, is_gone};
 use crate::thread::{self, ThreadId};
 
-const HEAD: &str = "daiko-pair 1";
 /// Where root's are, and those of all who have no folder of their own.
 const SYSTEM: &str = "/run/daiko-pair";
 
@@ -37,10 +37,13 @@ pub struct Journal {
 
 /// A change of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Change {
-    thread: ThreadId,
-    before: CpuSet,
-    during: CpuSet,
+pub struct Change {
+    /// Which.
+    pub thread: ThreadId,
+    /// How it was allowed to run.
+    pub before: CpuSet,
+    /// How it is then.
+    pub during: CpuSet,
 }
 
 /// What became of sessions that were killed.
@@ -80,7 +83,7 @@ impl Journal {
 
     fn begin(path: PathBuf, mut file: File) -> io::Result<Self> {
         file.try_lock()?;
-        file.write_all(format!("{HEAD} {}\n", boot_id()).as_bytes())?;
+        file.write_all(head().as_bytes())?;
         Ok(Self { path, file })
     }
 
@@ -91,7 +94,7 @@ impl Journal {
     /// What the file system reports: the change is not to be made then.
     pub fn note(&mut self, thread: ThreadId, before: &CpuSet, during: &CpuSet) -> io::Result<()> {
         let change = Change { thread, before: before.clone(), during: during.clone() };
-        self.file.write_all(change.line().as_bytes())
+        self.file.write_all(format!("{change}\n").as_bytes())
     }
 
     /// Removes it, once all is undone.
@@ -124,7 +127,7 @@ pub fn restore(folder: &Path, machine: &dyn Machine) -> io::Result<Restored> {
 
 impl Restored {
     fn file(&mut self, path: &Path, machine: &dyn Machine) -> io::Result<()> {
-        let file = match File::open(path) {
+        let mut file = match File::open(path) {
             // Its session has just ended.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             file => file?,
@@ -138,7 +141,9 @@ impl Restored {
         }
         self.killed += 1;
         let refused = self.refused;
-        self.undo(&parse(BufReader::new(&file))?, machine);
+        let mut journal = Vec::new();
+        file.read_to_end(&mut journal)?;
+        self.undo(&parse(&journal), machine);
         if self.refused == refused { fs::remove_file(path) } else { Ok(()) }
     }
 
@@ -187,14 +192,16 @@ impl Restored {
     }
 }
 
-impl Change {
-    fn line(&self) -> String {
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { thread: ThreadId { pid, tid, start }, before, during } = self;
-        format!("{pid} {tid} {start} {before} {during}\n")
+        write!(f, "{pid} {tid} {start} {before} {during}")
     }
+}
 
-    fn parse(line: &str) -> Option<Self> {
-        let fields: Vec<&str> = line.split(' ').collect();
+impl Change {
+    fn parse(line: &[u8]) -> Option<Self> {
+        let fields: Vec<&str> = str::from_utf8(line).ok()?.strip_suffix('\n')?.split(' ').collect();
         let [pid, tid, start, before, during] = fields[..] else { return None };
         let thread =
             ThreadId { pid: pid.parse().ok()?, tid: tid.parse().ok()?, start: start.parse().ok()? };
@@ -202,15 +209,16 @@ impl Change {
     }
 }
 
-/// The changes of a file; none if it is of another start of the machine. A last line that is cut short was never followed by
+/// The first line of a journal.
+pub fn head() -> String {
+    format!("daiko-pair 1 {}\n", boot_id())
+}
+
+/// The changes in a journal; none if it is of another start of the machine. A last line that is cut short was never followed by
 /// its change.
-fn parse(file: impl BufRead) -> io::Result<Vec<Change>> {
-    let mut lines = file.lines();
-    let head = lines.next().transpose()?;
-    if head.is_none_or(|head| head != format!("{HEAD} {}", boot_id())) {
-        return Ok(Vec::new());
-    }
-    lines.map_while(|line| line.map(|line| Change::parse(&line)).transpose()).collect()
+pub fn parse(journal: &[u8]) -> Vec<Change> {
+    let changes = journal.strip_prefix(head().as_bytes()).unwrap_or_default();
+    changes.split_inclusive(|byte| *byte == b'\n').map_while(Change::parse).collect()
 }
 
 /// A journal that others can write to could bind any thread of this user.

@@ -8,6 +8,13 @@ use crate::thread::ThreadId;
 
 /// Where threads may run, and whether they are there.
 pub trait Machine {
+    /// The CPUs that are online.
+    ///
+    /// # Errors
+    ///
+    /// What keeps it from telling.
+    fn online(&self) -> io::Result<CpuSet>;
+
     /// The CPUs that a thread may run on.
     ///
     /// # Errors
@@ -28,6 +35,10 @@ pub trait Machine {
 pub struct Kernel;
 
 impl Machine for Kernel {
+    fn online(&self) -> io::Result<CpuSet> {
+        cpu::online()
+    }
+
     fn allowed_of(&self, thread: ThreadId) -> io::Result<CpuSet> {
         same(thread)?;
         cpu::allowed_of(thread.tid)
@@ -66,6 +77,8 @@ pub(crate) mod testing {
         pub(crate) masks: Rc<RefCell<BTreeMap<ThreadId, CpuSet>>>,
         /// Threads of others.
         pub(crate) refused: Rc<RefCell<Vec<ThreadId>>>,
+        /// CPUs that are not online.
+        pub(crate) offline: Rc<RefCell<CpuSet>>,
     }
 
     impl Described {
@@ -83,12 +96,25 @@ pub(crate) mod testing {
             self.masks.borrow()[&thread].to_string()
         }
 
+        /// A thread that may run nowhere else may run everywhere then.
+        pub(crate) fn unplug(&self, cpu: usize) {
+            self.offline.borrow_mut().insert(cpu);
+            let online = self.online().unwrap();
+            let mut masks = self.masks.borrow_mut();
+            let stranded = masks.values_mut().filter(|mask| mask.intersection(&online).is_empty());
+            stranded.for_each(|mask| *mask = online.clone());
+        }
+
         pub(crate) fn end(&self, thread: ThreadId) {
             self.masks.borrow_mut().remove(&thread);
         }
     }
 
     impl Machine for Described {
+        fn online(&self) -> io::Result<CpuSet> {
+            Ok((0..8).collect::<CpuSet>().difference(&self.offline.borrow()))
+        }
+
         fn allowed_of(&self, thread: ThreadId) -> io::Result<CpuSet> {
             self.masks.borrow().get(&thread).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
         }

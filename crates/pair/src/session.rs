@@ -36,6 +36,13 @@ impl Sites {
         }
     }
 
+    /// Those of them that are in `set`.
+    fn within(&self, set: &CpuSet) -> Self {
+        let all = self.cpus.iter().zip(&self.sites);
+        let (cpus, sites) = all.filter(|(cpu, _)| set.contains(**cpu)).unzip();
+        Self { cpus, sites }
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.cpus.is_empty()
@@ -101,6 +108,7 @@ impl Watched {
 #[derive(Debug, PartialEq, Eq)]
 struct Question {
     policy: Option<Policy>,
+    cpus: Vec<usize>,
     tasks: Vec<(ThreadId, Class)>,
 }
 
@@ -108,6 +116,9 @@ struct Question {
 #[derive(Debug)]
 pub struct Session<M> {
     machine: M,
+    /// All that there were when it began.
+    known: Sites,
+    /// Those of them that are online.
     sites: Sites,
     journal: Journal,
     threads: BTreeMap<ThreadId, Watched>,
@@ -117,7 +128,8 @@ pub struct Session<M> {
 impl<M: Machine> Session<M> {
     /// Without any thread.
     pub fn new(machine: M, sites: Sites, journal: Journal) -> Self {
-        Self { machine, sites, journal, threads: BTreeMap::new(), placed: None }
+        let known = sites.clone();
+        Self { machine, known, sites, journal, threads: BTreeMap::new(), placed: None }
     }
 
     /// The threads that are watched.
@@ -125,13 +137,17 @@ impl<M: Machine> Session<M> {
         self.threads.iter()
     }
 
-    /// Where threads may be placed.
+    /// Where threads may be placed: on CPUs that were online when [`watch`](Self::watch) was called last.
     pub fn sites(&self) -> &Sites {
         &self.sites
     }
 
     /// Watches these threads and no others; those are new that were not watched before.
     pub fn watch(&mut self, found: &[Thread]) {
+        // Where nobody tells, all are taken to be online still; the kernel refuses those that are not.
+        if let Ok(online) = self.machine.online() {
+            self.sites = self.known.within(&online);
+        }
         let ids: BTreeSet<ThreadId> = found.iter().map(|thread| thread.id).collect();
         self.threads.retain(|id, _| ids.contains(id));
         for thread in found {
@@ -178,7 +194,7 @@ impl<M: Machine> Session<M> {
     /// What kept it from noting a change: nothing was changed from there on. A thread that cannot be placed is left alone.
     pub fn place(&mut self, policy: Option<Policy>) -> io::Result<bool> {
         self.release_changed();
-        let question = Question { policy, tasks: self.tasks() };
+        let question = Question { policy, cpus: self.sites.cpus.clone(), tasks: self.tasks() };
         if self.placed.as_ref() == Some(&question) {
             return Ok(false);
         }
@@ -240,13 +256,16 @@ impl<M: Machine> Session<M> {
         Ok(true)
     }
 
-    /// Whoever binds a thread meanwhile has reasons.
+    /// Whoever binds a thread meanwhile has reasons, but for the kernel: it lets a thread run anywhere whose CPU goes offline.
     fn release_changed(&mut self) {
         for (id, watched) in &mut self.threads {
             if let Standing::Placed(cpu) = watched.standing
                 && self.machine.allowed_of(*id).is_ok_and(|now| now != one(cpu))
             {
-                watched.standing = Standing::Left("bound by somebody else meanwhile");
+                watched.standing = match self.sites.cpus.contains(&cpu) {
+                    true => Standing::Left("bound by somebody else meanwhile"),
+                    false => put_back(&self.machine, *id, &watched.before),
+                };
             }
         }
     }
@@ -257,10 +276,7 @@ impl<M: Machine> Session<M> {
         for (id, watched) in &mut self.threads {
             if matches!(watched.standing, Standing::Placed(_)) {
                 changed = true;
-                watched.standing = match self.machine.bind(*id, &watched.before) {
-                    Err(error) if !is_gone(&error) => Standing::Left("it cannot be put back"),
-                    _ => Standing::Free,
-                };
+                watched.standing = put_back(&self.machine, *id, &watched.before);
             }
         }
         changed
@@ -274,12 +290,20 @@ impl<M: Machine> Session<M> {
     pub fn end(mut self) -> io::Result<usize> {
         self.release_changed();
         self.free();
-        let stuck = Standing::Left("it cannot be put back");
-        let stuck = self.threads.values().filter(|watched| watched.standing == stuck).count();
+        let stuck = self.threads.values().filter(|watched| watched.standing == STUCK).count();
         if stuck == 0 {
             self.journal.finish()?;
         }
         Ok(stuck)
+    }
+}
+
+const STUCK: Standing = Standing::Left("it cannot be put back");
+
+fn put_back(machine: &impl Machine, thread: ThreadId, before: &CpuSet) -> Standing {
+    match machine.bind(thread, before) {
+        Err(error) if !is_gone(&error) => STUCK,
+        _ => Standing::Free,
     }
 }
 

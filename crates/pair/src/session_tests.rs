@@ -121,6 +121,32 @@ fn a_thread_that_somebody_else_binds_is_left_to_him() {
 }
 
 #[test]
+fn a_cpu_that_goes_offline_is_used_no_more_until_it_is_back() {
+    let mut ground = ground(&[Compute, Stall, Compute, Stall]);
+    let look = |ground: &mut Ground| {
+        ground.session.watch(&ground.found.clone());
+        ground.session.place(Some(Policy::Cross)).unwrap();
+        let mut cores = ground.masks().iter().map(|mask| core(mask)).collect::<Vec<_>>();
+        cores.sort_unstable();
+        cores
+    };
+    look(&mut ground);
+    let lost: usize = ground.masks()[0].parse().unwrap();
+    ground.machine.unplug(lost);
+    assert_eq!(ground.masks()[0].parse::<CpuSet>().unwrap().len(), 7);
+    let cores = look(&mut ground);
+    assert!(!ground.masks().contains(&lost.to_string()), "{:?}", ground.masks());
+    assert_eq!((cores[0], cores[2]), (cores[1], cores[3]), "{cores:?}");
+    ground.machine.offline.take();
+    look(&mut ground);
+    let is_placed = |(_, watched): (_, &Watched)| matches!(watched.standing(), Standing::Placed(_));
+    assert_eq!(ground.session.threads().filter(|thread| is_placed(*thread)).count(), 4);
+    assert_eq!(ground.session.sites().set().len(), 8);
+    assert_eq!(ground.session.end().unwrap(), 0);
+    assert!(ground.machine.masks.borrow().values().all(|mask| mask.len() == 8));
+}
+
+#[test]
 fn threads_of_others_and_those_that_end_do_not_stop_the_rest() {
     let mut ground = ground(&[Compute, Stall, Compute, Stall]);
     let [gone, refused] = [ground.found[0].id, ground.found[1].id];

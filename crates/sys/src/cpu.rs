@@ -128,6 +128,16 @@ pub fn allowed() -> io::Result<CpuSet> {
     allowed_of(SELF)
 }
 
+/// The CPUs that are online now.
+///
+/// # Errors
+///
+/// Where sysfs is not mounted; `InvalidData` if the kernel's list is none.
+pub fn online() -> io::Result<CpuSet> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
+    list.trim_end().parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
 /// The CPUs that the thread with the id `thread` may run on, a thread of any process.
 ///
 /// # Errors

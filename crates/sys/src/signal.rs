@@ -79,6 +79,11 @@ pub fn any_handler() -> bool {
     (1..=libc::SIGRTMAX()).any(|signal| !OWN.contains(&signal) && handled(signal))
 }
 
+/// Whether this process ignores a signal, as SIGHUP if `nohup` has started it.
+pub fn is_ignored(signal: libc::c_int) -> bool {
+    action(signal).is_ok_and(|action| action.sa_sigaction == libc::SIG_IGN)
+}
+
 /// Has `hook` look at every memory fault (SIGSEGV, SIGBUS) of this process before the handlers there were.
 ///
 /// When the hook returns, the fault goes to the handler that was installed
@@ -322,5 +327,18 @@ mod tests {
                     seen
                 });
         assert_eq!(seen, [false, false, true]);
+    }
+
+    #[test]
+    fn what_is_ignored_is_told() {
+        let ignored = [libc::SIG_IGN, libc::SIG_DFL].map(|action| {
+            // SAFETY: no handler is installed; nobody sends this signal.
+            let before = unsafe { libc::signal(libc::SIGWINCH, action) };
+            let ignored = is_ignored(libc::SIGWINCH);
+            // SAFETY: as above.
+            unsafe { libc::signal(libc::SIGWINCH, before) };
+            ignored
+        });
+        assert_eq!(ignored, [true, false]);
     }
 }

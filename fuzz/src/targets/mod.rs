@@ -2,9 +2,12 @@
 
 mod area;
 mod arguments;
+mod code;
 mod control_groups;
 mod drivers;
+mod journal;
 mod kernel_files;
+mod mappings;
 mod replies;
 mod requests;
 mod resp;
@@ -18,12 +21,15 @@ mod wakes;
 pub type Target = fn(&[u8]);
 
 /// All targets by name; `fuzz/seeds` has a folder for each.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 16] = [
     ("area", area::fuzz),
     ("arguments", arguments::fuzz),
+    ("code", code::fuzz),
     ("control_groups", control_groups::fuzz),
     ("drivers", drivers::fuzz),
+    ("journal", journal::fuzz),
     ("kernel_files", kernel_files::fuzz),
+    ("mappings", mappings::fuzz),
     ("replies", replies::fuzz),
     ("requests", requests::fuzz),
     ("resp", resp::fuzz),

@@ -30,7 +30,6 @@ use daiko_pair::{
     thread as threads,
 };
 use daiko_sys::{cpu, topology::Topology};
-use signal_hook::{consts::SIGHUP, flag};
 
 use self::{commands::Commands, table::Table, watch::Watch};
 pub(crate) use line::PairLine;
@@ -75,8 +74,6 @@ fn pair(request: &PairRequest) -> Result<ExitCode, Problem> {
     let sites = sites(request, &topology)?;
     check_processes(&request.targets)?;
     let stop = stop_flag()?;
-    flag::register(SIGHUP, stop.clone())
-        .map_err(|error| Problem::System(format!("cannot watch for interrupts: {error}")))?;
     let mut commands = Commands::hold(&request.targets)?;
     let roots = match &request.targets {
         Targets::Processes(pids) => pids.clone(),

@@ -94,7 +94,7 @@ fn row(id: ThreadId, watched: &Watched) -> String {
     };
     let separator = if left.is_empty() { "" } else { "; left alone: " };
     // A name may have any characters.
-    let name: String = watched.name.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    let name = watched.name.replace(char::is_control, "?");
     format!(
         "{:>7} {:>7} {name:<15} {class:<7} {source:<9} {:>3.0}% {cpu:>4}  {why}{separator}{left}",
         id.pid,

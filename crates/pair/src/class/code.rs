@@ -70,8 +70,8 @@ impl ReadCode for Code {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mappings;
     use super::*;
+    use crate::class::Mappings;
 
     #[inline(never)]
     fn here() -> u64 {
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn code_is_that_of_memory_and_file() {
         let pid = std::process::id();
-        let mapped = || mappings::of(pid).unwrap().mapped;
+        let mapped = || Mappings::of(pid).unwrap().mapped;
         let mut by_memory = Code::of(pid, mapped());
         let mut by_file = Code { memory: None, ..Code::of(pid, mapped()) };
         let start = here() / PAGE as u64 * PAGE as u64 - 8;
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn what_is_not_mapped_has_no_code() {
         let pid = std::process::id();
-        let mut code = Code::of(pid, mappings::of(pid).unwrap().mapped);
+        let mut code = Code::of(pid, Mappings::of(pid).unwrap().mapped);
         assert_eq!(code.read(0, &mut [0; 8]), 0);
         assert_eq!(code.read(u64::MAX - 2, &mut [0; 8]), 0);
     }

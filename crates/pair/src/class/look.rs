@@ -8,9 +8,7 @@ use daiko_sys::counters::{Counter, CounterError, Work};
 use daiko_sys::sampling::Sampler;
 
 use super::code::Code;
-use super::mappings::{self, Mappings};
-use super::profile::Profiler;
-use super::{Evidence, Unavailable};
+use super::{Evidence, Mappings, Profiler, Unavailable};
 
 /// CPU time of a thread between two samples: short, as what is visited in order comes round to its beginning before long.
 const PERIOD_NS: u64 = 100_000;
@@ -89,10 +87,8 @@ struct Process {
 
 impl Process {
     fn of(pid: u32) -> Self {
-        let (mapped, mappings) = match mappings::of(pid) {
-            Ok(Mappings { mapped, persistent }) => {
-                (mapped, Ok(persistent.map(|found| found.why())))
-            }
+        let (mapped, mappings) = match Mappings::of(pid) {
+            Ok(mappings) => (mappings.mapped.clone(), Ok(mappings.persistent())),
             Err(error) => {
                 (Vec::new(), Err(Unavailable(format!("cannot read /proc/{pid}/maps: {error}"))))
             }

@@ -30,7 +30,7 @@ impl Mapped {
 
 /// How a process has persistent memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Persistent {
+enum Persistent {
     /// A file is mapped with `MAP_SYNC`, which is for flushes by the program itself.
     Sync(PathBuf),
     /// A device or a file of a file system that has no page cache between (DAX).
@@ -40,36 +40,53 @@ pub(super) enum Persistent {
 }
 
 impl Persistent {
-    /// For one line.
-    pub(super) fn why(&self) -> String {
-        match self {
+    /// In one line.
+    fn why(&self) -> String {
+        let why = match self {
             Self::Sync(path) => format!("{} is mapped with MAP_SYNC", path.display()),
             Self::Dax(path) => format!("{} is mapped by DAX", path.display()),
             Self::Library(path) => format!("libpmem is loaded and {} is mapped", path.display()),
+        };
+        // A path may have any characters.
+        why.replace(char::is_control, "?")
+    }
+}
+
+/// What a process has mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mappings {
+    pub(super) mapped: Vec<Mapped>,
+    persistent: Option<Persistent>,
+}
+
+impl Mappings {
+    /// Of the process `pid`.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says: `PermissionDenied` for processes of others.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}"));
+        let text = |name| read(name).map(|text| String::from_utf8_lossy(&text).into_owned());
+        let mounts = text("mountinfo")?;
+        let mappings = Self::parse(&text("maps")?, &mounts);
+        // Flags of mappings cost a walk of the page tables: only where a shared file makes them worth it.
+        match mappings.mapped.iter().any(|mapped| mapped.is_shared && mapped.path.is_some()) {
+            true => Ok(Self::parse(&text("smaps")?, &mounts)),
+            false => Ok(mappings),
         }
     }
-}
 
-/// What is mapped by a process.
-pub(super) struct Mappings {
-    pub(super) mapped: Vec<Mapped>,
-    pub(super) persistent: Option<Persistent>,
-}
-
-/// Of the process `pid`.
-///
-/// # Errors
-///
-/// What the kernel says: `PermissionDenied` for processes of others.
-pub(super) fn of(pid: u32) -> io::Result<Mappings> {
-    let text = |name: &str| fs::read(format!("/proc/{pid}/{name}"));
-    // Flags of mappings cost a walk of the page tables: only where a shared file makes them worth it.
-    let mut mapped = parse(&String::from_utf8_lossy(&text("maps")?));
-    if mapped.iter().any(|mapped| mapped.is_shared && mapped.path.is_some()) {
-        mapped = parse(&String::from_utf8_lossy(&text("smaps")?));
+    /// By what the kernel says in `/proc/PID/maps` or `smaps`, and in `mountinfo`. What is no mapping is left out.
+    pub fn parse(maps: &str, mountinfo: &str) -> Self {
+        let mapped = parse(maps);
+        Self { persistent: persistent(&mapped, &dax_devices(mountinfo)), mapped }
     }
-    let dax = dax_devices(&String::from_utf8_lossy(&text("mountinfo")?));
-    Ok(Mappings { persistent: persistent(&mapped, &dax), mapped })
+
+    /// By what sign it has persistent memory, if it has: in one line.
+    pub fn persistent(&self) -> Option<String> {
+        self.persistent.as_ref().map(Persistent::why)
+    }
 }
 
 /// The surest sign of all.
@@ -165,7 +182,7 @@ mod tests {
     const NOBODYS: &str = "5000-6000 rw-s 00000000 00:01 0\n";
 
     fn found(text: &str, dax: &str) -> Option<Persistent> {
-        persistent(&parse(text), &dax_devices(dax))
+        Mappings::parse(text, dax).persistent
     }
 
     #[test]
@@ -208,10 +225,10 @@ mod tests {
 
     #[test]
     fn this_process_has_its_program_mapped() {
-        let mappings = of(std::process::id()).unwrap();
+        let mappings = Mappings::of(std::process::id()).unwrap();
         let own = std::env::current_exe().unwrap();
         assert!(mappings.mapped.iter().any(|mapped| mapped.path.as_ref() == Some(&own)));
-        assert_eq!(of(u32::MAX).err().unwrap().kind(), io::ErrorKind::NotFound);
+        assert_eq!(Mappings::of(u32::MAX).err().unwrap().kind(), io::ErrorKind::NotFound);
     }
 
     proptest! {

@@ -16,8 +16,10 @@ mod profile;
 
 use std::fmt;
 
+pub use decode::ReadCode;
 pub use look::Look;
-pub use profile::Profile;
+pub use mappings::Mappings;
+pub use profile::{Profile, Profiler};
 
 use crate::Class;
 

@@ -28,7 +28,7 @@ pub struct Profile {
 }
 
 /// What a sample has waited for, as far as its surroundings tell.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Waited {
     /// Kind and address of the instruction.
     culprit: Option<(Kind, u64)>,
@@ -36,8 +36,31 @@ struct Waited {
     behind: bool,
 }
 
-/// Samples, as they come.
-pub(super) struct Profiler {
+/// Makes a [`Profile`] of the samples of a thread, as they come.
+///
+/// # Examples
+///
+/// ```
+/// use daiko_pair::class::{Profiler, ReadCode};
+/// use daiko_sys::sampling::Sample;
+///
+/// /// Nothing but flushes: `clwb [rdi]`.
+/// struct Flushes;
+///
+/// impl ReadCode for Flushes {
+///     fn read(&mut self, address: u64, bytes: &mut [u8]) -> usize {
+///         const CLWB: [u8; 4] = [0x66, 0x0f, 0xae, 0x37];
+///         bytes.iter_mut().zip(address..).for_each(|(byte, at)| *byte = CLWB[at as usize % 4]);
+///         bytes.len()
+///     }
+/// }
+///
+/// let mut profiler = Profiler::new(32 << 20);
+/// profiler.add(&Sample { address: 0x1000, registers: [0; 16], bits: 64 }, &mut Flushes);
+/// assert_eq!(profiler.finish().persists, 1.0);
+/// ```
+#[derive(Debug)]
+pub struct Profiler {
     /// Memory beyond this many bytes does not fit into the caches.
     cache: u64,
     sites: HashMap<(u64, u32), Rc<Site>>,
@@ -52,8 +75,8 @@ pub(super) struct Profiler {
 }
 
 impl Profiler {
-    /// `cache`: bytes that the caches hold.
-    pub(super) fn new(cache: u64) -> Self {
+    /// Without samples, on a machine whose caches hold so many bytes.
+    pub fn new(cache: u64) -> Self {
         Self {
             cache,
             sites: HashMap::new(),
@@ -65,11 +88,13 @@ impl Profiler {
         }
     }
 
-    pub(super) fn samples(&self) -> usize {
+    /// How many there have been.
+    pub fn samples(&self) -> usize {
         self.waited.len()
     }
 
-    pub(super) fn add(&mut self, sample: &Sample, code: &mut dyn ReadCode) {
+    /// The next one, and the code that it is of.
+    pub fn add(&mut self, sample: &Sample, code: &mut dyn ReadCode) {
         let key = (sample.address, sample.bits);
         let site = self.sites.entry(key).or_insert_with(|| Rc::new(Site::at(code, sample)));
         let site = Rc::clone(site);
@@ -85,7 +110,8 @@ impl Profiler {
         }
     }
 
-    pub(super) fn finish(&self) -> Profile {
+    /// What they say so far.
+    pub fn finish(&self) -> Profile {
         let samples = self.samples();
         let share = |is: &dyn Fn(&Waited) -> bool| {
             self.waited.iter().filter(|one| is(one)).count() as f64 / samples.max(1) as f64

@@ -11,7 +11,7 @@ use daiko_sys::sampling::Sample;
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind};
 
 pub(super) use access::Access;
-pub(super) use text::ReadCode;
+pub use text::ReadCode;
 
 use access::accesses;
 use text::Text;

@@ -17,8 +17,9 @@ const BEFORE: usize = 96;
 const LONGEST: usize = 15;
 /// Instructions that a loop has at most.
 const LOOP: usize = 192;
+
 /// Reads the code of a process.
-pub(in crate::class) trait ReadCode {
+pub trait ReadCode {
     /// As many bytes from `address` on as can be read, up to `bytes.len()`.
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> usize;
 }
