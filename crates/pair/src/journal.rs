@@ -1,13 +1,13 @@
 //! What is to be put back, in a file: written before the first change, kept until the last is undone.
 //!
 //! 1. A session has a file of its own in a folder that only its user can write to, and holds a lock on it. The first line says
-//!    which start of the machine it belongs to.
-//! 2. Before a thread is bound a line says which thread, how it was allowed to run, and how it will be.
-//! 3. A file without a lock is that of a session that was killed. A thread is put back if it is allowed to run as one of the
-//!    file's lines says that it would be: whoever has changed that since then has had the last word. So is a thread that its
-//!    process has started meanwhile, which has inherited it.
+//!    which start of the machine it belongs to, and when the session began.
+//! 2. Before a thread is bound a line says which thread, how it was allowed to run, and how it will be. So does one for each
+//!    thread that had been bound to fewer CPUs before, which is left alone.
+//! 3. A session that ends and [`restore`], which finds a file without a lock, do the same: a thread is put back if it is allowed
+//!    to run as one of its lines says that it would be: whoever has changed that since then has had the last word. So is a
+//!    thread that was started meanwhile, and has inherited it.
 
-use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -16,9 +16,12 @@ use std::path::{Path, PathBuf};
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::process::boot_id;
 
-use crate::machine::{Machine, is_gone};
-use crate::thread::{self, ThreadId};
+use crate::ledger::{Cause, Ledger};
+pub use crate::ledger::{Change, PutBack};
+use crate::machine::Machine;
+use crate::thread::ThreadId;
 
+const FORMAT: &str = "daiko-pair 2";
 /// Where root's are, and those of all who have no folder of their own.
 const SYSTEM: &str = "/run/daiko-pair";
 
@@ -33,32 +36,7 @@ pub fn folder() -> PathBuf {
 pub struct Journal {
     path: PathBuf,
     file: File,
-}
-
-/// A change of a thread.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// Which.
-    pub thread: ThreadId,
-    /// How it was allowed to run.
-    pub before: CpuSet,
-    /// How it is then.
-    pub during: CpuSet,
-}
-
-/// What became of sessions that were killed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
-    /// Sessions that go on, which were left alone.
-    pub running: usize,
-    /// Sessions that were killed.
-    pub killed: usize,
-    /// Threads that may run again as before.
-    pub threads: usize,
-    /// Threads that somebody else has changed since, which were left alone.
-    pub changed: usize,
-    /// Threads that could not be put back: their journal is kept.
-    pub refused: usize,
+    ledger: Ledger,
 }
 
 impl Journal {
@@ -69,7 +47,7 @@ impl Journal {
     /// What the file system reports; `PermissionDenied` also if others can write to the folder.
     pub fn create(folder: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        is_own(&fs::symlink_metadata(folder)?)?;
+        let _exclusive = exclusive(folder)?;
         let path = folder.join(std::process::id().to_string());
         // A file of an earlier process with this id, if there is one, is to be restored first.
         let mut options = OpenOptions::new();
@@ -83,44 +61,78 @@ impl Journal {
 
     fn begin(path: PathBuf, mut file: File) -> io::Result<Self> {
         file.try_lock()?;
-        file.write_all(head().as_bytes())?;
-        Ok(Self { path, file })
+        let since = ThreadId::of_process(std::process::id())?.start;
+        file.write_all(head(since).as_bytes())?;
+        Ok(Self { path, file, ledger: Ledger::new(since) })
     }
 
-    /// Notes a change before it is made.
+    /// Notes a change before it is made, unless it was noted before.
     ///
     /// # Errors
     ///
     /// What the file system reports: the change is not to be made then.
     pub fn note(&mut self, thread: ThreadId, before: &CpuSet, during: &CpuSet) -> io::Result<()> {
         let change = Change { thread, before: before.clone(), during: during.clone() };
-        self.file.write_all(format!("{change}\n").as_bytes())
+        if !self.ledger.has(&change) {
+            self.file.write_all(format!("{change}\n").as_bytes())?;
+            self.ledger.add(change);
+        }
+        Ok(())
     }
 
-    /// Removes it, once all is undone.
+    /// Why a thread is allowed to run as `now`.
+    pub(crate) fn cause(
+        &self,
+        thread: ThreadId,
+        now: &CpuSet,
+        online: Option<&CpuSet>,
+    ) -> Cause<'_> {
+        self.ledger.cause(thread, now, online)
+    }
+
+    /// Puts all threads back, and removes it; it stays, for another attempt, if one cannot be put back.
     ///
     /// # Errors
     ///
-    /// What the file system reports.
-    pub fn finish(self) -> io::Result<()> {
-        fs::remove_file(&self.path)
+    /// What the file system reports when all is put back.
+    pub fn finish(self, machine: &dyn Machine) -> io::Result<PutBack> {
+        let done = self.ledger.undo(machine);
+        if done.refused == 0 {
+            fs::remove_file(&self.path)?;
+        }
+        Ok(done)
     }
+}
+
+/// What became of sessions that were killed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Sessions that go on, which were left alone.
+    pub running: usize,
+    /// Sessions that were killed.
+    pub killed: usize,
+    /// Their threads; where one was refused, its journal is kept.
+    pub threads: PutBack,
+    /// Files that were left as they are, with the reason.
+    pub left: Vec<(PathBuf, String)>,
 }
 
 /// Undoes what killed sessions of this user have left.
 ///
 /// # Errors
 ///
-/// What the file system reports, but for a folder that is not there.
+/// What the file system reports of the folder, but for one that is not there; `PermissionDenied` if others can write to it.
 pub fn restore(folder: &Path, machine: &dyn Machine) -> io::Result<Restored> {
     let mut restored = Restored::default();
-    let entries = match fs::read_dir(folder) {
+    let _exclusive = match exclusive(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(restored),
-        entries => entries?,
+        exclusive => exclusive?,
     };
-    is_own(&fs::symlink_metadata(folder)?)?;
-    for entry in entries {
-        restored.file(&entry?.path(), machine)?;
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if let Err(error) = restored.file(&path, machine) {
+            restored.left.push((path, error.to_string()));
+        }
     }
     Ok(restored)
 }
@@ -139,97 +151,81 @@ impl Restored {
             }
             locked => locked?,
         }
-        self.killed += 1;
-        let refused = self.refused;
         let mut journal = Vec::new();
         file.read_to_end(&mut journal)?;
-        self.undo(&parse(&journal), machine);
-        if self.refused == refused { fs::remove_file(path) } else { Ok(()) }
-    }
-
-    /// What was before the first change of a thread, if it is now as after one of them.
-    fn undo(&mut self, changes: &[Change], machine: &dyn Machine) {
-        let mut threads: Vec<ThreadId> = changes.iter().map(|change| change.thread).collect();
-        let mut pids: Vec<u32> = threads.iter().map(|thread| thread.pid).collect();
-        pids.sort_unstable();
-        pids.dedup();
-        let all =
-            thread::families(pids).into_iter().flat_map(|pid| thread::of(pid).unwrap_or_default());
-        threads.extend(all.map(|thread| thread.id));
-        threads.sort_unstable();
-        threads.dedup();
-        threads.into_iter().for_each(|thread| self.put_back(thread, changes, machine));
-    }
-
-    fn put_back(&mut self, thread: ThreadId, changes: &[Change], machine: &dyn Machine) {
-        let Ok(now) = machine.allowed_of(thread) else { return };
-        let own = changes.iter().find(|change| change.thread == thread);
-        // One that has inherited: any change of that kind will do, the same process's first.
-        let mut alike: Vec<&Change> =
-            changes.iter().filter(|change| change.during == now).collect();
-        alike.sort_by_key(|change| change.thread.pid != thread.pid);
-        match (own, alike.first()) {
-            (Some(own), _) if own.before == now => {}
-            (Some(own), _) if changes.iter().any(|c| c.thread == thread && c.during == now) => {
-                self.count(machine.bind(thread, &own.before));
+        let done = match parse(&journal) {
+            Content::Changes { since, changes } => {
+                let mut ledger = Ledger::new(since);
+                changes.into_iter().for_each(|change| ledger.add(change));
+                ledger.undo(machine)
             }
-            (Some(_), _) => self.changed += 1,
-            (None, Some(alike)) => {
-                // What that one was before its own first change.
-                let first = changes.iter().find(|change| change.thread == alike.thread);
-                self.count(machine.bind(thread, &first.unwrap_or(alike).before));
+            Content::Over => PutBack::default(),
+            Content::Unknown => {
+                return Err(io::Error::other("it is no journal of this version of daiko pair"));
             }
-            (None, None) => {}
+        };
+        self.killed += 1;
+        self.threads.threads += done.threads;
+        self.threads.changed += done.changed;
+        self.threads.refused += done.refused;
+        if done.refused == 0 { fs::remove_file(path) } else { Ok(()) }
+    }
+}
+
+/// What is in a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Changes of threads.
+    Changes {
+        /// When its session began, as [`ThreadId::start`].
+        since: u64,
+        /// In their order. A last line that is cut short was never followed by its change.
+        changes: Vec<Change>,
+    },
+    /// Nothing that is left: it is of another start of the machine, or its session was killed before it changed anything.
+    Over,
+    /// It is no journal, or one of another version.
+    Unknown,
+}
+
+/// The first line of the journal of a session that began then.
+pub fn head(since: u64) -> String {
+    format!("{FORMAT} {} {since}\n", boot_id())
+}
+
+/// Reads a journal.
+pub fn parse(journal: &[u8]) -> Content {
+    let mut lines = journal.split_inclusive(|byte| *byte == b'\n');
+    let head = lines.next().unwrap_or_default();
+    let Some(head) = head.strip_suffix(b"\n") else {
+        let is_cut = head.starts_with(FORMAT.as_bytes()) || FORMAT.as_bytes().starts_with(head);
+        return if is_cut { Content::Over } else { Content::Unknown };
+    };
+    let words = str::from_utf8(head).ok().and_then(|head| head.strip_prefix(FORMAT));
+    let words: Vec<&str> = words.unwrap_or_default().split(' ').collect();
+    let ["", boot, since] = words[..] else { return Content::Unknown };
+    match since.parse() {
+        Err(_) => Content::Unknown,
+        Ok(_) if boot != boot_id() => Content::Over,
+        Ok(since) => Content::Changes { since, changes: lines.map_while(Change::parse).collect() },
+    }
+}
+
+/// The folder, for one at a time who makes or removes files of others. A journal that others can write to could bind any
+/// thread of this user.
+fn exclusive(folder: &Path) -> io::Result<File> {
+    let (user, metadata) = (fs::metadata("/proc/self")?.uid(), fs::symlink_metadata(folder)?);
+    let why = match metadata {
+        _ if !metadata.is_dir() => "it is no folder",
+        _ if metadata.uid() != user => "it is another user's",
+        _ if metadata.mode() & 0o022 != 0 => "others can write to it",
+        _ => {
+            let folder = File::open(folder)?;
+            folder.lock()?;
+            return Ok(folder);
         }
-    }
-
-    fn count(&mut self, bound: io::Result<()>) {
-        match bound {
-            Ok(()) => self.threads += 1,
-            Err(error) if is_gone(&error) => {}
-            Err(_) => self.refused += 1,
-        }
-    }
-}
-
-impl fmt::Display for Change {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { thread: ThreadId { pid, tid, start }, before, during } = self;
-        write!(f, "{pid} {tid} {start} {before} {during}")
-    }
-}
-
-impl Change {
-    fn parse(line: &[u8]) -> Option<Self> {
-        let fields: Vec<&str> = str::from_utf8(line).ok()?.strip_suffix('\n')?.split(' ').collect();
-        let [pid, tid, start, before, during] = fields[..] else { return None };
-        let thread =
-            ThreadId { pid: pid.parse().ok()?, tid: tid.parse().ok()?, start: start.parse().ok()? };
-        Some(Self { thread, before: before.parse().ok()?, during: during.parse().ok()? })
-    }
-}
-
-/// The first line of a journal.
-pub fn head() -> String {
-    format!("daiko-pair 1 {}\n", boot_id())
-}
-
-/// The changes in a journal; none if it is of another start of the machine. A last line that is cut short was never followed by
-/// its change.
-pub fn parse(journal: &[u8]) -> Vec<Change> {
-    let changes = journal.strip_prefix(head().as_bytes()).unwrap_or_default();
-    changes.split_inclusive(|byte| *byte == b'\n').map_while(Change::parse).collect()
-}
-
-/// A journal that others can write to could bind any thread of this user.
-fn is_own(folder: &fs::Metadata) -> io::Result<()> {
-    let user = fs::metadata("/proc/self")?.uid();
-    match folder.is_dir() && folder.uid() == user && folder.mode() & 0o022 == 0 {
-        true => Ok(()),
-        false => {
-            Err(io::Error::new(io::ErrorKind::PermissionDenied, "others can write to that folder"))
-        }
-    }
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 pub mod class;
 pub mod journal;
+mod ledger;
 pub mod machine;
 pub mod progress;
 pub mod session;

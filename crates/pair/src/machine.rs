@@ -1,10 +1,11 @@
 //! What is asked of the kernel about threads, so that tests can answer instead.
 
+use std::fs;
 use std::io;
 
 use daiko_sys::cpu::{self, CpuSet};
 
-use crate::thread::ThreadId;
+use crate::thread::{ThreadId, field};
 
 /// Where threads may run, and whether they are there.
 pub trait Machine {
@@ -15,7 +16,7 @@ pub trait Machine {
     /// What keeps it from telling.
     fn online(&self) -> io::Result<CpuSet>;
 
-    /// The CPUs that a thread may run on.
+    /// The CPUs that a thread may run on, be they online or not.
     ///
     /// # Errors
     ///
@@ -39,9 +40,14 @@ impl Machine for Kernel {
         cpu::online()
     }
 
+    // `sched_getaffinity` leaves out what is offline: put back, a thread would never run there again.
     fn allowed_of(&self, thread: ThreadId) -> io::Result<CpuSet> {
+        let ThreadId { pid, tid, .. } = thread;
+        let status = fs::read(format!("/proc/{pid}/task/{tid}/status"))?;
         same(thread)?;
-        cpu::allowed_of(thread.tid)
+        let list = field(&status, b"Cpus_allowed_list:").and_then(|list| str::from_utf8(list).ok());
+        list.and_then(|list| list.trim().parse().ok())
+            .ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
     fn bind(&self, thread: ThreadId, set: &CpuSet) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! Threads of others, watched and placed, until all is put back.
 //!
-//! Only threads whose class is known are placed, and only on CPUs that they might run on anyway. A thread that somebody else
-//! binds meanwhile is left alone from then on, also at the end.
+//! Only threads whose class is known are placed, or that a trial is about, and only on CPUs that they might run on anyway; where
+//! siblings are to idle, all are. A thread that somebody else binds meanwhile is left alone from then on, also at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,7 +12,8 @@ use daiko_sys::topology::Topology;
 
 use crate::Class;
 use crate::class::Verdict;
-use crate::journal::Journal;
+use crate::journal::{Journal, PutBack};
+use crate::ledger::Cause;
 use crate::machine::{Machine, is_gone};
 use crate::steady::Steady;
 use crate::thread::{Thread, ThreadId};
@@ -60,6 +61,17 @@ impl Sites {
         &self.sites
     }
 
+    fn one(&self, site: usize) -> CpuSet {
+        CpuSet::from_iter([self.cpus[site]])
+    }
+
+    /// One CPU of each core.
+    fn first_siblings(&self) -> CpuSet {
+        let is_first =
+            |at: &usize| self.sites[..*at].iter().all(|s| s.core != self.sites[*at].core);
+        (0..self.cpus.len()).filter(is_first).map(|at| self.cpus[at]).collect()
+    }
+
     /// All of them.
     pub fn set(&self) -> CpuSet {
         self.cpus.iter().copied().collect()
@@ -71,8 +83,8 @@ impl Sites {
 pub enum Standing {
     /// As it was.
     Free,
-    /// On this CPU.
-    Placed(usize),
+    /// On these CPUs.
+    Placed(CpuSet),
     /// Left alone, for this reason.
     Left(&'static str),
 }
@@ -83,24 +95,44 @@ pub struct Watched {
     /// Its name when it was seen first.
     pub name: String,
     steady: Steady,
+    /// Why it is where it is, if a trial has decided.
+    tried: Option<Verdict>,
     /// Where it might run before the session.
     before: CpuSet,
-    standing: Standing,
+    /// Where the session has it run.
+    bound: Option<CpuSet>,
+    /// Why it is left alone from now on.
+    left: Option<&'static str>,
 }
 
 impl Watched {
     /// What it is.
     pub fn verdict(&self) -> &Verdict {
-        self.steady.verdict()
+        self.tried.as_ref().unwrap_or(self.steady.verdict())
     }
 
     /// Where it is.
-    pub fn standing(&self) -> &Standing {
-        &self.standing
+    pub fn standing(&self) -> Standing {
+        match (self.left, &self.bound) {
+            (Some(why), _) => Standing::Left(why),
+            (None, Some(cpus)) => Standing::Placed(cpus.clone()),
+            (None, None) => Standing::Free,
+        }
     }
 
-    fn is_task(&self) -> bool {
-        self.verdict().class != Class::Unknown && !matches!(self.standing, Standing::Left(_))
+    fn class(&self) -> Class {
+        self.steady.verdict().class
+    }
+
+    /// Has it run as before.
+    fn put_back(&mut self, machine: &impl Machine, thread: ThreadId) {
+        if self.bound.take().is_some()
+            && let Err(error) = machine.bind(thread, &self.before)
+            && !is_gone(&error)
+        {
+            self.left = Some("it cannot be put back");
+        }
+        self.tried = None;
     }
 }
 
@@ -112,15 +144,16 @@ struct Question {
     tasks: Vec<(ThreadId, Class)>,
 }
 
-/// Threads that are watched, and what is done to them.
+/// Threads that are watched, and what is done to them. All is put back when it is dropped.
 #[derive(Debug)]
-pub struct Session<M> {
+pub struct Session<M: Machine> {
     machine: M,
     /// All that there were when it began.
     known: Sites,
     /// Those of them that are online.
     sites: Sites,
-    journal: Journal,
+    /// There until the end.
+    journal: Option<Journal>,
     threads: BTreeMap<ThreadId, Watched>,
     placed: Option<Question>,
 }
@@ -128,7 +161,7 @@ pub struct Session<M> {
 impl<M: Machine> Session<M> {
     /// Without any thread.
     pub fn new(machine: M, sites: Sites, journal: Journal) -> Self {
-        let known = sites.clone();
+        let (known, journal) = (sites.clone(), Some(journal));
         Self { machine, known, sites, journal, threads: BTreeMap::new(), placed: None }
     }
 
@@ -137,48 +170,60 @@ impl<M: Machine> Session<M> {
         self.threads.iter()
     }
 
+    /// One of them.
+    pub fn watched(&self, thread: ThreadId) -> Option<&Watched> {
+        self.threads.get(&thread)
+    }
+
     /// Where threads may be placed: on CPUs that were online when [`watch`](Self::watch) was called last.
     pub fn sites(&self) -> &Sites {
         &self.sites
     }
 
-    /// Watches these threads and no others; those are new that were not watched before.
-    pub fn watch(&mut self, found: &[Thread]) {
+    /// Watches these threads and no others, which are put back; those are new that were not watched before.
+    ///
+    /// # Errors
+    ///
+    /// What kept it from noting one that is bound already, by the session or by others.
+    pub fn watch(&mut self, found: &[Thread]) -> io::Result<()> {
         // Where nobody tells, all are taken to be online still; the kernel refuses those that are not.
         if let Ok(online) = self.machine.online() {
             self.sites = self.known.within(&online);
         }
         let ids: BTreeSet<ThreadId> = found.iter().map(|thread| thread.id).collect();
+        for (id, watched) in self.threads.iter_mut().filter(|(id, _)| !ids.contains(id)) {
+            watched.put_back(&self.machine, *id);
+        }
         self.threads.retain(|id, _| ids.contains(id));
         for thread in found {
             if !self.threads.contains_key(&thread.id)
                 && let Ok(mask) = self.machine.allowed_of(thread.id)
             {
-                let watched = self.adopt(thread, mask);
-                self.threads.insert(thread.id, watched);
+                self.adopt(thread, mask)?;
             }
         }
+        Ok(())
     }
 
-    fn adopt(&self, thread: &Thread, mask: CpuSet) -> Watched {
-        let (before, standing) = match self.parent(thread.id, &mask) {
-            Some(parent) => (parent.before.clone(), parent.standing.clone()),
-            None => (mask, Standing::Free),
+    fn adopt(&mut self, thread: &Thread, mask: CpuSet) -> io::Result<()> {
+        let journal = self.journal.as_mut().expect("there until the end");
+        let (before, bound) = match journal.cause(thread.id, &mask, None) {
+            Cause::Session(before) => (before.clone(), Some(mask)),
+            Cause::Others | Cause::Own => (mask, None),
         };
-        let fits = self.sites.set().difference(&before).is_empty();
-        let standing = if fits { standing } else { Standing::Left("bound to fewer CPUs before") };
+        let is_narrow = !self.sites.set().difference(&before).is_empty();
+        let left = is_narrow.then_some("bound to fewer CPUs before");
+        if is_narrow || bound.is_some() {
+            journal.note(thread.id, &before, bound.as_ref().unwrap_or(&before))?;
+        }
         let steady = Steady::new(Verdict::unknown("not looked at yet"));
-        Watched { name: thread.name.clone(), steady, before, standing }
-    }
-
-    /// A new thread may run where the one that has started it was placed, which is most likely one of its process.
-    fn parent(&self, thread: ThreadId, mask: &CpuSet) -> Option<&Watched> {
-        let is_there = |watched: &Watched| match watched.standing {
-            Standing::Placed(cpu) => one(cpu) == *mask,
-            Standing::Free | Standing::Left(_) => false,
-        };
-        let alike = self.threads.iter().filter(|(_, watched)| is_there(watched));
-        alike.min_by_key(|(id, _)| id.pid != thread.pid).map(|(_, parent)| parent)
+        let name = thread.name.clone();
+        let mut watched = Watched { name, steady, tried: None, before, bound, left };
+        if is_narrow {
+            watched.put_back(&self.machine, thread.id);
+        }
+        self.threads.insert(thread.id, watched);
+        Ok(())
     }
 
     /// Takes a look at a thread into account; whether its class has changed.
@@ -186,129 +231,158 @@ impl<M: Machine> Session<M> {
         self.threads.get_mut(&thread).is_some_and(|watched| watched.steady.look(verdict))
     }
 
-    /// Places the threads whose class is known, or frees all of them without a policy; nothing, if it has done so already.
-    /// Whether anything was changed.
+    /// Places the threads whose class is known, or all of them where classes do not matter; without a policy, none. Others that
+    /// were placed before are put back. Nothing, if it has done so already. Whether anything was changed.
     ///
     /// # Errors
     ///
     /// What kept it from noting a change: nothing was changed from there on. A thread that cannot be placed is left alone.
     pub fn place(&mut self, policy: Option<Policy>) -> io::Result<bool> {
         self.release_changed();
-        let question = Question { policy, cpus: self.sites.cpus.clone(), tasks: self.tasks() };
+        let tasks = policy.map_or_else(Vec::new, |policy| self.tasks_of(policy));
+        let question = Question { policy, cpus: self.sites.cpus.clone(), tasks };
         if self.placed.as_ref() == Some(&question) {
             return Ok(false);
         }
-        let changed = match policy {
+        let threads: Vec<ThreadId> = question.tasks.iter().map(|(id, _)| *id).collect();
+        let mut changed = self.free_others(&threads);
+        let cpus = match policy {
+            None => Vec::new(),
+            Some(Policy::NoSmt) => vec![self.sites.first_siblings(); threads.len()],
             Some(policy) => {
                 let sites = assign(policy, &self.sites.sites, &self.with_sites(&question.tasks));
-                let threads: Vec<ThreadId> = question.tasks.iter().map(|(id, _)| *id).collect();
-                self.put(&threads, &sites)?
+                sites.into_iter().map(|site| self.sites.one(site)).collect()
             }
-            None => self.free(),
         };
+        for (thread, cpus) in threads.iter().zip(cpus) {
+            changed |= self.bind(*thread, cpus)?;
+        }
         self.placed = Some(question);
         Ok(changed)
     }
 
-    /// Puts each of these threads on a site, by its index. Whether anything was changed.
+    /// Puts each of these threads on a site, by its index, as a trial wants it.
     ///
     /// # Errors
     ///
     /// As [`place`](Self::place).
-    pub fn put(&mut self, threads: &[ThreadId], sites: &[usize]) -> io::Result<bool> {
-        let mut changed = false;
+    pub fn put(&mut self, threads: &[ThreadId], sites: &[usize]) -> io::Result<()> {
+        self.release_changed();
+        self.placed = None;
+        self.free_others(threads);
         for (thread, site) in threads.iter().zip(sites) {
-            changed |= self.bind(*thread, self.sites.cpus[*site])?;
+            self.bind(*thread, self.sites.one(*site))?;
         }
-        Ok(changed)
+        Ok(())
     }
 
-    /// Threads that are placed, with their class.
+    /// Says why these threads are where a trial has put them.
+    pub fn keep(&mut self, threads: &[ThreadId], verdict: &Verdict) {
+        for thread in threads {
+            if let Some(watched) = self.threads.get_mut(thread) {
+                let class = watched.class();
+                watched.tried = Some(Verdict { class, ..verdict.clone() });
+            }
+        }
+    }
+
+    /// Threads of a known class that may be placed, with their class.
     pub fn tasks(&self) -> Vec<(ThreadId, Class)> {
-        let tasks = self.threads.iter().filter(|(_, watched)| watched.is_task());
-        tasks.map(|(id, watched)| (*id, watched.verdict().class)).collect()
+        self.tasks_of(Policy::Cross)
+    }
+
+    fn tasks_of(&self, policy: Policy) -> Vec<(ThreadId, Class)> {
+        let is_task = |watched: &Watched| {
+            watched.left.is_none() && (watched.class() != Class::Unknown || policy == Policy::NoSmt)
+        };
+        let tasks = self.threads.iter().filter(|(_, watched)| is_task(watched));
+        tasks.map(|(id, watched)| (*id, watched.class())).collect()
     }
 
     fn with_sites(&self, tasks: &[(ThreadId, Class)]) -> Vec<Task> {
-        let at = |id| match self.threads[id].standing {
-            Standing::Placed(cpu) => self.sites.cpus.iter().position(|site| *site == cpu),
-            _ => None,
+        let at = |id| {
+            let bound = self.threads[id].bound.as_ref().filter(|cpus| cpus.len() == 1)?;
+            self.sites.cpus.iter().position(|cpu| bound.contains(*cpu))
         };
         tasks.iter().map(|(id, class)| Task { class: *class, at: at(id) }).collect()
     }
 
-    fn bind(&mut self, thread: ThreadId, cpu: usize) -> io::Result<bool> {
+    fn bind(&mut self, thread: ThreadId, during: CpuSet) -> io::Result<bool> {
         let Some(watched) = self.threads.get_mut(&thread) else { return Ok(false) };
-        if watched.standing == Standing::Placed(cpu) {
+        watched.tried = None;
+        if watched.left.is_some() || watched.bound.as_ref() == Some(&during) {
             return Ok(false);
         }
-        let during = one(cpu);
-        self.journal.note(thread, &watched.before, &during)?;
-        match self.machine.bind(thread, &during) {
-            Ok(()) => watched.standing = Standing::Placed(cpu),
+        let journal = self.journal.as_mut().expect("there until the end");
+        journal.note(thread, &watched.before, &during)?;
+        let Err(error) = self.machine.bind(thread, &during) else {
+            watched.bound = Some(during);
+            return Ok(true);
+        };
+        let is_online = self.machine.online().map_or(true, |on| during.difference(&on).is_empty());
+        watched.put_back(&self.machine, thread);
+        watched.left = match error.kind() {
             // The next look does not find it any more.
-            Err(error) if is_gone(&error) => {}
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                watched.standing = Standing::Left("another user's: run as root to place it");
-            }
-            Err(_) => watched.standing = Standing::Left("the kernel refuses that CPU for it"),
+            _ if is_gone(&error) => None,
+            io::ErrorKind::PermissionDenied => Some("another user's: run as root to place it"),
+            // The next look does not find that CPU any more.
+            _ if !is_online => None,
+            _ => Some("the kernel refuses that CPU for it"),
         }
+        .or(watched.left);
         Ok(true)
     }
 
-    /// Whoever binds a thread meanwhile has reasons, but for the kernel: it lets a thread run anywhere whose CPU goes offline.
+    /// Whoever binds a thread meanwhile has reasons, but for the kernel, which lets a thread run anywhere whose CPUs go offline.
     fn release_changed(&mut self) {
+        let journal = self.journal.as_ref().expect("there until the end");
+        let online = self.machine.online().ok();
         for (id, watched) in &mut self.threads {
-            if let Standing::Placed(cpu) = watched.standing
-                && self.machine.allowed_of(*id).is_ok_and(|now| now != one(cpu))
-            {
-                watched.standing = match self.sites.cpus.contains(&cpu) {
-                    true => Standing::Left("bound by somebody else meanwhile"),
-                    false => put_back(&self.machine, *id, &watched.before),
-                };
+            let Some(bound) = &watched.bound else { continue };
+            let Ok(now) = self.machine.allowed_of(*id) else { continue };
+            if now == *bound {
+                continue;
+            }
+            match journal.cause(*id, &now, online.as_ref()) {
+                Cause::Session(_) => watched.put_back(&self.machine, *id),
+                Cause::Others | Cause::Own => {
+                    watched.bound = None;
+                    watched.left = Some("bound by somebody else meanwhile");
+                }
             }
         }
     }
 
-    /// All threads that are placed may run as before. Whether there was any.
-    fn free(&mut self) -> bool {
+    /// All but these may run as before. Whether any could not.
+    fn free_others(&mut self, threads: &[ThreadId]) -> bool {
+        let kept: BTreeSet<&ThreadId> = threads.iter().collect();
         let mut changed = false;
-        for (id, watched) in &mut self.threads {
-            if matches!(watched.standing, Standing::Placed(_)) {
-                changed = true;
-                watched.standing = put_back(&self.machine, *id, &watched.before);
-            }
+        let others = self.threads.iter_mut().filter(|(id, _)| !kept.contains(id));
+        for (id, watched) in others.filter(|(_, watched)| watched.bound.is_some()) {
+            watched.put_back(&self.machine, *id);
+            changed = true;
         }
         changed
     }
 
-    /// Puts all back, and ends. How many threads could not be put back; then the journal stays, for another attempt.
+    /// Puts all back, also what was started meanwhile. A thread that cannot be put back keeps the journal, for another attempt.
     ///
     /// # Errors
     ///
-    /// If the journal cannot be removed.
-    pub fn end(mut self) -> io::Result<usize> {
-        self.release_changed();
-        self.free();
-        let stuck = self.threads.values().filter(|watched| watched.standing == STUCK).count();
-        if stuck == 0 {
-            self.journal.finish()?;
+    /// If the journal cannot be removed, though all is put back.
+    pub fn end(mut self) -> io::Result<PutBack> {
+        let journal = self.journal.take().expect("it ends once");
+        journal.finish(&self.machine)
+    }
+}
+
+impl<M: Machine> Drop for Session<M> {
+    fn drop(&mut self) {
+        if let Some(journal) = self.journal.take() {
+            // Nobody is left to be told; what was not put back stays noted.
+            let _ = journal.finish(&self.machine);
         }
-        Ok(stuck)
     }
-}
-
-const STUCK: Standing = Standing::Left("it cannot be put back");
-
-fn put_back(machine: &impl Machine, thread: ThreadId, before: &CpuSet) -> Standing {
-    match machine.bind(thread, before) {
-        Err(error) if !is_gone(&error) => STUCK,
-        _ => Standing::Free,
-    }
-}
-
-fn one(cpu: usize) -> CpuSet {
-    CpuSet::from_iter([cpu])
 }
 
 #[cfg(test)]

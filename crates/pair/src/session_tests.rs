@@ -35,7 +35,7 @@ fn ground(classes: &[Class]) -> Ground {
     let journal = Journal::create(folder.path()).unwrap();
     let mut session = Session::new(machine.clone(), sites, journal);
     let found: Vec<Thread> = ids.iter().map(|id| named(*id)).collect();
-    session.watch(&found);
+    session.watch(&found).unwrap();
     ids.iter().zip(classes).for_each(|(id, class)| {
         session.look(*id, seen(*class));
     });
@@ -46,10 +46,10 @@ impl Ground {
     fn masks(&self) -> Vec<String> {
         self.machine.masks.borrow().values().map(CpuSet::to_string).collect()
     }
+}
 
-    fn journals(&self) -> usize {
-        fs::read_dir(&self.folder).unwrap().count()
-    }
+fn journals(folder: &tempfile::TempDir) -> usize {
+    fs::read_dir(folder).unwrap().count()
 }
 
 /// Siblings are n and n + 4.
@@ -69,19 +69,29 @@ fn complements_share_a_core_and_all_is_put_back() {
     );
     assert_eq!(masks[4], "0-7", "nothing is known of it");
     assert!(!ground.session.place(Some(Policy::Cross)).unwrap(), "nothing is new");
-    assert_eq!(ground.session.end().unwrap(), 0);
+    assert_eq!(ground.session.end().unwrap().refused, 0);
     assert_eq!(ground.machine.masks.borrow().values().filter(|m| **m == set("0-7")).count(), 5);
-    assert_eq!(fs::read_dir(&ground.folder).unwrap().count(), 0);
+    assert_eq!(journals(&ground.folder), 0);
 }
 
 #[test]
 fn without_a_policy_threads_run_as_before() {
     let mut ground = ground(&[Compute, Stall]);
-    ground.session.place(Some(Policy::NoSmt)).unwrap();
-    assert_ne!(core(&ground.masks()[0]), core(&ground.masks()[1]));
+    ground.session.place(Some(Policy::Parallel)).unwrap();
+    assert!(ground.masks().iter().all(|mask| mask.len() == 1));
     assert!(ground.session.place(None).unwrap());
     assert_eq!(ground.masks(), ["0-7", "0-7"]);
     assert!(!ground.session.place(None).unwrap());
+}
+
+#[test]
+fn without_smt_all_threads_leave_the_siblings_idle() {
+    let mut ground = ground(&[Compute, Stall, Unknown]);
+    assert!(ground.session.place(Some(Policy::NoSmt)).unwrap());
+    assert_eq!(ground.masks(), ["0-3", "0-3", "0-3"]);
+    assert!(ground.session.place(Some(Policy::Cross)).unwrap());
+    assert_eq!(ground.masks()[2], "0-7", "nothing is known of it");
+    assert_eq!(core(&ground.masks()[0]), core(&ground.masks()[1]));
 }
 
 #[test]
@@ -114,7 +124,7 @@ fn a_thread_that_somebody_else_binds_is_left_to_him() {
     ground.machine.set(other, &set("2-3"));
     ground.session.look(ground.found[1].id, seen(Stall));
     ground.session.place(Some(Policy::Parallel)).unwrap();
-    assert!(matches!(ground.session.threads[&other].standing, Standing::Left(_)));
+    assert!(matches!(ground.session.threads[&other].standing(), Standing::Left(_)));
     ground.session.end().unwrap();
     assert_eq!(ground.machine.mask(other), "2-3");
     assert_eq!(ground.machine.mask(ground.found[1].id), "0-7");
@@ -124,7 +134,7 @@ fn a_thread_that_somebody_else_binds_is_left_to_him() {
 fn a_cpu_that_goes_offline_is_used_no_more_until_it_is_back() {
     let mut ground = ground(&[Compute, Stall, Compute, Stall]);
     let look = |ground: &mut Ground| {
-        ground.session.watch(&ground.found.clone());
+        ground.session.watch(&ground.found.clone()).unwrap();
         ground.session.place(Some(Policy::Cross)).unwrap();
         let mut cores = ground.masks().iter().map(|mask| core(mask)).collect::<Vec<_>>();
         cores.sort_unstable();
@@ -142,7 +152,7 @@ fn a_cpu_that_goes_offline_is_used_no_more_until_it_is_back() {
     let is_placed = |(_, watched): (_, &Watched)| matches!(watched.standing(), Standing::Placed(_));
     assert_eq!(ground.session.threads().filter(|thread| is_placed(*thread)).count(), 4);
     assert_eq!(ground.session.sites().set().len(), 8);
-    assert_eq!(ground.session.end().unwrap(), 0);
+    assert_eq!(ground.session.end().unwrap().refused, 0);
     assert!(ground.machine.masks.borrow().values().all(|mask| mask.len() == 8));
 }
 
@@ -153,14 +163,14 @@ fn threads_of_others_and_those_that_end_do_not_stop_the_rest() {
     ground.machine.end(gone);
     ground.machine.refused.borrow_mut().push(refused);
     ground.session.place(Some(Policy::Cross)).unwrap();
-    assert!(matches!(ground.session.threads[&refused].standing, Standing::Left(_)));
+    assert!(matches!(ground.session.threads[&refused].standing(), Standing::Left(_)));
     assert_eq!(ground.machine.mask(refused), "0-7");
     let rest = [2, 3].map(|at| core(&ground.machine.mask(ground.found[at].id)));
-    ground.session.watch(&ground.found[1..]);
+    ground.session.watch(&ground.found[1..]).unwrap();
     ground.session.place(Some(Policy::Cross)).unwrap();
     let again = [2, 3].map(|at| core(&ground.machine.mask(ground.found[at].id)));
     assert_eq!(again[0], again[1], "from {rest:?}");
-    assert_eq!(ground.session.end().unwrap(), 0);
+    assert_eq!(ground.session.end().unwrap().refused, 0);
 }
 
 #[test]
@@ -169,23 +179,84 @@ fn one_that_was_bound_before_is_left_alone() {
     let narrow = thread(8, 80);
     ground.machine.set(narrow, &set("3"));
     ground.found.push(named(narrow));
-    ground.session.watch(&ground.found.clone());
+    ground.session.watch(&ground.found.clone()).unwrap();
     ground.session.look(narrow, seen(Stall));
     ground.session.place(Some(Policy::Cross)).unwrap();
     assert_eq!(ground.machine.mask(narrow), "3");
-    assert!(matches!(ground.session.threads[&narrow].standing, Standing::Left(_)));
+    assert!(matches!(ground.session.threads[&narrow].standing(), Standing::Left(_)));
 }
 
 #[test]
 fn what_a_placed_thread_starts_is_put_back_as_that_was() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(Policy::Cross)).unwrap();
-    let child = thread(9, 90);
+    let child = ThreadId { start: u64::MAX, ..thread(9, 90) };
     ground.machine.set(child, &set(&ground.masks()[0]));
     ground.found.push(named(child));
-    ground.session.watch(&ground.found.clone());
+    ground.session.watch(&ground.found.clone()).unwrap();
     ground.session.end().unwrap();
     assert_eq!(ground.machine.mask(child), "0-7");
+}
+
+/// Its parent has been moved since, or has ended.
+#[test]
+fn what_a_placed_thread_has_started_is_known_though_that_was_moved() {
+    let mut ground = ground(&[Compute, Stall]);
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    let child = ThreadId { start: u64::MAX, ..thread(7, 90) };
+    ground.machine.set(child, &set(&ground.masks()[0]));
+    ground.session.place(None).unwrap();
+    ground.found.push(named(child));
+    ground.session.watch(&ground.found.clone()).unwrap();
+    ground.session.look(child, seen(Stall));
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    assert!(matches!(ground.session.watched(child).unwrap().standing(), Standing::Placed(_)));
+    ground.session.end().unwrap();
+    assert_eq!(ground.machine.mask(child), "0-7");
+}
+
+#[test]
+fn one_that_bound_itself_before_the_session_is_no_child() {
+    let mut ground = ground(&[Compute, Stall]);
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    let own = thread(7, 90);
+    ground.machine.set(own, &set(&ground.masks()[0]));
+    ground.found.push(named(own));
+    ground.session.watch(&ground.found.clone()).unwrap();
+    let mask = ground.machine.mask(own);
+    ground.session.end().unwrap();
+    assert_eq!(ground.machine.mask(own), mask);
+}
+
+#[test]
+fn who_is_not_watched_any_more_is_put_back() {
+    let mut ground = ground(&[Compute, Stall]);
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    ground.session.watch(&ground.found[1..]).unwrap();
+    assert_eq!(ground.masks()[0], "0-7");
+    assert_eq!(ground.masks()[1].len(), 1);
+}
+
+#[test]
+fn who_may_not_be_moved_on_is_put_back_or_stays_noted() {
+    let mut ground = ground(&[Compute, Stall]);
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    let stuck = ground.found[0].id;
+    ground.machine.refused.borrow_mut().push(stuck);
+    ground.session.place(Some(Policy::NoSmt)).unwrap();
+    assert!(matches!(ground.session.watched(stuck).unwrap().standing(), Standing::Left(_)));
+    assert_eq!(ground.session.end().unwrap().refused, 1);
+    assert_eq!(journals(&ground.folder), 1);
+}
+
+#[test]
+fn a_session_that_is_dropped_puts_all_back() {
+    let mut ground = ground(&[Compute, Stall]);
+    ground.session.place(Some(Policy::Cross)).unwrap();
+    let Ground { folder, machine, session, .. } = ground;
+    drop(session);
+    assert!(machine.masks.borrow().values().all(|mask| mask.len() == 8));
+    assert_eq!(journals(&folder), 0);
 }
 
 #[test]
@@ -193,9 +264,9 @@ fn threads_that_cannot_be_put_back_keep_their_journal() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(Policy::Cross)).unwrap();
     ground.machine.refused.borrow_mut().push(ground.found[0].id);
-    assert_eq!(ground.journals(), 1);
-    assert_eq!(ground.session.end().unwrap(), 1);
-    assert_eq!(fs::read_dir(&ground.folder).unwrap().count(), 1);
+    assert_eq!(journals(&ground.folder), 1);
+    assert_eq!(ground.session.end().unwrap().refused, 1);
+    assert_eq!(journals(&ground.folder), 1);
 }
 
 #[test]

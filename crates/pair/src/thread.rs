@@ -34,10 +34,44 @@ impl ThreadId {
         Some(Self { pid, tid, start: parse_start(&stat(pid, tid)?)? })
     }
 
+    /// The first thread of a process, which stands for it: it is there until the last one has ended.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is no such process; `InvalidInput` if that is the id of another thread of one.
+    pub fn of_process(pid: u32) -> io::Result<Self> {
+        let status = fs::read(format!("/proc/{pid}/status"))?;
+        let first = str::from_utf8(field(&status, b"Tgid:").unwrap_or_default()).ok();
+        match first.and_then(|first| first.trim().parse::<u32>().ok()) {
+            Some(first) if first == pid => {
+                Self::find(pid, pid).ok_or_else(|| io::ErrorKind::NotFound.into())
+            }
+            first => {
+                let process = first.unwrap_or_default();
+                let what = format!("{pid} is a thread of process {process}");
+                Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+            }
+        }
+    }
+
     /// Whether it has not ended.
     pub fn lives(&self) -> bool {
         Self::find(self.pid, self.tid) == Some(*self)
     }
+
+    /// Whether the process that this is the first thread of has any thread that has not ended.
+    pub fn process_lives(&self) -> bool {
+        match stat(self.pid, self.tid).filter(|stat| parse_start(stat) == Some(self.start)) {
+            None => false,
+            // The first one may end before the others.
+            Some(stat) => !has_ended(&stat) || of(self.pid).is_ok_and(|others| !others.is_empty()),
+        }
+    }
+}
+
+/// What follows `name` in a file of `/proc` that has one such line.
+pub(crate) fn field<'a>(status: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))
 }
 
 fn stat(pid: u32, tid: u32) -> Option<Vec<u8>> {
@@ -160,6 +194,18 @@ mod tests {
             std::thread::yield_now();
         }
         child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_process_is_told_from_its_threads() {
+        let pid = std::process::id();
+        let (first, tid) = (ThreadId::of_process(pid).unwrap(), daiko_sys::thread::id());
+        assert!((first.pid, first.tid) == (pid, pid) && first.process_lives());
+        assert!(!ThreadId { start: first.start + 1, ..first }.process_lives());
+        let error = ThreadId::of_process(tid).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "a test has a thread of its own");
+        assert_eq!(error.to_string(), format!("{tid} is a thread of process {pid}"));
+        assert_eq!(ThreadId::of_process(u32::MAX).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -23,11 +23,11 @@ use std::{
 };
 
 use daiko_pair::{
-    journal::{self, Journal, Restored},
+    journal::{self, Journal, PutBack, Restored},
     machine::Kernel,
     progress::Progress,
     session::{Session, Sites},
-    thread as threads,
+    thread::ThreadId,
 };
 use daiko_sys::{cpu, topology::Topology};
 
@@ -53,7 +53,8 @@ fn restore(out: &mut dyn Write) -> Result<ExitCode, Problem> {
     let restored = journal::restore(&folder, &Kernel).map_err(|error| {
         Problem::System(format!("cannot read the journals in {}: {error}", folder.display()))
     })?;
-    let Restored { running, killed, threads, changed, refused } = restored;
+    let Restored { running, killed, threads, left } = restored;
+    let PutBack { threads, changed, refused } = threads;
     writeln!(
         out,
         "{killed} sessions were killed: {threads} threads may run again as before, {changed} were bound by others since"
@@ -61,43 +62,43 @@ fn restore(out: &mut dyn Write) -> Result<ExitCode, Problem> {
     if running > 0 {
         writeln!(out, "{running} sessions go on, and were left alone")?;
     }
-    match refused {
-        0 => Ok(ExitCode::SUCCESS),
-        _ => Err(Problem::System(format!(
-            "{refused} threads cannot be put back: run it as root; what is to be restored stays noted"
-        ))),
+    match left.first() {
+        _ if refused > 0 => Err(refusal(refused)),
+        Some((path, why)) => {
+            Err(Problem::System(format!("{} is left as it is: {why}", path.display())))
+        }
+        None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Only what has become another user's cannot be put back by whoever has bound it.
+fn refusal(threads: usize) -> Problem {
+    Problem::System(format!(
+        "{threads} threads cannot be put back, as they have become another user's: what they were allowed is noted in {}; as \
+         root, taskset -cp sets it",
+        journal::folder().display()
+    ))
 }
 
 fn pair(request: &PairRequest) -> Result<ExitCode, Problem> {
     let topology = topology(request.root.as_deref())?;
     let sites = sites(request, &topology)?;
-    check_processes(&request.targets)?;
+    let running = processes(&request.targets)?;
     let stop = stop_flag()?;
     let mut commands = Commands::hold(&request.targets)?;
-    let roots = match &request.targets {
-        Targets::Processes(pids) => pids.clone(),
-        Targets::Commands(_) => commands.pids(),
-    };
-    let progress = progress(request, &roots)?;
+    let roots = if commands.are_there() { first_threads(&commands.pids())? } else { running };
+    let pids: Vec<u32> = roots.iter().map(|root| root.pid).collect();
+    let progress = progress(request, &pids)?;
     let session = Session::new(Kernel, sites, journal()?);
-    let mut table = Table::new(matches!(request.targets, Targets::Processes(_)));
-    if !session.sites().has_siblings() {
-        table.line(&format!("nothing is paired: {}", topology.smt()));
+    let mut table = Table::new(!commands.are_there());
+    if !session.sites().has_siblings() && request.policy != Policy::Nosmt {
+        let why = no_siblings(session.sites(), &topology);
+        table.line(&format!("nothing is paired: {why}"));
     }
-    let mut watch = Watch::new(request, session, roots, progress, &topology);
+    let watch = Watch::new(request, session, roots, progress, &topology);
     commands.release();
-    let ended = follow(&mut watch, &mut commands, &mut table, &stop);
-    let stuck = watch.end().map_err(|error| {
-        Problem::System(format!("all is put back, but its journal cannot be removed: {error}"))
-    })?;
-    ended?;
-    match stuck {
-        0 => Ok(commands.exit_code()),
-        _ => Err(Problem::System(format!(
-            "{stuck} threads cannot be put back: run daiko pair --restore as root"
-        ))),
-    }
+    follow(watch, &mut commands, &mut table, &stop)?;
+    Ok(commands.exit_code())
 }
 
 fn topology(root: Option<&Path>) -> Result<Topology, Problem> {
@@ -121,23 +122,38 @@ fn sites(request: &PairRequest, topology: &Topology) -> Result<Sites, Problem> {
     if sites.has_siblings() || matches!(request.policy, Policy::Auto | Policy::Nosmt) {
         return Ok(sites);
     }
-    let why = match topology.has_siblings() {
-        true => format!("of {} no two are siblings", sites.set()),
-        false => topology.smt().to_string(),
-    };
+    let why = no_siblings(&sites, topology);
     Err(Problem::usage(format!(
         "cannot pair, nothing was started: {why}; --policy auto runs and watches without"
     )))
 }
 
-fn check_processes(targets: &Targets) -> Result<(), Problem> {
-    let Targets::Processes(pids) = targets else { return Ok(()) };
-    let missing = pids.iter().find(|pid| threads::of(**pid).is_err());
-    missing.map_or(Ok(()), |pid| {
-        Err(Problem::usage(format!(
-            "no process {pid}: it has ended, or lives in another PID namespace"
-        )))
-    })
+fn no_siblings(sites: &Sites, topology: &Topology) -> String {
+    match topology.has_siblings() {
+        true => format!("of {} no two are siblings", sites.set()),
+        false => topology.smt().to_string(),
+    }
+}
+
+/// The first threads of processes that run already; none, for commands.
+fn processes(targets: &Targets) -> Result<Vec<ThreadId>, Problem> {
+    match targets {
+        Targets::Processes(pids) => first_threads(pids),
+        Targets::Commands(_) => Ok(Vec::new()),
+    }
+}
+
+fn first_threads(pids: &[u32]) -> Result<Vec<ThreadId>, Problem> {
+    let missing =
+        |pid: &u32| format!("no process {pid}: it has ended, or lives in another PID namespace");
+    let first = |pid: &u32| match ThreadId::of_process(*pid) {
+        Ok(first) if first.process_lives() => Ok(first),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+            Err(Problem::usage(format!("{error}: give that")))
+        }
+        Ok(_) | Err(_) => Err(Problem::usage(missing(pid))),
+    };
+    pids.iter().map(first).collect()
 }
 
 /// What processes count up, by their id.
@@ -180,32 +196,51 @@ fn journal() -> Result<Journal, Problem> {
     })
 }
 
-/// Watches until all have ended, or it is told to stop.
+/// Watches until all have ended, or it is told to stop, and puts all back.
+///
+/// If a change cannot be noted nothing is placed any more, but commands are waited for.
 fn follow(
-    watch: &mut Watch,
+    watch: Watch,
     commands: &mut Commands,
     table: &mut Table,
     stop: &AtomicBool,
 ) -> Result<(), Problem> {
-    let mut is_told = false;
+    let (mut watch, mut done, mut is_told) = (Some(watch), Ok(()), false);
     loop {
         commands.reap();
-        if commands.have_ended() && (commands.are_there() || watch.have_ended()) {
-            return Ok(());
+        let is_over = match &watch {
+            _ if commands.are_there() => commands.have_ended(),
+            Some(watch) => watch.have_ended() || stop.load(Relaxed),
+            None => true,
+        };
+        if is_over {
+            return watch.map_or(done, |watch| end(watch, None));
         }
         if stop.load(Relaxed) && !is_told {
-            if !commands.are_there() {
-                return Ok(());
-            }
             commands.terminate();
             is_told = true;
         }
-        watch.round(table, stop).map_err(|error| {
-            Problem::System(format!(
-                "cannot note what to restore: {error}; all is put back: make room in {}",
-                journal::folder().display()
-            ))
-        })?;
+        if let Some(Err(error)) = watch.as_mut().map(|watch| watch.round(table, stop)) {
+            done = end(watch.take().expect("it has just looked"), Some(error));
+            if let Err(problem) = &done {
+                table.line(&problem.to_string());
+            }
+        }
         thread::sleep(LOOK);
+    }
+}
+
+/// Puts all back; what went wrong, if anything did.
+fn end(watch: Watch, failed: Option<io::Error>) -> Result<(), Problem> {
+    match (watch.end(), failed) {
+        (Ok(PutBack { refused, .. }), _) if refused > 0 => Err(refusal(refused)),
+        (Err(error), _) => Err(Problem::System(format!(
+            "all is put back, but its journal cannot be removed: {error}"
+        ))),
+        (Ok(_), Some(error)) => Err(Problem::System(format!(
+            "cannot note what to restore: {error}; nothing is placed any more, and all is put back: make room in {}",
+            journal::folder().display()
+        ))),
+        (Ok(_), None) => Ok(()),
     }
 }

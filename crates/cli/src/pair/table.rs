@@ -72,7 +72,7 @@ impl Table {
 
 /// A thread of which nothing is known, and that nothing was done to, is worth none.
 fn is_worth_a_line(watched: &Watched) -> bool {
-    watched.verdict().class != Class::Unknown || *watched.standing() != Standing::Free
+    watched.verdict().class != Class::Unknown || watched.standing() != Standing::Free
 }
 
 fn key(watched: &Watched) -> String {
@@ -89,8 +89,8 @@ fn row(id: ThreadId, watched: &Watched) -> String {
     };
     let (cpu, left) = match watched.standing() {
         Standing::Free => ("-".to_owned(), ""),
-        Standing::Placed(cpu) => (cpu.to_string(), ""),
-        Standing::Left(left) => ("-".to_owned(), *left),
+        Standing::Placed(cpus) => (cpus.to_string(), ""),
+        Standing::Left(left) => ("-".to_owned(), left),
     };
     let separator = if left.is_empty() { "" } else { "; left alone: " };
     // A name may have any characters.

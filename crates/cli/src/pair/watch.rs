@@ -12,6 +12,7 @@ use daiko_core::place::Policy as Placement;
 use daiko_pair::{
     Class,
     class::{Look, Verdict, decide},
+    journal::PutBack,
     machine::Kernel,
     progress::Progress,
     session::Session,
@@ -38,7 +39,8 @@ const MOST: usize = 48;
 pub(super) struct Watch {
     policy: Policy,
     session: Session<Kernel>,
-    roots: Vec<u32>,
+    /// The first threads of the processes.
+    roots: Vec<ThreadId>,
     classes: BTreeMap<String, Class>,
     trials: Trials,
     look: Look,
@@ -53,7 +55,7 @@ impl Watch {
     pub(super) fn new(
         request: &PairRequest,
         session: Session<Kernel>,
-        roots: Vec<u32>,
+        roots: Vec<ThreadId>,
         progress: BTreeMap<u32, Progress>,
         topology: &Topology,
     ) -> Self {
@@ -73,7 +75,7 @@ impl Watch {
 
     /// Whether none of the processes is there any more.
     pub(super) fn have_ended(&self) -> bool {
-        self.roots.iter().all(|pid| thread::of(*pid).map_or(true, |threads| threads.is_empty()))
+        !self.roots.iter().any(ThreadId::process_lives)
     }
 
     /// Looks and places, if it is time to.
@@ -86,7 +88,7 @@ impl Watch {
             return Ok(());
         }
         let begin = clock::process_cpu_ns();
-        let ran = self.scan();
+        let ran = self.scan()?;
         self.judge(&ran, table);
         self.place(&ran, table, stop)?;
         table.show(&self.session);
@@ -97,14 +99,17 @@ impl Watch {
     }
 
     /// Finds all threads; those that have run since they were looked at last.
-    fn scan(&mut self) -> Vec<Thread> {
-        let pids = thread::families(self.roots.iter().copied());
+    fn scan(&mut self) -> io::Result<Vec<Thread>> {
+        let roots = self.roots.iter().filter(|root| root.process_lives());
+        let pids = thread::families(roots.map(|root| root.pid));
         let found: Vec<Thread> =
             pids.into_iter().flat_map(|pid| thread::of(pid).unwrap_or_default()).collect();
-        self.session.watch(&found);
+        self.session.watch(&found)?;
         let ids: BTreeSet<ThreadId> = found.iter().map(|thread| thread.id).collect();
         self.ticks.retain(|id, _| ids.contains(id));
-        let since = |thread: &Thread| thread.ticks - self.ticks.get(&thread.id).unwrap_or(&0);
+        // Whoever executes a program goes on as its process's first thread, with a time of its own.
+        let before = |thread: &Thread| *self.ticks.get(&thread.id).unwrap_or(&0);
+        let since = |thread: &Thread| thread.ticks.saturating_sub(before(thread));
         let mut ran: Vec<Thread> = found.into_iter().filter(|thread| since(thread) > 0).collect();
         // Those that were left out before have run for longer since.
         ran.sort_by_key(|thread| Reverse(since(thread)));
@@ -112,7 +117,7 @@ impl Watch {
         for thread in &ran {
             self.ticks.insert(thread.id, thread.ticks);
         }
-        ran
+        Ok(ran)
     }
 
     fn judge(&mut self, ran: &[Thread], table: &mut Table) {
@@ -148,16 +153,18 @@ impl Watch {
     }
 
     fn place(&mut self, ran: &[Thread], table: &mut Table, stop: &AtomicBool) -> io::Result<()> {
-        let placement = match self.policy {
+        let policy = self.policy;
+        let placement = match policy {
             Policy::Cross => Some(Placement::Cross),
             Policy::Parallel => Some(Placement::Parallel),
             Policy::Nosmt => Some(Placement::NoSmt),
             Policy::Auto if self.has_complements() => Some(Placement::Cross),
-            Policy::Auto => match self.is_tried(ran, table, stop)? {
-                true => return Ok(()),
-                false => None,
-            },
+            Policy::Auto if self.is_tried(ran, table, stop)? => return Ok(()),
+            Policy::Auto => None,
         };
+        if placement.is_some() {
+            self.trials.forget();
+        }
         self.session.place(placement).map(drop)
     }
 
@@ -194,12 +201,12 @@ impl Watch {
         self.session.sites().has_siblings() && has(Class::Compute) && has(Class::Stall)
     }
 
-    /// Puts all back; how many threads could not be.
+    /// Puts all back.
     ///
     /// # Errors
     ///
-    /// If the journal cannot be removed.
-    pub(super) fn end(self) -> io::Result<usize> {
+    /// If the journal cannot be removed, though all is put back.
+    pub(super) fn end(self) -> io::Result<PutBack> {
         self.session.end()
     }
 }

@@ -12,16 +12,32 @@ use daiko_core::place::Site;
 
 /// Pairings that are tried: SOS has found ten to be enough of any number.
 const MOST: usize = 10;
+/// A pairing whose lead may be chance is not worth keeping.
+const LEAST_SURE: f64 = 0.5;
+/// What is tried for two slices is no proof.
+const SUREST: f64 = 0.95;
 
 /// Which task is on which site; the index of the site, for each task.
 pub type Pairing = Vec<usize>;
 
-/// Pairings, and how far tasks have come with those that were tried.
+/// Pairings, and how far tasks have come with those that were tried: each twice, the second time in reverse order, so that
+/// neither a drift favours any nor chance is taken for progress.
 #[derive(Clone, Debug)]
 pub struct Trial {
     pairings: Vec<Pairing>,
-    /// For each pairing that was tried, each task's progress.
+    /// For each slice, each task's progress.
     progress: Vec<Vec<f64>>,
+}
+
+/// The pairing that has made the most progress.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Best {
+    /// Which.
+    pub pairing: Pairing,
+    /// How much more than all in the mean, as a share.
+    pub gain: f64,
+    /// From 0 to 1: one minus the chance that one of as many pairings is so far ahead though all are alike.
+    pub confidence: f64,
 }
 
 impl Trial {
@@ -42,7 +58,7 @@ impl Trial {
     ///     trial.record(vec![if good { 2.0 } else { 1.0 }; 4]);
     /// }
     /// let best = trial.best().unwrap();
-    /// assert_eq!(best[0] / 2, best[2] / 2);
+    /// assert_eq!(best.pairing[0] / 2, best.pairing[2] / 2);
     /// ```
     pub fn new(tasks: usize, sites: &[Site], seed: u64) -> Option<Self> {
         if tasks > sites.len() {
@@ -54,7 +70,12 @@ impl Trial {
 
     /// The pairing to be tried next; `None` if all were.
     pub fn next(&self) -> Option<&Pairing> {
-        self.pairings.get(self.progress.len())
+        self.tried_in(self.progress.len()).map(|pairing| &self.pairings[pairing])
+    }
+
+    fn tried_in(&self, slice: usize) -> Option<usize> {
+        let last = self.pairings.len() * 2 - 1;
+        (slice <= last).then(|| slice.min(last - slice))
     }
 
     /// How far each task has come with the pairing that was next, in any unit of its own, in slices of the same length.
@@ -68,23 +89,45 @@ impl Trial {
         self.progress.push(progress);
     }
 
-    /// The pairing with the most progress in all, of those that were tried: the first of equals; `None` if none was.
-    pub fn best(&self) -> Option<&Pairing> {
-        let sums = self.sums();
+    /// The pairing with the most progress in all, the first of equals; `None` before all were tried, and if none is ahead of the
+    /// others by more than slices with the same pairing differ.
+    pub fn best(&self) -> Option<Best> {
+        if self.next().is_some() {
+            return None;
+        }
+        let (sums, noise) = self.sums();
         let best = (0..sums.len()).rev().max_by(|&a, &b| sums[a].total_cmp(&sums[b]))?;
-        Some(&self.pairings[best])
+        let mean = sums.iter().sum::<f64>() / sums.len() as f64;
+        let lead = sums[best] - mean;
+        // Gaussian noise is as far away with at most half of this chance, on one side; any of the pairings may be the lucky one.
+        let chance = sums.len() as f64 * 0.5 * (-(lead / noise).powi(2) / 2.0).exp();
+        let confidence = if lead > 0.0 { (1.0 - chance).min(SUREST) } else { 0.0 };
+        let gain = if mean > 0.0 { lead / mean } else { 0.0 };
+        let pairing = self.pairings[best].clone();
+        (confidence >= LEAST_SURE).then_some(Best { pairing, gain, confidence })
     }
 
-    /// Of each pairing that was tried: progress of all tasks, each relative to its own mean.
-    fn sums(&self) -> Vec<f64> {
-        let tried = self.progress.len() as f64;
-        let mean = |task: usize| self.progress.iter().map(|slice| slice[task]).sum::<f64>() / tried;
+    /// Of each pairing: progress of all tasks, each relative to its own mean, in the mean of both slices; and the standard
+    /// deviation of such a mean.
+    fn sums(&self) -> (Vec<f64>, f64) {
+        let slices = self.progress.len();
+        let mean = |task: usize| {
+            self.progress.iter().map(|slice| slice[task]).sum::<f64>() / slices as f64
+        };
         let means: Vec<f64> = (0..self.pairings[0].len()).map(mean).collect();
         let relative = |(task, progress): (usize, &f64)| match means[task] > 0.0 {
             true => progress / means[task],
             false => 0.0,
         };
-        self.progress.iter().map(|slice| slice.iter().enumerate().map(relative).sum()).collect()
+        let sums: Vec<f64> = self
+            .progress
+            .iter()
+            .map(|slice| slice.iter().enumerate().map(relative).sum())
+            .collect();
+        let twice = || sums.iter().zip(sums.iter().rev()).take(slices / 2);
+        let squares = twice().map(|(one, other)| (one - other).powi(2) / 2.0).sum::<f64>();
+        let noise = (squares / (slices / 2) as f64 / 2.0).sqrt();
+        (twice().map(|(one, other)| (one + other) / 2.0).collect(), noise)
     }
 }
 
@@ -159,21 +202,39 @@ mod tests {
         assert!(Trial::new(0, &sites(2, 2), 1).is_none());
     }
 
+    /// The best of a trial in whose slices the second of two tasks has come so far.
+    fn best(slices: [f64; 4]) -> Option<(usize, Best)> {
+        let mut trial = Trial::new(2, &sites(2, 2), 1).unwrap();
+        for slice in slices {
+            assert_eq!(trial.best(), None, "not all were tried");
+            trial.record(vec![0.0, slice]);
+        }
+        assert!(trial.next().is_none());
+        let best = trial.best()?;
+        Some((trial.pairings.iter().position(|one| *one == best.pairing).unwrap(), best))
+    }
+
     #[test]
     fn a_task_that_does_not_progress_says_nothing() {
-        let mut trial = Trial::new(2, &sites(2, 2), 1).unwrap();
-        trial.record(vec![0.0, 3.0]);
-        assert_eq!(trial.best(), Some(&trial.pairings[0].clone()), "of one");
-        trial.record(vec![0.0, 3.5]);
-        assert_eq!(trial.best(), Some(&trial.pairings[1].clone()));
-        assert!(trial.next().is_none());
+        let (pairing, Best { gain, confidence, .. }) = best([3.0, 3.5, 3.5, 3.0]).unwrap();
+        assert_eq!((pairing, confidence), (1, SUREST));
+        assert!((gain - 0.25 / 3.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_lead_that_may_be_chance_is_none() {
+        assert_eq!(best([3.0, 3.0, 3.0, 3.0]), None);
+        assert_eq!(best([0.0, 0.0, 0.0, 0.0]), None);
+        assert_eq!(best([3.0, 3.4, 3.1, 3.3]), None, "as much ahead as behind");
+        assert_eq!(best([3.0, 4.0, 4.1, 3.1]).map(|(pairing, _)| pairing), Some(1));
+        assert_eq!(best([1.0, 2.0, 3.0, 4.0]), None, "all become faster");
     }
 
     proptest! {
         #[test]
         fn every_pairing_is_one_and_the_best_has_the_most_progress(
             tasks in 2_usize..9, cores in 2_usize..5, seed: u64,
-            values in prop::collection::vec(0.1..10.0_f64, 8 * MOST),
+            values in prop::collection::vec(0.1..10.0_f64, 2 * 8 * MOST),
         ) {
             let sites = sites(cores, 2);
             let Some(mut trial) = Trial::new(tasks, &sites, seed) else { return Ok(()) };
@@ -186,9 +247,11 @@ mod tests {
                 prop_assert_eq!(used.len(), tasks);
                 trial.record(values.next().unwrap().iter().cycle().take(tasks).copied().collect());
             }
-            let sums = trial.sums();
-            let best = trial.pairings.iter().position(|p| Some(p) == trial.best()).unwrap();
-            prop_assert!(sums.iter().all(|sum| *sum <= sums[best]));
+            let (sums, _) = trial.sums();
+            if let Some(best) = trial.best() {
+                let best = trial.pairings.iter().position(|p| *p == best.pairing).unwrap();
+                prop_assert!(sums.iter().all(|sum| *sum <= sums[best]));
+            }
             // Relative progress is 1 on average, for each task.
             let mean = sums.iter().sum::<f64>() / sums.len() as f64;
             prop_assert!((mean - tasks as f64).abs() < 1e-6);

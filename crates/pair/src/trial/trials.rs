@@ -3,11 +3,16 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use super::{Pairing, Trial};
+use super::{Best, Trial};
+use crate::Class;
+use crate::class::{Source, Verdict};
 use crate::machine::Machine;
 use crate::progress::Progress;
 use crate::session::{Session, Standing};
 use crate::thread::ThreadId;
+
+/// Looks between two trials at most, where threads come and go all the time.
+const RAREST: u32 = 64;
 
 /// Which threads were tried last, and with what success.
 #[derive(Debug)]
@@ -15,8 +20,12 @@ pub struct Trials {
     /// By process, as declared.
     declared: BTreeMap<u32, Progress>,
     tried: Vec<ThreadId>,
-    /// Whether they have been paired so.
+    /// Whether a pairing of them is in force.
     decided: bool,
+    /// Looks until the next trial.
+    wait: u32,
+    /// How many that will be after the next trial.
+    rest: u32,
 }
 
 /// What became of a trial.
@@ -25,9 +34,9 @@ pub struct Trials {
 pub enum Tried {
     /// The best pairing is in force now.
     Now,
-    /// As it was before: these threads have been tried.
+    /// It still is, since an earlier trial.
     Before,
-    /// There is nothing to be tried, or a thread has ended meanwhile.
+    /// There is nothing to be tried, no pairing is better than the others, or a thread has ended meanwhile.
     Nothing,
     /// Nobody tells how far a thread has come: why, with the remedy.
     Unavailable(String),
@@ -36,7 +45,12 @@ pub enum Tried {
 impl Trials {
     /// With what processes count up themselves.
     pub fn new(declared: BTreeMap<u32, Progress>) -> Self {
-        Self { declared, tried: Vec::new(), decided: false }
+        Self { declared, tried: Vec::new(), decided: false, wait: 0, rest: 0 }
+    }
+
+    /// What a trial has decided is not in force any more.
+    pub fn forget(&mut self) {
+        (self.tried, self.decided) = (Vec::new(), false);
     }
 
     /// Tries pairings of the threads that `ran` since the last look, if they are others than before. `slice` waits for the end of
@@ -52,32 +66,38 @@ impl Trials {
         slice: &mut dyn FnMut() -> bool,
     ) -> io::Result<Tried> {
         let threads = runners(session, ran);
+        let waits = self.wait > 0;
+        self.wait = self.wait.saturating_sub(1);
         // Threads that sleep for a while are those that were tried, too.
-        if threads.iter().all(|id| self.tried.contains(id)) {
+        if waits || threads.iter().all(|id| self.tried.contains(id)) {
             return Ok(if self.decided { Tried::Before } else { Tried::Nothing });
         }
-        (self.tried, self.decided) = (threads, false);
-        let seed = self.tried.iter().map(|id| u64::from(id.tid)).sum();
-        let Some(trial) = Trial::new(self.tried.len(), session.sites().sites(), seed) else {
+        (self.wait, self.rest) = (self.rest, (self.rest * 2).clamp(1, RAREST));
+        self.forget();
+        let seed = threads.iter().map(|id| u64::from(id.tid)).sum();
+        let Some(trial) = Trial::new(threads.len(), session.sites().sites(), seed) else {
             return Ok(Tried::Nothing);
         };
-        let counted = match self.counted() {
+        let counted = match self.counted(&threads) {
             Ok(counted) => counted,
             Err(why) => return Ok(Tried::Unavailable(why)),
         };
         let source = |id: &ThreadId| counted.get(id).unwrap_or_else(|| &self.declared[&id.pid]);
-        let sources: Vec<&Progress> = self.tried.iter().map(source).collect();
-        let Some(best) = best(trial, session, &self.tried, &sources, slice)? else {
+        let sources: Vec<&Progress> = threads.iter().map(source).collect();
+        let Some(trial) = run(trial, session, &threads, &sources, slice)? else {
             return Ok(Tried::Nothing);
         };
-        session.put(&self.tried, &best)?;
+        self.tried = threads;
+        let Some(best) = trial.best() else { return Ok(Tried::Nothing) };
+        session.put(&self.tried, &best.pairing)?;
+        session.keep(&self.tried, &verdict(&best));
         self.decided = true;
         Ok(Tried::Now)
     }
 
     /// Counters of instructions, for all that have not declared anything.
-    fn counted(&self) -> Result<BTreeMap<ThreadId, Progress>, String> {
-        let others = self.tried.iter().filter(|id| !self.declared.contains_key(&id.pid));
+    fn counted(&self, threads: &[ThreadId]) -> Result<BTreeMap<ThreadId, Progress>, String> {
+        let others = threads.iter().filter(|id| !self.declared.contains_key(&id.pid));
         let count = |id: &ThreadId| match Progress::instructions(id.tid) {
             Ok(progress) => Ok((*id, progress)),
             Err(error) => {
@@ -88,26 +108,33 @@ impl Trials {
     }
 }
 
+fn verdict(best: &Best) -> Verdict {
+    let gain = best.gain * 100.0;
+    let why =
+        format!("of the pairings that were tried this one makes the most progress, by {gain:.1}%");
+    let (source, confidence) = (Source::Trial, best.confidence);
+    Verdict { class: Class::Unknown, source, confidence, why }
+}
+
 /// Those that may be placed.
 fn runners<M: Machine>(session: &Session<M>, ran: &[ThreadId]) -> Vec<ThreadId> {
-    let left = |id: &ThreadId| {
-        session
-            .threads()
-            .any(|(known, watched)| known == id && !matches!(watched.standing(), Standing::Left(_)))
+    let may = |id: &ThreadId| {
+        let watched = session.watched(*id);
+        watched.is_some_and(|watched| !matches!(watched.standing(), Standing::Left(_)))
     };
-    let mut threads: Vec<ThreadId> = ran.iter().copied().filter(left).collect();
+    let mut threads: Vec<ThreadId> = ran.iter().copied().filter(may).collect();
     threads.sort_unstable();
     threads
 }
 
-/// The best pairing; `None` if a thread has ended meanwhile, or it is not to go on.
-fn best<M: Machine>(
+/// All slices of a trial; `None` if a thread has ended meanwhile, or it is not to go on.
+fn run<M: Machine>(
     mut trial: Trial,
     session: &mut Session<M>,
     threads: &[ThreadId],
     sources: &[&Progress],
     slice: &mut dyn FnMut() -> bool,
-) -> io::Result<Option<Pairing>> {
+) -> io::Result<Option<Trial>> {
     let read = || sources.iter().map(|source| source.read()).collect::<io::Result<Vec<f64>>>().ok();
     while let Some(pairing) = trial.next().cloned() {
         session.put(threads, &pairing)?;
@@ -116,7 +143,7 @@ fn best<M: Machine>(
         let Some((before, after)) = before.zip(read()).filter(|_| goes_on) else { return Ok(None) };
         trial.record(before.iter().zip(after).map(|(before, after)| after - before).collect());
     }
-    Ok(trial.best().cloned())
+    Ok(Some(trial))
 }
 
 #[cfg(test)]
@@ -150,7 +177,7 @@ mod tests {
             let journal = Journal::create(&folder.path().join("journals")).unwrap();
             let mut session = Session::new(machine.clone(), sites, journal);
             let found = |id: &ThreadId| Thread { id: *id, name: "t".into(), ticks: 1 };
-            session.watch(&ids.iter().map(found).collect::<Vec<_>>());
+            session.watch(&ids.iter().map(found).collect::<Vec<_>>()).unwrap();
             Self { folder, machine, session, ids }
         }
 
@@ -202,7 +229,7 @@ mod tests {
         let one = ground.ids.pop().unwrap();
         assert_eq!(ground.run(&mut trials), Tried::Before, "{one:?} sleeps");
         assert_eq!(ground.core(1), ground.core(3));
-        assert_eq!(ground.session.end().unwrap(), 0);
+        assert_eq!(ground.session.end().unwrap().refused, 0);
         assert!(ground.machine.masks.borrow().values().all(|mask| mask.len() == 4));
     }
 
@@ -220,12 +247,49 @@ mod tests {
     }
 
     #[test]
+    fn threads_that_come_and_go_are_tried_ever_more_rarely() {
+        let mut ground = Ground::new();
+        let mut trials = Trials::new(ground.declared());
+        let mut tried = Vec::new();
+        for look in 0..20 {
+            let mut slices = 0;
+            let mut slice = || {
+                slices += 1;
+                true
+            };
+            let some = &ground.ids[look % 2..look % 2 + 3];
+            // Nobody counts up anything.
+            assert_eq!(trials.run(&mut ground.session, some, &mut slice).unwrap(), Tried::Nothing);
+            tried.extend((slices > 0).then_some(look));
+        }
+        assert_eq!(tried, [0, 1, 4, 7, 12]);
+    }
+
+    #[test]
+    fn who_decided_is_told_until_another_decides() {
+        let mut ground = Ground::new();
+        let mut trials = Trials::new(ground.declared());
+        let source =
+            |ground: &Ground| ground.session.watched(ground.ids[0]).unwrap().verdict().source;
+        assert_eq!(ground.run(&mut trials), Tried::Now);
+        assert_eq!(source(&ground), Source::Trial);
+        let why = &ground.session.watched(ground.ids[0]).unwrap().verdict().why;
+        assert!(why.contains("makes the most progress"), "{why}");
+        ground.session.place(None).unwrap();
+        assert_eq!(source(&ground), Source::Nobody);
+        assert!(ground.machine.masks.borrow().values().all(|mask| mask.len() == 4));
+        trials.forget();
+        assert_eq!(ground.run(&mut trials), Tried::Now);
+    }
+
+    #[test]
     fn a_trial_that_is_not_to_go_on_decides_nothing() {
         let mut ground = Ground::new();
         let mut trials = Trials::new(ground.declared());
         let tried = trials.run(&mut ground.session, &ground.ids, &mut || false).unwrap();
         assert_eq!(tried, Tried::Nothing);
         assert_eq!(trials.run(&mut ground.session, &[], &mut || true).unwrap(), Tried::Nothing);
+        assert_eq!(ground.run(&mut trials), Tried::Now, "it is tried again");
     }
 
     #[test]

@@ -1,0 +1,262 @@
+//! All changes of a session, and what each thread was allowed before.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use daiko_sys::cpu::CpuSet;
+
+use crate::machine::{Machine, is_gone};
+use crate::thread::{self, ThreadId};
+
+/// A change of a thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Which.
+    pub thread: ThreadId,
+    /// How it was allowed to run before the session.
+    pub before: CpuSet,
+    /// How it is then; as before, for a thread that is left as it is.
+    pub during: CpuSet,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { thread: ThreadId { pid, tid, start }, before, during } = self;
+        write!(f, "{pid} {tid} {start} {before} {during}")
+    }
+}
+
+impl Change {
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
+        let fields: Vec<&str> = str::from_utf8(line).ok()?.strip_suffix('\n')?.split(' ').collect();
+        let [pid, tid, start, before, during] = fields[..] else { return None };
+        let thread =
+            ThreadId { pid: pid.parse().ok()?, tid: tid.parse().ok()?, start: start.parse().ok()? };
+        Some(Self { thread, before: before.parse().ok()?, during: during.parse().ok()? })
+    }
+}
+
+/// The changes of a session, by thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Ledger {
+    /// When the session began, as [`ThreadId::start`].
+    since: u64,
+    noted: BTreeMap<ThreadId, Noted>,
+}
+
+#[derive(Clone, Debug)]
+struct Noted {
+    before: CpuSet,
+    /// Each way in which the session has had it run.
+    during: Vec<CpuSet>,
+}
+
+/// Why a thread is allowed to run as it is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Cause<'a> {
+    /// The session has done so, or has led the kernel to do so; before, it was allowed this.
+    Session(&'a CpuSet),
+    /// Somebody has changed what the session had done.
+    Others,
+    /// It has nothing to do with the session.
+    Own,
+}
+
+/// What became of threads that were to be put back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PutBack {
+    /// They may run again as before.
+    pub threads: usize,
+    /// Somebody else has changed them since: they were left alone.
+    pub changed: usize,
+    /// The kernel refuses it.
+    pub refused: usize,
+}
+
+impl Ledger {
+    pub(crate) fn new(since: u64) -> Self {
+        Self { since, noted: BTreeMap::new() }
+    }
+
+    pub(crate) fn has(&self, change: &Change) -> bool {
+        let Change { thread, before, during } = change;
+        self.noted.get(thread).is_some_and(|own| before == during || own.during.contains(during))
+    }
+
+    /// What a thread was allowed before its first change is what it is given back.
+    pub(crate) fn add(&mut self, Change { thread, before, during }: Change) {
+        let own = self.noted.entry(thread);
+        let own = own.or_insert_with(|| Noted { before, during: Vec::new() });
+        if during != own.before && !own.during.contains(&during) {
+            own.during.push(during);
+        }
+    }
+
+    /// Why `thread` is allowed to run as `now`; `online`: the CPUs that are.
+    pub(crate) fn cause(
+        &self,
+        thread: ThreadId,
+        now: &CpuSet,
+        online: Option<&CpuSet>,
+    ) -> Cause<'_> {
+        let Some(own) = self.noted.get(&thread) else {
+            return self.inherited(thread, now).map_or(Cause::Own, Cause::Session);
+        };
+        // The kernel lets a thread run anywhere when the last of its CPUs goes offline.
+        let is_stranded = || {
+            online.is_some_and(|on| own.during.iter().any(|cpus| cpus.intersection(on).is_empty()))
+        };
+        match own {
+            _ if own.before == *now => Cause::Own,
+            _ if own.during.contains(now) => Cause::Session(&own.before),
+            _ if is_stranded() || self.has_executed(thread, now) => Cause::Session(&own.before),
+            _ => Cause::Others,
+        }
+    }
+
+    /// Whoever calls `execve` becomes its process's first thread, by whatever thread it is called.
+    fn has_executed(&self, thread: ThreadId, now: &CpuSet) -> bool {
+        thread.tid == thread.pid && self.of_process(thread.pid).any(|one| one.during.contains(now))
+    }
+
+    /// What a thread was allowed from which this one has what it is allowed: most likely one of its process.
+    fn inherited(&self, thread: ThreadId, now: &CpuSet) -> Option<&CpuSet> {
+        let all = self.of_process(thread.pid).chain(self.noted.values());
+        let mut alike = all.filter(|one| one.during.contains(now));
+        // Who was there before has inherited nothing.
+        if thread.start < self.since { None } else { alike.next().map(|one| &one.before) }
+    }
+
+    fn of_process(&self, pid: u32) -> impl Iterator<Item = &Noted> {
+        let first = ThreadId { pid, tid: 0, start: 0 };
+        let last = ThreadId { pid, tid: u32::MAX, start: u64::MAX };
+        self.noted.range(first..=last).map(|(_, noted)| noted)
+    }
+
+    /// Has all threads run as before, also those that were started meanwhile, until there is none left.
+    pub(crate) fn undo(&self, machine: &dyn Machine) -> PutBack {
+        // A program might bind its threads as we did, again and again.
+        const MOST: usize = 8;
+        let mut all = PutBack::default();
+        for _ in 0..MOST {
+            let pass = self.pass(machine);
+            all = PutBack { threads: all.threads + pass.threads, ..pass };
+            if pass.threads == 0 {
+                break;
+            }
+        }
+        all
+    }
+
+    fn pass(&self, machine: &dyn Machine) -> PutBack {
+        let mut threads: Vec<ThreadId> = self.noted.keys().copied().collect();
+        let families = thread::families(threads.iter().map(|thread| thread.pid));
+        let found = families.into_iter().flat_map(|pid| thread::of(pid).unwrap_or_default());
+        threads.extend(found.map(|thread| thread.id));
+        threads.sort_unstable();
+        threads.dedup();
+        let online = machine.online().ok();
+        let mut pass = PutBack::default();
+        for thread in threads {
+            let Ok(now) = machine.allowed_of(thread) else { continue };
+            match self.cause(thread, &now, online.as_ref()) {
+                Cause::Session(before) => pass.count(machine.bind(thread, before)),
+                Cause::Others => pass.changed += 1,
+                Cause::Own => {}
+            }
+        }
+        pass
+    }
+}
+
+impl PutBack {
+    fn count(&mut self, bound: std::io::Result<()>) {
+        match bound {
+            Ok(()) => self.threads += 1,
+            Err(error) if is_gone(&error) => {}
+            Err(_) => self.refused += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::testing::{Described, thread};
+
+    fn set(list: &str) -> CpuSet {
+        list.parse().unwrap()
+    }
+
+    fn change(thread: ThreadId, before: &str, during: &str) -> Change {
+        Change { thread, before: set(before), during: set(during) }
+    }
+
+    fn ledger(since: u64, changes: &[(ThreadId, &str, &str)]) -> Ledger {
+        let mut ledger = Ledger::new(since);
+        changes
+            .iter()
+            .for_each(|(thread, before, during)| ledger.add(change(*thread, before, during)));
+        ledger
+    }
+
+    #[test]
+    fn who_has_changed_a_thread_last_is_told() {
+        let (one, other) = (thread(7, 1), thread(7, 2));
+        let ledger = ledger(0, &[(one, "0-3", "0"), (one, "0-3", "2"), (other, "3", "3")]);
+        let before = set("0-3");
+        for now in ["0", "2"] {
+            assert_eq!(ledger.cause(one, &set(now), None), Cause::Session(&before), "{now}");
+        }
+        assert_eq!(ledger.cause(one, &set("1"), None), Cause::Others);
+        assert_eq!(ledger.cause(one, &before, None), Cause::Own);
+        assert_eq!(ledger.cause(other, &set("3"), None), Cause::Own, "it was left as it is");
+        assert!(ledger.has(&change(one, "0-3", "2")) && !ledger.has(&change(one, "0-3", "3")));
+        assert!(ledger.has(&change(other, "3", "3")));
+    }
+
+    #[test]
+    fn what_is_inherited_is_of_the_same_process_and_of_the_time_of_the_session() {
+        let (one, other) = (thread(7, 1), thread(8, 2));
+        let ledger = ledger(50, &[(one, "0-3", "0"), (other, "0-1", "0")]);
+        let start = |pid, start| ThreadId { pid, tid: 9, start };
+        let now = set("0");
+        let cause = |thread| ledger.cause(thread, &now, None);
+        assert_eq!(cause(start(7, 50)), Cause::Session(&set("0-3")));
+        assert_eq!(cause(start(8, 50)), Cause::Session(&set("0-1")));
+        assert_eq!(cause(start(8, 49)), Cause::Own, "it has bound itself");
+        assert_eq!(ledger.cause(start(7, 50), &set("1"), None), Cause::Own);
+    }
+
+    #[test]
+    fn whose_cpu_went_offline_was_changed_by_the_kernel() {
+        let one = thread(7, 1);
+        let ledger = ledger(0, &[(one, "0-1", "1")]);
+        let now = set("0-3");
+        let cause = |online: &CpuSet| ledger.cause(one, &now, Some(online));
+        assert_eq!(cause(&set("0,2-3")), Cause::Session(&set("0-1")));
+        assert_eq!(cause(&set("0-3")), Cause::Others);
+    }
+
+    #[test]
+    fn whoever_executes_a_program_becomes_the_first_thread() {
+        let (first, second) = (thread(7, 7), thread(7, 8));
+        let ledger =
+            ledger(0, &[(first, "0-3", "0"), (second, "0-3", "1"), (thread(9, 9), "0-3", "2")]);
+        assert_eq!(ledger.cause(first, &set("1"), None), Cause::Session(&set("0-3")));
+        assert_eq!(ledger.cause(second, &set("0"), None), Cause::Others);
+        assert_eq!(ledger.cause(first, &set("2"), None), Cause::Others, "of another process");
+    }
+
+    /// By this process's own threads: one is noted, another has inherited.
+    #[test]
+    fn a_thread_that_was_started_meanwhile_is_put_back_too() {
+        let own = thread::of(std::process::id()).unwrap();
+        let (first, last) = (own[0].id, own[own.len() - 1].id);
+        assert_ne!(first, last, "a test has a thread of its own");
+        let ledger = ledger(0, &[(first, "0-3", "1")]);
+        let machine = Described::with(&[first, last], &set("1"));
+        assert_eq!(ledger.undo(&machine), PutBack { threads: 2, ..PutBack::default() });
+        assert_eq!([first, last].map(|thread| machine.mask(thread)), ["0-3", "0-3"]);
+    }
+}
