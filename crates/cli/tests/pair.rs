@@ -70,12 +70,23 @@ fn output(mut command: Command) -> Output {
     command.output().expect("the command starts")
 }
 
-/// A process that goes round until it is dropped.
+/// A process that goes round until it is dropped. On SIGUSR1 it starts one more, and tells its id.
 struct Busy(Child);
 
 impl Busy {
     fn start() -> Self {
-        Self(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell"))
+        let more = "sh -c 'while :; do :; done' & echo \\$!";
+        let script = format!("trap \"{more}\" USR1; while :; do :; done");
+        let mut command = Command::new("sh");
+        Self(command.args(["-c", &script]).stdout(Stdio::piped()).spawn().expect("a shell"))
+    }
+
+    fn start_another(&mut self) -> Another {
+        kill(self.id(), libc::SIGUSR1);
+        let mut line = String::new();
+        let told = self.0.stdout.as_mut().expect("it is piped");
+        BufReader::new(told).read_line(&mut line).expect("the id");
+        Another(line.trim().parse().expect("an id"))
     }
 
     fn id(&self) -> u32 {
@@ -92,6 +103,15 @@ impl Drop for Busy {
         // It may have been killed.
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+/// A process that goes round until it is dropped, and is nobody's child here.
+struct Another(u32);
+
+impl Drop for Another {
+    fn drop(&mut self) {
+        kill(self.0, libc::SIGKILL);
     }
 }
 
@@ -155,6 +175,9 @@ fn what_cannot_be_done_is_refused_in_one_line() {
     ] {
         assert_refused(ground.pair(arguments), wanted);
     }
+    let (thread, process) = (daiko_sys::thread::id().to_string(), std::process::id());
+    let wanted = format!("{thread} is a thread of process {process}: give that");
+    assert_refused(ground.pair(&["--pid", &thread]), &[&wanted]);
     assert_eq!(ground.journals(), 0);
 }
 
@@ -294,6 +317,56 @@ fn a_session_that_is_killed_is_put_back_by_restore() {
         "{}",
         text(&restored.stdout)
     );
+    assert!(busy.iter().all(|busy| busy.mask() == before));
+    assert_eq!(ground.journals(), 0);
+}
+
+/// It has inherited where it may run, and no look has found it before the end.
+#[test]
+fn what_is_started_meanwhile_is_put_back_too() {
+    let Some(ground) = ground("what_is_started_meanwhile_is_put_back_too") else { return };
+    let before = cpu::allowed().unwrap();
+    for is_killed in [false, true] {
+        let (mut child, [mut first, _second]) = session(&ground, "cross");
+        // So that it does not look.
+        kill(child.id(), libc::SIGSTOP);
+        let another = first.start_another();
+        assert_eq!(cpu::allowed_of(another.0).unwrap(), first.mask());
+        kill(child.id(), if is_killed { libc::SIGKILL } else { libc::SIGINT });
+        kill(child.id(), libc::SIGCONT);
+        child.wait().unwrap();
+        if is_killed {
+            let restored = output(ground.pair(&["--restore"]));
+            assert!(text(&restored.stdout).contains("3 threads"), "{}", text(&restored.stdout));
+        }
+        assert_eq!(
+            (cpu::allowed_of(another.0).unwrap(), first.mask()),
+            (before.clone(), before.clone())
+        );
+        assert_eq!(ground.journals(), 0);
+    }
+}
+
+/// There is room for the first lines of the journal only.
+#[test]
+fn a_disk_that_is_full_in_the_middle_leaves_nothing_bound() {
+    let Some(ground) = ground("a_disk_that_is_full_in_the_middle_leaves_nothing_bound") else {
+        return;
+    };
+    let before = cpu::allowed().unwrap();
+    let busy: [Busy; 24] = std::array::from_fn(|_| Busy::start());
+    let classes: String = busy.iter().map(|busy| format!(" --class {}=stall", busy.id())).collect();
+    let ids: Vec<String> = busy.iter().map(|busy| busy.id().to_string()).collect();
+    let (daiko, root) = (env!("CARGO_BIN_EXE_daiko"), ground.machine.path().display());
+    let pair =
+        format!("exec {daiko} pair --root {root} --policy cross{classes} --pid {}", ids.join(","));
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("trap '' XFSZ; ulimit -f 1; {pair}")]);
+    command.env("XDG_RUNTIME_DIR", ground.runtime.path());
+    let output = output(command);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("cannot note what to restore") && told.contains("make room"), "{told}");
     assert!(busy.iter().all(|busy| busy.mask() == before));
     assert_eq!(ground.journals(), 0);
 }

@@ -17,8 +17,29 @@ check() { # check POLICY SIGNAL ARRANGEMENT
 }
 check cross INT '4: compute+stall compute+stall'
 check parallel TERM '4: compute+compute stall+stall'
-check nosmt HUP '2: *+* *+*'
 check auto INT '4: compute+stall compute+stall'
+
+# Whatever a thread does, it leaves the second sibling of each core idle.
+attach --policy nosmt --pid $pids
+for pid in $(pidof works); do becomes 0,2 cpus_of $pid; done
+kill -HUP $session
+ends 0
+is "$free" arrangement
+say ok --policy nosmt: all run on the first siblings, CPUs 0 and 2, and after SIGHUP as before
+
+attach --policy cross --pid $pids
+becomes '4: compute+stall compute+stall' arrangement
+echo 0 >/sys/devices/system/cpu/cpu3/online
+becomes '3: *' arrangement
+echo 1 >/sys/devices/system/cpu/cpu3/online
+becomes '4: compute+stall compute+stall' arrangement
+echo 0 >/sys/devices/system/cpu/cpu3/online
+becomes '3: *' arrangement
+kill -INT $session
+ends 0
+is "$free" arrangement
+echo 1 >/sys/devices/system/cpu/cpu3/online
+say ok a CPU that goes offline under a session is used no more until it is back
 
 # One of each core turns, so that like is beside like: a stall with the stall that the third has become.
 attach --policy cross --pid $pids
