@@ -31,8 +31,8 @@ const PARTS: u32 = 200;
 /// The first looks follow each other at once: programs have just started.
 const FIRST: Duration = Duration::from_millis(200);
 const FIRST_LOOKS: u32 = 3;
-/// How long each pairing of a trial is in force.
-const SLICE: Duration = Duration::from_millis(100);
+/// How long each pairing of a trial is in force at a time.
+const SLICE: Duration = Duration::from_millis(50);
 /// As many threads are looked at in one go as take about a second.
 const MOST: usize = 48;
 
