@@ -2,8 +2,8 @@
 //!
 //! 1. What was **declared** is not doubted.
 //! 2. **Sampling** tells what a thread did while it was looked at ([`Profile`]): a stall if at least half of its time went into
-//!    waiting for persistence or far memory, computation if not, nothing if it slept or spun. Where the processor counts the
-//!    cycles in which it waited, those have to agree.
+//!    waiting for persistence or far memory, computation if not, nothing if it slept or spun or its code cannot be read. Where
+//!    the processor counts the cycles in which it waited, those have to agree.
 //! 3. **Mappings** of persistent memory tell what a process can do. They decide, without being sure, where sampling is not to
 //!    be had; a thread that was seen to compute does so, whatever its process has mapped.
 //! 4. **Trial** pairing ([`crate::trial`]) needs no class: it is for threads of which nothing else is known.
