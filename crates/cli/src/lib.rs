@@ -1,11 +1,12 @@
 //! The `daiko` command: `lab` measures, `doctor` and `topology` tell what the
-//! machine offers, `follow` has the kernel schedule by P3.
+//! machine offers, `follow` has the kernel schedule by P3, `pair` places threads
+//! of other programs by P4.
 //!
 //! A second program, `daiko-lab-processes`, takes samples for it of methods whose workers are processes.
 //!
 //! Exit codes: 0 done, 1 something measured went wrong, 2 the command line
 //! cannot be carried out (one line on standard error says why), 130 stopped by
-//! an interrupt.
+//! an interrupt. Those of `pair` stand in crates/pair/README.md.
 
 // Public for the fuzz targets, which are the only users of this library beside the command itself.
 #[doc(hidden)]

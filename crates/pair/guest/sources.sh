@@ -7,6 +7,8 @@ mke2fs -b 4096 /dev/pmem0 >/dev/null
 mkdir /pmem
 mount -t ext4 -o dax=always /dev/pmem0 /pmem || fail 'the file system cannot be mounted with dax=always'
 dd if=/dev/zero of=/pmem/pool bs=4096 count=1 2>/dev/null
+# It says so itself, too: of use once the file system is mounted so that this counts.
+chattr +x /pmem/pool
 echo 'nobody:x:65534:65534::/:/bin/sh' >/etc/passwd
 mkdir -m 700 /tmp/nobody
 chown nobody /tmp/nobody /pmem/pool
@@ -35,12 +37,18 @@ ends 143
 grep ' works ' /tmp/said && fail "daiko pair has a class without a source: $(cat /tmp/said)"
 say ok without permission daiko pair says what to do, and places nothing
 
-for mapped in 'shared DAX' 'sync MAP_SYNC'; do
-    attach_nobody --policy cross -- works compute /tmp/turn ${mapped% *} /pmem/pool
-    until_text /tmp/said "works  *stall  *mappings .*/pmem/pool is mapped .*${mapped#* }"
+maps_say_stall() { # maps_say_stall shared|sync
+    attach_nobody --policy cross -- works compute /tmp/turn $1 /pmem/pool
+    until_text /tmp/said 'works  *stall  *mappings .*/pmem/pool is mapped by DAX'
     kill -INT $session
     ends 143
-done
+}
+maps_say_stall shared
+maps_say_stall sync
+umount /pmem
+mount -t ext4 -o dax=inode /dev/pmem0 /pmem
+maps_say_stall shared
+maps_say_stall sync
 say ok without permission persistent memory that is mapped says that a program stalls
 
 begin_four

@@ -28,13 +28,17 @@ impl Steady {
     /// Takes another look into account; whether the class is another now.
     ///
     /// A look that tells nothing changes nothing: a thread that sleeps is what it was. A class that nobody knew is taken from the
-    /// first look that tells it; another class than before from the third in a row; what was declared stays.
+    /// first look that tells it; so is one by a source that overrules the one before, and the other way round none is; by the same
+    /// source another class is taken from the third look in a row.
     pub fn look(&mut self, verdict: Verdict) -> bool {
-        if self.verdict.source == Source::Declared || verdict.class == Class::Unknown {
-            // The reason may be another.
-            if self.verdict.class == Class::Unknown {
-                self.verdict = verdict;
-            }
+        if self.verdict.class == Class::Unknown {
+            let is_taken = verdict.class != Class::Unknown;
+            // Else the reason may be another.
+            *self = Self::new(verdict);
+            return is_taken;
+        }
+        let sources = [&verdict, &self.verdict].map(|verdict| rank(verdict.source));
+        if verdict.class == Class::Unknown || sources[0] < sources[1] {
             return false;
         }
         if verdict.class == self.verdict.class {
@@ -44,11 +48,21 @@ impl Steady {
         }
         let before = if self.other.0 == verdict.class { self.other.1 } else { 0 };
         self.other = (verdict.class, before + 1);
-        let is_taken = self.verdict.class == Class::Unknown || self.other.1 >= AGREE;
+        let is_taken = sources[0] > sources[1] || self.other.1 >= AGREE;
         if is_taken {
             *self = Self::new(verdict);
         }
         is_taken
+    }
+}
+
+/// Who overrules whom.
+fn rank(source: Source) -> u8 {
+    match source {
+        Source::Nobody => 0,
+        Source::Mappings => 1,
+        Source::Sampling | Source::Trial => 2,
+        Source::Declared => 3,
     }
 }
 
@@ -82,6 +96,27 @@ mod tests {
             "it slept between"
         );
         assert_eq!(after(&[Stall, Unknown, Unknown, Unknown]), Stall);
+    }
+
+    #[test]
+    fn a_guess_by_mappings_gives_way_to_what_was_seen_and_never_the_other_way_round() {
+        let guess = || Verdict { source: Source::Mappings, confidence: 0.5, ..seen(Stall) };
+        let mut steady = Steady::new(guess());
+        assert!(steady.look(seen(Compute)), "at once");
+        assert!((0..9).all(|_| !steady.look(guess())));
+        assert_eq!(steady.verdict(), &seen(Compute));
+        let mut steady = Steady::new(seen(Stall));
+        steady.look(guess());
+        assert_eq!(steady.verdict(), &seen(Stall), "it is not less sure");
+        let mut steady = Steady::new(seen(Unknown));
+        assert!(steady.look(guess()), "nobody knew");
+    }
+
+    #[test]
+    fn what_is_declared_late_is_taken_at_once() {
+        let mut steady = Steady::new(seen(Stall));
+        assert!(steady.look(Verdict::declared(Compute)));
+        assert_eq!(steady.verdict(), &Verdict::declared(Compute));
     }
 
     #[test]

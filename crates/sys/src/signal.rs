@@ -262,7 +262,8 @@ unsafe fn pass_on(
     }
 }
 
-fn restore_default(signal: libc::c_int) {
+/// Has a signal its default effect in this process, from here on; async-signal-safe.
+pub fn restore_default(signal: libc::c_int) {
     // SAFETY: zero is a valid `sigaction` and means SIG_DFL; `sigaction`
     // is async-signal-safe.
     unsafe {

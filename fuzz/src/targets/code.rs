@@ -1,6 +1,9 @@
 //! Samples of a thread in code that may be anything: shares are shares, and of code that cannot be read nothing is said.
 
-use daiko_pair::class::{Profile, Profiler, ReadCode};
+use daiko_pair::{
+    Class,
+    class::{Evidence, Profile, Profiler, ReadCode, decide},
+};
 use daiko_sys::sampling::Sample;
 
 const START: u64 = 0x40_0000;
@@ -33,11 +36,15 @@ pub(super) fn fuzz(data: &[u8]) {
 
     let profile = profile(&samples, code);
     assert_eq!(profile.samples, count);
-    for share in [profile.persists, profile.far, profile.spins, profile.persists + profile.far] {
+    let known = profile.persists + profile.far + profile.unread;
+    for share in [profile.persists, profile.far, profile.spins, profile.unread, known] {
         assert!((0.0..=1.0 + f64::EPSILON).contains(&share), "{profile:?}");
     }
-    let nothing = Profile { samples: count, ..Profile::default() };
-    assert_eq!(self::profile(&samples, &[]), nothing);
+    let nothing = self::profile(&samples, &[]);
+    let unread = if count > 0 { 1.0 } else { 0.0 };
+    assert_eq!(nothing, Profile { samples: count, unread, ..Profile::default() });
+    let evidence = Evidence { mappings: Ok(None), profile: Ok(nothing), stalled: None };
+    assert_eq!(decide(None, &evidence).class, Class::Unknown);
 }
 
 fn profile(samples: &[Sample], code: &[u8]) -> Profile {
@@ -50,7 +57,7 @@ fn profile(samples: &[Sample], code: &[u8]) -> Profile {
 fn sample(&[low, high, step, spread]: &[u8; 4], len: usize, bits: u32) -> Sample {
     let place = u64::from(u16::from_le_bytes([low, high])) % (len as u64 + 1);
     let registers = std::array::from_fn(|register| {
-        let away = register as u64 * u64::from(step) << (spread % 64);
+        let away = (register as u64 * u64::from(step)) << (spread % 64);
         (START + place).wrapping_add(away)
     });
     Sample { address: START + place, registers, bits }

@@ -3,19 +3,21 @@
 
 use daiko_pair::class::Mappings;
 
-/// What `smaps` says, a zero byte, what `mountinfo` says.
+/// What `maps` says, a zero byte, what `mountinfo` says; each file that is asked about is mapped by DAX, or none is.
 pub(super) fn fuzz(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (maps, mounts) = text.split_once('\0').unwrap_or((&text, ""));
-    let read = |maps: &str, mounts: &str| Mappings::parse(maps, mounts).persistent();
-    assert_line(read(maps, mounts));
-    let sync = "\n1000-3000 rw-s 00002000 103:02 12 /pool\nVmFlags: rd wr sh sf\n4000-5000 rw-p 0 00:00 0\n";
-    let told = assert_line(read(&format!("{maps}{sync}{maps}"), mounts));
-    assert!(told.is_some_and(|told| told.ends_with("is mapped with MAP_SYNC")));
-    let dax = "\n36 35 259:2 / /mnt rw,noatime - ext4 /dev/pmem0 rw,dax=always\n";
+    let read = |maps: &str, mounts: &str, is_dax| {
+        assert_line(Mappings::parse(maps, mounts, |_| is_dax).persistent())
+    };
+    read(maps, mounts, true);
+    read(maps, mounts, false);
     let file = "\n1000-3000 rw-s 00002000 103:02 12 /pool\n";
-    let told = assert_line(read(&format!("{maps}{file}"), &format!("{mounts}{dax}{mounts}")));
-    assert!(told.is_some_and(|told| !told.starts_with("libpmem")), "the surest sign is told");
+    for (options, is_dax) in [("rw,dax=always", false), ("rw", true)] {
+        let dax = format!("\n36 35 259:2 / /mnt rw,noatime - ext4 /dev/pmem0 {options}\n");
+        let told = read(&format!("{maps}{file}"), &format!("{mounts}{dax}{mounts}"), is_dax);
+        assert!(told.is_some_and(|told| told.ends_with("is mapped by DAX")), "the surest sign");
+    }
 }
 
 fn assert_line(told: Option<String>) -> Option<String> {

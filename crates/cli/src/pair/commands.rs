@@ -2,12 +2,16 @@
 
 use std::{
     ffi::OsString,
+    io::{self, Write},
     os::unix::process::ExitStatusExt,
     path::PathBuf,
     process::{ExitCode, ExitStatus},
 };
 
-use daiko_sys::process::{self, Held, PidFd, TERMINATE};
+use daiko_sys::{
+    process::{self, CHILD_CHANGED, Held, TERMINATE},
+    signal,
+};
 
 use super::line::Targets;
 use crate::problem::Problem;
@@ -27,7 +31,7 @@ struct Command {
 
 enum State {
     Held(Held),
-    Running(PidFd),
+    Running,
     Ended(u8),
 }
 
@@ -35,6 +39,8 @@ impl Commands {
     /// Processes that wait to become the commands; none, for processes that run already.
     pub(super) fn hold(targets: &Targets) -> Result<Self, Problem> {
         let Targets::Commands(commands) = targets else { return Ok(Self::default()) };
+        // Where it is ignored nobody is told how a child has ended.
+        signal::restore_default(CHILD_CHANGED);
         let hold = |(program, words): &(PathBuf, Vec<OsString>)| {
             let name = words[0].display().to_string();
             let held = Held::start(program, words).map_err(|error| {
@@ -52,17 +58,16 @@ impl Commands {
     /// Has them run. One that cannot has its say on standard error, and ends.
     pub(super) fn release(&mut self) {
         for command in &mut self.0 {
-            let pid = command.pid;
-            // Held before it can have ended.
-            let handle = PidFd::open(pid);
             let State::Held(held) = std::mem::replace(&mut command.state, State::Ended(NOT_RUN))
             else {
                 continue;
             };
-            let released = held.release().map_err(|error| error.to_string());
-            match released.and_then(|_| handle.map_err(|error| error.to_string())) {
-                Ok(handle) => command.state = State::Running(handle),
-                Err(error) => eprintln!("daiko: cannot run {}: {error}", command.name),
+            match held.release() {
+                Ok(_) => command.state = State::Running,
+                Err(error) => {
+                    // Nobody may be left to tell.
+                    let _ = writeln!(io::stderr(), "daiko: cannot run {}: {error}", command.name);
+                }
             }
         }
     }
@@ -70,7 +75,7 @@ impl Commands {
     /// Notes who has ended.
     pub(super) fn reap(&mut self) {
         for command in &mut self.0 {
-            if let State::Running(_) = command.state
+            if let State::Running = command.state
                 && let Some((_, status)) = process::wait_now(Some(command.pid))
             {
                 command.state = State::Ended(code(status));
@@ -81,9 +86,8 @@ impl Commands {
     /// Asks all to end.
     pub(super) fn terminate(&self) {
         for command in &self.0 {
-            if let State::Running(handle) = &command.state {
-                // It may have ended.
-                let _ = handle.send(TERMINATE);
+            if let State::Running = command.state {
+                process::signal_child(command.pid, TERMINATE);
             }
         }
     }
@@ -101,7 +105,7 @@ impl Commands {
     pub(super) fn exit_code(&self) -> ExitCode {
         let codes = self.0.iter().map(|command| match command.state {
             State::Ended(code) => code,
-            State::Held(_) | State::Running(_) => 0,
+            State::Held(_) | State::Running => 0,
         });
         ExitCode::from(codes.into_iter().find(|code| *code != 0).unwrap_or(0))
     }

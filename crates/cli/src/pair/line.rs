@@ -4,13 +4,12 @@ use std::{
     collections::BTreeMap,
     env,
     ffi::OsString,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
 use clap::{Args, ValueEnum};
 use daiko_pair::Class;
-use daiko_sys::cpu::CpuSet;
+use daiko_sys::{cpu::CpuSet, process::may_run};
 
 use crate::problem::Problem;
 
@@ -166,14 +165,11 @@ fn command(words: &[OsString]) -> Result<(PathBuf, Vec<OsString>), Problem> {
 
 /// As a shell finds it.
 fn find(name: &Path) -> Option<PathBuf> {
-    let can_run = |file: &PathBuf| {
-        file.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
-    };
     if name.components().count() != 1 || name.is_absolute() {
-        return Some(name.to_owned()).filter(can_run);
+        return may_run(name).then(|| name.to_owned());
     }
     let folders = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&folders).map(|folder| folder.join(name)).find(can_run)
+    env::split_paths(&folders).map(|folder| folder.join(name)).find(|file| may_run(file))
 }
 
 #[cfg(test)]

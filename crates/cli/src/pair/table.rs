@@ -65,7 +65,8 @@ impl Table {
                 self.told.insert(*id, key);
             }
         }
-        self.told.retain(|id, _| session.threads().any(|(known, _)| known == id));
+        let known: BTreeSet<ThreadId> = session.threads().map(|(id, _)| *id).collect();
+        self.told.retain(|id, _| known.contains(id));
         say(&text);
     }
 }

@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn evidence(persists: f64, far: f64, spins: f64) -> Evidence {
-    let profile = Profile { samples: 200, persists, far, spins };
+    let profile = Profile { samples: 200, persists, far, spins, unread: 0.0 };
     Evidence { mappings: Ok(None), profile: Ok(profile), stalled: None }
 }
 
@@ -35,9 +35,27 @@ fn a_mapping_decides_only_where_sampling_cannot() {
     let verdict = decide(None, &refused);
     assert_eq!((verdict.class, verdict.source), (Class::Stall, Source::Mappings));
     assert!(verdict.confidence <= 0.5 && verdict.why.contains("refused"), "{verdict:?}");
-    let asleep = Profile { samples: ENOUGH_SAMPLES - 1, persists: 1.0, far: 0.0, spins: 0.0 };
+    let asleep = Profile { samples: ENOUGH_SAMPLES - 1, persists: 1.0, ..Profile::default() };
     let asleep = Evidence { profile: Ok(asleep), ..seen };
     assert_eq!(told(None, &asleep), (Class::Stall, Source::Mappings));
+}
+
+#[test]
+fn code_that_cannot_be_read_may_have_waited() {
+    let partly = |persists, unread| {
+        let profile = Profile { samples: 200, persists, unread, ..Profile::default() };
+        Evidence { mappings: Ok(None), profile: Ok(profile), stalled: None }
+    };
+    let told = |persists, unread| decide(None, &partly(persists, unread));
+    let all = told(0.0, 1.0);
+    assert_eq!((all.class, all.source), (Class::Unknown, Source::Nobody));
+    assert!(all.why.contains("100% cannot be read: run as root"), "{all:?}");
+    assert_eq!(told(0.3, 0.25).class, Class::Unknown);
+    assert_eq!(told(0.0, 0.3).class, Class::Compute, "most of it can");
+    assert!(told(0.0, 0.45).confidence < told(0.0, 0.3).confidence);
+    assert_eq!(told(0.7, 0.3).class, Class::Stall);
+    let mapped = Evidence { mappings: Ok(Some("a pool is mapped".into())), ..partly(0.0, 1.0) };
+    assert_eq!(decide(None, &mapped).source, Source::Mappings);
 }
 
 #[test]
@@ -65,7 +83,7 @@ proptest! {
     #[test]
     fn more_samples_never_make_it_less_sure(samples in 20_usize..1000, persists in 0.0..=1.0_f64) {
         let sure = |samples| {
-            let profile = Profile { samples, persists, far: 0.0, spins: 0.0 };
+            let profile = Profile { samples, persists, ..Profile::default() };
             let evidence = Evidence { mappings: Ok(None), profile: Ok(profile), stalled: None };
             decide(None, &evidence).confidence
         };

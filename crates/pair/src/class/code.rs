@@ -3,16 +3,16 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 
 use super::decode::ReadCode;
-use super::mappings::Mapped;
+use super::mappings::{Mapped, seen_by};
 
 const PAGE: usize = 4096;
 
 /// Reads the code of a process, each page once.
 pub(super) struct Code {
-    pid: u32,
+    /// One that has not ended.
+    thread: u32,
     /// `None` where the caller may not read the memory of the process.
     memory: Option<File>,
     mapped: Vec<Mapped>,
@@ -20,9 +20,9 @@ pub(super) struct Code {
 }
 
 impl Code {
-    pub(super) fn of(pid: u32, mapped: Vec<Mapped>) -> Self {
-        let memory = File::open(format!("/proc/{pid}/mem")).ok();
-        Self { pid, memory, mapped, pages: HashMap::new() }
+    pub(super) fn of(thread: u32, mapped: Vec<Mapped>) -> Self {
+        let memory = File::open(format!("/proc/{thread}/mem")).ok();
+        Self { thread, memory, mapped, pages: HashMap::new() }
     }
 
     fn page(&mut self, start: u64) -> Option<&[u8; PAGE]> {
@@ -40,8 +40,7 @@ impl Code {
     /// From the file that is mapped there, which is the process's own view of it.
     fn in_file(&self, start: u64) -> Option<Box<[u8; PAGE]>> {
         let mapped = self.mapped.iter().find(|mapped| mapped.contains(start))?;
-        let root = PathBuf::from(format!("/proc/{}/root", self.pid));
-        let file = root.join(mapped.path.as_deref()?.strip_prefix("/").ok()?);
+        let file = seen_by(self.thread, mapped.path.as_deref()?)?;
         read(&File::open(file).ok()?, mapped.offset + (start - mapped.start))
     }
 }

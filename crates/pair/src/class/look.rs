@@ -40,8 +40,8 @@ impl Look {
     /// What can be found out about threads, given as process and thread.
     pub fn at(&self, threads: &[(u32, u32)]) -> Vec<Evidence> {
         let mut processes: HashMap<u32, Process> = HashMap::new();
-        for (pid, _) in threads {
-            processes.entry(*pid).or_insert_with(|| Process::of(*pid));
+        for (pid, thread) in threads {
+            processes.entry(*pid).or_insert_with(|| Process::of(*thread));
         }
         let mut evidence = Vec::new();
         for batch in threads.chunks(TOGETHER) {
@@ -79,21 +79,21 @@ impl Look {
     }
 }
 
-/// What the threads of a process share.
+/// What the threads of a process share; any of them that has not ended has it, which the first may have.
 struct Process {
     code: Code,
     mappings: Result<Option<String>, Unavailable>,
 }
 
 impl Process {
-    fn of(pid: u32) -> Self {
-        let (mapped, mappings) = match Mappings::of(pid) {
+    fn of(thread: u32) -> Self {
+        let (mapped, mappings) = match Mappings::of(thread) {
             Ok(mappings) => (mappings.mapped.clone(), Ok(mappings.persistent())),
             Err(error) => {
-                (Vec::new(), Err(Unavailable(format!("cannot read /proc/{pid}/maps: {error}"))))
+                (Vec::new(), Err(Unavailable(format!("cannot read /proc/{thread}/maps: {error}"))))
             }
         };
-        Self { code: Code::of(pid, mapped), mappings }
+        Self { code: Code::of(thread, mapped), mappings }
     }
 }
 
@@ -130,5 +130,55 @@ impl Seen {
             .zip(stalled)
             .filter(|(cycles, _)| *cycles > 0.0)
             .map(|(cycles, stalled)| stalled / cycles)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, hint};
+
+    /// A process whose first thread has ended: the id of the one that goes on, and a child that is to be killed.
+    fn without_first_thread() -> (u32, libc::pid_t) {
+        // SAFETY: the child has one thread, which may start others, and it is killed.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            thread::spawn(|| {
+                loop {
+                    hint::black_box(());
+                }
+            });
+            // SAFETY: takes a plain integer, and ends this thread alone.
+            unsafe { libc::syscall(libc::SYS_exit, 0) };
+        }
+        let ids = || {
+            let tasks = fs::read_dir(format!("/proc/{child}/task")).unwrap();
+            tasks.map(|task| task.unwrap().file_name().into_string().unwrap().parse().unwrap())
+        };
+        let maps = || fs::read(format!("/proc/{child}/maps")).unwrap();
+        while !maps().is_empty() {
+            thread::yield_now();
+        }
+        (ids().find(|id: &u32| *id != child as u32).expect("the other"), child)
+    }
+
+    #[test]
+    fn a_process_whose_first_thread_has_ended_has_its_code() {
+        let (other, child) = without_first_thread();
+        let look = || Look::here(None).at(&[(child as u32, other)]).remove(0).profile;
+        // It may have to wait for a CPU.
+        let mut profile = look();
+        while profile.as_ref().is_ok_and(|profile| profile.samples == 0) {
+            profile = look();
+        }
+        // SAFETY: takes plain integers; the child was not waited for.
+        unsafe {
+            libc::kill(child, libc::SIGKILL);
+            libc::waitpid(child, std::ptr::null_mut(), 0);
+        }
+        match profile {
+            Ok(profile) => assert_eq!(profile.unread, 0.0, "{profile:?}"),
+            Err(unavailable) => println!("skipped: {unavailable}"),
+        }
     }
 }

@@ -2,9 +2,12 @@
 //!
 //! A mapping says that a process *can* wait for persistent memory, not that it does, and nothing of which of its threads do.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use daiko_sys::file;
 
 /// A range of addresses, and the file behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +19,6 @@ pub(super) struct Mapped {
     pub(super) path: Option<PathBuf>,
     /// Whether what is written there reaches the file.
     is_shared: bool,
-    /// Whether it is mapped with `MAP_SYNC`: the file system has said that it is persistent.
-    is_sync: bool,
     /// Major and minor number of the device of the file.
     device: String,
 }
@@ -31,9 +32,7 @@ impl Mapped {
 /// How a process has persistent memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Persistent {
-    /// A file is mapped with `MAP_SYNC`, which is for flushes by the program itself.
-    Sync(PathBuf),
-    /// A device or a file of a file system that has no page cache between (DAX).
+    /// A device or a file that has no page cache between (DAX), as whatever is mapped with `MAP_SYNC`.
     Dax(PathBuf),
     /// libpmem is loaded, and a file is mapped that others may have: it may be persistent, or stand for it.
     Library(PathBuf),
@@ -43,7 +42,6 @@ impl Persistent {
     /// In one line.
     fn why(&self) -> String {
         let why = match self {
-            Self::Sync(path) => format!("{} is mapped with MAP_SYNC", path.display()),
             Self::Dax(path) => format!("{} is mapped by DAX", path.display()),
             Self::Library(path) => format!("libpmem is loaded and {} is mapped", path.display()),
         };
@@ -60,27 +58,29 @@ pub struct Mappings {
 }
 
 impl Mappings {
-    /// Of the process `pid`.
+    /// Of a process, by the id of a thread of it that has not ended: there is nothing to be read of one that has.
     ///
     /// # Errors
     ///
     /// What the kernel says: `PermissionDenied` for processes of others.
-    pub fn of(pid: u32) -> io::Result<Self> {
-        let read = |name: &str| fs::read(format!("/proc/{pid}/{name}"));
+    pub fn of(thread: u32) -> io::Result<Self> {
+        let read = |name: &str| fs::read(format!("/proc/{thread}/{name}"));
         let text = |name| read(name).map(|text| String::from_utf8_lossy(&text).into_owned());
-        let mounts = text("mountinfo")?;
-        let mappings = Self::parse(&text("maps")?, &mounts);
-        // Flags of mappings cost a walk of the page tables: only where a shared file makes them worth it.
-        match mappings.mapped.iter().any(|mapped| mapped.is_shared && mapped.path.is_some()) {
-            true => Ok(Self::parse(&text("smaps")?, &mounts)),
-            false => Ok(mappings),
-        }
+        // Of a file that is not there under its name any more nothing is known.
+        let is_dax = |path: &Path| {
+            seen_by(thread, path).is_some_and(|path| file::is_dax(&path).unwrap_or(false))
+        };
+        Ok(Self::parse(&text("maps")?, &text("mountinfo")?, is_dax))
     }
 
-    /// By what the kernel says in `/proc/PID/maps` or `smaps`, and in `mountinfo`. What is no mapping is left out.
-    pub fn parse(maps: &str, mountinfo: &str) -> Self {
-        let mapped = parse(maps);
-        Self { persistent: persistent(&mapped, &dax_devices(mountinfo)), mapped }
+    /// By what the kernel says in `/proc/PID/maps` and `mountinfo`, and of single files. What is no mapping is left out.
+    pub fn parse(maps: &str, mountinfo: &str, is_dax: impl Fn(&Path) -> bool) -> Self {
+        let (mapped, mounts) = (parse(maps), dax_mounts(mountinfo));
+        let persistent = persistent(&mapped, |mapped, path| {
+            let may_be = mounts.iter().filter(|(device, _)| *device == mapped.device);
+            is_dax_device(path) || may_be.into_iter().any(|(_, all)| *all || is_dax(path))
+        });
+        Self { mapped, persistent }
     }
 
     /// By what sign it has persistent memory, if it has: in one line.
@@ -89,47 +89,36 @@ impl Mappings {
     }
 }
 
+/// Where a path leads that a thread of another process sees; `None` for one that leads nowhere.
+pub(super) fn seen_by(thread: u32, path: &Path) -> Option<PathBuf> {
+    let root = PathBuf::from(format!("/proc/{thread}/root"));
+    Some(root.join(path.strip_prefix("/").ok()?))
+}
+
 /// The surest sign of all.
-fn persistent(mapped: &[Mapped], dax: &[String]) -> Option<Persistent> {
+fn persistent(mapped: &[Mapped], is_dax: impl Fn(&Mapped, &Path) -> bool) -> Option<Persistent> {
     let is_library = |mapped: &Mapped| {
         let name = mapped.path.as_deref().and_then(Path::file_name);
         name.is_some_and(|name| name.as_encoded_bytes().starts_with(b"libpmem"))
     };
-    let shared = || mapped.iter().filter(|mapped| mapped.is_shared && !is_library(mapped));
-    let found = |is: &dyn Fn(&Mapped) -> bool| {
-        shared().filter(|mapped| is(mapped)).find_map(|mapped| mapped.path.clone())
-    };
-    let is_dax = |mapped: &Mapped| {
-        let is_device = |path: &PathBuf| path.starts_with("/dev") && is_dax_device(path);
-        mapped.path.as_ref().is_some_and(is_device) || dax.contains(&mapped.device)
-    };
-    let loaded = mapped.iter().any(is_library);
-    found(&|mapped| mapped.is_sync)
-        .map(Persistent::Sync)
-        .or_else(|| found(&is_dax).map(Persistent::Dax))
-        .or_else(|| found(&|_| loaded).map(Persistent::Library))
+    let shared = mapped.iter().filter(|mapped| mapped.is_shared && !is_library(mapped));
+    let mut files = shared.filter_map(|mapped| Some((mapped, mapped.path.as_ref()?)));
+    let first = files.clone().next().filter(|_| mapped.iter().any(is_library));
+    let dax = files.find(|(mapped, path)| is_dax(mapped, path));
+    dax.map(|(_, path)| Persistent::Dax(path.clone()))
+        .or_else(|| first.map(|(_, path)| Persistent::Library(path.clone())))
 }
 
 /// As `/dev/dax0.0`.
 fn is_dax_device(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
-    let number = name.and_then(|name| name.strip_prefix("dax"));
-    number.is_some_and(|number| number.starts_with(|first: char| first.is_ascii_digit()))
+    let number = name.and_then(|name| name.strip_prefix("dax")).unwrap_or_default();
+    path.starts_with("/dev") && number.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// Reads `/proc/PID/maps` or `smaps`; what is no mapping is left out.
+/// Reads `/proc/PID/maps`; what is no mapping is left out.
 fn parse(text: &str) -> Vec<Mapped> {
-    let mut mapped: Vec<Mapped> = Vec::new();
-    for line in text.lines() {
-        if let Some(flags) = line.strip_prefix("VmFlags:") {
-            let last = mapped.last_mut();
-            last.into_iter()
-                .for_each(|last| last.is_sync = flags.split(' ').any(|flag| flag == "sf"));
-        } else {
-            mapped.extend(parse_line(line));
-        }
-    }
-    mapped
+    text.lines().filter_map(parse_line).collect()
 }
 
 /// `START-END ACCESS OFFSET MAJOR:MINOR INODE [PATH]`; the path may have any characters.
@@ -144,30 +133,29 @@ fn parse_line(line: &str) -> Option<Mapped> {
     // What processes share without a file is said to be /dev/zero; rings of the kernel's have names without a slash.
     let is_file = |path: &&str| path.starts_with('/') && !path.starts_with("/dev/zero");
     let path = fields.nth(1).map(str::trim_start).filter(is_file).map(PathBuf::from);
-    Some(Mapped {
-        start,
-        end,
-        offset,
-        path,
-        is_shared: access.ends_with('s'),
-        is_sync: false,
-        device,
-    })
+    Some(Mapped { start, end, offset, path, is_shared: access.ends_with('s'), device })
 }
 
-/// The devices of file systems that are mounted with `dax` or `dax=always`, as `maps` has them: in hexadecimal, where
-/// `mountinfo` has decimal numbers. With `dax=inode` some files are and some are not, which `MAP_SYNC` tells.
-fn dax_devices(mountinfo: &str) -> Vec<String> {
-    let device = |line: &str| {
-        let (mount, system) = line.split_once(" - ")?;
-        let mut fields = mount.split(' ');
-        let (major, minor) = fields.nth(2)?.split_once(':')?;
-        let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
-        let options = fields.nth(2)?.split(',').chain(system.split(' ').nth(2)?.split(','));
-        let is_dax = |option: &str| matches!(option, "dax" | "dax=always");
-        options.into_iter().any(is_dax).then(|| format!("{major:02x}:{minor:02x}"))
+/// File systems that are mapped by DAX: their devices, as `maps` has them, and whether all of their files are.
+fn dax_mounts(mountinfo: &str) -> BTreeSet<(String, bool)> {
+    mountinfo.lines().filter_map(dax_mount).collect()
+}
+
+/// `mountinfo` has devices in decimal numbers, where `maps` has hexadecimal ones.
+fn dax_mount(line: &str) -> Option<(String, bool)> {
+    let (mount, system) = line.split_once(" - ")?;
+    let (mut mount, mut system) = (mount.split(' '), system.split(' '));
+    let (major, minor) = mount.nth(2)?.split_once(':')?;
+    let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
+    // Without an option, as with `dax=inode`, these let each file say so itself. Others may take long to answer for a file.
+    let by_file = matches!(system.next()?, "ext4" | "xfs");
+    let mut options = mount.nth(2)?.split(',').chain(system.nth(1)?.split(','));
+    let all = match options.find(|option| *option == "dax" || option.starts_with("dax=")) {
+        Some("dax" | "dax=always") => true,
+        Some("dax=inode") | None if by_file => false,
+        _ => return None,
     };
-    mountinfo.lines().filter_map(device).collect()
+    Some((format!("{major:02x}:{minor:02x}"), all))
 }
 
 #[cfg(test)]
@@ -181,8 +169,8 @@ mod tests {
     const PRIVATE: &str = "4000-5000 rw-p 00000000 103:02 12 /mnt/a pool\n";
     const NOBODYS: &str = "5000-6000 rw-s 00000000 00:01 0\n";
 
-    fn found(text: &str, dax: &str) -> Option<Persistent> {
-        Mappings::parse(text, dax).persistent
+    fn found(text: &str, mounts: &str) -> Option<Persistent> {
+        Mappings::parse(text, mounts, |_| false).persistent
     }
 
     #[test]
@@ -198,9 +186,7 @@ mod tests {
     #[test]
     fn the_surest_sign_is_told() {
         let path = || PathBuf::from("/mnt/a pool");
-        let sync = format!("{SHARED}Size: 8 kB\nVmFlags: rd wr sh sf\n");
         let dax = "36 35 259:2 / /mnt rw,noatime - ext4 /dev/pmem0 rw,dax=always\n";
-        assert_eq!(found(&format!("{LIBPMEM}{sync}"), dax), Some(Persistent::Sync(path())));
         assert_eq!(found(&format!("{LIBPMEM}{SHARED}"), dax), Some(Persistent::Dax(path())));
         assert_eq!(found(&format!("{LIBPMEM}{SHARED}"), ""), Some(Persistent::Library(path())));
         let device = "1000-3000 rw-s 00000000 00:06 5 /dev/dax0.0\n";
@@ -209,17 +195,30 @@ mod tests {
 
     #[test]
     fn what_is_no_sign_is_none() {
-        let dax = "36 35 259:2 / /mnt rw - xfs /dev/pmem0 rw,dax=inode,dax=never\n";
+        let dax = "36 35 259:2 / /mnt rw - xfs /dev/pmem0 rw,dax=never\n";
         for text in [
             SHARED,
             LIBPMEM,
             &format!("{LIBPMEM}{PRIVATE}{NOBODYS}"),
             "1000-3000 rw-s 0 00:06 5 /dev/daxless\n",
-            &format!("{SHARED}VmFlags: rd wr sh\n"),
             &format!("{LIBPMEM}1000-3000 rw-s 0 00:01 5 /dev/zero (deleted)\n"),
             &format!("{LIBPMEM}1000-3000 rw-s 0 00:0e 5 anon_inode:[perf_event]\n"),
         ] {
             assert_eq!(found(text, dax), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_system_that_has_files_say_so_is_asked_for_each() {
+        let told = |system: &str, is: &str| {
+            let mounts = format!("36 35 259:2 / /mnt rw - {system}\n");
+            Mappings::parse(SHARED, &mounts, |path| path == Path::new(is)).persistent.is_some()
+        };
+        for system in ["ext4 /dev/pmem0 rw", "xfs /dev/pmem0 rw,dax=inode"] {
+            assert!(told(system, "/mnt/a pool") && !told(system, "/mnt/another"), "{system}");
+        }
+        for system in ["ext4 /dev/pmem0 rw,dax=never", "nfs4 host:/ rw"] {
+            assert!(!told(system, "/mnt/a pool"), "{system}");
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! 1. What was **declared** is not doubted.
 //! 2. **Sampling** tells what a thread did while it was looked at ([`Profile`]): a stall if at least half of its time went into
-//!    waiting for persistence or far memory, computation if not, nothing if it slept or spun. Where the processor counts the
-//!    cycles in which it waited, those have to agree.
+//!    waiting for persistence or far memory, computation if not, nothing if it slept or spun or its code cannot be read. Where
+//!    the processor counts the cycles in which it waited, those have to agree.
 //! 3. **Mappings** of persistent memory tell what a process can do. They decide, without being sure, where sampling is not to
 //!    be had; a thread that was seen to compute does so, whatever its process has mapped.
 //! 4. **Trial** pairing ([`crate::trial`]) needs no class: it is for threads of which nothing else is known.
@@ -122,7 +122,7 @@ impl Verdict {
 /// ```
 /// use daiko_pair::{Class, class::{Evidence, Profile, Source, decide}};
 ///
-/// let profile = Profile { samples: 200, persists: 0.8, far: 0.1, spins: 0.0 };
+/// let profile = Profile { samples: 200, persists: 0.8, far: 0.1, ..Profile::default() };
 /// let evidence = Evidence { mappings: Ok(None), profile: Ok(profile), stalled: None };
 /// let verdict = decide(None, &evidence);
 /// assert_eq!((verdict.class, verdict.source), (Class::Stall, Source::Sampling));
@@ -131,20 +131,34 @@ pub fn decide(declared: Option<Class>, evidence: &Evidence) -> Verdict {
     if let Some(class) = declared {
         return Verdict::declared(class);
     }
-    match &evidence.profile {
-        Ok(profile) if profile.samples >= ENOUGH_SAMPLES => by_sampling(profile, evidence.stalled),
-        Ok(profile) => {
-            let samples = profile.samples;
-            let why = format!("it sleeps: {samples} samples, of {ENOUGH_SAMPLES} that are needed");
-            by_mappings(&evidence.mappings, why)
-        }
-        Err(unavailable) => by_mappings(&evidence.mappings, format!("no sampling: {unavailable}")),
+    let profile = evidence.profile.as_ref().map_err(|why| format!("no sampling: {why}"));
+    match profile.and_then(telling) {
+        Ok(profile) => by_sampling(profile, evidence.stalled),
+        Err(why) => by_mappings(&evidence.mappings, why),
     }
 }
 
+/// The profile, if it tells enough; else why it does not.
+fn telling(profile: &Profile) -> Result<&Profile, String> {
+    let Profile { samples, persists, far, unread, .. } = *profile;
+    if samples < ENOUGH_SAMPLES {
+        return Err(format!(
+            "{samples} samples, of {ENOUGH_SAMPLES} that are needed: it sleeps, or is in the kernel"
+        ));
+    }
+    let waits = persists + far;
+    if waits < STALLS && waits + unread >= STALLS {
+        return Err(format!(
+            "{samples} samples: {}% wait for memory, and the code of {}% cannot be read: run as root",
+            percent(waits),
+            percent(unread)
+        ));
+    }
+    Ok(profile)
+}
+
 fn by_sampling(profile: &Profile, stalled: Option<f64>) -> Verdict {
-    let Profile { samples, persists, far, spins } = *profile;
-    let percent = |share: f64| (share * 100.0).round();
+    let Profile { samples, persists, far, spins, unread } = *profile;
     let mut why = format!(
         "{samples} samples: {}% wait for persistence, {}% for far memory",
         percent(persists),
@@ -164,7 +178,7 @@ fn by_sampling(profile: &Profile, stalled: Option<f64>) -> Verdict {
         Some(stalled) if stalled < FEW_STALLED => (Class::Compute, SUREST_SAMPLING),
         Some(stalled) if stalled > MANY_STALLED && waits >= SOME => (Class::Stall, SUREST_SAMPLING),
         _ if waits >= STALLS => (Class::Stall, sureness(samples, waits - STALLS)),
-        _ => (Class::Compute, sureness(samples, STALLS - waits)),
+        _ => (Class::Compute, sureness(samples, STALLS - waits - unread)),
     };
     if let Some(stalled) = stalled {
         why += &format!("; {}% of cycles stalled", percent(stalled));
@@ -173,6 +187,10 @@ fn by_sampling(profile: &Profile, stalled: Option<f64>) -> Verdict {
         true => verdict(Class::Unknown, confidence, format!("{why}: too close to tell")),
         false => verdict(class, confidence, why),
     }
+}
+
+fn percent(share: f64) -> f64 {
+    (share * 100.0).round()
 }
 
 /// Hoeffding's bound for `samples` whose mean is so far from the threshold.

@@ -25,6 +25,8 @@ pub struct Profile {
     pub far: f64,
     /// Went round a loop that waits for another thread.
     pub spins: f64,
+    /// Was in code that cannot be read: it may have done any of these.
+    pub unread: f64,
 }
 
 /// What a sample has waited for, as far as its surroundings tell.
@@ -66,6 +68,7 @@ pub struct Profiler {
     sites: HashMap<(u64, u32), Rc<Site>>,
     waited: Vec<Waited>,
     spins: usize,
+    unread: usize,
     /// Whether lines are written back, near any sample.
     writes_back: bool,
     /// Of instructions that store past the caches, whether a fence is near.
@@ -82,6 +85,7 @@ impl Profiler {
             sites: HashMap::new(),
             waited: Vec::new(),
             spins: 0,
+            unread: 0,
             writes_back: false,
             fenced: HashMap::new(),
             addresses: HashMap::new(),
@@ -101,6 +105,7 @@ impl Profiler {
         let behind = site.stores || site.writes_back && site.fences;
         self.waited.push(Waited { culprit: site.culprit, behind });
         self.spins += usize::from(site.spins || matches!(site.culprit, Some((Kind::Pause, _))));
+        self.unread += usize::from(site.unread);
         self.writes_back |= site.writes_back;
         if let Some((Kind::Nontemporal, at)) = site.culprit {
             *self.fenced.entry(at).or_default() |= site.fences;
@@ -113,8 +118,9 @@ impl Profiler {
     /// What they say so far.
     pub fn finish(&self) -> Profile {
         let samples = self.samples();
+        let share_of = |count: usize| count as f64 / samples.max(1) as f64;
         let share = |is: &dyn Fn(&Waited) -> bool| {
-            self.waited.iter().filter(|one| is(one)).count() as f64 / samples.max(1) as f64
+            share_of(self.waited.iter().filter(|one| is(one)).count())
         };
         let is_far: HashMap<u64, bool> =
             self.addresses.iter().map(|(at, list)| (*at, is_far(list, self.cache))).collect();
@@ -133,7 +139,8 @@ impl Profiler {
             samples,
             persists: share(&persists),
             far: share(&|one| waits_far(one) && !persists(one)),
-            spins: self.spins as f64 / samples.max(1) as f64,
+            spins: share_of(self.spins),
+            unread: share_of(self.unread),
         }
     }
 }

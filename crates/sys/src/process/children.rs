@@ -62,6 +62,12 @@ pub(super) fn wait_status(child: libc::pid_t, options: libc::c_int) -> Option<(u
     }
 }
 
+/// Sends `signal` to a child that was not waited for, so that its id is nobody else's.
+pub fn signal_child(child: u32, signal: i32) {
+    // SAFETY: it takes plain integers. It fails if the child has changed its user.
+    unsafe { libc::kill(child as libc::pid_t, signal) };
+}
+
 /// Sends `signal` to the parent of this process, if that is in the same PID namespace.
 pub fn signal_parent(signal: i32) {
     // SAFETY: both calls take plain integers at most. It fails if there is no such process any more.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::ptr;
 
 use super::children::{exit, wait};
+use crate::signal::restore_default;
 
 const GO: u8 = 0;
 const END: u8 = 1;
@@ -96,6 +97,16 @@ impl Drop for Held {
     }
 }
 
+/// Whether this process may run the file as a program, as far as permissions tell.
+pub fn may_run(file: &Path) -> bool {
+    let Ok(path) = CString::new(file.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the path is a string.
+    let is_allowed = unsafe {
+        libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) == 0
+    };
+    is_allowed && file.is_file()
+}
+
 /// The child's life up to the program. No memory is allocated here, as a process that was forked from several threads must
 /// not.
 fn become_program(
@@ -108,6 +119,8 @@ fn become_program(
     if gate.read_exact(&mut order).is_err() || order != [GO] {
         exit(0);
     }
+    // Rust ignores it, and a program keeps what is ignored.
+    restore_default(libc::SIGPIPE);
     // SAFETY: the words are strings and end with a null.
     unsafe { libc::execv(program.as_ptr(), words.as_ptr()) };
     let _ = tell.write_all(&crate::thread::errno().to_ne_bytes());
@@ -118,6 +131,10 @@ fn become_program(
 mod tests {
     use super::*;
     use crate::process::PidFd;
+    use crate::testing::in_fork;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::ExitStatusExt;
 
     fn shell(script: &str) -> io::Result<Held> {
         Held::start("/bin/sh".as_ref(), &["sh".into(), "-c".into(), script.into()])
@@ -140,6 +157,31 @@ mod tests {
         assert!(end.has_ended());
         let pid = later.release().unwrap();
         assert_eq!(wait(Some(pid)).unwrap().1.code(), Some(3), "not the other's affair");
+    }
+
+    /// As in any program of Rust's, SIGPIPE is ignored in this one.
+    #[test]
+    fn what_rust_ignores_a_program_does_not() {
+        let pid = shell("kill -PIPE $$; exit 3").unwrap().release().unwrap();
+        assert_eq!(wait(Some(pid)).unwrap().1.signal(), Some(libc::SIGPIPE));
+    }
+
+    /// Whose the file is does not give permission: only what its mode has for that user.
+    #[test]
+    fn a_file_that_others_may_run_is_refused() {
+        in_fork(|| {
+            const NOBODY: libc::c_long = 65534;
+            // SAFETY: takes plain integers. It fails, and changes nothing, where this is not root.
+            unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+            let file = tempfile::NamedTempFile::new().unwrap();
+            let has_mode = |mode| {
+                fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
+                may_run(file.path())
+            };
+            assert!(has_mode(0o700) && !has_mode(0o011) && !has_mode(0o600));
+        });
+        assert!(!may_run("/".as_ref()) && !may_run("/nowhere".as_ref()));
+        assert!(may_run("/bin/sh".as_ref()));
     }
 
     #[test]

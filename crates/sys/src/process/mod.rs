@@ -14,11 +14,13 @@ mod pidfd;
 mod trace;
 mod usage;
 
-pub use children::{CHILD_CHANGED, KILL, Signals, TERMINATE, exit, signal_parent, wait, wait_now};
+pub use children::{
+    CHILD_CHANGED, KILL, Signals, TERMINATE, exit, signal_child, signal_parent, wait, wait_now,
+};
 pub use ends::{Ends, Waited};
 pub use error::ProcessError;
 pub use fork::{Child, Files, Forked, clone_process, die_with_parent, is_single_threaded};
-pub use held::Held;
+pub use held::{Held, may_run};
 #[doc(hidden)]
 pub use identity::parse_start;
 pub use identity::{Doubt, Life, ProcessId, boot_id};

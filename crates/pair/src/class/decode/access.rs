@@ -1,6 +1,6 @@
 //! Addresses of data, as the registers of a sample tell them.
 
-use iced_x86::{Instruction, InstructionInfoFactory, Register};
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, Register};
 
 use super::used::{Used, registers};
 use super::{Kind, kind};
@@ -72,9 +72,8 @@ fn operand(instruction: &Instruction) -> Option<Operand> {
     {
         return None;
     }
-    if instruction.is_string_instruction() {
-        const RDI: u8 = 7;
-        return Some(Operand { base: Some(RDI), index: None, scale: 1, displacement: 0 });
+    if let Some(base) = target(instruction) {
+        return Some(Operand { base: Some(base), index: None, scale: 1, displacement: 0 });
     }
     let part = |register: Register| match register {
         Register::None | Register::RIP | Register::EIP => Some(None),
@@ -87,4 +86,15 @@ fn operand(instruction: &Instruction) -> Option<Operand> {
         scale: u64::from(instruction.memory_index_scale()),
         displacement: instruction.memory_displacement64(),
     })
+}
+
+/// The register that has the address, of those that write memory without naming it.
+fn target(instruction: &Instruction) -> Option<u8> {
+    const RAX: u8 = 0;
+    const RDI: u8 = 7;
+    match instruction.mnemonic() {
+        Mnemonic::Clzero => Some(RAX),
+        Mnemonic::Movdir64b => Some(instruction.op0_register().number() as u8),
+        _ => instruction.is_string_instruction().then_some(RDI),
+    }
 }

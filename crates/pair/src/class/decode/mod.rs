@@ -8,7 +8,7 @@ mod text;
 mod used;
 
 use daiko_sys::sampling::Sample;
-use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpKind};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind};
 
 pub(super) use access::Access;
 pub use text::ReadCode;
@@ -42,6 +42,8 @@ pub(super) enum Kind {
 /// The surroundings of an address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Site {
+    /// Whether there is no code to be read.
+    pub(super) unread: bool,
     /// What was waited for: kind and address of the instruction.
     pub(super) culprit: Option<(Kind, u64)>,
     /// Whether a line is written back nearby, or written past the caches.
@@ -56,9 +58,12 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// What is around the address of `sample`; nothing, if it cannot be read. Its registers tell where a call has gone.
+    /// What is around the address of `sample`. Its registers tell where a call has gone.
     pub(super) fn at(code: &mut dyn ReadCode, sample: &Sample) -> Self {
         let Sample { address, ref registers, bits } = *sample;
+        if code.read(address, &mut [0]) == 0 {
+            return Self { unread: true, ..Self::default() };
+        }
         let mut text = Text { code, bits };
         let cycle = text.cycle(address);
         let after = match &cycle {
@@ -75,14 +80,16 @@ impl Site {
             text.enter_calls(&mut before, registers);
         }
         let around = || before.iter().chain(&after);
-        let kinds = || around().map(kind);
-        let culprit = repeated(&after).or_else(|| culprit(&before));
+        let writes_back = around().any(|one| writes_back(kind(one)));
+        let kind = |one: &Instruction| kind_beside(one, writes_back);
+        let culprit = repeated(&after).or_else(|| culprit(&before, &kind));
         let behind_a_fence = matches!(culprit, Some((Kind::Fence, _)));
         Self {
+            unread: false,
             culprit,
-            writes_back: kinds().any(writes_back)
+            writes_back: writes_back
                 || behind_a_fence && text.writes_back_in_calls(around(), registers),
-            fences: kinds().any(|kind| kind == Kind::Fence),
+            fences: around().any(|one| kind(one) == Kind::Fence),
             stores: before.iter().rev().take(SKID).any(stores),
             spins: cycle.is_some_and(|cycle| leaves_nothing(&cycle)),
             accesses: accesses(&before, &after),
@@ -99,7 +106,7 @@ fn repeated(after: &[Instruction]) -> Option<(Kind, u64)> {
 
 /// The nearest that may take long, of those that may have retired together. A store, as that of a call, waits for the fence
 /// before it.
-fn culprit(before: &[Instruction]) -> Option<(Kind, u64)> {
+fn culprit(before: &[Instruction], kind: &dyn Fn(&Instruction) -> Kind) -> Option<(Kind, u64)> {
     let named = |one: &Instruction| Some((kind(one), one.ip()));
     for (distance, one) in before.iter().rev().take(SKID).enumerate() {
         if !matches!(kind(one), Kind::Memory | Kind::Plain) {
@@ -120,7 +127,8 @@ fn culprit(before: &[Instruction]) -> Option<(Kind, u64)> {
 }
 
 fn stores(instruction: &Instruction) -> bool {
-    Used::by(instruction, &mut InstructionInfoFactory::new()).stores
+    kind(instruction) == Kind::Nontemporal
+        || Used::by(instruction, &mut InstructionInfoFactory::new()).stores
 }
 
 fn writes_back(kind: Kind) -> bool {
@@ -131,28 +139,42 @@ fn tail(instructions: &[Instruction]) -> Vec<Instruction> {
     instructions[instructions.len().saturating_sub(WINDOW)..].to_vec()
 }
 
+/// As [`kind`], where lines are written back nearby or not: what is locked waits for them as a fence does.
+fn kind_beside(instruction: &Instruction, writes_back: bool) -> Kind {
+    if writes_back && is_locked(instruction) { Kind::Fence } else { kind(instruction) }
+}
+
+fn is_locked(instruction: &Instruction) -> bool {
+    let exchanges = instruction.mnemonic() == Mnemonic::Xchg && touches_memory(instruction);
+    exchanges || instruction.has_lock_prefix()
+}
+
 fn kind(instruction: &Instruction) -> Kind {
     use Mnemonic::{
-        Clflush, Clflushopt, Clwb, Lea, Mfence, Movntdq, Movnti, Movntpd, Movntps, Movntq, Nop,
-        Pause, Sfence, Tpause, Umwait, Vmovntdq, Vmovntpd, Vmovntps,
+        Clflush, Clflushopt, Clwb, Clzero, Mfence, Movdir64b, Movdiri, Movntdq, Movnti, Movntpd,
+        Movntps, Movntq, Movntsd, Movntss, Pause, Sfence, Tpause, Umwait, Vmovntdq, Vmovntpd,
+        Vmovntps,
     };
     match instruction.mnemonic() {
         Clflush | Clflushopt | Clwb => Kind::Flush,
         Sfence | Mfence => Kind::Fence,
-        Movnti | Movntdq | Movntpd | Movntps | Movntq | Vmovntdq | Vmovntpd | Vmovntps => {
-            Kind::Nontemporal
-        }
+        Clzero | Movdir64b | Movdiri | Movnti | Movntdq | Movntpd | Movntps | Movntq | Movntsd
+        | Movntss | Vmovntdq | Vmovntpd | Vmovntps => Kind::Nontemporal,
         Pause | Tpause | Umwait => Kind::Pause,
-        Lea | Nop => Kind::Plain,
         _ if touches_memory(instruction) => Kind::Memory,
         _ => Kind::Plain,
     }
 }
 
-/// Whether it does so by an address that it names; the stack's own traffic is always near.
+/// Whether it does so by an address that it names; the stack's own traffic is always near. What is prefetched is waited for by
+/// whoever uses it.
 fn touches_memory(instruction: &Instruction) -> bool {
-    let is_memory = |operand| instruction.op_kind(operand) == OpKind::Memory;
-    instruction.is_string_instruction() || (0..instruction.op_count()).any(is_memory)
+    let access = |operand| InstructionInfoFactory::new().info(instruction).op_access(operand);
+    let mut operands = (0..instruction.op_count())
+        .filter(|operand| instruction.op_kind(*operand) == OpKind::Memory);
+    instruction.is_string_instruction()
+        || operands
+            .any(|operand| !matches!(access(operand), OpAccess::None | OpAccess::NoMemAccess))
 }
 
 fn is_call(instruction: &Instruction) -> bool {

@@ -72,6 +72,59 @@ fn what_retired_last_is_to_blame() {
 }
 
 #[test]
+fn what_is_prefetched_is_not_waited_for() {
+    // `prefetcht0 [rdi + rcx*8]`, `cldemote [rdi]`, `lea rax, [rdi + 8]`, `nop [rax + 0]`
+    let plain: [&[u8]; 4] = [
+        &[0x0f, 0x18, 0x0c, 0xcf],
+        &[0x0f, 0x1c, 0x07],
+        &[0x48, 0x8d, 0x47, 0x08],
+        &[0x0f, 0x1f, 0x40, 0x00],
+    ];
+    for piece in plain {
+        let site = site(code(&[piece, RET], 1));
+        assert!(site.culprit.is_none() && site.accesses.is_empty(), "{piece:x?}");
+    }
+}
+
+#[test]
+fn what_is_locked_waits_for_lines_that_are_written_back() {
+    // `lock cmpxchg [rsi], rdx`, `xchg [rsi], rdx`, `lock add [rsi], rdx`
+    let locked: [&[u8]; 3] =
+        [&[0xf0, 0x48, 0x0f, 0xb1, 0x16], &[0x48, 0x87, 0x16], &[0xf0, 0x48, 0x01, 0x16]];
+    for piece in locked {
+        let behind = site(code(&[CLWB, piece, ADD, RET], 2));
+        assert_eq!(behind.culprit, Some((Kind::Fence, START + AHEAD as u64 + 4)), "{piece:x?}");
+        assert!(behind.writes_back && behind.fences);
+        assert!(site(code(&[MOVNTI, piece, ADD, RET], 2)).fences);
+        let alone = site(code(&[piece, ADD, RET], 1));
+        assert_eq!(alone.culprit.unwrap().0, Kind::Memory, "{piece:x?}");
+        assert!(!alone.fences && alone.accesses.len() == 1);
+    }
+    // `xchg rsi, rdx`, `xchg [rsi], rdx` without a line that is written back, with a fence.
+    assert_eq!(culprit_of(code(&[CLWB, &[0x48, 0x87, 0xd6], RET], 2)), Some(Kind::Flush));
+    assert_eq!(culprit_of(code(&[SFENCE, locked[1], RET], 2)), Some(Kind::Fence));
+}
+
+#[test]
+fn stores_past_the_caches_go_where_their_registers_tell() {
+    // `movdir64b rsi, [rdx]`, `movdiri [rsi], rax`, `clzero`, `movntsd [rsi], xmm0`
+    let stores: [(&[u8], usize); 4] = [
+        (&[0x66, 0x0f, 0x38, 0xf8, 0x32], 6),
+        (&[0x48, 0x0f, 0x38, 0xf9, 0x06], 6),
+        (&[0x0f, 0x01, 0xfc], 0),
+        (&[0xf2, 0x0f, 0x2b, 0x06], 6),
+    ];
+    for (piece, register) in stores {
+        let site = site(code(&[piece, RET], 1));
+        assert_eq!(site.culprit, Some((Kind::Nontemporal, START + AHEAD as u64)), "{piece:x?}");
+        assert!(site.writes_back && site.stores, "{piece:x?}");
+        let mut registers = [0; 16];
+        registers[register] = 0x5000;
+        assert_eq!(site.accesses[0].operand.address(&registers), 0x5000, "{piece:x?}");
+    }
+}
+
+#[test]
 fn the_head_of_a_loop_comes_behind_its_end() {
     assert_eq!(culprit_of(looping(&[ADD, CLWB, SFENCE], 0)), Some(Kind::Fence));
     assert_eq!(culprit_of(looping(&[ADD, CLWB, SFENCE], 1)), Some(Kind::Fence));
@@ -167,10 +220,10 @@ fn boundaries_are_found_behind_bytes_that_are_no_code() {
 #[test]
 fn code_that_cannot_be_read_says_nothing() {
     let site = Site::at(&mut Bytes { start: START, bytes: Vec::new() }, &sample(START, 64));
-    assert!(site.culprit.is_none() && site.accesses.is_empty() && !site.spins);
+    assert!(site.culprit.is_none() && site.accesses.is_empty() && !site.spins && site.unread);
     let site =
         Site::at(&mut Bytes { start: START, bytes: vec![0x06; 200] }, &sample(START + 100, 64));
-    assert!(site.culprit.is_none(), "no instruction");
+    assert!(site.culprit.is_none() && !site.unread, "no instruction");
     for address in [0, 5, u64::MAX] {
         Site::at(&mut Bytes { start: START, bytes: Vec::new() }, &sample(address, 32));
     }
