@@ -1,6 +1,6 @@
 //! Where P4 puts its tasks: two cores, each of two hardware threads.
 
-use daiko_sys::topology::{Cpu, Smt, Topology};
+use daiko_sys::topology::{Cpu, Topology};
 
 use crate::Skip;
 
@@ -101,7 +101,8 @@ impl Cores {
         let mut found: Vec<(&Cpu, [usize; 2])> =
             (0..machine.cores()).filter_map(|core| siblings(machine, core)).collect();
         if found.is_empty() {
-            return Err(no_siblings(machine));
+            let why = machine.smt();
+            return Err(Skip::new(format!("{why}; daiko lab run smt-model predicts instead")));
         }
         while let Some((last, threads)) = found.pop() {
             let near = |(cpu, _): &&(&Cpu, _)| {
@@ -115,17 +116,6 @@ impl Cores {
             "no two cores of one package and speed have two CPUs each that this process may use: allow more by taskset",
         ))
     }
-}
-
-fn no_siblings(machine: &Topology) -> Skip {
-    let why = match machine.smt() {
-        Smt::Excluded => {
-            "this process may use one CPU of each core only: allow siblings by taskset"
-        }
-        Smt::Off => "SMT is off: write on to /sys/devices/system/cpu/smt/control",
-        _ => "no core has two CPUs, or a virtual machine hides it: measure on its host",
-    };
-    Skip::new(format!("{why}; daiko lab run smt-model predicts instead"))
 }
 
 /// The first CPU of a core, and its first two that are allowed.
@@ -197,10 +187,10 @@ mod tests {
     #[test]
     fn where_there_are_none_the_remedy_is_told() {
         for (machine, told) in [
-            ("1x4x1", "no core has two CPUs"),
-            ("1x1x1", "no core has two CPUs"),
-            ("1x4x2 smt=off", "SMT is off: write on"),
-            ("1x4x2 allowed=0-3", "one CPU of each core only: allow siblings"),
+            ("1x4x1", "no core has siblings: "),
+            ("1x1x1", "no core has siblings: "),
+            ("1x4x2 smt=off", "write 'on' to /sys/devices/system/cpu/smt/control; daiko lab run smt-model"),
+            ("1x4x2 allowed=0-3", "of no core are two siblings allowed: allow them"),
             ("1x4x2 allowed=0,1,4", "no two cores of one package"),
             ("2x1x2", "no two cores of one package"),
         ] {
