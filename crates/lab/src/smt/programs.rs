@@ -7,7 +7,7 @@ use std::{
     io::{self, Read, Seek},
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use daiko_sys::process::wait_with_usage;
@@ -86,10 +86,10 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Runs it on the CPUs of the calling thread, so many times, one after the other.
-    pub(super) fn run(&self, amount: Amount) -> Result<Done, Failure> {
+    /// Runs it on the CPUs of the calling thread, so many times, one after the other, in times since `begin`.
+    pub(super) fn run(&self, begin: Instant, amount: Amount) -> Result<Done, Failure> {
         let mut cpu = Duration::ZERO;
-        let (count, elapsed) = amount.run(|| {
+        let (count, elapsed) = amount.run(begin, || {
             cpu += self.run_once()?;
             Ok(())
         })?;
@@ -199,7 +199,7 @@ fn source() -> String {
 mod tests {
     use super::*;
 
-    const ONCE: Amount = Amount { times: 1, limit: Duration::from_secs(60) };
+    const ONCE: Amount = Amount { times: 1, least: Duration::ZERO, limit: Duration::from_secs(60) };
 
     fn shell(command: &str) -> Work {
         Work { command: command.into(), folder: None }
@@ -215,7 +215,7 @@ mod tests {
                 continue;
             }
             let work = Work { command: program.command.into(), folder: Some(folder.path().into()) };
-            let done = work.run(ONCE).unwrap_or_else(|failure| panic!("{failure}"));
+            let done = work.run(Instant::now(), ONCE).unwrap_or_else(|failure| panic!("{failure}"));
             assert_eq!(done.count, 1);
             assert!(done.cpu > Duration::ZERO, "{}: {done:?}", program.name);
         }
@@ -236,16 +236,19 @@ mod tests {
     fn a_command_runs_as_often_as_it_is_told() {
         let folder = tempfile::tempdir().expect("a folder");
         let work = Work { command: "echo >>runs".into(), folder: Some(folder.path().into()) };
-        let done = work.run(Amount { times: 3, ..ONCE }).expect("done");
+        let done = work.run(Instant::now(), Amount { times: 3, ..ONCE }).expect("done");
         let runs = fs::read(folder.path().join("runs")).expect("runs");
         assert_eq!((done.count, runs.len()), (3, 3));
     }
 
     #[test]
     fn a_command_that_fails_is_told_with_its_last_words() {
-        let told = shell("echo first >&2; echo why >&2; exit 7").run(ONCE).unwrap_err().to_string();
+        let told = shell("echo first >&2; echo why >&2; exit 7")
+            .run(Instant::now(), ONCE)
+            .unwrap_err()
+            .to_string();
         assert!(told.ends_with("ended with exit status: 7: why"), "{told}");
-        let told = shell("nonsense-of-daiko").run(ONCE).unwrap_err().to_string();
+        let told = shell("nonsense-of-daiko").run(Instant::now(), ONCE).unwrap_err().to_string();
         assert!(told.contains("127") && told.contains("not found"), "{told}");
     }
 }
