@@ -41,7 +41,7 @@ mod compute;
 pub(crate) mod control;
 mod issue;
 mod memory;
-mod pmem;
+pub(crate) mod pmem;
 mod processes;
 mod programs;
 mod proof;
@@ -64,7 +64,6 @@ pub use self::setting::{Cores, Pair, Setting};
 use self::{
     compute::{Kernel, Kind},
     memory::Memory,
-    pmem::Library,
     programs::{Program, Work},
     quiet::{Quiet, undisturbed},
     run::{Amount, PairDone},
@@ -312,7 +311,7 @@ fn region_mib(machine: &Topology) -> u64 {
 fn points(options: &Options, region: u64) -> Vec<(Params, Result<(), Skip>)> {
     let memory = Memory::new(options.pmem.as_deref());
     let mut points = Vec::new();
-    for (io, found) in [(DRAM, Ok(())), (PMEM, Library::supports().map(drop))] {
+    for (io, found) in [(DRAM, Ok(())), (PMEM, pmem::is_installed())] {
         for kind in Kind::ALL {
             for &size in kind.sizes(options.quick) {
                 let params = Params::new().with("io", io).with("cpu", kind.name());

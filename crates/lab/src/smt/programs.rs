@@ -1,7 +1,6 @@
 //! In place of SPEC CPU: real programs that a Debian has or can have, each with an input that is the same everywhere.
 
 use std::{
-    env,
     fmt::Write,
     fs,
     io::{self, Read, Seek},
@@ -13,7 +12,7 @@ use std::{
 use daiko_sys::process::wait_with_usage;
 
 use super::run::{Amount, Done};
-use crate::{Failure, Skip, random::SplitMix64, runner::child::last_line};
+use crate::{Failure, Skip, host, random::SplitMix64, runner::child::last_line};
 
 /// A program of the named set.
 #[derive(Debug)]
@@ -67,13 +66,9 @@ impl Program {
 
     /// Whether it is installed.
     pub(super) fn supports(&self) -> Result<(), Skip> {
-        let path = env::var_os("PATH").unwrap_or_default();
-        let found = env::split_paths(&path).any(|folder| folder.join(self.name).is_file());
-        let missing = || {
-            let Self { name, package, .. } = self;
-            Skip::new(format!("{name} is not installed (Debian: apt install {package})"))
-        };
-        found.then_some(()).ok_or_else(missing)
+        let Self { name, package, .. } = self;
+        host::has_program(name)
+            .map_err(|skip| Skip::new(format!("{skip} (Debian: apt install {package})")))
     }
 }
 

@@ -132,8 +132,8 @@ fn check(job: &Job, rounds: u64) {
 #[test]
 fn threads_run_in_every_setting_on_described_cores() {
     let mut targets = vec![Target { memory: None, bytes: 1 << 20 }];
-    match Library::supports() {
-        Ok(_) => targets.push(Target { memory: Some(Memory::Emulated), bytes: 1 << 20 }),
+    match pmem::is_installed() {
+        Ok(()) => targets.push(Target { memory: Some(Memory::Emulated), bytes: 1 << 20 }),
         Err(skip) => println!("skipped: {skip}"),
     }
     for target in targets {
@@ -212,7 +212,7 @@ fn one_that_is_not_prepared_stops_all_and_is_told() {
 
 #[test]
 fn a_region_that_cannot_be_had_stops_all_and_is_told() {
-    if let Err(skip) = Library::supports() {
+    if let Err(skip) = pmem::is_installed() {
         println!("skipped: a_region_that_cannot_be_had_stops_all_and_is_told: {skip}");
         return;
     }

@@ -120,7 +120,7 @@ fn until(end: &AtomicBool, mut place: impl FnMut() -> usize, write: impl Fn(usiz
 mod tests {
     use std::path::Path;
 
-    use super::*;
+    use super::{super::pmem::is_installed, *};
 
     const BYTES: usize = 1 << 20;
 
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn persistent_memory_that_is_emulated_takes_writes() {
-        if let Err(skip) = Library::supports() {
+        if let Err(skip) = is_installed() {
             println!("skipped: persistent_memory_that_is_emulated_takes_writes: {skip}");
             return;
         }
@@ -164,8 +164,8 @@ mod tests {
 
     /// What is refused, and by which words.
     fn refused(memory: Memory, bytes: usize) -> Option<String> {
-        match Library::supports() {
-            Ok(_) => {
+        match is_installed() {
+            Ok(()) => {
                 let result = Target { memory: Some(memory), bytes }.writer(1);
                 Some(result.err().expect("refused").to_string())
             }
