@@ -1,6 +1,6 @@
 //! The machine that was measured.
 
-use std::{fs, io, time::SystemTime};
+use std::{env, fs, io, time::SystemTime};
 
 use daiko_sys::{
     cpu::{self, CpuSet},
@@ -8,7 +8,7 @@ use daiko_sys::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::smt::control;
+use crate::{Skip, smt::control};
 
 /// What a reader of the results has to know about the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,6 +80,13 @@ pub(crate) fn cpu_list() -> Vec<usize> {
 /// Binds the calling thread to `cpu`.
 pub(crate) fn bind(cpu: usize) -> io::Result<()> {
     cpu::bind_current(&CpuSet::from_iter([cpu]))
+}
+
+/// Whether a program is installed, as `name`.
+pub(crate) fn has_program(name: &str) -> Result<(), Skip> {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&folders).any(|folder| folder.join(name).is_file());
+    found.then_some(()).ok_or_else(|| Skip::new(format!("{name} is not installed")))
 }
 
 fn cpu_model() -> Option<String> {

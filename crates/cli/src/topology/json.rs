@@ -6,7 +6,7 @@
 //! | `offline` | the numbers of the CPUs that are switched off |
 //! | `nodes` | all NUMA nodes: `id`, `cpus` (the numbers of those online) |
 //! | `caches` | all caches: `level`, `kind` (`data`, `instruction`, `unified`), `bytes` (or null), `cpus` |
-//! | `smt` | `usable`, `excluded` (by the mask), `off` or `absent` |
+//! | `smt` | `usable`, `excluded` (by the mask), `offline` (CPU by CPU), `off`, `forced-off` (until the next boot) or `absent` |
 //! | `pairing` | whether siblings can be paired |
 //! | `quota`, `workers` | CPUs that the control group grants (or null), workers by default; both null with `--root` |
 
@@ -65,7 +65,9 @@ fn smt(smt: Smt) -> &'static str {
     match smt {
         Smt::Usable => "usable",
         Smt::Excluded => "excluded",
+        Smt::Offline => "offline",
         Smt::Off => "off",
+        Smt::ForcedOff => "forced-off",
         Smt::Absent => "absent",
     }
 }

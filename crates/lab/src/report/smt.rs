@@ -11,7 +11,7 @@ use crate::{
     published::P4_MACHINE,
     results::Results,
     smt::{
-        CPU_TIME, IO_THROUGHPUT, LOOK, Setting,
+        CPU_TIME, DISTURBED, IO_THROUGHPUT, LOOK, Setting,
         quiet::THRESHOLD,
         verdict::{Comparison, Relative, comparisons, conclusions, largest},
     },
@@ -20,9 +20,10 @@ use crate::{
 
 const TEXT: &str = "P4 has a task that stalls on memory (IO) share a core with one that computes (CPU), by the core's two hardware threads: \
      cross. In parallel the tasks of a kind share a core; with nosmt there is one of each, on a core of its own, and the CPU task does the \
-     work of two; with nosmt-2t two share a hardware thread. All values are relative to those of cross.";
+     work of two, which P4 does not say, but its run times with nosmt do; with nosmt-2t two share a hardware thread. All values are relative to those of cross.";
 
-const MODEL: &str = "By a model of contention on P4's machine, not measured. What P4 has measured was not used to make it.";
+const MODEL: &str = "By a model of contention on P4's machine, not measured. What P4 has measured was not used to make it, but for \
+     the work of nosmt, which is deduced from its run times.";
 
 /// What a figure is about: its number in P4 for set 1 and set 2, its name, its axis, the beginning of its files.
 struct Kind {
@@ -127,7 +128,13 @@ fn from_end_to_end(name: &str, family: Family, value: Relative, ends: [f64; 2]) 
 
 fn point(one: &Comparison) -> Option<LinePoint> {
     let size = one.size?;
-    Some(LinePoint { x: size as f64, y: span(one.here), means: format!("size {size}") })
+    let means = format!("size {size}{}", mark(one));
+    Some(LinePoint { x: size as f64, y: span(one.here), means })
+}
+
+/// What stands behind the name of what stayed disturbed.
+fn mark(one: &Comparison) -> &'static str {
+    if one.is_disturbed { ", disturbed" } else { "" }
 }
 
 fn span(Relative { median, min, max }: Relative) -> Span {
@@ -146,7 +153,7 @@ fn family(setting: Setting) -> Family {
 fn programs(own: &[&Comparison], kind: &Kind) -> Option<Figure> {
     let first = own.first()?;
     let bar = |one: &&&Comparison| Bar {
-        name: one.setting.name().into(),
+        name: format!("{}{}", one.setting.name(), mark(one)),
         family: family(one.setting),
         value: span(one.here),
     };
@@ -242,10 +249,20 @@ impl Page {
 
     /// A row for each figure of P4 that there is here.
     fn signs(&mut self, rows: &[&Comparison], title: &str) {
-        let agree = rows.iter().filter(|one| one.agrees() == Some(true)).count();
+        type Rows<'a> = Vec<&'a Comparison>;
+        let all = rows.iter().copied();
+        let (disturbed, sound): (Rows<'_>, Rows<'_>) = all.partition(|one| one.is_disturbed);
+        let (deduced, own): (Rows<'_>, Rows<'_>) =
+            sound.into_iter().partition(|one| one.is_deduced());
+        let agree = |rows: &Rows<'_>| rows.iter().filter(|one| one.agrees() == Some(true)).count();
         self.add(format_args!(
-            "<p>Of {} figures of P4, {agree} have the same sign here: cross is better, worse, or equal within the range.</p>",
-            rows.len()
+            "<p>Of {} figures of P4, {} have the same sign here: cross is better, worse, or equal within the range. Of {} run times with nosmt, \
+             from which its work is deduced, {} have. {} are left out, of points with samples that stayed disturbed.</p>",
+            own.len(),
+            agree(&own),
+            deduced.len(),
+            agree(&deduced),
+            disturbed.len()
         ));
         self.open_scroll(&format!("{title}: signs"));
         self.0.push_str("<table><thead><tr>");
@@ -264,7 +281,12 @@ impl Page {
         let Some(published) = one.published else { return };
         let size = one.size.map_or(String::new(), |size| format!(" {size}"));
         let tasks = format!("{} beside {}{size}", named(one), one.cpu);
-        let verdict = if one.agrees() == Some(true) { "agrees" } else { "disagrees" };
+        let verdict = match one.agrees() {
+            _ if one.is_disturbed => "disturbed",
+            Some(true) if one.is_deduced() => "agrees (deduced)",
+            Some(true) => "agrees",
+            _ => "disagrees",
+        };
         self.add(format_args!(
             r#"<tr><th scope="row">{}</th><td class="text">{}</td><td class="text">{}</td>"#,
             Escaped(&tasks),
@@ -293,11 +315,11 @@ fn disturbed(results: &Results) -> String {
     let best = looks.iter().map(|point| point.min).fold(f64::INFINITY, f64::min);
     let slow = looks.iter().filter(|point| point.max > best * THRESHOLD).count();
     format!(
-        "Of {} points, {} had samples that were disturbed and taken again, {} samples that stayed disturbed, {slow} samples in which the \
-         cores were slow all the time.",
+        "Of {} points, {} have samples that were disturbed and taken again, {} have samples that stayed disturbed, {slow} have samples in \
+         which the cores were slow all the time.",
         looks.len(),
         ever("repeats"),
-        ever("disturbed")
+        ever(DISTURBED)
     )
 }
 
@@ -336,11 +358,11 @@ mod tests {
                     value(Unit::Nanoseconds, CPU_TIME, 1e8 * ratio(setting, time)),
                     value(Unit::PerSecond, IO_THROUGHPUT, 1e6 * ratio(setting, throughput)),
                     value(Unit::Count, "repeats", f64::from(setting == Setting::Parallel)),
-                    value(Unit::Count, "disturbed", 0.0),
+                    value(Unit::Count, DISTURBED, 0.0),
                     value(
                         Unit::Nanoseconds,
                         LOOK,
-                        1e5 * if setting == Setting::Nosmt { 1.1 } else { 1.0 },
+                        1e5 * if setting == Setting::NoSmt { 1.1 } else { 1.0 },
                     ),
                 ];
                 Sample { rounds: 9, elapsed: Schedule::QUICK.target, readings }
@@ -470,8 +492,36 @@ mod tests {
         assert_eq!(parallel("dram beside idiv 512", CPU_TIME), "worse worse agrees");
         assert_eq!(parallel("pmem (emulated) beside sum 512", CPU_TIME), "equal equal agrees");
         assert_eq!(parallel("rbtree (emulated) beside xz", IO_THROUGHPUT), "better better agrees");
-        // Set 1 has 18 of times and 12 of throughputs, the two programs two each.
-        assert!(html.contains("Of 34 figures of P4, 33 have the same sign here"));
+        assert_eq!(row("dram beside sum 512", CPU_TIME, "nosmt"), "better better agrees (deduced)");
+        // Set 1 has 18 of times, 6 of them with nosmt, and 12 of throughputs, the two programs two each.
+        assert!(html.contains("Of 28 figures of P4, 27 have the same sign here"));
+        assert!(
+            html.contains("Of 6 run times with nosmt, from which its work is deduced, 6 have.")
+        );
+    }
+
+    /// With one sample of parallel that stayed disturbed: its time and its throughput are left out, and are no cases.
+    #[test]
+    fn what_stayed_disturbed_is_marked_and_left_out() {
+        let mut series = points(&set1("pmem", "dax", "idiv", 512), [1.15, 1.7], [0.93, 0.5]);
+        let parallel = series.iter_mut().find(|one| one.case.method == "parallel").expect("it");
+        let readings = parallel.samples[1].readings.iter_mut();
+        let own = readings.filter(|reading| reading.stat.as_deref() == Some(DISTURBED));
+        own.for_each(|reading| reading.value = 1.0);
+        let results = results(series);
+        let html = page(&results);
+        assert_eq!(html.matches("<td>disturbed</td>").count(), 2);
+        for words in [
+            "Of 3 figures of P4, 3 have",
+            "Of 1 run times with nosmt, from which its work is deduced, 1 have.",
+            "2 are left out",
+            "1 have samples that stayed disturbed",
+            "than nosmt beside every CPU task: not measured",
+        ] {
+            assert!(html.contains(words), "{words}");
+        }
+        let (_, svg) = drawings(&results).into_iter().next().expect("a drawing");
+        assert!(svg.contains("<title>parallel, size 512, disturbed: 1.15"), "{svg}");
     }
 
     #[test]
@@ -480,8 +530,8 @@ mod tests {
         for words in [
             "where to DRAM: holds in 3 of 3 cases",
             "more than sums: holds in 3 of 4 cases",
-            "most IO throughput beside every CPU task: holds in 8 of 8 cases",
-            "Of 70 points, 14 had samples that were disturbed and taken again, 0 samples that stayed disturbed, 14 samples in",
+            "measured, beside every CPU task: holds in 8 of 8 cases",
+            "Of 70 points, 14 have samples that were disturbed and taken again, 0 have samples that stayed disturbed, 14 have samples in",
             "Prefetchers here: ",
         ] {
             assert!(html.contains(words), "{words}");

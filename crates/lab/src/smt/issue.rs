@@ -2,7 +2,8 @@
 
 use std::{
     arch::asm,
-    sync::Barrier,
+    hint::spin_loop,
+    sync::atomic::{AtomicUsize, Ordering},
     thread,
     time::{Duration, Instant},
 };
@@ -53,17 +54,24 @@ pub(super) fn slowest(cpus: &[usize], rounds: u64) -> Result<Duration, Failure> 
     thread::scope(|scope| scope.spawn(on_all).join().expect("no probe panics"))
 }
 
-/// The times of so many rounds on each of `cpus` at once.
-pub(super) fn together(cpus: [usize; 2], rounds: u64) -> Result<[Duration; 2], Failure> {
-    let ready = Barrier::new(cpus.len());
+/// How long so many rounds on each of `cpus` at once take, until the last has done them.
+pub(super) fn together(cpus: [usize; 2], rounds: u64) -> Result<Duration, Failure> {
+    let ready = AtomicUsize::new(0);
     let on = &|cpu| {
         let bound = bind(cpu);
-        ready.wait();
-        bound.map(|()| timed(rounds))
+        // They only meet: nothing is read on the strength of it. Who slept instead would wake up behind the other.
+        ready.fetch_add(1, Ordering::Relaxed);
+        while ready.load(Ordering::Relaxed) < cpus.len() {
+            spin_loop();
+        }
+        let start = Instant::now();
+        issue(rounds);
+        bound.map(|()| (start, Instant::now()))
     };
     thread::scope(|scope| {
         let tasks = cpus.map(|cpu| scope.spawn(move || on(cpu)));
         let [one, other] = tasks.map(|task| task.join().expect("no loop panics"));
-        Ok([one?, other?])
+        let (one, other) = (one?, other?);
+        Ok(one.1.max(other.1) - one.0.min(other.0))
     })
 }

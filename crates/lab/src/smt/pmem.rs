@@ -26,45 +26,61 @@ type Map = unsafe extern "C" fn(
     *mut c_int,
 ) -> *mut c_void;
 type Unmap = unsafe extern "C" fn(*mut c_void, usize) -> c_int;
-type Persist = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
+type MemmovePersist = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> *mut c_void;
+type MemsetPersist = unsafe extern "C" fn(*mut c_void, c_int, usize) -> *mut c_void;
+type Persist = unsafe extern "C" fn(*const c_void, usize);
 type Complaint = unsafe extern "C" fn() -> *const c_char;
 
-/// What of libpmem is used.
-pub(super) struct Library {
+/// What of libpmem is used; pmem(7) is its manual.
+pub(crate) struct Library {
     map: Map,
     unmap: Unmap,
-    persist: Persist,
+    pub(crate) memmove_persist: MemmovePersist,
+    pub(crate) memset_persist: MemsetPersist,
+    pub(crate) persist: Persist,
     complaint: Complaint,
 }
 
+/// Whether there is one. It leaves nothing of it: a process that has it loaded might be one that uses it.
+pub(crate) fn is_installed() -> Result<(), Skip> {
+    let handle = open().ok_or_else(|| Skip::new(MISSING))?;
+    // SAFETY: it was opened here, and nothing of it was called.
+    unsafe { libc::dlclose(handle.as_ptr()) };
+    Ok(())
+}
+
+fn open() -> Option<NonNull<c_void>> {
+    // SAFETY: what libpmem does when it is loaded asks for nothing from its user.
+    NonNull::new(unsafe { libc::dlopen(c"libpmem.so.1".as_ptr(), libc::RTLD_NOW) })
+}
+
 impl Library {
-    /// The library, opened once.
-    pub(super) fn find() -> Result<&'static Self, Failure> {
-        Self::supports().map_err(|skip| Failure::Unavailable(skip.reason))
-    }
-
-    /// The same, for a plan.
-    pub(super) fn supports() -> Result<&'static Self, Skip> {
+    /// The library, opened once and for good.
+    pub(crate) fn find() -> Result<&'static Self, Failure> {
         static FOUND: OnceLock<Option<Library>> = OnceLock::new();
-        FOUND.get_or_init(Self::open).as_ref().ok_or_else(|| Skip::new(MISSING))
+        let found = FOUND.get_or_init(Self::load).as_ref();
+        found.ok_or_else(|| Failure::Unavailable(MISSING.into()))
     }
 
-    fn open() -> Option<Self> {
-        // SAFETY: what libpmem does when it is loaded asks for nothing from its user.
-        let handle =
-            NonNull::new(unsafe { libc::dlopen(c"libpmem.so.1".as_ptr(), libc::RTLD_NOW) })?;
+    fn load() -> Option<Self> {
+        let handle = open()?;
         let find = |name: &CStr| {
             // SAFETY: the handle is open and stays so.
             NonNull::new(unsafe { libc::dlsym(handle.as_ptr(), name.as_ptr()) })
         };
+        let [map, unmap] = [find(c"pmem_map_file")?, find(c"pmem_unmap")?];
+        let [memmove, memset] = [find(c"pmem_memmove_persist")?, find(c"pmem_memset_persist")?];
+        let [persist, complaint] = [find(c"pmem_persist")?, find(c"pmem_errormsg")?];
         // SAFETY: the functions of these names have these types in all libraries of the name above: its number
         // would be another.
         unsafe {
             Some(Self {
-                map: mem::transmute::<NonNull<c_void>, Map>(find(c"pmem_map_file")?),
-                unmap: mem::transmute::<NonNull<c_void>, Unmap>(find(c"pmem_unmap")?),
-                persist: mem::transmute::<NonNull<c_void>, Persist>(find(c"pmem_memmove_persist")?),
-                complaint: mem::transmute::<NonNull<c_void>, Complaint>(find(c"pmem_errormsg")?),
+                map: mem::transmute::<NonNull<c_void>, Map>(map),
+                unmap: mem::transmute::<NonNull<c_void>, Unmap>(unmap),
+                memmove_persist: mem::transmute::<NonNull<c_void>, MemmovePersist>(memmove),
+                memset_persist: mem::transmute::<NonNull<c_void>, MemsetPersist>(memset),
+                persist: mem::transmute::<NonNull<c_void>, Persist>(persist),
+                complaint: mem::transmute::<NonNull<c_void>, Complaint>(complaint),
             })
         }
     }
@@ -124,7 +140,7 @@ impl PmemFile {
         assert!(offset <= self.len - BLOCK);
         // SAFETY: the block is within the mapping, which is this value's own; the data lie elsewhere.
         unsafe {
-            (self.library.persist)(
+            (self.library.memmove_persist)(
                 self.start.byte_add(offset).as_ptr(),
                 data.as_ptr().cast(),
                 BLOCK,

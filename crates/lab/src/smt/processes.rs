@@ -21,12 +21,12 @@ pub(super) fn run(
     let start = Start::of(pairs.len());
     let one = |(seed, pair): (u64, &Pair)| -> Result<PairDone, Stopped> {
         // A program runs where the thread may that starts it.
-        let tree = start.wait(bind(pair.io).and_then(|()| {
+        let (tree, begin) = start.wait(bind(pair.io).and_then(|()| {
             let tree = Tree::start(memory, seed)?;
             bind(pair.cpu).map(|()| tree)
         }))?;
         tree.begin()?;
-        let cpu = work.run(amount)?;
+        let cpu = work.run(begin, amount)?;
         Ok(PairDone { io: tree.end(memory)?, cpu })
     };
     thread::scope(|scope| {

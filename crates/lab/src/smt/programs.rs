@@ -1,19 +1,18 @@
 //! In place of SPEC CPU: real programs that a Debian has or can have, each with an input that is the same everywhere.
 
 use std::{
-    env,
     fmt::Write,
     fs,
     io::{self, Read, Seek},
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use daiko_sys::process::wait_with_usage;
 
 use super::run::{Amount, Done};
-use crate::{Failure, Skip, random::SplitMix64, runner::child::last_line};
+use crate::{Failure, Skip, host, random::SplitMix64, runner::child::last_line};
 
 /// A program of the named set.
 #[derive(Debug)]
@@ -67,13 +66,9 @@ impl Program {
 
     /// Whether it is installed.
     pub(super) fn supports(&self) -> Result<(), Skip> {
-        let path = env::var_os("PATH").unwrap_or_default();
-        let found = env::split_paths(&path).any(|folder| folder.join(self.name).is_file());
-        let missing = || {
-            let Self { name, package, .. } = self;
-            Skip::new(format!("{name} is not installed (Debian: apt install {package})"))
-        };
-        found.then_some(()).ok_or_else(missing)
+        let Self { name, package, .. } = self;
+        host::has_program(name)
+            .map_err(|skip| Skip::new(format!("{skip} (Debian: apt install {package})")))
     }
 }
 
@@ -86,10 +81,10 @@ pub(super) struct Work {
 }
 
 impl Work {
-    /// Runs it on the CPUs of the calling thread, so many times, one after the other.
-    pub(super) fn run(&self, amount: Amount) -> Result<Done, Failure> {
+    /// Runs it on the CPUs of the calling thread, so many times, one after the other, in times since `begin`.
+    pub(super) fn run(&self, begin: Instant, amount: Amount) -> Result<Done, Failure> {
         let mut cpu = Duration::ZERO;
-        let (count, elapsed) = amount.run(|| {
+        let (count, elapsed) = amount.run(begin, || {
             cpu += self.run_once()?;
             Ok(())
         })?;
@@ -199,7 +194,7 @@ fn source() -> String {
 mod tests {
     use super::*;
 
-    const ONCE: Amount = Amount { times: 1, limit: Duration::from_secs(60) };
+    const ONCE: Amount = Amount { times: 1, least: Duration::ZERO, limit: Duration::from_secs(60) };
 
     fn shell(command: &str) -> Work {
         Work { command: command.into(), folder: None }
@@ -215,7 +210,7 @@ mod tests {
                 continue;
             }
             let work = Work { command: program.command.into(), folder: Some(folder.path().into()) };
-            let done = work.run(ONCE).unwrap_or_else(|failure| panic!("{failure}"));
+            let done = work.run(Instant::now(), ONCE).unwrap_or_else(|failure| panic!("{failure}"));
             assert_eq!(done.count, 1);
             assert!(done.cpu > Duration::ZERO, "{}: {done:?}", program.name);
         }
@@ -236,16 +231,19 @@ mod tests {
     fn a_command_runs_as_often_as_it_is_told() {
         let folder = tempfile::tempdir().expect("a folder");
         let work = Work { command: "echo >>runs".into(), folder: Some(folder.path().into()) };
-        let done = work.run(Amount { times: 3, ..ONCE }).expect("done");
+        let done = work.run(Instant::now(), Amount { times: 3, ..ONCE }).expect("done");
         let runs = fs::read(folder.path().join("runs")).expect("runs");
         assert_eq!((done.count, runs.len()), (3, 3));
     }
 
     #[test]
     fn a_command_that_fails_is_told_with_its_last_words() {
-        let told = shell("echo first >&2; echo why >&2; exit 7").run(ONCE).unwrap_err().to_string();
+        let told = shell("echo first >&2; echo why >&2; exit 7")
+            .run(Instant::now(), ONCE)
+            .unwrap_err()
+            .to_string();
         assert!(told.ends_with("ended with exit status: 7: why"), "{told}");
-        let told = shell("nonsense-of-daiko").run(ONCE).unwrap_err().to_string();
+        let told = shell("nonsense-of-daiko").run(Instant::now(), ONCE).unwrap_err().to_string();
         assert!(told.contains("127") && told.contains("not found"), "{told}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Barrier,
+        Barrier, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -15,7 +15,7 @@ use crate::{Failure, host};
 pub(super) struct Done {
     /// Writes or operations of an IO task; how often a CPU task did its work.
     pub(super) count: u64,
-    /// From its start to its end.
+    /// From the start of all to its end.
     pub(super) elapsed: Duration,
     /// How long it had a CPU.
     pub(super) cpu: Duration,
@@ -28,22 +28,27 @@ pub(super) struct PairDone {
     pub(super) cpu: Done,
 }
 
-/// How much a CPU task does: its work so often, less if the time is over before.
+/// How much a CPU task does: its work so often, and on until the least time is over; less if the time is over before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Amount {
     pub(super) times: u64,
+    pub(super) least: Duration,
     pub(super) limit: Duration,
 }
 
 impl Amount {
-    /// Does `work`; it fails at its first failure.
+    /// Does `work`, in times since `start`; it fails at its first failure.
     pub(super) fn run(
         self,
+        start: Instant,
         mut work: impl FnMut() -> Result<(), Failure>,
     ) -> Result<(u64, Duration), Failure> {
-        let start = Instant::now();
         let mut count = 0;
-        while count < self.times.max(1) && (count == 0 || start.elapsed() < self.limit) {
+        let is_done = |count: u64| {
+            let elapsed = start.elapsed();
+            count > 0 && (count >= self.times && elapsed >= self.least || elapsed >= self.limit)
+        };
+        while !is_done(count) {
             work()?;
             count += 1;
         }
@@ -55,22 +60,31 @@ impl Amount {
 pub(super) struct Start {
     barrier: Barrier,
     failed: AtomicBool,
+    /// When the first of them has come through.
+    begin: OnceLock<Instant>,
 }
 
 impl Start {
     pub(super) fn of(tasks: usize) -> Self {
-        Self { barrier: Barrier::new(tasks), failed: AtomicBool::new(false) }
+        let (barrier, failed) = (Barrier::new(tasks), AtomicBool::new(false));
+        Self { barrier, failed, begin: OnceLock::new() }
     }
 
-    /// Waits for all; what was prepared, if all others are prepared too.
-    pub(super) fn wait<T>(&self, prepared: Result<T, Failure>) -> Result<T, Stopped> {
+    /// Waits for all; what was prepared, if all others are prepared too, and when all start: who shares a hardware thread may
+    /// have to wait for it, which is a part of its time.
+    pub(super) fn wait<T>(&self, prepared: Result<T, Failure>) -> Result<(T, Instant), Stopped> {
         if prepared.is_err() {
             // The barrier orders it before the loads of the others.
             self.failed.store(true, Ordering::Relaxed);
         }
         self.barrier.wait();
+        let begin = *self.begin.get_or_init(Instant::now);
         let prepared = prepared.map_err(Stopped::Failed)?;
-        if self.failed.load(Ordering::Relaxed) { Err(Stopped::ByOther) } else { Ok(prepared) }
+        if self.failed.load(Ordering::Relaxed) {
+            Err(Stopped::ByOther)
+        } else {
+            Ok((prepared, begin))
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Where P4 puts its tasks: two cores, each of two hardware threads.
 
-use daiko_sys::topology::{Cpu, Smt, Topology};
+use daiko_sys::topology::{Cpu, Topology};
 
 use crate::Skip;
 
@@ -14,7 +14,7 @@ const WORK: u64 = 2;
 /// use daiko_lab::smt::{Cores, Pair, Setting};
 /// let cores = Cores([[0, 4], [1, 5]]);
 /// assert_eq!(Setting::Cross.pairs(&cores), [Pair { io: 0, cpu: 4 }, Pair { io: 1, cpu: 5 }]);
-/// assert_eq!(Setting::Nosmt.pairs(&cores), [Pair { io: 0, cpu: 1 }]);
+/// assert_eq!(Setting::NoSmt.pairs(&cores), [Pair { io: 0, cpu: 1 }]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
@@ -23,11 +23,11 @@ pub enum Setting {
     /// Both IO tasks on one core, both CPU tasks on the other.
     Parallel,
     /// One IO task on one core, one CPU task on the other; their siblings stay idle.
-    Nosmt,
+    NoSmt,
     /// As `Cross`, but both tasks of a core on the same hardware thread: the kernel shares it out.
-    Nosmt2tCross,
+    NoSmt2tCross,
     /// As `Parallel`, likewise.
-    Nosmt2tParallel,
+    NoSmt2tParallel,
 }
 
 /// Two cores of one package, each by two of its hardware threads.
@@ -46,16 +46,16 @@ pub struct Pair {
 impl Setting {
     /// All, in the order of tables.
     pub const ALL: [Self; 5] =
-        [Self::Cross, Self::Parallel, Self::Nosmt, Self::Nosmt2tCross, Self::Nosmt2tParallel];
+        [Self::Cross, Self::Parallel, Self::NoSmt, Self::NoSmt2tCross, Self::NoSmt2tParallel];
 
     /// What results call it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Cross => "cross",
             Self::Parallel => "parallel",
-            Self::Nosmt => "nosmt",
-            Self::Nosmt2tCross => "nosmt-2t-cross",
-            Self::Nosmt2tParallel => "nosmt-2t-parallel",
+            Self::NoSmt => "nosmt",
+            Self::NoSmt2tCross => "nosmt-2t-cross",
+            Self::NoSmt2tParallel => "nosmt-2t-parallel",
         }
     }
 
@@ -71,23 +71,23 @@ impl Setting {
         match self {
             Self::Cross => vec![pair(one[0], one[1]), pair(two[0], two[1])],
             Self::Parallel => vec![pair(one[0], two[0]), pair(one[1], two[1])],
-            Self::Nosmt => vec![pair(one[0], two[0])],
-            Self::Nosmt2tCross => vec![pair(one[0], one[0]), pair(two[0], two[0])],
-            Self::Nosmt2tParallel => vec![pair(one[0], two[0]); 2],
+            Self::NoSmt => vec![pair(one[0], two[0])],
+            Self::NoSmt2tCross => vec![pair(one[0], one[0]), pair(two[0], two[0])],
+            Self::NoSmt2tParallel => vec![pair(one[0], two[0]); 2],
         }
     }
 
     /// How often each CPU task does its work, so that all settings do the same: who is alone does that of two.
     pub fn work(self) -> u64 {
         match self {
-            Self::Nosmt => WORK,
+            Self::NoSmt => WORK,
             _ => 1,
         }
     }
 
     /// Whether no two tasks share a hardware thread.
     pub fn has_threads_alone(self) -> bool {
-        !matches!(self, Self::Nosmt2tCross | Self::Nosmt2tParallel)
+        !matches!(self, Self::NoSmt2tCross | Self::NoSmt2tParallel)
     }
 }
 
@@ -101,7 +101,8 @@ impl Cores {
         let mut found: Vec<(&Cpu, [usize; 2])> =
             (0..machine.cores()).filter_map(|core| siblings(machine, core)).collect();
         if found.is_empty() {
-            return Err(no_siblings(machine));
+            let why = machine.smt();
+            return Err(Skip::new(format!("{why}; daiko lab run smt-model predicts instead")));
         }
         while let Some((last, threads)) = found.pop() {
             let near = |(cpu, _): &&(&Cpu, _)| {
@@ -115,17 +116,6 @@ impl Cores {
             "no two cores of one package and speed have two CPUs each that this process may use: allow more by taskset",
         ))
     }
-}
-
-fn no_siblings(machine: &Topology) -> Skip {
-    let why = match machine.smt() {
-        Smt::Excluded => {
-            "this process may use one CPU of each core only: allow siblings by taskset"
-        }
-        Smt::Off => "SMT is off: write on to /sys/devices/system/cpu/smt/control",
-        _ => "no core has two CPUs, or a virtual machine hides it: measure on its host",
-    };
-    Skip::new(format!("{why}; daiko lab run smt-model predicts instead"))
 }
 
 /// The first CPU of a core, and its first two that are allowed.
@@ -159,9 +149,9 @@ mod tests {
         let (io, cpu, none) = ([1, 0], [0, 1], [0, 0]);
         assert_eq!(load(Setting::Cross), [io, io, cpu, cpu]);
         assert_eq!(load(Setting::Parallel), [io, cpu, io, cpu]);
-        assert_eq!(load(Setting::Nosmt), [io, cpu, none, none]);
-        assert_eq!(load(Setting::Nosmt2tCross), [[1, 1], [1, 1], none, none]);
-        assert_eq!(load(Setting::Nosmt2tParallel), [[2, 0], [0, 2], none, none]);
+        assert_eq!(load(Setting::NoSmt), [io, cpu, none, none]);
+        assert_eq!(load(Setting::NoSmt2tCross), [[1, 1], [1, 1], none, none]);
+        assert_eq!(load(Setting::NoSmt2tParallel), [[2, 0], [0, 2], none, none]);
     }
 
     #[test]
@@ -197,10 +187,13 @@ mod tests {
     #[test]
     fn where_there_are_none_the_remedy_is_told() {
         for (machine, told) in [
-            ("1x4x1", "no core has two CPUs"),
-            ("1x1x1", "no core has two CPUs"),
-            ("1x4x2 smt=off", "SMT is off: write on"),
-            ("1x4x2 allowed=0-3", "one CPU of each core only: allow siblings"),
+            ("1x4x1", "no core has siblings: "),
+            ("1x1x1", "no core has siblings: "),
+            (
+                "1x4x2 smt=off",
+                "write 'on' to /sys/devices/system/cpu/smt/control; daiko lab run smt-model",
+            ),
+            ("1x4x2 allowed=0-3", "of no core are two siblings allowed: allow them"),
             ("1x4x2 allowed=0,1,4", "no two cores of one package"),
             ("2x1x2", "no two cores of one package"),
         ] {

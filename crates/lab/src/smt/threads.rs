@@ -3,7 +3,7 @@
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use daiko_sys::clock::thread_cpu_ns;
@@ -51,8 +51,8 @@ fn write(
     end: &AtomicBool,
     prepare: impl FnOnce() -> Result<Writer, Failure>,
 ) -> Result<Done, Stopped> {
-    let mut writer = start.wait(bind(cpu).and_then(|()| prepare()))?;
-    let (begin, begin_cpu) = (Instant::now(), thread_cpu_ns());
+    let (mut writer, begin) = start.wait(bind(cpu).and_then(|()| prepare()))?;
+    let begin_cpu = thread_cpu_ns();
     let count = writer.write_until(end);
     Ok(Done { count, elapsed: begin.elapsed(), cpu: cpu_since(begin_cpu) })
 }
@@ -65,9 +65,9 @@ fn compute(
     kernel: Kernel,
     amount: Amount,
 ) -> Result<Done, Stopped> {
-    let mut work = start.wait(bind(cpu).map(|()| kernel.prepare()))?;
+    let (mut work, begin) = start.wait(bind(cpu).map(|()| kernel.prepare()))?;
     let begin_cpu = thread_cpu_ns();
-    let (count, elapsed) = amount.run(|| {
+    let (count, elapsed) = amount.run(begin, || {
         work();
         Ok(())
     })?;

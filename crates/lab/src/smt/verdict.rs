@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{CPU_TIME, DRAM, IO_THROUGHPUT, PMEM, RBTREE, Setting};
+use super::{CPU_TIME, DISTURBED, DRAM, IO_THROUGHPUT, PMEM, RBTREE, Setting};
 use crate::{
     published::{P4_BASELINE, P4_SPEC},
     results::{Point, Results},
@@ -83,12 +83,19 @@ pub struct Comparison {
     pub here: Relative,
     /// What P4 found, if it says so.
     pub published: Option<Relative>,
+    /// Whether a sample of either setting stayed disturbed.
+    pub is_disturbed: bool,
 }
 
 impl Comparison {
     /// Whether P4 found the same sign; `None` if it does not say.
     pub fn agrees(&self) -> Option<bool> {
         Some(self.published?.sign(self.stat) == self.here.sign(self.stat))
+    }
+
+    /// Whether it rests on the work of `nosmt`, which was deduced from what P4 found of just this.
+    pub fn is_deduced(&self) -> bool {
+        self.setting == Setting::NoSmt && self.stat == CPU_TIME
     }
 }
 
@@ -121,12 +128,23 @@ fn compared(
             && point.method != P4_BASELINE
             && point.params == cross.params
     };
-    let here = Relative::of(results.measured().find(same)?, cross)?;
+    let point = results.measured().find(same)?;
+    let here = Relative::of(point, cross)?;
+    let is_disturbed = [point, cross].into_iter().any(|point| stayed_disturbed(results, point));
     let text = |key| cross.params.text(key).map(str::to_owned);
     let (io, cpu) = (text("io")?, text("cpu")?);
     let published = published(results, &cross.experiment, setting, [&io, &cpu, stat]);
     let (memory, size) = (text("memory"), cross.params.number("size"));
-    Some(Comparison { io, memory, cpu, size, stat, setting, here, published })
+    Some(Comparison { io, memory, cpu, size, stat, setting, here, published, is_disturbed })
+}
+
+fn stayed_disturbed(results: &Results, point: &Point) -> bool {
+    let params = point.params.clone().with("stat", DISTURBED);
+    let is_it = |other: &Point| {
+        (&other.experiment, &other.method, &other.params)
+            == (&point.experiment, &point.method, &params)
+    };
+    results.measured().any(|other| is_it(other) && other.max > 0.0)
 }
 
 /// What P4 has of these tasks; of programs, what it has of SPEC CPU's.
@@ -168,9 +186,10 @@ pub struct Conclusion {
     pub of: usize,
 }
 
-/// P4's conclusions, on the medians of the largest sizes.
+/// P4's conclusions, on the medians of the largest sizes; what stayed disturbed is no case.
 pub fn conclusions(comparisons: &[Comparison]) -> [Conclusion; 4] {
-    let largest = largest(comparisons);
+    let mut largest = largest(comparisons);
+    largest.retain(|one| !one.is_disturbed);
     [
         stronger_with_pmem(&largest),
         stronger_with_computing(&largest),
@@ -222,23 +241,30 @@ fn stronger_with_computing(all: &[&Comparison]) -> Conclusion {
     )
 }
 
-/// Of each pair of tasks, whether `is_so` of its throughputs: of `parallel` and `nosmt`, relative to `cross`.
-fn throughputs(all: &[&Comparison], is_so: impl Fn(f64, f64) -> bool) -> Vec<bool> {
+/// Of each pair of tasks, what `case` says of the throughputs of other settings, relative to `cross`.
+fn throughputs(
+    all: &[&Comparison],
+    case: impl Fn(&dyn Fn(Setting) -> Option<f64>) -> Option<bool>,
+) -> Vec<bool> {
     let pairs = distinct(all.iter().map(|one| (one.io.as_str(), one.cpu.as_str())));
-    let case = |(io, cpu): (&str, &str)| {
-        let of = |setting| median(all, io, cpu, IO_THROUGHPUT, setting);
-        Some(is_so(of(Setting::Parallel)?, of(Setting::Nosmt)?))
-    };
-    pairs.into_iter().filter_map(case).collect()
+    let of_pair = |(io, cpu)| case(&|setting| median(all, io, cpu, IO_THROUGHPUT, setting));
+    pairs.into_iter().filter_map(of_pair).collect()
 }
 
+/// P4 has all settings in figure 3, and all that it measured in figure 5.
 fn cross_best(all: &[&Comparison]) -> Conclusion {
-    let cases = throughputs(all, |parallel, nosmt| parallel < 1.0 && nosmt < 1.0);
-    conclusion("cross has the most IO throughput beside every CPU task", &cases)
+    let cases = throughputs(all, |of| {
+        let others: Vec<f64> = Setting::ALL.into_iter().filter_map(of).collect();
+        (!others.is_empty()).then(|| others.iter().all(|other| *other < 1.0))
+    });
+    conclusion(
+        "cross has the most IO throughput of all settings that were measured, beside every CPU task",
+        &cases,
+    )
 }
 
 fn smt_best(all: &[&Comparison]) -> Conclusion {
-    let cases = throughputs(all, |parallel, nosmt| parallel > nosmt);
+    let cases = throughputs(all, |of| Some(of(Setting::Parallel)? > of(Setting::NoSmt)?));
     conclusion("parallel has more IO throughput than nosmt beside every CPU task", &cases)
 }
 
@@ -281,6 +307,7 @@ mod tests {
             setting: Setting::Parallel,
             here: relative(value, value),
             published: None,
+            is_disturbed: false,
         }
     }
 
@@ -297,7 +324,7 @@ mod tests {
 
     fn throughput(cpu: &str, parallel: f64, nosmt: f64) -> [Comparison; 2] {
         let of = |value| comparison("rbtree", cpu, None, IO_THROUGHPUT, value);
-        [of(parallel), Comparison { setting: Setting::Nosmt, ..of(nosmt) }]
+        [of(parallel), Comparison { setting: Setting::NoSmt, ..of(nosmt) }]
     }
 
     fn held(comparisons: &[Comparison]) -> [(usize, usize); 4] {
@@ -319,6 +346,24 @@ mod tests {
         all.extend(throughput("gzip", 1.1, 0.6));
         all.extend(throughput("xz", 0.5, 0.6));
         assert_eq!(held(&all), [(2, 3), (3, 4), (1, 2), (1, 2)]);
+    }
+
+    #[test]
+    fn cross_is_best_only_beside_all_settings() {
+        let [parallel, nosmt] = throughput("gzip", 0.9, 0.6);
+        let shared = |setting| Comparison { setting, ..throughput("gzip", 1.1, 0.6)[0].clone() };
+        for setting in [Setting::NoSmt2tCross, Setting::NoSmt2tParallel] {
+            let all = [parallel.clone(), nosmt.clone(), shared(setting)];
+            assert_eq!(held(&all)[2..], [(0, 1), (1, 1)], "{}", setting.name());
+        }
+    }
+
+    #[test]
+    fn what_stayed_disturbed_is_no_case() {
+        let mut all = times();
+        all.extend(throughput("gzip", 0.9, 0.6));
+        all.iter_mut().for_each(|one| one.is_disturbed = one.cpu != "product");
+        assert_eq!(held(&all), [(1, 1), (0, 0), (0, 0), (0, 0)]);
     }
 
     #[test]

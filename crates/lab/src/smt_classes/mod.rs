@@ -35,6 +35,7 @@ use crate::{
     experiment::{
         Case, Effort, Experiment, List, Options, Params, Planned, Reading, Rounds, Sample, Unit,
     },
+    host,
 };
 
 /// The name in the command line and in results.
@@ -105,9 +106,9 @@ fn class_name(class: Class) -> &'static str {
 /// What the classifier says about a program that runs, and how much CPU time it took.
 fn judge(program: &Program, method: &str) -> Result<(Verdict, u64), Failure> {
     let running = Running::start(program)?;
+    let machine = Topology::read().map_err(|error| Failure::Unavailable(error.to_string()))?;
     let before = thread_cpu_ns();
-    let evidence =
-        Look::here(Topology::read().ok().as_ref()).at(&[(running.pid(), running.pid())]).remove(0);
+    let evidence = Look::here(Some(&machine)).at(&[(running.pid(), running.pid())]).remove(0);
     let cpu_ns = thread_cpu_ns() - before;
     running.is_there_still()?;
     let verdict = match (method, &evidence.profile) {
@@ -133,7 +134,7 @@ impl Program {
     fn is_there(&self) -> Result<(), Skip> {
         match self.run {
             programs::Run::Own { needs, .. } => needs(),
-            programs::Run::Installed { command, .. } => run::find(command[0]).map(drop),
+            programs::Run::Installed { command, .. } => host::has_program(command[0]),
         }
     }
 }

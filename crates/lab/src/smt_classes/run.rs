@@ -2,11 +2,9 @@
 
 use std::{
     convert::Infallible,
-    env,
     fs::File,
     io::{self, PipeWriter, Read, Write},
     os::unix::process::CommandExt,
-    path::PathBuf,
     process::{Command, Stdio},
 };
 
@@ -14,7 +12,7 @@ use daiko_sys::process::PidFd;
 
 use super::programs::{Program, Run};
 use crate::{
-    Failure, Skip,
+    Failure,
     ipc::{complaint::Complaint, processes::Processes, shared::Shared},
 };
 
@@ -77,11 +75,4 @@ fn run(program: &Program, prepares: &PipeWriter) -> io::Result<Infallible> {
             Err(line.stdout(Stdio::null()).stderr(Stdio::null()).exec())
         }
     }
-}
-
-/// The file of an installed program.
-pub(super) fn find(name: &str) -> Result<PathBuf, Skip> {
-    let folders = env::var_os("PATH").unwrap_or_default();
-    let mut files = env::split_paths(&folders).map(|folder| folder.join(name));
-    files.find(|file| file.is_file()).ok_or_else(|| Skip::new(format!("{name} is not installed")))
 }

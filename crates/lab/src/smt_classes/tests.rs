@@ -74,7 +74,7 @@ fn a_program_that_ends_early_says_so() {
 }
 
 #[test]
-fn every_point_can_be_sampled_and_no_other() {
+fn a_point_is_sampled_and_what_is_none_is_refused() {
     let plan = SmtClasses.plan(&Options::default());
     assert_eq!(plan.len(), 2 * programs::ALL.len());
     let effort = Effort { rounds: 1, limit: std::time::Duration::from_secs(5) };

@@ -12,17 +12,18 @@
 //!    both run (the window of instructions, the store buffer) it does not have.
 //! 4. **Time sharing** (`nosmt-2t`) is even and costs nothing: each of two tasks of a hardware thread has half of all time,
 //!    with either task of the other core beside it.
-//! 5. The CPU task of `nosmt` does the work of two, as in [`smt`](crate::smt).
+//! 5. The CPU task of `nosmt` does the work of two, as in [`smt`](crate::smt): P4 does not say so.
 //!
 //! Set 1 alone is modelled: of SPEC CPU and of a library's transactions P4 says nothing that demands could be taken from.
 //!
 //! # How far it agrees with P4
 //!
-//! P4's ratios are held out: no parameter was chosen by them. The report shows them beside each prediction, and a test keeps what
-//! is said here.
+//! P4's ratios are held out, but for run times with `nosmt`: that its CPU task does the work of two is deduced from these, and with the work of
+//! one all six would have the other sign. No other parameter was chosen by any. The report shows them beside each prediction, and a test
+//! keeps what is said here, of those that are held out.
 //!
-//! * Signs: of 30 figures 23 agree, all 18 that compare `cross` with a setting without SMT, 5 of 12 that compare it with `parallel`.
-//! * Sizes: run times relative to `cross` are off by 31% (median; 56% at most), throughputs by 17% (28% at most).
+//! * Signs: of 24 figures 17 agree, all 12 that compare `cross` with a setting without SMT, 5 of 12 that compare it with `parallel`.
+//! * Sizes: run times relative to `cross` are off by 38% (median; 56% at most), throughputs by 17% (28% at most).
 //! * Conclusions: pairing gains more with persistent memory in 3 of 3 cases, SMT has more throughput in 6 of 6. That divisions and
 //!   products gain more than sums holds in 2 of 4, that `cross` has the most throughput in 3 of 6.
 //! * Why it is off: its sums are bound by fill buffers, which makes two of them on a core a bad pair (1.38 where P4 has 1.0), and an IO

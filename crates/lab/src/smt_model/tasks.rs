@@ -1,4 +1,4 @@
-//! What P4's tasks ask of its machine. Nothing here is from P4's results.
+//! What P4's tasks ask of its machine. Nothing here is from P4's results; what is, the work of `nosmt`, is not of a task but of the setting.
 //!
 //! | constant | value | origin |
 //! |---|---|---|

@@ -1,5 +1,7 @@
 //! The caches of a description: `cpuN/cache/indexI`.
 
+use std::collections::BTreeMap;
+
 use super::files::Files;
 use super::{Cache, CacheKind, TopologyError};
 use crate::cpu::CpuSet;
@@ -9,19 +11,31 @@ const MOST: usize = 10;
 
 /// All caches of the online CPUs. Virtual machines may have none, or some that lack this or that file.
 pub(super) fn read(files: Files<'_>, online: &CpuSet) -> Result<Vec<Cache>, TopologyError> {
-    let mut caches = Vec::new();
+    let mut caches: Vec<Cache> = Vec::new();
+    let mut taken = BTreeMap::new();
     for cpu in online.iter() {
         for index in 0..MOST {
             let folder = format!("sys/devices/system/cpu/cpu{cpu}/cache/index{index}");
             let list = format!("{folder}/shared_cpu_list");
             let Some(cpus) = files.list(&list)? else { continue };
+            let Some((level, kind)) = level_and_kind(files, &folder)? else { continue };
             let cpus = cpus.intersection(online);
-            if !cpus.is_empty() && !cpus.contains(cpu) {
+            // Of an empty list nobody knows who they are.
+            if cpus.is_empty() {
+                continue;
+            }
+            // A cache that is new has only CPUs that no other of its kind has; of one that is known, all list the same.
+            let at = *taken.entry((level, kind, cpu)).or_insert(caches.len());
+            let agreed = match caches.get(at) {
+                Some(known) => known.cpus == cpus,
+                None => cpus.iter().all(|cpu| *taken.entry((level, kind, cpu)).or_insert(at) == at),
+            };
+            if !agreed || !cpus.contains(cpu) {
                 return Err(files.contradictory(&list));
             }
-            // Each is described by all who share it; of an empty list nobody knows who they are.
-            if cpus.iter().next() == Some(cpu) {
-                caches.extend(cache(files, &folder, cpus)?);
+            if at == caches.len() {
+                let size = size(files, &format!("{folder}/size"))?;
+                caches.push(Cache { level, kind, size, cpus });
             }
         }
     }
@@ -30,11 +44,13 @@ pub(super) fn read(files: Files<'_>, online: &CpuSet) -> Result<Vec<Cache>, Topo
 }
 
 /// `None` where the kernel does not know what it is.
-fn cache(files: Files<'_>, folder: &str, cpus: CpuSet) -> Result<Option<Cache>, TopologyError> {
+fn level_and_kind(
+    files: Files<'_>,
+    folder: &str,
+) -> Result<Option<(u32, CacheKind)>, TopologyError> {
     let Some(level) = files.value(&format!("{folder}/level"))? else { return Ok(None) };
-    let Some(kind) = kind(files, &format!("{folder}/type"))? else { return Ok(None) };
-    let size = size(files, &format!("{folder}/size"))?;
-    Ok(Some(Cache { level, kind, size, cpus }))
+    let kind = kind(files, &format!("{folder}/type"))?;
+    Ok(kind.map(|kind| (level, kind)))
 }
 
 fn kind(files: Files<'_>, file: &str) -> Result<Option<CacheKind>, TopologyError> {

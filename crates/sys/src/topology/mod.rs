@@ -41,8 +41,7 @@ pub struct Topology {
     caches: Vec<Cache>,
     allowed: CpuSet,
     offline: CpuSet,
-    /// Whether the kernel can switch siblings on and off.
-    switchable: bool,
+    control: Control,
 }
 
 /// A CPU that is online: one hardware thread.
@@ -96,6 +95,16 @@ pub struct Cache {
     pub cpus: CpuSet,
 }
 
+/// What the kernel says of its switch for siblings (`smt/control`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Control {
+    On,
+    Off,
+    ForcedOff,
+    /// There are no siblings, or the kernel has no such switch.
+    None,
+}
+
 /// Whether siblings can be used together, and why not.
 ///
 /// Its `Display` says so in one line, with the remedy where there is one.
@@ -105,8 +114,12 @@ pub enum Smt {
     Usable,
     /// There are siblings, but of no core two are allowed.
     Excluded,
-    /// There are siblings, but they are offline.
+    /// CPUs are offline, siblings it seems: they were switched off one by one, as the kernel's control has them on.
+    Offline,
+    /// There are siblings, but the kernel's control has them off.
     Off,
+    /// The same, and nothing switches them on before the next boot.
+    ForcedOff,
     /// No core has a second CPU.
     Absent,
 }
@@ -118,8 +131,14 @@ impl fmt::Display for Smt {
             Self::Excluded => {
                 "of no core are two siblings allowed: allow them (taskset, or cpuset.cpus of the control group)"
             }
+            Self::Offline => {
+                "no core has two CPUs online: as root, write 1 to /sys/devices/system/cpu/cpuN/online of those that are offline"
+            }
             Self::Off => {
                 "siblings are offline: as root, write 'on' to /sys/devices/system/cpu/smt/control"
+            }
+            Self::ForcedOff => {
+                "siblings are off until the next boot: boot without nosmt=force and what implies it (l1tf=full,force)"
             }
             Self::Absent => "no core has siblings: this processor or virtual machine has none",
         })
@@ -193,10 +212,15 @@ impl Topology {
             Smt::Usable
         } else if self.cores.iter().any(|core| core.len() > 1) {
             Smt::Excluded
-        } else if self.switchable && !self.offline.is_empty() {
-            Smt::Off
-        } else {
+        } else if self.offline.is_empty() {
             Smt::Absent
+        } else {
+            match self.control {
+                Control::On => Smt::Offline,
+                Control::Off => Smt::Off,
+                Control::ForcedOff => Smt::ForcedOff,
+                Control::None => Smt::Absent,
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::files::{self, Files, Source};
-use super::{Cpu, Node, Topology, TopologyError, caches};
+use super::{Control, Cpu, Node, Topology, TopologyError, caches};
 use crate::cpu::{self, CpuSet};
 
 const ONLINE: &str = "sys/devices/system/cpu/online";
@@ -83,7 +83,7 @@ fn machine(
         caches: caches::read(files, online)?,
         allowed,
         offline: present.difference(online),
-        switchable: switchable(files)?,
+        control: control(files)?,
     })
 }
 
@@ -202,7 +202,13 @@ fn package(files: Files<'_>, cpu: usize) -> Result<usize, TopologyError> {
     }
 }
 
-fn switchable(files: Files<'_>) -> Result<bool, TopologyError> {
-    let control = files.text("sys/devices/system/cpu/smt/control")?;
-    Ok(!matches!(control.as_deref(), None | Some("notsupported" | "notimplemented")))
+fn control(files: Files<'_>) -> Result<Control, TopologyError> {
+    let text = files.text("sys/devices/system/cpu/smt/control")?;
+    Ok(match text.as_deref() {
+        None | Some("notsupported" | "notimplemented") => Control::None,
+        Some("off") => Control::Off,
+        Some("forceoff") => Control::ForcedOff,
+        // `on`, or how many siblings of each core may be.
+        Some(_) => Control::On,
+    })
 }

@@ -120,7 +120,7 @@ fn siblings_are_usable_excluded_off_or_absent() {
         ("1x2x2 allowed=0-1", Smt::Excluded),
         ("1x2x2 allowed=0,3", Smt::Excluded),
         ("1x2x2 smt=off", Smt::Off),
-        ("1x2x2 offline=2-3", Smt::Off),
+        ("1x2x2 offline=2-3", Smt::Offline),
         ("1x2x2 offline=2-3 without=smt", Smt::Absent),
         ("1x2x1", Smt::Absent),
         ("1x4x1 offline=3", Smt::Absent),
@@ -128,6 +128,24 @@ fn siblings_are_usable_excluded_off_or_absent() {
         let machine = described(text);
         assert_eq!(machine.smt(), expected, "{text}");
         assert_eq!(machine.has_siblings(), expected == Smt::Usable, "{text}");
+    }
+}
+
+/// Writing `on` does nothing where the control is on already, and is refused where it is forced off.
+#[test]
+fn siblings_that_are_off_have_the_remedy_that_helps() {
+    for (control, expected, remedy) in [
+        ("on\n", Smt::Offline, "write 1 to /sys/devices/system/cpu/cpuN/online"),
+        ("2\n", Smt::Offline, "write 1 to /sys/devices/system/cpu/cpuN/online"),
+        ("off\n", Smt::Off, "write 'on' to /sys/devices/system/cpu/smt/control"),
+        ("forceoff\n", Smt::ForcedOff, "boot without nosmt=force"),
+        ("notimplemented\n", Smt::Absent, "has none"),
+    ] {
+        let mut description = Described::parse("1x2x2 offline=2-3").unwrap();
+        description.set("/sys/devices/system/cpu/smt/control", control);
+        let smt = description.topology().unwrap().smt();
+        assert_eq!(smt, expected, "{control}");
+        assert!(smt.to_string().contains(remedy), "{control}: {smt}");
     }
 }
 
@@ -177,6 +195,9 @@ fn a_description_that_is_wrong_is_refused_with_the_file() {
         ("cpu1/topology/physical_package_id", Some("-2\n"), "\"-2\""),
         ("cpu1/cpu_capacity", Some("much\n"), "\"much\""),
         ("cpu1/cache/index0/shared_cpu_list", Some("0\n"), "shared_cpu_list contradicts"),
+        ("cpu2/cache/index0/shared_cpu_list", Some("2\n"), "shared_cpu_list contradicts"),
+        ("cpu0/cache/index0/shared_cpu_list", Some("0\n"), "shared_cpu_list contradicts"),
+        ("cpu3/cache/index3/shared_cpu_list", Some("1-3\n"), "shared_cpu_list contradicts"),
         ("cpu1/cache/index0/level", Some("L1\n"), "\"L1\""),
         ("cpu1/cache/index0/type", Some("Trace\n"), "\"Trace\""),
         ("cpu1/cache/index0/size", Some("32M\n"), "\"32M\""),

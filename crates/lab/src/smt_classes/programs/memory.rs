@@ -89,11 +89,11 @@ fn write_records(bytes: usize, ready: &mut dyn FnMut()) -> io::Result<Infallible
     const RECORD: usize = 256;
     let mut field = Field::new(bytes)?;
     let (target, mut random) = (field.bytes(), SplitMix64(1));
-    let mut record = [0; RECORD];
+    // No zeros: some processors write none back over zeros.
+    let record = [1; RECORD];
     ready();
     loop {
         let at = random.below((bytes / RECORD) as u64) as usize * RECORD;
-        record[at % RECORD] = random.0 as u8;
         // Not of a length that is known: a call.
         let len = black_box(RECORD);
         target[at..at + len].copy_from_slice(&record[..len]);

@@ -19,7 +19,7 @@ use daiko_pair::Class;
 
 use Class::{Compute, Stall, Unknown};
 
-use crate::Skip;
+use crate::{Skip, smt::pmem::is_installed};
 
 /// A program that goes on until it is killed.
 pub(super) struct Program {
@@ -120,8 +120,8 @@ pub(super) const ALL: &[Program] = &[
     own("persist-nontemporal", Stall, persist::nontemporal_random),
     needing("persist-map", Stall, persist::has_clwb, persist::map),
     needing("persist-after-work", Stall, persist::has_clwb, persist::after_work),
-    needing("libpmem-memmove", Stall, pmem::is_installed, pmem::memmove),
-    needing("libpmem-counter", Stall, pmem::is_installed, pmem::counter),
+    needing("libpmem-memmove", Stall, is_installed, pmem::memmove),
+    needing("libpmem-counter", Stall, is_installed, pmem::counter),
     trap(own("chase-dram", Stall, memory::chase_dram)),
     trap(own("list-sum-dram", Stall, memory::list_sum)),
     trap(own("probe-dram", Stall, memory::probe)),
@@ -160,7 +160,7 @@ pub(super) const ALL: &[Program] = &[
     needing("persist-queue", Stall, persist::has_clwb, persist::queue),
     needing("persist-bitmap", Stall, persist::has_clwb, persist::bitmap),
     needing("persist-undo-log", Stall, persist::has_clwb, persist::undo_log),
-    needing("libpmem-memset", Stall, pmem::is_installed, pmem::memset),
+    needing("libpmem-memset", Stall, is_installed, pmem::memset),
     trap(own("binary-search-dram", Stall, memory::binary_search)),
     trap(own("hash-chains-dram", Stall, memory::hash_chains)),
     trap(own("scatter-dram", Stall, memory::scatter)),

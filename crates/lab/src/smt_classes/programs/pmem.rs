@@ -1,60 +1,17 @@
 //! Programs that persist by libpmem, if that is installed: on a file of `/dev/shm`. Its flushes are those for
 //! persistent memory whatever is behind the addresses.
 
-use std::{convert::Infallible, ffi::CStr, io, mem, os::fd::AsRawFd, ptr};
+use std::{convert::Infallible, io, os::fd::AsRawFd, ptr};
 
 use super::field::FAR;
-use crate::{Skip, random::SplitMix64};
+use crate::{random::SplitMix64, smt::pmem::Library};
 
-const LIBRARY: &CStr = c"libpmem.so.1";
 /// Where memory is a file's.
 const FOLDER: &str = "/dev/shm";
 const RECORD: usize = 256;
 
-/// The functions of libpmem, of which the manual is pmem(7).
-struct Pmem {
-    memmove_persist: unsafe extern "C" fn(*mut u8, *const u8, usize) -> *mut u8,
-    persist: unsafe extern "C" fn(*const u8, usize),
-    memset_persist: unsafe extern "C" fn(*mut u8, i32, usize) -> *mut u8,
-}
-
-fn open() -> Option<*mut libc::c_void> {
-    // SAFETY: the name is a string; the library's constructors read the environment and the processor's features.
-    let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW) };
-    (!library.is_null()).then_some(library)
-}
-
-/// Looks for it, and leaves nothing of it: a process that has it loaded might be one that uses it.
-pub(super) fn is_installed() -> Result<(), Skip> {
-    let library =
-        open().ok_or_else(|| Skip::new("no libpmem.so.1 (Debian: apt install libpmem1)"))?;
-    // SAFETY: it was opened here, and nothing of it was called.
-    unsafe { libc::dlclose(library) };
-    Ok(())
-}
-
-fn library() -> io::Result<Pmem> {
-    // SAFETY: the functions have these types in pmem(7).
-    unsafe {
-        let library = open().ok_or_else(|| io::Error::other("libpmem.so.1 is gone"))?;
-        let function = |name: &CStr| match libc::dlsym(library, name.as_ptr()) {
-            symbol if symbol.is_null() => Err(io::Error::other(format!("libpmem has no {name:?}"))),
-            symbol => Ok(symbol),
-        };
-        Ok(Pmem {
-            memmove_persist: mem::transmute::<
-                *mut libc::c_void,
-                unsafe extern "C" fn(*mut u8, *const u8, usize) -> *mut u8,
-            >(function(c"pmem_memmove_persist")?),
-            memset_persist: mem::transmute::<
-                *mut libc::c_void,
-                unsafe extern "C" fn(*mut u8, i32, usize) -> *mut u8,
-            >(function(c"pmem_memset_persist")?),
-            persist: mem::transmute::<*mut libc::c_void, unsafe extern "C" fn(*const u8, usize)>(
-                function(c"pmem_persist")?,
-            ),
-        })
-    }
+fn library() -> io::Result<&'static Library> {
+    Library::find().map_err(io::Error::other)
 }
 
 /// A file that has no name any more, mapped for all who have it.
@@ -83,7 +40,7 @@ pub(super) fn memmove(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
     loop {
         let at = random.below((FAR / RECORD) as u64) as usize * RECORD;
         // SAFETY: the target is mapped for so many bytes and nobody else's.
-        unsafe { (pmem.memmove_persist)(target.add(at), record.as_ptr(), RECORD) };
+        unsafe { (pmem.memmove_persist)(target.add(at).cast(), record.as_ptr().cast(), RECORD) };
     }
 }
 
@@ -108,6 +65,6 @@ pub(super) fn memset(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
     loop {
         let at = random.below((FAR / BLOCK) as u64) as usize * BLOCK;
         // SAFETY: the target is mapped for so many bytes and nobody else's.
-        unsafe { (pmem.memset_persist)(target.add(at), at as i32, BLOCK) };
+        unsafe { (pmem.memset_persist)(target.add(at).cast(), at as i32, BLOCK) };
     }
 }

@@ -38,9 +38,6 @@ pub struct Task {
     pub at: Option<usize>,
 }
 
-/// The most tasks that [`assign`] takes.
-const MOST_TASKS: usize = u16::MAX as usize;
-
 /// Where each task goes: the index of its site.
 ///
 /// Sites get tasks evenly: none has two more than another. What counts next, one after the other, under [`Policy::Cross`]:
@@ -58,7 +55,7 @@ const MOST_TASKS: usize = u16::MAX as usize;
 ///
 /// # Panics
 ///
-/// If there are tasks and no site, more than 65,535 tasks, or if a task is on a site that there is not.
+/// If there are tasks and no site, or if a task is on a site that there is not.
 ///
 /// # Examples
 ///
@@ -83,9 +80,8 @@ pub fn assign(policy: Policy, sites: &[Site], tasks: &[Task]) -> Vec<usize> {
         return Vec::new();
     }
     assert!(!sites.is_empty(), "there is no site for a task");
-    assert!(tasks.len() <= MOST_TASKS, "{} tasks are more than {MOST_TASKS}", tasks.len());
     let machine = Machine::new(policy, sites, tasks);
-    let plan = search::best(&machine, start::plan(&machine));
+    let plan = search::best(&machine, start::plan(&machine), search::reach(&machine));
     seat::tasks(&machine, &plan, tasks)
 }
 

@@ -13,15 +13,14 @@ const COST: usize = 4_000_000;
 /// The least reach.
 const LEAST_REACH: usize = 2;
 
-/// What a plan is worth: pairs, busy cores, tasks that stay, in 16 bits each from the highest on, less the crossings.
-type Value = i64;
+/// What a plan is worth: pairs, busy cores, tasks that stay, in 32 bits each from the highest on, less the crossings.
+type Value = i128;
 
 /// Of a cell that no choice leads to.
 const NONE: Value = Value::MIN;
 
-/// The best plan, or one that no plan within reach of it is better than.
-pub(super) fn best(machine: &Machine, mut plan: Vec<Counts>) -> Vec<Counts> {
-    let reach = reach(machine);
+/// The best plan, or one that no plan within `reach` of it is better than.
+pub(super) fn best(machine: &Machine, mut plan: Vec<Counts>, reach: usize) -> Vec<Counts> {
     loop {
         let before = value(machine, &plan);
         let better = improve(machine, &plan, reach);
@@ -36,10 +35,10 @@ pub(super) fn best(machine: &Machine, mut plan: Vec<Counts>) -> Vec<Counts> {
 }
 
 /// The widest reach whose search is not too dear.
-fn reach(machine: &Machine) -> usize {
+pub(super) fn reach(machine: &Machine) -> usize {
     let all = machine.totals.into_iter().max().unwrap_or(0);
     let affordable = |reach: &usize| cost(machine, *reach) <= COST;
-    (LEAST_REACH..=all).rev().find(affordable).unwrap_or(LEAST_REACH)
+    (LEAST_REACH..=all).take_while(affordable).last().unwrap_or(LEAST_REACH)
 }
 
 /// How many cells a search looks at, at most.
@@ -57,7 +56,7 @@ fn cost(machine: &Machine, reach: usize) -> usize {
     cores.saturating_add(joints)
 }
 
-fn value(machine: &Machine, plan: &[Counts]) -> Value {
+pub(super) fn value(machine: &Machine, plan: &[Counts]) -> Value {
     let cores: Value = (0..plan.len()).map(|core| value_of_core(machine, core, &plan[core])).sum();
     let nodes = machine.nodes().map(|node| {
         let got = plan[node.clone()].iter().copied().fold([0; 3], plus);
@@ -72,7 +71,7 @@ fn value_of_core(machine: &Machine, core: usize, tasks: &Counts) -> Value {
     let pairs = if machine.policy == Policy::Parallel { -pairs } else { pairs };
     let busy = Value::from(sum(tasks) > 0);
     let stays = core.stays(tasks) as Value;
-    ((((pairs << 16) + busy) << 16) + stays) << 16
+    ((((pairs << 32) + busy) << 32) + stays) << 32
 }
 
 /// How many tasks leave a node: those that it has more of than it gets, as others of it take what places there are.

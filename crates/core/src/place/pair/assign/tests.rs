@@ -126,6 +126,117 @@ proptest! {
     }
 }
 
+/// What the cores from `at` on may get of what is `left`.
+fn plans_from(machine: &Machine, at: usize, left: Counts) -> Vec<Vec<Counts>> {
+    let Some(core) = machine.cores.get(at) else {
+        return if sum(&left) == 0 { vec![Vec::new()] } else { Vec::new() };
+    };
+    let loads = machine.least(core)..=machine.most(core);
+    let gets = (0..=left[0]).flat_map(|a| (0..=left[1]).map(move |b| (a, b)));
+    let gets = gets.flat_map(|(a, b)| (0..=left[2]).map(move |c| [a, b, c]));
+    let fitting = gets.filter(|got| loads.contains(&sum(got)));
+    let plans = fitting.flat_map(|got| {
+        let rest = std::array::from_fn(|class| left[class] - got[class]);
+        let others = plans_from(machine, at + 1, rest).into_iter();
+        others.map(move |others| [vec![got], others].concat())
+    });
+    plans.collect()
+}
+
+/// Whether two plans differ by no more than `reach`: in each core, in the cores of a node up to any one, in the nodes up to any one.
+fn is_within(machine: &Machine, reach: usize, one: &[Counts], other: &[Counts]) -> bool {
+    let near = |(one, other): (&Counts, &Counts)| {
+        one.iter().zip(other).all(|(one, other)| one.abs_diff(*other) <= reach)
+    };
+    let sums = |plan: &[Counts]| -> Vec<Counts> {
+        let add = |sum: &mut Counts, got: &Counts| {
+            *sum = plus(*sum, *got);
+            Some(*sum)
+        };
+        let of_node =
+            |node: std::ops::Range<usize>| plan[node].iter().scan([0; 3], add).collect::<Vec<_>>();
+        let nodes: Vec<Vec<Counts>> = machine.nodes().map(of_node).collect();
+        let ends: Vec<Counts> = nodes.iter().filter_map(|sums| sums.last().copied()).collect();
+        [nodes.concat(), ends.iter().scan([0; 3], add).collect()].concat()
+    };
+    one.iter().zip(other).all(near) && sums(one).iter().zip(&sums(other)).all(near)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn no_plan_within_reach_is_better_on_small_machines(
+        (sites, tasks) in settings(6, 6), reach in 1_usize..4, first: prop::sample::Index,
+    ) {
+        prop_assume!(!tasks.is_empty());
+        for policy in [Policy::Cross, Policy::Parallel] {
+            let machine = Machine::new(policy, &sites, &tasks);
+            let all = plans_from(&machine, 0, machine.totals);
+            let found = search::best(&machine, first.get(&all).clone(), reach);
+            let worth = |plan: &[Counts]| {
+                worth(policy, &sites, &tasks, &seat::tasks(&machine, plan, &tasks))
+            };
+            let near = all.iter().filter(|plan| is_within(&machine, reach, &found, plan));
+            let best = near.map(|plan| worth(plan)).max().expect("itself");
+            prop_assert_eq!(worth(&found), best, "{:?} {:?}", policy, found);
+        }
+    }
+}
+
+/// Two cores with one of the tasks of a class moved from the first to the second, and perhaps one of another class back.
+fn changes(machine: &Machine, plan: &[Counts]) -> impl Iterator<Item = Vec<Counts>> {
+    let cores = 0..plan.len();
+    let pairs = cores.clone().flat_map(move |one| cores.clone().map(move |other| (one, other)));
+    let classes =
+        (0..3).flat_map(|there| [None, Some(0), Some(1), Some(2)].map(|back| (there, back)));
+    let all = pairs.flat_map(move |cores| classes.clone().map(move |classes| (cores, classes)));
+    all.filter_map(|((one, other), (there, back))| {
+        let mut plan = plan.to_vec();
+        plan[one][there] = plan[one][there].checked_sub(1)?;
+        plan[other][there] += 1;
+        if let Some(back) = back {
+            plan[other][back] = plan[other][back].checked_sub(1)?;
+            plan[one][back] += 1;
+        }
+        let fits = |at: usize| {
+            let core = &machine.cores[at];
+            (machine.least(core)..=machine.most(core)).contains(&sum(&plan[at]))
+        };
+        (fits(one) && fits(other)).then_some(plan)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// With the least reach, on cores of one and of two threads.
+    #[test]
+    fn no_swap_and_no_move_is_better_on_large_machines(
+        threads in prop::collection::vec(1_usize..3, 10..20), nodes in 1_usize..4,
+        tasks in prop::collection::vec((class(), any::<prop::sample::Index>()), 20..80),
+    ) {
+        let cores = threads.len();
+        let sites: Vec<_> = (0..2 * cores)
+            .map(|cpu| (cpu / cores, cpu % cores))
+            .filter(|&(thread, core)| thread < threads[core])
+            .map(|(_, core)| Site { core, node: core * nodes / cores })
+            .collect();
+        let task = |(class, at): &(Class, prop::sample::Index)| {
+            Task { class: *class, at: Some(at.index(sites.len())) }
+        };
+        let tasks: Vec<_> = tasks.iter().map(task).collect();
+        for policy in [Policy::Cross, Policy::Parallel] {
+            let machine = Machine::new(policy, &sites, &tasks);
+            let found = search::best(&machine, start::plan(&machine), 2);
+            let worth = search::value(&machine, &found);
+            for plan in changes(&machine, &found) {
+                prop_assert!(search::value(&machine, &plan) <= worth, "{:?} {:?} {:?}", policy, found, plan);
+            }
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -204,6 +315,18 @@ fn the_search_begins_with_pairs_where_they_take_least_of_what_is_over() {
 #[test]
 fn where_nobody_is_nobody_is_placed() {
     assert!(assign(Policy::Cross, &[], &[]).is_empty());
+}
+
+/// More than 16 bits count.
+#[test]
+fn tasks_may_be_as_many_as_threads_of_a_kernel() {
+    let sites = [0, 0, 1, 1].map(|core| Site { core, node: core });
+    let classes = [Class::Compute, Class::Stall, Class::Compute, Class::Stall];
+    let tasks: Vec<_> = (0..4 << 15).map(|task| task / (1 << 15)).collect();
+    let tasks: Vec<_> =
+        tasks.into_iter().map(|at| Task { class: classes[at], at: Some(at) }).collect();
+    let placed = assign(Policy::Cross, &sites, &tasks);
+    assert!(tasks.iter().zip(placed).all(|(task, at)| task.at == Some(at)));
 }
 
 #[test]
