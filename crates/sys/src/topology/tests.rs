@@ -44,6 +44,15 @@ fn siblings_are_found_however_cpus_are_numbered() {
 }
 
 #[test]
+fn cores_alone_are_the_same() {
+    let Ok(machine) = Topology::read() else {
+        return println!("skipped: sysfs does not describe this machine");
+    };
+    let cores: Vec<_> = (0..machine.cores()).map(|core| machine.core(core)).collect();
+    assert_eq!(read_cores().unwrap(), cores);
+}
+
+#[test]
 fn packages_and_nodes_are_those_of_the_kernel() {
     let machine = described("2x2x2 nodes=4 node-ids=0-1,8-10");
     assert_eq!(each(&machine, |cpu| cpu.package), "0 0 1 1 0 0 1 1");
