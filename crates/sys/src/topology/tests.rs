@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use super::described::Described;
-use super::{CacheKind, Smt, Topology, TopologyError};
+use super::{CacheKind, Smt, Topology, TopologyError, read_cores};
 use crate::cpu::{self, CpuSet};
 
 fn described(text: &str) -> Topology {
