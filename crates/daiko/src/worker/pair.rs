@@ -171,7 +171,7 @@ mod tests {
         let body = move || {
             tell.send(()).unwrap();
             while !told.load(Ordering::Acquire) {
-                std::thread::yield_now();
+                crate::yield_now();
             }
         };
         let builder = Builder::new().on(worker).class(class);
@@ -180,27 +180,30 @@ mod tests {
         (enough, occupant)
     }
 
-    /// Which of four queued movers, the last of which was passed over before, is taken if so many thieves come after the third was
-    /// chosen; and who is left.
-    fn taken_after(thieves: usize) -> (Option<usize>, Vec<usize>) {
+    /// Which of some movers is taken if so many thieves come after the third was chosen, and two more movers; and who is left. The
+    /// fourth was passed over before.
+    fn taken_after(thieves: usize) -> (usize, Vec<usize>) {
         let worker = current().unwrap();
         let ring = worker.stealable();
-        let movers = [C, C, S, C].map(|class| spawn(class, || ()));
-        let queued: Vec<_> = ring.peek().collect();
+        let first = [C, C, S, C].map(|class| spawn(class, || ()));
+        let mut queued: Vec<_> = ring.peek().collect();
         // SAFETY: a queued fiber is in use, and the only worker has it.
         unsafe { queued[3].as_ref() }.set_passed(PASSES);
         assert_eq!(place::pick(S, ring.peek().map(seen)), 2);
         let mut stolen = Ring::new();
         let (loot, _) = stolen.split();
-        (0..thieves).for_each(|_| _ = ring.steal().steal_into(&loot));
-        let next = worker.pop_past(2, S);
+        assert!((0..thieves).all(|_| ring.steal().steal_into(&loot)));
+        let left = ring.len();
+        let more = [C, C].map(|class| spawn(class, || ()));
+        queued.extend(ring.peek().skip(left));
+        let next = worker.pop_past(2, S).unwrap();
         let index = |fiber| queued.iter().position(|queued| *queued == fiber).unwrap();
-        let result = (next.map(index), ring.peek().map(index).collect());
-        for fiber in next.into_iter().chain(std::iter::from_fn(|| loot.pop())) {
+        let result = (index(next), ring.peek().map(index).collect());
+        for fiber in iter::once(next).chain(iter::from_fn(|| loot.pop())) {
             // SAFETY: as above.
             worker.push_stealable(unsafe { fiber.as_ref() });
         }
-        movers.map(|mover| mover.join().unwrap());
+        first.into_iter().chain(more).for_each(|mover| _ = mover.join().unwrap());
         result
     }
 
@@ -208,10 +211,10 @@ mod tests {
     fn a_choice_that_thieves_have_come_after_passes_over_nobody_who_ends_the_look() {
         let runtime = Runtime::builder().workers(1).build().unwrap();
         for (thieves, expected) in [
-            (0, (Some(2), vec![3, 0, 1])),
-            (1, (Some(2), vec![3])),
-            (2, (Some(3), vec![])),
-            (3, (None, vec![])),
+            (0, (2, vec![3, 4, 5, 0, 1])),
+            (1, (2, vec![3, 4, 5])),
+            (2, (3, vec![4, 5])),
+            (3, (4, vec![5])),
         ] {
             assert_eq!(runtime.run(move || taken_after(thieves)), expected, "{thieves} thieves");
         }
