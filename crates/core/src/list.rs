@@ -96,10 +96,16 @@ impl<T: Linked> Fifo<T> {
         })
     }
 
-    /// Takes the item that `before` others came before; `None` if there are no more than those.
-    pub fn pop_behind(&mut self, before: usize) -> Option<NonNull<T>> {
-        let Some(before) = before.checked_sub(1) else { return self.pop() };
-        let previous = self.iter().nth(before)?;
+    /// Takes the item that `before` others came before, with each of which `pass` is called; `None` if there are no more than
+    /// those.
+    #[inline]
+    pub fn pop_behind(
+        &mut self,
+        before: usize,
+        pass: impl FnMut(&NonNull<T>),
+    ) -> Option<NonNull<T>> {
+        let last = self.iter().take(before).inspect(pass).last();
+        let Some(previous) = last else { return self.pop() };
         // SAFETY: items of this list are valid, by the contract under which they were pushed.
         let link = unsafe { T::link(previous) };
         let item = NonNull::new(link.load(Ordering::Relaxed))?;
@@ -268,11 +274,15 @@ mod tests {
         for before in 0..4 {
             let mut all = list(&[0, 1, 2, 3]);
             assert_eq!(all.iter().count(), 4);
-            let one = all.pop_behind(before).unwrap();
+            let mut passed = Vec::new();
+            // SAFETY: in the list, and so leaked still.
+            let pass = |item: &NonNull<Item>| passed.push(unsafe { item.as_ref() }.value);
+            let one = all.pop_behind(before, pass).unwrap();
+            assert_eq!(passed, (0..before as u32).collect::<Vec<_>>());
             all.append(&mut list(&[4]));
             // SAFETY: leaked by `list`, and in no list any more.
             assert_eq!(unsafe { Box::from_raw(one.as_ptr()) }.value, before as u32);
-            assert!(all.pop_behind(4).is_none());
+            assert!(all.pop_behind(4, |_| ()).is_none());
             let left: Vec<_> = (0..5).filter(|value| *value != before as u32).collect();
             assert_eq!(drain(all), left);
         }

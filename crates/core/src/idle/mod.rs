@@ -63,22 +63,30 @@ impl IdleSet {
     /// Takes one parked worker out of the set, for a caller that has just made work available to
     /// all: the caller unparks it, in a way that also reaches a worker which is not asleep yet.
     ///
-    /// The lowest index comes first, so that under little load the same few workers stay awake.
-    pub fn pick_one(&self, barrier: &impl Barrier) -> Option<usize> {
+    /// The lowest index comes first, so that under little load the same few workers stay awake; of each 64 workers, the lowest
+    /// that is `preferred`, if one is.
+    pub fn pick_one(
+        &self,
+        barrier: &impl Barrier,
+        preferred: impl Fn(usize) -> bool,
+    ) -> Option<usize> {
         // Pairs with the heavy half in `announce`: either the bit is seen here or the work is there.
         barrier.light();
-        let words = self.words[..self.used].iter().enumerate();
-        words.into_iter().find_map(|(i, word)| Self::pick_from(word).map(|bit| i * 64 + bit))
+        let mut words = self.words[..self.used].iter().zip((0..).step_by(64));
+        words.find_map(|(word, first)| {
+            Self::pick_from(word, |bit| preferred(first + bit)).map(|bit| first + bit)
+        })
     }
 
-    fn pick_from(word: &AtomicU64) -> Option<usize> {
+    fn pick_from(word: &AtomicU64, preferred: impl Fn(usize) -> bool) -> Option<usize> {
         let mut seen = word.load(Ordering::Relaxed);
         while seen != 0 {
-            let lowest = seen & seen.wrapping_neg();
+            let mut bits = (0..64).filter(|bit| seen & 1 << bit != 0);
+            let bit = bits.find(|bit| preferred(*bit)).unwrap_or(seen.trailing_zeros() as usize);
             // Release pairs with the Acquire in `retract`.
-            seen = word.fetch_and(!lowest, Ordering::Release);
-            if seen & lowest != 0 {
-                return Some(lowest.trailing_zeros() as usize);
+            seen = word.fetch_and(!(1 << bit), Ordering::Release);
+            if seen & 1 << bit != 0 {
+                return Some(bit);
             }
         }
         None

@@ -49,7 +49,7 @@ fn work_in_the_injector_finds_a_parked_worker() {
         let parker = thread::spawn(move || other.parks(0));
         // SAFETY: fresh; freed below.
         unsafe { shared.injector.push(&Tester(2), boxed(1)) };
-        let picked = shared.idle.pick_one(&Fences);
+        let picked = shared.idle.pick_one(&Fences, |_| true);
         let sleeps = parker.join().unwrap();
         assert!(!sleeps || picked == Some(0), "work lies there and its worker sleeps");
         shared.injector.pop(&Tester(2)).map(take);
@@ -66,7 +66,7 @@ fn work_in_a_ring_finds_a_parked_worker() {
         let local = unsafe { shared.ring.local() };
         // SAFETY: fresh; freed below.
         assert!(unsafe { local.push(boxed(1)) }.is_ok());
-        let picked = shared.idle.pick_one(&Fences);
+        let picked = shared.idle.pick_one(&Fences, |_| true);
         let sleeps = parker.join().unwrap();
         assert!(!sleeps || picked == Some(1), "work lies there and its worker sleeps");
         local.pop().map(take);
@@ -79,8 +79,8 @@ fn one_worker_is_picked_once() {
         let idle = Arc::new(IdleSet::new(2));
         idle.announce(1, &Fences);
         let other = idle.clone();
-        let picker = thread::spawn(move || other.pick_one(&Fences));
-        let picked = idle.pick_one(&Fences);
+        let picker = thread::spawn(move || other.pick_one(&Fences, |_| true));
+        let picked = idle.pick_one(&Fences, |_| true);
         let retracted = idle.retract(1);
         let both = [picked, picker.join().unwrap()];
         let ends = both.iter().flatten().count() + usize::from(retracted);

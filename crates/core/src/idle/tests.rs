@@ -11,7 +11,7 @@ use crate::barrier::Fences;
 enum Step {
     Announce(usize),
     Retract(usize),
-    Pick,
+    Pick { parity: usize },
 }
 
 const WORKERS: usize = 130;
@@ -20,7 +20,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (0..WORKERS).prop_map(Step::Announce),
         1 => (0..WORKERS).prop_map(Step::Retract),
-        1 => Just(Step::Pick),
+        1 => (0..2_usize).prop_map(|parity| Step::Pick { parity }),
     ]
 }
 
@@ -35,7 +35,16 @@ proptest! {
                     set.insert(worker);
                 }
                 Step::Retract(worker) => prop_assert_eq!(idle.retract(worker), set.remove(&worker)),
-                Step::Pick => prop_assert_eq!(idle.pick_one(&Fences), set.pop_first()),
+                Step::Pick { parity } => {
+                    let preferred = |worker: usize| worker % 2 == parity;
+                    // Of the first word that has any.
+                    let first = set.first().map(|worker| worker / 64);
+                    let mut word = set.iter().filter(|worker| Some(*worker / 64) == first);
+                    let expected = word.clone().find(|worker| preferred(**worker)).or(word.next());
+                    let expected = expected.copied();
+                    prop_assert_eq!(idle.pick_one(&Fences, preferred), expected);
+                    expected.inspect(|worker| _ = set.remove(worker));
+                }
             }
             prop_assert_eq!((idle.len(), idle.is_empty()), (set.len(), set.is_empty()));
             prop_assert!((0..WORKERS).all(|worker| idle.contains(worker) == set.contains(&worker)));

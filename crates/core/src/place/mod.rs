@@ -9,7 +9,7 @@ mod wake;
 pub use follow::{BOUND, Follow, Swaps, existing};
 pub use next_slot::{NextSlotWatch, SETTLED_NS, Sight};
 pub use pair::{
-    Class, LOOKS, PASSES, POLITE_NS, Policy, Site, Task, assign, gives_way, pick, wanted,
+    Class, LOOKS, PASSES, POLITE_NS, Policy, Site, Task, assign, ends_look, gives_way, pick, wanted,
 };
 pub use start::{IMBALANCE_FLOOR, Least, Start, least, start, start_against};
 pub use wake::{Kind, Target, wake};

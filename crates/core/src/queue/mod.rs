@@ -216,48 +216,47 @@ pub struct Steal<'q, T> {
 }
 
 impl<T> Steal<'_, T> {
-    /// Moves the older half of this queue to `into`, but for the oldest fiber, which it returns.
+    /// Moves the older half of this queue to the end of `into`, the oldest fiber first; true if there was one.
     ///
     /// A queue of one is emptied. Takes less where `into` has less room, and nothing from `into` itself.
-    pub fn steal_into(&self, into: &Local<'_, T>) -> Option<NonNull<T>> {
+    pub fn steal_into(&self, into: &Local<'_, T>) -> bool {
         if ptr::eq(self.ring, into.ring) {
-            return None;
+            return false;
         }
         let tail = into.tail();
         // Acquire pairs with the Release of `advance`, as in `push`: these slots are written below.
         let room = CAPACITY as u64 - (tail - into.ring.head.load(Acquire));
         loop {
             match self.grab(into.ring, tail, room) {
-                Grab::Nothing => return None,
+                Grab::Nothing => return false,
                 Grab::Lost => spin_loop(),
-                Grab::Taken { first, more } => {
-                    into.publish_tail(tail + more);
-                    return NonNull::new(first);
+                Grab::Taken(count) => {
+                    into.publish_tail(tail + count);
+                    return true;
                 }
             }
         }
     }
 
     /// One attempt: copies, then takes what was copied if nobody moved `head` meanwhile.
-    fn grab(&self, into: &Ring<T>, tail: u64, room: u64) -> Grab<T> {
+    fn grab(&self, into: &Ring<T>, tail: u64, room: u64) -> Grab {
         // Acquire pairs with the Release of `advance`: the tail read next is no older than this head.
         let head = self.ring.head.load(Acquire);
         // Acquire pairs with the Release of `publish_tail`.
         let len = self.ring.tail.load(Acquire) - head;
-        if len == 0 {
+        if len.min(room) == 0 {
             return Grab::Nothing;
         }
         // More than fit: the head is out of date.
         if len > CAPACITY as u64 {
             return Grab::Lost;
         }
-        let more = (len - len / 2 - 1).min(room);
-        let first = self.ring.slot(head).load(Relaxed);
-        for i in 0..more {
-            let item = self.ring.slot(head + 1 + i).load(Relaxed);
+        let count = (len - len / 2).min(room);
+        for i in 0..count {
+            let item = self.ring.slot(head + i).load(Relaxed);
             into.slot(tail + i).store(item, Relaxed);
         }
-        if self.ring.advance(head, 1 + more) { Grab::Taken { first, more } } else { Grab::Lost }
+        if self.ring.advance(head, count) { Grab::Taken(count) } else { Grab::Lost }
     }
 
     /// The fiber that was the oldest a moment ago, to look at: it may run by now, or be another.
@@ -291,8 +290,8 @@ impl<T> Clone for Steal<'_, T> {
 
 impl<T> Copy for Steal<'_, T> {}
 
-enum Grab<T> {
+enum Grab {
     Nothing,
     Lost,
-    Taken { first: *mut T, more: u64 },
+    Taken(u64),
 }

@@ -19,7 +19,7 @@ fn steal_all(ring: &Ring<Element>, attempts: usize) -> Vec<usize> {
     let (local, _) = own.split();
     let mut values = Vec::new();
     for _ in 0..attempts {
-        values.extend(ring.steal().steal_into(&local).map(take));
+        ring.steal().steal_into(&local);
         values.extend(std::iter::from_fn(|| local.pop().map(take)));
     }
     values

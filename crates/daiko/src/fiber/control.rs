@@ -282,11 +282,7 @@ impl ControlBlock {
     #[inline]
     pub(crate) fn class(&self) -> Class {
         // Relaxed: a hint.
-        match self.class.load(Ordering::Relaxed) & class::CLASS {
-            1 => Class::Compute,
-            2 => Class::Stall,
-            _ => Class::Unknown,
-        }
+        Class::from_bits(self.class.load(Ordering::Relaxed) & class::CLASS)
     }
 
     /// Says what it does. Only who runs it.

@@ -259,7 +259,8 @@ impl Shared {
 
     pub(crate) fn wake_one(&self) {
         process::assert_in_call();
-        if let Some(index) = self.idle.pick_one(&self.idle_barrier()) {
+        let on_idle_core = |worker: usize| self.all_workers()[worker].has_core_alone();
+        if let Some(index) = self.idle.pick_one(&self.idle_barrier(), on_idle_core) {
             self.all_workers()[index].unpark(worker::current());
         }
     }

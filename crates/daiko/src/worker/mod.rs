@@ -194,7 +194,8 @@ pub(crate) fn without_fiber<R>(f: impl FnOnce() -> R) -> R {
     let Some(worker) = current() else { return f() };
     let running = worker.running.swap(ptr::null_mut(), Ordering::Relaxed);
     let result = f();
-    worker.running.store(running, Ordering::Relaxed);
+    // Release: as in `set_running`.
+    worker.running.store(running, Ordering::Release);
     result
 }
 
@@ -311,8 +312,8 @@ impl Worker {
     #[inline]
     fn set_running(&self, fiber: Option<&ControlBlock>) {
         let fiber = fiber.map_or(ptr::null_mut(), |fiber| ptr::from_ref(fiber).cast_mut());
-        // Relaxed: others, the monitor, only compare it.
-        self.running.store(fiber, Ordering::Relaxed);
+        // Release: pairs with the Acquire in `running_block`, whose caller looks into the block.
+        self.running.store(fiber, Ordering::Release);
     }
 
     /// What runs here, as an address to compare, for the monitor.
@@ -320,10 +321,13 @@ impl Worker {
         self.running.load(Ordering::Relaxed).addr()
     }
 
-    /// What runs here, for the monitor. It may have ended, and another use the block.
+    /// What runs here, for the monitor and for siblings: they read what any thread may. It may have ended, and another use the
+    /// block.
+    #[inline]
     pub(crate) fn running_block(&self) -> Option<&ControlBlock> {
-        // SAFETY: a block is one for good, as long as the runtime, whose monitor asks.
-        unsafe { self.running.load(Ordering::Relaxed).as_ref() }
+        // Acquire: pairs with the Release in `set_running`.
+        // SAFETY: a block is one for good, as long as the runtime, whose monitor or worker asks.
+        unsafe { self.running.load(Ordering::Acquire).as_ref() }
     }
 
     /// Whether this worker starts fibers and takes those of others: a spare only while needed.

@@ -111,6 +111,8 @@ impl Worker {
         if self.alone.get() {
             self.cross();
         }
+        // A thief has it that may have no siblings, and so does not ask.
+        fiber.set_passed(0);
         if !matches!(fiber.owner.load(), Owner::Unstarted) {
             debug_assert!(fiber.is_mover());
             fiber.owner.moved_to(self);
@@ -206,11 +208,17 @@ impl Worker {
 
     /// Puts a fiber at the end of the queue that others steal from, and tells an idle worker.
     pub(crate) fn enqueue_stealable(&self, fiber: &ControlBlock) {
+        self.push_stealable(fiber);
+        self.runtime().work_is_available();
+    }
+
+    /// Puts a fiber at the end of the queue that others steal from. The caller tells an idle worker.
+    #[inline]
+    pub(super) fn push_stealable(&self, fiber: &ControlBlock) {
         // SAFETY: the fiber is in no list, and stays in use until it has run.
         if let Err(full) = unsafe { self.stealable().push(NonNull::from(fiber)) } {
             self.runtime().inject(full.0);
         }
-        self.runtime().work_is_available();
     }
 
     /// The queue of started pinned fibers. Only on this worker's thread, one use at a time.

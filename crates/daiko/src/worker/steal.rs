@@ -1,7 +1,6 @@
 //! Stealing: what an idle worker takes from others.
 
 use std::cell::Cell;
-use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use daiko_core::barrier::Barrier;
@@ -9,7 +8,6 @@ use daiko_core::place::{self, NextSlotWatch, Sight};
 use daiko_sys::clock;
 
 use super::Worker;
-use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;
 
 /// Starts between two looks at the load of all workers.
@@ -49,10 +47,8 @@ impl Worker {
         let wanted = self.wanted_of_others();
         let offering = others().filter(|victim| wanted.is_some_and(|wanted| victim.offers(wanted)));
         for victim in offering.chain(others()) {
-            let stolen = victim.ring.steal().steal_into(&self.stealable());
-            if let Some(fiber) = stolen.or_else(|| self.steal_next(victim)) {
-                // SAFETY: a queued fiber is in use.
-                self.enqueue_stealable(unsafe { fiber.as_ref() });
+            if victim.ring.steal().steal_into(&self.stealable()) || self.steal_next(victim) {
+                self.runtime().work_is_available();
                 self.counters.steals.add(1);
                 return true;
             }
@@ -61,13 +57,15 @@ impl Worker {
     }
 
     /// Takes a mover that has been next for so long that its worker seems busy with another.
-    fn steal_next(&self, victim: &Worker) -> Option<NonNull<ControlBlock>> {
-        let fiber = victim.next.peek()?;
+    fn steal_next(&self, victim: &Worker) -> bool {
+        let Some(fiber) = victim.next.peek() else { return false };
         let sight = Sight { fiber: fiber.addr().get(), picks: victim.counters.switches.get() };
         if !self.sights.look(victim.index, sight, clock::monotonic_ns()) {
-            return None;
+            return false;
         }
-        victim.next.steal(&ThisThread, || self.runtime().barriers.heavy())
+        let stolen = victim.next.steal(&ThisThread, || self.runtime().barriers.heavy());
+        // SAFETY: a queued fiber is in use.
+        stolen.inspect(|fiber| self.push_stealable(unsafe { fiber.as_ref() })).is_some()
     }
 
     /// Where this worker, about to start a fiber, should have it started.

@@ -13,6 +13,7 @@ mod read;
 mod tests;
 
 pub use error::TopologyError;
+pub use read::read_cores;
 
 use std::fmt;
 

@@ -51,16 +51,44 @@ impl Topology {
         allowed: Option<&CpuSet>,
     ) -> Result<Self, TopologyError> {
         let files = Files { root, source };
-        for _ in 0..ATTEMPTS {
-            let online = files.needed(ONLINE)?;
-            let read = machine(files, &online, allowed);
-            // The files of a CPU come and go with it.
-            if files.needed(ONLINE)? == online {
-                return read;
-            }
-        }
-        Err(TopologyError::Changing)
+        unchanged(files, |online| machine(files, online, allowed))
     }
+}
+
+/// The online CPUs of each core of this machine, in the order of [`Topology::core`]: for whoever needs no more, as a
+/// [`Topology`] is read from some twenty files for each CPU, and this from one.
+///
+/// # Errors
+///
+/// As [`Topology::read`].
+///
+/// # Examples
+///
+/// ```
+/// use daiko_sys::topology::{Topology, read_cores};
+///
+/// assert_eq!(read_cores()?.len(), Topology::read()?.cores());
+/// # Ok::<(), daiko_sys::topology::TopologyError>(())
+/// ```
+pub fn read_cores() -> Result<Vec<CpuSet>, TopologyError> {
+    let files = Files { root: Path::new("/"), source: &files::of_system };
+    unchanged(files, |online| cores(files, online))
+}
+
+/// What `read` returns, if the same CPUs are online before and after.
+fn unchanged<T>(
+    files: Files<'_>,
+    read: impl Fn(&CpuSet) -> Result<T, TopologyError>,
+) -> Result<T, TopologyError> {
+    for _ in 0..ATTEMPTS {
+        let online = files.needed(ONLINE)?;
+        let read = read(&online);
+        // The files of a CPU come and go with it.
+        if files.needed(ONLINE)? == online {
+            return read;
+        }
+    }
+    Err(TopologyError::Changing)
 }
 
 fn machine(

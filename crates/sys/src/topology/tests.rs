@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use super::described::Described;
-use super::{CacheKind, Smt, Topology, TopologyError};
+use super::{CacheKind, Smt, Topology, TopologyError, read_cores};
 use crate::cpu::{self, CpuSet};
 
 fn described(text: &str) -> Topology {
@@ -41,6 +41,15 @@ fn siblings_are_found_however_cpus_are_numbered() {
     ] {
         assert_eq!(cores(&described(text)), expected, "{text}");
     }
+}
+
+#[test]
+fn cores_alone_are_the_same() {
+    let Ok(machine) = Topology::read() else {
+        return println!("skipped: sysfs does not describe this machine");
+    };
+    let cores: Vec<_> = (0..machine.cores()).map(|core| machine.core(core)).collect();
+    assert_eq!(read_cores().unwrap(), cores);
 }
 
 #[test]

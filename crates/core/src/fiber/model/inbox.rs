@@ -67,7 +67,7 @@ impl Worker {
 
     fn make_work(&self) {
         self.work.store(true, Ordering::Relaxed);
-        if self.idle.pick_one(&Fences).is_some() && self.inbox.unpark() {
+        if self.idle.pick_one(&Fences, |_| true).is_some() && self.inbox.unpark() {
             self.unpark_thread();
         }
     }

@@ -7,7 +7,7 @@ mod assign;
 mod pick;
 
 pub use assign::{Policy, Site, Task, assign};
-pub use pick::{LOOKS, PASSES, POLITE_NS, gives_way, pick, wanted};
+pub use pick::{LOOKS, PASSES, POLITE_NS, ends_look, gives_way, pick, wanted};
 
 /// What a task does with its core while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,6 +23,18 @@ pub enum Class {
 }
 
 impl Class {
+    /// The class that is this number (`class as u8`); [`Unknown`](Self::Unknown) for any other.
+    #[inline]
+    pub const fn from_bits(bits: u8) -> Self {
+        const COMPUTE: u8 = Class::Compute as u8;
+        const STALL: u8 = Class::Stall as u8;
+        match bits {
+            COMPUTE => Self::Compute,
+            STALL => Self::Stall,
+            _ => Self::Unknown,
+        }
+    }
+
     /// Whether two of these use a core better together than two that are alike: one computes, one stalls.
     ///
     /// # Examples

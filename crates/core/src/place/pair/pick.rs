@@ -52,15 +52,17 @@ pub fn wanted(running: impl IntoIterator<Item = Class>) -> Option<Class> {
 /// ```
 #[inline]
 pub fn pick(wanted: Class, first: impl IntoIterator<Item = (Class, u8)>) -> usize {
-    for (index, (class, passed)) in first.into_iter().take(LOOKS).enumerate() {
-        if class == wanted {
-            return index;
-        }
-        if passed >= PASSES {
-            break;
-        }
+    let mut first = first.into_iter().take(LOOKS).enumerate();
+    match first.find(|(_, fiber)| ends_look(wanted, *fiber)) {
+        Some((index, (class, _))) if class == wanted => index,
+        _ => 0,
     }
-    0
+}
+
+/// Whether nobody behind this fiber is looked at: it is of the `wanted` class, or was passed over [`PASSES`] times.
+#[inline]
+pub fn ends_look(wanted: Class, (class, passed): (Class, u8)) -> bool {
+    class == wanted || passed >= PASSES
 }
 
 /// Whether an agent that has found nothing for `idle_ns` leaves the core to those that the siblings run.

@@ -25,6 +25,14 @@ fn take(queue: &mut VecDeque<Queued>, sought: Class) -> Queued {
     queue.remove(chosen).expect("one of the queue")
 }
 
+#[test]
+fn a_class_is_its_number() {
+    for class in [Class::Unknown, Class::Compute, Class::Stall] {
+        assert_eq!(Class::from_bits(class as u8), class);
+    }
+    assert_eq!(Class::from_bits(3), Class::Unknown);
+}
+
 proptest! {
     #[test]
     fn a_fiber_waits_for_those_before_it_and_is_passed_over_so_often_at_most(
