@@ -10,7 +10,8 @@ use crate::{
 /// What stands before the tables.
 const TEXT: &str = "What daiko pair says of programs whose class is known, by samples of where they are (P4). Programs in rows by what \
      they are, in columns by what most looks at them say. Thresholds were chosen by the training half; the programs of \
-     looked were a test until the first verdict (20 of 23 right) said what to improve; test is for the verdict only.";
+     looked were a test until the first verdict (20 of 23 right) said what to improve; test is for the verdict only. \
+     P4's own tasks are libpmem-memmove and same-writes-dram, which stall, and idiv, matrix-product and matrix-sum, which compute.";
 
 /// A program, and what was said of it.
 struct Judged<'a> {

@@ -6,6 +6,7 @@
 //!    more (`looked`), and twenty more programs came, labelled and divided before the classifier had seen one of them.
 //! 2. A sample starts a program, waits until it has prepared, and takes one look at its thread.
 //! 3. Whatever is not its label is wrong, also `unknown`.
+//! 4. P4's own tasks are among them: `libpmem-memmove` and `same-writes-dram` stall, `idiv`, `matrix-product` and `matrix-sum` compute.
 //!
 //! | parameter | |
 //! |---|---|

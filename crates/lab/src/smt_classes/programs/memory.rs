@@ -76,24 +76,32 @@ pub(super) fn probe_cached(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
     look_up(NEAR, ready)
 }
 
-/// P4's task on DRAM: 256 bytes at random places, by the C library.
+/// P4's task on DRAM: 256 bytes at random places, by the C library; of what is written a byte changes each time.
 pub(super) fn random_writes(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
-    write_records(FAR, ready)
+    write_records(FAR, true, ready)
+}
+
+/// The same as [`smt`](crate::smt) has it: what is written stays as it is.
+pub(super) fn same_writes(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    write_records(FAR, false, ready)
 }
 
 pub(super) fn random_writes_cached(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
-    write_records(32 << 10, ready)
+    write_records(32 << 10, true, ready)
 }
 
-fn write_records(bytes: usize, ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+fn write_records(bytes: usize, changes: bool, ready: &mut dyn FnMut()) -> io::Result<Infallible> {
     const RECORD: usize = 256;
     let mut field = Field::new(bytes)?;
     let (target, mut random) = (field.bytes(), SplitMix64(1));
     // No zeros: some processors write none back over zeros.
-    let record = [1; RECORD];
+    let mut record = [1; RECORD];
     ready();
     loop {
         let at = random.below((bytes / RECORD) as u64) as usize * RECORD;
+        if changes {
+            record[at % RECORD] = random.0 as u8;
+        }
         // Not of a length that is known: a call.
         let len = black_box(RECORD);
         target[at..at + len].copy_from_slice(&record[..len]);

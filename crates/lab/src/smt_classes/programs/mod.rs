@@ -177,6 +177,8 @@ pub(super) const ALL: &[Program] = &[
     installed("sha512sum", &["sha512sum"], ZEROS),
     installed("zstd", &["zstd", "-9", "-c"], ZEROS),
     installed("od", &["od", "-v"], ZEROS),
+    // It came last, for what random-writes-dram is taken for, and was looked at.
+    trap(own("same-writes-dram", Stall, memory::same_writes)),
 ];
 
 /// How many of [`ALL`] were there when the test half was looked at for the first time.
