@@ -75,10 +75,15 @@ fn beside_another(fiber: fn() -> Builder, effort: Effort) -> Result<Timed, Failu
 struct Crowd {
     /// Fibers that run, but for the leader.
     running: AtomicU64,
-    /// Hops to them on the leader's worker.
-    hops: AtomicU64,
     over: AtomicBool,
+    /// Hops to them on the leader's worker.
+    hops: OwnLine,
 }
+
+/// On lines that the other worker does not read.
+#[derive(Default)]
+#[repr(align(128))]
+struct OwnLine(AtomicU64);
 
 impl Crowd {
     fn spawn<T: Send + 'static>(
@@ -95,7 +100,7 @@ impl Crowd {
         // Relaxed, as all else here: fibers of one worker write, and each word stands for itself.
         self.running.fetch_add(1, Ordering::Relaxed);
         while !self.over.load(Ordering::Relaxed) {
-            self.hops.store(self.hops.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            self.hops.0.store(self.hops.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
             daiko::yield_now();
         }
     }
@@ -118,12 +123,12 @@ impl Crowd {
         // The first round is not timed.
         laps.another();
         daiko::yield_now();
-        self.hops.store(0, Ordering::Relaxed);
+        self.hops.0.store(0, Ordering::Relaxed);
         while laps.another() {
             daiko::yield_now();
         }
         let timed = laps.end(1);
         self.over.store(true, Ordering::Relaxed);
-        Timed { count: timed.count + self.hops.load(Ordering::Relaxed), ..timed }
+        Timed { count: timed.count + self.hops.0.load(Ordering::Relaxed), ..timed }
     }
 }
