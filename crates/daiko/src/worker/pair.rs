@@ -240,7 +240,7 @@ mod tests {
         };
         let passed = runtime.spawn_with(Builder::new().on(0), driver).unwrap().join().unwrap();
         enough.store(true, Ordering::Release);
-        [sibling, thief].map(|occupant| occupant.join().unwrap());
+        [sibling, thief].into_iter().for_each(|occupant| occupant.join().unwrap());
         assert_eq!((passed, runtime.counters()[0].overtakes), ([0, 0], 1));
     }
 }

@@ -18,7 +18,7 @@
 //! | `channel` | a message from one thread to another: `kind=rendezvous`, `bounded` to 128 messages, `unbounded` | per message |
 //! | `sleep-lateness` | a thread sleeps, for 20 µs (`state=polling`) or 5 ms (`parked`), while `timers` others wait with timeouts of an hour and more | how late it is resumed: the median, and the worst (`stat=max`) |
 //! | `place-follow` | it is decided 128 times where a mover goes on that has waited for a socket | per decision |
-//! | `place-pair` | it is decided 128 times which of 16 queued fibers runs beside a sibling, what that runs is read, and the chosen one queued again | per decision |
+//! | `place-pair` | of 16 fibers of both classes, on one worker, all yield that come before the first has its next turn: `fiber=pinned` or `mover`. Another worker, which runs as many, a few µs each, is taken for a sibling (`pairing=on`), or not (`off`) | per hop: their difference is what the choice costs |
 //!
 //! Threads that are created do nothing else. The first round of a sample is not
 //! timed: stacks and what else a method keeps for reuse are there in those that
@@ -137,6 +137,8 @@ struct Item {
     name: &'static str,
     /// The parameters by which it differs from others of that name.
     variant: [Option<(&'static str, &'static str)>; 2],
+    /// Whether it can be measured here.
+    room: fn() -> Result<(), Skip>,
     run: Run,
 }
 
@@ -155,8 +157,12 @@ enum Run {
 }
 
 impl Item {
+    const fn new(name: &'static str, run: Run) -> Self {
+        Self { name, variant: [None; 2], room: || Ok(()), run }
+    }
+
     const fn of(name: &'static str, run: fn(Effort) -> Result<Timed, Failure>) -> Self {
-        Self { name, variant: [None; 2], run: Run::Few(run) }
+        Self::new(name, Run::Few(run))
     }
 
     /// A point for each number of threads.
@@ -164,7 +170,7 @@ impl Item {
         name: &'static str,
         run: fn(usize, Effort) -> Result<Crowded, Failure>,
     ) -> Self {
-        Self { name, variant: [None; 2], run: Run::Many(run) }
+        Self::new(name, Run::Many(run))
     }
 
     /// A point for each number of others that wait.
@@ -173,7 +179,12 @@ impl Item {
         room: fn(usize) -> Result<(), Skip>,
         run: fn(usize, Effort) -> Result<Lateness, Failure>,
     ) -> Self {
-        Self { name, variant: [None; 2], run: Run::Sleeps { room, run } }
+        Self::new(name, Run::Sleeps { room, run })
+    }
+
+    /// Where there is `room` for it.
+    const fn given(self, room: fn() -> Result<(), Skip>) -> Self {
+        Self { room, ..self }
     }
 
     const fn with(self, key: &'static str, value: &'static str) -> Self {
@@ -209,7 +220,7 @@ impl Item {
                 "contended locks are measured up to {MOST_THREADS} threads"
             ))),
             Run::Sleeps { room, .. } => room(number("timers")?).err(),
-            _ => None,
+            _ => (self.room)().err(),
         }
     }
 

@@ -1,12 +1,8 @@
-//! How long a runtime decides: where a woken mover goes that waits for its interrupt, and what runs next beside a sibling.
+//! How long a runtime decides where a woken mover goes that waits for its interrupt.
 
-use std::{
-    collections::VecDeque,
-    hint::black_box,
-    sync::atomic::{AtomicU8, Ordering},
-};
+use std::hint::black_box;
 
-use daiko_core::place::{BOUND, Class, Follow, Kind, Target, pick, wake, wanted};
+use daiko_core::place::{BOUND, Follow, Kind, Target, wake};
 
 use super::{
     calls::check_count,
@@ -63,58 +59,6 @@ fn decide(mover: &mut Mover, by: Wake) -> bool {
     mover.at == previous || mover.at == by.agent
 }
 
-/// What is looked at of a fiber, on lines of its own.
-#[repr(align(128))]
-struct Fiber {
-    class: Class,
-    passed: AtomicU8,
-}
-
-/// Fibers of a queue.
-const QUEUED: usize = 16;
-
-/// A worker picks from its queue beside a sibling that changes to the next of its fibers each time. Half of them compute, half
-/// stall, in no order.
-pub(super) fn place_pair(effort: Effort) -> Result<Timed, Failure> {
-    let mut random = SplitMix64(1);
-    let mut fiber = |_| {
-        let class = if random.below(2) == 0 { Class::Compute } else { Class::Stall };
-        Fiber { class, passed: AtomicU8::new(0) }
-    };
-    let [queued, others] = [(); 2].map(|()| (0..QUEUED).map(&mut fiber).collect::<Vec<_>>());
-    let mut queue: VecDeque<_> = queued.iter().collect();
-    let mut overtakes = 0;
-    let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
-        for index in 0..ASKED as usize {
-            let beside = &others[black_box(index % QUEUED)];
-            overtakes += u64::from(next_beside(beside, &mut queue));
-        }
-    }
-    let timed = laps.end(ASKED);
-    check_count("fibers that are queued", queue.len() as u64, QUEUED as u64)?;
-    let asked = (timed.rounds + 1) * ASKED;
-    if overtakes == 0 || overtakes == asked {
-        return Err(Failure::Broken(format!(
-            "{overtakes} of {asked} fibers have overtaken others"
-        )));
-    }
-    Ok(timed)
-}
-
-/// Runs the fiber of the queue that goes best beside another; whether it was not the oldest.
-fn next_beside(beside: &Fiber, queue: &mut VecDeque<&Fiber>) -> bool {
-    let seen = |fiber: &&Fiber| (fiber.class, fiber.passed.load(Ordering::Relaxed));
-    let chosen = wanted([beside.class]).map_or(0, |wanted| pick(wanted, queue.iter().map(seen)));
-    for passed in queue.iter().take(chosen) {
-        passed.passed.store(seen(passed).1 + 1, Ordering::Relaxed);
-    }
-    let fiber = queue.remove(chosen).expect("one of the queue");
-    fiber.passed.store(0, Ordering::Relaxed);
-    queue.push_back(fiber);
-    chosen > 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +68,5 @@ mod tests {
     fn as_many_decisions_are_timed_as_were_asked_for() {
         let effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
         assert_eq!(place_follow(effort).expect("all go somewhere").count, 3 * ASKED);
-        assert_eq!(place_pair(effort).expect("some overtake others").count, 3 * ASKED);
     }
 }

@@ -2,6 +2,7 @@
 
 mod channel;
 mod locks;
+mod pair;
 
 use std::{marker::PhantomData, sync::OnceLock, time::Duration};
 
@@ -10,7 +11,10 @@ use daiko::{
     sync::{Condvar, Mutex, RwLock, Semaphore},
 };
 
-use self::channel::{Bounded, Rendezvous, Unbounded, across, beside};
+use self::{
+    channel::{Bounded, Rendezvous, Unbounded, across, beside},
+    pair::{hops, mover},
+};
 use super::{
     CHANNEL, CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK,
     MUTEX_UNLOCK, Method, PLACE_FOLLOW, PLACE_PAIR, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS,
@@ -19,7 +23,7 @@ use super::{
     crowd, info,
     laps::Timed,
     locks::Pair,
-    place::{place_follow, place_pair},
+    place::place_follow,
     sleep::{LONG, Lateness, SHORT, Sleep, lateness},
     switch::{ByCondvar, ByMutex, BySemaphore, switch},
     threads,
@@ -37,6 +41,9 @@ pub(super) const PROCESSES: Method =
 trait Kind: 'static {
     /// Of so many.
     fn builder(workers: usize) -> RuntimeBuilder;
+
+    /// Whether some of their fibers are pinned while two workers run.
+    fn pins() -> Result<(), Skip>;
 }
 
 /// Threads of this process.
@@ -45,6 +52,10 @@ struct Threads;
 impl Kind for Threads {
     fn builder(workers: usize) -> RuntimeBuilder {
         Runtime::builder().workers(workers)
+    }
+
+    fn pins() -> Result<(), Skip> {
+        pair::room()
     }
 }
 
@@ -58,13 +69,17 @@ impl Kind for Processes {
         // thread-local across a suspension.
         unsafe { Runtime::builder().process_workers(workers) }
     }
+
+    fn pins() -> Result<(), Skip> {
+        Err(Skip::new("all fibers of processes are movers"))
+    }
 }
 
 /// What fibers do on workers of kind `K`.
 struct Items<K>(PhantomData<K>);
 
 impl<K: Kind> Items<K> {
-    const ALL: [Item; 26] = [
+    const ALL: [Item; 29] = [
         Item::of(THREAD_INFO, |effort| run::<K>(info::thread_local, effort)).with("of", "tls"),
         Item::of(THREAD_INFO, |effort| run::<K>(current, effort)).with("of", "current"),
         Item::of(MUTEX, |effort| run::<K>(calls::mutex::<Mutex<u64>>, effort)),
@@ -106,8 +121,19 @@ impl<K: Kind> Items<K> {
         })
         .with("state", "parked"),
         Item::of(PLACE_FOLLOW, place_follow),
-        Item::of(PLACE_PAIR, place_pair),
+        Self::pair("pinned", "on", |effort| hops::<K>(Builder::new, true, effort)).given(K::pins),
+        Self::pair("pinned", "off", |effort| hops::<K>(Builder::new, false, effort)).given(K::pins),
+        Self::pair("mover", "on", |effort| hops::<K>(mover, true, effort)).given(pair::room),
+        Self::pair("mover", "off", |effort| hops::<K>(mover, false, effort)).given(pair::room),
     ];
+
+    const fn pair(
+        fiber: &'static str,
+        pairing: &'static str,
+        run: fn(Effort) -> Result<Timed, Failure>,
+    ) -> Item {
+        Item::of(PLACE_PAIR, run).with("fiber", fiber).with("pairing", pairing)
+    }
 }
 
 /// Runs `body` in a fiber, on one worker.
