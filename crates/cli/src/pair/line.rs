@@ -26,7 +26,8 @@ pub enum Policy {
     /// Like beside like
     Parallel,
     /// One CPU of each core, its siblings idle
-    Nosmt,
+    #[value(name = "nosmt")]
+    NoSmt,
     /// As cross where there are both; else by trial, if progress can be measured; else as they are
     Auto,
 }

@@ -91,7 +91,7 @@ fn pair(request: &PairRequest) -> Result<ExitCode, Problem> {
     let progress = progress(request, &pids)?;
     let session = Session::new(Kernel, sites, journal()?);
     let mut table = Table::new(!commands.are_there());
-    if !session.sites().has_siblings() && request.policy != Policy::Nosmt {
+    if !session.sites().has_siblings() && request.policy != Policy::NoSmt {
         let why = no_siblings(session.sites(), &topology);
         table.line(&format!("nothing is paired: {why}"));
     }
@@ -119,7 +119,7 @@ fn sites(request: &PairRequest, topology: &Topology) -> Result<Sites, Problem> {
             "--cpus: none of {cpus} is allowed here; allowed are {allowed}"
         )));
     }
-    if sites.has_siblings() || matches!(request.policy, Policy::Auto | Policy::Nosmt) {
+    if sites.has_siblings() || matches!(request.policy, Policy::Auto | Policy::NoSmt) {
         return Ok(sites);
     }
     let why = no_siblings(&sites, topology);

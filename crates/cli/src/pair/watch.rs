@@ -157,7 +157,7 @@ impl Watch {
         let placement = match policy {
             Policy::Cross => Some(Placement::Cross),
             Policy::Parallel => Some(Placement::Parallel),
-            Policy::Nosmt => Some(Placement::NoSmt),
+            Policy::NoSmt => Some(Placement::NoSmt),
             Policy::Auto if self.has_complements() => Some(Placement::Cross),
             Policy::Auto if self.is_tried(ran, table, stop)? => return Ok(()),
             Policy::Auto => None,
