@@ -37,8 +37,8 @@ impl Steady {
             *self = Self::new(verdict);
             return is_taken;
         }
-        let sources = [&verdict, &self.verdict].map(|verdict| rank(verdict.source));
-        if verdict.class == Class::Unknown || sources[0] < sources[1] {
+        let (rank, before) = (rank(verdict.source), rank(self.verdict.source));
+        if verdict.class == Class::Unknown || rank < before {
             return false;
         }
         if verdict.class == self.verdict.class {
@@ -46,9 +46,9 @@ impl Steady {
             self.verdict = verdict;
             return false;
         }
-        let before = if self.other.0 == verdict.class { self.other.1 } else { 0 };
-        self.other = (verdict.class, before + 1);
-        let is_taken = sources[0] > sources[1] || self.other.1 >= AGREE;
+        let agreed = if self.other.0 == verdict.class { self.other.1 } else { 0 };
+        self.other = (verdict.class, agreed + 1);
+        let is_taken = rank > before || self.other.1 >= AGREE;
         if is_taken {
             *self = Self::new(verdict);
         }

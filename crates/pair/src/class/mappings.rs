@@ -77,8 +77,8 @@ impl Mappings {
     pub fn parse(maps: &str, mountinfo: &str, is_dax: impl Fn(&Path) -> bool) -> Self {
         let (mapped, mounts) = (parse(maps), dax_mounts(mountinfo));
         let persistent = persistent(&mapped, |mapped, path| {
-            let may_be = mounts.iter().filter(|(device, _)| *device == mapped.device);
-            is_dax_device(path) || may_be.into_iter().any(|(_, all)| *all || is_dax(path))
+            let has = |(device, all): &(_, _)| *device == mapped.device && (*all || is_dax(path));
+            is_dax_device(path) || mounts.iter().any(has)
         });
         Self { mapped, persistent }
     }
@@ -136,7 +136,7 @@ fn parse_line(line: &str) -> Option<Mapped> {
     Some(Mapped { start, end, offset, path, is_shared: access.ends_with('s'), device })
 }
 
-/// File systems that are mapped by DAX: their devices, as `maps` has them, and whether all of their files are.
+/// File systems whose files may be mapped by DAX: their devices, as `maps` has them, and whether all files are.
 fn dax_mounts(mountinfo: &str) -> BTreeSet<(String, bool)> {
     mountinfo.lines().filter_map(dax_mount).collect()
 }

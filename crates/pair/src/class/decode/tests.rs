@@ -100,7 +100,7 @@ fn what_is_locked_waits_for_lines_that_are_written_back() {
         assert_eq!(alone.culprit.unwrap().0, Kind::Memory, "{piece:x?}");
         assert!(!alone.fences && alone.accesses.len() == 1);
     }
-    // `xchg rsi, rdx`, `xchg [rsi], rdx` without a line that is written back, with a fence.
+    // `xchg rsi, rdx` touches no memory; behind a fence, a store waits for that.
     assert_eq!(culprit_of(code(&[CLWB, &[0x48, 0x87, 0xd6], RET], 2)), Some(Kind::Flush));
     assert_eq!(culprit_of(code(&[SFENCE, locked[1], RET], 2)), Some(Kind::Fence));
 }
