@@ -239,6 +239,8 @@ impl<M: Machine> Session<M> {
     /// What kept it from noting a change: nothing was changed from there on. A thread that cannot be placed is left alone.
     pub fn place(&mut self, policy: Option<Policy>) -> io::Result<bool> {
         self.release_changed();
+        // All of them may have gone offline.
+        let policy = policy.filter(|_| !self.sites.is_empty());
         let tasks = policy.map_or_else(Vec::new, |policy| self.tasks_of(policy));
         let question = Question { policy, cpus: self.sites.cpus.clone(), tasks };
         if self.placed.as_ref() == Some(&question) {

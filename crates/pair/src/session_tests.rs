@@ -157,6 +157,15 @@ fn a_cpu_that_goes_offline_is_used_no_more_until_it_is_back() {
 }
 
 #[test]
+fn without_any_cpu_that_is_online_nothing_is_placed() {
+    let mut ground = ground(&[Compute, Stall]);
+    *ground.machine.offline.borrow_mut() = set("0-7");
+    ground.session.watch(&ground.found.clone()).unwrap();
+    assert!(!ground.session.place(Some(Policy::Cross)).unwrap());
+    assert_eq!(ground.masks(), ["0-7", "0-7"]);
+}
+
+#[test]
 fn threads_of_others_and_those_that_end_do_not_stop_the_rest() {
     let mut ground = ground(&[Compute, Stall, Compute, Stall]);
     let [gone, refused] = [ground.found[0].id, ground.found[1].id];

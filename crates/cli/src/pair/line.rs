@@ -127,7 +127,9 @@ impl PairLine {
 
 fn cpus(list: &str) -> Result<CpuSet, Problem> {
     list.parse()
-        .map_err(|_| Problem::usage(format!("--cpus: '{list}' is no list of CPUs like 0-3,8")))
+        .ok()
+        .filter(|cpus: &CpuSet| !cpus.is_empty())
+        .ok_or_else(|| Problem::usage(format!("--cpus: '{list}' is no list of CPUs like 0-3,8")))
 }
 
 fn class(text: &str) -> Result<(String, Class), Problem> {

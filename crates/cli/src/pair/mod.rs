@@ -114,9 +114,10 @@ fn topology(root: Option<&Path>) -> Result<Topology, Problem> {
 fn sites(request: &PairRequest, topology: &Topology) -> Result<Sites, Problem> {
     let sites = Sites::of(topology, request.cpus.as_ref());
     let allowed = topology.allowed();
-    if let Some(cpus) = request.cpus.as_ref().filter(|_| sites.is_empty()) {
+    let refused = request.cpus.as_ref().map(|cpus| cpus.difference(allowed));
+    if let Some(refused) = refused.filter(|refused| !refused.is_empty()) {
         return Err(Problem::usage(format!(
-            "--cpus: none of {cpus} is allowed here; allowed are {allowed}"
+            "--cpus: {refused} cannot be used here; allowed are {allowed}"
         )));
     }
     if sites.has_siblings() || matches!(request.policy, Policy::Auto | Policy::NoSmt) {
