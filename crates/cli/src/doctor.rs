@@ -10,6 +10,7 @@ use daiko_sys::{
     process,
     selector::{self, Choice},
     steering::{self, Leftover, SteeringError, Table},
+    topology::{Topology, TopologyError},
 };
 
 use crate::problem::Problem;
@@ -76,6 +77,7 @@ fn findings() -> Vec<Finding> {
         glibc(limits::glibc_version()),
         cpus(cpu::allowed().map_or(0, |set| set.len())),
         quota(cpu::quota()),
+        siblings(Topology::read()),
     ];
     let memory = [
         guards(GuardKind::probe(), limits::max_map_count()),
@@ -182,6 +184,16 @@ fn sockets(choice: Choice) -> Finding {
     }
 }
 
+fn siblings(machine: Result<Topology, TopologyError>) -> Finding {
+    const SUBJECT: &str = "cores";
+    match machine {
+        Ok(machine) => Finding::fine(SUBJECT, machine.smt().to_string()),
+        Err(error) => {
+            Finding::advice(SUBJECT, "no siblings are known, nor paired", error.to_string())
+        }
+    }
+}
+
 /// No advice: whether it pays depends on the load.
 fn packets(is_on: bool) -> Finding {
     let state = match is_on {
@@ -257,6 +269,7 @@ fn governor() -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use daiko_sys::topology::described::Described;
 
     #[test]
     fn a_low_limit_has_a_remedy_and_none_is_no_limit() {
@@ -283,6 +296,15 @@ mod tests {
         for finding in better.into_iter().chain([membarrier_state(true), tracing(Ok(()))]) {
             assert!(finding.remedy.is_none(), "{finding}");
         }
+    }
+
+    #[test]
+    fn why_there_are_no_siblings_is_told() {
+        let unknown = siblings(Err(TopologyError::Changing)).to_string();
+        assert!(unknown.starts_with("note") && unknown.contains("try again"), "{unknown}");
+        let machine = Described::parse("1x2x1").unwrap().topology();
+        let absent = siblings(machine).to_string();
+        assert!(absent.starts_with("ok") && absent.contains("no core has siblings"), "{absent}");
     }
 
     #[test]
