@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::process::boot_id;
 
-use crate::ledger::{Cause, Ledger};
+use crate::ledger::Ledger;
 pub use crate::ledger::{Change, PutBack};
 use crate::machine::Machine;
 use crate::thread::ThreadId;
@@ -80,14 +80,9 @@ impl Journal {
         Ok(())
     }
 
-    /// Why a thread is allowed to run as `now`.
-    pub(crate) fn cause(
-        &self,
-        thread: ThreadId,
-        now: &CpuSet,
-        online: Option<&CpuSet>,
-    ) -> Cause<'_> {
-        self.ledger.cause(thread, now, online)
+    /// All that was noted.
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     /// Puts all threads back, and removes it; it stays, for another attempt, if one cannot be put back.

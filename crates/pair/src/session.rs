@@ -207,7 +207,7 @@ impl<M: Machine> Session<M> {
 
     fn adopt(&mut self, thread: &Thread, mask: CpuSet) -> io::Result<()> {
         let journal = self.journal.as_mut().expect("there until the end");
-        let (before, bound) = match journal.cause(thread.id, &mask, None) {
+        let (before, bound) = match journal.ledger().cause(thread.id, &mask, None) {
             Cause::Session(before) => (before.clone(), Some(mask)),
             Cause::Others | Cause::Own => (mask, None),
         };
@@ -345,7 +345,7 @@ impl<M: Machine> Session<M> {
             if now == *bound {
                 continue;
             }
-            match journal.cause(*id, &now, online.as_ref()) {
+            match journal.ledger().cause(*id, &now, online.as_ref()) {
                 Cause::Session(_) => watched.put_back(&self.machine, *id),
                 Cause::Others | Cause::Own => {
                     watched.bound = None;
