@@ -37,6 +37,8 @@ impl Table {
     /// A line that is not about one thread.
     pub(super) fn line(&mut self, line: &str) {
         match self.is_live {
+            // It is on the screen already.
+            true if self.lines.iter().any(|told| told == line) => {}
             true => self.lines.push(line.to_owned()),
             false => say(&format!("daiko pair: {line}\n")),
         }

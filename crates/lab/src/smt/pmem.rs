@@ -32,6 +32,7 @@ type Persist = unsafe extern "C" fn(*const c_void, usize);
 type Complaint = unsafe extern "C" fn() -> *const c_char;
 
 /// What of libpmem is used; pmem(7) is its manual.
+#[derive(Clone, Copy)]
 pub(crate) struct Library {
     map: Map,
     unmap: Unmap,

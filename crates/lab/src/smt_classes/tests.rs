@@ -35,14 +35,14 @@ fn every_program_prepares_and_goes_on() {
     }
 }
 
-/// Those whose code is the same however this is built: assembly, and libraries.
+/// Those whose code is the same however this is built. What persists in code that is not optimised is not clear.
 #[test]
 fn clear_cases_are_told_apart() {
     let expected = [
         ("idiv", Class::Compute),
         ("sha256sum", Class::Compute),
         ("sleep", Class::Unknown),
-        ("libpmem-memmove", Class::Stall),
+        ("persist-assembly", Class::Stall),
     ];
     for (name, class) in expected {
         let Some(verdict) = judged(name, SAMPLING) else { continue };

@@ -177,8 +177,9 @@ pub(super) const ALL: &[Program] = &[
     installed("sha512sum", &["sha512sum"], ZEROS),
     installed("zstd", &["zstd", "-9", "-c"], ZEROS),
     installed("od", &["od", "-v"], ZEROS),
-    // It came last, for what random-writes-dram is taken for, and was looked at.
+    // These came last, and were looked at: for what random-writes-dram is taken for, and for tests.
     trap(own("same-writes-dram", Stall, memory::same_writes)),
+    needing("persist-assembly", Stall, persist::has_clwb, persist::assembly),
 ];
 
 /// How many of [`ALL`] were there when the test half was looked at for the first time.

@@ -67,6 +67,39 @@ fn store_nontemporal(word: &mut u64, value: u64) {
     unsafe { x86_64::_mm_stream_si64((word as *mut u64).cast(), value as i64) };
 }
 
+/// As [`clwb_random`], a word each: the same code however this is built.
+pub(super) fn assembly(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+    const ROUNDS: u64 = 1 << 20;
+    let mut field = Field::new(FAR)?;
+    let (bytes, mut random) = (field.bytes(), 1_u64);
+    ready();
+    loop {
+        // SAFETY: the processor has that instruction, and the masked offset is that of a line of the memory, of which the length
+        // is a power of two.
+        unsafe {
+            asm!(
+                "2:",
+                // Xorshift (G. Marsaglia, 2003).
+                "mov {at}, {random}", "shl {at}, 13", "xor {random}, {at}",
+                "mov {at}, {random}", "shr {at}, 7", "xor {random}, {at}",
+                "mov {at}, {random}", "shl {at}, 17", "xor {random}, {at}",
+                "mov {at}, {random}", "and {at}, {mask}",
+                "mov [{start} + {at}], {random}",
+                "clwb [{start} + {at}]",
+                "sfence",
+                "dec {rounds}",
+                "jnz 2b",
+                start = in(reg) bytes.as_mut_ptr(),
+                mask = in(reg) (FAR - 1) & !(LINE - 1),
+                random = inout(reg) random,
+                rounds = inout(reg) ROUNDS => _,
+                at = out(reg) _,
+                options(nostack),
+            );
+        }
+    }
+}
+
 #[inline(always)]
 fn records(ready: &mut dyn FnMut(), how: Flush) -> io::Result<Infallible> {
     let mut field = Field::new(FAR)?;

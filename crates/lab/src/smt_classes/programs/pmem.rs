@@ -10,8 +10,9 @@ use crate::{random::SplitMix64, smt::pmem::Library};
 const FOLDER: &str = "/dev/shm";
 const RECORD: usize = 256;
 
-fn library() -> io::Result<&'static Library> {
-    Library::find().map_err(io::Error::other)
+/// A copy: calls by pointers on the stack can be followed, also where nothing is optimised.
+fn library() -> io::Result<Library> {
+    Library::find().copied().map_err(io::Error::other)
 }
 
 /// A file that has no name any more, mapped for all who have it.

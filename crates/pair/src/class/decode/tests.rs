@@ -168,6 +168,33 @@ fn behind_a_call_the_function_is_to_blame() {
     assert_eq!(culprit_of(code(&[through, RET, &pointer, SFENCE, RET], 1)), Some(Kind::Fence));
 }
 
+/// As where nothing is optimised, and by tables of methods.
+#[test]
+fn a_pointer_that_calls_do_not_keep_is_found_where_it_was_loaded() {
+    // `mov rax, [rsp]`, `mov rcx, rax`, `mov edx, 1`; `call rcx`, `call [rax + 8]`.
+    let (load, copy): (&[u8], &[u8]) = (&[0x48, 0x8b, 0x04, 0x24], &[0x48, 0x89, 0xc1]);
+    let (other, by_copy): (&[u8], &[u8]) = (&[0xba, 1, 0, 0, 0], &[0xff, 0xd1]);
+    let by_table: &[u8] = &[0xff, 0x50, 0x08];
+    let culprit = |pieces: &[&[u8]], words: [u64; 2]| {
+        let (mut bytes, behind) = code(&[pieces, &[RET, SFENCE, RET]].concat(), pieces.len());
+        let mut sample = sample(behind, 64);
+        sample.registers[4] = START + bytes.bytes.len() as u64;
+        words.iter().for_each(|word| bytes.bytes.extend_from_slice(&word.to_le_bytes()));
+        Site::at(&mut bytes, &sample).culprit.map(|(kind, _)| kind)
+    };
+    let function = |pieces: &[&[u8]]| {
+        START + AHEAD as u64 + pieces.iter().map(|piece| piece.len()).sum::<usize>() as u64 + 1
+    };
+    let pieces = [load, copy, other, by_copy];
+    assert_eq!(culprit(&pieces, [function(&pieces), 0]), Some(Kind::Fence));
+    let pieces = [load, other, by_table];
+    let table = function(&pieces) + 4;
+    assert_eq!(culprit(&pieces, [table, function(&pieces)]), Some(Kind::Fence));
+    // Between the load and the call the register became another's.
+    let pieces = [load, &[0xe8, 0, 0, 0, 0], by_table];
+    assert_eq!(culprit(&pieces, [table, function(&pieces)]), Some(Kind::Memory));
+}
+
 #[test]
 fn a_store_waits_for_the_fence_before_it() {
     // `mov [rdi], rax`

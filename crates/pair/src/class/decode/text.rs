@@ -7,8 +7,12 @@
 use std::collections::{HashMap, VecDeque};
 
 use daiko_sys::sampling::Sample;
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic,
+    OpKind, Register,
+};
 
+use super::used::Used;
 use super::{SKID, WINDOW, is_call, kind, tail, writes_back};
 
 /// Bytes before an address that are decoded.
@@ -81,40 +85,73 @@ impl Text<'_> {
     /// Where a thread may go next, also through a pointer at a fixed place, as to other libraries.
     fn successors(&mut self, instruction: &Instruction) -> [Option<u64>; 2] {
         match instruction.flow_control() {
-            FlowControl::IndirectBranch => [self.pointer(instruction, None), None],
+            FlowControl::IndirectBranch => [self.pointer(instruction, &[], None), None],
             _ => successors(instruction),
         }
     }
 
-    /// Where a jump or a call goes that says so by a register or in memory; without registers, by what is at a fixed place.
-    fn pointer(&mut self, instruction: &Instruction, registers: Option<&[u64; 16]>) -> Option<u64> {
-        let kept = |register: Register| {
-            const KEPT: [Register; 7] = [
-                Register::RBX,
-                Register::RSP,
-                Register::RBP,
-                Register::R12,
-                Register::R13,
-                Register::R14,
-                Register::R15,
-            ];
-            KEPT.contains(&register).then(|| registers.map(|all| all[register.number()])).flatten()
-        };
+    /// Where a jump or a call goes that says so by a register or in memory: with the registers behind it, and `before`, what has
+    /// come before it; without either, by what is at a fixed place.
+    fn pointer(
+        &mut self,
+        instruction: &Instruction,
+        before: &[Instruction],
+        registers: Option<&[u64; 16]>,
+    ) -> Option<u64> {
         match instruction.op0_kind() {
-            OpKind::Register => kept(instruction.op0_register()),
-            OpKind::Memory => {
-                let base = match instruction.memory_base() {
-                    Register::None | Register::RIP => 0,
-                    register => kept(register)?,
-                };
-                let is_plain = instruction.memory_index() == Register::None;
-                let address = base.wrapping_add(instruction.memory_displacement64());
-                let mut bytes = [0; 8];
-                (is_plain && self.code.read(address, &mut bytes) == 8)
-                    .then(|| u64::from_le_bytes(bytes))
-            }
+            OpKind::Register => self.value(instruction.op0_register(), before, registers),
+            OpKind::Memory => self.loaded(instruction, before, registers),
             _ => None,
         }
+    }
+
+    /// What a register had behind `before`: what it has still, if calls keep it; else what was moved there last.
+    fn value(
+        &mut self,
+        register: Register,
+        before: &[Instruction],
+        registers: Option<&[u64; 16]>,
+    ) -> Option<u64> {
+        const KEPT: [Register; 7] = [
+            Register::RBX,
+            Register::RSP,
+            Register::RBP,
+            Register::R12,
+            Register::R13,
+            Register::R14,
+            Register::R15,
+        ];
+        if KEPT.contains(&register) {
+            return registers.map(|all| all[register.number()]);
+        }
+        let mut factory = InstructionInfoFactory::new();
+        let mut writes =
+            |one: &Instruction| is_call(one) || Used::by(one, &mut factory).writes(register);
+        let at = before.iter().rposition(|one| writes(one))?;
+        let (one, before) = (before[at], &before[..at]);
+        match (one.mnemonic(), one.op1_kind()) {
+            (Mnemonic::Mov, _) if one.op0_register() != register => None,
+            (Mnemonic::Mov, OpKind::Register) => self.value(one.op1_register(), before, registers),
+            (Mnemonic::Mov, OpKind::Memory) => self.loaded(&one, before, registers),
+            _ => None,
+        }
+    }
+
+    /// The word that an instruction has in memory.
+    fn loaded(
+        &mut self,
+        instruction: &Instruction,
+        before: &[Instruction],
+        registers: Option<&[u64; 16]>,
+    ) -> Option<u64> {
+        let base = match instruction.memory_base() {
+            Register::None | Register::RIP => 0,
+            register => self.value(register, before, registers)?,
+        };
+        let is_plain = instruction.memory_index() == Register::None;
+        let address = base.wrapping_add(instruction.memory_displacement64());
+        let mut bytes = [0; 8];
+        (is_plain && self.code.read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
     }
 
     /// If a function begins at the sample's address: the call that has come here, and what is before that.
@@ -124,15 +161,24 @@ impl Text<'_> {
         let has_read = self.code.read(sample.registers[STACK], &mut bytes) == 8;
         let back = has_read.then(|| u64::from_le_bytes(bytes)).filter(|_| self.bits == 64)?;
         let before = self.cycle(back).map_or_else(|| self.before(back), |cycle| tail(&cycle));
-        let call = *before.last().filter(|last| is_call(last) && last.next_ip() == back)?;
-        (self.function(&call, Some(&sample.registers))? == sample.address).then_some(before)
+        let (call, earlier) = before.split_last()?;
+        let function = match is_call(call) && call.next_ip() == back {
+            true => self.function(call, earlier, Some(&sample.registers))?,
+            false => return None,
+        };
+        (function == sample.address).then_some(before)
     }
 
     /// Where a call goes.
-    fn function(&mut self, call: &Instruction, registers: Option<&[u64; 16]>) -> Option<u64> {
+    fn function(
+        &mut self,
+        call: &Instruction,
+        before: &[Instruction],
+        registers: Option<&[u64; 16]>,
+    ) -> Option<u64> {
         match call.flow_control() {
             FlowControl::Call => Some(call.near_branch_target()),
-            _ => self.pointer(call, registers),
+            _ => self.pointer(call, before, registers),
         }
     }
 
@@ -144,7 +190,7 @@ impl Text<'_> {
     ) -> bool {
         let calls: Vec<Instruction> = around.filter(|one| is_call(one)).copied().collect();
         let mut functions: Vec<u64> =
-            calls.iter().filter_map(|call| self.function(call, Some(registers))).collect();
+            calls.iter().filter_map(|call| self.function(call, &[], Some(registers))).collect();
         for _ in 0..2 {
             let mut further = Vec::new();
             for function in functions {
@@ -156,7 +202,7 @@ impl Text<'_> {
                     return true;
                 }
             }
-            functions = further.iter().filter_map(|call| self.function(call, None)).collect();
+            functions = further.iter().filter_map(|call| self.function(call, &[], None)).collect();
         }
         false
     }
@@ -170,7 +216,7 @@ impl Text<'_> {
             let Some(at) = (first..before.len()).rfind(|&at| is_call(&before[at])) else { return };
             // Within the function its registers were others.
             let registers = (depth == 0).then_some(registers);
-            let function = self.function(&before[at].clone(), registers);
+            let function = self.function(&before[at], &before[..at], registers);
             let is_return = |one: &Instruction, _| one.flow_control() == FlowControl::Return;
             let way = function.and_then(|start| self.shortest_way(start, is_return));
             entered = at + 1;

@@ -35,6 +35,13 @@ impl Used {
     }
 }
 
+impl Used {
+    /// Whether it writes this register, or a part of it.
+    pub(super) fn writes(&self, register: Register) -> bool {
+        number(register).is_some_and(|number| self.written >> number & 1 == 1)
+    }
+}
+
 fn directions(access: OpAccess) -> (bool, bool) {
     use OpAccess::{CondRead, CondWrite, Read, ReadCondWrite, ReadWrite, Write};
     let reads = matches!(access, Read | CondRead | ReadWrite | ReadCondWrite);
