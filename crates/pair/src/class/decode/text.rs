@@ -125,9 +125,9 @@ impl Text<'_> {
             return registers.map(|all| all[register.number()]);
         }
         let mut factory = InstructionInfoFactory::new();
-        let mut writes =
+        let writes =
             |one: &Instruction| is_call(one) || Used::by(one, &mut factory).writes(register);
-        let at = before.iter().rposition(|one| writes(one))?;
+        let at = before.iter().rposition(writes)?;
         let (one, before) = (before[at], &before[..at]);
         match (one.mnemonic(), one.op1_kind()) {
             (Mnemonic::Mov, _) if one.op0_register() != register => None,
