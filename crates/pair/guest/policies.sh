@@ -27,16 +27,6 @@ ends 0
 is "$free" arrangement
 say ok --policy nosmt: all run on the first siblings, CPUs 0 and 2, and after SIGHUP as before
 
-attach --policy cross --pid $pids
-becomes '4: compute+stall compute+stall' arrangement
-echo 0 >/sys/devices/system/cpu/cpu3/online
-becomes '3: *' arrangement
-kill -INT $session
-ends 0
-is "$free" arrangement
-echo 1 >/sys/devices/system/cpu/cpu3/online
-say ok a CPU that goes offline under a session is used no more
-
 # One of each core turns, so that like is beside like: a stall with the stall that the third has become.
 attach --policy cross --pid $pids
 becomes '4: compute+stall compute+stall' arrangement
