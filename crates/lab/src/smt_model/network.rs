@@ -79,13 +79,13 @@ fn members(tasks: &[Running], set: usize) -> impl Iterator<Item = (usize, &Runni
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use proptest::{collection::vec, prelude::*};
 
     use super::*;
 
     prop_compose! {
-        fn demands()(
+        pub(in super::super) fn demands()(
             (slots, divider, buffers) in (0.0..100.0f64, 0.0..100.0f64, 0.0..100.0f64),
             (dram, pmem, alone) in (0.0..100.0f64, 0.0..100.0f64, 0.01..100.0f64),
         ) -> Demand {

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{network::tests::demands, *};
 use crate::{
     experiment::{Case, Effort, Experiment, Options},
     host::Host,
@@ -13,15 +13,6 @@ use crate::{
         verdict::{Comparison, Relative, Sign, comparisons, conclusions},
     },
 };
-
-prop_compose! {
-    fn demands()(
-        (slots, divider, buffers) in (0.0..100.0f64, 0.0..100.0f64, 0.0..100.0f64),
-        (dram, pmem, alone) in (0.0..100.0f64, 0.0..100.0f64, 0.01..100.0f64),
-    ) -> Demand {
-        Demand { slots, divider, buffers, dram, pmem, alone }
-    }
-}
 
 proptest! {
     /// Each of two IO tasks, and each CPU task.

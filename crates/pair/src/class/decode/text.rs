@@ -150,23 +150,24 @@ impl Text<'_> {
         };
         let is_plain = instruction.memory_index() == Register::None;
         let address = base.wrapping_add(instruction.memory_displacement64());
+        if is_plain { self.word(address) } else { None }
+    }
+
+    fn word(&mut self, address: u64) -> Option<u64> {
         let mut bytes = [0; 8];
-        (is_plain && self.code.read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
+        (self.code.read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
     }
 
     /// If a function begins at the sample's address: the call that has come here, and what is before that.
     pub(super) fn caller(&mut self, sample: &Sample) -> Option<Vec<Instruction>> {
         const STACK: usize = 4;
-        let mut bytes = [0; 8];
-        let has_read = self.code.read(sample.registers[STACK], &mut bytes) == 8;
-        let back = has_read.then(|| u64::from_le_bytes(bytes)).filter(|_| self.bits == 64)?;
+        let back = self.word(sample.registers[STACK]).filter(|_| self.bits == 64)?;
         let before = self.cycle(back).map_or_else(|| self.before(back), |cycle| tail(&cycle));
         let (call, earlier) = before.split_last()?;
-        let function = match is_call(call) && call.next_ip() == back {
-            true => self.function(call, earlier, Some(&sample.registers))?,
-            false => return None,
-        };
-        (function == sample.address).then_some(before)
+        let leads_here = is_call(call)
+            && call.next_ip() == back
+            && self.function(call, earlier, Some(&sample.registers)) == Some(sample.address);
+        leads_here.then_some(before)
     }
 
     /// Where a call goes.
