@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use daiko_sys::clock;
 
-use crate::cancel::Scope;
 use crate::deadlock::{Kind, Target};
-use crate::fiber::unwind;
+use crate::fiber::{CancelScope, unwind};
 use crate::process;
 use crate::wait::Deadline;
 use crate::worker::suspend::{self, Resumed};
@@ -136,7 +135,7 @@ fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result
     if cfg!(panic = "abort") {
         return Ok(process::own_code(body));
     }
-    let scope = Scope::new(fiber, deadline);
+    let scope = CancelScope::new(fiber, deadline);
     let run = || scope.run(fiber, body);
     let result = match deadline.ns() {
         None => run(),

@@ -7,14 +7,12 @@ mod desk;
 mod pool;
 mod staff;
 
-use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::thread;
 use std::time::Duration;
 
 use daiko_core::blocking;
-use daiko_core::fiber::Course;
 
 pub(crate) use self::desk::Desk;
 pub(crate) use self::pool::BlockingPool;
@@ -27,11 +25,6 @@ use crate::worker::{self, Worker, suspend};
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 /// The most threads of a runtime, or of a worker that is a process; further calls wait for one.
 const MOST_THREADS: usize = 512;
-
-thread_local! {
-    /// The course of the call that this thread of a pool makes; null: it makes none.
-    static COURSE: Cell<*const Course> = const { Cell::new(ptr::null()) };
-}
 
 /// Runs `f`, which may block its thread, on a thread of its own while the calling fiber is
 /// suspended; the other fibers of the worker run on.
@@ -163,10 +156,8 @@ unsafe fn make(job: NonNull<Job>) {
     // SAFETY: it stays until it is told of, below.
     let this = unsafe { job.as_ref() };
     this.run(|course| {
-        COURSE.set(course);
-        // SAFETY: the call lies on the stack of the fiber, which waits, and nobody else runs it.
-        unsafe { (this.payload().run)(this.payload().call) };
-        COURSE.set(ptr::null());
+        // SAFETY: the call lies on the stack of the fiber, which waits, and no other thread runs it.
+        process::with_course(course, || unsafe { (this.payload().run)(this.payload().call) });
     });
     // SAFETY: by this function's contract.
     unsafe { tell(job) };
@@ -187,11 +178,4 @@ unsafe fn tell(job: NonNull<Job>) {
             Some(desk) => desk.as_ref().call_is_over(job),
         }
     }
-}
-
-/// The course of the call that this thread makes, if it is of a pool.
-#[cold]
-pub(crate) fn course() -> Option<&'static Course> {
-    // SAFETY: it lies in the frame of the fiber that waits for this call, and is asked for from inside of it.
-    unsafe { COURSE.get().as_ref() }
 }

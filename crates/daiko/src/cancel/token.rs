@@ -12,9 +12,8 @@ use daiko_core::fiber::{Event, WaiterId};
 use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
-use super::scope::Scope;
 use crate::deadlock::{Kind, Target};
-use crate::fiber::{Cancelled, ControlBlock};
+use crate::fiber::{CancelScope, Cancelled, ControlBlock};
 use crate::process::{self, Item};
 use crate::runtime::kernel::ThisThread;
 use crate::sync::TimedOut;
@@ -259,7 +258,7 @@ impl CancelToken {
             return Ok(body());
         }
         let call = process::call();
-        let (signal, scope) = (&self.shared().signal, Scope::new(fiber, Deadline::NEVER));
+        let (signal, scope) = (&self.shared().signal, CancelScope::new(fiber, Deadline::NEVER));
         let listener = Listener::Scope(NonNull::from(fiber), NonNull::from(scope.mark()));
         let node = Node::new(listener);
         // SAFETY: the node is new, and stays here until it has left below: `Scope::run` does not unwind.

@@ -14,8 +14,7 @@ use daiko_core::list::Linked;
 use daiko_core::place::{Class, PASSES};
 
 use super::aside::Aside;
-use crate::cancel::Scope;
-use crate::local::table::Table;
+use super::cancel_scope::CancelScope;
 use crate::process::{self, estate};
 use crate::runtime::Shared as Runtime;
 use crate::worker::{self, Wish, Worker};
@@ -63,6 +62,12 @@ const POSTCARDS: u32 = 1 << 31;
 
 /// Bytes of a name; the rest is cut off.
 const MAX_NAME: usize = 256;
+
+/// The header of data that a client keeps for a fiber, such as its locals.
+pub(crate) struct FiberData {
+    /// Drops the data of the fiber, the caller, which has come to its end.
+    pub(crate) end: fn(&ControlBlock),
+}
 
 /// What the runtime knows of a fiber's closure and result; one static per type of closure.
 pub(crate) struct Vtable {
@@ -134,11 +139,11 @@ pub(crate) struct ControlBlock {
     /// Bytes of the packet, if it is not on the stack; else 0.
     pub(crate) outside: Cell<usize>,
     /// The innermost cancel scope that it is in; null: none. Only the fiber.
-    pub(crate) scopes: Cell<*const Scope>,
+    pub(crate) scopes: Cell<*const CancelScope>,
     /// The runtime. Fixed when the memory becomes a control block.
     pub(crate) runtime: NonNull<Runtime>,
     /// Its locals; null if it has none, and when it has ended. The fiber.
-    pub(crate) locals: Cell<*mut Table>,
+    pub(crate) locals: Cell<*mut FiberData>,
     /// What it waits for, or its estate. Who may touch it says `Aside`.
     pub(crate) aside: Aside,
 }

@@ -11,7 +11,6 @@ use super::control::{ControlBlock, Lost, Vtable, flag};
 use super::join::{JoinError, Outcome};
 use super::unwind::Cancelled;
 use super::waiter;
-use crate::local::table;
 use crate::worker::{self, Worker, suspend};
 
 /// What a packet holds: the closure, and later the result.
@@ -129,8 +128,9 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
 
 #[inline]
 fn drop_locals(fiber: &ControlBlock) {
-    if !fiber.locals.get().is_null() {
-        table::end(fiber);
+    // SAFETY: the data is the fiber's own, and stays at least until `end`.
+    if let Some(data) = unsafe { fiber.locals.get().as_ref() } {
+        (data.end)(fiber);
     }
 }
 

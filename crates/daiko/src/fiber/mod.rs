@@ -2,6 +2,7 @@
 
 mod anew;
 mod aside;
+mod cancel_scope;
 mod control;
 mod entry;
 mod join;
@@ -17,7 +18,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Duration, Instant};
 
-pub(crate) use self::control::{ControlBlock, flag, kind};
+pub(crate) use self::cancel_scope::{CancelScope, is_any_over as is_any_scope_over};
+pub(crate) use self::control::{ControlBlock, FiberData, flag, kind};
 pub use self::join::{JoinError, JoinHandle};
 pub(crate) use self::lost::die;
 pub(crate) use self::scope::{Family, in_runtime};

@@ -7,8 +7,7 @@ use std::{fmt, panic};
 
 use daiko_core::fiber::Event;
 
-use super::{ControlBlock, flag};
-use crate::cancel;
+use super::{ControlBlock, cancel_scope, flag};
 use crate::process;
 use crate::worker::{self, Worker, suspend};
 
@@ -194,5 +193,5 @@ fn due(fiber: &ControlBlock) -> Option<Cancelled> {
     const UNWINDS: u32 = flag::UNWINDING | flag::RAISED;
     let flags = fiber.flags.get();
     let may_be = cfg!(panic = "unwind") && flags & CALLS != 0 && flags & UNWINDS == 0;
-    if may_be { cancel::due(fiber) } else { None }
+    if may_be { cancel_scope::due(fiber) } else { None }
 }

@@ -2,12 +2,33 @@
 
 use std::cell::Cell;
 use std::marker::PhantomData;
+use std::ptr;
 
 use daiko_core::fiber::{Course, Lent};
 
 use super::is_active;
 use crate::fiber::{self, ControlBlock};
-use crate::{blocking, worker};
+use crate::worker;
+
+thread_local! {
+    /// The course of the call that this thread of a pool makes; null: it makes none.
+    static COURSE: Cell<*const Course> = const { Cell::new(ptr::null()) };
+}
+
+/// Runs `make`, a call that blocks the calling thread, under the `course` of that call. It does not unwind.
+pub(crate) fn with_course(course: &Course, make: impl FnOnce()) {
+    COURSE.set(course);
+    make();
+    COURSE.set(ptr::null());
+}
+
+/// Returns the course of the call that this thread makes, if it belongs to a pool.
+#[cold]
+fn course_of_thread() -> Option<&'static Course> {
+    // SAFETY: the course lies in the frame of the fiber that waits for this call, and is asked for
+    // from inside of it.
+    unsafe { COURSE.get().as_ref() }
+}
 
 /// A call by which a fiber's own code uses the runtime; until dropped.
 ///
@@ -107,7 +128,7 @@ fn course() -> Option<&'static Course> {
 fn course_of(fiber: Option<&'static ControlBlock>) -> Option<&'static Course> {
     match fiber {
         Some(fiber) => Some(&fiber.course),
-        None => blocking::course(),
+        None => course_of_thread(),
     }
 }
 

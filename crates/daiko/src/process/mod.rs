@@ -74,7 +74,7 @@ use daiko_context::stack::StackError;
 use daiko_sys::{signal, thread};
 
 pub(crate) use self::call::{
-    Call, assert_in_call, call, in_call, in_call_slow, notes_calls, own_code, unwinds,
+    Call, assert_in_call, call, in_call, in_call_slow, notes_calls, own_code, unwinds, with_course,
 };
 pub use self::canary::watch_static;
 pub use self::error::ProcessError;

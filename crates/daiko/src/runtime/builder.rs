@@ -22,13 +22,12 @@ use daiko_sys::{selector, signal, thread};
 
 use super::kernel::Barriers;
 use super::pool::Pool;
-use super::{Options, Runtime, Shared, SharedPtr, phase};
+use super::{Options, Runtime, Selector, Shared, SharedPtr, phase};
 use crate::agent::pollers::Pollers;
 use crate::blocking::BlockingPool;
 use crate::deadlock::{self, Deadlock, DeadlockHook};
 use crate::fiber::kind;
 use crate::monitor::{Monitor, Stuck, StuckHook};
-use crate::net::Selector;
 use crate::overflow;
 use crate::pairing::Pairing;
 use crate::placement::{Placement, Steering};

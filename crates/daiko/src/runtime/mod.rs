@@ -4,9 +4,9 @@ mod builder;
 mod default;
 pub(crate) mod kernel;
 pub(crate) mod pool;
+mod selection;
 mod shutdown;
 
-use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -21,13 +21,14 @@ use daiko_core::place::{self, Least};
 use daiko_sys::Scope as Reach;
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::lock::Tally;
-use daiko_sys::selector::{self, Selector};
+use daiko_sys::selector;
 
 pub(crate) use self::builder::set_up_thread;
 pub use self::builder::{BuildError, RuntimeBuilder};
 pub(crate) use self::default::of;
 pub use self::default::{default_runtime, run};
 use self::kernel::{Barriers, ThisThread};
+pub use self::selection::Selector;
 pub use self::shutdown::ShutdownReport;
 use crate::agent::pollers::Pollers;
 use crate::blocking::BlockingPool;
@@ -263,17 +264,6 @@ impl Shared {
         if let Some(index) = self.idle.pick_one(&self.idle_barrier(), on_idle_core) {
             self.all_workers()[index].unpark(worker::current());
         }
-    }
-
-    /// A selector for one of the workers.
-    pub(crate) fn open_selector(&self) -> io::Result<Box<dyn Selector>> {
-        let opened = match self.options.selector {
-            Some(kind) => selector::open(kind),
-            // This thread may not be granted what another is.
-            None => selector::open(*self.selector.get_or_init(|| selector::choose().kind))
-                .or_else(|_| selector::open(selector::Kind::Epoll)),
-        };
-        opened.map_err(io::Error::from)
     }
 
     /// Where `worker`, about to start a fiber, should have it started.

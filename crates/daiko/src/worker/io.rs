@@ -209,8 +209,19 @@ impl Worker {
         if let Some(selector) = self.io.selector() {
             return Ok(selector);
         }
-        let selector = self.runtime().open_selector()?;
+        let selector = self.open_selector()?;
         Ok(self.io.selector.get_or_init(|| selector).as_ref())
+    }
+
+    fn open_selector(&self) -> io::Result<Box<dyn Selector>> {
+        let runtime = self.runtime();
+        let opened = match runtime.options.selector {
+            Some(kind) => selector::open(kind),
+            // This thread may not be granted what another thread was.
+            None => selector::open(*runtime.selector.get_or_init(|| selector::choose().kind))
+                .or_else(|_| selector::open(selector::Kind::Epoll)),
+        };
+        opened.map_err(io::Error::from)
     }
 
     fn may_use(&self, selector: &dyn Selector) -> bool {

@@ -11,14 +11,14 @@ use daiko_core::cancel::Mark;
 use daiko_core::fiber::Event;
 use daiko_sys::clock;
 
-use crate::fiber::{Cancelled, ControlBlock, flag};
+use super::{Cancelled, ControlBlock, flag};
 use crate::process;
 use crate::wait::Deadline;
 
 /// A part of a fiber's course, in the frame of the call that it is of.
-pub(crate) struct Scope {
+pub(crate) struct CancelScope {
     /// The one around it; null: none.
-    outer: *const Scope,
+    outer: *const CancelScope,
     /// The fiber's flags as it was entered.
     entered: u32,
     /// When it ends by itself.
@@ -26,11 +26,11 @@ pub(crate) struct Scope {
     mark: Mark,
 }
 
-impl Scope {
+impl CancelScope {
     /// A scope that `fiber`, the caller, may enter.
     pub(crate) fn new(fiber: &ControlBlock, deadline: Deadline) -> Self {
         let (outer, entered) = (fiber.scopes.get(), fiber.flags.get());
-        Scope { outer, entered, deadline, mark: Mark::new() }
+        CancelScope { outer, entered, deadline, mark: Mark::new() }
     }
 
     pub(crate) fn mark(&self) -> &Mark {
@@ -98,31 +98,37 @@ impl Scope {
 }
 
 /// The scopes that `fiber`, the caller, is in, the innermost first.
-fn around(fiber: &ControlBlock) -> impl Iterator<Item = &Scope> {
+fn around(fiber: &ControlBlock) -> impl Iterator<Item = &CancelScope> {
     // SAFETY: a fiber is in the scopes of its list, so that their frames are there.
-    let scope = |scope: *const Scope| unsafe { scope.as_ref() };
+    let scope = |scope: *const CancelScope| unsafe { scope.as_ref() };
     std::iter::successors(scope(fiber.scopes.get()), move |inner| scope(inner.outer))
 }
 
-/// The outermost scope that is over, and that `fiber`, the caller, may be unwound out of.
-pub(crate) fn due(fiber: &ControlBlock) -> Option<&Scope> {
-    around(fiber).filter(|scope| scope.is_over() && scope.is_open(fiber)).last()
+/// Returns what is to be raised where `fiber`, the caller, has suspended or is about to, if nothing
+/// keeps it back: a cancel of the fiber, or else the end of its outermost scope that is over.
+pub(super) fn due(fiber: &ControlBlock) -> Option<Cancelled> {
+    let flags = fiber.flags.get();
+    if flags & flag::CANCEL != 0 && flags & flag::SHIELD == 0 {
+        return Some(Cancelled::WHOLLY);
+    }
+    let open = |scope: &&CancelScope| scope.is_over() && scope.is_open(fiber);
+    around(fiber).filter(open).last().map(Cancelled::by)
 }
 
 /// Whether some scope that `fiber`, the caller, is in is over.
-pub(super) fn is_any_over(fiber: &ControlBlock) -> bool {
-    around(fiber).any(Scope::is_over_by_now)
+pub(crate) fn is_any_over(fiber: &ControlBlock) -> bool {
+    around(fiber).any(CancelScope::is_over_by_now)
 }
 
 impl Cancelled {
     /// What is raised to unwind out of `scope`.
-    pub(crate) fn by(scope: &Scope) -> Self {
+    pub(crate) fn by(scope: &CancelScope) -> Self {
         Cancelled { scope: ptr::from_ref(scope).addr() }
     }
 
     /// Whether it was raised for `scope`. One that has been kept since a scope that is gone, in the same
     /// place, counts where this is over as well.
-    fn is_of(&self, scope: &Scope) -> bool {
+    fn is_of(&self, scope: &CancelScope) -> bool {
         self.scope == ptr::from_ref(scope).addr() && scope.is_over()
     }
 }
