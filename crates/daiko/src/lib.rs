@@ -43,6 +43,7 @@ mod deadlock;
 mod fiber;
 #[cfg(doc)]
 pub mod guide;
+mod jobs;
 mod local;
 mod monitor;
 pub mod net;
@@ -52,6 +53,7 @@ mod placement;
 pub mod process;
 mod runtime;
 pub mod shm;
+mod sources;
 pub mod sync;
 pub mod time;
 mod wait;

@@ -336,7 +336,7 @@ impl Shared {
 
     /// Whether this worker's agent has something to sample.
     fn is_sampled(&self, worker: &Worker) -> bool {
-        worker.has_silent_watches() || worker.has_rung_watches() || !self.pollers.is_empty()
+        worker.is_awaited() || self.is_awaited()
     }
 
     /// Has others sample what a busy worker's agent does not; wakes one if all sleep.

@@ -13,7 +13,6 @@ use crate::fiber::{flag, is_any_scope_over};
 use crate::worker::suspend;
 
 pub use self::token::CancelToken;
-pub(crate) use self::token::Listens;
 pub use crate::fiber::Cancelled;
 
 /// Runs `body`, in which the calling fiber is not unwound by a cancel, nor out of a

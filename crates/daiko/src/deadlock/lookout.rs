@@ -149,7 +149,7 @@ impl Shared {
         let switches = sum(|worker| worker.counters.switches.get());
         let rests = self.looks_for_deadlocks()
             && self.phase() == phase::RUNNING
-            && self.pollers.is_empty()
+            && !self.is_awaited()
             && self.injector.is_empty()
             && all.iter().all(Worker::rests)
             && sum(|worker| worker.counters.ends.get())

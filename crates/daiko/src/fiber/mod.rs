@@ -22,7 +22,7 @@ pub(crate) use self::cancel_scope::{CancelScope, is_any_over as is_any_scope_ove
 pub(crate) use self::control::{ControlBlock, FiberData, flag, kind};
 pub use self::join::{JoinError, JoinHandle};
 pub(crate) use self::lost::die;
-pub(crate) use self::scope::{Family, in_runtime};
+pub(crate) use self::scope::in_runtime;
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub(crate) use self::spawn::Place;
 pub use self::spawn::{Builder, SpawnError, spawn};

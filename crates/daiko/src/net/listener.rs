@@ -8,7 +8,7 @@ use std::time::Duration;
 use daiko_sys::socket::{self, SockAddr};
 
 use super::Async;
-use super::source::Way;
+use super::descriptor_state::Way;
 use crate::time;
 use crate::wait::Deadline;
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Async;
-use super::source::Way;
+use super::descriptor_state::Way;
 use crate::wait::Deadline;
 
 /// How long calls of one direction wait.

@@ -12,8 +12,8 @@ use daiko_sys::socket;
 
 use super::Async;
 use super::datagram::datagram;
+use super::descriptor_state::Way;
 use super::listener::Listener;
-use super::source::Way;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::stream::{Patience, Stream, stream};
 use crate::time;

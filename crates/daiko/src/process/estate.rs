@@ -3,78 +3,71 @@
 //! It is noted in the call that takes or lends the thing, and struck out in the one that gives it back. A fiber is lost
 //! in its own code only, between calls, so that none is seen without the other.
 
-use std::ptr::NonNull;
-use std::sync::atomic::AtomicBool;
+use std::fmt;
+use std::ptr::{self, NonNull};
 
-use daiko_core::fiber::{Course, WaiterId};
-use daiko_core::mutex::RawMutex;
-use daiko_core::semaphore::RawSemaphore;
+use daiko_core::fiber::Course;
 
 use super::call::Call;
 use super::{is_active, is_shared};
-use crate::cancel::Listens;
-use crate::fiber::{ControlBlock, Family};
-use crate::sync::{Once, mutex, permits, rwlock};
-use crate::worker::{Armed, Timers};
+use crate::fiber::ControlBlock;
 
 /// Items of a fiber's first room: 200 bytes.
 const FIRST: usize = 8;
 
-/// Something that a fiber has from others, or has lent them from its frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Item {
-    /// A mutex that it has locked.
-    Mutex(NonNull<RawMutex<WaiterId>>),
-    /// So many permits: of a semaphore, or one of a lock that it reads.
-    Permits(NonNull<RawSemaphore<WaiterId>>, u32),
-    /// A lock that it writes, and whether that is poisoned.
-    Writer(NonNull<RawSemaphore<WaiterId>>, NonNull<AtomicBool>),
-    /// Something that it does, once.
-    Once(NonNull<Once>),
-    /// A scope, whose fibers borrow from its frames.
-    Scope(NonNull<Family>),
-    /// The timer of a scope that ends in time, and the worker's that it is armed at.
-    Timer(NonNull<Armed>, NonNull<Timers>),
-    /// Its place among those who listen for a token's cancel.
-    Listens(Listens),
-}
-
-impl Item {
-    /// Where it lies.
-    fn object(self) -> *const () {
-        match self {
-            Item::Mutex(raw) => raw.as_ptr().cast(),
-            Item::Permits(raw, _) | Item::Writer(raw, _) => raw.as_ptr().cast(),
-            Item::Once(once) => once.as_ptr().cast(),
-            Item::Scope(family) => family.as_ptr().cast(),
-            Item::Timer(timer, _) => timer.as_ptr().cast(),
-            Item::Listens(listens) => listens.node().cast(),
-        }
-    }
-
-    /// Gives it back, or takes it back, as far as anybody can without the fiber's destructors. A static that is not
-    /// shared is the dead process's own: the caller's is as it was at the fork.
+/// How an object is recovered whose holder is lost; one static per kind of object.
+pub(crate) struct ItemKind {
+    /// Gives the object back, or takes it back, as far as is possible without the destructors of the
+    /// fiber, its holder. It is called with the object, the detail and the fiber.
     ///
     /// # Safety
     ///
-    /// The caller is the fiber of the item, which was struck out just now.
-    unsafe fn settle(self, fiber: &'static ControlBlock) {
-        if !is_shared(self.object()) {
-            return;
+    /// The object is of this kind and valid, the caller is the fiber that held it, and the item was
+    /// removed from its list just now.
+    pub(crate) recover: unsafe fn(NonNull<()>, *const (), &'static ControlBlock),
+}
+
+/// An object that a fiber holds, or has lent from its frames.
+#[derive(Clone, Copy)]
+pub(crate) struct Item {
+    object: NonNull<()>,
+    /// A count, or a second address; its kind says which.
+    detail: *const (),
+    kind: &'static ItemKind,
+}
+
+impl Item {
+    #[inline(always)]
+    pub(crate) fn new<T>(object: &T, detail: *const (), kind: &'static ItemKind) -> Self {
+        Item { object: NonNull::from(object).cast(), detail, kind }
+    }
+
+    /// Recovers the object. A static that is not shared is the dead process's own: the caller's copy
+    /// is as it was at the fork.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the fiber of the item, which was removed from its list just now.
+    unsafe fn recover(self, fiber: &'static ControlBlock) {
+        if is_shared(self.object.as_ptr()) {
+            // SAFETY: an object that a fiber has borrowed or lent stays as long as its frames, which
+            // are still there, or as what these own, which is never dropped; the object of a forgotten
+            // guard is there by the contract of `process_workers`.
+            unsafe { (self.kind.recover)(self.object, self.detail, fiber) };
         }
-        // SAFETY: what a fiber has borrowed or lent stays as long as its frames, which are still there, or as what
-        // these own, which is never dropped; a forgotten guard's is there by the contract of `process_workers`.
-        unsafe {
-            match self {
-                Item::Mutex(raw) => mutex::settle(raw.as_ref()),
-                Item::Permits(raw, count) => permits::release(raw.as_ref(), count),
-                Item::Writer(raw, poisoned) => rwlock::settle(raw.as_ref(), poisoned.as_ref()),
-                Item::Once(once) => once.as_ref().settle(),
-                Item::Scope(family) => family.as_ref().settle(fiber),
-                Item::Timer(timer, timers) => timers.as_ref().settle(timer),
-                Item::Listens(listens) => listens.settle(),
-            }
-        }
+    }
+}
+
+impl PartialEq for Item {
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        self.object == other.object && self.detail == other.detail && ptr::eq(self.kind, other.kind)
+    }
+}
+
+impl fmt::Debug for Item {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:p}, {:p}", self.object, self.detail)
     }
 }
 
@@ -249,7 +242,7 @@ fn newest(fiber: &ControlBlock) -> Option<Item> {
 pub(crate) unsafe fn settle(fiber: &'static ControlBlock) {
     while let Some(item) = newest(fiber) {
         // SAFETY: the caller's own, and struck out; for the rest, this function's contract.
-        unsafe { item.settle(fiber) };
+        unsafe { item.recover(fiber) };
     }
 }
 
@@ -257,10 +250,14 @@ pub(crate) unsafe fn settle(fiber: &'static ControlBlock) {
 mod tests {
     use super::*;
 
+    static NOTHING: ItemKind = ItemKind { recover: |_, _, _| {} };
+
+    fn item(detail: usize) -> Item {
+        Item::new(&NOTHING, ptr::without_provenance(detail), &NOTHING)
+    }
+
     #[test]
     fn what_is_given_back_in_any_order_is_struck_out_and_nothing_else() {
-        let raw = RawSemaphore::new(0);
-        let item = |count| Item::Permits(NonNull::from(&raw), count);
         let mut estate = Estate::new();
         (0..20).for_each(|count| estate.add(item(count)));
         let odd = (0..20).filter(|count| count % 2 == 1);
@@ -273,8 +270,6 @@ mod tests {
 
     #[test]
     fn what_is_given_back_as_it_came_leaves_no_room_behind() {
-        let raw = RawSemaphore::new(0);
-        let item = |count| Item::Permits(NonNull::from(&raw), count);
         let mut estate = Estate::new();
         estate.add(item(0));
         for count in 1..1000 {
@@ -287,8 +282,7 @@ mod tests {
 
     #[test]
     fn of_two_that_are_equal_one_is_left() {
-        let raw = RawSemaphore::new(0);
-        let [item, other] = [1, 2].map(|count| Item::Permits(NonNull::from(&raw), count));
+        let [item, other] = [1, 2].map(item);
         let mut estate = Estate::new();
         [item, other, item].into_iter().for_each(|item| estate.add(item));
         estate.remove(item);

@@ -78,7 +78,7 @@ pub(crate) use self::call::{
 };
 pub use self::canary::watch_static;
 pub use self::error::ProcessError;
-pub(crate) use self::estate::{Estate, Item};
+pub(crate) use self::estate::{Estate, Item, ItemKind};
 pub use self::heap::{HeapStats, SharedHeap, is_shared};
 pub use self::shared::Static;
 use crate::deadlock;

@@ -23,17 +23,16 @@ use daiko_sys::{selector, signal, thread};
 use super::kernel::Barriers;
 use super::pool::Pool;
 use super::{Options, Runtime, Selector, Shared, SharedPtr, phase};
-use crate::agent::pollers::Pollers;
-use crate::blocking::BlockingPool;
 use crate::deadlock::{self, Deadlock, DeadlockHook};
 use crate::fiber::kind;
+use crate::jobs::BlockingPool;
 use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
 use crate::pairing::Pairing;
 use crate::placement::{Placement, Steering};
 use crate::process::crew::{Crew, Roster};
 use crate::process::{self, ProcessError};
-use crate::worker::Worker;
+use crate::worker::{Sources, Worker};
 
 /// The most workers of a runtime.
 pub(crate) const MAX_WORKERS: usize = 512;
@@ -548,7 +547,7 @@ impl RuntimeBuilder {
                 injector: Injector::new(),
                 idle: IdleSet::new(all),
                 governor,
-                pollers: Pollers::new(scope),
+                sources: Sources::new(scope),
                 blocking: BlockingPool::default(),
                 monitor: Monitor::new(scope),
                 glance: Glance::new(),

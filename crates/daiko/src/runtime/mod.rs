@@ -30,16 +30,15 @@ pub use self::default::{default_runtime, run};
 use self::kernel::{Barriers, ThisThread};
 pub use self::selection::Selector;
 pub use self::shutdown::ShutdownReport;
-use crate::agent::pollers::Pollers;
-use crate::blocking::BlockingPool;
 use crate::deadlock::DeadlockHook;
 use crate::fiber::{self, Builder, ControlBlock, JoinHandle, Place, Scope, SpawnError, flag};
+use crate::jobs::BlockingPool;
 use crate::monitor::{Monitor, StuckHook};
 use crate::pairing::Pairing;
 use crate::placement::Steering;
 use crate::process;
 use crate::process::crew::{Crew, Roster};
-use crate::worker::{self, Worker, WorkerCounters};
+use crate::worker::{self, Sources, Worker, WorkerCounters};
 pub use daiko_core::governor::Preset;
 
 /// Where a runtime is in its life.
@@ -66,7 +65,8 @@ pub(crate) struct Shared {
     /// Parked workers.
     pub(crate) idle: IdleSet,
     pub(crate) governor: Governor,
-    pub(crate) pollers: Pollers,
+    /// What the agents of all workers poll.
+    pub(crate) sources: Sources,
     /// For blocking calls, where workers are threads.
     pub(crate) blocking: BlockingPool,
     pub(crate) monitor: Monitor,
@@ -252,6 +252,13 @@ impl Shared {
         }
     }
 
+    /// Returns true if a source that the agents of all workers poll may come to something.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let mut awaited = false;
+        self.sources.each(|_, source| awaited |= source.is_awaited());
+        awaited
+    }
+
     /// The barrier between making work available and looking for parked workers. A runtime of one worker has others
     /// make work for it so seldom that they pay, and not each park.
     pub(crate) fn idle_barrier(&self) -> Barriers {
@@ -414,13 +421,6 @@ impl Runtime {
         F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
     {
         fiber::in_runtime(self.shared(), f)
-    }
-
-    /// Resumes the fibers of this runtime whose told watch of `word` now holds; returns how many.
-    /// See [`watch::notify`](crate::watch::notify).
-    pub fn notify<W: crate::watch::Word>(&self, word: &W) -> usize {
-        let _call = process::call();
-        self.shared().notify(ptr::from_ref(word).addr())
     }
 
     /// How many workers fibers are placed on.

@@ -97,7 +97,10 @@ impl Runtime {
             None => shared.blocking.end(),
         }
         // Fibers of other runtimes may wait there.
-        shared.all_workers().iter().for_each(|worker| worker.areas.close());
+        shared
+            .all_workers()
+            .iter()
+            .for_each(|worker| worker.sources.each(|_, source| source.close()));
         let report = shared.report();
         if all_ended {
             for thread in std::mem::take(&mut *shared.threads()) {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
@@ -18,7 +18,7 @@ use super::holding::Holding;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 use crate::deadlock::{self, Kind, Target};
 use crate::fiber::panicking;
-use crate::process::{self, Call, Item, estate};
+use crate::process::{self, Call, Item, ItemKind, estate};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -265,7 +265,7 @@ fn address(raw: &RawMutex<WaiterId>) -> usize {
 /// What the lock is in its holder's estate.
 #[inline]
 fn item(raw: &RawMutex<WaiterId>) -> Item {
-    Item::Mutex(NonNull::from(raw))
+    Item::new(raw, ptr::null(), &RECOVERY)
 }
 
 /// Notes that the caller, in this call, has just taken the lock; how it holds it.
@@ -379,11 +379,15 @@ fn unlock_slow(raw: &RawMutex<WaiterId>) {
     wait::wake(raw.release(&ThisThread));
 }
 
-/// Frees the lock in the stead of its holder, who is lost.
-pub(crate) fn settle(raw: &RawMutex<WaiterId>) {
-    raw.poison();
-    unlock(raw);
-}
+/// Poisons and frees the lock in the stead of its holder, which is lost.
+static RECOVERY: ItemKind = ItemKind {
+    recover: |raw, _, _| {
+        // SAFETY: the items of this kind are valid locks.
+        let raw = unsafe { raw.cast::<RawMutex<WaiterId>>().as_ref() };
+        raw.poison();
+        unlock(raw);
+    },
+};
 
 impl Object<WaiterId> for RawMutex<WaiterId> {
     unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {

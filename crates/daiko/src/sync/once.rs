@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
@@ -13,7 +13,7 @@ use daiko_core::wait::Node;
 use super::TimedOut;
 use crate::deadlock::{self, Kind, Target};
 use crate::fiber::panicking;
-use crate::process::{self, Item, own_code};
+use crate::process::{self, Item, ItemKind, own_code};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
 
@@ -346,12 +346,7 @@ impl Once {
 
     /// What it is in the estate of who does it.
     fn item(&self) -> Item {
-        Item::Once(NonNull::from(self))
-    }
-
-    /// Poisons it in the stead of who does it, who is lost.
-    pub(crate) fn settle(&self) {
-        wait::wake_all(self.raw.end(&ThisThread, End::Poisoned));
+        Item::new(self, ptr::null(), &RECOVERY)
     }
 
     /// What it is known by where it is tracked who does it.
@@ -436,3 +431,12 @@ impl fmt::Debug for Once {
         f.debug_struct("Once").field("completed", &self.is_completed()).finish_non_exhaustive()
     }
 }
+
+/// Poisons the object in the stead of its initializer, which is lost.
+static RECOVERY: ItemKind = ItemKind {
+    recover: |once, _, _| {
+        // SAFETY: the items of this kind are valid.
+        let once = unsafe { once.cast::<Once>().as_ref() };
+        wait::wake_all(once.raw.end(&ThisThread, End::Poisoned));
+    },
+};

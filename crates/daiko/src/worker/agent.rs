@@ -5,15 +5,17 @@ use std::time::Duration;
 
 use daiko_core::barrier::{Barrier, Fences};
 use daiko_core::fiber::{Effect, Event};
-use daiko_core::governor::{Decision, Permit};
+use daiko_core::governor::{Company, Decision, Idle, Permit};
+use daiko_core::place;
 use daiko_sys::{clock, futex};
 
 use super::Worker;
-use super::bells::Spin;
+use super::source::{Bed, Round, Rung, Source};
 use super::succession::Rest;
 use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::phase;
+use crate::wait::Deadline;
 
 /// Time between two looks at other workers' queues, and before the first, in nanoseconds.
 const STEAL_NS: u64 = 3_000;
@@ -27,32 +29,47 @@ impl Worker {
             while let Some(fiber) = self.pick() {
                 self.resume(fiber);
             }
-            if !self.poll_sources() && !self.is_done() {
-                self.rest();
+            if !self.poll_sources(Round::Idle) && !self.is_done() {
+                self.idle();
             }
         }
         // The others may have parked before the last fiber ended, here.
         self.runtime().unpark_all();
     }
 
-    /// Looks once at all that can make a fiber runnable; true if one may be.
+    /// Calls `each` with every source of this worker, in order of cost: first the runtime's, where a
+    /// new one is entered, then those of clients.
+    #[inline]
+    fn each_own_source(&self, mut each: impl FnMut(&dyn Source)) {
+        each(&Mail);
+        each(&self.timers);
+        each(&self.desk);
+        each(&Injected);
+        each(&self.watches);
+        self.sources.each(|_, source| each(source));
+        each(&Theft);
+    }
+
+    /// Calls `each` with every source that this worker polls.
+    #[inline]
+    fn each_source(&self, mut each: impl FnMut(&dyn Source)) {
+        self.each_own_source(&mut each);
+        self.runtime().sources.each(|_, source| each(source));
+    }
+
+    /// Polls each source once; returns true if a fiber may be runnable.
     ///
-    /// In order of cost. The agent calls it when nothing is runnable, a running fiber's pick at
-    /// every 61st pick.
-    pub(super) fn poll_sources(&self) -> bool {
+    /// The agent calls it when nothing is runnable, a running fiber's pick at every 61st pick.
+    pub(super) fn poll_sources(&self, round: Round) -> bool {
         self.counters.polls.add(1);
         if self.is_expected() {
             self.arrive();
         }
-        if self.inbox.has_mail() {
-            self.read_mail();
+        let mut found = false;
+        self.each_source(|source| found |= source.poll(self, round));
+        if self.polls_for_others() {
+            found |= self.poll_sources_of_others(round);
         }
-        let mut found = self.fire_timers();
-        found |= self.take_calls();
-        found |= self.take_injected();
-        found |= self.sample_watches();
-        found |= self.poll_io();
-        found |= self.runtime().pollers.poll();
         let phase = self.runtime().phase();
         if phase != self.phase.replace(phase) {
             self.unwind_fibers();
@@ -60,67 +77,49 @@ impl Worker {
         found || self.has_runnable()
     }
 
-    /// Samples one slice of the watches: its own, and those of others if it is to.
-    fn sample_watches(&self) -> bool {
-        let found = self.sample(self);
-        if found || !self.samples_for_others() {
-            return found;
-        }
-        let others = self.runtime().all_workers().iter();
-        // All of them: one that always hits must not hide those behind it.
-        let hits = others.filter(|other| other.index != self.index && self.sample(other));
-        hits.count() > 0
-    }
-
+    /// Returns true if this worker polls what the agents of other workers, which are busy, do not.
     #[inline]
-    fn sample(&self, of: &Worker) -> bool {
-        let hit = of.watches.scan() | of.areas.scan();
-        if hit {
-            self.counters.watch_hits.add(1);
-        }
-        hit
-    }
-
-    #[inline]
-    fn samples_for_others(&self) -> bool {
+    fn polls_for_others(&self) -> bool {
         let runtime = self.runtime();
         runtime.options.any_agent || runtime.stand_in.load(Ordering::Relaxed)
     }
 
-    /// Takes this worker's share of the fibers that anyone may start.
-    fn take_injected(&self) -> bool {
-        let runtime = self.runtime();
-        if runtime.injector.is_empty() || !self.is_active() {
-            return false;
-        }
-        let share = runtime.injector.len() / runtime.worker_count() + 1;
-        let batch = runtime.injector.pop_batch(&ThisThread, share.min(64));
-        let found = !batch.is_empty();
-        for fiber in batch {
-            // SAFETY: a queued fiber is in use.
-            self.enqueue_stealable(unsafe { fiber.as_ref() });
+    #[cold]
+    fn poll_sources_of_others(&self, round: Round) -> bool {
+        let mut found = false;
+        let others = self.runtime().all_workers().iter().filter(|other| other.index != self.index);
+        for other in others {
+            // All of them: a source that always hits must not hide those behind it.
+            other.each_own_source(|source| {
+                found |= source.may_be_polled_elsewhere() && source.poll(self, round);
+            });
         }
         found
     }
 
     /// Nothing was found: spins or parks, as the governor says, until something may be.
-    fn rest(&self) {
-        let spin = self.spins_for_others();
-        // Mail comes soonest, and costs the others nothing to wait for.
-        if spin != Spin::NO && self.spin() {
+    fn idle(&self) {
+        let runtime = self.runtime();
+        let company = self.company();
+        // Mail comes soonest, and costs the senders nothing to wait for.
+        if runtime.governor.preset().may_spin_for(company) && self.begin_to_spin(company) {
             return;
         }
-        let runtime = self.runtime();
         let mut permit: Option<Permit<'_>> = None;
         let idle_since = clock::monotonic_ns();
         let (mut now, mut last_steal) = (idle_since, idle_since);
         loop {
-            let sampled = self.has_silent_work();
-            let governed = runtime.governor.decide(&mut permit, idle_since, now, sampled);
-            let decision = self.decide_in_company(spin, governed, now - idle_since, sampled);
-            match self.decide_beside_siblings(decision, now - idle_since, sampled) {
+            match runtime.governor.decide(&mut permit, &self.idle_for(now - idle_since, company)) {
                 Decision::Spin => {
-                    if self.spin() || self.poll_sources() || self.is_done() {
+                    // Seldom: a look at another worker's queue takes the line from under its hands.
+                    let round = match now - last_steal >= STEAL_NS {
+                        true => Round::IdleForLong,
+                        false => Round::Idle,
+                    };
+                    if round == Round::IdleForLong {
+                        last_steal = now;
+                    }
+                    if self.spin() || self.poll_sources(round) || self.is_done() {
                         return;
                     }
                 }
@@ -131,30 +130,56 @@ impl Worker {
                     return self.park_thread(None);
                 }
                 Decision::ParkFor(ns) => {
-                    permit = None;
                     self.park_thread(Some(Duration::from_nanos(ns)));
-                    // A sample without a hit is no work: no reason to spin anew.
-                    if self.poll_sources() || self.is_done() {
+                    // A poll without a hit is no work: no reason to spin anew.
+                    if self.poll_sources(Round::IdleForLong) || self.is_done() {
                         return;
                     }
                 }
             }
             now = clock::monotonic_ns();
-            // Seldom: a look at another worker's queue takes the line from under its hands.
-            if now - last_steal >= STEAL_NS {
-                if self.steal() {
-                    return;
-                }
-                last_steal = now;
-            }
         }
     }
 
-    /// Looks at the inbox a few times, and at what fibers wait for in segments; true if something has come.
+    /// The state of this agent for the governor.
+    fn idle_for(&self, idle_ns: u64, company: Company) -> Idle {
+        Idle {
+            idle_ns,
+            silent: self.has_silent_work(),
+            company,
+            has_seat: company.is_none() || self.has_seat(),
+            gives_way: self.has_siblings() && place::gives_way(self.beside(), idle_ns),
+        }
+    }
+
+    /// The peer processes that fibers of this worker wait for.
+    fn company(&self) -> Company {
+        let mut company = Company::default();
+        self.sources.each(|_, source| company = company.and(source.company()));
+        company
+    }
+
+    fn has_seat(&self) -> bool {
+        let mut has_seat = true;
+        self.sources.each(|_, source| has_seat &= source.has_seat());
+        has_seat
+    }
+
+    fn begin_to_spin(&self, company: Company) -> bool {
+        if !company.is_none() {
+            self.sources.each(|_, source| source.take_seat());
+        }
+        self.spin()
+    }
+
+    /// Looks a few times at the inbox, and at sources that change as quickly; returns true if
+    /// something has come.
     #[inline]
     fn spin(&self) -> bool {
         for _ in 0..INBOX_LOOKS {
-            if self.inbox.has_mail() || self.has_rung_watches() && self.sample(self) {
+            let mut found = self.inbox.has_mail();
+            self.sources.each(|_, source| found |= source.glance(self));
+            if found {
                 return true;
             }
             std::hint::spin_loop();
@@ -162,66 +187,73 @@ impl Worker {
         false
     }
 
-    /// Whether something waits that nobody will tell this worker of.
+    /// Returns true if a source that this worker polls may change without an announcement.
     fn has_silent_work(&self) -> bool {
-        let runtime = self.runtime();
-        !runtime.pollers.is_empty()
-            || self.has_silent_watches()
-            || self.samples_for_others()
-                && runtime.all_workers().iter().any(|other| other.is_to_be_sampled_by(self))
+        let mut silent = false;
+        self.each_source(|source| silent |= source.is_silent());
+        silent
+            || self.polls_for_others()
+                && self.runtime().all_workers().iter().any(|other| other.needs_stand_in(self))
     }
 
-    pub(crate) fn has_silent_watches(&self) -> bool {
-        self.watches.any_silent() || self.areas.any_silent()
+    /// Returns true if `agent`, which stands in for others, has to poll sources of this worker. A
+    /// sleeping worker is told of what it finds only by looking while it is awake.
+    fn needs_stand_in(&self, agent: &Worker) -> bool {
+        let is_awake = self.index != agent.index && !self.is_parked();
+        let mut needs = false;
+        self.each_own_source(|source| {
+            needs |= source.may_be_polled_elsewhere()
+                && (source.is_silent() || is_awake && source.is_awaited());
+        });
+        needs
     }
 
-    /// Whether `agent`, which stands in for others, has to look at this worker's watches. What is rung for is
-    /// only looked at while this one is awake, as it is not rung for then.
-    fn is_to_be_sampled_by(&self, agent: &Worker) -> bool {
-        self.has_silent_watches()
-            || self.index != agent.index && self.has_rung_watches() && !self.is_parked()
+    /// Returns true if one of this worker's own sources may come to something that it finds only by
+    /// looking. Any thread.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let mut awaited = false;
+        self.each_own_source(|source| awaited |= source.is_awaited());
+        awaited
     }
 
     pub(crate) fn is_parked(&self) -> bool {
         self.inbox.is_parked()
     }
 
-    /// Sleeps until somebody unparks this worker or a timer is due, at most for `sampling` where
-    /// something waits that nobody will tell of.
+    /// Sleeps until another thread unparks this worker or a timer is due, at most for `polling` where
+    /// a source is silent.
     ///
     /// The order rules out a lost wake-up: say "parked", then look again at all that others may
     /// fill, then sleep. They fill first and look for parked workers afterwards.
-    fn park_thread(&self, sampling: Option<Duration>) {
+    fn park_thread(&self, polling: Option<Duration>) {
         let runtime = self.runtime();
-        if sampling.is_none() {
-            // Who sleeps spawns nothing: others may need the stacks.
+        if polling.is_none() {
+            // A worker that sleeps spawns nothing: others may need the stacks.
             self.pool.give_back(&runtime.pool, usize::MAX);
-            self.give_back_bells(false);
         }
-        self.park_bells();
-        self.park_io();
+        let sampled = self.park_sources(polling.is_none());
         if !self.inbox.park() {
-            return self.unpark_bells();
+            return self.unpark_sources();
         }
-        match sampling {
+        match polling {
             None => self.announce(&runtime.idle_barrier()),
             // Work whose maker passes the light half alone may be missed, for as long as this
-            // sleeps: then all sources are looked at. README of `core::idle`.
+            // sleeps: then all sources are polled. README of `core::idle`.
             Some(_) => self.announce(&Fences),
         }
-        // Who does not sample sleeps only if nothing silent has come either.
-        let silent = sampling.is_none() && self.has_silent_work();
-        if !silent && !self.has_shared_work() && !self.sees_rung_changes() {
+        // A worker that does not poll sleeps only if nothing silent has come either.
+        let silent = polling.is_none() && self.has_silent_work();
+        if !silent && !self.has_shared_work() {
             self.counters.parks.add(1);
-            self.sleep(sampling);
+            self.sleep(polling, sampled);
         }
         let _ = runtime.idle.retract(self.index as usize);
         if !self.inbox.unpark() {
-            // Who has taken the mark touches this worker until he has stored the token: before
-            // that neither may go on to its end, nor the runtime.
+            // The thread that has taken the mark touches this worker until it has stored the token:
+            // before that neither the worker may go on to its end, nor the runtime.
             self.await_token();
         }
-        self.unpark_bells();
+        self.unpark_sources();
         self.unparked.store(0, Ordering::Relaxed);
     }
 
@@ -233,44 +265,61 @@ impl Worker {
         }
     }
 
-    /// The last look before sleep: at what others fill without mail.
-    fn has_shared_work(&self) -> bool {
-        let runtime = self.runtime();
-        let stealable = |other: &Worker| !other.ring.steal().is_empty();
-        runtime.phase() != self.phase.get()
-            || self.is_done()
-            || self.areas.has_hit()
-            || self.desk.has_news()
-            || self.has_io_errands()
-            || self.is_active()
-                && (!runtime.injector.is_empty() || runtime.all_workers().iter().any(stealable))
+    /// Chooses the bed for a sleep, and publishes it for the thread that ends the sleep. Returns how
+    /// long the worker may sleep there at most, as the source of another bed is not heard.
+    fn park_sources(&self, for_good: bool) -> Option<Duration> {
+        let (mut bed, mut sampled) = (TOKEN, None);
+        self.sources.each(|index, source| match source.park(for_good) {
+            Bed::Own { .. } if bed == TOKEN => bed = index + 1,
+            Bed::Own { sampled: often } => sampled = sampled.into_iter().chain([often]).min(),
+            Bed::Token => {}
+        });
+        // Relaxed: published by the mark in the inbox.
+        self.bed.store(bed, Ordering::Relaxed);
+        sampled
     }
 
-    fn sleep(&self, sampling: Option<Duration>) {
+    fn unpark_sources(&self) {
+        self.bed.store(TOKEN, Ordering::Relaxed);
+        self.sources.each(|_, source| source.unpark());
+    }
+
+    /// The source in whose bed the worker sleeps, or was about to; `None`: it sleeps on its token. For
+    /// the owner, and the thread that has taken the mark of its inbox.
+    fn bed(&self) -> Option<&dyn Source> {
+        self.sources.at(self.bed.load(Ordering::Relaxed).checked_sub(1)?)
+    }
+
+    /// The last look before sleep: at what others fill without mail.
+    fn has_shared_work(&self) -> bool {
+        let mut pending = self.runtime().phase() != self.phase.get() || self.is_done();
+        self.each_source(|source| pending = pending || source.is_pending(self));
+        pending
+    }
+
+    fn sleep(&self, polling: Option<Duration>, sampled: Option<Duration>) {
         let monitor = &self.runtime().monitor;
-        if sampling.is_none() {
+        if polling.is_none() {
             monitor.worker_parks();
         }
-        self.note_rest(if sampling.is_none() { Rest::Parked } else { Rest::Sampling });
+        self.note_rest(if polling.is_none() { Rest::Parked } else { Rest::Sampling });
         // Only this worker arms its timers, so none comes that is due sooner.
-        let timer = self.timers.next_due().left();
-        let timeout = sampling.into_iter().chain(timer).min();
-        if self.sleeps_in_selector() {
-            self.sleep_in_selector(self.look_out_for_bells(timeout));
-        } else if self.has_parked_bells() {
-            self.sleep_on_bells(&self.unparked, timeout);
-        } else {
-            self.sleep_on_token(timeout);
+        let mut due = Deadline::NEVER;
+        self.each_source(|source| due = due.min(source.next_due()));
+        let timeout = polling.into_iter().chain(sampled).chain(due.left()).min();
+        match self.bed() {
+            Some(source) => source.sleep(self, &self.unparked, timeout),
+            None => self.sleep_on_token(timeout),
         }
         self.note_rest(Rest::No);
-        if sampling.is_none() {
+        if polling.is_none() {
             monitor.worker_runs();
         }
     }
 
     /// Waits for the token that is on its way.
     fn await_token(&self) {
-        if !self.sleeps_on_bell() && !self.sleeps_in_selector() {
+        if self.bed().is_none() {
             return self.sleep_on_token(None);
         }
         // Stored right behind the ring that has ended the sleep, or would have.
@@ -304,18 +353,31 @@ impl Worker {
         if let Some(from) = from {
             from.counters.unparks.add(1);
         }
-        if self.sleeps_in_selector() {
-            self.ring_selector();
+        let (word, scope) = match self.bed().map_or(Rung::Token, Source::ring) {
+            Rung::Token => (&raw const self.unparked, self.runtime().scope()),
+            Rung::Word(word) => (word, futex::Scope::Shared),
             // Release: as below.
-            return self.unparked.store(1, Ordering::Release);
-        }
-        let (word, scope) = match self.ring_own_bell() {
-            Some(word) => (word, futex::Scope::Shared),
-            None => (&raw const self.unparked, self.runtime().scope()),
+            Rung::Done => return self.unparked.store(1, Ordering::Release),
         };
         // Release: pairs with the Acquire in `sleep_on_token` and `await_token`.
         self.unparked.store(1, Ordering::Release);
         futex::wake_addr(word, 1, scope);
+    }
+
+    /// Takes this worker's share of the fibers that anyone may start.
+    fn take_injected(&self) -> bool {
+        let runtime = self.runtime();
+        if runtime.injector.is_empty() || !self.is_active() {
+            return false;
+        }
+        let share = runtime.injector.len() / runtime.worker_count() + 1;
+        let batch = runtime.injector.pop_batch(&ThisThread, share.min(64));
+        let found = !batch.is_empty();
+        for fiber in batch {
+            // SAFETY: a queued fiber is in use.
+            self.enqueue_stealable(unsafe { fiber.as_ref() });
+        }
+        found
     }
 
     /// Whether the worker's thread may end.
@@ -347,5 +409,47 @@ impl Worker {
                 each(fiber);
             }
         });
+    }
+}
+
+/// The value of `bed` of a worker that sleeps on its token.
+pub(super) const TOKEN: u32 = 0;
+
+/// What other workers want of this one.
+struct Mail;
+
+impl Source for Mail {
+    fn poll(&self, by: &Worker, _: Round) -> bool {
+        if by.inbox.has_mail() {
+            by.read_mail();
+        }
+        false
+    }
+}
+
+/// The fibers that any worker may start.
+struct Injected;
+
+impl Source for Injected {
+    fn poll(&self, by: &Worker, _: Round) -> bool {
+        by.take_injected()
+    }
+
+    fn is_pending(&self, by: &Worker) -> bool {
+        by.is_active() && !by.runtime().injector.is_empty()
+    }
+}
+
+/// The queues of other workers.
+struct Theft;
+
+impl Source for Theft {
+    fn poll(&self, by: &Worker, round: Round) -> bool {
+        round == Round::IdleForLong && by.steal()
+    }
+
+    fn is_pending(&self, by: &Worker) -> bool {
+        let stealable = |other: &Worker| !other.ring.steal().is_empty();
+        by.is_active() && by.runtime().all_workers().iter().any(stealable)
     }
 }

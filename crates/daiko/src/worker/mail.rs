@@ -105,7 +105,7 @@ fn send_mover(from: Option<&Worker>, fiber: &ControlBlock, event: Event) {
 }
 
 /// Ends the wait of a mover, which the caller has claimed, and puts it on the worker that `place` chooses, given where it ran last.
-pub(super) fn wake_mover(from: &Worker, fiber: &ControlBlock, place: impl FnOnce(u16) -> u16) {
+pub(crate) fn wake_mover(from: &Worker, fiber: &ControlBlock, place: impl FnOnce(u16) -> u16) {
     if fiber.apply(Event::Wake) != Effect::Enqueue {
         return;
     }
@@ -194,7 +194,7 @@ impl Worker {
     }
 
     /// Whether who wakes a fiber here leaves the worker to it: agents do.
-    pub(super) fn will_suspend(&self) -> bool {
+    pub(crate) fn will_suspend(&self) -> bool {
         self.running().is_none()
     }
 

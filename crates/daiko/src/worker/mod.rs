@@ -5,18 +5,17 @@
 //! `succession` is what becomes of one whose process was killed.
 
 mod agent;
-mod bells;
 mod counters;
-mod follow;
 mod heir;
-mod io;
 mod mail;
 mod pair;
 mod schedule;
+mod source;
 mod steal;
 mod succession;
 pub(crate) mod suspend;
 mod timers;
+mod watches;
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
@@ -30,22 +29,19 @@ use daiko_core::queue::Ring;
 use daiko_core::turns::Turns;
 use daiko_sys::Scope;
 
-use self::bells::Bells;
-pub(crate) use self::bells::{OwnBell, new_bell};
 use self::counters::Counters;
 pub use self::counters::WorkerCounters;
 use self::heir::Heir;
-use self::io::Io;
-pub(crate) use self::io::Token;
-pub(crate) use self::mail::{Wish, mail_pinned, send};
+pub(crate) use self::mail::{Wish, mail_pinned, send, wake_mover};
+pub(crate) use self::source::{Bed, Round, Rung, Source, SourceKey, Sources};
 pub(crate) use self::succession::{Coming, Plan, Unclear};
-pub(crate) use self::timers::{Armed, Timers};
-use crate::blocking::Desk;
+pub(crate) use self::timers::Timers;
+pub(crate) use self::watches::{Watcher, Watches};
 use crate::fiber::ControlBlock;
+use crate::jobs::Desk;
 use crate::runtime::Shared;
 use crate::runtime::pool::{LocalPool, Pool};
 use crate::wait::Deadline;
-use crate::watch::{AreaList, Watches};
 
 thread_local! {
     /// The worker that this kernel thread is, if any.
@@ -107,14 +103,10 @@ pub(crate) struct Worker {
     pub(crate) counters: Counters,
     /// Words that fibers of this worker wait for.
     pub(crate) watches: Watches,
-    /// Notification areas that this worker's agent scans.
-    pub(crate) areas: AreaList,
     /// Times until which fibers wait here.
     pub(crate) timers: Timers,
-    /// What it sleeps on while fibers wait in segments here.
-    bells: Bells,
-    /// Descriptors that fibers wait for here.
-    io: Io,
+    /// Sources of clients.
+    pub(crate) sources: Sources,
     /// Stacks for the next fibers spawned here.
     pub(crate) pool: LocalPool,
     /// Who inherits a mutex if it is next when the mutex's holder waits.
@@ -166,6 +158,9 @@ pub(crate) struct Worker {
     pub(crate) tick: AtomicBool,
     /// 1 when an unpark has come for a parked worker: the word it sleeps on.
     unparked: AtomicU32,
+    /// What the worker sleeps in while it is parked: `TOKEN`, or the source of the bed. Written by the
+    /// owner before its inbox says that it is parked; read by the thread that has taken that mark.
+    bed: AtomicU32,
     /// Of a process: where its threads take calls that block, and tell of their ends.
     pub(crate) desk: Desk,
 }
@@ -253,10 +248,8 @@ impl Worker {
             pinned: UnsafeCell::new(Fifo::new()),
             counters: Counters::default(),
             watches: Watches::new(),
-            areas: AreaList::new(),
             timers: const { Timers::new() },
-            bells: Bells::new(),
-            io: Io::new(scope),
+            sources: Sources::new(scope),
             pool: LocalPool::new(),
             ring: Ring::new(),
             live: AtomicU32::new(0),
@@ -279,6 +272,7 @@ impl Worker {
             inbox: Alone(Inbox::new()),
             tick: AtomicBool::new(false),
             unparked: AtomicU32::new(0),
+            bed: AtomicU32::new(agent::TOKEN),
             desk: Desk::new(),
         }
     }
@@ -344,8 +338,7 @@ impl Worker {
         self.runtime().monitor.worker_runs();
         self.run_agent();
         self.runtime().monitor.worker_parks();
-        self.give_back_bells(true);
-        self.close_io();
+        self.sources.each(|_, source| source.leave());
         CURRENT.set(ptr::null());
         OF_PROCESS.set(ptr::null());
     }
@@ -377,8 +370,7 @@ impl Worker {
         self.running_addr() == 0
             && (self.is_parked() || !self.inbox.has_mail())
             && self.is_drained()
-            && !self.has_silent_watches()
-            && !self.has_rung_watches()
+            && !self.is_awaited()
             && self.timers.next_due() == Deadline::NEVER
     }
 

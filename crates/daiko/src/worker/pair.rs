@@ -11,7 +11,6 @@ use std::iter;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-use daiko_core::governor::Decision;
 use daiko_core::place::{self, Class, PASSES};
 
 use super::Worker;
@@ -31,7 +30,7 @@ impl Worker {
     }
 
     /// What the siblings run.
-    fn beside(&self) -> impl Iterator<Item = Class> {
+    pub(super) fn beside(&self) -> impl Iterator<Item = Class> {
         self.siblings()
             .map(|sibling| sibling.running_block().map_or(Class::Unknown, ControlBlock::class))
     }
@@ -49,21 +48,6 @@ impl Worker {
             workers.get(link as usize).filter(|next| next.index != self.index)
         };
         iter::successors(next(&self), next)
-    }
-
-    /// What the agent does that has found nothing for `idle_ns`, given what it would do by itself: it does not poll for long
-    /// beside a sibling that computes, as a core divides its units between all that do anything.
-    pub(super) fn decide_beside_siblings(
-        &self,
-        decision: Decision,
-        idle_ns: u64,
-        silent: bool,
-    ) -> Decision {
-        let polls = decision == Decision::Spin;
-        match polls && self.has_siblings() && place::gives_way(self.beside(), idle_ns) {
-            true => self.runtime().governor.preset().rest(silent),
-            false => decision,
-        }
     }
 
     /// As [`pop`](Self::pop), beside siblings: of the queue whose turn it is, the fiber that goes best with what they run.

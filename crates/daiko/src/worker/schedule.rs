@@ -14,7 +14,7 @@ use daiko_core::fiber::{Early, Entry, Event, Owner};
 use daiko_core::list::Fifo;
 use daiko_core::place;
 
-use super::Worker;
+use super::{Round, Worker};
 use crate::fiber::{ControlBlock, flag};
 use crate::process;
 use crate::runtime::phase;
@@ -42,7 +42,7 @@ impl Worker {
     fn pick_slow(&self) -> Option<&ControlBlock> {
         if self.turns.start_streak(self.tick.load(Ordering::Relaxed)) {
             self.tick.store(false, Ordering::Relaxed);
-            self.poll_sources();
+            self.poll_sources(Round::Busy);
         }
         if let Some(entry) = self.next.take() {
             self.enqueue_entry(entry);

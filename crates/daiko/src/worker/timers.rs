@@ -9,9 +9,9 @@ use daiko_core::list::Unlinked;
 use daiko_core::timer::{Timer, Wheel};
 use daiko_sys::clock;
 
-use super::{Wish, Worker, send};
+use super::{Round, Source, Wish, Worker, send};
 use crate::fiber::ControlBlock;
-use crate::process::{self, Item};
+use crate::process::{self, Item, ItemKind};
 use crate::runtime::kernel::ThisThread;
 use crate::wait::Deadline;
 
@@ -51,7 +51,7 @@ impl Timers {
         let timer = NonNull::from(&*timer);
         // SAFETY: the timer is new, and stays where it is until it is disarmed below: `wait` returns.
         unsafe { self.0.arm(&ThisThread, timer, due_ns) };
-        let lent = scope.map(|_| Item::Timer(timer, NonNull::from(self)));
+        let lent = scope.map(|_| Item::new(self, timer.as_ptr().cast_const().cast(), &RECOVERY));
         if let Some(lent) = lent {
             process::call().gains(lent);
         }
@@ -68,20 +68,25 @@ impl Timers {
         }
         (result, fired)
     }
+}
 
-    /// Disarms a timer of a fiber that is lost.
-    ///
-    /// # Safety
-    ///
-    /// The fiber's frames are there, and it was armed here.
-    pub(crate) unsafe fn settle(&self, timer: NonNull<Armed>) {
-        // SAFETY: by this function's contract.
-        let _ = unsafe { self.0.disarm(&ThisThread, timer) };
+/// Disarms the timer of a scope whose fiber is lost. The detail is the address of the timer.
+static RECOVERY: ItemKind = ItemKind {
+    recover: |timers, timer, _| {
+        // SAFETY: the items of this kind are valid timers, with the worker's where they are armed.
+        let _ = unsafe {
+            let timer = NonNull::new_unchecked(timer.cast_mut().cast::<Armed>());
+            timers.cast::<Timers>().as_ref().0.disarm(&ThisThread, timer)
+        };
+    },
+};
+
+impl Source for Timers {
+    fn poll(&self, by: &Worker, _: Round) -> bool {
+        by.fire_timers()
     }
 
-    /// When a timer may be due.
-    #[inline]
-    pub(super) fn next_due(&self) -> Deadline {
+    fn next_due(&self) -> Deadline {
         Deadline::from_ns(self.0.next_due())
     }
 }

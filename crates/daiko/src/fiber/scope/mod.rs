@@ -6,13 +6,13 @@ use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
-use std::ptr::NonNull;
+use std::ptr;
 
 pub(crate) use self::child::Family;
 use self::child::Packet;
 use super::spawn::room;
 use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, flag, unwind};
-use crate::process::{self, Item};
+use crate::process::{self, Item, ItemKind};
 use crate::runtime::{self, Shared};
 use crate::wait::Waiter;
 use crate::worker;
@@ -160,7 +160,7 @@ where
     let call = process::call();
     let waiter = Waiter::caller("scope");
     let scope = Scope { family: Family::new(), runtime, scope: PhantomData, env: PhantomData };
-    let lent = Item::Scope(NonNull::from(&scope.family));
+    let lent = Item::new(&scope.family, ptr::null(), &RECOVERY);
     call.gains(lent);
     let result = process::own_code(|| panic::catch_unwind(AssertUnwindSafe(|| f(&scope))));
     // Not while it unwinds: to suspend in that would be seen by the neighbours.
@@ -184,6 +184,12 @@ where
         }
     }
 }
+
+/// Waits for the fibers of the scope in the stead of the fiber that opened it, which is lost.
+static RECOVERY: ItemKind = ItemKind {
+    // SAFETY: the items of this kind are valid, and the fiber is the caller.
+    recover: |family, _, fiber| unsafe { family.cast::<Family>().as_ref().settle(fiber) },
+};
 
 /// Goes on with the cancel that has unwound the body.
 fn raise_again(waiter: &Waiter, payload: Box<dyn Any + Send>) -> ! {

@@ -12,12 +12,11 @@ use daiko_core::place::{self, BOUND, Follow, Kind, Target};
 use daiko_sys::selector::Event;
 use daiko_sys::steering;
 
-use super::Worker;
+use super::descriptor_state::DescriptorState;
 use super::io::Registered;
-use super::mail::wake_mover;
 use crate::fiber::waiter;
-use crate::net::Source;
 use crate::wait;
+use crate::worker::{Worker, wake_mover};
 
 impl Registered {
     /// Wakes who has waited for what the agent of `by` has seen.
@@ -29,7 +28,7 @@ impl Registered {
             // SAFETY: who waits was claimed by the caller, and stays until the wake.
             match unsafe { waiter::fiber_of(waiter) } {
                 Some(fiber) if fiber.is_mover() => {
-                    wake_mover(by, fiber, |previous| by.place(previous, source, fd, follow));
+                    wake_mover(by, fiber, |previous| place_on(by, previous, source, fd, follow));
                 }
                 _ => wait::wake(Some(waiter)),
             }
@@ -37,33 +36,32 @@ impl Registered {
     }
 }
 
-impl Worker {
-    /// Where a mover goes on that last ran on worker `previous`, and has waited for `source`.
-    fn place(
-        &self,
-        previous: u16,
-        source: &Source,
-        fd: BorrowedFd<'_>,
-        follow: &mut Follow,
-    ) -> u16 {
-        let me = self.index as u16;
-        let is_settled = previous == me && !follow.is_held();
-        let waker = if is_settled { me } else { self.interrupted(fd).unwrap_or(me) };
-        let target = follow.place(waker, previous, BOUND, || {
-            match place::wake(Kind::Mover, previous.into(), Some(me.into()), self.will_suspend()) {
-                Target::NextSlot => me,
-                Target::Inbox(worker) => worker as u16,
-            }
-        });
-        if target == previous && waker == previous && previous != me {
-            source.moves_on();
+/// Returns where a mover goes on that last ran on worker `previous`, has waited for `source`, and is woken
+/// by the agent of `by`.
+fn place_on(
+    by: &Worker,
+    previous: u16,
+    source: &DescriptorState,
+    fd: BorrowedFd<'_>,
+    follow: &mut Follow,
+) -> u16 {
+    let me = by.index as u16;
+    let is_settled = previous == me && !follow.is_held();
+    let waker = if is_settled { me } else { interrupted(by, fd).unwrap_or(me) };
+    let target = follow.place(waker, previous, BOUND, || {
+        match place::wake(Kind::Mover, previous.into(), Some(me.into()), by.will_suspend()) {
+            Target::NextSlot => me,
+            Target::Inbox(worker) => worker as u16,
         }
-        target
+    });
+    if target == previous && waker == previous && previous != me {
+        source.moves_on();
     }
+    target
+}
 
-    /// The worker at whose CPU the last packet was processed.
-    fn interrupted(&self, fd: BorrowedFd<'_>) -> Option<u16> {
-        let cpu = steering::incoming_cpu(fd).ok()??;
-        self.runtime().steering.worker_at(cpu)
-    }
+/// Returns the worker at whose CPU the last packet was processed.
+fn interrupted(by: &Worker, fd: BorrowedFd<'_>) -> Option<u16> {
+    let cpu = steering::incoming_cpu(fd).ok()??;
+    by.runtime().steering.worker_at(cpu)
 }

@@ -1,4 +1,4 @@
-//! A worker's selector: which descriptors change, as its agent asks the kernel.
+//! The source of a worker's descriptors: its agent asks the kernel which of them have changed.
 //!
 //! Descriptors are registered with the selector of the worker whose fiber waits first, and its agent wakes who waits. A
 //! worker with such descriptors sleeps in its selector instead of on its token; who unparks it rings the selector's
@@ -6,19 +6,20 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::Duration;
 
 use daiko_core::place::Follow;
-use daiko_sys::Scope;
 use daiko_sys::lock::{Guard, Lock};
 use daiko_sys::selector::{self, Event, Interest, Kind, Selector};
 
-use super::Worker;
-use crate::net::Source;
+use super::descriptor_state::DescriptorState;
+use crate::sources;
 use crate::wait;
+use crate::worker::{self, Bed, Round, Rung, Source, Worker};
 
 /// What a selector calls a source: the place in the table, and how often that was used before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,8 @@ impl Token {
 
 /// The descriptors that fibers of a worker wait for.
 pub(crate) struct Io {
+    /// The worker whose agent looks. It owns this.
+    worker: NonNull<Worker>,
     /// Opened for the first of them.
     selector: OnceLock<Box<dyn Selector>>,
     /// Opened when that has failed, and used from then on. The first one stays, as others may be ringing it.
@@ -49,9 +52,6 @@ pub(crate) struct Io {
     /// What others want of a selector that is for its worker alone.
     errands: Lock<Vec<Errand>>,
     has_errands: AtomicBool,
-    /// Whether the worker, where its inbox says that it is parked, sleeps in the selector. Only the owner writes, before
-    /// its inbox says so; read by who has taken that mark.
-    asleep: AtomicBool,
 }
 
 /// What a thread wants that is not the worker.
@@ -75,7 +75,7 @@ struct Place {
 
 /// A source that this worker's agent looks for.
 pub(super) struct Registered {
-    pub(super) source: Arc<Source>,
+    pub(super) source: Arc<DescriptorState>,
     /// Open as long as it is registered.
     pub(super) fd: RawFd,
     /// Where a mover is to go on that waits for it.
@@ -99,7 +99,7 @@ impl Sources {
         place.registered.as_mut().filter(|_| Token::new(token.place() as u32, uses) == token)
     }
 
-    fn remove(&mut self, token: Token) -> Option<Arc<Source>> {
+    fn remove(&mut self, token: Token) -> Option<Arc<DescriptorState>> {
         self.get(token)?;
         let place = &mut self.places[token.place()];
         place.uses = place.uses.wrapping_add(1);
@@ -107,7 +107,7 @@ impl Sources {
         place.registered.take().map(|registered| registered.source)
     }
 
-    fn remove_all(&mut self) -> Vec<Arc<Source>> {
+    fn remove_all(&mut self) -> Vec<Arc<DescriptorState>> {
         let token = |place: u32| Token::new(place, self.places[place as usize].uses);
         let tokens: Vec<_> = (0..self.places.len() as u32).map(token).collect();
         tokens.into_iter().filter_map(|token| self.remove(token)).collect()
@@ -118,16 +118,27 @@ impl Sources {
     }
 }
 
+// SAFETY: workers are Sync, and this is never used longer than its own.
+unsafe impl Send for Io {}
+// SAFETY: as for Send; the rest is Sync by itself.
+unsafe impl Sync for Io {}
+
 impl Io {
-    pub(crate) fn new(scope: Scope) -> Self {
+    /// The source of `worker`.
+    pub(super) fn of(worker: &Worker) -> &Self {
+        worker.sources.get_or_add(&sources::IO, || Self::new(worker))
+    }
+
+    fn new(worker: &Worker) -> Self {
+        let scope = worker.runtime().scope();
         Io {
+            worker: NonNull::from(worker),
             selector: OnceLock::new(),
             substitute: OnceLock::new(),
             sources: Lock::new(scope, Sources::default()),
             count: AtomicU32::new(0),
             errands: Lock::new(scope, Vec::new()),
             has_errands: AtomicBool::new(false),
-            asleep: AtomicBool::new(false),
         }
     }
 
@@ -138,7 +149,12 @@ impl Io {
         self.count.load(Ordering::Relaxed) == 0 && !self.has_errands.load(Ordering::Relaxed)
     }
 
-    fn selector(&self) -> Option<&dyn Selector> {
+    fn worker(&self) -> &Worker {
+        // SAFETY: the worker owns this.
+        unsafe { self.worker.as_ref() }
+    }
+
+    fn opened(&self) -> Option<&dyn Selector> {
         self.substitute.get().or_else(|| self.selector.get()).map(AsRef::as_ref)
     }
 
@@ -161,16 +177,18 @@ impl Io {
         all.iter().for_each(|source| source.is_unwatched(why));
         all.len()
     }
-}
 
-impl Worker {
     /// Registers `source`, which the selector knows by the token from here on. Only the owner. The descriptor stays open
     /// until [`unwatch`](Self::unwatch).
-    pub(crate) fn register(&self, source: &Arc<Source>, fd: BorrowedFd<'_>) -> io::Result<Token> {
+    pub(crate) fn register(
+        &self,
+        source: &Arc<DescriptorState>,
+        fd: BorrowedFd<'_>,
+    ) -> io::Result<Token> {
         self.selector()?;
         let (source, fd) = (source.clone(), fd.as_raw_fd());
         let registered = Registered { source, fd, follow: Follow::new() };
-        Ok(self.io.change(|sources| sources.add(registered)))
+        Ok(self.change(|sources| sources.add(registered)))
     }
 
     /// Has changes reported of the source with this token, for all of `new`; so far they were for `old`. By any thread.
@@ -193,10 +211,10 @@ impl Worker {
 
     /// Ends the reports. The descriptor may be closed afterwards.
     pub(crate) fn unwatch(&self, fd: BorrowedFd<'_>, token: Token, of: Interest) {
-        if self.io.change(|sources| sources.remove(token)).is_none() {
+        if self.change(|sources| sources.remove(token)).is_none() {
             return;
         }
-        let Some(selector) = self.io.selector() else { return };
+        let Some(selector) = self.opened() else { return };
         if self.may_use(selector) {
             // Nothing is to be done about a descriptor that it does not know.
             let _ = selector.unwatch(Some(fd), token.0, of);
@@ -206,15 +224,15 @@ impl Worker {
     }
 
     fn selector(&self) -> io::Result<&dyn Selector> {
-        if let Some(selector) = self.io.selector() {
+        if let Some(selector) = self.opened() {
             return Ok(selector);
         }
         let selector = self.open_selector()?;
-        Ok(self.io.selector.get_or_init(|| selector).as_ref())
+        Ok(self.selector.get_or_init(|| selector).as_ref())
     }
 
     fn open_selector(&self) -> io::Result<Box<dyn Selector>> {
-        let runtime = self.runtime();
+        let runtime = self.worker().runtime();
         let opened = match runtime.options.selector {
             Some(kind) => selector::open(kind),
             // This thread may not be granted what another thread was.
@@ -225,45 +243,35 @@ impl Worker {
     }
 
     fn may_use(&self, selector: &dyn Selector) -> bool {
-        !selector.is_bound() || super::current().is_some_and(|worker| std::ptr::eq(worker, self))
+        !selector.is_bound()
+            || worker::current().is_some_and(|worker| std::ptr::eq(worker, self.worker()))
     }
 
     fn send_errand(&self, errand: Errand) {
-        let mut errands = self.io.errands.lock();
+        let mut errands = self.errands.lock();
         errands.push(errand);
-        self.io.has_errands.store(true, Ordering::SeqCst);
+        self.has_errands.store(true, Ordering::SeqCst);
         drop(errands);
         // Pairs with the barrier between a worker's parked mark and its last look.
         fence(Ordering::SeqCst);
-        self.unpark(super::current());
-    }
-
-    /// Wakes the fibers whose descriptors have changed; true if there was one.
-    #[inline]
-    pub(super) fn poll_io(&self) -> bool {
-        !self.io.is_idle() && self.poll_io_slow()
-    }
-
-    fn poll_io_slow(&self) -> bool {
-        self.run_errands();
-        self.report(|selector, each| selector.poll(each))
+        self.worker().unpark(worker::current());
     }
 
     fn run_errands(&self) {
-        if !self.io.has_errands.load(Ordering::Relaxed) {
+        if !self.has_errands.load(Ordering::Relaxed) {
             return;
         }
-        let Some(selector) = self.io.selector() else { return };
-        for errand in self.io.take_errands() {
+        let Some(selector) = self.opened() else { return };
+        for errand in self.take_errands() {
             match errand {
                 Errand::Unwatch { token, of } => _ = selector.unwatch(None, token.0, of),
                 Errand::Watch { fd, token, old, new } => {
                     // `None`: it was closed since.
-                    let registered = self.io.sources.lock().get(token).map(|at| at.source.clone());
+                    let registered = self.sources.lock().get(token).map(|at| at.source.clone());
                     if let Some(source) = registered
                         && let Err(error) = selector.watch(fd.as_fd(), token.0, old, new)
                     {
-                        self.io.change(|sources| sources.remove(token));
+                        self.change(|sources| sources.remove(token));
                         source.is_unwatched(Some(&error));
                     }
                 }
@@ -271,21 +279,16 @@ impl Worker {
         }
     }
 
-    /// Sleeps until a descriptor changes, the doorbell is rung, or the timeout has passed.
-    pub(super) fn sleep_in_selector(&self, timeout: Option<Duration>) {
-        self.report(|selector, each| selector.wait(timeout, each));
-    }
-
     fn report(
         &self,
         look: impl FnOnce(&dyn Selector, &mut dyn FnMut(Event)) -> io::Result<usize>,
     ) -> bool {
-        let Some(selector) = self.io.selector() else { return false };
-        let follows = self.runtime().steering.is_followed();
+        let Some(selector) = self.opened() else { return false };
+        let follows = self.worker().runtime().steering.is_followed();
         // Taken with the first event: not over a sleep.
         let mut sources: Option<Guard<'_, Sources>> = None;
         let found = look(selector, &mut |event| {
-            let sources = sources.get_or_insert_with(|| self.io.sources.lock());
+            let sources = sources.get_or_insert_with(|| self.sources.lock());
             if let Some(registered) = sources.get(Token(event.token)) {
                 self.reports(registered, event, follows);
             }
@@ -296,7 +299,7 @@ impl Worker {
 
     fn reports(&self, registered: &mut Registered, event: Event, follows: bool) {
         if follows {
-            registered.reports_to_followers(self, event);
+            registered.reports_to_followers(self.worker(), event);
         } else {
             registered.source.reports(event, |waiter| wait::wake(Some(waiter)));
         }
@@ -307,38 +310,48 @@ impl Worker {
     #[cold]
     fn lose_selector(&self, lost: &dyn Selector, error: &io::Error) -> usize {
         let has_other = lost.kind() != Kind::Epoll
-            && selector::open(Kind::Epoll).is_ok_and(|epoll| self.io.substitute.set(epoll).is_ok());
-        self.io.give_up((!has_other).then_some(error))
+            && selector::open(Kind::Epoll).is_ok_and(|epoll| self.substitute.set(epoll).is_ok());
+        self.give_up((!has_other).then_some(error))
+    }
+}
+
+impl Source for Io {
+    /// Wakes the fibers whose descriptors have changed.
+    fn poll(&self, _: &Worker, _: Round) -> bool {
+        if self.is_idle() {
+            return false;
+        }
+        self.run_errands();
+        self.report(|selector, each| selector.poll(each))
     }
 
-    /// Whether others want something of the selector: the last look before a sleep.
-    pub(super) fn has_io_errands(&self) -> bool {
+    /// Returns true if other threads want something of the selector.
+    fn is_pending(&self, _: &Worker) -> bool {
         // SeqCst: pairs with the store in `send_errand`.
-        self.io.has_errands.load(Ordering::SeqCst)
+        self.has_errands.load(Ordering::SeqCst)
     }
 
-    /// Whether the worker is to sleep in its selector, as is decided before its inbox says that it is parked.
-    pub(super) fn park_io(&self) {
-        let sleeps = self.io.count.load(Ordering::Relaxed) > 0;
-        // Relaxed: published by the mark in the inbox.
-        self.io.asleep.store(sleeps, Ordering::Relaxed);
-    }
-
-    /// Whether it sleeps in its selector, or was about to. For the owner, and who has taken the mark of its inbox.
-    pub(super) fn sleeps_in_selector(&self) -> bool {
-        self.io.asleep.load(Ordering::Relaxed)
-    }
-
-    /// Ends the sleep in the selector. For who has taken the mark of the inbox, before it stores the token: afterwards
-    /// the worker may be gone.
-    pub(super) fn ring_selector(&self) {
-        if let Some(selector) = self.io.selector() {
-            selector.ring();
+    fn park(&self, _: bool) -> Bed {
+        match self.count.load(Ordering::Relaxed) {
+            0 => Bed::Token,
+            _ => Bed::Own { sampled: Duration::ZERO },
         }
     }
 
+    /// Sleeps until a descriptor changes, the doorbell is rung, or the timeout has passed.
+    fn sleep(&self, _: &Worker, _: &AtomicU32, timeout: Option<Duration>) {
+        self.report(|selector, each| selector.wait(timeout, each));
+    }
+
+    fn ring(&self) -> Rung {
+        if let Some(selector) = self.opened() {
+            selector.ring();
+        }
+        Rung::Done
+    }
+
     /// Gives all descriptors up, as the worker ends.
-    pub(super) fn close_io(&self) {
-        self.io.give_up(None);
+    fn leave(&self) {
+        self.give_up(None);
     }
 }

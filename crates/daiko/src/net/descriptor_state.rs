@@ -15,11 +15,12 @@ use daiko_sys::Scope;
 use daiko_sys::lock::Lock;
 use daiko_sys::selector::{self, Event, Interest};
 
+use super::io::{Io, Token};
 use crate::process;
 use crate::runtime::Hold;
 use crate::runtime::kernel::ThisThread;
 use crate::wait::{self, Deadline, Ended, Object, Waiter};
-use crate::worker::{self, Token, Worker};
+use crate::worker::{self, Worker};
 
 /// `EIO`, for an error of another origin than the kernel.
 const UNKNOWN: i32 = 5;
@@ -27,7 +28,7 @@ const UNKNOWN: i32 = 5;
 /// After so many calls in a row, none of which has waited, others run.
 const IN_A_ROW: u8 = 32;
 
-/// Bit of [`Source::watched`]: who waits next has its own worker's agent look.
+/// Bit of [`DescriptorState::watched`]: who waits next has its own worker's agent look.
 const MOVES_ON: u8 = 1 << 7;
 
 /// Lets others of the worker run, if there are any and the caller is a fiber that may suspend here.
@@ -70,7 +71,7 @@ enum Look {
 }
 
 /// What is known of a descriptor, as long as it is open.
-pub(crate) struct Source {
+pub(crate) struct DescriptorState {
     input: RawReadiness<WaiterId>,
     output: RawReadiness<WaiterId>,
     /// An error of the kernel in watching it, for one of those who wait; 0: there is none.
@@ -86,25 +87,25 @@ pub(crate) struct Source {
 struct Home {
     /// Keeps the worker's memory.
     _runtime: Hold,
-    worker: NonNull<Worker>,
+    io: NonNull<Io>,
     token: Token,
 }
 
-// SAFETY: a worker is Sync, and there as long as its runtime's memory is held.
+// SAFETY: `Io` is Sync, and there as long as its runtime's memory is held.
 unsafe impl Send for Home {}
 
 impl Home {
-    fn worker(&self) -> &Worker {
+    fn io(&self) -> &Io {
         // SAFETY: held.
-        unsafe { self.worker.as_ref() }
+        unsafe { self.io.as_ref() }
     }
 }
 
-impl Source {
+impl DescriptorState {
     /// Of a descriptor that nobody looks for. All functions are given the same one, open until [`close`](Self::close).
     pub(crate) fn new() -> Arc<Self> {
         let scope = if process::is_active() { Scope::Shared } else { Scope::Private };
-        Arc::new(Source {
+        Arc::new(DescriptorState {
             input: RawReadiness::new(),
             output: RawReadiness::new(),
             error: AtomicI32::new(0),
@@ -305,14 +306,15 @@ impl Source {
         let at = match home {
             Some(at) => at,
             None => {
-                let token = here.register(self, fd)?;
-                let worker = NonNull::from(here);
-                home.insert(Home { _runtime: here.runtime().hold(), worker, token })
+                let io = Io::of(here);
+                let token = io.register(self, fd)?;
+                let _runtime = here.runtime().hold();
+                home.insert(Home { _runtime, io: NonNull::from(io), token })
             }
         };
-        at.worker().watch(fd, at.token, old, new).inspect_err(|_| {
+        at.io().watch(fd, at.token, old, new).inspect_err(|_| {
             if old.is_empty() {
-                at.worker().unwatch(fd, at.token, Interest::NONE);
+                at.io().unwatch(fd, at.token, Interest::NONE);
             }
         })
     }
@@ -320,7 +322,7 @@ impl Source {
     /// Ends what is reported. What comes meanwhile is there at the next registration.
     fn leave_home(&self, fd: BorrowedFd<'_>, home: &mut Option<Home>) {
         if let Some(home) = home.take() {
-            home.worker().unwatch(fd, home.token, self.watched());
+            home.io().unwatch(fd, home.token, self.watched());
         }
         self.watched.store(Interest::NONE.bits(), Ordering::Relaxed);
     }
@@ -367,14 +369,14 @@ impl Source {
         let _call = process::call();
         let home = self.home.lock().take();
         if let Some(home) = home {
-            home.worker().unwatch(fd, home.token, self.watched());
+            home.io().unwatch(fd, home.token, self.watched());
         }
     }
 }
 
 /// Somebody's turn to look, which goes on to the next who waits, however it ends, unless nothing was left.
 struct Turn<'s> {
-    source: &'s Source,
+    source: &'s DescriptorState,
     way: Way,
     /// Whether an edge was his.
     claimed: bool,
@@ -391,7 +393,7 @@ impl Drop for Turn<'_> {
 
 /// A wait for one way of a source.
 struct Waiting<'s> {
-    source: &'s Source,
+    source: &'s DescriptorState,
     way: Way,
 }
 

@@ -13,7 +13,7 @@ use daiko_sys::futex::{self, Scope};
 
 use super::{Errand, Job, staff};
 use crate::runtime::kernel::ThisThread;
-use crate::worker::Worker;
+use crate::worker::{Round, Source, Worker};
 
 /// One for each worker, in its runtime's memory.
 pub(crate) struct Desk {
@@ -112,6 +112,16 @@ impl Worker {
         // Pairs with the barrier between the worker's parked mark and its last look.
         fence(Ordering::SeqCst);
         self.unpark(None);
+    }
+}
+
+impl Source for Desk {
+    fn poll(&self, by: &Worker, _: Round) -> bool {
+        by.take_calls()
+    }
+
+    fn is_pending(&self, _: &Worker) -> bool {
+        self.has_news()
     }
 }
 
