@@ -4,9 +4,9 @@ use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
 use std::thread;
 
-use crate::fiber::{ControlBlock, unwind};
-use crate::jobs;
-use crate::worker::{self, Worker, suspend};
+use daiko_rt::fiber::{ControlBlock, unwind};
+use daiko_rt::jobs;
+use daiko_rt::worker::{self, Worker, suspend};
 
 /// Runs `f`, which may block its thread, on a thread of its own while the calling fiber is
 /// suspended; the other fibers of the worker run on.
@@ -19,7 +19,7 @@ use crate::worker::{self, Worker, suspend};
 /// [default runtime](crate::default_runtime()), unless it names one by
 /// [`Runtime::spawn`](crate::Runtime::spawn).
 ///
-/// Where workers are [processes](crate::process), it runs in the worker's process, and that limit is each worker's. If that is
+/// Where workers are [processes](daiko_rt::process), it runs in the worker's process, and that limit is each worker's. If that is
 /// killed before `f` has begun, `f` runs in its successor; behind its end the result is there; in between, `f` and the calling
 /// fiber are lost, so that `f` never runs twice.
 ///

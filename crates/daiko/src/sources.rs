@@ -7,7 +7,7 @@ use crate::agent::pollers::Pollers;
 use crate::net::Io;
 use crate::shm::SegmentWaits;
 use crate::watch::AreaList;
-use crate::worker::{Source, SourceKey};
+use daiko_rt::worker::{Source, SourceKey};
 
 /// The notification areas of a worker.
 pub(crate) const AREAS: SourceKey<AreaList> = key(0);

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use daiko_sys::Scope;
 use daiko_sys::lock::{Lock, Tally};
 
-use crate::process;
-use crate::runtime::{self, Shared};
 use crate::sources;
-use crate::worker::{self, Round, Source, Worker};
+use daiko_rt::process;
+use daiko_rt::runtime::{self, Shared};
+use daiko_rt::worker::{self, Round, Source, Worker};
 
 /// A source of completions that agents poll: a queue in memory, a device, a library's progress
 /// call.

@@ -9,11 +9,11 @@
 
 mod token;
 
-use crate::fiber::{flag, is_any_scope_over};
-use crate::worker::suspend;
+use daiko_rt::fiber::{flag, is_any_scope_over};
+use daiko_rt::worker::suspend;
 
 pub use self::token::CancelToken;
-pub use crate::fiber::Cancelled;
+pub use daiko_rt::fiber::Cancelled;
 
 /// Runs `body`, in which the calling fiber is not unwound by a cancel, nor out of a
 /// [`timeout`](crate::time::timeout) or [`CancelToken::run`] around it: that waits for its next

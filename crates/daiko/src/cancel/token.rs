@@ -12,13 +12,13 @@ use daiko_core::fiber::{Event, WaiterId};
 use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
-use crate::deadlock::{Kind, Target};
-use crate::fiber::{CancelScope, Cancelled, ControlBlock};
-use crate::process::{self, Item, ItemKind};
-use crate::runtime::kernel::ThisThread;
 use crate::sync::TimedOut;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
-use crate::worker::{self, Wish, suspend};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::fiber::{CancelScope, Cancelled, ControlBlock};
+use daiko_rt::process::{self, Item, ItemKind};
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::worker::{self, Wish, suspend};
 
 /// Cancels, once and for all, what runs in its name: handed to whoever shall stop together.
 ///

@@ -10,8 +10,8 @@ use std::ptr::{self, NonNull};
 
 use daiko_sys::memory::MemoryError;
 
-use crate::fiber::{ControlBlock, FiberData, flag};
-use crate::process;
+use daiko_rt::fiber::{ControlBlock, FiberData, flag};
+use daiko_rt::process;
 
 /// Buckets of a fiber's first table, as a power of two.
 const FIRST_BITS: u32 = 2;

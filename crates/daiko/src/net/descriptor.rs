@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use daiko_sys::descriptor;
 
 use super::descriptor_state::{DescriptorState, Way};
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// A descriptor whose calls suspend the calling fiber where they would block; a thread that is no fiber blocks.
 ///

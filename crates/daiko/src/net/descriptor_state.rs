@@ -16,11 +16,11 @@ use daiko_sys::lock::Lock;
 use daiko_sys::selector::{self, Event, Interest};
 
 use super::io::{Io, Token};
-use crate::process;
-use crate::runtime::Hold;
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
-use crate::worker::{self, Worker};
+use daiko_rt::process;
+use daiko_rt::runtime::Hold;
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::worker::{self, Worker};
 
 /// `EIO`, for an error of another origin than the kernel.
 const UNKNOWN: i32 = 5;

@@ -14,9 +14,9 @@ use daiko_sys::steering;
 
 use super::descriptor_state::DescriptorState;
 use super::io::Registered;
-use crate::fiber::waiter;
-use crate::wait;
-use crate::worker::{Worker, wake_mover};
+use daiko_rt::fiber::waiter;
+use daiko_rt::wait;
+use daiko_rt::worker::{Worker, wake_mover};
 
 impl Registered {
     /// Wakes who has waited for what the agent of `by` has seen.

@@ -18,8 +18,8 @@ use daiko_sys::selector::{self, Event, Interest, Kind, Selector};
 
 use super::descriptor_state::DescriptorState;
 use crate::sources;
-use crate::wait;
-use crate::worker::{self, Bed, Round, Rung, Source, Worker};
+use daiko_rt::wait;
+use daiko_rt::worker::{self, Bed, Round, Rung, Source, Worker};
 
 /// What a selector calls a source: the place in the table, and how often that was used before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,4 +36,4 @@ pub use self::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 pub use self::tcp::{TcpListener, TcpStream};
 pub use self::udp::UdpSocket;
 pub use self::unix::{UnixDatagram, UnixListener, UnixStream};
-pub use crate::runtime::Selector;
+pub use daiko_rt::Selector;

@@ -10,10 +10,10 @@ use daiko_shm::{Bell, Segment};
 use daiko_sys::futex;
 
 use super::waits::{OwnBell, SegmentWaits, new_bell};
-use crate::fiber::ControlBlock;
-use crate::process;
-use crate::wait::{Deadline, Waiter};
-use crate::worker::{self, Worker};
+use daiko_rt::fiber::ControlBlock;
+use daiko_rt::process;
+use daiko_rt::wait::{Deadline, Waiter};
+use daiko_rt::worker::{self, Worker};
 
 /// Looks that are taken in place, while others run who could end the wait: together about as long as a futex
 /// wake across CPUs takes.

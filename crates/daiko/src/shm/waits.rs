@@ -14,11 +14,11 @@ use daiko_sys::futex::{self, Scope};
 use daiko_sys::{clock, cpu};
 
 use super::wait::ROUND;
-use crate::deadlock::{Kind, Target};
-use crate::fiber::ControlBlock;
 use crate::sources;
-use crate::wait::Deadline;
-use crate::worker::{Bed, Round, Rung, Source, Watcher, Watches, Worker};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::fiber::ControlBlock;
+use daiko_rt::wait::Deadline;
+use daiko_rt::worker::{Bed, Round, Rung, Source, Watcher, Watches, Worker};
 
 /// How many times an agent gives its CPU to the threads that share it before it sleeps.
 const YIELDS: u32 = 2;

@@ -11,18 +11,18 @@ use daiko_core::once::{Begin, End, Purpose, RawOnce};
 use daiko_core::wait::Node;
 
 use super::TimedOut;
-use crate::deadlock::{self, Kind, Target};
-use crate::fiber::panicking;
-use crate::process::{self, Item, ItemKind, own_code};
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::deadlock::{self, Kind, Target};
+use daiko_rt::fiber::panicking;
+use daiko_rt::process::{self, Item, ItemKind, own_code};
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
 
 /// Something that is done once, by the first who comes, as [`std::sync::Once`].
 ///
 /// A fiber that has to wait for another to do it suspends, any other thread blocks.
 ///
 /// It is poisoned where who does it panics, as in `std`, or is lost with his
-/// [worker's process](crate::process). If he is cancelled it is as if he had not
+/// [worker's process](daiko_rt::process). If he is cancelled it is as if he had not
 /// begun: the next one does it.
 ///
 /// Who comes back here while he does it panics, as he would wait for himself. If he waits for another,

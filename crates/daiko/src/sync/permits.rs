@@ -7,10 +7,10 @@ use daiko_core::list::Unlinked;
 use daiko_core::semaphore::{Overflow, RawSemaphore, Request};
 use daiko_core::wait::Node;
 
-use crate::deadlock::{Kind, Target};
-use crate::process::{self, Item, ItemKind, estate};
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::process::{self, Item, ItemKind, estate};
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
 
 type Raw = RawSemaphore<WaiterId>;
 

@@ -16,9 +16,9 @@ use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 use super::holding::Holding;
 use super::permits;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
-use crate::deadlock::{self, Kind};
-use crate::process::{self, Item, ItemKind, estate};
-use crate::wait::Deadline;
+use daiko_rt::deadlock::{self, Kind};
+use daiko_rt::process::{self, Item, ItemKind, estate};
+use daiko_rt::wait::Deadline;
 
 /// What a reader takes of the permits.
 const READER: u32 = 1;
@@ -37,7 +37,7 @@ type TryResult<G> = Result<G, TryLockError<G>>;
 /// waits for those who came before, and readers who come later wait behind him, so that neither
 /// starves. Readers who stand in line together enter together.
 ///
-/// It is poisoned where a writer panics, as in `std`, or is lost with its [worker's process](crate::process); not by a
+/// It is poisoned where a writer panics, as in `std`, or is lost with its [worker's process](daiko_rt::process); not by a
 /// reader, and not by a cancel.
 ///
 /// ```

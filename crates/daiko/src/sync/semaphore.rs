@@ -9,9 +9,9 @@ use daiko_core::fiber::WaiterId;
 use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 
 use super::{TimedOut, permits};
-use crate::deadlock::Kind;
-use crate::process::{self, Item};
-use crate::wait::Deadline;
+use daiko_rt::deadlock::Kind;
+use daiko_rt::process::{self, Item};
+use daiko_rt::wait::Deadline;
 
 /// A number of permits, of which each is somebody's or nobody's.
 ///
@@ -47,7 +47,7 @@ const _: () = assert!(size_of::<Semaphore>() == 16);
 const WHAT: &(Kind, &str) = &(Kind::Semaphore, "Semaphore::acquire");
 
 /// Permits of a [`Semaphore`]; dropping it gives them back, as does the loss of their fiber with its
-/// [worker's process](crate::process).
+/// [worker's process](daiko_rt::process).
 ///
 /// It stays with the fiber or thread that acquired it: as the guards of locks, it is not [`Send`]. Permits that are
 /// to go to another are [forgotten](Self::forget) here, and [adopted](Semaphore::adopt) there:

@@ -13,16 +13,16 @@ use daiko_core::lock::{Held, QueueLock};
 use daiko_core::watch::{Area, Value};
 
 use super::Word;
-use crate::deadlock::{Kind, Target};
-use crate::fiber::{ControlBlock, unwind};
-use crate::process;
-use crate::runtime::kernel::ThisThread;
-use crate::runtime::{self, Hold};
 use crate::sources;
 use crate::sync::TimedOut;
-use crate::wait::Deadline;
-use crate::worker::suspend::{self, Resumed};
-use crate::worker::{self, Round, Source, Worker};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::fiber::{ControlBlock, unwind};
+use daiko_rt::process;
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::runtime::{self, Hold};
+use daiko_rt::wait::Deadline;
+use daiko_rt::worker::suspend::{self, Resumed};
+use daiko_rt::worker::{self, Round, Source, Worker};
 
 /// Words that a scan looks at before others have their turn.
 const SLICE: usize = 4096;
