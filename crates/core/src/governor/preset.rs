@@ -1,4 +1,4 @@
-//! What an agent does when its rounds find nothing, as a function of numbers.
+//! The decisions of an agent that finds no work, as a function of numbers.
 
 /// A trade between the latency of wakes and the CPU that polling takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -6,14 +6,15 @@
 pub enum Preset {
     /// Agents spin for ever.
     Latency = 0,
-    /// Agents spin for 50 us after they last had work, then park; silent watches are sampled every 50 us.
+    /// Agents spin for 50 us after they last had work, then park; polled watches are looked at
+    /// every 50 us.
     #[default]
     Balanced = 1,
-    /// Agents park at once; silent watches are sampled every millisecond.
+    /// Agents park at once; polled watches are looked at every millisecond.
     Power = 2,
 }
 
-/// What an agent does next.
+/// The next step of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Decision {
@@ -21,12 +22,12 @@ pub enum Decision {
     Spin,
     /// Park until unparked.
     Park,
-    /// Park until unparked or for this many nanoseconds, then sample the silent watches.
+    /// Park until unparked or for this many nanoseconds, then look at the polled watches.
     ParkFor(u64),
 }
 
 impl Preset {
-    /// How long an agent without work spins, in nanoseconds; `None` is without limit.
+    /// Returns the time that an agent without work spins, in nanoseconds; `None` is without limit.
     pub const fn spin_ns(self) -> Option<u64> {
         match self {
             Preset::Latency => None,
@@ -35,7 +36,7 @@ impl Preset {
         }
     }
 
-    /// How long a silent watch stays unlooked at while no agent spins, in nanoseconds.
+    /// Returns the time between two looks at a polled watch while no agent spins, in nanoseconds.
     pub const fn sample_ns(self) -> u64 {
         match self {
             Preset::Latency | Preset::Balanced => 50_000,
@@ -43,7 +44,7 @@ impl Preset {
         }
     }
 
-    /// What an agent that may spin does after `idle_ns` without work.
+    /// Returns the next step of an agent that may spin, after `idle_ns` without work.
     pub fn decide(self, idle_ns: u64, silent_watches: bool) -> Decision {
         match self.spin_ns() {
             Some(budget) if idle_ns >= budget => self.rest(silent_watches),
@@ -51,7 +52,7 @@ impl Preset {
         }
     }
 
-    /// What an agent does that may not spin.
+    /// Returns the next step of an agent that may not spin.
     pub const fn rest(self, silent_watches: bool) -> Decision {
         if silent_watches { Decision::ParkFor(self.sample_ns()) } else { Decision::Park }
     }
