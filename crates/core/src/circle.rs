@@ -6,7 +6,6 @@ use std::ptr::{self, NonNull};
 
 use crate::sync::UnsafeCell;
 
-/// The links of one node.
 pub(crate) struct Links<N> {
     next: UnsafeCell<*const N>,
     prev: UnsafeCell<*const N>,

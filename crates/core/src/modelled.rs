@@ -25,7 +25,6 @@ use crate::sync::AtomicU32;
 use crate::sync::{AtomicBool, Ordering, mortal};
 use crate::wait::{Node, NodeState};
 
-/// Runs `run` on a new thread.
 pub(crate) fn spawn<T: Sync + Send + 'static, R: Send + 'static>(
     shared: &Arc<T>,
     run: impl FnOnce(&T) -> R + Send + 'static,
@@ -136,7 +135,6 @@ impl Sleep {
         Self { woken: AtomicBool::new(false), notify: Notify::new() }
     }
 
-    /// Sleeps until one wake has come.
     pub(crate) fn wait(&self) {
         while !self.take() {
             self.notify.wait();
@@ -214,7 +212,6 @@ impl<const N: usize> Waiters<N> {
         self.0[who].take()
     }
 
-    /// Returns the note that the claim of a node has left.
     pub(crate) fn note<W: Copy>(node: &Node<W>) -> u8 {
         let NodeState::Claimed(note) = node.state() else { panic!("woken without a claim") };
         note

@@ -46,7 +46,6 @@ impl Shared {
         let _ = unsafe { self.ledger.ask(&Tester(1), NonNull::from(&self.jobs[job])) };
     }
 
-    /// Makes a round of a thread.
     fn work(&self) {
         for job in self.ledger.asked() {
             // SAFETY: it outlives the model.
@@ -65,7 +64,6 @@ impl Shared {
         }
     }
 
-    /// Ends a job, for its waiter.
     fn end(&self, job: NonNull<Job<usize>>) {
         // SAFETY: it outlives the model.
         let job = unsafe { job.as_ref() };

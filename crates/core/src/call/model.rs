@@ -52,7 +52,6 @@ impl Shared {
         self.slot.take(&self.mark)
     }
 
-    /// Takes the call; no other server does.
     fn takes(&self) -> Ticket {
         let Taken::Call(ticket) = self.take() else { panic!("there is one") };
         ticket

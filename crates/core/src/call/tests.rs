@@ -1,6 +1,5 @@
 use super::*;
 
-/// Creates a slot and its mark.
 fn slot() -> (Slot, Mark) {
     (Slot::new(), Mark::new())
 }

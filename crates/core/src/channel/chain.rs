@@ -35,7 +35,6 @@ unsafe impl<T: Send> Send for Chain<T> {}
 // SAFETY: as for Send.
 unsafe impl<T: Send> Sync for Chain<T> {}
 
-/// The successor of a ring.
 enum Next<'c, T> {
     Nothing,
     Ring(&'c Link<T>),

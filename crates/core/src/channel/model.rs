@@ -14,7 +14,6 @@ use crate::wait::Node;
 
 struct Shared<C> {
     channel: C,
-    /// The place where each party sleeps.
     wakes: [Sleep; 3],
 }
 

@@ -15,7 +15,6 @@ struct Frame {
     nodes: [Node<usize>; 2],
     /// Data that each child borrows from the body.
     borrowed: [UnsafeCell<()>; 2],
-    /// Number of calls of each child.
     calls: [AtomicU32; 2],
     body: Sleep,
 }

@@ -24,7 +24,6 @@ unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
 
-/// The reason for which a waiter leaves.
 #[derive(Clone, Copy)]
 enum Leaves {
     TimedOut,
@@ -80,7 +79,6 @@ impl Shared {
         self.change(|there| *there += 1);
     }
 
-    /// Waits until there is an item, and takes it.
     fn take(&self, who: usize) {
         self.lock(who);
         while self.change(|there| *there == 0) {

@@ -10,7 +10,6 @@ const SLEEPER: usize = 1;
 struct Shared {
     bells: [Doorbell; 2],
     listeners: Listeners,
-    /// The object of the wait.
     object: AtomicU32,
     /// Number of futex wakes that were owed.
     wakes: AtomicU32,

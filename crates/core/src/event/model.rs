@@ -9,7 +9,6 @@ use crate::modelled::{Sleep, Turn, spawn};
 
 struct Shared {
     event: RawEvent<usize>,
-    /// The place where each thread sleeps.
     wakes: [Sleep; 3],
     /// Written before a set.
     data: UnsafeCell<u32>,

@@ -12,7 +12,6 @@ fn contended(mutex: &RawMutex<u32>, node: &Node<u32>) {
     assert_eq!(acquire, Acquire::Queued);
 }
 
-/// Makes the woken waiter of `node` ask again.
 fn ask(mutex: &RawMutex<u32>, node: &Node<u32>, arrival: Arrival) -> Acquire {
     // SAFETY: claimed, so in no queue.
     unsafe { mutex.acquire(&BY, NonNull::from(node), arrival) }

@@ -25,7 +25,6 @@ pub struct RawOnce<W> {
     runner: AtomicU64,
 }
 
-/// The progress of the initialization.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum State {

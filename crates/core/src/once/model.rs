@@ -15,7 +15,6 @@ const WAITS: Purpose = Purpose { runs: false, despite_poison: false };
 
 struct Shared {
     once: RawOnce<usize>,
-    /// The place where each caller sleeps.
     wakes: [Sleep; 2],
     /// Written by the caller that runs it.
     data: UnsafeCell<u32>,

@@ -5,7 +5,6 @@ const BY: Tester = Tester(1);
 const ME: NonZeroU64 = NonZeroU64::MIN;
 const OTHER: NonZeroU64 = NonZeroU64::MAX;
 
-/// All purposes of a call.
 const PURPOSES: [Purpose; 4] = [
     Purpose { runs: true, despite_poison: false },
     Purpose { runs: true, despite_poison: true },

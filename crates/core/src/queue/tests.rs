@@ -21,7 +21,6 @@ fn stolen(len: usize, room: usize) -> usize {
     (len - len / 2).min(room)
 }
 
-/// Pushes, and returns the fibers that overflowed.
 fn push(queue: &Local<'_, Element>, value: usize) -> Vec<usize> {
     // SAFETY: fresh; freed by `take` after it left the queue.
     match unsafe { queue.push(boxed(value)) } {

@@ -72,7 +72,6 @@ impl Shared {
         true
     }
 
-    /// Takes one item, as soon as there is one.
     fn read(&self, who: usize) {
         let mut claimed = false;
         loop {

@@ -23,7 +23,6 @@ struct Kernel {
     closes: bool,
 }
 
-/// The state that a call has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     /// It has found nothing.
@@ -49,7 +48,6 @@ impl Kernel {
     }
 }
 
-/// The expected state of the object.
 #[derive(Clone, Default)]
 struct Account {
     edges: u64,
@@ -157,7 +155,6 @@ impl World {
         }
     }
 
-    /// Makes one step of a reader.
     fn run(&mut self, reader: usize, most: u32) -> At {
         match self.readers[reader] {
             At::Elsewhere => self.looks(false),

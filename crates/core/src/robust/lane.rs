@@ -38,8 +38,8 @@ pub struct Lane {
 struct Sends {
     /// A [`Tail`]. Stored by the attachment that has the seat beside it; the receiver reads it.
     tail: AtomicU64,
-    /// Not 0 if the receiver has closed. Stored by the receiver, once; beside the tail, as the
-    /// sender reads it at each send.
+    /// A flag: not 0 if the receiver has closed. Stored by the receiver, once; beside the tail, as
+    /// the sender reads it at each send.
     refused: AtomicU64,
     seat: Seat,
 }

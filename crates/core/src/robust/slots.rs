@@ -2,7 +2,6 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The size of a word in bytes.
 const WORD: usize = size_of::<u64>();
 
 /// Room for messages of equal size, as this process knows it. The words are read and written one by

@@ -58,7 +58,6 @@ impl<B: Buffer<Value = Message>> Shared<B> {
         claimed
     }
 
-    /// Sends a message; returns true if it was sent.
     fn send(&self, who: usize, message: Message, patience: Patience) -> bool {
         let (by, node, mut was_claimed) =
             (Waiters::<ALL>::by(who), Node::new(Party::alone(who)), false);
@@ -108,7 +107,6 @@ impl<B: Buffer<Value = Message>> Shared<B> {
         sent
     }
 
-    /// Receives until the end, and returns the messages.
     fn receive_all(&self, who: usize) -> Vec<Message> {
         let received = || self.receive(who, self.patience()).ok();
         std::iter::from_fn(received).flatten().collect()

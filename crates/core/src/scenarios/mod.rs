@@ -48,7 +48,6 @@ fn rehearse(scenario: fn()) {
     Runner::new(PctScheduler::new(DEPTH, iterations), config()).run(scenario);
 }
 
-/// Returns one of `0..n`.
 fn below(n: usize) -> usize {
     thread_rng().gen_range(0..n)
 }
@@ -61,7 +60,6 @@ enum Patience {
     Cancel,
 }
 
-/// The way a wait has ended.
 enum Ended {
     Claimed(u8),
     TimedOut,

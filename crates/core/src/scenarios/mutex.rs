@@ -16,7 +16,6 @@ struct Shared {
 }
 
 impl Shared {
-    /// Takes the lock; returns true if it was taken.
     fn lock(&self, who: usize) -> bool {
         if self.mutex.try_acquire() {
             return true;

@@ -11,7 +11,6 @@ pub(super) const ALL: usize = 5;
 const ROUNDS: usize = 5;
 const PERMITS: u32 = 3;
 
-/// Permits, their waiters, and the room that they are for.
 pub(super) struct Pool {
     pub(super) semaphore: RawSemaphore<usize>,
     waiters: Waiters<ALL>,
@@ -27,7 +26,6 @@ impl Pool {
         }
     }
 
-    /// Takes permits; returns true if they were taken.
     pub(super) fn acquire(&self, who: usize, permits: u32) -> bool {
         if self.semaphore.try_acquire(permits) {
             return true;

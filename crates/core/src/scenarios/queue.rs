@@ -31,7 +31,6 @@ struct Shared {
     /// True if producers and consumers have no deadline, one is notified at a time, and there is
     /// room for one item: nothing makes up for a lost notification.
     strict: bool,
-    /// Number of items that there is room for.
     capacity: usize,
 }
 
@@ -65,7 +64,6 @@ impl Shared {
         }
     }
 
-    /// Looks at the items, for the holder of the lock.
     fn items<R>(&self, look: impl FnOnce(&mut VecDeque<Item>) -> R) -> R {
         // SAFETY: the room is for one.
         self.room.visit(1, || self.items.with_mut(|items| look(unsafe { &mut *items })))
@@ -93,7 +91,6 @@ impl Shared {
         true
     }
 
-    /// Returns the patience of a thread that is not cancelled.
     fn patience(&self) -> Patience {
         if self.strict || below(2) == 0 { Patience::Endless } else { Patience::Deadline }
     }

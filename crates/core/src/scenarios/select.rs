@@ -27,7 +27,6 @@ struct Shared {
     strict: bool,
 }
 
-/// The outcome of a choice.
 enum Chosen {
     Done(usize),
     Closed,
@@ -48,7 +47,6 @@ impl Shared {
         if self.strict { Patience::Endless } else { Patience::any() }
     }
 
-    /// Meets a party that waits.
     fn attempt(&self, who: usize, (at, side): Case, slot: &Slot<Message>) -> Meeting<usize> {
         // SAFETY: never queued.
         let offer = unsafe { Offer::new(Party::alone(who), side, slot) };

@@ -12,7 +12,6 @@ const ALL: u32 = MAX_PERMITS;
 
 struct Shared {
     semaphore: RawSemaphore<usize>,
-    /// The place where each thread sleeps.
     wakes: [Sleep; 3],
     /// Written by the thread that has all permits; may be read with one of several.
     data: UnsafeCell<u32>,

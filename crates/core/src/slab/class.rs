@@ -124,13 +124,11 @@ impl Class {
         self.shape().size as usize
     }
 
-    /// Returns the pages of a slab.
     #[inline]
     pub(super) fn pages(self) -> usize {
         self.shape().pages as usize
     }
 
-    /// Returns the objects of a slab.
     #[inline]
     pub(super) fn objects(self) -> u32 {
         self.shape().objects

@@ -92,12 +92,10 @@ impl Page {
         Self(self.0 | 1 << object)
     }
 
-    /// Returns the number of taken objects of a slab.
     pub(super) fn taken(self, class: Class) -> u32 {
         (self.0 & TAKEN).count_ones().min(class.objects())
     }
 
-    /// Returns true if this is a slab without objects.
     pub(super) fn is_empty_slab(self) -> bool {
         self.class().is_some() && self.0 & TAKEN == 0
     }

@@ -155,7 +155,6 @@ impl<'m> Reserve<'m> {
 }
 
 impl Heap<'_> {
-    /// Returns true if a page belongs to a slab.
     fn is_slab(&self, page: usize) -> bool {
         self.head_of(page, self.load(page)).is_some_and(|(_, head)| head.class().is_some())
     }

@@ -212,7 +212,6 @@ impl Caller<'_> {
         None
     }
 
-    /// Frees a large object.
     #[cold]
     pub(super) fn free_pages(
         &mut self,

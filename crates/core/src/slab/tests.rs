@@ -12,7 +12,6 @@ use super::region::{HEADER, divide};
 use super::reserve::FIRST;
 use super::*;
 
-/// Memory for a heap.
 struct Memory {
     base: NonNull<u8>,
     layout: Layout,

@@ -28,7 +28,6 @@ impl<W> Slot<W> {
     const EMPTY: Self = Self { first: None, earliest: 0 };
 }
 
-/// The position of a slot.
 #[derive(Clone, Copy)]
 struct Place {
     level: usize,

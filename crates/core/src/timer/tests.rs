@@ -37,7 +37,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A wheel with its timers, and its expected contents.
 struct Checked {
     wheel: Wheel<usize>,
     timers: Vec<Timer<usize>>,

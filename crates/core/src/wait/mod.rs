@@ -183,7 +183,6 @@ impl<W: Copy> Locked<'_, W> {
         self.first_node().map(|(waiter, _)| waiter)
     }
 
-    /// Returns the waiter that is first in line, and its node.
     pub(crate) fn first_node(&self) -> Option<(W, NonNull<Node<W>>)> {
         // SAFETY: a listed node is alive: the contract of `enqueue`.
         self.oldest().map(|node| (unsafe { node.as_ref() }.waiter(), node))

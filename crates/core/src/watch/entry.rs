@@ -153,7 +153,6 @@ impl<W: Copy> Entry<W> {
         self.notice
     }
 
-    /// Returns true if this watches the word at `address`.
     pub(super) fn watches(&self, address: usize) -> bool {
         self.word.address() == address
     }

@@ -124,7 +124,6 @@ fn a_told_change_is_seen_by_waiter_or_notifier() {
     });
 }
 
-/// One word of an area, and the frame of its waiter.
 struct Armed {
     words: [AtomicU32; 1],
     masks: [AtomicU32; 1],

@@ -23,7 +23,7 @@ pub enum Scan {
     },
 }
 
-/// Entries in the frames of their waiters; polled and notified ones are in separate lists.
+/// Entries in the frames of their waiters; the polled and the notified are in separate lists.
 pub struct Table<W> {
     /// Guards both lists, and the words of their entries: a scanner looks at words under it only.
     lock: QueueLock,

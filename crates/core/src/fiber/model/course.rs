@@ -36,7 +36,6 @@ impl Shared {
         self.call_and(|| ());
     }
 
-    /// Makes a call that does `more` in its middle.
     fn call_and(&self, more: impl FnOnce()) {
         let enters = self.course.enter(false);
         more();

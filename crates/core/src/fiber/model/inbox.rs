@@ -7,7 +7,6 @@ use crate::barrier::Fences;
 use crate::idle::IdleSet;
 use crate::sync::AtomicU32;
 
-/// The message of each sender.
 const LETTERS: [Letters; 2] = [Letters::WAKE, Letters::UNPARK];
 
 /// The parts of a worker that other threads reach, and the token on which its kernel thread sleeps.
@@ -32,7 +31,6 @@ impl Worker {
         })
     }
 
-    /// Sends the message of `sender` to fiber `to`.
     fn send(&self, sender: usize, to: usize) {
         let fiber = &self.fibers[to];
         fiber.write(sender);

@@ -15,7 +15,6 @@ use super::*;
 use crate::modelled::spawn;
 use crate::sync::{AtomicPtr, Ordering};
 
-/// A fiber's words, and the state that they guard.
 #[repr(align(64))]
 struct Fiber {
     owner: OwnerWord<u32>,

@@ -4,7 +4,6 @@ use super::*;
 use crate::lock::testing::Tester;
 use crate::sync::fence;
 
-/// A LIFO slot and two fibers that pass through it.
 struct Slot {
     next: NextSlot<Fiber>,
     fibers: [Fiber; 2],

@@ -1,4 +1,4 @@
-//! The choice of tasks that share a core: stalling with computing ones.
+//! The choice of tasks that share a core: stalling beside computing.
 //!
 //! From Kida et al., "Scheduling for persistent memory under simultaneous multithreading" (P4 in
 //! ARCHITECTURE.md). `assign` gives every task its place at once; `pick` chooses the next of a

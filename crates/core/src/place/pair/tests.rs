@@ -19,7 +19,6 @@ fn class() -> impl Strategy<Value = Class> {
     prop_oneof![Just(Class::Unknown), Just(Class::Compute), Just(Class::Stall)]
 }
 
-/// Takes the next of the queue, as a worker does.
 fn take(queue: &mut VecDeque<Queued>, sought: Class) -> Queued {
     let chosen = pick(sought, queue.iter().map(|fiber| (fiber.class, fiber.passed)));
     queue.iter_mut().take(chosen).for_each(|before| before.passed += 1);

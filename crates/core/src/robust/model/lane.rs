@@ -156,7 +156,6 @@ fn what_the_dead_have_not_received_their_heir_receives_and_nothing_twice() {
     });
 }
 
-/// Sends one message, if the seat is free.
 fn send_one(shared: &Shared, who: usize) -> u64 {
     let me = Attached::<3>::holder(who);
     let Take::Taken { .. } = shared.lane.sender().take(me, |_| false) else { return 0 };

@@ -50,7 +50,6 @@ impl<const N: usize> Attached<N> {
         lived
     }
 
-    /// Rings for all waiters except `who`.
     fn ring(&self, who: usize) {
         for other in (0..N).filter(|&other| other != who) {
             // Relaxed: the object orders it.

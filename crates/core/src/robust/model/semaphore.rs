@@ -69,7 +69,6 @@ impl<const P: usize> Shared<P> {
         self.attached.ring_fenced(who);
     }
 
-    /// Returns the number of permits that can be acquired.
     fn count(&self, who: usize) -> usize {
         std::iter::from_fn(|| match self.try_acquire(who) {
             Acquire::Acquired(permit) => Some(permit),

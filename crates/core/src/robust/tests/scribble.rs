@@ -32,7 +32,6 @@ impl Objects {
         self.lane.spoil(sent.rotate_left(1), head);
     }
 
-    /// Makes each operation once.
     fn use_all(&self, me: Holder, dead: impl Fn(Holder) -> bool + Copy, slots: Slots<'_>) {
         if let Lock::Held { seen, .. } = self.mutex.try_lock(me, dead) {
             _ = self.mutex.wait_for(seen);

@@ -106,7 +106,6 @@ fn plus(left: Counts, right: Counts) -> Counts {
     [left[0] + right[0], left[1] + right[1], left[2] + right[2]]
 }
 
-/// A core, as far as its tasks are concerned.
 struct Core {
     /// Its sites that get tasks, by their index.
     sites: Vec<usize>,
@@ -126,7 +125,6 @@ impl Core {
     }
 }
 
-/// The machine and the tasks on it.
 struct Machine {
     policy: Policy,
     /// The cores; those of a node follow each other.

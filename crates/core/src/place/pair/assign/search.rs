@@ -12,7 +12,6 @@ use super::{Counts, Machine, Policy, plus, sum};
 
 /// Largest cost of a search, in cells looked at.
 const COST: usize = 4_000_000;
-/// The least reach.
 const LEAST_REACH: usize = 2;
 
 /// The value of a plan: pairs, busy cores, tasks that stay, in 32 bits each from the highest on,
