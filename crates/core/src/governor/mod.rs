@@ -1,9 +1,11 @@
 //! The governor: how many agents poll, and for how long; the price in CPU for the latency of a
 //! wake.
 
+mod idle;
 mod preset;
 
-pub use preset::{Decision, Preset};
+pub use idle::{Company, Decision, Idle};
+pub use preset::Preset;
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -46,14 +48,13 @@ impl Settings {
 /// An agent asks after every fruitless round; the permit makes it one of the spinners.
 ///
 /// ```
-/// use daiko_core::governor::{Decision, Governor, Preset};
+/// use daiko_core::governor::{Decision, Governor, Idle, Preset};
 ///
 /// let governor = Governor::new(2, 2, Preset::Balanced);
 /// let mut permit = None;
-/// let idle_since = 0;
-/// assert_eq!(governor.decide(&mut permit, idle_since, 10_000, false), Decision::Spin);
+/// assert_eq!(governor.decide(&mut permit, &Idle::alone(10_000, false)), Decision::Spin);
 /// assert!(permit.is_some());
-/// assert_eq!(governor.decide(&mut permit, idle_since, 50_000, false), Decision::Park);
+/// assert_eq!(governor.decide(&mut permit, &Idle::alone(50_000, false)), Decision::Park);
 /// assert!(permit.is_none());
 /// ```
 #[derive(Debug)]
@@ -95,32 +96,22 @@ impl Governor {
         self.allowed_under(self.settings())
     }
 
-    /// Decides on the next step of an agent that found no work at `now_ns`, and last had work at
-    /// `idle_since_ns`.
+    /// Decides on the next step of an agent that found no work.
     ///
-    /// Both times are of one clock, in nanoseconds. `silent_watches` says that there are polled
-    /// watches that this agent has to look at. `permit` is the agent's own, `None` at first; it is
-    /// set exactly if the decision is [`Decision::Spin`]. An agent that found work drops it.
-    pub fn decide<'g>(
-        &'g self,
-        permit: &mut Option<Permit<'g>>,
-        idle_since_ns: u64,
-        now_ns: u64,
-        silent_watches: bool,
-    ) -> Decision {
+    /// `permit` is the agent's own, `None` at first: present exactly if the decision is
+    /// [`Decision::Spin`], unless the agent spins on behalf of other processes. An agent that found
+    /// work drops it.
+    pub fn decide<'g>(&'g self, permit: &mut Option<Permit<'g>>, idle: &Idle) -> Decision {
         let settings = self.settings();
-        let idle_ns = now_ns.saturating_sub(idle_since_ns);
-        let decision = settings.preset().decide(idle_ns, silent_watches);
-        if decision != Decision::Spin {
+        let preset = settings.preset();
+        if preset.decide(idle, true) != Decision::Spin {
             *permit = None;
-            return decision;
-        }
-        if permit.as_ref().is_none_or(|permit| permit.settings != settings) {
+        } else if permit.as_ref().is_none_or(|permit| permit.settings != settings) {
             // The old permit is given back before the new one is asked for.
             *permit = None;
             *permit = self.enter(settings);
         }
-        if permit.is_some() { Decision::Spin } else { settings.preset().rest(silent_watches) }
+        preset.decide(idle, permit.is_some())
     }
 
     /// Returns a permit under `settings`, unless all are out. No RMW if there is one for every
