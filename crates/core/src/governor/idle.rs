@@ -14,7 +14,7 @@ pub enum Decision {
     Spin,
     /// Park until unparked.
     Park,
-    /// Park until unparked or for this many nanoseconds, then poll the polled sources.
+    /// Park until unparked or for this many nanoseconds, then look at the polled sources.
     ParkFor(u64),
 }
 
