@@ -107,8 +107,10 @@ pub fn status_kib(field: &str) -> Option<u64> {
 /// # Examples
 ///
 /// ```
-/// # use daiko_sys::limits::kib_field;
-/// assert_eq!(kib_field("VmPTE:\t  52 kB\nVmSwap:\t 0 kB\n", "VmPTE"), Some(52));
+/// assert_eq!(
+///     daiko_sys::limits::kib_field("VmPTE:\t  52 kB\nVmSwap:\t 0 kB\n", "VmPTE"),
+///     Some(52)
+/// );
 /// ```
 pub fn kib_field(text: &str, field: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;

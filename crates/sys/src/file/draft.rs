@@ -21,7 +21,7 @@ use crate::memory::Mapping;
 ///
 /// let name = format!("daiko-draft-{}", std::process::id());
 /// let draft = SharedFile::draft(&name, 4096)?;
-/// // SAFETY: the mapping is live, and nobody else has one.
+/// // SAFETY: the mapping is live, and it is the only one.
 /// unsafe { draft.map(Populate::OnUse)?.start().write(7) };
 /// let mut file = draft.publish()?;
 /// // SAFETY: as above.
