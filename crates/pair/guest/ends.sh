@@ -41,7 +41,7 @@ becomes '4: compute+stall compute+stall' arrangement
 kill -KILL $session
 wait $session
 taskset -p 5 $first >/dev/null
-expect '3 threads may run again as before, 1 were bound by others since' daiko pair --restore
+expect '3 threads may run again as before, 1 were bound by another process since' daiko pair --restore
 is 0,2 cpus_of $first
 end_programs
 say ok a thread bound by another process is left alone
