@@ -150,7 +150,7 @@ enum LabWord {
     /// Run experiments; write results.json and report.html, print a table
     Run(RunLine),
     /// Replay recorded wake-ups under existing placement and under P3: number of migrations, and
-    /// number of unintended ones
+    /// number of unintended migrations
     Replay {
         /// A trace of wake-ups, with 'daiko-wakes 1' as its first line
         #[arg(value_name = "FILE")]
