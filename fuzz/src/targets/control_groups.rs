@@ -16,7 +16,8 @@ pub(super) fn fuzz(data: &[u8]) {
     as_the_kernel_writes(&Names { point: part(), root: part(), group: part() }, part().as_bytes());
 }
 
-/// For any contents of the files, a quota is a number of CPUs, and no path leads upwards.
+/// Checks, for any contents of the files, that a quota is a number of CPUs and no path leads
+/// upwards.
 fn any_files(mounts: &str, memberships: &str, limit: &str) {
     let read = |path: &Path| {
         let file = match path.to_str() {
@@ -37,8 +38,8 @@ struct Names<'a> {
     group: &'a str,
 }
 
-/// For files in the kernel's format, the group and its ancestors are read, each once, and the least
-/// grant counts. `shares` are hundredths of a CPU; 0 means no limit.
+/// Checks that, for files in the kernel's format, the group and its ancestors are read, each once,
+/// and the least grant counts. `shares` are hundredths of a CPU; 0 means no limit.
 fn as_the_kernel_writes(names: &Names<'_>, shares: &[u8]) {
     let root = path(&names.root.replace('\n', ""));
     let group = path(&names.group.replace('\n', ""));
