@@ -47,7 +47,7 @@ impl Kernel {
     }
 
     /// Checks that the scheduler of this crate could be attached now.
-    pub fn is_free(&self) -> Result<(), Error> {
+    pub fn ensure_attachable(&self) -> Result<(), Error> {
         match self.state() {
             State::Idle => Ok(()),
             State::Missing => Err(Error::new(MISSING)),
@@ -96,15 +96,17 @@ mod tests {
     fn who_schedules_is_told() {
         let missing = kernel("missing", &[("cpu/possible", "0-3\n")]);
         assert_eq!(missing.state(), State::Missing);
-        assert!(missing.is_free().unwrap_err().to_string().contains("CONFIG_SCHED_CLASS_EXT"));
+        assert!(
+            missing.ensure_attachable().unwrap_err().to_string().contains("CONFIG_SCHED_CLASS_EXT")
+        );
         end(&missing);
         let other = kernel("other", &[("scx/state", "enabled\n"), ("scx/root/ops", "rusty\n")]);
         assert_eq!(other.state(), State::Attached("rusty".into()));
-        assert!(other.is_free().unwrap_err().to_string().contains("rusty"));
+        assert!(other.ensure_attachable().unwrap_err().to_string().contains("rusty"));
         fs::write(other.sched_ext.join("state"), "disabling\n").unwrap();
-        assert!(other.is_free().unwrap_err().to_string().contains("disabling"));
+        assert!(other.ensure_attachable().unwrap_err().to_string().contains("disabling"));
         fs::write(other.sched_ext.join("state"), "disabled\n").unwrap();
-        assert_eq!(other.is_free(), Ok(()));
+        assert_eq!(other.ensure_attachable(), Ok(()));
         end_of(other);
     }
 

@@ -70,7 +70,7 @@ impl Segment {
         if let Some((_, process)) = process
             && matches!(process.find(), Life::Ended)
         {
-            self.inner().has_ended(holder);
+            self.inner().record_death(holder);
         }
         self.is_gone(holder)
     }
@@ -88,7 +88,7 @@ fn watch(segment: &Segment, holder: Holder) {
                 segment.inner().forgets(holder);
             }
         }
-        (Life::Ended, _) => segment.inner().has_ended(holder),
+        (Life::Ended, _) => segment.inner().record_death(holder),
         // The process cannot be watched now: the next waiter tries again.
         _ => segment.inner().forgets(holder),
     }
@@ -133,7 +133,7 @@ impl Reaper {
                 if let Some((segment, holder)) = watched
                     && let Some(segment) = segment.upgrade()
                 {
-                    segment.has_ended(holder);
+                    segment.record_death(holder);
                 }
             }
         }

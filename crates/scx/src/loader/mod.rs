@@ -58,9 +58,9 @@ pub fn start(settings: Settings) -> Result<Running, Error> {
 }
 
 fn check() -> Result<(), Error> {
-    is_root()?;
+    require_root()?;
     let kernel = Kernel::here();
-    kernel.is_free()?;
+    kernel.ensure_attachable()?;
     match kernel.cpus()? {
         cpus if cpus > MOST_CPUS => Err(Error::new(format!(
             "this machine may have {cpus} CPUs; the scheduler is for {MOST_CPUS} at most"
@@ -69,7 +69,7 @@ fn check() -> Result<(), Error> {
     }
 }
 
-fn is_root() -> Result<(), Error> {
+fn require_root() -> Result<(), Error> {
     // The folder belongs to the effective user of the process.
     match fs::metadata("/proc/self").map(|folder| folder.uid()) {
         Ok(0) => Ok(()),
@@ -131,7 +131,7 @@ impl Attached {
         if Kernel::here().state() != State::Attached(NAME.into()) {
             return Ok(None);
         }
-        is_root()?;
+        require_root()?;
         Ok(Some(Attached { maps: Maps::open()? }))
     }
 

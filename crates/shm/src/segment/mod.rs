@@ -311,7 +311,7 @@ impl Inner {
 
     /// Records the death of `holder` and wakes this process's waiters. Each process rings for its
     /// own waiters, as a process that rang for another might die first.
-    pub(crate) fn has_ended(&self, holder: Holder) {
+    pub(crate) fn record_death(&self, holder: Holder) {
         self.table().end(holder);
         self.count();
         self.ring_whose(|owner| owner == self.me.bits());
