@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use daiko_core::doorbell::{Doorbell, Seat};
+use daiko_core::governor::Company;
 use daiko_core::robust::Holder;
 
 use crate::error::{SegmentError, Table};
@@ -30,15 +31,6 @@ pub struct Bell {
     /// Keeps the segment mapped without counting as its user.
     segment: Segment,
     number: usize,
-}
-
-/// Other awake threads in a segment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Company {
-    /// A thread on another CPU than the caller's, or on an unknown CPU.
-    pub elsewhere: bool,
-    /// A thread on the caller's CPU.
-    pub here: bool,
 }
 
 impl Segment {

@@ -1,8 +1,10 @@
 //! How many agents poll, and for how long: the price in CPU for the latency of a wake.
 
+mod idle;
 mod preset;
 
-pub use preset::{Decision, Preset};
+pub use idle::{Company, Decision, Idle};
+pub use preset::Preset;
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -45,14 +47,13 @@ impl Settings {
 /// An agent asks after every fruitless round; the permit is what makes it one of the spinners.
 ///
 /// ```
-/// use daiko_core::governor::{Decision, Governor, Preset};
+/// use daiko_core::governor::{Decision, Governor, Idle, Preset};
 ///
 /// let governor = Governor::new(2, 2, Preset::Balanced);
 /// let mut permit = None;
-/// let idle_since = 0;
-/// assert_eq!(governor.decide(&mut permit, idle_since, 10_000, false), Decision::Spin);
+/// assert_eq!(governor.decide(&mut permit, &Idle::alone(10_000, false)), Decision::Spin);
 /// assert!(permit.is_some());
-/// assert_eq!(governor.decide(&mut permit, idle_since, 50_000, false), Decision::Park);
+/// assert_eq!(governor.decide(&mut permit, &Idle::alone(50_000, false)), Decision::Park);
 /// assert!(permit.is_none());
 /// ```
 #[derive(Debug)]
@@ -93,32 +94,22 @@ impl Governor {
         self.allowed_under(self.settings())
     }
 
-    /// Whether an agent that found nothing at `now_ns`, and last had work at `idle_since_ns`, looks again.
+    /// Decides what an agent does next that found nothing.
     ///
-    /// Both times are of one clock, in nanoseconds. `silent_watches` says that some condition waits
-    /// whose writer notifies nobody, and that this agent is to sample it. `permit` is the agent's
-    /// own, `None` at first: set exactly when the decision is [`Decision::Spin`]. An agent that
-    /// found work drops it.
-    pub fn decide<'g>(
-        &'g self,
-        permit: &mut Option<Permit<'g>>,
-        idle_since_ns: u64,
-        now_ns: u64,
-        silent_watches: bool,
-    ) -> Decision {
+    /// `permit` is the agent's own, `None` at first: present exactly when the decision is
+    /// [`Decision::Spin`], unless the agent spins on behalf of other processes. An agent that found
+    /// work drops it.
+    pub fn decide<'g>(&'g self, permit: &mut Option<Permit<'g>>, idle: &Idle) -> Decision {
         let settings = self.settings();
-        let idle_ns = now_ns.saturating_sub(idle_since_ns);
-        let decision = settings.preset().decide(idle_ns, silent_watches);
-        if decision != Decision::Spin {
+        let preset = settings.preset();
+        if preset.decide(idle, true) != Decision::Spin {
             *permit = None;
-            return decision;
-        }
-        if permit.as_ref().is_none_or(|permit| permit.settings != settings) {
+        } else if permit.as_ref().is_none_or(|permit| permit.settings != settings) {
             // The old permit is back before the new one is asked for.
             *permit = None;
             *permit = self.enter(settings);
         }
-        if permit.is_some() { Decision::Spin } else { settings.preset().rest(silent_watches) }
+        preset.decide(idle, permit.is_some())
     }
 
     /// A permit under `settings`, unless all are out. No RMW where there is one for every worker.

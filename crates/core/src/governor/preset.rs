@@ -1,4 +1,4 @@
-//! What an agent does when its rounds find nothing, as a function of numbers.
+//! What a user asks for: latency, or the CPU.
 
 /// A trade between the latency of wakes and the CPU that polling takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -11,18 +11,6 @@ pub enum Preset {
     Balanced = 1,
     /// Agents park at once; silent watches are sampled every millisecond.
     Power = 2,
-}
-
-/// What an agent does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Decision {
-    /// Poll again.
-    Spin,
-    /// Park until unparked.
-    Park,
-    /// Park until unparked or for this many nanoseconds, then sample the silent watches.
-    ParkFor(u64),
 }
 
 impl Preset {
@@ -41,18 +29,5 @@ impl Preset {
             Preset::Latency | Preset::Balanced => 50_000,
             Preset::Power => 1_000_000,
         }
-    }
-
-    /// What an agent that may spin does after `idle_ns` without work.
-    pub fn decide(self, idle_ns: u64, silent_watches: bool) -> Decision {
-        match self.spin_ns() {
-            Some(budget) if idle_ns >= budget => self.rest(silent_watches),
-            _ => Decision::Spin,
-        }
-    }
-
-    /// What an agent does that may not spin.
-    pub const fn rest(self, silent_watches: bool) -> Decision {
-        if silent_watches { Decision::ParkFor(self.sample_ns()) } else { Decision::Park }
     }
 }
