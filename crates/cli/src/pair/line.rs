@@ -28,8 +28,7 @@ pub enum Policy {
     /// One CPU of each core, its siblings idle
     #[value(name = "nosmt")]
     NoSmt,
-    /// Like cross if there are both classes; else by trial, if progress can be measured; else
-    /// unchanged
+    /// Cross if there are both classes; else a trial, if progress can be measured; else no change
     Auto,
 }
 

@@ -132,7 +132,7 @@ impl Inner {
 
     /// # Safety
     ///
-    /// As for [`Arena::free`].
+    /// The conditions of [`Arena::free`].
     unsafe fn free(&self, object: NonNull<u8>, layout: Layout) {
         if let Pages::Lent(source) = self.pages {
             // SAFETY: the caller's promise.
