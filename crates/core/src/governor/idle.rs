@@ -1,12 +1,12 @@
-//! What an agent does that finds nothing, as one function of numbers.
+//! The decision of an agent that finds no work, as one function of numbers.
 
 use super::Preset;
 
-/// How long an agent spins on behalf of other processes some of which need its CPU: some round trips,
-/// in nanoseconds.
+/// Time that an agent spins on behalf of other processes if some of them need its CPU: some round
+/// trips, in nanoseconds.
 pub(super) const SHARED_SPIN_NS: u64 = 4_000;
 
-/// What an agent does next.
+/// The next step of an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Decision {
@@ -14,7 +14,7 @@ pub enum Decision {
     Spin,
     /// Park until unparked.
     Park,
-    /// Park until unparked or for this many nanoseconds, then poll the silent sources.
+    /// Park until unparked or for this many nanoseconds, then look at the polled sources.
     ParkFor(u64),
 }
 
@@ -28,7 +28,7 @@ pub struct Company {
 }
 
 impl Company {
-    /// The peers of both.
+    /// Returns the peers of both.
     #[must_use]
     pub fn and(self, other: Company) -> Company {
         Company { elsewhere: self.elsewhere || other.elsewhere, here: self.here || other.here }
@@ -40,34 +40,36 @@ impl Company {
     }
 }
 
-/// The state of an agent that has found nothing.
+/// The state of an agent that has found no work.
 #[derive(Clone, Copy, Debug)]
 pub struct Idle {
     /// Time since the agent last had work, in nanoseconds.
     pub idle_ns: u64,
-    /// A condition waits whose writer announces nothing, and this agent has to poll it.
+    /// True if there is a polled source, which this agent has to look at: its writer announces
+    /// nothing.
     pub silent: bool,
     /// The peer processes that fibers of this worker wait for, as the agent saw them when it became
     /// idle.
     pub company: Company,
-    /// No other process has begun to spin on this CPU. Only asked if there is company.
+    /// True if no other process has begun to spin on this CPU. Only asked if there is company.
     pub has_seat: bool,
-    /// A sibling on this core needs the units that a spinning agent would use.
+    /// True if a sibling on this core needs the units that a spinning agent would use.
     pub gives_way: bool,
 }
 
 impl Idle {
-    /// An agent of a process without peers, on a core of its own.
+    /// Creates the state of an agent of a process without peers, on an unshared core.
     pub fn alone(idle_ns: u64, silent: bool) -> Self {
         Idle { idle_ns, silent, company: Company::default(), has_seat: true, gives_way: false }
     }
 }
 
 impl Preset {
-    /// Returns how long an agent spins on behalf of `company`, in nanoseconds (`Some(None)`: without
-    /// limit), instead of what the preset says of a process by itself; `None` if there is none.
+    /// Returns the time that an agent spins on behalf of `company`, in nanoseconds (`Some(None)`:
+    /// without limit), in place of the preset's time for a process without peers; `None` if there
+    /// is no company.
     ///
-    /// A process may spin for its peers on its only CPU, as they run on others.
+    /// A process may spin for its peers on its only CPU, as they run on other CPUs.
     const fn spin_for(self, company: Company) -> Option<Option<u64>> {
         match (company.elsewhere, company.here, self) {
             (false, false, _) => None,
@@ -82,7 +84,7 @@ impl Preset {
         !matches!(self.spin_for(company), Some(Some(0)))
     }
 
-    /// Decides what an agent does next; `permitted` if it may be one of those that spin.
+    /// Decides on the next step of an agent; `permitted` if it may be one of those that spin.
     ///
     /// README has a row for each case.
     pub fn decide(self, idle: &Idle, permitted: bool) -> Decision {

@@ -1,4 +1,4 @@
-//! What a user asks for: latency, or the CPU.
+//! The user's choice between latency and CPU time.
 
 /// A trade between the latency of wakes and the CPU that polling takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -6,15 +6,16 @@
 pub enum Preset {
     /// Agents spin for ever.
     Latency = 0,
-    /// Agents spin for 50 us after they last had work, then park; silent watches are sampled every 50 us.
+    /// Agents spin for 50 us after they last had work, then park; polled sources are due every 50
+    /// us.
     #[default]
     Balanced = 1,
-    /// Agents park at once; silent watches are sampled every millisecond.
+    /// Agents park at once; polled sources are due every millisecond.
     Power = 2,
 }
 
 impl Preset {
-    /// How long an agent without work spins, in nanoseconds; `None` is without limit.
+    /// Returns the time that an agent without work spins, in nanoseconds; `None` is without limit.
     pub const fn spin_ns(self) -> Option<u64> {
         match self {
             Preset::Latency => None,
@@ -23,7 +24,7 @@ impl Preset {
         }
     }
 
-    /// How long a silent watch stays unlooked at while no agent spins, in nanoseconds.
+    /// Returns the time between two looks at a polled source while no agent spins, in nanoseconds.
     pub const fn sample_ns(self) -> u64 {
         match self {
             Preset::Latency | Preset::Balanced => 50_000,

@@ -111,8 +111,8 @@ proptest! {
                         Step::Preset(preset) => governor.set_preset(preset),
                         _ => unreachable!(),
                     }
-                    // Every agent obeys at its next decision; the last to ask may have to wait
-                    // for the first to leave, so each asks twice.
+                    // Every agent obeys at its next decision. The last to ask may have to wait for
+                    // the first to leave, so each asks twice.
                     for _ in 0..2 {
                         for permit in permits.iter_mut().filter(|permit| permit.is_some()) {
                             let _ = governor.decide(permit, &Idle::alone(0, false));
