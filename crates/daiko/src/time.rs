@@ -11,7 +11,7 @@ use daiko_rt::fiber::{CancelScope, unwind};
 use daiko_rt::process;
 use daiko_rt::worker::suspend::{self, Resumed};
 
-/// Suspends the calling fiber for a [`Duration`], or until an [`Instant`]; any other thread sleeps, as
+/// Suspends the calling fiber for a `Duration`, or until an `Instant`; any other thread sleeps, as
 /// by [`std::thread::sleep`].
 ///
 /// It returns after that time, never before; later, by a microsecond or two while the worker's agent
@@ -53,8 +53,8 @@ fn sleep_to(what: &str, deadline: Deadline) {
     }
 }
 
-/// Runs `body` for at most a [`Duration`], or until an [`Instant`]: when that is over, the calling fiber is unwound out of it, at
-/// the suspension that it is in, or else its next one.
+/// Runs `body` for at most a `Duration`, or until an `Instant`: when that is over, the calling fiber is
+/// unwound out of it, at the suspension that it is in, or else its next one.
 ///
 /// It is unwound as by a [cancel](crate::cancel): with the payload [`Cancelled`](crate::Cancelled), so that
 /// destructors run, and locks are freed and not poisoned; never while it unwinds already, or inside a
