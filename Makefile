@@ -48,7 +48,7 @@ clippy: tools ## Lints, also in tests and models
 docs: tools ## The API's documentation, into target/doc
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 
-layers: tools ## Does each crate depend only on those below it?
+layers: tools ## Do crates and modules import only from those below them?
 	tools/layers
 
 build: tools

@@ -1,7 +1,7 @@
 //! Import cycles between the files of a crate.
 
 use crate::graph;
-use crate::imports::{Import, imports};
+use crate::imports::{Import, Reading, imports};
 use crate::tree::{FileId, Tree};
 
 /// The files of each import cycle, largest cycle first.
@@ -17,7 +17,9 @@ pub(crate) fn cycles(tree: &Tree, imports: &[Import]) -> Vec<Vec<FileId>> {
 ///
 /// The largest file stands beside them, since a cycle also gets shorter if its files are merged.
 pub(crate) fn print_cycles(name: &str, tree: &mut Tree) {
-    let imports = imports(tree);
+    let named = imports(tree, Reading::Named);
+    let named = cycles(tree, &named).first().map_or(1, Vec::len);
+    let imports = imports(tree, Reading::Defined);
     let cycles = cycles(tree, &imports);
     let (lines, largest) = tree
         .files
@@ -26,7 +28,7 @@ pub(crate) fn print_cycles(name: &str, tree: &mut Tree) {
         .max_by_key(|(lines, _)| *lines)
         .expect("a crate has a root file");
     println!(
-        "{name}: largest cycle {} of {} files, {} imports; largest file {} ({lines} lines)",
+        "{name}: largest cycle {} of {} files ({named} if re-exports count as definitions), {} imports; largest file {} ({lines} lines)",
         cycles.first().map_or(1, Vec::len),
         tree.files.len(),
         imports.len(),
@@ -41,8 +43,8 @@ pub(crate) fn print_cycles(name: &str, tree: &mut Tree) {
 }
 
 /// Prints one line for each import: place, path, file that defines the item.
-pub(crate) fn print_imports(_: &str, tree: &mut Tree) {
-    for import in imports(tree) {
+pub(crate) fn print_imports(tree: &mut Tree) {
+    for import in imports(tree, Reading::Defined) {
         let (from, to) = (&tree.files[import.file], &tree.files[tree.file_of(import.to)]);
         println!(
             "{}:{}: {} -> {}",

@@ -19,8 +19,17 @@ pub(crate) struct Import {
     pub(crate) path: String,
 }
 
+/// The file that a path imports.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Reading {
+    /// The file that defines the item, wherever it is re-exported.
+    Defined,
+    /// The file of the module that the path names last, though it may only re-export the item.
+    Named,
+}
+
 /// Lists the imports between the files of a crate, in the order of files and lines.
-pub(crate) fn imports(tree: &mut Tree) -> Vec<Import> {
+pub(crate) fn imports(tree: &mut Tree, reading: Reading) -> Vec<Import> {
     let mut written = Written { tree, module: 0, blocks: 0, paths: Vec::new(), inner: Vec::new() };
     for file in &written.tree.files {
         written.module = file.module;
@@ -30,7 +39,8 @@ pub(crate) fn imports(tree: &mut Tree) -> Vec<Import> {
     for (module, leaf) in inner {
         tree.add_leaf(module, leaf, true);
     }
-    let mut found: Vec<Import> = paths.iter().flat_map(|path| path.imports(tree)).collect();
+    let mut found: Vec<Import> =
+        paths.iter().flat_map(|path| path.imports(tree, reading)).collect();
     found.sort();
     found.dedup();
     found
@@ -55,8 +65,15 @@ enum Kind {
 }
 
 impl Use {
-    fn imports(&self, tree: &Tree) -> Vec<Import> {
+    fn imports(&self, tree: &Tree, reading: Reading) -> Vec<Import> {
         let mut targets = tree.resolve(self.module, &self.path);
+        if let (Reading::Named, [outer @ .., _]) = (reading, &self.path[..]) {
+            let is_module = |target: &Target| matches!(target, Target::Module(_));
+            let named = tree.resolve(self.module, outer);
+            if named.iter().any(is_module) && !targets.iter().all(is_module) {
+                targets = named;
+            }
+        }
         let is_item = |target: &Target| matches!(target, Target::Item(_));
         if self.kind != Kind::Import && targets.iter().any(is_item) {
             targets.retain(is_item);
@@ -66,10 +83,15 @@ impl Use {
             modules = tree.macros.get(&self.path[0]).cloned().unwrap_or_default();
         }
         let file = tree.file_of(self.module);
-        if modules.iter().any(|module| tree.file_of(*module) == file) && self.kind == Kind::Macro {
+        if self.kind == Kind::Macro && modules.iter().any(|module| tree.file_of(*module) == file) {
             return Vec::new();
         }
         modules.retain(|module| tree.file_of(*module) != file);
+        if self.kind != Kind::Import && tree.is_imported(self.module, &self.path[0]) {
+            // The `use` stands for itself; what lies beyond it, in a further file, is counted here.
+            let used = tree.resolve(self.module, &self.path[..1]);
+            modules.retain(|module| !used.iter().any(|target| target.module() == *module));
+        }
         let import = |to| Import {
             file,
             line: self.line,
@@ -182,4 +204,113 @@ impl<'ast> Visit<'ast> for Written<'_> {
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reading;
+    use crate::tree::Tree;
+
+    /// The imports of `a.rs`, as `path -> file`, beside these files.
+    fn of_a(text: &str) -> Vec<String> {
+        let mut tree = Tree::of(&[
+            (
+                "lib.rs",
+                "mod a; mod b; mod c; pub use b::{Deep, inner::twice}; pub use c::c; pub use std::mem as outer;",
+            ),
+            ("a.rs", text),
+            (
+                "b/mod.rs",
+                "pub mod deep; pub mod inner; pub use self::deep::Deep; pub use deep::*; pub fn own() {} macro_rules! textual { () => {} } #[macro_export] macro_rules! public { () => {} }",
+            ),
+            (
+                "b/deep.rs",
+                "pub struct Deep; pub fn globbed() {} #[cfg(test)] mod tests { use super::super::own; }",
+            ),
+            ("b/inner.rs", "pub fn twice() {}"),
+            (
+                "c.rs",
+                "pub fn c() {} pub enum Kind { One } pub(crate) use crate::b::own as renamed;",
+            ),
+        ]);
+        let found = super::imports(&mut tree, Reading::Defined);
+        let in_a = found.iter().filter(|one| tree.files[one.file].path.ends_with("a.rs"));
+        let show = |one: &super::Import| {
+            format!("{} -> {}", one.path, tree.files[tree.file_of(one.to)].path.display())
+        };
+        let mut shown: Vec<String> = in_a.map(show).collect();
+        shown.sort();
+        shown
+    }
+
+    #[test]
+    fn a_use_leads_to_the_file_that_defines_the_item() {
+        assert_eq!(of_a("use crate::Deep;"), ["crate::Deep -> b/deep.rs"]);
+        assert_eq!(
+            of_a("use crate::{b::{own, inner::twice as x}, c::*};"),
+            [
+                "crate::b::inner::twice -> b/inner.rs",
+                "crate::b::own -> b/mod.rs",
+                "crate::c -> c.rs"
+            ]
+        );
+        assert_eq!(of_a("use super::b::globbed;"), ["super::b::globbed -> b/deep.rs"]);
+        assert_eq!(of_a("use crate::c::renamed;"), ["crate::c::renamed -> b/mod.rs"]);
+        assert_eq!(of_a("use crate::outer;"), ["crate::outer -> lib.rs"]);
+    }
+
+    #[test]
+    fn a_name_of_a_module_and_a_function_is_both_in_a_use_only() {
+        assert_eq!(of_a("use crate::c;"), ["crate::c -> c.rs"]);
+        assert_eq!(
+            of_a("fn f() { crate::c(); crate::c::c() }"),
+            ["crate::c -> c.rs", "crate::c::c -> c.rs"]
+        );
+    }
+
+    #[test]
+    fn inline_paths_are_imports() {
+        assert_eq!(
+            of_a("fn f(x: &crate::Deep) { crate::b::own() }"),
+            ["crate::Deep -> b/deep.rs", "crate::b::own -> b/mod.rs"]
+        );
+        assert_eq!(
+            of_a("fn f(x: u8) { match x { super::c::Kind::One => {} } }"),
+            ["super::c::Kind::One -> c.rs"]
+        );
+        assert_eq!(of_a("impl<T: crate::b::own> S for <T as crate::c::Kind>::X {}").len(), 2);
+    }
+
+    #[test]
+    fn names_that_a_use_brought_lead_on() {
+        assert_eq!(
+            of_a("use crate::b; fn f() { b::inner::twice() }"),
+            ["b::inner::twice -> b/inner.rs", "crate::b -> b/mod.rs"]
+        );
+        assert_eq!(of_a("fn f() { use crate::b; b::inner::twice() }").len(), 2);
+        assert_eq!(of_a("mod here { use super::super::c::*; fn f() -> Kind {} }").len(), 2);
+    }
+
+    #[test]
+    fn macros_import_and_are_imported() {
+        assert_eq!(
+            of_a("fn f() { println!(\"{}\", crate::b::own()) }"),
+            ["crate::b::own -> b/mod.rs"]
+        );
+        assert_eq!(of_a("macro_rules! m { () => { $crate::c::c() } }"), ["crate::c::c -> c.rs"]);
+        assert_eq!(
+            of_a("fn f() { textual!(); crate::public!() }"),
+            ["crate::public -> b/mod.rs", "textual -> b/mod.rs"]
+        );
+        assert!(of_a("macro_rules! textual { () => {} } textual!();").is_empty());
+    }
+
+    #[test]
+    fn tests_models_declarations_and_other_crates_are_no_imports() {
+        assert!(of_a("#[cfg(test)] mod tests { use crate::c; }").is_empty());
+        assert!(of_a("#[cfg(all(test, loom))] use crate::c;").is_empty());
+        assert!(of_a("impl X { #[cfg(test)] fn f() { crate::c::c() } }").is_empty());
+        assert!(of_a("pub(in crate::b) fn f() { let b = std::mem::take(x); ::c::c() }").is_empty());
+        assert!(of_a("mod c {} fn f() { c::c(); self::c::c() }").is_empty());
+    }
 }

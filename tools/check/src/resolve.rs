@@ -1,6 +1,6 @@
 //! The files in which the item that a path names may be defined.
 
-use crate::tree::{Definition, ModuleId, Tree};
+use crate::tree::{Definition, Module, ModuleId, Tree};
 
 /// What a path of this crate leads to.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -28,6 +28,13 @@ impl Tree {
     /// several things, as a module and a function.
     pub(crate) fn resolve(&self, from: ModuleId, path: &[String]) -> Vec<Target> {
         self.follow(from, path, &mut Vec::new())
+    }
+
+    /// Returns true if a `use` of `module` declares `name`.
+    pub(crate) fn is_imported(&self, module: ModuleId, name: &str) -> bool {
+        let Module { names, inner_names, .. } = &self.modules[module];
+        let found = [names.get(name), inner_names.get(name)].into_iter().flatten().flatten();
+        found.into_iter().any(|definition| matches!(definition, Definition::Use(_)))
     }
 
     fn follow(&self, from: ModuleId, path: &[String], visited: &mut Visited) -> Vec<Target> {

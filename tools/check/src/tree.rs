@@ -11,6 +11,8 @@ use crate::cfg::is_built;
 
 pub(crate) type ModuleId = usize;
 pub(crate) type FileId = usize;
+/// Returns the text of a file, or `None` if there is no such file.
+pub(crate) type Read<'a> = dyn Fn(&Path) -> Option<String> + 'a;
 
 /// A crate: the modules that a normal build reaches from one root file.
 #[derive(Default)]
@@ -54,11 +56,19 @@ pub(crate) enum Definition {
 }
 
 impl Tree {
-    /// Reads the crate whose root is `root`, relative to `workspace`.
-    pub(crate) fn read(workspace: &Path, root: &Path) -> Result<Self, String> {
+    /// Reads the crate with the root file `root`, a path for `read`, as all others.
+    pub(crate) fn read(root: &Path, read: &Read<'_>) -> Result<Self, String> {
         let mut tree = Self::default();
-        tree.add_file(workspace, root.to_owned(), true, None, Vec::new())?;
+        tree.add_file(read, root.to_owned(), true, None, Vec::new())?;
         Ok(tree)
+    }
+
+    /// Reads a crate from texts that stand in the test.
+    #[cfg(test)]
+    pub(crate) fn of(texts: &[(&str, &str)]) -> Self {
+        let find = |path: &Path| texts.iter().find(|(name, _)| Path::new(name) == path);
+        let read = |path: &Path| Some(find(path)?.1.to_owned());
+        Self::read(Path::new(texts[0].0), &read).unwrap()
     }
 
     pub(crate) fn file_of(&self, module: ModuleId) -> FileId {
@@ -77,14 +87,15 @@ impl Tree {
 
     fn add_file(
         &mut self,
-        workspace: &Path,
+        read: &Read<'_>,
         path: PathBuf,
         owns_folder: bool,
         parent: Option<ModuleId>,
         name: Vec<String>,
     ) -> Result<Option<ModuleId>, String> {
-        let text = std::fs::read_to_string(workspace.join(&path))
-            .map_err(|error| format!("{}: {error}; a `mod` names this file", path.display()))?;
+        let text = read(&path).ok_or_else(|| {
+            format!("{}: no such file, but a `mod` names it; create it", path.display())
+        })?;
         let syntax = syn::parse_file(&text).map_err(|error| {
             format!(
                 "{}:{}: {error}; run `cargo check` first",
@@ -103,7 +114,7 @@ impl Tree {
         let syntax = Rc::new(syntax);
         self.files.push(File { path, text, syntax: syntax.clone(), module });
         self.modules.push(Module { path: name, file, parent, ..Module::default() });
-        let place = Place { workspace, folder, inline: false };
+        let place = Place { read, folder, inline: false };
         self.add_items(module, &syntax.items, &place)?;
         Ok(Some(module))
     }
@@ -179,12 +190,12 @@ impl Tree {
                 true => place.folder.clone(),
                 false => self.files[self.file_of(parent)].path.with_file_name(""),
             };
-            self.add_file(place.workspace, normal(&base.join(path)), true, Some(parent), name)?
+            self.add_file(place.read, normal(&base.join(path)), true, Some(parent), name)?
         } else {
             let flat = folder.with_extension("rs");
-            let owns_folder = !place.workspace.join(&flat).exists();
+            let owns_folder = (place.read)(&flat).is_none();
             let path = if owns_folder { folder.join("mod.rs") } else { flat };
-            self.add_file(place.workspace, path, owns_folder, Some(parent), name)?
+            self.add_file(place.read, path, owns_folder, Some(parent), name)?
         };
         if let Some(id) = id {
             self.declare(parent, &item.ident, Definition::Module(id));
@@ -211,7 +222,7 @@ impl Tree {
 
 /// Where the files of a module's children are.
 struct Place<'a> {
-    workspace: &'a Path,
+    read: &'a Read<'a>,
     folder: PathBuf,
     /// Inside `mod name { .. }`, where `#[path]` counts from the folder of that name.
     inline: bool,

@@ -5,6 +5,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::tree::Tree;
+
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     pub(crate) packages: Vec<Package>,
@@ -21,6 +23,17 @@ pub(crate) struct Package {
 }
 
 impl Workspace {
+    /// Reads a file of the workspace.
+    pub(crate) fn text(&self, path: &Path) -> Result<String, String> {
+        std::fs::read_to_string(self.root.join(path))
+            .map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Reads the modules of a crate.
+    pub(crate) fn tree(&self, package: &Package) -> Result<Tree, String> {
+        Tree::read(&package.root, &|path| self.text(path).ok())
+    }
+
     /// Asks cargo, which finds the workspace of the current folder.
     pub(crate) fn read() -> Result<Self, String> {
         let cargo = std::env::var_os("CARGO").unwrap_or("cargo".into());
