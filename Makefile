@@ -5,9 +5,10 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 export CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 DAIKO := $(CARGO_TARGET_DIR)/release/daiko
 TARBALL := daiko-$(VERSION).tar.gz
+CHECK := cargo run --quiet --locked --package daiko-check --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak fuzz scx test-scx test-pair lint fmt clippy docs layers build install uninstall dist clean tools
+.PHONY: help demo test soak fuzz scx test-scx test-pair lint fmt clippy docs layers names prose build install uninstall dist clean tools
 
 help: ## This list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -35,7 +36,7 @@ test-scx: ## That scheduler in an emulated guest, as root (a few minutes); needs
 test-pair: ## daiko pair in an emulated guest with siblings, without root (some minutes); needs QEMU, and fetches a kernel
 	tools/test-pair
 
-lint: fmt clippy docs layers ## No warning from any of these four
+lint: fmt clippy docs layers names prose ## No warning from any of these six
 
 fmt: tools ## Is the code formatted?
 	cargo fmt --all --check
@@ -50,6 +51,12 @@ docs: tools ## The API's documentation, into target/doc
 
 layers: tools ## Do crates and modules import only from those below them?
 	tools/layers
+
+names: tools ## Do names promise what they give?
+	$(CHECK) names
+
+prose: tools ## Is the language of comments and documents plain?
+	$(CHECK) prose
 
 build: tools
 	cargo build --release --locked --package daiko-cli

@@ -2,53 +2,47 @@
 
 use std::collections::HashMap;
 
+use crate::list::{List, fault};
 use crate::workspace::Package;
 
-/// Returns one line for each difference between the dependencies of `packages` and the table in
-/// `text`, whose lines are `CRATE -> CRATE...`; `path` is its name.
-pub(crate) fn check(packages: &[Package], path: &str, text: &str) -> Vec<String> {
+/// Returns one fault for each difference between the dependencies of `packages` and `table`.
+///
+/// Its entries are `CRATE -> CRATE...`.
+pub(crate) fn check(packages: &[Package], table: &List) -> Vec<String> {
     let mut faults = Vec::new();
     let mut allowed = HashMap::new();
-    for (line, text) in (1..).zip(text.lines()) {
-        let text = text.trim();
-        if text.is_empty() || text.starts_with('#') {
-            continue;
-        }
-        let Some((from, to)) = text.split_once("->") else {
-            faults.push(format!("{path}:{line}: write `CRATE -> CRATE...`"));
+    for (line, entry) in table.entries() {
+        let Some((from, to)) = entry.split_once("->") else {
+            faults.push(table.fault(line, "write `CRATE -> CRATE...`"));
             continue;
         };
-        let to: Vec<&str> = to.split_whitespace().collect();
-        match packages.iter().find(|package| package.name == from.trim()) {
-            None => {
-                faults.push(format!("{path}:{line}: no crate {}; delete the line", from.trim()))
-            }
+        let (from, to) = (from.trim(), to.split_whitespace().collect::<Vec<_>>());
+        match packages.iter().find(|package| package.name == from) {
+            None => faults.push(table.fault(line, format!("no crate {from}; delete the line"))),
             Some(package) => {
-                for name in
-                    to.iter().filter(|name| !package.dependencies.iter().any(|one| one == *name))
-                {
-                    faults.push(format!(
-                        "{path}:{line}: {} does not depend on {name}; delete it here",
-                        package.name
-                    ));
+                let is_used = |name: &str| package.dependencies.iter().any(|one| one == name);
+                for name in to.iter().filter(|name| !is_used(name)) {
+                    let message = format!("{from} does not depend on {name}; delete it here");
+                    faults.push(table.fault(line, message));
                 }
             }
         }
-        allowed.insert(from.trim(), to);
+        allowed.insert(from, to);
     }
     for Package { name, folder, dependencies, .. } in packages {
-        match allowed.get(name.as_str()) {
-            None => faults
-                .push(format!("{path}: crate {name} is missing; enter it with what it depends on")),
-            Some(allowed) => {
-                for other in dependencies.iter().filter(|other| !allowed.contains(&other.as_str()))
-                {
-                    faults.push(format!(
-                        "{}/Cargo.toml: {name} must not depend on {other}; see \"Layers\" in ARCHITECTURE.md and {path}",
-                        folder.display(),
-                    ));
-                }
-            }
+        let Some(allowed) = allowed.get(name.as_str()) else {
+            faults.push(
+                table
+                    .fault(1, format!("crate {name} is missing; enter it with what it depends on")),
+            );
+            continue;
+        };
+        for other in dependencies.iter().filter(|other| !allowed.contains(&other.as_str())) {
+            let message = format!(
+                "{name} must not depend on {other}; see \"Layers\" in ARCHITECTURE.md and {}",
+                table.path.display()
+            );
+            faults.push(fault(folder.join("Cargo.toml"), 1, message));
         }
     }
     faults
@@ -56,6 +50,7 @@ pub(crate) fn check(packages: &[Package], path: &str, text: &str) -> Vec<String>
 
 #[cfg(test)]
 mod tests {
+    use crate::list::List;
     use crate::workspace::Package;
 
     fn faults(table: &str) -> Vec<String> {
@@ -65,7 +60,8 @@ mod tests {
             root: "src/lib.rs".into(),
             dependencies: dependencies.iter().map(|&name| name.to_owned()).collect(),
         };
-        super::check(&[package("high", &["low"]), package("low", &[])], "table", table)
+        let table = &List::new("table", table);
+        super::check(&[package("high", &["low"]), package("low", &[])], table)
     }
 
     #[test]
@@ -78,11 +74,11 @@ mod tests {
         let fault = faults("high ->\nlow ->");
         assert!(
             fault.len() == 1
-                && fault[0].starts_with("high/Cargo.toml: high must not depend on low")
+                && fault[0].starts_with("high/Cargo.toml:1: high must not depend on low")
         );
         assert_eq!(
             faults("high -> low"),
-            ["table: crate low is missing; enter it with what it depends on"]
+            ["table:1: crate low is missing; enter it with what it depends on"]
         );
     }
 

@@ -20,7 +20,7 @@ pub(crate) fn cycles(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
 #[derive(Default)]
 struct Search<'a> {
     next: &'a [Vec<usize>],
-    /// When a node was entered, from 1; 0 if it was not, `usize::MAX` if its component is complete.
+    /// The turn of a node, from 1; 0 before it, `usize::MAX` once its component is complete.
     order: Vec<usize>,
     /// The earliest open node that a node reaches.
     low: Vec<usize>,

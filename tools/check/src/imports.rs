@@ -3,10 +3,10 @@
 use syn::visit::{self, Visit};
 use syn::{Attribute, Block, Item, ItemMod, ItemUse, Macro, Path, Visibility};
 
-use crate::cfg::is_built;
-use crate::resolve::Target;
+use crate::attributes::{is_built, parts};
+use crate::resolve::Destination;
 use crate::tokens::sequences;
-use crate::tree::{self, FileId, ModuleId, Tree};
+use crate::tree::{FileId, Leaf, ModuleId, Tree, leaves};
 
 /// A path in one file and a module of another file that may define its item.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +37,7 @@ pub(crate) fn imports(tree: &mut Tree, reading: Reading) -> Vec<Import> {
     }
     let Written { paths, inner, .. } = written;
     for (module, leaf) in inner {
-        tree.add_leaf(module, leaf, true);
+        tree.add_leaf(module, leaf);
     }
     let mut found: Vec<Import> =
         paths.iter().flat_map(|path| path.imports(tree, reading)).collect();
@@ -47,50 +47,52 @@ pub(crate) fn imports(tree: &mut Tree, reading: Reading) -> Vec<Import> {
 }
 
 /// A path as it is written.
-struct Use {
+struct WrittenPath {
     module: ModuleId,
     path: Vec<String>,
     line: usize,
-    kind: Kind,
+    kind: PathKind,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    /// In a `use`, which imports all meanings of the name.
+enum PathKind {
+    /// A `use`, which imports all meanings of the name.
     Import,
-    /// Of a value or a type, so not of a module if the name has another meaning.
+    /// A value or a type, so not a module if the name has another meaning.
     Item,
-    /// Of a macro, which textual scope may bring here.
+    /// A macro, which textual scope may bring here.
     Macro,
 }
 
-impl Use {
+impl WrittenPath {
     fn imports(&self, tree: &Tree, reading: Reading) -> Vec<Import> {
         let mut targets = tree.resolve(self.module, &self.path);
         if let (Reading::Named, [outer @ .., _]) = (reading, &self.path[..]) {
-            let is_module = |target: &Target| matches!(target, Target::Module(_));
+            let is_module = |target: &Destination| matches!(target, Destination::Module(_));
             let named = tree.resolve(self.module, outer);
             if named.iter().any(is_module) && !targets.iter().all(is_module) {
                 targets = named;
             }
         }
-        let is_item = |target: &Target| matches!(target, Target::Item(_));
-        if self.kind != Kind::Import && targets.iter().any(is_item) {
+        let is_item = |target: &Destination| matches!(target, Destination::Item(_));
+        if self.kind != PathKind::Import && targets.iter().any(is_item) {
             targets.retain(is_item);
         }
-        let mut modules: Vec<ModuleId> = targets.into_iter().map(Target::module).collect();
-        if self.kind == Kind::Macro && modules.is_empty() && self.path.len() == 1 {
+        let mut modules: Vec<ModuleId> = targets.into_iter().map(Destination::module).collect();
+        if self.kind == PathKind::Macro && modules.is_empty() && self.path.len() == 1 {
             modules = tree.macros.get(&self.path[0]).cloned().unwrap_or_default();
         }
         let file = tree.file_of(self.module);
-        if self.kind == Kind::Macro && modules.iter().any(|module| tree.file_of(*module) == file) {
+        if self.kind == PathKind::Macro
+            && modules.iter().any(|module| tree.file_of(*module) == file)
+        {
             return Vec::new();
         }
         modules.retain(|module| tree.file_of(*module) != file);
-        if self.kind != Kind::Import && tree.is_imported(self.module, &self.path[0]) {
-            // The `use` stands for itself; what lies beyond it, in a further file, is counted here.
+        if self.kind != PathKind::Import && tree.is_imported(self.module, &self.path[0]) {
+            // The `use` stands for itself. A path through it may end in a further file.
             let used = tree.resolve(self.module, &self.path[..1]);
-            modules.retain(|module| !used.iter().any(|target| target.module() == *module));
+            modules.retain(|module| !used.contains(&Destination::Item(*module)));
         }
         let import = |to| Import {
             file,
@@ -109,13 +111,14 @@ struct Written<'a> {
     module: ModuleId,
     /// How many function bodies enclose the current node.
     blocks: usize,
-    paths: Vec<Use>,
-    inner: Vec<(ModuleId, tree::Leaf)>,
+    paths: Vec<WrittenPath>,
+    /// Imports in function bodies.
+    inner: Vec<(ModuleId, Leaf)>,
 }
 
 impl Written<'_> {
-    fn note(&mut self, path: Vec<String>, line: usize, kind: Kind) {
-        self.paths.push(Use { module: self.module, path, line, kind });
+    fn note(&mut self, path: Vec<String>, line: usize, kind: PathKind) {
+        self.paths.push(WrittenPath { module: self.module, path, line, kind });
     }
 }
 
@@ -149,7 +152,7 @@ impl<'ast> Visit<'ast> for Written<'_> {
     }
 
     fn visit_item(&mut self, item: &'ast Item) {
-        if is_built(tree::attributes(item)) {
+        if is_built(parts(item).0) {
             visit::visit_item(self, item);
         }
     }
@@ -167,8 +170,8 @@ impl<'ast> Visit<'ast> for Written<'_> {
         if item.leading_colon.is_some() {
             return;
         }
-        for leaf in tree::leaves(&item.tree) {
-            self.note(leaf.path.clone(), leaf.line, Kind::Import);
+        for leaf in leaves(&item.tree) {
+            self.note(leaf.path.clone(), leaf.line, PathKind::Import);
             if self.blocks > 0 {
                 self.inner.push((self.module, leaf));
             }
@@ -185,7 +188,7 @@ impl<'ast> Visit<'ast> for Written<'_> {
         if path.leading_colon.is_none() {
             let line = path.segments[0].ident.span().start().line;
             let names = path.segments.iter().map(|part| part.ident.to_string()).collect();
-            self.note(names, line, Kind::Item);
+            self.note(names, line, PathKind::Item);
         }
         visit::visit_path(self, path);
     }
@@ -193,9 +196,9 @@ impl<'ast> Visit<'ast> for Written<'_> {
     fn visit_macro(&mut self, call: &'ast Macro) {
         let line = call.bang_token.span.start().line;
         let names = call.path.segments.iter().map(|part| part.ident.to_string()).collect();
-        self.note(names, line, Kind::Macro);
+        self.note(names, line, PathKind::Macro);
         for sequence in sequences(&call.tokens) {
-            let kind = if sequence.is_macro { Kind::Macro } else { Kind::Item };
+            let kind = if sequence.is_macro { PathKind::Macro } else { PathKind::Item };
             self.note(sequence.path, sequence.line, kind);
         }
     }

@@ -1,12 +1,14 @@
 //! The order of a crate's modules, and imports against it.
 
-use std::path::Path;
-
 use crate::cycles::cycles;
 use crate::imports::Import;
+use crate::list::{List, fault};
 use crate::tree::{ModuleId, Tree};
 
-/// What the file `layers` of a crate states.
+/// The most files that any crate may allow a cycle.
+const LARGEST_BOUND: usize = 8;
+
+/// The statements of a crate's file `layers`.
 ///
 /// A line holds modules that are peers, the upper lines importing from the lower:
 ///
@@ -14,18 +16,17 @@ use crate::tree::{ModuleId, Tree};
 /// cycle 2
 /// client server
 /// word
-/// edge server -> client: its tests end where the client's begin
+/// edge server -> client: the reason
 /// ```
-#[derive(Default)]
-struct Order {
-    /// From top to bottom; the root file stands above all.
-    layers: Vec<Vec<Vec<String>>>,
-    lines: Vec<usize>,
+struct Order<'a> {
+    list: &'a List,
+    /// The modules from top to bottom, each with its line, which is its layer as well.
+    entries: Vec<(usize, Vec<String>)>,
     edges: Vec<Edge>,
-    /// The most files that one cycle may have, and the line of that.
+    /// The size of the largest cycle, and the line of that.
     bound: (usize, usize),
-    /// Why imports against the order are counted only.
-    unenforced: Option<String>,
+    /// The reason why imports against the order are counted only.
+    unenforced: Option<&'a str>,
 }
 
 struct Edge {
@@ -34,184 +35,162 @@ struct Edge {
     line: usize,
 }
 
-/// The most files that any crate may allow a cycle.
-const LARGEST_BOUND: usize = 8;
-
-/// What a check found: one line for each fault, and a summary.
-pub(crate) struct Outcome {
+/// The result for a crate: one line for each fault, and a summary.
+#[derive(Default)]
+pub(crate) struct OrderReport {
     pub(crate) faults: Vec<String>,
     pub(crate) summary: String,
 }
 
-/// Compares the imports of the crate `name` with the order that `text`, the file at `path`, states.
+/// Compares the imports of the crate `name` with the order in `list`.
 ///
-/// `forced` ignores that the order is not enforced.
+/// `is_forced` ignores that the order is not enforced.
 pub(crate) fn check(
     name: &str,
     tree: &Tree,
     imports: &[Import],
-    path: &Path,
-    text: &str,
-    forced: bool,
-) -> Outcome {
-    let order = match Order::parse(text) {
+    list: &List,
+    is_forced: bool,
+) -> OrderReport {
+    let order = match Order::parse(list) {
         Ok(order) => order,
-        Err((line, fault)) => {
-            let faults = vec![format!("{}:{line}: {fault}", path.display())];
-            return Outcome { faults, summary: String::new() };
-        }
+        Err(fault) => return OrderReport { faults: vec![fault], ..OrderReport::default() },
     };
-    let mut faults = order.strangers(tree, path);
-    let against = order.against(tree, imports, path, &mut faults);
+    let mut faults = order.strangers(tree);
+    let (against, needed) = order.against(tree, imports);
+    for (edge, _) in order.edges.iter().zip(needed).filter(|(_, needed)| !needed) {
+        faults.push(list.fault(edge.line, "no import needs this edge; delete it"));
+    }
     let largest = cycles(tree, imports).first().map_or(1, Vec::len);
-    let summary =
-        format!("{name}: {} against the order, largest cycle {largest} files", against.len());
-    if let (Some(reason), false) = (&order.unenforced, forced) {
-        return Outcome { faults, summary: format!("{summary}; not enforced: {reason}") };
+    let count = against.len();
+    let mut summary = format!("{name}: {count} against the order, largest cycle {largest} files");
+    if let (Some(reason), false) = (order.unenforced, is_forced) {
+        summary += &format!("; not enforced: {reason}");
+        return OrderReport { faults, summary };
     }
     faults.extend(against);
     let (bound, line) = order.bound;
-    let place = format!("{}:{line}", path.display());
-    if largest > bound {
-        faults.push(format!(
-            "{place}: a cycle has {largest} files, more than {bound}; `daiko-check layers --cycles {name}` lists them"
-        ));
-    } else if largest < bound {
-        faults.push(format!(
-            "{place}: the largest cycle has {largest} files; state that in place of {bound}"
-        ));
+    if largest != bound {
+        let remedy = match largest > bound {
+            true => format!("break it (`daiko-check layers --cycles {name}`)"),
+            false => "lower the bound".to_owned(),
+        };
+        faults.push(
+            list.fault(
+                line,
+                format!("the largest cycle has {largest} files, not {bound}; {remedy}"),
+            ),
+        );
     }
-    Outcome { faults, summary }
+    OrderReport { faults, summary }
 }
 
-impl Order {
-    fn parse(text: &str) -> Result<Self, (usize, String)> {
-        let mut order = Self::default();
-        for (line, text) in (1..).zip(text.lines()) {
-            let text = text.trim();
-            let fault = |remedy: &str| Err((line, remedy.to_owned()));
-            if text.is_empty() || text.starts_with('#') {
-                continue;
-            }
+impl<'a> Order<'a> {
+    fn parse(list: &'a List) -> Result<Self, String> {
+        let mut order =
+            Self { list, entries: Vec::new(), edges: Vec::new(), bound: (0, 0), unenforced: None };
+        for (line, text) in list.entries() {
             match text.split_once(' ') {
-                Some(("cycle", count)) => match count.parse() {
-                    Ok(count) if count <= LARGEST_BOUND => order.bound = (count, line),
-                    // A count that is not enforced yet.
-                    Ok(count) if order.unenforced.is_some() => order.bound = (count, line),
-                    _ => return fault(&format!("`cycle` takes a number up to {LARGEST_BOUND}")),
-                },
-                Some(("unenforced:", reason)) => order.unenforced = Some(reason.to_owned()),
-                Some(("edge", edge)) => match Edge::parse(edge, line) {
-                    Some(edge) => order.edges.push(edge),
-                    None => return fault("write `edge FROM -> TO: REASON`"),
-                },
+                Some(("cycle", count)) => {
+                    let count = count.parse().unwrap_or(usize::MAX);
+                    if count > LARGEST_BOUND && order.unenforced.is_none() {
+                        return Err(
+                            list.fault(line, format!("write `cycle N`, N at most {LARGEST_BOUND}"))
+                        );
+                    }
+                    order.bound = (count, line);
+                }
+                Some(("unenforced:", reason)) => order.unenforced = Some(reason),
+                Some(("edge", edge)) => {
+                    let edge = Edge::parse(edge, line);
+                    order.edges.push(
+                        edge.ok_or_else(|| list.fault(line, "write `edge FROM -> TO: REASON`"))?,
+                    );
+                }
                 _ => {
-                    order.layers.push(text.split_whitespace().map(names).collect());
-                    order.lines.push(line);
+                    order.entries.extend(text.split_whitespace().map(|entry| (line, names(entry))))
                 }
             }
         }
         if order.bound.1 == 0 {
-            return Err((
-                1,
-                "no bound; add `cycle N`, the files of the largest import cycle".to_owned(),
-            ));
+            return Err(
+                list.fault(1, "no bound; add `cycle N`, the files of the largest import cycle")
+            );
         }
         Ok(order)
     }
 
     /// Reports modules that only the order or only the crate knows.
-    fn strangers(&self, tree: &Tree, path: &Path) -> Vec<String> {
+    fn strangers(&self, tree: &Tree) -> Vec<String> {
         let mut faults = Vec::new();
-        let exists = |entry: &[String]| tree.modules.iter().any(|module| module.path == entry);
-        for (layer, line) in self.layers.iter().zip(&self.lines) {
-            for entry in layer.iter().filter(|entry| !exists(entry)) {
-                faults.push(format!(
-                    "{}:{line}: no module {}; delete it here",
-                    path.display(),
-                    entry.join("::")
-                ));
+        for (line, entry) in &self.entries {
+            if !tree.modules.iter().any(|module| module.path == *entry) {
+                faults.push(
+                    self.list.fault(*line, format!("no module {}; delete it here", show(entry))),
+                );
             }
         }
         for module in tree.modules.iter().filter(|module| module.path.len() == 1) {
             if self.entry(&module.path).is_none() {
-                faults.push(format!(
-                    "{}: module {} is missing; enter it above all that it imports",
-                    path.display(),
-                    module.path[0],
+                let name = &module.path[0];
+                faults.push(self.list.fault(
+                    1,
+                    format!("module {name} is missing; enter it above all that it imports"),
                 ));
             }
         }
         faults
     }
 
-    /// Returns one line for each import against the order, and reports edges that none needs.
-    fn against(
-        &self,
-        tree: &Tree,
-        imports: &[Import],
-        path: &Path,
-        faults: &mut Vec<String>,
-    ) -> Vec<String> {
-        let mut used = vec![false; self.edges.len()];
-        let mut found = Vec::new();
+    /// Returns one fault for each import against the order, and whether each edge is needed.
+    fn against(&self, tree: &Tree, imports: &[Import]) -> (Vec<String>, Vec<bool>) {
+        let mut needed = vec![false; self.edges.len()];
+        let mut faults = Vec::new();
         for import in imports {
-            let (from, to) = (self.place(tree, import.from), self.place(tree, import.to));
-            if from.entry == to.entry || from.layer < to.layer {
+            let (above, from) = self.place(tree, import.from);
+            let (below, to) = self.place(tree, import.to);
+            if from == to || above < below {
                 continue;
             }
-            let edge = |edge: &Edge| edge.from == from.entry && edge.to == to.entry;
-            if let Some(edge) = self.edges.iter().position(edge) {
-                used[edge] = true;
+            if let Some(edge) =
+                self.edges.iter().position(|edge| edge.from == from && edge.to == to)
+            {
+                needed[edge] = true;
                 continue;
             }
-            let relation = if from.layer == to.layer { "beside" } else { "above" };
-            let (from, to) = (show(from.entry), show(to.entry));
-            found.push(format!(
-                "{}:{}: {} imports {to}, which is {relation} {from} in {}; move the item down, or add `edge {from} -> {to}: REASON`",
-                tree.files[import.file].path.display(),
-                import.line,
-                import.path,
-                path.display(),
-            ));
+            let relation = if above == below { "beside" } else { "above" };
+            let (path, from, to) = (&import.path, show(from), show(to));
+            let message = format!(
+                "{path} imports {to}, which is {relation} {from} in {}; move the item down, or add `edge {from} -> {to}: REASON`",
+                self.list.path.display(),
+            );
+            faults.push(fault(&tree.files[import.file].path, import.line, message));
         }
-        for edge in self.edges.iter().zip(used).filter(|(_, used)| !used).map(|(edge, _)| edge) {
-            faults.push(format!(
-                "{}:{}: no import needs this edge; delete it",
-                path.display(),
-                edge.line
-            ));
-        }
-        found
+        (faults, needed)
     }
 
-    /// The entry that rules a module: the longest that contains it.
-    fn place<'a>(&'a self, tree: &'a Tree, module: ModuleId) -> Place<'a> {
-        self.entry(&tree.modules[module].path).unwrap_or(Place { layer: 0, entry: &[] })
+    /// Returns the layer and the entry of a module; the root file stands above all entries.
+    fn place(&self, tree: &Tree, module: ModuleId) -> (usize, &[String]) {
+        self.entry(&tree.modules[module].path).unwrap_or((0, &[]))
     }
 
-    fn entry(&self, path: &[String]) -> Option<Place<'_>> {
-        let places = (1..).zip(&self.layers);
-        let entries = places
-            .flat_map(|(layer, entries)| entries.iter().map(move |entry| Place { layer, entry }));
-        entries.filter(|place| path.starts_with(place.entry)).max_by_key(|place| place.entry.len())
+    /// Returns the longest entry that contains the module.
+    fn entry(&self, path: &[String]) -> Option<(usize, &[String])> {
+        let entries = self.entries.iter().filter(|(_, entry)| path.starts_with(entry));
+        let (line, entry) = entries.max_by_key(|(_, entry)| entry.len())?;
+        Some((*line, entry))
     }
-}
-
-struct Place<'a> {
-    /// From 1, the top; 0 for the root file.
-    layer: usize,
-    entry: &'a [String],
 }
 
 impl Edge {
     fn parse(text: &str, line: usize) -> Option<Self> {
         let (from, rest) = text.split_once(" -> ")?;
-        let (to, reason) = rest.split_once(": ")?;
-        (!reason.trim().is_empty()).then(|| Self { from: names(from), to: names(to), line })
+        let (to, _reason) = rest.split_once(": ")?;
+        Some(Self { from: names(from), to: names(to), line })
     }
 }
 
+/// Splits a path; `crate` is the empty one.
 fn names(path: &str) -> Vec<String> {
     path.split("::").filter(|name| *name != "crate").map(str::to_owned).collect()
 }
@@ -222,9 +201,8 @@ fn show(entry: &[String]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use crate::imports::{Reading, imports};
+    use crate::list::List;
     use crate::tree::Tree;
 
     fn faults(order: &str) -> Vec<String> {
@@ -235,7 +213,8 @@ mod tests {
             ("low.rs", "\npub fn down() { crate::up() }"),
         ]);
         let imports = imports(&mut tree, Reading::Defined);
-        super::check("x", &tree, &imports, Path::new("layers"), order, false).faults
+        let list = &List::new("layers", order);
+        super::check("x", &tree, &imports, list, false).faults
     }
 
     #[test]
@@ -272,7 +251,7 @@ mod tests {
 
     #[test]
     fn the_order_knows_the_modules_of_the_crate_and_no_others() {
-        let missing = "layers: module low is missing; enter it above all that it imports";
+        let missing = "layers:1: module low is missing; enter it above all that it imports";
         assert_eq!(faults("cycle 2\nhigh")[0], missing);
         assert_eq!(
             faults("cycle 2\nunenforced: x\nhigh\nlow\nlower"),
@@ -287,7 +266,7 @@ mod tests {
         assert_eq!(faults(&format!("cycle 1\n{allowed}")).len(), 1);
         assert_eq!(
             faults(&format!("cycle 9\n{allowed}")),
-            ["layers:1: `cycle` takes a number up to 8"]
+            ["layers:1: write `cycle N`, N at most 8"]
         );
         assert_eq!(faults(allowed).len(), 1);
         assert!(faults(&format!("unenforced: it is in flux\ncycle 9\n{allowed}")).is_empty());

@@ -1,16 +1,16 @@
 //! The files in which the item that a path names may be defined.
 
-use crate::tree::{Definition, Module, ModuleId, Tree};
+use crate::tree::{Definition, ModuleId, Tree};
 
-/// What a path of this crate leads to.
+/// The end of a path of this crate.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Target {
+pub(crate) enum Destination {
     Module(ModuleId),
     /// An item, by the module that defines it.
     Item(ModuleId),
 }
 
-impl Target {
+impl Destination {
     pub(crate) fn module(self) -> ModuleId {
         match self {
             Self::Module(id) | Self::Item(id) => id,
@@ -26,18 +26,17 @@ impl Tree {
     ///
     /// The result is empty for a path of another crate, and has several entries where a name means
     /// several things, as a module and a function.
-    pub(crate) fn resolve(&self, from: ModuleId, path: &[String]) -> Vec<Target> {
+    pub(crate) fn resolve(&self, from: ModuleId, path: &[String]) -> Vec<Destination> {
         self.follow(from, path, &mut Vec::new())
     }
 
     /// Returns true if a `use` of `module` declares `name`.
     pub(crate) fn is_imported(&self, module: ModuleId, name: &str) -> bool {
-        let Module { names, inner_names, .. } = &self.modules[module];
-        let found = [names.get(name), inner_names.get(name)].into_iter().flatten().flatten();
-        found.into_iter().any(|definition| matches!(definition, Definition::Use(_)))
+        let mut found = self.modules[module].names.get(name).into_iter().flatten();
+        found.any(|definition| matches!(definition, Definition::Use(_)))
     }
 
-    fn follow(&self, from: ModuleId, path: &[String], visited: &mut Visited) -> Vec<Target> {
+    fn follow(&self, from: ModuleId, path: &[String], visited: &mut Visited) -> Vec<Destination> {
         let mut here = from;
         let mut rest = path;
         while let [first, others @ ..] = rest {
@@ -50,56 +49,53 @@ impl Tree {
             rest = others;
         }
         let anchored = rest.len() < path.len();
-        let mut found = vec![Target::Module(here)];
+        if rest.is_empty() && !anchored {
+            return Vec::new();
+        }
+        let mut found = vec![Destination::Module(here)];
         for (at, name) in rest.iter().enumerate() {
             let mut next = Vec::new();
-            for target in found {
-                match target {
-                    Target::Item(_) => next.push(target),
-                    Target::Module(module) => {
-                        let mut named = self.look_up(module, name, visited);
-                        if named.is_empty() && at == 0 && !anchored {
-                            named = self.inner(module, name, visited);
-                            if named.is_empty() {
-                                return Vec::new();
-                            }
-                        }
-                        match named.is_empty() {
-                            // A name that a macro defines, or another crate's.
-                            true => next.push(Target::Item(module)),
-                            false => next.extend(named),
-                        }
-                    }
+            for destination in found {
+                let Destination::Module(module) = destination else {
+                    next.push(destination);
+                    continue;
+                };
+                let named = self.look_up(module, name, visited);
+                if !named.is_empty() {
+                    next.extend(named);
+                } else if anchored || at > 0 {
+                    // A macro defines the name, or another crate.
+                    next.push(Destination::Item(module));
                 }
             }
-            let is_module = |target: &Target| matches!(target, Target::Module(_));
+            let is_module = |one: &Destination| matches!(one, Destination::Module(_));
             if at + 1 < rest.len() && next.iter().any(is_module) {
                 next.retain(is_module);
             }
             next.dedup();
             found = next;
         }
-        if rest.is_empty() && !anchored { Vec::new() } else { found }
+        found
     }
 
-    fn look_up(&self, module: ModuleId, name: &str, visited: &mut Visited) -> Vec<Target> {
+    fn look_up(&self, module: ModuleId, name: &str, visited: &mut Visited) -> Vec<Destination> {
         if visited.iter().any(|(seen, other)| *seen == module && other == name) {
             // `use name::name`: the first is the module, not this import again.
             let named = self.modules[module].names.get(name).into_iter().flatten();
-            return named.filter_map(Definition::target).collect();
+            return named.filter_map(Definition::end).collect();
         }
         visited.push((module, name.to_owned()));
         let found = match self.modules[module].names.get(name) {
-            Some(definitions) => self.targets(module, definitions, visited),
+            Some(definitions) => self.ends(module, definitions, visited),
             None => self.modules[module]
                 .globs
                 .iter()
                 .flat_map(|path| self.follow(module, path, visited))
                 .collect::<Vec<_>>()
                 .into_iter()
-                .flat_map(|target| match target {
-                    Target::Module(inner) => self.look_up(inner, name, visited),
-                    Target::Item(_) => Vec::new(),
+                .flat_map(|end| match end {
+                    Destination::Module(inner) => self.look_up(inner, name, visited),
+                    Destination::Item(_) => Vec::new(),
                 })
                 .collect(),
         };
@@ -107,41 +103,34 @@ impl Tree {
         found
     }
 
-    fn inner(&self, module: ModuleId, name: &str, visited: &mut Visited) -> Vec<Target> {
-        match self.modules[module].inner_names.get(name) {
-            Some(definitions) => self.targets(module, definitions, visited),
-            None => Vec::new(),
-        }
-    }
-
-    fn targets(
+    fn ends(
         &self,
         module: ModuleId,
         definitions: &[Definition],
         visited: &mut Visited,
-    ) -> Vec<Target> {
+    ) -> Vec<Destination> {
         let mut found = Vec::new();
         for definition in definitions {
             if let Definition::Use(path) = definition {
                 let leads = self.follow(module, path, visited);
-                match leads.is_empty() {
-                    // Of another crate: this module is the last that the path passes here.
-                    true => found.push(Target::Item(module)),
-                    false => found.extend(leads),
+                if leads.is_empty() {
+                    // The name is another crate's, and this the last module on its path.
+                    found.push(Destination::Item(module));
                 }
+                found.extend(leads);
             }
-            found.extend(definition.target());
+            found.extend(definition.end());
         }
         found
     }
 }
 
 impl Definition {
-    /// Returns what is defined here, or `None` for an import.
-    fn target(&self) -> Option<Target> {
+    /// Returns the item or module that is defined here, or `None` for an import.
+    fn end(&self) -> Option<Destination> {
         match self {
-            Self::Item(id) => Some(Target::Item(*id)),
-            Self::Module(id) => Some(Target::Module(*id)),
+            Self::Item(id) => Some(Destination::Item(*id)),
+            Self::Module(id) => Some(Destination::Module(*id)),
             Self::Use(_) => None,
         }
     }

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use proc_macro2::Ident;
-use syn::{Attribute, Item, ItemMod, UseTree};
+use syn::{Item, ItemMod, UseTree};
 
-use crate::cfg::is_built;
+use crate::attributes::{is_built, parts, string};
 
 pub(crate) type ModuleId = usize;
 pub(crate) type FileId = usize;
@@ -17,14 +17,14 @@ pub(crate) type Read<'a> = dyn Fn(&Path) -> Option<String> + 'a;
 /// A crate: the modules that a normal build reaches from one root file.
 #[derive(Default)]
 pub(crate) struct Tree {
-    pub(crate) files: Vec<File>,
+    pub(crate) files: Vec<SourceFile>,
     /// The root is the first.
     pub(crate) modules: Vec<Module>,
-    /// Where each `macro_rules!` is, since textual scope ignores the modules.
+    /// The modules of each `macro_rules!`, since textual scope ignores the order of modules.
     pub(crate) macros: HashMap<String, Vec<ModuleId>>,
 }
 
-pub(crate) struct File {
+pub(crate) struct SourceFile {
     /// Relative to the workspace.
     pub(crate) path: PathBuf,
     pub(crate) text: String,
@@ -39,9 +39,8 @@ pub(crate) struct Module {
     pub(crate) path: Vec<String>,
     pub(crate) file: FileId,
     pub(crate) parent: Option<ModuleId>,
+    /// The names, imports in function bodies included as if they stood outside.
     pub(crate) names: HashMap<String, Vec<Definition>>,
-    /// Imports in function bodies, which only paths of that module may use.
-    pub(crate) inner_names: HashMap<String, Vec<Definition>>,
     /// Paths of `use path::*`.
     pub(crate) globs: Vec<Vec<String>>,
 }
@@ -56,7 +55,7 @@ pub(crate) enum Definition {
 }
 
 impl Tree {
-    /// Reads the crate with the root file `root`, a path for `read`, as all others.
+    /// Reads the crate with the root file `root`, a path for `read`.
     pub(crate) fn read(root: &Path, read: &Read<'_>) -> Result<Self, String> {
         let mut tree = Self::default();
         tree.add_file(read, root.to_owned(), true, None, Vec::new())?;
@@ -96,25 +95,16 @@ impl Tree {
         let text = read(&path).ok_or_else(|| {
             format!("{}: no such file, but a `mod` names it; create it", path.display())
         })?;
-        let syntax = syn::parse_file(&text).map_err(|error| {
-            format!(
-                "{}:{}: {error}; run `cargo check` first",
-                path.display(),
-                error.span().start().line
-            )
-        })?;
+        let syntax = syn::parse_file(&text).map_err(|error| unparsed(&path, &error))?;
         if !is_built(&syntax.attrs) {
             return Ok(None);
         }
-        let folder = match owns_folder {
-            true => path.with_file_name(""),
-            false => path.with_extension(""),
-        };
+        let folder = if owns_folder { path.with_file_name("") } else { path.with_extension("") };
         let (file, module) = (self.files.len(), self.modules.len());
         let syntax = Rc::new(syntax);
-        self.files.push(File { path, text, syntax: syntax.clone(), module });
+        self.files.push(SourceFile { path, text, syntax: syntax.clone(), module });
         self.modules.push(Module { path: name, file, parent, ..Module::default() });
-        let place = Place { read, folder, inline: false };
+        let place = Nest { read, folder, inline: false };
         self.add_items(module, &syntax.items, &place)?;
         Ok(Some(module))
     }
@@ -123,10 +113,10 @@ impl Tree {
         &mut self,
         module: ModuleId,
         items: &[Item],
-        place: &Place<'_>,
+        place: &Nest<'_>,
     ) -> Result<(), String> {
         for item in items {
-            if !is_built(attributes(item)) {
+            if !is_built(parts(item).0) {
                 continue;
             }
             match item {
@@ -136,28 +126,17 @@ impl Tree {
                         // An empty path leads out of the crate.
                         let path =
                             if item.leading_colon.is_some() { Vec::new() } else { leaf.path };
-                        self.add_leaf(module, Leaf { path, ..leaf }, false);
-                    }
-                }
-                Item::Macro(item) => {
-                    let Some(name) = &item.ident else { continue };
-                    self.declare(module, name, Definition::Item(module));
-                    self.macros.entry(name.to_string()).or_default().push(module);
-                    if item.attrs.iter().any(|attribute| attribute.path().is_ident("macro_export"))
-                    {
-                        self.declare(0, name, Definition::Item(module));
-                    }
-                }
-                Item::ForeignMod(block) => {
-                    for item in &block.items {
-                        if let syn::ForeignItem::Fn(item) = item {
-                            self.declare(module, &item.sig.ident, Definition::Item(module));
-                        }
+                        self.add_leaf(module, Leaf { path, ..leaf });
                     }
                 }
                 item => {
-                    if let Some(name) = item_name(item) {
-                        self.declare(module, name, Definition::Item(module));
+                    let (attributes, Some(name)) = parts(item) else { continue };
+                    self.declare(module, name, Definition::Item(module));
+                    if let Item::Macro(_) = item {
+                        self.macros.entry(name.to_string()).or_default().push(module);
+                    }
+                    if attributes.iter().any(|one| one.path().is_ident("macro_export")) {
+                        self.declare(0, name, Definition::Item(module));
                     }
                 }
             }
@@ -169,7 +148,7 @@ impl Tree {
         &mut self,
         parent: ModuleId,
         item: &ItemMod,
-        place: &Place<'_>,
+        place: &Nest<'_>,
     ) -> Result<(), String> {
         let mut name = self.modules[parent].path.clone();
         name.push(item.ident.to_string());
@@ -183,13 +162,11 @@ impl Tree {
                 parent: Some(parent),
                 ..Module::default()
             });
-            self.add_items(id, items, &Place { folder, inline: true, ..*place })?;
+            self.add_items(id, items, &Nest { folder, inline: true, ..*place })?;
             Some(id)
-        } else if let Some(path) = explicit_path(&item.attrs) {
-            let base = match place.inline {
-                true => place.folder.clone(),
-                false => self.files[self.file_of(parent)].path.with_file_name(""),
-            };
+        } else if let Some((_, path)) = string(&item.attrs, "path") {
+            let file = &self.files[self.file_of(parent)].path;
+            let base = if place.inline { &place.folder } else { &file.with_file_name("") };
             self.add_file(place.read, normal(&base.join(path)), true, Some(parent), name)?
         } else {
             let flat = folder.with_extension("rs");
@@ -203,15 +180,12 @@ impl Tree {
         Ok(())
     }
 
-    /// Enters a name of a `use`; `inner` if it stands in a function body.
-    pub(crate) fn add_leaf(&mut self, module: ModuleId, leaf: Leaf, inner: bool) {
-        let module = &mut self.modules[module];
+    /// Enters a name of a `use`.
+    pub(crate) fn add_leaf(&mut self, module: ModuleId, leaf: Leaf) {
+        let Module { names, globs, .. } = &mut self.modules[module];
         match leaf.name {
-            None => module.globs.push(leaf.path),
-            Some(name) => {
-                let names = if inner { &mut module.inner_names } else { &mut module.names };
-                names.entry(name).or_default().push(Definition::Use(leaf.path));
-            }
+            None => globs.push(leaf.path),
+            Some(name) => names.entry(name).or_default().push(Definition::Use(leaf.path)),
         }
     }
 
@@ -220,8 +194,8 @@ impl Tree {
     }
 }
 
-/// Where the files of a module's children are.
-struct Place<'a> {
+/// The folder of a module's children.
+struct Nest<'a> {
     read: &'a Read<'a>,
     folder: PathBuf,
     /// Inside `mod name { .. }`, where `#[path]` counts from the folder of that name.
@@ -277,14 +251,9 @@ fn collect(tree: &UseTree, prefix: &mut Vec<String>, found: &mut Vec<Leaf>) {
     }
 }
 
-fn explicit_path(attributes: &[Attribute]) -> Option<String> {
-    attributes.iter().find_map(|attribute| match &attribute.meta {
-        syn::Meta::NameValue(pair) if pair.path.is_ident("path") => match &pair.value {
-            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }) => Some(path.value()),
-            _ => None,
-        },
-        _ => None,
-    })
+/// The fault of a file that is no Rust.
+pub(crate) fn unparsed(path: &Path, error: &syn::Error) -> String {
+    format!("{}:{}: {error}; run `cargo check` first", path.display(), error.span().start().line)
 }
 
 /// Resolves `..` by its text, so that a file has one path.
@@ -297,40 +266,4 @@ fn normal(path: &Path) -> PathBuf {
         }
     }
     result
-}
-
-pub(crate) fn attributes(item: &Item) -> &[Attribute] {
-    match item {
-        Item::Const(item) => &item.attrs,
-        Item::Enum(item) => &item.attrs,
-        Item::ExternCrate(item) => &item.attrs,
-        Item::Fn(item) => &item.attrs,
-        Item::ForeignMod(item) => &item.attrs,
-        Item::Impl(item) => &item.attrs,
-        Item::Macro(item) => &item.attrs,
-        Item::Mod(item) => &item.attrs,
-        Item::Static(item) => &item.attrs,
-        Item::Struct(item) => &item.attrs,
-        Item::Trait(item) => &item.attrs,
-        Item::TraitAlias(item) => &item.attrs,
-        Item::Type(item) => &item.attrs,
-        Item::Union(item) => &item.attrs,
-        Item::Use(item) => &item.attrs,
-        _ => &[],
-    }
-}
-
-fn item_name(item: &Item) -> Option<&Ident> {
-    Some(match item {
-        Item::Const(item) => &item.ident,
-        Item::Enum(item) => &item.ident,
-        Item::Fn(item) => &item.sig.ident,
-        Item::Static(item) => &item.ident,
-        Item::Struct(item) => &item.ident,
-        Item::Trait(item) => &item.ident,
-        Item::TraitAlias(item) => &item.ident,
-        Item::Type(item) => &item.ident,
-        Item::Union(item) => &item.ident,
-        _ => return None,
-    })
 }

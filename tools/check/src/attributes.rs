@@ -1,7 +1,39 @@
-//! Which items a normal build contains.
+//! Attributes and names of items, and the items that a normal build contains.
 
+use proc_macro2::{Ident, Span};
 use syn::punctuated::Punctuated;
-use syn::{Attribute, Meta, Token};
+use syn::{Attribute, Expr, ExprLit, Item, Lit, Meta, Token};
+
+/// Returns the attributes and the name of an item; modules and imports are without a name here.
+pub(crate) fn parts(item: &Item) -> (&[Attribute], Option<&Ident>) {
+    match item {
+        Item::Const(item) => (&item.attrs, Some(&item.ident)),
+        Item::Enum(item) => (&item.attrs, Some(&item.ident)),
+        Item::Fn(item) => (&item.attrs, Some(&item.sig.ident)),
+        Item::ForeignMod(item) => (&item.attrs, None),
+        Item::Impl(item) => (&item.attrs, None),
+        Item::Macro(item) => (&item.attrs, item.ident.as_ref()),
+        Item::Mod(item) => (&item.attrs, None),
+        Item::Static(item) => (&item.attrs, Some(&item.ident)),
+        Item::Struct(item) => (&item.attrs, Some(&item.ident)),
+        Item::Trait(item) => (&item.attrs, Some(&item.ident)),
+        Item::Type(item) => (&item.attrs, Some(&item.ident)),
+        Item::Union(item) => (&item.attrs, Some(&item.ident)),
+        Item::Use(item) => (&item.attrs, None),
+        _ => (&[], None),
+    }
+}
+
+/// Returns the string of the first attribute `name = "string"`.
+pub(crate) fn string(attributes: &[Attribute], name: &str) -> Option<(Span, String)> {
+    attributes.iter().find_map(|attribute| match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident(name) => match &pair.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some((text.span(), text.value())),
+            _ => None,
+        },
+        _ => None,
+    })
+}
 
 /// Returns true if no `cfg` attribute limits the item to tests, models or documentation.
 pub(crate) fn is_built(attributes: &[Attribute]) -> bool {
