@@ -109,8 +109,9 @@ mod tests {
                 ),
                 (
                     "target.rs",
-                    "use crate::other; pub fn one() {} pub fn two() { other::f() } pub fn call() {}",
+                    "use crate::other; mod inner; pub fn one() {} pub fn two() { other::f() } pub fn call() {}",
                 ),
+                ("target/inner.rs", "fn f() { super::one() }"),
                 ("once.rs", "use crate::target; fn f() { target::one(); crate::target::two() }"),
                 ("only_module.rs", "use crate::target;"),
                 ("excepted.rs", "fn f() { crate::target::call() }"),

@@ -20,7 +20,7 @@ pub(crate) fn cycles(next: &[Vec<usize>]) -> Vec<Vec<usize>> {
 #[derive(Default)]
 struct Search<'a> {
     next: &'a [Vec<usize>],
-    /// The turn of a node, from 1; 0 before it, `usize::MAX` once its component is complete.
+    /// The turn of a node, from 1; 0 before it, and above all turns once its component is complete.
     order: Vec<usize>,
     /// The earliest open node that a node reaches.
     low: Vec<usize>,
@@ -41,7 +41,6 @@ impl Search<'_> {
                     self.enter(other);
                     self.low[node] = self.low[node].min(self.low[other]);
                 }
-                usize::MAX => {}
                 order => self.low[node] = self.low[node].min(order),
             }
         }

@@ -219,7 +219,7 @@ mod tests {
         let mut tree = Tree::of(&[
             (
                 "lib.rs",
-                "mod a; mod b; mod c; pub use b::{Deep, inner::twice}; pub use c::c; pub use std::mem as outer;",
+                "mod a; mod b; mod c; pub use b::{Deep, inner::twice}; pub use c::c; pub use std::mem as outer; mod d { } pub use b::inner::twice as d;",
             ),
             ("a.rs", text),
             (
@@ -272,6 +272,17 @@ mod tests {
     }
 
     #[test]
+    fn a_function_is_not_the_module_of_its_name() {
+        assert_eq!(of_a("fn f() { crate::d() }"), ["crate::d -> b/inner.rs"]);
+        assert_eq!(of_a("use crate::d;"), ["crate::d -> b/inner.rs", "crate::d -> lib.rs"]);
+    }
+
+    #[test]
+    fn a_name_that_a_macro_makes_is_its_module_s() {
+        assert_eq!(of_a("use crate::b::made;"), ["crate::b::made -> b/mod.rs"]);
+    }
+
+    #[test]
     fn inline_paths_are_imports() {
         assert_eq!(
             of_a("fn f(x: &crate::Deep) { crate::b::own() }"),
@@ -291,6 +302,7 @@ mod tests {
             ["b::inner::twice -> b/inner.rs", "crate::b -> b/mod.rs"]
         );
         assert_eq!(of_a("fn f() { use crate::b; b::inner::twice() }").len(), 2);
+        assert_eq!(of_a("use crate::b::{self}; fn f() { b::inner::twice() }").len(), 2);
         assert_eq!(of_a("mod here { use super::super::c::*; fn f() -> Kind {} }").len(), 2);
     }
 
@@ -314,6 +326,7 @@ mod tests {
         assert!(of_a("#[cfg(all(test, loom))] use crate::c;").is_empty());
         assert!(of_a("impl X { #[cfg(test)] fn f() { crate::c::c() } }").is_empty());
         assert!(of_a("pub(in crate::b) fn f() { let b = std::mem::take(x); ::c::c() }").is_empty());
+        assert_eq!(of_a("use crate::b as c; use ::c::inner::twice;"), ["crate::b -> b/mod.rs"]);
         assert!(of_a("mod c {} fn f() { c::c(); self::c::c() }").is_empty());
     }
 }

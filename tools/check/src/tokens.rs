@@ -65,11 +65,10 @@ fn sequence(trees: &[TokenTree], at: usize, found: &mut Vec<Sequence>) -> usize 
             _ => break,
         }
     }
-    let field = at >= 1 && punct(at - 1, '.') && !(at >= 2 && punct(at - 2, '.'));
     let continued = at >= 2 && punct(at - 1, ':') && punct(at - 2, ':');
     let variable = at >= 1 && punct(at - 1, '$') && path[0] != "crate";
     let is_macro = punct(next, '!') && !punct(next + 1, '=');
-    if !field && !continued && !variable && (path.len() > 1 || is_macro) {
+    if !continued && !variable && (path.len() > 1 || is_macro) {
         found.push(Sequence { path, line, is_macro });
     }
     next
