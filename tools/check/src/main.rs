@@ -37,8 +37,8 @@ daiko-check layers --cycles [CRATE]...   the import cycles of each crate, in fil
 daiko-check layers --imports CRATE       all imports between the files of a crate
 daiko-check prose                        is the language of comments and documents plain?
 daiko-check prose FILE...                all that counts against these files
-daiko-check prose --shrink               takes files that pass off the list of exempt files
 daiko-check names                        do predicates return a bool, and do few types share a name?
+daiko-check names|prose --shrink         takes entries that pass off the list of exempt ones
 daiko-check figures                      lines of code of each crate
 daiko-check figures CRATE MODULE... [except NAME...]
                                          the files of a crate with paths into these modules";
@@ -91,6 +91,11 @@ fn run(words: &[&str]) -> Result<(), String> {
             }
         }
         ["names"] => return names(&workspace),
+        ["names", "--shrink"] => {
+            let names = read_names(&workspace)?;
+            let shorter = workspace.list(NAMES_EXEMPT)?.shrunk(|entry| names.fails(entry));
+            return workspace.write(NAMES_EXEMPT, &shorter);
+        }
         ["figures"] => {
             for package in &workspace.packages {
                 let lines = figures::lines(&workspace.tree(package)?, &package.folder);
@@ -164,13 +169,18 @@ fn read_prose(workspace: &Workspace) -> Result<Vec<Prose>, String> {
 }
 
 fn names(workspace: &Workspace) -> Result<(), String> {
+    let names = read_names(workspace)?;
+    let exempt = workspace.list(NAMES_EXEMPT)?;
+    let summary = format!("{}; {} names exempt", names.most(), exempt.entries().count());
+    report("names", names.check(&exempt), &[summary])
+}
+
+fn read_names(workspace: &Workspace) -> Result<Names, String> {
     let mut names = Names::default();
     for package in &workspace.packages {
         names.add(&workspace.tree(package)?);
     }
-    let exempt = workspace.list(NAMES_EXEMPT)?;
-    let summary = format!("{}; {} names exempt", names.most(), exempt.entries().count());
-    report("names", names.check(&exempt), &[summary])
+    Ok(names)
 }
 
 /// Prints the summary of a check that found nothing, or its faults.

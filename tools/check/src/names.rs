@@ -75,6 +75,11 @@ impl Names {
         format!("most types of one name: {visible}, with private types {all}")
     }
 
+    /// Returns true if the entry of the list is needed.
+    pub(crate) fn fails(&self, entry: &str) -> bool {
+        self.refused().contains_key(entry)
+    }
+
     /// Returns the entries that the list must have.
     fn refused(&self) -> BTreeMap<String, &[Site]> {
         let functions =
