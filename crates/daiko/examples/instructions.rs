@@ -15,7 +15,9 @@ fn main() {
     let runtime = daiko::Runtime::builder().workers(1).build().unwrap();
     let known = runtime.run(move || perform(&operation, count));
     if !known {
-        eprintln!("instructions: no such operation: yield, yield-migratable, park, mutex, spawn, recv");
+        eprintln!(
+            "instructions: no such operation: yield, yield-migratable, park, mutex, spawn, recv"
+        );
         std::process::exit(2);
     }
 }

@@ -29,7 +29,7 @@ pub use daiko_context::stack::StackError;
 pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
 pub use fiber::{
     Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
-    no_suspend, panicking, park, park_deadline, park_timeout, scope, spawn, try_current, yield_now,
+    no_suspend, panicking, park, park_timeout, scope, spawn, try_current, yield_now,
 };
 pub use monitor::Stuck;
 pub use pairing::{Class, set_class};
@@ -37,4 +37,5 @@ pub use placement::Placement;
 pub use runtime::{
     BuildError, Preset, Runtime, RuntimeBuilder, Selector, ShutdownReport, default_runtime, run,
 };
+pub use wait::Deadline;
 pub use worker::WorkerCounters;

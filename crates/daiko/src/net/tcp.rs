@@ -73,21 +73,11 @@ impl TcpStream {
     /// # Panics
     ///
     /// As [`connect`](Self::connect).
-    pub fn connect_timeout(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
-        Self::connect_until(address, || Deadline::after(timeout))
-    }
-
-    /// As [`connect_timeout`](Self::connect_timeout), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`connect_timeout`](Self::connect_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`connect`](Self::connect).
-    pub fn connect_deadline(address: &SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
-        Self::connect_until(address, || Deadline::at(deadline))
+    pub fn connect_timeout(
+        address: &SocketAddr,
+        timeout: impl Into<Deadline> + Copy,
+    ) -> io::Result<TcpStream> {
+        Self::connect_until(address, || timeout.into())
     }
 
     fn connect_until(

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use daiko_core::condvar::{OtherMutex, RawCondvar};
 use daiko_core::fiber::WaiterId;
@@ -115,27 +115,9 @@ impl Condvar {
     pub fn wait_timeout<'m, T: ?Sized>(
         &self,
         guard: MutexGuard<'m, T>,
-        timeout: Duration,
+        timeout: impl Into<Deadline>,
     ) -> LockResult<(MutexGuard<'m, T>, WaitTimeoutResult)> {
-        self.wait_timed(guard, Deadline::after(timeout))
-    }
-
-    /// As [`wait`](Self::wait), until `deadline` at most, beside the time that the lock takes.
-    ///
-    /// # Errors
-    ///
-    /// As [`wait`](Self::wait).
-    ///
-    /// # Panics
-    ///
-    /// As [`wait`](Self::wait).
-    #[track_caller]
-    pub fn wait_deadline<'m, T: ?Sized>(
-        &self,
-        guard: MutexGuard<'m, T>,
-        deadline: Instant,
-    ) -> LockResult<(MutexGuard<'m, T>, WaitTimeoutResult)> {
-        self.wait_timed(guard, Deadline::at(deadline))
+        self.wait_timed(guard, timeout.into())
     }
 
     /// Waits until `condition` is false, for at most `timeout`, beside the time that the lock takes.

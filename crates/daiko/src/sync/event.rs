@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
 
 use daiko_core::event::RawEvent;
 use daiko_core::fiber::WaiterId;
@@ -110,21 +109,8 @@ impl Event {
     /// # Panics
     ///
     /// As [`wait`](Self::wait).
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), TimedOut> {
-        self.wait_until("Event::wait", || Deadline::after(timeout))
-    }
-
-    /// As [`wait`](Self::wait), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// If the time is over.
-    ///
-    /// # Panics
-    ///
-    /// As [`wait`](Self::wait).
-    pub fn wait_deadline(&self, deadline: Instant) -> Result<(), TimedOut> {
-        self.wait_until("Event::wait", || Deadline::at(deadline))
+    pub fn wait_timeout(&self, timeout: impl Into<Deadline>) -> Result<(), TimedOut> {
+        self.wait_until("Event::wait", || timeout.into())
     }
 
     /// Waits in the name of `what`.

@@ -6,7 +6,6 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::{self, NonNull};
-use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
@@ -147,26 +146,9 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     pub fn lock_timeout(
         &self,
-        timeout: Duration,
+        timeout: impl Into<Deadline>,
     ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {
-        self.lock_until(|| Deadline::after(timeout))
-    }
-
-    /// As [`lock`](Self::lock), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock_timeout`](Self::lock_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`lock`](Self::lock).
-    #[track_caller]
-    pub fn lock_deadline(
-        &self,
-        deadline: Instant,
-    ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {
-        self.lock_until(|| Deadline::at(deadline))
+        self.lock_until(|| timeout.into())
     }
 
     #[track_caller]

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::num::NonZeroU64;
 use std::ptr::{self, NonNull};
-use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
@@ -121,28 +120,10 @@ impl Once {
     #[track_caller]
     pub fn call_once_timeout(
         &self,
-        timeout: Duration,
+        timeout: impl Into<Deadline>,
         init: impl FnOnce(),
     ) -> Result<(), TimedOut> {
-        self.call(&Call::ONCE, || Deadline::after(timeout), |_| init())
-    }
-
-    /// As [`call_once_timeout`](Self::call_once_timeout), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`call_once_timeout`](Self::call_once_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`call_once`](Self::call_once).
-    #[track_caller]
-    pub fn call_once_deadline(
-        &self,
-        deadline: Instant,
-        init: impl FnOnce(),
-    ) -> Result<(), TimedOut> {
-        self.call(&Call::ONCE, || Deadline::at(deadline), |_| init())
+        self.call(&Call::ONCE, || timeout.into(), |_| init())
     }
 
     /// As [`call_once`](Self::call_once), also after a closure panicked here: `init` is told so.
@@ -178,28 +159,10 @@ impl Once {
     #[track_caller]
     pub fn call_once_force_timeout(
         &self,
-        timeout: Duration,
+        timeout: impl Into<Deadline>,
         init: impl FnOnce(&OnceState),
     ) -> Result<(), TimedOut> {
-        self.call(&Call::FORCE, || Deadline::after(timeout), init)
-    }
-
-    /// As [`call_once_deadline`](Self::call_once_deadline), also after a closure panicked here.
-    ///
-    /// # Errors
-    ///
-    /// As [`call_once_timeout`](Self::call_once_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`call_once_force`](Self::call_once_force).
-    #[track_caller]
-    pub fn call_once_force_deadline(
-        &self,
-        deadline: Instant,
-        init: impl FnOnce(&OnceState),
-    ) -> Result<(), TimedOut> {
-        self.call(&Call::FORCE, || Deadline::at(deadline), init)
+        self.call(&Call::FORCE, || timeout.into(), init)
     }
 
     /// Waits until it is done, by somebody else.
@@ -221,21 +184,8 @@ impl Once {
     /// # Panics
     ///
     /// As [`call_once`](Self::call_once).
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), TimedOut> {
-        self.see(&Call::WAIT, || Deadline::after(timeout))
-    }
-
-    /// As [`wait`](Self::wait), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// If the time is over.
-    ///
-    /// # Panics
-    ///
-    /// As [`call_once`](Self::call_once).
-    pub fn wait_deadline(&self, deadline: Instant) -> Result<(), TimedOut> {
-        self.see(&Call::WAIT, || Deadline::at(deadline))
+    pub fn wait_timeout(&self, timeout: impl Into<Deadline>) -> Result<(), TimedOut> {
+        self.see(&Call::WAIT, || timeout.into())
     }
 
     /// As [`wait`](Self::wait), also if a closure panics here, or has: for one that does not.
@@ -257,21 +207,8 @@ impl Once {
     /// # Panics
     ///
     /// As [`call_once_force`](Self::call_once_force).
-    pub fn wait_force_timeout(&self, timeout: Duration) -> Result<(), TimedOut> {
-        self.see(&Call::WAIT_FORCE, || Deadline::after(timeout))
-    }
-
-    /// As [`wait_force`](Self::wait_force), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// If the time is over.
-    ///
-    /// # Panics
-    ///
-    /// As [`call_once_force`](Self::call_once_force).
-    pub fn wait_force_deadline(&self, deadline: Instant) -> Result<(), TimedOut> {
-        self.see(&Call::WAIT_FORCE, || Deadline::at(deadline))
+    pub fn wait_force_timeout(&self, timeout: impl Into<Deadline>) -> Result<(), TimedOut> {
+        self.see(&Call::WAIT_FORCE, || timeout.into())
     }
 
     /// Waits for somebody who does it.

@@ -8,7 +8,6 @@ use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
@@ -161,21 +160,11 @@ impl<T: ?Sized> RwLock<T> {
     /// # Panics
     ///
     /// As [`read`](Self::read).
-    pub fn read_timeout(&self, timeout: Duration) -> TimedResult<RwLockReadGuard<'_, T>> {
-        self.read_until(|| Deadline::after(timeout))
-    }
-
-    /// As [`read`](Self::read), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`read_timeout`](Self::read_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`read`](Self::read).
-    pub fn read_deadline(&self, deadline: Instant) -> TimedResult<RwLockReadGuard<'_, T>> {
-        self.read_until(|| Deadline::at(deadline))
+    pub fn read_timeout(
+        &self,
+        timeout: impl Into<Deadline>,
+    ) -> TimedResult<RwLockReadGuard<'_, T>> {
+        self.read_until(|| timeout.into())
     }
 
     pub(crate) fn read_until(
@@ -228,22 +217,11 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// As [`read`](Self::read).
     #[track_caller]
-    pub fn write_timeout(&self, timeout: Duration) -> TimedResult<RwLockWriteGuard<'_, T>> {
-        self.write_until(|| Deadline::after(timeout))
-    }
-
-    /// As [`write`](Self::write), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`write_timeout`](Self::write_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`read`](Self::read).
-    #[track_caller]
-    pub fn write_deadline(&self, deadline: Instant) -> TimedResult<RwLockWriteGuard<'_, T>> {
-        self.write_until(|| Deadline::at(deadline))
+    pub fn write_timeout(
+        &self,
+        timeout: impl Into<Deadline>,
+    ) -> TimedResult<RwLockWriteGuard<'_, T>> {
+        self.write_until(|| timeout.into())
     }
 
     #[track_caller]

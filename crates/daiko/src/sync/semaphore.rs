@@ -3,7 +3,6 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
@@ -121,21 +120,12 @@ impl Semaphore {
     /// # Panics
     ///
     /// As [`acquire`](Self::acquire).
-    pub fn acquire_timeout(&self, count: u32, timeout: Duration) -> Result<Permit<'_>, TimedOut> {
-        self.acquire_until(count, || Deadline::after(timeout))
-    }
-
-    /// As [`acquire_many`](Self::acquire_many), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// If the time is over.
-    ///
-    /// # Panics
-    ///
-    /// As [`acquire`](Self::acquire).
-    pub fn acquire_deadline(&self, count: u32, deadline: Instant) -> Result<Permit<'_>, TimedOut> {
-        self.acquire_until(count, || Deadline::at(deadline))
+    pub fn acquire_timeout(
+        &self,
+        count: u32,
+        timeout: impl Into<Deadline>,
+    ) -> Result<Permit<'_>, TimedOut> {
+        self.acquire_until(count, || timeout.into())
     }
 
     pub(crate) fn acquire_until(

@@ -6,7 +6,6 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
-use std::time::{Duration, Instant};
 
 use daiko_context::scan;
 use daiko_core::lock::{Held, QueueLock};
@@ -351,21 +350,8 @@ impl<V: Lane> Slot<V> {
     /// # Panics
     ///
     /// As [`wait`](Self::wait).
-    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<V, SlotTimeoutError> {
-        self.wait_until(Deadline::after(timeout))
-    }
-
-    /// As [`wait`](Self::wait), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`wait_timeout`](Self::wait_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`wait`](Self::wait).
-    pub fn wait_deadline(&mut self, deadline: Instant) -> Result<V, SlotTimeoutError> {
-        self.wait_until(Deadline::at(deadline))
+    pub fn wait_timeout(&mut self, timeout: impl Into<Deadline>) -> Result<V, SlotTimeoutError> {
+        self.wait_until(timeout.into())
     }
 
     #[inline]

@@ -21,8 +21,7 @@ use daiko_core::watch::Value;
 pub(crate) use self::area::AreaList;
 pub use self::area::{Closed, NotificationArea, Slot, SlotTimeoutError};
 pub use self::single::{
-    notify, notify_in, wait_until, wait_until_deadline, wait_until_timeout, wait_until_told,
-    wait_until_told_deadline, wait_until_told_timeout,
+    notify, notify_in, wait_until, wait_until_timeout, wait_until_told, wait_until_told_timeout,
 };
 
 /// An atomic word that fibers can wait for: `AtomicU32` and `AtomicU64`.

@@ -2,7 +2,6 @@
 
 use std::ptr;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use daiko_core::watch::{Condition, Entry, Notice, Value};
 
@@ -66,26 +65,9 @@ pub fn wait_until<W: Word>(word: &W, until: Condition<W::Value>) -> W::Value {
 pub fn wait_until_timeout<W: Word>(
     word: &W,
     until: Condition<W::Value>,
-    timeout: Duration,
+    timeout: impl Into<Deadline>,
 ) -> Result<W::Value, TimedOut> {
-    wait(word, until, Notice::Silent, Deadline::after(timeout)).ok_or(TimedOut)
-}
-
-/// As [`wait_until`], until `deadline` at most.
-///
-/// # Errors
-///
-/// As [`wait_until_timeout`].
-///
-/// # Panics
-///
-/// As [`wait_until`].
-pub fn wait_until_deadline<W: Word>(
-    word: &W,
-    until: Condition<W::Value>,
-    deadline: Instant,
-) -> Result<W::Value, TimedOut> {
-    wait(word, until, Notice::Silent, Deadline::at(deadline)).ok_or(TimedOut)
+    wait(word, until, Notice::Silent, timeout.into()).ok_or(TimedOut)
 }
 
 /// As [`wait_until`], for a word whose writer calls [`notify`] afterwards: nobody samples it.
@@ -124,26 +106,9 @@ pub fn wait_until_told<W: Word>(word: &W, until: Condition<W::Value>) -> W::Valu
 pub fn wait_until_told_timeout<W: Word>(
     word: &W,
     until: Condition<W::Value>,
-    timeout: Duration,
+    timeout: impl Into<Deadline>,
 ) -> Result<W::Value, TimedOut> {
-    wait(word, until, Notice::Told, Deadline::after(timeout)).ok_or(TimedOut)
-}
-
-/// As [`wait_until_told`], until `deadline` at most.
-///
-/// # Errors
-///
-/// As [`wait_until_timeout`].
-///
-/// # Panics
-///
-/// As [`wait_until`].
-pub fn wait_until_told_deadline<W: Word>(
-    word: &W,
-    until: Condition<W::Value>,
-    deadline: Instant,
-) -> Result<W::Value, TimedOut> {
-    wait(word, until, Notice::Told, Deadline::at(deadline)).ok_or(TimedOut)
+    wait(word, until, Notice::Told, timeout.into()).ok_or(TimedOut)
 }
 
 /// Resumes the fibers whose told watch of `word` now holds; returns how many.

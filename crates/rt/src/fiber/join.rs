@@ -3,7 +3,6 @@
 use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
-use std::time::{Duration, Instant};
 
 use super::waiter::{self, ThreadWaiter};
 use super::{ControlBlock, Fiber, unwind};
@@ -185,21 +184,8 @@ impl<T> JoinHandle<T> {
     /// # Panics
     ///
     /// As [`join`](Self::join).
-    pub fn join_timeout(self, timeout: Duration) -> Result<Result<T, JoinError>, Self> {
-        self.join_until(|| Deadline::after(timeout))
-    }
-
-    /// Joins as [`join`](Self::join) does, but waits until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`join_timeout`](Self::join_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`join`](Self::join).
-    pub fn join_deadline(self, deadline: Instant) -> Result<Result<T, JoinError>, Self> {
-        self.join_until(|| Deadline::at(deadline))
+    pub fn join_timeout(self, timeout: impl Into<Deadline>) -> Result<Result<T, JoinError>, Self> {
+        self.join_until(|| timeout.into())
     }
 
     fn join_until(self, deadline: impl FnOnce() -> Deadline) -> Result<Result<T, JoinError>, Self> {

@@ -16,7 +16,6 @@ use std::fmt;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::time::{Duration, Instant};
 
 pub use self::cancel_scope::{CancelScope, is_any_over as is_any_scope_over};
 pub use self::control::{ControlBlock, FiberData, flag, kind};
@@ -216,28 +215,8 @@ pub fn park() {
 /// # Panics
 ///
 /// As [`park`].
-pub fn park_timeout(timeout: Duration) {
-    suspend::park_until("park_timeout", Deadline::after(timeout));
-}
-
-/// Parks as [`park`] does, until `deadline` at most. See [`park_timeout`].
-///
-/// ```
-/// # use daiko_rt as daiko;
-/// # daiko::run(|| {
-/// use std::time::Instant;
-///
-/// let deadline = Instant::now();
-/// daiko::current().unpark();
-/// daiko::park_deadline(deadline);
-/// # });
-/// ```
-///
-/// # Panics
-///
-/// As [`park`].
-pub fn park_deadline(deadline: Instant) {
-    suspend::park_until("park_deadline", Deadline::at(deadline));
+pub fn park_timeout(timeout: impl Into<Deadline>) {
+    suspend::park_until("park_timeout", timeout.into());
 }
 
 /// Lets other runnable fibers of this worker run before the caller goes on.

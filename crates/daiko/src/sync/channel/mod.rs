@@ -26,7 +26,6 @@ mod select;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use self::any::{Any, Channel};
 pub use self::errors::{
@@ -128,23 +127,13 @@ impl<T> Sender<T> {
     /// # Panics
     ///
     /// As [`send`](Self::send).
-    pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
+    pub fn send_timeout(
+        &self,
+        message: T,
+        timeout: impl Into<Deadline>,
+    ) -> Result<(), SendTimeoutError<T>> {
         let _call = process::call();
-        self.channel.any.send(message, || Deadline::after(timeout))
-    }
-
-    /// As [`send`](Self::send), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`send_timeout`](Self::send_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`send`](Self::send).
-    pub fn send_deadline(&self, message: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
-        let _call = process::call();
-        self.channel.any.send(message, || Deadline::at(deadline))
+        self.channel.any.send(message, || timeout.into())
     }
 
     /// Sends `message` if that is possible at once.
@@ -209,23 +198,9 @@ impl<T> Receiver<T> {
     /// # Panics
     ///
     /// As [`recv`](Self::recv).
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
+    pub fn recv_timeout(&self, timeout: impl Into<Deadline>) -> Result<T, RecvTimeoutError> {
         let _call = process::call();
-        self.channel.any.recv(|| Deadline::after(timeout))
-    }
-
-    /// As [`recv`](Self::recv), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`recv_timeout`](Self::recv_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`recv`](Self::recv).
-    pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
-        let _call = process::call();
-        self.channel.any.recv(|| Deadline::at(deadline))
+        self.channel.any.recv(|| timeout.into())
     }
 
     /// Receives a message if that is possible at once.

@@ -6,7 +6,6 @@ use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use daiko_core::channel::{Oneshot, Party, Unsent};
 use daiko_core::fiber::WaiterId;
@@ -97,21 +96,8 @@ impl<T> OneshotReceiver<T> {
     /// # Panics
     ///
     /// As [`recv`](Self::recv).
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        self.receive(|| Deadline::after(timeout))
-    }
-
-    /// As [`recv_timeout`](Self::recv_timeout), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`recv_timeout`](Self::recv_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`recv`](Self::recv).
-    pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
-        self.receive(|| Deadline::at(deadline))
+    pub fn recv_timeout(&self, timeout: impl Into<Deadline>) -> Result<T, RecvTimeoutError> {
+        self.receive(|| timeout.into())
     }
 
     /// Receives the message, if it is there.
