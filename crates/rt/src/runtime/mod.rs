@@ -41,62 +41,65 @@ use crate::process::crew::{Crew, Roster};
 use crate::worker::{self, Sources, Worker, WorkerCounters};
 pub use daiko_core::governor::Preset;
 
-/// Where a runtime is in its life.
+/// The phases in the life of a runtime.
 pub(crate) mod phase {
     /// Fibers run.
     pub(crate) const RUNNING: u32 = 0;
     /// Fibers are unwound.
     pub(crate) const UNWINDING: u32 = 1;
-    /// Time is up: workers end where they are.
+    /// The time for unwinding is over: workers end where they are.
     pub(crate) const ENDING: u32 = 2;
 }
 
-/// What all parts of a runtime share. It lies in the runtime's arena, until the last control
-/// block has come back.
+/// The shared part of a runtime. It lies in the runtime's arena, until the last control block has
+/// come back.
 pub struct Shared {
     pub pool: pool::Pool,
     workers: NonNull<Worker>,
     /// Workers that fibers are placed on.
     worker_count: u32,
-    /// The same and the spares behind them.
+    /// The same plus the spare workers that follow them.
     all_count: u32,
-    /// Fibers that anyone may start.
+    /// Fibers that any worker may start.
     pub(crate) injector: Injector<ControlBlock>,
     /// Parked workers.
     pub(crate) idle: IdleSet,
     pub(crate) governor: Governor,
-    /// What the agents of all workers poll.
+    /// The sources that all agents poll.
     pub sources: Sources,
-    /// For blocking calls, where workers are threads.
+    /// The threads for blocking calls, where workers are threads.
     pub(crate) blocking: BlockingPool,
     pub(crate) monitor: Monitor,
-    /// The control block that the monitor reads.
+    /// The control block that the monitor reads: its protected read.
     pub(crate) glance: Glance<ControlBlock>,
     /// A `phase`.
     pub(crate) phase: AtomicU32,
-    /// Some worker's watches are not sampled by its own agent, which is busy: others do.
+    /// True if the watches of a worker are not polled by its own agent, which is busy: other agents
+    /// poll them.
     pub(crate) stand_in: AtomicBool,
-    /// How many spares are needed now. Written by the monitor.
+    /// Number of spare workers that are needed now. Written by the monitor.
     pub(crate) spares: AtomicU32,
     pub(crate) barriers: Barriers,
-    /// Workers that run no more. Counted up by each as the last thing that it does with the runtime.
+    /// Number of workers that have ended. Each counts itself as its last access to the runtime.
     pub(crate) ended: Tally,
-    /// Of worker processes: how they have come up.
+    /// The process table of worker processes.
     pub(crate) roster: Roster,
-    /// The kernel threads of the workers, those of spares too. Only the process that made the runtime.
+    /// The kernel threads of the workers and spare workers. Only in the process that built the
+    /// runtime.
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
-    /// How workers ask the kernel for descriptors, once one does and nothing was asked for.
+    /// The way in which workers ask the kernel for descriptors, chosen at the first use unless the
+    /// builder has chosen it.
     pub selector: OnceLock<selector::Kind>,
-    /// Where movers go that wait for sockets.
+    /// Placement of migratable fibers that wait for sockets.
     pub steering: Steering,
-    /// Which workers share a core.
+    /// The table of workers that share a core.
     pub(crate) pairing: Pairing,
     /// The CPUs that workers are bound to.
     pub(crate) cpus: CpuSet,
     pub options: Options,
 }
 
-/// Keeps the memory of a runtime beyond its end, for what may outlive it.
+/// Keeps the memory of a runtime beyond its end, for an object that may outlive it.
 pub struct Hold(NonNull<Shared>);
 
 // SAFETY: `Shared` is Send and Sync.
@@ -114,21 +117,22 @@ impl Drop for Hold {
     }
 }
 
-/// What was asked for at the start and does not change.
+/// The settings of the builder, which do not change.
 pub struct Options {
-    /// Whether the workers are processes.
+    /// True if the workers are processes.
     pub(crate) processes: bool,
     /// `kind` bits of all fibers.
     pub(crate) kind: u8,
-    /// Whether worker processes are traced.
+    /// True if worker processes are traced.
     pub(crate) traced: bool,
-    /// Whether an agent that finds another's fiber hit resumes it itself, if it is a mover.
+    /// True if an agent that finds a hit for a migratable fiber of another worker resumes it
+    /// itself.
     pub(crate) any_agent: bool,
-    /// How workers are to ask the kernel for descriptors; `None`: as is best.
+    /// The way in which workers ask the kernel for descriptors; `None`: the best that there is.
     pub selector: Option<selector::Kind>,
     /// Called by the monitor when a worker is stuck.
     pub(crate) on_stuck: Option<StuckHook>,
-    /// Called by the monitor when fibers wait for what will not come.
+    /// Called by the monitor when fibers wait for events that cannot come.
     pub(crate) on_deadlock: Option<DeadlockHook>,
 }
 
@@ -138,14 +142,14 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 impl Shared {
-    /// The workers that fibers are placed on.
+    /// Returns the workers that fibers are placed on.
     #[inline]
     pub fn workers(&self) -> &[Worker] {
         // SAFETY: the builder made that many, and they live as long as this.
         unsafe { std::slice::from_raw_parts(self.workers.as_ptr(), self.worker_count as usize) }
     }
 
-    /// The workers and the spares.
+    /// Returns the workers, followed by the spare workers.
     pub fn all_workers(&self) -> &[Worker] {
         // SAFETY: as in `workers`.
         unsafe { std::slice::from_raw_parts(self.workers.as_ptr(), self.all_count as usize) }
@@ -162,7 +166,8 @@ impl Shared {
         self.phase.load(Ordering::Acquire)
     }
 
-    /// Who waits for words of this runtime, and who wakes them.
+    /// Returns the scope of futex words of this runtime: the threads or processes that wait and
+    /// wake.
     pub fn scope(&self) -> Reach {
         self.pool.arena().scope()
     }
@@ -176,8 +181,8 @@ impl Shared {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a new fiber where a worker will find it. `here` is the worker that calls, if one of
-    /// this runtime does.
+    /// Puts a new fiber in a place where a worker will find it. `here` is the calling worker, if a
+    /// worker of this runtime calls.
     pub(crate) fn launch(&self, fiber: &ControlBlock, here: Option<&Worker>, place: Place) {
         match (place, here) {
             (Place::On(worker), from) => self.send_start(from, worker, fiber),
@@ -190,7 +195,7 @@ impl Shared {
         }
     }
 
-    /// The worker that has the fewest fibers, `me` if it is among those.
+    /// Returns the worker that has the fewest fibers, `me` if it is among those.
     pub(crate) fn least_loaded(&self, me: usize) -> Least {
         place::least(self.workers().iter().map(Worker::load), me)
     }
@@ -204,7 +209,7 @@ impl Shared {
         }
     }
 
-    /// Puts an active fiber where any worker takes it.
+    /// Puts an active fiber in the queue from which any worker takes it.
     pub(crate) fn inject_one(&self, fiber: &ControlBlock) {
         // SAFETY: the caller has the fiber alone, so it is in no list; it is in use until it has
         // run.
@@ -212,12 +217,12 @@ impl Shared {
         self.work_is_available();
     }
 
-    /// Puts fibers where any worker takes them.
+    /// Puts fibers in the queue from which any worker takes them.
     pub(crate) fn inject(&self, fibers: Chain<ControlBlock>) {
         self.injector.push_chain(&ThisThread, fibers);
     }
 
-    /// Makes all workers look again at what there is to do.
+    /// Makes all workers look again for work.
     pub fn unpark_all(&self) {
         process::assert_in_call();
         // Pairs with the barrier between a worker's parked mark and its last look.
@@ -227,23 +232,25 @@ impl Shared {
         }
     }
 
-    /// Frees the runtime's memory if what the caller has just given back was the last of it that
-    /// was out after its end.
+    /// Frees the runtime's memory after its end, if the caller has just returned the last part of
+    /// it that was in use (`last`).
     ///
     /// # Safety
     ///
     /// `shared` is valid; if `last`, it is not afterwards.
     pub(crate) unsafe fn free_if_last(shared: NonNull<Self>, last: bool) {
         if last {
-            // SAFETY: the runtime has ended, and nobody has a block, and so a way to it.
+            // SAFETY: the runtime has ended, and no block is in use, and so no pointer to the
+            // runtime.
             unsafe { Self::destroy(shared) };
         }
     }
 
-    /// Wakes a parked worker, if there is one, because something that anyone may take was queued.
+    /// Wakes a parked worker, if there is one, because a fiber that any worker may take was queued.
     #[inline]
     pub(crate) fn work_is_available(&self) {
-        // The one worker of a runtime knows what it queues itself; not what its spare does.
+        // The only worker of a runtime knows the fibers that it queues itself, but not those of its
+        // spare worker.
         let alone = self.worker_count == 1
             && self.spares.load(Ordering::Relaxed) == 0
             && worker::current().is_some_and(|worker| ptr::eq(worker, &self.workers()[0]));
@@ -252,15 +259,16 @@ impl Shared {
         }
     }
 
-    /// Returns true if a source that the agents of all workers poll may come to something.
+    /// Returns true if a source that the agents of all workers poll may have an event that they
+    /// find only by looking.
     pub(crate) fn is_awaited(&self) -> bool {
         let mut awaited = false;
         self.sources.each(|_, source| awaited |= source.is_awaited());
         awaited
     }
 
-    /// The barrier between making work available and looking for parked workers. A runtime of one worker has others
-    /// make work for it so seldom that they pay, and not each park.
+    /// Returns the barrier between adding work and looking for parked workers. In a runtime of one
+    /// worker, other threads add work so rarely that they pay for it, and not each park.
     pub(crate) fn idle_barrier(&self) -> Barriers {
         if self.worker_count > 1 { self.barriers } else { Barriers::Fences }
     }
@@ -273,17 +281,17 @@ impl Shared {
         }
     }
 
-    /// Where `worker`, about to start a fiber, should have it started.
+    /// Chooses the worker for a fiber that `worker` is about to start.
     #[inline]
     pub(crate) fn place_start(&self, worker: &Worker) -> place::Start {
         if self.worker_count == 1 { place::Start::Here } else { worker.place_start() }
     }
 }
 
-/// Workers that run fibers, and what belongs to them.
+/// A set of workers that run fibers, with their memory and threads.
 ///
-/// Most programs use the default runtime, by [`run`] and [`spawn`](crate::spawn). Dropping a runtime
-/// ends it, as [`shutdown`](Runtime::shutdown) does.
+/// Most programs use the default runtime, by [`run`] and [`spawn`](crate::spawn). Dropping a
+/// runtime ends it, as [`shutdown`](Runtime::shutdown) does.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -320,7 +328,7 @@ unsafe impl Send for SharedPtr {}
 unsafe impl Sync for SharedPtr {}
 
 impl Runtime {
-    /// A builder with the default settings.
+    /// Returns a builder with the default settings.
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::default()
     }
@@ -348,7 +356,7 @@ impl Runtime {
         }
     }
 
-    /// Spawns a fiber as `builder` says on this runtime.
+    /// Spawns a fiber with the properties of `builder` on this runtime.
     ///
     /// # Errors
     ///
@@ -363,8 +371,8 @@ impl Runtime {
         builder.spawn_in(self.shared(), here, f)
     }
 
-    /// Spawns a fiber as `builder` says on this runtime, which runs `f` at least once: see
-    /// [`Builder::spawn_at_least_once`].
+    /// Spawns a fiber with the properties of `builder` on this runtime, which runs `f` at least
+    /// once: see [`Builder::spawn_at_least_once`].
     ///
     /// # Errors
     ///
@@ -425,17 +433,17 @@ impl Runtime {
         fiber::in_runtime(self.shared(), f)
     }
 
-    /// How many workers fibers are placed on.
+    /// Returns the number of workers that fibers are placed on.
     pub fn workers(&self) -> usize {
         self.shared().worker_count()
     }
 
-    /// What each worker has done so far; the spares come behind the others.
+    /// Returns the counts of each worker so far; the spare workers come last.
     pub fn counters(&self) -> Vec<WorkerCounters> {
         self.shared().all_workers().iter().map(|worker| worker.counters.read()).collect()
     }
 
-    /// The preset in force.
+    /// Returns the preset in force.
     pub fn preset(&self) -> Preset {
         self.shared().governor.preset()
     }

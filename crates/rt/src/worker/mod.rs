@@ -132,9 +132,9 @@ pub struct Worker {
     pub(crate) stuck: AtomicBool,
     /// True if this worker is a process of its own. Only the owner.
     alone: Cell<bool>,
-    /// How the worker idles: a `Rest`. Only the owner, and the successor once the process has died.
+    /// The kind of sleep of the idle worker: a `Rest`. Only the owner, and the successor once the process has died.
     rest: AtomicU32,
-    /// How a process becomes this worker: a `Coming`. Written by the zygote, then by that process.
+    /// The way in which a process becomes this worker: a `Coming`. Written by the zygote, then by that process.
     expected: AtomicU32,
     /// The block below which the worker's own stack lies, if it is a process. Written before there
     /// are processes.

@@ -195,7 +195,7 @@ impl Worker {
     }
 
     fn enqueue_entry(&self, entry: Entry<ControlBlock>) {
-        // SAFETY: a fiber in the next slot is in use.
+        // SAFETY: a fiber in the LIFO slot is in use.
         self.enqueue(unsafe { entry.fiber.as_ref() });
     }
 

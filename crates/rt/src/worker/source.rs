@@ -122,12 +122,12 @@ pub enum Round {
     IdleForLong,
 }
 
-/// How a worker sleeps while fibers wait for a source.
+/// The sleep of a worker while fibers wait for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bed {
-    /// On its token, which the source's writers store.
+    /// The worker sleeps on its token, which the source's writers store.
     Token,
-    /// By [`Source::sleep`]. A worker that sleeps in another bed looks at the source every
+    /// The worker sleeps by [`Source::sleep`]. A worker that sleeps in another bed looks at the source every
     /// `sampled`.
     Own {
         /// The time between two looks.
@@ -135,7 +135,7 @@ pub enum Bed {
     },
 }
 
-/// How the sleep of a worker in a source's bed is ended.
+/// The way in which the sleep of a worker in a source's bed is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rung {
     /// The caller has to end it by the token.

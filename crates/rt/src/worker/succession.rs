@@ -18,7 +18,7 @@ use crate::process::{SharedHeap, is_shared, no_stack};
 /// Bytes of a worker's own stack, which its agent and pollers use.
 const STACK_BYTES: usize = 256 << 10;
 
-/// How a worker idles: a kind of sleep, once it has nothing in hand.
+/// The kind of sleep of a worker that has nothing in hand.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Rest {
     /// It does not idle.
@@ -29,12 +29,12 @@ pub(super) enum Rest {
     Sampling = 2,
 }
 
-/// How a process comes to be a worker.
+/// The way in which a process comes to be a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coming {
     /// A process is this worker.
     No = 0,
-    /// With the runtime.
+    /// The process begins with the runtime.
     First = 1,
     /// After another process; it begins anew with the agent of that process.
     Anew = 2,
@@ -46,13 +46,13 @@ pub(crate) enum Coming {
 #[derive(Debug)]
 pub(crate) enum Plan {
     First,
-    /// With the agent. The fiber that ran last is lost.
+    /// It begins with the agent. The fiber that ran last is lost.
     Anew,
-    /// At the point where the dead process was.
+    /// It begins at the point where the dead process was.
     GoOn(Box<Registers>),
 }
 
-/// Why no process can take a dead process's place.
+/// The reason why no process can take a dead process's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unclear(pub(crate) u32);
 

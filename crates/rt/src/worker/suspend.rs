@@ -138,7 +138,7 @@ fn is_woken(fiber: &ControlBlock) -> bool {
     fiber.flags.get() == 0 || unwind::was_woken(fiber)
 }
 
-/// How a suspension has ended.
+/// The end of a suspension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resumed {
     /// Its waker has resumed it.
