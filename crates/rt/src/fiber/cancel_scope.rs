@@ -13,8 +13,8 @@ use daiko_core::fiber::Event;
 use daiko_sys::clock;
 
 use super::{Cancelled, ControlBlock, flag};
+use crate::deadline::Deadline;
 use crate::process;
-use crate::wait::Deadline;
 
 /// A part of a fiber's execution. It lies in the frame of the call that runs this part.
 pub struct CancelScope {

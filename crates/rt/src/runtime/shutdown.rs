@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use daiko_core::fiber::Owner;
 
-use super::{Runtime, Shared, phase};
+use super::handle::Runtime;
+use super::shared::{Hold, Shared, phase};
 use crate::fiber::{ControlBlock, waiter};
 use crate::process;
 use crate::process::crew::Crew;
@@ -124,6 +125,16 @@ impl Drop for Runtime {
     }
 }
 
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let _call = process::call();
+        // SAFETY: held until here.
+        let last = unsafe { self.0.as_ref() }.pool.let_go();
+        // SAFETY: as above; it is not used afterwards.
+        unsafe { Shared::free_if_last(self.0, last) };
+    }
+}
+
 impl Shared {
     /// Returns true if the caller is a fiber or poller of this runtime.
     fn is_caller(&self) -> bool {
@@ -184,6 +195,20 @@ impl Shared {
         }
         if this.pool.close() {
             // SAFETY: no block is in use, and so no pointer to the runtime.
+            unsafe { Self::destroy(shared) };
+        }
+    }
+
+    /// Frees the runtime's memory after its end, if the caller has just returned the last part of
+    /// it that was in use (`last`).
+    ///
+    /// # Safety
+    ///
+    /// `shared` is valid; if `last`, it is not afterwards.
+    pub(crate) unsafe fn free_if_last(shared: NonNull<Self>, last: bool) {
+        if last {
+            // SAFETY: the runtime has ended, and no block is in use, and so no pointer to the
+            // runtime.
             unsafe { Self::destroy(shared) };
         }
     }

@@ -23,7 +23,7 @@ use daiko_sys::Scope;
 use daiko_sys::lock::Lock;
 
 use super::Worker;
-use crate::wait::Deadline;
+use crate::deadline::Deadline;
 
 /// An event source that an agent polls. The agent of the worker that owns the source calls a
 /// method, unless the method says otherwise.

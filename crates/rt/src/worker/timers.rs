@@ -10,10 +10,10 @@ use daiko_core::timer::{Timer, Wheel};
 use daiko_sys::clock;
 
 use super::{Round, Source, Wish, Worker, send};
+use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::process::{self, Item, ItemKind};
 use crate::runtime::kernel::ThisThread;
-use crate::wait::Deadline;
 
 /// The fiber that a timer interrupts. If the timer ends a scope, also that scope.
 #[derive(Clone, Copy)]
