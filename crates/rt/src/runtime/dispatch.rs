@@ -14,8 +14,8 @@ use crate::process;
 use crate::worker::{self, Worker};
 
 impl Shared {
-    /// Puts a new fiber where a worker will find it. `here` is the worker that calls, if one of
-    /// this runtime does.
+    /// Puts a new fiber in a place where a worker will find it. `here` is the calling worker, if a
+    /// worker of this runtime calls.
     pub(crate) fn launch(&self, fiber: &ControlBlock, here: Option<&Worker>, place: Place) {
         match (place, here) {
             (Place::On(worker), from) => self.send_start(from, worker, fiber),
@@ -28,7 +28,7 @@ impl Shared {
         }
     }
 
-    /// The worker that has the fewest fibers, `me` if it is among those.
+    /// Returns the worker that has the fewest fibers, `me` if it is among those.
     pub(crate) fn least_loaded(&self, me: usize) -> Least {
         place::least(self.workers().iter().map(Worker::load), me)
     }
@@ -42,7 +42,7 @@ impl Shared {
         }
     }
 
-    /// Puts an active fiber where any worker takes it.
+    /// Puts an active fiber in the queue from which any worker takes it.
     pub(crate) fn inject_one(&self, fiber: &ControlBlock) {
         // SAFETY: the caller has the fiber alone, so it is in no list; it is in use until it has
         // run.
@@ -50,12 +50,12 @@ impl Shared {
         self.work_is_available();
     }
 
-    /// Puts fibers where any worker takes them.
+    /// Puts fibers in the queue from which any worker takes them.
     pub(crate) fn inject(&self, fibers: Chain<ControlBlock>) {
         self.injector.push_chain(&ThisThread, fibers);
     }
 
-    /// Makes all workers look again at what there is to do.
+    /// Makes all workers look again for work.
     pub fn unpark_all(&self) {
         process::assert_in_call();
         // Pairs with the barrier between a worker's parked mark and its last look.
@@ -65,10 +65,11 @@ impl Shared {
         }
     }
 
-    /// Wakes a parked worker, if there is one, because something that anyone may take was queued.
+    /// Wakes a parked worker, if there is one, because a fiber that any worker may take was queued.
     #[inline]
     pub(crate) fn work_is_available(&self) {
-        // The one worker of a runtime knows what it queues itself; not what its spare does.
+        // The only worker of a runtime knows the fibers that it queues itself, but not those of its
+        // spare worker.
         let alone = self.worker_count() == 1
             && self.spares.load(Ordering::Relaxed) == 0
             && worker::current().is_some_and(|worker| ptr::eq(worker, &self.workers()[0]));
@@ -77,8 +78,8 @@ impl Shared {
         }
     }
 
-    /// The barrier between making work available and looking for parked workers. A runtime of one worker has others
-    /// make work for it so seldom that they pay, and not each park.
+    /// Returns the barrier between adding work and looking for parked workers. In a runtime of one
+    /// worker, other threads add work so rarely that they pay for it, and not each park.
     pub(crate) fn idle_barrier(&self) -> Barriers {
         if self.worker_count() > 1 { self.barriers } else { Barriers::Fences }
     }
@@ -91,7 +92,7 @@ impl Shared {
         }
     }
 
-    /// Where `worker`, about to start a fiber, should have it started.
+    /// Chooses the worker for a fiber that `worker` is about to start.
     #[inline]
     pub(crate) fn place_start(&self, worker: &Worker) -> place::Start {
         if self.worker_count() == 1 { place::Start::Here } else { worker.place_start() }
