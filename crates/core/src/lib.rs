@@ -28,6 +28,7 @@ pub mod list;
 pub mod lock;
 #[cfg(all(test, any(loom, shuttle)))]
 mod modelled;
+pub mod monitor;
 pub mod mutex;
 pub mod once;
 pub mod place;
