@@ -6,6 +6,7 @@
 //! with a README: states, numbered steps, the bug that they rule out and a sketch of the proof; its loom model drives the types of
 //! that folder, never a copy.
 
+pub mod announce;
 pub mod barrier;
 pub mod blocking;
 pub mod call;

@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use daiko_core::announce::Announcement;
 use daiko_core::fiber::Owner;
 use daiko_core::monitor::{MonitorSleep, MonitorWas};
 use daiko_sys::{Scope, clock, futex, thread};
@@ -293,7 +294,7 @@ impl Shared {
             // Without a thread for it the stuck worker's fibers wait, as they did so far.
             let _ = self.start_thread(spare.index as usize, &self.cpus);
         } else {
-            spare.unpark(None);
+            spare.unpark_for(&Announcement::of_changes());
         }
     }
 

@@ -8,9 +8,10 @@ mod shutdown;
 
 use std::io;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use daiko_core::announce::Announcement;
 use daiko_core::fiber::{Letters, Posted};
 use daiko_core::glance::Glance;
 use daiko_core::governor::Governor;
@@ -219,11 +220,8 @@ impl Shared {
     /// Makes all workers look again at what there is to do.
     pub(crate) fn unpark_all(&self) {
         process::assert_in_call();
-        // Pairs with the barrier between a worker's parked mark and its last look.
-        fence(Ordering::SeqCst);
-        for worker in self.all_workers() {
-            worker.unpark(worker::current());
-        }
+        let announced = Announcement::of_changes();
+        self.all_workers().iter().for_each(|worker| worker.unpark_for(&announced));
     }
 
     /// Frees the runtime's memory if what the caller has just given back was the last of it that
@@ -261,7 +259,7 @@ impl Shared {
         process::assert_in_call();
         let on_idle_core = |worker: usize| self.all_workers()[worker].has_core_alone();
         if let Some(index) = self.idle.pick_one(&self.idle_barrier(), on_idle_core) {
-            self.all_workers()[index].unpark(worker::current());
+            self.all_workers()[index].unpark_picked(worker::current());
         }
     }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering,
 use std::time::{Duration, Instant};
 
 use daiko_context::scan;
+use daiko_core::announce::Announcement;
 use daiko_core::lock::{Held, QueueLock};
 use daiko_core::watch::{Area, Value};
 
@@ -205,7 +206,7 @@ where
         });
         shared.home().areas.add(shared.clone());
         // It may sleep, and has to sample from now on.
-        shared.home().unpark(worker::current());
+        shared.home().unpark_for(&Announcement::of_changes());
         let slots = (0..len).map(|index| Slot { shared: shared.clone(), index }).collect();
         (NotificationArea { shared }, slots)
     }
@@ -433,11 +434,7 @@ impl<V: Lane> Shared<V> {
     /// Lets the home worker look, if it sleeps.
     #[inline]
     fn tell(&self) {
-        // Pairs with the barrier between the worker's parked mark and its last look.
-        fence(Ordering::SeqCst);
-        if self.home().is_parked() {
-            self.home().unpark(worker::current());
-        }
+        self.home().unpark_for(&Announcement::of_changes());
     }
 
     #[cold]

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use daiko_core::announce::{Announcement, LastLook};
 use daiko_core::barrier::{Barrier, Fences};
 use daiko_core::fiber::{Effect, Event};
 use daiko_core::governor::{Decision, Permit};
@@ -200,18 +201,16 @@ impl Worker {
         }
         self.park_bells();
         self.park_io();
-        if !self.inbox.park() {
-            return self.unpark_bells();
-        }
-        match sampling {
-            None => self.announce(&runtime.idle_barrier()),
+        let look = match sampling {
+            None => self.mark_parked(&runtime.idle_barrier()),
             // Work whose maker passes the light half alone may be missed, for as long as this
             // sleeps: then all sources are looked at. README of `core::idle`.
-            Some(_) => self.announce(&Fences),
-        }
+            Some(_) => self.mark_parked(&Fences),
+        };
+        let Some(look) = look else { return self.unpark_bells() };
         // Who does not sample sleeps only if nothing silent has come either.
         let silent = sampling.is_none() && self.has_silent_work();
-        if !silent && !self.has_shared_work() && !self.sees_rung_changes() {
+        if !silent && !self.has_shared_work(&look) && !self.sees_rung_changes() {
             self.counters.parks.add(1);
             self.sleep(sampling);
         }
@@ -225,23 +224,21 @@ impl Worker {
         self.unparked.store(0, Ordering::Relaxed);
     }
 
-    fn announce(&self, barrier: &impl Barrier) {
-        if self.is_active() {
-            self.runtime().idle.announce(self.index as usize, barrier);
-        } else {
-            barrier.heavy();
-        }
+    /// `None` if there is mail.
+    fn mark_parked(&self, barrier: &impl Barrier) -> Option<LastLook> {
+        let shared = self.is_active().then(|| (&self.runtime().idle, self.index as usize));
+        LastLook::park(&self.inbox, shared, barrier)
     }
 
     /// The last look before sleep: at what others fill without mail.
-    fn has_shared_work(&self) -> bool {
+    fn has_shared_work(&self, look: &LastLook) -> bool {
         let runtime = self.runtime();
         let stealable = |other: &Worker| !other.ring.steal().is_empty();
         runtime.phase() != self.phase.get()
             || self.is_done()
             || self.areas.has_hit()
             || self.desk.has_news()
-            || self.has_io_errands()
+            || self.has_io_jobs(look)
             || self.is_active()
                 && (!runtime.injector.is_empty() || runtime.all_workers().iter().any(stealable))
     }
@@ -291,8 +288,16 @@ impl Worker {
         }
     }
 
-    /// Unparks this worker, if it is parked.
-    pub(crate) fn unpark(&self, from: Option<&Worker>) {
+    /// Unparks this worker, if it is parked, so that it looks for the changes that are `announced`.
+    #[inline]
+    pub(crate) fn unpark_for(&self, announced: &Announcement) {
+        if announced.finds_parked(&self.inbox) {
+            self.unpark_thread(super::current());
+        }
+    }
+
+    /// Unparks this worker, which the caller has taken out of the set of parked workers.
+    pub(crate) fn unpark_picked(&self, from: Option<&Worker>) {
         if self.inbox.unpark() {
             self.unpark_thread(from);
         }

@@ -8,9 +8,10 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+use daiko_core::announce::{Announcement, Flag, LastLook};
 use daiko_core::place::Follow;
 use daiko_sys::Scope;
 use daiko_sys::lock::{Guard, Lock};
@@ -46,16 +47,17 @@ pub(crate) struct Io {
     sources: Lock<Sources>,
     /// The number of `sources`. Written under their lock.
     count: AtomicU32,
-    /// What others want of a selector that is for its worker alone.
-    errands: Lock<Vec<Errand>>,
-    has_errands: AtomicBool,
+    /// Jobs that other threads have for a selector which only its worker may use.
+    jobs: Lock<Vec<Job>>,
+    /// Whether there are any. Written under their lock.
+    has_jobs: Flag,
     /// Whether the worker, where its inbox says that it is parked, sleeps in the selector. Only the owner writes, before
     /// its inbox says so; read by who has taken that mark.
     asleep: AtomicBool,
 }
 
-/// What a thread wants that is not the worker.
-enum Errand {
+/// A change of the selector that another thread asks its worker for.
+enum Job {
     Watch { fd: OwnedFd, token: Token, old: Interest, new: Interest },
     Unwatch { token: Token, of: Interest },
 }
@@ -125,17 +127,17 @@ impl Io {
             substitute: OnceLock::new(),
             sources: Lock::new(scope, Sources::default()),
             count: AtomicU32::new(0),
-            errands: Lock::new(scope, Vec::new()),
-            has_errands: AtomicBool::new(false),
+            jobs: Lock::new(scope, Vec::new()),
+            has_jobs: Flag::new(),
             asleep: AtomicBool::new(false),
         }
     }
 
-    /// Whether nothing is registered here, and nobody wants anything.
+    /// Returns true if nothing is registered here and there is no job.
     #[inline]
     fn is_idle(&self) -> bool {
         // Relaxed: what has just come is seen at the next look.
-        self.count.load(Ordering::Relaxed) == 0 && !self.has_errands.load(Ordering::Relaxed)
+        self.count.load(Ordering::Relaxed) == 0 && !self.has_jobs.is_raised()
     }
 
     fn selector(&self) -> Option<&dyn Selector> {
@@ -149,10 +151,10 @@ impl Io {
         result
     }
 
-    fn take_errands(&self) -> Vec<Errand> {
-        let mut errands = self.errands.lock();
-        self.has_errands.store(false, Ordering::Relaxed);
-        std::mem::take(&mut *errands)
+    fn take_jobs(&self) -> Vec<Job> {
+        let mut jobs = self.jobs.lock();
+        self.has_jobs.lower();
+        std::mem::take(&mut *jobs)
     }
 
     /// Has whoever waits look again, or tells him why not: nobody looks for him any more. How many sources there were.
@@ -187,7 +189,7 @@ impl Worker {
         }
         // It may be closed, and the number another's, before the worker comes to it.
         let fd = fd.try_clone_to_owned()?;
-        self.send_errand(Errand::Watch { fd, token, old, new });
+        self.send_job(Job::Watch { fd, token, old, new });
         Ok(())
     }
 
@@ -201,7 +203,7 @@ impl Worker {
             // Nothing is to be done about a descriptor that it does not know.
             let _ = selector.unwatch(Some(fd), token.0, of);
         } else {
-            self.send_errand(Errand::Unwatch { token, of });
+            self.send_job(Job::Unwatch { token, of });
         }
     }
 
@@ -217,14 +219,12 @@ impl Worker {
         !selector.is_bound() || super::current().is_some_and(|worker| std::ptr::eq(worker, self))
     }
 
-    fn send_errand(&self, errand: Errand) {
-        let mut errands = self.io.errands.lock();
-        errands.push(errand);
-        self.io.has_errands.store(true, Ordering::SeqCst);
-        drop(errands);
-        // Pairs with the barrier between a worker's parked mark and its last look.
-        fence(Ordering::SeqCst);
-        self.unpark(super::current());
+    fn send_job(&self, job: Job) {
+        let mut jobs = self.io.jobs.lock();
+        jobs.push(job);
+        self.io.has_jobs.raise();
+        drop(jobs);
+        self.unpark_for(&Announcement::of_changes());
     }
 
     /// Wakes the fibers whose descriptors have changed; true if there was one.
@@ -234,19 +234,19 @@ impl Worker {
     }
 
     fn poll_io_slow(&self) -> bool {
-        self.run_errands();
+        self.run_jobs();
         self.report(|selector, each| selector.poll(each))
     }
 
-    fn run_errands(&self) {
-        if !self.io.has_errands.load(Ordering::Relaxed) {
+    fn run_jobs(&self) {
+        if !self.io.has_jobs.is_raised() {
             return;
         }
         let Some(selector) = self.io.selector() else { return };
-        for errand in self.io.take_errands() {
-            match errand {
-                Errand::Unwatch { token, of } => _ = selector.unwatch(None, token.0, of),
-                Errand::Watch { fd, token, old, new } => {
+        for job in self.io.take_jobs() {
+            match job {
+                Job::Unwatch { token, of } => _ = selector.unwatch(None, token.0, of),
+                Job::Watch { fd, token, old, new } => {
                     // `None`: it was closed since.
                     let registered = self.io.sources.lock().get(token).map(|at| at.source.clone());
                     if let Some(source) = registered
@@ -300,10 +300,9 @@ impl Worker {
         self.io.give_up((!has_other).then_some(error))
     }
 
-    /// Whether others want something of the selector: the last look before a sleep.
-    pub(super) fn has_io_errands(&self) -> bool {
-        // SeqCst: pairs with the store in `send_errand`.
-        self.io.has_errands.load(Ordering::SeqCst)
+    /// Returns true if another thread has a job for the selector: the last look before a sleep.
+    pub(super) fn has_io_jobs(&self, look: &LastLook) -> bool {
+        self.io.has_jobs.is_raised_at(look)
     }
 
     /// Whether the worker is to sleep in its selector, as is decided before its inbox says that it is parked.
