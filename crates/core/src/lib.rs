@@ -21,6 +21,7 @@ pub mod doorbell;
 mod element;
 pub mod event;
 pub mod fiber;
+pub mod futex;
 pub mod glance;
 pub mod governor;
 pub mod idle;

@@ -2,32 +2,28 @@
 //!
 //! The locks of `std` wait by private futexes, which do not see other processes. This one is for what workers
 //! share off their usual ways. Its word names the holder, so that whoever learns of the holder's death knows
-//! which locks it has left behind. Who waits for long looks itself, and takes a dead holder's place.
+//! which locks it has left behind. A waiter whose patience ends asks whether the holder lives, and takes
+//! the place of a dead one. The protocol of the word is `core::futex`; here are its system calls.
 
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use daiko_core::futex::{Freed, FutexWait, LockWord, Slept};
 
 use crate::futex::{self, Scope, Wait};
 use crate::thread;
 
-/// Bit of the word: somebody sleeps, or is about to.
-const WAITED: u32 = 1 << 31;
 /// What stands for a holder where nobody asks which: between threads.
 const SOMEBODY: u32 = 1;
-/// How often a contender looks at a held lock before it sleeps.
-const LOOKS: u32 = 100;
 /// How long it sleeps before it looks whether the holder lives, where that may be another process.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// A value that one thread at a time has, of one process or of several.
-///
-/// ```text
-/// 0 = free, otherwise WAITED | holder: its thread's id (shared), or 1 (private)
-/// ```
 ///
 /// It is not poisoned. A shared one is taken over from a thread that has died: what it guards is to be sound
 /// after each store.
@@ -42,7 +38,7 @@ const PATIENCE: Duration = Duration::from_millis(5);
 /// assert_eq!(*lock.lock(), 2);
 /// ```
 pub struct Lock<T> {
-    word: AtomicU32,
+    word: LockWord,
     scope: Scope,
     value: UnsafeCell<T>,
 }
@@ -53,14 +49,14 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 impl<T> Lock<T> {
     /// A free lock around `value`, taken by the threads of one process, or of all that share its memory.
     pub const fn new(scope: Scope, value: T) -> Self {
-        Self { word: AtomicU32::new(0), scope, value: UnsafeCell::new(value) }
+        Self { word: LockWord::new(), scope, value: UnsafeCell::new(value) }
     }
 
     /// Takes the lock, which may block the thread.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         let me = self.me();
-        if !self.take(me) {
+        if !self.word.try_take(me) {
             self.lock_slow(me);
         }
         self.guard()
@@ -69,7 +65,7 @@ impl<T> Lock<T> {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.take(self.me()).then(|| self.guard())
+        self.word.try_take(self.me()).then(|| self.guard())
     }
 
     /// The value, which nobody else has, as the lock is borrowed alone.
@@ -79,8 +75,7 @@ impl<T> Lock<T> {
 
     /// The id of the thread that held the lock a moment ago. Of a shared lock only.
     pub fn holder(&self) -> Option<u32> {
-        let holder = self.word.load(Ordering::Relaxed) & !WAITED;
-        (holder != 0).then_some(holder)
+        self.word.holder()
     }
 
     #[inline]
@@ -91,52 +86,30 @@ impl<T> Lock<T> {
         }
     }
 
-    #[inline]
-    fn take(&self, word: u32) -> bool {
-        // Acquire: pairs with the Release in the drop of `Guard`.
-        self.word.compare_exchange(0, word, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
     #[cold]
     fn lock_slow(&self, me: u32) {
-        for _ in 0..LOOKS {
-            std::hint::spin_loop();
-            if self.word.load(Ordering::Relaxed) == 0 && self.take(me) {
-                return;
-            }
-        }
-        let patience = (self.scope == Scope::Shared).then_some(PATIENCE);
-        // Who has slept takes it with the mark, as others may sleep still.
-        while !self.take(me | WAITED) {
-            let seen = self.word.load(Ordering::Relaxed);
-            if seen != 0
-                && self.mark(seen)
-                && futex::wait(&self.word, seen | WAITED, patience, self.scope) == Wait::TimedOut
-                && self.inherit(seen | WAITED, me | WAITED)
-            {
-                return;
-            }
-        }
-    }
-
-    /// Takes the lock of a holder that has died; false if it lives, or another was faster.
-    fn inherit(&self, seen: u32, word: u32) -> bool {
-        // Acquire: the dead one's stores are in memory, whoever asks the kernel for it.
-        !thread::exists(seen & !WAITED)
-            && self.word.compare_exchange(seen, word, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
-    /// Notes that somebody waits for who holds the lock; false if that has changed.
-    fn mark(&self, seen: u32) -> bool {
-        seen & WAITED != 0
-            || self
-                .word
-                .compare_exchange(seen, seen | WAITED, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+        self.word.take_slow(me, &Calls(self.scope));
     }
 
     fn guard(&self) -> Guard<'_, T> {
         Guard { lock: self, not_send: PhantomData }
+    }
+}
+
+/// The system calls of a waiter.
+struct Calls(Scope);
+
+impl FutexWait for Calls {
+    fn sleep(&self, word: &AtomicU32, expected: u32) -> Slept {
+        let patience = (self.0 == Scope::Shared).then_some(PATIENCE);
+        match futex::wait(word, expected, patience, self.0) {
+            Wait::TimedOut => Slept::TimedOut,
+            Wait::Woken | Wait::Changed | Wait::Interrupted => Slept::Looks,
+        }
+    }
+
+    fn is_dead(&self, holder: u32) -> bool {
+        !thread::exists(holder)
     }
 }
 
@@ -174,9 +147,8 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        let (word, scope) = (&raw const self.lock.word, self.lock.scope);
-        // Release: pairs with the Acquire in `take`.
-        if self.lock.word.swap(0, Ordering::Release) & WAITED != 0 {
+        let (word, scope) = (ptr::from_ref(self.lock.word.word()), self.lock.scope);
+        if self.lock.word.free() == Freed::Waited {
             futex::wake_addr(word, 1, scope);
         }
     }
@@ -276,7 +248,7 @@ mod tests {
             let mut held = lock.lock();
             std::thread::scope(|threads| {
                 let sleepers: [_; 2] = std::array::from_fn(|_| threads.spawn(|| *lock.lock() += 1));
-                while lock.word.load(Ordering::Relaxed) & WAITED == 0 {
+                while !lock.word.is_waited_for() {
                     std::thread::yield_now();
                 }
                 *held += 1;
