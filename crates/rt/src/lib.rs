@@ -14,7 +14,6 @@ pub mod fiber;
 pub mod jobs;
 mod monitor;
 mod overflow;
-mod pairing;
 #[doc(hidden)]
 pub mod placement;
 #[doc(hidden)]
@@ -34,8 +33,7 @@ pub use fiber::{
     no_suspend, panicking, park, park_timeout, scope, spawn, try_current, yield_now,
 };
 pub use monitor::Stuck;
-pub use pairing::{Class, set_class};
-pub use placement::Placement;
+pub use placement::{Class, Placement, set_class};
 pub use runtime::{
     BuildError, Preset, Runtime, RuntimeBuilder, Selector, ShutdownReport, default_runtime, run,
 };

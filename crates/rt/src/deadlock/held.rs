@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use daiko_sys::thread;
 
 use super::tracking::is_tracking;
-use crate::worker::suspend;
+use crate::worker;
 
 /// Locks of one set that are known at a time.
 const SLOTS: usize = 8;
@@ -36,7 +36,7 @@ pub enum Who {
 
 impl Who {
     fn calls() -> Who {
-        match suspend::try_caller() {
+        match worker::try_caller() {
             Some((_, fiber)) => Who::Fiber(std::ptr::from_ref(fiber).addr()),
             None => Who::Thread(thread::id()),
         }

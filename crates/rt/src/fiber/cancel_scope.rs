@@ -12,20 +12,10 @@ use daiko_core::cancel::Mark;
 use daiko_core::fiber::Event;
 use daiko_sys::clock;
 
-use super::{Cancelled, ControlBlock, flag};
+use super::cancelled::{CancelScope, Cancelled};
+use super::{ControlBlock, flag};
 use crate::deadline::Deadline;
 use crate::process;
-
-/// A part of a fiber's execution. It lies in the frame of the call that runs this part.
-pub struct CancelScope {
-    /// The scope around this one; null: none.
-    outer: *const CancelScope,
-    /// The fiber's flags at the entry.
-    entered: u32,
-    /// The time at which the scope ends by itself.
-    deadline: Deadline,
-    mark: Mark,
-}
 
 impl CancelScope {
     /// Creates a scope that `fiber`, the caller, may enter.

@@ -134,14 +134,14 @@ impl fmt::Debug for Fiber {
 ///
 /// If the caller is not a fiber; [`try_current`] returns `None` instead.
 pub fn current() -> Fiber {
-    let (_, fiber) = suspend::caller("current");
+    let (_, fiber) = worker::caller("current");
     fiber.retain();
     Fiber::from_block(NonNull::from(fiber))
 }
 
 /// Returns the calling fiber, or `None` if the caller is not a fiber.
 pub fn try_current() -> Option<Fiber> {
-    let (_, fiber) = suspend::try_caller()?;
+    let (_, fiber) = worker::try_caller()?;
     fiber.retain();
     Some(Fiber::from_block(NonNull::from(fiber)))
 }
@@ -223,7 +223,7 @@ pub fn yield_now() {
 /// process; and a neighbour that is suspended while it unwinds cannot always be told apart from
 /// that.
 pub fn no_suspend<R>(body: impl FnOnce() -> R) -> R {
-    match suspend::try_caller() {
+    match worker::try_caller() {
         Some((_, fiber)) => fiber.nested(flag::NO_SUSPEND, "no_suspend", body),
         None => body(),
     }

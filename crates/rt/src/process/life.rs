@@ -8,7 +8,7 @@ use daiko_sys::process::{self, Signals};
 use daiko_sys::{membarrier, memory, signal};
 
 use super::{canary, heap};
-use crate::runtime::kernel::Barriers;
+use crate::runtime::Barriers;
 use crate::runtime::{self, Shared};
 use crate::worker::{Coming, Worker};
 

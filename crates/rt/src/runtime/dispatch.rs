@@ -8,7 +8,8 @@ use daiko_core::fiber::{Letters, Posted};
 use daiko_core::list::Chain;
 use daiko_core::place::{self, Least};
 
-use super::kernel::{Barriers, ThisThread};
+use super::barriers::Barriers;
+use super::kernel::ThisThread;
 use super::shared::Shared;
 use crate::fiber::{ControlBlock, Place, flag};
 use crate::process;

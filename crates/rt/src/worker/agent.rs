@@ -12,7 +12,8 @@ use daiko_sys::{clock, futex};
 
 use super::Worker;
 use super::source::{Bed, Round, Rung, Source};
-use super::succession::Rest;
+use super::stage::Rest;
+use super::state::TOKEN;
 use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;
@@ -420,9 +421,6 @@ impl Worker {
         });
     }
 }
-
-/// The value of `bed` of a worker that sleeps on its token.
-pub(super) const TOKEN: u32 = 0;
 
 /// Messages from other threads to this worker.
 struct Mail;

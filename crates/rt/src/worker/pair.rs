@@ -150,7 +150,7 @@ mod tests {
         let mover = unsafe { Builder::new().class(class).mover() };
         let body = || {
             body();
-            suspend::caller("a test").1.passed()
+            worker::caller("a test").1.passed()
         };
         mover.spawn(body).unwrap()
     }

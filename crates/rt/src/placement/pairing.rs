@@ -1,50 +1,20 @@
 //! Which workers share a core, once somebody has said what his fibers do.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use daiko_sys::clock;
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::topology::{TopologyError, read_cores};
 
+use super::siblings::{Pairing, Place};
 use crate::runtime::Shared;
-use crate::worker::suspend;
+use crate::worker;
 pub use daiko_core::place::Class;
-
-/// How workers come to know their siblings: not before a fiber has a class, as it takes files, and most programs have no use for
-/// it.
-///
-/// Its words are hints, each of which stands for itself: so all accesses are relaxed.
-pub(crate) struct Pairing {
-    /// The CPU that each worker is bound to; none if there are to be no siblings.
-    bound: Box<[usize]>,
-    /// Where each worker is, if that is taken for granted.
-    assumed: Option<Box<[Option<Place>]>>,
-    is_declared: AtomicBool,
-    /// When the machine is looked at, on the monotonic clock; at its end never. Only the monitor.
-    next_look_ns: AtomicU64,
-}
-
-/// The core of a worker, and how many workers before it are bound to the same CPU: those of one CPU take turns, and so are no
-/// siblings of each other.
-type Place = (usize, usize);
 
 /// Time between a look that has failed and the next one.
 const LOOK_NS: u64 = 1_000_000_000;
 
 impl Pairing {
-    /// Of so many workers that are bound to one CPU of `bound` each, in turn, or are on these `cores`.
-    pub(crate) fn new(bound: &[usize], cores: Option<Vec<usize>>, workers: usize) -> Self {
-        let bound: Box<[usize]> = bound.iter().copied().cycle().take(workers).collect();
-        let has_to_look = cores.is_none() && bound.len() > 1;
-        Pairing {
-            bound,
-            assumed: cores
-                .map(|cores| cores.into_iter().take(workers).map(|core| Some((core, 0))).collect()),
-            is_declared: AtomicBool::new(false),
-            next_look_ns: AtomicU64::new(if has_to_look { 0 } else { u64::MAX }),
-        }
-    }
-
     /// Some fiber of `runtime`, whose this is, has a class.
     #[inline]
     pub(crate) fn declare(&self, runtime: &Shared) {
@@ -134,7 +104,7 @@ fn introduce(runtime: &Shared, places: &[Option<Place>]) {
 ///
 /// If the caller is not a fiber.
 pub fn set_class(class: Class) -> Class {
-    let (worker, fiber) = suspend::caller("set_class");
+    let (worker, fiber) = worker::caller("set_class");
     let before = fiber.class();
     fiber.set_class(class);
     if class != Class::Unknown {

@@ -20,9 +20,10 @@ use std::time::Duration;
 
 use daiko_core::announce::Announcement;
 use daiko_core::fiber::Owner;
-use daiko_core::monitor::{MonitorSleep, MonitorWas};
-use daiko_sys::{Scope, clock, futex, thread};
+use daiko_core::monitor::MonitorSleep;
+use daiko_sys::{clock, futex, thread};
 
+use super::state::{Monitor, Stuck};
 use crate::deadlock::{self, Lookout};
 use crate::fiber::ControlBlock;
 use crate::runtime::{Shared, SharedPtr};
@@ -38,61 +39,7 @@ const STUCK_PERIODS: u32 = 10;
 /// Mail that a look at a stuck worker may leaf through, on average.
 const MAIL_PER_PERIOD: u32 = 256;
 
-/// A worker that has been in one fiber for long, as reported to
-/// [`RuntimeBuilder::on_stuck`](crate::RuntimeBuilder::on_stuck).
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Stuck {
-    /// The worker, counted from 0.
-    pub worker: usize,
-    /// The name of the fiber that it is in.
-    pub fiber: Option<String>,
-    /// Where that fiber was spawned.
-    pub spawned_at: &'static Location<'static>,
-    /// Whether its thread is blocked in a futex: if the names below hold the lock, for ever.
-    pub in_futex: bool,
-    /// Names (or else the places of the spawn) of the worker's suspended fibers, at most 16, if
-    /// it is blocked in a futex: one of them may hold the lock that it waits for.
-    pub suspended: Vec<String>,
-}
-
-/// What the user wants done with such a report.
-pub(crate) type StuckHook = Box<dyn Fn(&Stuck) + Send + Sync>;
-
-/// The monitor's part of the runtime.
-pub(crate) struct Monitor {
-    sleep: MonitorSleep,
-    /// The sharing of the word in `sleep`: workers wake the monitor thread.
-    scope: Scope,
-}
-
 impl Monitor {
-    pub(crate) fn new(scope: Scope) -> Self {
-        Monitor { sleep: MonitorSleep::new(), scope }
-    }
-
-    /// Counts out a worker that is about to sleep until it is unparked.
-    pub(crate) fn worker_parks(&self) {
-        self.sleep.worker_parks();
-    }
-
-    /// Counts in a worker that runs, again or for the first time.
-    pub(crate) fn worker_runs(&self) {
-        if self.sleep.worker_runs() == MonitorWas::Asleep {
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        futex::wake(self.sleep.word(), 1, self.scope);
-    }
-
-    /// Has the monitor's thread end.
-    pub(crate) fn end(&self) {
-        self.sleep.end();
-        self.wake();
-    }
-
     /// Sleeps for a `period`, or while all workers are parked; false if the monitor shall end.
     ///
     /// They may be for a moment only, so it sleeps longer only if they were `at_rest` all through the last period:
