@@ -1,7 +1,9 @@
-//! What a fiber holds and has lent, where workers are processes: so that others go on when it is lost.
+//! The robust list of a fiber, where workers are processes: the objects that it holds or has lent,
+//! so that other fibers go on when it is lost.
 //!
-//! It is noted in the call that takes or lends the thing, and struck out in the one that gives it back. A fiber is lost
-//! in its own code only, between calls, so that none is seen without the other.
+//! An object is noted in the runtime section that takes or lends it, and removed in the section
+//! that gives it back. A fiber is lost only in user code, between sections, so object and item
+//! always agree.
 
 use std::fmt;
 use std::ptr::{self, NonNull};
@@ -12,13 +14,13 @@ use super::call::Call;
 use super::{is_active, is_shared};
 use crate::fiber::ControlBlock;
 
-/// Items of a fiber's first room: 200 bytes.
+/// Capacity of a fiber's first list: 200 bytes.
 const FIRST: usize = 8;
 
-/// How an object is recovered whose holder is lost; one static per kind of object.
+/// The way to recover an object when its holder is lost; one static per kind of object.
 pub struct ItemKind {
-    /// Gives the object back, or takes it back, as far as is possible without the destructors of the
-    /// fiber, its holder. It is called with the object, the detail and the fiber.
+    /// Gives the object back, or takes it back, as far as is possible without the destructors of
+    /// the fiber, its holder. It is called with the object, the detail and the fiber.
     ///
     /// # Safety
     ///
@@ -42,17 +44,17 @@ impl Item {
         Item { object: NonNull::from(object).cast(), detail, kind }
     }
 
-    /// Recovers the object. A static that is not shared is the dead process's own: the caller's copy
-    /// is as it was at the fork.
+    /// Recovers the object. A static that is not shared is the dead process's own: the caller's
+    /// copy is as it was at the fork.
     ///
     /// # Safety
     ///
     /// The caller is the fiber of the item, which was removed from its list just now.
     unsafe fn recover(self, fiber: &'static ControlBlock) {
         if is_shared(self.object.as_ptr()) {
-            // SAFETY: an object that a fiber has borrowed or lent stays as long as its frames, which
-            // are still there, or as what these own, which is never dropped; the object of a forgotten
-            // guard is there by the contract of `process_workers`.
+            // SAFETY: an object that a fiber has borrowed or lent stays as long as the fiber's
+            // frames, which still exist, or as the values in them, which are never dropped; the
+            // object of a forgotten guard exists by the contract of `process_workers`.
             unsafe { (self.kind.recover)(self.object, self.detail, fiber) };
         }
     }
@@ -71,14 +73,15 @@ impl fmt::Debug for Item {
     }
 }
 
-/// All that a fiber has, what came last at the end. Only the fiber touches it, and who succeeds its worker.
+/// All items of a fiber, the newest last. Only the fiber touches it, and the successor of its
+/// worker.
 ///
-/// Budget: to note and to strike out what came last are a look and four stores at most, on lines of the fiber's own. What came
-/// first is struck out at the price of what came last, on average.
+/// Budget: to note an item and to remove the newest take a look and at most four stores, on lines
+/// of the fiber's own. The oldest is removed, on average, at the cost of the newest.
 #[derive(Debug)]
 pub struct Estate {
     items: Vec<Item>,
-    /// Those before are struck out.
+    /// Number of items at the beginning that have been removed.
     first: usize,
 }
 
@@ -100,13 +103,13 @@ impl Estate {
         }
     }
 
-    /// Guards are dropped in any order, and forgotten.
+    /// Removes an item that is not the newest: guards are dropped in any order, and forgotten.
     #[cold]
     #[inline(never)]
     fn remove_slow(&mut self, item: Item) {
         if self.items.get(self.first) == Some(&item) {
             self.first += 1;
-            // At most as many are moved as were struck out since the last time.
+            // Moves at most as many items as were removed since the last time.
             if self.first >= self.items.len() / 2 {
                 self.items.drain(..self.first);
                 self.first = 0;
@@ -120,7 +123,7 @@ impl Estate {
         }
     }
 
-    /// Strikes out what came last.
+    /// Removes and returns the newest item.
     fn pop(&mut self) -> Option<Item> {
         if self.items.len() > self.first { self.items.pop() } else { None }
     }
@@ -132,7 +135,7 @@ impl Estate {
 }
 
 impl Call {
-    /// Whether what the caller gains is noted.
+    /// Returns true if items of the caller are noted.
     #[inline(always)]
     pub fn has_estate(&self) -> bool {
         self.fiber().is_some()
@@ -147,7 +150,7 @@ impl Call {
         }
     }
 
-    /// Strikes out `item`, which the caller has.
+    /// Removes `item`, which the caller has.
     #[inline(always)]
     pub fn parts_with(&self, item: Item) {
         if let Some(fiber) = self.fiber() {
@@ -156,10 +159,11 @@ impl Call {
     }
 }
 
-/// Has the caller gain `item` by `take`, in the usual case: a call by a fiber that has room and does not unwind. Otherwise
-/// false, as if `take` does not succeed: then nothing has happened.
+/// Notes `item` and calls `take`, in the usual case: a section of a fiber that has room and does
+/// not unwind. Returns false in other cases, or if `take` does; then nothing has happened.
 ///
-/// A call, as [`call`](super::call()) makes it, takes half as many instructions once more, as it is for all cases.
+/// The general [`call`](super::call()) takes half as many instructions more, because it handles all
+/// cases.
 #[inline(always)]
 pub fn gains_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
     let Some((course, estate)) = enter_quickly() else { return false };
@@ -172,12 +176,12 @@ pub fn gains_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
             estate.items.set_len(len + 1);
         }
     }
-    // It has entered as one that does not unwind.
+    // The fiber has entered the section as one that does not unwind.
     let _ = course.leave();
     gains
 }
 
-/// Has the caller part with `item` by `give`, if it came last: as [`gains_quickly`].
+/// Removes `item` if it is the newest, and calls `give`: the counterpart of [`gains_quickly`].
 #[inline(always)]
 pub fn parts_quickly(item: Item, give: impl FnOnce() -> bool) -> bool {
     let Some((course, estate)) = enter_quickly() else { return false };
@@ -186,7 +190,7 @@ pub fn parts_quickly(item: Item, give: impl FnOnce() -> bool) -> bool {
     if parts {
         estate.items.truncate(before);
     }
-    // It has entered as one that does not unwind.
+    // The fiber has entered the section as one that does not unwind.
     let _ = course.leave();
     parts
 }
@@ -205,12 +209,14 @@ fn enter_quickly() -> Option<(&'static Course, &'static mut Estate)> {
     Some((&fiber.course, unsafe { estate.as_mut() }))
 }
 
-/// The estate of `fiber`, the caller. No reference to it is kept while another may be made.
+/// Returns the robust list of `fiber`, the caller. No reference to it is kept while another may be
+/// made.
 #[inline(always)]
 #[allow(clippy::mut_from_ref, reason = "of one thread at a time")]
 pub fn of(fiber: &ControlBlock) -> &mut Estate {
     let mut estate = fiber.aside.estate().unwrap_or_else(|| first(fiber));
-    // SAFETY: the block keeps it as long as the runtime; only the fiber uses it, and one reference at a time.
+    // SAFETY: the block keeps the list as long as the runtime; only the fiber uses it, with one
+    // reference at a time.
     unsafe { estate.as_mut() }
 }
 
@@ -220,28 +226,29 @@ fn first(fiber: &ControlBlock) -> NonNull<Estate> {
     fiber.aside.set_estate(Box::new(Estate::new()))
 }
 
-/// Forgets what the fiber had that has used the block before: guards that it forgot as well.
+/// Removes the items of the block's previous fiber: guards that it forgot.
 pub(crate) fn clear(fiber: &ControlBlock) {
     if let Some(mut estate) = fiber.aside.estate() {
-        // SAFETY: as in `of`, of a fiber that is about to be.
+        // SAFETY: as in `of`; the fiber does not run yet.
         unsafe { estate.as_mut() }.clear();
     }
 }
 
-/// Strikes out what came last.
+/// Removes and returns the newest item of the caller.
 fn newest(fiber: &ControlBlock) -> Option<Item> {
     // SAFETY: as in `of`.
     unsafe { fiber.aside.estate()?.as_mut() }.pop()
 }
 
-/// Settles all that `fiber`, the caller, has, what came last first.
+/// Recovers all items of `fiber`, the caller, the newest first.
 ///
 /// # Safety
 ///
 /// The fiber never goes on in the frames that it has left.
 pub(crate) unsafe fn settle(fiber: &'static ControlBlock) {
     while let Some(item) = newest(fiber) {
-        // SAFETY: the caller's own, and struck out; for the rest, this function's contract.
+        // SAFETY: the item is the caller's own, and was just removed; for the rest, this function's
+        // contract.
         unsafe { item.recover(fiber) };
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the workers of this program are processes.
+//! The mode of the program: workers are threads, or processes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,21 +12,21 @@ use super::heap::is_shared;
 use crate::deadlock;
 use crate::runtime::RuntimeBuilder;
 
-/// Whether a runtime of this program has processes as workers; in all of them.
+/// True if a runtime of this program has processes as workers; the same in all of them.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// Whether a runtime of this program has processes as workers.
+/// Returns true if a runtime of this program has processes as workers.
 #[inline]
 pub fn is_active() -> bool {
     // Relaxed: set while there is one thread.
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Keeps threads out of what would have others write into their frames.
+/// Keeps threads out of operations by which other processes would write into their frames.
 ///
 /// # Panics
 ///
-/// If workers are processes: `what` names the call of somebody who is no fiber.
+/// If workers are processes: the panic names the call, made by a thread that is no fiber.
 pub(crate) fn assert_frame_is_shared(what: &str) {
     assert!(
         !is_active(),
@@ -34,7 +34,8 @@ pub(crate) fn assert_frame_is_shared(what: &str) {
     );
 }
 
-/// The program's being one whose workers are processes; until dropped, by the process that has built the runtime.
+/// The reservation of process-worker mode. Dropping it, in the process that built the runtime, ends
+/// the mode.
 #[derive(Debug)]
 pub(crate) struct Occupied(());
 
@@ -44,7 +45,8 @@ impl Drop for Occupied {
     }
 }
 
-/// Asks whether a runtime as `builder` says can be; `None`: it can, and its workers are threads.
+/// Checks that a runtime with the settings of `builder` is possible, and reserves the mode. Returns
+/// `None` if its workers are threads.
 pub(crate) fn occupy(builder: &RuntimeBuilder) -> Result<Option<Occupied>, ProcessError> {
     if is_active() {
         return Err(ProcessError::Nested);
@@ -67,7 +69,8 @@ pub(crate) fn occupy(builder: &RuntimeBuilder) -> Result<Option<Occupied>, Proce
     Ok(Some(Occupied(())))
 }
 
-/// How many threads there are. One that was joined may be counted for a moment: it is waited for.
+/// Returns the number of threads. A thread that was joined may be counted for a moment: it is
+/// waited for.
 fn threads() -> io::Result<usize> {
     const LOOKS: u32 = 100;
     for _ in 1..LOOKS {
@@ -87,7 +90,7 @@ pub(crate) fn no_guards(error: StackError) -> ! {
     ))
 }
 
-/// Ends a worker process that has no stack on which a lost fiber could settle what it had.
+/// Ends a worker process that has no stack on which a lost fiber could recover its robust list.
 #[cold]
 pub(crate) fn no_stack(error: StackError) -> ! {
     end_with(format_args!("daiko: there is no stack to end a fiber on that was lost: {error}\n"))
