@@ -1,4 +1,4 @@
-//! When a wait gives up.
+//! Deadlines: the time at which a wait gives up.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! The handle of a fiber, and what a fiber does with itself.
+//! The handle of a fiber, and the functions that a fiber calls on itself.
 
 use std::fmt;
 use std::panic::Location;
