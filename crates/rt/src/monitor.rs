@@ -6,8 +6,9 @@
 //! 1. It raises the tick flag of a worker that has not picked a fiber since the last look, so that
 //!    the worker's next pick polls the agent's sources.
 //! 2. It reports a worker that has been in one fiber for [`STUCK_PERIODS`]. A spare worker then
-//!    takes the stuck worker's unstarted and migratable fibers, including those whose deadlines
-//!    pass. A stuck spare worker has no other behind it, but its migratable fibers are taken, too.
+//!    takes the stuck worker's unstarted and migratable fibers, including those with
+//!    deadlines that pass. A stuck spare worker has no other behind it, but its migratable fibers
+//!    are taken, too.
 //! 3. It unparks a worker that polls on behalf of a busy one, if fibers wait for polled watches
 //!    that no agent has polled.
 //! 4. It searches for deadlocks among workers that only poll.
@@ -85,7 +86,7 @@ impl Monitor {
         self.awake.fetch_sub(1, Ordering::Release);
     }
 
-    /// Counts a worker whose thread runs, again or for the first time.
+    /// Counts a worker as running, again or for the first time.
     pub(crate) fn worker_runs(&self) {
         // SeqCst, as the accesses in `sleep` and `go_to_sleep`: either the monitor sees this worker
         // awake, or this worker sees the monitor asleep.
@@ -302,7 +303,7 @@ impl Shared {
         fiber: &ControlBlock,
     ) -> Option<(Option<String>, &'static Location<'static>)> {
         if !fiber.owner.is(worker) {
-            return None; // Most are another's: no barrier for them.
+            return None; // Most belong to another worker: no barrier for them.
         }
         let _glancing = self.glance.at(fiber, &self.barriers);
         // In this order: a reader that sees the block in use sees no owner of an earlier use, and a

@@ -142,8 +142,8 @@ impl Shared {
         !self.options.processes && (self.options.on_deadlock.is_some() || cfg!(debug_assertions))
     }
 
-    /// If fibers live, and none will go on unless another thread wakes it, returns the number of
-    /// switches to fibers up to now.
+    /// Returns the number of switches to fibers up to now, if fibers live, and none will go on
+    /// unless another thread wakes it.
     pub fn rests(&self) -> Option<u64> {
         let all = self.all_workers();
         let sum = |count: fn(&Worker) -> u64| all.iter().map(count).sum::<u64>();

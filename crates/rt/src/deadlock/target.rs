@@ -18,7 +18,7 @@ pub enum Kind {
     Unknown,
     /// An unpark.
     Park,
-    /// The end of the fiber whose control block has the address.
+    /// The end of the fiber with the control block at the address.
     Join,
     Mutex,
     RwLock,

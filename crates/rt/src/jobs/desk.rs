@@ -135,6 +135,6 @@ impl Source for Desk {
 
 /// Wakes the fiber of a call that is over, or lost.
 fn wake(job: NonNull<Job>, here: Option<&Worker>) {
-    // SAFETY: the ledger has given the job to the caller, which has the only wake for the waiter.
+    // SAFETY: the job ledger has given the job to the caller, which has the waiter's only wake.
     unsafe { job.as_ref().payload().fiber.as_ref() }.wake(here);
 }

@@ -84,7 +84,7 @@ pub(super) unsafe fn make(job: NonNull<Job>) {
     // SAFETY: it stays until its end is reported, below.
     let this = unsafe { job.as_ref() };
     this.run(|course| {
-        // SAFETY: the call lies on the stack of the fiber, which waits, and no other thread runs it.
+        // SAFETY: the call lies on the stack of the waiting fiber, and no other thread runs it.
         process::with_course(course, || unsafe { (this.payload().run)(this.payload().call) });
     });
     // SAFETY: by this function's contract.

@@ -351,7 +351,7 @@ impl Worker {
         }
     }
 
-    /// Wakes the kernel thread, whose parked mark the caller has taken. Once the token is stored
+    /// Wakes the kernel thread. The caller has taken its parked mark. Once the token is stored
     /// the worker may end.
     pub(super) fn unpark_thread(&self, from: Option<&Worker>) {
         if let Some(from) = from {

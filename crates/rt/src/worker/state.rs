@@ -80,9 +80,11 @@ pub struct Worker {
     pub(crate) stuck: AtomicBool,
     /// True if this worker is a process of its own. Only the owner.
     pub(super) alone: Cell<bool>,
-    /// The kind of sleep of the idle worker: a `Rest`. Only the owner, and the successor once the process has died.
+    /// The kind of sleep of the idle worker: a `Rest`. Only the owner, and the successor once the
+    /// process has died.
     pub(super) rest: AtomicU32,
-    /// The way in which a process becomes this worker: a `Coming`. Written by the zygote, then by that process.
+    /// The way in which a process becomes this worker: a `Coming`. Written by the zygote, then by
+    /// that process.
     pub(super) expected: AtomicU32,
     /// The block below which the worker's own stack lies, if it is a process. Written before there
     /// are processes.
@@ -97,8 +99,7 @@ pub struct Worker {
     pub index: u32,
     /// True while this spare worker is needed. Written by the monitor.
     pub(crate) active: AtomicBool,
-    /// The steal history: what this worker, as a thief, has seen in the LIFO slots of other
-    /// workers.
+    /// The steal history: this worker's looks, as a thief, at the LIFO slots of other workers.
     pub(super) sights: steal::Sights,
     /// The least loaded worker as last seen, and for how many more starts that is taken as true.
     pub(super) least: Cell<(Least, u32)>,
