@@ -82,7 +82,7 @@ impl Fiber {
         self.deliver(worker::current(), Wish::CANCEL);
     }
 
-    /// Returns the name given by [`Builder::name`].
+    /// Returns the name given by [`Builder::name`](crate::Builder::name).
     pub fn name(&self) -> Option<&str> {
         self.block().name()
     }
