@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use daiko_core::announce::{Announcement, LastLook};
 use daiko_core::barrier::{Barrier, Fences};
 use daiko_core::fiber::{Effect, Event};
 use daiko_core::governor::{Company, Decision, Idle, Permit};
@@ -235,18 +236,16 @@ impl Worker {
             self.pool.give_back(&runtime.pool, usize::MAX);
         }
         let sampled = self.park_sources(polling.is_none());
-        if !self.inbox.park() {
-            return self.unpark_sources();
-        }
-        match polling {
-            None => self.announce(&runtime.idle_barrier()),
+        let look = match polling {
+            None => self.mark_parked(&runtime.idle_barrier()),
             // A thread that adds work and passes only the light half of the barrier may miss this
             // worker, until this sleep ends: then all sources are polled. README of `core::idle`.
-            Some(_) => self.announce(&Fences),
-        }
+            Some(_) => self.mark_parked(&Fences),
+        };
+        let Some(look) = look else { return self.unpark_sources() };
         // A worker that does not poll sleeps only if no polled source has appeared either.
         let silent = polling.is_none() && self.has_silent_work();
-        if !silent && !self.has_shared_work() {
+        if !silent && !self.has_shared_work(&look) {
             self.counters.parks.add(1);
             self.sleep(polling, sampled);
         }
@@ -260,12 +259,10 @@ impl Worker {
         self.unparked.store(0, Ordering::Relaxed);
     }
 
-    fn announce(&self, barrier: &impl Barrier) {
-        if self.is_active() {
-            self.runtime().idle.announce(self.index as usize, barrier);
-        } else {
-            barrier.heavy();
-        }
+    /// Marks this worker parked, and passes the barrier; returns `None` if there is mail.
+    fn mark_parked(&self, barrier: &impl Barrier) -> Option<LastLook> {
+        let shared = self.is_active().then(|| (&self.runtime().idle, self.index as usize));
+        LastLook::park(&self.inbox, shared, barrier)
     }
 
     /// Chooses the bed for a sleep, and publishes it for the thread that ends the sleep. Returns
@@ -295,9 +292,9 @@ impl Worker {
     }
 
     /// Takes the last look before a sleep, at the places that other threads fill without a message.
-    fn has_shared_work(&self) -> bool {
+    fn has_shared_work(&self, look: &LastLook) -> bool {
         let mut pending = self.runtime().phase() != self.phase.get() || self.is_done();
-        self.each_source(|source| pending = pending || source.is_pending(self));
+        self.each_source(|source| pending = pending || source.is_pending(self, look));
         pending
     }
 
@@ -344,8 +341,16 @@ impl Worker {
         }
     }
 
-    /// Unparks this worker, if it is parked.
-    pub fn unpark(&self, from: Option<&Worker>) {
+    /// Unparks this worker, if it is parked, so that it looks for the changes that are `announced`.
+    #[inline]
+    pub fn unpark_for(&self, announced: &Announcement) {
+        if announced.finds_parked(&self.inbox) {
+            self.unpark_thread(super::current());
+        }
+    }
+
+    /// Unparks this worker, which the caller has taken out of the set of parked workers.
+    pub(crate) fn unpark_picked(&self, from: Option<&Worker>) {
         if self.inbox.unpark() {
             self.unpark_thread(from);
         }
@@ -439,7 +444,7 @@ impl Source for Injected {
         by.take_injected()
     }
 
-    fn is_pending(&self, by: &Worker) -> bool {
+    fn is_pending(&self, by: &Worker, _: &LastLook) -> bool {
         by.is_active() && !by.runtime().injector.is_empty()
     }
 }
@@ -452,7 +457,7 @@ impl Source for Theft {
         round == Round::IdleForLong && by.steal()
     }
 
-    fn is_pending(&self, by: &Worker) -> bool {
+    fn is_pending(&self, by: &Worker, _: &LastLook) -> bool {
         let stealable = |other: &Worker| !other.ring.steal().is_empty();
         by.is_active() && by.runtime().all_workers().iter().any(stealable)
     }

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use std::{cell::UnsafeCell, ptr};
 
+use daiko_core::announce::LastLook;
 use daiko_core::governor::Company;
 use daiko_sys::Scope;
 use daiko_sys::lock::Lock;
@@ -53,7 +54,7 @@ pub trait Source: Send + Sync {
 
     /// Returns true if an event has come that its writer announces to no sleeping worker. This is
     /// the last look, behind the barrier, before a sleep.
-    fn is_pending(&self, _by: &Worker) -> bool {
+    fn is_pending(&self, _by: &Worker, _look: &LastLook) -> bool {
         false
     }
 
