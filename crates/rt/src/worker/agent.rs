@@ -259,7 +259,7 @@ impl Worker {
         self.unparked.store(0, Ordering::Relaxed);
     }
 
-    /// Marks this worker parked, and passes the barrier; returns `None` if there is mail.
+    /// Marks this worker parked, and passes the barrier; returns `None` if there are messages.
     fn mark_parked(&self, barrier: &impl Barrier) -> Option<LastLook> {
         let shared = self.is_active().then(|| (&self.runtime().idle, self.index as usize));
         LastLook::park(&self.inbox, shared, barrier)

@@ -36,7 +36,7 @@ pub struct Worker {
     pub(super) running: AtomicPtr<ControlBlock>,
     /// The fiber that has just left its stack, and the work that is left to do for it there.
     pub(super) departed: Cell<Departed>,
-    /// The queue that is served at the next pick.
+    /// The budget of the LIFO slot, and the queue that is served next.
     pub(super) turns: Turns,
     /// Number of fibers that are suspended here while they unwind.
     pub(crate) unwinding: Cell<u32>,
