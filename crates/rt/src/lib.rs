@@ -1,9 +1,10 @@
-//! The runtime of Daiko: fibers, the workers that run them, and the agents that poll on their behalf.
+//! The runtime of Daiko: fibers, the workers that run them, and the agents that poll on their
+//! behalf.
 //!
-//! Programs use the crate `daiko`, which re-exports what is theirs and adds locks, channels, time,
-//! sockets and the rest. This crate knows none of these: they wait by [`wait`] and [`worker`], and
-//! register what agents shall poll for them as a [`worker::Source`]. Everything that is hidden here
-//! may change in any version.
+//! Programs use the crate `daiko`, which re-exports the public items and adds locks, channels,
+//! time, sockets and more. This crate knows none of these: they wait by [`wait`] and [`worker`],
+//! and register a [`worker::Source`] for each thing that agents shall poll for them. Every item
+//! that is hidden here may change in any version.
 
 mod deadline;
 #[doc(hidden)]

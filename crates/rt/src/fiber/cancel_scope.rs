@@ -2,8 +2,8 @@
 //! execution that it can be unwound out of early.
 //!
 //! The protocol is that of `daiko_core::cancel`. The payload that is raised in a scope names the
-//! scope. So it passes the scopes inside, and each `catch_unwind` of user code that resumes it, up to
-//! the scope that it names.
+//! scope. So it passes the scopes inside, and each `catch_unwind` of user code that resumes it, up
+//! to the scope that it names.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr;

@@ -1,4 +1,4 @@
-//! The handle of a fiber, and what a fiber does with itself.
+//! The handle of a fiber, and the functions that a fiber calls on itself.
 
 use std::fmt;
 use std::panic::Location;
@@ -82,7 +82,7 @@ impl Fiber {
         self.deliver(worker::current(), Wish::CANCEL);
     }
 
-    /// Returns the name given by [`Builder::name`].
+    /// Returns the name given by [`Builder::name`](crate::Builder::name).
     pub fn name(&self) -> Option<&str> {
         self.block().name()
     }

@@ -12,24 +12,24 @@ use daiko_sys::{Scope, futex};
 pub struct Stuck {
     /// The worker, counted from 0.
     pub worker: usize,
-    /// The name of the fiber that it is in.
+    /// The name of the fiber on the worker.
     pub fiber: Option<String>,
-    /// Where that fiber was spawned.
+    /// The source location that spawned that fiber.
     pub spawned_at: &'static Location<'static>,
-    /// Whether its thread is blocked in a futex: if the names below hold the lock, for ever.
+    /// True if its thread is blocked in a futex: if a fiber listed below holds the lock, for ever.
     pub in_futex: bool,
-    /// Names (or else the places of the spawn) of the worker's suspended fibers, at most 16, if
-    /// it is blocked in a futex: one of them may hold the lock that it waits for.
+    /// Names (or else the source locations of the spawn) of the worker's suspended fibers, at most
+    /// 16, if it is blocked in a futex: one of them may hold the lock that it waits for.
     pub suspended: Vec<String>,
 }
 
-/// What the user wants done with such a report.
+/// The user's hook for such a report.
 pub(crate) type StuckHook = Box<dyn Fn(&Stuck) + Send + Sync>;
 
 /// The monitor's part of the runtime.
 pub(crate) struct Monitor {
     pub(super) sleep: MonitorSleep,
-    /// The sharing of the word in `sleep`: workers wake the monitor thread.
+    /// The futex scope of the word in `sleep`: workers wake the monitor thread.
     pub(super) scope: Scope,
 }
 
@@ -54,7 +54,7 @@ impl Monitor {
         futex::wake(self.sleep.word(), 1, self.scope);
     }
 
-    /// Has the monitor's thread end.
+    /// Makes the monitor's thread end.
     pub(crate) fn end(&self) {
         self.sleep.end();
         self.wake();

@@ -1,4 +1,4 @@
-//! Which workers share a core, once somebody has said what his fibers do.
+//! Pairing: the workers that share a core, once a fiber has a class.
 
 use std::sync::atomic::Ordering;
 
@@ -11,11 +11,11 @@ use crate::runtime::Shared;
 use crate::worker;
 pub use daiko_core::place::Class;
 
-/// Time between a look that has failed and the next one.
+/// Time between a failed read and the next.
 const LOOK_NS: u64 = 1_000_000_000;
 
 impl Pairing {
-    /// Some fiber of `runtime`, whose this is, has a class.
+    /// Records that a fiber of `runtime`, which owns this state, has a class.
     #[inline]
     pub(crate) fn declare(&self, runtime: &Shared) {
         if !self.is_declared.load(Ordering::Relaxed) {
@@ -32,7 +32,7 @@ impl Pairing {
         }
     }
 
-    /// Looks at the machine, once it matters. By the monitor: a worker has fibers to run.
+    /// Reads the machine, once it matters. On the monitor, because a worker has fibers to run.
     pub(crate) fn look(&self, runtime: &Shared) {
         let is_learnt = self.next_look_ns.load(Ordering::Relaxed) == u64::MAX;
         if !is_learnt && self.is_declared.load(Ordering::Relaxed) {
@@ -40,7 +40,8 @@ impl Pairing {
         }
     }
 
-    /// What cannot be read now may be later, as where there are too many open files; `daiko doctor` says why not.
+    /// Reads the machine at `now_ns`. A read that fails now may succeed later, as with too many
+    /// open files; `daiko doctor` says why it fails.
     fn look_at(
         &self,
         now_ns: u64,
@@ -61,7 +62,8 @@ impl Pairing {
     }
 }
 
-/// Of workers that are bound to these CPUs. None of one whose CPU is offline: the kernel has moved it, and does not bring it back.
+/// Returns the places of workers that are bound to these CPUs. A worker of an offline CPU has none:
+/// the kernel has moved it, and does not bring it back.
 fn places(bound: &[usize], cores: &[CpuSet]) -> Vec<Option<Place>> {
     let place = |(index, cpu): (usize, &usize)| {
         let core = cores.iter().position(|core| core.contains(*cpu))?;
@@ -70,7 +72,7 @@ fn places(bound: &[usize], cores: &[CpuSet]) -> Vec<Option<Place>> {
     bound.iter().enumerate().map(place).collect()
 }
 
-/// Has the workers of each place know each other.
+/// Makes the workers of each place siblings of each other.
 fn introduce(runtime: &Shared, places: &[Option<Place>]) {
     let mut workers: Vec<_> =
         (0..places.len()).filter(|worker| places[*worker].is_some()).collect();
@@ -84,10 +86,10 @@ fn introduce(runtime: &Shared, places: &[Option<Place>]) {
     }
 }
 
-/// Says what the calling fiber does from here on; returns what it has said before.
+/// Sets the class of the calling fiber from here on; returns its class before.
 ///
-/// [`Builder::class`](crate::Builder::class) says so from the start. Where workers share no core, or are not
-/// [bound](crate::RuntimeBuilder::bind), it makes no difference.
+/// [`Builder::class`](crate::Builder::class) sets it from the start. If workers share no core, or
+/// are not [bound](crate::RuntimeBuilder::bind), it makes no difference.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -124,7 +126,7 @@ mod tests {
         (0..machine.cores()).map(|core| machine.core(core)).collect()
     }
 
-    /// A runtime that learns nothing by itself.
+    /// Creates a runtime that learns nothing by itself.
     fn unbound(workers: usize) -> Runtime {
         Runtime::builder().workers(workers).bind(false).preset(Preset::Power).build().unwrap()
     }

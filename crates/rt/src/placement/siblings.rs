@@ -2,26 +2,28 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// How workers come to know their siblings: not before a fiber has a class, as it takes files, and most programs have no use for
-/// it.
+/// The state by which workers learn their siblings. Not before a fiber has a class, because that
+/// reads files and most programs have no use for it.
 ///
-/// Its words are hints, each of which stands for itself: so all accesses are relaxed.
+/// Its words are hints, each independent of the other words, so all accesses are relaxed.
 pub(crate) struct Pairing {
-    /// The CPU that each worker is bound to; none if there are to be no siblings.
+    /// The CPU that each worker is bound to; empty if there are to be no siblings.
     pub(super) bound: Box<[usize]>,
-    /// Where each worker is, if that is taken for granted.
+    /// The place of each worker, if that is given.
     pub(super) assumed: Option<Box<[Option<Place>]>>,
     pub(super) is_declared: AtomicBool,
-    /// When the machine is looked at, on the monotonic clock; at its end never. Only the monitor.
+    /// The time at which the machine is read, on the monotonic clock; the maximum means never. Only
+    /// the monitor.
     pub(super) next_look_ns: AtomicU64,
 }
 
-/// The core of a worker, and how many workers before it are bound to the same CPU: those of one CPU take turns, and so are no
-/// siblings of each other.
+/// The core of a worker, and the number of workers before it that are bound to the same CPU:
+/// workers of one CPU take turns, and so are no siblings of each other.
 pub(super) type Place = (usize, usize);
 
 impl Pairing {
-    /// Of so many workers that are bound to one CPU of `bound` each, in turn, or are on these `cores`.
+    /// Creates the state of `workers` workers, each bound to one CPU of `bound`, in turn, or on
+    /// these `cores`.
     pub(crate) fn new(bound: &[usize], cores: Option<Vec<usize>>, workers: usize) -> Self {
         let bound: Box<[usize]> = bound.iter().copied().cycle().take(workers).collect();
         let has_to_look = cores.is_none() && bound.len() > 1;

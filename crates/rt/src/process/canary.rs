@@ -1,4 +1,4 @@
-//! Statics that are watched, in builds with debug assertions: a change in one process is seen by no other.
+//! Watched statics, in builds with debug assertions: a change in one process is seen by no other.
 
 use std::panic::Location;
 use std::ptr;
@@ -7,10 +7,10 @@ use std::sync::PoisonError;
 
 use daiko_sys::signal;
 
-/// As many statics can be watched.
+/// The maximum number of watched statics.
 const MOST: usize = 64;
 
-/// A static's bytes, and what they were when the workers were forked.
+/// A static's bytes, and their checksum when the workers were forked.
 #[derive(Clone, Copy)]
 struct Canary {
     start: usize,
@@ -19,14 +19,16 @@ struct Canary {
     at: &'static Location<'static>,
 }
 
-/// Each process's own, as the statics are. Locked by its worker and those who register; never by two processes.
+/// Each process's own, as the statics are. Locked by its worker and by threads that register; never
+/// by two processes.
 static CANARIES: Mutex<([Option<Canary>; MOST], usize)> = Mutex::new(([None; MOST], 0));
 
-/// Has builds with debug assertions watch a static: if a fiber of some worker process changes it, that is said on
-/// standard error, once, when the next fiber comes into that process.
+/// Watches a static in builds with debug assertions: if a fiber of a worker process changes it,
+/// that is reported on standard error, once, when the next fiber comes into that process.
 ///
-/// Statics are each process's own, so that such a change is lost on all others; [`shared!`](crate::shared) declares
-/// one that is not. Called before the runtime is built, at most 64 times; other builds do nothing.
+/// Each process has its own statics, so the other processes do not see such a change;
+/// [`shared!`](crate::shared) declares a common static. Called before the runtime is built, at most
+/// 64 times; other builds do nothing.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -48,12 +50,12 @@ pub fn watch_static<T: ?Sized>(value: &'static T) {
     }
 }
 
-/// Notes what the statics hold, in a worker that was just forked.
+/// Notes the checksums of the statics, in a worker that was just forked.
 pub(crate) fn note() {
     for_each(|canary| canary.sum = sum(canary.start, canary.len));
 }
 
-/// Looks whether the statics of worker process `index`, the caller, are as they were.
+/// Checks that the statics of worker process `index`, the caller, are unchanged.
 #[inline]
 pub(crate) fn check(index: u32) {
     if cfg!(debug_assertions) {
@@ -80,12 +82,13 @@ fn tell(at: &Location<'_>, index: u32) {
     signal::write_stderr(&[text.as_bytes()]);
 }
 
-/// FNV-1a of the bytes.
+/// Returns the FNV-1a hash of the bytes.
 fn sum(start: usize, len: usize) -> u64 {
     let bytes = ptr::with_exposed_provenance::<u8>(start);
     (0..len).fold(0xcbf2_9ce4_8422_2325, |sum, at| {
-        // SAFETY: the bytes of a static, which are there for ever, and which the loader has initialised, padding
-        // included. Volatile: fibers change atomics among them meanwhile.
+        // SAFETY: the bytes of a static, which exist for ever, and which the loader has
+        // initialised, padding included. Volatile: fibers may change atomics among them at the same
+        // time.
         let byte = unsafe { bytes.add(at).read_volatile() };
         (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     })

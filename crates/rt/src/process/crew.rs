@@ -1,4 +1,4 @@
-//! The processes of a runtime as their maker knows them, which builds the runtime, runs its monitor and waits for it: it
+//! The process table and the launcher, the process that builds the runtime. It runs the monitor,
 //! forks the zygote, waits until all workers are up, and later for the end of all.
 
 use std::io;
@@ -15,27 +15,27 @@ use super::{Occupied, ProcessError, heap, zygote};
 use crate::runtime::{Shared, SharedPtr};
 use crate::worker::Worker;
 
-/// Time between two looks whether the zygote lives, while the workers come up.
+/// Time between two checks that the zygote lives, while the workers come up.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The maker's hold of the zygote, and by that of the workers.
+/// The launcher's handle of the zygote, and through it of the workers.
 #[derive(Debug)]
 pub(crate) struct Crew {
     zygote: PidFd,
     /// Waits for the zygote's end.
     reaper: JoinHandle<()>,
-    /// The process that has built the runtime.
+    /// The id of the launcher.
     maker: u32,
     _occupied: Occupied,
 }
 
 impl Crew {
-    /// Whether the calling process has built the runtime, and so may end it.
+    /// Returns true if the calling process has built the runtime, and so may end it.
     pub(crate) fn is_here(&self) -> bool {
         self.maker == std::process::id()
     }
 
-    /// Forks a worker for each of those that `shared` has, bound as `cpus` says, and waits until they run.
+    /// Forks all workers of `shared`, each bound to its `cpus`, and waits until they run.
     pub(crate) fn start(
         shared: SharedPtr,
         occupied: Option<Occupied>,
@@ -47,7 +47,7 @@ impl Crew {
         let runtime = unsafe { shared.0.as_ref() };
         let no_stack = |error| ProcessError::Start(io::Error::other(error));
         runtime.all_workers().iter().try_for_each(Worker::take_stack).map_err(no_stack)?;
-        // SAFETY: what the zygote runs closes no descriptor of the maker's.
+        // SAFETY: the code of the zygote closes no descriptor of the launcher's.
         let zygote = unsafe { fork(|| zygote::run(&shared, maker, cpus)) };
         let zygote = zygote.map_err(ProcessError::Fork)?;
         let id = zygote.pid();
@@ -69,7 +69,7 @@ impl Crew {
 
     /// Ends all processes that have not ended, and waits until none is left.
     pub(crate) fn end(self) {
-        // It may have ended with its last child.
+        // The zygote may have ended with its last child.
         let _ = self.zygote.send(process::TERMINATE);
         let _ = self.reaper.join();
     }
@@ -81,8 +81,8 @@ impl Crew {
 ///
 /// As for `clone_process` with shared files.
 pub(super) unsafe fn fork(body: impl FnOnce() -> i32) -> Result<Child, process::ProcessError> {
-    // SAFETY: no descriptor is closed by both, as the caller promises; we need no handlers of `pthread_atfork`, and
-    // the child ends without writing buffers.
+    // SAFETY: no descriptor is closed by both, by this function's contract; the runtime needs no
+    // handlers of `pthread_atfork`, and the child ends without writing buffers.
     match unsafe { process::clone_process(Files::Shared)? } {
         Forked::Parent(child) => Ok(child),
         Forked::Child => {
@@ -93,7 +93,7 @@ pub(super) unsafe fn fork(body: impl FnOnce() -> i32) -> Result<Child, process::
     }
 }
 
-/// Waits until all workers run; if one cannot, nothing is left of any.
+/// Waits until all workers run; if one cannot, no process is left.
 fn wait_until_up(runtime: &Shared, zygote: u32) -> Result<(), ProcessError> {
     let all = runtime.worker_count() as u32;
     while !runtime.roster.up.wait(all, Some(Instant::now() + LOOK)) {
@@ -108,7 +108,7 @@ fn wait_until_up(runtime: &Shared, zygote: u32) -> Result<(), ProcessError> {
     Ok(())
 }
 
-/// Waits for the zygote's end. If that was for the loss of a worker, the program ends here.
+/// Waits for the zygote's end. If the cause was the loss of a worker, ends the program.
 fn reap(runtime: &Shared, zygote: u32) {
     if let Some((_, end)) = process::wait(Some(zygote))
         && !end.success()

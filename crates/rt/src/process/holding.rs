@@ -14,7 +14,7 @@ use super::robust_list::{Item, RobustList};
 use crate::fiber::ControlBlock;
 
 impl Call {
-    /// Whether what the caller gains is noted.
+    /// Returns true if items of the caller are noted.
     #[inline(always)]
     pub fn has_robust_list(&self) -> bool {
         self.fiber().is_some()
@@ -29,7 +29,7 @@ impl Call {
         }
     }
 
-    /// Strikes out `item`, which the caller has.
+    /// Removes `item`, which the caller has.
     #[inline(always)]
     pub fn remove(&self, item: Item) {
         if let Some(fiber) = self.fiber() {
@@ -38,10 +38,11 @@ impl Call {
     }
 }
 
-/// Has the caller gain `item` by `take`, in the usual case: a call by a fiber that has room and does not unwind. Otherwise
-/// false, as if `take` does not succeed: then nothing has happened.
+/// Notes `item` and calls `take`, in the usual case: a section of a fiber that has room and does
+/// not unwind. Returns false in other cases, or if `take` does; then nothing has happened.
 ///
-/// A call, as [`call`](super::call()) makes it, takes half as many instructions once more, as it is for all cases.
+/// The general [`call`](super::call()) takes half as many instructions more, because it handles all
+/// cases.
 #[inline(always)]
 pub fn add_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
     let Some((course, list)) = enter_quickly() else { return false };
@@ -54,7 +55,7 @@ pub fn add_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
             list.items.set_len(len + 1);
         }
     }
-    // It has entered as one that does not unwind.
+    // The fiber has entered the section as one that does not unwind.
     let _ = course.leave();
     gains
 }
@@ -68,7 +69,7 @@ pub fn remove_quickly(item: Item, give: impl FnOnce() -> bool) -> bool {
     if parts {
         list.items.truncate(before);
     }
-    // It has entered as one that does not unwind.
+    // The fiber has entered the section as one that does not unwind.
     let _ = course.leave();
     parts
 }
@@ -87,12 +88,14 @@ fn enter_quickly() -> Option<(&'static Course, &'static mut RobustList)> {
     Some((&fiber.course, unsafe { list.as_mut() }))
 }
 
-/// The estate of `fiber`, the caller. No reference to it is kept while another may be made.
+/// Returns the robust list of `fiber`, the caller. No reference to it is kept while another may be
+/// made.
 #[inline(always)]
 #[allow(clippy::mut_from_ref, reason = "of one thread at a time")]
 pub fn of(fiber: &ControlBlock) -> &mut RobustList {
     let mut list = fiber.aside.robust_list().unwrap_or_else(|| first(fiber));
-    // SAFETY: the block keeps it as long as the runtime; only the fiber uses it, and one reference at a time.
+    // SAFETY: the block keeps the list as long as the runtime; only the fiber uses it, with one
+    // reference at a time.
     unsafe { list.as_mut() }
 }
 
@@ -108,7 +111,7 @@ fn newest(fiber: &ControlBlock) -> Option<Item> {
     unsafe { fiber.aside.robust_list()?.as_mut() }.pop()
 }
 
-/// Settles all that `fiber`, the caller, has, what came last first.
+/// Recovers all items of `fiber`, the caller, the newest first.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Whether the workers of this program are processes.
+//! The mode of the program: workers are threads, or processes.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use daiko_context::stack::StackError;
 use daiko_sys::signal;
 
-/// Whether a runtime of this program has processes as workers; in all of them.
+/// True if a runtime of this program has processes as workers; the same in all of them.
 pub(super) static ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// Whether a runtime of this program has processes as workers.
+/// Returns true if a runtime of this program has processes as workers.
 #[inline]
 pub fn is_active() -> bool {
     // Relaxed: set while there is one thread.
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Keeps threads out of what would have others write into their frames.
+/// Keeps threads out of operations by which other processes would write into their frames.
 ///
 /// # Panics
 ///
-/// If workers are processes: `what` names the call of somebody who is no fiber.
+/// If workers are processes: the panic names the call, made by a thread that is no fiber.
 pub(crate) fn assert_frame_is_shared(what: &str) {
     assert!(
         !is_active(),
@@ -36,7 +36,7 @@ pub(crate) fn no_guards(error: StackError) -> ! {
     ))
 }
 
-/// Ends a worker process that has no stack on which a lost fiber could settle what it had.
+/// Ends a worker process that has no stack on which a lost fiber could recover its robust list.
 #[cold]
 pub(crate) fn no_stack(error: StackError) -> ! {
     end_with(format_args!("daiko: there is no stack to end a fiber on that was lost: {error}\n"))

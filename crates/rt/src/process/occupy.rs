@@ -12,7 +12,8 @@ use super::mode::{ACTIVE, is_active};
 use crate::deadlock;
 use crate::runtime::RuntimeBuilder;
 
-/// The program's being one whose workers are processes; until dropped, by the process that has built the runtime.
+/// The reservation of process-worker mode. Dropping it, in the process that built the runtime, ends
+/// the mode.
 #[derive(Debug)]
 pub(crate) struct Occupied(());
 
@@ -22,7 +23,8 @@ impl Drop for Occupied {
     }
 }
 
-/// Asks whether a runtime as `builder` says can be; `None`: it can, and its workers are threads.
+/// Checks that a runtime with the settings of `builder` is possible, and reserves the mode. Returns
+/// `None` if its workers are threads.
 pub(crate) fn occupy(builder: &RuntimeBuilder) -> Result<Option<Occupied>, ProcessError> {
     if is_active() {
         return Err(ProcessError::Nested);
@@ -45,7 +47,8 @@ pub(crate) fn occupy(builder: &RuntimeBuilder) -> Result<Option<Occupied>, Proce
     Ok(Some(Occupied(())))
 }
 
-/// How many threads there are. One that was joined may be counted for a moment: it is waited for.
+/// Returns the number of threads. A thread that was joined may be counted for a moment: it is
+/// waited for.
 fn threads() -> io::Result<usize> {
     const LOOKS: u32 = 100;
     for _ in 1..LOOKS {

@@ -5,10 +5,10 @@ use std::ptr::{self, NonNull};
 
 use super::heap::is_shared;
 
-/// Items of a fiber's first room: 200 bytes.
+/// Capacity of a fiber's first list: 200 bytes.
 const FIRST: usize = 8;
 
-/// How an object is recovered whose holder is lost; one static per kind of object.
+/// The way to recover an object when its holder is lost; one static per kind of object.
 pub struct ItemKind {
     /// Gives the object back, or takes it back, as far as is possible without the destructors of the
     /// fiber, its holder and the caller. It is called with the object and the detail.
@@ -35,17 +35,17 @@ impl Item {
         Item { object: NonNull::from(object).cast(), detail, kind }
     }
 
-    /// Recovers the object. A static that is not shared is the dead process's own: the caller's copy
-    /// is as it was at the fork.
+    /// Recovers the object. A static that is not shared is the dead process's own: the caller's
+    /// copy is as it was at the fork.
     ///
     /// # Safety
     ///
     /// The caller is the fiber of the item, which was removed from its list just now.
     pub(super) unsafe fn recover(self) {
         if is_shared(self.object.as_ptr()) {
-            // SAFETY: an object that a fiber has borrowed or lent stays as long as its frames, which
-            // are still there, or as what these own, which is never dropped; the object of a forgotten
-            // guard is there by the contract of `process_workers`.
+            // SAFETY: an object that a fiber has borrowed or lent stays as long as the fiber's
+            // frames, which still exist, or as the values in them, which are never dropped; the
+            // object of a forgotten guard exists by the contract of `process_workers`.
             unsafe { (self.kind.recover)(self.object, self.detail) };
         }
     }
@@ -94,7 +94,7 @@ impl RobustList {
         }
     }
 
-    /// Guards are dropped in any order, and forgotten.
+    /// Removes an item that is not the newest: guards are dropped in any order, and forgotten.
     #[cold]
     #[inline(never)]
     fn remove_slow(&mut self, item: Item) {

@@ -10,23 +10,25 @@ use daiko_sys::lock::Tally;
 
 use crate::worker::Unclear;
 
-/// How the workers have come up, and which was lost. In the segment.
+/// The process table: how the workers have come up, and the loss of a worker. In the segment.
 pub(crate) struct Roster {
-    /// Workers that have come up. Each, once.
+    /// Number of workers that have come up. Each worker adds itself once.
     pub(crate) up: Tally,
-    /// Workers that the maker waits for at the end. The maker.
+    /// Number of workers that the launcher waits for at the end. Only the launcher.
     pub(crate) crew: AtomicU32,
-    /// Why one could not; 0: none, or nobody knows. The worker, or the zygote.
+    /// The error of a worker that could not come up; 0: none, or unknown. Written by the worker, or
+    /// the zygote.
     pub(super) errno: AtomicI32,
-    /// The worker that was lost and has no successor, counted from 1; 0: none. The zygote.
+    /// Index + 1 of the worker that was lost and has no successor; 0: none. Written by the zygote.
     lost: AtomicU32,
-    /// How it ended. The zygote, before `lost`.
+    /// The exit status of its process. Written by the zygote, before `lost`.
     end: AtomicI32,
-    /// Why it has none: an `Unclear`. The zygote, before `lost`.
+    /// The reason why it has none: an `Unclear`. Written by the zygote, before `lost`.
     unclear: AtomicU32,
-    /// Why it was not traced, as an errno; 0: it was. The zygote, before `lost`.
+    /// The reason why it was not traced, as an errno; 0: it was. Written by the zygote, before
+    /// `lost`.
     refused: AtomicI32,
-    /// Fibers that have ended with their workers. The successors.
+    /// Number of fibers that have ended with their workers. Written by the successors.
     fibers: AtomicU32,
 }
 
@@ -50,7 +52,8 @@ impl Roster {
         self.fibers.load(Ordering::Relaxed) as usize
     }
 
-    /// Notes that `worker` has no successor. `refused`: why it was not traced, if it was not.
+    /// Records that `worker` has no successor. `refused` is the reason why it was not traced, if it
+    /// was not.
     pub(super) fn lose(&self, worker: u32, end: ExitStatus, why: Unclear, refused: Option<i32>) {
         self.end.store(end.into_raw(), Ordering::Relaxed);
         self.unclear.store(why.0, Ordering::Relaxed);
@@ -59,7 +62,7 @@ impl Roster {
         self.lost.store(worker + 1, Ordering::Release);
     }
 
-    /// Which worker was lost, how, and why that could not be made good.
+    /// Describes the loss of a worker: which, how, and why no successor replaced it.
     pub(super) fn loss(&self) -> Option<String> {
         // Acquire: pairs with the Release in `lose`.
         let worker = self.lost.load(Ordering::Acquire).checked_sub(1)?;

@@ -1,4 +1,4 @@
-//! Where fibers are put so that a worker finds them, and who is told.
+//! Dispatch: fibers are put in places where a worker finds them, and a worker is notified.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;

@@ -1,4 +1,4 @@
-//! What all parts of a runtime share.
+//! The shared part of a runtime.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

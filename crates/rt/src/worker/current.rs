@@ -1,4 +1,4 @@
-//! The worker that the calling thread is.
+//! The worker of the calling thread.
 
 use std::cell::Cell;
 use std::ptr;

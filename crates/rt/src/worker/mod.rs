@@ -1,5 +1,6 @@
 //! Workers: kernel threads that run fibers.
 //!
+//! `state` holds the fields of a worker, `current` finds the worker of a thread, `life` runs it.
 //! `schedule` picks the next fiber. `suspend` is the one place where stacks are switched. `agent`
 //! polls when no fiber is runnable. `mail` delivers requests of other workers. `succession`
 //! replaces a worker after its process was killed.

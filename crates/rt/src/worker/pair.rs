@@ -138,7 +138,7 @@ mod tests {
     use daiko_core::queue::Ring;
 
     use super::*;
-    use crate::worker::{current, suspend};
+    use crate::worker::{self, current};
     use crate::{Builder, JoinHandle, Preset, Runtime};
 
     use Class::{Compute as C, Stall as S};

@@ -41,7 +41,7 @@ pub struct Worker {
     pub(super) running: AtomicPtr<ControlBlock>,
     /// The fiber that has just left its stack, and the work that is left to do for it there.
     pub(super) departed: Cell<Departed>,
-    /// The queue that is served at the next pick.
+    /// The budget of the LIFO slot, and the queue that is served next.
     pub(super) turns: Turns,
     /// Number of fibers that are suspended here while they unwind.
     pub(crate) unwinding: Cell<u32>,
@@ -85,9 +85,11 @@ pub struct Worker {
     pub(crate) stuck: AtomicBool,
     /// True if this worker is a process of its own. Only the owner.
     pub(super) alone: Cell<bool>,
-    /// The kind of sleep of the idle worker: a `Rest`. Only the owner, and the successor once the process has died.
+    /// The kind of sleep of the idle worker: a `Rest`. Only the owner, and the successor once the
+    /// process has died.
     pub(super) rest: AtomicU32,
-    /// The way in which a process becomes this worker: a `Coming`. Written by the zygote, then by that process.
+    /// The way in which a process becomes this worker: a `Coming`. Written by the zygote, then by
+    /// that process.
     pub(super) expected: AtomicU32,
     /// The block below which the worker's own stack lies, if it is a process. Written before there
     /// are processes.
@@ -102,8 +104,7 @@ pub struct Worker {
     pub index: u32,
     /// True while this spare worker is needed. Written by the monitor.
     pub(crate) active: AtomicBool,
-    /// The steal history: what this worker, as a thief, has seen in the LIFO slots of other
-    /// workers.
+    /// The steal history: this worker's looks, as a thief, at the LIFO slots of other workers.
     pub(super) sights: Sights,
     /// The least loaded worker as last seen, and for how many more starts that is taken as true.
     pub(super) least: Cell<(Least, u32)>,

@@ -90,8 +90,8 @@ impl Worker {
         now >= due && self.timers.0.fire(&ThisThread, now, interrupt) > 0
     }
 
-    /// Interrupts the fibers of this worker whose deadlines have passed. For the monitor, while the
-    /// worker is stuck, perhaps in [`fire_timers`](Self::fire_timers).
+    /// Interrupts the fibers of this worker that are due. For the monitor, while the worker is
+    /// stuck, perhaps in [`fire_timers`](Self::fire_timers).
     pub(crate) fn rescue_sleepers(&self) {
         let interrupt = |sleeper| Self::interrupt(None, sleeper);
         self.timers.0.try_fire(&ThisThread, clock::monotonic_ns(), interrupt);
