@@ -143,7 +143,8 @@ impl CancelToken {
     /// [`wait`](Self::wait) returns. A second cancel changes nothing.
     ///
     /// What came before it happens before whatever somebody does who has seen the token cancelled.
-    /// With `panic = "abort"` no fiber unwinds.
+    /// With `panic = "abort"` no fiber unwinds. A destructor that panics while its fiber unwinds
+    /// aborts the process, as in any unwinding.
     pub fn cancel(&self) {
         let _call = process::call();
         let mut children = None;

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 pub(crate) use self::control::{ControlBlock, flag, kind};
 pub use self::join::{JoinError, JoinHandle};
 pub(crate) use self::lost::die;
-pub(crate) use self::scope::{Family, in_runtime};
+pub(crate) use self::scope::{AbortOnUnwind, Family, in_runtime};
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub(crate) use self::spawn::Place;
 pub use self::spawn::{Builder, SpawnError, spawn};

@@ -78,12 +78,14 @@ pub(crate) struct Shared {
     /// How many spares are needed now. Written by the monitor.
     pub(crate) spares: AtomicU32,
     pub(crate) barriers: Barriers,
-    /// Workers that run no more. Counted up by each as the last thing that it does with the runtime.
+    /// Workers that run no more. Counted up by each as the last thing that it does with the
+    /// runtime, also by a worker whose thread stays.
     pub(crate) ended: Tally,
     /// Of worker processes: how they have come up.
     pub(crate) roster: Roster,
-    /// The kernel threads of the workers, those of spares too. Only the process that made the runtime.
-    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    /// The kernel threads of the workers and spares, each with the worker's index. Only the process
+    /// that made the runtime.
+    threads: Mutex<Vec<(usize, std::thread::JoinHandle<()>)>>,
     /// How workers ask the kernel for descriptors, once one does and nothing was asked for.
     pub(crate) selector: OnceLock<selector::Kind>,
     /// Where movers go that wait for sockets.
@@ -171,7 +173,7 @@ impl Shared {
         Hold(NonNull::from(self))
     }
 
-    fn threads(&self) -> MutexGuard<'_, Vec<std::thread::JoinHandle<()>>> {
+    fn threads(&self) -> MutexGuard<'_, Vec<(usize, std::thread::JoinHandle<()>)>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

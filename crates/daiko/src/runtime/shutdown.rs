@@ -31,6 +31,9 @@ pub struct ShutdownReport {
     /// Fibers that ended with the [process of their worker](crate::process): their stacks came back, what they
     /// owned is never freed.
     pub died: usize,
+    /// Threads of workers that have not ended, because they keep fibers that resisted. Where such a
+    /// fiber is suspended they [never end](Runtime::shutdown#threads-that-stay).
+    pub threads_left: usize,
 }
 
 impl Runtime {
@@ -40,6 +43,18 @@ impl Runtime {
     /// Waits 5 seconds at most for fibers that do not suspend, or catch the unwind again and
     /// again; they are left behind and counted. With `panic = "abort"` nothing unwinds: all that
     /// have not finished are left behind. Dropping a runtime does the same, without the report.
+    ///
+    /// A destructor that panics while its fiber unwinds aborts the process, as in any unwinding.
+    ///
+    /// # Threads that stay
+    ///
+    /// A fiber may lend what lies in a thread-local of its worker: to a scoped fiber or thread, to
+    /// a [`blocking`](crate::blocking()) call, to an object that it waits at. The end of the thread
+    /// would drop that. So the thread of a worker that has started a fiber which is left behind
+    /// never ends: once it runs no fiber any more it sleeps until the process ends, and its
+    /// thread-locals are not dropped. [`ShutdownReport::threads_left`] counts these threads. Movers
+    /// may not lend thread-locals, so they keep no thread; worker
+    /// [processes](crate::process) end in any case, with all that borrows from them.
     ///
     /// # Panics
     ///
@@ -100,10 +115,13 @@ impl Runtime {
         shared.all_workers().iter().for_each(|worker| worker.areas.close());
         let report = shared.report();
         if all_ended {
-            for thread in std::mem::take(&mut *shared.threads()) {
-                let _ = thread.join();
+            for (index, thread) in std::mem::take(&mut *shared.threads()) {
+                if shared.all_workers()[index].ends_thread() {
+                    let _ = thread.join();
+                }
             }
-            // SAFETY: all workers have ended, and the runtime is not used any more.
+            // SAFETY: all workers have ended, or sleep for good and use the runtime no more; nor
+            // does the caller.
             unsafe { Shared::close(self.shared.0) };
         }
         report
@@ -163,14 +181,16 @@ impl Shared {
         });
         let unwound = self.all_workers().iter().map(|worker| worker.counters.unwound.get());
         let unwound = unwound.sum::<u64>() as usize;
-        ShutdownReport { unwound, leaked, died: self.roster.fibers_lost() }
+        let stays = |&&(index, _): &&(usize, _)| !self.all_workers()[index].ends_thread();
+        let threads_left = self.threads().iter().filter(stays).count();
+        ShutdownReport { unwound, leaked, died: self.roster.fibers_lost(), threads_left }
     }
 
     /// Closes all inboxes and gives the memory back, now or when the last handle is dropped.
     ///
     /// # Safety
     ///
-    /// All workers have ended; the caller does not use `shared` afterwards.
+    /// No worker uses the runtime any more; the caller does not use `shared` afterwards.
     unsafe fn close(shared: NonNull<Self>) {
         // SAFETY: valid, by this function's contract, until `destroy`.
         let this = unsafe { shared.as_ref() };

@@ -41,7 +41,7 @@ pub(crate) use self::mail::{Wish, mail_pinned, send};
 pub(crate) use self::succession::{Coming, Plan, Unclear};
 pub(crate) use self::timers::{Armed, Timers};
 use crate::blocking::Desk;
-use crate::fiber::ControlBlock;
+use crate::fiber::{AbortOnUnwind, ControlBlock};
 use crate::runtime::Shared;
 use crate::runtime::pool::{LocalPool, Pool};
 use crate::wait::Deadline;
@@ -146,6 +146,8 @@ pub(crate) struct Worker {
     heap_name: AtomicU32,
     /// Of a process: the slabs of stacks that it can use. Only the owner.
     adopted: Cell<u32>,
+    /// Whether its thread ends: it runs no fiber any more and keeps none. Written by that thread.
+    pub(crate) thread_ends: AtomicBool,
     /// Of a spare: whether it has a thread, or had one refused. Only the monitor.
     pub(crate) started: AtomicBool,
     /// Position among the runtime's workers and spares.
@@ -270,6 +272,7 @@ impl Worker {
             stack: AtomicPtr::new(ptr::null_mut()),
             heap_name: AtomicU32::new(0),
             adopted: Cell::new(0),
+            thread_ends: AtomicBool::new(false),
             started: AtomicBool::new(false),
             index,
             active: AtomicBool::new(false),
@@ -350,6 +353,30 @@ impl Worker {
         OF_PROCESS.set(ptr::null());
     }
 
+    /// Runs [`main`](Self::main) as a thread of its own. If the worker keeps fibers it does not
+    /// return: the calling thread sleeps for good, and uses the runtime no more.
+    pub(crate) fn main_of_thread(&self) {
+        // A panic of the agent would end the thread as well.
+        let unwinds = AbortOnUnwind;
+        self.main();
+        std::mem::forget(unwinds);
+        if self.keeps_fibers() {
+            self.runtime().ended.add();
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+
+    /// Returns true if a fiber that this worker has started has not finished. Then its thread must
+    /// not end: the fiber may have lent what lies in a thread-local, which the end of the thread
+    /// drops. Only the owner.
+    ///
+    /// Movers do not count, as their contract forbids them to borrow from thread-locals.
+    fn keeps_fibers(&self) -> bool {
+        self.live.load(Ordering::Relaxed) != 0
+    }
+
     /// Makes the calling thread this worker.
     fn be_here(&self) {
         CURRENT.set(self);
@@ -363,6 +390,12 @@ impl Worker {
     pub(crate) fn main_of_process(&self) {
         self.alone.set(true);
         self.main();
+    }
+
+    /// Returns true if the worker's thread has ended or is about to end, so that it can be joined.
+    pub(crate) fn ends_thread(&self) -> bool {
+        // Acquire: pairs with the Release in `start_thread`.
+        self.thread_ends.load(Ordering::Acquire)
     }
 
     /// Whether no fiber waits for this worker to start it.
@@ -382,7 +415,8 @@ impl Worker {
             && self.timers.next_due() == Deadline::NEVER
     }
 
-    /// Takes no more mail, and gives back what the worker kept. Once its thread has ended.
+    /// Takes no more mail, and gives back what the worker kept. Once its thread uses the runtime no
+    /// more.
     pub(crate) fn close(&self, pool: &Pool) {
         for (fiber, postcard) in self.inbox.close() {
             if postcard.is_none() {

@@ -204,8 +204,8 @@ fn fail(failure: &str) -> ! {
     panic!("{failure}")
 }
 
-/// Ends the process if a scope were to unwind past fibers that borrow from it.
-struct AbortOnUnwind;
+/// Ends the process if it is dropped: its frame unwinds, and with it would end what fibers borrow.
+pub(crate) struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
