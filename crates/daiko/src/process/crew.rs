@@ -70,11 +70,16 @@ impl Roster {
         self.lost.store(worker + 1, Ordering::Release);
     }
 
-    /// Which worker was lost, how, and why that could not be made good.
-    fn loss(&self) -> Option<String> {
+    /// The worker that was lost, and how its process ended.
+    fn lost(&self) -> Option<(u32, ExitStatus)> {
         // Acquire: pairs with the Release in `lose`.
         let worker = self.lost.load(Ordering::Acquire).checked_sub(1)?;
-        let end = ExitStatus::from_raw(self.end.load(Ordering::Relaxed));
+        Some((worker, ExitStatus::from_raw(self.end.load(Ordering::Relaxed))))
+    }
+
+    /// Which worker was lost, how, and why that could not be made good.
+    fn loss(&self) -> Option<String> {
+        let (worker, end) = self.lost()?;
         let why = Unclear(self.unclear.load(Ordering::Relaxed)).text();
         let untraced = match self.refused.load(Ordering::Relaxed) {
             0 => String::new(),
@@ -174,7 +179,8 @@ fn wait_until_up(runtime: &Shared, zygote: u32) -> Result<(), ProcessError> {
     Ok(())
 }
 
-/// Waits for the zygote's end. If that was for the loss of a worker, the program ends here.
+/// Waits for the zygote's end. If that was for the loss of a worker, the program ends here: with
+/// the exit code of a worker that has exited, as a program with threads would.
 fn reap(runtime: &Shared, zygote: u32) {
     if let Some((_, end)) = process::wait(Some(zygote))
         && !end.success()
@@ -183,6 +189,10 @@ fn reap(runtime: &Shared, zygote: u32) {
             format!("the process that workers are forked from has ended ({end})")
         });
         signal::write_stderr(&[b"daiko: ", text.as_bytes(), b"; the program ends with it\n"]);
-        signal::abort();
+        match runtime.roster.lost().and_then(|(_, end)| end.code()) {
+            // No handlers of `atexit`: those that free memory have done so in the worker.
+            Some(code) => process::exit(code),
+            None => signal::abort(),
+        }
     }
 }
