@@ -78,7 +78,7 @@ use daiko_sys::{signal, thread};
 pub(crate) use self::call::{
     Call, assert_in_call, call, in_call, in_call_slow, notes_calls, own_code, unwinds,
 };
-pub use self::canary::watch_static;
+pub use self::canary::{Watched, watch_static};
 pub use self::error::ProcessError;
 pub(crate) use self::estate::{Estate, Item};
 pub use self::heap::{HeapStats, SharedHeap, is_shared};
