@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
+use daiko_sys::memory::copy_racing;
+
 use super::Segment;
 use crate::directory::{NoRoom, Spec, is_name};
 use crate::error::{self, SegmentError};
@@ -44,6 +46,9 @@ unsafe impl Shared for daiko_core::robust::Seat {}
 // SAFETY: as above.
 unsafe impl Shared for daiko_core::robust::Semaphore {}
 
+/// What new objects are filled with.
+static ZEROS: [u8; 4096] = [0; 4096];
+
 /// An object in a segment; the segment stays mapped as long as this is there.
 #[derive(Clone, Debug)]
 pub struct Object {
@@ -53,13 +58,27 @@ pub struct Object {
 }
 
 impl Segment {
-    /// The object of this name, which is to be as `spec` says; what its maker has chosen, and its bytes, are his
-    /// affair: `fits` looks at them.
+    /// Finds the object of this name, as raw memory for a type that gives it a meaning. `fits`
+    /// checks the specification that its maker has entered.
     ///
     /// # Errors
     ///
     /// If there is none, or it is another kind of object, or the segment was cut short.
-    pub fn object(
+    ///
+    /// # Safety
+    ///
+    /// All handles of the object in this process access each of its bytes in the same way: as a
+    /// part of one type at one offset, or as [`Bytes`]. An object whose kind belongs to a type, as
+    /// a lock, is accessed by that type alone.
+    ///
+    /// ```compile_fail,E0133
+    /// let segment = daiko_shm::Segment::anonymous(1 << 20)?;
+    /// let object = segment.object("mutex", "anything", |_| Ok(()))?;
+    /// object.bytes(0, 8).write(&[7; 8]);
+    /// # Ok::<(), daiko_shm::SegmentError>(())
+    /// ```
+    #[doc(hidden)]
+    pub unsafe fn object(
         &self,
         name: &str,
         is: &'static str,
@@ -79,7 +98,12 @@ impl Segment {
     /// # Errors
     ///
     /// If there is one already, no room for it, or its name is none; or the segment is locked, inherited or cut short.
-    pub fn make_object(
+    ///
+    /// # Safety
+    ///
+    /// As for [`object`](Self::object).
+    #[doc(hidden)]
+    pub unsafe fn make_object(
         &self,
         name: &str,
         spec: Spec,
@@ -183,8 +207,10 @@ impl Object {
 
     fn zero(&self) {
         let all = self.bytes(0, self.spec.bytes);
-        // SAFETY: the caller has the room for himself, by the lock, until the object is entered.
-        unsafe { all.start.write_bytes(0, all.len) };
+        for start in (0..all.len()).step_by(ZEROS.len()) {
+            let rest = all.behind(start);
+            rest.write(&ZEROS[..rest.len().min(ZEROS.len())]);
+        }
     }
 }
 
@@ -196,7 +222,7 @@ pub struct Bytes<'s> {
     segment: PhantomData<&'s Segment>,
 }
 
-// SAFETY: the bytes are copied by accesses that may race, in which nothing is assumed of their contents.
+// SAFETY: the bytes are copied by accesses that may race, and nothing is assumed of their contents.
 unsafe impl Send for Bytes<'_> {}
 // SAFETY: as for Send.
 unsafe impl Sync for Bytes<'_> {}
@@ -245,9 +271,9 @@ impl<'s> Bytes<'s> {
     #[inline]
     pub fn write(&self, from: &[u8]) {
         assert!(from.len() <= self.len, "{} bytes into {}", from.len(), self.len);
-        // SAFETY: both have so many bytes, which do not overlap, as one are a borrowed slice of this process. That
-        // others may write there at the same time spoils the contents alone.
-        unsafe { self.start.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) };
+        // SAFETY: both have so many bytes, which do not overlap, as one are a borrowed slice of
+        // this process. By the contract of `Segment::object` nothing else accesses the others.
+        unsafe { copy_racing(from.as_ptr(), self.start.as_ptr(), from.len()) };
     }
 
     /// Copies as many as `to` has from the beginning.
@@ -259,7 +285,7 @@ impl<'s> Bytes<'s> {
     pub fn read(&self, to: &mut [u8]) {
         assert!(to.len() <= self.len, "{} bytes of {}", to.len(), self.len);
         // SAFETY: as in `write`.
-        unsafe { self.start.copy_to_nonoverlapping(NonNull::from(&mut *to).cast(), to.len()) };
+        unsafe { copy_racing(self.start.as_ptr(), to.as_mut_ptr(), to.len()) };
     }
 
     /// A copy of all.
