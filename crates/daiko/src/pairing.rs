@@ -132,6 +132,7 @@ fn introduce(runtime: &Shared, places: &[Option<Place>]) {
 /// # Panics
 ///
 /// If the caller is not a fiber.
+#[track_caller]
 pub fn set_class(class: Class) -> Class {
     let (worker, fiber) = suspend::caller("set_class");
     let before = fiber.class();

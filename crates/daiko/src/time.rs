@@ -103,6 +103,7 @@ fn sleep_to(what: &str, deadline: Deadline) {
 ///
 /// If `body` does, with its payload; or if the caller is not a fiber, as a thread cannot be unwound: its
 /// waits have timeouts of their own.
+#[track_caller]
 pub fn timeout<R>(duration: Duration, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
     within("time::timeout", Deadline::after(duration), body)
 }
@@ -127,10 +128,12 @@ pub fn timeout<R>(duration: Duration, body: impl FnOnce() -> R) -> Result<R, Ela
 /// # Panics
 ///
 /// As [`timeout`].
+#[track_caller]
 pub fn timeout_until<R>(deadline: Instant, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
     within("time::timeout_until", Deadline::at(deadline), body)
 }
 
+#[track_caller]
 fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
     let _call = process::call();
     let (worker, fiber) = suspend::caller(what);

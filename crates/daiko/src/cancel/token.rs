@@ -254,6 +254,7 @@ impl CancelToken {
     /// # Panics
     ///
     /// If `body` does, with its payload; or if the caller is not a fiber, as a thread cannot be unwound.
+    #[track_caller]
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R, Cancelled> {
         let (_, fiber) = suspend::caller("CancelToken::run");
         if cfg!(panic = "abort") {

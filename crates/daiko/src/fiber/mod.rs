@@ -150,6 +150,7 @@ impl fmt::Debug for Fiber {
 /// # Panics
 ///
 /// If the caller is not a fiber; [`try_current`] asks.
+#[track_caller]
 pub fn current() -> Fiber {
     let (_, fiber) = suspend::caller("current");
     fiber.retain();
@@ -188,6 +189,7 @@ pub fn try_current() -> Option<Fiber> {
 ///
 /// If the caller is not a fiber, or is inside [`no_suspend`].
 #[inline(always)]
+#[track_caller]
 pub fn park() {
     suspend::park();
 }
@@ -209,6 +211,7 @@ pub fn park() {
 /// # Panics
 ///
 /// As [`park`].
+#[track_caller]
 pub fn park_timeout(timeout: Duration) {
     suspend::park_until("park_timeout", Deadline::after(timeout));
 }
@@ -228,6 +231,7 @@ pub fn park_timeout(timeout: Duration) {
 /// # Panics
 ///
 /// As [`park`].
+#[track_caller]
 pub fn park_deadline(deadline: Instant) {
     suspend::park_until("park_deadline", Deadline::at(deadline));
 }
@@ -238,6 +242,7 @@ pub fn park_deadline(deadline: Instant) {
 ///
 /// If the caller is not a fiber, or is inside [`no_suspend`].
 #[inline(always)]
+#[track_caller]
 pub fn yield_now() {
     suspend::yield_now();
 }

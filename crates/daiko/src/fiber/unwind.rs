@@ -48,6 +48,7 @@ impl std::error::Error for Cancelled {}
 /// Called before a suspension of a fiber that has some flag.
 #[cold]
 #[inline(never)]
+#[track_caller]
 pub(crate) fn before_suspension(fiber: &ControlBlock) {
     if fiber.flags.get() & flag::NO_SUSPEND != 0 && !std::thread::panicking() {
         process::unwinds();

@@ -29,6 +29,7 @@ pub(crate) fn try_caller() -> Option<(&'static Worker, &'static ControlBlock)> {
 ///
 /// If the caller is not a fiber: `what` names the call.
 #[inline]
+#[track_caller]
 pub(crate) fn caller(what: &str) -> (&'static Worker, &'static ControlBlock) {
     match try_caller() {
         Some(caller) => caller,
@@ -38,6 +39,7 @@ pub(crate) fn caller(what: &str) -> (&'static Worker, &'static ControlBlock) {
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn not_a_fiber(what: &str) -> ! {
     panic!(
         "daiko: {what} is for fibers, and this is not one; start it by daiko::run or daiko::spawn"
@@ -46,6 +48,7 @@ fn not_a_fiber(what: &str) -> ! {
 
 /// Suspends the calling fiber until it is unparked, or takes the token.
 #[inline(always)]
+#[track_caller]
 pub(crate) fn park() {
     let (worker, fiber) = caller("park");
     if fiber.flags.get() != 0 {
@@ -73,6 +76,7 @@ fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
 }
 
 /// Suspends the calling fiber until it is unparked, or takes the token; until `deadline` at most.
+#[track_caller]
 pub(crate) fn park_until(what: &str, deadline: Deadline) {
     let _call = process::call();
     let (worker, fiber) = caller(what);
@@ -197,6 +201,7 @@ pub(crate) fn absorb_wake(fiber: &ControlBlock) {
 
 /// Puts the calling fiber at the end of its queue and runs another, if there is one.
 #[inline(always)]
+#[track_caller]
 pub(crate) fn yield_now() {
     let (worker, fiber) = caller("yield_now");
     if fiber.flags.get() != 0 {
