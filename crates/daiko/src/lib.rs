@@ -72,4 +72,5 @@ pub use placement::Placement;
 pub use runtime::{
     BuildError, Preset, Runtime, RuntimeBuilder, ShutdownReport, default_runtime, run,
 };
+pub use time::sleep;
 pub use worker::WorkerCounters;

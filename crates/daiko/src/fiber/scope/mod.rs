@@ -325,6 +325,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     }
 
     /// Has the fiber unwind: see [`JoinHandle::cancel`]. Its scope does not mind.
+    #[doc(alias = "abort")]
     pub fn cancel(&self) {
         self.handle.cancel();
     }
