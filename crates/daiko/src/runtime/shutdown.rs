@@ -32,7 +32,7 @@ pub struct ShutdownReport {
     /// owned is never freed.
     pub died: usize,
     /// Threads of workers that have not ended, because they keep fibers that resisted. Where such a
-    /// fiber is suspended they [never end](Runtime::shutdown#threads-that-stay).
+    /// fiber is suspended they [never end](Runtime::shutdown).
     pub threads_left: usize,
 }
 
