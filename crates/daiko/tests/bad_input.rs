@@ -227,9 +227,9 @@ fn what_needs_a_fiber_says_so() {
         ("yield_now", panic_of(daiko::yield_now)),
         ("current", panic_of(daiko::current)),
         ("park_timeout", panic_of(|| daiko::park_timeout(ZERO))),
-        ("park_deadline", panic_of(|| daiko::park_deadline(Instant::now()))),
+        ("park_timeout", panic_of(|| daiko::park_timeout(Instant::now()))),
         ("time::timeout", panic_of(|| time::timeout(ZERO, || ()))),
-        ("time::timeout_until", panic_of(|| time::timeout_until(Instant::now(), || ()))),
+        ("time::timeout", panic_of(|| time::timeout(Instant::now(), || ()))),
         ("CancelToken::run", panic_of(|| CancelToken::new().run(|| ()))),
         ("watch::wait_until", panic_of(|| watch::wait_until(&word, at_least(1)))),
         ("watch::wait_until", panic_of(|| watch::wait_until_told(&word, at_least(1)))),
@@ -262,15 +262,14 @@ fn panics_at(f: impl FnOnce()) -> (String, u32) {
 #[test]
 fn a_call_that_needs_a_fiber_names_the_line_of_its_caller() {
     let token = CancelToken::new();
-    let calls: [(u32, &mut dyn FnMut()); 9] = [
+    let calls: [(u32, &mut dyn FnMut()); 8] = [
         (line!(), &mut || daiko::park()),
         (line!(), &mut || daiko::park_timeout(ZERO)),
-        (line!(), &mut || daiko::park_deadline(Instant::now())),
+        (line!(), &mut || daiko::park_timeout(Instant::now())),
         (line!(), &mut || daiko::yield_now()),
         (line!(), &mut || _ = daiko::current()),
         (line!(), &mut || _ = daiko::set_class(daiko::Class::Stall)),
         (line!(), &mut || _ = time::timeout(ZERO, || ())),
-        (line!(), &mut || _ = time::timeout_until(Instant::now(), || ())),
         (line!(), &mut || _ = token.run(|| ())),
     ];
     for (line, call) in calls {
