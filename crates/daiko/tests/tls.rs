@@ -241,7 +241,7 @@ fn a_thread_local_outlives_the_shutdown_while_a_blocking_call_borrows_it() {
     assert!(matches!(fiber.join(), Err(JoinError::Leaked)));
 }
 
-/// The borrower computes on another worker, whose thread ends after it.
+/// The borrower computes on another worker. The thread of that worker ends after it.
 #[test]
 fn a_thread_local_outlives_the_shutdown_while_a_scoped_fiber_borrows_it() {
     let (runtime, drops, others) = (workers(2), Drops::default(), Drops::default());

@@ -87,7 +87,7 @@ fn use_tables(segment: &Segment, number: usize) {
 fn use_objects(segment: &Segment, number: usize) {
     let spec = Spec { kind: 77, bytes: number, agreed: 0, chosen: [0; 4] };
     let name = (number % 3).to_string();
-    // SAFETY: its bytes are read as `Bytes`. What else accesses them stands for another process.
+    // SAFETY: its bytes are read as `Bytes`. Any other access stands for another process.
     let made = unsafe { segment.make_object(&name, spec, |_| ()) };
     if let Ok(object) = made {
         assert_eq!(object.bytes(0, number).to_vec().len(), number);

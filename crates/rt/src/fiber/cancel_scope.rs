@@ -12,8 +12,8 @@ use daiko_core::fiber::Event;
 use daiko_sys::clock;
 
 use super::{Cancelled, ControlBlock, flag};
+use crate::deadline::Deadline;
 use crate::process;
-use crate::wait::Deadline;
 
 /// A part of a fiber's course, in the frame of the call that it is of.
 pub struct CancelScope {

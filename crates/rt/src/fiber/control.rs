@@ -65,7 +65,7 @@ const POSTCARDS: u32 = 1 << 31;
 /// before it looks.
 const MOST_REFS: u32 = 1 << 30;
 
-/// Ends the process: a panic could be caught, and what was added stays.
+/// Aborts the process. A panic could be caught, and the reference that was added would stay.
 #[cold]
 #[inline(never)]
 fn too_many_handles() -> ! {

@@ -6,9 +6,9 @@ use std::marker::PhantomData;
 
 use super::waiter::{self, ThreadWaiter};
 use super::{ControlBlock, Fiber, unwind};
+use crate::deadline::Deadline;
 use crate::deadlock::{Kind, Target};
 use crate::process;
-use crate::wait::Deadline;
 use crate::worker::suspend::{self, Resumed};
 use crate::worker::{self, Worker};
 

@@ -9,8 +9,8 @@ use daiko_core::fiber::WaiterId;
 use daiko_sys::futex::{self, Scope};
 
 use super::ControlBlock;
+use crate::deadline::Deadline;
 use crate::process;
-use crate::wait::Deadline;
 use crate::worker::Worker;
 
 /// Low bit of the id: the address is a [`ThreadWaiter`]'s, not a control block's.

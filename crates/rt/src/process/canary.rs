@@ -8,7 +8,7 @@ use daiko_sys::signal;
 /// As many statics can be watched.
 const MOST: usize = 64;
 
-/// A static, and a sum of what it held when the workers were forked.
+/// A static, and a sum of its value when the workers were forked.
 #[derive(Clone, Copy)]
 struct Canary {
     value: &'static dyn Watched,
@@ -19,10 +19,10 @@ struct Canary {
 /// Each process's own, as the statics are. Locked by its worker and those who register; never by two processes.
 static CANARIES: Mutex<([Option<Canary>; MOST], usize)> = Mutex::new(([None; MOST], 0));
 
-/// A static that [`watch_static`] can watch: an atomic, or an array of such.
+/// A static that [`watch_static`] can watch: an atomic, or an array of atomics.
 ///
-/// The runtime reads it while fibers may change it, which only atomics allow. What lies behind a
-/// lock can be watched by an atomic beside it that counts the changes.
+/// The runtime reads it while fibers may change it, which only atomics allow. A value behind a lock
+/// can be watched by an atomic beside it that counts the changes.
 pub trait Watched: Sync + sealed::Watched {}
 
 impl<T: Sync + sealed::Watched> Watched for T {}
@@ -44,8 +44,8 @@ impl<T: Sync + sealed::Watched> Watched for T {}
 /// daiko::process::watch_static(&SEEN);
 /// ```
 ///
-/// What is not read atomically is refused: another thread may change it meanwhile, and bytes
-/// between its fields may hold nothing.
+/// Other types are refused: another thread may change a value while it is read, and bytes between
+/// fields may be uninitialised.
 ///
 /// ```compile_fail,E0277
 /// static TABLE: std::sync::Mutex<[u64; 8]> = std::sync::Mutex::new([0; 8]);
@@ -113,7 +113,7 @@ mod sealed {
     };
 
     pub trait Watched {
-        /// Adds what the static holds to the `sum`, as FNV-1a does.
+        /// Adds the value of the static to the `sum`, as FNV-1a does.
         #[doc(hidden)]
         fn sum(&self, sum: u64) -> u64;
     }

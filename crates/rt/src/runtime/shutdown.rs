@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use daiko_core::fiber::Owner;
 
-use super::{Runtime, Shared, phase};
+use super::handle::Runtime;
+use super::shared::{Hold, Shared, phase};
 use crate::fiber::{ControlBlock, waiter};
 use crate::process;
 use crate::process::crew::Crew;
@@ -141,6 +142,16 @@ impl Drop for Runtime {
     }
 }
 
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let _call = process::call();
+        // SAFETY: held until here.
+        let last = unsafe { self.0.as_ref() }.pool.let_go();
+        // SAFETY: as above; it is not used afterwards.
+        unsafe { Shared::free_if_last(self.0, last) };
+    }
+}
+
 impl Shared {
     /// Whether a fiber or poller of this runtime calls.
     fn is_caller(&self) -> bool {
@@ -202,6 +213,19 @@ impl Shared {
         }
         if this.pool.close() {
             // SAFETY: nobody has a block, and so a way to the runtime.
+            unsafe { Self::destroy(shared) };
+        }
+    }
+
+    /// Frees the runtime's memory if what the caller has just given back was the last of it that
+    /// was out after its end.
+    ///
+    /// # Safety
+    ///
+    /// `shared` is valid; if `last`, it is not afterwards.
+    pub(crate) unsafe fn free_if_last(shared: NonNull<Self>, last: bool) {
+        if last {
+            // SAFETY: the runtime has ended, and nobody has a block, and so a way to it.
             unsafe { Self::destroy(shared) };
         }
     }

@@ -12,10 +12,10 @@ use daiko_sys::{clock, futex};
 use super::Worker;
 use super::source::{Bed, Round, Rung, Source};
 use super::succession::Rest;
+use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::phase;
-use crate::wait::Deadline;
 
 /// Time between two looks at other workers' queues, and before the first, in nanoseconds.
 const STEAL_NS: u64 = 3_000;

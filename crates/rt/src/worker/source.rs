@@ -23,7 +23,7 @@ use daiko_sys::Scope;
 use daiko_sys::lock::Lock;
 
 use super::Worker;
-use crate::wait::Deadline;
+use crate::deadline::Deadline;
 
 /// Something that an agent polls. A method is called by the agent of the worker that the source
 /// belongs to, unless it says otherwise.

@@ -12,9 +12,9 @@ use daiko_core::fiber::{Effect, Event, Plain, Shared};
 use daiko_sys::clock;
 
 use super::{Departed, Worker, current};
+use crate::deadline::Deadline;
 use crate::fiber::{ControlBlock, flag, unwind};
 use crate::process;
-use crate::wait::Deadline;
 
 /// The worker and the fiber that call, if a fiber does.
 #[inline]

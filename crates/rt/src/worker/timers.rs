@@ -10,10 +10,10 @@ use daiko_core::timer::{Timer, Wheel};
 use daiko_sys::clock;
 
 use super::{Round, Source, Wish, Worker, send};
+use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::process::{self, Item, ItemKind};
 use crate::runtime::kernel::ThisThread;
-use crate::wait::Deadline;
 
 /// The fiber whose suspension a timer ends, and the scope, if it is that which ends.
 #[derive(Clone, Copy)]

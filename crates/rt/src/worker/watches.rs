@@ -8,10 +8,10 @@ use daiko_core::watch::{Entry, EntryState, Scan, Table};
 
 use super::suspend::{self, Resumed};
 use super::{Round, Source, Worker, current};
+use crate::deadline::Deadline;
 use crate::deadlock::Target;
 use crate::fiber::{ControlBlock, unwind};
 use crate::runtime::kernel::ThisThread;
-use crate::wait::Deadline;
 
 /// Entries that a scan looks at before others have their turn.
 const SLICE: usize = 256;

@@ -47,7 +47,7 @@ unsafe impl Shared for daiko_core::robust::Seat {}
 // SAFETY: as above.
 unsafe impl Shared for daiko_core::robust::Semaphore {}
 
-/// What new objects are filled with.
+/// The initial contents of objects, a page of them.
 static ZEROS: [u8; 4096] = [0; 4096];
 
 /// An object in a segment. It keeps the segment mapped.

@@ -1,12 +1,12 @@
-//! Copies of memory that others write at the same time.
+//! Copies of memory that other threads or processes write at the same time.
 
 use std::arch::asm;
 
 /// Copies `len` bytes that other threads or processes may read and write at the same time.
 ///
 /// It stands for a relaxed atomic access to each byte, so that a race spoils the copy alone. Rust
-/// has no such access to many bytes: its copies, volatile ones too, must not race. So the
-/// compiler does not see how these are made.
+/// has no such access to many bytes: its copies must not race, nor may volatile accesses. So
+/// assembly makes these, and the compiler does not see how.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Pages: mapping, advice, guards, copies of what is shared.
+//! Pages: mapping, advice, guards, copies of shared bytes.
 
 mod copy;
 mod error;

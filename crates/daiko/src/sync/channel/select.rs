@@ -13,10 +13,11 @@ use daiko_sys::clock;
 
 use super::any::{Any, AtMeeting, AtSide, Met, try_meet};
 use super::{OneshotReceiver, Receiver, RecvError, SendError, Sender, TryRecvError, TrySendError};
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{Deadline, Ended, Object, Wait, Waiter};
+use daiko_rt::wait::{Ended, Object, Wait, Waiter};
 
 /// Waits for the first of several operations on channels, and runs what belongs to it.
 ///
@@ -168,8 +169,8 @@ impl Selecting<'_, '_> {
     /// Queues all cases; false if one is possible now.
     fn enqueue(&self, waiter: WaiterId) -> bool {
         let mut cases = self.cases.iter().enumerate();
-        // SAFETY: both stay in place while `self` lives, whose drop takes all out. A case is queued
-        // once, as it is borrowed exclusively.
+        // SAFETY: both stay in place while `self` lives, and its drop takes all cases out. A case
+        // is queued once, as it is borrowed exclusively.
         cases.all(|(index, case)| unsafe { case.0.enqueue(waiter, self.claim, index as u16) })
     }
 
@@ -217,9 +218,9 @@ impl Drop for Selecting<'_, '_> {
 /// assert!(one.result().is_none() && other.result().is_none());
 /// ```
 ///
-/// # What the compiler refuses
+/// # Misuse that does not compile
 ///
-/// One case twice, as its place in a channel's queue would be overwritten while others use it:
+/// One case twice, as the second node would overwrite the first one in its channel's queue:
 ///
 /// ```compile_fail,E0499
 /// use daiko::sync::channel::{self, Patience, select};

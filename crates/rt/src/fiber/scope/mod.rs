@@ -218,7 +218,7 @@ fn fail(failure: &str) -> ! {
     panic!("{failure}")
 }
 
-/// Ends the process if it is dropped: its frame unwinds, and with it would end what fibers borrow.
+/// Aborts the process when it is dropped, as its frame unwinds: fibers may borrow from the frame.
 pub(crate) struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {

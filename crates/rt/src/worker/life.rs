@@ -1,0 +1,95 @@
+//! The life of a worker's thread, and what is left once it has ended.
+
+use std::sync::atomic::Ordering;
+
+use super::current;
+use super::source::Source;
+use super::state::Worker;
+use crate::deadline::Deadline;
+use crate::fiber::AbortOnUnwind;
+use crate::runtime::pool::Pool;
+
+impl Worker {
+    /// The thread's life: runs fibers until the runtime ends.
+    pub(crate) fn main(&self) {
+        self.be_here();
+        // Timers are to be exact also where the worker sleeps; where they cannot be, they are late.
+        let _ = daiko_sys::thread::set_timer_slack_ns(1);
+        self.runtime().monitor.worker_runs();
+        self.run_agent();
+        self.runtime().monitor.worker_parks();
+        self.sources.each(|_, source| source.leave());
+        current::clear();
+    }
+
+    /// Runs [`main`](Self::main) as a thread of its own. If the worker keeps fibers it does not
+    /// return: the calling thread sleeps for good, and uses the runtime no more.
+    pub(crate) fn main_of_thread(&self) {
+        // A panic of the agent would end the thread as well.
+        let unwinds = AbortOnUnwind;
+        self.main();
+        std::mem::forget(unwinds);
+        if self.keeps_fibers() {
+            self.runtime().ended.add();
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+
+    /// Returns true if a fiber that this worker has started has not finished. Then its thread must
+    /// not end: the fiber may have lent a thread-local, which the end of the thread drops. Only the
+    /// owner.
+    ///
+    /// Migratable fibers do not count, as their contract forbids them to borrow from thread-locals.
+    fn keeps_fibers(&self) -> bool {
+        self.live.load(Ordering::Relaxed) != 0
+    }
+
+    /// Makes the calling thread this worker.
+    pub(super) fn be_here(&self) {
+        current::set(self, self.alone.get());
+        self.thread.store(daiko_sys::thread::id(), Ordering::Relaxed);
+    }
+
+    /// As [`main`](Self::main), as the main thread of a process of its own.
+    pub(crate) fn main_of_process(&self) {
+        self.alone.set(true);
+        self.main();
+    }
+
+    /// Returns true if the worker's thread has ended or is about to end, so that it can be joined.
+    pub(crate) fn ends_thread(&self) -> bool {
+        // Acquire: pairs with the Release in `start_thread`.
+        self.thread_ends.load(Ordering::Acquire)
+    }
+
+    /// Whether no fiber waits for this worker to start it.
+    pub(crate) fn is_drained(&self) -> bool {
+        // Not asked of the inbox: the monitor may have its mail in hand.
+        // Acquire: pairs with the Release in `start`.
+        self.ring.steal().is_empty() && self.coming.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether the worker runs no fiber, and will not before somebody else does something for it.
+    pub(crate) fn rests(&self) -> bool {
+        self.running_addr() == 0
+            && (self.is_parked() || !self.inbox.has_mail())
+            && self.is_drained()
+            && !self.is_awaited()
+            && self.timers.next_due() == Deadline::NEVER
+    }
+
+    /// Closes the inbox and gives the worker's blocks back, once its thread uses the runtime no
+    /// more.
+    pub(crate) fn close(&self, pool: &Pool) {
+        for (fiber, postcard) in self.inbox.close() {
+            if postcard.is_none() {
+                // SAFETY: letters keep the fiber in use.
+                self.discard_letters(unsafe { fiber.as_ref() });
+            }
+        }
+        self.pool.give_back(pool, usize::MAX);
+        self.give_stack_back();
+    }
+}
