@@ -6,8 +6,8 @@ use daiko_sys::clock;
 
 /// A point in time at which a wait gives up.
 ///
-/// Functions whose names end in `_timeout` take one, from a [`Duration`] that begins with the call, or
-/// from an [`Instant`].
+/// Functions with a name that ends in `_timeout` take one: from a [`Duration`] that begins with the
+/// call, or from an [`Instant`].
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -20,19 +20,19 @@ use daiko_sys::clock;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Deadline {
-    /// On the monotonic clock; the last value is never.
+    /// Nanoseconds of the monotonic clock; the maximum means never.
     ns: u64,
 }
 
 impl From<Duration> for Deadline {
-    /// The time `timeout` from now; after centuries never.
+    /// Returns the time `timeout` from now; after centuries, never.
     fn from(timeout: Duration) -> Self {
         Deadline::after(timeout)
     }
 }
 
 impl From<Instant> for Deadline {
-    /// The time of `instant`; now, if that has passed.
+    /// Returns the time of `instant`, or now if that has passed.
     fn from(instant: Instant) -> Self {
         Deadline::at(instant)
     }
@@ -42,38 +42,38 @@ impl Deadline {
     /// A time that never comes.
     pub const NEVER: Deadline = Deadline { ns: u64::MAX };
 
-    /// So long from now; after centuries never.
+    /// Returns the time `timeout` from now; after centuries, never.
     #[doc(hidden)]
     pub fn after(timeout: Duration) -> Deadline {
         let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         Deadline { ns: clock::monotonic_ns().saturating_add(timeout) }
     }
 
-    /// At `instant`; if that has passed, now.
+    /// Returns the time of `instant`, or now if that has passed.
     #[doc(hidden)]
     pub fn at(instant: Instant) -> Deadline {
         Self::after(instant.saturating_duration_since(Instant::now()))
     }
 
-    /// At so many nanoseconds of the clock; the last of them is never.
+    /// Returns the time at `ns` nanoseconds of the clock; the maximum means never.
     #[doc(hidden)]
     pub fn from_ns(ns: u64) -> Deadline {
         Deadline { ns }
     }
 
-    /// In nanoseconds; `None`: never.
+    /// Returns the time in nanoseconds; `None` means never.
     #[doc(hidden)]
     pub fn ns(self) -> Option<u64> {
         (self != Self::NEVER).then_some(self.ns)
     }
 
-    /// Whether it has passed.
+    /// Returns true if it has passed.
     #[doc(hidden)]
     pub fn is_over(self) -> bool {
         self.left() == Some(Duration::ZERO)
     }
 
-    /// The time that is left; `None`: all of it.
+    /// Returns the time that is left; `None` means forever.
     #[doc(hidden)]
     pub fn left(self) -> Option<Duration> {
         let left = |ns: u64| Duration::from_nanos(ns.saturating_sub(clock::monotonic_ns()));

@@ -14,11 +14,13 @@
 use std::io;
 use std::panic::Location;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use daiko_core::announce::Announcement;
 use daiko_core::fiber::Owner;
+use daiko_core::monitor::{MonitorSleep, MonitorWas};
 use daiko_sys::{Scope, clock, futex, thread};
 
 use crate::deadlock::{self, Lookout};
@@ -59,52 +61,36 @@ pub(crate) type StuckHook = Box<dyn Fn(&Stuck) + Send + Sync>;
 
 /// The monitor's part of the runtime.
 pub(crate) struct Monitor {
-    /// Workers whose threads run.
-    awake: AtomicU32,
-    /// What the monitor sleeps on: `WATCHING`, `ASLEEP` or `ENDING`.
-    word: AtomicU32,
-    /// Whose workers wake it.
+    sleep: MonitorSleep,
+    /// The sharing of the word in `sleep`: workers wake the monitor thread.
     scope: Scope,
 }
 
-const WATCHING: u32 = 0;
-const ASLEEP: u32 = 1;
-const ENDING: u32 = 2;
-
 impl Monitor {
     pub(crate) fn new(scope: Scope) -> Self {
-        Monitor { awake: AtomicU32::new(0), word: AtomicU32::new(WATCHING), scope }
+        Monitor { sleep: MonitorSleep::new(), scope }
     }
 
-    /// A worker is about to sleep until somebody unparks it.
+    /// Counts out a worker that is about to sleep until it is unparked.
     pub(crate) fn worker_parks(&self) {
-        // Release: pairs with the Acquire in `sleep_while_idle`, though nothing depends on it.
-        self.awake.fetch_sub(1, Ordering::Release);
+        self.sleep.worker_parks();
     }
 
-    /// A worker's thread runs, again or for the first time.
+    /// Counts in a worker that runs, again or for the first time.
     pub(crate) fn worker_runs(&self) {
-        // SeqCst, as the loads and stores in `sleep_while_idle`: either the monitor sees this
-        // worker awake, or this sees the monitor asleep.
-        let before = self.awake.fetch_add(1, Ordering::SeqCst);
-        if before == 0 && self.word.load(Ordering::SeqCst) == ASLEEP {
-            self.wake(WATCHING);
+        if self.sleep.worker_runs() == MonitorWas::Asleep {
+            self.wake();
         }
     }
 
-    fn wake(&self, word: u32) {
-        // A monitor that is told to end is not told to watch.
-        let change = self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |seen| {
-            (seen != ENDING).then_some(word)
-        });
-        if change.is_ok() {
-            futex::wake(&self.word, 1, self.scope);
-        }
+    fn wake(&self) {
+        futex::wake(self.sleep.word(), 1, self.scope);
     }
 
     /// Has the monitor's thread end.
     pub(crate) fn end(&self) {
-        self.wake(ENDING);
+        self.sleep.end();
+        self.wake();
     }
 
     /// Sleeps for a `period`, or while all workers are parked; false if the monitor shall end.
@@ -119,22 +105,14 @@ impl Monitor {
         at_rest: bool,
         mut idle: impl FnMut() -> Option<Duration>,
     ) -> bool {
-        let _ = futex::wait(&self.word, WATCHING, Some(period), self.scope);
-        if at_rest && self.awake.load(Ordering::SeqCst) == 0 && self.go_to_sleep() {
-            while self.word.load(Ordering::SeqCst) == ASLEEP {
-                if self.awake.load(Ordering::SeqCst) == 0 {
-                    let _ = futex::wait(&self.word, ASLEEP, idle(), self.scope);
-                } else {
-                    self.wake(WATCHING);
-                }
+        let (sleep, scope) = (&self.sleep, self.scope);
+        let _ = futex::wait(sleep.word(), MonitorSleep::WATCHING, Some(period), scope);
+        if at_rest && sleep.try_sleep() {
+            while sleep.stays_asleep() {
+                let _ = futex::wait(sleep.word(), MonitorSleep::ASLEEP, idle(), scope);
             }
         }
-        self.word.load(Ordering::SeqCst) != ENDING
-    }
-
-    fn go_to_sleep(&self) -> bool {
-        let asleep = |seen| (seen != ENDING).then_some(ASLEEP);
-        self.word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, asleep).is_ok()
+        !sleep.is_ending()
     }
 
     /// Starts the monitor's thread, and waits until it runs: what a start needs is had then.
@@ -316,7 +294,7 @@ impl Shared {
             // Without a thread for it the stuck worker's fibers wait, as they did so far.
             let _ = self.start_thread(spare.index as usize, &self.cpus);
         } else {
-            spare.unpark(None);
+            spare.unpark_for(&Announcement::of_changes());
         }
     }
 

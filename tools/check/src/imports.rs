@@ -74,6 +74,11 @@ impl WrittenPath {
                 targets = named;
             }
         }
+        if reading == Reading::Defined {
+            // Only what is reached through a table is imported, by a path of its own.
+            let is_table = |target: &Destination| matches!(target, Destination::Module(id) if tree.is_table(*id));
+            targets.retain(|target| !is_table(target));
+        }
         let is_item = |target: &Destination| matches!(target, Destination::Item(_));
         if self.kind != PathKind::Import && targets.iter().any(is_item) {
             targets.retain(is_item);
@@ -219,7 +224,7 @@ mod tests {
         let mut tree = Tree::of(&[
             (
                 "lib.rs",
-                "mod a; mod b; mod c; pub use b::{Deep, inner::twice}; pub use c::c; pub use std::mem as outer; mod d { } pub use b::inner::twice as d;",
+                "mod a; mod b; mod c; mod table; pub use b::{Deep, inner::twice}; pub use c::c; pub use std::mem as outer; mod d { } pub use b::inner::twice as d;",
             ),
             ("a.rs", text),
             (
@@ -231,6 +236,8 @@ mod tests {
                 "pub struct Deep; pub fn globbed() {} #[cfg(test)] mod tests { use super::super::own; }",
             ),
             ("b/inner.rs", "pub fn twice() {}"),
+            ("table/mod.rs", "pub mod leaf; pub use self::leaf::twice;"),
+            ("table/leaf.rs", "pub fn twice() {}"),
             (
                 "c.rs",
                 "pub fn c() {} pub enum Kind { One } pub(crate) use crate::b::own as renamed;",
@@ -304,6 +311,15 @@ mod tests {
         assert_eq!(of_a("fn f() { use crate::b; b::inner::twice() }").len(), 2);
         assert_eq!(of_a("use crate::b::{self}; fn f() { b::inner::twice() }").len(), 2);
         assert_eq!(of_a("mod here { use super::super::c::*; fn f() -> Kind {} }").len(), 2);
+    }
+
+    #[test]
+    fn a_module_that_defines_nothing_is_no_import_but_what_is_reached_through_it_is() {
+        assert_eq!(
+            of_a("use crate::table; fn f() { table::leaf::twice() }"),
+            ["table::leaf::twice -> table/leaf.rs"]
+        );
+        assert_eq!(of_a("use crate::table::twice;"), ["crate::table::twice -> table/leaf.rs"]);
     }
 
     #[test]

@@ -74,6 +74,16 @@ impl Tree {
         self.modules[module].file
     }
 
+    /// Returns true if `module` is a file that defines nothing: it declares modules and re-exports.
+    pub(crate) fn is_table(&self, module: ModuleId) -> bool {
+        let file = &self.files[self.file_of(module)];
+        let defines = |item: &syn::Item| match item {
+            syn::Item::Mod(child) => child.content.is_some(),
+            item => !matches!(item, syn::Item::Use(_)),
+        };
+        file.module == module && !file.syntax.items.iter().any(defines)
+    }
+
     /// The module `name` in `parent`, if it is built.
     pub(crate) fn child(&self, parent: ModuleId, name: &Ident) -> Option<ModuleId> {
         self.modules[parent].names.get(&name.to_string())?.iter().find_map(|definition| {

@@ -10,18 +10,19 @@ use crate::deadline::Deadline;
 use crate::process;
 use crate::worker::{self, Wish, Worker, suspend};
 
-/// A handle to a fiber, as [`std::thread::Thread`] is one to a thread.
+/// A handle to a fiber, like [`std::thread::Thread`] for a thread.
 ///
-/// The memory of a fiber, its stack included, is kept until its last handle is dropped, and its
-/// worker has read what was sent to it.
+/// The memory of a fiber, including its stack, is kept until its last handle is dropped and its
+/// worker has read the messages that were sent to it.
 pub struct Fiber {
     block: NonNull<ControlBlock>,
-    /// The fiber's worker, once this handle has seen it pinned there: null before. It spares an
-    /// unpark from another worker the look at the block, whose line is at that other worker.
+    /// The fiber's worker, once this handle has seen it pinned there; null before. It spares an
+    /// unpark from another worker the look at the block, a line of that other worker.
     home: AtomicPtr<Worker>,
 }
 
-// SAFETY: the handle reaches only what any thread may touch, or what was fixed at the spawn.
+// SAFETY: the handle reaches only fields that any thread may touch, or that were fixed at the
+// spawn.
 unsafe impl Send for Fiber {}
 // SAFETY: as for Send.
 unsafe impl Sync for Fiber {}
@@ -40,7 +41,7 @@ impl Fiber {
 
     /// Lets the fiber's [`park`] return: now, or when it is called next.
     ///
-    /// Any thread may call it, at any time; a fiber that has ended takes no notice. What came
+    /// Any thread may call it, at any time; it has no effect on a fiber that has ended. Everything
     /// before the unpark happens before the return of that park.
     #[inline]
     pub fn unpark(&self) {
@@ -55,11 +56,12 @@ impl Fiber {
         if home.is_null() || current.is_some_and(|worker| ptr::eq(worker, home)) {
             return self.unpark_known(current);
         }
-        // SAFETY: the fiber is pinned to `home`, which lives as long as its block, and so as this.
+        // SAFETY: the fiber is pinned to `home`, which lives as long as its block, and so as this
+        // handle.
         worker::mail_pinned(current, unsafe { &*home }, self.block(), Wish::UNPARK.letter);
     }
 
-    /// Unparks a fiber that is the caller's own worker's, or has not been seen at its worker.
+    /// Unparks a fiber of the caller's own worker, or one that has not been seen pinned.
     #[inline]
     fn unpark_known(&self, current: Option<&Worker>) {
         self.deliver(current, Wish::UNPARK);
@@ -74,18 +76,18 @@ impl Fiber {
         }
     }
 
-    /// Has the fiber unwind at the suspension that it is in, or its next one.
+    /// Makes the fiber unwind at the suspension that it is in, or its next one.
     pub(crate) fn cancel(&self) {
         let _call = process::call();
         self.deliver(worker::current(), Wish::CANCEL);
     }
 
-    /// The name given by [`Builder::name`].
+    /// Returns the name given by [`Builder::name`].
     pub fn name(&self) -> Option<&str> {
         self.block().name()
     }
 
-    /// Where the fiber was spawned.
+    /// Returns the source location that spawned the fiber.
     pub fn spawned_at(&self) -> &'static Location<'static> {
         self.block().spawned_at.get()
     }
@@ -126,11 +128,11 @@ impl fmt::Debug for Fiber {
     }
 }
 
-/// The calling fiber.
+/// Returns the calling fiber.
 ///
 /// # Panics
 ///
-/// If the caller is not a fiber; [`try_current`] asks.
+/// If the caller is not a fiber; [`try_current`] returns `None` instead.
 #[track_caller]
 pub fn current() -> Fiber {
     let (_, fiber) = suspend::caller("current");
@@ -138,17 +140,17 @@ pub fn current() -> Fiber {
     Fiber::from_block(NonNull::from(fiber))
 }
 
-/// The calling fiber, or `None` if the caller is not one.
+/// Returns the calling fiber, or `None` if the caller is not a fiber.
 pub fn try_current() -> Option<Fiber> {
     let (_, fiber) = suspend::try_caller()?;
     fiber.retain();
     Some(Fiber::from_block(NonNull::from(fiber)))
 }
 
-/// Suspends the calling fiber until somebody calls [`Fiber::unpark`] on it.
+/// Suspends the calling fiber until [`Fiber::unpark`] is called on it.
 ///
-/// As [`std::thread::park`]: an unpark that came before lets the park return at once, several
-/// are one, and the caller checks its condition in a loop.
+/// Like [`std::thread::park`]: an earlier unpark lets the park return at once, several unparks
+/// count as one, and the caller checks its condition in a loop.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -176,9 +178,10 @@ pub fn park() {
     suspend::park();
 }
 
-/// As [`park`], for at most `timeout`, as [`std::thread::park_timeout`].
+/// Parks as [`park`] does, for at most `timeout`, like [`std::thread::park_timeout`].
 ///
-/// It does not say what ended it: the caller checks its condition, and its clock, in a loop.
+/// It does not return the reason of its end: the caller checks its condition, and its clock, in a
+/// loop.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -210,19 +213,19 @@ pub fn yield_now() {
     suspend::yield_now();
 }
 
-/// Runs `body`, during which the calling fiber must not suspend: if it would, it panics.
+/// Runs `body`. If the calling fiber would suspend inside, it panics.
 ///
-/// For code that keeps something in thread-local storage, which the other fibers of the same
-/// worker would see, or that holds a lock of `std` across calls of unknown code: held over a
-/// suspension it may block the worker, or be poisoned by a neighbour that unwinds
-/// ([what fibers share](crate#what-the-fibers-of-a-worker-share)). Outside of a fiber it only runs
-/// `body`.
+/// For code that keeps a value in thread-local storage, which the other fibers of the same worker
+/// would see, or that holds a lock of `std` across calls of unknown code. A lock held over a
+/// suspension may block the worker, or be poisoned by a neighbour that unwinds ([shared
+/// state](crate#what-the-fibers-of-a-worker-share)). Outside of a fiber it only runs `body`.
 ///
 /// # Panics
 ///
-/// At whatever suspends inside `body`. It lets suspensions pass while the thread is
-/// [panicking](std::thread::panicking): where the caller unwinds, as a second panic would end the process;
-/// and where a neighbour is suspended in its unwinding, which cannot always be told from that.
+/// At each suspension point inside `body`, except while the thread is
+/// [panicking](std::thread::panicking). If the caller unwinds, a second panic would end the
+/// process; and a neighbour that is suspended while it unwinds cannot always be told apart from
+/// that.
 pub fn no_suspend<R>(body: impl FnOnce() -> R) -> R {
     match suspend::try_caller() {
         Some((_, fiber)) => fiber.nested(flag::NO_SUSPEND, "no_suspend", body),

@@ -1,4 +1,4 @@
-//! Fibers: their handles, how they are spawned, run and joined.
+//! Fibers: their handles; how they are spawned, run and joined.
 
 mod anew;
 mod aside;

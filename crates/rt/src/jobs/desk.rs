@@ -6,8 +6,9 @@
 use std::io;
 use std::num::NonZeroU32;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use daiko_core::announce::{Announcement, LastLook};
 use daiko_core::blocking::Ledger;
 use daiko_sys::futex::{self, Scope};
 
@@ -110,9 +111,7 @@ impl Worker {
     pub(super) unsafe fn call_is_over(&self, job: NonNull<Job>) {
         // SAFETY: passed on to the caller.
         unsafe { self.desk.ledger.tell(job) };
-        // Pairs with the barrier between the worker's parked mark and its last look.
-        fence(Ordering::SeqCst);
-        self.unpark(None);
+        self.unpark_for(&Announcement::of_changes());
     }
 }
 
@@ -121,7 +120,7 @@ impl Source for Desk {
         by.take_calls()
     }
 
-    fn is_pending(&self, _: &Worker) -> bool {
+    fn is_pending(&self, _: &Worker, _: &LastLook) -> bool {
         self.has_news()
     }
 }

@@ -1,8 +1,9 @@
 //! Where fibers are put so that a worker finds them, and who is told.
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
+use daiko_core::announce::Announcement;
 use daiko_core::fiber::{Letters, Posted};
 use daiko_core::list::Chain;
 use daiko_core::place::{self, Least};
@@ -14,8 +15,8 @@ use crate::process;
 use crate::worker::{self, Worker};
 
 impl Shared {
-    /// Puts a new fiber where a worker will find it. `here` is the worker that calls, if one of
-    /// this runtime does.
+    /// Puts a new fiber in a place where a worker will find it. `here` is the calling worker, if a
+    /// worker of this runtime calls.
     pub(crate) fn launch(&self, fiber: &ControlBlock, here: Option<&Worker>, place: Place) {
         match (place, here) {
             (Place::On(worker), from) => self.send_start(from, worker, fiber),
@@ -28,7 +29,7 @@ impl Shared {
         }
     }
 
-    /// The worker that has the fewest fibers, `me` if it is among those.
+    /// Returns the worker that has the fewest fibers, `me` if it is among those.
     pub(crate) fn least_loaded(&self, me: usize) -> Least {
         place::least(self.workers().iter().map(Worker::load), me)
     }
@@ -42,7 +43,7 @@ impl Shared {
         }
     }
 
-    /// Puts an active fiber where any worker takes it.
+    /// Puts an active fiber in the queue from which any worker takes it.
     pub(crate) fn inject_one(&self, fiber: &ControlBlock) {
         // SAFETY: the caller has the fiber alone, so it is in no list; it is in use until it has
         // run.
@@ -50,25 +51,23 @@ impl Shared {
         self.work_is_available();
     }
 
-    /// Puts fibers where any worker takes them.
+    /// Puts fibers in the queue from which any worker takes them.
     pub(crate) fn inject(&self, fibers: Chain<ControlBlock>) {
         self.injector.push_chain(&ThisThread, fibers);
     }
 
-    /// Makes all workers look again at what there is to do.
+    /// Makes all workers look again for work.
     pub fn unpark_all(&self) {
         process::assert_in_call();
-        // Pairs with the barrier between a worker's parked mark and its last look.
-        fence(Ordering::SeqCst);
-        for worker in self.all_workers() {
-            worker.unpark(worker::current());
-        }
+        let announced = Announcement::of_changes();
+        self.all_workers().iter().for_each(|worker| worker.unpark_for(&announced));
     }
 
-    /// Wakes a parked worker, if there is one, because something that anyone may take was queued.
+    /// Wakes a parked worker, if there is one, because a fiber that any worker may take was queued.
     #[inline]
     pub(crate) fn work_is_available(&self) {
-        // The one worker of a runtime knows what it queues itself; not what its spare does.
+        // The only worker of a runtime knows the fibers that it queues itself, but not those of its
+        // spare worker.
         let alone = self.worker_count() == 1
             && self.spares.load(Ordering::Relaxed) == 0
             && worker::current().is_some_and(|worker| ptr::eq(worker, &self.workers()[0]));
@@ -77,8 +76,8 @@ impl Shared {
         }
     }
 
-    /// The barrier between making work available and looking for parked workers. A runtime of one worker has others
-    /// make work for it so seldom that they pay, and not each park.
+    /// Returns the barrier between adding work and looking for parked workers. In a runtime of one
+    /// worker, other threads add work so rarely that they pay for it, and not each park.
     pub(crate) fn idle_barrier(&self) -> Barriers {
         if self.worker_count() > 1 { self.barriers } else { Barriers::Fences }
     }
@@ -87,11 +86,11 @@ impl Shared {
         process::assert_in_call();
         let on_idle_core = |worker: usize| self.all_workers()[worker].has_core_alone();
         if let Some(index) = self.idle.pick_one(&self.idle_barrier(), on_idle_core) {
-            self.all_workers()[index].unpark(worker::current());
+            self.all_workers()[index].unpark_picked(worker::current());
         }
     }
 
-    /// Where `worker`, about to start a fiber, should have it started.
+    /// Chooses the worker for a fiber that `worker` is about to start.
     #[inline]
     pub(crate) fn place_start(&self, worker: &Worker) -> place::Start {
         if self.worker_count() == 1 { place::Start::Here } else { worker.place_start() }

@@ -10,10 +10,10 @@ use crate::process;
 use crate::process::crew::Crew;
 use crate::worker::{self, WorkerCounters};
 
-/// Workers that run fibers, and what belongs to them.
+/// A set of workers that run fibers, with their memory and threads.
 ///
-/// Most programs use the default runtime, by [`run`] and [`spawn`](crate::spawn). Dropping a runtime
-/// ends it, as [`shutdown`](Runtime::shutdown) does.
+/// Most programs use the default runtime, by [`run`] and [`spawn`](crate::spawn). Dropping a
+/// runtime ends it, as [`shutdown`](Runtime::shutdown) does.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -41,7 +41,7 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// A builder with the default settings.
+    /// Returns a builder with the default settings.
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::default()
     }
@@ -69,7 +69,7 @@ impl Runtime {
         }
     }
 
-    /// Spawns a fiber as `builder` says on this runtime.
+    /// Spawns a fiber with the properties of `builder` on this runtime.
     ///
     /// # Errors
     ///
@@ -84,8 +84,8 @@ impl Runtime {
         builder.spawn_in(self.shared(), here, f)
     }
 
-    /// Spawns a fiber as `builder` says on this runtime, which runs `f` at least once: see
-    /// [`Builder::spawn_at_least_once`].
+    /// Spawns a fiber with the properties of `builder` on this runtime, which runs `f` at least
+    /// once: see [`Builder::spawn_at_least_once`].
     ///
     /// # Errors
     ///
@@ -146,17 +146,17 @@ impl Runtime {
         fiber::in_runtime(self.shared(), f)
     }
 
-    /// How many workers fibers are placed on.
+    /// Returns the number of workers that fibers are placed on.
     pub fn workers(&self) -> usize {
         self.shared().worker_count()
     }
 
-    /// What each worker has done so far; the spares come behind the others.
+    /// Returns the counts of each worker so far; the spare workers come last.
     pub fn counters(&self) -> Vec<WorkerCounters> {
         self.shared().all_workers().iter().map(|worker| worker.counters.read()).collect()
     }
 
-    /// The preset in force.
+    /// Returns the preset in force.
     pub fn preset(&self) -> Preset {
         self.shared().governor.preset()
     }

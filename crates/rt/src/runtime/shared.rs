@@ -24,64 +24,66 @@ use crate::placement::Steering;
 use crate::process::crew::Roster;
 use crate::worker::{Sources, Worker};
 
-/// Where a runtime is in its life.
+/// The phases in the life of a runtime.
 pub(crate) mod phase {
     /// Fibers run.
     pub(crate) const RUNNING: u32 = 0;
     /// Fibers are unwound.
     pub(crate) const UNWINDING: u32 = 1;
-    /// Time is up: workers end where they are.
+    /// The time for unwinding is over: workers end where they are.
     pub(crate) const ENDING: u32 = 2;
 }
 
-/// What all parts of a runtime share. It lies in the runtime's arena, until the last control
-/// block has come back.
+/// The shared part of a runtime. It lies in the runtime's arena, until the last control block has
+/// come back.
 pub struct Shared {
     pub pool: pool::Pool,
     pub(super) workers: NonNull<Worker>,
     /// Workers that fibers are placed on.
     pub(super) worker_count: u32,
-    /// The same and the spares behind them.
+    /// The same plus the spare workers that follow them.
     pub(super) all_count: u32,
-    /// Fibers that anyone may start.
+    /// Fibers that any worker may start.
     pub(crate) injector: Injector<ControlBlock>,
     /// Parked workers.
     pub(crate) idle: IdleSet,
     pub(crate) governor: Governor,
-    /// What the agents of all workers poll.
+    /// The sources that all agents poll.
     pub sources: Sources,
-    /// For blocking calls, where workers are threads.
+    /// The threads for blocking calls, where workers are threads.
     pub(crate) blocking: BlockingPool,
     pub(crate) monitor: Monitor,
-    /// The control block that the monitor reads.
+    /// The control block that the monitor reads: its protected read.
     pub(crate) glance: Glance<ControlBlock>,
     /// A `phase`.
     pub(crate) phase: AtomicU32,
-    /// Some worker's watches are not sampled by its own agent, which is busy: others do.
+    /// True if the watches of a worker are not polled by its own agent, which is busy: other agents
+    /// poll them.
     pub(crate) stand_in: AtomicBool,
-    /// How many spares are needed now. Written by the monitor.
+    /// Number of spare workers that are needed now. Written by the monitor.
     pub(crate) spares: AtomicU32,
     pub(crate) barriers: Barriers,
-    /// Workers that run no more. Counted up by each as the last thing that it does with the
-    /// runtime, also if its thread stays.
+    /// Number of workers that run no more. Each counts itself as its last access to the runtime, also
+    /// if its thread stays.
     pub(crate) ended: Tally,
-    /// Of worker processes: how they have come up.
+    /// The process table of worker processes.
     pub(crate) roster: Roster,
-    /// The kernel threads of the workers and spares, each with the worker's index. Only the process
-    /// that made the runtime.
+    /// The kernel threads of the workers and spare workers, each with the worker's index. Only in the
+    /// process that built the runtime.
     pub(super) threads: Mutex<Vec<(usize, std::thread::JoinHandle<()>)>>,
-    /// How workers ask the kernel for descriptors, once one does and nothing was asked for.
+    /// The way in which workers ask the kernel for descriptors, chosen at the first use unless the
+    /// builder has chosen it.
     pub selector: OnceLock<selector::Kind>,
-    /// Where movers go that wait for sockets.
+    /// Placement of migratable fibers that wait for sockets.
     pub steering: Steering,
-    /// Which workers share a core.
+    /// The table of workers that share a core.
     pub(crate) pairing: Pairing,
     /// The CPUs that workers are bound to.
     pub(crate) cpus: CpuSet,
     pub options: Options,
 }
 
-/// Keeps the memory of a runtime beyond its end, for what may outlive it.
+/// Keeps the memory of a runtime beyond its end, for an object that may outlive it.
 pub struct Hold(pub(super) NonNull<Shared>);
 
 // SAFETY: `Shared` is Send and Sync.
@@ -89,21 +91,22 @@ unsafe impl Send for Hold {}
 // SAFETY: as for Send.
 unsafe impl Sync for Hold {}
 
-/// What was asked for at the start and does not change.
+/// The settings of the builder, which do not change.
 pub struct Options {
-    /// Whether the workers are processes.
+    /// True if the workers are processes.
     pub(crate) processes: bool,
     /// `kind` bits of all fibers.
     pub(crate) kind: u8,
-    /// Whether worker processes are traced.
+    /// True if worker processes are traced.
     pub(crate) traced: bool,
-    /// Whether an agent that finds another's fiber hit resumes it itself, if it is a mover.
+    /// True if an agent that finds a hit for a migratable fiber of another worker resumes it
+    /// itself.
     pub(crate) any_agent: bool,
-    /// How workers are to ask the kernel for descriptors; `None`: as is best.
+    /// The way in which workers ask the kernel for descriptors; `None`: the best that there is.
     pub selector: Option<selector::Kind>,
     /// Called by the monitor when a worker is stuck.
     pub(crate) on_stuck: Option<StuckHook>,
-    /// Called by the monitor when fibers wait for what will not come.
+    /// Called by the monitor when fibers wait for events that cannot come.
     pub(crate) on_deadlock: Option<DeadlockHook>,
 }
 
@@ -113,14 +116,14 @@ unsafe impl Sync for Shared {}
 unsafe impl Send for Shared {}
 
 impl Shared {
-    /// The workers that fibers are placed on.
+    /// Returns the workers that fibers are placed on.
     #[inline]
     pub fn workers(&self) -> &[Worker] {
         // SAFETY: the builder made that many, and they live as long as this.
         unsafe { std::slice::from_raw_parts(self.workers.as_ptr(), self.worker_count as usize) }
     }
 
-    /// The workers and the spares.
+    /// Returns the workers, followed by the spare workers.
     pub fn all_workers(&self) -> &[Worker] {
         // SAFETY: as in `workers`.
         unsafe { std::slice::from_raw_parts(self.workers.as_ptr(), self.all_count as usize) }
@@ -137,7 +140,8 @@ impl Shared {
         self.phase.load(Ordering::Acquire)
     }
 
-    /// Who waits for words of this runtime, and who wakes them.
+    /// Returns the scope of futex words of this runtime: the threads or processes that wait and
+    /// wake.
     pub fn scope(&self) -> Reach {
         self.pool.arena().scope()
     }
@@ -151,7 +155,8 @@ impl Shared {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if a source that the agents of all workers poll may come to something.
+    /// Returns true if a source that the agents of all workers poll may have an event that they
+    /// find only by looking.
     pub(crate) fn is_awaited(&self) -> bool {
         let mut awaited = false;
         self.sources.each(|_, source| awaited |= source.is_awaited());

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use super::state::Worker;
 
 thread_local! {
-    /// The worker that this kernel thread is, if any.
+    /// The worker of this kernel thread, or null.
     static CURRENT: Cell<*const Worker> = const { Cell::new(ptr::null()) };
-    /// The same, if workers are processes. By itself, as what is read from users' crates costs an instruction more.
+    /// The same, if workers are processes. It is a separate cell because a read from the crates of
+    /// users costs one more instruction.
     static OF_PROCESS: Cell<*const Worker> = const { Cell::new(ptr::null()) };
 }
 
@@ -27,31 +28,32 @@ pub(super) fn clear() {
     OF_PROCESS.set(ptr::null());
 }
 
-/// The worker that this kernel thread is.
+/// Returns the worker of the calling kernel thread.
 ///
-/// Never inlined: a compiler may keep the address of a thread-local across a call, and so across
-/// a suspension after which a mover runs on another thread.
+/// Never inlined: a compiler may keep the address of a thread-local across a call, and so across a
+/// suspension after which a migratable fiber runs on another thread.
 #[inline(never)]
 pub fn current() -> Option<&'static Worker> {
-    // SAFETY: a worker lives while its thread runs; what runs on that thread does not outlive
-    // the thread's `Worker::main`, which sets and clears the pointer.
+    // SAFETY: a worker lives while its thread runs; code on that thread does not outlive the
+    // thread's `Worker::main`, which sets and clears the pointer.
     let worker = unsafe { CURRENT.get().as_ref() };
-    // SAFETY: no instruction; it keeps the compiler from inferring that the function only reads,
-    // so that two calls are never merged into one.
+    // SAFETY: no instruction; it keeps the compiler from inferring that the function only reads, so
+    // that two calls are never merged into one.
     unsafe { std::arch::asm!("", options(nostack, preserves_flags)) };
     worker
 }
 
-/// As [`current`], where workers are processes: inlined, as the thread pointer is the same in all of them, so that an
-/// address which the compiler keeps is right wherever the caller goes on. Not so a value: it is read anew each time.
+/// Returns the worker of the calling process, where workers are processes. Inlined: the thread
+/// pointer is the same in all of them, so an address that the compiler keeps is right wherever the
+/// caller goes on. A kept value would not be right, so it is read anew each time.
 #[inline(always)]
 pub(crate) fn current_of_process() -> Option<&'static Worker> {
     let worker = OF_PROCESS.with(Cell::as_ptr);
-    // SAFETY: as for `current`; the cell is there as long as its thread, which calls.
+    // SAFETY: as for `current`; the cell exists as long as the calling thread.
     unsafe { worker.read_volatile().as_ref() }
 }
 
-/// Calls `f` as an agent would: what needs a fiber panics inside.
+/// Calls `f` as an agent would: calls that need a fiber panic inside.
 pub fn without_fiber<R>(f: impl FnOnce() -> R) -> R {
     let Some(worker) = current() else { return f() };
     let running = worker.running.swap(ptr::null_mut(), Ordering::Relaxed);
@@ -61,12 +63,12 @@ pub fn without_fiber<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Whether the caller is an agent: of users' code only a poller may be.
+/// Returns true if the caller is an agent. The only user code that runs on an agent is a poller.
 pub fn is_agent() -> bool {
     current().is_some_and(|worker| worker.running().is_none())
 }
 
-/// Keeps pollers out of what would block their agent.
+/// Keeps pollers out of calls that would block their agent.
 ///
 /// # Panics
 ///

@@ -10,10 +10,10 @@ use crate::fiber::AbortOnUnwind;
 use crate::runtime::pool::Pool;
 
 impl Worker {
-    /// The thread's life: runs fibers until the runtime ends.
+    /// Runs fibers until the runtime ends. This is the body of the worker's thread.
     pub(crate) fn main(&self) {
         self.be_here();
-        // Timers are to be exact also where the worker sleeps; where they cannot be, they are late.
+        // Timers shall be exact even if the worker sleeps; if the kernel refuses, they are late.
         let _ = daiko_sys::thread::set_timer_slack_ns(1);
         self.runtime().monitor.worker_runs();
         self.run_agent();
@@ -52,7 +52,7 @@ impl Worker {
         self.thread.store(daiko_sys::thread::id(), Ordering::Relaxed);
     }
 
-    /// As [`main`](Self::main), as the main thread of a process of its own.
+    /// Runs fibers until the runtime ends, on the main thread of a worker process.
     pub(crate) fn main_of_process(&self) {
         self.alone.set(true);
         self.main();
@@ -64,14 +64,15 @@ impl Worker {
         self.thread_ends.load(Ordering::Acquire)
     }
 
-    /// Whether no fiber waits for this worker to start it.
+    /// Returns true if no fiber waits for this worker to start it.
     pub(crate) fn is_drained(&self) -> bool {
-        // Not asked of the inbox: the monitor may have its mail in hand.
+        // The inbox is not asked: the monitor may have its messages in hand.
         // Acquire: pairs with the Release in `start`.
         self.ring.steal().is_empty() && self.coming.load(Ordering::Acquire) == 0
     }
 
-    /// Whether the worker runs no fiber, and will not before somebody else does something for it.
+    /// Returns true if the worker runs no fiber, and will not until another thread or process gives
+    /// it work.
     pub(crate) fn rests(&self) -> bool {
         self.running_addr() == 0
             && (self.is_parked() || !self.inbox.has_mail())
@@ -80,12 +81,12 @@ impl Worker {
             && self.timers.next_due() == Deadline::NEVER
     }
 
-    /// Closes the inbox and gives the worker's blocks back, once its thread uses the runtime no
-    /// more.
+    /// Accepts no more messages, and returns the stacks that the worker kept. To be called once its
+    /// thread uses the runtime no more.
     pub(crate) fn close(&self, pool: &Pool) {
         for (fiber, postcard) in self.inbox.close() {
             if postcard.is_none() {
-                // SAFETY: letters keep the fiber in use.
+                // SAFETY: messages keep the fiber in use.
                 self.discard_letters(unsafe { fiber.as_ref() });
             }
         }

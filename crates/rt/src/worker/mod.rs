@@ -1,8 +1,8 @@
 //! Workers: kernel threads that run fibers.
 //!
-//! `schedule` picks the next fiber, `suspend` is the one place where stacks are switched,
-//! `agent` polls when no fiber is runnable, `mail` is what others want of a worker,
-//! `succession` is what becomes of one whose process was killed.
+//! `schedule` picks the next fiber. `suspend` is the one place where stacks are switched. `agent`
+//! polls when no fiber is runnable. `mail` delivers requests of other workers. `succession`
+//! replaces a worker after its process was killed.
 
 mod agent;
 mod counters;

@@ -26,30 +26,31 @@ use crate::runtime::pool::LocalPool;
 
 /// A kernel thread that runs fibers, with its queues.
 ///
-/// Fields in three groups by who writes them, each group on lines of its own.
+/// The fields form three groups by the threads that write them, each group on lines of its own.
 #[repr(C, align(128))]
 pub struct Worker {
-    // Written by the owner at each hop.
-    /// The fiber to run next.
+    // Written by the owner at each context switch.
+    /// The LIFO slot: the fiber to run next.
     pub(super) next: NextSlot<ControlBlock>,
     /// The fiber that runs; null while the agent does.
     pub(super) running: AtomicPtr<ControlBlock>,
-    /// Who has just left its stack, and what is still to be done for it there.
+    /// The fiber that has just left its stack, and the work that is left to do for it there.
     pub(super) departed: Cell<Departed>,
-    /// Whose turn it is at the next pick.
+    /// The queue that is served at the next pick.
     pub(super) turns: Turns,
-    /// Fibers that are suspended here in their unwinding.
+    /// Number of fibers that are suspended here while they unwind.
     pub(crate) unwinding: Cell<u32>,
-    /// How far below its control block the fiber resumed last had suspended, in bytes.
+    /// Distance in bytes from the control block of the fiber resumed last down to its saved stack
+    /// pointer.
     pub(super) depth: Cell<usize>,
-    /// Which worker is the next one on this core, counted round: its index and one; 0: none, or no fiber has a class. Written
-    /// once, with that of the others.
+    /// Index + 1 of the next worker on this core, counted round; 0: there is none, or no fiber has
+    /// a class. Written once, together with those of the other workers.
     pub(super) sibling: AtomicU32,
-    /// Where the agent left off.
+    /// The saved stack pointer of the agent.
     pub(super) agent: Cell<StackPointer>,
     /// Started pinned fibers that are runnable.
     pub(super) pinned: UnsafeCell<Fifo<ControlBlock>>,
-    /// What this worker did.
+    /// The events of this worker, counted.
     pub counters: Counters,
     /// Words that fibers of this worker wait for.
     pub watches: Watches,
@@ -59,65 +60,71 @@ pub struct Worker {
     pub sources: Sources,
     /// Stacks for the next fibers spawned here.
     pub(crate) pool: LocalPool,
-    /// Who inherits a mutex if it is next when the mutex's holder waits.
+    /// The direct hand-off: the fiber that takes a mutex over if it runs next when the holder
+    /// waits.
     pub(super) heir: Cell<Option<Heir>>,
 
-    // Read by all, written by the owner now and then.
-    /// Runnable fibers that others may take: movers, and those not started.
+    // Read by all workers, rarely written by the owner.
+    /// Runnable fibers that other workers may take: migratable and unstarted fibers.
     pub(super) ring: Ring<ControlBlock>,
-    /// Started pinned fibers that have not ended, for placement.
+    /// Number of started pinned fibers that have not ended, for placement.
     pub(crate) live: AtomicU32,
-    /// Fibers placed here that have not started yet. Any thread.
+    /// Number of fibers placed here that have not started yet. Written by any thread.
     pub(crate) coming: AtomicU32,
     /// The runtime.
     pub(crate) runtime: NonNull<Shared>,
     /// The runtime's phase, as this worker last acted on it. Only the owner.
     pub(super) phase: Cell<u32>,
-    /// Whether it has been in one fiber for long, so that movers are better woken elsewhere.
-    /// Written by the monitor.
+    /// Set by the monitor if the worker has been in one fiber for long, so that migratable fibers
+    /// are better woken elsewhere.
     pub(crate) stuck: AtomicBool,
-    /// Whether this worker is a process of its own. Only the owner.
+    /// True if this worker is a process of its own. Only the owner.
     pub(super) alone: Cell<bool>,
-    /// How it rests: a `Rest`. Only the owner; read once its process has died.
+    /// The kind of sleep of the idle worker: a `Rest`. Only the owner, and the successor once the process has died.
     pub(super) rest: AtomicU32,
-    /// How a process becomes this worker: a `Coming`. The zygote, then that process.
+    /// The way in which a process becomes this worker: a `Coming`. Written by the zygote, then by that process.
     pub(super) expected: AtomicU32,
-    /// Of a process: the block below which its stack lies. Written before there are processes.
+    /// The block below which the worker's own stack lies, if it is a process. Written before there
+    /// are processes.
     pub(super) stack: AtomicPtr<ControlBlock>,
-    /// By which name the heap knows its process. The process.
+    /// The heap's name for the worker's process. Written by that process.
     pub(super) heap_name: AtomicU32,
-    /// Of a process: the slabs of stacks that it can use. Only the owner.
+    /// Number of slabs of stacks that the worker's process can use. Only the owner.
     pub(super) adopted: Cell<u32>,
-    /// Whether its thread ends: it runs no fiber any more and keeps none. Written by that thread.
+    /// True once the worker's thread is about to end: it runs no fiber any more and keeps none.
+    /// Written by that thread.
     pub(crate) thread_ends: AtomicBool,
-    /// Of a spare: whether it has a thread, or had one refused. Only the monitor.
+    /// True if this spare worker has a thread, or was refused one. Only the monitor.
     pub(crate) started: AtomicBool,
-    /// Position among the runtime's workers and spares.
+    /// Position among the runtime's workers and spare workers.
     pub index: u32,
-    /// Of a spare: whether it is needed now. Written by the monitor.
+    /// True while this spare worker is needed. Written by the monitor.
     pub(crate) active: AtomicBool,
-    /// What this worker, as a thief, has seen of others' next slots.
+    /// The steal history: what this worker, as a thief, has seen in the LIFO slots of other
+    /// workers.
     pub(super) sights: steal::Sights,
-    /// The least loaded worker, as last seen, and how many starts that is good for.
+    /// The least loaded worker as last seen, and for how many more starts that is taken as true.
     pub(super) least: Cell<(Least, u32)>,
     /// Kernel id of the thread; 0 before it runs.
     pub(crate) thread: AtomicU32,
 
-    // Written by others.
-    /// What others want of this worker.
+    // Written by other threads.
+    /// Messages to this worker.
     pub(super) inbox: Alone<Inbox<ControlBlock>>,
-    /// The monitor asks for a look at the sources at the next pick.
+    /// The monitor's request to look at the sources at the next pick.
     pub(crate) tick: AtomicBool,
-    /// 1 when an unpark has come for a parked worker: the word it sleeps on.
+    /// The word on which the parked worker sleeps; 1 once an unpark has come.
     pub(super) unparked: AtomicU32,
-    /// What the worker sleeps in while it is parked: `TOKEN`, or the source of the bed. Written by the
-    /// owner before its inbox says that it is parked; read by the thread that has taken that mark.
+    /// The bed in which the parked worker sleeps: `TOKEN`, or the source that has it. Written by
+    /// the owner before its inbox says that it is parked; read by the thread that has taken that
+    /// mark.
     pub(super) bed: AtomicU32,
-    /// Of a process: where its threads take calls that block, and tell of their ends.
+    /// The submission queue, where the threads of a worker process take blocking calls and report
+    /// their ends.
     pub(crate) desk: Desk,
 }
 
-/// Something on lines of its own, where the processor's fetch of the neighbour line does not reach.
+/// A value on lines of its own, where the processor's fetch of the neighbour line does not reach.
 #[repr(align(128))]
 pub(super) struct Alone<T>(T);
 
@@ -130,27 +137,27 @@ impl<T> std::ops::Deref for Alone<T> {
     }
 }
 
-// SAFETY: each group of fields says who may touch it: what only the owner touches is reached
-// only through `current`, what others touch is atomic.
+// SAFETY: each group of fields says which threads may touch it: fields for the owner alone are
+// reached only through `current`, and fields for other threads are atomic.
 unsafe impl Sync for Worker {}
 // SAFETY: as for Sync; a worker is built on one thread and then used on its own.
 unsafe impl Send for Worker {}
 
-/// What is to be done for a fiber once its stack is no longer in use, by whoever runs next.
+/// The work for a fiber that has left its stack. The fiber or agent that runs next does it.
 #[derive(Clone, Copy)]
 pub(crate) enum Departed {
-    /// Nobody, or a pinned fiber, for which nothing is left to do.
+    /// Nothing is left to do: the agent, or a pinned fiber.
     None,
-    /// A mover that parks or waits: only now others may resume it.
+    /// A migratable fiber that parks or waits: only now may other workers resume it.
     Suspending {
         fiber: NonNull<ControlBlock>,
         event: daiko_core::fiber::Event,
-        /// Whether it had been cancelled before it suspended.
+        /// True if it had been cancelled before it suspended.
         cancelled: bool,
     },
-    /// A mover that yields: only now others may take it.
+    /// A migratable fiber that yields: only now may other workers take it.
     Yielding(NonNull<ControlBlock>),
-    /// A fiber that was lost, and may begin anew.
+    /// A lost fiber, which may begin anew.
     Lost {
         fiber: NonNull<ControlBlock>,
         /// The stack that it has borrowed.
@@ -206,25 +213,25 @@ impl Worker {
         }
     }
 
-    /// The runtime that this worker is of.
+    /// Returns the runtime of this worker.
     #[inline]
     pub fn runtime(&self) -> &Shared {
         // SAFETY: the runtime owns its workers and outlives them.
         unsafe { self.runtime.as_ref() }
     }
 
-    /// Whether this worker belongs to `runtime`.
+    /// Returns true if this worker belongs to `runtime`.
     #[inline]
     pub fn is_of(&self, runtime: &Shared) -> bool {
         ptr::eq(self.runtime.as_ptr(), runtime)
     }
 
-    /// Whether the runtime ends, so that its fibers have to.
+    /// Returns true if the runtime is shutting down, so that its fibers have to end.
     pub(crate) fn is_shutting_down(&self) -> bool {
         self.runtime().phase() != crate::runtime::phase::RUNNING
     }
 
-    /// The fiber that runs here; `None` while the agent does. Only on this worker's thread.
+    /// Returns the running fiber; `None` while the agent runs. Only on this worker's thread.
     #[inline]
     pub(crate) fn running(&self) -> Option<&ControlBlock> {
         // Relaxed: written on this very thread.
@@ -235,25 +242,28 @@ impl Worker {
     #[inline]
     pub(super) fn set_running(&self, fiber: Option<&ControlBlock>) {
         let fiber = fiber.map_or(ptr::null_mut(), |fiber| ptr::from_ref(fiber).cast_mut());
-        // Release: pairs with the Acquire in `running_block`, whose caller looks into the block.
+        // Release: pairs with the Acquire in `running_block`, which allows its caller to read the
+        // block.
         self.running.store(fiber, Ordering::Release);
     }
 
-    /// What runs here, as an address to compare, for the monitor.
+    /// Returns the address of the running fiber's block, for the monitor to compare; 0 while the
+    /// agent runs.
     pub(crate) fn running_addr(&self) -> usize {
         self.running.load(Ordering::Relaxed).addr()
     }
 
-    /// What runs here, for the monitor and for siblings: they read what any thread may. It may have ended, and another use the
-    /// block.
+    /// Returns the running fiber's block, for the monitor and for siblings, which may read the
+    /// fields that any thread may read. The fiber may have ended, and another may use the block.
     #[inline]
     pub(crate) fn running_block(&self) -> Option<&ControlBlock> {
         // Acquire: pairs with the Release in `set_running`.
-        // SAFETY: a block is one for good, as long as the runtime, whose monitor or worker asks.
+        // SAFETY: a block stays one as long as the runtime, which calls.
         unsafe { self.running.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Whether this worker starts fibers and takes those of others: a spare only while needed.
+    /// Returns true if this worker starts fibers and steals: a spare worker does so only while
+    /// needed.
     #[inline]
     pub(crate) fn is_active(&self) -> bool {
         self.index < self.runtime().worker_count() as u32 || self.active.load(Ordering::Relaxed)
