@@ -2,7 +2,8 @@
 //!
 //! [`JoinHandle::cancel`](crate::JoinHandle::cancel) cancels one fiber. A cancel is raised as a panic
 //! would be, with the payload [`Cancelled`], where the fiber is suspended or suspends next; destructors
-//! run, locks are freed and not poisoned.
+//! run, locks are freed and not poisoned. A destructor that panics meanwhile aborts the process, as
+//! in any unwinding.
 //!
 //! [`CancelToken::run`] and [`time::timeout`](crate::time::timeout) do the same with a part of a fiber's
 //! course: it is unwound out of that, and goes on. They nest; of those that are over, the outermost is left.

@@ -130,7 +130,8 @@ impl CancelToken {
     /// [`wait`](Self::wait) returns. A second cancel changes nothing.
     ///
     /// What came before it happens before whatever somebody does who has seen the token cancelled.
-    /// With `panic = "abort"` no fiber unwinds.
+    /// With `panic = "abort"` no fiber unwinds. A destructor that panics while its fiber unwinds
+    /// aborts the process, as in any unwinding.
     pub fn cancel(&self) {
         let _call = process::call();
         let mut children = None;
@@ -227,6 +228,7 @@ impl CancelToken {
     /// # Panics
     ///
     /// If `body` does, with its payload; or if the caller is not a fiber, as a thread cannot be unwound.
+    #[track_caller]
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R, Cancelled> {
         let (_, fiber) = daiko_rt::worker::caller("CancelToken::run");
         if cfg!(panic = "abort") {

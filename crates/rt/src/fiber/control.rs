@@ -12,6 +12,7 @@ use daiko_core::fiber::{
 };
 use daiko_core::list::Linked;
 use daiko_core::place::{Class, PASSES};
+use daiko_sys::signal;
 
 use super::aside::Aside;
 use super::cancelled::CancelScope;
@@ -59,6 +60,19 @@ mod class {
 /// Bit of [`ControlBlock::refs`]: a handle that sent inline messages has been dropped, so the fiber
 /// has to be freed after them.
 const POSTCARDS: u32 = 1 << 31;
+
+/// The most references. So many more would not reach the bit above, so that each thread may add one
+/// before it looks.
+const MOST_REFS: u32 = 1 << 30;
+
+/// Aborts the process. A panic could be caught, and the reference that was added would stay.
+#[cold]
+#[inline(never)]
+fn too_many_handles() -> ! {
+    let text = "daiko: a fiber has 2^30 handles; drop them, as mem::forget leaves each counted\n";
+    signal::write_stderr(&[text.as_bytes()]);
+    signal::abort()
+}
 
 /// Maximum bytes of a name; the rest is cut off.
 const MAX_NAME: usize = 256;
@@ -334,7 +348,9 @@ impl ControlBlock {
     pub(crate) fn retain(&self) {
         // Relaxed: the thread that makes a new handle has one.
         let before = self.refs.fetch_add(1, Ordering::Relaxed);
-        assert!(before & !POSTCARDS < u32::MAX / 4, "too many handles of one fiber");
+        if before & !POSTCARDS >= MOST_REFS {
+            too_many_handles();
+        }
     }
 
     /// Drops the reference of a handle that may have sent inline messages.
@@ -469,5 +485,35 @@ impl ControlBlock {
 
     pub(crate) fn add_flags(&self, flags: u32) {
         self.flags.set(self.flags.get() | flags);
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../../tests/child.rs"]
+mod child;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::panic::{self, AssertUnwindSafe};
+
+    use super::*;
+
+    /// A panic could be caught again and again, until the count reached the bit beside it.
+    #[test]
+    fn one_reference_too_many_ends_the_process() {
+        let name = "fiber::control::tests::one_reference_too_many_ends_the_process";
+        let output = child::in_child(name, || {
+            let block = ControlBlock::unused(NonNull::dangling(), 0);
+            block.refs.store((MOST_REFS - 1) | POSTCARDS, Ordering::Relaxed);
+            block.retain();
+            assert_eq!(block.refs.load(Ordering::Relaxed), MOST_REFS | POSTCARDS);
+            println!("as many as there may be");
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| block.retain()));
+        });
+        let (out, err) = (child::stdout(&output), child::stderr(&output));
+        assert!(out.contains("as many as there may be"), "{out}{err}");
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{out}{err}");
+        assert!(err.contains("daiko: a fiber has 2^30 handles"), "{err}");
     }
 }

@@ -133,6 +133,7 @@ impl fmt::Debug for Fiber {
 /// # Panics
 ///
 /// If the caller is not a fiber; [`try_current`] returns `None` instead.
+#[track_caller]
 pub fn current() -> Fiber {
     let (_, fiber) = worker::caller("current");
     fiber.retain();
@@ -172,6 +173,7 @@ pub fn try_current() -> Option<Fiber> {
 ///
 /// If the caller is not a fiber, or is inside [`no_suspend`].
 #[inline(always)]
+#[track_caller]
 pub fn park() {
     suspend::park();
 }
@@ -195,6 +197,7 @@ pub fn park() {
 /// # Panics
 ///
 /// As [`park`].
+#[track_caller]
 pub fn park_timeout(timeout: impl Into<Deadline>) {
     suspend::park_until("park_timeout", timeout.into());
 }
@@ -205,6 +208,7 @@ pub fn park_timeout(timeout: impl Into<Deadline>) {
 ///
 /// If the caller is not a fiber, or is inside [`no_suspend`].
 #[inline(always)]
+#[track_caller]
 pub fn yield_now() {
     suspend::yield_now();
 }

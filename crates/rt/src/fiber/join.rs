@@ -113,7 +113,8 @@ impl<T> JoinHandle<T> {
     /// that has not started never starts; a fiber that ends before it suspends has its result.
     ///
     /// A cancel is not undone: a fiber that catches the unwind is unwound again where it suspends
-    /// next, though never while it unwinds or inside `cancel::shield`. Any thread may call this, at
+    /// next, though never while it unwinds or inside `cancel::shield`. A destructor that panics
+    /// while its fiber unwinds aborts the process, as in any unwinding. Any thread may call this, at
     /// any time. With `panic = "abort"` it does nothing.
     ///
     /// ```
@@ -127,6 +128,7 @@ impl<T> JoinHandle<T> {
     /// assert!(matches!(sleeper.join(), Err(JoinError::Cancelled)));
     /// # });
     /// ```
+    #[doc(alias = "abort")]
     pub fn cancel(&self) {
         if cfg!(panic = "unwind") {
             self.fiber.cancel();

@@ -22,7 +22,7 @@ pub use self::control::{ControlBlock, FiberData, flag, kind};
 pub use self::handle::{Fiber, current, no_suspend, park, park_timeout, try_current, yield_now};
 pub use self::join::{JoinError, JoinHandle};
 pub(crate) use self::lost::die;
-pub(crate) use self::scope::in_runtime;
+pub(crate) use self::scope::{AbortOnUnwind, in_runtime};
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub(crate) use self::spawn::Place;
 pub use self::spawn::{Builder, spawn};

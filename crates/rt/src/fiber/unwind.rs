@@ -15,6 +15,7 @@ use crate::worker::{self, Worker};
 /// Prepares a suspension of a fiber that has a flag.
 #[cold]
 #[inline(never)]
+#[track_caller]
 pub fn before_suspension(fiber: &ControlBlock) {
     if fiber.flags.get() & flag::NO_SUSPEND != 0 && !std::thread::panicking() {
         process::unwinds();

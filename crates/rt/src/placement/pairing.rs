@@ -105,6 +105,7 @@ fn introduce(runtime: &Shared, places: &[Option<Place>]) {
 /// # Panics
 ///
 /// If the caller is not a fiber.
+#[track_caller]
 pub fn set_class(class: Class) -> Class {
     let (worker, fiber) = worker::caller("set_class");
     let before = fiber.class();

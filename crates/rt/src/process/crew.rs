@@ -108,7 +108,8 @@ fn wait_until_up(runtime: &Shared, zygote: u32) -> Result<(), ProcessError> {
     Ok(())
 }
 
-/// Waits for the zygote's end. If the cause was the loss of a worker, ends the program.
+/// Waits for the zygote's end. If the cause was the loss of a worker, ends the program: with the exit
+/// code of a worker that has exited, as a program with threads would.
 fn reap(runtime: &Shared, zygote: u32) {
     if let Some((_, end)) = process::wait(Some(zygote))
         && !end.success()
@@ -117,6 +118,10 @@ fn reap(runtime: &Shared, zygote: u32) {
             format!("the process that workers are forked from has ended ({end})")
         });
         signal::write_stderr(&[b"daiko: ", text.as_bytes(), b"; the program ends with it\n"]);
-        signal::abort();
+        match runtime.roster.lost().and_then(|(_, end)| end.code()) {
+            // No handlers of `atexit`: those that free memory have done so in the worker.
+            Some(code) => process::exit(code),
+            None => signal::abort(),
+        }
     }
 }

@@ -18,7 +18,7 @@ mod zygote;
 pub use self::call::{
     Call, assert_in_call, call, in_call_slow, notes_calls, own_code, unwinds, with_course,
 };
-pub use self::canary::watch_static;
+pub use self::canary::{Watched, watch_static};
 pub use self::error::ProcessError;
 pub use self::heap::{HeapStats, SharedHeap, is_shared};
 pub use self::mode::is_active;

@@ -62,11 +62,16 @@ impl Roster {
         self.lost.store(worker + 1, Ordering::Release);
     }
 
-    /// Describes the loss of a worker: which, how, and why no successor replaced it.
-    pub(super) fn loss(&self) -> Option<String> {
+    /// Returns the worker that was lost, and how its process ended.
+    pub(super) fn lost(&self) -> Option<(u32, ExitStatus)> {
         // Acquire: pairs with the Release in `lose`.
         let worker = self.lost.load(Ordering::Acquire).checked_sub(1)?;
-        let end = ExitStatus::from_raw(self.end.load(Ordering::Relaxed));
+        Some((worker, ExitStatus::from_raw(self.end.load(Ordering::Relaxed))))
+    }
+
+    /// Describes the loss of a worker: which, how, and why no successor replaced it.
+    pub(super) fn loss(&self) -> Option<String> {
+        let (worker, end) = self.lost()?;
         let why = Unclear(self.unclear.load(Ordering::Relaxed)).text();
         let untraced = match self.refused.load(Ordering::Relaxed) {
             0 => String::new(),

@@ -4,7 +4,7 @@ use std::alloc::Layout;
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use daiko_context::stack::StackError;
@@ -580,17 +580,20 @@ impl Shared {
                 let shared = shared;
                 // SAFETY: the shared part lives until all threads have ended.
                 let shared = unsafe { shared.0.as_ref() };
+                let worker = &shared.all_workers()[index];
                 match set_up_thread(&cpus) {
                     Ok(alternate_stack) => {
                         let _ = report.send(Ok(()));
-                        shared.all_workers()[index].main();
+                        worker.main_of_thread();
                         drop(alternate_stack);
                     }
                     Err(error) => drop(report.send(Err(error))),
                 }
+                // Release: pairs with the Acquire in `ends_thread`.
+                worker.thread_ends.store(true, Ordering::Release);
                 shared.ended.add();
             })?;
-        self.threads().push(thread);
+        self.threads().push((index, thread));
         reported.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     }
 }

@@ -63,13 +63,14 @@ pub struct Shared {
     /// Number of spare workers that are needed now. Written by the monitor.
     pub(crate) spares: AtomicU32,
     pub(crate) barriers: Barriers,
-    /// Number of workers that have ended. Each counts itself as its last access to the runtime.
+    /// Number of workers that run no more. Each counts itself as its last access to the runtime, also
+    /// if its thread stays.
     pub(crate) ended: Tally,
     /// The process table of worker processes.
     pub(crate) roster: Roster,
-    /// The kernel threads of the workers and spare workers. Only in the process that built the
-    /// runtime.
-    pub(super) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    /// The kernel threads of the workers and spare workers, each with the worker's index. Only in the
+    /// process that built the runtime.
+    pub(super) threads: Mutex<Vec<(usize, std::thread::JoinHandle<()>)>>,
     /// The way in which workers ask the kernel for descriptors, chosen at the first use unless the
     /// builder has chosen it.
     pub selector: OnceLock<selector::Kind>,
@@ -153,7 +154,7 @@ impl Shared {
         Hold(NonNull::from(self))
     }
 
-    pub(super) fn threads(&self) -> MutexGuard<'_, Vec<std::thread::JoinHandle<()>>> {
+    pub(super) fn threads(&self) -> MutexGuard<'_, Vec<(usize, std::thread::JoinHandle<()>)>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -91,6 +91,7 @@ pub fn try_caller() -> Option<(&'static Worker, &'static ControlBlock)> {
 ///
 /// If the caller is not a fiber: `what` names the call.
 #[inline]
+#[track_caller]
 pub fn caller(what: &str) -> (&'static Worker, &'static ControlBlock) {
     match try_caller() {
         Some(caller) => caller,
@@ -100,6 +101,7 @@ pub fn caller(what: &str) -> (&'static Worker, &'static ControlBlock) {
 
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn not_a_fiber(what: &str) -> ! {
     panic!(
         "daiko: {what} is for fibers, and this is not one; start it by daiko::run or daiko::spawn"

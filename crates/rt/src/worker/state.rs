@@ -98,6 +98,9 @@ pub struct Worker {
     pub(super) heap_name: AtomicU32,
     /// Number of slabs of stacks that the worker's process can use. Only the owner.
     pub(super) adopted: Cell<u32>,
+    /// True once the worker's thread is about to end: it runs no fiber any more and keeps none.
+    /// Written by that thread.
+    pub(crate) thread_ends: AtomicBool,
     /// True if this spare worker has a thread, or was refused one. Only the monitor.
     pub(crate) started: AtomicBool,
     /// Position among the runtime's workers and spare workers.
@@ -234,6 +237,7 @@ impl Worker {
             stack: AtomicPtr::new(ptr::null_mut()),
             heap_name: AtomicU32::new(0),
             adopted: Cell::new(0),
+            thread_ends: AtomicBool::new(false),
             started: AtomicBool::new(false),
             index,
             active: AtomicBool::new(false),

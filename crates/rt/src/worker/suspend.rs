@@ -20,6 +20,7 @@ use crate::process;
 
 /// Suspends the calling fiber until it is unparked, or takes the token.
 #[inline(always)]
+#[track_caller]
 pub(crate) fn park() {
     let (worker, fiber) = caller("park");
     if fiber.flags.get() != 0 {
@@ -48,6 +49,7 @@ fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
 }
 
 /// Suspends the calling fiber until it is unparked or `deadline` passes, or takes the token.
+#[track_caller]
 pub(crate) fn park_until(what: &str, deadline: Deadline) {
     let _call = process::call();
     let (worker, fiber) = caller(what);
@@ -171,6 +173,7 @@ pub fn absorb_wake(fiber: &ControlBlock) {
 
 /// Puts the calling fiber at the end of its queue and runs another, if there is one.
 #[inline(always)]
+#[track_caller]
 pub(crate) fn yield_now() {
     let (worker, fiber) = caller("yield_now");
     if fiber.flags.get() != 0 {

@@ -224,8 +224,8 @@ fn fail(failure: &str) -> ! {
     panic!("{failure}")
 }
 
-/// Ends the process if a scope were to unwind past fibers that borrow from it.
-struct AbortOnUnwind;
+/// Aborts the process when it is dropped, as its frame unwinds: fibers may borrow from the frame.
+pub(crate) struct AbortOnUnwind;
 
 impl Drop for AbortOnUnwind {
     fn drop(&mut self) {
@@ -349,6 +349,7 @@ impl<T> ScopedJoinHandle<'_, T> {
 
     /// Makes the fiber unwind: see [`JoinHandle::cancel`]. The scope does not count that as a
     /// failure.
+    #[doc(alias = "abort")]
     pub fn cancel(&self) {
         self.handle.cancel();
     }
