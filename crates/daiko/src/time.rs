@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use daiko_sys::clock;
 
-use crate::cancel::Scope;
-use crate::deadlock::{Kind, Target};
-use crate::fiber::unwind;
-use crate::process;
-use crate::wait::Deadline;
-use crate::worker::suspend::{self, Resumed};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::fiber::{CancelScope, unwind};
+use daiko_rt::process;
+use daiko_rt::wait::Deadline;
+use daiko_rt::worker::suspend::{self, Resumed};
 
 /// Suspends the calling fiber for `duration`; any other thread sleeps, as by [`std::thread::sleep`].
 ///
@@ -57,7 +56,7 @@ pub fn sleep_until(deadline: Instant) {
 fn sleep_to(what: &str, deadline: Deadline) {
     let _call = process::call();
     let Some((_, fiber)) = suspend::try_caller() else {
-        crate::worker::assert_no_poller(what);
+        daiko_rt::worker::assert_no_poller(what);
         return std::thread::sleep(deadline.left().unwrap_or(Duration::MAX));
     };
     if fiber.flags.get() != 0 {
@@ -136,7 +135,7 @@ fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result
     if cfg!(panic = "abort") {
         return Ok(process::own_code(body));
     }
-    let scope = Scope::new(fiber, deadline);
+    let scope = CancelScope::new(fiber, deadline);
     let run = || scope.run(fiber, body);
     let result = match deadline.ns() {
         None => run(),

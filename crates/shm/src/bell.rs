@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use daiko_core::doorbell::{Doorbell, Seat};
+use daiko_core::governor::Company;
 use daiko_core::robust::Holder;
 
 use crate::error::{SegmentError, Table};
@@ -28,15 +29,6 @@ pub struct Bell {
     /// Keeps the segment mapped, but is no use of it.
     segment: Segment,
     number: usize,
-}
-
-/// Who else is awake in a segment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Company {
-    /// Somebody, on another CPU than the caller's, or on any.
-    pub elsewhere: bool,
-    /// Somebody, on the caller's CPU.
-    pub here: bool,
 }
 
 impl Segment {

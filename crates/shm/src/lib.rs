@@ -13,7 +13,7 @@ mod reaper;
 mod segment;
 mod table;
 
-pub use bell::{Bell, Company};
+pub use bell::Bell;
 pub use directory::Spec;
 pub use error::{SegmentError, Table};
 pub use layout::{MAX_ATTACHED, MAX_DOORBELLS, MAX_NAME, MAX_OBJECTS, MIN_BYTES};

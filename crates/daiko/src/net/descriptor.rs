@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use daiko_sys::descriptor;
 
-use super::source::{Source, Way};
-use crate::wait::Deadline;
+use super::descriptor_state::{DescriptorState, Way};
+use daiko_rt::wait::Deadline;
 
 /// A descriptor whose calls suspend the calling fiber where they would block; a thread that is no fiber blocks.
 ///
@@ -36,7 +36,7 @@ use crate::wait::Deadline;
 /// ```
 pub struct Async<T: AsFd> {
     io: ManuallyDrop<T>,
-    source: Arc<Source>,
+    source: Arc<DescriptorState>,
 }
 
 impl<T: AsFd> Async<T> {
@@ -57,7 +57,7 @@ impl<T: AsFd> Async<T> {
     }
 
     pub(super) fn of_nonblocking(io: T) -> Self {
-        Async { io: ManuallyDrop::new(io), source: Source::new() }
+        Async { io: ManuallyDrop::new(io), source: DescriptorState::new() }
     }
 
     /// What it was made of.

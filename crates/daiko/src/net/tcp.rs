@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use daiko_sys::socket::{self, Listen};
 
 use super::address::first_of;
+use super::descriptor_state::Way;
 use super::listener::Listener;
-use super::source::Way;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::stream::{Stream, stream};
 use super::{ListenOptions, ToSocketAddrs};
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// A TCP connection, as [`std::net::TcpStream`]: who reads or writes is suspended until it can be.
 ///

@@ -12,12 +12,12 @@ use daiko_core::wait::Node;
 
 use super::mutex::{Mutex, MutexGuard};
 use super::poison::LockResult;
-use crate::deadlock::{Kind, Target};
-use crate::fiber::waiter;
-use crate::process;
-use crate::runtime::kernel::{ThisThread, ThisWorker};
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
-use crate::worker::suspend;
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::fiber::waiter;
+use daiko_rt::process;
+use daiko_rt::runtime::kernel::{ThisThread, ThisWorker};
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::worker::suspend;
 
 /// A condition that others make true, as [`std::sync::Condvar`].
 ///
@@ -274,7 +274,7 @@ impl Condvar {
 
     #[inline(never)]
     fn notify_first(&self) {
-        process::in_call!({
+        daiko_rt::in_call!({
             let here = ThisWorker::get();
             let runs_next = |waiter, node, mutex: &_| becomes_heir(here, waiter, node, mutex);
             wait::wake(self.raw.notify_one(&here, runs_next, now_for_mutex));

@@ -10,10 +10,9 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
 use super::TimedOut;
-use crate::deadlock::{Kind, Target};
-use crate::process;
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
 
 /// Something that happens, and that others wait for.
 ///
@@ -71,7 +70,7 @@ impl Event {
     /// Says that it has happened: lets all who wait go, or one of them.
     #[inline]
     pub fn set(&self) {
-        process::in_call!(if !self.raw.set_fast() {
+        daiko_rt::in_call!(if !self.raw.set_fast() {
             self.set_slow();
         });
     }
@@ -135,7 +134,7 @@ impl Event {
         what: &str,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), TimedOut> {
-        process::in_call!(match self.raw.try_pass() {
+        daiko_rt::in_call!(match self.raw.try_pass() {
             true => Ok(()),
             false => self.wait_slow(what, deadline()),
         })

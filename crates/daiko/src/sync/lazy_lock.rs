@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::once::Call;
 use super::{OnceLock, TimedOut};
 use crate::cancel;
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// A value that is made by the first who asks for it, as [`std::sync::LazyLock`].
 ///

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
@@ -11,18 +11,18 @@ use daiko_core::once::{Begin, End, Purpose, RawOnce};
 use daiko_core::wait::Node;
 
 use super::TimedOut;
-use crate::deadlock::{self, Kind, Target};
-use crate::fiber::panicking;
-use crate::process::{self, Item, own_code};
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::deadlock::{self, Kind, Target};
+use daiko_rt::fiber::panicking;
+use daiko_rt::process::{self, Item, ItemKind, own_code};
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
 
 /// Something that is done once, by the first who comes, as [`std::sync::Once`].
 ///
 /// A fiber that has to wait for another to do it suspends, any other thread blocks.
 ///
 /// It is poisoned where who does it panics, as in `std`, or is lost with his
-/// [worker's process](crate::process). If he is cancelled it is as if he had not
+/// [worker's process](daiko_rt::process). If he is cancelled it is as if he had not
 /// begun: the next one does it.
 ///
 /// Who comes back here while he does it panics, as he would wait for himself. If he waits for another,
@@ -346,12 +346,7 @@ impl Once {
 
     /// What it is in the estate of who does it.
     fn item(&self) -> Item {
-        Item::Once(NonNull::from(self))
-    }
-
-    /// Poisons it in the stead of who does it, who is lost.
-    pub(crate) fn settle(&self) {
-        wait::wake_all(self.raw.end(&ThisThread, End::Poisoned));
+        Item::new(self, ptr::null(), &RECOVERY)
     }
 
     /// What it is known by where it is tracked who does it.
@@ -436,3 +431,12 @@ impl fmt::Debug for Once {
         f.debug_struct("Once").field("completed", &self.is_completed()).finish_non_exhaustive()
     }
 }
+
+/// Poisons the object in the stead of its initializer, which is lost.
+static RECOVERY: ItemKind = ItemKind {
+    recover: |once, _, _| {
+        // SAFETY: the items of this kind are valid.
+        let once = unsafe { once.cast::<Once>().as_ref() };
+        wait::wake_all(once.raw.end(&ThisThread, End::Poisoned));
+    },
+};

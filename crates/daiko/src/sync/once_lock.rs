@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::once::Call;
 use super::{Once, TimedOut};
-use crate::process::own_code;
-use crate::wait::Deadline;
+use daiko_rt::process::own_code;
+use daiko_rt::wait::Deadline;
 
 /// Room for a value that is written once, by the first who comes, as [`std::sync::OnceLock`].
 ///

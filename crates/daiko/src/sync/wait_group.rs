@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::Event;
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// A member of a group; who [`wait`](Self::wait)s goes on when all others have left.
 ///

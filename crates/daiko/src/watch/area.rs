@@ -13,15 +13,16 @@ use daiko_core::lock::{Held, QueueLock};
 use daiko_core::watch::{Area, Value};
 
 use super::Word;
-use crate::deadlock::{Kind, Target};
-use crate::fiber::{ControlBlock, unwind};
-use crate::process;
-use crate::runtime::kernel::ThisThread;
-use crate::runtime::{self, Hold};
+use crate::sources;
 use crate::sync::TimedOut;
-use crate::wait::Deadline;
-use crate::worker::suspend::{self, Resumed};
-use crate::worker::{self, Worker};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::fiber::{ControlBlock, unwind};
+use daiko_rt::process;
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::runtime::{self, Hold};
+use daiko_rt::wait::Deadline;
+use daiko_rt::worker::suspend::{self, Resumed};
+use daiko_rt::worker::{self, Round, Source, Worker};
 
 /// Words that a scan looks at before others have their turn.
 const SLICE: usize = 4096;
@@ -203,7 +204,7 @@ where
             home: NonNull::from(home),
             _runtime: home.runtime().hold(),
         });
-        shared.home().areas.add(shared.clone());
+        AreaList::of(shared.home()).add(shared.clone());
         // It may sleep, and has to sample from now on.
         shared.home().unpark(worker::current());
         let slots = (0..len).map(|index| Slot { shared: shared.clone(), index }).collect();
@@ -442,7 +443,7 @@ impl<V: Lane> Shared<V> {
 
     #[cold]
     fn close(&self) {
-        self.home().areas.remove(std::ptr::from_ref(self).cast());
+        AreaList::of(self.home()).remove(std::ptr::from_ref(self).cast());
         self.end_waits();
     }
 }
@@ -520,7 +521,12 @@ unsafe impl Sync for AreaList {}
 unsafe impl Send for AreaList {}
 
 impl AreaList {
-    pub(crate) fn new() -> Self {
+    /// The list of `worker`.
+    fn of(worker: &Worker) -> &Self {
+        worker.sources.get_or_add(&sources::AREAS, AreaList::new)
+    }
+
+    fn new() -> Self {
         AreaList {
             lock: QueueLock::new(),
             areas: UnsafeCell::new(Vec::new()),
@@ -547,15 +553,6 @@ impl AreaList {
         drop(removed);
     }
 
-    /// Ends all waits at the areas, which nobody scans any more: the worker has ended, or resists.
-    pub(crate) fn close(&self) {
-        let held = self.lock.lock(&ThisThread);
-        let areas = std::mem::take(self.areas(&held));
-        self.recount(&held);
-        drop(held);
-        areas.iter().for_each(|area| area.end_waits());
-    }
-
     fn recount(&self, held: &Held<'_>) {
         let areas = self.areas(held);
         self.count.store(areas.len(), Ordering::Relaxed);
@@ -563,19 +560,8 @@ impl AreaList {
         self.silent.store(silent, Ordering::Relaxed);
     }
 
-    /// Whether somebody has to sample.
-    #[inline]
-    pub(crate) fn any_silent(&self) -> bool {
-        self.silent.load(Ordering::Relaxed) > 0
-    }
-
-    /// Samples one slice of each area up to the first hit, and wakes that waiter; true if so.
-    #[inline]
-    pub(crate) fn scan(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0 && self.scan_slow()
-    }
-
-    fn scan_slow(&self) -> bool {
+    /// Samples one slice of each area up to the first hit, and wakes that waiter; returns true if so.
+    fn scan(&self) -> bool {
         let Some(held) = self.lock.try_lock(&ThisThread) else {
             return false;
         };
@@ -590,8 +576,28 @@ impl AreaList {
         hit.inspect(|waiter| unsafe { waiter.as_ref() }.wake(worker::current())).is_some()
     }
 
-    /// Whether a wait could be ended now: an agent's last look before it sleeps.
-    pub(crate) fn has_hit(&self) -> bool {
+    #[allow(clippy::mut_from_ref)]
+    fn areas<'l>(&'l self, _held: &'l Held<'_>) -> &'l mut Vec<Arc<dyn Scanned>> {
+        // SAFETY: the lock is held, and no caller keeps the reference beyond its next call.
+        unsafe { &mut *self.areas.get() }
+    }
+}
+
+impl Source for AreaList {
+    fn poll(&self, by: &Worker, _: Round) -> bool {
+        let hit = self.count.load(Ordering::Relaxed) > 0 && self.scan();
+        if hit {
+            by.counters.watch_hits.add(1);
+        }
+        hit
+    }
+
+    fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns true if a wait could be ended now.
+    fn is_pending(&self, _: &Worker) -> bool {
         if self.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -599,9 +605,16 @@ impl AreaList {
         self.areas(&held).iter().any(|area| area.has_hit())
     }
 
-    #[allow(clippy::mut_from_ref)]
-    fn areas<'l>(&'l self, _held: &'l Held<'_>) -> &'l mut Vec<Arc<dyn Scanned>> {
-        // SAFETY: the lock is held, and no caller keeps the reference beyond its next call.
-        unsafe { &mut *self.areas.get() }
+    fn may_be_polled_elsewhere(&self) -> bool {
+        true
+    }
+
+    /// Ends all waits at the areas. Fibers of other runtimes may wait there.
+    fn close(&self) {
+        let held = self.lock.lock(&ThisThread);
+        let areas = std::mem::take(self.areas(&held));
+        self.recount(&held);
+        drop(held);
+        areas.iter().for_each(|area| area.end_waits());
     }
 }

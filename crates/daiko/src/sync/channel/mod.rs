@@ -35,8 +35,8 @@ pub use self::errors::{
 pub use self::oneshot::{OneshotReceiver, OneshotSender, oneshot};
 #[doc(hidden)]
 pub use self::select::{Patience, select};
-use crate::process;
-use crate::wait::Deadline;
+use daiko_rt::process;
+use daiko_rt::wait::Deadline;
 
 /// A channel that holds at most `capacity` messages; with 0 it is a [`rendezvous`].
 ///
@@ -115,7 +115,7 @@ impl<T> Sender<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline(always)]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        let sent = process::in_call!(self.channel.any.send(message, || Deadline::NEVER));
+        let sent = daiko_rt::in_call!(self.channel.any.send(message, || Deadline::NEVER));
         sent.map_err(|error| SendError(error.into_inner()))
     }
 
@@ -155,7 +155,7 @@ impl<T> Sender<T> {
     /// the error has the message.
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        process::in_call!(self.channel.any.try_send(message))
+        daiko_rt::in_call!(self.channel.any.try_send(message))
     }
 
     /// Whether there is no receiver any more.
@@ -197,7 +197,7 @@ impl<T> Receiver<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline(always)]
     pub fn recv(&self) -> Result<T, RecvError> {
-        process::in_call!(self.channel.any.recv(|| Deadline::NEVER)).map_err(|_| RecvError)
+        daiko_rt::in_call!(self.channel.any.recv(|| Deadline::NEVER)).map_err(|_| RecvError)
     }
 
     /// As [`recv`](Self::recv), for at most `timeout`.
@@ -235,7 +235,7 @@ impl<T> Receiver<T> {
     /// If there is none or, at a rendezvous, nobody waits to send one, or there is no sender any more.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        process::in_call!(self.channel.any.try_recv())
+        daiko_rt::in_call!(self.channel.any.try_recv())
     }
 
     /// The messages, each once it is there, until there is no sender any more.
