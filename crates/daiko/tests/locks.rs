@@ -148,6 +148,29 @@ fn a_panic_poisons_and_a_cancel_does_not() {
     });
 }
 
+#[test]
+fn who_waits_while_the_holder_panics_finds_the_poison_and_so_does_a_late_comer() {
+    on_one_worker(|| {
+        let mutex = Arc::new(Mutex::new(1));
+        let holder = mutex.clone();
+        let holder = waiting(move || {
+            let _held = holder.lock().unwrap();
+            daiko::park();
+            panic::resume_unwind(Box::new(()));
+        });
+        let [first, second] = [(); 2].map(|()| {
+            let mutex = mutex.clone();
+            waiting(move || mutex.lock().is_err())
+        });
+        holder.fiber().unpark();
+        assert!(matches!(holder.join(), Err(JoinError::Panicked(_))));
+        assert!(first.join().unwrap() && second.join().unwrap(), "the waiters find it poisoned");
+        assert!(mutex.is_poisoned() && mutex.lock().is_err());
+        mutex.clear_poison();
+        assert_eq!(*mutex.lock().unwrap(), 1);
+    });
+}
+
 /// Suspends where it is dropped.
 struct Suspends;
 

@@ -19,7 +19,8 @@ use daiko::{BuildError, Builder, JoinHandle, Runtime};
 use daiko_sys::selector::{self, Kind};
 use support::child::in_child_well;
 use support::seccomp::forbid;
-use support::{end, mover, until, workers};
+use support::waits::waiting;
+use support::{end, mover, until, workers, yield_until};
 
 /// Of a wait that is to end by itself.
 const SHORT: Duration = Duration::from_millis(20);
@@ -556,6 +557,29 @@ fn several_who_receive_at_one_socket_get_all_messages_between_them() {
         let received: usize = receivers.into_iter().map(|receiver| receiver.join().unwrap()).sum();
         assert_eq!(received, 60);
     });
+}
+
+/// One change is reported, to the reader that has waited longest.
+#[test]
+fn who_reads_a_part_has_the_next_reader_look() {
+    for kind in kinds() {
+        let runtime = Runtime::builder().workers(1).selector_kind(kind).build().unwrap();
+        let test = || {
+            let (here, mut there) = connected();
+            let here = Arc::new(here);
+            let readers = [(); 3].map(|()| {
+                let here = here.clone();
+                waiting(move || (&*here).read(&mut [0]).unwrap())
+            });
+            there.write_all(b"hop").unwrap();
+            for reader in readers {
+                yield_until("its byte", || reader.is_finished());
+                assert_eq!(reader.join().unwrap(), 1);
+            }
+        };
+        runtime.spawn_with(Builder::new().on(0), test).unwrap().join().unwrap();
+        end(runtime);
+    }
 }
 
 #[test]

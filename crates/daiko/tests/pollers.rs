@@ -3,11 +3,11 @@
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use daiko::agent::{self, Poller, Registration};
 use daiko::watch::{self, at_least};
-use daiko::{Builder, Fiber, Runtime};
+use daiko::{Builder, Fiber, Preset, Runtime};
 use support::{Drops, PRESETS, Token, end, mover, panic_of, run_on, until, workers, yield_until};
 
 /// A device with a queue of completions: each names the fiber that waits for it.
@@ -59,6 +59,36 @@ fn completions_resume_fibers() {
             });
         }
     }
+}
+
+/// The poller runs in the last round, behind the look for what anyone may start, and no worker is parked that could be
+/// woken for it.
+#[test]
+fn what_comes_in_the_last_round_before_a_park_is_found() {
+    // It parks without a second round.
+    let runtime = Runtime::builder().workers(1).preset(Preset::Power).build().unwrap();
+    let (asks, asked) = mpsc::channel();
+    let (tells, told) = mpsc::channel();
+    let waiter = runtime.spawn(move || {
+        let registration = Arc::new(Mutex::new(None));
+        let own = registration.clone();
+        *registration.lock().unwrap() = Some(agent::register(move || {
+            // Without a poller agents park until they are woken.
+            drop(own.lock().unwrap().take());
+            asks.send(()).unwrap();
+            told.recv().unwrap();
+            0
+        }));
+        daiko::park();
+    });
+    asked.recv().unwrap();
+    let fiber = waiter.fiber().clone();
+    let starts = runtime.spawn(move || fiber.unpark());
+    tells.send(()).unwrap();
+    until("the fiber that was spawned meanwhile", || starts.is_finished());
+    starts.join().unwrap();
+    waiter.join().unwrap();
+    end(runtime);
 }
 
 /// A busy worker's fibers do not starve the sources.

@@ -2,13 +2,15 @@
 
 mod support;
 
+use std::iter;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use daiko::{JoinError, time};
+use daiko::watch::{self, at_least};
+use daiko::{JoinError, Preset, Runtime, time};
 use support::endless::LONG;
-use support::{Drops, PRESETS, end, everywhere, mover, run_on, workers};
+use support::{Drops, PRESETS, end, everywhere, mover, run_on, until, workers};
 
 #[test]
 fn nobody_goes_on_before_his_time() {
@@ -44,6 +46,26 @@ fn sleep_is_where_std_has_it() {
         thread::sleep(Duration::from_millis(1));
         assert!(neighbour.is_finished(), "it ran meanwhile");
         neighbour.join().unwrap();
+    });
+}
+
+/// The preset samples a polled watch every millisecond. If sleeps lasted until then, at most twenty
+/// would fit into the span.
+#[test]
+fn a_sleep_is_over_before_the_next_sample_of_a_silent_watch() {
+    let (span, short) = (Duration::from_millis(20), Duration::from_micros(50));
+    run_on(Runtime::builder().workers(1).preset(Preset::Power), move || {
+        let word = Arc::new(AtomicU64::new(0));
+        let watched = word.clone();
+        let watcher = daiko::spawn(move || watch::wait_until(&*watched, at_least(1)));
+        daiko::yield_now();
+        let sleeps_in_span = || {
+            let start = Instant::now();
+            iter::repeat_with(|| time::sleep(short)).take_while(|()| start.elapsed() < span).count()
+        };
+        until("a span with more sleeps than samples", || sleeps_in_span() > 40);
+        word.store(1, Ordering::Release);
+        assert_eq!(watcher.join().unwrap(), 1);
     });
 }
 

@@ -8,7 +8,7 @@ use daiko::sync::TimedOut;
 use daiko::watch::{
     self, Closed, NotificationArea, SlotTimeoutError, any_bit, at_least, changed_from, equal,
 };
-use daiko::{JoinError, Preset, Runtime};
+use daiko::{Builder, JoinError, Preset, Runtime};
 
 const PRESETS: [Preset; 3] = [Preset::Latency, Preset::Balanced, Preset::Power];
 
@@ -67,6 +67,38 @@ fn a_told_watch_ends_by_the_notification() {
             assert_eq!(waiter.join().unwrap(), lap);
         }
     });
+}
+
+#[test]
+fn one_notification_ends_all_told_watches_of_its_word_and_none_of_another() {
+    for count in 1..=2 {
+        for preset in PRESETS {
+            let runtime = Runtime::builder().workers(count).preset(preset).build().unwrap();
+            let words: Arc<[AtomicU64; 2]> = Arc::default();
+            let on = |worker, body: Box<dyn FnOnce() -> u64 + Send>| {
+                runtime.spawn_with(Builder::new().on(worker), body).unwrap()
+            };
+            let watches = |worker, word: usize| {
+                let words = words.clone();
+                on(worker, Box::new(move || watch::wait_until_told(&words[word], at_least(1))))
+            };
+            let waiters = [0, 0, 1].map(|worker| watches(worker % count, 0));
+            let other = watches(0, 1);
+            // A fiber starts on its worker once those before it have suspended.
+            (0..count).for_each(|worker| _ = on(worker, Box::new(|| 0)).join().unwrap());
+            words[0].store(1, Ordering::Release);
+            assert_eq!(watch::notify_in(&runtime, &words[0]), 3);
+            for waiter in waiters {
+                assert_eq!(waiter.join().unwrap(), 1);
+            }
+            assert!(!other.is_finished());
+            words[1].store(2, Ordering::Release);
+            assert_eq!(watch::notify_in(&runtime, &words[1]), 1);
+            assert_eq!(other.join().unwrap(), 2);
+            let report = runtime.shutdown();
+            assert_eq!((report.unwound, report.leaked), (0, 0));
+        }
+    }
 }
 
 #[test]

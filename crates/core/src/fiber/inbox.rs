@@ -519,6 +519,40 @@ mod tests {
         assert_eq!(push_postcard(a), Some(Pushed::Closed));
     }
 
+    /// The batch of each way to take mail, after `messages` were pushed behind the inline message, if there is one.
+    #[test]
+    fn a_batch_of_any_size_is_oldest_first() {
+        for (messages, inline) in (0..=5).flat_map(|messages| [(messages, false), (messages, true)])
+        {
+            let items: Vec<_> = (0..=messages).map(|_| Item(AtomicPtr::default())).collect();
+            let sent = || items.iter().map(NonNull::from);
+            let expected: Vec<_> = sent()
+                .take(usize::from(inline))
+                .map(|item| (item, Some(Letters::WAKE)))
+                .chain(sent().skip(1).map(|item| (item, None)))
+                .collect();
+            let takes: [fn(&Inbox<Item>) -> Vec<_>; 3] = [
+                |inbox| inbox.take().collect(),
+                |inbox| inbox.take_from().collect(),
+                |inbox| inbox.close().collect(),
+            ];
+            for take in takes {
+                let inbox = Inbox::<Item>::new();
+                // SAFETY: the items outlive the inbox.
+                let pushed = inline.then(|| unsafe {
+                    inbox.push_postcard(NonNull::from(&items[0]), Letters::WAKE)
+                });
+                assert_eq!(pushed.is_some(), inline);
+                for item in sent().skip(1) {
+                    // SAFETY: as above, and the items were taken out of the inbox before this one.
+                    assert_eq!(unsafe { inbox.push(item) }, Pushed::Delivered);
+                }
+                assert_eq!(take(&inbox), expected, "{messages} messages, inline: {inline}");
+                assert!(!inbox.has_mail());
+            }
+        }
+    }
+
     #[test]
     fn mail_is_in_hand_until_the_rest_was_given_back() {
         let (inbox, item) = (Inbox::<Item>::new(), Item(AtomicPtr::default()));

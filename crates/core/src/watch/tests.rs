@@ -181,6 +181,35 @@ fn words_of_both_widths_are_watched() {
 }
 
 #[test]
+fn a_notification_ends_all_told_watches_of_its_word_and_none_of_another() {
+    let words = [AtomicU32::new(0), AtomicU32::new(0)];
+    let watched = [0, 0, 1, 0];
+    let entries: Vec<_> = (0..4)
+        .map(|i| Entry::new(&words[watched[i]], Condition::Equal(1u32), Notice::Told, i))
+        .collect();
+    let table = Table::new();
+    for entry in &entries {
+        // SAFETY: in no table; entry and word outlive the table.
+        unsafe { table.insert(&ME, NonNull::from(entry)) };
+    }
+    let notify = |word: usize| {
+        let (mut hits, address) = (Vec::new(), ptr::from_ref(&words[word]).addr());
+        let count = table.notify(&ME, address, |waiter| hits.push(waiter));
+        hits.sort_unstable();
+        (count, hits)
+    };
+    assert_eq!(notify(0), (0, vec![]), "nothing has changed");
+    words.iter().for_each(|word| word.store(1, Ordering::Release));
+    assert_eq!(notify(0), (3, vec![0, 1, 3]));
+    let states: Vec<_> = entries.iter().map(Entry::state).collect();
+    let hit = EntryState::Hit(1);
+    assert_eq!(states, [hit, hit, EntryState::Listed, hit]);
+    assert_eq!(table.told(), 1);
+    assert_eq!(notify(1), (1, vec![2]));
+    assert_eq!((notify(0), table.told()), ((0, vec![]), 0));
+}
+
+#[test]
 fn a_probe_looks_at_more_than_one_word() {
     struct Sum([AtomicU32; 2]);
     impl Probe for Sum {

@@ -234,6 +234,21 @@ fn fibers_of_two_senders_leave_the_inbox() {
     });
 }
 
+#[test]
+fn two_fibers_of_one_sender_leave_the_inbox_in_their_order() {
+    loom::model(|| {
+        let worker = Worker::new();
+        let sender = spawn(&worker, |worker| [0, 1].map(|fiber| worker.send(fiber, fiber)));
+        let take = || worker.inbox.take().map(|(fiber, _)| fiber).collect::<Vec<_>>();
+        let early = take();
+        // Not joined yet: the owner sees the mail through the inbox alone.
+        let late = take();
+        sender.join().unwrap();
+        let taken = [early, late, take()].concat();
+        assert_eq!(taken, worker.fibers.each_ref().map(NonNull::from));
+    });
+}
+
 /// Checks that both messages arrive; that of sender 0 is inline if it comes first.
 fn a_postcard_and_a_letter_arrive(to: [usize; 2]) {
     loom::model(move || {
