@@ -119,6 +119,12 @@ impl<'m, V: Value, T> Area<'m, V, T> {
         Some(waiter)
     }
 
+    /// Returns true if a waiter was armed for word `i` a moment ago.
+    pub(super) fn has_waiter(&self, i: usize) -> bool {
+        // Relaxed: `take_waiter` decides.
+        !self.waiters[i].load(Ordering::Relaxed).is_null()
+    }
+
     fn exchange_waiter(&self, i: usize) -> *mut T {
         if cfg!(weaken = "area-claim") {
             let waiter = self.waiters[i].load(Ordering::Acquire);

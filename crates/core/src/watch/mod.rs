@@ -7,11 +7,13 @@
 //! README.md beside this file has the steps and the proof.
 
 mod area;
+mod closing;
 mod condition;
 mod entry;
 mod table;
 
 pub use area::{Area, find_hit};
+pub use closing::{Begun, Closing};
 pub use condition::{Condition, Value};
 pub use entry::{Entry, EntryState, Notice, Probe};
 pub use table::{Scan, Table};

@@ -1,5 +1,7 @@
 //! Writers, scanners and waiters that leave, over table and area.
 
+mod closing;
+
 use std::ptr::{self, NonNull};
 
 use loom::cell::UnsafeCell;

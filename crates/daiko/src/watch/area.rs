@@ -5,12 +5,12 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use daiko_context::scan;
 use daiko_core::announce::{Announcement, LastLook};
 use daiko_core::lock::{Held, QueueLock};
-use daiko_core::watch::{Area, Value};
+use daiko_core::watch::{Area, Begun, Closing, Value};
 
 use super::Word;
 use crate::sources;
@@ -156,7 +156,7 @@ struct Shared<V: Lane> {
     cursor: AtomicUsize,
     /// Handles of the writers' side.
     handles: AtomicU32,
-    closed: AtomicBool,
+    closing: Closing,
     /// Whether writers tell, so that agents may sleep.
     told: bool,
     /// The worker whose agent scans the area.
@@ -202,7 +202,7 @@ where
             waiters: (0..len).map(|_| AtomicPtr::default()).collect(),
             cursor: AtomicUsize::new(0),
             handles: AtomicU32::new(1),
-            closed: AtomicBool::new(false),
+            closing: Closing::new(),
             told,
             home: NonNull::from(home),
             _runtime: home.runtime().hold(),
@@ -377,14 +377,11 @@ impl<V: Lane> Slot<V> {
             unwind::before_suspension(fiber);
         }
         let area = self.shared.area();
-        area.arm(self.index, V::ALL, NonNull::from(fiber));
-        // Pairs with the fence in `end_waits`: either it sees this waiter, or this sees it closed.
-        // Where writers tell: also with the fence in `tell`, through the agent's last look.
-        fence(Ordering::SeqCst);
-        let closed = self.shared.closed.load(Ordering::Relaxed);
+        let waiter = NonNull::from(fiber);
+        let begun = area.begin_wait(&self.shared.closing, self.index, V::ALL, waiter);
         let target = Target::new(Kind::Watch, &area.words()[self.index]);
         let wait = || suspend::wait_from(worker, fiber, deadline);
-        let resumed = (!closed).then(|| fiber.waiting_for(target, wait));
+        let resumed = (begun == Begun::Waits).then(|| fiber.waiting_for(target, wait));
         if resumed == Some(Resumed::Woken) {
             return Ok(());
         }
@@ -395,9 +392,9 @@ impl<V: Lane> Slot<V> {
         let left = V::load(&area.words()[self.index], Ordering::Relaxed) != V::default();
         match resumed {
             _ if left => Ok(()),
-            None => Err(SlotTimeoutError::Closed),
+            None if begun == Begun::Closed => Err(SlotTimeoutError::Closed),
             Some(Resumed::TimedOut) => Err(SlotTimeoutError::TimedOut),
-            Some(_) => Ok(()),
+            _ => Ok(()),
         }
     }
 }
@@ -448,15 +445,10 @@ trait Scanned: Send + Sync {
 
 impl<V: Lane> Scanned for Shared<V> {
     fn end_waits(&self) {
-        self.closed.store(true, Ordering::Relaxed);
-        // Pairs with the fence in `suspend`.
-        fence(Ordering::SeqCst);
-        for index in 0..self.words.len() {
-            if let Some(waiter) = self.area().take_waiter(index) {
-                // SAFETY: a waiter waits until it is woken, and its wait was just claimed.
-                unsafe { waiter.as_ref() }.wake(worker::current());
-            }
-        }
+        self.area().close(&self.closing, |waiter| {
+            // SAFETY: a waiter waits until it is woken, and its wait was just claimed.
+            unsafe { waiter.as_ref() }.wake(worker::current());
+        });
     }
 
     fn scan(&self) -> Option<NonNull<ControlBlock>> {
