@@ -6,9 +6,10 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 export CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 DAIKO := $(CARGO_TARGET_DIR)/release/daiko
 TARBALL := daiko-$(VERSION).tar.gz
+CHECK := cargo run --quiet --locked --package daiko-check --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak fuzz scx test-scx test-pair lint fmt clippy docs layers build install uninstall dist package clean tools
+.PHONY: help demo test soak fuzz scx test-scx test-pair lint fmt clippy docs layers names prose build install uninstall dist package clean tools
 
 help: ## Print this list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -36,7 +37,7 @@ test-scx: ## Test that scheduler in an emulated guest, as root (a few minutes); 
 test-pair: ## Test daiko pair in an emulated guest with siblings, without root (some minutes); needs QEMU, and fetches a kernel
 	tools/test-pair
 
-lint: fmt clippy docs layers ## Check formatting, lints, documentation and layers
+lint: fmt clippy docs layers names prose ## Check formatting, lints, documentation and structure
 
 fmt: tools ## Check that the code is formatted
 	cargo fmt --all --check
@@ -49,8 +50,14 @@ clippy: tools ## Check lints, also in tests and models
 docs: tools ## Build the API documentation in target/doc
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 
-layers: tools ## Check that each crate depends only on those below it
+layers: tools ## Check that crates and modules import only from those below them
 	tools/layers
+
+names: tools ## Check that predicates return a bool, and that few types share a name
+	$(CHECK) names
+
+prose: tools ## Check the language of comments and documents
+	$(CHECK) prose
 
 build: tools
 	cargo build --release --locked --package daiko-cli
@@ -74,7 +81,7 @@ dist: ## Pack the committed sources into a tarball
 	@cd $(CARGO_TARGET_DIR) && sha256sum $(TARBALL)
 
 package: tools ## Pack every crate for crates.io, and build the packages (minutes); needs the network
-	cargo package --workspace --exclude daiko-fuzz --locked
+	cargo package --workspace --exclude daiko-fuzz --exclude daiko-check --locked
 
 clean: ## Remove all build results
 	cargo clean

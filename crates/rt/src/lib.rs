@@ -5,6 +5,7 @@
 //! register what agents shall poll for them as a [`worker::Source`]. Everything that is hidden here
 //! may change in any version.
 
+mod deadline;
 #[doc(hidden)]
 pub mod deadlock;
 #[doc(hidden)]
@@ -26,6 +27,7 @@ pub mod wait;
 pub mod worker;
 
 pub use daiko_context::stack::StackError;
+pub use deadline::Deadline;
 pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
 pub use fiber::{
     Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
@@ -37,5 +39,4 @@ pub use placement::Placement;
 pub use runtime::{
     BuildError, Preset, Runtime, RuntimeBuilder, Selector, ShutdownReport, default_runtime, run,
 };
-pub use wait::Deadline;
 pub use worker::WorkerCounters;

@@ -1,15 +1,14 @@
-//! Waits that something ends: a wake, a deadline, a cancel. A fiber suspends, any other thread blocks.
+//! Waits that end by a wake, a deadline or a cancel. A fiber suspends, any other thread blocks.
 
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_core::lock::Contender;
 use daiko_core::wait::{Node, NodeState, Taken};
-use daiko_sys::clock;
 
+use crate::deadline::Deadline;
 use crate::deadlock::{self, Kind, Target};
 use crate::fiber::waiter::{self, ThreadWaiter};
 use crate::fiber::{ControlBlock, unwind};
@@ -18,93 +17,16 @@ use crate::runtime::kernel::ThisThread;
 use crate::worker::suspend::{self, Resumed};
 use crate::worker::{self, Worker};
 
-/// A point in time at which a wait gives up.
-///
-/// Functions whose names end in `_timeout` take one, from a [`Duration`] that begins with the call, or
-/// from an [`Instant`].
-///
-/// ```
-/// # use daiko_rt as daiko;
-/// # daiko::run(|| {
-/// use std::time::{Duration, Instant};
-///
-/// daiko::park_timeout(Duration::from_millis(1));
-/// daiko::park_timeout(Instant::now() + Duration::from_millis(1));
-/// # });
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Deadline {
-    /// On the monotonic clock; the last value is never.
-    ns: u64,
-}
-
-impl From<Duration> for Deadline {
-    /// The time `timeout` from now; after centuries never.
-    fn from(timeout: Duration) -> Self {
-        Deadline::after(timeout)
-    }
-}
-
-impl From<Instant> for Deadline {
-    /// The time of `instant`; now, if that has passed.
-    fn from(instant: Instant) -> Self {
-        Deadline::at(instant)
-    }
-}
-
-impl Deadline {
-    /// A time that never comes.
-    pub const NEVER: Deadline = Deadline { ns: u64::MAX };
-
-    /// So long from now; after centuries never.
-    #[doc(hidden)]
-    pub fn after(timeout: Duration) -> Deadline {
-        let timeout = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        Deadline { ns: clock::monotonic_ns().saturating_add(timeout) }
-    }
-
-    /// At `instant`; if that has passed, now.
-    #[doc(hidden)]
-    pub fn at(instant: Instant) -> Deadline {
-        Self::after(instant.saturating_duration_since(Instant::now()))
-    }
-
-    /// At so many nanoseconds of the clock; the last of them is never.
-    #[doc(hidden)]
-    pub fn from_ns(ns: u64) -> Deadline {
-        Deadline { ns }
-    }
-
-    /// In nanoseconds; `None`: never.
-    #[doc(hidden)]
-    pub fn ns(self) -> Option<u64> {
-        (self != Self::NEVER).then_some(self.ns)
-    }
-
-    /// Whether it has passed.
-    #[doc(hidden)]
-    pub fn is_over(self) -> bool {
-        self.left() == Some(Duration::ZERO)
-    }
-
-    /// The time that is left; `None`: all of it.
-    #[doc(hidden)]
-    pub fn left(self) -> Option<Duration> {
-        let left = |ns: u64| Duration::from_nanos(ns.saturating_sub(clock::monotonic_ns()));
-        self.ns().map(left)
-    }
-}
-
-/// How a wait in a queue has ended.
+/// The end of a wait in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// A waker claimed the node, with this note.
     Claimed(u8),
-    /// The deadline has passed, and nobody had claimed it before.
+    /// The deadline passed before a waker claimed the node.
     TimedOut,
 }
 
-/// What somebody waits for, by the queue that he is in.
+/// An object with a queue of waiters.
 pub trait Object<W> {
     /// Takes `node` out of the queue, unless it was claimed before.
     ///
@@ -113,31 +35,32 @@ pub trait Object<W> {
     /// `node` is alive, and was put into this object's queue last.
     unsafe fn leave(&self, node: NonNull<Node<W>>) -> Unlinked;
 
-    /// Gives a wake to somebody else whose waiter was claimed with `note`, and is cancelled. False if
-    /// it is of no use to anybody else: then it is used, and the cancel has to wait.
+    /// Passes a wake on to another waiter: the claimed waiter, which got `note`, is cancelled.
+    /// Returns false if the wake is of no use to any other waiter; then the claimed waiter uses it,
+    /// and the cancel has to wait.
     #[must_use]
     fn give_way(&self, note: u8) -> bool;
 
-    /// What a report of a deadlock calls it. Where this is not said, nobody who waits for it is taken
-    /// for lost.
+    /// Returns the name of the object for reports of deadlocks. With the default, waiters for the
+    /// object are never taken for lost.
     fn target(&self) -> Target {
         Target::of(Kind::Unknown)
     }
 }
 
-/// A wait that was published: how it ends otherwise than by its waker.
+/// A published wait: the ways in which it ends, except by its waker.
 pub trait Wait {
-    /// Takes it back, unless it was claimed before.
+    /// Withdraws the wait, unless it was claimed before.
     fn leave(&self) -> Unlinked;
 
-    /// What the waker left for the waiter. Only once it was claimed.
+    /// Returns the waker's note to the waiter. Only once it was claimed.
     fn note(&self) -> u8;
 
-    /// As [`Object::give_way`].
+    /// Passes the wake on: see [`Object::give_way`].
     #[must_use]
     fn give_way(&self, note: u8) -> bool;
 
-    /// As [`Object::target`].
+    /// Returns the target of the wait: see [`Object::target`].
     fn target(&self) -> Target;
 }
 
@@ -149,7 +72,8 @@ struct Queued<'w, W, O> {
 
 impl<W: Copy, O: Object<W>> Wait for Queued<'_, W, O> {
     fn leave(&self) -> Unlinked {
-        // SAFETY: the node is alive, and in that queue since the caller of `Waiter::wait` put it there.
+        // SAFETY: the node is alive, and in that queue since the caller of `Waiter::wait` put it
+        // there.
         unsafe { self.object.leave(NonNull::from(self.node)) }
     }
 
@@ -169,7 +93,7 @@ impl<W: Copy, O: Object<W>> Wait for Queued<'_, W, O> {
     }
 }
 
-/// Who waits.
+/// A fiber or thread that waits.
 #[derive(Clone, Copy)]
 pub enum Waiter {
     Fiber(&'static ControlBlock),
@@ -177,7 +101,7 @@ pub enum Waiter {
 }
 
 impl Waiter {
-    /// The caller of `what`, which may wait from here on.
+    /// Returns the caller, after it has [asked](Self::ask) to wait.
     ///
     /// # Panics
     ///
@@ -189,7 +113,7 @@ impl Waiter {
         waiter
     }
 
-    /// The caller, which has to [`ask`](Self::ask) before it waits, if it comes to that.
+    /// Returns the caller. Before it waits, it has to [`ask`](Self::ask).
     #[inline]
     pub fn unasked() -> Waiter {
         match suspend::try_caller() {
@@ -198,7 +122,7 @@ impl Waiter {
         }
     }
 
-    /// Whether [`ask`](Self::ask) may panic or raise a cancel.
+    /// Returns true if [`ask`](Self::ask) may panic or raise a cancel.
     #[inline]
     pub fn may_be_refused(&self) -> bool {
         match self {
@@ -207,12 +131,12 @@ impl Waiter {
         }
     }
 
-    /// Asks whether it may wait in `what`. If a cancel is due, it is raised.
+    /// Checks that the waiter may wait in `what`. If a cancel is due, it is raised.
     ///
     /// # Panics
     ///
-    /// If the caller may not wait: a poller, a fiber inside `no_suspend`, or a thread whose frame those who wake
-    /// it do not see, as they are other processes.
+    /// If the caller may not wait: a poller, a fiber inside `no_suspend`, or a thread whose frame
+    /// is not visible to its wakers, which are other processes.
     pub fn ask(&self, what: &str) {
         match self {
             Waiter::Fiber(fiber) if fiber.flags.get() != 0 => unwind::before_suspension(fiber),
@@ -224,12 +148,12 @@ impl Waiter {
         }
     }
 
-    /// Whether others could run meanwhile on the worker of this fiber.
+    /// Returns true if another fiber could run on the worker of this fiber during the wait.
     fn has_other_work(&self) -> bool {
         matches!(self, Waiter::Fiber(_)) && worker::current().is_some_and(Worker::has_other_work)
     }
 
-    /// What wakers know it by.
+    /// Returns the id by which wakers know the waiter.
     pub fn id(&self) -> WaiterId {
         match self {
             Waiter::Fiber(fiber) => waiter::fiber_id(fiber),
@@ -237,7 +161,7 @@ impl Waiter {
         }
     }
 
-    /// Looks that it may take at what it waits for before it waits.
+    /// Returns the looks that the caller may take at the awaited object before it waits.
     pub fn polls(&self) -> Polls<'_> {
         Polls { waiter: self, round: 0 }
     }
@@ -253,8 +177,8 @@ impl Waiter {
         self.wait_for(&Queued { node, object }, deadline)
     }
 
-    /// As [`wait`](Self::wait), inlined up to the switch: for what is inlined where users call it
-    /// (`worker/suspend.rs` says why).
+    /// Waits as [`wait`](Self::wait) does, inlined up to the switch: for code that is inlined into
+    /// user code (`worker/suspend.rs` gives the reason).
     #[inline(always)]
     pub fn wait_inlined<W: Copy>(
         &self,
@@ -275,7 +199,8 @@ impl Waiter {
         }
     }
 
-    /// As [`wait`](Self::wait), for whatever the caller has published under this waiter's id.
+    /// Waits as [`wait`](Self::wait) does, for any wait that the caller has published under this
+    /// waiter's id.
     #[inline(never)]
     pub fn wait_for(&self, wait: &impl Wait, deadline: Deadline) -> Ended {
         match self {
@@ -286,7 +211,7 @@ impl Waiter {
         }
     }
 
-    /// Waits for the wake that is on its way, whatever else comes.
+    /// Waits for the wake that is on its way, regardless of cancels and deadlines.
     pub fn absorb_wake(&self) {
         match self {
             Waiter::Fiber(fiber) => suspend::absorb_wake(fiber),
@@ -295,18 +220,18 @@ impl Waiter {
     }
 }
 
-/// Looks at what is waited for, a little longer apart each time, while there is nothing else to do: the
-/// agent's work, without leaving the stack.
+/// Looks at an awaited object, at growing intervals, while there is nothing else to do: the agent's
+/// work, without leaving the stack.
 pub struct Polls<'w> {
     waiter: &'w Waiter,
     round: u32,
 }
 
 impl Polls<'_> {
-    /// All of them take about as long as a wake across workers.
+    /// The number of looks. All of them take about as long as a wake across workers.
     const MOST: u32 = 8;
 
-    /// Whether to look again, after a short time.
+    /// Returns true if the caller shall look again; waits for a short time before.
     pub fn again(&mut self) -> bool {
         if self.round == Self::MOST || self.waiter.has_other_work() {
             return false;
@@ -319,21 +244,23 @@ impl Polls<'_> {
     }
 }
 
-/// Whether anybody runs beside the caller who could end what it waits for: not beside the only worker.
+/// Returns true if a thread beside the caller could end its wait: false on the only worker of a
+/// runtime.
 pub fn others_run() -> bool {
     worker::current().is_none_or(|worker| worker.runtime().worker_count() > 1)
 }
 
-/// Whether `waiter` is a fiber of the calling worker, and so runs once the caller suspends.
+/// Returns true if `waiter` is a fiber of the calling worker, and so runs once the caller suspends.
 pub fn is_here(waiter: WaiterId) -> bool {
-    // SAFETY: the ids in the queues of objects are those of `Waiter`, who are alive in there.
+    // SAFETY: the ids in the queues of objects are those of `Waiter`s, which are alive while in
+    // there.
     worker::current().is_some_and(|worker| unsafe { waiter::is_of(waiter, worker) })
 }
 
-/// Wakes `waiter`, if there is one, whose wait the caller has claimed.
+/// Wakes `waiter`, if there is one. The caller has claimed its wait.
 pub fn wake(waiter: Option<WaiterId>) {
     if let Some(id) = waiter {
-        // SAFETY: claimed; the ids in the queues of objects are those of `Waiter`.
+        // SAFETY: the wait is claimed; the ids in the queues of objects are those of `Waiter`s.
         unsafe { waiter::wake(id, worker::current()) };
     }
 }
@@ -343,7 +270,7 @@ pub fn wake_all(waiters: Taken<WaiterId>) {
     waiters.for_each(|waiter| wake(Some(waiter)));
 }
 
-/// A number of the caller, fiber or thread, that nobody else has at this time.
+/// Returns a number that no other fiber or thread has while the caller, a fiber or thread, lives.
 pub fn caller_number() -> NonZeroU64 {
     let number = match suspend::try_caller() {
         // An address of a control block: even.
@@ -353,10 +280,10 @@ pub fn caller_number() -> NonZeroU64 {
     NonZeroU64::new(number).expect("no address and no odd number is 0")
 }
 
-/// Notes that `waiter`, whose node the caller has in hand, waits for `target` from now on.
+/// Notes that `waiter` waits for `target` from now on. The caller has its node in hand.
 pub fn moves_to(waiter: WaiterId, target: Target) {
     if deadlock::is_tracking()
-        // SAFETY: who waits goes on to do so while his node is in another's hand.
+        // SAFETY: a waiter goes on waiting while the caller has its node in hand.
         && let Some(fiber) = unsafe { waiter::fiber_of(waiter) }
     {
         fiber.moves_to(target);
@@ -367,7 +294,8 @@ fn wait_as_fiber(fiber: &ControlBlock, wait: &impl Wait, deadline: Deadline) -> 
     has_ended(fiber, wait, suspend::wait_until(fiber, deadline))
 }
 
-/// Goes on with a wait without a deadline, in which something else than its waker has resumed the fiber.
+/// Continues a wait without a deadline after the fiber was resumed by an event other than its
+/// waker.
 #[cold]
 #[inline(never)]
 fn wait_on(fiber: &ControlBlock, wait: &impl Wait) -> Ended {

@@ -12,11 +12,12 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
 use crate::sync::TimedOut;
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::{CancelScope, Cancelled, ControlBlock};
 use daiko_rt::process::{self, Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object, Waiter};
 use daiko_rt::worker::{self, Wish, suspend};
 
 /// Cancels, once and for all, what runs in its name: handed to whoever shall stop together.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use daiko_sys::descriptor;
 
 use super::descriptor_state::{DescriptorState, Way};
-use daiko_rt::wait::Deadline;
+use daiko_rt::Deadline;
 
 /// A descriptor whose calls suspend the calling fiber where they would block; a thread that is no fiber blocks.
 ///

@@ -16,10 +16,11 @@ use daiko_sys::lock::Lock;
 use daiko_sys::selector::{self, Event, Interest};
 
 use super::io::{Io, Token};
+use daiko_rt::Deadline;
 use daiko_rt::process;
 use daiko_rt::runtime::Hold;
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object, Waiter};
 use daiko_rt::worker::{self, Worker};
 
 /// `EIO`, for an error of another origin than the kernel.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::Async;
 use super::descriptor_state::Way;
-use daiko_rt::wait::Deadline;
+use daiko_rt::Deadline;
 
 /// How long calls of one direction wait.
 #[derive(Debug)]

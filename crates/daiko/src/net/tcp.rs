@@ -14,7 +14,7 @@ use super::listener::Listener;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::stream::{Stream, stream};
 use super::{ListenOptions, ToSocketAddrs};
-use daiko_rt::wait::Deadline;
+use daiko_rt::Deadline;
 
 /// A TCP connection, as [`std::net::TcpStream`]: who reads or writes is suspended until it can be.
 ///

@@ -17,7 +17,7 @@ use super::listener::Listener;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::stream::{Patience, Stream, stream};
 use crate::time;
-use daiko_rt::wait::Deadline;
+use daiko_rt::Deadline;
 
 /// Between two attempts where another socket has no room: the first pause, and the longest.
 const PAUSES_MS: [u64; 2] = [1, 32];

@@ -8,7 +8,7 @@ use daiko_shm::{Segment, SegmentError};
 use super::placed::{Placed, Shape, Waited};
 use super::{kind, wait};
 use crate::sync::TimedOut;
-use daiko_rt::wait::Deadline;
+use daiko_rt::Deadline;
 
 /// Something that happens in one process, and that others wait for.
 ///

@@ -14,7 +14,7 @@ use super::poison::{LockResult, TimedLockError, TryLockError, for_ever, told};
 use super::wait::At;
 use super::word::{Poise, Word};
 use crate::sync;
-use daiko_rt::wait::Deadline;
+use daiko_rt::Deadline;
 
 /// A lock around a value in a segment, which one fiber or thread of one process has at a time.
 ///

@@ -17,7 +17,7 @@ use super::poison::{LockResult, TimedLockError, TryLockError, for_ever, told};
 use super::wait::At;
 use super::word::{Poise, Word};
 use crate::sync;
-use daiko_rt::wait::Deadline;
+use daiko_rt::Deadline;
 
 /// A lock around a value in a segment, which many read at a time, or one writes.
 ///

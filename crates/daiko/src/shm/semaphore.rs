@@ -12,7 +12,7 @@ use super::kind;
 use super::placed::{LINES, Placed, Shape, Waited};
 use super::wait::At;
 use crate::sync::{self, TimedOut};
-use daiko_rt::wait::Deadline;
+use daiko_rt::Deadline;
 
 /// A number of permits, each of which is one process's, or free.
 ///

@@ -10,9 +10,10 @@ use daiko_shm::{Bell, Segment};
 use daiko_sys::futex;
 
 use super::waits::{OwnBell, SegmentWaits, new_bell};
+use daiko_rt::Deadline;
 use daiko_rt::fiber::ControlBlock;
 use daiko_rt::process;
-use daiko_rt::wait::{Deadline, Waiter};
+use daiko_rt::wait::Waiter;
 use daiko_rt::worker::{self, Worker};
 
 /// Looks that are taken in place, while others run who could end the wait: together about as long as a futex

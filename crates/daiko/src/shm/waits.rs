@@ -15,9 +15,9 @@ use daiko_sys::{clock, cpu};
 
 use super::wait::ROUND;
 use crate::sources;
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::ControlBlock;
-use daiko_rt::wait::Deadline;
 use daiko_rt::worker::{Bed, Round, Rung, Source, Watcher, Watches, Worker};
 
 /// How many times an agent gives its CPU to the threads that share it before it sleeps.

@@ -9,10 +9,11 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::{Node, WaitQueue};
 
 use super::TimedOut;
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object, Waiter};
 
 /// Where so many wait for each other, again and again, as [`std::sync::Barrier`].
 ///

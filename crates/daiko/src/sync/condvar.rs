@@ -12,11 +12,12 @@ use daiko_core::wait::Node;
 
 use super::mutex::{Mutex, MutexGuard};
 use super::poison::LockResult;
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::waiter;
 use daiko_rt::process;
 use daiko_rt::runtime::kernel::{ThisThread, ThisWorker};
-use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object, Waiter};
 use daiko_rt::worker::suspend;
 
 /// A condition that others make true, as [`std::sync::Condvar`].

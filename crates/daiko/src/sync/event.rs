@@ -9,9 +9,10 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
 use super::TimedOut;
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object, Waiter};
 
 /// Something that happens, and that others wait for.
 ///

@@ -8,7 +8,7 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use super::once::Call;
 use super::{OnceLock, TimedOut};
 use crate::cancel;
-use daiko_rt::wait::Deadline;
+use daiko_rt::Deadline;
 
 /// A value that is made by the first who asks for it, as [`std::sync::LazyLock`].
 ///

@@ -15,11 +15,12 @@ use daiko_sys::clock;
 
 use super::holding::Holding;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{self, Kind, Target};
 use daiko_rt::fiber::panicking;
 use daiko_rt::process::{self, Call, Item, ItemKind, estate};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object, Waiter};
 
 /// So long after a waiter came too late for the first time the lock is handed over to it, whatever
 /// the processors wait for.

@@ -10,11 +10,12 @@ use daiko_core::once::{Begin, End, Purpose, RawOnce};
 use daiko_core::wait::Node;
 
 use super::TimedOut;
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{self, Kind, Target};
 use daiko_rt::fiber::panicking;
 use daiko_rt::process::{self, Item, ItemKind, own_code};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object, Waiter};
 
 /// Something that is done once, by the first who comes, as [`std::sync::Once`].
 ///

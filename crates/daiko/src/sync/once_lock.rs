@@ -6,8 +6,8 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use super::once::Call;
 use super::{Once, TimedOut};
+use daiko_rt::Deadline;
 use daiko_rt::process::own_code;
-use daiko_rt::wait::Deadline;
 
 /// Room for a value that is written once, by the first who comes, as [`std::sync::OnceLock`].
 ///

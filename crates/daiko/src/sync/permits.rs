@@ -7,10 +7,11 @@ use daiko_core::list::Unlinked;
 use daiko_core::semaphore::{Overflow, RawSemaphore, Request};
 use daiko_core::wait::Node;
 
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::process::{self, Item, ItemKind, estate};
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object, Waiter};
 
 type Raw = RawSemaphore<WaiterId>;
 

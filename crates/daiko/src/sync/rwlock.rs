@@ -15,9 +15,9 @@ use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 use super::holding::Holding;
 use super::permits;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{self, Kind};
 use daiko_rt::process::{self, Item, ItemKind, estate};
-use daiko_rt::wait::Deadline;
 
 /// What a reader takes of the permits.
 const READER: u32 = 1;

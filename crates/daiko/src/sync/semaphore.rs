@@ -8,9 +8,9 @@ use daiko_core::fiber::WaiterId;
 use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 
 use super::{TimedOut, permits};
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::Kind;
 use daiko_rt::process::{self, Item};
-use daiko_rt::wait::Deadline;
 
 /// A number of permits, of which each is somebody's or nobody's.
 ///

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use super::Event;
-use daiko_rt::wait::Deadline;
+use daiko_rt::Deadline;
 
 /// A member of a group; who [`wait`](Self::wait)s goes on when all others have left.
 ///

@@ -14,12 +14,12 @@ use daiko_core::watch::{Area, Value};
 use super::Word;
 use crate::sources;
 use crate::sync::TimedOut;
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::{ControlBlock, unwind};
 use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::runtime::{self, Hold};
-use daiko_rt::wait::Deadline;
 use daiko_rt::worker::suspend::{self, Resumed};
 use daiko_rt::worker::{self, Round, Source, Worker};
 

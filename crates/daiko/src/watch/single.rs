@@ -8,11 +8,11 @@ use daiko_core::watch::{Condition, Entry, Notice, Value};
 use super::Word;
 use super::area::Lane as _;
 use crate::sync::TimedOut;
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::{ControlBlock, unwind};
 use daiko_rt::process;
 use daiko_rt::runtime::{self, Runtime, Shared};
-use daiko_rt::wait::Deadline;
 use daiko_rt::worker::{self, Watcher, Worker, suspend};
 
 /// Suspends the calling fiber until `word` meets the condition, and returns the value that did.

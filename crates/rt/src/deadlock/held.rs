@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use daiko_sys::thread;
 
-use super::is_tracking;
+use super::tracking::is_tracking;
 use crate::worker::suspend;
 
 /// Locks of one set that are known at a time.

@@ -1,6 +1,6 @@
 //! What a fiber waits for, while that is tracked.
 
-use super::is_tracking;
+use super::tracking::is_tracking;
 use crate::fiber::ControlBlock;
 
 /// What a fiber waits for: a kind of thing, and which of them.

@@ -13,7 +13,7 @@ use super::{Builder, JoinHandle, SpawnError};
 use crate::runtime::{self, Shared};
 use crate::worker::{self, Worker, suspend};
 
-/// The packet of such a fiber, whose closure stays in place while it runs.
+/// The packet of a fiber that may begin anew: its closure stays in place while it runs.
 #[repr(C)]
 struct Packet<F, T> {
     /// First, where join handles look.
@@ -21,7 +21,7 @@ struct Packet<F, T> {
     closure: ManuallyDrop<F>,
 }
 
-/// The functions for it.
+/// The functions of that packet.
 struct Anew<F, T>(PhantomData<(F, T)>);
 
 impl<F: Fn() -> T, T> Anew<F, T> {
@@ -33,9 +33,11 @@ impl<F: Fn() -> T, T> Anew<F, T> {
         lost: Lost::BeginsAnew,
     };
 
-    /// Of one whose closure is dropped, or about to be.
+    /// The functions once the closure has been dropped, or is about to be.
     const SPENT: Vtable = Vtable { lost: Lost::Ends, ..Self::VTABLE };
 
+    /// Runs the closure in the packet and drops it, and leaves the outcome there.
+    ///
     /// # Safety
     ///
     /// `packet` points to a packet with its closure.
@@ -51,6 +53,8 @@ impl<F: Fn() -> T, T> Anew<F, T> {
         unsafe { packet.as_mut() }.outcome.write(outcome);
     }
 
+    /// Drops the closure in the packet, and leaves an error there.
+    ///
     /// # Safety
     ///
     /// As for [`run`](Self::run).
@@ -72,19 +76,20 @@ impl<F: Fn() -> T, T> Anew<F, T> {
         if let Some((_, fiber)) = suspend::try_caller() {
             fiber.vtable.set(&const { Self::SPENT });
         }
-        // Who finds the fiber lost comes after this process, and sees its stores in the order of the program, if the
-        // compiler leaves it so.
+        // The successor that finds the fiber lost comes after this process, and sees its stores in
+        // program order, if the compiler keeps that order.
         compiler_fence(Ordering::SeqCst);
         panic::catch_unwind(AssertUnwindSafe(|| {
-            // SAFETY: it is there, and not used any more.
+            // SAFETY: the closure is there, and not used any more.
             unsafe { ManuallyDrop::drop(&mut packet.as_mut().closure) };
         }))
     }
 }
 
 impl Builder {
-    /// Spawns a fiber as [`spawn`](Self::spawn) does, which runs `f` at least once: if it is lost, because its
-    /// [worker's process](crate::process) is killed, it begins anew, in another.
+    /// Spawns a fiber as [`spawn`](Self::spawn) does, which runs `f` at least once. If the fiber is
+    /// lost, because its [worker's process](crate::process) is killed, it begins anew in another
+    /// process.
     ///
     /// ```
     /// # use daiko_rt as daiko;
@@ -104,13 +109,15 @@ impl Builder {
     /// # });
     /// ```
     ///
-    /// It remains the same fiber, for its handles and under its name, and begins anew as often as it is lost; a cancel ends that.
-    /// What it held is settled before: its locks are poisoned, its permits given back, the fibers of its scopes cancelled and
-    /// waited for. What it has done otherwise stays done, and what it was in the middle of half done, also in
-    /// what `f` owns; its destructors have not run. A panic is its end, as of any other fiber. Lost in a destructor of what
-    /// `f` owns it does not begin anew, as `f` has returned.
+    /// It remains the same fiber, for its handles and under its name, and begins anew as often as
+    /// it is lost; a cancel ends that. Before it begins anew, the things that it held are
+    /// recovered: its locks are poisoned, its permits are given back, and the fibers of its scopes
+    /// are cancelled and waited for. All other effects of its code remain, and interrupted
+    /// operations remain half done, even in the values that `f` owns; its destructors have not run.
+    /// A panic ends the fiber, like any other. If it is lost in a destructor of a value of `f`, it
+    /// does not begin anew, as `f` has returned.
     ///
-    /// Where workers are threads none is lost.
+    /// Where workers are threads, no fiber is lost.
     ///
     /// # Errors
     ///
@@ -125,7 +132,7 @@ impl Builder {
         self.spawn_anew_in(runtime::of(here), here, f)
     }
 
-    /// `here` is the worker of `runtime` that calls, if one does.
+    /// Spawns the fiber in `runtime`; `here` is the calling worker, if a worker of `runtime` calls.
     #[track_caller]
     pub(crate) fn spawn_anew_in<F, T>(
         self,
@@ -142,7 +149,7 @@ impl Builder {
             outcome: MaybeUninit::<Outcome<T>>::uninit(),
             closure: ManuallyDrop::new(f),
         };
-        // SAFETY: those of that packet, whose outcome comes first.
+        // SAFETY: the functions are for that packet, which begins with its outcome.
         unsafe { self.spawn_packet(runtime, here, functions, packet) }
     }
 }

@@ -1,15 +1,16 @@
-//! A word of the control block with two uses, of which a program has one.
+//! A word of the control block with two uses. A program has only one of them.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::process::Estate;
 
-/// What a fiber waits for, while that is tracked; where workers are processes nothing is, and it is where the fiber's
-/// estate lies.
+/// The target of a fiber's wait, while that is tracked. Where workers are processes no wait is
+/// tracked, and the word is the address of the fiber's robust list.
 ///
 /// ```text
-/// bits 63 to 56: the kind of what it waits for, 0: unknown, or an estate      bits 55 to 0: an address
+/// bits 63 to 56: the kind of what it waits for, 0: unknown, or an estate
+/// bits 55 to 0: an address
 /// ```
 #[derive(Debug)]
 pub(crate) struct Aside(AtomicU64);
@@ -22,36 +23,39 @@ impl Aside {
         Aside(AtomicU64::new(0))
     }
 
-    /// Sets what the fiber waits for: the fiber itself, or who has its node in hand.
+    /// Sets the target of the fiber's wait. Only the fiber itself, or the thread that has its node
+    /// in hand.
     pub(crate) fn set_target(&self, word: u64) {
-        // Relaxed: who reads it has seen that the fiber is suspended, and stays it.
+        // Relaxed: a reader has seen that the fiber is suspended, and that it stays so.
         self.0.store(word, Ordering::Relaxed);
     }
 
-    /// As set last. The monitor, of a fiber that is suspended.
+    /// Returns the target set last. For the monitor, of a fiber that is suspended.
     pub(crate) fn target(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// The estate, if there is one. Where workers are processes: the fiber, and who succeeds its worker.
+    /// Returns the robust list, if there is one. Where workers are processes: only the fiber, and
+    /// the successor of its worker.
     #[inline(always)]
     pub(crate) fn estate(&self) -> Option<NonNull<Estate>> {
-        // Relaxed: whose fiber it is comes after who had it before.
+        // Relaxed: the worker that has the fiber now comes after the one that had it before.
         NonNull::new(ptr::with_exposed_provenance_mut(self.0.load(Ordering::Relaxed) as usize))
     }
 
-    /// As for [`estate`](Self::estate), which then is this one.
+    /// Sets the robust list. Callers as for [`estate`](Self::estate), which returned `None`.
     pub(crate) fn set_estate(&self, estate: Box<Estate>) -> NonNull<Estate> {
         let estate = NonNull::from(Box::leak(estate));
         self.0.store(estate.as_ptr().expose_provenance() as u64, Ordering::Relaxed);
         estate
     }
 
-    /// The estate, which the block has no more. Of a block that no fiber uses, whatever workers are.
+    /// Takes the robust list out of a block that no fiber uses. Valid whether workers are threads
+    /// or processes.
     pub(crate) fn take_estate(&self) -> Option<Box<Estate>> {
         let estate = (self.0.load(Ordering::Relaxed) < ADDRESSES).then(|| self.estate())??;
         self.0.store(0, Ordering::Relaxed);
-        // SAFETY: `set_estate` has leaked it, and nobody else has it.
+        // SAFETY: `set_estate` has leaked it, and no other reference to it exists.
         Some(unsafe { Box::from_raw(estate.as_ptr()) })
     }
 }

@@ -1,8 +1,9 @@
-//! What `time::timeout` and `CancelToken::run` have in common: a part of a fiber's course out of which
-//! it is unwound early.
+//! Cancel scopes, the common base of `time::timeout` and `CancelToken::run`: a part of a fiber's
+//! execution that it can be unwound out of early.
 //!
-//! The protocol is that of `daiko_core::cancel`. What is raised in a scope names it, so that it goes
-//! through those inside, and through `catch_unwind` of a user who resumes it, up to the one meant.
+//! The protocol is that of `daiko_core::cancel`. The payload that is raised in a scope names the
+//! scope. So it passes the scopes inside, and each `catch_unwind` of user code that resumes it, up to
+//! the scope that it names.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr;
@@ -12,22 +13,22 @@ use daiko_core::fiber::Event;
 use daiko_sys::clock;
 
 use super::{Cancelled, ControlBlock, flag};
+use crate::deadline::Deadline;
 use crate::process;
-use crate::wait::Deadline;
 
-/// A part of a fiber's course, in the frame of the call that it is of.
+/// A part of a fiber's execution. It lies in the frame of the call that runs this part.
 pub struct CancelScope {
-    /// The one around it; null: none.
+    /// The scope around this one; null: none.
     outer: *const CancelScope,
-    /// The fiber's flags as it was entered.
+    /// The fiber's flags at the entry.
     entered: u32,
-    /// When it ends by itself.
+    /// The time at which the scope ends by itself.
     deadline: Deadline,
     mark: Mark,
 }
 
 impl CancelScope {
-    /// A scope that `fiber`, the caller, may enter.
+    /// Creates a scope that `fiber`, the caller, may enter.
     pub fn new(fiber: &ControlBlock, deadline: Deadline) -> Self {
         let (outer, entered) = (fiber.scopes.get(), fiber.flags.get());
         CancelScope { outer, entered, deadline, mark: Mark::new() }
@@ -37,8 +38,9 @@ impl CancelScope {
         &self.mark
     }
 
-    /// Runs `body`, the user's, in the scope, of which others know by now. It does not unwind: once they do not any
-    /// more, [`settle`](Self::settle) is due.
+    /// Runs `body`, which is user code, in the scope, which other threads may already end. It does
+    /// not unwind. Once other threads cannot end the scope any more, the caller must call
+    /// [`settle`](Self::settle).
     pub fn run<R>(&self, fiber: &ControlBlock, body: impl FnOnce() -> R) -> std::thread::Result<R> {
         fiber.scopes.set(self);
         fiber.add_flags(flag::SCOPED);
@@ -50,14 +52,16 @@ impl CancelScope {
         result
     }
 
-    /// What the scope leaves, which `fiber` is out of: an unwinding that was not meant for it goes on.
+    /// Evaluates the result once `fiber` has left the scope: an unwind that does not name this
+    /// scope goes on.
     pub fn settle<R>(
         &self,
         fiber: &ControlBlock,
         result: std::thread::Result<R>,
     ) -> Result<R, Cancelled> {
         if self.mark.is_over() {
-            // Nothing but this scope is forgotten: others are looked for before the next suspension.
+            // Only the interrupt of this scope is lost: the fiber looks for other ended scopes
+            // before its next suspension.
             let _ = fiber.apply(Event::Looked);
         }
         let payload = match result {
@@ -66,7 +70,8 @@ impl CancelScope {
         };
         match payload.downcast_ref::<Cancelled>() {
             Some(cancelled) if cancelled.is_of(self) => {
-                // Its unwinding is over; one in whose course it was entered may not be.
+                // The unwind of this scope has ended; an unwind during which the scope was entered
+                // may not have.
                 const UNWINDS: u32 = flag::UNWINDING | flag::RAISED;
                 fiber.flags.update(|flags| flags & !UNWINDS | self.entered & UNWINDS);
                 Err(Cancelled::by(self))
@@ -78,7 +83,8 @@ impl CancelScope {
         }
     }
 
-    /// Whether `fiber`, which is in it, may be unwound out of it: not out of a `shield` that was entered since.
+    /// Returns true if `fiber`, which is in the scope, may be unwound out of it: not out of a
+    /// `shield` that was entered since.
     fn is_open(&self, fiber: &ControlBlock) -> bool {
         fiber.flags.get() & flag::SHIELD == self.entered & flag::SHIELD
     }
@@ -87,21 +93,22 @@ impl CancelScope {
         self.mark.is_over()
     }
 
-    /// Whether its time has come, also where nobody has looked at its timer since.
+    /// Returns true if the scope has ended or its deadline has passed, even if no thread has looked
+    /// at its timer since.
     fn is_over_by_now(&self) -> bool {
         self.is_over() || self.deadline.ns().is_some_and(|due| due <= clock::monotonic_ns())
     }
 }
 
-/// The scopes that `fiber`, the caller, is in, the innermost first.
+/// Returns the scopes that `fiber`, the caller, is in, the innermost first.
 fn around(fiber: &ControlBlock) -> impl Iterator<Item = &CancelScope> {
-    // SAFETY: a fiber is in the scopes of its list, so that their frames are there.
+    // SAFETY: a fiber is in the scopes of its list, so their frames exist.
     let scope = |scope: *const CancelScope| unsafe { scope.as_ref() };
     std::iter::successors(scope(fiber.scopes.get()), move |inner| scope(inner.outer))
 }
 
-/// Returns what is to be raised where `fiber`, the caller, has suspended or is about to, if nothing
-/// keeps it back: a cancel of the fiber, or else the end of its outermost scope that is over.
+/// Returns the payload to raise where `fiber`, the caller, has suspended or is about to, unless it
+/// is shielded: a cancel of the fiber, or else the end of its outermost ended scope.
 pub(super) fn due(fiber: &ControlBlock) -> Option<Cancelled> {
     let flags = fiber.flags.get();
     if flags & flag::CANCEL != 0 && flags & flag::SHIELD == 0 {
@@ -111,19 +118,19 @@ pub(super) fn due(fiber: &ControlBlock) -> Option<Cancelled> {
     around(fiber).filter(open).last().map(Cancelled::by)
 }
 
-/// Whether some scope that `fiber`, the caller, is in is over.
+/// Returns true if a scope that `fiber`, the caller, is in has ended.
 pub fn is_any_over(fiber: &ControlBlock) -> bool {
     around(fiber).any(CancelScope::is_over_by_now)
 }
 
 impl Cancelled {
-    /// What is raised to unwind out of `scope`.
+    /// Creates the payload to unwind out of `scope`.
     pub fn by(scope: &CancelScope) -> Self {
         Cancelled { scope: ptr::from_ref(scope).addr() }
     }
 
-    /// Whether it was raised for `scope`. One that has been kept since a scope that is gone, in the same
-    /// place, counts where this is over as well.
+    /// Returns true if it was raised for `scope`. A payload kept from an earlier scope at the same
+    /// address counts if this scope has ended as well.
     fn is_of(&self, scope: &CancelScope) -> bool {
         self.scope == ptr::from_ref(scope).addr() && scope.is_over()
     }

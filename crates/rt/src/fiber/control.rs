@@ -1,4 +1,4 @@
-//! The control block: all that the runtime keeps of one fiber.
+//! The control block: all state that the runtime keeps of one fiber.
 
 use std::cell::Cell;
 use std::panic::Location;
@@ -25,20 +25,20 @@ pub mod flag {
     pub const CANCEL: u32 = 1 << 31;
     /// A cancel or a timer, not its waker, ended the fiber's suspension.
     pub(crate) const INTERRUPTED: u32 = 1 << 30;
-    /// When the fiber suspended last it was unwinding. It is then not cancelled, and a mover stays,
-    /// as the count of panics is its thread's.
+    /// The fiber was unwinding when it suspended last. It is then not cancelled, and a migratable
+    /// fiber stays on its worker, as the count of panics belongs to the thread.
     pub(crate) const UNWINDING: u32 = 1 << 28;
-    /// The worker of an unstarted fiber was chosen: it starts where its mail takes it.
+    /// The worker of an unstarted fiber was chosen: it starts where its message takes it.
     pub(crate) const PLACED: u32 = 1 << 29;
-    /// Some `no_suspend` is under way: the low bits count the nesting.
+    /// A `no_suspend` is under way: the low bits count the nesting.
     pub(crate) const NO_SUSPEND: u32 = (1 << 15) - 1;
-    /// The fiber is in some cancel scope: it looks whether that is over wherever it suspends.
+    /// The fiber is in a cancel scope: it looks at each suspension whether the scope has ended.
     pub(crate) const SCOPED: u32 = 1 << 15;
-    /// The cancel has been raised: if the thread panics, then for that.
+    /// The cancel has been raised: if the thread panics, then because of it.
     pub(crate) const RAISED: u32 = 1 << 27;
-    /// The fiber is suspended in its unwinding, and its worker counts it.
+    /// The fiber is suspended while it unwinds, and its worker counts it.
     pub(crate) const COUNTED: u32 = 1 << 26;
-    /// Some `cancel::shield` is under way: these bits count the nesting.
+    /// A `cancel::shield` is under way: these bits count the nesting.
     pub const SHIELD: u32 = ((1 << 10) - 1) << 16;
 }
 
@@ -50,17 +50,17 @@ pub mod kind {
 
 /// Parts of [`ControlBlock::class`].
 mod class {
-    /// What it does, a `Class`.
+    /// The fiber's `Class`.
     pub(super) const CLASS: u8 = 3;
-    /// How often it was passed over in its queue.
+    /// Number of times it was passed over in its queue.
     pub(super) const PASSED: u8 = 7 << 2;
 }
 
-/// Bit of [`ControlBlock::refs`]: a handle that sent postcards has been dropped, so that the last
-/// one has the fiber freed behind them.
+/// Bit of [`ControlBlock::refs`]: a handle that sent inline messages has been dropped, so the fiber
+/// has to be freed after them.
 const POSTCARDS: u32 = 1 << 31;
 
-/// Bytes of a name; the rest is cut off.
+/// Maximum bytes of a name; the rest is cut off.
 const MAX_NAME: usize = 256;
 
 /// The header of data that a client keeps for a fiber, such as its locals.
@@ -69,7 +69,7 @@ pub struct FiberData {
     pub end: fn(&ControlBlock),
 }
 
-/// What the runtime knows of a fiber's closure and result; one static per type of closure.
+/// The type-erased functions of a fiber's closure and result; one static per type of closure.
 pub(crate) struct Vtable {
     /// Runs the closure in the packet and leaves the result there.
     pub(crate) run: unsafe fn(NonNull<u8>),
@@ -77,64 +77,68 @@ pub(crate) struct Vtable {
     pub(crate) cancel: unsafe fn(NonNull<u8>),
     /// Drops the result in the packet.
     pub(crate) drop_result: unsafe fn(NonNull<u8>),
-    /// Of a scoped fiber: takes leave of its scope, once the result is nobody's or the handle's.
+    /// Leaves the scope of a scoped fiber, once the result has been dropped, or belongs to the
+    /// handle.
     pub(crate) leave: Option<unsafe fn(NonNull<u8>)>,
-    /// What becomes of the fiber if it is lost.
+    /// The fate of the fiber if it is lost.
     pub(crate) lost: Lost,
 }
 
-/// What becomes of a fiber that is lost.
+/// The fate of a fiber that is lost.
 #[derive(Clone, Copy)]
 pub(crate) enum Lost {
     /// It ends without a result.
     Ends,
-    /// So does a scoped one, whose packet is told before.
+    /// It ends without a result, after the function has informed its packet. For a scoped fiber.
     Tells(unsafe fn(NonNull<u8>)),
-    /// It begins anew: its closure stays in the packet as long as it is in its own code.
+    /// It begins anew: its closure stays in the packet as long as the fiber is in user code.
     BeginsAnew,
 }
 
-/// One fiber, at the top of its own stack, so that a hop to it touches one page.
+/// One fiber, at the top of its own stack, so that a context switch to it touches one page.
 ///
-/// The memory is typed for good: a control block is reused, never unmapped while its runtime
-/// lives. Two lines: the first is all that a hop touches.
+/// The memory is typed for good: a control block is reused, and never unmapped while its runtime
+/// lives. It has two lines; a context switch touches only the first.
 #[repr(C, align(64))]
 pub struct ControlBlock {
-    /// Where the fiber left off. Written by the worker that runs it, read by the next one.
+    /// The stack pointer at its last switch. Written by the worker that runs it, read by the next.
     pub(crate) sp: Cell<StackPointer>,
-    /// Who owns it. Any thread.
+    /// The owner word. Any thread.
     pub owner: OwnerWord<Worker>,
-    /// Whether it runs. A pinned fiber's: its worker. A mover's: any thread.
+    /// The run state. Pinned fiber: its worker. Migratable fiber: any thread.
     pub state: RunState,
-    /// Letters on their way. Any thread.
+    /// Messages on their way. Any thread.
     pub(crate) mail: Mail,
-    /// `flag` bits. Only the worker that runs it, or its agent; before the start, who has it.
+    /// `flag` bits. Only the worker that runs it, or its agent; before the start, the thread that
+    /// has it.
     pub flags: Cell<u32>,
     /// `kind` bits. Written at spawn.
     pub(crate) kind: Cell<u8>,
-    /// `class` parts. Written by who runs it, or has it in his queue alone; read by any thread.
+    /// `class` parts. Written by the worker that runs it, or has it in its queue alone; read by any
+    /// thread.
     class: AtomicU8,
-    /// Of a mover; in builds with debug assertions, of every fiber. Written by who runs it; read by him, and once that
-    /// process has died.
+    /// The execution mode of a migratable fiber; with debug assertions, of every fiber. Written and
+    /// read by the worker that runs it; read by the successor once that process has died.
     pub(crate) course: Course,
-    /// The one queue that it is in. Whoever has it there.
+    /// Link of the one queue that it is in. The thread that has it there.
     link: AtomicPtr<ControlBlock>,
-    /// The one inbox that it is in. Whoever has it there.
+    /// Link of the one inbox that it is in. The thread that has it there.
     mail_link: AtomicPtr<ControlBlock>,
-    /// Its closure's functions. Written at spawn.
+    /// The functions of its closure. Written at spawn.
     pub(crate) vtable: Cell<&'static Vtable>,
     /// The closure, later the result. Written at spawn.
     pub(crate) packet: Cell<NonNull<u8>>,
 
     /// Its end. The fiber and the one join handle.
     pub(crate) completion: Completion,
-    /// Handles, and one for the fiber itself until it has left its stack; POSTCARDS. Any thread.
+    /// Number of handles, plus one for the fiber itself until it has left its stack; POSTCARDS. Any
+    /// thread.
     refs: AtomicU32,
-    /// Length of the name, which lies right below the block, and one; 0: none. Written at spawn.
+    /// Length + 1 of the name, which lies right below the block; 0: none. Written at spawn.
     name_end: Cell<u16>,
     /// Size class of the stack. Fixed when the memory becomes a control block.
     pub(crate) size_class: u8,
-    /// Where it was spawned. Written at spawn.
+    /// The source location that spawned it. Written at spawn.
     pub(crate) spawned_at: Cell<&'static Location<'static>>,
     /// Bytes of the packet, if it is not on the stack; else 0.
     pub(crate) outside: Cell<usize>,
@@ -144,7 +148,7 @@ pub struct ControlBlock {
     pub runtime: NonNull<Runtime>,
     /// Its locals; null if it has none, and when it has ended. The fiber.
     pub locals: Cell<*mut FiberData>,
-    /// What it waits for, or its estate. Who may touch it says `Aside`.
+    /// The target of its wait, or its robust list. `Aside` says which threads may touch it.
     pub(crate) aside: Aside,
 }
 
@@ -152,7 +156,7 @@ const _: () = assert!(size_of::<ControlBlock>() == 128);
 const _: () = assert!(std::mem::offset_of!(ControlBlock, completion) == 64);
 const _: () = assert!(PASSES <= class::PASSED >> class::PASSED.trailing_zeros());
 
-// SAFETY: each field says who may touch it; what any thread may touch is atomic.
+// SAFETY: each field says which threads may touch it; fields for any thread are atomic.
 unsafe impl Sync for ControlBlock {}
 
 // SAFETY: `link` is one field, and only lists of core write it.
@@ -188,7 +192,7 @@ static UNUSED: Vtable = Vtable {
 };
 
 impl ControlBlock {
-    /// A block that no fiber uses yet.
+    /// Creates a block that no fiber uses yet.
     pub(crate) fn unused(runtime: NonNull<Runtime>, size_class: u8) -> Self {
         ControlBlock {
             sp: Cell::new(StackPointer::NULL),
@@ -216,7 +220,7 @@ impl ControlBlock {
         }
     }
 
-    /// Makes the words those of a new fiber: unstarted, with one handle beside itself.
+    /// Resets the words for a new fiber: unstarted, with one handle beside its own reference.
     pub(crate) fn renew(&self, kind: u8, spawned_at: &'static Location<'static>) {
         self.owner.reset();
         self.completion.reset();
@@ -228,15 +232,16 @@ impl ControlBlock {
         if process::is_active() {
             estate::clear(self);
         }
-        // Release: pairs with the Acquire in `is_used`, which then sees the owner word reset.
+        // Release: pairs with the Acquire in `is_used`: a reader that sees the references sees the
+        // owner word reset.
         self.refs.store(2, Ordering::Release);
     }
 
-    /// Puts `name` below the block, where it is until the block is freed; its beginning.
+    /// Puts `name` below the block, where it is until the block is freed; returns its first byte.
     ///
     /// # Safety
     ///
-    /// The stack below the block is unused, and has room for it.
+    /// The stack below the block is unused, and has room for the name.
     pub(crate) unsafe fn set_name(&self, name: &str) -> *mut u8 {
         let name = &name.as_bytes()[..name.floor_char_boundary(MAX_NAME)];
         let start = self.below(name.len());
@@ -246,33 +251,34 @@ impl ControlBlock {
         start
     }
 
-    /// The name, as given at spawn.
+    /// Returns the name given at spawn.
     pub(crate) fn name(&self) -> Option<&str> {
         let len = self.name_end.get().checked_sub(1)? as usize;
-        // SAFETY: `set_name` put so many bytes of a `str` there, for as long as the caller holds the block.
+        // SAFETY: `set_name` put these bytes of a `str` there, for as long as the caller holds the
+        // block.
         Some(unsafe {
             let bytes = std::slice::from_raw_parts(self.below(len), len);
             std::str::from_utf8_unchecked(bytes)
         })
     }
 
-    /// The lowest byte of the name, or of the block if it has none.
+    /// Returns the lowest byte of the name, or of the block if it has none.
     pub(crate) fn name_start(&self) -> *mut u8 {
         self.below(self.name_end.get().saturating_sub(1) as usize)
     }
 
-    /// So many bytes below the block, which lies at the top of a stack.
+    /// Returns the address `bytes` below the block, which lies at the top of a stack.
     fn below(&self, bytes: usize) -> *mut u8 {
         ptr::with_exposed_provenance_mut(ptr::from_ref(self).expose_provenance() - bytes)
     }
 
-    /// Whether another worker may take it, now that it is active and not running.
+    /// Returns true if another worker may take it, now that it is active and not running.
     #[inline]
     pub(crate) fn may_move(&self) -> bool {
         self.is_mover() && self.flags.get() & flag::UNWINDING == 0
     }
 
-    /// Whether the course is kept.
+    /// Returns true if the execution mode is recorded.
     #[inline(always)]
     pub(crate) fn has_course(&self) -> bool {
         cfg!(debug_assertions) || self.is_mover()
@@ -283,38 +289,39 @@ impl ControlBlock {
         self.kind.get() & kind::MOVER != 0
     }
 
-    /// What it does. Any thread may ask, and may be told what it did a moment ago.
+    /// Returns its class. Any thread may call, and may get the class of a moment ago.
     #[inline]
     pub(crate) fn class(&self) -> Class {
         // Relaxed: a hint.
         Class::from_bits(self.class.load(Ordering::Relaxed) & class::CLASS)
     }
 
-    /// Says what it does. Only who runs it.
+    /// Sets its class. Only the worker that runs it.
     pub(crate) fn set_class(&self, class: Class) {
         self.change_class(class::CLASS, class as u8);
     }
 
-    /// How often it was passed over in its queue.
+    /// Returns how often it was passed over in its queue.
     #[inline]
     pub(crate) fn passed(&self) -> u8 {
         (self.class.load(Ordering::Relaxed) & class::PASSED) >> class::PASSED.trailing_zeros()
     }
 
-    /// Only who has it in his queue alone, or has taken it out.
+    /// Sets how often it was passed over. Only the worker that has it in its queue alone, or has
+    /// taken it out.
     #[inline]
     pub(crate) fn set_passed(&self, times: u8) {
         self.change_class(class::PASSED, times);
     }
 
-    /// No read-modify-write: one thread at a time writes.
+    /// Writes one part. No read-modify-write: one thread at a time writes.
     #[inline]
     fn change_class(&self, part: u8, value: u8) {
         let others = self.class.load(Ordering::Relaxed) & !part;
         self.class.store(others | value << part.trailing_zeros(), Ordering::Relaxed);
     }
 
-    /// Whether a fiber uses the block: it has a reference.
+    /// Returns true if a fiber uses the block: it has a reference.
     pub(crate) fn is_used(&self) -> bool {
         // Acquire: pairs with the Release in `renew`.
         self.refs.load(Ordering::Acquire) != 0
@@ -322,12 +329,12 @@ impl ControlBlock {
 
     #[inline]
     pub(crate) fn retain(&self) {
-        // Relaxed: whoever makes a new handle has one.
+        // Relaxed: the thread that makes a new handle has one.
         let before = self.refs.fetch_add(1, Ordering::Relaxed);
         assert!(before & !POSTCARDS < u32::MAX / 4, "too many handles of one fiber");
     }
 
-    /// Gives the reference of a handle back that may have sent postcards.
+    /// Drops the reference of a handle that may have sent inline messages.
     #[cold]
     pub(crate) fn release_behind_postcards(&self) {
         // Relaxed: published by the release.
@@ -335,14 +342,14 @@ impl ControlBlock {
         self.release();
     }
 
-    /// Gives one reference back; the last one frees the block.
+    /// Drops one reference; the last drop frees the block.
     #[inline]
     pub(crate) fn release(&self) {
-        // Acquire: if we are the last, pairs with the Release of those before; nobody else can
-        // make a new handle then, so that the RMW is not needed.
+        // Acquire: pairs with the Release of all earlier drops, if this is the last reference. No
+        // thread can make a new handle then, so the RMW is not needed.
         let mut refs = self.refs.load(Ordering::Acquire);
         if refs & !POSTCARDS != 1 {
-            // Release: pairs with the Acquire above or below of whoever is last.
+            // Release: pairs with the Acquire above or below in the last drop.
             refs = self.refs.fetch_sub(1, Ordering::Release);
             if refs & !POSTCARDS != 1 {
                 return;
@@ -353,14 +360,14 @@ impl ControlBlock {
         if refs & POSTCARDS != 0
             && let Owner::Finished(home) = self.owner.load()
         {
-            // SAFETY: workers live as long as their runtime, and that as long as its blocks.
+            // SAFETY: workers live as long as their runtime, and the runtime as long as its blocks.
             return unsafe { &*home }.free_behind_postcards(self);
         }
         self.free_behind_mail();
     }
 
-    /// Nobody has a handle, so no new letter comes; one that is under way keeps the block in an
-    /// inbox, whose owner frees it then.
+    /// Frees a block without handles. No new message comes. A message that is under way keeps the
+    /// block in an inbox, and the owner of that inbox frees it then.
     #[inline]
     pub(crate) fn free_behind_mail(&self) {
         if self.mail.is_empty() || self.mail.post(Letters::FREE) == Posted::Push {
@@ -368,18 +375,18 @@ impl ControlBlock {
         }
     }
 
-    /// Gives the memory of a fiber back that was never launched.
+    /// Returns the memory of a fiber that was never launched.
     pub(crate) fn discard(&self) {
         self.refs.store(0, Ordering::Relaxed);
         self.free_now();
     }
 
-    /// Gives the memory back. It must be in no list.
+    /// Returns the memory. The block must be in no list.
     pub(crate) fn free_now(&self) {
         let _ = self.mail.collect();
         // SAFETY: the runtime outlives its control blocks.
         let runtime = unsafe { self.runtime.as_ref() };
-        // The monitor copies a name: so short that it is waited for.
+        // The monitor copies a name: that is so short that it is waited for.
         while runtime.glance.is_at(self, &runtime.barriers) {
             std::thread::yield_now();
         }
@@ -395,8 +402,9 @@ impl ControlBlock {
         }
     }
 
-    /// Delivers `event` if `current` is the fiber's worker; false if not.
-    // Always: by itself it has to ask which event it is, some 25 instructions more for a switch by a condition.
+    /// Delivers `event` if `current` is the fiber's worker; returns false if not.
+    // Always inlined: a function of its own would have to find out which event it is, some 25
+    // instructions more for a switch by a condition.
     #[inline(always)]
     pub fn deliver_local(&self, current: Option<&Worker>, event: Event) -> bool {
         let Some(worker) = current.filter(|&worker| self.owner.is(worker)) else {
@@ -408,7 +416,7 @@ impl ControlBlock {
         true
     }
 
-    /// Applies `event` in the fiber's mode. A pinned fiber's: only its worker.
+    /// Applies `event` in the fiber's mode. For a pinned fiber: only its worker.
     #[inline]
     pub(crate) fn apply(&self, event: Event) -> Effect {
         process::assert_in_call();
@@ -419,7 +427,7 @@ impl ControlBlock {
         };
         match event {
             Event::Cancel => self.was_cancelled(effect),
-            // Whoever made it active has it alone.
+            // The thread that made it active has it alone.
             Event::Interrupt if effect == Effect::Enqueue => self.add_flags(flag::INTERRUPTED),
             _ => {}
         }
@@ -428,10 +436,11 @@ impl ControlBlock {
 }
 
 impl ControlBlock {
-    /// Notes what a cancel did: it ended a suspension, or a pinned fiber's next one will not last.
+    /// Notes the effect of a cancel: it ended a suspension, or a pinned fiber's next one will not
+    /// last.
     ///
-    /// A mover that is active may run elsewhere, so that its flags are not ours: it finds the
-    /// cancel in its run state when it suspends.
+    /// A migratable fiber that is active may run elsewhere, so its flags must not be touched: it
+    /// finds the cancel in its run state when it suspends.
     #[cold]
     fn was_cancelled(&self, effect: Effect) {
         match effect {
@@ -441,13 +450,14 @@ impl ControlBlock {
         }
     }
 
-    /// Has the fiber unwind at its next suspension, or not start at all. Only who has it alone.
+    /// Makes the fiber unwind at its next suspension, or not start at all. Only the thread that has
+    /// it alone.
     pub(crate) fn must_unwind(&self) {
         self.add_flags(flag::CANCEL);
     }
 
-    /// Notes what the fiber, which had wanted to suspend, has found in its run state instead.
-    /// Only who has it alone.
+    /// Notes the event that the fiber found in its run state when it wanted to suspend. Only the
+    /// thread that has it alone.
     #[cold]
     pub(crate) fn found(&self, come: Effect) {
         match come {
@@ -457,11 +467,11 @@ impl ControlBlock {
         }
     }
 
-    /// Runs `body`, counted among those that nest under `count`, a mask of flags. Only the fiber.
+    /// Runs `body`, and counts it in the bits of `count`, a mask of flags. Only the fiber.
     ///
     /// # Panics
     ///
-    /// If so many are under way that there is no room for one more: `what` names them.
+    /// If the bits have no room for one more: the panic names the call.
     pub fn nested<R>(&self, count: u32, what: &str, body: impl FnOnce() -> R) -> R {
         struct Leave<'f>(&'f ControlBlock, u32);
         impl Drop for Leave<'_> {

@@ -1,4 +1,4 @@
-//! A fiber's life: from its first switch to its last.
+//! The life of a fiber: from its first switch to its last.
 
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -13,7 +13,7 @@ use super::unwind::Cancelled;
 use super::waiter;
 use crate::worker::{self, Worker, suspend};
 
-/// What a packet holds: the closure, and later the result.
+/// The content of a packet: the closure, and later the result.
 #[repr(C)]
 pub(super) union Body<F, T> {
     closure: ManuallyDrop<F>,
@@ -39,6 +39,8 @@ impl<F: FnOnce() -> T, T> Functions<F, T> {
     };
 }
 
+/// Runs the closure in the packet, and leaves its outcome there.
+///
 /// # Safety
 ///
 /// `packet` holds an `F`, and has room for an `Outcome<T>`.
@@ -50,6 +52,8 @@ unsafe fn run<F: FnOnce() -> T, T>(packet: NonNull<u8>) {
     unsafe { packet.cast::<Outcome<T>>().write(outcome) };
 }
 
+/// Drops the closure in the packet, and leaves an error there.
+///
 /// # Safety
 ///
 /// As for `run`.
@@ -62,6 +66,8 @@ unsafe fn cancel<F: FnOnce() -> T, T>(packet: NonNull<u8>) {
     unsafe { packet.cast::<Outcome<T>>().write(Err(error)) };
 }
 
+/// Drops the outcome in the packet.
+///
 /// # Safety
 ///
 /// `packet` holds an `Outcome<T>`.
@@ -79,7 +85,7 @@ impl JoinError {
     }
 }
 
-/// Where every fiber begins and ends.
+/// Runs a fiber from its begin to its end.
 ///
 /// # Safety
 ///
@@ -100,13 +106,13 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
         fiber.course.end();
     }
     drop_locals(fiber);
-    // Asked before anybody can know of the end, and shut the runtime down for it.
+    // Read before any other thread can learn of the end, and shut the runtime down for that reason.
     let unwound = fiber.flags.get() & flag::CANCEL != 0
         && worker::current().is_some_and(Worker::is_shutting_down);
     let finish = fiber.completion.finish();
     if finish == Finish::Detached {
         drop_unwanted(vtable, packet);
-        // Those that the destructor of the result has used.
+        // The locals that the destructor of the result has used.
         drop_locals(fiber);
     }
     if let Some(leave) = vtable.leave {
@@ -134,7 +140,7 @@ fn drop_locals(fiber: &ControlBlock) {
     }
 }
 
-/// Drops a result that nobody asks for; a panic on the way ends there, as it has no one to go to.
+/// Drops a result without a taker. A panic in its destructor ends here, because it has no receiver.
 #[cold]
 fn drop_unwanted(vtable: &Vtable, packet: NonNull<u8>) {
     // SAFETY: `run` or `cancel` left the result there, and it is not used again.

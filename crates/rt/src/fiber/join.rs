@@ -1,4 +1,4 @@
-//! Waiting for a fiber's end.
+//! Joining: a wait for a fiber's end.
 
 use std::any::Any;
 use std::fmt;
@@ -6,34 +6,35 @@ use std::marker::PhantomData;
 
 use super::waiter::{self, ThreadWaiter};
 use super::{ControlBlock, Fiber, unwind};
+use crate::deadline::Deadline;
 use crate::deadlock::{Kind, Target};
 use crate::process;
-use crate::wait::Deadline;
 use crate::worker::suspend::{self, Resumed};
 use crate::worker::{self, Worker};
 
-/// What a fiber leaves for its join handle.
+/// The result that a fiber leaves for its join handle.
 pub(super) type Outcome<T> = Result<T, JoinError>;
 
-/// Why a fiber has no result.
+/// The reason why a fiber has no result.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// It panicked; the payload is what [`std::thread::JoinHandle::join`] would give.
+    /// It panicked; the payload is that of [`std::thread::JoinHandle::join`].
     Panicked(Box<dyn Any + Send + 'static>),
     /// It was unwound before its end: by [`JoinHandle::cancel`], or as its runtime shut down.
     Cancelled,
-    /// It is the very fiber that asked: it would wait for itself for ever.
+    /// It is the calling fiber, which would wait for itself for ever.
     Itself,
     /// It resisted the shutdown of its runtime, and was left behind.
     Leaked,
-    /// The process of the worker that ran it was killed. It stopped in the middle of its code: nothing was
-    /// unwound, and what it owned is never freed. Only where [workers are processes](crate::process).
+    /// The process of the worker that ran it was killed. It stopped in the middle of its code:
+    /// nothing was unwound, and its property is never freed. Only if [workers are
+    /// processes](crate::process).
     WorkerDied,
 }
 
 impl JoinError {
-    /// The payload of the panic.
+    /// Returns the payload of the panic.
     ///
     /// # Errors
     ///
@@ -68,7 +69,7 @@ impl fmt::Display for JoinError {
 
 impl std::error::Error for JoinError {}
 
-/// The right to wait for a fiber's end and to have its result.
+/// The right to wait for a fiber's end and to take its result.
 ///
 /// Dropping it detaches the fiber: it runs on, and its result is dropped.
 pub struct JoinHandle<T> {
@@ -76,13 +77,13 @@ pub struct JoinHandle<T> {
     result: PhantomData<T>,
 }
 
-// SAFETY: the handle gives access to a `T` made on another thread, and to nothing else that is
-// not safe to share.
+// SAFETY: the handle gives access to a `T` made on another thread, and to nothing else that is not
+// safe to share.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
 // SAFETY: by reference the handle gives no access to the `T`.
 unsafe impl<T> Sync for JoinHandle<T> {}
 
-/// How a wait for a fiber's end has ended.
+/// The end of a wait for a fiber's end.
 enum Ended {
     /// The result is there.
     Done,
@@ -91,29 +92,29 @@ enum Ended {
 }
 
 impl<T> JoinHandle<T> {
-    /// The handle of a fiber whose packet has room for an `Outcome<T>`, and that has no other.
+    /// Creates the only handle of a fiber; its packet has room for an `Outcome<T>`.
     pub(super) fn new(fiber: Fiber) -> Self {
         JoinHandle { fiber, result: PhantomData }
     }
 
-    /// The fiber.
+    /// Returns the fiber.
     pub fn fiber(&self) -> &Fiber {
         &self.fiber
     }
 
-    /// Whether the fiber has ended, so that [`join`](Self::join) would return at once.
+    /// Returns true if the fiber has ended, so that [`join`](Self::join) would return at once.
     pub fn is_finished(&self) -> bool {
         let completion = &self.fiber.block().completion;
         completion.is_done() || completion.is_dead()
     }
 
-    /// Has the fiber unwind, so that its destructors run and [`join`](Self::join) gives
-    /// [`JoinError::Cancelled`]: at the suspension that it is in, or else its next one. One that
-    /// has not started never does; one that ends before it suspends has its result.
+    /// Makes the fiber unwind, so that its destructors run and [`join`](Self::join) returns
+    /// [`JoinError::Cancelled`]: at the suspension that it is in, or else at its next one. A fiber
+    /// that has not started never starts; a fiber that ends before it suspends has its result.
     ///
     /// A cancel is not undone: a fiber that catches the unwind is unwound again where it suspends
-    /// next, though never while it unwinds or inside `cancel::shield`.
-    /// Any thread may call this, at any time. With `panic = "abort"` it does nothing.
+    /// next, though never while it unwinds or inside `cancel::shield`. Any thread may call this, at
+    /// any time. With `panic = "abort"` it does nothing.
     ///
     /// ```
     /// # use daiko_rt as daiko;
@@ -144,12 +145,13 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// If the fiber panicked or was cancelled, if its worker's process was killed, or if it is the caller itself.
+    /// If the fiber panicked or was cancelled, if its worker's process was killed, or if it is the
+    /// caller itself.
     ///
     /// # Panics
     ///
-    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
-    /// `agent::Poller`, whose agent would not poll meanwhile.
+    /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in an `agent::Poller`,
+    /// which would keep its agent from polling.
     pub fn join(self) -> Result<T, JoinError> {
         let _call = process::call();
         if !self.has_result() {
@@ -158,7 +160,7 @@ impl<T> JoinHandle<T> {
         self.take()
     }
 
-    /// As [`join`](Self::join), for at most `timeout`.
+    /// Joins as [`join`](Self::join) does, but waits for at most `timeout`.
     ///
     /// ```
     /// # use daiko_rt as daiko;
@@ -202,7 +204,7 @@ impl<T> JoinHandle<T> {
         self.fiber.block().completion.is_done()
     }
 
-    /// The result of a fiber that is done.
+    /// Takes the result of a fiber that is done.
     fn take(self) -> Result<T, JoinError> {
         let block = self.fiber.block();
         let packet = block.packet.get().cast::<Outcome<T>>();
@@ -260,7 +262,7 @@ fn wait_as_fiber(
     if resumed != Resumed::Woken {
         suspend::absorb_wake(fiber);
     }
-    // Both were cancelled, and the target was the first: no result to be glad of.
+    // If both were cancelled and the target ended first, the caller still unwinds.
     if fiber.flags.get() != 0 {
         unwind::raise_own(fiber);
     }
@@ -279,9 +281,9 @@ fn wait_as_thread(target: &ControlBlock, deadline: Deadline) {
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         let block = self.fiber.block();
-        // One exchange: no call. The destructor is the user's.
+        // One exchange, and so no runtime section. The destructor is user code.
         if block.completion.detach() {
-            // SAFETY: the fiber is done, so its result is there, and nobody else drops it.
+            // SAFETY: the fiber is done, so its result is there, and only this handle drops it.
             unsafe { (block.vtable.get().drop_result)(block.packet.get()) };
         }
     }

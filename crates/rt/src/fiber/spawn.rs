@@ -20,11 +20,11 @@ use crate::worker::{self, Worker};
 ///
 /// The fiber starts on a worker chosen by load, and stays on it.
 ///
-/// Fibers borrow their worker's thread-local storage: a value that a fiber leaves in a
-/// thread-local is seen by the other fibers of the worker once it suspends. That is sound with
-/// `std`; crates whose unsafe code relies on properly nested scopes in thread-locals must not
-/// suspend inside them: [`no_suspend`](crate::no_suspend) enforces that. The
-/// [crate's documentation](crate#what-the-fibers-of-a-worker-share) says what else they share:
+/// Fibers borrow their worker's thread-local storage: a value that a fiber leaves in a thread-local
+/// is seen by the other fibers of the worker once it suspends. That is sound with `std`; crates
+/// with unsafe code that relies on properly nested scopes in thread-locals must not suspend inside
+/// them: [`no_suspend`](crate::no_suspend) enforces that. The [crate's
+/// documentation](crate#what-the-fibers-of-a-worker-share) lists the other shared state:
 /// `std::thread::panicking`, and with it the poison of `std`'s locks.
 ///
 /// ```
@@ -51,7 +51,7 @@ where
     }
 }
 
-/// Why a fiber was not spawned. Nothing of it is left; the closure was dropped.
+/// The reason why a fiber was not spawned. Nothing of it is left; the closure was dropped.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SpawnError {
@@ -59,9 +59,9 @@ pub enum SpawnError {
     Stack(StackError),
     /// [`Builder::on`] named a worker that the runtime does not have.
     NoSuchWorker {
-        /// What was asked for.
+        /// The worker that was asked for.
         worker: usize,
-        /// How many there are.
+        /// The number of workers.
         workers: usize,
     },
     /// The runtime is shutting down.
@@ -94,7 +94,7 @@ impl std::error::Error for SpawnError {
     }
 }
 
-/// What a fiber shall be, as [`std::thread::Builder`] for threads.
+/// The properties of a fiber to spawn, like [`std::thread::Builder`] for threads.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -114,19 +114,19 @@ pub struct Builder {
     class: Class,
 }
 
-/// On which worker a fiber starts.
+/// The worker on which a fiber starts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Place {
-    /// The caller's, unless it has many more than others.
+    /// The caller's worker, unless it has many more fibers than other workers.
     #[default]
     Near,
     On(usize),
-    /// The one that has fewest.
+    /// The worker that has the fewest fibers.
     Spread,
 }
 
 impl Builder {
-    /// A pinned fiber without a name, with the runtime's stack size, near who spawns it.
+    /// Describes a pinned fiber without a name, with the runtime's stack size, near its spawner.
     pub fn new() -> Self {
         Self::default()
     }
@@ -149,10 +149,12 @@ impl Builder {
         self
     }
 
-    /// Starts the fiber on the worker that has the fewest, rather than on the caller's. For what has little to say to who
-    /// spawns it, and works for long, as who serves a connection.
+    /// Starts the fiber on the worker that has the fewest fibers, rather than on the caller's. For
+    /// a fiber that communicates little with its spawner and works for long, such as one that
+    /// serves a connection.
     ///
-    /// It looks at every worker; `spawn` then costs a message to another one mostly, instead of none.
+    /// It looks at every worker. `spawn` then mostly costs a message to another worker instead of
+    /// none.
     ///
     /// ```
     /// # use daiko_rt as daiko;
@@ -172,8 +174,9 @@ impl Builder {
         self
     }
 
-    /// Says what the fiber does, so that where two workers share a core one of them runs what stalls while the other one
-    /// runs what computes. The fiber may [change](crate::set_class) that. Default: [`Class::Unknown`].
+    /// Sets the class of the fiber. Where two workers share a core, one of them then runs fibers
+    /// that stall while the other runs fibers that compute. The fiber may
+    /// [change](crate::set_class) its class. Default: [`Class::Unknown`].
     ///
     /// See the guide.
     ///
@@ -191,22 +194,22 @@ impl Builder {
         self
     }
 
-    /// Makes the fiber a mover: it may go on, after any suspension, on another worker.
+    /// Makes the fiber migratable: after any suspension, it may go on on another worker.
     ///
     /// # Safety
     ///
-    /// Nothing that the fiber runs may keep anything in thread-local storage, nor the address of
-    /// a thread-local, across a suspension. What the compiler or a library keeps there counts
-    /// too: `errno`, the random keys of a `HashMap` under construction, a lock of `std` or
-    /// `parking_lot` that is held, anything that is not `Send` and lives across a suspension. The guards of
-    /// `sync` are excepted: they belong to the fiber, not to its thread.
+    /// No code that the fiber runs may keep a value in thread-local storage, or the address of a
+    /// thread-local, across a suspension. That includes values that the compiler or a library keeps
+    /// there: `errno`, the random keys of a `HashMap` under construction, a lock of `std` or
+    /// `parking_lot` that is held, and every value that is not `Send` and lives across a
+    /// suspension. The guards of `sync` are excepted: they belong to the fiber, not to its thread.
     pub unsafe fn mover(mut self) -> Self {
         self.mover = true;
         self
     }
 
-    /// Spawns the fiber: in the caller's runtime if the caller is a fiber, else in the default
-    /// one. [`Runtime::spawn_with`](crate::Runtime::spawn_with) names another.
+    /// Spawns the fiber: in the caller's runtime if the caller is a fiber, else in the default one.
+    /// [`Runtime::spawn_with`](crate::Runtime::spawn_with) names another.
     ///
     /// # Errors
     ///
@@ -222,7 +225,7 @@ impl Builder {
         self.spawn_in(runtime::of(here), here, f)
     }
 
-    /// `here` is the worker of `runtime` that calls, if one does.
+    /// Spawns the fiber in `runtime`; `here` is the calling worker, if a worker of `runtime` calls.
     #[track_caller]
     pub fn spawn_in<F, T>(
         self,
@@ -235,7 +238,7 @@ impl Builder {
         T: Send + 'static,
     {
         let functions = &const { Functions::<F, T>::VTABLE };
-        // SAFETY: those of that packet.
+        // SAFETY: the functions are for that packet.
         unsafe { self.spawn_packet(runtime, here, functions, || Body::<F, T>::new(f)) }
     }
 
@@ -255,7 +258,7 @@ impl Builder {
     ) -> Result<JoinHandle<T>, SpawnError> {
         let _call = process::call();
         let block = self.allocate(runtime, here, const { room::<P>() })?;
-        // SAFETY: the block is new, so nobody else knows it.
+        // SAFETY: the block is new, so no other thread knows it.
         let fiber = unsafe { block.as_ref() };
         fiber.vtable.set(functions);
         // SAFETY: `allocate` made room for it.
@@ -265,7 +268,7 @@ impl Builder {
         Ok(handle)
     }
 
-    /// A fiber with everything but its packet, for which it has `room`.
+    /// Allocates a fiber with everything except its packet, for which it has `room`.
     #[track_caller]
     pub(super) fn allocate(
         &self,
@@ -283,7 +286,7 @@ impl Builder {
             return Err(SpawnError::ShuttingDown);
         }
         let block = runtime.pool.take(runtime, here, self.stack_size).map_err(SpawnError::Stack)?;
-        // SAFETY: nobody else uses the block.
+        // SAFETY: no other thread uses the block.
         let fiber = unsafe { block.as_ref() };
         let kind = if self.mover { kind::MOVER } else { 0 };
         fiber.renew(kind | runtime.options.kind, Location::caller());
@@ -305,7 +308,7 @@ impl Builder {
     }
 }
 
-/// What a packet needs.
+/// Returns the layout of a packet.
 pub(super) const fn room<P>() -> Layout {
     assert!(align_of::<P>() <= 4096, "aligned to more than a page");
     Layout::new::<P>()

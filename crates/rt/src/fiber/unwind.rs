@@ -1,7 +1,7 @@
-//! The forced unwind: how a fiber that must end before it wanted to runs its destructors.
+//! The forced unwind: a fiber that must end before its code has ended runs its destructors.
 //!
-//! A cancel is sticky: if the fiber swallows the unwind, the next suspension raises it again.
-//! It is raised only at suspension points, never while unwinding.
+//! A cancel is sticky: if the fiber swallows the unwind, the next suspension raises it again. It is
+//! raised only at suspension points, never while unwinding.
 
 use std::{fmt, panic};
 
@@ -11,13 +11,13 @@ use super::{ControlBlock, cancel_scope, flag};
 use crate::process;
 use crate::worker::{self, Worker, suspend};
 
-/// The payload of a forced unwind: by a cancel, a `time::timeout`, or a
-/// `cancel::CancelToken`, whose `cancel::CancelToken::run` returns it.
+/// The payload of a forced unwind: by a cancel, a `time::timeout`, or a `cancel::CancelToken`;
+/// `cancel::CancelToken::run` returns it.
 ///
-/// A fiber that catches panics sees it go by: it should be resumed by
-/// [`std::panic::resume_unwind`]. A fiber that does not is unwound again at its next suspension.
+/// A fiber that catches panics sees it pass, and should resume it by [`std::panic::resume_unwind`].
+/// Otherwise the fiber is unwound again at its next suspension.
 pub struct Cancelled {
-    /// Address of the scope that it unwinds out of; 0: of all that the fiber runs.
+    /// Address of the scope that the fiber unwinds out of; 0: out of all its code.
     pub(crate) scope: usize,
 }
 
@@ -44,7 +44,7 @@ impl fmt::Display for Cancelled {
 
 impl std::error::Error for Cancelled {}
 
-/// Called before a suspension of a fiber that has some flag.
+/// Prepares a suspension of a fiber that has a flag.
 #[cold]
 #[inline(never)]
 pub fn before_suspension(fiber: &ControlBlock) {
@@ -57,12 +57,14 @@ pub fn before_suspension(fiber: &ControlBlock) {
     }
 }
 
-/// Called before a suspension of a fiber that has some flag: whether a cancel is due there.
+/// Prepares a suspension of a fiber that has a flag; returns true if a cancel is due there.
 ///
-/// Not while the thread is panicking, as nobody can tell whether it is this fiber that unwinds.
+/// Never while the thread is panicking, as it cannot be told whether this fiber is the one that
+/// unwinds.
 pub(crate) fn is_due_before(fiber: &ControlBlock) -> bool {
     if std::thread::panicking() {
-        // It may be a neighbour's panic, which shows as the fiber suspends: so that must not last.
+        // It may be a neighbour's panic. That shows once the fiber has suspended, so the suspension
+        // must not last.
         if is_due(fiber) {
             let _call = process::call();
             let _ = fiber.apply(Event::Interrupt);
@@ -73,7 +75,7 @@ pub(crate) fn is_due_before(fiber: &ControlBlock) -> bool {
     is_due(fiber)
 }
 
-/// Called before each suspension on a thread that is panicking.
+/// Prepares a suspension on a thread that is panicking.
 #[cold]
 #[inline(never)]
 pub(crate) fn suspends_on_panicking_thread(worker: &Worker, fiber: &ControlBlock) {
@@ -83,14 +85,14 @@ pub(crate) fn suspends_on_panicking_thread(worker: &Worker, fiber: &ControlBlock
     }
 }
 
-/// Called after a park of a fiber that has some flag.
+/// Completes a park of a fiber that has a flag.
 #[cold]
 #[inline(never)]
 pub(crate) fn after_park(fiber: &ControlBlock) {
     if was_woken(fiber) { raise_own(fiber) } else { raise(fiber) }
 }
 
-/// Called after a fiber that has some flag has yielded.
+/// Completes a yield of a fiber that has a flag.
 #[cold]
 #[inline(never)]
 pub(crate) fn after_yield(fiber: &ControlBlock) {
@@ -98,7 +100,7 @@ pub(crate) fn after_yield(fiber: &ControlBlock) {
     raise(fiber);
 }
 
-/// Called after a suspension of a fiber that has some flag: whether its waker ended it, not a
+/// Completes a suspension of a fiber that has a flag; returns true if its waker ended it, not a
 /// cancel or timer.
 #[cold]
 #[inline(never)]
@@ -108,7 +110,8 @@ pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
     if flags & flag::COUNTED != 0
         && let Some(worker) = worker::current()
     {
-        // The worker is the one that counted it: who unwinds does not move. Maybe not its process.
+        // The worker is the one that counted it, as a fiber that unwinds does not move. Its process
+        // may have been replaced.
         worker.unwinding.update(|count| count - 1);
         if worker.is_expected() {
             fiber.course.doom();
@@ -117,20 +120,22 @@ pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
     flags & flag::INTERRUPTED == 0
 }
 
-/// Whether `fiber`, which runs on a thread that is panicking, is what unwinds there.
+/// Returns true if `fiber`, which runs on a thread that is panicking, is the one that unwinds
+/// there.
 ///
-/// It is if nobody else can be, or if a cancel has been raised in it. If another is suspended there in its unwinding, a panic of this one
-/// since its last suspension goes unnoticed.
+/// It is if no other fiber can be, or if a cancel has been raised in it. If another fiber is
+/// suspended there while it unwinds, a panic of this one since its last suspension goes unnoticed.
 fn is_unwinding(worker: &Worker, fiber: &ControlBlock) -> bool {
     const KNOWN: u32 = flag::UNWINDING | flag::RAISED;
     worker.unwinding.get() == 0 || fiber.flags.get() & KNOWN != 0
 }
 
-/// Whether the caller unwinds by a panic: as [`std::thread::panicking`], but of the calling fiber,
-/// not of the thread that it shares with others, and not where a cancel unwinds it.
+/// Returns true if the caller unwinds by a panic. Unlike [`std::thread::panicking`], it is about
+/// the calling fiber, not about the thread that it shares with other fibers, and false if a cancel
+/// unwinds the fiber.
 ///
-/// While another fiber of the same worker is suspended in its unwinding, a panic of the caller shows
-/// only once it has suspended as well.
+/// While another fiber of the same worker is suspended while it unwinds, a panic of the caller
+/// shows only once the caller has suspended as well.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -150,9 +155,11 @@ fn panics_itself() -> bool {
     })
 }
 
-/// Unwinds the fiber if it, or a scope that it is in, is cancelled, and it was not unwinding when it suspended.
+/// Unwinds the fiber if it, or a scope that it is in, is cancelled, and it was not unwinding when
+/// it suspended.
 ///
-/// Then, not now: a neighbour that suspended in its own unwind leaves the thread panicking.
+/// The state at that suspension counts: a neighbour that suspended in its own unwind leaves the
+/// thread panicking.
 #[cold]
 #[inline(never)]
 pub fn raise(fiber: &ControlBlock) {
@@ -161,15 +168,15 @@ pub fn raise(fiber: &ControlBlock) {
     }
 }
 
-/// As [`raise`], but not for the end of a scope: what the fiber has waited for has come, and it goes on
-/// with that to its next suspension.
+/// Unwinds as [`raise`] does, but not for the end of a scope: the wait of the fiber was fulfilled,
+/// and it goes on to its next suspension.
 pub(crate) fn raise_own(fiber: &ControlBlock) {
     if let Some(cancelled) = due(fiber).filter(Cancelled::is_wholly) {
         raise_with(fiber, cancelled);
     }
 }
 
-/// Unwinds the fiber, for which that is due.
+/// Unwinds the fiber; a cancel is due.
 #[cold]
 pub fn raise_now(fiber: &ControlBlock) -> ! {
     let Some(cancelled) = due(fiber) else { unreachable!("what is due stays so") };
@@ -182,15 +189,15 @@ fn raise_with(fiber: &ControlBlock, cancelled: Cancelled) -> ! {
     panic::resume_unwind(Box::new(cancelled))
 }
 
-/// Whether something is to be raised where the fiber has suspended.
+/// Returns true if a cancel or the end of a scope is to be raised where the fiber has suspended.
 pub(crate) fn is_due(fiber: &ControlBlock) -> bool {
     due(fiber).is_some()
 }
 
-/// What is to be raised where the fiber has suspended, or is about to.
+/// Returns the payload to raise where the fiber has suspended, or is about to.
 fn due(fiber: &ControlBlock) -> Option<Cancelled> {
     const CALLS: u32 = flag::CANCEL | flag::SCOPED;
-    // Who has caught what was raised shows where the thread does not panic.
+    // A fiber that has caught the payload is recognized where the thread does not panic.
     const UNWINDS: u32 = flag::UNWINDING | flag::RAISED;
     let flags = fiber.flags.get();
     let may_be = cfg!(panic = "unwind") && flags & CALLS != 0 && flags & UNWINDS == 0;

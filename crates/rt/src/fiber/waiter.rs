@@ -1,4 +1,4 @@
-//! Who waits for one event: a fiber, which suspends, or another thread, which blocks.
+//! A waiter for one event: a fiber, which suspends, or another thread, which blocks.
 
 use std::cell::Cell;
 use std::ptr::{self, NonNull};
@@ -9,40 +9,40 @@ use daiko_core::fiber::WaiterId;
 use daiko_sys::futex::{self, Scope};
 
 use super::ControlBlock;
+use crate::deadline::Deadline;
 use crate::process;
-use crate::wait::Deadline;
 use crate::worker::Worker;
 
-/// Low bit of the id: the address is a [`ThreadWaiter`]'s, not a control block's.
+/// Low bit of the id: the address is that of a [`ThreadWaiter`], not of a control block.
 const THREAD: usize = 1;
 
-/// The id of a waiting fiber.
+/// Returns the id of a waiting fiber.
 pub(crate) fn fiber_id(fiber: &ControlBlock) -> WaiterId {
     WaiterId(ptr::from_ref(fiber).expose_provenance() as u64)
 }
 
-/// Whether `id` stands for a fiber that `worker` has started, or where it ran last.
+/// Returns true if `id` is that of a fiber which `worker` has started, or which ran there last.
 ///
 /// # Safety
 ///
-/// The id is that of somebody who waits under it.
+/// A waiter waits under this id.
 pub(crate) unsafe fn is_of(id: WaiterId, worker: &Worker) -> bool {
-    // SAFETY: passed on to the caller.
+    // SAFETY: by this function's contract.
     unsafe { fiber_of(id) }.is_some_and(|fiber| fiber.owner.is(worker))
 }
 
-/// The fiber that `id` stands for, if it is one.
+/// Returns the fiber with this id; `None` if it is that of a thread.
 ///
 /// # Safety
 ///
-/// The id is that of somebody who waits under it, and goes on doing so while the fiber is used.
+/// A waiter waits under this id, and goes on doing so while the fiber is used.
 pub unsafe fn fiber_of<'w>(id: WaiterId) -> Option<&'w ControlBlock> {
     let addr = id.0 as usize;
     // SAFETY: the id was made by `fiber_id`; a waiter stays until it is woken.
     (addr & THREAD == 0).then(|| unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) })
 }
 
-/// Wakes whoever `id` stands for, on behalf of the worker `here`, if one calls.
+/// Wakes the waiter with this id; `here` is the calling worker, if a worker calls.
 ///
 /// # Safety
 ///
@@ -66,23 +66,24 @@ pub(crate) unsafe fn wake(id: WaiterId, here: Option<&Worker>) {
 #[repr(align(64))]
 pub struct ThreadWaiter {
     word: AtomicU32,
-    /// Who may wake it.
+    /// The futex scope: private, or shared with processes that may wake it.
     scope: Scope,
 }
 
 thread_local! {
     static THIS_THREAD: ThreadWaiter = const { ThreadWaiter::new(Scope::Private) };
-    /// The same where other processes wake it, too.
+    /// The same in shared memory, where other processes wake it, too.
     static IN_SEGMENT: Cell<Option<&'static ThreadWaiter>> = const { Cell::new(None) };
 }
 
 impl ThreadWaiter {
-    /// The calling thread, which waits for one event at a time. Not for other threads: it goes with its own.
+    /// Returns the waiter of the calling thread, which waits for one event at a time. It must not
+    /// be handed to other threads, because it ends with its own.
     pub(crate) fn this_thread() -> &'static Self {
         if process::is_active() {
             return Self::in_segment();
         }
-        // SAFETY: without a destructor a thread-local is there until its thread is gone.
+        // SAFETY: a thread-local without a destructor exists until its thread is gone.
         THIS_THREAD.with(|waiter| unsafe { &*ptr::from_ref(waiter) })
     }
 
@@ -90,7 +91,8 @@ impl ThreadWaiter {
         ThreadWaiter { word: AtomicU32::new(0), scope }
     }
 
-    /// Made once for each thread, and never freed: it is of one line, and few threads are no fibers there.
+    /// Made once for each thread, and never freed: it takes one line, and few threads there are no
+    /// fibers.
     #[cold]
     fn in_segment() -> &'static Self {
         IN_SEGMENT.get().unwrap_or_else(|| {
@@ -109,7 +111,7 @@ impl ThreadWaiter {
         let _ = self.block_until(Deadline::NEVER);
     }
 
-    /// Blocks until the wake; false if the deadline passes before.
+    /// Blocks until the wake; returns false if the deadline passes first.
     pub(crate) fn block_until(&self, deadline: Deadline) -> bool {
         // Acquire: pairs with the Release in `wake`.
         while self.word.load(Ordering::Acquire) == 0 {
@@ -124,15 +126,17 @@ impl ThreadWaiter {
         true
     }
 
+    /// Wakes the thread.
+    ///
     /// # Safety
     ///
-    /// The waiter is valid until the store below; afterwards its thread may be gone, so that
-    /// only its address is used, for a wake that then finds nobody.
+    /// The waiter is valid until the store below; afterwards its thread may be gone, so only its
+    /// address is used, for a wake that then finds no waiter.
     unsafe fn wake(this: NonNull<Self>) {
         // SAFETY: valid until the store, by this function's contract.
         let (word, scope) = unsafe { (&raw const (*this.as_ptr()).word, this.as_ref().scope) };
         // SAFETY: as above.
-        // Release: pairs with the Acquire in `block`.
+        // Release: pairs with the Acquire in `block_until`.
         unsafe { (*word).store(1, Ordering::Release) };
         futex::wake_addr(word, 1, scope);
     }

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use daiko_core::blocking::Ledger;
 use daiko_sys::futex::{self, Scope};
 
-use super::{Errand, Job, staff};
+pub(super) use super::job::{Errand, Job};
+use super::staff;
 use crate::runtime::kernel::ThisThread;
 use crate::worker::{Round, Source, Worker};
 

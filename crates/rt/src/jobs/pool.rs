@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use daiko_core::list::Chain;
 
-use super::{Job, KEEP_ALIVE, MOST_THREADS, make, tell};
+pub(super) use super::job::{Job, KEEP_ALIVE, MOST_THREADS, make, tell};
 
 /// The threads, of which there may be none.
 #[derive(Default)]

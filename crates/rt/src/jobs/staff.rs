@@ -13,7 +13,8 @@ use daiko_core::list::Fifo;
 use daiko_sys::futex::{self, Scope, Wait};
 use daiko_sys::thread;
 
-use super::{Desk, Job, KEEP_ALIVE, MOST_THREADS, make};
+use super::desk::Desk;
+pub(super) use super::job::{Job, KEEP_ALIVE, MOST_THREADS, make};
 
 struct Staff {
     desk: &'static Desk,

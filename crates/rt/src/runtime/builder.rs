@@ -34,23 +34,23 @@ use crate::process::crew::{Crew, Roster};
 use crate::process::{self, ProcessError};
 use crate::worker::{Sources, Worker};
 
-/// The most workers of a runtime.
+/// The maximum number of workers of a runtime.
 pub(crate) const MAX_WORKERS: usize = 512;
 
-/// Why a runtime did not start. Nothing of it is left.
+/// The reason why a runtime did not start. Nothing of it is left.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
     /// The number of workers is not between 1 and 512.
     Workers {
-        /// What was asked for.
+        /// The number asked for.
         workers: usize,
     },
     /// None of the CPUs asked for is allowed.
     NoAllowedCpu {
-        /// What was asked for.
+        /// The CPUs asked for.
         asked: Vec<usize>,
-        /// What the affinity mask of the process allows.
+        /// The CPUs in the affinity mask of the process.
         allowed: Vec<usize>,
     },
     /// The stack size is not usable.
@@ -102,7 +102,7 @@ impl std::error::Error for BuildError {
     }
 }
 
-/// How a [`Runtime`] shall be.
+/// The settings of a [`Runtime`].
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -175,128 +175,135 @@ impl fmt::Debug for RuntimeBuilder {
 }
 
 impl RuntimeBuilder {
-    /// How many workers: 1 to 512. Default: as many as CPUs are allowed, by the affinity mask
-    /// and the cgroup's quota, rounded up.
+    /// Sets the number of workers: 1 to 512. Default: the number of CPUs allowed by the affinity
+    /// mask and the cgroup's quota, rounded up.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self
     }
 
-    /// Makes the workers processes: so many, of 1 to 512, forked by [`build`](Self::build) from this one. Fibers go
-    /// on, after any suspension, in whichever has time for them; all are [movers](crate::Builder::mover). Where a worker
-    /// is killed, its fibers go on in the next one, behind any call of this library.
+    /// Makes the workers processes: `workers` of them, 1 to 512, forked from this process by
+    /// [`build`](Self::build). After any suspension, fibers go on in any process that has time for
+    /// them; all are [migratable](crate::Builder::mover). If a worker is killed, its fibers go on
+    /// in the next one, after any call of this library.
     ///
-    /// The program keeps its objects where all of them see these, in a
-    /// [`SharedHeap`](crate::process::SharedHeap), and builds the runtime while it has but one thread. That
-    /// process itself runs no fibers: it waits for them, and ends the others.
-    /// [The module](crate::process) has an example, and says what else differs.
+    /// The program keeps its objects in a [`SharedHeap`](crate::process::SharedHeap), where all
+    /// processes see them, and builds the runtime while it has only one thread. That process itself
+    /// runs no fibers: it waits for them, and ends the other processes. [The
+    /// module](crate::process) has an example, and lists the other differences.
     ///
     /// # Safety
     ///
-    /// What fibers run keeps to this, in addition to what [`Builder::mover`](crate::Builder::mover) asks for:
+    /// The code of fibers keeps these rules, in addition to those of
+    /// [`Builder::mover`](crate::Builder::mover):
     ///
-    /// 1. *Statics* are each process's own, as they were when the workers were forked. No two processes write
-    ///    to what they reach from such a copy: a static that owns memory of the heap by then (a `Vec`,
-    ///    a `LazyLock` that was used, the buffer of standard output once something was printed) is not
-    ///    changed by fibers, nor freed. What is to be one for all is declared by
-    ///    [`shared!`](crate::shared).
-    /// 2. *Blocking objects and thread handles* of `std` and of C stay inside one process: no fiber holds one, or
-    ///    waits for one, that another fiber uses. Those of `sync` are for all. Nor do fibers, or their
-    ///    `blocking(`) calls, start threads by `std`, whose list of them is such a static as in 1.
-    /// 3. *Mappings* that are made, and libraries that are loaded, after the build are not used across a
-    ///    call of this library: other processes do not have them. Memory of `malloc` is such a mapping. Nor are locks and
-    ///    buffers of 1 and 2 held across one.
-    /// 4. Nothing that a fiber borrows lies in the frame of a thread.
-    /// 5. Where a guard or permit of `sync` is leaked, as by [`std::mem::forget`], what it is of is not
-    ///    freed before the fiber has ended: if that is lost, it is freed from it.
-    /// 6. What a fiber was changing when it was [lost](crate::JoinError::WorkerDied) may be changed by half: the value
-    ///    behind a poisoned lock, what atomics guard, what the closure of a fiber owns that begins anew. Nobody relies on more.
+    /// 1. *Statics* belong to each process, in the state at the fork of the workers. No two
+    ///    processes write to values reached from such a copy: fibers neither change nor free a
+    ///    static that owns memory of the heap by then (a `Vec`, a `LazyLock` that was used, the
+    ///    buffer of standard output once a line was printed). A static that is to be common to all
+    ///    processes is declared by [`shared!`](crate::shared).
+    /// 2. *Blocking objects and thread handles* of `std` and of C stay inside one process: no fiber
+    ///    holds one, or waits for one, that another fiber uses. Those of `sync` are for all
+    ///    processes. Nor do fibers, or their `blocking` calls, start threads by `std`: its list of
+    ///    threads is such a static as in 1.
+    /// 3. *Mappings* that are made, and libraries that are loaded, after the build are not used
+    ///    across a call of this library: other processes do not have them. Memory of `malloc` is
+    ///    such a mapping. Nor are locks and buffers of 1 and 2 held across a call.
+    /// 4. No value that a fiber borrows lies in the frame of a thread.
+    /// 5. If a guard or permit of `sync` is leaked, as by [`std::mem::forget`], its object is not
+    ///    freed before the fiber has ended: if the fiber is lost, recovery releases the guard, and
+    ///    so uses the object.
+    /// 6. Values that a fiber was changing when it was [lost](crate::JoinError::WorkerDied) may be
+    ///    changed by half: the value behind a poisoned lock, values guarded by atomics, values in
+    ///    the closure of a fiber that begins anew. No code relies on more.
     pub unsafe fn process_workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
         self.processes = true;
         self
     }
 
-    /// Whether worker processes are traced (by `ptrace`, from the process that forks them), so that what one of them was in
-    /// the middle of when it was killed another finishes. Default: yes.
+    /// Sets whether worker processes are traced (by `ptrace`, from the process that forks them), so
+    /// that another process can finish the interrupted operation of a killed worker. Default: yes.
     ///
-    /// A debugger can attach to a worker only if not. Then, and where the kernel does not allow it, the program ends
-    /// with a worker that was killed in a call of this library or in its agent; the last words say so.
+    /// A debugger can attach to a worker only if they are not traced. Then, and where the kernel
+    /// does not allow tracing, the program ends if a worker is killed in a call of this library or
+    /// in its agent; its last message says so.
     pub fn trace_workers(mut self, traced: bool) -> Self {
         self.traced = traced;
         self
     }
 
-    /// The CPUs that workers are bound to, in turn; those that are not allowed are left out.
+    /// Sets the CPUs that workers are bound to, in turn; those that are not allowed are left out.
     /// Default: all that are allowed.
     pub fn cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
         self.cpus = Some(cpus.into_iter().collect());
         self
     }
 
-    /// Whether each worker is bound to one CPU, as is the default, or runs on any allowed one.
+    /// Sets whether each worker is bound to one CPU, which is the default, or runs on any allowed
+    /// one.
     pub fn bind(mut self, bind: bool) -> Self {
         self.bind = bind;
         self
     }
 
-    /// How long agents poll before they sleep. Default: [`Preset::Balanced`], under a CPU quota
-    /// [`Preset::Power`].
+    /// Sets how long agents poll before they sleep. Default: [`Preset::Balanced`], under a CPU
+    /// quota [`Preset::Power`].
     pub fn preset(mut self, preset: Preset) -> Self {
         self.preset = Some(preset);
         self
     }
 
-    /// How many agents may poll at a time. Default: as many as there are workers.
+    /// Sets how many agents may poll at a time. Default: the number of workers.
     pub fn max_agents(mut self, agents: usize) -> Self {
         self.max_agents = Some(agents);
         self
     }
 
-    /// Whether an agent may also look at the watches of other workers, and resume movers that it
-    /// finds there itself. Default: no.
+    /// Sets whether an agent may also look at the watches of other workers, and resume migratable
+    /// fibers that it finds there itself. Default: no.
     pub fn any_agent(mut self, any: bool) -> Self {
         self.any_agent = any;
         self
     }
 
-    /// Bytes of a fiber's stack, without its guard; rounded up to a power of two. Default: 64 KiB.
-    /// Memory is committed page by page, as it is used.
+    /// Sets the bytes of a fiber's stack, without its guard; rounded up to a power of two. Default:
+    /// 64 KiB. Memory is committed page by page, as it is used.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = bytes;
         self
     }
 
-    /// Bytes of the guard at the end of each stack. Default: one page, enough for Rust, which
-    /// touches every page of a large frame; C code needs 64 KiB.
+    /// Sets the bytes of the guard at the end of each stack. Default: one page, enough for Rust,
+    /// which touches every page of a large frame; C code needs 64 KiB.
     pub fn guard_size(mut self, bytes: usize) -> Self {
         self.guard_size = bytes;
         self
     }
 
-    /// Called when a worker has been stuck in one fiber, without a suspension, for several
-    /// milliseconds. It runs on a thread of the runtime's own and must not block.
+    /// Sets the hook for a worker that has been stuck in one fiber, without a suspension, for
+    /// several milliseconds. The hook runs on a thread of the runtime's own and must not block.
     pub fn on_stuck(mut self, hook: impl Fn(&Stuck) + Send + Sync + 'static) -> Self {
         self.on_stuck = Some(Box::new(hook));
         self
     }
 
-    /// Called when fibers wait for each other in a cycle, or all for what nobody is left to bring:
-    /// with who waits for what, held by whom.
+    /// Sets the hook for deadlocks: fibers wait for each other in a cycle, or all wait for events
+    /// that no thread is left to bring. The report lists each waiter, its target and the holder.
     ///
-    /// The runtime is looked at where it rests: no worker runs a fiber, and no timer, silent watch or
-    /// poller could make one runnable. A cycle is reported in any case where each waits for the next to free
-    /// a mutex or what it has locked for writing, to have done what is done once, or to end. Other waits
-    /// are reported only if nothing of the process could still end one: all its other threads are blocked
-    /// until another wakes them, and no signal has a handler. What another process, a device or a time
-    /// could bring is not taken for lost. Each standstill is reported once, and another one after a fiber
-    /// has run.
+    /// The runtime is searched while it is idle: no worker runs a fiber, and no timer, polled watch
+    /// or poller could make one runnable. A cycle is always reported if each fiber waits for the
+    /// next to free a mutex or a lock held for writing, to complete a one-time initialization, or
+    /// to end. Other waits are reported only if nothing in the process could still end one: all its
+    /// other threads are blocked until another wakes them, and no signal has a handler. A wait that
+    /// another process, a device or a timer could end is not taken for lost. Each standstill is
+    /// reported once, and another one after a fiber has run.
     ///
-    /// With the first such runtime the process begins to track who holds which lock, as builds with debug
-    /// assertions always do, which makes each lock and unlock slower. Locks taken before are not known, nor
-    /// are the readers of a read-write lock, and who has permits of a semaphore, which anyone may give back.
-    /// Without a hook, builds with debug assertions write the report to standard error, and others do not
-    /// look for deadlocks.
+    /// With the first such runtime the process begins to track the holders of locks, as builds with
+    /// debug assertions always do, which makes each lock and unlock slower. Locks taken before are
+    /// not known. Nor are the readers of a read-write lock and the holders of permits of a
+    /// semaphore, which any fiber may give back. Without a hook, builds with debug assertions write
+    /// the report to standard error, and other builds do not look for deadlocks.
     ///
     /// The hook runs on a thread of the runtime's own and must not block.
     ///
@@ -318,7 +325,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Where the runtime's objects come from: for tests.
+    /// Sets the source of memory for the runtime's objects: for tests.
     #[doc(hidden)]
     pub fn arena(mut self, arena: Arena) -> Self {
         self.arena = Some(arena);
@@ -333,26 +340,29 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Has [`Placement::Follow`] take for granted that packets are steered, or that they are not: for tests.
+    /// Makes [`Placement::Follow`] assume that packets are steered, or that they are not: for
+    /// tests.
     #[doc(hidden)]
     pub fn steered(mut self, steered: bool) -> Self {
         self.steered = Some(steered);
         self
     }
 
-    /// How workers ask the kernel which descriptors have changed. Default: by io_uring where it is granted, else by epoll.
+    /// Sets how workers ask the kernel for changed descriptors. Default: by io_uring where it is
+    /// granted, else by epoll.
     pub fn selector(self, selector: Selector) -> Self {
         self.selector_kind(selector.into())
     }
 
-    /// As [`selector`](Self::selector), with what is there only to be tested and measured.
+    /// Sets the [`selector`](Self::selector), including kinds that exist only for tests and
+    /// measurements.
     #[doc(hidden)]
     pub fn selector_kind(mut self, kind: selector::Kind) -> Self {
         self.selector = Some(kind);
         self
     }
 
-    /// Where [movers](crate::Builder::mover) go on that have waited for a socket.
+    /// Sets where [migratable fibers](crate::Builder::mover) go on after a wait for a socket.
     ///
     /// ```
     /// # use daiko_rt as daiko;
@@ -365,15 +375,16 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Whether workers whose CPUs are hardware threads of one core heed each other, once a fiber has a
-    /// [class](crate::Builder::class): one runs what stalls while the other one runs what computes, and an agent leaves the core
-    /// to a sibling that computes. Default: yes.
+    /// Sets whether workers whose CPUs are hardware threads of one core take account of each other,
+    /// once a fiber has a [class](crate::Builder::class). One then runs fibers that stall while the
+    /// other runs fibers that compute, and an agent leaves the core to a sibling that computes.
+    /// Default: yes.
     ///
     /// ```
     /// # use daiko_rt as daiko;
     /// use daiko::{Preset, Runtime};
     ///
-    /// // Here agents poll for ever, whatever a sibling does.
+    /// // Here agents poll for ever, even if a sibling computes.
     /// let builder = Runtime::builder().workers(1).preset(Preset::Latency).pairing(false);
     /// let runtime = builder.build().unwrap();
     /// ```
@@ -382,7 +393,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Takes for granted on which core each worker is, in turn, by any numbers: for tests.
+    /// Sets the core of each worker, in turn, by any numbers: for tests.
     #[doc(hidden)]
     pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
         self.cores = Some(cores.into_iter().collect());
@@ -393,8 +404,8 @@ impl RuntimeBuilder {
     ///
     /// # Errors
     ///
-    /// If the number of workers, the CPUs, the stack size or the selector are not possible, or no memory or
-    /// kernel thread is to be had.
+    /// If the number of workers, the CPUs, the stack size or the selector are not possible, or
+    /// memory or a kernel thread is refused.
     pub fn build(self) -> Result<Runtime, BuildError> {
         let cpus = self.allowed_cpus()?;
         let workers = self.workers.unwrap_or_else(|| cpu::default_workers().min(cpus.len()));
@@ -411,7 +422,7 @@ impl RuntimeBuilder {
         }
         let (bind, processes) = (self.bind, self.processes);
         let shared = self.make_shared(workers, &cpus)?;
-        // From here on a failure ends in the drop of the runtime, which ends what was started.
+        // From here on a failure drops the runtime, which ends the threads that were started.
         let mut runtime = Runtime { shared, monitor: None, crew: None };
         let cpus_of = |index: usize| match bind {
             true => CpuSet::from_iter([cpus[index % cpus.len()]]),
@@ -433,17 +444,17 @@ impl RuntimeBuilder {
         Ok(runtime)
     }
 
-    /// Whether the workers shall be processes.
+    /// Returns true if the workers shall be processes.
     pub(crate) fn has_processes(&self) -> bool {
         self.processes
     }
 
-    /// What was asked for that processes cannot have.
+    /// Returns a setting that is not possible with processes, if there is one.
     pub(crate) fn not_for_processes(&self) -> Option<&'static str> {
         let private = |arena: &Arena| arena.scope() == Scope::Private;
         match () {
             () if self.on_deadlock.is_some() => Some("on_deadlock"),
-            // A ring is its thread's, and processes come and go.
+            // A ring belongs to its thread, and processes come and go.
             () if self.selector.is_some_and(|kind| kind != selector::Kind::Epoll) => {
                 Some("selector")
             }
@@ -470,7 +481,8 @@ impl RuntimeBuilder {
             None if self.processes => process::heap::arena().map_err(BuildError::Memory)?,
             None => Arena::private(),
         };
-        // A spare behind each worker; movers need none, as other workers take them.
+        // One spare worker for each worker. Migratable fibers need none, as other workers take
+        // them.
         let all = if self.processes { workers } else { 2 * workers };
         let preset = self.preset.unwrap_or_else(|| match cpu::quota() {
             Some(_) => Preset::Power,
@@ -580,10 +592,11 @@ impl Shared {
     }
 }
 
-/// Mappings of a thread: its stack, the alternate stacks of `std` and of ours, memory of `malloc`, and their guards.
+/// Mappings of a thread: its stack, the alternate stacks of `std` and of the runtime, memory of
+/// `malloc`, and their guards.
 const MAPPINGS_OF_THREAD: usize = 8;
 
-/// What a worker's kernel thread needs: its CPUs, exact timers, a stack for the overflow report.
+/// Sets up a worker's kernel thread: its CPUs, exact timers, a stack for the overflow report.
 pub(crate) fn set_up_thread(cpus: &CpuSet) -> io::Result<signal::AltStack> {
     cpu::bind_current(cpus)?;
     thread::set_timer_slack_ns(1)?;

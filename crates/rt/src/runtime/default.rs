@@ -1,4 +1,4 @@
-//! The default runtime, for those who name none.
+//! The default runtime, for callers that name none.
 
 use std::sync::OnceLock;
 
@@ -8,14 +8,14 @@ use crate::worker::Worker;
 
 static DEFAULT: OnceLock<Runtime> = OnceLock::new();
 
-/// The process-wide runtime, started at its first use with the default settings.
+/// Returns the process-wide runtime, which is started at its first use with the default settings.
 ///
-/// It is never shut down: its fibers end with the process. A program that wants other settings,
-/// or an orderly end, builds a [`Runtime`] of its own.
+/// It is never shut down: its fibers end with the process. A program that wants other settings, or
+/// an orderly end, builds a [`Runtime`] of its own.
 ///
 /// # Panics
 ///
-/// If it cannot be started: no thread or no memory is to be had; or while a runtime has
+/// If it cannot be started, because a thread or memory is refused, or while a runtime has
 /// [processes](crate::process) as workers.
 pub fn default_runtime() -> &'static Runtime {
     assert!(
@@ -50,7 +50,7 @@ where
     join_main(crate::spawn(f))
 }
 
-/// Waits for the fiber that stands for the caller.
+/// Waits for the fiber that runs on behalf of the caller.
 #[track_caller]
 pub(super) fn join_main<T>(main: JoinHandle<T>) -> T {
     match main.join() {
@@ -60,7 +60,7 @@ pub(super) fn join_main<T>(main: JoinHandle<T>) -> T {
     }
 }
 
-/// The runtime of the worker that calls, or the default one.
+/// Returns the runtime of the calling worker, or the default one.
 #[track_caller]
 #[inline]
 pub fn of(here: Option<&Worker>) -> &Shared {

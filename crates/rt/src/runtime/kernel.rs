@@ -1,4 +1,4 @@
-//! What the protocols of core ask of the kernel.
+//! The kernel operations that the protocols of core need.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{Ordering, compiler_fence, fence};
@@ -10,8 +10,8 @@ use daiko_sys::{membarrier, thread};
 use crate::process;
 use crate::worker::{self, Worker};
 
-/// The barrier between making work available and looking for parked workers: where `membarrier`
-/// works, it is paid by who parks alone.
+/// The barrier between adding work and looking for parked workers. Where `membarrier` works, only
+/// the thread that parks pays for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Barriers {
     /// There is no `membarrier`.
@@ -23,12 +23,12 @@ pub(crate) enum Barriers {
 }
 
 impl Barriers {
-    /// What the kernel offers to this process, which is registered for it from now on.
+    /// Registers this process, and returns the barrier that the kernel then offers for its threads.
     pub(crate) fn of_threads() -> Self {
         if membarrier::register() { Barriers::Threads } else { Barriers::Fences }
     }
 
-    /// As [`of_threads`](Self::of_threads), to processes.
+    /// Registers this process, and returns the barrier that the kernel then offers for processes.
     pub(crate) fn of_processes() -> Self {
         if membarrier::register_globally() { Barriers::Processes } else { Barriers::Fences }
     }
@@ -53,7 +53,7 @@ impl Barrier for Barriers {
     }
 }
 
-/// The calling thread, as a taker of queue locks.
+/// The calling thread, as a contender for queue locks.
 pub struct ThisThread;
 
 impl Contender for ThisThread {
@@ -66,8 +66,8 @@ impl Contender for ThisThread {
     }
 }
 
-/// As [`ThisThread`], for who asks once for more than that which worker it is, if any: good until the caller
-/// suspends, as a mover may go on elsewhere.
+/// The calling thread and its worker, if it is one: a [`ThisThread`] for a caller that needs the
+/// worker several times. Good until the caller suspends, as a migratable fiber may go on elsewhere.
 #[derive(Clone, Copy)]
 pub struct ThisWorker(pub Option<&'static Worker>);
 

@@ -1,7 +1,7 @@
-//! Where fibers' memory comes from: stacks with a control block at the top, by size class.
+//! Memory of fibers: stacks with a control block at the top, by size class.
 //!
-//! Memory is carved from slabs and reused for ever; a slab goes back to the arena with the
-//! runtime. Each worker keeps some blocks of the default class for itself.
+//! Memory is carved from slabs and reused until the runtime ends; a slab goes back to the arena
+//! with the runtime. Each worker keeps some blocks of the default class for itself.
 
 use std::alloc::Layout;
 use std::cell::{Cell, UnsafeCell};
@@ -24,13 +24,13 @@ use crate::worker::{self, Worker};
 const SMALLEST: u32 = 14;
 /// Classes up to 2^30 bytes.
 const CLASSES: usize = 17;
-/// Bytes of a slab, once there are that many fibers.
+/// Maximum bytes of a slab of more than one stack.
 const SLAB_BYTES: usize = 64 << 20;
-/// Blocks that a worker takes from the pool at once, and gives back at once.
+/// Number of blocks that a worker takes from the pool, or returns to it, at a time.
 const BATCH: usize = 32;
-/// What the ABI asks of a stack's first frame.
+/// Alignment that the ABI requires of a stack's first frame.
 const STACK_ALIGN: usize = 16;
-/// Blocks that a worker keeps.
+/// Maximum number of blocks that a worker keeps.
 const KEEP: usize = 256;
 
 /// All stacks of a runtime.
@@ -41,17 +41,17 @@ pub struct Pool {
     /// Index of the class that is used unless the spawn asks for another.
     default_class: u8,
     state: Lock<State>,
-    /// Slabs made so far, the newest. Written under the lock, read by any worker: also while one that was killed has the
-    /// lock, which its successor is to give back.
+    /// The newest slab made so far. Written under the lock. Read by any worker without the lock,
+    /// even while a killed worker holds it, which its successor is to release.
     newest: AtomicPtr<SlabNode>,
 }
 
-/// What is not any worker's.
+/// The part of the pool that belongs to no worker.
 struct State {
     classes: [Class; CLASSES],
-    /// Blocks that are not in a free list here: used, or kept by a worker.
+    /// Number of blocks that are not in a free list here: used, or kept by a worker.
     out: usize,
-    /// The runtime has ended: the last block that comes back takes it along.
+    /// True if the runtime has ended: the last block that comes back frees its memory.
     closed: bool,
 }
 
@@ -60,23 +60,23 @@ struct Class {
     free: Fifo<ControlBlock>,
     /// Slabs, newest first; all but the newest are used up.
     slabs: Option<NonNull<SlabNode>>,
-    /// Stacks in all slabs.
+    /// Number of stacks in all slabs.
     total: usize,
 }
 
 // SAFETY: the pointers are to blocks and slabs of the arena, which any thread may use; the mutex
-// around the class sees to it that one does at a time.
+// around the class ensures that one thread does at a time.
 unsafe impl Send for Class {}
 
 struct SlabNode {
     slab: Slab,
-    /// Which one it is of all that the pool has made, counted from 1.
+    /// Number of the slab among all that the pool has made, counted from 1.
     number: u32,
-    /// Stacks that have become control blocks.
+    /// Number of stacks that have become control blocks.
     used: usize,
-    /// The next of this class.
+    /// The next slab of this class.
     older: Option<NonNull<SlabNode>>,
-    /// The one that was made before, of whatever class.
+    /// The slab that was made before it, of any class.
     before: *const SlabNode,
 }
 
@@ -118,8 +118,8 @@ impl Pool {
         self.state.lock()
     }
 
-    /// A block that nobody uses, with a stack of at least `bytes`. `here` is the worker that
-    /// calls, if one of `runtime` does.
+    /// Takes an unused block with a stack of at least `bytes`. `here` is the calling worker, if a
+    /// worker of `runtime` calls.
     #[inline]
     pub(crate) fn take(
         &self,
@@ -172,8 +172,8 @@ impl Pool {
         Ok(block)
     }
 
-    /// Adds a slab: as many stacks as there are, so that their number doubles, within bounds;
-    /// fewer if there is no room for so many.
+    /// Adds a slab with as many stacks as there are, so that their number doubles, within bounds;
+    /// with fewer if there is no room for so many.
     fn grow<'c>(&self, class: &'c mut Class, id: u8) -> Result<&'c mut SlabNode, StackError> {
         let bytes = class_bytes(id);
         let stack = StackClass::new(bytes, self.guard_bytes)?;
@@ -203,7 +203,7 @@ impl Pool {
         Ok(unsafe { node.as_mut() })
     }
 
-    /// How many slabs there are.
+    /// Returns the number of slabs.
     #[inline]
     pub(crate) fn slabs(&self) -> u32 {
         self.newest().map_or(0, |newest| newest.number)
@@ -214,8 +214,8 @@ impl Pool {
         unsafe { self.newest.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Guards the stacks of all slabs but the first `known` in the calling process, and maps their tops if it `populates`;
-    /// how many there are then. Takes no lock.
+    /// Guards the stacks of all slabs after the first `known` in the calling process, and maps
+    /// their tops if `populates`. Returns the number of slabs then. Takes no lock.
     pub(crate) fn adopt_after(&self, known: u32, populates: bool) -> Result<u32, StackError> {
         let newest = self.newest();
         // SAFETY: as in `newest`.
@@ -229,10 +229,10 @@ impl Pool {
         Ok(newest.map_or(0, |newest| newest.number))
     }
 
-    /// Takes a block back that nobody uses, from any thread.
+    /// Takes an unused block back, from any thread.
     pub(crate) fn put(&self, block: NonNull<ControlBlock>) {
         process::assert_in_call();
-        // SAFETY: a block is one for good.
+        // SAFETY: a block is never unmapped.
         let control = unsafe { block.as_ref() };
         self.free_outside(control);
         let local = (control.size_class == self.default_class)
@@ -243,14 +243,14 @@ impl Pool {
             Some(worker) => worker.pool.put(self, block),
             None => {
                 let last = self.lock().put(block);
-                // SAFETY: the runtime outlives its blocks, of which this was one.
+                // SAFETY: the runtime outlives its blocks, and this was one of them.
                 unsafe { Shared::free_if_last(control.runtime, last) };
             }
         }
     }
 
     /// Finds room for a name and a closure: below the block, or for a large closure in memory of
-    /// its own. Below all that the stack begins, at the address returned.
+    /// its own. Returns the address below them, where the stack begins.
     #[inline]
     pub(crate) fn furnish(
         &self,
@@ -258,7 +258,7 @@ impl Pool {
         room: Layout,
         name: Option<&str>,
     ) -> Result<*mut u8, SpawnError> {
-        // SAFETY: a block is one for good.
+        // SAFETY: a block is never unmapped.
         let control = unsafe { block.as_ref() };
         let mut top: *mut u8 = block.as_ptr().cast();
         if let Some(name) = name {
@@ -304,13 +304,13 @@ impl Pool {
         }
     }
 
-    /// Counts something else that needs the runtime's memory as if it were a block.
+    /// Counts another user of the runtime's memory as if it were a block.
     pub(crate) fn hold(&self) {
         process::assert_in_call();
         self.lock().out += 1;
     }
 
-    /// Takes a [`hold`](Self::hold) back; true if it was the last of a runtime that has ended.
+    /// Ends a [`hold`](Self::hold); returns true if it was the last of a runtime that has ended.
     pub(crate) fn let_go(&self) -> bool {
         process::assert_in_call();
         let mut state = self.lock();
@@ -318,7 +318,7 @@ impl Pool {
         state.closed && state.out == 0
     }
 
-    /// The runtime has ended; true if all blocks are back.
+    /// Closes the pool at the end of the runtime; returns true if all blocks are back.
     pub(crate) fn close(&self) -> bool {
         let mut state = self.lock();
         state.closed = true;
@@ -327,18 +327,19 @@ impl Pool {
 }
 
 impl State {
-    /// Takes a block back; true if it was the last one of a runtime that has ended.
+    /// Takes a block back; returns true if it was the last of a runtime that has ended.
     fn put(&mut self, block: NonNull<ControlBlock>) -> bool {
-        // SAFETY: a block is one for good.
+        // SAFETY: a block is never unmapped.
         let class = unsafe { block.as_ref() }.size_class;
-        // SAFETY: nobody uses the block, so it is in no list.
+        // SAFETY: the block is unused, so it is in no list.
         unsafe { self.classes[usize::from(class)].free.push(block) };
         self.out -= 1;
         self.closed && self.out == 0
     }
 }
 
-/// Where the stack of a fiber begins, below all that [`Pool::furnish`] has put there.
+/// Returns the address where the stack of a fiber begins, below the values that [`Pool::furnish`]
+/// has put there.
 pub(crate) fn stack_top(control: &ControlBlock) -> *mut u8 {
     match control.outside.get() {
         0 => control.packet.get().as_ptr(),
@@ -361,14 +362,14 @@ fn block_at(top: *mut u8) -> NonNull<ControlBlock> {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Else none has one, and to ask would touch all.
+        // Without shared memory no block has a robust list, and the look would touch all blocks.
         if self.arena.scope() == Scope::Shared {
             self.for_each(|block| drop(block.aside.take_estate()));
         }
         let state = self.state.get_mut();
         for class in &mut state.classes {
             while let Some(node) = class.slabs {
-                // SAFETY: `grow` made the node, and it is left here for good.
+                // SAFETY: `grow` made the node, and it is not used after this.
                 unsafe {
                     class.slabs = node.as_ref().older;
                     node.drop_in_place();
@@ -412,7 +413,7 @@ impl LocalPool {
         let mut state = pool.lock();
         let block = pool.take_from(&mut state, pool.default_class, runtime)?;
         for _ in 1..BATCH {
-            // Only what is there: a failure to grow is the next caller's.
+            // Only free blocks: a failure to grow belongs to the next caller.
             let class = &mut state.classes[usize::from(pool.default_class)];
             let Some(spare) = class.free.pop() else { break };
             state.out += 1;
@@ -422,7 +423,7 @@ impl LocalPool {
     }
 
     fn keep(&self, block: NonNull<ControlBlock>) {
-        // SAFETY: nobody uses the block, so it is in no list. The newest first: it is warm.
+        // SAFETY: the block is unused, so it is in no list. The newest first: it is warm.
         unsafe { self.free().push_front(block) };
         self.count.update(|count| count + 1);
     }
@@ -435,7 +436,7 @@ impl LocalPool {
         }
     }
 
-    /// Gives `count` blocks back to all, or as many as there are.
+    /// Returns `count` blocks, or as many as there are, to the pool.
     pub(crate) fn give_back(&self, pool: &Pool, count: usize) {
         if self.count.get() == 0 {
             return;
@@ -443,7 +444,7 @@ impl LocalPool {
         let mut state = pool.lock();
         for _ in 0..count.min(self.count.get()) {
             let block = self.free().pop().expect("as many as counted");
-            // The worker itself keeps the runtime from having ended.
+            // Never the last of an ended runtime: the worker keeps the runtime from ending.
             let _last = state.put(block);
             self.count.update(|count| count - 1);
         }

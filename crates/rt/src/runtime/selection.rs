@@ -1,21 +1,23 @@
-//! What is asked for of `sys::selector`.
+//! The public choice of a `sys::selector`.
 
 use daiko_sys::selector::Kind;
 
-/// How workers ask the kernel which descriptors have changed; for [`RuntimeBuilder::selector`].
+/// The way in which workers ask the kernel for changed descriptors; for
+/// [`RuntimeBuilder::selector`].
 ///
-/// `daiko doctor` says which one is used where none is asked for, and why.
+/// `daiko doctor` says which one is used by default, and why.
 ///
 /// [`RuntimeBuilder::selector`]: crate::RuntimeBuilder::selector
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Selector {
-    /// By [epoll(7)], edge-triggered: a system call for each look, and one for each descriptor.
+    /// [epoll(7)], edge-triggered: a system call for each look, and one for each descriptor.
     ///
     /// [epoll(7)]: https://man7.org/linux/man-pages/man7/epoll.7.html
     Epoll,
-    /// By poll requests of [io_uring(7)]: a look that finds nothing is two loads. From Linux 6.1 on, where neither a filter
-    /// of system calls nor `kernel.io_uring_disabled` forbids it; not for worker processes.
+    /// Poll requests of [io_uring(7)]: a look that finds nothing is two loads. From Linux 6.1
+    /// on, if neither a filter of system calls nor `kernel.io_uring_disabled` forbids it; not for
+    /// worker processes.
     ///
     /// [io_uring(7)]: https://man7.org/linux/man-pages/man7/io_uring.7.html
     IoUring,

@@ -1,4 +1,4 @@
-//! The end of a runtime: its fibers unwind, its workers end, its memory goes back.
+//! The end of a runtime: its fibers unwind, its workers end, its memory is freed.
 
 use std::alloc::Layout;
 use std::mem::ManuallyDrop;
@@ -8,28 +8,29 @@ use std::time::{Duration, Instant};
 
 use daiko_core::fiber::Owner;
 
-use super::{Runtime, Shared, phase};
+use super::handle::Runtime;
+use super::shared::{Hold, Shared, phase};
 use crate::fiber::{ControlBlock, waiter};
 use crate::process;
 use crate::process::crew::Crew;
 use crate::worker::{self, Worker};
 
-/// How long a shutdown waits for fibers to unwind, unless told otherwise.
+/// The time that a shutdown waits for fibers to unwind, by default.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long it then waits for the workers that are not stuck in a fiber.
+/// The time that it then waits for the workers that are not stuck in a fiber.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// What a shutdown found.
+/// The result of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ShutdownReport {
-    /// Fibers that had not finished and were unwound.
+    /// Number of fibers that had not finished and were unwound.
     pub unwound: usize,
-    /// Fibers that resisted: their stacks, and what they own, are never freed.
+    /// Number of fibers that resisted: their stacks, and the values that they own, are never freed.
     pub leaked: usize,
-    /// Fibers that ended with the [process of their worker](crate::process): their stacks came back, what they
-    /// owned is never freed.
+    /// Number of fibers that ended with the [process of their worker](crate::process): their stacks
+    /// were reused, but the values that they owned are never freed.
     pub died: usize,
 }
 
@@ -37,9 +38,10 @@ impl Runtime {
     /// Ends the runtime: fibers that have not finished are unwound at their suspension points, so
     /// that their destructors run; then the workers end.
     ///
-    /// Waits 5 seconds at most for fibers that do not suspend, or catch the unwind again and
-    /// again; they are left behind and counted. With `panic = "abort"` nothing unwinds: all that
-    /// have not finished are left behind. Dropping a runtime does the same, without the report.
+    /// Waits 5 seconds at most for fibers that do not suspend, or that catch the unwind again and
+    /// again; they are left behind and counted. With `panic = "abort"` nothing unwinds: all fibers
+    /// that have not finished are left behind. Dropping a runtime does the same, without the
+    /// report.
     ///
     /// # Panics
     ///
@@ -48,14 +50,14 @@ impl Runtime {
         self.shutdown_timeout(PATIENCE)
     }
 
-    /// As [`shutdown`](Self::shutdown), with another time to wait.
+    /// Ends the runtime as [`shutdown`](Self::shutdown) does, with another time to wait.
     ///
     /// # Panics
     ///
     /// If the caller is a fiber of this runtime.
     pub fn shutdown_timeout(self, patience: Duration) -> ShutdownReport {
-        // Never dropped: after the panic below, which leaves the runtime as it is, a drop would
-        // panic once more.
+        // Never dropped: the panic below leaves the runtime as it is, and a drop would panic once
+        // more.
         ManuallyDrop::new(self).end(patience)
     }
 
@@ -78,8 +80,8 @@ impl Runtime {
         let shared = self.shared();
         shared.phase.store(phase::ENDING, Ordering::Release);
         shared.unpark_all();
-        // Those whose fibers went along are on their way out; a worker that is stuck in a fiber
-        // is not, and is left behind with it.
+        // Workers without unfinished fibers are about to end; a worker that is stuck in a fiber is
+        // not, and is left behind with it.
         self.shared().monitor.end();
         if let Some(monitor) = self.monitor.take() {
             let _ = monitor.join();
@@ -123,43 +125,54 @@ impl Drop for Runtime {
     }
 }
 
+impl Drop for Hold {
+    fn drop(&mut self) {
+        let _call = process::call();
+        // SAFETY: held until here.
+        let last = unsafe { self.0.as_ref() }.pool.let_go();
+        // SAFETY: as above; it is not used afterwards.
+        unsafe { Shared::free_if_last(self.0, last) };
+    }
+}
+
 impl Shared {
-    /// Whether a fiber or poller of this runtime calls.
+    /// Returns true if the caller is a fiber or poller of this runtime.
     fn is_caller(&self) -> bool {
         worker::current().is_some_and(|worker| worker.is_of(self))
     }
 
-    /// Waits for the workers' threads or processes to end, at most until `until`; whether they have.
+    /// Waits for the workers' threads or processes to end, at most until `until`; returns true if
+    /// they have.
     fn await_threads(&self, until: Instant) -> bool {
         let all = self.threads().len() as u32 + self.roster.crew.load(Ordering::Relaxed);
         self.ended.wait(all, Some(until))
     }
 
-    /// Whether no fiber is left that could still do anything.
+    /// Returns true if no fiber is left that could still run.
     pub(crate) fn is_unwound(&self) -> bool {
         let all = self.all_workers();
-        // Before the sums: what is not drained any more has been counted as started.
+        // Before the sums: a fiber that is not in a queue any more has been counted as started.
         if !self.injector.is_empty() || !all.iter().all(Worker::is_drained) {
             return false;
         }
         let sum = |count: fn(&Worker) -> u64| all.iter().map(count).sum::<u64>();
-        // Ends before starts: if they are equal, all that had started by the second look had
+        // Ends before starts: if they are equal, all fibers that had started by the second look had
         // ended by the first.
         let ends = sum(|worker| worker.counters.ends.get());
         let starts = sum(|worker| worker.counters.starts.get());
         ends == starts
     }
 
-    /// Counts what came of the fibers, and tells who still waits for one that was left behind.
+    /// Counts the fates of the fibers, and wakes the waiters for fibers that were left behind.
     fn report(&self) -> ShutdownReport {
         let mut leaked = 0;
         self.pool.for_each(|fiber: &ControlBlock| {
-            // Not the completion: a handle that went after the end has left no trace of that there, and
-            // the result's destructor may hold up a fiber whose end has come.
+            // The completion does not tell: a handle dropped after the end leaves no trace of that
+            // there, and the result's destructor may hold up a fiber at its end.
             if fiber.is_used() && !matches!(fiber.owner.load(), Owner::Finished(_)) {
                 leaked += 1;
                 if let Some(id) = fiber.completion.abandon() {
-                    // SAFETY: to abandon is to claim the wait.
+                    // SAFETY: `abandon` has claimed the wait.
                     unsafe { waiter::wake(id, worker::current()) };
                 }
             }
@@ -169,7 +182,7 @@ impl Shared {
         ShutdownReport { unwound, leaked, died: self.roster.fibers_lost() }
     }
 
-    /// Closes all inboxes and gives the memory back, now or when the last handle is dropped.
+    /// Closes all inboxes and frees the memory, now or when the last handle is dropped.
     ///
     /// # Safety
     ///
@@ -181,19 +194,33 @@ impl Shared {
             worker.close(&this.pool);
         }
         if this.pool.close() {
-            // SAFETY: nobody has a block, and so a way to the runtime.
+            // SAFETY: no block is in use, and so no pointer to the runtime.
             unsafe { Self::destroy(shared) };
         }
     }
 
-    /// Gives the runtime's own memory back.
+    /// Frees the runtime's memory after its end, if the caller has just returned the last part of
+    /// it that was in use (`last`).
     ///
     /// # Safety
     ///
-    /// Nobody uses the runtime, or any block of it, any more.
+    /// `shared` is valid; if `last`, it is not afterwards.
+    pub(crate) unsafe fn free_if_last(shared: NonNull<Self>, last: bool) {
+        if last {
+            // SAFETY: the runtime has ended, and no block is in use, and so no pointer to the
+            // runtime.
+            unsafe { Self::destroy(shared) };
+        }
+    }
+
+    /// Frees the runtime's own memory.
+    ///
+    /// # Safety
+    ///
+    /// The runtime and its blocks are not used any more.
     pub(crate) unsafe fn destroy(shared: NonNull<Self>) {
         // SAFETY: the builder made the workers and the shared part with these layouts, in this
-        // arena, and by this function's contract nobody uses them.
+        // arena, and by this function's contract they are not used any more.
         unsafe {
             let arena = shared.as_ref().pool.arena().clone();
             let (workers, count) = (shared.as_ref().workers, shared.as_ref().all_count as usize);

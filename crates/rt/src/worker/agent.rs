@@ -12,10 +12,10 @@ use daiko_sys::{clock, futex};
 use super::Worker;
 use super::source::{Bed, Round, Rung, Source};
 use super::succession::Rest;
+use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;
 use crate::runtime::phase;
-use crate::wait::Deadline;
 
 /// Time between two looks at other workers' queues, and before the first, in nanoseconds.
 const STEAL_NS: u64 = 3_000;
@@ -33,12 +33,12 @@ impl Worker {
                 self.idle();
             }
         }
-        // The others may have parked before the last fiber ended, here.
+        // The other workers may have parked before the last fiber ended here.
         self.runtime().unpark_all();
     }
 
-    /// Calls `each` with every source of this worker, in order of cost: first the runtime's, where a
-    /// new one is entered, then those of clients.
+    /// Calls `each` with every source of this worker, in order of cost: first those of the
+    /// runtime, which are entered here, then those of clients.
     #[inline]
     fn each_own_source(&self, mut each: impl FnMut(&dyn Source)) {
         each(&Mail);
@@ -77,7 +77,8 @@ impl Worker {
         found || self.has_runnable()
     }
 
-    /// Returns true if this worker polls what the agents of other workers, which are busy, do not.
+    /// Returns true if this worker polls the sources of other workers while their agents are
+    /// busy.
     #[inline]
     fn polls_for_others(&self) -> bool {
         let runtime = self.runtime();
@@ -89,7 +90,7 @@ impl Worker {
         let mut found = false;
         let others = self.runtime().all_workers().iter().filter(|other| other.index != self.index);
         for other in others {
-            // All of them: a source that always hits must not hide those behind it.
+            // All of them are polled: a source that always hits must not hide those behind it.
             other.each_own_source(|source| {
                 found |= source.may_be_polled_elsewhere() && source.poll(self, round);
             });
@@ -97,11 +98,12 @@ impl Worker {
         found
     }
 
-    /// Nothing was found: spins or parks, as the governor says, until something may be.
+    /// Spins or parks, as the governor decides, until there may be something to run. Called after a
+    /// look that found nothing.
     fn idle(&self) {
         let runtime = self.runtime();
         let company = self.company();
-        // Mail comes soonest, and costs the senders nothing to wait for.
+        // The inbox comes first: messages come soonest, and cost their senders nothing to wait for.
         if runtime.governor.preset().may_spin_for(company) && self.begin_to_spin(company) {
             return;
         }
@@ -111,7 +113,7 @@ impl Worker {
         loop {
             match runtime.governor.decide(&mut permit, &self.idle_for(now - idle_since, company)) {
                 Decision::Spin => {
-                    // Seldom: a look at another worker's queue takes the line from under its hands.
+                    // Rarely: a look at another worker's queue takes the line away from its owner.
                     let round = match now - last_steal >= STEAL_NS {
                         true => Round::IdleForLong,
                         false => Round::Idle,
@@ -123,7 +125,7 @@ impl Worker {
                         return;
                     }
                 }
-                // A last look at the others' queues, which `park_thread` takes for empty.
+                // A last look at the queues of other workers, which `park_thread` takes for empty.
                 Decision::Park | Decision::ParkFor(_) if self.steal() => return,
                 Decision::Park => {
                     drop(permit);
@@ -131,7 +133,7 @@ impl Worker {
                 }
                 Decision::ParkFor(ns) => {
                     self.park_thread(Some(Duration::from_nanos(ns)));
-                    // A poll without a hit is no work: no reason to spin anew.
+                    // A poll without a hit is no work, and so no reason to spin anew.
                     if self.poll_sources(Round::IdleForLong) || self.is_done() {
                         return;
                     }
@@ -141,7 +143,7 @@ impl Worker {
         }
     }
 
-    /// The state of this agent for the governor.
+    /// Describes the state of this agent to the governor.
     fn idle_for(&self, idle_ns: u64, company: Company) -> Idle {
         Idle {
             idle_ns,
@@ -152,7 +154,7 @@ impl Worker {
         }
     }
 
-    /// The peer processes that fibers of this worker wait for.
+    /// Returns the peer processes that fibers of this worker wait for.
     fn company(&self) -> Company {
         let mut company = Company::default();
         self.sources.each(|_, source| company = company.and(source.company()));
@@ -172,8 +174,8 @@ impl Worker {
         self.spin()
     }
 
-    /// Looks a few times at the inbox, and at sources that change as quickly; returns true if
-    /// something has come.
+    /// Looks a few times at the inbox, and at sources that change as quickly; returns true if there
+    /// was an event.
     #[inline]
     fn spin(&self) -> bool {
         for _ in 0..INBOX_LOOKS {
@@ -196,8 +198,8 @@ impl Worker {
                 && self.runtime().all_workers().iter().any(|other| other.needs_stand_in(self))
     }
 
-    /// Returns true if `agent`, which stands in for others, has to poll sources of this worker. A
-    /// sleeping worker is told of what it finds only by looking while it is awake.
+    /// Returns true if `agent`, which polls for other workers, has to poll sources of this worker.
+    /// A sleeping worker is notified of events that an awake worker finds only by looking.
     fn needs_stand_in(&self, agent: &Worker) -> bool {
         let is_awake = self.index != agent.index && !self.is_parked();
         let mut needs = false;
@@ -208,8 +210,8 @@ impl Worker {
         needs
     }
 
-    /// Returns true if one of this worker's own sources may come to something that it finds only by
-    /// looking. Any thread.
+    /// Returns true if one of this worker's own sources may have an event that a worker finds only
+    /// by looking. Any thread.
     pub(crate) fn is_awaited(&self) -> bool {
         let mut awaited = false;
         self.each_own_source(|source| awaited |= source.is_awaited());
@@ -220,15 +222,16 @@ impl Worker {
         self.inbox.is_parked()
     }
 
-    /// Sleeps until another thread unparks this worker or a timer is due, at most for `polling` where
-    /// a source is silent.
+    /// Sleeps until another thread unparks this worker or a timer is due, for at most `polling` if
+    /// a source has to be polled.
     ///
-    /// The order rules out a lost wake-up: say "parked", then look again at all that others may
-    /// fill, then sleep. They fill first and look for parked workers afterwards.
+    /// The order rules out a lost wake-up: the worker marks itself parked, looks again at all
+    /// places that other threads may fill, then sleeps. Those threads first fill the place and then
+    /// look for parked workers.
     fn park_thread(&self, polling: Option<Duration>) {
         let runtime = self.runtime();
         if polling.is_none() {
-            // A worker that sleeps spawns nothing: others may need the stacks.
+            // A worker that sleeps spawns nothing, and other workers may need the stacks.
             self.pool.give_back(&runtime.pool, usize::MAX);
         }
         let sampled = self.park_sources(polling.is_none());
@@ -237,11 +240,11 @@ impl Worker {
         }
         match polling {
             None => self.announce(&runtime.idle_barrier()),
-            // Work whose maker passes the light half alone may be missed, for as long as this
-            // sleeps: then all sources are polled. README of `core::idle`.
+            // A thread that adds work and passes only the light half of the barrier may miss this
+            // worker, until this sleep ends: then all sources are polled. README of `core::idle`.
             Some(_) => self.announce(&Fences),
         }
-        // A worker that does not poll sleeps only if nothing silent has come either.
+        // A worker that does not poll sleeps only if no polled source has appeared either.
         let silent = polling.is_none() && self.has_silent_work();
         if !silent && !self.has_shared_work() {
             self.counters.parks.add(1);
@@ -249,8 +252,8 @@ impl Worker {
         }
         let _ = runtime.idle.retract(self.index as usize);
         if !self.inbox.unpark() {
-            // The thread that has taken the mark touches this worker until it has stored the token:
-            // before that neither the worker may go on to its end, nor the runtime.
+            // The thread that has taken the mark touches this worker until it has stored the token.
+            // Before that neither the worker nor the runtime may end.
             self.await_token();
         }
         self.unpark_sources();
@@ -265,8 +268,9 @@ impl Worker {
         }
     }
 
-    /// Chooses the bed for a sleep, and publishes it for the thread that ends the sleep. Returns how
-    /// long the worker may sleep there at most, as the source of another bed is not heard.
+    /// Chooses the bed for a sleep, and publishes it for the thread that ends the sleep. Returns
+    /// the maximum time of the sleep, if sources have beds that were not chosen: those cannot end
+    /// it.
     fn park_sources(&self, for_good: bool) -> Option<Duration> {
         let (mut bed, mut sampled) = (TOKEN, None);
         self.sources.each(|index, source| match source.park(for_good) {
@@ -284,13 +288,13 @@ impl Worker {
         self.sources.each(|_, source| source.unpark());
     }
 
-    /// The source in whose bed the worker sleeps, or was about to; `None`: it sleeps on its token. For
-    /// the owner, and the thread that has taken the mark of its inbox.
+    /// Returns the source in whose bed the worker sleeps, or was about to; `None` if it sleeps on
+    /// its token. Only for the owner, and for the thread that has taken the mark of its inbox.
     fn bed(&self) -> Option<&dyn Source> {
         self.sources.at(self.bed.load(Ordering::Relaxed).checked_sub(1)?)
     }
 
-    /// The last look before sleep: at what others fill without mail.
+    /// Takes the last look before a sleep, at the places that other threads fill without a message.
     fn has_shared_work(&self) -> bool {
         let mut pending = self.runtime().phase() != self.phase.get() || self.is_done();
         self.each_source(|source| pending = pending || source.is_pending(self));
@@ -322,7 +326,7 @@ impl Worker {
         if self.bed().is_none() {
             return self.sleep_on_token(None);
         }
-        // Stored right behind the ring that has ended the sleep, or would have.
+        // A spin is enough: the token is stored right after the ring of the bed.
         // Acquire: pairs with the Release in `unpark_thread`.
         while self.unparked.load(Ordering::Acquire) == 0 {
             std::thread::yield_now();
@@ -364,7 +368,7 @@ impl Worker {
         futex::wake_addr(word, 1, scope);
     }
 
-    /// Takes this worker's share of the fibers that anyone may start.
+    /// Takes this worker's share of the fibers that any worker may start.
     fn take_injected(&self) -> bool {
         let runtime = self.runtime();
         if runtime.injector.is_empty() || !self.is_active() {
@@ -380,7 +384,7 @@ impl Worker {
         found
     }
 
-    /// Whether the worker's thread may end.
+    /// Returns true if the worker's thread may end.
     pub(super) fn is_done(&self) -> bool {
         let runtime = self.runtime();
         match runtime.phase() {
@@ -415,7 +419,7 @@ impl Worker {
 /// The value of `bed` of a worker that sleeps on its token.
 pub(super) const TOKEN: u32 = 0;
 
-/// What other workers want of this one.
+/// Messages from other threads to this worker.
 struct Mail;
 
 impl Source for Mail {

@@ -1,16 +1,16 @@
-//! What a worker counts: plain loads and stores on lines that it owns anyway.
+//! Counts of a worker's events: plain loads and stores on lines that it owns anyway.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One count, written by one thread and read by anyone.
+/// A count that one thread writes and any thread reads.
 #[derive(Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Adds `n`. Only that one thread: not an atomic read-modify-write.
+    /// Adds `n`. Only for the writing thread: it is no atomic read-modify-write.
     #[inline]
     pub fn add(&self, n: u64) {
-        // Release: pairs with the Acquire in `get`, so that who sees an end counted sees the
+        // Release: pairs with the Acquire in `get`: a reader that sees an end counted sees the
         // starts before it.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Release);
     }
@@ -30,10 +30,9 @@ macro_rules! counters {
             $(pub $name: Count,)*
         }
 
-        /// What one worker has done since it started; read it while it runs.
+        /// The counts of one worker since it started. It can be read while the worker runs.
         ///
-        /// The counts are read one after the other, so that they may differ by what happens
-        /// in between.
+        /// The counts are read one after the other, so they may differ by the events in between.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct WorkerCounters {
@@ -55,15 +54,15 @@ counters! {
     starts,
     /// Fibers that ended here.
     ends,
-    /// Fibers of this worker made runnable by a fiber of this worker.
+    /// Wakes by which a fiber of this worker made another fiber of this worker runnable.
     wakes_local,
-    /// Wakes sent to other workers' inboxes.
+    /// Messages sent to the inboxes of other workers.
     mails_sent,
     /// Fibers found in this worker's inbox.
     mails_received,
     /// Fibers resumed because a watched word changed.
     watch_hits,
-    /// Rounds that the agent polled all its sources.
+    /// Rounds in which the agent polled all its sources.
     polls,
     /// Times the worker's kernel thread went to sleep.
     parks,
@@ -71,11 +70,12 @@ counters! {
     unparks,
     /// Fibers taken from other workers.
     steals,
-    /// Fibers that ran before older ones of their queue, as they go well with what a sibling runs.
+    /// Fibers that ran before older fibers of their queue, because they go well with the fiber on a
+    /// sibling.
     overtakes,
     /// Fibers that this worker passed on at their start because it had too many.
     imbalance,
-    /// Times the monitor, which alone writes this one, found the worker stuck in one fiber.
+    /// Times the monitor found the worker stuck in one fiber. Only the monitor writes this count.
     stuck,
     /// Fibers unwound by the shutdown of the runtime.
     unwound,

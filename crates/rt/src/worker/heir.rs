@@ -1,4 +1,4 @@
-//! Who inherits a mutex: the fiber that runs next, notified by its holder, who then waits himself.
+//! Direct hand-off of a mutex: its holder notifies the fiber that runs next, and then waits itself.
 
 use std::ptr::{self, NonNull};
 
@@ -9,7 +9,8 @@ use daiko_core::wait::Node;
 use super::Worker;
 use crate::fiber::ControlBlock;
 
-/// A fiber that will ask for a mutex as soon as it runs, unless it reads in its node that it has it.
+/// A fiber that will lock a mutex as soon as it runs, unless its node says that it holds it
+/// already.
 #[derive(Clone, Copy)]
 pub(crate) struct Heir {
     fiber: NonNull<ControlBlock>,
@@ -18,22 +19,22 @@ pub(crate) struct Heir {
 }
 
 impl Worker {
-    /// Notes that `fiber`, which is started here and about to be woken, will ask for `mutex`. `node` is
-    /// alive until it is [struck out](Self::strike_out_heir), or taken.
+    /// Notes that `fiber`, which is started here and about to be woken, will lock `mutex`. `node`
+    /// is alive until it is [struck out](Self::strike_out_heir), or taken.
     pub fn set_heir(
         &self,
         fiber: &ControlBlock,
         node: NonNull<Node<WaiterId>>,
         mutex: &RawMutex<WaiterId>,
     ) {
-        // Another worker may take a mover.
+        // Another worker may take a migratable fiber.
         if !fiber.is_mover() {
             let (fiber, mutex) = (NonNull::from(fiber), NonNull::from(mutex));
             self.heir.set(Some(Heir { fiber, node, mutex }));
         }
     }
 
-    /// The node of who will ask for `mutex` right after the caller suspends. It is no heir any more.
+    /// Takes the node of the fiber that will lock `mutex` right after the caller suspends.
     pub fn take_heir(&self, mutex: &RawMutex<WaiterId>) -> Option<NonNull<Node<WaiterId>>> {
         let heir = self.heir.get()?;
         let runs_next = ptr::eq(heir.mutex.as_ptr(), mutex) && self.next.holds(heir.fiber);
@@ -43,7 +44,7 @@ impl Worker {
         })
     }
 
-    /// By `fiber`, which runs, before it leaves the frame with its node.
+    /// Clears the hand-off to `fiber`, which runs, before it leaves the frame with its node.
     pub fn strike_out_heir(&self, fiber: &ControlBlock) {
         if self.heir.get().is_some_and(|heir| heir.fiber == NonNull::from(fiber)) {
             self.heir.set(None);

@@ -1,4 +1,4 @@
-//! Mail between workers: what a wake costs when the fiber is not the waker's own.
+//! Messages between workers: the cost of a wake if the fiber belongs to another worker.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
@@ -12,7 +12,8 @@ use crate::fiber::ControlBlock;
 use crate::process;
 use crate::runtime::kernel::ThisThread;
 
-/// What somebody wants of a fiber: the event, and how it is told to a worker or left for a start.
+/// A request to a fiber: the event, the message that carries it to a worker, and the token that it
+/// leaves before the start.
 #[derive(Clone, Copy)]
 pub struct Wish {
     pub(crate) event: Event,
@@ -23,17 +24,17 @@ pub struct Wish {
 impl Wish {
     pub(crate) const UNPARK: Wish =
         Wish { event: Event::Unpark, letter: Letters::UNPARK, early: Early::UNPARK };
-    /// Never before the start: only who runs can wait.
+    /// Never sent before the start: only a running fiber can wait.
     pub(crate) const WAKE: Wish =
         Wish { event: Event::Wake, letter: Letters::WAKE, early: Early::NONE };
     pub(crate) const CANCEL: Wish =
         Wish { event: Event::Cancel, letter: Letters::CANCEL, early: Early::CANCEL };
-    /// Never before the start: only who runs can be in a scope.
+    /// Never sent before the start: only a running fiber can be in a scope.
     pub const INTERRUPT: Wish =
         Wish { event: Event::Interrupt, letter: Letters::INTERRUPT, early: Early::NONE };
 }
 
-/// Delivers `wish` to a fiber that is not this worker's, or from a thread that is no worker.
+/// Delivers `wish` to a fiber of another worker, or from a thread that is no worker.
 ///
 /// Returns the fiber's worker if it is pinned there.
 #[inline(never)]
@@ -49,7 +50,8 @@ pub fn send<'f>(from: Option<&Worker>, fiber: &'f ControlBlock, wish: Wish) -> O
                     send_mover(from, fiber, wish.event);
                     return None;
                 }
-                // SAFETY: workers live as long as their runtime, and that as long as its fibers.
+                // SAFETY: workers live as long as their runtime, and the runtime as long as its
+                // fibers.
                 let owner = unsafe { &*owner };
                 if wish.letter.fit_a_postcard() {
                     mail_pinned(from, owner, fiber, wish.letter);
@@ -62,27 +64,30 @@ pub fn send<'f>(from: Option<&Worker>, fiber: &'f ControlBlock, wish: Wish) -> O
     }
 }
 
-/// Sends a letter to a fiber that is pinned to `owner`.
+/// Sends a message to a fiber that is pinned to `owner`.
 ///
-/// Budget: one RMW, on the inbox of its worker; if there is mail, one more on the fiber's line, and
-/// unless it has letters a second one on the inbox. Both lines come from there.
+/// Budget: one RMW, on the inbox of its worker. If the inbox is not empty, one more on the fiber's
+/// line, and a second one on the inbox unless the fiber has messages. Both lines come from that
+/// worker.
 #[inline(never)]
 pub fn mail_pinned(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, letter: Letters) {
     process::assert_in_call();
-    // SAFETY: a fiber that is owed a wake waits for it; one that may get an unpark from a handle
-    // that knows its worker is freed behind that. The worker outlives its fibers, and does not
-    // end before the token that is owed to it is stored.
+    // SAFETY: a fiber that is owed a wake waits for it; a fiber that may get an unpark from a
+    // handle that knows its worker is freed after that message. The worker outlives its fibers, and
+    // does not end before the token that is owed to it is stored.
     if let Some(pushed) = unsafe { owner.inbox.push_postcard(NonNull::from(fiber), letter) } {
         return owner.has_got(from, pushed);
     }
     mail_letter(from, owner, fiber, letter);
 }
 
-/// As [`mail_pinned`], by the fiber's own mail: one RMW on its line, and unless it has letters one on the inbox.
+/// Sends a message as [`mail_pinned`] does, by the fiber's own message word: one RMW on its line,
+/// and one on the inbox unless the fiber has messages.
 #[inline]
 fn mail_letter(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, letter: Letters) {
-    // The fiber's line travels while earlier stores, of what the letter announces, still do. Not
-    // so the inbox's: its owner, who polls it, would have it back before the push.
+    // The fiber's line travels while earlier stores, which the message announces, still do. The
+    // inbox's line is not prefetched: its owner, which polls it, would have it back before the
+    // push.
     prefetch_write(ptr::from_ref(fiber).cast());
     if fiber.mail.post(letter) == Posted::Push {
         owner.deliver(from, fiber);
@@ -95,7 +100,8 @@ fn send_mover(from: Option<&Worker>, fiber: &ControlBlock, event: Event) {
     }
 }
 
-/// Ends the wait of a mover, which the caller has claimed, and puts it on the worker that `place` chooses, given where it ran last.
+/// Ends the wait of a migratable fiber, which the caller has claimed, and puts it on the worker
+/// that `place` chooses, given the index of the worker where it ran last.
 pub fn wake_mover(from: &Worker, fiber: &ControlBlock, place: impl FnOnce(u16) -> u16) {
     if fiber.apply(Event::Wake) != Effect::Enqueue {
         return;
@@ -114,9 +120,9 @@ pub fn wake_mover(from: &Worker, fiber: &ControlBlock, place: impl FnOnce(u16) -
     }
 }
 
-/// Puts a mover, which the caller has made active, where it goes by default.
+/// Puts a migratable fiber, which the caller has made active, where it goes by default.
 fn put_mover(from: Option<&Worker>, fiber: &ControlBlock) {
-    // Whoever made it active has it alone, so its mail is free.
+    // The thread that made the fiber active has it alone, so its message word is free.
     let owner = home(fiber);
     match from.filter(|from| from.runtime == owner.runtime) {
         Some(from) if from.will_suspend() && fiber.may_move() => from.make_next(fiber),
@@ -130,18 +136,20 @@ fn put_mover(from: Option<&Worker>, fiber: &ControlBlock) {
     }
 }
 
-/// Where `fiber` belongs, a mover that the caller has made active: asked before, it might have gone on since.
+/// Returns the worker of `fiber`, a migratable fiber that the caller has made active. Before that
+/// it might have gone on to another worker.
 fn home(fiber: &ControlBlock) -> &Worker {
     let Owner::Worker(home) = fiber.owner.load() else { unreachable!("it was suspended") };
-    // SAFETY: workers live as long as their runtime, and that as long as its fibers.
+    // SAFETY: workers live as long as their runtime, and the runtime as long as its fibers.
     unsafe { &*home }
 }
 
 impl Worker {
-    /// Sends a fiber that this worker has made active to where it has to stay, if that is elsewhere.
+    /// Sends a fiber that this worker has made active to the worker where it has to stay. Returns
+    /// false if that is this worker.
     ///
-    /// It was this worker's when that was asked for; a mover may have gone on before it was made active, and
-    /// have begun to unwind.
+    /// The fiber was this worker's when the caller looked. Before the caller made it active, a
+    /// migratable fiber may have gone on elsewhere, and have begun to unwind.
     #[inline]
     pub(crate) fn sent_home(&self, fiber: &ControlBlock) -> bool {
         fiber.is_mover() && !fiber.may_move() && self.sent_home_slow(fiber)
@@ -158,10 +166,10 @@ impl Worker {
         elsewhere
     }
 
-    /// Puts a fiber with letters into this worker's inbox, and unparks the worker if need be.
+    /// Puts a fiber with messages into this worker's inbox, and unparks the worker if it is parked.
     pub(crate) fn deliver(&self, from: Option<&Worker>, fiber: &ControlBlock) {
-        // SAFETY: the caller posted the first letter, or took the fiber out of the inbox and left
-        // its letters alone; they keep it in use.
+        // SAFETY: the caller posted the first message, or took the fiber out of the inbox and left
+        // its messages alone; they keep it in use.
         match unsafe { self.inbox.push(NonNull::from(fiber)) } {
             Pushed::Closed => self.discard_letters(fiber),
             pushed => self.has_got(from, pushed),
@@ -177,34 +185,38 @@ impl Worker {
         }
     }
 
-    /// Throws away the letters to a fiber of this worker, which has ended.
+    /// Discards the messages to a fiber of this worker, which has ended.
     pub(super) fn discard_letters(&self, fiber: &ControlBlock) {
         if fiber.mail.collect().contains(Letters::FREE) {
             fiber.free_now();
         }
     }
 
-    /// Whether who wakes a fiber here leaves the worker to it: agents do.
+    /// Returns true if the code that wakes a fiber here will leave the worker to it: the agent
+    /// does.
     pub fn will_suspend(&self) -> bool {
         self.running().is_none()
     }
 
-    /// Takes all mail and does what it says.
+    /// Takes all messages and acts on them.
     pub(crate) fn read_mail(&self) {
         for (fiber, postcard) in self.inbox.take() {
             self.counters.mails_received.add(1);
-            // SAFETY: letters keep the fiber in use; one with a postcard waits, or is freed behind.
+            // SAFETY: messages keep the fiber in use; a fiber with an inline message waits, or is
+            // freed after that message.
             let fiber = unsafe { fiber.as_ref() };
             self.read_letters(fiber, postcard.unwrap_or_else(|| fiber.mail.collect()));
         }
     }
 
-    /// Takes the movers out of the next slot and the mail of this worker, which is stuck, for
-    /// others to run; how much mail was given back. By the monitor, which and the owner, if that
-    /// goes on at this moment, get different fibers.
+    /// Hands the migratable fibers in the LIFO slot and the inbox of this worker, which is stuck,
+    /// to other workers. Returns the number of fibers that were put back into the inbox. Only for
+    /// the monitor. If the owner goes on at this moment, the monitor and the owner get different
+    /// fibers.
     pub(crate) fn rescue_movers(&self) -> u32 {
         let mut given_back = 0;
-        // A thief that polls seldom may never see the slot unchanged twice.
+        // The LIFO slot is emptied at once: a thief that polls rarely may never see it unchanged
+        // twice.
         if self.next.peek().is_some()
             && let Some(fiber) = self.next.steal(&ThisThread, || self.runtime().barriers.heavy())
         {
@@ -212,10 +224,11 @@ impl Worker {
             self.runtime().inject_one(unsafe { fiber.as_ref() });
         }
         for (fiber, postcard) in self.inbox.take_from() {
-            // SAFETY: letters keep the fiber in use; one with a postcard, that mail is in hand.
+            // SAFETY: messages keep the fiber in use; of a fiber with an inline message, that
+            // message is in hand.
             let fiber = unsafe { fiber.as_ref() };
             if let Some(letters) = postcard {
-                // As mail, so that who frees the fiber sees it.
+                // Posted to the message word, so that the thread that frees the fiber sees it.
                 if fiber.mail.post(letters) == Posted::Push {
                     self.deliver(None, fiber);
                 }
@@ -223,7 +236,8 @@ impl Worker {
                 let _ = fiber.mail.collect();
                 self.runtime().inject_one(fiber);
             } else {
-                // With its letters, which keep it in use: it may end, and be freed, right now.
+                // With its messages, which keep it in use: otherwise it could end and be freed
+                // right now.
                 self.deliver(None, fiber);
                 given_back += 1;
             }
@@ -231,7 +245,8 @@ impl Worker {
         given_back
     }
 
-    /// Has this worker, where the fiber ended, free it, behind all postcards to it.
+    /// Frees the fiber after all inline messages to it. This worker, where the fiber ended, does so
+    /// if there may be any.
     pub(crate) fn free_behind_postcards(&self, fiber: &ControlBlock) {
         if self.inbox.is_settled() {
             fiber.free_behind_mail();
@@ -245,12 +260,13 @@ impl Worker {
             if !self.inbox.is_in_hand() {
                 return fiber.free_behind_mail();
             }
-            // Once more: a postcard to it may be about to come back, if the monitor can run.
+            // Sends the message once more: an inline message to the fiber may be about to come
+            // back, once the monitor can run.
             std::thread::yield_now();
             return self.free_behind_postcards(fiber);
         }
         if letters.contains(Letters::START) {
-            // SAFETY: an unstarted fiber is in no other list, and in use until it has run.
+            // SAFETY: an unstarted fiber is in no other list, and stays in use until it has run.
             return unsafe { self.pinned().push(NonNull::from(fiber)) };
         }
         if letters.contains(Letters::RUN) {

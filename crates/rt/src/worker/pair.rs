@@ -1,11 +1,12 @@
 //! Siblings: workers whose CPUs are hardware threads of one core.
 //!
-//! What a sibling runs is read from its own word for that, and what that fiber does from its control block: nothing is published
-//! for it, and siblings share the caches that these lie in. Both may have changed by the time that they are acted upon; then the
+//! A worker reads the fiber that a sibling runs from the sibling's `running` word, and the fiber's
+//! class from its control block. Nothing is published for this purpose, and siblings share the
+//! caches that hold both. Both may have changed by the time that the worker acts on them; then the
 //! next fiber is not the best one.
 //!
-//! Budget of a choice: three loads for each sibling, one for each of at most four fibers in a queue; of a pick without siblings, a
-//! load and a branch where the next slot was empty.
+//! Budget of a choice: three loads for each sibling, one for each of at most four fibers in a
+//! queue. Budget of a pick without siblings: a load and a branch if the LIFO slot was empty.
 
 use std::iter;
 use std::ptr::NonNull;
@@ -17,32 +18,32 @@ use super::Worker;
 use crate::fiber::ControlBlock;
 
 impl Worker {
-    /// Whether some worker shares this one's core, and some fiber has a class.
+    /// Returns true if another worker shares this worker's core, and a fiber has a class.
     #[inline]
     pub(super) fn has_siblings(&self) -> bool {
         // Relaxed: a hint.
         self.sibling.load(Ordering::Relaxed) != 0
     }
 
-    /// The worker at `index` is the next one on this core, counted round.
+    /// Sets the next worker on this core, counted round, to the worker at `index`.
     pub(crate) fn set_sibling(&self, index: usize) {
         self.sibling.store(index as u32 + 1, Ordering::Relaxed);
     }
 
-    /// What the siblings run.
+    /// Returns the classes of the fibers that the siblings run.
     pub(super) fn beside(&self) -> impl Iterator<Item = Class> {
         self.siblings()
             .map(|sibling| sibling.running_block().map_or(Class::Unknown, ControlBlock::class))
     }
 
-    /// Whether no sibling runs a fiber.
+    /// Returns true if no sibling runs a fiber.
     pub(crate) fn has_core_alone(&self) -> bool {
         self.siblings().all(|sibling| sibling.running_addr() == 0)
     }
 
     pub(crate) fn siblings(&self) -> impl Iterator<Item = &Worker> {
         let workers = self.runtime().workers();
-        // Each link is written once: either it ends here, or leads round to this worker.
+        // Each link is written once: the chain either ends here, or leads round to this worker.
         let next = |worker: &&Worker| {
             let link = worker.sibling.load(Ordering::Relaxed).checked_sub(1)?;
             workers.get(link as usize).filter(|next| next.index != self.index)
@@ -50,7 +51,8 @@ impl Worker {
         iter::successors(next(&self), next)
     }
 
-    /// As [`pop`](Self::pop), beside siblings: of the queue whose turn it is, the fiber that goes best with what they run.
+    /// Takes a fiber as [`pop`](Self::pop) does: from the queue that is due, the fiber that
+    /// goes best with those on the siblings.
     pub(super) fn pop_beside(&self) -> Option<NonNull<ControlBlock>> {
         let wanted = place::wanted(self.beside());
         let fiber = if self.turns.second_first() {
@@ -73,15 +75,16 @@ impl Worker {
         })
     }
 
-    /// Of the ring, from which only the oldest can be taken: those that are passed over go to its end, and so once only.
+    /// Takes a fiber from the ring, which gives only its oldest. Fibers that are passed over go to
+    /// its end, and so are passed over only once.
     fn pop_stealable(&self, wanted: Option<Class>) -> Option<NonNull<ControlBlock>> {
         let Some(wanted) = wanted else { return self.stealable().pop() };
         let chosen = place::pick(wanted, self.stealable().peek().map(seen));
         self.pop_past(chosen, wanted)
     }
 
-    /// Takes the fiber of the ring that `before` others came before; one of those, where thieves have had others meanwhile, so that
-    /// the look ends there now.
+    /// Takes the fiber of the ring that has `before` fibers before it. If thieves have taken fibers
+    /// meanwhile and the look would now end at one of those, takes that one.
     fn pop_past(&self, before: usize, wanted: Class) -> Option<NonNull<ControlBlock>> {
         let ring = self.stealable();
         let mut passed = 0;
@@ -99,26 +102,30 @@ impl Worker {
         }
         if passed > 0 {
             self.counters.overtakes.add(1);
-            // Once for all of them: who was about to park may have looked while they were in no queue.
+            // Once for all of them: a worker that was about to park may have looked while they were
+            // in no queue.
             self.runtime().work_is_available();
         }
         next
     }
 
-    /// What this worker, as a thief, looks for first; `None` if it takes what comes.
+    /// Returns the class that this worker, as a thief, looks for first; `None` if it takes any
+    /// fiber.
     pub(super) fn wanted_of_others(&self) -> Option<Class> {
         if self.has_siblings() { place::wanted(self.beside()) } else { None }
     }
 
-    /// Whether the fiber that would be taken from this worker is of that class, as far as can be seen.
+    /// Returns true if the fiber that a thief would take from this worker seems to be of class
+    /// `wanted`.
     pub(super) fn offers(&self, wanted: Class) -> bool {
         self.ring.steal().peek().is_some_and(|fiber| seen(fiber).0 == wanted)
     }
 }
 
-/// What a queued fiber does, and how often it was passed over. It may have been stolen meanwhile.
+/// Returns the class of a queued fiber, and how often it was passed over. It may have been stolen
+/// meanwhile.
 fn seen(fiber: NonNull<ControlBlock>) -> (Class, u8) {
-    // SAFETY: a block is one for good, as long as the runtime, whose worker asks.
+    // SAFETY: a block stays one as long as the runtime, which calls.
     let fiber = unsafe { fiber.as_ref() };
     (fiber.class(), fiber.passed())
 }
@@ -136,7 +143,8 @@ mod tests {
 
     use Class::{Compute as C, Stall as S};
 
-    /// A mover that returns how often it counts as passed over while it runs, after `body`.
+    /// Spawns a migratable fiber that calls `body`, then returns how often it counts as passed over
+    /// while it runs.
     fn spawn(class: Class, body: impl FnOnce() + Send + 'static) -> JoinHandle<u8> {
         // SAFETY: the bodies keep nothing in thread-local storage, and do not suspend.
         let mover = unsafe { Builder::new().class(class).mover() };
@@ -147,7 +155,7 @@ mod tests {
         mover.spawn(body).unwrap()
     }
 
-    /// Has a fiber use a worker until it is told to end.
+    /// Occupies a worker with a fiber until the returned flag is set.
     fn occupy(runtime: &Runtime, worker: usize, class: Class) -> (Arc<AtomicBool>, JoinHandle<()>) {
         let enough = Arc::new(AtomicBool::new(false));
         let (tell, runs) = std::sync::mpsc::channel();
@@ -164,8 +172,9 @@ mod tests {
         (enough, occupant)
     }
 
-    /// Which of some movers is taken if so many thieves come after the third was chosen, and two more movers; and who is left. The
-    /// fourth was passed over before.
+    /// Returns the fiber that `pop_past` takes if `thieves` thieves come after the third fiber was
+    /// chosen, and two more fibers after them; and the fibers that are left. The fourth was passed
+    /// over before.
     fn taken_after(thieves: usize) -> (usize, Vec<usize>) {
         let worker = current().unwrap();
         let ring = worker.stealable();

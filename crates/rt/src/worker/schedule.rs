@@ -1,10 +1,10 @@
-//! Which fiber runs next.
+//! Scheduling: the choice of the fiber that runs next.
 //!
-//! Order: next slot, the two local queues in turn, inbox. Every 16th pick comes from the local
-//! queues if they have any; at every 61st, and whenever the monitor raised the tick flag, the
+//! Order: LIFO slot, the two local queues in turn, inbox. Every 16th pick comes from the local
+//! queues if they have any fiber. At every 61st, and whenever the monitor raised the tick flag, the
 //! agent's sources come first (`core::turns` counts). So a runnable fiber waits for at most 16
-//! picks for each one queued before it, and a source for at most 61 picks, each as long as the
-//! longest run between two suspensions.
+//! picks for each fiber queued before it, and a source for at most 61 picks. Each pick takes as
+//! long as the longest run between two suspensions.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
@@ -20,10 +20,11 @@ use crate::process;
 use crate::runtime::phase;
 
 impl Worker {
-    /// The next fiber to run, ready to be switched to; `None` leaves the worker to its agent.
+    /// Returns the next fiber to run, ready to be switched to; `None` leaves the worker to its
+    /// agent.
     ///
-    /// Budget of a hop by the next slot: four loads and three stores on the owner's lines, one
-    /// load of the fiber's first line, no RMW.
+    /// Budget of a context switch by the LIFO slot: four loads and three stores on the owner's
+    /// lines, one load of the fiber's first line, no RMW.
     #[inline]
     pub(crate) fn pick(&self) -> Option<&ControlBlock> {
         // Relaxed: a late look at the flag is as good.
@@ -36,7 +37,8 @@ impl Worker {
         }
     }
 
-    /// Every 16th pick, or a tick: whoever waits behind the next slot gets a turn.
+    /// Picks from the queues at every 16th pick, or at a tick, so that fibers behind the LIFO slot
+    /// get a turn.
     #[cold]
     #[inline(never)]
     fn pick_slow(&self) -> Option<&ControlBlock> {
@@ -50,7 +52,8 @@ impl Worker {
         self.pick_queued()
     }
 
-    /// The next fiber from the queues. It calls nothing on its usual way, and so saves no register.
+    /// Picks the next fiber from the queues. The usual path calls nothing, and so saves no
+    /// register.
     #[inline(never)]
     fn pick_queued(&self) -> Option<&ControlBlock> {
         if self.has_siblings() {
@@ -64,7 +67,7 @@ impl Worker {
         }
     }
 
-    /// `popped` is a fiber that may not be this worker's, if there was one.
+    /// Picks from the queues after `popped`, if any: a fiber that may not be this worker's.
     #[inline(never)]
     fn pick_queued_slow(&self, mut popped: Option<NonNull<ControlBlock>>) -> Option<&ControlBlock> {
         loop {
@@ -81,13 +84,14 @@ impl Worker {
         }
     }
 
-    /// As [`pick_queued`](Self::pick_queued), where siblings have a say. By itself, as its calls need registers.
+    /// Picks from the queues where siblings have a say. A separate function, because its calls need
+    /// registers.
     #[inline(never)]
     fn pick_beside(&self) -> Option<&ControlBlock> {
         self.pick_queued_slow(self.pop_beside())
     }
 
-    /// The oldest fiber of one of the queues, which take turns.
+    /// Takes the oldest fiber of one of the queues, which take turns.
     #[inline]
     fn pop(&self) -> Option<NonNull<ControlBlock>> {
         if self.turns.second_first() {
@@ -97,8 +101,8 @@ impl Worker {
         }
     }
 
-    /// Makes sure that a fiber taken from a queue is this worker's: starts it, or takes note
-    /// that a mover is here now. `None` if it goes to another worker instead.
+    /// Makes a fiber taken from a queue this worker's own: starts it, or records that a migratable
+    /// fiber is here now. Returns `None` if the fiber goes to another worker instead.
     #[inline]
     fn admit(&self, fiber: NonNull<ControlBlock>) -> Option<&ControlBlock> {
         // SAFETY: a queued fiber is in use.
@@ -111,14 +115,14 @@ impl Worker {
         if self.alone.get() {
             self.cross();
         }
-        // A thief has it that may have no siblings, and so does not ask.
+        // A thief without siblings does not look at this count.
         fiber.set_passed(0);
         if !matches!(fiber.owner.load(), Owner::Unstarted) {
             debug_assert!(fiber.is_mover());
             fiber.owner.moved_to(self);
             return Some(fiber);
         }
-        // Not at the end: a worker that has gone already would not start it.
+        // Not during shutdown: a worker that has ended already would not start the fiber.
         if fiber.flags.get() & flag::PLACED == 0
             && self.runtime().phase() == phase::RUNNING
             && let place::Start::To(other) = self.runtime().place_start(self)
@@ -131,7 +135,8 @@ impl Worker {
         Some(fiber)
     }
 
-    /// A fiber comes into this worker's process: it must find its stack guarded there, and statics as it left them.
+    /// Prepares the arrival of a fiber in this worker's process: its stack must be guarded here,
+    /// and statics must be as the fiber left them.
     #[cold]
     fn cross(&self) {
         let (pool, adopted) = (&self.runtime().pool, self.adopted.get());
@@ -146,13 +151,13 @@ impl Worker {
 
     /// Makes `fiber` this worker's own.
     fn start(&self, fiber: &ControlBlock) {
-        // The state is nobody else's yet: it is set before the owner word names this worker,
-        // and once more where an unpark came before.
+        // No other thread uses the state yet. It is set before the owner word names this worker,
+        // and once more if an unpark came before.
         fiber.state.reset();
         self.counters.starts.add(1);
         if fiber.flags.get() & flag::PLACED != 0 {
             fiber.flags.update(|flags| flags & !flag::PLACED);
-            // Release: the start is counted before, for the Acquire in `is_drained`.
+            // Release: pairs with the Acquire in `is_drained`; the start is counted before.
             self.coming.fetch_sub(1, Ordering::Release);
         }
         let early = fiber.owner.start(self);
@@ -167,8 +172,8 @@ impl Worker {
         }
     }
 
-    /// Puts a fiber that this worker has made active into the next slot; who was there goes to
-    /// the end of its queue.
+    /// Puts a fiber that this worker has made active into the LIFO slot. A fiber that was there
+    /// goes to the end of its queue.
     #[inline]
     pub(crate) fn make_next(&self, fiber: &ControlBlock) {
         self.counters.wakes_local.add(1);
@@ -179,8 +184,8 @@ impl Worker {
         }
     }
 
-    /// Asks for the stack lines that the resumed fiber will pop, without waiting for the saved
-    /// stack pointer: fibers mostly suspend as deep as the one that was resumed last.
+    /// Prefetches the stack lines that the resumed fiber will pop, without waiting for the saved
+    /// stack pointer: fibers mostly suspend as deep as the fiber that was resumed last.
     #[inline]
     fn prefetch_stack(&self, fiber: &ControlBlock) {
         let sp = ptr::from_ref(fiber).cast::<u8>().wrapping_sub(self.depth.get());
@@ -190,7 +195,7 @@ impl Worker {
     }
 
     fn enqueue_entry(&self, entry: Entry<ControlBlock>) {
-        // SAFETY: a fiber in the next slot is in use.
+        // SAFETY: a fiber in the LIFO slot is in use.
         self.enqueue(unsafe { entry.fiber.as_ref() });
     }
 
@@ -200,19 +205,21 @@ impl Worker {
         if fiber.may_move() {
             self.enqueue_stealable(fiber);
         } else {
-            // SAFETY: an active fiber that is not running is in one list, this one; it stays in
-            // use until it has run.
+            // SAFETY: an active fiber that is not running is in one list, this one; it stays in use
+            // until it has run.
             unsafe { self.pinned().push(NonNull::from(fiber)) };
         }
     }
 
-    /// Puts a fiber at the end of the queue that others steal from, and tells an idle worker.
+    /// Puts a fiber at the end of the queue that other workers steal from, and notifies an idle
+    /// worker.
     pub(crate) fn enqueue_stealable(&self, fiber: &ControlBlock) {
         self.push_stealable(fiber);
         self.runtime().work_is_available();
     }
 
-    /// Puts a fiber at the end of the queue that others steal from. The caller tells an idle worker.
+    /// Puts a fiber at the end of the queue that other workers steal from. The caller notifies an
+    /// idle worker.
     #[inline]
     pub(super) fn push_stealable(&self, fiber: &ControlBlock) {
         // SAFETY: the fiber is in no list, and stays in use until it has run.
@@ -221,7 +228,7 @@ impl Worker {
         }
     }
 
-    /// The queue of started pinned fibers. Only on this worker's thread, one use at a time.
+    /// Returns the queue of started pinned fibers. Only on this worker's thread, one use at a time.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub(super) fn pinned(&self) -> &mut Fifo<ControlBlock> {
@@ -230,19 +237,20 @@ impl Worker {
         unsafe { &mut *self.pinned.get() }
     }
 
-    /// The owner's end of the queue that others steal from. Only on this worker's thread.
+    /// Returns the owner's end of the queue that other workers steal from. Only on this worker's
+    /// thread.
     #[inline]
     pub(super) fn stealable(&self) -> daiko_core::queue::Local<'_, ControlBlock> {
         // SAFETY: only the owner's thread calls it.
         unsafe { self.ring.local() }
     }
 
-    /// Whether a local queue or the next slot has a fiber.
+    /// Returns true if a local queue or the LIFO slot has a fiber.
     pub(super) fn has_runnable(&self) -> bool {
         !self.next.is_empty() || !self.pinned().is_empty() || !self.stealable().is_empty()
     }
 
-    /// Whether there is a fiber to run, or mail that may bring one.
+    /// Returns true if there is a fiber to run, or a message that may bring one.
     #[inline]
     pub fn has_other_work(&self) -> bool {
         self.has_runnable() || self.inbox.has_mail()

@@ -1,17 +1,17 @@
-//! Sources: all that an agent polls on behalf of the fibers that wait.
+//! Sources: everything that an agent polls on behalf of waiting fibers.
 //!
 //! A source of the runtime itself is entered in [`Worker::each_source`], which calls it directly. A
 //! source of a client is registered under a [`SourceKey`] at the first wait that needs it: at one
-//! worker, or at the runtime, whose agents then all poll it. A worker without such sources reads two
-//! words instead.
+//! worker, or at the runtime: then all agents poll it. A worker without such sources reads
+//! two words instead.
 //!
 //! # Sleep
 //!
-//! A worker that finds nothing announces that it is parked, looks once more at what writers fill
-//! without mail ([`is_pending`](Source::is_pending)), and sleeps. It sleeps on its token, unless a
-//! source has a [bed](Source::park) of its own: a call of the kernel that waits for the source as
-//! well. Of several such sources the first in the order of the keys wins, and the worker looks at the
-//! rest [now and then](Bed::Own).
+//! A worker that finds nothing announces that it is parked, looks once more for work that writers
+//! add without a message ([`is_pending`](Source::is_pending)), and sleeps. It sleeps on its token,
+//! unless a source has a [bed](Source::park) of its own: a kernel call that waits for the source as
+//! well. If several sources have one, the first in the order of the keys wins, and the worker looks
+//! at the rest [now and then](Bed::Own).
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,16 +23,18 @@ use daiko_sys::Scope;
 use daiko_sys::lock::Lock;
 
 use super::Worker;
-use crate::wait::Deadline;
+use crate::deadline::Deadline;
 
-/// Something that an agent polls. A method is called by the agent of the worker that the source
-/// belongs to, unless it says otherwise.
+/// An event source that an agent polls. The agent of the worker that owns the source calls a
+/// method, unless the method says otherwise.
 pub trait Source: Send + Sync {
-    /// Looks once, for a bounded time; returns true if a fiber may be runnable now. Every worker may
-    /// call it of a source that [stands in](Self::may_be_polled_elsewhere), and of one of the runtime.
+    /// Looks once, for a bounded time; returns true if a fiber may be runnable now. Any worker may
+    /// call it on a source that [may be polled elsewhere](Self::may_be_polled_elsewhere), and on a
+    /// source of the runtime.
     fn poll(&self, by: &Worker, round: Round) -> bool;
 
-    /// Looks once between two looks at the clock, by a few loads; returns true if there was something.
+    /// Looks once, by a few loads, between two looks at the clock; returns true if there was an
+    /// event.
     fn glance(&self, _by: &Worker) -> bool {
         false
     }
@@ -43,29 +45,29 @@ pub trait Source: Send + Sync {
         false
     }
 
-    /// Returns true if something may come that a worker finds only by looking while it is awake. Any
+    /// Returns true if an event may come that a worker finds only by looking while it is awake. Any
     /// thread.
     fn is_awaited(&self) -> bool {
         self.is_silent()
     }
 
-    /// Returns true if something has come that its writer announces to no sleeping worker: the last
-    /// look, behind the barrier, before a sleep.
+    /// Returns true if an event has come that its writer announces to no sleeping worker. This is
+    /// the last look, behind the barrier, before a sleep.
     fn is_pending(&self, _by: &Worker) -> bool {
         false
     }
 
-    /// Returns true if other workers may poll it while its own is busy.
+    /// Returns true if other workers may poll the source while its own worker is busy.
     fn may_be_polled_elsewhere(&self) -> bool {
         false
     }
 
-    /// Returns the time at which it must be polled.
+    /// Returns the time at which the source must be polled.
     fn next_due(&self) -> Deadline {
         Deadline::NEVER
     }
 
-    /// Returns the processes that might end a wait, if it is other processes that do.
+    /// Returns the processes that might end a wait, if other processes do so.
     fn company(&self) -> Company {
         Company::default()
     }
@@ -78,8 +80,8 @@ pub trait Source: Send + Sync {
         true
     }
 
-    /// Prepares a sleep, before the worker announces that it is parked; `for_good` if nothing is to be
-    /// polled meanwhile.
+    /// Prepares a sleep, before the worker announces that it is parked. `for_good` is true if
+    /// nothing is to be polled during the sleep.
     fn park(&self, _for_good: bool) -> Bed {
         Bed::Token
     }
@@ -96,52 +98,55 @@ pub trait Source: Send + Sync {
         Rung::Token
     }
 
-    /// Ends what [`park`](Self::park) has prepared.
+    /// Ends the preparation of [`park`](Self::park).
     fn unpark(&self) {}
 
-    /// The worker's thread ends.
+    /// Ends the use of the source by a worker when its thread ends.
     fn leave(&self) {}
 
-    /// The runtime has ended: what still waits will not be polled any more. The thread that ends the
-    /// runtime calls it, also if the worker has been left behind.
+    /// Closes the source at the end of the runtime: fibers that still wait will not be polled for
+    /// any more. The thread that ends the runtime calls it, even if the worker has been left
+    /// behind.
     fn close(&self) {}
 }
 
-/// How much time a look at a source may take.
+/// The state of the worker that polls, which bounds the time of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Round {
-    /// A fiber runs on the worker, which only looks in between.
+    /// A fiber runs on the worker, which polls only between two fibers.
     Busy,
     /// The agent has nothing to run.
     Idle,
-    /// The agent has had nothing to run for some time, and has spared the others' lines meanwhile.
+    /// The agent has had nothing to run for some time, and has spared the lines of other workers
+    /// meanwhile.
     IdleForLong,
 }
 
-/// How a worker sleeps that waits for a source.
+/// The sleep of a worker while fibers wait for a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bed {
-    /// On its token, which the source's writers store.
+    /// The worker sleeps on its token, which the source's writers store.
     Token,
-    /// By [`Source::sleep`]. A worker that sleeps elsewhere looks at the source each `sampled`.
+    /// The worker sleeps by [`Source::sleep`]. A worker that sleeps in another bed looks at the source every
+    /// `sampled`.
     Own {
         /// The time between two looks.
         sampled: Duration,
     },
 }
 
-/// How the sleep of a worker in a source's bed was ended.
+/// The way in which the sleep of a worker in a source's bed is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rung {
-    /// It is still to be ended, by the token.
+    /// The caller has to end it by the token.
     Token,
-    /// It was ended.
+    /// The source has ended it.
     Done,
-    /// It is still to be ended, by a wake of this word, which processes share.
+    /// The caller has to end it by a wake of this word, which is shared by processes.
     Word(*const AtomicU32),
 }
 
-/// The most sources that clients can register.
+/// The maximum number of sources that clients can register.
 const MOST: usize = 8;
 
 /// The name of a client's source of type `S`.
@@ -151,7 +156,7 @@ pub struct SourceKey<S> {
 }
 
 impl<S: Source + 'static> SourceKey<S> {
-    /// A key by its number, the position of the source in the order of polling.
+    /// Creates a key with this number, the position of the source in the order of polling.
     ///
     /// # Safety
     ///
@@ -162,11 +167,12 @@ impl<S: Source + 'static> SourceKey<S> {
     }
 }
 
-/// The registered sources of a worker, or of a runtime. They stay as long as that does.
+/// The registered sources of a worker, or of a runtime. They live as long as it does.
 pub struct Sources {
     /// A bit for each place that is taken.
     taken: AtomicU32,
-    /// Written once, under the lock, before the bit is set; any thread reads it behind that.
+    /// Written once, under the lock, before the bit is set; any thread reads it after it has seen
+    /// the bit.
     places: [UnsafeCell<Option<Box<dyn Source>>>; MOST],
     adding: Lock<()>,
 }
@@ -190,7 +196,7 @@ impl Sources {
         Some(unsafe { &*source })
     }
 
-    /// Returns the source under `key`, which is `new` if there is none yet.
+    /// Returns the source under `key`. If there is none yet, registers `new()`.
     pub fn get_or_add<S: Source + 'static>(
         &self,
         key: &SourceKey<S>,
@@ -223,7 +229,7 @@ impl Sources {
         if self.taken() & 1 << index == 0 {
             return None;
         }
-        // SAFETY: a place whose bit is set is not written any more.
+        // SAFETY: a place is not written any more once its bit is set.
         unsafe { (*self.places[index as usize].get()).as_deref() }
     }
 

@@ -1,4 +1,4 @@
-//! Stealing: what an idle worker takes from others.
+//! Stealing: fibers that an idle worker takes from other workers.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering;
@@ -10,10 +10,10 @@ use daiko_sys::clock;
 use super::Worker;
 use crate::runtime::kernel::ThisThread;
 
-/// Starts between two looks at the load of all workers.
+/// Number of starts between two looks at the load of all workers.
 const STARTS_PER_LOOK: u32 = 16;
 
-/// A thief's memory of the next slots of all others, in turn.
+/// A thief's steal history: its last look at the LIFO slot of another worker.
 #[derive(Default)]
 pub(super) struct Sights {
     victim: Cell<u32>,
@@ -22,7 +22,7 @@ pub(super) struct Sights {
 
 impl Sights {
     fn look(&self, victim: u32, sight: Sight, now_ns: u64) -> bool {
-        // One memory is enough: who looks at another victim in between starts anew.
+        // One memory is enough: a look at another victim in between starts anew.
         let mut watch = if self.victim.replace(victim) == victim {
             self.watch.get()
         } else {
@@ -35,14 +35,14 @@ impl Sights {
 }
 
 impl Worker {
-    /// Takes runnable fibers from another worker; true if there are some now.
+    /// Takes runnable fibers from another worker; returns true if it has got any.
     pub(super) fn steal(&self) -> bool {
         if !self.is_active() {
             return false;
         }
         let all = self.runtime().all_workers();
         let me = self.index as usize;
-        // From the neighbour onwards, so that thieves spread.
+        // Begins with the next worker, so that thieves spread.
         let others = || all[me + 1..].iter().chain(&all[..me]);
         let wanted = self.wanted_of_others();
         let offering = others().filter(|victim| wanted.is_some_and(|wanted| victim.offers(wanted)));
@@ -56,7 +56,8 @@ impl Worker {
         false
     }
 
-    /// Takes a mover that has been next for so long that its worker seems busy with another.
+    /// Takes a migratable fiber that has been in the LIFO slot for so long that its worker seems
+    /// busy with another fiber.
     fn steal_next(&self, victim: &Worker) -> bool {
         let Some(fiber) = victim.next.peek() else { return false };
         let sight = Sight { fiber: fiber.addr().get(), picks: victim.counters.switches.get() };
@@ -68,7 +69,7 @@ impl Worker {
         stolen.inspect(|fiber| self.push_stealable(unsafe { fiber.as_ref() })).is_some()
     }
 
-    /// Where this worker, about to start a fiber, should have it started.
+    /// Chooses the worker for a fiber that this worker is about to start.
     pub(crate) fn place_start(&self) -> place::Start {
         let mine = self.load();
         let (least, looks) = match self.least.get() {
@@ -76,13 +77,13 @@ impl Worker {
             known => known,
         };
         let start = place::start_against(mine, least);
-        // Before a fiber is sent away, and after it was, the loads are not what they were.
+        // The loads are read anew before a fiber is sent away, and after it was sent.
         let stale = start != place::Start::Here && looks < STARTS_PER_LOOK;
         self.least.set((least, if stale { 0 } else { looks - 1 }));
         if stale { self.place_start() } else { start }
     }
 
-    /// Pinned fibers that this worker has, those under way to it included.
+    /// Returns the number of pinned fibers that this worker has, including those under way to it.
     pub(crate) fn load(&self) -> u32 {
         self.live.load(Ordering::Relaxed) + self.coming.load(Ordering::Relaxed)
     }

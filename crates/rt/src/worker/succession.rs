@@ -1,4 +1,5 @@
-//! What a worker's process leaves when it is killed, and how another takes its place.
+//! Succession: the remains of a worker's process that was killed, and the process that takes its
+//! place.
 //!
 //! README of `process` has the argument. Only while no process is this worker.
 
@@ -14,44 +15,44 @@ use super::Worker;
 use crate::fiber::ControlBlock;
 use crate::process::{SharedHeap, is_shared, no_stack};
 
-/// Bytes of a worker's own stack: its agent's, and pollers'.
+/// Bytes of a worker's own stack, which its agent and pollers use.
 const STACK_BYTES: usize = 256 << 10;
 
-/// How a worker rests: a kind of sleep, once it has nothing in hand.
+/// The kind of sleep of a worker that has nothing in hand.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Rest {
-    /// It does not.
+    /// It does not idle.
     No = 0,
-    /// Until somebody unparks it; the monitor does not count it.
+    /// Until another thread unparks it; the monitor does not count it.
     Parked = 1,
-    /// Between two samples.
+    /// Between two polls.
     Sampling = 2,
 }
 
-/// How a process comes to be a worker.
+/// The way in which a process comes to be a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Coming {
-    /// It is.
+    /// A process is this worker.
     No = 0,
-    /// With the runtime.
+    /// The process begins with the runtime.
     First = 1,
-    /// After another, with whose agent it begins anew.
+    /// After another process; it begins anew with the agent of that process.
     Anew = 2,
-    /// After another, whose registers it is given.
+    /// After another process; it is given the registers of that process.
     GoesOn = 3,
 }
 
-/// What a process begins with that becomes a worker.
+/// The state in which a process begins to be a worker.
 #[derive(Debug)]
 pub(crate) enum Plan {
     First,
-    /// The agent. The fiber that ran last is lost.
+    /// It begins with the agent. The fiber that ran last is lost.
     Anew,
-    /// What the one before it was at.
+    /// It begins at the point where the dead process was.
     GoOn(Box<Registers>),
 }
 
-/// Why nobody can take a dead process's place.
+/// The reason why no process can take a dead process's place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unclear(pub(crate) u32);
 
@@ -81,20 +82,21 @@ impl Unclear {
 }
 
 impl Worker {
-    /// Notes how the worker rests from here on. Only the owner.
+    /// Notes how the worker idles from here on. Only the owner.
     pub(super) fn note_rest(&self, rest: Rest) {
-        // Who reads it comes after the end of this process, and sees its stores in the order of the program, if the
-        // compiler leaves it so.
+        // The successor reads it after the end of this process, and sees its stores in program
+        // order, if the compiler keeps that order.
         compiler_fence(Ordering::SeqCst);
         self.rest.store(rest as u32, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// How the successor of the dead process begins, which had these registers, if they are known.
+    /// Decides how the successor of the dead process begins. `registers` are those of the dead
+    /// process, if known.
     ///
     /// # Errors
     ///
-    /// If it was in the middle of what nobody else can finish.
+    /// If it was in the middle of an operation that no other process can finish.
     pub(crate) fn plan(&self, registers: Option<Box<Registers>>) -> Result<Plan, Unclear> {
         if self.died_in_a_call() {
             return Err(Unclear::BLOCKING);
@@ -115,18 +117,19 @@ impl Worker {
         if is_shared(stack) { Ok(Plan::GoOn(registers)) } else { Err(Unclear::STACK) }
     }
 
-    /// Whether who had these registers was on the worker's own stack, so that it ran the agent.
+    /// Returns true if the process with these registers was on the worker's own stack, and so ran
+    /// the agent.
     pub(crate) fn is_on_stack(&self, registers: &Registers) -> bool {
         let top = self.stack.load(Ordering::Relaxed).addr();
         (top - STACK_BYTES..=top).contains(&registers.stack_pointer())
     }
 
-    /// Whether the dead process, whose registers nobody knows, was in the middle of nothing: at rest, or in its fiber's own
-    /// code.
+    /// Checks that the dead process, with unknown registers, was in the middle of nothing:
+    /// idle, or in user code of its fiber.
     ///
     /// # Errors
     ///
-    /// If it may have been in the middle of what others use.
+    /// If it may have been in the middle of an operation on shared state.
     fn remains(&self) -> Result<(), Unclear> {
         match self.running() {
             None if self.rest.load(Ordering::Relaxed) == Rest::No as u32 => Err(Unclear::AGENT),
@@ -137,18 +140,19 @@ impl Worker {
 }
 
 impl Worker {
-    /// Says how the process becomes this worker that is to be forked now. While nobody is.
+    /// Records how the process that is about to be forked becomes this worker. Only while no
+    /// process is this worker.
     pub(crate) fn expect(&self, coming: Coming) {
         self.expected.store(coming as u32, Ordering::Relaxed);
     }
 
-    /// Whether nobody is this worker yet, after the last one who was.
+    /// Returns true if no process has become this worker since the last one.
     pub(crate) fn is_expected(&self) -> bool {
         // Acquire: pairs with the Release in `arrive`.
         self.expected.load(Ordering::Acquire) != Coming::No as u32
     }
 
-    /// How the calling process becomes this worker.
+    /// Returns how the calling process becomes this worker.
     pub(crate) fn coming(&self) -> Coming {
         const ALL: [Coming; 4] = [Coming::No, Coming::First, Coming::Anew, Coming::GoesOn];
         ALL[self.expected.load(Ordering::Relaxed) as usize]
@@ -165,7 +169,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives it back, once the last process has ended.
+    /// Returns the stack to the pool, once the last process has ended.
     pub(crate) fn give_stack_back(&self) {
         let block = self.stack.swap(ptr::null_mut(), Ordering::Relaxed);
         if let Some(block) = NonNull::new(block) {
@@ -173,29 +177,30 @@ impl Worker {
         }
     }
 
-    /// Notes by which name the heap knows the calling process, which becomes this worker.
+    /// Notes the heap's name for the calling process, which becomes this worker.
     pub(crate) fn note_heap_name(&self) {
         self.heap_name.store(SharedHeap::user().unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// By which name the heap knew who was this worker last.
+    /// Returns the heap's name for the last process of this worker.
     pub(crate) fn heap_name(&self) -> u32 {
         self.heap_name.load(Ordering::Relaxed)
     }
 
-    /// Makes what the calling process has for itself that of this worker.
+    /// Sets up the state that the calling process has on its own as this worker.
     ///
     /// # Errors
     ///
     /// If the stacks of the worker's fibers cannot be guarded in this process.
     pub(crate) fn set_up_process(&self) -> Result<(), StackError> {
-        // Who comes after another is waited for: its pages are mapped as they are touched.
+        // Other processes wait for a successor, so its pages are mapped as they are touched.
         let populates = self.coming() == Coming::First;
         self.adopted.set(self.runtime().pool.adopt_after(0, populates)?);
         if self.coming() == Coming::GoesOn {
             self.be_here();
-            // Whoever was to store it for the dead one may have died with it. One that is not waited for ends the next sleep
-            // early, which looks again.
+            // The thread that was to store the token for the dead process may have died with it. A
+            // token that is not awaited ends the next sleep early, after which the worker looks
+            // again.
             self.unparked.store(1, Ordering::Relaxed);
             self.running().inspect(|fiber| fiber.course.doom());
         }
@@ -204,15 +209,15 @@ impl Worker {
 
     /// Goes on as this worker, on its own stack.
     pub(crate) fn live(&self) -> ! {
-        // Now: whoever goes on with the registers of this process comes in another way.
+        // Read now: a process that goes on with the registers of this one comes in another way.
         let begin = match self.coming() {
             Coming::First => live_first,
             _ => live_anew,
         };
         let top = self.stack.load(Ordering::Relaxed).cast::<u8>();
         let mut left = StackPointer::NULL;
-        // SAFETY: the stack below the block is nobody's, now that no other process is this worker, and is left only
-        // by the process's end.
+        // SAFETY: no other process is this worker any more, so the stack below the block is unused;
+        // only the end of the process leaves it.
         unsafe {
             let first = prepare(top, begin, ptr::from_ref(self).cast_mut().cast());
             switch(&raw mut left, first);
@@ -226,10 +231,10 @@ impl Worker {
         self.runtime().ended.add();
     }
 
-    /// Takes over what another process has left. What is queued here stays, and is run by this one.
+    /// Takes over from the dead process. Queued fibers stay queued, and this process runs them.
     fn succeed(&self) {
         if self.rest.load(Ordering::Relaxed) != Rest::Parked as u32 {
-            // The dead one was counted, and `main` counts this one.
+            // The dead process was counted as running, and `main` counts this one.
             self.runtime().monitor.worker_parks();
         }
         self.wake_up();
@@ -238,23 +243,23 @@ impl Worker {
         lost.inspect(|fiber| self.lose(fiber));
     }
 
-    /// Has the fiber run as one that is lost, in whose own code the dead process was.
+    /// Makes `fiber` run as a lost fiber: the process died in its user code.
     fn lose(&self, fiber: &ControlBlock) {
         match self.runtime().pool.take(self.runtime(), Some(self), None) {
-            // SAFETY: just taken; who was on the fiber's stack is dead.
+            // SAFETY: the stack was just taken; the process on the fiber's stack is dead.
             Ok(stack) => unsafe { fiber.prepare_to_die(stack) },
             Err(error) => no_stack(error),
         }
         self.enqueue(fiber);
     }
 
-    /// Has a fiber that is lost begin anew.
+    /// Makes a lost fiber begin anew.
     ///
     /// # Safety
     ///
-    /// As for [`ControlBlock::prepare_anew`], and nobody is on its stack.
+    /// As for [`ControlBlock::prepare_anew`], and no thread is on its stack.
     pub(super) unsafe fn begin_anew(&self, fiber: &ControlBlock) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: by this function's contract.
         unsafe { fiber.prepare_anew() };
         if fiber.state.is_cancelled() || self.is_shutting_down() {
             fiber.must_unwind();
@@ -262,7 +267,8 @@ impl Worker {
         self.enqueue(fiber);
     }
 
-    /// Takes back that the worker is parked. A token that comes later ends its next sleep early, which looks again.
+    /// Ends the parked state. A token that comes later ends the next sleep early, after which the
+    /// worker looks again.
     fn wake_up(&self) {
         let _ = self.inbox.unpark();
         let _ = self.runtime().idle.retract(self.index as usize);
@@ -270,7 +276,8 @@ impl Worker {
         self.note_rest(Rest::No);
     }
 
-    /// The calling process is this worker, and what another was at when it was killed is finished.
+    /// Completes the succession: the calling process is this worker, and the operations of the dead
+    /// process are finished.
     #[cold]
     pub(super) fn arrive(&self) {
         if self.unwinding.get() != 0 {
@@ -278,16 +285,16 @@ impl Worker {
         }
         // Release: pairs with the Acquire in `is_expected`.
         self.expected.store(Coming::No as u32, Ordering::Release);
-        // The zygote, who keeps the dead one until then.
+        // To the zygote, which keeps the dead process until then.
         process::signal_parent(process::CHILD_CHANGED);
     }
 }
 
-/// Where the first process of a worker comes to its stack.
+/// Entry of the first process of a worker on the worker's stack.
 ///
 /// # Safety
 ///
-/// `worker` is a worker, whose process calls.
+/// `worker` is a worker, and its process calls.
 unsafe extern "C" fn live_first(worker: *mut u8) -> ! {
     // SAFETY: by this function's contract.
     let worker = unsafe { &*worker.cast::<Worker>() };
@@ -297,7 +304,7 @@ unsafe extern "C" fn live_first(worker: *mut u8) -> ! {
     })
 }
 
-/// Where one comes to it that begins anew.
+/// Entry of a process that begins anew.
 ///
 /// # Safety
 ///

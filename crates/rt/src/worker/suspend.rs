@@ -1,8 +1,8 @@
 //! Suspending: the one place where a fiber leaves its stack.
 //!
-//! What the user's own code calls is inlined there, up to the switch: a function that returned
-//! after it would do so to another fiber's caller than the one that the processor has on record.
-//! With two callers that yield to each other the mispredicted returns made 8.8 ns into 20.
+//! Functions that user code calls are inlined there, up to the switch. A function that returned
+//! after the switch would return to another fiber's caller than the one that the processor has on
+//! record. With two callers that yield to each other the mispredicted returns made 8.8 ns into 20.
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -12,18 +12,18 @@ use daiko_core::fiber::{Effect, Event, Plain, Shared};
 use daiko_sys::clock;
 
 use super::{Departed, Worker, current};
+use crate::deadline::Deadline;
 use crate::fiber::{ControlBlock, flag, unwind};
 use crate::process;
-use crate::wait::Deadline;
 
-/// The worker and the fiber that call, if a fiber does.
+/// Returns the calling worker and fiber, if the caller is a fiber.
 #[inline]
 pub fn try_caller() -> Option<(&'static Worker, &'static ControlBlock)> {
     let worker = current()?;
     Some((worker, worker.running()?))
 }
 
-/// The worker and the fiber that call.
+/// Returns the calling worker and fiber.
 ///
 /// # Panics
 ///
@@ -60,7 +60,8 @@ pub(crate) fn park() {
     }
 }
 
-/// The rest of [`park`] on a thread that is panicking: more than a switch, and so a call.
+/// Completes [`park`] on a thread that is panicking. That takes more than a switch, and so a
+/// runtime section.
 #[cold]
 #[inline(never)]
 fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
@@ -72,7 +73,7 @@ fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
     }
 }
 
-/// Suspends the calling fiber until it is unparked, or takes the token; until `deadline` at most.
+/// Suspends the calling fiber until it is unparked or `deadline` passes, or takes the token.
 pub(crate) fn park_until(what: &str, deadline: Deadline) {
     let _call = process::call();
     let (worker, fiber) = caller(what);
@@ -101,7 +102,7 @@ fn take_token(fiber: &ControlBlock) {
     }
 }
 
-/// Suspends the calling fiber until the wait that it has published is ended by its waker.
+/// Suspends the calling fiber until the waker ends the wait that the fiber has published.
 ///
 /// A cancel may end it too: then it returns false, and the wait is still published.
 #[must_use]
@@ -112,7 +113,8 @@ pub(crate) fn wait(worker: &Worker, fiber: &ControlBlock) -> bool {
     is_woken(fiber)
 }
 
-/// As [`wait`], for what is inlined where users call it: no more than the switch itself.
+/// Suspends as [`wait`] does, for code that is inlined into user code: only the switch itself is
+/// inlined.
 #[must_use]
 #[inline(always)]
 pub(crate) fn wait_inlined(fiber: &ControlBlock) -> bool {
@@ -130,31 +132,32 @@ fn depart_to_wait(fiber: &ControlBlock) -> Option<(&'static Worker, StackPointer
     Some((worker, to))
 }
 
-/// Whether its waker has resumed the fiber, not a cancel or timer.
+/// Returns true if the fiber was resumed by its waker, not by a cancel or timer.
 #[inline(always)]
 fn is_woken(fiber: &ControlBlock) -> bool {
     fiber.flags.get() == 0 || unwind::was_woken(fiber)
 }
 
-/// How a suspension has ended.
+/// The end of a suspension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resumed {
-    /// By its waker.
+    /// Its waker has resumed it.
     Woken,
     /// The deadline has passed.
     TimedOut,
-    /// A cancel is due. Its wait is still published, and so is one whose deadline has passed.
+    /// A cancel is due. The wait is still published, as it is after `TimedOut`.
     Cancelled,
 }
 
-/// Suspends `fiber`, the caller, until the wait that it has published is ended by its waker, the
-/// deadline passes, or it has to unwind.
+/// Suspends `fiber`, the caller, until the waker ends the wait that it has published, the deadline
+/// passes, or the fiber has to unwind.
 pub fn wait_until(fiber: &ControlBlock, deadline: Deadline) -> Resumed {
     let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
     wait_from(worker, fiber, deadline)
 }
 
-/// As [`wait_until`], for who knows its worker. Inlined, as it returns after the switch.
+/// Suspends as [`wait_until`] does, for a caller that knows its worker. Inlined, as it returns
+/// after the switch.
 #[inline(always)]
 pub fn wait_from(mut worker: &'static Worker, fiber: &ControlBlock, deadline: Deadline) -> Resumed {
     if deadline.ns().is_some_and(|due| due <= clock::monotonic_ns()) {
@@ -174,16 +177,17 @@ pub fn wait_from(mut worker: &'static Worker, fiber: &ControlBlock, deadline: De
         if timed_out {
             return Resumed::TimedOut;
         }
-        // Asked again: a mover may have moved.
+        // Read again: a migratable fiber may have changed its worker.
         let Some(here) = current() else { unreachable!("a fiber runs on a worker") };
         worker = here;
     }
 }
 
-/// Suspends `fiber`, the caller, until the wake that is on its way, whatever else comes.
+/// Suspends `fiber`, the caller, until the wake that is on its way, regardless of cancels and
+/// timers.
 pub fn absorb_wake(fiber: &ControlBlock) {
     loop {
-        // Asked at each turn: a mover may have moved.
+        // Read each time: a migratable fiber may have changed its worker.
         let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
         if wait(worker, fiber) {
             return;
@@ -204,7 +208,8 @@ pub(crate) fn yield_now() {
     yield_to_others(worker, fiber);
 }
 
-/// The rest of [`yield_now`] on a thread that is panicking: more than a switch, and so a call.
+/// Completes [`yield_now`] on a thread that is panicking. That takes more than a switch, and so a
+/// runtime section.
 #[cold]
 #[inline(never)]
 fn yield_unwinding(worker: &Worker, fiber: &ControlBlock) {
@@ -228,7 +233,7 @@ fn yield_to_others(worker: &Worker, fiber: &ControlBlock) {
     }
 }
 
-/// Ends the calling fiber, whose stack is not used any more.
+/// Ends the calling fiber. Its stack is not used any more.
 #[inline(always)]
 pub(crate) fn finish(worker: &Worker, fiber: &ControlBlock) -> ! {
     fiber.owner.finish(worker);
@@ -237,7 +242,7 @@ pub(crate) fn finish(worker: &Worker, fiber: &ControlBlock) -> ! {
     unreachable!("a finished fiber was resumed")
 }
 
-/// Notes that the calling fiber, which is about to suspend in a call, does so in its unwinding, if it does.
+/// Notes that the calling fiber suspends while it unwinds, if it does.
 #[inline(always)]
 fn note_unwinding(worker: &Worker, fiber: &ControlBlock) {
     if std::thread::panicking() {
@@ -245,12 +250,13 @@ fn note_unwinding(worker: &Worker, fiber: &ControlBlock) {
     }
 }
 
-/// Ends the calling fiber, which is lost, or has it begin anew, once neither its stack nor the one that it has borrowed is
-/// used any more.
+/// Ends the calling fiber, which is lost, or makes it begin anew, once neither its stack nor the
+/// borrowed `stack` is used any more.
 ///
 /// # Safety
 ///
-/// If it begins `anew`: as for [`ControlBlock::prepare_anew`]. It is on this stack, if it has borrowed one.
+/// If it begins `anew`: as for [`ControlBlock::prepare_anew`]. If there is a `stack`, the fiber has
+/// borrowed it and runs on it.
 pub(crate) unsafe fn finish_as_lost(
     worker: &Worker,
     fiber: &ControlBlock,
@@ -272,7 +278,8 @@ fn suspend(worker: &Worker, fiber: &ControlBlock, event: Event) {
     }
 }
 
-/// Suspends the calling fiber, but for the switch: where to; `None` if it goes on.
+/// Suspends the calling fiber, except for the switch. Returns the stack to switch to; `None` if the
+/// fiber goes on.
 #[inline(always)]
 fn depart(worker: &Worker, fiber: &ControlBlock, event: Event) -> Option<StackPointer> {
     if fiber.is_mover() {
@@ -286,21 +293,21 @@ fn depart(worker: &Worker, fiber: &ControlBlock, event: Event) -> Option<StackPo
     None
 }
 
-/// Others may resume a mover, on another worker, as soon as it is seen suspended: so that is
-/// written off its stack, by whoever runs next.
+/// Suspends a migratable fiber. Another worker may resume it as soon as its state says suspended.
+/// So that state is written off its stack, by the fiber or agent that runs next.
 fn depart_as_mover(worker: &Worker, fiber: &ControlBlock, event: Event) -> Option<StackPointer> {
     if fiber.state.would_proceed(event) {
         fiber.found(fiber.state.apply::<Shared>(event));
         return None;
     }
     fiber.course.suspend();
-    // Asked now: off its stack the fiber may be another worker's, and its flags with it.
+    // Read now: off its stack the fiber may be another worker's, and its flags with it.
     let cancelled = fiber.flags.get() & flag::CANCEL != 0;
     worker.departed.set(Departed::Suspending { fiber: NonNull::from(fiber), event, cancelled });
     next_after(worker, fiber)
 }
 
-/// Switches to whoever comes next.
+/// Switches to the fiber or agent that comes next.
 #[inline(always)]
 fn leave(worker: &Worker, fiber: &ControlBlock) {
     if let Some(to) = next_after(worker, fiber) {
@@ -308,8 +315,8 @@ fn leave(worker: &Worker, fiber: &ControlBlock) {
     }
 }
 
-/// Whoever comes next, which runs from here on: a fiber if there is one, else the agent; `None` if it is
-/// `fiber` itself.
+/// Chooses a fiber, or else the agent, and makes it the one that runs from here on. Returns its
+/// stack pointer; `None` if it is `fiber` itself.
 #[inline(always)]
 fn next_after(worker: &Worker, fiber: &ControlBlock) -> Option<StackPointer> {
     if cfg!(debug_assertions) {
@@ -336,12 +343,12 @@ fn next_after(worker: &Worker, fiber: &ControlBlock) -> Option<StackPointer> {
     }
 }
 
-/// Switches from `fiber`, which departs, to where `next_after` says.
+/// Switches from `fiber`, which departs, to the stack that `next_after` returned.
 #[inline(always)]
 fn go(worker: &Worker, fiber: &ControlBlock, to: StackPointer) {
     // SAFETY: `to` was saved by a switch or prepared for a first one, and is used once: the fiber
-    // was in one queue, from which it was just taken, or it is this worker's agent, which only
-    // runs when no fiber does. `sp` is this fiber's, which is in no queue that others see before
+    // was in one queue, from which it was just taken, or it is this worker's agent, which only runs
+    // when no fiber does. `sp` is this fiber's, which is in no queue that other threads see before
     // `settle`.
     unsafe { switch(fiber.sp.as_ptr(), to) };
     if fiber.is_mover() {
@@ -355,10 +362,10 @@ fn go(worker: &Worker, fiber: &ControlBlock, to: StackPointer) {
     }
 }
 
-/// The first thing on any stack after a switch to it.
+/// Does the first work on any stack after a switch to it.
 #[inline(always)]
 pub(crate) fn arrive() {
-    // Asked again: a mover may be on another worker than before.
+    // Read again: a migratable fiber may be on another worker than before.
     if let Some(worker) = current() {
         worker.settle();
     }
@@ -369,12 +376,12 @@ impl Worker {
     pub(super) fn resume(&self, fiber: &ControlBlock) {
         self.set_running(Some(fiber));
         self.counters.switches.add(1);
-        // SAFETY: as in `leave`; `agent` is this worker's own.
+        // SAFETY: as in `go`; `agent` is this worker's own.
         unsafe { switch(self.agent.as_ptr(), fiber.sp.get()) };
         self.settle();
     }
 
-    /// Does what is left to do for the fiber that has just left its stack.
+    /// Does the work that is left for the fiber that has just left its stack.
     #[inline]
     pub(super) fn settle(&self) {
         if !matches!(self.departed.get(), Departed::None) {
@@ -408,7 +415,7 @@ impl Worker {
                 self.enqueue(fiber);
             }
             Departed::Lost { fiber, stack, anew } => {
-                // SAFETY: a block is one for good, and nobody is on either stack any more.
+                // SAFETY: a block is never unmapped, and no thread is on either stack any more.
                 unsafe {
                     stack.inspect(|stack| stack.as_ref().free_now());
                     if anew { self.begin_anew(fiber.as_ref()) } else { self.bury(fiber.as_ref()) }
@@ -419,7 +426,8 @@ impl Worker {
         }
     }
 
-    /// Cancels a mover that has suspended during the shutdown; true if that made it active.
+    /// Cancels a migratable fiber that has suspended during the shutdown; returns true if that made
+    /// it active.
     fn cancel_mover(&self, fiber: &ControlBlock) -> bool {
         self.is_shutting_down() && fiber.apply(Event::Cancel) == Effect::Enqueue
     }

@@ -1,4 +1,4 @@
-//! The timers of the fibers that wait on a worker until a time.
+//! The timers of fibers that wait on a worker until a deadline.
 
 use std::pin::pin;
 use std::ptr::NonNull;
@@ -10,12 +10,12 @@ use daiko_core::timer::{Timer, Wheel};
 use daiko_sys::clock;
 
 use super::{Round, Source, Wish, Worker, send};
+use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::process::{self, Item, ItemKind};
 use crate::runtime::kernel::ThisThread;
-use crate::wait::Deadline;
 
-/// The fiber whose suspension a timer ends, and the scope, if it is that which ends.
+/// The fiber that a timer interrupts. If the timer ends a scope, also that scope.
 #[derive(Clone, Copy)]
 pub(crate) struct Sleeper {
     fiber: NonNull<ControlBlock>,
@@ -28,17 +28,19 @@ unsafe impl Send for Sleeper {}
 /// The timer of a fiber, in its frame.
 pub(crate) type Armed = Timer<Sleeper>;
 
-/// A worker's timers. Armed and fired by it; a mover disarms its own from wherever it is.
+/// A worker's timers. The worker arms and fires them; a migratable fiber disarms its own from any
+/// worker.
 pub struct Timers(Wheel<Sleeper>);
 
 impl Timers {
-    /// Constant, as it is large: so it is copied once, not from frame to frame.
+    /// Constant, because it is large: it is copied once, not from frame to frame.
     pub(super) const fn new() -> Self {
         Timers(Wheel::new())
     }
 
-    /// Runs `wait`, a suspension of `fiber`, the caller, or all that it does in a scope; at `due_ns` on the
-    /// monotonic clock that scope ends, and `fiber` is interrupted; whether it was. `wait` must not unwind.
+    /// Runs `wait`: a suspension of `fiber`, the caller, or everything that it does in `scope`. At
+    /// `due_ns` on the monotonic clock, ends the scope, if there is one, and interrupts `fiber`;
+    /// also returns true if that happened. `wait` must not unwind.
     pub fn during<R>(
         &self,
         fiber: &ControlBlock,
@@ -49,7 +51,7 @@ impl Timers {
         let sleeper = Sleeper { fiber: NonNull::from(fiber), scope: scope.map(NonNull::from) };
         let timer = pin!(Timer::new(sleeper));
         let timer = NonNull::from(&*timer);
-        // SAFETY: the timer is new, and stays where it is until it is disarmed below: `wait` returns.
+        // SAFETY: the timer is new, and stays in place until it is disarmed below: `wait` returns.
         unsafe { self.0.arm(&ThisThread, timer, due_ns) };
         let lent = scope.map(|_| Item::new(self, timer.as_ptr().cast_const().cast(), &RECOVERY));
         if let Some(lent) = lent {
@@ -59,11 +61,11 @@ impl Timers {
         if let Some(lent) = lent {
             process::call().parts_with(lent);
         }
-        // SAFETY: alive, and armed here.
+        // SAFETY: the timer is alive, and was armed in this wheel.
         let disarmed = unsafe { self.0.disarm(&ThisThread, timer) };
         let fired = disarmed == Unlinked::AlreadyGone;
         if fired {
-            // It may have come after the wake.
+            // Removes an interrupt that has come after the wake.
             let _ = fiber.apply(Event::Looked);
         }
         (result, fired)
@@ -92,7 +94,7 @@ impl Source for Timers {
 }
 
 impl Worker {
-    /// Interrupts the fibers whose time has come; true if there were any. Only on this worker.
+    /// Interrupts the fibers that are due; returns true if there were any. Only on this worker.
     pub(super) fn fire_timers(&self) -> bool {
         let Some(due) = self.timers.next_due().ns() else { return false };
         let now = clock::monotonic_ns();
@@ -100,20 +102,21 @@ impl Worker {
         now >= due && self.timers.0.fire(&ThisThread, now, interrupt) > 0
     }
 
-    /// As [`fire_timers`](Self::fire_timers), for this worker, which is stuck, maybe in the midst of that. By the monitor.
+    /// Interrupts the fibers of this worker whose deadlines have passed. For the monitor, while the
+    /// worker is stuck, perhaps in [`fire_timers`](Self::fire_timers).
     pub(crate) fn rescue_sleepers(&self) {
         let interrupt = |sleeper| Self::interrupt(None, sleeper);
         self.timers.0.try_fire(&ThisThread, clock::monotonic_ns(), interrupt);
     }
 
     fn interrupt(me: Option<&Worker>, sleeper: Sleeper) {
-        // SAFETY: a fiber does not go on, nor leave the scope, before its timer is disarmed, for which it
+        // SAFETY: a fiber goes on, or leaves the scope, only after its timer is disarmed. That
         // needs the lock that is held here.
         let (fiber, scope) =
             unsafe { (sleeper.fiber.as_ref(), sleeper.scope.map(|mark| mark.as_ref())) };
         let interrupt = || {
             match me.filter(|&me| fiber.owner.is(me)) {
-                // A mover that has gone on elsewhere, or the monitor fires.
+                // A migratable fiber that has gone on elsewhere, or the caller is the monitor.
                 None => {
                     let _ = send(me, fiber, Wish::INTERRUPT);
                 }

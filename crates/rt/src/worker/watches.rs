@@ -1,5 +1,5 @@
-//! Watches: conditions that agents sample for the fibers that wait for them, each an entry in the
-//! frame of its fiber.
+//! Watches: conditions that agents poll on behalf of waiting fibers. Each is an entry in the frame
+//! of its fiber.
 
 use std::ptr::NonNull;
 
@@ -8,12 +8,12 @@ use daiko_core::watch::{Entry, EntryState, Scan, Table};
 
 use super::suspend::{self, Resumed};
 use super::{Round, Source, Worker, current};
+use crate::deadline::Deadline;
 use crate::deadlock::Target;
 use crate::fiber::{ControlBlock, unwind};
 use crate::runtime::kernel::ThisThread;
-use crate::wait::Deadline;
 
-/// Entries that a scan looks at before others have their turn.
+/// Number of entries that one scan looks at before other sources have their turn.
 const SLICE: usize = 256;
 
 /// The fiber that an entry wakes.
@@ -24,13 +24,13 @@ pub struct Watcher(NonNull<ControlBlock>);
 unsafe impl Send for Watcher {}
 
 impl Watcher {
-    /// What wakes `fiber`, the caller.
+    /// Creates the watcher that wakes `fiber`, the caller.
     pub fn of(fiber: &ControlBlock) -> Self {
         Watcher(NonNull::from(fiber))
     }
 
     fn wake(self) {
-        // SAFETY: a fiber whose entry was listed waits until this wake.
+        // SAFETY: a fiber with a listed entry waits until this wake.
         unsafe { self.0.as_ref() }.wake(current());
     }
 }
@@ -43,19 +43,20 @@ impl Watches {
         Watches(Table::new())
     }
 
-    /// Whether somebody has to sample.
+    /// Returns true if an entry has to be polled even while its worker sleeps.
     #[inline]
     pub fn any_silent(&self) -> bool {
         self.0.silent() > 0
     }
 
-    /// Whether somebody has to sample until it sleeps.
+    /// Returns true if an entry has to be polled as long as its worker is awake; after that, it has
+    /// a doorbell.
     #[inline]
     pub fn any_rung(&self) -> bool {
         self.0.rung() > 0
     }
 
-    /// Samples one slice; true if there was a hit.
+    /// Polls one slice of the entries; returns true if there was a hit.
     #[inline]
     pub(crate) fn scan(&self) -> bool {
         if !self.any_silent() && !self.any_rung() {
@@ -65,23 +66,23 @@ impl Watches {
         matches!(scan, Scan::Done { hits: 1.., .. })
     }
 
-    /// Samples all, whoever else does; true if there was a hit.
+    /// Polls all entries, even during a scan by another thread; returns true if there was a hit.
     pub fn scan_all(&self) -> bool {
         self.0.scan_all(&ThisThread, Watcher::wake) > 0
     }
 
-    /// Resumes the fibers that wait for the word at `address` and are to be told of it, if their
-    /// condition holds; returns their number.
+    /// Resumes the fibers that wait to be notified of the word at `address`, if their conditions
+    /// hold; returns their number.
     pub fn notify(&self, address: usize) -> usize {
         self.0.notify(&ThisThread, address, Watcher::wake)
     }
 
-    /// Lists `entry` and waits until it is hit, unless `seen_before` has seen something; `None`: the deadline has passed
-    /// before.
+    /// Lists `entry` and waits until it is hit, unless `seen_before` returns a value. Returns
+    /// `None` if the deadline has passed first.
     ///
     /// # Safety
     ///
-    /// `entry` is new, and what it looks at is borrowed by the caller.
+    /// `entry` is new, and the caller borrows the words that it looks at.
     pub unsafe fn wait(
         &self,
         worker: &'static Worker,
@@ -92,8 +93,8 @@ impl Watches {
         deadline: Deadline,
     ) -> Option<u64> {
         let table = &self.0;
-        // SAFETY: new; entry and word outlive the watch, which ends in `leave` below or by the hit after which
-        // this fiber is woken.
+        // SAFETY: the entry is new; entry and word outlive the watch, which ends in `leave` below,
+        // or by the hit after which this fiber is woken.
         unsafe { table.insert(&ThisThread, NonNull::from(entry)) };
         if let Some(value) = seen_before() {
             let _ = leave(table, entry, fiber);
@@ -127,13 +128,13 @@ impl Source for Watches {
     }
 }
 
-/// The value that has met the condition of an entry that was hit.
+/// Returns the value that met the condition of an entry that was hit.
 fn seen_by(entry: &Entry<Watcher>) -> Option<u64> {
     let EntryState::Hit(seen) = entry.state() else { unreachable!("woken without a hit") };
     Some(seen)
 }
 
-/// Ends a watch; if it was hit meanwhile, waits for the wake that is on its way.
+/// Ends a watch. If it was hit meanwhile, waits for the wake that is on its way.
 fn leave(table: &Table<Watcher>, entry: &Entry<Watcher>, fiber: &ControlBlock) -> Unlinked {
     // SAFETY: the entry is alive, and this is its table.
     let unlinked = unsafe { table.remove(&ThisThread, NonNull::from(entry)) };

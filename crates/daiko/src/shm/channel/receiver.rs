@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use daiko_core::robust::{self, NotReceived, Round, Seen};
 
 use super::{Channel, ConnectError, RecvError};
-use daiko_rt::wait::Deadline;
+use daiko_rt::Deadline;
 
 /// The end of a [`Channel`] to receive from; dropping it leaves its place to another.
 ///

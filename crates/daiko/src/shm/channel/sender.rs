@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use daiko_core::robust::{self, NotSent, Seen};
 
 use super::{Channel, ConnectError, SendError};
-use daiko_rt::wait::Deadline;
+use daiko_rt::Deadline;
 
 /// An end of a [`Channel`] to send into; dropping it leaves its place to another.
 ///

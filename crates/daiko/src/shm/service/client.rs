@@ -19,7 +19,7 @@ use super::super::wait::At;
 use super::ServiceOptions;
 use super::{CallError, Service};
 use crate::sync::Semaphore;
-use daiko_rt::wait::Deadline;
+use daiko_rt::Deadline;
 
 /// The most slots that one client claims.
 pub(super) const MOST_SLOTS: usize = 64;

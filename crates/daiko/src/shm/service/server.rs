@@ -11,9 +11,9 @@ use daiko_shm::Bytes;
 
 use super::super::wait::{self, Told};
 use super::{CallError, ServeError, Service, Words};
+use daiko_rt::Deadline;
 use daiko_rt::fiber::{Builder, Cancelled, JoinHandle};
 use daiko_rt::runtime::{self, Runtime, Shared};
-use daiko_rt::wait::Deadline;
 use daiko_rt::worker;
 
 /// What a reply is.

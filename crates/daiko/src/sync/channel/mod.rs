@@ -34,8 +34,8 @@ pub use self::errors::{
 pub use self::oneshot::{OneshotReceiver, OneshotSender, oneshot};
 #[doc(hidden)]
 pub use self::select::{Patience, select};
+use daiko_rt::Deadline;
 use daiko_rt::process;
-use daiko_rt::wait::Deadline;
 
 /// A channel that holds at most `capacity` messages; with 0 it is a [`rendezvous`].
 ///

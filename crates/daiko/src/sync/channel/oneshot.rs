@@ -13,10 +13,11 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
 use super::{RecvError, RecvTimeoutError, SendError, TryRecvError};
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::wait::{self, Ended, Object, Waiter};
 
 /// A channel for one message.
 ///

@@ -13,10 +13,11 @@ use daiko_sys::clock;
 
 use super::any::{Any, AtMeeting, AtSide, Met, try_meet};
 use super::{OneshotReceiver, Receiver, RecvError, SendError, Sender, TryRecvError, TrySendError};
+use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
-use daiko_rt::wait::{Deadline, Ended, Object, Wait, Waiter};
+use daiko_rt::wait::{Ended, Object, Wait, Waiter};
 
 /// Waits for the first of several operations on channels, and runs what belongs to it.
 ///

@@ -1,4 +1,4 @@
-//! A scoped fiber: what it has beside others, and its leave.
+//! A scoped fiber: its packet, its family, and its leave.
 
 use std::mem::offset_of;
 use std::ptr::NonNull;
@@ -16,20 +16,20 @@ use crate::runtime::kernel::ThisThread;
 use crate::wait::Waiter;
 use crate::worker::{self, suspend};
 
-/// What the fibers of one scope share. It lies in the frame that they borrow from.
+/// The shared state of the fibers of one scope. It lies in the frame that they borrow from.
 pub(crate) struct Family {
     children: Children<Child>,
-    /// Children that panicked and were not joined. Any child, and who joins it.
+    /// Number of children that panicked and were not joined. Written by any child, and its joiner.
     panics: AtomicUsize,
-    /// Children that were lost and not joined. Likewise.
+    /// Number of children that were lost and not joined. Written likewise.
     losses: AtomicUsize,
 }
 
-/// A child that has not left, and is in use therefore.
+/// A child that has not left, and so is in use.
 #[derive(Clone, Copy)]
 struct Child(NonNull<ControlBlock>);
 
-// SAFETY: what any thread may touch of a control block is atomic.
+// SAFETY: the fields of a control block that any thread may touch are atomic.
 unsafe impl Send for Child {}
 
 /// The packet of a scoped fiber, which stays in place from its spawn until its block is freed.
@@ -48,14 +48,18 @@ impl<F, T> Packet<F, T> {
         Packet { body: Body::new(f), family: NonNull::from(family), node }
     }
 
+    /// Returns the node of the packet.
+    ///
     /// # Safety
     ///
-    /// `packet` points to a `Self` whose body alone has been written since it was made.
+    /// `packet` points to a `Self`, of which only the body has been written since it was made.
     unsafe fn node(packet: NonNull<u8>) -> NonNull<Node<Child>> {
         // SAFETY: inside the packet.
         unsafe { packet.add(offset_of!(Self, node)).cast() }
     }
 
+    /// Returns the family of the packet.
+    ///
     /// # Safety
     ///
     /// As for [`node`](Self::node).
@@ -66,7 +70,7 @@ impl<F, T> Packet<F, T> {
 }
 
 impl<F: FnOnce() -> T, T> Packet<F, T> {
-    /// The functions of a fiber that has such a packet.
+    /// The functions of a fiber with this packet.
     pub(super) const VTABLE: Vtable = Vtable {
         run: Self::run,
         cancel: Self::cancel,
@@ -75,6 +79,8 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
         lost: Lost::Tells(Self::count_loss),
     };
 
+    /// Runs the closure in the packet, and counts its panic.
+    ///
     /// # Safety
     ///
     /// `packet` points to a packet with its closure, which is not run again.
@@ -86,6 +92,8 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
         }
     }
 
+    /// Drops the closure in the packet, and counts its panic.
+    ///
     /// # Safety
     ///
     /// As for [`run`](Self::run).
@@ -97,7 +105,7 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
         }
     }
 
-    /// Counts a panic, before anybody can join the fiber and take it back.
+    /// Counts a panic, before a joiner can take it back.
     ///
     /// # Safety
     ///
@@ -108,12 +116,12 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
         let (outcome, family) =
             unsafe { (packet.cast::<Outcome<T>>().as_ref(), Self::family(packet).as_ref()) };
         if matches!(outcome, Err(JoinError::Panicked(_))) {
-            // Relaxed: who joins, and the scope, come after the end of the fiber.
+            // Relaxed: the joiner, and the scope, come after the end of the fiber.
             family.panics.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Counts the loss of the fiber, before anybody can join it and take that back.
+    /// Counts the loss of the fiber, before a joiner can take that back.
     ///
     /// # Safety
     ///
@@ -125,12 +133,12 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
         family.losses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The fiber's last access to what it borrows: `Scope` says why.
+    /// Leaves the family: the fiber's last access to borrowed values; see `Scope`.
     ///
     /// # Safety
     ///
-    /// `packet` points to the packet of a fiber whose result is in place, and taken, dropped or
-    /// left to its handle, or that is lost; it leaves once.
+    /// `packet` points to the packet of a fiber that is lost, or has its result in place, taken,
+    /// dropped or left to its handle; it leaves once.
     unsafe fn leave(packet: NonNull<u8>) {
         // SAFETY: the fiber has entered; the frame stays until it has left, its block and so its
         // packet until later.
@@ -152,12 +160,12 @@ impl Family {
         Family { children: Children::new(), panics, losses }
     }
 
-    /// Makes a fiber that is about to be launched one of the family's.
+    /// Adds a fiber that is about to be launched to the family.
     ///
     /// # Safety
     ///
-    /// `fiber` is new, its packet is a `Packet<F, T>` of this family, and it is launched after this.
-    /// The caller is in the body of the scope, or one of the family.
+    /// `fiber` is new, its packet is a `Packet<F, T>` of this family, and it is launched after
+    /// this. The caller is in the body of the scope, or a fiber of the family.
     pub(super) unsafe fn enter<F: FnOnce() -> T, T>(&self, fiber: &ControlBlock) {
         // SAFETY: the packet stays until its fiber has left; it is new, so in no list.
         let entered = unsafe {
@@ -169,7 +177,7 @@ impl Family {
         }
     }
 
-    /// Takes a child that has ended so off the counts: somebody has joined it.
+    /// Takes a child that has ended with `error` off the counts, because it was joined.
     pub(super) fn forgive(&self, error: &JoinError) {
         // Relaxed: it was counted before its end.
         match error {
@@ -179,9 +187,11 @@ impl Family {
         }
     }
 
-    /// What has come of a child that was not joined, if that is bad. Once all have left.
+    /// Returns the failure of a child that was not joined, if there is one. Only once all have
+    /// left.
     pub(super) fn failure(&self) -> Option<&'static str> {
-        // Relaxed: what children did before they left is seen by who waited for them.
+        // Relaxed: the caller has waited for the children, and so sees their writes before they
+        // left.
         if self.panics.load(Ordering::Relaxed) != 0 {
             Some("daiko: a fiber of this scope panicked, and was not joined")
         } else if self.losses.load(Ordering::Relaxed) != 0 {
@@ -193,7 +203,8 @@ impl Family {
         }
     }
 
-    /// Waits for all children in the stead of the body, which `fiber`, the caller, has lost: they are cancelled.
+    /// Waits for all children on behalf of the body, which `fiber`, the caller, has lost: they are
+    /// cancelled.
     pub(crate) fn settle(&self, fiber: &'static ControlBlock) {
         self.cancel();
         let _ = self.wait(&Waiter::Fiber(fiber));
@@ -202,7 +213,7 @@ impl Family {
     /// Cancels all children, and those that are spawned later.
     pub(super) fn cancel(&self) {
         let hold = |Child(block): Child| {
-            // SAFETY: it has not left, so that it is in use.
+            // SAFETY: it has not left, so it is in use.
             unsafe { block.as_ref() }.retain();
             Fiber::from_block(block)
         };
@@ -211,8 +222,8 @@ impl Family {
         }
     }
 
-    /// Waits for all children to have left; whether a cancel of the caller is due, which has reached
-    /// them then.
+    /// Waits for all children to have left; returns true if a cancel of the caller is due, which
+    /// has been passed on to them.
     pub(super) fn wait(&self, waiter: &Waiter) -> bool {
         match waiter {
             Waiter::Fiber(fiber) => self.wait_as_fiber(fiber),
@@ -235,7 +246,7 @@ impl Family {
         }
         let target = Target::new(Kind::Scope, &self.children);
         fiber.waiting_for(target, || {
-            // Asked at each turn: a mover may have moved.
+            // Read each time: a migratable fiber may have changed its worker.
             while worker::current().is_some_and(|worker| !suspend::wait(worker, fiber)) {
                 if !cancelled && unwind::is_due(fiber) {
                     cancelled = true;

@@ -1,4 +1,4 @@
-//! Fibers that borrow from the frame of whoever spawned them.
+//! Scopes: fibers that borrow from the frame of their spawner.
 
 mod child;
 
@@ -17,40 +17,43 @@ use crate::runtime::{self, Shared};
 use crate::wait::Waiter;
 use crate::worker;
 
-/// Where scoped fibers are spawned: [`scope`] passes one to its closure, as [`std::thread::scope`] does.
+/// The place where scoped fibers are spawned: [`scope`] passes one to its closure, as
+/// [`std::thread::scope`] does.
 ///
 /// `'scope` is the time in which fibers may be spawned, and run: it begins before the closure does
-/// and ends when `scope` returns. `'env` is that of what they borrow from outside, and longer.
+/// and ends when `scope` returns. `'env` is that of outside values that they borrow, and longer.
 //
-// Why no fiber of a scope touches what it borrows after `scope` has returned:
+// Proof that no fiber of a scope touches borrowed values after `scope` has returned:
 //
-// 1. `scope` waits for all of them before it returns, unwinds, or does anything else with what the
-//    closure left. Between the closure and the end of that wait nothing unwinds: no cancel is raised
-//    there, and `AbortOnUnwind` guards against a fault of ours. A fiber whose runtime ends before it
-//    may never leave the wait; then its frames are never freed, nor is what owns them.
-// 2. The wait ends when every fiber that has entered has left (README.md of `core::children`). It enters
-//    before it is launched; whoever spawns it is the closure or a fiber that has not left, since
-//    `&'scope Scope` cannot be had by anything that lives on.
-// 3. Of `'scope` are the closure, with what it captures; the result; the family. When a fiber leaves,
-//    the closure was run or dropped. Its result was taken or dropped, or is the handle's, which cannot
-//    leave `'scope` either, or forgotten, and then never looked at again. A panic's payload is
-//    `'static`, as are thread-locals. To leave is the last access to the family. What the fiber does
-//    afterwards, to the end of its life, is done to its own block and stack, which are the runtime's.
-// 4. So a stack may still be in use when `scope` returns, but nothing that was borrowed is.
+// 1. `scope` waits for all fibers before it returns, unwinds, or uses the outcome of the closure.
+//    Between the closure and the end of that wait nothing unwinds: no cancel is raised there, and
+//    `AbortOnUnwind` guards against a bug of the runtime. If a fiber's runtime ends first, the
+//    fiber may never leave the wait; then its frames are never freed, nor is their owner.
+// 2. The wait ends when every fiber that has entered has left (README.md of `core::children`). A
+//    fiber enters before it is launched. Its spawner is the closure or a fiber that has not left,
+//    since no value that lives on can hold a `&'scope Scope`.
+// 3. The closure with its captures, the result and the family are bound to `'scope`. When a fiber
+//    leaves, the closure was run or dropped. Its result was taken or dropped, or belongs to the
+//    handle, which cannot leave `'scope` either, or was forgotten, and is then never looked at
+//    again. A panic's payload is `'static`, as are thread-locals. Leaving is the last access to the
+//    family. After that, to the end of its life, the fiber uses only its own block and stack, which
+//    belong to the runtime.
+// 4. So a stack may still be in use when `scope` returns, but no borrowed value is.
 pub struct Scope<'scope, 'env: 'scope> {
     family: Family,
     runtime: &'scope Shared,
-    /// Invariant: no shorter time will do than that for which `scope` waits.
+    /// Invariant: no time shorter than that for which `scope` waits will do.
     scope: PhantomData<&'scope mut &'scope ()>,
     /// Likewise.
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// Runs `f`, in which fibers can be spawned that borrow from outside, and waits for their end: as
+/// Runs `f`, in which fibers can be spawned that borrow from outside, and waits for their end, like
 /// [`std::thread::scope`].
 ///
-/// It returns what `f` does, once `f` and all fibers spawned in the scope have ended, also those that
-/// these have spawned in it. A fiber suspends meanwhile, any other thread blocks.
+/// It returns the result of `f` once `f` and all fibers of the scope have ended, including those
+/// that other fibers have spawned in it. A calling fiber suspends meanwhile, any other thread
+/// blocks.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -66,28 +69,28 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// # });
 /// ```
 ///
-/// The fibers run in the runtime of the calling fiber. A thread that is no fiber may call it as well:
-/// then `f` runs on that thread, and the fibers run in the default runtime, or in that of
+/// The fibers run in the runtime of the calling fiber. A thread that is no fiber may call it as
+/// well: then `f` runs on that thread, and the fibers run in the default runtime, or in that of
 /// [`Runtime::scope`](crate::Runtime::scope).
 ///
 /// # Cancel
 ///
-/// If the caller is cancelled, while `f` runs or while it waits, so are the fibers of the scope, also
-/// those that are spawned in it afterwards. It unwinds once all of them have ended. One that resists
-/// holds it up, in a shutdown of the runtime too; both are left behind then. Inside
-/// `cancel::shield` the cancel waits, also for the fibers.
+/// If the caller is cancelled, while `f` runs or while it waits, so are the fibers of the scope,
+/// including those that are spawned in it later. The caller unwinds once all of them have ended. A
+/// fiber that resists holds it up, even in a shutdown of the runtime; both are left behind then.
+/// Inside `cancel::shield` the cancel waits, for the fibers too.
 ///
 /// # Panics
 ///
-/// If `f` panics, with its payload: the fibers are not cancelled, but waited for. Otherwise if one of
-/// the fibers panicked, or was lost with its [worker's process](crate::process), and was not joined, even if the caller
-/// is cancelled too. Who joins a fiber has its panic.
+/// If `f` panics, with its payload: the fibers are not cancelled, but waited for. Otherwise, if one
+/// of the fibers panicked, or was lost with its [worker's process](crate::process), and was not
+/// joined, even if the caller is cancelled too. A caller that joins a fiber receives its panic.
 ///
-/// Inside [`no_suspend`](crate::no_suspend), or in a `agent::Poller`.
+/// Inside [`no_suspend`](crate::no_suspend), or in an `agent::Poller`.
 ///
-/// # What the compiler refuses
+/// # Code that the compiler refuses
 ///
-/// What a fiber borrows has to outlive the scope:
+/// Values that a fiber borrows have to outlive the scope:
 ///
 /// ```compile_fail,E0373
 /// # use daiko_rt as daiko;
@@ -97,7 +100,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// });
 /// ```
 ///
-/// One fiber at a time may change it:
+/// Only one fiber at a time may change a value:
 ///
 /// ```compile_fail,E0499
 /// # use daiko_rt as daiko;
@@ -108,7 +111,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// });
 /// ```
 ///
-/// Nor can `f` itself while one does:
+/// Neither can `f` itself while a fiber does:
 ///
 /// ```compile_fail,E0502
 /// # use daiko_rt as daiko;
@@ -119,7 +122,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 /// });
 /// ```
 ///
-/// What is not [`Sync`] is not shared with fibers, which may be elsewhere:
+/// Values that are not [`Sync`] are not shared with fibers, which may run elsewhere:
 ///
 /// ```compile_fail,E0277
 /// # use daiko_rt as daiko;
@@ -159,7 +162,7 @@ where
     in_runtime(runtime::of(worker::current()), f)
 }
 
-/// [`scope`], with fibers of `runtime`.
+/// Runs [`scope`] with fibers of `runtime`.
 #[track_caller]
 pub(crate) fn in_runtime<'env, F, T>(runtime: &Shared, f: F) -> T
 where
@@ -171,7 +174,7 @@ where
     let lent = Item::new(&scope.family, ptr::null(), &RECOVERY);
     call.gains(lent);
     let result = process::own_code(|| panic::catch_unwind(AssertUnwindSafe(|| f(&scope))));
-    // Not while it unwinds: to suspend in that would be seen by the neighbours.
+    // No cancel unwinds here: a suspension during an unwind would be seen by the neighbours.
     let borrowed = AbortOnUnwind;
     let unwound_by_cancel = result.as_ref().is_err_and(|payload| payload.is::<Cancelled>());
     if unwound_by_cancel {
@@ -193,13 +196,13 @@ where
     }
 }
 
-/// Waits for the fibers of the scope in the stead of the fiber that opened it, which is lost.
+/// Waits for the fibers of the scope on behalf of the fiber that opened it, which is lost.
 static RECOVERY: ItemKind = ItemKind {
     // SAFETY: the items of this kind are valid, and the fiber is the caller.
     recover: |family, _, fiber| unsafe { family.cast::<Family>().as_ref().settle(fiber) },
 };
 
-/// Goes on with the cancel that has unwound the body.
+/// Resumes the cancel that has unwound the body.
 fn raise_again(waiter: &Waiter, payload: Box<dyn Any + Send>) -> ! {
     if let Waiter::Fiber(fiber) = waiter {
         fiber.add_flags(flag::RAISED);
@@ -228,10 +231,11 @@ impl Drop for AbortOnUnwind {
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    /// Spawns a fiber that may borrow from outside the scope; see [`scope`] and [`spawn`](crate::spawn).
+    /// Spawns a fiber that may borrow from outside the scope; see [`scope`] and
+    /// [`spawn`](crate::spawn).
     ///
-    /// With a handle that is dropped the fiber is not joined, but waited for all the same. The fiber
-    /// may spawn others, if it is given the scope:
+    /// If its handle is dropped, the fiber is not joined, but waited for all the same. The fiber
+    /// may spawn other fibers, if it is given the scope:
     ///
     /// ```
     /// # use daiko_rt as daiko;
@@ -274,7 +278,7 @@ impl fmt::Debug for Scope<'_, '_> {
 }
 
 impl Builder {
-    /// Spawns the fiber in `scope`, where it may borrow from outside of that: as
+    /// Spawns the fiber in `scope`, where it may borrow from outside the scope, like
     /// [`std::thread::Builder::spawn_scoped`].
     ///
     /// ```
@@ -305,22 +309,22 @@ impl Builder {
         let _call = process::call();
         let here = worker::current().filter(|worker| worker.is_of(scope.runtime));
         let block = self.allocate(scope.runtime, here, const { room::<Packet<F, T>>() })?;
-        // SAFETY: the block is new, so nobody else knows it.
+        // SAFETY: the block is new, so no other thread knows it.
         let fiber = unsafe { block.as_ref() };
         fiber.vtable.set(&const { Packet::<F, T>::VTABLE });
         let packet = Packet::<F, T>::new(f, &scope.family, block);
         // SAFETY: `allocate` made room for it.
         unsafe { fiber.packet.get().cast().write(packet) };
         let handle = JoinHandle::new(Fiber::from_block(block));
-        // SAFETY: the packet is such a one, and only those have the scope who are in its body or of
-        // its family: `Scope` says why.
+        // SAFETY: the packet is of that type, and the caller is in the body of the scope or of its
+        // family, since no other code has the scope: see `Scope`.
         unsafe { scope.family.enter::<F, T>(fiber) };
         scope.runtime.launch(fiber, here, self.place);
         Ok(ScopedJoinHandle { handle, family: &scope.family })
     }
 }
 
-/// The right to wait for the end of a scoped fiber and to have its result, as
+/// The right to wait for the end of a scoped fiber and to take its result, like
 /// [`std::thread::ScopedJoinHandle`].
 ///
 /// Dropping it leaves the fiber to the scope, which waits for it; its result is dropped.
@@ -330,17 +334,18 @@ pub struct ScopedJoinHandle<'scope, T> {
 }
 
 impl<T> ScopedJoinHandle<'_, T> {
-    /// The fiber.
+    /// Returns the fiber.
     pub fn fiber(&self) -> &Fiber {
         self.handle.fiber()
     }
 
-    /// Whether the fiber has ended, so that [`join`](Self::join) would return at once.
+    /// Returns true if the fiber has ended, so that [`join`](Self::join) would return at once.
     pub fn is_finished(&self) -> bool {
         self.handle.is_finished()
     }
 
-    /// Has the fiber unwind: see [`JoinHandle::cancel`]. Its scope does not mind.
+    /// Makes the fiber unwind: see [`JoinHandle::cancel`]. The scope does not count that as a
+    /// failure.
     pub fn cancel(&self) {
         self.handle.cancel();
     }

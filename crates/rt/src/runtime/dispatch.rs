@@ -1,0 +1,100 @@
+//! Where fibers are put so that a worker finds them, and who is told.
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{Ordering, fence};
+
+use daiko_core::fiber::{Letters, Posted};
+use daiko_core::list::Chain;
+use daiko_core::place::{self, Least};
+
+use super::kernel::{Barriers, ThisThread};
+use super::shared::Shared;
+use crate::fiber::{ControlBlock, Place, flag};
+use crate::process;
+use crate::worker::{self, Worker};
+
+impl Shared {
+    /// Puts a new fiber in a place where a worker will find it. `here` is the calling worker, if a
+    /// worker of this runtime calls.
+    pub(crate) fn launch(&self, fiber: &ControlBlock, here: Option<&Worker>, place: Place) {
+        match (place, here) {
+            (Place::On(worker), from) => self.send_start(from, worker, fiber),
+            (Place::Spread, from) if self.worker_count() > 1 => {
+                let me = from.map_or(0, |worker| worker.index as usize);
+                self.send_start(from, self.least_loaded(me).worker, fiber);
+            }
+            (_, Some(worker)) => worker.enqueue_stealable(fiber),
+            (_, None) => self.inject_one(fiber),
+        }
+    }
+
+    /// Returns the worker that has the fewest fibers, `me` if it is among those.
+    pub(crate) fn least_loaded(&self, me: usize) -> Least {
+        place::least(self.workers().iter().map(Worker::load), me)
+    }
+
+    /// Hands an unstarted fiber to `worker`, where it starts for sure: it is not placed twice.
+    pub(crate) fn send_start(&self, from: Option<&Worker>, worker: usize, fiber: &ControlBlock) {
+        fiber.flags.update(|flags| flags | flag::PLACED);
+        self.workers()[worker].coming.fetch_add(1, Ordering::Relaxed);
+        if fiber.mail.post(Letters::START) == Posted::Push {
+            self.workers()[worker].deliver(from, fiber);
+        }
+    }
+
+    /// Puts an active fiber in the queue from which any worker takes it.
+    pub(crate) fn inject_one(&self, fiber: &ControlBlock) {
+        // SAFETY: the caller has the fiber alone, so it is in no list; it is in use until it has
+        // run.
+        unsafe { self.injector.push(&ThisThread, NonNull::from(fiber)) };
+        self.work_is_available();
+    }
+
+    /// Puts fibers in the queue from which any worker takes them.
+    pub(crate) fn inject(&self, fibers: Chain<ControlBlock>) {
+        self.injector.push_chain(&ThisThread, fibers);
+    }
+
+    /// Makes all workers look again for work.
+    pub fn unpark_all(&self) {
+        process::assert_in_call();
+        // Pairs with the barrier between a worker's parked mark and its last look.
+        fence(Ordering::SeqCst);
+        for worker in self.all_workers() {
+            worker.unpark(worker::current());
+        }
+    }
+
+    /// Wakes a parked worker, if there is one, because a fiber that any worker may take was queued.
+    #[inline]
+    pub(crate) fn work_is_available(&self) {
+        // The only worker of a runtime knows the fibers that it queues itself, but not those of its
+        // spare worker.
+        let alone = self.worker_count() == 1
+            && self.spares.load(Ordering::Relaxed) == 0
+            && worker::current().is_some_and(|worker| ptr::eq(worker, &self.workers()[0]));
+        if !alone {
+            self.wake_one();
+        }
+    }
+
+    /// Returns the barrier between adding work and looking for parked workers. In a runtime of one
+    /// worker, other threads add work so rarely that they pay for it, and not each park.
+    pub(crate) fn idle_barrier(&self) -> Barriers {
+        if self.worker_count() > 1 { self.barriers } else { Barriers::Fences }
+    }
+
+    pub(crate) fn wake_one(&self) {
+        process::assert_in_call();
+        let on_idle_core = |worker: usize| self.all_workers()[worker].has_core_alone();
+        if let Some(index) = self.idle.pick_one(&self.idle_barrier(), on_idle_core) {
+            self.all_workers()[index].unpark(worker::current());
+        }
+    }
+
+    /// Chooses the worker for a fiber that `worker` is about to start.
+    #[inline]
+    pub(crate) fn place_start(&self, worker: &Worker) -> place::Start {
+        if self.worker_count() == 1 { place::Start::Here } else { worker.place_start() }
+    }
+}

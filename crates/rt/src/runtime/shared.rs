@@ -1,0 +1,173 @@
+//! What all parts of a runtime share.
+
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use daiko_core::glance::Glance;
+use daiko_core::governor::Governor;
+use daiko_core::idle::IdleSet;
+use daiko_core::injector::Injector;
+use daiko_sys::Scope as Reach;
+use daiko_sys::cpu::CpuSet;
+use daiko_sys::lock::Tally;
+use daiko_sys::selector;
+
+use super::kernel::Barriers;
+use super::pool;
+use crate::deadlock::DeadlockHook;
+use crate::fiber::ControlBlock;
+use crate::jobs::BlockingPool;
+use crate::monitor::{Monitor, StuckHook};
+use crate::pairing::Pairing;
+use crate::placement::Steering;
+use crate::process::crew::Roster;
+use crate::worker::{Sources, Worker};
+
+/// The phases in the life of a runtime.
+pub(crate) mod phase {
+    /// Fibers run.
+    pub(crate) const RUNNING: u32 = 0;
+    /// Fibers are unwound.
+    pub(crate) const UNWINDING: u32 = 1;
+    /// The time for unwinding is over: workers end where they are.
+    pub(crate) const ENDING: u32 = 2;
+}
+
+/// The shared part of a runtime. It lies in the runtime's arena, until the last control block has
+/// come back.
+pub struct Shared {
+    pub pool: pool::Pool,
+    pub(super) workers: NonNull<Worker>,
+    /// Workers that fibers are placed on.
+    pub(super) worker_count: u32,
+    /// The same plus the spare workers that follow them.
+    pub(super) all_count: u32,
+    /// Fibers that any worker may start.
+    pub(crate) injector: Injector<ControlBlock>,
+    /// Parked workers.
+    pub(crate) idle: IdleSet,
+    pub(crate) governor: Governor,
+    /// The sources that all agents poll.
+    pub sources: Sources,
+    /// The threads for blocking calls, where workers are threads.
+    pub(crate) blocking: BlockingPool,
+    pub(crate) monitor: Monitor,
+    /// The control block that the monitor reads: its protected read.
+    pub(crate) glance: Glance<ControlBlock>,
+    /// A `phase`.
+    pub(crate) phase: AtomicU32,
+    /// True if the watches of a worker are not polled by its own agent, which is busy: other agents
+    /// poll them.
+    pub(crate) stand_in: AtomicBool,
+    /// Number of spare workers that are needed now. Written by the monitor.
+    pub(crate) spares: AtomicU32,
+    pub(crate) barriers: Barriers,
+    /// Number of workers that have ended. Each counts itself as its last access to the runtime.
+    pub(crate) ended: Tally,
+    /// The process table of worker processes.
+    pub(crate) roster: Roster,
+    /// The kernel threads of the workers and spare workers. Only in the process that built the
+    /// runtime.
+    pub(super) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    /// The way in which workers ask the kernel for descriptors, chosen at the first use unless the
+    /// builder has chosen it.
+    pub selector: OnceLock<selector::Kind>,
+    /// Placement of migratable fibers that wait for sockets.
+    pub steering: Steering,
+    /// The table of workers that share a core.
+    pub(crate) pairing: Pairing,
+    /// The CPUs that workers are bound to.
+    pub(crate) cpus: CpuSet,
+    pub options: Options,
+}
+
+/// Keeps the memory of a runtime beyond its end, for an object that may outlive it.
+pub struct Hold(pub(super) NonNull<Shared>);
+
+// SAFETY: `Shared` is Send and Sync.
+unsafe impl Send for Hold {}
+// SAFETY: as for Send.
+unsafe impl Sync for Hold {}
+
+/// The settings of the builder, which do not change.
+pub struct Options {
+    /// True if the workers are processes.
+    pub(crate) processes: bool,
+    /// `kind` bits of all fibers.
+    pub(crate) kind: u8,
+    /// True if worker processes are traced.
+    pub(crate) traced: bool,
+    /// True if an agent that finds a hit for a migratable fiber of another worker resumes it
+    /// itself.
+    pub(crate) any_agent: bool,
+    /// The way in which workers ask the kernel for descriptors; `None`: the best that there is.
+    pub selector: Option<selector::Kind>,
+    /// Called by the monitor when a worker is stuck.
+    pub(crate) on_stuck: Option<StuckHook>,
+    /// Called by the monitor when fibers wait for events that cannot come.
+    pub(crate) on_deadlock: Option<DeadlockHook>,
+}
+
+// SAFETY: the workers and blocks that the pointers lead to are shared by the rules stated there.
+unsafe impl Sync for Shared {}
+// SAFETY: as for Sync.
+unsafe impl Send for Shared {}
+
+impl Shared {
+    /// Returns the workers that fibers are placed on.
+    #[inline]
+    pub fn workers(&self) -> &[Worker] {
+        // SAFETY: the builder made that many, and they live as long as this.
+        unsafe { std::slice::from_raw_parts(self.workers.as_ptr(), self.worker_count as usize) }
+    }
+
+    /// Returns the workers, followed by the spare workers.
+    pub fn all_workers(&self) -> &[Worker] {
+        // SAFETY: as in `workers`.
+        unsafe { std::slice::from_raw_parts(self.workers.as_ptr(), self.all_count as usize) }
+    }
+
+    #[inline]
+    pub fn worker_count(&self) -> usize {
+        self.worker_count as usize
+    }
+
+    #[inline]
+    pub(crate) fn phase(&self) -> u32 {
+        // Acquire: pairs with the Release in `shutdown`.
+        self.phase.load(Ordering::Acquire)
+    }
+
+    /// Returns the scope of futex words of this runtime: the threads or processes that wait and
+    /// wake.
+    pub fn scope(&self) -> Reach {
+        self.pool.arena().scope()
+    }
+
+    pub fn hold(&self) -> Hold {
+        self.pool.hold();
+        Hold(NonNull::from(self))
+    }
+
+    pub(super) fn threads(&self) -> MutexGuard<'_, Vec<std::thread::JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns true if a source that the agents of all workers poll may have an event that they
+    /// find only by looking.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let mut awaited = false;
+        self.sources.each(|_, source| awaited |= source.is_awaited());
+        awaited
+    }
+}
+
+/// The runtime's own pointer to its shared part.
+#[derive(Debug)]
+pub(crate) struct SharedPtr(pub(crate) NonNull<Shared>);
+
+// SAFETY: `Shared` is Send and Sync.
+unsafe impl Send for SharedPtr {}
+// SAFETY: as for Send.
+unsafe impl Sync for SharedPtr {}

@@ -1,0 +1,65 @@
+//! The life of a worker's thread, and what is left once it has ended.
+
+use std::sync::atomic::Ordering;
+
+use super::current;
+use super::source::Source;
+use super::state::Worker;
+use crate::deadline::Deadline;
+use crate::runtime::pool::Pool;
+
+impl Worker {
+    /// Runs fibers until the runtime ends. This is the body of the worker's thread.
+    pub(crate) fn main(&self) {
+        self.be_here();
+        // Timers shall be exact even if the worker sleeps; if the kernel refuses, they are late.
+        let _ = daiko_sys::thread::set_timer_slack_ns(1);
+        self.runtime().monitor.worker_runs();
+        self.run_agent();
+        self.runtime().monitor.worker_parks();
+        self.sources.each(|_, source| source.leave());
+        current::clear();
+    }
+
+    /// Makes the calling thread this worker.
+    pub(super) fn be_here(&self) {
+        current::set(self, self.alone.get());
+        self.thread.store(daiko_sys::thread::id(), Ordering::Relaxed);
+    }
+
+    /// Runs fibers until the runtime ends, on the main thread of a worker process.
+    pub(crate) fn main_of_process(&self) {
+        self.alone.set(true);
+        self.main();
+    }
+
+    /// Returns true if no fiber waits for this worker to start it.
+    pub(crate) fn is_drained(&self) -> bool {
+        // The inbox is not asked: the monitor may have its messages in hand.
+        // Acquire: pairs with the Release in `start`.
+        self.ring.steal().is_empty() && self.coming.load(Ordering::Acquire) == 0
+    }
+
+    /// Returns true if the worker runs no fiber, and will not until another thread or process gives
+    /// it work.
+    pub(crate) fn rests(&self) -> bool {
+        self.running_addr() == 0
+            && (self.is_parked() || !self.inbox.has_mail())
+            && self.is_drained()
+            && !self.is_awaited()
+            && self.timers.next_due() == Deadline::NEVER
+    }
+
+    /// Accepts no more messages, and returns the stacks that the worker kept. To be called once its
+    /// thread has ended.
+    pub(crate) fn close(&self, pool: &Pool) {
+        for (fiber, postcard) in self.inbox.close() {
+            if postcard.is_none() {
+                // SAFETY: messages keep the fiber in use.
+                self.discard_letters(unsafe { fiber.as_ref() });
+            }
+        }
+        self.pool.give_back(pool, usize::MAX);
+        self.give_stack_back();
+    }
+}

@@ -1,0 +1,267 @@
+//! The state of a worker.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+
+use daiko_context::StackPointer;
+use daiko_core::fiber::{Access, Inbox, NextSlot};
+use daiko_core::list::Fifo;
+use daiko_core::place::Least;
+use daiko_core::queue::Ring;
+use daiko_core::turns::Turns;
+use daiko_sys::Scope;
+
+use super::counters::Counters;
+use super::heir::Heir;
+use super::source::Sources;
+use super::succession::{self, Coming};
+use super::timers::Timers;
+use super::watches::Watches;
+use super::{agent, steal};
+use crate::fiber::ControlBlock;
+use crate::jobs::Desk;
+use crate::runtime::Shared;
+use crate::runtime::pool::LocalPool;
+
+/// A kernel thread that runs fibers, with its queues.
+///
+/// The fields form three groups by the threads that write them, each group on lines of its own.
+#[repr(C, align(128))]
+pub struct Worker {
+    // Written by the owner at each context switch.
+    /// The LIFO slot: the fiber to run next.
+    pub(super) next: NextSlot<ControlBlock>,
+    /// The fiber that runs; null while the agent does.
+    pub(super) running: AtomicPtr<ControlBlock>,
+    /// The fiber that has just left its stack, and the work that is left to do for it there.
+    pub(super) departed: Cell<Departed>,
+    /// The queue that is served at the next pick.
+    pub(super) turns: Turns,
+    /// Number of fibers that are suspended here while they unwind.
+    pub(crate) unwinding: Cell<u32>,
+    /// Distance in bytes from the control block of the fiber resumed last down to its saved stack
+    /// pointer.
+    pub(super) depth: Cell<usize>,
+    /// Index + 1 of the next worker on this core, counted round; 0: there is none, or no fiber has
+    /// a class. Written once, together with those of the other workers.
+    pub(super) sibling: AtomicU32,
+    /// The saved stack pointer of the agent.
+    pub(super) agent: Cell<StackPointer>,
+    /// Started pinned fibers that are runnable.
+    pub(super) pinned: UnsafeCell<Fifo<ControlBlock>>,
+    /// The events of this worker, counted.
+    pub counters: Counters,
+    /// Words that fibers of this worker wait for.
+    pub watches: Watches,
+    /// Times until which fibers wait here.
+    pub timers: Timers,
+    /// Sources of clients.
+    pub sources: Sources,
+    /// Stacks for the next fibers spawned here.
+    pub(crate) pool: LocalPool,
+    /// The direct hand-off: the fiber that takes a mutex over if it runs next when the holder
+    /// waits.
+    pub(super) heir: Cell<Option<Heir>>,
+
+    // Read by all workers, rarely written by the owner.
+    /// Runnable fibers that other workers may take: migratable and unstarted fibers.
+    pub(super) ring: Ring<ControlBlock>,
+    /// Number of started pinned fibers that have not ended, for placement.
+    pub(crate) live: AtomicU32,
+    /// Number of fibers placed here that have not started yet. Written by any thread.
+    pub(crate) coming: AtomicU32,
+    /// The runtime.
+    pub(crate) runtime: NonNull<Shared>,
+    /// The runtime's phase, as this worker last acted on it. Only the owner.
+    pub(super) phase: Cell<u32>,
+    /// Set by the monitor if the worker has been in one fiber for long, so that migratable fibers
+    /// are better woken elsewhere.
+    pub(crate) stuck: AtomicBool,
+    /// True if this worker is a process of its own. Only the owner.
+    pub(super) alone: Cell<bool>,
+    /// The kind of sleep of the idle worker: a `Rest`. Only the owner, and the successor once the process has died.
+    pub(super) rest: AtomicU32,
+    /// The way in which a process becomes this worker: a `Coming`. Written by the zygote, then by that process.
+    pub(super) expected: AtomicU32,
+    /// The block below which the worker's own stack lies, if it is a process. Written before there
+    /// are processes.
+    pub(super) stack: AtomicPtr<ControlBlock>,
+    /// The heap's name for the worker's process. Written by that process.
+    pub(super) heap_name: AtomicU32,
+    /// Number of slabs of stacks that the worker's process can use. Only the owner.
+    pub(super) adopted: Cell<u32>,
+    /// True if this spare worker has a thread, or was refused one. Only the monitor.
+    pub(crate) started: AtomicBool,
+    /// Position among the runtime's workers and spare workers.
+    pub index: u32,
+    /// True while this spare worker is needed. Written by the monitor.
+    pub(crate) active: AtomicBool,
+    /// The steal history: what this worker, as a thief, has seen in the LIFO slots of other
+    /// workers.
+    pub(super) sights: steal::Sights,
+    /// The least loaded worker as last seen, and for how many more starts that is taken as true.
+    pub(super) least: Cell<(Least, u32)>,
+    /// Kernel id of the thread; 0 before it runs.
+    pub(crate) thread: AtomicU32,
+
+    // Written by other threads.
+    /// Messages to this worker.
+    pub(super) inbox: Alone<Inbox<ControlBlock>>,
+    /// The monitor's request to look at the sources at the next pick.
+    pub(crate) tick: AtomicBool,
+    /// The word on which the parked worker sleeps; 1 once an unpark has come.
+    pub(super) unparked: AtomicU32,
+    /// The bed in which the parked worker sleeps: `TOKEN`, or the source that has it. Written by
+    /// the owner before its inbox says that it is parked; read by the thread that has taken that
+    /// mark.
+    pub(super) bed: AtomicU32,
+    /// The submission queue, where the threads of a worker process take blocking calls and report
+    /// their ends.
+    pub(crate) desk: Desk,
+}
+
+/// A value on lines of its own, where the processor's fetch of the neighbour line does not reach.
+#[repr(align(128))]
+pub(super) struct Alone<T>(T);
+
+impl<T> std::ops::Deref for Alone<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+// SAFETY: each group of fields says which threads may touch it: fields for the owner alone are
+// reached only through `current`, and fields for other threads are atomic.
+unsafe impl Sync for Worker {}
+// SAFETY: as for Sync; a worker is built on one thread and then used on its own.
+unsafe impl Send for Worker {}
+
+/// The work for a fiber that has left its stack. The fiber or agent that runs next does it.
+#[derive(Clone, Copy)]
+pub(crate) enum Departed {
+    /// Nothing is left to do: the agent, or a pinned fiber.
+    None,
+    /// A migratable fiber that parks or waits: only now may other workers resume it.
+    Suspending {
+        fiber: NonNull<ControlBlock>,
+        event: daiko_core::fiber::Event,
+        /// True if it had been cancelled before it suspended.
+        cancelled: bool,
+    },
+    /// A migratable fiber that yields: only now may other workers take it.
+    Yielding(NonNull<ControlBlock>),
+    /// A lost fiber, which may begin anew.
+    Lost {
+        fiber: NonNull<ControlBlock>,
+        /// The stack that it has borrowed.
+        stack: Option<NonNull<ControlBlock>>,
+        anew: bool,
+    },
+    /// A fiber that ran to its end.
+    Finished(NonNull<ControlBlock>),
+}
+
+impl Worker {
+    pub(crate) fn new(runtime: NonNull<Shared>, index: u32, access: Access, scope: Scope) -> Self {
+        Worker {
+            next: NextSlot::new(access),
+            running: AtomicPtr::new(ptr::null_mut()),
+            heir: Cell::new(None),
+            departed: Cell::new(Departed::None),
+            turns: Turns::new(),
+            unwinding: Cell::new(0),
+            depth: Cell::new(0),
+            sibling: AtomicU32::new(0),
+            agent: Cell::new(StackPointer::NULL),
+            pinned: UnsafeCell::new(Fifo::new()),
+            counters: Counters::default(),
+            watches: Watches::new(),
+            timers: const { Timers::new() },
+            sources: Sources::new(scope),
+            pool: LocalPool::new(),
+            ring: Ring::new(),
+            live: AtomicU32::new(0),
+            coming: AtomicU32::new(0),
+            runtime,
+            phase: Cell::new(crate::runtime::phase::RUNNING),
+            stuck: AtomicBool::new(false),
+            alone: Cell::new(false),
+            rest: AtomicU32::new(succession::Rest::No as u32),
+            expected: AtomicU32::new(Coming::No as u32),
+            stack: AtomicPtr::new(ptr::null_mut()),
+            heap_name: AtomicU32::new(0),
+            adopted: Cell::new(0),
+            started: AtomicBool::new(false),
+            index,
+            active: AtomicBool::new(false),
+            sights: steal::Sights::default(),
+            least: Cell::new((Least { worker: 0, load: 0 }, 0)),
+            thread: AtomicU32::new(0),
+            inbox: Alone(Inbox::new()),
+            tick: AtomicBool::new(false),
+            unparked: AtomicU32::new(0),
+            bed: AtomicU32::new(agent::TOKEN),
+            desk: Desk::new(),
+        }
+    }
+
+    /// Returns the runtime of this worker.
+    #[inline]
+    pub fn runtime(&self) -> &Shared {
+        // SAFETY: the runtime owns its workers and outlives them.
+        unsafe { self.runtime.as_ref() }
+    }
+
+    /// Returns true if this worker belongs to `runtime`.
+    #[inline]
+    pub fn is_of(&self, runtime: &Shared) -> bool {
+        ptr::eq(self.runtime.as_ptr(), runtime)
+    }
+
+    /// Returns true if the runtime is shutting down, so that its fibers have to end.
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.runtime().phase() != crate::runtime::phase::RUNNING
+    }
+
+    /// Returns the running fiber; `None` while the agent runs. Only on this worker's thread.
+    #[inline]
+    pub(crate) fn running(&self) -> Option<&ControlBlock> {
+        // Relaxed: written on this very thread.
+        // SAFETY: a running fiber's control block is in use.
+        unsafe { self.running.load(Ordering::Relaxed).as_ref() }
+    }
+
+    #[inline]
+    pub(super) fn set_running(&self, fiber: Option<&ControlBlock>) {
+        let fiber = fiber.map_or(ptr::null_mut(), |fiber| ptr::from_ref(fiber).cast_mut());
+        // Release: pairs with the Acquire in `running_block`, which allows its caller to read the
+        // block.
+        self.running.store(fiber, Ordering::Release);
+    }
+
+    /// Returns the address of the running fiber's block, for the monitor to compare; 0 while the
+    /// agent runs.
+    pub(crate) fn running_addr(&self) -> usize {
+        self.running.load(Ordering::Relaxed).addr()
+    }
+
+    /// Returns the running fiber's block, for the monitor and for siblings, which may read the
+    /// fields that any thread may read. The fiber may have ended, and another may use the block.
+    #[inline]
+    pub(crate) fn running_block(&self) -> Option<&ControlBlock> {
+        // Acquire: pairs with the Release in `set_running`.
+        // SAFETY: a block stays one as long as the runtime, which calls.
+        unsafe { self.running.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Returns true if this worker starts fibers and steals: a spare worker does so only while
+    /// needed.
+    #[inline]
+    pub(crate) fn is_active(&self) -> bool {
+        self.index < self.runtime().worker_count() as u32 || self.active.load(Ordering::Relaxed)
+    }
+}
