@@ -7,6 +7,7 @@
 //! steps, the bug that they rule out and a sketch of the proof; its loom model drives the types of
 //! that folder, never a copy.
 
+pub mod announce;
 pub mod barrier;
 pub mod blocking;
 pub mod call;
@@ -21,6 +22,7 @@ pub mod doorbell;
 mod element;
 pub mod event;
 pub mod fiber;
+pub mod futex;
 pub mod glance;
 pub mod governor;
 pub mod idle;
@@ -29,6 +31,7 @@ pub mod list;
 pub mod lock;
 #[cfg(all(test, any(loom, shuttle)))]
 mod modelled;
+pub mod monitor;
 pub mod mutex;
 pub mod once;
 pub mod place;

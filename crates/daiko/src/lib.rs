@@ -61,3 +61,4 @@ pub use daiko_rt::{
     yield_now,
 };
 pub use local::{AccessError, FiberLocal};
+pub use time::sleep;

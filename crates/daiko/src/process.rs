@@ -50,9 +50,13 @@
 //!   run, so that what it owned is never freed, and who waits for its end of a channel to be dropped waits on.
 //! - That needs the kernel's leave to trace children (`ptrace`). Where it is refused, or
 //!   [declined](crate::RuntimeBuilder::trace_workers), a worker that is killed in the runtime takes the program along, after one line on
-//!   standard error that says why; so does a worker that exits.
+//!   standard error that says why.
+//! - So does a worker that exits, as by [`std::process::exit`] in a fiber: the program ends with the
+//!   same exit code. Exit handlers (`atexit`) run in the worker's process alone.
 //! - Calls that [block](crate::blocking()) and had begun there are lost with their fibers; if one was using this library at
 //!   that moment, or had something of it, the program ends.
 //! - At the end nobody is left behind: a process that resists is killed.
 
-pub use daiko_rt::process::{HeapStats, ProcessError, SharedHeap, Static, is_shared, watch_static};
+pub use daiko_rt::process::{
+    HeapStats, ProcessError, SharedHeap, Static, Watched, is_shared, watch_static,
+};

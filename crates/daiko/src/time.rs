@@ -40,7 +40,7 @@ pub fn sleep(until: impl Into<Deadline>) {
 
 fn sleep_to(what: &str, deadline: Deadline) {
     let _call = process::call();
-    let Some((_, fiber)) = suspend::try_caller() else {
+    let Some((_, fiber)) = daiko_rt::worker::try_caller() else {
         daiko_rt::worker::assert_no_poller(what);
         return std::thread::sleep(deadline.left().unwrap_or(Duration::MAX));
     };
@@ -59,8 +59,9 @@ fn sleep_to(what: &str, deadline: Deadline) {
 /// It is unwound as by a [cancel](crate::cancel): with the payload [`Cancelled`](crate::Cancelled), so that
 /// destructors run, and locks are freed and not poisoned; never while it unwinds already, or inside a
 /// [`shield`](crate::cancel::shield) that `body` has entered; again at the next suspension, where `body` has
-/// caught the unwind. As by a panic, what `body` changes may be left half done. A call that does not
-/// suspend, or waits for a [`blocking`](crate::blocking()) one, is not cut short.
+/// caught the unwind. As by a panic, what `body` changes may be left half done, and a destructor
+/// that panics meanwhile aborts the process. A call that does not suspend, or waits
+/// for a [`blocking`](crate::blocking()) one, is not cut short.
 ///
 /// A result that is there is returned, however late. Where timeouts nest, the outermost whose time is over
 /// ends; a cancel of the fiber ends them all.
@@ -87,13 +88,15 @@ fn sleep_to(what: &str, deadline: Deadline) {
 ///
 /// If `body` does, with its payload; or if the caller is not a fiber, as a thread cannot be unwound: its
 /// waits have timeouts of their own.
+#[track_caller]
 pub fn timeout<R>(until: impl Into<Deadline>, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
     within("time::timeout", until.into(), body)
 }
 
+#[track_caller]
 fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
     let _call = process::call();
-    let (worker, fiber) = suspend::caller(what);
+    let (worker, fiber) = daiko_rt::worker::caller(what);
     if cfg!(panic = "abort") {
         return Ok(process::own_code(body));
     }

@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Once, mpsc};
 use std::time::{Duration, Instant};
 
 use daiko::cancel::CancelToken;
@@ -240,6 +242,47 @@ fn what_needs_a_fiber_says_so() {
     assert!(daiko::try_current().is_none());
     assert_eq!(daiko::blocking(|| 5), 5, "outside of a fiber it only runs the closure");
     assert_eq!(daiko::no_suspend(|| 5), 5, "likewise");
+}
+
+/// The file and line that a panic of `f` names.
+fn panics_at(f: impl FnOnce()) -> (String, u32) {
+    thread_local!(static PLACE: Cell<Option<(String, u32)>> = const { Cell::new(None) });
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let prints = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            PLACE.set(info.location().map(|place| (place.file().to_owned(), place.line())));
+            prints(info);
+        }));
+    });
+    assert!(panic::catch_unwind(AssertUnwindSafe(f)).is_err());
+    PLACE.take().unwrap()
+}
+
+#[test]
+fn a_call_that_needs_a_fiber_names_the_line_of_its_caller() {
+    let token = CancelToken::new();
+    let calls: [(u32, &mut dyn FnMut()); 8] = [
+        (line!(), &mut || daiko::park()),
+        (line!(), &mut || daiko::park_timeout(ZERO)),
+        (line!(), &mut || daiko::park_timeout(Instant::now())),
+        (line!(), &mut || daiko::yield_now()),
+        (line!(), &mut || _ = daiko::current()),
+        (line!(), &mut || _ = daiko::set_class(daiko::Class::Stall)),
+        (line!(), &mut || _ = time::timeout(ZERO, || ())),
+        (line!(), &mut || _ = token.run(|| ())),
+    ];
+    for (line, call) in calls {
+        assert_eq!(panics_at(call), (file!().to_owned(), line));
+    }
+    run_on(Runtime::builder().workers(1), || {
+        let suspends: [(u32, fn()); 2] =
+            [(line!(), || daiko::park()), (line!(), || daiko::yield_now())];
+        for (line, suspend) in suspends {
+            let place = panics_at(|| daiko::no_suspend(suspend));
+            assert_eq!(place, (file!().to_owned(), line));
+        }
+    });
 }
 
 #[test]

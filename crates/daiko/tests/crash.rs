@@ -9,9 +9,9 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use daiko::{Builder, Runtime};
+use daiko::{Builder, JoinHandle, Runtime};
 use support::child::{command, in_child, is_child, stderr};
-use support::{mover, run_on, skip, until, workers};
+use support::{OnDrop, mover, run_on, skip, until, workers};
 
 #[inline(never)]
 fn recurse(depth: u64) -> u64 {
@@ -216,6 +216,37 @@ fn a_fiber_may_exit_the_process() {
         runtime.run(|| std::process::exit(9));
     });
     assert_eq!(output.status.code(), Some(9), "{}", stderr(&output));
+}
+
+/// A fiber that is suspended with a destructor that panics.
+fn suspend_badly(runtime: &Runtime) -> JoinHandle<()> {
+    let fiber = runtime.spawn(|| {
+        let _bad = OnDrop(|| panic!("in a destructor"));
+        daiko::park();
+    });
+    runtime.run(daiko::yield_now);
+    fiber
+}
+
+#[test]
+fn a_destructor_that_panics_in_a_cancel_ends_the_process() {
+    let output = in_child("a_destructor_that_panics_in_a_cancel_ends_the_process", || {
+        let runtime = workers(1);
+        let fiber = suspend_badly(&runtime);
+        fiber.cancel();
+        let _ = fiber.join();
+    });
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", stderr(&output));
+}
+
+#[test]
+fn a_destructor_that_panics_in_a_shutdown_ends_the_process() {
+    let output = in_child("a_destructor_that_panics_in_a_shutdown_ends_the_process", || {
+        let runtime = workers(1);
+        let _fiber = suspend_badly(&runtime);
+        runtime.shutdown();
+    });
+    assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{}", stderr(&output));
 }
 
 #[test]

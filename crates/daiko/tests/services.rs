@@ -569,11 +569,17 @@ fn a_client_of_many_fibers_leaves_slots_to_others() {
     });
 }
 
+/// The memory of the service, as a peer process may access it.
+fn raw_service(segment: &Segment) -> daiko_shm::Object {
+    // SAFETY: the words that tests access there are accessed as such by the service as well.
+    unsafe { segment.object("service", "a service", |_| Ok(())) }.unwrap()
+}
+
 /// Waits until somebody waits for a slot of the service.
 fn until_one_waits_for_room(segment: &Segment) {
     /// Where those listen.
     const WAITING: usize = 24;
-    let service = segment.object("service", "a service", |_| Ok(())).unwrap();
+    let service = raw_service(segment);
     until("one who waits for room", || {
         service.at::<AtomicU64>(WAITING).load(Ordering::Relaxed) != 0
     });
@@ -642,7 +648,7 @@ fn a_slot_of_one_who_came_after_the_wait_for_it_began_and_died_is_free() {
     if is_child() {
         // Claims what somebody else had. Nobody is told: he has not rung yet.
         let segment = theirs();
-        let service = segment.object("service", "a service", |_| Ok(())).unwrap();
+        let service = raw_service(&segment);
         service.at::<AtomicU64>(128).store(segment.me().bits(), Ordering::Relaxed);
         std::process::abort();
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use daiko::{JoinError, time};
 use support::endless::LONG;
-use support::{Drops, PRESETS, end, everywhere, mover, workers};
+use support::{Drops, PRESETS, end, everywhere, mover, run_on, workers};
 
 #[test]
 fn nobody_goes_on_before_his_time() {
@@ -32,6 +32,19 @@ fn nobody_goes_on_before_his_time() {
         sleepers.into_iter().for_each(|sleeper| sleeper.join().unwrap());
         end(runtime);
     }
+}
+
+/// A program with `use daiko as thread` finds it, and not that of `std`, which blocks the worker.
+#[test]
+fn sleep_is_where_std_has_it() {
+    use daiko as thread;
+
+    run_on(daiko::Runtime::builder().workers(1), || {
+        let neighbour = thread::spawn(daiko::current);
+        thread::sleep(Duration::from_millis(1));
+        assert!(neighbour.is_finished(), "it ran meanwhile");
+        neighbour.join().unwrap();
+    });
 }
 
 #[test]

@@ -2,12 +2,14 @@
 
 mod support;
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::cell::{Cell, OnceCell};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use daiko::{Builder, Runtime};
-use support::{OnDrop, panic_of, run_on, yield_until};
+use daiko::sync::Event;
+use daiko::{Builder, JoinError, Runtime, ShutdownReport};
+use support::{Drops, OnDrop, Token, mover, panic_of, run_on, until, workers, yield_until};
 
 thread_local! {
     static SEEN: Cell<u32> = const { Cell::new(0) };
@@ -163,4 +165,224 @@ fn a_std_lock_held_over_a_suspension_is_poisoned_by_a_neighbour() {
         assert!(bad.join().is_err());
         assert!(lock.is_poisoned());
     });
+}
+
+/// A value in a thread-local, lent by fibers that a shutdown leaves behind.
+struct Lent {
+    value: u32,
+    lock: daiko::sync::Mutex<u32>,
+    _token: Token,
+}
+
+thread_local! {
+    static LENT: OnceCell<Lent> = const { OnceCell::new() };
+}
+
+/// Calls `f` with the value of the calling worker's thread; `drops` counts its end.
+fn with_lent<R>(drops: &Drops, f: impl FnOnce(&Lent) -> R) -> R {
+    let new = || Lent { value: 7, lock: daiko::sync::Mutex::new(7), _token: drops.token() };
+    LENT.with(|lent| f(lent.get_or_init(new)))
+}
+
+/// A flag that one thread raises for another.
+#[derive(Clone, Default)]
+struct Flag(Arc<AtomicBool>);
+
+impl Flag {
+    fn raise(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+
+    fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Blocks the calling thread.
+    fn wait(&self) {
+        until("the flag", || self.is_raised());
+    }
+}
+
+/// Suspends the calling fiber for good: it resists every cancel.
+fn resist() {
+    static NEVER: Event = Event::manual();
+    daiko::cancel::shield(|| NEVER.wait());
+}
+
+/// Shuts the runtime down without patience.
+fn leave_behind(runtime: Runtime) -> ShutdownReport {
+    runtime.shutdown_timeout(Duration::ZERO)
+}
+
+#[test]
+fn a_thread_local_outlives_the_shutdown_while_a_blocking_call_borrows_it() {
+    let (runtime, drops) = (workers(1), Drops::default());
+    let [there, go, done] = std::array::from_fn(|_| Flag::default());
+    let (lender, flags) = (drops.clone(), [there.clone(), go.clone(), done.clone()]);
+    let fiber = runtime.spawn(move || {
+        let [there, go, done] = &flags;
+        with_lent(&lender, |lent| {
+            let value = &lent.value;
+            daiko::blocking(|| {
+                there.raise();
+                go.wait();
+                assert_eq!(*value, 7);
+                done.raise();
+            });
+        });
+    });
+    there.wait();
+    let report = leave_behind(runtime);
+    assert_eq!((report.leaked, report.threads_left), (1, 1));
+    assert_eq!(drops.dropped(), 0);
+    go.raise();
+    done.wait();
+    assert_eq!(drops.dropped(), 0);
+    assert!(matches!(fiber.join(), Err(JoinError::Leaked)));
+}
+
+/// The borrower computes on another worker. The thread of that worker ends after it.
+#[test]
+fn a_thread_local_outlives_the_shutdown_while_a_scoped_fiber_borrows_it() {
+    let (runtime, drops, others) = (workers(2), Drops::default(), Drops::default());
+    let [there, go, done] = std::array::from_fn(|_| Flag::default());
+    let (lender, other) = (drops.clone(), others.clone());
+    let flags = [there.clone(), go.clone(), done.clone()];
+    let parent = runtime.spawn_with(Builder::new().on(0), move || {
+        let [there, go, done] = &flags;
+        with_lent(&lender, |lent| {
+            let value = &lent.value;
+            daiko::scope(|s| {
+                let computes = || {
+                    with_lent(&other, |_| ());
+                    there.raise();
+                    go.wait();
+                    assert_eq!(*value, 7);
+                    done.raise();
+                };
+                Builder::new().on(1).spawn_scoped(s, computes).unwrap();
+            });
+        });
+    });
+    there.wait();
+    let report = leave_behind(runtime);
+    assert_eq!((report.leaked, report.threads_left), (2, 2));
+    assert_eq!((drops.dropped(), others.dropped()), (0, 0));
+    go.raise();
+    done.wait();
+    until("the end of the thread that computed", || others.dropped() == 1);
+    assert_eq!(drops.dropped(), 0);
+    drop(parent);
+}
+
+/// The runtime is ended by a fiber of another one.
+#[test]
+fn a_thread_local_outlives_the_shutdown_while_a_scoped_thread_borrows_it() {
+    let (outer, drops) = (workers(1), Drops::default());
+    let [there, go, done] = std::array::from_fn(|_| Flag::default());
+    let (lender, flags) = (drops.clone(), [there.clone(), go.clone(), done.clone()]);
+    let report = outer.run(move || {
+        let inner = workers(1);
+        drop(inner.spawn(move || {
+            let [there, go, done] = &flags;
+            with_lent(&lender, |lent| {
+                let value = &lent.value;
+                std::thread::scope(|s| {
+                    s.spawn(|| {
+                        go.wait();
+                        assert_eq!(*value, 7);
+                        done.raise();
+                    });
+                    there.raise();
+                    resist();
+                });
+            });
+        }));
+        there.wait();
+        leave_behind(inner)
+    });
+    assert_eq!((report.leaked, report.threads_left), (1, 1));
+    assert_eq!(drops.dropped(), 0);
+    go.raise();
+    done.wait();
+    assert_eq!(drops.dropped(), 0);
+    support::end(outer);
+}
+
+/// A notification uses the mutex of the fiber that it wakes.
+#[test]
+fn a_thread_local_outlives_the_shutdown_while_a_fiber_waits_with_it() {
+    static CHANGED: daiko::sync::Condvar = daiko::sync::Condvar::new();
+    let (runtime, drops, there) = (workers(1), Drops::default(), Flag::default());
+    let (lender, tell) = (drops.clone(), there.clone());
+    let fiber = runtime.spawn(move || {
+        with_lent(&lender, |lent| {
+            let held = lent.lock.lock().unwrap();
+            tell.raise();
+            daiko::cancel::shield(|| drop(CHANGED.wait(held)));
+        });
+    });
+    there.wait();
+    // On the same worker, so that the first one waits by now.
+    runtime.run(|| ());
+    let report = leave_behind(runtime);
+    assert_eq!((report.leaked, report.threads_left), (1, 1));
+    CHANGED.notify_one();
+    CHANGED.notify_all();
+    fiber.fiber().unpark();
+    assert_eq!(drops.dropped(), 0);
+}
+
+/// The fiber suspends only after the shutdown has given its worker up.
+#[test]
+fn a_worker_that_was_stuck_in_the_shutdown_keeps_its_thread_for_its_fiber() {
+    let (runtime, drops, id) = (workers(1), Drops::default(), Arc::new(AtomicU32::new(0)));
+    let go = Flag::default();
+    let (lender, tell, released) = (drops.clone(), id.clone(), go.clone());
+    let fiber = runtime.spawn(move || {
+        with_lent(&lender, |_| {
+            tell.store(daiko_sys::thread::id(), Ordering::Release);
+            released.wait();
+            resist();
+        });
+    });
+    until("the fiber", || id.load(Ordering::Acquire) != 0);
+    let report = leave_behind(runtime);
+    assert_eq!((report.leaked, report.threads_left), (1, 1));
+    go.raise();
+    until("the thread's last sleep", || {
+        daiko_sys::thread::waits_for_another(id.load(Ordering::Acquire))
+    });
+    assert_eq!(drops.dropped(), 0);
+    assert!(matches!(fiber.join(), Err(JoinError::Leaked)));
+}
+
+/// Movers may not lend thread-locals, and fibers that have not started have lent nothing.
+#[test]
+fn a_thread_ends_with_its_thread_locals_where_no_fiber_of_its_own_is_left() {
+    let (runtime, drops, there) = (workers(1), Drops::default(), Flag::default());
+    let (user, tell) = (drops.clone(), there.clone());
+    runtime.run(move || with_lent(&user, |_| ()));
+    let resists = move || {
+        tell.raise();
+        resist();
+    };
+    let fiber = runtime.spawn_with(mover(), resists).unwrap();
+    there.wait();
+    assert_eq!(leave_behind(runtime).leaked, 1);
+    until("the end of the thread", || drops.dropped() == drops.made());
+    assert!(matches!(fiber.join(), Err(JoinError::Leaked)));
+}
+
+#[test]
+fn no_thread_is_left_where_all_fibers_end() {
+    let (runtime, drops) = (workers(2), Drops::default());
+    for worker in 0..2 {
+        let user = drops.clone();
+        let uses = move || with_lent(&user, |_| daiko::park());
+        drop(runtime.spawn_with(Builder::new().on(worker), uses).unwrap());
+    }
+    let report = runtime.shutdown();
+    assert_eq!((report.leaked, report.threads_left), (0, 0));
+    drops.assert_all();
 }

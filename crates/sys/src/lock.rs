@@ -3,32 +3,28 @@
 //! The locks of `std` use private futexes, which are invisible to other processes. This lock guards
 //! data that workers share off their fast paths. Its word names the holder: a process that learns
 //! of the holder's death can tell which locks the holder has left locked. A waiter that sleeps for
-//! long checks whether the holder lives and takes the place of a dead one.
+//! long checks whether the holder lives and takes the place of a dead one. The protocol of the word
+//! is `core::futex`; here are its system calls.
 
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use daiko_core::futex::{Freed, FutexWait, LockWord, Slept};
 
 use crate::futex::{self, Scope, Wait};
 use crate::thread;
 
-/// Bit of the word: a thread sleeps for the lock, or is about to.
-const WAITED: u32 = 1 << 31;
 /// Stands for the holder of a private lock: its thread id is never asked for.
-const SOMEBODY: u32 = 1;
-/// Number of times a contender looks at a held lock before it sleeps.
-const LOOKS: u32 = 100;
+const PRIVATE_HOLDER: u32 = 1;
 /// Sleep of a waiter between two checks that the holder lives, if it may be in another process.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// A value that one thread at a time may use, within one process or across several.
-///
-/// ```text
-/// 0 = free, otherwise WAITED | holder: its thread's id (shared), or 1 (private)
-/// ```
 ///
 /// The lock has no poison. A shared lock is taken over from a thread that has died, so its value
 /// must be consistent after each store.
@@ -43,7 +39,7 @@ const PATIENCE: Duration = Duration::from_millis(5);
 /// assert_eq!(*lock.lock(), 2);
 /// ```
 pub struct Lock<T> {
-    word: AtomicU32,
+    word: LockWord,
     scope: Scope,
     value: UnsafeCell<T>,
 }
@@ -54,14 +50,14 @@ unsafe impl<T: Send> Sync for Lock<T> {}
 impl<T> Lock<T> {
     /// Creates a free lock around `value`, for the threads of one process or of all that map it.
     pub const fn new(scope: Scope, value: T) -> Self {
-        Self { word: AtomicU32::new(0), scope, value: UnsafeCell::new(value) }
+        Self { word: LockWord::new(), scope, value: UnsafeCell::new(value) }
     }
 
     /// Takes the lock. Blocks the thread while another thread holds it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         let me = self.me();
-        if !self.take(me) {
+        if !self.word.try_take(me) {
             self.lock_slow(me);
         }
         self.guard()
@@ -70,7 +66,7 @@ impl<T> Lock<T> {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
-        self.take(self.me()).then(|| self.guard())
+        self.word.try_take(self.me()).then(|| self.guard())
     }
 
     /// Returns the value. The exclusive borrow excludes all other users.
@@ -81,66 +77,41 @@ impl<T> Lock<T> {
     /// Returns the id of the thread that held the lock a moment ago. Meaningful for shared locks
     /// only.
     pub fn holder(&self) -> Option<u32> {
-        let holder = self.word.load(Ordering::Relaxed) & !WAITED;
-        (holder != 0).then_some(holder)
+        self.word.holder()
     }
 
     #[inline]
     fn me(&self) -> u32 {
         match self.scope {
-            Scope::Private => SOMEBODY,
+            Scope::Private => PRIVATE_HOLDER,
             Scope::Shared => thread::cached_id(),
         }
     }
 
-    #[inline]
-    fn take(&self, word: u32) -> bool {
-        // Acquire: pairs with the Release in the drop of `Guard`.
-        self.word.compare_exchange(0, word, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
     #[cold]
     fn lock_slow(&self, me: u32) {
-        for _ in 0..LOOKS {
-            std::hint::spin_loop();
-            if self.word.load(Ordering::Relaxed) == 0 && self.take(me) {
-                return;
-            }
-        }
-        let patience = (self.scope == Scope::Shared).then_some(PATIENCE);
-        // A thread that has slept takes the lock with the mark set, as other threads may still
-        // sleep.
-        while !self.take(me | WAITED) {
-            let seen = self.word.load(Ordering::Relaxed);
-            if seen != 0
-                && self.mark(seen)
-                && futex::wait(&self.word, seen | WAITED, patience, self.scope) == Wait::TimedOut
-                && self.inherit(seen | WAITED, me | WAITED)
-            {
-                return;
-            }
-        }
-    }
-
-    /// Takes the lock of a dead holder. Returns false if the holder lives or another thread was
-    /// faster.
-    fn inherit(&self, seen: u32, word: u32) -> bool {
-        // Acquire: the kernel reports a thread as gone only once its stores are in memory.
-        !thread::exists(seen & !WAITED)
-            && self.word.compare_exchange(seen, word, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
-    /// Marks the held lock as waited for. Returns false if the word has changed.
-    fn mark(&self, seen: u32) -> bool {
-        seen & WAITED != 0
-            || self
-                .word
-                .compare_exchange(seen, seen | WAITED, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok()
+        self.word.take_slow(me, &Calls(self.scope));
     }
 
     fn guard(&self) -> Guard<'_, T> {
         Guard { lock: self, not_send: PhantomData }
+    }
+}
+
+/// The system calls of a waiter.
+struct Calls(Scope);
+
+impl FutexWait for Calls {
+    fn sleep(&self, word: &AtomicU32, expected: u32) -> Slept {
+        let patience = (self.0 == Scope::Shared).then_some(PATIENCE);
+        match futex::wait(word, expected, patience, self.0) {
+            Wait::TimedOut => Slept::TimedOut,
+            Wait::Woken | Wait::Changed | Wait::Interrupted => Slept::Looks,
+        }
+    }
+
+    fn is_dead(&self, holder: u32) -> bool {
+        !thread::exists(holder)
     }
 }
 
@@ -178,9 +149,8 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        let (word, scope) = (&raw const self.lock.word, self.lock.scope);
-        // Release: pairs with the Acquire in `take`.
-        if self.lock.word.swap(0, Ordering::Release) & WAITED != 0 {
+        let (word, scope) = (ptr::from_ref(self.lock.word.word()), self.lock.scope);
+        if self.lock.word.free() == Freed::Waited {
             futex::wake_addr(word, 1, scope);
         }
     }
@@ -280,7 +250,7 @@ mod tests {
             let mut held = lock.lock();
             std::thread::scope(|threads| {
                 let sleepers: [_; 2] = std::array::from_fn(|_| threads.spawn(|| *lock.lock() += 1));
-                while lock.word.load(Ordering::Relaxed) & WAITED == 0 {
+                while !lock.word.is_waited_for() {
                     std::thread::yield_now();
                 }
                 *held += 1;

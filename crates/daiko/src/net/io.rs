@@ -9,9 +9,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use daiko_core::announce::{Announcement, Flag, LastLook};
 use daiko_core::place::Follow;
 use daiko_sys::lock::{Guard, Lock};
 use daiko_sys::selector::{self, Event, Interest, Kind, Selector};
@@ -49,13 +50,14 @@ pub(crate) struct Io {
     sources: Lock<Sources>,
     /// The number of `sources`. Written under their lock.
     count: AtomicU32,
-    /// What others want of a selector that is for its worker alone.
-    errands: Lock<Vec<Errand>>,
-    has_errands: AtomicBool,
+    /// Changes of the selector that other threads ask for, as only its worker may use it.
+    jobs: Lock<Vec<Job>>,
+    /// Whether there are any. Written under their lock.
+    has_jobs: Flag,
 }
 
-/// What a thread wants that is not the worker.
-enum Errand {
+/// A change of the selector that another thread asks its worker for.
+enum Job {
     Watch { fd: OwnedFd, token: Token, old: Interest, new: Interest },
     Unwatch { token: Token, of: Interest },
 }
@@ -137,16 +139,16 @@ impl Io {
             substitute: OnceLock::new(),
             sources: Lock::new(scope, Sources::default()),
             count: AtomicU32::new(0),
-            errands: Lock::new(scope, Vec::new()),
-            has_errands: AtomicBool::new(false),
+            jobs: Lock::new(scope, Vec::new()),
+            has_jobs: Flag::new(),
         }
     }
 
-    /// Whether nothing is registered here, and nobody wants anything.
+    /// Returns true if nothing is registered here and there is no job.
     #[inline]
     fn is_idle(&self) -> bool {
         // Relaxed: what has just come is seen at the next look.
-        self.count.load(Ordering::Relaxed) == 0 && !self.has_errands.load(Ordering::Relaxed)
+        self.count.load(Ordering::Relaxed) == 0 && !self.has_jobs.is_raised()
     }
 
     fn worker(&self) -> &Worker {
@@ -165,10 +167,10 @@ impl Io {
         result
     }
 
-    fn take_errands(&self) -> Vec<Errand> {
-        let mut errands = self.errands.lock();
-        self.has_errands.store(false, Ordering::Relaxed);
-        std::mem::take(&mut *errands)
+    fn take_jobs(&self) -> Vec<Job> {
+        let mut jobs = self.jobs.lock();
+        self.has_jobs.lower();
+        std::mem::take(&mut *jobs)
     }
 
     /// Has whoever waits look again, or tells him why not: nobody looks for him any more. How many sources there were.
@@ -205,7 +207,7 @@ impl Io {
         }
         // It may be closed, and the number another's, before the worker comes to it.
         let fd = fd.try_clone_to_owned()?;
-        self.send_errand(Errand::Watch { fd, token, old, new });
+        self.send_job(Job::Watch { fd, token, old, new });
         Ok(())
     }
 
@@ -219,7 +221,7 @@ impl Io {
             // Nothing is to be done about a descriptor that it does not know.
             let _ = selector.unwatch(Some(fd), token.0, of);
         } else {
-            self.send_errand(Errand::Unwatch { token, of });
+            self.send_job(Job::Unwatch { token, of });
         }
     }
 
@@ -247,25 +249,23 @@ impl Io {
             || worker::current().is_some_and(|worker| std::ptr::eq(worker, self.worker()))
     }
 
-    fn send_errand(&self, errand: Errand) {
-        let mut errands = self.errands.lock();
-        errands.push(errand);
-        self.has_errands.store(true, Ordering::SeqCst);
-        drop(errands);
-        // Pairs with the barrier between a worker's parked mark and its last look.
-        fence(Ordering::SeqCst);
-        self.worker().unpark(worker::current());
+    fn send_job(&self, job: Job) {
+        let mut jobs = self.jobs.lock();
+        jobs.push(job);
+        self.has_jobs.raise();
+        drop(jobs);
+        self.worker().unpark_for(&Announcement::of_changes());
     }
 
-    fn run_errands(&self) {
-        if !self.has_errands.load(Ordering::Relaxed) {
+    fn run_jobs(&self) {
+        if !self.has_jobs.is_raised() {
             return;
         }
         let Some(selector) = self.opened() else { return };
-        for errand in self.take_errands() {
-            match errand {
-                Errand::Unwatch { token, of } => _ = selector.unwatch(None, token.0, of),
-                Errand::Watch { fd, token, old, new } => {
+        for job in self.take_jobs() {
+            match job {
+                Job::Unwatch { token, of } => _ = selector.unwatch(None, token.0, of),
+                Job::Watch { fd, token, old, new } => {
                     // `None`: it was closed since.
                     let registered = self.sources.lock().get(token).map(|at| at.source.clone());
                     if let Some(source) = registered
@@ -321,14 +321,13 @@ impl Source for Io {
         if self.is_idle() {
             return false;
         }
-        self.run_errands();
+        self.run_jobs();
         self.report(|selector, each| selector.poll(each))
     }
 
-    /// Returns true if other threads want something of the selector.
-    fn is_pending(&self, _: &Worker) -> bool {
-        // SeqCst: pairs with the store in `send_errand`.
-        self.has_errands.load(Ordering::SeqCst)
+    /// Returns true if another thread has a job for the selector.
+    fn is_pending(&self, _: &Worker, look: &LastLook) -> bool {
+        self.has_jobs.is_raised_at(look)
     }
 
     fn park(&self, _: bool) -> Bed {

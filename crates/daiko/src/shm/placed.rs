@@ -53,13 +53,17 @@ impl<S: Shape> Placed<S> {
     ) -> Result<Self, SegmentError> {
         let (shape, bytes) = Self::possible(shape.into())?;
         let (kind, agreed, chosen) = (S::KIND, S::agreed(), shape.chosen());
-        let object = segment.make_object(name, Spec { kind, bytes, agreed, chosen }, init)?;
+        let spec = Spec { kind, bytes, agreed, chosen };
+        // SAFETY: a kind belongs to one type of this module, which has the same things at the same
+        // offsets wherever it finds the object. No other crate accesses objects of these kinds.
+        let object = unsafe { segment.make_object(name, spec, init)? };
         Ok(Placed { object, shape })
     }
 
     /// The object of this name, whatever was chosen.
     pub(super) fn open(segment: &Segment, name: &str) -> Result<Self, SegmentError> {
-        let object = segment.object(name, S::IS, |spec| Self::shape(spec).map(drop))?;
+        // SAFETY: as in `create`. The object has this kind, and the shape that its maker chose.
+        let object = unsafe { segment.object(name, S::IS, |spec| Self::shape(spec).map(drop))? };
         let shape = Self::shape(object.spec()).expect("it was looked at");
         Ok(Placed { object, shape })
     }

@@ -6,6 +6,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use std::time::Duration;
 
+use daiko_core::announce::LastLook;
 use daiko_core::doorbell::Doorbell;
 use daiko_core::governor::Company;
 use daiko_core::watch::{Entry, Notice, Probe};
@@ -186,7 +187,7 @@ impl Source for SegmentWaits {
         self.watches.any_silent() || self.watches.any_rung()
     }
 
-    fn is_pending(&self, _: &Worker) -> bool {
+    fn is_pending(&self, _: &Worker, _: &LastLook) -> bool {
         self.watches.any_rung() && self.watches.scan_all()
     }
 

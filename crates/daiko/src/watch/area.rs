@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
 
 use daiko_context::scan;
+use daiko_core::announce::{Announcement, LastLook};
 use daiko_core::lock::{Held, QueueLock};
 use daiko_core::watch::{Area, Value};
 
@@ -205,7 +206,7 @@ where
         });
         AreaList::of(shared.home()).add(shared.clone());
         // It may sleep, and has to sample from now on.
-        shared.home().unpark(worker::current());
+        shared.home().unpark_for(&Announcement::of_changes());
         let slots = (0..len).map(|index| Slot { shared: shared.clone(), index }).collect();
         (NotificationArea { shared }, slots)
     }
@@ -368,7 +369,7 @@ impl<V: Lane> Slot<V> {
     /// or the deadline passed.
     fn suspend(&mut self, deadline: Deadline) -> Result<(), SlotTimeoutError> {
         let _call = process::call();
-        let (worker, fiber) = suspend::caller("Slot::wait");
+        let (worker, fiber) = daiko_rt::worker::caller("Slot::wait");
         if fiber.flags.get() != 0 {
             unwind::before_suspension(fiber);
         }
@@ -420,11 +421,7 @@ impl<V: Lane> Shared<V> {
     /// Lets the home worker look, if it sleeps.
     #[inline]
     fn tell(&self) {
-        // Pairs with the barrier between the worker's parked mark and its last look.
-        fence(Ordering::SeqCst);
-        if self.home().is_parked() {
-            self.home().unpark(worker::current());
-        }
+        self.home().unpark_for(&Announcement::of_changes());
     }
 
     #[cold]
@@ -583,7 +580,7 @@ impl Source for AreaList {
     }
 
     /// Returns true if a wait could be ended now.
-    fn is_pending(&self, _: &Worker) -> bool {
+    fn is_pending(&self, _: &Worker, _: &LastLook) -> bool {
         if self.count.load(Ordering::Relaxed) == 0 {
             return false;
         }

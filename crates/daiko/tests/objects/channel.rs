@@ -10,7 +10,9 @@ use daiko::shm::{
 use daiko_core::robust;
 use proptest::prelude::*;
 
-use crate::place::{LONG, Place, SHORT, let_them_sleep, rest, theirs, until_somebody_listens};
+use crate::place::{
+    LONG, Place, SHORT, let_them_sleep, raw_object, rest, theirs, until_somebody_listens,
+};
 use crate::support::child::is_child;
 use crate::support::{assert_names, until, workers, yield_until};
 
@@ -164,7 +166,7 @@ fn a_sender_that_dies_before_it_rings_is_received_from() {
     const NAME: &str = "channel::a_sender_that_dies_before_it_rings_is_received_from";
     if is_child() {
         let segment = theirs();
-        let object = segment.object("channel", "a channel", |_| Ok(())).unwrap();
+        let object = raw_object(&segment, "channel");
         let lane = object.at::<robust::Lane>(LANE);
         let slots = robust::Slots::new(object.slice(SLOTS, 64), 1);
         let _ = lane.sender().take(segment.me(), |_| true);
@@ -272,7 +274,7 @@ fn what_a_hostile_peer_writes_is_an_error() {
         let channel = channel(&segment, 4, 1);
         let (mut sender, mut receiver) = (channel.sender().unwrap(), channel.receiver().unwrap());
         sender.send(1).unwrap();
-        let object = segment.object("channel", "a channel", |_| Ok(())).unwrap();
+        let object = raw_object(&segment, "channel");
         object.at::<AtomicU64>(LANE + at).store(word, Ordering::Relaxed);
         for _ in 0..8 {
             let _ = receiver.try_recv();

@@ -6,7 +6,9 @@ use daiko::shm::{Event, Segment};
 use daiko::sync::TimedOut;
 use daiko_core::robust;
 
-use crate::place::{LONG, Place, SHORT, let_them_sleep, rest, theirs, until_somebody_listens};
+use crate::place::{
+    LONG, Place, SHORT, let_them_sleep, raw_object, rest, theirs, until_somebody_listens,
+};
 use crate::support::child::is_child;
 use crate::support::{assert_names, workers, yield_until};
 
@@ -65,7 +67,7 @@ fn a_set_that_is_taken_back_at_once_lets_go_who_waits() {
 fn a_setter_that_dies_before_it_rings_lets_go_who_came_before_it() {
     const NAME: &str = "event::a_setter_that_dies_before_it_rings_lets_go_who_came_before_it";
     if is_child() {
-        let object = theirs().object("event", "an event", |_| Ok(())).unwrap();
+        let object = raw_object(&theirs(), "event");
         // They have been rung for, as this process has come.
         let_them_sleep();
         object.at::<robust::Event>(0).set();

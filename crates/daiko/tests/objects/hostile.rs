@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use daiko::shm::{Cause, Channel, Event, Mutex, RecvError, RwLock, Segment, Semaphore, SendError};
 
-use crate::place::Place;
+use crate::place::{Place, raw_object};
 use crate::support::{OnDrop, workers};
 
 /// A wait that no peer may lengthen.
@@ -28,7 +28,7 @@ fn objects(segment: &Segment) -> (Mutex<u64>, RwLock<u64>, Semaphore, Event, Cha
 
 /// Writes to all words of the objects, in no order, until the end.
 fn scribble(segment: &Segment, ends: &AtomicBool) {
-    let objects = NAMES.map(|name| segment.object(name, "anything", |_| Ok(())).unwrap());
+    let objects = NAMES.map(|name| raw_object(segment, name));
     let mut dice = 1u64;
     while !ends.load(Ordering::Relaxed) {
         dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use daiko::shm::{Cause, Mutex, Segment, SegmentError, TimedLockError, TryLockError};
 use daiko_core::robust;
 
-use crate::place::{LONG, Place, SHORT, rest, theirs};
+use crate::place::{LONG, Place, SHORT, raw_object, rest, theirs};
 use crate::support::child::is_child;
 use crate::support::{assert_names, panic_of, until, workers, yield_until};
 
@@ -107,7 +107,7 @@ fn an_unlocker_that_dies_before_it_rings_lets_go_who_waits() {
         std::mem::forget(mutex(&segment).lock().unwrap());
         daiko::shm::Event::open(&segment, "held").unwrap().set();
         daiko::shm::Event::open(&segment, "waits").unwrap().wait();
-        let object = segment.object("mutex", "a mutex", |_| Ok(())).unwrap();
+        let object = raw_object(&segment, "mutex");
         let _ = object.at::<robust::Mutex>(0).unlock(segment.me());
         std::process::abort();
     }

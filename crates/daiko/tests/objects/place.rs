@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use daiko::shm::{Event, Segment};
+use daiko_shm::Object;
 
 use crate::support::child::{Killed, command};
 use crate::support::until;
@@ -72,9 +73,16 @@ pub(crate) fn rest(segment: &Segment, at: &str) -> ! {
     }
 }
 
+/// The memory of the object of this name, as a peer process may access it.
+pub(crate) fn raw_object(segment: &Segment, name: &str) -> Object {
+    // SAFETY: the words that tests access there are accessed as such by the object's type as well;
+    // or the test stands for a process that does harm, and accepts it.
+    unsafe { segment.object(name, "anything", |_| Ok(())) }.unwrap()
+}
+
 /// Waits until somebody has said that he listens at the object of this name, where `at` is the offset of its listeners.
 pub(crate) fn until_somebody_listens(segment: &Segment, name: &str, at: usize) {
-    let object = segment.object(name, "anything", |_| Ok(())).unwrap();
+    let object = raw_object(segment, name);
     until("somebody waits", || object.at::<AtomicU64>(at).load(Ordering::Relaxed) != 0);
     let_them_sleep();
 }

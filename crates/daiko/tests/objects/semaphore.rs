@@ -7,7 +7,9 @@ use daiko::sync::TimedOut;
 use daiko_core::robust;
 use proptest::prelude::*;
 
-use crate::place::{LONG, Place, SHORT, let_them_sleep, rest, theirs, until_somebody_listens};
+use crate::place::{
+    LONG, Place, SHORT, let_them_sleep, raw_object, rest, theirs, until_somebody_listens,
+};
 use crate::support::child::is_child;
 use crate::support::{assert_names, until, workers, yield_until};
 
@@ -26,7 +28,7 @@ fn no_more_than_there_are_permits_are_inside_in_all_processes() {
             .map(|_| {
                 let (semaphore, segment) = (semaphore.clone(), segment.clone());
                 runtime.spawn(move || {
-                    let object = segment.object("inside", "a counter", |_| Ok(())).unwrap();
+                    let object = raw_object(&segment, "inside");
                     let inside = object.at::<AtomicU32>(0);
                     for at in 0..EACH {
                         let _permit = semaphore.acquire();
@@ -92,7 +94,7 @@ fn who_came_after_the_wait_began_and_dies_before_it_rings_is_waited_for_by_nobod
         "semaphore::who_came_after_the_wait_began_and_dies_before_it_rings_is_waited_for_by_nobody";
     if is_child() {
         let segment = theirs();
-        let object = segment.object("semaphore", "a semaphore", |_| Ok(())).unwrap();
+        let object = raw_object(&segment, "semaphore");
         let (words, permits) = (object.at::<robust::Semaphore>(0), object.slice(128, 1));
         let_them_sleep();
         assert!(words.add(permits, 0));

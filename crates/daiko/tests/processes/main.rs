@@ -26,6 +26,8 @@ struct Case {
 /// How a program ends.
 enum End {
     Well,
+    /// With this exit code, and this among its last words.
+    Exit(i32, &'static str),
     /// By SIGABRT, with this among its last words.
     Abort(&'static str),
     /// Well, with so many lines that have this on standard error.
@@ -67,6 +69,7 @@ fn is_as_expected(case: &Case, run: &Output) -> bool {
     let err = String::from_utf8_lossy(&run.stderr);
     match case.end {
         End::Well => run.status.success(),
+        End::Exit(code, words) => run.status.code() == Some(code) && err.contains(words),
         End::Abort(words) => run.status.signal() == Some(libc::SIGABRT) && err.contains(words),
         End::Said(lines, words) => {
             run.status.success() && err.lines().filter(|line| line.contains(words)).count() == lines

@@ -12,12 +12,13 @@ use daiko_core::fiber::{
 };
 use daiko_core::list::Linked;
 use daiko_core::place::{Class, PASSES};
+use daiko_sys::signal;
 
 use super::aside::Aside;
-use super::cancel_scope::CancelScope;
-use crate::process::{self, estate};
+use super::cancelled::CancelScope;
+use crate::process;
 use crate::runtime::Shared as Runtime;
-use crate::worker::{self, Wish, Worker};
+use crate::worker::Worker;
 
 /// Bits of [`ControlBlock::flags`].
 pub mod flag {
@@ -59,6 +60,19 @@ mod class {
 /// Bit of [`ControlBlock::refs`]: a handle that sent inline messages has been dropped, so the fiber
 /// has to be freed after them.
 const POSTCARDS: u32 = 1 << 31;
+
+/// The most references. So many more would not reach the bit above, so that each thread may add one
+/// before it looks.
+const MOST_REFS: u32 = 1 << 30;
+
+/// Aborts the process. A panic could be caught, and the reference that was added would stay.
+#[cold]
+#[inline(never)]
+fn too_many_handles() -> ! {
+    let text = "daiko: a fiber has 2^30 handles; drop them, as mem::forget leaves each counted\n";
+    signal::write_stderr(&[text.as_bytes()]);
+    signal::abort()
+}
 
 /// Maximum bytes of a name; the rest is cut off.
 const MAX_NAME: usize = 256;
@@ -229,8 +243,11 @@ impl ControlBlock {
         self.class.store(0, Ordering::Relaxed);
         self.course.reset();
         self.spawned_at.set(spawned_at);
-        if process::is_active() {
-            estate::clear(self);
+        if process::is_active()
+            && let Some(mut list) = self.aside.robust_list()
+        {
+            // SAFETY: the block keeps it as long as the runtime; no fiber uses the block at this time.
+            unsafe { list.as_mut() }.clear();
         }
         // Release: pairs with the Acquire in `is_used`: a reader that sees the references sees the
         // owner word reset.
@@ -331,7 +348,9 @@ impl ControlBlock {
     pub(crate) fn retain(&self) {
         // Relaxed: the thread that makes a new handle has one.
         let before = self.refs.fetch_add(1, Ordering::Relaxed);
-        assert!(before & !POSTCARDS < u32::MAX / 4, "too many handles of one fiber");
+        if before & !POSTCARDS >= MOST_REFS {
+            too_many_handles();
+        }
     }
 
     /// Drops the reference of a handle that may have sent inline messages.
@@ -392,28 +411,6 @@ impl ControlBlock {
         }
         self.name_end.set(0);
         runtime.pool.put(NonNull::from(self));
-    }
-
-    /// Ends the wait that the caller has claimed, from any thread; `here` is its worker.
-    #[inline]
-    pub fn wake(&self, here: Option<&Worker>) {
-        if !self.deliver_local(here, Event::Wake) {
-            let _ = worker::send(here, self, Wish::WAKE);
-        }
-    }
-
-    /// Delivers `event` if `current` is the fiber's worker; returns false if not.
-    // Always inlined: a function of its own would have to find out which event it is, some 25
-    // instructions more for a switch by a condition.
-    #[inline(always)]
-    pub fn deliver_local(&self, current: Option<&Worker>, event: Event) -> bool {
-        let Some(worker) = current.filter(|&worker| self.owner.is(worker)) else {
-            return false;
-        };
-        if self.apply(event) == Effect::Enqueue && !worker.sent_home(self) {
-            worker.make_next(self);
-        }
-        true
     }
 
     /// Applies `event` in the fiber's mode. For a pinned fiber: only its worker.
@@ -488,5 +485,35 @@ impl ControlBlock {
 
     pub(crate) fn add_flags(&self, flags: u32) {
         self.flags.set(self.flags.get() | flags);
+    }
+}
+
+#[cfg(test)]
+#[path = "../../../../tests/child.rs"]
+mod child;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::panic::{self, AssertUnwindSafe};
+
+    use super::*;
+
+    /// A panic could be caught again and again, until the count reached the bit beside it.
+    #[test]
+    fn one_reference_too_many_ends_the_process() {
+        let name = "fiber::control::tests::one_reference_too_many_ends_the_process";
+        let output = child::in_child(name, || {
+            let block = ControlBlock::unused(NonNull::dangling(), 0);
+            block.refs.store((MOST_REFS - 1) | POSTCARDS, Ordering::Relaxed);
+            block.retain();
+            assert_eq!(block.refs.load(Ordering::Relaxed), MOST_REFS | POSTCARDS);
+            println!("as many as there may be");
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| block.retain()));
+        });
+        let (out, err) = (child::stdout(&output), child::stderr(&output));
+        assert!(out.contains("as many as there may be"), "{out}{err}");
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{out}{err}");
+        assert!(err.contains("daiko: a fiber has 2^30 handles"), "{err}");
     }
 }

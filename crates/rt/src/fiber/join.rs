@@ -113,7 +113,8 @@ impl<T> JoinHandle<T> {
     /// that has not started never starts; a fiber that ends before it suspends has its result.
     ///
     /// A cancel is not undone: a fiber that catches the unwind is unwound again where it suspends
-    /// next, though never while it unwinds or inside `cancel::shield`. Any thread may call this, at
+    /// next, though never while it unwinds or inside `cancel::shield`. A destructor that panics
+    /// while its fiber unwinds aborts the process, as in any unwinding. Any thread may call this, at
     /// any time. With `panic = "abort"` it does nothing.
     ///
     /// ```
@@ -127,6 +128,7 @@ impl<T> JoinHandle<T> {
     /// assert!(matches!(sleeper.join(), Err(JoinError::Cancelled)));
     /// # });
     /// ```
+    #[doc(alias = "abort")]
     pub fn cancel(&self) {
         if cfg!(panic = "unwind") {
             self.fiber.cancel();
@@ -220,7 +222,7 @@ impl<T> JoinHandle<T> {
     #[inline(never)]
     fn wait(&self, deadline: Deadline) -> Result<Ended, JoinError> {
         let block = self.fiber.block();
-        match suspend::try_caller() {
+        match worker::try_caller() {
             Some((_, fiber)) if std::ptr::eq(fiber, block) => return Err(JoinError::Itself),
             Some((worker, fiber)) => fiber.waiting_for(Target::new(Kind::Join, block), || {
                 wait_as_fiber(worker, fiber, block, deadline)

@@ -4,7 +4,7 @@ use std::alloc::Layout;
 use std::fmt;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, OnceLock};
 
 use daiko_context::stack::StackError;
@@ -18,19 +18,21 @@ use daiko_sys::arena::Arena;
 use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::lock::Tally;
 use daiko_sys::memory::{self, GuardKind, MemoryError};
-use daiko_sys::{selector, signal, thread};
+use daiko_sys::selector;
 
-use super::kernel::Barriers;
+use super::barriers::Barriers;
 use super::pool::Pool;
+use super::thread::set_up_thread;
 use super::{Options, Runtime, Selector, Shared, SharedPtr, phase};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
-use crate::fiber::kind;
+use crate::fiber::{self, kind};
 use crate::jobs::BlockingPool;
 use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
-use crate::pairing::Pairing;
+use crate::placement::Pairing;
 use crate::placement::{Placement, Steering};
-use crate::process::crew::{Crew, Roster};
+use crate::process::crew::Crew;
+use crate::process::roster::Roster;
 use crate::process::{self, ProcessError};
 use crate::worker::{Sources, Worker};
 
@@ -558,6 +560,7 @@ impl RuntimeBuilder {
                 cpus: cpus.iter().copied().collect(),
                 phase: AtomicU32::new(phase::RUNNING),
                 options,
+                die: fiber::die,
             });
         }
         Ok(SharedPtr(shared))
@@ -577,17 +580,20 @@ impl Shared {
                 let shared = shared;
                 // SAFETY: the shared part lives until all threads have ended.
                 let shared = unsafe { shared.0.as_ref() };
+                let worker = &shared.all_workers()[index];
                 match set_up_thread(&cpus) {
                     Ok(alternate_stack) => {
                         let _ = report.send(Ok(()));
-                        shared.all_workers()[index].main();
+                        worker.main_of_thread();
                         drop(alternate_stack);
                     }
                     Err(error) => drop(report.send(Err(error))),
                 }
+                // Release: pairs with the Acquire in `ends_thread`.
+                worker.thread_ends.store(true, Ordering::Release);
                 shared.ended.add();
             })?;
-        self.threads().push(thread);
+        self.threads().push((index, thread));
         reported.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
     }
 }
@@ -595,10 +601,3 @@ impl Shared {
 /// Mappings of a thread: its stack, the alternate stacks of `std` and of the runtime, memory of
 /// `malloc`, and their guards.
 const MAPPINGS_OF_THREAD: usize = 8;
-
-/// Sets up a worker's kernel thread: its CPUs, exact timers, a stack for the overflow report.
-pub(crate) fn set_up_thread(cpus: &CpuSet) -> io::Result<signal::AltStack> {
-    cpu::bind_current(cpus)?;
-    thread::set_timer_slack_ns(1)?;
-    signal::AltStack::install().map_err(io::Error::other)
-}

@@ -1,13 +1,15 @@
-//! Where fibers are put so that a worker finds them, and who is told.
+//! Dispatch: fibers are put in places where a worker finds them, and a worker is notified.
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::Ordering;
 
+use daiko_core::announce::Announcement;
 use daiko_core::fiber::{Letters, Posted};
 use daiko_core::list::Chain;
 use daiko_core::place::{self, Least};
 
-use super::kernel::{Barriers, ThisThread};
+use super::barriers::Barriers;
+use super::kernel::ThisThread;
 use super::shared::Shared;
 use crate::fiber::{ControlBlock, Place, flag};
 use crate::process;
@@ -58,11 +60,8 @@ impl Shared {
     /// Makes all workers look again for work.
     pub fn unpark_all(&self) {
         process::assert_in_call();
-        // Pairs with the barrier between a worker's parked mark and its last look.
-        fence(Ordering::SeqCst);
-        for worker in self.all_workers() {
-            worker.unpark(worker::current());
-        }
+        let announced = Announcement::of_changes();
+        self.all_workers().iter().for_each(|worker| worker.unpark_for(&announced));
     }
 
     /// Wakes a parked worker, if there is one, because a fiber that any worker may take was queued.
@@ -88,7 +87,7 @@ impl Shared {
         process::assert_in_call();
         let on_idle_core = |worker: usize| self.all_workers()[worker].has_core_alone();
         if let Some(index) = self.idle.pick_one(&self.idle_barrier(), on_idle_core) {
-            self.all_workers()[index].unpark(worker::current());
+            self.all_workers()[index].unpark_picked(worker::current());
         }
     }
 

@@ -1,5 +1,6 @@
 //! The runtime: its workers, its memory, its life.
 
+mod barriers;
 mod builder;
 mod default;
 mod dispatch;
@@ -9,8 +10,9 @@ pub(crate) mod pool;
 mod selection;
 mod shared;
 mod shutdown;
+mod thread;
 
-pub(crate) use self::builder::set_up_thread;
+pub(crate) use self::barriers::Barriers;
 pub use self::builder::{BuildError, RuntimeBuilder};
 pub use self::default::of;
 pub use self::default::{default_runtime, run};
@@ -19,4 +21,5 @@ pub use self::selection::Selector;
 pub use self::shared::{Hold, Shared};
 pub(crate) use self::shared::{Options, SharedPtr, phase};
 pub use self::shutdown::ShutdownReport;
+pub(crate) use self::thread::set_up_thread;
 pub use daiko_core::governor::Preset;

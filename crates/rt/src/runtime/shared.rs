@@ -1,4 +1,4 @@
-//! What all parts of a runtime share.
+//! The shared part of a runtime.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,15 +13,15 @@ use daiko_sys::cpu::CpuSet;
 use daiko_sys::lock::Tally;
 use daiko_sys::selector;
 
-use super::kernel::Barriers;
+use super::barriers::Barriers;
 use super::pool;
 use crate::deadlock::DeadlockHook;
 use crate::fiber::ControlBlock;
 use crate::jobs::BlockingPool;
 use crate::monitor::{Monitor, StuckHook};
-use crate::pairing::Pairing;
+use crate::placement::Pairing;
 use crate::placement::Steering;
-use crate::process::crew::Roster;
+use crate::process::roster::Roster;
 use crate::worker::{Sources, Worker};
 
 /// The phases in the life of a runtime.
@@ -63,13 +63,14 @@ pub struct Shared {
     /// Number of spare workers that are needed now. Written by the monitor.
     pub(crate) spares: AtomicU32,
     pub(crate) barriers: Barriers,
-    /// Number of workers that have ended. Each counts itself as its last access to the runtime.
+    /// Number of workers that run no more. Each counts itself as its last access to the runtime, also
+    /// if its thread stays.
     pub(crate) ended: Tally,
     /// The process table of worker processes.
     pub(crate) roster: Roster,
-    /// The kernel threads of the workers and spare workers. Only in the process that built the
-    /// runtime.
-    pub(super) threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    /// The kernel threads of the workers and spare workers, each with the worker's index. Only in the
+    /// process that built the runtime.
+    pub(super) threads: Mutex<Vec<(usize, std::thread::JoinHandle<()>)>>,
     /// The way in which workers ask the kernel for descriptors, chosen at the first use unless the
     /// builder has chosen it.
     pub selector: OnceLock<selector::Kind>,
@@ -80,6 +81,9 @@ pub struct Shared {
     /// The CPUs that workers are bound to.
     pub(crate) cpus: CpuSet,
     pub options: Options,
+    /// Ends a fiber that is lost. A pointer, as the code that notices a loss lies below the code that
+    /// ends the fiber.
+    pub(crate) die: unsafe fn(&'static ControlBlock, Option<NonNull<ControlBlock>>) -> !,
 }
 
 /// Keeps the memory of a runtime beyond its end, for an object that may outlive it.
@@ -150,7 +154,7 @@ impl Shared {
         Hold(NonNull::from(self))
     }
 
-    pub(super) fn threads(&self) -> MutexGuard<'_, Vec<std::thread::JoinHandle<()>>> {
+    pub(super) fn threads(&self) -> MutexGuard<'_, Vec<(usize, std::thread::JoinHandle<()>)>> {
         self.threads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -32,6 +32,9 @@ pub struct ShutdownReport {
     /// Number of fibers that ended with the [process of their worker](crate::process): their stacks
     /// were reused, but the values that they owned are never freed.
     pub died: usize,
+    /// Number of threads of workers that have not ended, as they keep fibers that resisted. A thread
+    /// with a suspended fiber [never ends](Runtime::shutdown).
+    pub threads_left: usize,
 }
 
 impl Runtime {
@@ -42,6 +45,18 @@ impl Runtime {
     /// again; they are left behind and counted. With `panic = "abort"` nothing unwinds: all fibers
     /// that have not finished are left behind. Dropping a runtime does the same, without the
     /// report.
+    ///
+    /// A destructor that panics while its fiber unwinds aborts the process, as in any unwinding.
+    ///
+    /// # Threads that stay
+    ///
+    /// A fiber may lend a thread-local of its worker: to a scoped fiber or thread, to a call of
+    /// `daiko::blocking`, to the object that it waits for. The end of the thread would drop the
+    /// thread-local. So the thread of a worker that has started a fiber which is left behind never
+    /// ends: once it runs no fiber any more, it sleeps until the process ends.
+    /// [`ShutdownReport::threads_left`] counts these threads. Migratable fibers must not lend
+    /// thread-locals, so they keep no thread. Worker [processes](crate::process) end in any case,
+    /// together with all borrowers in them.
     ///
     /// # Panics
     ///
@@ -105,10 +120,13 @@ impl Runtime {
             .for_each(|worker| worker.sources.each(|_, source| source.close()));
         let report = shared.report();
         if all_ended {
-            for thread in std::mem::take(&mut *shared.threads()) {
-                let _ = thread.join();
+            for (index, thread) in std::mem::take(&mut *shared.threads()) {
+                if shared.all_workers()[index].ends_thread() {
+                    let _ = thread.join();
+                }
             }
-            // SAFETY: all workers have ended, and the runtime is not used any more.
+            // SAFETY: all workers have ended, or sleep for good and use the runtime no more; nor
+            // does the caller.
             unsafe { Shared::close(self.shared.0) };
         }
         report
@@ -179,14 +197,16 @@ impl Shared {
         });
         let unwound = self.all_workers().iter().map(|worker| worker.counters.unwound.get());
         let unwound = unwound.sum::<u64>() as usize;
-        ShutdownReport { unwound, leaked, died: self.roster.fibers_lost() }
+        let stays = |&&(index, _): &&(usize, _)| !self.all_workers()[index].ends_thread();
+        let threads_left = self.threads().iter().filter(stays).count();
+        ShutdownReport { unwound, leaked, died: self.roster.fibers_lost(), threads_left }
     }
 
     /// Closes all inboxes and frees the memory, now or when the last handle is dropped.
     ///
     /// # Safety
     ///
-    /// All workers have ended; the caller does not use `shared` afterwards.
+    /// No worker uses the runtime any more; the caller does not use `shared` afterwards.
     unsafe fn close(shared: NonNull<Self>) {
         // SAFETY: valid, by this function's contract, until `destroy`.
         let this = unsafe { shared.as_ref() };

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use daiko_core::announce::{Announcement, LastLook};
 use daiko_core::barrier::{Barrier, Fences};
 use daiko_core::fiber::{Effect, Event};
 use daiko_core::governor::{Company, Decision, Idle, Permit};
@@ -11,7 +12,8 @@ use daiko_sys::{clock, futex};
 
 use super::Worker;
 use super::source::{Bed, Round, Rung, Source};
-use super::succession::Rest;
+use super::stage::Rest;
+use super::state::TOKEN;
 use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;
@@ -235,18 +237,16 @@ impl Worker {
             self.pool.give_back(&runtime.pool, usize::MAX);
         }
         let sampled = self.park_sources(polling.is_none());
-        if !self.inbox.park() {
-            return self.unpark_sources();
-        }
-        match polling {
-            None => self.announce(&runtime.idle_barrier()),
+        let look = match polling {
+            None => self.mark_parked(&runtime.idle_barrier()),
             // A thread that adds work and passes only the light half of the barrier may miss this
             // worker, until this sleep ends: then all sources are polled. README of `core::idle`.
-            Some(_) => self.announce(&Fences),
-        }
+            Some(_) => self.mark_parked(&Fences),
+        };
+        let Some(look) = look else { return self.unpark_sources() };
         // A worker that does not poll sleeps only if no polled source has appeared either.
         let silent = polling.is_none() && self.has_silent_work();
-        if !silent && !self.has_shared_work() {
+        if !silent && !self.has_shared_work(&look) {
             self.counters.parks.add(1);
             self.sleep(polling, sampled);
         }
@@ -260,12 +260,10 @@ impl Worker {
         self.unparked.store(0, Ordering::Relaxed);
     }
 
-    fn announce(&self, barrier: &impl Barrier) {
-        if self.is_active() {
-            self.runtime().idle.announce(self.index as usize, barrier);
-        } else {
-            barrier.heavy();
-        }
+    /// Marks this worker parked, and passes the barrier; returns `None` if there are messages.
+    fn mark_parked(&self, barrier: &impl Barrier) -> Option<LastLook> {
+        let shared = self.is_active().then(|| (&self.runtime().idle, self.index as usize));
+        LastLook::park(&self.inbox, shared, barrier)
     }
 
     /// Chooses the bed for a sleep, and publishes it for the thread that ends the sleep. Returns
@@ -295,9 +293,9 @@ impl Worker {
     }
 
     /// Takes the last look before a sleep, at the places that other threads fill without a message.
-    fn has_shared_work(&self) -> bool {
+    fn has_shared_work(&self, look: &LastLook) -> bool {
         let mut pending = self.runtime().phase() != self.phase.get() || self.is_done();
-        self.each_source(|source| pending = pending || source.is_pending(self));
+        self.each_source(|source| pending = pending || source.is_pending(self, look));
         pending
     }
 
@@ -344,14 +342,22 @@ impl Worker {
         }
     }
 
-    /// Unparks this worker, if it is parked.
-    pub fn unpark(&self, from: Option<&Worker>) {
+    /// Unparks this worker, if it is parked, so that it looks for the changes that are `announced`.
+    #[inline]
+    pub fn unpark_for(&self, announced: &Announcement) {
+        if announced.finds_parked(&self.inbox) {
+            self.unpark_thread(super::current());
+        }
+    }
+
+    /// Unparks this worker, which the caller has taken out of the set of parked workers.
+    pub(crate) fn unpark_picked(&self, from: Option<&Worker>) {
         if self.inbox.unpark() {
             self.unpark_thread(from);
         }
     }
 
-    /// Wakes the kernel thread, whose parked mark the caller has taken. Once the token is stored
+    /// Wakes the kernel thread. The caller has taken its parked mark. Once the token is stored
     /// the worker may end.
     pub(super) fn unpark_thread(&self, from: Option<&Worker>) {
         if let Some(from) = from {
@@ -416,9 +422,6 @@ impl Worker {
     }
 }
 
-/// The value of `bed` of a worker that sleeps on its token.
-pub(super) const TOKEN: u32 = 0;
-
 /// Messages from other threads to this worker.
 struct Mail;
 
@@ -439,7 +442,7 @@ impl Source for Injected {
         by.take_injected()
     }
 
-    fn is_pending(&self, by: &Worker) -> bool {
+    fn is_pending(&self, by: &Worker, _: &LastLook) -> bool {
         by.is_active() && !by.runtime().injector.is_empty()
     }
 }
@@ -452,7 +455,7 @@ impl Source for Theft {
         round == Round::IdleForLong && by.steal()
     }
 
-    fn is_pending(&self, by: &Worker) -> bool {
+    fn is_pending(&self, by: &Worker, _: &LastLook) -> bool {
         let stealable = |other: &Worker| !other.ring.steal().is_empty();
         by.is_active() && by.runtime().all_workers().iter().any(stealable)
     }

@@ -1,4 +1,4 @@
-//! The life of a worker's thread, and what is left once it has ended.
+//! The life of a worker's thread, and the work that is left once it has ended.
 
 use std::sync::atomic::Ordering;
 
@@ -6,6 +6,7 @@ use super::current;
 use super::source::Source;
 use super::state::Worker;
 use crate::deadline::Deadline;
+use crate::fiber::AbortOnUnwind;
 use crate::runtime::pool::Pool;
 
 impl Worker {
@@ -21,6 +22,30 @@ impl Worker {
         current::clear();
     }
 
+    /// Runs [`main`](Self::main) as a thread of its own. If the worker keeps fibers it does not
+    /// return: the calling thread sleeps for good, and uses the runtime no more.
+    pub(crate) fn main_of_thread(&self) {
+        // A panic of the agent would end the thread as well.
+        let unwinds = AbortOnUnwind;
+        self.main();
+        std::mem::forget(unwinds);
+        if self.keeps_fibers() {
+            self.runtime().ended.add();
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+
+    /// Returns true if a fiber that this worker has started has not finished. Then its thread must
+    /// not end: the fiber may have lent a thread-local, which the end of the thread drops. Only the
+    /// owner.
+    ///
+    /// Migratable fibers do not count, as their contract forbids them to borrow from thread-locals.
+    fn keeps_fibers(&self) -> bool {
+        self.live.load(Ordering::Relaxed) != 0
+    }
+
     /// Makes the calling thread this worker.
     pub(super) fn be_here(&self) {
         current::set(self, self.alone.get());
@@ -31,6 +56,12 @@ impl Worker {
     pub(crate) fn main_of_process(&self) {
         self.alone.set(true);
         self.main();
+    }
+
+    /// Returns true if the worker's thread has ended or is about to end, so that it can be joined.
+    pub(crate) fn ends_thread(&self) -> bool {
+        // Acquire: pairs with the Release in `start_thread`.
+        self.thread_ends.load(Ordering::Acquire)
     }
 
     /// Returns true if no fiber waits for this worker to start it.
@@ -51,7 +82,7 @@ impl Worker {
     }
 
     /// Accepts no more messages, and returns the stacks that the worker kept. To be called once its
-    /// thread has ended.
+    /// thread uses the runtime no more.
     pub(crate) fn close(&self, pool: &Pool) {
         for (fiber, postcard) in self.inbox.close() {
             if postcard.is_none() {

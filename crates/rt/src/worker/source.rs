@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use std::{cell::UnsafeCell, ptr};
 
+use daiko_core::announce::LastLook;
 use daiko_core::governor::Company;
 use daiko_sys::Scope;
 use daiko_sys::lock::Lock;
@@ -53,7 +54,7 @@ pub trait Source: Send + Sync {
 
     /// Returns true if an event has come that its writer announces to no sleeping worker. This is
     /// the last look, behind the barrier, before a sleep.
-    fn is_pending(&self, _by: &Worker) -> bool {
+    fn is_pending(&self, _by: &Worker, _look: &LastLook) -> bool {
         false
     }
 
@@ -127,8 +128,8 @@ pub enum Round {
 pub enum Bed {
     /// The worker sleeps on its token, which the source's writers store.
     Token,
-    /// The worker sleeps by [`Source::sleep`]. A worker that sleeps in another bed looks at the source every
-    /// `sampled`.
+    /// The worker sleeps by [`Source::sleep`]. A worker that sleeps in another bed looks at the
+    /// source every `sampled`.
     Own {
         /// The time between two looks.
         sampled: Duration,

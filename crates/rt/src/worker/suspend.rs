@@ -11,41 +11,16 @@ use daiko_context::{StackPointer, switch};
 use daiko_core::fiber::{Effect, Event, Plain, Shared};
 use daiko_sys::clock;
 
-use super::{Departed, Worker, current};
+use super::current::caller;
+use super::current::current;
+use super::state::{Departed, Worker};
 use crate::deadline::Deadline;
 use crate::fiber::{ControlBlock, flag, unwind};
 use crate::process;
 
-/// Returns the calling worker and fiber, if the caller is a fiber.
-#[inline]
-pub fn try_caller() -> Option<(&'static Worker, &'static ControlBlock)> {
-    let worker = current()?;
-    Some((worker, worker.running()?))
-}
-
-/// Returns the calling worker and fiber.
-///
-/// # Panics
-///
-/// If the caller is not a fiber: `what` names the call.
-#[inline]
-pub fn caller(what: &str) -> (&'static Worker, &'static ControlBlock) {
-    match try_caller() {
-        Some(caller) => caller,
-        None => not_a_fiber(what),
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn not_a_fiber(what: &str) -> ! {
-    panic!(
-        "daiko: {what} is for fibers, and this is not one; start it by daiko::run or daiko::spawn"
-    )
-}
-
 /// Suspends the calling fiber until it is unparked, or takes the token.
 #[inline(always)]
+#[track_caller]
 pub(crate) fn park() {
     let (worker, fiber) = caller("park");
     if fiber.flags.get() != 0 {
@@ -74,6 +49,7 @@ fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
 }
 
 /// Suspends the calling fiber until it is unparked or `deadline` passes, or takes the token.
+#[track_caller]
 pub(crate) fn park_until(what: &str, deadline: Deadline) {
     let _call = process::call();
     let (worker, fiber) = caller(what);
@@ -197,6 +173,7 @@ pub fn absorb_wake(fiber: &ControlBlock) {
 
 /// Puts the calling fiber at the end of its queue and runs another, if there is one.
 #[inline(always)]
+#[track_caller]
 pub(crate) fn yield_now() {
     let (worker, fiber) = caller("yield_now");
     if fiber.flags.get() != 0 {

@@ -5,6 +5,8 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::{Arc, PoisonError};
 
+use daiko_sys::memory::copy_racing;
+
 use super::Segment;
 use crate::directory::{NoRoom, Spec, is_name};
 use crate::error::{self, SegmentError};
@@ -45,6 +47,9 @@ unsafe impl Shared for daiko_core::robust::Seat {}
 // SAFETY: as above.
 unsafe impl Shared for daiko_core::robust::Semaphore {}
 
+/// The initial contents of objects, a page of them.
+static ZEROS: [u8; 4096] = [0; 4096];
+
 /// An object in a segment. It keeps the segment mapped.
 #[derive(Clone, Debug)]
 pub struct Object {
@@ -54,13 +59,27 @@ pub struct Object {
 }
 
 impl Segment {
-    /// Opens the object of this name. `fits` checks its description, including the creator's
-    /// choices and its size; `is` names the expected kind.
+    /// Opens the object of this name, as raw memory for the type of its kind. `fits` checks its
+    /// description, including the creator's choices and its size; `is` names the expected kind.
     ///
     /// # Errors
     ///
     /// If there is none, or it is another kind of object, or the segment was truncated.
-    pub fn object(
+    ///
+    /// # Safety
+    ///
+    /// All handles of the object in this process access each of its bytes in the same way: as a
+    /// part of one type at one offset, or as [`Bytes`]. An object whose kind belongs to a type, such
+    /// as a lock, is accessed by that type alone.
+    ///
+    /// ```compile_fail,E0133
+    /// let segment = daiko_shm::Segment::anonymous(1 << 20)?;
+    /// let object = segment.object("mutex", "anything", |_| Ok(()))?;
+    /// object.bytes(0, 8).write(&[7; 8]);
+    /// # Ok::<(), daiko_shm::SegmentError>(())
+    /// ```
+    #[doc(hidden)]
+    pub unsafe fn object(
         &self,
         name: &str,
         is: &'static str,
@@ -82,7 +101,12 @@ impl Segment {
     ///
     /// If the name exists or is invalid, there is no room for the object, or the segment is locked,
     /// inherited or truncated.
-    pub fn make_object(
+    ///
+    /// # Safety
+    ///
+    /// See [`object`](Self::object).
+    #[doc(hidden)]
+    pub unsafe fn make_object(
         &self,
         name: &str,
         spec: Spec,
@@ -187,8 +211,10 @@ impl Object {
 
     fn zero(&self) {
         let all = self.bytes(0, self.spec.bytes);
-        // SAFETY: the lock gives the room to the caller alone until the object is committed.
-        unsafe { all.start.write_bytes(0, all.len) };
+        for start in (0..all.len()).step_by(ZEROS.len()) {
+            let rest = all.behind(start);
+            rest.write(&ZEROS[..rest.len().min(ZEROS.len())]);
+        }
     }
 }
 
@@ -251,9 +277,9 @@ impl<'s> Bytes<'s> {
     pub fn write(&self, from: &[u8]) {
         assert!(from.len() <= self.len, "{} bytes into {}", from.len(), self.len);
         // SAFETY: both have at least `from.len()` bytes. They do not overlap, as `from` is a
-        // borrowed slice of this process. Concurrent stores of other processes only affect the
-        // contents.
-        unsafe { self.start.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) };
+        // borrowed slice of this process. Threads of this process access the bytes of the segment
+        // by this function alone, as the contract of `Segment::object` demands.
+        unsafe { copy_racing(from.as_ptr(), self.start.as_ptr(), from.len()) };
     }
 
     /// Copies the first `to.len()` bytes to `to`.
@@ -265,7 +291,7 @@ impl<'s> Bytes<'s> {
     pub fn read(&self, to: &mut [u8]) {
         assert!(to.len() <= self.len, "{} bytes of {}", to.len(), self.len);
         // SAFETY: see `write`.
-        unsafe { self.start.copy_to_nonoverlapping(NonNull::from(&mut *to).cast(), to.len()) };
+        unsafe { copy_racing(self.start.as_ptr(), to.as_mut_ptr(), to.len()) };
     }
 
     /// A copy of all bytes.

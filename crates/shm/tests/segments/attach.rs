@@ -9,7 +9,9 @@ use daiko_shm::{MAX_ATTACHED, MIN_BYTES, Segment, SegmentError};
 use daiko_sys::file::Reason;
 
 use crate::child::{Killed, in_child_well, is_child};
-use crate::support::{Pair, Place, refused, rest, shared_words, signed_in, theirs, until, word};
+use crate::support::{
+    Pair, Place, make_object, refused, rest, shared_words, signed_in, theirs, until, word,
+};
 
 const LARGE: usize = 1 << 20;
 
@@ -191,7 +193,7 @@ fn all_who_come_at_once_to_a_stale_segment_get_that() {
     const NAME: &str = "attach::all_who_come_at_once_to_a_stale_segment_get_that";
     if is_child() && std::env::var_os("DAIKO_TEST_BYTES").is_some() {
         let segment = Segment::create(theirs(), LARGE).unwrap();
-        let _mark = segment.make_object("mark", crate::support::words(1), |_| ()).unwrap();
+        let _mark = make_object(&segment, "mark", crate::support::words(1), |_| ()).unwrap();
         rest();
     }
     if is_child() {

@@ -8,7 +8,8 @@ use daiko_shm::SegmentError;
 
 use crate::child::{command, in_child_well, is_child};
 use crate::support::{
-    Pair, Place, in_fork, refused, rest, shared_words, sign_in, signed_in, theirs, until, words,
+    Pair, Place, in_fork, make_object, refused, rest, shared_words, sign_in, signed_in, theirs,
+    until, words,
 };
 
 #[test]
@@ -23,7 +24,7 @@ fn what_is_inherited_is_refused_and_does_no_harm_when_dropped() {
             let (segment, bell) = mine.take().unwrap();
             let is_inherited = |error| matches!(error, SegmentError::Inherited { .. });
             assert!(is_inherited(refused(segment.doorbell(), "open it here")));
-            let made = segment.make_object("x", words(1), |_| ());
+            let made = make_object(&segment, "x", words(1), |_| ());
             assert!(is_inherited(refused(made, "open it here")));
             assert!(is_inherited(refused(segment.remove(), "open it here")));
             drop((segment, bell));

@@ -9,7 +9,7 @@ use daiko_sys::file::{Populate, SharedFile};
 use daiko_sys::memory::Mapping;
 use proptest::prelude::*;
 
-use crate::support::{Place, words};
+use crate::support::{Place, make_object, object, words};
 
 /// Offsets of the tables: header, attached, doorbells, owners, seats, names, objects. See
 /// `layout.rs`.
@@ -65,10 +65,10 @@ fn use_all(segment: &Segment, number: usize) {
     segment.watch(stranger);
     let _ = (segment.is_gone(stranger), segment.attached(), segment.free_bytes());
     let name = format!("made {}", number % 4);
-    let _ = segment.make_object(&name, words(1 + number % 100), |_| ());
+    let _ = make_object(segment, &name, words(1 + number % 100), |_| ());
     for name in segment.objects() {
         // An invalid name is refused like any other.
-        let Ok(object) = segment.object(&name, "words", |_| Ok(())) else { continue };
+        let Ok(object) = object(segment, &name, "words", |_| Ok(())) else { continue };
         let bytes = object.spec().bytes;
         assert!(bytes <= segment.bytes());
         let all = object.bytes(0, bytes).to_vec();

@@ -104,11 +104,33 @@ pub(crate) fn words(words: usize) -> Spec {
     Spec { kind: 77, bytes: 8 * words, agreed: 0, chosen: [0; 4] }
 }
 
+/// As [`Segment::make_object`].
+pub(crate) fn make_object(
+    segment: &Segment,
+    name: &str,
+    spec: Spec,
+    init: impl FnOnce(&Object),
+) -> Result<Object, SegmentError> {
+    // SAFETY: a test accesses an object either as words of 64 bits or as bytes.
+    unsafe { segment.make_object(name, spec, init) }
+}
+
+/// As [`Segment::object`].
+pub(crate) fn object(
+    segment: &Segment,
+    name: &str,
+    is: &'static str,
+    fits: impl Fn(&Spec) -> Result<(), &'static str>,
+) -> Result<Object, SegmentError> {
+    // SAFETY: as above.
+    unsafe { segment.object(name, is, fits) }
+}
+
 /// The words shared by all processes of a segment.
 pub(crate) fn shared_words(segment: &Segment, count: usize) -> Object {
-    match segment.make_object("words", words(count), |_| ()) {
+    match make_object(segment, "words", words(count), |_| ()) {
         Err(SegmentError::ObjectTaken { .. }) => {
-            segment.object("words", "words", |_| Ok(())).unwrap()
+            object(segment, "words", "words", |_| Ok(())).unwrap()
         }
         made => made.unwrap(),
     }

@@ -5,7 +5,7 @@ use daiko_core::doorbell::Listeners;
 use daiko_shm::{MIN_BYTES, Segment, SegmentError};
 
 use crate::child::in_child_well;
-use crate::support::{Place, refused, shared_words, words};
+use crate::support::{Place, make_object, object, refused, shared_words, words};
 
 /// A segment with an object and a file truncated to `bytes` bytes.
 fn cut(bytes: u64) -> (Place, Segment) {
@@ -27,8 +27,8 @@ fn whatever_is_asked_of_a_truncated_segment_is_refused() {
     in_child_well("truncated::whatever_is_asked_of_a_truncated_segment_is_refused", || {
         let ask: [fn(&Segment); 3] = [
             |segment| is_truncated(segment.doorbell()),
-            |segment| is_truncated(segment.object("words", "words", |_| Ok(()))),
-            |segment| is_truncated(segment.make_object("more", words(1), |_| ())),
+            |segment| is_truncated(object(segment, "words", "words", |_| Ok(()))),
+            |segment| is_truncated(make_object(segment, "more", words(1), |_| ())),
         ];
         for first in 0..ask.len() {
             let (_place, segment) = cut(0);
@@ -46,8 +46,8 @@ fn a_segment_cut_anywhere_ends_nobody() {
         for pages in 0..(MIN_BYTES / 4096) as u64 {
             let (place, segment) = cut(4096 * pages);
             let bell = segment.doorbell();
-            let _ = segment.object("words", "words", |_| Ok(()));
-            is_truncated(segment.make_object("more", words(1), |_| ()));
+            let _ = object(&segment, "words", "words", |_| Ok(()));
+            is_truncated(make_object(&segment, "more", words(1), |_| ()));
             segment.watch_all();
             segment.ring(&Listeners::new(), None);
             segment.ring_bell(5, None);

@@ -1,5 +1,6 @@
-//! Pages: mapping, advice, guards.
+//! Pages: mapping, advice, guards, copies of shared bytes.
 
+mod copy;
 mod error;
 mod guard;
 
@@ -9,6 +10,7 @@ use std::sync::OnceLock;
 
 use crate::Scope;
 
+pub use copy::copy_racing;
 pub use error::MemoryError;
 pub use guard::{GuardKind, install_guard, install_guards, remove_guards};
 

@@ -68,8 +68,8 @@ macro_rules! select {
     (@run [$(($case:ident, $make:expr, $result:pat, $body:expr))+] ($patience:expr) $default:expr) => {{
         // When a body runs, nothing is borrowed any more, and what was not sent is dropped.
         let ($($case,)+) = {
-            $(let $case = $make;)+
-            $crate::sync::channel::select(&mut [$(&$case),+], $patience);
+            $(let mut $case = $make;)+
+            $crate::sync::channel::select([$($case.borrow_case()),+], $patience);
             ($($case.result(),)+)
         };
         $(if let Some(result) = $case {
@@ -124,9 +124,13 @@ pub enum Patience {
     Endless,
 }
 
-/// One operation of a select.
+/// An operation that a select borrows exclusively: no other select can queue it meanwhile, nor the
+/// same one twice.
 #[doc(hidden)]
-pub trait Case {
+pub struct Borrowed<'s>(&'s mut (dyn Case + 's));
+
+/// One operation of a select.
+trait Case {
     /// Does it if that is possible at once; true if it is done.
     fn attempt(&self) -> bool;
 
@@ -134,7 +138,8 @@ pub trait Case {
     ///
     /// # Safety
     ///
-    /// Both the case and the claim stay in place until [`leave`](Self::leave).
+    /// Both the case and the claim stay in place until [`leave`](Self::leave), and the case is not
+    /// queued again before.
     unsafe fn enqueue(&self, waiter: WaiterId, claim: &Claim, outcome: u16) -> bool;
 
     /// Takes it out of its queue, if it is in one.
@@ -154,7 +159,7 @@ pub trait Case {
 
 /// A wait for the first of several cases.
 struct Selecting<'s, 'c> {
-    cases: &'s [&'c dyn Case],
+    cases: &'s [Borrowed<'c>],
     claim: &'s Claim,
     /// What it was claimed with.
     outcome: &'s Cell<Option<u16>>,
@@ -164,8 +169,9 @@ impl Selecting<'_, '_> {
     /// Queues all cases; false if one is possible now.
     fn enqueue(&self, waiter: WaiterId) -> bool {
         let mut cases = self.cases.iter().enumerate();
-        // SAFETY: both stay in place while `self` lives, whose drop takes all out.
-        cases.all(|(index, case)| unsafe { case.enqueue(waiter, self.claim, index as u16) })
+        // SAFETY: both stay in place while `self` lives, and its drop takes all cases out. A case
+        // is queued once, as it is borrowed exclusively.
+        cases.all(|(index, case)| unsafe { case.0.enqueue(waiter, self.claim, index as u16) })
     }
 
     fn close(&self) -> Option<u16> {
@@ -187,7 +193,7 @@ impl Wait for Selecting<'_, '_> {
     }
 
     fn give_way(&self, _: u8) -> bool {
-        self.close().is_none_or(|index| self.cases[usize::from(index)].give_way())
+        self.close().is_none_or(|index| self.cases[usize::from(index)].0.give_way())
     }
 
     fn target(&self) -> Target {
@@ -197,13 +203,59 @@ impl Wait for Selecting<'_, '_> {
 
 impl Drop for Selecting<'_, '_> {
     fn drop(&mut self) {
-        self.cases.iter().for_each(|case| case.leave());
+        self.cases.iter().for_each(|case| case.0.leave());
     }
 }
 
 /// Does one of the cases, or none if the time is over.
+///
+/// ```
+/// use daiko::sync::channel::{self, Patience, select};
+///
+/// let (_sender, receiver) = channel::bounded::<u64>(1);
+/// let [mut one, mut other] = [receiver.select_recv(), receiver.select_recv()];
+/// select([one.borrow_case(), other.borrow_case()], Patience::None);
+/// assert!(one.result().is_none() && other.result().is_none());
+/// ```
+///
+/// # Misuse that does not compile
+///
+/// One case twice, as the second node would overwrite the first one in its channel's queue:
+///
+/// ```compile_fail,E0499
+/// use daiko::sync::channel::{self, Patience, select};
+///
+/// let (_sender, receiver) = channel::bounded::<u64>(1);
+/// let mut case = receiver.select_recv();
+/// select([case.borrow_case(), case.borrow_case()], Patience::None);
+/// ```
+///
+/// ```compile_fail,E0308
+/// use daiko::sync::channel::{self, Patience, select};
+///
+/// let (_sender, receiver) = channel::bounded::<u64>(1);
+/// let case = receiver.select_recv();
+/// select(&mut [&case, &case], Patience::None);
+/// ```
+///
+/// One case in the selects of several fibers:
+///
+/// ```compile_fail,E0596
+/// use daiko::sync::channel::{self, Patience, select};
+/// use std::rc::Rc;
+///
+/// let (_sender, receiver) = channel::bounded::<u64>(1);
+/// let case = Rc::new(receiver.select_recv());
+/// select([case.borrow_case()], Patience::None);
+/// ```
 #[doc(hidden)]
-pub fn select(cases: &mut [&dyn Case], patience: Patience) {
+#[inline]
+pub fn select<const N: usize>(mut cases: [Borrowed<'_>; N], patience: Patience) {
+    const { assert!(N > 0 && N <= 1 << u16::BITS, "a case is known by an outcome of a claim") };
+    select_among(&mut cases, patience);
+}
+
+fn select_among(cases: &mut [Borrowed<'_>], patience: Patience) {
     let _call = process::call();
     let start = clock::monotonic_ns() as usize % cases.len();
     if attempt(cases, start) {
@@ -214,19 +266,19 @@ pub fn select(cases: &mut [&dyn Case], patience: Patience) {
         Patience::For(timeout) => Deadline::after(timeout),
         Patience::Endless => Deadline::NEVER,
     };
-    cases.sort_by_key(|case| case.order());
+    cases.sort_by_key(|case| case.0.order());
     let waiter = Waiter::caller("select!");
     while !wait_once(cases, &waiter, deadline) && !attempt(cases, start) {}
 }
 
 /// Does the first case that is possible at once, from number `start` on.
-fn attempt(cases: &[&dyn Case], start: usize) -> bool {
+fn attempt(cases: &[Borrowed<'_>], start: usize) -> bool {
     let (behind, first) = cases.split_at(start);
-    first.iter().chain(behind).any(|case| case.attempt())
+    first.iter().chain(behind).any(|case| case.0.attempt())
 }
 
 /// Waits until a case is done, or the time is over; false if one may be possible now.
-fn wait_once(cases: &[&dyn Case], waiter: &Waiter, deadline: Deadline) -> bool {
+fn wait_once(cases: &[Borrowed<'_>], waiter: &Waiter, deadline: Deadline) -> bool {
     let (claim, outcome) = (Claim::new(), Cell::new(None));
     let selecting = Selecting { cases, claim: &claim, outcome: &outcome };
     let queued = selecting.enqueue(waiter.id());
@@ -240,7 +292,7 @@ fn wait_once(cases: &[&dyn Case], waiter: &Waiter, deadline: Deadline) -> bool {
     }
     drop(selecting);
     match claimed {
-        Some(index) => finish(cases[usize::from(index)]),
+        Some(index) => finish(&*cases[usize::from(index)].0),
         None => ended == Some(Ended::TimedOut),
     }
 }
@@ -405,40 +457,6 @@ impl<T> Case for Operation<'_, T> {
     }
 }
 
-/// Has a case be the one that is inside another.
-macro_rules! case_within {
-    ($outer:ident) => {
-        impl<T> Case for $outer<'_, T> {
-            fn attempt(&self) -> bool {
-                self.0.attempt()
-            }
-
-            unsafe fn enqueue(&self, waiter: WaiterId, claim: &Claim, outcome: u16) -> bool {
-                // SAFETY: passed on to the caller.
-                unsafe { self.0.enqueue(waiter, claim, outcome) }
-            }
-
-            fn leave(&self) {
-                self.0.leave();
-            }
-
-            fn note_claim(&self) -> bool {
-                self.0.note_claim()
-            }
-
-            fn give_way(&self) -> bool {
-                self.0.give_way()
-            }
-
-            fn order(&self) -> usize {
-                self.0.order()
-            }
-        }
-    };
-}
-case_within!(Recv);
-case_within!(SendCase);
-
 /// A receive in a select.
 #[doc(hidden)]
 pub struct Recv<'c, T>(Operation<'c, T>);
@@ -452,6 +470,11 @@ impl<T> Receiver<T> {
 }
 
 impl<T> Recv<'_, T> {
+    /// The case for a select.
+    pub fn borrow_case(&mut self) -> Borrowed<'_> {
+        Borrowed(&mut self.0)
+    }
+
     /// What was received, if this is the case that was done.
     pub fn result(&self) -> Option<Result<T, RecvError>> {
         match self.0.met.get() {
@@ -475,6 +498,11 @@ impl<T> Sender<T> {
 }
 
 impl<T> SendCase<'_, T> {
+    /// The case for a select.
+    pub fn borrow_case(&mut self) -> Borrowed<'_> {
+        Borrowed(&mut self.0)
+    }
+
     /// How it went, if this is the case that was done.
     pub fn result(&self) -> Option<Result<(), SendError<T>>> {
         match self.0.met.get() {
@@ -502,6 +530,11 @@ impl<T> OneshotReceiver<T> {
 }
 
 impl<T> RecvOneshot<'_, T> {
+    /// The case for a select.
+    pub fn borrow_case(&mut self) -> Borrowed<'_> {
+        Borrowed(self)
+    }
+
     /// What was received, if this is the case that was done.
     pub fn result(&self) -> Option<Result<T, RecvError>> {
         self.result.take()

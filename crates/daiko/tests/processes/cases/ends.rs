@@ -21,7 +21,8 @@ super::cases! {
     a_program_has_one_runtime_after_the_other End::Well,
     only_the_maker_ends_the_runtime End::Well,
     a_stuck_worker_is_reported_in_the_maker_and_its_fibers_run_elsewhere End::Well,
-    a_worker_that_exits_takes_the_program_along End::Abort("worker process 0 has ended (exit status: 7) and it was not killed"),
+    a_worker_that_exits_takes_the_program_along End::Exit(7, "worker process 0 has ended (exit status: 7) and it was not killed"),
+    an_exit_without_an_error_ends_the_program_without_one End::Exit(0, "worker process 1 has ended (exit status: 0)"),
     workers_end_with_the_maker End::Well,
 }
 
@@ -201,6 +202,14 @@ fn a_worker_that_exits_takes_the_program_along() {
     let exits = runtime.spawn_with(Builder::new().on(0), || std::process::exit(7));
     let _ = exits.unwrap().join();
     runtime.run(daiko::park);
+}
+
+fn an_exit_without_an_error_ends_the_program_without_one() {
+    let runtime = processes(2).build().unwrap();
+    let exits = runtime.spawn_with(Builder::new().on(1), || std::process::exit(0));
+    let _ = exits.unwrap().join();
+    runtime.run(daiko::park);
+    unreachable!("the program has ended");
 }
 
 fn workers_end_with_the_maker() {
