@@ -1,5 +1,6 @@
 # `make help` lists the targets. Only Rust, a C compiler and make are needed, and no root.
 PREFIX ?= /usr/local
+STRIP ?= strip
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Absolute, because some scripts change the folder.
 export CARGO_TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
@@ -8,7 +9,7 @@ TARBALL := daiko-$(VERSION).tar.gz
 CHECK := cargo run --quiet --locked --package daiko-check --
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak fuzz scx test-scx test-pair lint fmt clippy docs layers names prose build install uninstall dist clean tools
+.PHONY: help demo test soak fuzz scx test-scx test-pair lint fmt clippy docs layers names prose build install uninstall dist package clean tools
 
 help: ## Print this list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
@@ -61,8 +62,11 @@ prose: tools ## Check the language of comments and documents
 build: tools
 	cargo build --release --locked --package daiko-cli
 
-install: build ## Install the daiko command, for example PREFIX=$$HOME/.local
+# The programs in target/ keep their line tables, for backtraces.
+install: build ## Install the daiko command, stripped, for example PREFIX=$$HOME/.local
+	@tools/need $(STRIP)
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(DAIKO) $(DAIKO)-lab-processes
+	$(STRIP) $(DESTDIR)$(PREFIX)/bin/daiko $(DESTDIR)$(PREFIX)/bin/daiko-lab-processes
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/daiko README.md LICENSE-MIT LICENSE-APACHE
 
 uninstall: ## Remove the installed files
@@ -75,6 +79,9 @@ dist: ## Pack the committed sources into a tarball
 	@mkdir -p $(CARGO_TARGET_DIR)
 	git archive --format=tar --prefix=daiko-$(VERSION)/ HEAD | gzip -n -9 > $(CARGO_TARGET_DIR)/$(TARBALL)
 	@cd $(CARGO_TARGET_DIR) && sha256sum $(TARBALL)
+
+package: tools ## Pack every crate for crates.io, and build the packages (minutes); needs the network
+	cargo package --workspace --exclude daiko-fuzz --exclude daiko-check --locked
 
 clean: ## Remove all build results
 	cargo clean

@@ -1,5 +1,5 @@
 //! A scheduler for sched_ext under which woken threads wait for their interrupt. It places woken
-//! tasks by the existing policy of kernels or by P3 in ARCHITECTURE.md.
+//! tasks by the existing policy of kernels or by P3 in docs/papers.md.
 //!
 //! The scheduler itself is `src/bpf/follow.bpf.c`, which the kernel runs. This crate loads it,
 //! switches its policy, reads its counters and records its decisions. Without the feature `bpf` all

@@ -1,14 +1,14 @@
 //! `kv`: Daiko's example, a fiber for each connection, on one worker.
 
-#[path = "../../../daiko/examples/kv/commands.rs"]
+#[path = "../../kv/commands.rs"]
 mod commands;
-#[path = "../../../daiko/examples/kv/resp.rs"]
+#[path = "../../kv/resp.rs"]
 mod resp;
-#[path = "../../../daiko/examples/kv/serve.rs"]
+#[path = "../../kv/serve.rs"]
 mod serve;
-#[path = "../../../daiko/examples/kv/store.rs"]
+#[path = "../../kv/store.rs"]
 mod store;
-#[path = "../../../daiko/examples/kv/words.rs"]
+#[path = "../../kv/words.rs"]
 mod words;
 
 use std::{convert::Infallible, io, sync::Arc};

@@ -2,7 +2,7 @@
 //! it follow it.
 //!
 //! From Goda and Tago, "Improvement of load balancing at process wake-up that considers interrupts
-//! which follow the process" (P3 in ARCHITECTURE.md). A task is a process if a kernel or the
+//! which follow the process" (P3 in docs/papers.md). A task is a process if a kernel or the
 //! simulator asks, a fiber if the runtime does; there a CPU is a worker.
 
 mod swap;

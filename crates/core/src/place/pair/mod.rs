@@ -1,7 +1,7 @@
 //! The choice of tasks that share a core: stalling beside computing.
 //!
 //! From Kida et al., "Scheduling for persistent memory under simultaneous multithreading" (P4 in
-//! ARCHITECTURE.md). `assign` gives every task its place at once; `pick` chooses the next of a
+//! docs/papers.md). `assign` gives every task its place at once; `pick` chooses the next of a
 //! queue, beside the fibers of the siblings.
 
 mod assign;
