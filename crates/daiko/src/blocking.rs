@@ -6,7 +6,7 @@ use std::thread;
 
 use daiko_rt::fiber::{ControlBlock, unwind};
 use daiko_rt::jobs;
-use daiko_rt::worker::{self, Worker, suspend};
+use daiko_rt::worker::{self, Worker};
 
 /// Runs `f`, which may block its thread, on a thread of its own while the calling fiber is
 /// suspended; the other fibers of the worker run on.
@@ -43,7 +43,7 @@ where
     F: FnOnce() -> R + Send,
     R: Send,
 {
-    let Some((worker, fiber)) = suspend::try_caller() else {
+    let Some((worker, fiber)) = daiko_rt::worker::try_caller() else {
         worker::assert_no_poller("blocking");
         return f();
     };

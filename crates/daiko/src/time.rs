@@ -40,7 +40,7 @@ pub fn sleep(until: impl Into<Deadline>) {
 
 fn sleep_to(what: &str, deadline: Deadline) {
     let _call = process::call();
-    let Some((_, fiber)) = suspend::try_caller() else {
+    let Some((_, fiber)) = daiko_rt::worker::try_caller() else {
         daiko_rt::worker::assert_no_poller(what);
         return std::thread::sleep(deadline.left().unwrap_or(Duration::MAX));
     };
@@ -96,7 +96,7 @@ pub fn timeout<R>(until: impl Into<Deadline>, body: impl FnOnce() -> R) -> Resul
 #[track_caller]
 fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
     let _call = process::call();
-    let (worker, fiber) = suspend::caller(what);
+    let (worker, fiber) = daiko_rt::worker::caller(what);
     if cfg!(panic = "abort") {
         return Ok(process::own_code(body));
     }

@@ -1,4 +1,4 @@
-//! When a wait gives up.
+//! Deadlines: the time at which a wait gives up.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ impl From<Instant> for Deadline {
 }
 
 impl Deadline {
-    /// A time that never comes.
+    /// A deadline that never comes.
     pub const NEVER: Deadline = Deadline { ns: u64::MAX };
 
     /// Returns the time `timeout` from now; after centuries, never.

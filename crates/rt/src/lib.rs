@@ -1,9 +1,10 @@
-//! The runtime of Daiko: fibers, the workers that run them, and the agents that poll on their behalf.
+//! The runtime of Daiko: fibers, the workers that run them, and the agents that poll on their
+//! behalf.
 //!
-//! Programs use the crate `daiko`, which re-exports what is theirs and adds locks, channels, time,
-//! sockets and the rest. This crate knows none of these: they wait by [`wait`] and [`worker`], and
-//! register what agents shall poll for them as a [`worker::Source`]. Everything that is hidden here
-//! may change in any version.
+//! Programs use the crate `daiko`, which re-exports the public items and adds locks, channels,
+//! time, sockets and more. This crate knows none of these: they wait by [`wait`] and [`worker`],
+//! and register a [`worker::Source`] for each thing that agents shall poll for them. Every item
+//! that is hidden here may change in any version.
 
 mod deadline;
 #[doc(hidden)]
@@ -14,7 +15,6 @@ pub mod fiber;
 pub mod jobs;
 mod monitor;
 mod overflow;
-mod pairing;
 #[doc(hidden)]
 pub mod placement;
 #[doc(hidden)]
@@ -34,8 +34,7 @@ pub use fiber::{
     no_suspend, panicking, park, park_timeout, scope, spawn, try_current, yield_now,
 };
 pub use monitor::Stuck;
-pub use pairing::{Class, set_class};
-pub use placement::Placement;
+pub use placement::{Class, Placement, set_class};
 pub use runtime::{
     BuildError, Preset, Runtime, RuntimeBuilder, Selector, ShutdownReport, default_runtime, run,
 };

@@ -1,4 +1,4 @@
-//! Names the fiber whose stack overflowed.
+//! Reports of stack overflows, with the name of the fiber.
 
 use std::io;
 use std::sync::Once;
@@ -7,7 +7,7 @@ use daiko_context::overflow::{self, Name};
 
 use crate::fiber::ControlBlock;
 
-/// Has overflows of fibers' stacks reported, once for the process.
+/// Installs the reports of overflows of fibers' stacks, once for the process.
 pub(crate) fn install() -> io::Result<()> {
     static INSTALL: Once = Once::new();
     let mut result = Ok(());
@@ -15,10 +15,11 @@ pub(crate) fn install() -> io::Result<()> {
     result
 }
 
-/// Called by the fault handler: reads only what was written before the fiber first ran.
+/// Returns the name for the fault handler: reads only fields that were written before the fiber
+/// first ran.
 fn describe(top: *mut u8, name: &mut Name) {
     let block = top.wrapping_sub(size_of::<ControlBlock>()).cast::<ControlBlock>();
-    // SAFETY: a stack of ours that overflowed has its control block at the top.
+    // SAFETY: a stack of the runtime that overflowed has its control block at the top.
     if let Some(known) = unsafe { &*block }.name() {
         name.set(known.as_bytes());
     }

@@ -116,7 +116,7 @@ impl Waiter {
     /// Returns the caller. Before it waits, it has to [`ask`](Self::ask).
     #[inline]
     pub fn unasked() -> Waiter {
-        match suspend::try_caller() {
+        match worker::try_caller() {
             Some((_, fiber)) => Waiter::Fiber(fiber),
             None => Waiter::Thread(ThreadWaiter::this_thread()),
         }
@@ -272,7 +272,7 @@ pub fn wake_all(waiters: Taken<WaiterId>) {
 
 /// Returns a number that no other fiber or thread has while the caller, a fiber or thread, lives.
 pub fn caller_number() -> NonZeroU64 {
-    let number = match suspend::try_caller() {
+    let number = match worker::try_caller() {
         // An address of a control block: even.
         Some((_, fiber)) => waiter::fiber_id(fiber).0,
         None => u64::from(ThisThread.id().get()) << 1 | 1,

@@ -11,7 +11,6 @@
 mod token;
 
 use daiko_rt::fiber::{flag, is_any_scope_over};
-use daiko_rt::worker::suspend;
 
 pub use self::token::CancelToken;
 pub use daiko_rt::fiber::Cancelled;
@@ -47,7 +46,7 @@ pub use daiko_rt::fiber::Cancelled;
 /// });
 /// ```
 pub fn shield<R>(body: impl FnOnce() -> R) -> R {
-    match suspend::try_caller() {
+    match daiko_rt::worker::try_caller() {
         Some((_, fiber)) => fiber.nested(flag::SHIELD, "shield", body),
         None => body(),
     }
@@ -63,7 +62,7 @@ pub fn shield<R>(body: impl FnOnce() -> R) -> R {
 /// # });
 /// ```
 pub fn is_cancelled() -> bool {
-    suspend::try_caller().is_some_and(|(_, fiber)| {
+    daiko_rt::worker::try_caller().is_some_and(|(_, fiber)| {
         fiber.flags.get() & flag::CANCEL != 0
             || fiber.state.is_cancelled()
             || is_any_scope_over(fiber)

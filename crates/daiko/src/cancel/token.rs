@@ -18,7 +18,7 @@ use daiko_rt::fiber::{CancelScope, Cancelled, ControlBlock};
 use daiko_rt::process::{self, Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
-use daiko_rt::worker::{self, Wish, suspend};
+use daiko_rt::worker::{self, Wish};
 
 /// Cancels, once and for all, what runs in its name: handed to whoever shall stop together.
 ///
@@ -88,7 +88,7 @@ unsafe impl Send for Listener {}
 /// Takes the node of a fiber, which is lost, out of the queue of a token's listeners. The object is
 /// the node, in the fiber's frame; the detail is the address of the signal.
 static RECOVERY: ItemKind = ItemKind {
-    recover: |node, signal, _| {
+    recover: |node, signal| {
         // SAFETY: the items of this kind are valid, and the fiber has not left the queue.
         let _ = unsafe {
             let signal = &*signal.cast::<Signal<Listener>>();
@@ -230,7 +230,7 @@ impl CancelToken {
     /// If `body` does, with its payload; or if the caller is not a fiber, as a thread cannot be unwound.
     #[track_caller]
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R, Cancelled> {
-        let (_, fiber) = suspend::caller("CancelToken::run");
+        let (_, fiber) = daiko_rt::worker::caller("CancelToken::run");
         if cfg!(panic = "abort") {
             return Ok(body());
         }
@@ -243,9 +243,9 @@ impl CancelToken {
             return Err(Cancelled::by(&scope));
         }
         let listens = Item::new(&node, ptr::from_ref(signal).cast(), &RECOVERY);
-        call.gains(listens);
+        call.add(listens);
         let result = scope.run(fiber, body);
-        call.parts_with(listens);
+        call.remove(listens);
         // SAFETY: the node is alive, and in that queue since it was put there.
         let _ = unsafe { signal.leave(&ThisThread, NonNull::from(&node)) };
         scope.settle(fiber, result)

@@ -9,7 +9,6 @@ use std::thread::LocalKey;
 
 use self::table::Found;
 use daiko_rt::fiber::ControlBlock;
-use daiko_rt::worker::suspend;
 
 /// Declares statics of which every fiber has its own value, as [`std::thread_local!`] does for threads.
 ///
@@ -159,7 +158,7 @@ impl<T: 'static> FiberLocal<T> {
     /// If there is no memory for the value; where `f` does, or the initialiser.
     #[inline]
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
-        match suspend::try_caller() {
+        match daiko_rt::worker::try_caller() {
             Some((_, fiber)) => self.of(fiber, self.init).map(f),
             None => self.of_thread.try_with(f).map_err(|_| AccessError),
         }
@@ -237,7 +236,7 @@ impl<T: 'static> FiberLocal<Cell<T>> {
     /// });
     /// ```
     pub fn set(&'static self, value: T) {
-        match suspend::try_caller() {
+        match daiko_rt::worker::try_caller() {
             Some((_, fiber)) => {
                 self.put(fiber, Cell::new(value), |cell, new| cell.set(new.into_inner()));
             }
@@ -296,7 +295,7 @@ impl<T: 'static> FiberLocal<RefCell<T>> {
 
     /// Sets the value; if it is the first use, instead of initialising it.
     pub fn set(&'static self, value: T) {
-        match suspend::try_caller() {
+        match daiko_rt::worker::try_caller() {
             Some((_, fiber)) => {
                 let replace =
                     |cell: &RefCell<T>, new: RefCell<T>| *cell.borrow_mut() = new.into_inner();

@@ -18,7 +18,6 @@ use daiko_rt::fiber::waiter;
 use daiko_rt::process;
 use daiko_rt::runtime::kernel::{ThisThread, ThisWorker};
 use daiko_rt::wait::{self, Ended, Object, Waiter};
-use daiko_rt::worker::suspend;
 
 /// A condition that others make true, as [`std::sync::Condvar`].
 ///
@@ -292,7 +291,7 @@ fn becomes_heir(
 /// By who has been notified, and runs: he asks for the mutex himself.
 #[cold]
 fn inherits_nothing() {
-    if let Some((worker, fiber)) = suspend::try_caller() {
+    if let Some((worker, fiber)) = daiko_rt::worker::try_caller() {
         worker.strike_out_heir(fiber);
     }
 }

@@ -29,7 +29,7 @@ impl Holding {
 
     /// The same of a lock that is in the caller's estate, if the call is a fiber's.
     pub(super) fn in_estate(self, call: &Call) -> Self {
-        Holding(self.0 | if call.has_estate() { IN_ESTATE } else { 0 })
+        Holding(self.0 | if call.has_robust_list() { IN_ESTATE } else { 0 })
     }
 
     /// Whether there is nothing to remember.

@@ -18,7 +18,7 @@ use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 use daiko_rt::Deadline;
 use daiko_rt::deadlock::{self, Kind, Target};
 use daiko_rt::fiber::panicking;
-use daiko_rt::process::{self, Call, Item, ItemKind, estate};
+use daiko_rt::process::{self, Call, Item, ItemKind, holding};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -255,7 +255,7 @@ fn item(raw: &RawMutex<WaiterId>) -> Item {
 #[inline]
 #[track_caller]
 fn taken(raw: &RawMutex<WaiterId>, call: &Call) -> Holding {
-    call.gains(item(raw));
+    call.add(item(raw));
     Holding::of_caller(address(raw)).in_estate(call)
 }
 
@@ -263,7 +263,7 @@ fn taken(raw: &RawMutex<WaiterId>, call: &Call) -> Holding {
 #[inline(never)]
 #[track_caller]
 fn lock_in_call(raw: &RawMutex<WaiterId>) -> Holding {
-    match estate::gains_quickly(item(raw), || raw.try_acquire()) {
+    match holding::add_quickly(item(raw), || raw.try_acquire()) {
         true => Holding::IN_ESTATE,
         false => lock_in_call_slow(raw),
     }
@@ -326,7 +326,7 @@ fn wait_with(
 #[inline(never)]
 fn unlock_held(raw: &RawMutex<WaiterId>, holding: Holding) {
     let frees = || raw.release_fast();
-    if holding != Holding::IN_ESTATE || !estate::parts_quickly(item(raw), frees) {
+    if holding != Holding::IN_ESTATE || !holding::remove_quickly(item(raw), frees) {
         unlock_held_slow(raw, holding);
     }
 }
@@ -336,7 +336,7 @@ fn unlock_held(raw: &RawMutex<WaiterId>, holding: Holding) {
 fn unlock_held_slow(raw: &RawMutex<WaiterId>, holding: Holding) {
     let call = process::call();
     if holding.is_in_estate() {
-        call.parts_with(item(raw));
+        call.remove(item(raw));
     }
     unlock_in(raw, holding.ends_in_panic(address(raw)));
 }
@@ -364,7 +364,7 @@ fn unlock_slow(raw: &RawMutex<WaiterId>) {
 
 /// Poisons and frees the lock in the stead of its holder, which is lost.
 static RECOVERY: ItemKind = ItemKind {
-    recover: |raw, _, _| {
+    recover: |raw, _| {
         // SAFETY: the items of this kind are valid locks.
         let raw = unsafe { raw.cast::<RawMutex<WaiterId>>().as_ref() };
         raw.poison();
@@ -408,14 +408,14 @@ impl<'m, T: ?Sized> MutexGuard<'m, T> {
 
     /// Notes that the caller has it since this call.
     pub(super) fn note(&mut self, call: &Call) {
-        call.gains(item(self.raw()));
+        call.add(item(self.raw()));
         self.holding = self.holding.in_estate(call);
     }
 
     #[cold]
     fn strike_out(&self) {
         if self.holding.is_in_estate() {
-            process::call().parts_with(item(self.raw()));
+            process::call().remove(item(self.raw()));
         }
         self.holding.strike_out(address(self.raw()));
     }

@@ -269,7 +269,7 @@ impl Once {
                 Begin::Done => return Ok(()),
                 Begin::Run { was_poisoned } => {
                     let noted = deadlock::taken(self.address());
-                    runtime.gains(self.item());
+                    runtime.add(self.item());
                     let mut run = Run { once: self, done: false, noted };
                     init(&OnceState { poisoned: was_poisoned });
                     run.done = true;
@@ -343,7 +343,7 @@ impl Drop for Run<'_> {
         if self.noted {
             deadlock::freed(self.once.address());
         }
-        process::call().parts_with(self.once.item());
+        process::call().remove(self.once.item());
         wait::wake_all(self.once.raw.end(&ThisThread, end));
     }
 }
@@ -372,7 +372,7 @@ impl fmt::Debug for Once {
 
 /// Poisons the object in the stead of its initializer, which is lost.
 static RECOVERY: ItemKind = ItemKind {
-    recover: |once, _, _| {
+    recover: |once, _| {
         // SAFETY: the items of this kind are valid.
         let once = unsafe { once.cast::<Once>().as_ref() };
         wait::wake_all(once.raw.end(&ThisThread, End::Poisoned));

@@ -9,7 +9,7 @@ use daiko_core::wait::Node;
 
 use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
-use daiko_rt::process::{self, Item, ItemKind, estate};
+use daiko_rt::process::{self, Item, ItemKind, holding};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
@@ -24,7 +24,7 @@ pub(super) fn item(raw: &Raw, count: u32) -> Item {
 /// Gives the permits back in the stead of their holder, which is lost: as many as the detail says.
 static RECOVERY: ItemKind = ItemKind {
     // SAFETY: the items of this kind are valid semaphores.
-    recover: |raw, count, _| release(unsafe { raw.cast::<Raw>().as_ref() }, count.addr() as u32),
+    recover: |raw, count| release(unsafe { raw.cast::<Raw>().as_ref() }, count.addr() as u32),
 };
 
 /// Takes `count` permits, until the deadline at most, and notes that the caller has them as `item`.
@@ -37,7 +37,7 @@ pub(super) fn take_in_call(
     item: Item,
     deadline: impl FnOnce() -> Deadline,
 ) -> bool {
-    estate::gains_quickly(item, || raw.try_acquire(count))
+    holding::add_quickly(item, || raw.try_acquire(count))
         || take_in_call_slow(raw, count, what, item, deadline())
 }
 
@@ -53,7 +53,7 @@ fn take_in_call_slow(
     let call = process::call();
     let taken = raw.try_acquire(count) || acquire_slow(raw, count, what, deadline);
     if taken {
-        call.gains(item);
+        call.add(item);
     }
     taken
 }
@@ -63,7 +63,7 @@ pub(super) fn try_take(raw: &Raw, count: u32, item: Item) -> bool {
     let call = process::call();
     let taken = raw.try_acquire(count);
     if taken {
-        call.gains(item);
+        call.add(item);
     }
     taken
 }
@@ -81,7 +81,7 @@ pub(super) fn give_back(raw: &Raw, count: u32, item: Item) {
 #[inline(never)]
 fn give_back_in_call(raw: &Raw, count: u32, item: Item) {
     let gives = || raw.release_fast(count) == Ok(true);
-    if !estate::parts_quickly(item, gives) {
+    if !holding::remove_quickly(item, gives) {
         give_back_in_call_slow(raw, count, item);
     }
 }
@@ -90,7 +90,7 @@ fn give_back_in_call(raw: &Raw, count: u32, item: Item) {
 #[inline(never)]
 fn give_back_in_call_slow(raw: &Raw, count: u32, item: Item) {
     let call = process::call();
-    call.parts_with(item);
+    call.remove(item);
     release(raw, count);
 }
 

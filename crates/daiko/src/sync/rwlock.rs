@@ -17,7 +17,7 @@ use super::permits;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 use daiko_rt::Deadline;
 use daiko_rt::deadlock::{self, Kind};
-use daiko_rt::process::{self, Item, ItemKind, estate};
+use daiko_rt::process::{self, Item, ItemKind, holding};
 
 /// What a reader takes of the permits.
 const READER: u32 = 1;
@@ -276,7 +276,7 @@ impl<T: ?Sized> RwLock<T> {
     #[inline(never)]
     #[track_caller]
     fn acquire_in_call(&self, permits: u32, what: &(Kind, &str), item: Item) {
-        if !estate::gains_quickly(item, || self.raw.try_acquire(permits)) {
+        if !holding::add_quickly(item, || self.raw.try_acquire(permits)) {
             self.acquire_in_call_slow(permits, what, item);
         }
     }
@@ -289,7 +289,7 @@ impl<T: ?Sized> RwLock<T> {
         if !self.raw.try_acquire(permits) {
             self.acquire_slow(permits, what);
         }
-        call.gains(item);
+        call.add(item);
     }
 
     #[cold]
@@ -367,8 +367,8 @@ impl<'l, T: ?Sized> RwLockWriteGuard<'l, T> {
         let (call, guard) = (process::call(), ManuallyDrop::new(guard));
         let lock = guard.lock;
         guard.holding.strike_out(lock.address());
-        call.parts_with(lock.writer());
-        call.gains(lock.reader());
+        call.remove(lock.writer());
+        call.add(lock.reader());
         permits::release(&lock.raw, WRITER - READER);
         RwLockReadGuard { lock, not_send: PhantomData }
     }
@@ -424,7 +424,7 @@ fn poison(poisoned: &AtomicBool) {
 /// Poisons and frees the lock in the stead of its writer, which is lost. The detail is the address
 /// of the mark of the poison.
 static RECOVERY: ItemKind = ItemKind {
-    recover: |raw, poisoned, _| {
+    recover: |raw, poisoned| {
         // SAFETY: the items of this kind are valid locks with their marks.
         let (raw, poisoned) = unsafe {
             (raw.cast::<RawSemaphore<WaiterId>>().as_ref(), &*poisoned.cast::<AtomicBool>())

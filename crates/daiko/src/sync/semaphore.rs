@@ -161,7 +161,7 @@ impl Semaphore {
     ///
     /// Nobody checks whose they were: as [`add_permits`](Self::add_permits), once they are dropped.
     pub fn adopt(&self, count: u32) -> Permit<'_> {
-        process::call().gains(self.item(count));
+        process::call().add(self.item(count));
         self.permit(count)
     }
 
@@ -202,7 +202,7 @@ impl Permit<'_> {
 
     /// Makes the permits nobody's: they are not given back, unless somebody [adopts](Semaphore::adopt) them.
     pub fn forget(self) {
-        process::call().parts_with(self.semaphore.item(self.count));
+        process::call().remove(self.semaphore.item(self.count));
         let _kept = ManuallyDrop::new(self);
     }
 }

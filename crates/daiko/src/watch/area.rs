@@ -369,7 +369,7 @@ impl<V: Lane> Slot<V> {
     /// or the deadline passed.
     fn suspend(&mut self, deadline: Deadline) -> Result<(), SlotTimeoutError> {
         let _call = process::call();
-        let (worker, fiber) = suspend::caller("Slot::wait");
+        let (worker, fiber) = daiko_rt::worker::caller("Slot::wait");
         if fiber.flags.get() != 0 {
             unwind::before_suspension(fiber);
         }

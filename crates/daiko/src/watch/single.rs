@@ -13,7 +13,7 @@ use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::{ControlBlock, unwind};
 use daiko_rt::process;
 use daiko_rt::runtime::{self, Runtime, Shared};
-use daiko_rt::worker::{self, Watcher, Worker, suspend};
+use daiko_rt::worker::{self, Watcher, Worker};
 
 /// Suspends the calling fiber until `word` meets the condition, and returns the value that did.
 ///
@@ -147,7 +147,7 @@ fn wait<W: Word>(
     deadline: Deadline,
 ) -> Option<W::Value> {
     let _call = process::call();
-    let (worker, fiber) = suspend::caller("watch::wait_until");
+    let (worker, fiber) = daiko_rt::worker::caller("watch::wait_until");
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);
     }

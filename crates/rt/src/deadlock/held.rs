@@ -1,7 +1,7 @@
-//! Who holds which lock, or does what is done once, while that is tracked.
+//! The holders of locks and of one-time initializations, while they are tracked.
 //!
 //! One table for the process, as locks belong to no runtime. It neither allocates nor grows: a lock
-//! has a set of slots by its address, and what finds no free one there is not known.
+//! has a set of slots by its address, and a lock that finds no free slot there is not known.
 
 use std::panic::Location;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,15 +9,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use daiko_sys::thread;
 
 use super::tracking::is_tracking;
-use crate::worker::suspend;
+use crate::worker;
 
-/// Locks of one set that are known at a time.
+/// Number of locks of one set that are known at a time.
 const SLOTS: usize = 8;
 const SETS: usize = 512;
 
 static LOCKS: Table = Table::new();
 
-/// A lock that somebody holds.
+/// A lock with a holder.
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     lock: usize,
@@ -25,7 +25,7 @@ pub struct Held {
     pub(super) at: &'static Location<'static>,
 }
 
-/// Somebody who holds locks.
+/// A holder of locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The fiber with the control block at this address.
@@ -36,15 +36,15 @@ pub enum Who {
 
 impl Who {
     fn calls() -> Who {
-        match suspend::try_caller() {
+        match worker::try_caller() {
             Some((_, fiber)) => Who::Fiber(std::ptr::from_ref(fiber).addr()),
             None => Who::Thread(thread::id()),
         }
     }
 }
 
-/// Notes, if locks are tracked, that the caller has taken the lock at this address, and that nobody
-/// else holds it. If so, [`freed`] is due before the lock is free.
+/// Notes, if locks are tracked, that the caller has taken the lock at this address, and is its only
+/// holder. Returns true if noted: then [`freed`] must be called before the lock is free.
 #[inline]
 #[track_caller]
 #[must_use = "what is noted is to be struck out"]
@@ -56,18 +56,18 @@ pub fn taken(lock: usize) -> bool {
     noted
 }
 
-/// Strikes out what [`taken`] has noted. Whoever holds the lock may call it.
+/// Removes the note of [`taken`]. Any holder of the lock may call it.
 #[cold]
 #[inline(never)]
 pub fn freed(lock: usize) {
     LOCKS.strike_out(lock);
 }
 
-/// Keeps the caller from waiting for itself, where locks are tracked.
+/// Keeps the caller from waiting for itself, if locks are tracked.
 ///
 /// # Panics
 ///
-/// If the caller holds the lock at this address, which is `what`.
+/// If the caller holds the lock at this address; the panic names the lock.
 #[track_caller]
 pub fn assert_not_held(lock: usize, what: &str) {
     if is_tracking()
@@ -84,7 +84,7 @@ fn note(lock: usize, at: &'static Location<'static>) {
     LOCKS.note(Held { lock, by: Who::calls(), at });
 }
 
-/// Who holds the lock at this address, as far as that is known.
+/// Returns the holder of the lock at this address, as far as that is known.
 pub fn holder(lock: usize) -> Option<Held> {
     LOCKS.holder(lock)
 }
@@ -100,7 +100,7 @@ impl Table {
 
     fn note(&self, held: Held) {
         let mut set = self.set_of(held.lock);
-        // A guard that was forgotten leaves its slot behind, and the address may be another lock's now.
+        // A forgotten guard leaves its slot behind, and the address may be another lock's now.
         let known = set.iter().position(|slot| slot.is_some_and(|slot| slot.lock == held.lock));
         if let Some(slot) = known.or_else(|| set.iter().position(Option::is_none)) {
             set[slot] = Some(held);
@@ -130,12 +130,12 @@ impl Table {
 mod tests {
     use super::*;
 
-    /// `by` is the holder's number.
+    /// Creates an entry; `by` is the holder's number.
     fn held(lock: usize, by: u32) -> Held {
         Held { lock, by: Who::Thread(by), at: Location::caller() }
     }
 
-    /// As many locks as asked for that meet in one set.
+    /// Returns `count` locks that fall into one set.
     fn locks_of_one_set(table: &Table, count: usize) -> Vec<usize> {
         let set = |lock| std::ptr::from_ref(&*table.set_of(lock)).addr();
         let first = set(8);

@@ -1,15 +1,16 @@
-//! Whether a runtime that rests can ever go on.
+//! The search for deadlocks: whether an idle runtime can ever go on.
 //!
 //! It cannot if
 //! 1. its workers run no fiber and nothing of its own will make one runnable: none is on its way or
-//!    not yet started, no timer is armed, nothing is sampled;
+//!    not yet started, no timer is armed, nothing is polled;
 //! 2. each of its fibers waits for another fiber or a thread of this process;
 //! 3. all other threads of the process are blocked until another wakes them, and no signal has a
 //!    handler that might do so.
 //!
-//! Threads are looked at one after the other. One that has used no CPU time from one look to the next
-//! was blocked in between; if that is so of all, there was a moment at which all were, and then for
-//! good. Of fibers in a cycle only 1 is asked: nobody but each other can give them what they wait for.
+//! Threads are looked at one after the other. A thread that has used no CPU time from one look to
+//! the next was blocked in between. If that holds for all threads, there was a moment at which all
+//! were blocked, and then for good. For fibers in a cycle only 1 is required: they can receive the
+//! things that they wait for only from each other.
 
 use std::io::{self, Write};
 use std::mem;
@@ -25,50 +26,50 @@ use super::search::Search;
 use crate::runtime::{Shared, phase};
 use crate::worker::Worker;
 
-/// Time between the first two looks at a runtime that rests; each further one is twice as long.
+/// Time between the first two looks at an idle runtime; each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
-/// At most, while other threads might still wake somebody.
+/// Maximum pause while other threads might still wake a fiber.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// The threads of monitors, which wake nobody who waits for a fiber or thread.
+/// The threads of monitors, which wake no waiter for a fiber or thread.
 static MONITORS: Mutex<Vec<u32>> = Mutex::new(Vec::new());
 
 fn monitors() -> MutexGuard<'static, Vec<u32>> {
     MONITORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `hook`, a user's code, on a monitor, which then is a thread like any other.
+/// Runs `hook`, which is user code, on a monitor, which then counts as an ordinary thread.
 pub(crate) fn as_somebody(hook: impl FnOnce()) {
     let me = thread::id();
     monitors().retain(|&monitor| monitor != me);
-    // A hook that panics must not take the monitor along; the panic hook has told.
+    // A hook that panics must not end the monitor; the panic hook has reported it.
     let _ = panic::catch_unwind(AssertUnwindSafe(hook));
     monitors().push(me);
 }
 
-/// What a monitor remembers while its runtime rests.
+/// The monitor's memory while its runtime is idle.
 pub struct Lookout {
-    /// Switches of all workers up to the last look.
+    /// Number of switches of all workers up to the last look.
     switches: Option<u64>,
-    /// Whether what was found has been told since then.
+    /// True if a deadlock has been reported since then.
     told: bool,
-    /// Whether cycles have been searched for since then: there is none if nothing was told.
+    /// True if cycles have been searched for since then: there is none if nothing was reported.
     searched: bool,
     others: Option<Others>,
     pause: Duration,
-    /// When to look again, in nanoseconds on the monotonic clock.
+    /// The time of the next look, in nanoseconds on the monotonic clock.
     due_ns: u64,
 }
 
 impl Lookout {
-    /// On the monitor's thread.
+    /// Registers the calling thread, a monitor.
     pub fn new() -> Self {
         monitors().push(thread::id());
         let pause = FIRST_PAUSE;
         Lookout { switches: None, told: false, searched: false, others: None, pause, due_ns: 0 }
     }
 
-    /// Looks, if it is time to.
+    /// Looks, if a look is due.
     pub(crate) fn look_in_time(&mut self, runtime: &Shared) {
         let now = clock::monotonic_ns();
         if now >= self.due_ns {
@@ -77,7 +78,7 @@ impl Lookout {
         }
     }
 
-    /// Looks once; returns after what time to look again. `None`: not before a worker has run.
+    /// Looks once; returns the time after which to look again. `None`: not before a worker has run.
     pub fn look(&mut self, runtime: &Shared) -> Option<Duration> {
         let switches = runtime.rests()?;
         if self.switches.replace(switches) != Some(switches) {
@@ -117,13 +118,13 @@ impl Drop for Lookout {
 pub struct Others {
     /// Their ids, and the CPU time that they have used.
     pub used: Vec<(u32, Option<u64>)>,
-    /// How many may go on without another's help.
+    /// Number of threads that may go on without the help of another.
     pub awake: usize,
 }
 
 impl Others {
     pub fn of(runtime: &Shared) -> Others {
-        // Where the kernel does not tell: one at least has built the runtime.
+        // If the kernel does not tell: at least one thread has built the runtime.
         let Ok(mut ids) = thread::all() else { return Others { used: Vec::new(), awake: 1 } };
         let monitors = monitors().clone();
         let workers = runtime.all_workers().iter().map(|worker| &worker.thread);
@@ -136,13 +137,13 @@ impl Others {
 }
 
 impl Shared {
-    /// Whether anybody wants to know of a deadlock.
+    /// Returns true if deadlocks are to be reported.
     fn looks_for_deadlocks(&self) -> bool {
         !self.options.processes && (self.options.on_deadlock.is_some() || cfg!(debug_assertions))
     }
 
-    /// If fibers live, and none will go on unless somebody else wakes it: how often fibers were
-    /// switched to up to now.
+    /// Returns the number of switches to fibers up to now, if fibers live, and none will go on
+    /// unless another thread wakes it.
     pub fn rests(&self) -> Option<u64> {
         let all = self.all_workers();
         let sum = |count: fn(&Worker) -> u64| all.iter().map(count).sum::<u64>();
@@ -157,8 +158,8 @@ impl Shared {
         rests.then_some(switches)
     }
 
-    /// What fibers wait for in vain: all, if `asleep`, that is all other threads are; else those in
-    /// cycles.
+    /// Returns the fibers that wait in vain: all, if `asleep`, which means that all other threads
+    /// are; else those in cycles.
     pub fn deadlock(&self, asleep: bool, others: usize) -> Option<Deadlock> {
         let search = Search::of(self)?;
         let cycles = search.cycles();
@@ -169,7 +170,7 @@ impl Shared {
     fn tell(&self, deadlock: &Deadlock) {
         match &self.options.on_deadlock {
             Some(hook) => as_somebody(|| hook(deadlock)),
-            // Whoever closed it does not want to know.
+            // An error means that standard error is closed, and no report is wanted.
             None => _ = writeln!(io::stderr(), "{deadlock}"),
         }
     }

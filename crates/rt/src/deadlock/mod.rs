@@ -1,12 +1,13 @@
-//! Deadlocks: who waits for what, held by whom, once nothing can wake anyone any more.
+//! Deadlocks: the waiting fibers, their targets and the holders, once nothing can wake them any
+//! more.
 //!
 //! Three parts:
-//! 1. `held` notes who holds which lock, so that who asks for one that he holds himself panics;
-//! 2. `target` notes what a fiber waits for;
-//! 3. `lookout` looks, on the monitor's thread, whether a runtime that rests can ever go on, and
-//!    `report` says what it found.
+//! 1. `held` notes the holder of each lock, so that a holder that locks it again panics.
+//! 2. `target` notes the target of each fiber's wait.
+//! 3. `lookout` checks, on the monitor's thread, whether an idle runtime can ever go on, and
+//!    `report` describes the result.
 //!
-//! The first two cost a load and a branch where they are off: [`track`] turns them on, for the
+//! The first two cost a load and a branch while they are off: [`track`] turns them on, for the
 //! process and for good.
 
 pub mod held;

@@ -1,23 +1,24 @@
-//! What is said of a deadlock.
+//! The report of a deadlock.
 
 use std::fmt;
 use std::ops::Range;
 use std::panic::Location;
 
-/// The fibers of a runtime which wait for what will not come, as reported to
+/// The fibers of a runtime that wait for events that cannot come, as reported to
 /// [`RuntimeBuilder::on_deadlock`](crate::RuntimeBuilder::on_deadlock).
 ///
 /// Its [`Display`](fmt::Display) is a text of a line for each fiber.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Deadlock {
-    /// The fibers that wait: those of cycles first, then at most 64 of the others.
+    /// The fibers that wait: those of cycles first, then at most 64 more.
     pub fibers: Vec<WaitingFiber>,
-    /// Ranges of `fibers`, in each of which everyone waits for the next, and the last for the first.
+    /// Ranges of `fibers`. In each, every fiber waits for the next, and the last for the first.
     pub cycles: Vec<Range<usize>>,
-    /// Fibers that wait as well and are not listed.
+    /// Number of fibers that wait as well and are not listed.
     pub unlisted: usize,
-    /// Threads which might still wake those who are in no cycle. Without a cycle there are none.
+    /// Number of threads that might still wake the fibers that are in no cycle. Without a cycle
+    /// there are none.
     pub other_threads: usize,
 }
 
@@ -25,30 +26,30 @@ pub struct Deadlock {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WaitingFiber {
-    /// What tells it from the other fibers, as long as it lives.
+    /// The id that distinguishes it from all other fibers while it lives.
     pub id: usize,
     /// Its name.
     pub name: Option<String>,
-    /// Where it was spawned.
+    /// The source location that spawned it.
     pub spawned_at: &'static Location<'static>,
-    /// What it waits for.
+    /// The target of its wait.
     pub waits_for: Awaited,
 }
 
-/// What a fiber of a [`Deadlock`] waits for.
+/// The target of the wait of a fiber of a [`Deadlock`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Awaited {
     /// The kind: `"Mutex"`, `"join"`, `"park"` and so on.
     pub kind: &'static str,
-    /// Where the object lies, if there is one; of a fiber that is joined: its id.
+    /// The address of the object, if there is one; for a joined fiber: its id.
     pub address: Option<usize>,
-    /// Who has it, if that is known: who has locked it, if there is a choice for writing, who does
-    /// what is done once, or who is to end.
+    /// The holder, if known: of a lock (for writing, if there is a choice), the fiber that runs a
+    /// one-time initialization, or the fiber that is to end.
     pub held_by: Option<Holder>,
 }
 
-/// Who has what a fiber of a [`Deadlock`] waits for.
+/// The holder of an object that a fiber of a [`Deadlock`] waits for.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Holder {
@@ -56,7 +57,7 @@ pub struct Holder {
     pub fiber: Option<usize>,
     /// The name of the fiber or thread. That of another runtime's fiber is not known.
     pub name: Option<String>,
-    /// Where it was locked.
+    /// The source location that locked it.
     pub locked_at: Option<&'static Location<'static>>,
 }
 

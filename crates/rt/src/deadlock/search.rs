@@ -1,4 +1,4 @@
-//! Who of a runtime that rests waits for whom.
+//! The graph of waits in an idle runtime.
 
 use std::collections::HashMap;
 use std::panic::Location;
@@ -13,14 +13,14 @@ use super::target::{Kind, Target};
 use crate::fiber::ControlBlock;
 use crate::runtime::Shared;
 
-/// Fibers that are listed besides those of cycles.
+/// Maximum number of fibers that are listed besides those of cycles.
 const MOST_OTHERS: usize = 64;
 
 /// The fibers of a runtime, all of which are suspended.
 pub(super) struct Search<'r> {
     runtime: &'r Shared,
     fibers: Vec<(&'r ControlBlock, Target)>,
-    /// Where in `fibers` each is, by its id.
+    /// The position in `fibers` of each fiber, by its id.
     index: HashMap<usize, usize>,
 }
 
@@ -29,7 +29,7 @@ fn id(fiber: &ControlBlock) -> usize {
 }
 
 impl<'r> Search<'r> {
-    /// `None` if some fiber can go on.
+    /// Collects the fibers. Returns `None` if a fiber can go on.
     pub(super) fn of(runtime: &'r Shared) -> Option<Self> {
         let (mut fibers, mut all_wait) = (Vec::new(), true);
         runtime.pool.for_each(|fiber| {
@@ -42,12 +42,13 @@ impl<'r> Search<'r> {
         all_wait.then_some(Search { runtime, fibers, index })
     }
 
-    /// Whether each fiber waits for what only fibers and threads of this process can bring.
+    /// Returns true if each fiber waits for an event that only fibers and threads of this process
+    /// can bring.
     pub(super) fn all_wait_for_others(&self) -> bool {
         self.fibers.iter().all(|(_, target)| !target.kind.comes_by_itself())
     }
 
-    /// Fibers of which each waits for the next, and the last for the first.
+    /// Returns the cycles: each fiber waits for the next, and the last for the first.
     pub(super) fn cycles(&self) -> Vec<Vec<usize>> {
         let awaited = |(_, target): &(_, Target)| match holder(*target) {
             Some((Who::Fiber(id), _)) => self.index.get(&id).copied(),
@@ -56,7 +57,7 @@ impl<'r> Search<'r> {
         cycles(&self.fibers.iter().map(awaited).collect::<Vec<_>>())
     }
 
-    /// `None` if some fiber has gone on meanwhile.
+    /// Makes the report. Returns `None` if a fiber has gone on meanwhile.
     pub(super) fn report(&self, cycles: &[Vec<usize>], other_threads: usize) -> Option<Deadlock> {
         let mut listed: Vec<usize> = cycles.concat();
         let ends = cycles.iter().scan(0, |end, cycle| {
@@ -102,7 +103,7 @@ impl<'r> Search<'r> {
     }
 }
 
-/// Who has what somebody waits for, and since where it was locked, if that is known.
+/// Returns the holder of the target, and the source location that locked it, if known.
 fn holder(target: Target) -> Option<(Who, Option<&'static Location<'static>>)> {
     match target.kind {
         Kind::Join => Some((Who::Fiber(target.address), None)),
@@ -113,10 +114,10 @@ fn holder(target: Target) -> Option<(Who, Option<&'static Location<'static>>)> {
     }
 }
 
-/// The cycles among nodes of which each leads to one other at most.
+/// Returns the cycles of a graph in which each node leads to at most one other.
 fn cycles(next: &[Option<usize>]) -> Vec<Vec<usize>> {
     let mut cycles = Vec::new();
-    // From which start each node was reached first.
+    // The start from which each node was reached first.
     let mut reached = vec![None; next.len()];
     for start in 0..next.len() {
         let mut path = Vec::new();

@@ -1,9 +1,9 @@
-//! What a fiber waits for, while that is tracked.
+//! The target of a fiber's wait, while that is tracked.
 
 use super::tracking::is_tracking;
 use crate::fiber::ControlBlock;
 
-/// What a fiber waits for: a kind of thing, and which of them.
+/// The target of a fiber's wait: a kind of object, and its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     pub(super) kind: Kind,
@@ -14,11 +14,11 @@ pub struct Target {
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Not noted: a part of the runtime waits, and knows who will wake it.
+    /// Not noted: a part of the runtime waits, and knows its waker.
     Unknown,
     /// An unpark.
     Park,
-    /// The end of the fiber whose control block has the address.
+    /// The end of the fiber with the control block at the address.
     Join,
     Mutex,
     RwLock,
@@ -33,7 +33,7 @@ pub enum Kind {
     Select,
     /// The end of a scope's fibers.
     Scope,
-    /// A time that never comes.
+    /// A deadline that never comes.
     Sleep,
     /// A call on another thread.
     Blocking,
@@ -66,7 +66,7 @@ impl Kind {
         Self::ALL[self as usize].1
     }
 
-    /// Whether neither fibers nor threads of this process need to do anything for it to come.
+    /// Returns true if it comes without any action of fibers or threads of this process.
     pub(super) fn comes_by_itself(self) -> bool {
         matches!(self, Kind::Unknown | Kind::Sleep | Kind::Blocking | Kind::Watch)
     }
@@ -82,7 +82,7 @@ impl Target {
         Target { kind, address: object.addr() }
     }
 
-    /// Something of which there is only one, or whose address says nothing.
+    /// Creates a target of a kind with only one object, or with an address that says nothing.
     pub const fn of(kind: Kind) -> Target {
         Target { kind, address: 0 }
     }
@@ -114,13 +114,13 @@ impl ControlBlock {
         wait()
     }
 
-    /// Notes that the fiber, which waits, does so for `target` from now on. The fiber itself, or who
-    /// has its node in hand, so that it cannot go on.
+    /// Notes that the fiber, which waits, waits for `target` from now on. Only the fiber itself, or
+    /// the thread that has its node in hand, so that it cannot go on.
     pub(crate) fn moves_to(&self, target: Target) {
         self.aside.set_target(target.packed());
     }
 
-    /// What the fiber, which is suspended, waits for.
+    /// Returns the target of the fiber, which is suspended.
     pub(super) fn target(&self) -> Target {
         // An unpark is not noted: the run state has it.
         match self.state.is_parked() {

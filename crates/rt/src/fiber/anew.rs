@@ -11,7 +11,7 @@ use super::entry::Functions;
 use super::join::{JoinError, Outcome};
 use super::{Builder, JoinHandle, SpawnError};
 use crate::runtime::{self, Shared};
-use crate::worker::{self, Worker, suspend};
+use crate::worker::{self, Worker};
 
 /// The packet of a fiber that may begin anew: its closure stays in place while it runs.
 #[repr(C)]
@@ -73,7 +73,7 @@ impl<F: Fn() -> T, T> Anew<F, T> {
     ///
     /// As for [`run`](Self::run).
     unsafe fn drop_closure(mut packet: NonNull<Packet<F, T>>) -> std::thread::Result<()> {
-        if let Some((_, fiber)) = suspend::try_caller() {
+        if let Some((_, fiber)) = worker::try_caller() {
             fiber.vtable.set(&const { Self::SPENT });
         }
         // The successor that finds the fiber lost comes after this process, and sees its stores in

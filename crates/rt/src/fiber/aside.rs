@@ -3,7 +3,7 @@
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::process::Estate;
+use crate::process::RobustList;
 
 /// The target of a fiber's wait, while that is tracked. Where workers are processes no wait is
 /// tracked, and the word is the address of the fiber's robust list.
@@ -38,13 +38,13 @@ impl Aside {
     /// Returns the robust list, if there is one. Where workers are processes: only the fiber, and
     /// the successor of its worker.
     #[inline(always)]
-    pub(crate) fn estate(&self) -> Option<NonNull<Estate>> {
+    pub(crate) fn robust_list(&self) -> Option<NonNull<RobustList>> {
         // Relaxed: the worker that has the fiber now comes after the one that had it before.
         NonNull::new(ptr::with_exposed_provenance_mut(self.0.load(Ordering::Relaxed) as usize))
     }
 
     /// Sets the robust list. Callers as for [`estate`](Self::estate), which returned `None`.
-    pub(crate) fn set_estate(&self, estate: Box<Estate>) -> NonNull<Estate> {
+    pub(crate) fn set_robust_list(&self, estate: Box<RobustList>) -> NonNull<RobustList> {
         let estate = NonNull::from(Box::leak(estate));
         self.0.store(estate.as_ptr().expose_provenance() as u64, Ordering::Relaxed);
         estate
@@ -52,10 +52,10 @@ impl Aside {
 
     /// Takes the robust list out of a block that no fiber uses. Valid whether workers are threads
     /// or processes.
-    pub(crate) fn take_estate(&self) -> Option<Box<Estate>> {
-        let estate = (self.0.load(Ordering::Relaxed) < ADDRESSES).then(|| self.estate())??;
+    pub(crate) fn take_robust_list(&self) -> Option<Box<RobustList>> {
+        let estate = (self.0.load(Ordering::Relaxed) < ADDRESSES).then(|| self.robust_list())??;
         self.0.store(0, Ordering::Relaxed);
-        // SAFETY: `set_estate` has leaked it, and no other reference to it exists.
+        // SAFETY: `set_robust_list` has leaked it, and no other reference to it exists.
         Some(unsafe { Box::from_raw(estate.as_ptr()) })
     }
 }

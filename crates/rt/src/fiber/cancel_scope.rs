@@ -2,8 +2,8 @@
 //! execution that it can be unwound out of early.
 //!
 //! The protocol is that of `daiko_core::cancel`. The payload that is raised in a scope names the
-//! scope. So it passes the scopes inside, and each `catch_unwind` of user code that resumes it, up to
-//! the scope that it names.
+//! scope. So it passes the scopes inside, and each `catch_unwind` of user code that resumes it, up
+//! to the scope that it names.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr;
@@ -12,20 +12,10 @@ use daiko_core::cancel::Mark;
 use daiko_core::fiber::Event;
 use daiko_sys::clock;
 
-use super::{Cancelled, ControlBlock, flag};
+use super::cancelled::{CancelScope, Cancelled};
+use super::{ControlBlock, flag};
 use crate::deadline::Deadline;
 use crate::process;
-
-/// A part of a fiber's execution. It lies in the frame of the call that runs this part.
-pub struct CancelScope {
-    /// The scope around this one; null: none.
-    outer: *const CancelScope,
-    /// The fiber's flags at the entry.
-    entered: u32,
-    /// The time at which the scope ends by itself.
-    deadline: Deadline,
-    mark: Mark,
-}
 
 impl CancelScope {
     /// Creates a scope that `fiber`, the caller, may enter.

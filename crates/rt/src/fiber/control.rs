@@ -15,10 +15,10 @@ use daiko_core::place::{Class, PASSES};
 use daiko_sys::signal;
 
 use super::aside::Aside;
-use super::cancel_scope::CancelScope;
-use crate::process::{self, estate};
+use super::cancelled::CancelScope;
+use crate::process;
 use crate::runtime::Shared as Runtime;
-use crate::worker::{self, Wish, Worker};
+use crate::worker::Worker;
 
 /// Bits of [`ControlBlock::flags`].
 pub mod flag {
@@ -243,8 +243,11 @@ impl ControlBlock {
         self.class.store(0, Ordering::Relaxed);
         self.course.reset();
         self.spawned_at.set(spawned_at);
-        if process::is_active() {
-            estate::clear(self);
+        if process::is_active()
+            && let Some(mut list) = self.aside.robust_list()
+        {
+            // SAFETY: the block keeps it as long as the runtime; no fiber uses the block at this time.
+            unsafe { list.as_mut() }.clear();
         }
         // Release: pairs with the Acquire in `is_used`: a reader that sees the references sees the
         // owner word reset.
@@ -408,28 +411,6 @@ impl ControlBlock {
         }
         self.name_end.set(0);
         runtime.pool.put(NonNull::from(self));
-    }
-
-    /// Ends the wait that the caller has claimed, from any thread; `here` is its worker.
-    #[inline]
-    pub fn wake(&self, here: Option<&Worker>) {
-        if !self.deliver_local(here, Event::Wake) {
-            let _ = worker::send(here, self, Wish::WAKE);
-        }
-    }
-
-    /// Delivers `event` if `current` is the fiber's worker; returns false if not.
-    // Always inlined: a function of its own would have to find out which event it is, some 25
-    // instructions more for a switch by a condition.
-    #[inline(always)]
-    pub fn deliver_local(&self, current: Option<&Worker>, event: Event) -> bool {
-        let Some(worker) = current.filter(|&worker| self.owner.is(worker)) else {
-            return false;
-        };
-        if self.apply(event) == Effect::Enqueue && !worker.sent_home(self) {
-            worker.make_next(self);
-        }
-        true
     }
 
     /// Applies `event` in the fiber's mode. For a pinned fiber: only its worker.

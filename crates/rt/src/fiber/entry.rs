@@ -7,9 +7,9 @@ use std::ptr::NonNull;
 
 use daiko_core::fiber::Finish;
 
+use super::cancelled::Cancelled;
 use super::control::{ControlBlock, Lost, Vtable, flag};
 use super::join::{JoinError, Outcome};
-use super::unwind::Cancelled;
 use super::waiter;
 use crate::worker::{self, Worker, suspend};
 

@@ -1,4 +1,4 @@
-//! The handle of a fiber, and what a fiber does with itself.
+//! The handle of a fiber, and the functions that a fiber calls on itself.
 
 use std::fmt;
 use std::panic::Location;
@@ -82,7 +82,7 @@ impl Fiber {
         self.deliver(worker::current(), Wish::CANCEL);
     }
 
-    /// Returns the name given by [`Builder::name`].
+    /// Returns the name given by [`Builder::name`](crate::Builder::name).
     pub fn name(&self) -> Option<&str> {
         self.block().name()
     }
@@ -135,14 +135,14 @@ impl fmt::Debug for Fiber {
 /// If the caller is not a fiber; [`try_current`] returns `None` instead.
 #[track_caller]
 pub fn current() -> Fiber {
-    let (_, fiber) = suspend::caller("current");
+    let (_, fiber) = worker::caller("current");
     fiber.retain();
     Fiber::from_block(NonNull::from(fiber))
 }
 
 /// Returns the calling fiber, or `None` if the caller is not a fiber.
 pub fn try_current() -> Option<Fiber> {
-    let (_, fiber) = suspend::try_caller()?;
+    let (_, fiber) = worker::try_caller()?;
     fiber.retain();
     Some(Fiber::from_block(NonNull::from(fiber)))
 }
@@ -227,7 +227,7 @@ pub fn yield_now() {
 /// process; and a neighbour that is suspended while it unwinds cannot always be told apart from
 /// that.
 pub fn no_suspend<R>(body: impl FnOnce() -> R) -> R {
-    match suspend::try_caller() {
+    match worker::try_caller() {
         Some((_, fiber)) => fiber.nested(flag::NO_SUSPEND, "no_suspend", body),
         None => body(),
     }

@@ -222,7 +222,7 @@ impl<T> JoinHandle<T> {
     #[inline(never)]
     fn wait(&self, deadline: Deadline) -> Result<Ended, JoinError> {
         let block = self.fiber.block();
-        match suspend::try_caller() {
+        match worker::try_caller() {
             Some((_, fiber)) if std::ptr::eq(fiber, block) => return Err(JoinError::Itself),
             Some((worker, fiber)) => fiber.waiting_for(Target::new(Kind::Join, block), || {
                 wait_as_fiber(worker, fiber, block, deadline)

@@ -7,7 +7,7 @@ use daiko_context::prepare;
 use super::control::{ControlBlock, Lost, flag};
 use super::entry::entry;
 use super::waiter;
-use crate::process::estate;
+use crate::process::holding;
 use crate::runtime::pool;
 use crate::worker::{self, Worker, suspend};
 
@@ -36,7 +36,7 @@ pub(crate) unsafe extern "C" fn die_aside(arg: *mut u8) -> ! {
 pub(crate) unsafe fn die(fiber: &'static ControlBlock, stack: Option<NonNull<ControlBlock>>) -> ! {
     fiber.leave_frames();
     // SAFETY: by this function's contract.
-    unsafe { estate::settle(fiber) };
+    unsafe { holding::recover_all(fiber) };
     // SAFETY: a fiber runs on a worker; read only now, as the fiber may have waited.
     let worker = unsafe { worker::current().unwrap_unchecked() };
     let anew = fiber.begins_anew();

@@ -3,6 +3,7 @@
 mod anew;
 mod aside;
 mod cancel_scope;
+mod cancelled;
 mod control;
 mod entry;
 mod handle;
@@ -12,8 +13,10 @@ mod scope;
 mod spawn;
 pub mod unwind;
 pub mod waiter;
+mod wake;
 
-pub use self::cancel_scope::{CancelScope, is_any_over as is_any_scope_over};
+pub use self::cancel_scope::is_any_over as is_any_scope_over;
+pub use self::cancelled::{CancelScope, Cancelled};
 pub use self::control::{ControlBlock, FiberData, flag, kind};
 pub use self::handle::{Fiber, current, no_suspend, park, park_timeout, try_current, yield_now};
 pub use self::join::{JoinError, JoinHandle};
@@ -22,4 +25,4 @@ pub(crate) use self::scope::{AbortOnUnwind, in_runtime};
 pub use self::scope::{Scope, ScopedJoinHandle, scope};
 pub(crate) use self::spawn::Place;
 pub use self::spawn::{Builder, SpawnError, spawn};
-pub use self::unwind::{Cancelled, panicking};
+pub use self::unwind::panicking;

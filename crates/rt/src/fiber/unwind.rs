@@ -3,46 +3,14 @@
 //! A cancel is sticky: if the fiber swallows the unwind, the next suspension raises it again. It is
 //! raised only at suspension points, never while unwinding.
 
-use std::{fmt, panic};
+use std::panic;
 
 use daiko_core::fiber::Event;
 
+use super::cancelled::Cancelled;
 use super::{ControlBlock, cancel_scope, flag};
 use crate::process;
-use crate::worker::{self, Worker, suspend};
-
-/// The payload of a forced unwind: by a cancel, a `time::timeout`, or a `cancel::CancelToken`;
-/// `cancel::CancelToken::run` returns it.
-///
-/// A fiber that catches panics sees it pass, and should resume it by [`std::panic::resume_unwind`].
-/// Otherwise the fiber is unwound again at its next suspension.
-pub struct Cancelled {
-    /// Address of the scope that the fiber unwinds out of; 0: out of all its code.
-    pub(crate) scope: usize,
-}
-
-impl Cancelled {
-    /// The fiber itself is cancelled.
-    pub(crate) const WHOLLY: Self = Cancelled { scope: 0 };
-
-    fn is_wholly(&self) -> bool {
-        self.scope == Self::WHOLLY.scope
-    }
-}
-
-impl fmt::Debug for Cancelled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Cancelled")
-    }
-}
-
-impl fmt::Display for Cancelled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it was cancelled before it came to its end")
-    }
-}
-
-impl std::error::Error for Cancelled {}
+use crate::worker::{self, Worker};
 
 /// Prepares a suspension of a fiber that has a flag.
 #[cold]
@@ -151,7 +119,7 @@ pub fn panicking() -> bool {
 
 #[cold]
 fn panics_itself() -> bool {
-    suspend::try_caller().is_none_or(|(worker, fiber)| {
+    worker::try_caller().is_none_or(|(worker, fiber)| {
         fiber.flags.get() & flag::RAISED == 0 && is_unwinding(worker, fiber)
     })
 }

@@ -1,7 +1,9 @@
-//! Where a worker that is a process asks its threads for calls, and is told of their ends.
+//! The submission queue of a worker process: the worker submits calls to its threads there, and the
+//! threads report their ends.
 //!
-//! The threads (`staff`) die with the process, at any instruction, and the worker goes on in another: in the middle of what it
-//! was at, so that it uses nothing that is private to its process. `core::blocking` has the protocol.
+//! The threads (`staff`) die with the process, at any instruction, and the worker goes on in
+//! another process, in the middle of its work. So the worker uses no state here that is private to
+//! its process. `core::blocking` has the protocol.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -17,10 +19,10 @@ use super::staff;
 use crate::runtime::kernel::ThisThread;
 use crate::worker::{Round, Source, Worker};
 
-/// One for each worker, in its runtime's memory.
+/// The submission queue of one worker, in its runtime's memory.
 pub(crate) struct Desk {
     pub(super) ledger: Ledger<Errand>,
-    /// Counts how often threads were told to look: what they sleep on.
+    /// Number of times that threads were told to look: the word that they sleep on.
     pub(super) rings: AtomicU32,
 }
 
@@ -29,25 +31,27 @@ impl Desk {
         Desk { ledger: Ledger::new(), rings: AtomicU32::new(0) }
     }
 
-    /// Has a thread make the call; [`Worker::take_calls`] wakes its fiber then. Only the worker.
+    /// Lets a thread make the call; after that, [`Worker::take_calls`] wakes its fiber. Only the
+    /// worker.
     ///
     /// # Safety
     ///
     /// As for [`Ledger::ask`]: until its fiber is woken.
     pub(super) unsafe fn ask(&self, job: NonNull<Job>) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: by this function's contract.
         if unsafe { self.ledger.ask(&ThisThread, job) } {
             self.ring();
         }
     }
 
     fn ring(&self) {
-        // Release: pairs with the Acquire in `staff`, so that who does not sleep for this sees what it is for.
+        // Release: pairs with the Acquire in `Staff::next`: a thread that does not sleep because of
+        // this ring sees the job that it is for.
         self.rings.fetch_add(1, Ordering::Release);
         futex::wake(&self.rings, 1, Scope::Shared);
     }
 
-    /// Whether there is something for [`Worker::take_calls`].
+    /// Returns true if there is work for [`Worker::take_calls`].
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         self.ledger.has_news()
@@ -55,8 +59,8 @@ impl Desk {
 }
 
 impl Worker {
-    /// Starts the first thread in a process that is to be this worker; the one before and its threads are dead, if there
-    /// was one.
+    /// Starts the first thread in a process that is to become this worker. The process before, if
+    /// there was one, and its threads are dead.
     ///
     /// # Errors
     ///
@@ -67,8 +71,9 @@ impl Worker {
         staff::begin(unsafe { &*ptr::from_ref(&self.desk) })
     }
 
-    /// Wakes the fibers whose calls are over; true if there may be any. The first time in its process, those as well
-    /// whose calls were lost with the one before. Only the owner.
+    /// Wakes the fibers of calls that are over; returns true if there may be any. The first time in
+    /// its process, also the fibers of calls that were lost with the process before. Only the
+    /// owner.
     #[inline]
     pub(crate) fn take_calls(&self) -> bool {
         let news = self.desk.has_news();
@@ -89,27 +94,29 @@ impl Worker {
         }
     }
 
-    /// Wakes the fibers whose calls are over, for this worker, which is stuck. By the monitor.
+    /// Wakes the fibers of calls that are over, for this worker, which is stuck. Only for the
+    /// monitor.
     pub(crate) fn rescue_calls(&self) {
         self.desk.ledger.try_take_over(&ThisThread, |job| wake(job, None));
     }
 
-    /// Whether some call was using the runtime when its thread died. Once the worker's process is dead.
+    /// Returns true if a call was using the runtime when its thread died. Once the worker's process
+    /// is dead.
     pub(crate) fn died_in_a_call(&self) -> bool {
         let dead = NonZeroU32::new(self.thread.load(Ordering::Relaxed));
         dead.is_some_and(|dead| self.desk.ledger.died_in_a_call(&ThisThread, dead))
     }
 
-    /// Says that a call of this worker is over. By the thread that has it.
+    /// Reports that a call of this worker is over. Only for the thread that has the call.
     ///
-    /// Whatever of this the thread does not come to, as it dies, the worker's next process makes up for: it looks at
-    /// all calls, and finds a token where it sleeps.
+    /// If the thread dies in the middle, the worker's next process makes up for the missing steps:
+    /// it looks at all calls, and finds a token where it sleeps.
     ///
     /// # Safety
     ///
     /// As for [`Ledger::tell`].
     pub(super) unsafe fn call_is_over(&self, job: NonNull<Job>) {
-        // SAFETY: passed on to the caller.
+        // SAFETY: by this function's contract.
         unsafe { self.desk.ledger.tell(job) };
         self.unpark_for(&Announcement::of_changes());
     }
@@ -125,8 +132,8 @@ impl Source for Desk {
     }
 }
 
-/// Wakes the fiber whose call is over, or lost.
+/// Wakes the fiber of a call that is over, or lost.
 fn wake(job: NonNull<Job>, here: Option<&Worker>) {
-    // SAFETY: the ledger has given the job to the caller, who has the only wake for who waits.
+    // SAFETY: the job ledger has given the job to the caller, which has the waiter's only wake.
     unsafe { job.as_ref().payload().fiber.as_ref() }.wake(here);
 }

@@ -10,13 +10,14 @@ use crate::fiber::{self, ControlBlock};
 use crate::process;
 use crate::worker::{self, Worker, suspend};
 
-/// How long a thread waits for the next call before it ends.
+/// The time that a thread waits for the next call before it ends.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// The most threads of a runtime, or of a worker that is a process; further calls wait for one.
+/// The maximum number of threads of a runtime, or of a worker process; further calls wait for a
+/// thread.
 pub(super) const MOST_THREADS: usize = 512;
 
-/// Has a thread call `run` with `call`, on behalf of `fiber`, the caller, which waits on `worker` meanwhile.
-/// The call is not made if no thread can be started for it.
+/// Lets a thread call `run` with `call` on behalf of `fiber`, the caller, which waits on `worker`
+/// meanwhile. The call is not made if no thread can be started for it.
 ///
 /// # Safety
 ///
@@ -38,31 +39,32 @@ pub unsafe fn run_elsewhere(
     unsafe { submit(worker, NonNull::from(&job)) };
     fiber.waiting_for(Target::of(Kind::Blocking), || suspend::absorb_wake(fiber));
     if job.is_lost() {
-        // SAFETY: the caller is the fiber, below all of whose frames this is; none of them is come back to.
+        // SAFETY: the caller is the fiber, on a frame below all of its own, none of which it
+        // returns to.
         unsafe { fiber::die(fiber, None) }
     }
 }
 
-/// What a thread has to know of a call.
+/// The payload of a job: a call, and the parties to notify.
 pub(super) struct Errand {
     call: NonNull<()>,
     run: unsafe fn(NonNull<()>),
     pub(super) fiber: NonNull<ControlBlock>,
-    /// The worker at whose desk it was asked for, if that is a process: told of the end, even if the fiber was interrupted
-    /// and has gone on waiting elsewhere.
+    /// The worker process to which the call was submitted. It is notified of the end, even if the
+    /// fiber was interrupted and waits elsewhere by now.
     desk: Option<NonNull<Worker>>,
 }
 
 pub(super) type Job = blocking::Job<Errand>;
 
-/// Has a thread make the call, on behalf of `worker`, which calls.
+/// Submits the call on behalf of `worker`, the caller, for a thread to make it.
 ///
 /// # Safety
 ///
-/// The job is new, and stays, as all that it leads to does, until its fiber is woken.
+/// The job is new. It stays, with everything that it points to, until its fiber is woken.
 unsafe fn submit(worker: &Worker, job: NonNull<Job>) {
     let runtime = worker.runtime();
-    // SAFETY: passed on to the caller.
+    // SAFETY: by this function's contract.
     unsafe {
         if runtime.options.processes {
             worker.desk.ask(job);
@@ -76,19 +78,20 @@ unsafe fn submit(worker: &Worker, job: NonNull<Job>) {
 ///
 /// # Safety
 ///
-/// The caller has the job alone, which stays until it is told of, and does not use it any more.
+/// The caller has the job alone, and does not use it afterwards. The job stays until its end is
+/// reported.
 pub(super) unsafe fn make(job: NonNull<Job>) {
-    // SAFETY: it stays until it is told of, below.
+    // SAFETY: it stays until its end is reported, below.
     let this = unsafe { job.as_ref() };
     this.run(|course| {
-        // SAFETY: the call lies on the stack of the fiber, which waits, and no other thread runs it.
+        // SAFETY: the call lies on the stack of the waiting fiber, and no other thread runs it.
         process::with_course(course, || unsafe { (this.payload().run)(this.payload().call) });
     });
     // SAFETY: by this function's contract.
     unsafe { tell(job) };
 }
 
-/// Has the fiber woken whose call it is: without a result, if that was not made.
+/// Reports the end of a call: its fiber is woken, without a result if the call was not made.
 ///
 /// # Safety
 ///

@@ -1,8 +1,9 @@
 //! Jobs: calls that block their thread, made by other threads while the fiber is suspended.
 //!
-//! Threads are started when needed and kept for a while: those of a `pool`, which wake the fibers themselves; or, where
-//! workers are processes, the `staff` of a worker's `desk`, which the worker outlives. They belong to the runtime, as a
-//! process starts the first of them before it becomes a worker.
+//! Threads are started when needed and kept for a while. They are those of a `pool`, which wake the
+//! fibers themselves, or, where workers are processes, the `staff` of a worker's `desk` (its
+//! submission queue), which the worker outlives. They belong to the runtime, because a process
+//! starts the first of them before it becomes a worker.
 
 mod desk;
 mod job;

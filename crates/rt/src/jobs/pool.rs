@@ -1,4 +1,5 @@
-//! The threads that make calls for all workers of a runtime, where these are threads as well: started by who needs one.
+//! The blocking pool: threads that make calls for all workers of a runtime, where workers are
+//! threads as well. A submitter starts them when needed.
 
 use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -25,21 +26,23 @@ struct State {
     ending: bool,
 }
 
-// SAFETY: whoever has the state has the jobs in it alone, and closures and results of the calls are Send.
+// SAFETY: the thread that has the state has the jobs in it alone, and closures and results of the
+// calls are Send.
 unsafe impl Send for State {}
 
 impl BlockingPool {
-    /// Has a thread make the call, and tell of it.
+    /// Lets a thread make the call, and report its end.
     ///
     /// # Safety
     ///
     /// As for [`make`], from now on.
     pub(super) unsafe fn submit(&self, job: NonNull<Job>) {
         let mut state = self.0.lock();
-        // SAFETY: the caller has the job alone, so it is in no list; it stays until it is told of.
+        // SAFETY: the caller has the job alone, so it is in no list; it stays until its end is
+        // reported.
         unsafe { state.jobs.push(job) };
         if state.idle >= state.jobs.len() {
-            // First: who is woken would wait for the lock.
+            // Unlocked first: the woken thread would wait for the lock.
             drop(state);
             self.0.changed.notify_one();
         } else if state.threads < MOST_THREADS {
@@ -67,7 +70,8 @@ impl BlockingPool {
         }
     }
 
-    /// How many threads have nothing to run, and sleep for a while before they end.
+    /// Returns the number of threads that have nothing to run, and sleep for a while before they
+    /// end.
     pub(crate) fn idle_threads(&self) -> usize {
         let state = self.0.lock();
         if state.jobs.is_empty() { state.idle } else { 0 }

@@ -1,8 +1,9 @@
-//! The threads of one process that make the calls which its worker asks for at its desk.
+//! The threads of one process that make the calls submitted to the queue (`desk`) of its worker.
 //!
-//! Threads start threads, as the worker must not: in the middle of that are locks and lists of the C library, which stay in a process
-//! that is killed. So whoever leaves to make a call sees to it that another attends the desk, and the first comes with the
-//! process. What they know of each other is theirs alone, and goes with them.
+//! Threads start threads. The worker must not: in the middle of a start there are locks and lists
+//! of the C library, which stay in a process that is killed. So a thread that leaves to make a call
+//! ensures that another attends the queue, and the first comes with the process. The threads'
+//! knowledge of each other is private to them, and ends with them.
 
 use std::io;
 use std::ptr::NonNull;
@@ -22,17 +23,18 @@ struct Staff {
 }
 
 struct State {
-    /// What was taken from the desk, and nobody has begun with.
+    /// Jobs that were taken from the queue and not begun.
     jobs: Fifo<Job>,
     threads: usize,
-    /// Those that attend the desk: they sleep, or are about to look.
+    /// Number of threads that attend the queue: they sleep, or are about to look.
     attending: usize,
 }
 
-// SAFETY: whoever has the state has the jobs in it alone, and closures and results of the calls are Send.
+// SAFETY: the thread that has the state has the jobs in it alone, and closures and results of the
+// calls are Send.
 unsafe impl Send for State {}
 
-/// Has a first thread attend `desk`.
+/// Starts a first thread that attends `desk`.
 pub(super) fn begin(desk: &'static Desk) -> io::Result<()> {
     let state = State { jobs: Fifo::new(), threads: 1, attending: 1 };
     Arc::new(Staff { desk, state: Mutex::new(state) }).start()
@@ -42,7 +44,7 @@ impl Staff {
     /// Starts a thread that is counted already.
     fn start(self: &Arc<Self>) -> io::Result<()> {
         let staff = self.clone();
-        // Not by `std`, which would enter it in a table that all processes have, on the heap.
+        // Not by `std`, which would enter it in a table that all processes share, on the heap.
         thread::start(c"daiko-blocking", move || staff.work())
     }
 
@@ -52,16 +54,18 @@ impl Staff {
 
     fn work(self: &Arc<Self>) {
         while let Some(job) = self.next() {
-            // SAFETY: whoever asked for it did so by the contract of `Desk::ask`, and nobody else has taken it.
+            // SAFETY: the job was submitted by the contract of `Desk::ask`, and no other thread has
+            // taken it.
             unsafe { make(job) };
             self.lock().attending += 1;
         }
     }
 
-    /// Waits for a call to make; `None`: the thread is not needed any more.
+    /// Waits for a call to make; returns `None` if the thread is not needed any more.
     fn next(self: &Arc<Self>) -> Option<NonNull<Job>> {
         loop {
-            // Acquire: pairs with the Release in `Desk::ring`. Before the look: whoever asks later rings later.
+            // Acquire: pairs with the Release in `Desk::ring`. Before the look: a later submission
+            // rings later.
             let seen = self.desk.rings.load(Ordering::Acquire);
             let taken = self.take();
             if taken.is_some() {
@@ -74,7 +78,7 @@ impl Staff {
         }
     }
 
-    /// Takes the oldest call, if there is one, and leaves the desk to another thread.
+    /// Takes the oldest call, if there is one, and leaves the queue to another thread.
     fn take(self: &Arc<Self>) -> Option<NonNull<Job>> {
         let mut state = self.lock();
         state.jobs.append(&mut self.desk.ledger.asked());
@@ -89,7 +93,7 @@ impl Staff {
         Some(job)
     }
 
-    /// Starts one more thread. If that cannot be, calls wait for those that there are.
+    /// Starts one more thread. If that fails, calls wait for the existing threads.
     fn add(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         state.threads += 1;
         state.attending += 1;
@@ -101,7 +105,7 @@ impl Staff {
         }
     }
 
-    /// Whether the calling thread, which has waited for long, ends: if another attends.
+    /// Returns true if the calling thread, which has waited for long, ends: if another attends.
     fn leaves(&self) -> bool {
         let mut state = self.lock();
         let leaves = state.attending > 1 && state.jobs.is_empty();

@@ -1,4 +1,5 @@
-//! Where a fiber's own code uses the runtime: noted in its course, so that its worker's death in between is understood.
+//! Runtime sections: uses of the runtime by user code, noted in the execution mode of the fiber, so
+//! that a death of its worker in between is understood.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -11,41 +12,43 @@ use crate::fiber::{self, ControlBlock};
 use crate::worker;
 
 thread_local! {
-    /// The course of the call that this thread of a pool makes; null: it makes none.
+    /// The execution mode of the blocking call that this pool thread makes; null: it makes none.
     static COURSE: Cell<*const Course> = const { Cell::new(ptr::null()) };
 }
 
-/// Runs `make`, a call that blocks the calling thread, under the `course` of that call. It does not unwind.
+/// Runs `make`, a call that blocks the calling thread, under the execution mode of that call. It
+/// does not unwind.
 pub fn with_course(course: &Course, make: impl FnOnce()) {
     COURSE.set(course);
     make();
     COURSE.set(ptr::null());
 }
 
-/// Returns the course of the call that this thread makes, if it belongs to a pool.
+/// Returns the execution mode of the call that this thread makes, if it belongs to a pool.
 #[cold]
 fn course_of_thread() -> Option<&'static Course> {
-    // SAFETY: the course lies in the frame of the fiber that waits for this call, and is asked for
-    // from inside of it.
+    // SAFETY: the mode lies in the frame of the fiber that waits for this call, and only code
+    // inside the call comes here.
     unsafe { COURSE.get().as_ref() }
 }
 
-/// A call by which a fiber's own code uses the runtime; until dropped.
+/// A runtime section: a use of the runtime by user code; until dropped.
 ///
-/// A call inside of another is part of that one.
+/// A section inside another is part of the outer one.
 #[must_use = "the call ends where this is dropped"]
 pub struct Call {
-    /// Whose it is; `None`: nobody's who asks for it.
+    /// The calling fiber; `None` if sections are not noted, or the caller is no fiber.
     fiber: Option<&'static ControlBlock>,
-    /// The course of whoever comes from its own code, and is back there at the end. Who is no fiber has one as well, if it
-    /// makes a call that blocks.
+    /// The execution mode, if the section was entered from user code, and so returns there at its
+    /// end. A thread that is no fiber has one as well, if it makes a blocking call.
     entered: Cell<Option<&'static Course>>,
-    /// It is one fiber's.
+    /// The section belongs to one fiber.
     not_send: PhantomData<*const ()>,
 }
 
-/// Says that the caller, if it is a fiber, is in the runtime until the call is dropped. For the top of each function by
-/// which users can leave half done what others see. Where workers are threads it costs a load and a branch.
+/// Begins a runtime section, which lasts until the result is dropped. For the top of each function
+/// by which users can leave shared state half done. Where workers are threads it costs a load and a
+/// branch.
 #[inline(always)]
 pub fn call() -> Call {
     let (fiber, course) = if notes_calls() { whose() } else { (None, None) };
@@ -53,8 +56,9 @@ pub fn call() -> Call {
     Call { fiber, entered: Cell::new(entered), not_send: PhantomData }
 }
 
-/// The value of an expression that is evaluated in a [call]: for what is so short that a guard would show where workers
-/// are threads, or has to be inlined there up to a switch. It is no way out of a function.
+/// Evaluates an expression in a runtime section ([call]). For expressions that are so short that a
+/// guard would show where workers are threads, or that have to be inlined there up to a switch. The
+/// expression must not leave the function.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! in_call {
@@ -70,15 +74,16 @@ pub fn in_call_slow<R>(what: impl FnOnce() -> R) -> R {
     what()
 }
 
-/// Runs `code`, which is the user's, in the middle of a call: there nothing may be half done. A panic of it that the runtime
-/// catches is to be caught inside of `code`, as what goes by here makes the call one that unwinds.
+/// Runs `code`, which is user code, in the middle of a section: nothing may be half done there. If
+/// the runtime catches a panic of it, it has to do so inside `code`, because a panic that passes
+/// here makes the section one that unwinds.
 #[inline]
 pub fn own_code<R>(code: impl FnOnce() -> R) -> R {
     let _own = if notes_calls() { OwnCode::begin() } else { None };
     code()
 }
 
-/// Says that the call is about to raise a panic, or has the user's code do so.
+/// Records that the section is about to raise a panic, or lets user code do so.
 #[cold]
 #[inline(never)]
 pub fn unwinds() {
@@ -89,8 +94,8 @@ pub fn unwinds() {
     }
 }
 
-/// Asserts, in builds with debug assertions, that the caller is no fiber in its own code: what it is about to do can be half
-/// done, and so belongs into a call.
+/// Asserts, in builds with debug assertions, that the caller is no fiber in user code: its next
+/// operation can be half done, and so belongs into a section.
 #[inline]
 pub fn assert_in_call() {
     debug_assert!(
@@ -99,13 +104,14 @@ pub fn assert_in_call() {
     );
 }
 
-/// Whether calls are noted: where somebody asks for the course of fibers, as builds with debug assertions do everywhere.
+/// Returns true if sections are noted: if a worker that dies may be replaced, and in all builds
+/// with debug assertions.
 #[inline(always)]
 pub fn notes_calls() -> bool {
     cfg!(debug_assertions) || is_active()
 }
 
-/// The fiber that calls.
+/// Returns the calling fiber.
 #[inline(always)]
 pub(super) fn fiber() -> Option<&'static ControlBlock> {
     let worker =
@@ -119,7 +125,8 @@ fn whose() -> (Option<&'static ControlBlock>, Option<&'static Course>) {
     (fiber, course_of(fiber))
 }
 
-/// Its course, or that of the call that blocks which this thread makes for a fiber.
+/// Returns the execution mode of the calling fiber, or of the blocking call that this thread makes
+/// for a fiber.
 #[inline(always)]
 fn course() -> Option<&'static Course> {
     course_of(fiber())
@@ -134,14 +141,14 @@ fn course_of(fiber: Option<&'static ControlBlock>) -> Option<&'static Course> {
 }
 
 impl Call {
-    /// The fiber whose call it is, where workers are processes.
+    /// Returns the fiber of the section, where workers are processes.
     #[inline(always)]
     pub(super) fn fiber(&self) -> Option<&'static ControlBlock> {
         self.fiber.filter(|_| !cfg!(debug_assertions) || is_active())
     }
 
-    /// Says that the caller, if it is no fiber but makes a call that blocks, has gained what nobody gives back in its stead: to
-    /// the end of that it is as in the runtime.
+    /// Records that the caller, if it is no fiber but makes a blocking call, has gained an object
+    /// that no recovery gives back: to the end of that call it stays in the section.
     #[inline]
     pub(super) fn lasts(&self) {
         if self.fiber.is_none() {
@@ -163,7 +170,7 @@ impl Drop for Call {
     }
 }
 
-/// Own code of a fiber that the runtime runs in the middle of a call; until dropped.
+/// User code that the runtime runs in the middle of a section; until dropped.
 struct OwnCode {
     course: &'static Course,
     lent: Lent,

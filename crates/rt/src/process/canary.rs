@@ -1,14 +1,14 @@
-//! Statics that are watched, in builds with debug assertions: a change in one process is seen by no other.
+//! Watched statics, in builds with debug assertions: a change in one process is seen by no other.
 
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
 use daiko_sys::signal;
 
-/// As many statics can be watched.
+/// The maximum number of watched statics.
 const MOST: usize = 64;
 
-/// A static, and a sum of its value when the workers were forked.
+/// A static, and the checksum of its value when the workers were forked.
 #[derive(Clone, Copy)]
 struct Canary {
     value: &'static dyn Watched,
@@ -16,7 +16,8 @@ struct Canary {
     at: &'static Location<'static>,
 }
 
-/// Each process's own, as the statics are. Locked by its worker and those who register; never by two processes.
+/// Each process's own, as the statics are. Locked by its worker and by threads that register; never
+/// by two processes.
 static CANARIES: Mutex<([Option<Canary>; MOST], usize)> = Mutex::new(([None; MOST], 0));
 
 /// A static that [`watch_static`] can watch: an atomic, or an array of atomics.
@@ -27,11 +28,12 @@ pub trait Watched: Sync + sealed::Watched {}
 
 impl<T: Sync + sealed::Watched> Watched for T {}
 
-/// Has builds with debug assertions watch a static: if a fiber of some worker process changes it, that is said on
-/// standard error, once, when the next fiber comes into that process.
+/// Watches a static in builds with debug assertions: if a fiber of a worker process changes it,
+/// that is reported on standard error, once, when the next fiber comes into that process.
 ///
-/// Statics are each process's own, so that such a change is lost on all others; [`shared!`](crate::shared) declares
-/// one that is not. Called before the runtime is built, at most 64 times; other builds do nothing.
+/// Each process has its own statics, so the other processes do not see such a change;
+/// [`shared!`](crate::shared) declares a common static. Called before the runtime is built, at most
+/// 64 times; other builds do nothing.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -48,12 +50,14 @@ impl<T: Sync + sealed::Watched> Watched for T {}
 /// fields may be uninitialised.
 ///
 /// ```compile_fail,E0277
+/// # use daiko_rt as daiko;
 /// static TABLE: std::sync::Mutex<[u64; 8]> = std::sync::Mutex::new([0; 8]);
 ///
 /// daiko::process::watch_static(&TABLE);
 /// ```
 ///
 /// ```compile_fail,E0277
+/// # use daiko_rt as daiko;
 /// static PAIR: (u8, u32) = (1, 2);
 ///
 /// daiko::process::watch_static(&PAIR);
@@ -70,12 +74,12 @@ pub fn watch_static<T: Watched>(value: &'static T) {
     }
 }
 
-/// Notes what the statics hold, in a worker that was just forked.
+/// Notes the checksums of the statics, in a worker that was just forked.
 pub(crate) fn note() {
     for_each(|canary| canary.sum = sum(canary.value));
 }
 
-/// Looks whether the statics of worker process `index`, the caller, are as they were.
+/// Checks that the statics of worker process `index`, the caller, are unchanged.
 #[inline]
 pub(crate) fn check(index: u32) {
     if cfg!(debug_assertions) {

@@ -1,112 +1,41 @@
-//! The processes of a runtime as their maker knows them, which builds the runtime, runs its monitor and waits for it: it
+//! The process table and the launcher, the process that builds the runtime. It runs the monitor,
 //! forks the zygote, waits until all workers are up, and later for the end of all.
 
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::panic::{self, AssertUnwindSafe};
-use std::process::ExitStatus;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use daiko_sys::cpu::CpuSet;
-use daiko_sys::lock::Tally;
 use daiko_sys::process::{self, Child, Files, Forked, PidFd};
-use daiko_sys::{Scope, signal, thread};
+use daiko_sys::{signal, thread};
 
 use super::{Occupied, ProcessError, heap, zygote};
 use crate::runtime::{Shared, SharedPtr};
-use crate::worker::{Unclear, Worker};
+use crate::worker::Worker;
 
-/// Time between two looks whether the zygote lives, while the workers come up.
+/// Time between two checks that the zygote lives, while the workers come up.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How the workers have come up, and which was lost. In the segment.
-pub(crate) struct Roster {
-    /// Workers that have come up. Each, once.
-    pub(crate) up: Tally,
-    /// Workers that the maker waits for at the end. The maker.
-    pub(crate) crew: AtomicU32,
-    /// Why one could not; 0: none, or nobody knows. The worker, or the zygote.
-    errno: AtomicI32,
-    /// The worker that was lost and has no successor, counted from 1; 0: none. The zygote.
-    lost: AtomicU32,
-    /// How it ended. The zygote, before `lost`.
-    end: AtomicI32,
-    /// Why it has none: an `Unclear`. The zygote, before `lost`.
-    unclear: AtomicU32,
-    /// Why it was not traced, as an errno; 0: it was. The zygote, before `lost`.
-    refused: AtomicI32,
-    /// Fibers that have ended with their workers. The successors.
-    fibers: AtomicU32,
-}
-
-impl Roster {
-    pub(crate) fn new(scope: Scope) -> Self {
-        let [errno, end, refused] = std::array::from_fn(|_| AtomicI32::new(0));
-        let [crew, lost, unclear, fibers] = std::array::from_fn(|_| AtomicU32::new(0));
-        Roster { up: Tally::new(scope), crew, errno, lost, end, unclear, refused, fibers }
-    }
-
-    pub(super) fn fail(&self, error: &io::Error) {
-        self.errno.store(error.raw_os_error().unwrap_or(0), Ordering::Relaxed);
-    }
-
-    /// Counts a fiber that has ended with its worker.
-    pub(crate) fn lose_fiber(&self) {
-        self.fibers.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(crate) fn fibers_lost(&self) -> usize {
-        self.fibers.load(Ordering::Relaxed) as usize
-    }
-
-    /// Notes that `worker` has no successor. `refused`: why it was not traced, if it was not.
-    pub(super) fn lose(&self, worker: u32, end: ExitStatus, why: Unclear, refused: Option<i32>) {
-        self.end.store(end.into_raw(), Ordering::Relaxed);
-        self.unclear.store(why.0, Ordering::Relaxed);
-        self.refused.store(refused.unwrap_or(0), Ordering::Relaxed);
-        // Release: pairs with the Acquire in `loss`.
-        self.lost.store(worker + 1, Ordering::Release);
-    }
-
-    /// The worker that was lost, and how its process ended.
-    fn lost(&self) -> Option<(u32, ExitStatus)> {
-        // Acquire: pairs with the Release in `lose`.
-        let worker = self.lost.load(Ordering::Acquire).checked_sub(1)?;
-        Some((worker, ExitStatus::from_raw(self.end.load(Ordering::Relaxed))))
-    }
-
-    /// Which worker was lost, how, and why that could not be made good.
-    fn loss(&self) -> Option<String> {
-        let (worker, end) = self.lost()?;
-        let why = Unclear(self.unclear.load(Ordering::Relaxed)).text();
-        let untraced = match self.refused.load(Ordering::Relaxed) {
-            0 => String::new(),
-            errno => format!(" (not traced: {})", io::Error::from_raw_os_error(errno)),
-        };
-        Some(format!("worker process {worker} has ended ({end}) and {why}{untraced}"))
-    }
-}
-
-/// The maker's hold of the zygote, and by that of the workers.
+/// The launcher's handle of the zygote, and through it of the workers.
 #[derive(Debug)]
 pub(crate) struct Crew {
     zygote: PidFd,
     /// Waits for the zygote's end.
     reaper: JoinHandle<()>,
-    /// The process that has built the runtime.
+    /// The id of the launcher.
     maker: u32,
     _occupied: Occupied,
 }
 
 impl Crew {
-    /// Whether the calling process has built the runtime, and so may end it.
+    /// Returns true if the calling process has built the runtime, and so may end it.
     pub(crate) fn is_here(&self) -> bool {
         self.maker == std::process::id()
     }
 
-    /// Forks a worker for each of those that `shared` has, bound as `cpus` says, and waits until they run.
+    /// Forks all workers of `shared`, each bound to its `cpus`, and waits until they run.
     pub(crate) fn start(
         shared: SharedPtr,
         occupied: Option<Occupied>,
@@ -118,7 +47,7 @@ impl Crew {
         let runtime = unsafe { shared.0.as_ref() };
         let no_stack = |error| ProcessError::Start(io::Error::other(error));
         runtime.all_workers().iter().try_for_each(Worker::take_stack).map_err(no_stack)?;
-        // SAFETY: what the zygote runs closes no descriptor of the maker's.
+        // SAFETY: the code of the zygote closes no descriptor of the launcher's.
         let zygote = unsafe { fork(|| zygote::run(&shared, maker, cpus)) };
         let zygote = zygote.map_err(ProcessError::Fork)?;
         let id = zygote.pid();
@@ -140,7 +69,7 @@ impl Crew {
 
     /// Ends all processes that have not ended, and waits until none is left.
     pub(crate) fn end(self) {
-        // It may have ended with its last child.
+        // The zygote may have ended with its last child.
         let _ = self.zygote.send(process::TERMINATE);
         let _ = self.reaper.join();
     }
@@ -152,8 +81,8 @@ impl Crew {
 ///
 /// As for `clone_process` with shared files.
 pub(super) unsafe fn fork(body: impl FnOnce() -> i32) -> Result<Child, process::ProcessError> {
-    // SAFETY: no descriptor is closed by both, as the caller promises; we need no handlers of `pthread_atfork`, and
-    // the child ends without writing buffers.
+    // SAFETY: no descriptor is closed by both, by this function's contract; the runtime needs no
+    // handlers of `pthread_atfork`, and the child ends without writing buffers.
     match unsafe { process::clone_process(Files::Shared)? } {
         Forked::Parent(child) => Ok(child),
         Forked::Child => {
@@ -164,7 +93,7 @@ pub(super) unsafe fn fork(body: impl FnOnce() -> i32) -> Result<Child, process::
     }
 }
 
-/// Waits until all workers run; if one cannot, nothing is left of any.
+/// Waits until all workers run; if one cannot, no process is left.
 fn wait_until_up(runtime: &Shared, zygote: u32) -> Result<(), ProcessError> {
     let all = runtime.worker_count() as u32;
     while !runtime.roster.up.wait(all, Some(Instant::now() + LOOK)) {
@@ -179,8 +108,8 @@ fn wait_until_up(runtime: &Shared, zygote: u32) -> Result<(), ProcessError> {
     Ok(())
 }
 
-/// Waits for the zygote's end. If that was for the loss of a worker, the program ends here: with
-/// the exit code of a worker that has exited, as a program with threads would.
+/// Waits for the zygote's end. If the cause was the loss of a worker, ends the program: with the exit
+/// code of a worker that has exited, as where workers are threads.
 fn reap(runtime: &Shared, zygote: u32) {
     if let Some((_, end)) = process::wait(Some(zygote))
         && !end.success()

@@ -1,28 +1,29 @@
-//! Why workers cannot be processes.
+//! Errors of a runtime with worker processes.
 
 use std::{fmt, io};
 
-/// Why a runtime with worker processes did not start. Nothing of it is left.
+/// The reason why a runtime with worker processes did not start. Nothing of it is left.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ProcessError {
-    /// There are threads already, whose locks and stacks a forked process would find as they are.
+    /// There are threads already; a forked process would find their locks and stacks in an
+    /// arbitrary state.
     Threads {
-        /// How many, the caller among them.
+        /// The number of threads, including the caller.
         count: usize,
     },
     /// There is such a runtime already, or a fiber of one calls.
     Nested,
     /// The global allocator is not a [`SharedHeap`](super::SharedHeap).
     NoSharedHeap,
-    /// The builder was asked for something that processes cannot have.
+    /// The builder has a setting that processes cannot have.
     Option {
         /// The method of [`RuntimeBuilder`](crate::RuntimeBuilder).
         name: &'static str,
     },
     /// The kernel refused a process.
     Fork(daiko_sys::process::ProcessError),
-    /// A process was refused what it needs.
+    /// A process could not be set up.
     Start(io::Error),
 }
 

@@ -1,4 +1,5 @@
-//! Where the program's objects lie, and those of a runtime, for all of its processes to see.
+//! The shared heap: the memory of the program's objects and of a runtime, visible to all of its
+//! processes.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::{self, NonNull};
@@ -10,15 +11,16 @@ use daiko_sys::memory::MemoryError;
 
 use super::segment::Segment;
 
-/// Addresses that are reserved unless the program says otherwise: no memory yet.
+/// Bytes of addresses that are reserved by default: no memory yet.
 const RESERVE: usize = 64 << 30;
-/// Where not even so many are to be had, there is no use in asking for less.
+/// The minimum of bytes: it is no use to ask for less.
 const LEAST: usize = 64 << 20;
 
-/// The program's one heap, once something was allocated.
+/// The program's one heap, once an object was allocated.
 static HEAP: AtomicPtr<Segment> = AtomicPtr::new(ptr::null_mut());
 
-/// The global allocator of a program whose workers are processes: what one of them allocates all can use and free.
+/// The global allocator of a program with worker processes: each process can use and free the
+/// objects that another allocates.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -27,30 +29,32 @@ static HEAP: AtomicPtr<Segment> = AtomicPtr::new(ptr::null_mut());
 /// # assert!(daiko::process::is_shared(&*Box::new(7)));
 /// ```
 ///
-/// It reserves addresses at its first use, before `main`, and commits pages as they are touched. What has been
-/// committed stays with the program, except for objects above 32 KiB. In a program of one process it is an allocator
-/// like any other.
+/// It reserves addresses at its first use, before `main`, and commits pages as they are touched.
+/// Committed pages stay with the program, except for objects above 32 KiB. In a program of one
+/// process it is an allocator like any other.
 ///
-/// It has no lock, and to allocate or to free is one step: a process that is killed takes nothing with it but the
-/// objects that nobody else knows of. Of the one that it was about to get or to give away when it died nobody can
-/// say whether it had it. What it was putting together is [swept](Self::sweep).
+/// It has no lock, and to allocate or to free is one step. A process that is killed loses only the
+/// objects that no other process knows of. Of an object that it was about to receive or to give
+/// away, it cannot be told which side had it. Objects that it was putting together are
+/// [swept](Self::sweep).
 ///
-/// To free what is not allocated ends the program, where that is found.
+/// To free an object that is not allocated ends the program, where that is detected.
 #[derive(Debug)]
 pub struct SharedHeap {
     reserve: usize,
 }
 
-/// What the memory of the [`SharedHeap`] is used for, in bytes.
+/// The use of the memory of the [`SharedHeap`], in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeapStats {
-    /// Of objects, each as long as its size was rounded up to.
+    /// Bytes of objects, with sizes rounded up.
     pub in_use: usize,
-    /// Of what somebody puts together or takes apart, or died doing so: at most one object for each thread, or the
-    /// pages of a few small ones.
+    /// Bytes that a thread puts together or takes apart, or was when it died: at most one object
+    /// for each thread, or the pages of a few small objects.
     pub in_flight: usize,
-    /// Of what may be allocated, though not all at once in one object. Most of it may be addresses without memory.
+    /// Bytes that may be allocated, though not all at once in one object. Most of it may be
+    /// addresses without memory.
     pub free: usize,
 }
 
@@ -61,19 +65,22 @@ impl Default for SharedHeap {
 }
 
 impl SharedHeap {
-    /// A heap of at most 64 GiB, stacks of fibers and all, or less where the limits of the process do not allow as many addresses.
+    /// Creates a heap of at most 64 GiB, including stacks of fibers, or less if the limits of the
+    /// process do not allow that many addresses.
     pub const fn new() -> Self {
         Self::with_reserve(RESERVE)
     }
 
-    /// A heap of at most `bytes`, stacks of fibers and all, or less where the limits of the process do not allow as many addresses.
+    /// Creates a heap of at most `bytes`, including stacks of fibers, or less if the limits of the
+    /// process do not allow that many addresses.
     pub const fn with_reserve(bytes: usize) -> Self {
         Self { reserve: bytes }
     }
 
-    /// What the memory of the program's heap is used for; `None` if it has none. Exact while nobody allocates.
+    /// Returns the use of the memory of the program's heap; `None` if it has none. Exact while no
+    /// thread allocates.
     ///
-    /// Takes time by how much has been in use at most.
+    /// Takes time in proportion to the maximum that has been in use.
     ///
     /// ```
     /// # use daiko_rt as daiko;
@@ -90,17 +97,19 @@ impl SharedHeap {
         Some(HeapStats { in_use, in_flight, free })
     }
 
-    /// The name by which the heap knows the calling process, and nobody else; `None` if the program has no heap.
+    /// Returns the name by which the heap knows the calling process, and no other; `None` if the
+    /// program has no heap.
     ///
-    /// A process that may die tells it to others, who [sweep](Self::sweep) for it.
+    /// A process that may die publishes it to other processes, which [sweep](Self::sweep) for it.
     pub fn user() -> Option<u32> {
         heap().map(Segment::user)
     }
 
-    /// Gives back what a dead process was putting together or taking apart: how many bytes.
+    /// Frees the objects that a dead process was putting together or taking apart; returns their
+    /// bytes.
     ///
-    /// Any number of processes may do so at once, and die of it. What the dead one had allocated stays so.
-    /// Takes time by how much has been in use at most.
+    /// Any number of processes may do so at once, and die of it. Objects that the dead process had
+    /// allocated stay. Takes time in proportion to the maximum that has been in use.
     ///
     /// # Safety
     ///
@@ -112,11 +121,11 @@ impl SharedHeap {
     /// # use daiko_rt as daiko;
     /// # use daiko::process::SharedHeap;
     /// # #[global_allocator] static HEAP: SharedHeap = SharedHeap::new();
-    /// // SAFETY: nobody goes by that name.
+    /// // SAFETY: no process has that name.
     /// assert_eq!(unsafe { SharedHeap::sweep(u32::MAX) }, 0);
     /// ```
     pub unsafe fn sweep(dead: u32) -> usize {
-        // SAFETY: passed on to the caller.
+        // SAFETY: by this function's contract.
         heap().map_or(0, |heap| unsafe { heap.sweep(dead) })
     }
 
@@ -129,7 +138,8 @@ impl SharedHeap {
     fn reserve_slow(&self) -> Option<&'static Segment> {
         let created = as_much(self.reserve, Segment::create).ok()?;
         let new = ptr::from_ref(created).cast_mut();
-        // Release: pairs with the Acquire in `heap`. Where another thread was faster, addresses are wasted.
+        // Release: pairs with the Acquire in `heap`. If another thread was faster, the addresses
+        // are wasted.
         match HEAP.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => Some(created),
             Err(_) => heap(),
@@ -137,7 +147,8 @@ impl SharedHeap {
     }
 }
 
-// SAFETY: the heap gives memory out once, as the layout asks, until it is freed; it never unwinds.
+// SAFETY: the heap hands memory out once, in the layout asked for, until it is freed; it never
+// unwinds.
 unsafe impl GlobalAlloc for SharedHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let object = self.heap().and_then(|heap| heap.alloc(layout));
@@ -146,30 +157,31 @@ unsafe impl GlobalAlloc for SharedHeap {
 
     unsafe fn dealloc(&self, object: *mut u8, layout: Layout) {
         if let (Some(heap), Some(object)) = (heap(), NonNull::new(object)) {
-            // SAFETY: the caller's promise; there is one heap.
+            // SAFETY: by this function's contract; there is one heap.
             unsafe { heap.free(object, layout) };
         }
     }
 }
 
-/// The program's heap, if it has one.
+/// Returns the program's heap, if it has one.
 #[inline]
 pub(crate) fn heap() -> Option<&'static Segment> {
     // SAFETY: a heap is never unmapped. Acquire: pairs with the Release in `reserve_slow`.
     unsafe { HEAP.load(Ordering::Acquire).as_ref() }
 }
 
-/// Whether the value lies where all processes of the program see it: in the [`SharedHeap`].
+/// Returns true if the value lies in the [`SharedHeap`], where all processes of the program see it.
 pub fn is_shared<T: ?Sized>(value: *const T) -> bool {
     heap().is_some_and(|heap| heap.contains(value))
 }
 
-/// Memory for a runtime whose workers are processes: the program's heap, which there is, as `build` has asked.
+/// Returns the memory for a runtime with worker processes: the program's heap, which exists, as
+/// `build` has checked.
 pub(crate) fn arena() -> Result<Arena, MemoryError> {
     heap().map(|heap| Arena::lent(heap)).ok_or(MemoryError::Reservation { bytes: LEAST })
 }
 
-/// What `make` makes of so many bytes, or of half as many, and so on.
+/// Calls `make` with `bytes`, then with half as many, and so on, until it succeeds.
 fn as_much<T>(
     bytes: usize,
     make: impl Fn(usize) -> Result<T, MemoryError>,

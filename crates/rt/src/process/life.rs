@@ -8,11 +8,12 @@ use daiko_sys::process::{self, Signals};
 use daiko_sys::{membarrier, memory, signal};
 
 use super::{canary, heap};
-use crate::runtime::kernel::Barriers;
+use crate::runtime::Barriers;
 use crate::runtime::{self, Shared};
 use crate::worker::{Coming, Worker};
 
-/// A worker process's life, up to where it becomes the worker; its exit code if it cannot.
+/// Runs a worker's process up to the point where it becomes the worker; returns its exit code if it
+/// cannot.
 pub(super) fn run(worker: &Worker, zygote: u32, signals: &Signals, cpus: &CpuSet) -> i32 {
     if process::die_with_parent(zygote).is_err() {
         return 1;
@@ -28,13 +29,13 @@ pub(super) fn run(worker: &Worker, zygote: u32, signals: &Signals, cpus: &CpuSet
     }
     if worker.coming() == Coming::GoesOn {
         process::await_registers();
-        // Somebody else has sent the signal that stands for it.
+        // Another process has sent the signal that stands for the registers.
         return 1;
     }
     worker.live()
 }
 
-/// What a process has for itself alone.
+/// Sets up the state that each process has on its own.
 fn set_up(worker: &Worker, cpus: &CpuSet) -> io::Result<signal::AltStack> {
     let runtime = worker.runtime();
     worker.note_heap_name();
@@ -55,12 +56,12 @@ fn set_up(worker: &Worker, cpus: &CpuSet) -> io::Result<signal::AltStack> {
     Ok(alternate_stack)
 }
 
-/// Maps what lies there now, so that its first use takes no page fault.
+/// Maps this memory now, so that its first use takes no page fault.
 fn populate(start: NonNull<u8>, len: usize) {
     let page = memory::page_size();
     let before = start.addr().get() % page;
     // SAFETY: down to the beginning of its page, which is of the same mapping.
     let start = unsafe { start.sub(before) };
-    // What is not populated now is when it is touched.
+    // Pages that are not populated now are mapped when they are touched.
     let _ = memory::whole_pages(before + len).map(|len| memory::populate(start, len));
 }

@@ -1,82 +1,31 @@
-//! Whether the workers of this program are processes.
+//! The mode of the program: workers are threads, or processes.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-use std::{fmt, io};
 
 use daiko_context::stack::StackError;
-use daiko_sys::{signal, thread};
+use daiko_sys::signal;
 
-use super::error::ProcessError;
-use super::heap::is_shared;
-use crate::deadlock;
-use crate::runtime::RuntimeBuilder;
+/// True if a runtime of this program has processes as workers; the same in all of them.
+pub(super) static ACTIVE: AtomicBool = AtomicBool::new(false);
 
-/// Whether a runtime of this program has processes as workers; in all of them.
-static ACTIVE: AtomicBool = AtomicBool::new(false);
-
-/// Whether a runtime of this program has processes as workers.
+/// Returns true if a runtime of this program has processes as workers.
 #[inline]
 pub fn is_active() -> bool {
     // Relaxed: set while there is one thread.
     ACTIVE.load(Ordering::Relaxed)
 }
 
-/// Keeps threads out of what would have others write into their frames.
+/// Keeps threads out of operations by which other processes would write into their frames.
 ///
 /// # Panics
 ///
-/// If workers are processes: `what` names the call of somebody who is no fiber.
+/// If workers are processes: the panic names the call, made by a thread that is no fiber.
 pub(crate) fn assert_frame_is_shared(what: &str) {
     assert!(
         !is_active(),
         "daiko: a thread cannot wait in {what} where workers are processes; let a fiber, by Runtime::run"
     );
-}
-
-/// The program's being one whose workers are processes; until dropped, by the process that has built the runtime.
-#[derive(Debug)]
-pub(crate) struct Occupied(());
-
-impl Drop for Occupied {
-    fn drop(&mut self) {
-        ACTIVE.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Asks whether a runtime as `builder` says can be; `None`: it can, and its workers are threads.
-pub(crate) fn occupy(builder: &RuntimeBuilder) -> Result<Option<Occupied>, ProcessError> {
-    if is_active() {
-        return Err(ProcessError::Nested);
-    }
-    if !builder.has_processes() {
-        return Ok(None);
-    }
-    let count = threads().map_err(ProcessError::Start)?;
-    if count != 1 {
-        return Err(ProcessError::Threads { count });
-    }
-    if !is_shared(&*Box::new(0_u8)) {
-        return Err(ProcessError::NoSharedHeap);
-    }
-    if let Some(name) = builder.not_for_processes() {
-        return Err(ProcessError::Option { name });
-    }
-    deadlock::track_no_more();
-    ACTIVE.store(true, Ordering::Relaxed);
-    Ok(Some(Occupied(())))
-}
-
-/// How many threads there are. One that was joined may be counted for a moment: it is waited for.
-fn threads() -> io::Result<usize> {
-    const LOOKS: u32 = 100;
-    for _ in 1..LOOKS {
-        if thread::all()?.len() == 1 {
-            return Ok(1);
-        }
-        std::thread::sleep(Duration::from_micros(100));
-    }
-    Ok(thread::all()?.len())
 }
 
 /// Ends a worker process that cannot guard the stack of a fiber which has come to it.
@@ -87,7 +36,7 @@ pub(crate) fn no_guards(error: StackError) -> ! {
     ))
 }
 
-/// Ends a worker process that has no stack on which a lost fiber could settle what it had.
+/// Ends a worker process that has no stack on which a lost fiber could recover its robust list.
 #[cold]
 pub(crate) fn no_stack(error: StackError) -> ! {
     end_with(format_args!("daiko: there is no stack to end a fiber on that was lost: {error}\n"))

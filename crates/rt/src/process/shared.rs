@@ -6,11 +6,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::heap;
 
-/// Declares statics that all processes of the program have in common, where ordinary ones are each process's own.
+/// Declares statics that all processes of the program have in common; an ordinary static exists
+/// once in each process.
 ///
-/// Each is a [`process::Static`](crate::process::Static), which dereferences to the value. The value is made at the
-/// first use; where several are first at once, so are several values, of which one is kept. It is never dropped.
-/// In a program without a [`SharedHeap`](crate::process::SharedHeap) these are statics like any other.
+/// Each is a [`process::Static`](crate::process::Static), which dereferences to the value. The
+/// value is made at the first use. If several processes are first at once, each makes a value, and
+/// one of these is kept. It is never dropped. In a program without a
+/// [`SharedHeap`](crate::process::SharedHeap) these are statics like any other.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -31,21 +33,24 @@ macro_rules! shared {
             fn init() -> $t {
                 $init
             }
-            // SAFETY: this very static is what is made here.
+            // SAFETY: the result is this very static.
             unsafe { $crate::process::Static::__new(init) }
         };)+
     };
 }
 
-/// A static that all processes of the program have in common, declared by [`shared!`](crate::shared).
+/// A static that all processes of the program have in common; [`shared!`](crate::shared) declares
+/// it.
 #[derive(Debug)]
 pub struct Static<T: 'static> {
     init: fn() -> T,
-    /// The value, once this process has asked for it. Each process's own.
+    /// The value, once this process has read it. Each process's own.
     known: AtomicPtr<T>,
 }
 
 impl<T: Send + Sync> Static<T> {
+    /// Creates the static.
+    ///
     /// # Safety
     ///
     /// The result is made a static.
@@ -64,7 +69,8 @@ impl<T: Send + Sync> Static<T> {
         let value = value.cast::<T>();
         // Release: pairs with the Acquire in `deref`.
         self.known.store(value.as_ptr(), Ordering::Release);
-        // SAFETY: under the address of this static values of its type are published, and never dropped.
+        // SAFETY: only values of its type are published under the address of this static, and never
+        // dropped.
         unsafe { value.as_ref() }
     }
 }
@@ -74,7 +80,7 @@ impl<T: Send + Sync> Deref for Static<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: what was published is never dropped. Acquire: pairs with the Release in `find`.
+        // SAFETY: a published value is never dropped. Acquire: pairs with the Release in `find`.
         match unsafe { self.known.load(Ordering::Acquire).as_ref() } {
             Some(value) => value,
             // SAFETY: it is a static, by the contract of `__new`.
@@ -83,7 +89,7 @@ impl<T: Send + Sync> Deref for Static<T> {
     }
 }
 
-/// Where the value of a static lies: a link of a list to which places are only added.
+/// The place of a static's value: a link of a list to which places are only added.
 struct Place {
     /// The address of the static, which is the same in all processes of an image.
     key: usize,
@@ -92,7 +98,7 @@ struct Place {
 }
 
 impl Place {
-    /// The list's head: in the heap, where there is one.
+    /// Returns the list's head: in the heap, if there is one.
     fn head() -> &'static AtomicPtr<()> {
         static ALONE: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
         heap::heap().map_or(&ALONE, |heap| heap.root())
@@ -110,7 +116,8 @@ impl Place {
         places.find(|place| place.key == key).map(|place| place.value)
     }
 
-    /// Makes `value` that of `key`, unless another was published before; which it is now.
+    /// Publishes `value` under `key`, unless another was published before; returns the published
+    /// value.
     fn publish(key: usize, value: NonNull<()>) -> NonNull<()> {
         let place = Box::leak(Box::new(Place { key, value, next: ptr::null() }));
         let head = Self::head();
@@ -120,7 +127,8 @@ impl Place {
                 return published;
             }
             place.next = first;
-            // Release: pairs with the Acquire in `find`. Acquire: with the Release of who was faster.
+            // Release: pairs with the Acquire in `find`. Acquire: pairs with the Release of a
+            // faster process.
             let new = ptr::from_mut(place).cast();
             match head.compare_exchange(first, new, Ordering::Release, Ordering::Acquire) {
                 Ok(_) => return value,

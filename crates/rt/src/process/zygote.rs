@@ -1,5 +1,5 @@
-//! The zygote: a process of one thread that stays as it is, and forks the workers, so that one that comes later has the
-//! same image. It traces them, and has another process take the place of one that is killed.
+//! The zygote: a process of one thread that stays as it is, and forks the workers, so that a later
+//! worker has the same image. It traces them, and replaces a killed worker by another process.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -12,18 +12,18 @@ use super::{SharedHeap, life};
 use crate::runtime::{Shared, SharedPtr, phase};
 use crate::worker::{Coming, Plan, Unclear, Worker};
 
-/// The zygote's life; its exit code.
+/// Runs the zygote; returns its exit code.
 pub(super) fn run(shared: &SharedPtr, maker: u32, cpus: impl Fn(usize) -> CpuSet) -> i32 {
     if process::die_with_parent(maker).is_err() {
         return 1;
     }
-    // SAFETY: the maker frees the runtime once this process has ended.
+    // SAFETY: the launcher frees the runtime once this process has ended.
     let runtime = unsafe { shared.0.as_ref() };
     let signals = Signals::block(&[process::CHILD_CHANGED, process::TERMINATE]);
     let me = std::process::id();
     let workers = &runtime.all_workers()[..runtime.worker_count()];
-    // Now: what `cpus` borrows from is the maker's, who drops it when the workers are up. Dropped by this process
-    // alone, after the ends of all workers.
+    // Evaluated now: `cpus` borrows from the launcher, which drops that when the workers are up.
+    // The sets are dropped by this process alone, after the ends of all workers.
     let cpus: Vec<CpuSet> = (0..workers.len()).map(cpus).collect();
     let fork_worker = |worker: &Worker| {
         let work = || life::run(worker, me, &signals, &cpus[worker.index as usize]);
@@ -34,14 +34,15 @@ pub(super) fn run(shared: &SharedPtr, maker: u32, cpus: impl Fn(usize) -> CpuSet
     let code = attend(&mut places, &signals, &fork_worker);
     places.iter_mut().for_each(Place::kill);
     places.iter_mut().for_each(Place::await_end);
-    // The maker may have sent one meanwhile, which would come now.
+    // The launcher may have sent a signal meanwhile, which would be delivered now.
     std::mem::forget(signals);
     code
 }
 
 type Fork<'f> = &'f dyn Fn(&Worker) -> Result<Child, ProcessError>;
 
-/// Forks the workers and has those who are killed replaced, until all have ended, or shall; the zygote's exit code.
+/// Forks the workers and replaces killed workers, until all have ended, or shall end; returns the
+/// zygote's exit code.
 fn attend(places: &mut [Place<'_>], signals: &Signals, fork: Fork<'_>) -> i32 {
     if places.iter_mut().any(|place| place.fill(Plan::First, fork).is_err()) {
         return 1;
@@ -60,18 +61,19 @@ fn attend(places: &mut [Place<'_>], signals: &Signals, fork: Fork<'_>) -> i32 {
     0
 }
 
-/// Who is a worker.
+/// The place of a worker: its process, and the processes before.
 struct Place<'r> {
     runtime: &'r Shared,
     worker: &'r Worker,
-    /// The process that is; none before the first, and when the last has ended.
+    /// The process that is the worker; `None` before the first, and after the last has ended.
     now: Option<Traced>,
-    /// Why the last one was not traced, as an errno, if that was refused.
+    /// The reason why the last process was not traced, as an errno, if that was refused.
     refused: Option<i32>,
-    /// How it becomes the worker, until it has.
+    /// The way in which the process becomes the worker, until it has.
     plan: Option<Plan>,
-    /// Those that were, and by what names the heap knew them. They are kept from ending, so that no lock which names one
-    /// of them is taken for that of a dead, until the successor has finished what they were at.
+    /// The dead processes, and the heap's names for them. They are kept from ending until the
+    /// successor has finished their operations: so a lock that names one of them is not taken for a
+    /// dead holder's.
     before: Vec<(Option<Traced>, u32)>,
 }
 
@@ -98,7 +100,7 @@ impl<'r> Place<'r> {
         Ok(())
     }
 
-    /// Looks what has become of the process, and has another replace it if it was killed.
+    /// Handles the changes of the process, and replaces it if it was killed.
     fn look(&mut self, fork: Fork<'_>) -> Result<(), (ExitStatus, Unclear)> {
         while let Some(change) = self.now.as_ref().and_then(Traced::change) {
             match change {
@@ -127,7 +129,7 @@ impl<'r> Place<'r> {
         Ok(())
     }
 
-    /// Whether a worker's process may end so: not before the runtime does.
+    /// Returns true if a worker's process may end with `end`: not before the runtime does.
     fn is_over(&self, end: ExitStatus) -> bool {
         end.success() && self.runtime.phase() != phase::RUNNING
     }
@@ -139,20 +141,22 @@ impl<'r> Place<'r> {
             now.turn_down();
             return Ok(());
         };
-        // SAFETY: what ran there ran on stacks in the segment, and the same image is mapped at the same places.
+        // SAFETY: the code there ran on stacks in the segment, and the same image is mapped at the
+        // same places.
         match unsafe { now.give(registers) } {
             Ok(()) => self.plan = None,
-            // It was killed meanwhile, and the next one is given them.
+            // It was killed meanwhile, and the next process is given them.
             Err(ProcessError::NoSuchProcess { .. }) => {}
             Err(_) => return Err(Unclear::REGISTERS),
         }
         Ok(())
     }
 
-    /// What the next process goes on with, now that this one has ended, or is about to, with these registers.
+    /// Decides how the next process goes on, after this one has ended, or is about to, with these
+    /// registers.
     fn plan_after(&mut self, registers: Option<Box<Registers>>) -> Result<Plan, Unclear> {
         match self.plan.take() {
-            // It had not been given them.
+            // This process had not been given them.
             Some(plan @ Plan::GoOn(_)) => Ok(plan),
             Some(plan) if self.worker.is_expected() => match registers {
                 Some(registers) if self.worker.is_on_stack(&registers) => Ok(Plan::GoOn(registers)),
@@ -175,7 +179,8 @@ impl<'r> Place<'r> {
         plan.and_then(fill).map_err(|why| (end, why))
     }
 
-    /// Lets those end whose work is finished, and gives back what they were putting together in the heap.
+    /// Lets the replaced processes end once their operations are finished, and frees the objects
+    /// that they were putting together in the heap.
     fn let_go(&mut self) {
         for (before, name) in self.before.drain(..) {
             if let Some(before) = before {
@@ -189,7 +194,7 @@ impl<'r> Place<'r> {
 
     fn kill(&mut self) {
         if let Some(now) = &self.now {
-            // It has not been waited for.
+            // The process has not been waited for.
             let _ = now.child().held().send(process::KILL);
         }
     }
@@ -202,7 +207,7 @@ impl<'r> Place<'r> {
     }
 }
 
-/// How a process ends that was killed.
+/// Returns the exit status of a killed process.
 fn killed() -> ExitStatus {
     ExitStatus::from_raw(process::KILL)
 }

@@ -20,7 +20,7 @@ use daiko_sys::lock::Tally;
 use daiko_sys::memory::{self, GuardKind, MemoryError};
 use daiko_sys::{selector, signal, thread};
 
-use super::kernel::Barriers;
+use super::barriers::Barriers;
 use super::pool::Pool;
 use super::{Options, Runtime, Selector, Shared, SharedPtr, phase};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
@@ -28,9 +28,10 @@ use crate::fiber::kind;
 use crate::jobs::BlockingPool;
 use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
-use crate::pairing::Pairing;
+use crate::placement::Pairing;
 use crate::placement::{Placement, Steering};
-use crate::process::crew::{Crew, Roster};
+use crate::process::crew::Crew;
+use crate::process::roster::Roster;
 use crate::process::{self, ProcessError};
 use crate::worker::{Sources, Worker};
 

@@ -1,4 +1,4 @@
-//! Where fibers are put so that a worker finds them, and who is told.
+//! Dispatch: fibers are put in places where a worker finds them, and a worker is notified.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
@@ -8,7 +8,8 @@ use daiko_core::fiber::{Letters, Posted};
 use daiko_core::list::Chain;
 use daiko_core::place::{self, Least};
 
-use super::kernel::{Barriers, ThisThread};
+use super::barriers::Barriers;
+use super::kernel::ThisThread;
 use super::shared::Shared;
 use crate::fiber::{ControlBlock, Place, flag};
 use crate::process;

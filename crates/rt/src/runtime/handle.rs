@@ -12,8 +12,8 @@ use crate::worker::{self, WorkerCounters};
 
 /// A set of workers that run fibers, with their memory and threads.
 ///
-/// Most programs use the default runtime, by [`run`] and [`spawn`](crate::spawn). Dropping a
-/// runtime ends it, as [`shutdown`](Runtime::shutdown) does.
+/// Most programs use the default runtime, by [`run`](crate::run) and [`spawn`](crate::spawn).
+/// Dropping a runtime ends it, as [`shutdown`](Runtime::shutdown) does.
 ///
 /// ```
 /// # use daiko_rt as daiko;

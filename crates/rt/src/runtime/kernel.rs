@@ -1,57 +1,13 @@
 //! The kernel operations that the protocols of core need.
 
 use std::num::NonZeroU32;
-use std::sync::atomic::{Ordering, compiler_fence, fence};
+use std::sync::atomic::Ordering;
 
-use daiko_core::barrier::Barrier;
 use daiko_core::lock::Contender;
-use daiko_sys::{membarrier, thread};
+use daiko_sys::thread;
 
 use crate::process;
 use crate::worker::{self, Worker};
-
-/// The barrier between adding work and looking for parked workers. Where `membarrier` works, only
-/// the thread that parks pays for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Barriers {
-    /// There is no `membarrier`.
-    Fences,
-    /// It reaches the threads of this process.
-    Threads,
-    /// It reaches all processes that have registered, as every process of the runtime does.
-    Processes,
-}
-
-impl Barriers {
-    /// Registers this process, and returns the barrier that the kernel then offers for its threads.
-    pub(crate) fn of_threads() -> Self {
-        if membarrier::register() { Barriers::Threads } else { Barriers::Fences }
-    }
-
-    /// Registers this process, and returns the barrier that the kernel then offers for processes.
-    pub(crate) fn of_processes() -> Self {
-        if membarrier::register_globally() { Barriers::Processes } else { Barriers::Fences }
-    }
-}
-
-impl Barrier for Barriers {
-    #[inline]
-    fn light(&self) {
-        if *self == Barriers::Fences {
-            fence(Ordering::SeqCst);
-        } else {
-            compiler_fence(Ordering::SeqCst);
-        }
-    }
-
-    fn heavy(&self) {
-        match self {
-            Barriers::Fences => fence(Ordering::SeqCst),
-            Barriers::Threads => membarrier::all_threads(),
-            Barriers::Processes => membarrier::all_processes(),
-        }
-    }
-}
 
 /// The calling thread, as a contender for queue locks.
 pub struct ThisThread;

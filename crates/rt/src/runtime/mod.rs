@@ -1,5 +1,6 @@
 //! The runtime: its workers, its memory, its life.
 
+mod barriers;
 mod builder;
 mod default;
 mod dispatch;
@@ -10,6 +11,7 @@ mod selection;
 mod shared;
 mod shutdown;
 
+pub(crate) use self::barriers::Barriers;
 pub(crate) use self::builder::set_up_thread;
 pub use self::builder::{BuildError, RuntimeBuilder};
 pub use self::default::of;

@@ -1,4 +1,4 @@
-//! What all parts of a runtime share.
+//! The shared part of a runtime.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -13,15 +13,15 @@ use daiko_sys::cpu::CpuSet;
 use daiko_sys::lock::Tally;
 use daiko_sys::selector;
 
-use super::kernel::Barriers;
+use super::barriers::Barriers;
 use super::pool;
 use crate::deadlock::DeadlockHook;
 use crate::fiber::ControlBlock;
 use crate::jobs::BlockingPool;
 use crate::monitor::{Monitor, StuckHook};
-use crate::pairing::Pairing;
+use crate::placement::Pairing;
 use crate::placement::Steering;
-use crate::process::crew::Roster;
+use crate::process::roster::Roster;
 use crate::worker::{Sources, Worker};
 
 /// The phases in the life of a runtime.

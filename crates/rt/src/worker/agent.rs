@@ -12,7 +12,8 @@ use daiko_sys::{clock, futex};
 
 use super::Worker;
 use super::source::{Bed, Round, Rung, Source};
-use super::succession::Rest;
+use super::stage::Rest;
+use super::state::TOKEN;
 use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::runtime::kernel::ThisThread;
@@ -259,7 +260,7 @@ impl Worker {
         self.unparked.store(0, Ordering::Relaxed);
     }
 
-    /// Marks this worker parked, and passes the barrier; returns `None` if there is mail.
+    /// Marks this worker parked, and passes the barrier; returns `None` if there are messages.
     fn mark_parked(&self, barrier: &impl Barrier) -> Option<LastLook> {
         let shared = self.is_active().then(|| (&self.runtime().idle, self.index as usize));
         LastLook::park(&self.inbox, shared, barrier)
@@ -356,7 +357,7 @@ impl Worker {
         }
     }
 
-    /// Wakes the kernel thread, whose parked mark the caller has taken. Once the token is stored
+    /// Wakes the kernel thread. The caller has taken its parked mark. Once the token is stored
     /// the worker may end.
     pub(super) fn unpark_thread(&self, from: Option<&Worker>) {
         if let Some(from) = from {
@@ -420,9 +421,6 @@ impl Worker {
         });
     }
 }
-
-/// The value of `bed` of a worker that sleeps on its token.
-pub(super) const TOKEN: u32 = 0;
 
 /// Messages from other threads to this worker.
 struct Mail;

@@ -1,10 +1,11 @@
-//! The worker that the calling thread is.
+//! The worker of the calling thread.
 
 use std::cell::Cell;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
 use super::state::Worker;
+use crate::fiber::ControlBlock;
 
 thread_local! {
     /// The worker of this kernel thread, or null.
@@ -75,4 +76,34 @@ pub fn is_agent() -> bool {
 /// If the caller is an agent: `what` names the call.
 pub fn assert_no_poller(what: &str) {
     assert!(!is_agent(), "daiko: a poller must not wait in {what}; unpark a fiber that does");
+}
+
+/// Returns the calling worker and fiber, if the caller is a fiber.
+#[inline]
+pub fn try_caller() -> Option<(&'static Worker, &'static ControlBlock)> {
+    let worker = current()?;
+    Some((worker, worker.running()?))
+}
+
+/// Returns the calling worker and fiber.
+///
+/// # Panics
+///
+/// If the caller is not a fiber: `what` names the call.
+#[inline]
+#[track_caller]
+pub fn caller(what: &str) -> (&'static Worker, &'static ControlBlock) {
+    match try_caller() {
+        Some(caller) => caller,
+        None => not_a_fiber(what),
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn not_a_fiber(what: &str) -> ! {
+    panic!(
+        "daiko: {what} is for fibers, and this is not one; start it by daiko::run or daiko::spawn"
+    )
 }

@@ -6,17 +6,8 @@ use daiko_core::fiber::WaiterId;
 use daiko_core::mutex::RawMutex;
 use daiko_core::wait::Node;
 
-use super::Worker;
+use super::state::{Heir, Worker};
 use crate::fiber::ControlBlock;
-
-/// A fiber that will lock a mutex as soon as it runs, unless its node says that it holds it
-/// already.
-#[derive(Clone, Copy)]
-pub(crate) struct Heir {
-    fiber: NonNull<ControlBlock>,
-    node: NonNull<Node<WaiterId>>,
-    mutex: NonNull<RawMutex<WaiterId>>,
-}
 
 impl Worker {
     /// Notes that `fiber`, which is started here and about to be woken, will lock `mutex`. `node`

@@ -1,4 +1,4 @@
-//! The life of a worker's thread, and what is left once it has ended.
+//! The life of a worker's thread, and the work that is left once it has ended.
 
 use std::sync::atomic::Ordering;
 

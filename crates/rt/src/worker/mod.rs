@@ -1,5 +1,6 @@
 //! Workers: kernel threads that run fibers.
 //!
+//! `state` holds the fields of a worker, `current` finds the worker of a thread, `life` runs it.
 //! `schedule` picks the next fiber. `suspend` is the one place where stacks are switched. `agent`
 //! polls when no fiber is runnable. `mail` delivers requests of other workers. `succession`
 //! replaces a worker after its process was killed.
@@ -12,7 +13,9 @@ mod life;
 mod mail;
 mod pair;
 mod schedule;
+mod sights;
 mod source;
+mod stage;
 mod state;
 mod steal;
 mod succession;
@@ -22,11 +25,9 @@ mod watches;
 
 pub use self::counters::WorkerCounters;
 pub(crate) use self::current::current_of_process;
-pub use self::current::{assert_no_poller, current, is_agent, without_fiber};
+pub use self::current::{assert_no_poller, caller, current, is_agent, try_caller, without_fiber};
 pub use self::mail::{Wish, mail_pinned, send, wake_mover};
 pub use self::source::{Bed, Round, Rung, Source, SourceKey, Sources};
-pub(crate) use self::state::Departed;
-pub use self::state::Worker;
-pub(crate) use self::succession::{Coming, Plan, Unclear};
-pub use self::timers::Timers;
-pub use self::watches::{Watcher, Watches};
+pub(crate) use self::stage::Coming;
+pub use self::state::{Timers, Watcher, Watches, Worker};
+pub(crate) use self::succession::{Plan, Unclear};

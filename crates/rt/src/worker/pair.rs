@@ -138,7 +138,7 @@ mod tests {
     use daiko_core::queue::Ring;
 
     use super::*;
-    use crate::worker::{current, suspend};
+    use crate::worker::{self, current};
     use crate::{Builder, JoinHandle, Preset, Runtime};
 
     use Class::{Compute as C, Stall as S};
@@ -150,7 +150,7 @@ mod tests {
         let mover = unsafe { Builder::new().class(class).mover() };
         let body = || {
             body();
-            suspend::caller("a test").1.passed()
+            worker::caller("a test").1.passed()
         };
         mover.spawn(body).unwrap()
     }

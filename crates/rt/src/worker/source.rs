@@ -128,8 +128,8 @@ pub enum Round {
 pub enum Bed {
     /// The worker sleeps on its token, which the source's writers store.
     Token,
-    /// The worker sleeps by [`Source::sleep`]. A worker that sleeps in another bed looks at the source every
-    /// `sampled`.
+    /// The worker sleeps by [`Source::sleep`]. A worker that sleeps in another bed looks at the
+    /// source every `sampled`.
     Own {
         /// The time between two looks.
         sampled: Duration,

@@ -5,24 +5,29 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use daiko_context::StackPointer;
-use daiko_core::fiber::{Access, Inbox, NextSlot};
+use daiko_core::cancel::Mark;
+use daiko_core::fiber::{Access, Inbox, NextSlot, WaiterId};
 use daiko_core::list::Fifo;
+use daiko_core::mutex::RawMutex;
 use daiko_core::place::Least;
 use daiko_core::queue::Ring;
+use daiko_core::timer::Wheel;
 use daiko_core::turns::Turns;
+use daiko_core::wait::Node;
+use daiko_core::watch::Table;
 use daiko_sys::Scope;
 
 use super::counters::Counters;
-use super::heir::Heir;
+use super::sights::Sights;
 use super::source::Sources;
-use super::succession::{self, Coming};
-use super::timers::Timers;
-use super::watches::Watches;
-use super::{agent, steal};
+use super::stage::{Coming, Rest};
 use crate::fiber::ControlBlock;
 use crate::jobs::Desk;
 use crate::runtime::Shared;
 use crate::runtime::pool::LocalPool;
+
+/// The value of `bed` of a worker that sleeps on its token.
+pub(super) const TOKEN: u32 = 0;
 
 /// A kernel thread that runs fibers, with its queues.
 ///
@@ -36,7 +41,7 @@ pub struct Worker {
     pub(super) running: AtomicPtr<ControlBlock>,
     /// The fiber that has just left its stack, and the work that is left to do for it there.
     pub(super) departed: Cell<Departed>,
-    /// The queue that is served at the next pick.
+    /// The budget of the LIFO slot, and the queue that is served next.
     pub(super) turns: Turns,
     /// Number of fibers that are suspended here while they unwind.
     pub(crate) unwinding: Cell<u32>,
@@ -80,9 +85,11 @@ pub struct Worker {
     pub(crate) stuck: AtomicBool,
     /// True if this worker is a process of its own. Only the owner.
     pub(super) alone: Cell<bool>,
-    /// The kind of sleep of the idle worker: a `Rest`. Only the owner, and the successor once the process has died.
+    /// The kind of sleep of the idle worker: a `Rest`. Only the owner, and the successor once the
+    /// process has died.
     pub(super) rest: AtomicU32,
-    /// The way in which a process becomes this worker: a `Coming`. Written by the zygote, then by that process.
+    /// The way in which a process becomes this worker: a `Coming`. Written by the zygote, then by
+    /// that process.
     pub(super) expected: AtomicU32,
     /// The block below which the worker's own stack lies, if it is a process. Written before there
     /// are processes.
@@ -100,9 +107,8 @@ pub struct Worker {
     pub index: u32,
     /// True while this spare worker is needed. Written by the monitor.
     pub(crate) active: AtomicBool,
-    /// The steal history: what this worker, as a thief, has seen in the LIFO slots of other
-    /// workers.
-    pub(super) sights: steal::Sights,
+    /// The steal history: this worker's looks, as a thief, at the LIFO slots of other workers.
+    pub(super) sights: Sights,
     /// The least loaded worker as last seen, and for how many more starts that is taken as true.
     pub(super) least: Cell<(Least, u32)>,
     /// Kernel id of the thread; 0 before it runs.
@@ -123,6 +129,39 @@ pub struct Worker {
     /// their ends.
     pub(crate) desk: Desk,
 }
+
+/// A fiber that will lock a mutex as soon as it runs, unless its node says that it holds it
+/// already.
+#[derive(Clone, Copy)]
+pub(crate) struct Heir {
+    pub(super) fiber: NonNull<ControlBlock>,
+    pub(super) node: NonNull<Node<WaiterId>>,
+    pub(super) mutex: NonNull<RawMutex<WaiterId>>,
+}
+
+/// The fiber that a timer interrupts. If the timer ends a scope, also that scope.
+#[derive(Clone, Copy)]
+pub(crate) struct Sleeper {
+    pub(super) fiber: NonNull<ControlBlock>,
+    pub(super) scope: Option<NonNull<Mark>>,
+}
+
+// SAFETY: an interrupt may come from any thread that polls for the fiber's worker.
+unsafe impl Send for Sleeper {}
+
+/// A worker's timers. The worker arms and fires them; a migratable fiber disarms its own from any
+/// worker.
+pub struct Timers(pub(super) Wheel<Sleeper>);
+
+/// The fiber that an entry wakes.
+#[derive(Clone, Copy)]
+pub struct Watcher(pub(super) NonNull<ControlBlock>);
+
+// SAFETY: a control block may be woken from any thread.
+unsafe impl Send for Watcher {}
+
+/// The watches of the fibers that began to wait on one worker.
+pub struct Watches(pub(super) Table<Watcher>);
 
 /// A value on lines of its own, where the processor's fetch of the neighbour line does not reach.
 #[repr(align(128))]
@@ -193,7 +232,7 @@ impl Worker {
             phase: Cell::new(crate::runtime::phase::RUNNING),
             stuck: AtomicBool::new(false),
             alone: Cell::new(false),
-            rest: AtomicU32::new(succession::Rest::No as u32),
+            rest: AtomicU32::new(Rest::No as u32),
             expected: AtomicU32::new(Coming::No as u32),
             stack: AtomicPtr::new(ptr::null_mut()),
             heap_name: AtomicU32::new(0),
@@ -202,13 +241,13 @@ impl Worker {
             started: AtomicBool::new(false),
             index,
             active: AtomicBool::new(false),
-            sights: steal::Sights::default(),
+            sights: Sights::default(),
             least: Cell::new((Least { worker: 0, load: 0 }, 0)),
             thread: AtomicU32::new(0),
             inbox: Alone(Inbox::new()),
             tick: AtomicBool::new(false),
             unparked: AtomicU32::new(0),
-            bed: AtomicU32::new(agent::TOKEN),
+            bed: AtomicU32::new(TOKEN),
             desk: Desk::new(),
         }
     }

@@ -1,10 +1,9 @@
 //! Stealing: fibers that an idle worker takes from other workers.
 
-use std::cell::Cell;
 use std::sync::atomic::Ordering;
 
 use daiko_core::barrier::Barrier;
-use daiko_core::place::{self, NextSlotWatch, Sight};
+use daiko_core::place::{self, Sight};
 use daiko_sys::clock;
 
 use super::Worker;
@@ -12,27 +11,6 @@ use crate::runtime::kernel::ThisThread;
 
 /// Number of starts between two looks at the load of all workers.
 const STARTS_PER_LOOK: u32 = 16;
-
-/// A thief's steal history: its last look at the LIFO slot of another worker.
-#[derive(Default)]
-pub(super) struct Sights {
-    victim: Cell<u32>,
-    watch: Cell<NextSlotWatch>,
-}
-
-impl Sights {
-    fn look(&self, victim: u32, sight: Sight, now_ns: u64) -> bool {
-        // One memory is enough: a look at another victim in between starts anew.
-        let mut watch = if self.victim.replace(victim) == victim {
-            self.watch.get()
-        } else {
-            NextSlotWatch::new()
-        };
-        let settled = watch.look(sight, now_ns);
-        self.watch.set(watch);
-        settled
-    }
-}
 
 impl Worker {
     /// Takes runnable fibers from another worker; returns true if it has got any.

@@ -11,40 +11,12 @@ use daiko_context::{StackPointer, switch};
 use daiko_core::fiber::{Effect, Event, Plain, Shared};
 use daiko_sys::clock;
 
-use super::{Departed, Worker, current};
+use super::current::caller;
+use super::current::current;
+use super::state::{Departed, Worker};
 use crate::deadline::Deadline;
 use crate::fiber::{ControlBlock, flag, unwind};
 use crate::process;
-
-/// Returns the calling worker and fiber, if the caller is a fiber.
-#[inline]
-pub fn try_caller() -> Option<(&'static Worker, &'static ControlBlock)> {
-    let worker = current()?;
-    Some((worker, worker.running()?))
-}
-
-/// Returns the calling worker and fiber.
-///
-/// # Panics
-///
-/// If the caller is not a fiber: `what` names the call.
-#[inline]
-#[track_caller]
-pub fn caller(what: &str) -> (&'static Worker, &'static ControlBlock) {
-    match try_caller() {
-        Some(caller) => caller,
-        None => not_a_fiber(what),
-    }
-}
-
-#[cold]
-#[inline(never)]
-#[track_caller]
-fn not_a_fiber(what: &str) -> ! {
-    panic!(
-        "daiko: {what} is for fibers, and this is not one; start it by daiko::run or daiko::spawn"
-    )
-}
 
 /// Suspends the calling fiber until it is unparked, or takes the token.
 #[inline(always)]

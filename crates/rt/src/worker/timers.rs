@@ -9,28 +9,16 @@ use daiko_core::list::Unlinked;
 use daiko_core::timer::{Timer, Wheel};
 use daiko_sys::clock;
 
-use super::{Round, Source, Wish, Worker, send};
+use super::mail::{Wish, send};
+use super::source::{Round, Source};
+use super::state::{Sleeper, Timers, Worker};
 use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
 use crate::process::{self, Item, ItemKind};
 use crate::runtime::kernel::ThisThread;
 
-/// The fiber that a timer interrupts. If the timer ends a scope, also that scope.
-#[derive(Clone, Copy)]
-pub(crate) struct Sleeper {
-    fiber: NonNull<ControlBlock>,
-    scope: Option<NonNull<Mark>>,
-}
-
-// SAFETY: an interrupt may come from any thread that polls for the fiber's worker.
-unsafe impl Send for Sleeper {}
-
 /// The timer of a fiber, in its frame.
 pub(crate) type Armed = Timer<Sleeper>;
-
-/// A worker's timers. The worker arms and fires them; a migratable fiber disarms its own from any
-/// worker.
-pub struct Timers(Wheel<Sleeper>);
 
 impl Timers {
     /// Constant, because it is large: it is copied once, not from frame to frame.
@@ -55,11 +43,11 @@ impl Timers {
         unsafe { self.0.arm(&ThisThread, timer, due_ns) };
         let lent = scope.map(|_| Item::new(self, timer.as_ptr().cast_const().cast(), &RECOVERY));
         if let Some(lent) = lent {
-            process::call().gains(lent);
+            process::call().add(lent);
         }
         let result = wait();
         if let Some(lent) = lent {
-            process::call().parts_with(lent);
+            process::call().remove(lent);
         }
         // SAFETY: the timer is alive, and was armed in this wheel.
         let disarmed = unsafe { self.0.disarm(&ThisThread, timer) };
@@ -74,7 +62,7 @@ impl Timers {
 
 /// Disarms the timer of a scope whose fiber is lost. The detail is the address of the timer.
 static RECOVERY: ItemKind = ItemKind {
-    recover: |timers, timer, _| {
+    recover: |timers, timer| {
         // SAFETY: the items of this kind are valid timers, with the worker's where they are armed.
         let _ = unsafe {
             let timer = NonNull::new_unchecked(timer.cast_mut().cast::<Armed>());
@@ -102,8 +90,8 @@ impl Worker {
         now >= due && self.timers.0.fire(&ThisThread, now, interrupt) > 0
     }
 
-    /// Interrupts the fibers of this worker whose deadlines have passed. For the monitor, while the
-    /// worker is stuck, perhaps in [`fire_timers`](Self::fire_timers).
+    /// Interrupts the fibers of this worker that are due. For the monitor, while the worker is
+    /// stuck, perhaps in [`fire_timers`](Self::fire_timers).
     pub(crate) fn rescue_sleepers(&self) {
         let interrupt = |sleeper| Self::interrupt(None, sleeper);
         self.timers.0.try_fire(&ThisThread, clock::monotonic_ns(), interrupt);

@@ -6,8 +6,10 @@ use std::ptr::NonNull;
 use daiko_core::list::Unlinked;
 use daiko_core::watch::{Entry, EntryState, Scan, Table};
 
+use super::current::current;
+use super::source::{Round, Source};
+use super::state::{Watcher, Watches, Worker};
 use super::suspend::{self, Resumed};
-use super::{Round, Source, Worker, current};
 use crate::deadline::Deadline;
 use crate::deadlock::Target;
 use crate::fiber::{ControlBlock, unwind};
@@ -15,13 +17,6 @@ use crate::runtime::kernel::ThisThread;
 
 /// Number of entries that one scan looks at before other sources have their turn.
 const SLICE: usize = 256;
-
-/// The fiber that an entry wakes.
-#[derive(Clone, Copy)]
-pub struct Watcher(NonNull<ControlBlock>);
-
-// SAFETY: a control block may be woken from any thread.
-unsafe impl Send for Watcher {}
 
 impl Watcher {
     /// Creates the watcher that wakes `fiber`, the caller.
@@ -34,9 +29,6 @@ impl Watcher {
         unsafe { self.0.as_ref() }.wake(current());
     }
 }
-
-/// The watches of the fibers that began to wait on one worker.
-pub struct Watches(Table<Watcher>);
 
 impl Watches {
     pub fn new() -> Self {

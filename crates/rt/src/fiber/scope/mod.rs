@@ -172,7 +172,7 @@ where
     let waiter = Waiter::caller("scope");
     let scope = Scope { family: Family::new(), runtime, scope: PhantomData, env: PhantomData };
     let lent = Item::new(&scope.family, ptr::null(), &RECOVERY);
-    call.gains(lent);
+    call.add(lent);
     let result = process::own_code(|| panic::catch_unwind(AssertUnwindSafe(|| f(&scope))));
     // No cancel unwinds here: a suspension during an unwind would be seen by the neighbours.
     let borrowed = AbortOnUnwind;
@@ -182,7 +182,7 @@ where
     }
     let cancelled = scope.family.wait(&waiter);
     std::mem::forget(borrowed);
-    call.parts_with(lent);
+    call.remove(lent);
     match (result, scope.family.failure()) {
         (Err(payload), _) if !unwound_by_cancel => resume(payload),
         (_, Some(failure)) => fail(failure),
@@ -198,8 +198,11 @@ where
 
 /// Waits for the fibers of the scope on behalf of the fiber that opened it, which is lost.
 static RECOVERY: ItemKind = ItemKind {
-    // SAFETY: the items of this kind are valid, and the fiber is the caller.
-    recover: |family, _, fiber| unsafe { family.cast::<Family>().as_ref().settle(fiber) },
+    recover: |family, _| {
+        let (_, fiber) = worker::caller("the recovery of a scope");
+        // SAFETY: the items of this kind are valid, and the fiber is the caller.
+        unsafe { family.cast::<Family>().as_ref().settle(fiber) };
+    },
 };
 
 /// Resumes the cancel that has unwound the body.

@@ -1,51 +1,21 @@
-//! Which workers share a core, once somebody has said what his fibers do.
+//! Pairing: the workers that share a core, once a fiber has a class.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use daiko_sys::clock;
 use daiko_sys::cpu::CpuSet;
 use daiko_sys::topology::{TopologyError, read_cores};
 
+use super::siblings::{Pairing, Place};
 use crate::runtime::Shared;
-use crate::worker::suspend;
+use crate::worker;
 pub use daiko_core::place::Class;
 
-/// How workers come to know their siblings: not before a fiber has a class, as it takes files, and most programs have no use for
-/// it.
-///
-/// Its words are hints, each of which stands for itself: so all accesses are relaxed.
-pub(crate) struct Pairing {
-    /// The CPU that each worker is bound to; none if there are to be no siblings.
-    bound: Box<[usize]>,
-    /// Where each worker is, if that is taken for granted.
-    assumed: Option<Box<[Option<Place>]>>,
-    is_declared: AtomicBool,
-    /// When the machine is looked at, on the monotonic clock; at its end never. Only the monitor.
-    next_look_ns: AtomicU64,
-}
-
-/// The core of a worker, and how many workers before it are bound to the same CPU: those of one CPU take turns, and so are no
-/// siblings of each other.
-type Place = (usize, usize);
-
-/// Time between a look that has failed and the next one.
+/// Time between a failed read and the next.
 const LOOK_NS: u64 = 1_000_000_000;
 
 impl Pairing {
-    /// Of so many workers that are bound to one CPU of `bound` each, in turn, or are on these `cores`.
-    pub(crate) fn new(bound: &[usize], cores: Option<Vec<usize>>, workers: usize) -> Self {
-        let bound: Box<[usize]> = bound.iter().copied().cycle().take(workers).collect();
-        let has_to_look = cores.is_none() && bound.len() > 1;
-        Pairing {
-            bound,
-            assumed: cores
-                .map(|cores| cores.into_iter().take(workers).map(|core| Some((core, 0))).collect()),
-            is_declared: AtomicBool::new(false),
-            next_look_ns: AtomicU64::new(if has_to_look { 0 } else { u64::MAX }),
-        }
-    }
-
-    /// Some fiber of `runtime`, whose this is, has a class.
+    /// Records that a fiber of `runtime`, which owns this state, has a class.
     #[inline]
     pub(crate) fn declare(&self, runtime: &Shared) {
         if !self.is_declared.load(Ordering::Relaxed) {
@@ -62,7 +32,7 @@ impl Pairing {
         }
     }
 
-    /// Looks at the machine, once it matters. By the monitor: a worker has fibers to run.
+    /// Reads the machine, once it matters. On the monitor, because a worker has fibers to run.
     pub(crate) fn look(&self, runtime: &Shared) {
         let is_learnt = self.next_look_ns.load(Ordering::Relaxed) == u64::MAX;
         if !is_learnt && self.is_declared.load(Ordering::Relaxed) {
@@ -70,7 +40,8 @@ impl Pairing {
         }
     }
 
-    /// What cannot be read now may be later, as where there are too many open files; `daiko doctor` says why not.
+    /// Reads the machine at `now_ns`. A read that fails now may succeed later, as with too many
+    /// open files; `daiko doctor` says why it fails.
     fn look_at(
         &self,
         now_ns: u64,
@@ -91,7 +62,8 @@ impl Pairing {
     }
 }
 
-/// Of workers that are bound to these CPUs. None of one whose CPU is offline: the kernel has moved it, and does not bring it back.
+/// Returns the places of workers that are bound to these CPUs. A worker of an offline CPU has none:
+/// the kernel has moved it, and does not bring it back.
 fn places(bound: &[usize], cores: &[CpuSet]) -> Vec<Option<Place>> {
     let place = |(index, cpu): (usize, &usize)| {
         let core = cores.iter().position(|core| core.contains(*cpu))?;
@@ -100,7 +72,7 @@ fn places(bound: &[usize], cores: &[CpuSet]) -> Vec<Option<Place>> {
     bound.iter().enumerate().map(place).collect()
 }
 
-/// Has the workers of each place know each other.
+/// Makes the workers of each place siblings of each other.
 fn introduce(runtime: &Shared, places: &[Option<Place>]) {
     let mut workers: Vec<_> =
         (0..places.len()).filter(|worker| places[*worker].is_some()).collect();
@@ -114,10 +86,10 @@ fn introduce(runtime: &Shared, places: &[Option<Place>]) {
     }
 }
 
-/// Says what the calling fiber does from here on; returns what it has said before.
+/// Sets the class of the calling fiber from here on; returns its class before.
 ///
-/// [`Builder::class`](crate::Builder::class) says so from the start. Where workers share no core, or are not
-/// [bound](crate::RuntimeBuilder::bind), it makes no difference.
+/// [`Builder::class`](crate::Builder::class) sets it from the start. If workers share no core, or
+/// are not [bound](crate::RuntimeBuilder::bind), it makes no difference.
 ///
 /// ```
 /// # use daiko_rt as daiko;
@@ -135,7 +107,7 @@ fn introduce(runtime: &Shared, places: &[Option<Place>]) {
 /// If the caller is not a fiber.
 #[track_caller]
 pub fn set_class(class: Class) -> Class {
-    let (worker, fiber) = suspend::caller("set_class");
+    let (worker, fiber) = worker::caller("set_class");
     let before = fiber.class();
     fiber.set_class(class);
     if class != Class::Unknown {
@@ -155,7 +127,7 @@ mod tests {
         (0..machine.cores()).map(|core| machine.core(core)).collect()
     }
 
-    /// A runtime that learns nothing by itself.
+    /// Creates a runtime that learns nothing by itself.
     fn unbound(workers: usize) -> Runtime {
         Runtime::builder().workers(workers).bind(false).preset(Preset::Power).build().unwrap()
     }

@@ -1,15 +1,18 @@
-//! The monitor: one kernel thread that looks every few milliseconds whether all workers get along.
+//! The monitor thread: one kernel thread that checks every few milliseconds that all workers make
+//! progress.
 //!
-//! It sleeps while all workers do, but for a few looks whether they will ever go on (`deadlock`).
-//! Otherwise, at each look, it
-//! 1. raises the tick flag of a worker that has not picked a fiber since the last look, so that
-//!    its next pick polls the agent's sources;
-//! 2. reports a worker that has been in one fiber for [`STUCK_PERIODS`], and has a spare worker
-//!    take its unstarted fibers and movers meanwhile, those whose time comes included; a spare that is
-//!    stuck itself has no other behind it, but its movers are taken, too;
-//! 3. unparks a stand-in where silent watches wait and nobody has sampled them;
-//! 4. looks whether workers that only poll will ever have a fiber to run;
-//! 5. looks now and then whether the kernel steers packets after their readers, where that matters.
+//! It sleeps while all workers do, except for a few looks whether they can ever go on (`deadlock`).
+//! Otherwise, at each look:
+//! 1. It raises the tick flag of a worker that has not picked a fiber since the last look, so that
+//!    the worker's next pick polls the agent's sources.
+//! 2. It reports a worker that has been in one fiber for [`STUCK_PERIODS`]. A spare worker then
+//!    takes the stuck worker's unstarted and migratable fibers, including those with
+//!    deadlines that pass. A stuck spare worker has no other behind it, but its migratable fibers
+//!    are taken, too.
+//! 3. It unparks a worker that polls on behalf of a busy one, if fibers wait for polled watches
+//!    that no agent has polled.
+//! 4. It searches for deadlocks among workers that only poll.
+//! 5. It checks now and then that the kernel steers packets after their readers, if that matters.
 
 use std::io;
 use std::panic::Location;
@@ -20,85 +23,35 @@ use std::time::Duration;
 
 use daiko_core::announce::Announcement;
 use daiko_core::fiber::Owner;
-use daiko_core::monitor::{MonitorSleep, MonitorWas};
-use daiko_sys::{Scope, clock, futex, thread};
+use daiko_core::monitor::MonitorSleep;
+use daiko_sys::{clock, futex, thread};
 
+use super::state::{Monitor, Stuck};
 use crate::deadlock::{self, Lookout};
 use crate::fiber::ControlBlock;
 use crate::runtime::{Shared, SharedPtr};
 use crate::worker::Worker;
 
-/// Time between two looks where one is due.
+/// Time between two looks while one is due.
 const PERIOD: Duration = Duration::from_millis(1);
-/// Time between two looks where for long there was nothing to see: each costs the CPU two switches, and a server of which
-/// it is the only one 4% of its requests where they come every period.
+/// Maximum time between two looks after a long time without an event. Each look costs the CPU two
+/// context switches; at every period, they would cost a server that has the CPU alone 4% of its
+/// requests.
 const LONGEST_PERIOD: Duration = Duration::from_millis(8);
-/// Looks without a switch after which a worker counts as stuck.
+/// Number of looks without a switch after which a worker counts as stuck.
 const STUCK_PERIODS: u32 = 10;
-/// Mail that a look at a stuck worker may leaf through, on average.
+/// Number of messages that a look at a stuck worker may go through, on average.
 const MAIL_PER_PERIOD: u32 = 256;
 
-/// A worker that has been in one fiber for long, as reported to
-/// [`RuntimeBuilder::on_stuck`](crate::RuntimeBuilder::on_stuck).
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct Stuck {
-    /// The worker, counted from 0.
-    pub worker: usize,
-    /// The name of the fiber that it is in.
-    pub fiber: Option<String>,
-    /// Where that fiber was spawned.
-    pub spawned_at: &'static Location<'static>,
-    /// Whether its thread is blocked in a futex: if the names below hold the lock, for ever.
-    pub in_futex: bool,
-    /// Names (or else the places of the spawn) of the worker's suspended fibers, at most 16, if
-    /// it is blocked in a futex: one of them may hold the lock that it waits for.
-    pub suspended: Vec<String>,
-}
-
-/// What the user wants done with such a report.
-pub(crate) type StuckHook = Box<dyn Fn(&Stuck) + Send + Sync>;
-
-/// The monitor's part of the runtime.
-pub(crate) struct Monitor {
-    sleep: MonitorSleep,
-    /// The sharing of the word in `sleep`: workers wake the monitor thread.
-    scope: Scope,
-}
-
 impl Monitor {
-    pub(crate) fn new(scope: Scope) -> Self {
-        Monitor { sleep: MonitorSleep::new(), scope }
-    }
-
-    /// Counts out a worker that is about to sleep until it is unparked.
-    pub(crate) fn worker_parks(&self) {
-        self.sleep.worker_parks();
-    }
-
-    /// Counts in a worker that runs, again or for the first time.
-    pub(crate) fn worker_runs(&self) {
-        if self.sleep.worker_runs() == MonitorWas::Asleep {
-            self.wake();
-        }
-    }
-
-    fn wake(&self) {
-        futex::wake(self.sleep.word(), 1, self.scope);
-    }
-
-    /// Has the monitor's thread end.
-    pub(crate) fn end(&self) {
-        self.sleep.end();
-        self.wake();
-    }
-
     /// Sleeps for a `period`, or while all workers are parked; false if the monitor shall end.
     ///
-    /// They may be for a moment only, so it sleeps longer only if they were `at_rest` all through the last period:
-    /// waking the monitor costs the worker that does so more than many parks.
+    /// The workers may be parked for a moment only. So the monitor sleeps longer only if they were
+    /// `at_rest` all through the last period: to wake the monitor costs a worker more than many
+    /// parks.
     ///
-    /// `idle` is called while they are, and says after what time to do so again, if at all.
+    /// Calls `idle` while all workers are parked; it returns the time after which it is to be
+    /// called again, if at all.
     fn sleep(
         &self,
         period: Duration,
@@ -115,7 +68,8 @@ impl Monitor {
         !sleep.is_ending()
     }
 
-    /// Starts the monitor's thread, and waits until it runs: what a start needs is had then.
+    /// Starts the monitor's thread, and waits until it runs and so has everything that a start
+    /// needs.
     pub(crate) fn start(shared: SharedPtr) -> io::Result<JoinHandle<()>> {
         let (report, started) = std::sync::mpsc::sync_channel(1);
         let thread = std::thread::Builder::new().name("daiko-monitor".into()).spawn(move || {
@@ -147,7 +101,7 @@ impl Monitor {
     }
 }
 
-/// What changes while a worker gets along.
+/// The values that change while a worker makes progress.
 #[derive(Clone, Copy, Default, PartialEq)]
 struct Sight {
     switches: u64,
@@ -162,15 +116,15 @@ impl Sight {
     }
 }
 
-/// What the monitor remembers of a worker.
+/// The monitor's memory of a worker.
 #[derive(Clone, Default)]
 struct Seen {
     sight: Sight,
-    /// Looks since the last change.
+    /// Number of looks since the last change.
     periods: u32,
     /// CPU time of the worker's thread at the first of them.
     cpu_ns: u64,
-    /// Looks to pass before its mail is leafed through again.
+    /// Number of looks to pass before its messages are gone through again.
     leafed: u32,
 }
 
@@ -198,8 +152,8 @@ impl Seen {
             };
         }
         if self.periods == STUCK_PERIODS {
-            // Looked at again: if the monitor was kept from its CPU in between, the worker may
-            // have got along by what looks like the time that it was stuck.
+            // Checked again: if the monitor was kept from its CPU in between, the worker may have
+            // made progress in the time that it seemed stuck.
             if self.had_no_cpu(worker) || Sight::of(worker) != sight {
                 self.periods = 0;
             } else {
@@ -208,7 +162,7 @@ impl Seen {
         }
     }
 
-    /// Whether it was another process, not the fiber, that kept the worker.
+    /// Returns true if another process, not the fiber, kept the worker from its CPU.
     fn had_no_cpu(&self, worker: &Worker) -> bool {
         let used = Duration::from_nanos(cpu_ns(worker).saturating_sub(self.cpu_ns));
         used < PERIOD * STUCK_PERIODS / 2
@@ -219,7 +173,8 @@ impl Seen {
 fn cpu_ns(worker: &Worker) -> u64 {
     let id = worker.thread.load(Ordering::Relaxed);
     let used = match worker.runtime().options.processes {
-        // The worker is the main thread there; those of blocking calls are counted with it.
+        // The worker is the main thread of its process; the threads of blocking calls are counted
+        // with it.
         true => clock::cpu_ns_of_process(id),
         false => clock::cpu_ns_of(id),
     };
@@ -227,7 +182,8 @@ fn cpu_ns(worker: &Worker) -> u64 {
 }
 
 impl Shared {
-    /// Counts, reports, and has a spare take over what may leave the worker.
+    /// Counts and reports a stuck worker, and lets a spare worker take over the fibers that may
+    /// leave it.
     fn worker_is_stuck(&self, worker: &Worker) {
         worker.counters.stuck.add(1);
         self.engage_spare(worker);
@@ -238,7 +194,7 @@ impl Shared {
         }
     }
 
-    /// `None` if the worker has left the fiber meanwhile.
+    /// Describes a stuck worker. Returns `None` if the worker has left the fiber meanwhile.
     fn stuck_report(&self, worker: &Worker) -> Option<Stuck> {
         let running = worker.running_block()?;
         let (name, spawned_at) = self.glance_at(worker, running)?;
@@ -263,24 +219,25 @@ impl Shared {
         names
     }
 
-    /// Name and place of the spawn of a fiber that `worker` has started, if it has not ended.
+    /// Returns name and source location of a fiber that `worker` has started, if the fiber has not
+    /// ended.
     pub(crate) fn glance_at(
         &self,
         worker: &Worker,
         fiber: &ControlBlock,
     ) -> Option<(Option<String>, &'static Location<'static>)> {
         if !fiber.owner.is(worker) {
-            return None; // Most are another's: no barrier for them.
+            return None; // Most belong to another worker: no barrier for them.
         }
         let _glancing = self.glance.at(fiber, &self.barriers);
-        // In this order: who sees the block in use sees no owner of an earlier use, and who sees
-        // the owner sees all that was written before the start.
+        // In this order: a reader that sees the block in use sees no owner of an earlier use, and a
+        // reader that sees the owner sees all writes before the start.
         let mine = fiber.is_used()
             && matches!(fiber.owner.load(), Owner::Worker(owner) if ptr::eq(owner, worker));
         mine.then(|| (fiber.name().map(str::to_owned), fiber.spawned_at.get()))
     }
 
-    /// The spare that stands behind `worker`.
+    /// Returns the spare worker of `worker`.
     fn spare_of(&self, worker: &Worker) -> Option<&Worker> {
         self.all_workers().get(worker.index as usize + self.worker_count())
     }
@@ -291,7 +248,8 @@ impl Shared {
         spare.active.store(true, Ordering::Relaxed);
         self.spares.fetch_add(1, Ordering::Relaxed);
         if !spare.started.swap(true, Ordering::Relaxed) {
-            // Without a thread for it the stuck worker's fibers wait, as they did so far.
+            // Without a thread for the spare worker, the stuck worker's fibers wait, as they did so
+            // far.
             let _ = self.start_thread(spare.index as usize, &self.cpus);
         } else {
             spare.unpark_for(&Announcement::of_changes());
@@ -306,18 +264,19 @@ impl Shared {
         }
     }
 
-    /// Whether a worker does not get along, or there is what nobody would sample if it did not.
+    /// Returns true if a worker makes no progress, or if no agent would poll a source if a worker
+    /// made none.
     fn is_look_due(&self, seen: &[Seen]) -> bool {
         let of = |(worker, seen): (&Worker, &Seen)| seen.periods > 0 || self.is_sampled(worker);
         self.all_workers().iter().zip(seen).any(of)
     }
 
-    /// Whether this worker's agent has something to sample.
+    /// Returns true if this worker's agent has a source to poll.
     fn is_sampled(&self, worker: &Worker) -> bool {
         worker.is_awaited() || self.is_awaited()
     }
 
-    /// Has others sample what a busy worker's agent does not; wakes one if all sleep.
+    /// Makes other agents poll the sources of a busy worker; wakes one if all sleep.
     fn stand_in(&self, seen: &[Seen]) {
         let workers = self.all_workers().iter().zip(seen);
         let neglected =
@@ -325,7 +284,7 @@ impl Shared {
         let needed = workers.into_iter().any(neglected);
         self.stand_in.store(needed, Ordering::Relaxed);
         if needed {
-            // Again in each period: the one that was woken before may be busy by now.
+            // Repeated in each period: the worker that was woken before may be busy by now.
             self.wake_one();
         }
     }

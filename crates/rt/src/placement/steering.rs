@@ -1,47 +1,52 @@
-//! Where woken movers go that wait for sockets, and whether the kernel steers packets after them.
+//! Placement of migratable fibers that wait for sockets, and whether the kernel steers packets
+//! after them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use daiko_sys::{clock, steering};
 
-/// Where a [mover](crate::Builder::mover) goes on that has waited for a socket.
+/// The worker on which a [migratable fiber](crate::Builder::mover) goes on after a wait for a
+/// socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Placement {
-    /// On the worker whose agent has seen that the socket is ready, if that one has nothing else to do; else
-    /// where it last ran.
+    /// The worker whose agent has seen that the socket is ready, if that one has nothing else to
+    /// do; else the worker where the fiber last ran.
     #[default]
     Default,
-    /// Where it is, after it has moved, until a packet for it was processed on that CPU: at most 4 wake-ups. Then its
-    /// socket is looked after there as well.
+    /// The worker where the fiber is, after it has moved, until a packet for it was processed on
+    /// that CPU: at most 4 wake-ups. Then that worker's agent polls its socket as well.
     ///
-    /// For kernels that steer packets after their readers (Receive Flow Steering), and do so late, lest one overtakes
-    /// another: meanwhile wake-ups come from where the reader was, and would take it back there. Elsewhere, and while that
-    /// is seen to be off (it is looked at every second), this is as `Default`. On which CPU a packet was processed the kernel says of sockets
-    /// of the internet; other descriptors count as processed where their agent is. Workers that are not
-    /// [bound](crate::RuntimeBuilder::bind) have no CPU: then, too.
+    /// For kernels that steer packets after their readers (Receive Flow Steering). They do so late,
+    /// lest one packet overtakes another: meanwhile wake-ups come from the CPU where the reader
+    /// was, and would take it back there. On other kernels, and while steering is seen to be off
+    /// (it is checked every second), this is the same as `Default`. The kernel tells on which CPU a
+    /// packet was processed only for internet sockets; other descriptors count as processed on the
+    /// CPU of their agent. Workers that are not [bound](crate::RuntimeBuilder::bind) have no CPU:
+    /// then it is the same as `Default`, too.
     ///
-    /// From Goda and Tago, "Improvement of load balancing at process wake-up that considers interrupts which follow the
-    /// process".
+    /// From Goda and Tago, "Improvement of load balancing at process wake-up that considers
+    /// interrupts which follow the process".
     Follow,
 }
 
-/// What [`Placement::Follow`] has to know.
+/// The state for [`Placement::Follow`].
 pub struct Steering {
     placement: Placement,
-    /// Which worker is bound to a CPU: the first one's index, and one; 0: none.
+    /// Index + 1 of the first worker that is bound to each CPU; 0: none.
     workers: Box<[u16]>,
-    /// Whether the kernel steers packets, as far as is known. Written by the monitor.
+    /// True if the kernel steers packets, as far as is known. Written by the monitor.
     is_on: AtomicBool,
-    /// When that is looked at again, on the monotonic clock; at its end never.
+    /// The time of the next check, on the monotonic clock; the maximum means never.
     next_look_ns: AtomicU64,
 }
 
-/// Time between two looks.
+/// Time between two checks.
 const LOOK_NS: u64 = 1_000_000_000;
 
 impl Steering {
-    /// With worker `i` bound to the `i`th CPU of `bound`, if there is one. Whether packets are steered may be `assumed`.
+    /// Creates the state, with worker `i` bound to the `i`th CPU of `bound`, if there is one.
+    /// `assumed` replaces the check whether packets are steered.
     pub(crate) fn new(
         placement: Placement,
         assumed: Option<bool>,
@@ -63,14 +68,14 @@ impl Steering {
         this
     }
 
-    /// Whether movers are to wait for their packets.
+    /// Returns true if migratable fibers are to wait for their packets.
     #[inline]
     pub fn is_followed(&self) -> bool {
-        // Relaxed: a second late in any case.
+        // Relaxed: late by up to a second in any case.
         self.placement == Placement::Follow && self.is_on.load(Ordering::Relaxed)
     }
 
-    /// Looks whether the kernel steers packets, if that is wanted, and once a second.
+    /// Checks whether the kernel steers packets, if that matters, and once a second.
     pub(crate) fn look(&self) {
         if self.placement == Placement::Default {
             return;
@@ -82,7 +87,7 @@ impl Steering {
         }
     }
 
-    /// The worker that is bound to `cpu`.
+    /// Returns the worker that is bound to `cpu`.
     pub fn worker_at(&self, cpu: usize) -> Option<u16> {
         self.workers.get(cpu)?.checked_sub(1)
     }

@@ -1,0 +1,124 @@
+//! Entering and removing the objects that a fiber holds or has lent, where workers are processes: other
+//! fibers go on when it is lost.
+//!
+//! It is noted in the call that takes or lends the thing, and struck out in the one that gives it back. A fiber is lost
+//! in its own code only, between calls, so that none is seen without the other.
+
+use std::ptr::NonNull;
+
+use daiko_core::fiber::Course;
+
+use super::call::{self, Call};
+use super::mode::is_active;
+use super::robust_list::{Item, RobustList};
+use crate::fiber::ControlBlock;
+
+impl Call {
+    /// Returns true if items of the caller are noted.
+    #[inline(always)]
+    pub fn has_robust_list(&self) -> bool {
+        self.fiber().is_some()
+    }
+
+    /// Notes that the caller has `item` from here on.
+    #[inline(always)]
+    pub fn add(&self, item: Item) {
+        match self.fiber() {
+            Some(fiber) => of(fiber).add(item),
+            None => self.lasts(),
+        }
+    }
+
+    /// Removes `item`, which the caller has.
+    #[inline(always)]
+    pub fn remove(&self, item: Item) {
+        if let Some(fiber) = self.fiber() {
+            of(fiber).remove(item);
+        }
+    }
+}
+
+/// Notes `item` and calls `take`, in the usual case: a section of a fiber that has room and does
+/// not unwind. Returns false in other cases, or if `take` does; then nothing has happened.
+///
+/// The general [`call`](super::call()) takes half as many instructions more, because it handles all
+/// cases.
+#[inline(always)]
+pub fn add_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
+    let Some((course, list)) = enter_quickly() else { return false };
+    let len = list.items.len();
+    let gains = len < list.items.capacity() && take();
+    if gains {
+        // SAFETY: there is room for one more, which is written.
+        unsafe {
+            list.items.as_mut_ptr().add(len).write(item);
+            list.items.set_len(len + 1);
+        }
+    }
+    // The fiber has entered the section as one that does not unwind.
+    let _ = course.leave();
+    gains
+}
+
+/// Has the caller part with `item` by `give`, if it came last: as [`add_quickly`].
+#[inline(always)]
+pub fn remove_quickly(item: Item, give: impl FnOnce() -> bool) -> bool {
+    let Some((course, list)) = enter_quickly() else { return false };
+    let (last, before) = (list.items.last().copied(), list.items.len().wrapping_sub(1));
+    let parts = last == Some(item) && give();
+    if parts {
+        list.items.truncate(before);
+    }
+    // The fiber has entered the section as one that does not unwind.
+    let _ = course.leave();
+    parts
+}
+
+#[inline(always)]
+fn enter_quickly() -> Option<(&'static Course, &'static mut RobustList)> {
+    if cfg!(debug_assertions) && !is_active() {
+        return None;
+    }
+    let fiber = call::fiber()?;
+    let mut list = fiber.aside.robust_list()?;
+    if std::thread::panicking() || !fiber.course.enter(false) {
+        return None;
+    }
+    // SAFETY: as in `of`.
+    Some((&fiber.course, unsafe { list.as_mut() }))
+}
+
+/// Returns the robust list of `fiber`, the caller. No reference to it is kept while another may be
+/// made.
+#[inline(always)]
+#[allow(clippy::mut_from_ref, reason = "of one thread at a time")]
+pub fn of(fiber: &ControlBlock) -> &mut RobustList {
+    let mut list = fiber.aside.robust_list().unwrap_or_else(|| first(fiber));
+    // SAFETY: the block keeps the list as long as the runtime; only the fiber uses it, with one
+    // reference at a time.
+    unsafe { list.as_mut() }
+}
+
+#[cold]
+#[inline(never)]
+fn first(fiber: &ControlBlock) -> NonNull<RobustList> {
+    fiber.aside.set_robust_list(Box::new(RobustList::new()))
+}
+
+/// Strikes out what came last.
+fn newest(fiber: &ControlBlock) -> Option<Item> {
+    // SAFETY: as in `of`.
+    unsafe { fiber.aside.robust_list()?.as_mut() }.pop()
+}
+
+/// Recovers all items of `fiber`, the caller, the newest first.
+///
+/// # Safety
+///
+/// The fiber never goes on in the frames that it has left.
+pub(crate) unsafe fn recover_all(fiber: &ControlBlock) {
+    while let Some(item) = newest(fiber) {
+        // SAFETY: the caller's own, and removed; for the rest, this function's contract.
+        unsafe { item.recover() };
+    }
+}

@@ -1,0 +1,61 @@
+//! Whether this program may have a runtime whose workers are processes.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use daiko_sys::thread;
+
+use super::error::ProcessError;
+use super::heap::is_shared;
+use super::mode::{ACTIVE, is_active};
+use crate::deadlock;
+use crate::runtime::RuntimeBuilder;
+
+/// The reservation of process-worker mode. Dropping it, in the process that built the runtime, ends
+/// the mode.
+#[derive(Debug)]
+pub(crate) struct Occupied(());
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        ACTIVE.store(false, Ordering::Relaxed);
+    }
+}
+
+/// Checks that a runtime with the settings of `builder` is possible, and reserves the mode. Returns
+/// `None` if its workers are threads.
+pub(crate) fn occupy(builder: &RuntimeBuilder) -> Result<Option<Occupied>, ProcessError> {
+    if is_active() {
+        return Err(ProcessError::Nested);
+    }
+    if !builder.has_processes() {
+        return Ok(None);
+    }
+    let count = threads().map_err(ProcessError::Start)?;
+    if count != 1 {
+        return Err(ProcessError::Threads { count });
+    }
+    if !is_shared(&*Box::new(0_u8)) {
+        return Err(ProcessError::NoSharedHeap);
+    }
+    if let Some(name) = builder.not_for_processes() {
+        return Err(ProcessError::Option { name });
+    }
+    deadlock::track_no_more();
+    ACTIVE.store(true, Ordering::Relaxed);
+    Ok(Some(Occupied(())))
+}
+
+/// Returns the number of threads. A thread that was joined may be counted for a moment: it is
+/// waited for.
+fn threads() -> io::Result<usize> {
+    const LOOKS: u32 = 100;
+    for _ in 1..LOOKS {
+        if thread::all()?.len() == 1 {
+            return Ok(1);
+        }
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    Ok(thread::all()?.len())
+}
