@@ -1,16 +1,15 @@
 //! Spawning fibers.
 
 use std::alloc::Layout;
-use std::fmt;
 use std::panic::Location;
 use std::ptr::NonNull;
 
 use daiko_context::prepare;
-use daiko_context::stack::StackError;
 use daiko_core::place::Class;
 
 use super::control::Vtable;
 use super::entry::{Body, Functions, entry};
+use super::spawn_error::SpawnError;
 use super::{ControlBlock, Fiber, JoinHandle, kind};
 use crate::process;
 use crate::runtime::{self, Shared, phase};
@@ -48,49 +47,6 @@ where
     match Builder::new().spawn(f) {
         Ok(handle) => handle,
         Err(error) => panic!("daiko::spawn: {error}"),
-    }
-}
-
-/// The reason why a fiber was not spawned. Nothing of it is left; the closure was dropped.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum SpawnError {
-    /// There is no stack for it.
-    Stack(StackError),
-    /// [`Builder::on`] named a worker that the runtime does not have.
-    NoSuchWorker {
-        /// The worker that was asked for.
-        worker: usize,
-        /// The number of workers.
-        workers: usize,
-    },
-    /// The runtime is shutting down.
-    ShuttingDown,
-}
-
-impl fmt::Display for SpawnError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SpawnError::Stack(error) => error.fmt(f),
-            SpawnError::NoSuchWorker { worker, workers } => write!(
-                f,
-                "no worker {worker}: this runtime has workers 0 to {}; ask for fewer or set \
-                 RuntimeBuilder::workers",
-                workers - 1
-            ),
-            SpawnError::ShuttingDown => {
-                f.write_str("the runtime is shutting down; spawn before Runtime::shutdown")
-            }
-        }
-    }
-}
-
-impl std::error::Error for SpawnError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            SpawnError::Stack(error) => Some(error),
-            _ => None,
-        }
     }
 }
 

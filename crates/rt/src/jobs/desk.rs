@@ -8,29 +8,17 @@
 use std::io;
 use std::num::NonZeroU32;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 
 use daiko_core::announce::{Announcement, LastLook};
-use daiko_core::blocking::Ledger;
 use daiko_sys::futex::{self, Scope};
 
-pub(super) use super::job::{Errand, Job};
+use super::queue::{Desk, Job};
 use super::staff;
 use crate::runtime::kernel::ThisThread;
 use crate::worker::{Round, Source, Worker};
 
-/// The submission queue of one worker, in its runtime's memory.
-pub(crate) struct Desk {
-    pub(super) ledger: Ledger<Errand>,
-    /// Number of times that threads were told to look: the word that they sleep on.
-    pub(super) rings: AtomicU32,
-}
-
 impl Desk {
-    pub(crate) const fn new() -> Self {
-        Desk { ledger: Ledger::new(), rings: AtomicU32::new(0) }
-    }
-
     /// Lets a thread make the call; after that, [`Worker::take_calls`] wakes its fiber. Only the
     /// worker.
     ///

@@ -3,8 +3,7 @@
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use daiko_core::blocking;
-
+use super::queue::{Errand, Job};
 use crate::deadlock::{Kind, Target};
 use crate::fiber::{self, ControlBlock};
 use crate::process;
@@ -44,18 +43,6 @@ pub unsafe fn run_elsewhere(
         unsafe { fiber::die(fiber, None) }
     }
 }
-
-/// The payload of a job: a call, and the parties to notify.
-pub(super) struct Errand {
-    call: NonNull<()>,
-    run: unsafe fn(NonNull<()>),
-    pub(super) fiber: NonNull<ControlBlock>,
-    /// The worker process to which the call was submitted. It is notified of the end, even if the
-    /// fiber was interrupted and waits elsewhere by now.
-    desk: Option<NonNull<Worker>>,
-}
-
-pub(super) type Job = blocking::Job<Errand>;
 
 /// Submits the call on behalf of `worker`, the caller, for a thread to make it.
 ///

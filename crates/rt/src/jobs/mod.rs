@@ -8,8 +8,8 @@
 mod desk;
 mod job;
 mod pool;
+mod queue;
 mod staff;
 
-pub(crate) use self::desk::Desk;
 pub use self::job::run_elsewhere;
-pub(crate) use self::pool::BlockingPool;
+pub(crate) use self::queue::{BlockingPool, Desk};

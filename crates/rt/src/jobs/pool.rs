@@ -2,33 +2,10 @@
 //! threads as well. A submitter starts them when needed.
 
 use std::ptr::NonNull;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 
-use daiko_core::list::Chain;
-
-pub(super) use super::job::{Job, KEEP_ALIVE, MOST_THREADS, make, tell};
-
-/// The threads, of which there may be none.
-#[derive(Default)]
-pub(crate) struct BlockingPool(Arc<Inner>);
-
-#[derive(Default)]
-struct Inner {
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    jobs: Chain<Job>,
-    threads: usize,
-    idle: usize,
-    ending: bool,
-}
-
-// SAFETY: the thread that has the state has the jobs in it alone, and closures and results of the
-// calls are Send.
-unsafe impl Send for State {}
+use super::job::{KEEP_ALIVE, MOST_THREADS, make, tell};
+use super::queue::{BlockingPool, Inner, Job, State};
 
 impl BlockingPool {
     /// Lets a thread make the call, and report its end.

@@ -14,8 +14,8 @@ use daiko_core::list::Fifo;
 use daiko_sys::futex::{self, Scope, Wait};
 use daiko_sys::thread;
 
-use super::desk::Desk;
-pub(super) use super::job::{Job, KEEP_ALIVE, MOST_THREADS, make};
+use super::job::{KEEP_ALIVE, MOST_THREADS, make};
+pub(super) use super::queue::{Desk, Job};
 
 struct Staff {
     desk: &'static Desk,

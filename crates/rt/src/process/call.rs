@@ -8,7 +8,7 @@ use std::ptr;
 use daiko_core::fiber::{Course, Lent};
 
 use super::is_active;
-use crate::fiber::{self, ControlBlock};
+use crate::fiber::ControlBlock;
 use crate::worker;
 
 thread_local! {
@@ -164,8 +164,9 @@ impl Drop for Call {
             && !course.leave()
             && let Some(fiber) = self.fiber
         {
-            // SAFETY: the fiber calls, on its own stack, and does not come back to these frames.
-            unsafe { fiber::die(fiber, None) }
+            // SAFETY: the runtime outlives its fibers; the fiber calls, on its own stack, and does not
+            // come back to these frames.
+            unsafe { (fiber.runtime.as_ref().die)(fiber, None) }
         }
     }
 }

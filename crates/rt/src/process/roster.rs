@@ -58,11 +58,11 @@ impl Roster {
         self.end.store(end.into_raw(), Ordering::Relaxed);
         self.unclear.store(why.0, Ordering::Relaxed);
         self.refused.store(refused.unwrap_or(0), Ordering::Relaxed);
-        // Release: pairs with the Acquire in `lost`.
+        // Release: pairs with the Acquire in `loss`.
         self.lost.store(worker + 1, Ordering::Release);
     }
 
-    /// Returns the worker that has no successor, and how its process ended.
+    /// Returns the worker that was lost, and how its process ended.
     pub(super) fn lost(&self) -> Option<(u32, ExitStatus)> {
         // Acquire: pairs with the Release in `lose`.
         let worker = self.lost.load(Ordering::Acquire).checked_sub(1)?;

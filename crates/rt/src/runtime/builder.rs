@@ -18,13 +18,14 @@ use daiko_sys::arena::Arena;
 use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::lock::Tally;
 use daiko_sys::memory::{self, GuardKind, MemoryError};
-use daiko_sys::{selector, signal, thread};
+use daiko_sys::selector;
 
 use super::barriers::Barriers;
 use super::pool::Pool;
+use super::thread::set_up_thread;
 use super::{Options, Runtime, Selector, Shared, SharedPtr, phase};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
-use crate::fiber::kind;
+use crate::fiber::{self, kind};
 use crate::jobs::BlockingPool;
 use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
@@ -559,6 +560,7 @@ impl RuntimeBuilder {
                 cpus: cpus.iter().copied().collect(),
                 phase: AtomicU32::new(phase::RUNNING),
                 options,
+                die: fiber::die,
             });
         }
         Ok(SharedPtr(shared))
@@ -599,10 +601,3 @@ impl Shared {
 /// Mappings of a thread: its stack, the alternate stacks of `std` and of the runtime, memory of
 /// `malloc`, and their guards.
 const MAPPINGS_OF_THREAD: usize = 8;
-
-/// Sets up a worker's kernel thread: its CPUs, exact timers, a stack for the overflow report.
-pub(crate) fn set_up_thread(cpus: &CpuSet) -> io::Result<signal::AltStack> {
-    cpu::bind_current(cpus)?;
-    thread::set_timer_slack_ns(1)?;
-    signal::AltStack::install().map_err(io::Error::other)
-}

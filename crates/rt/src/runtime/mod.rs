@@ -10,9 +10,9 @@ pub(crate) mod pool;
 mod selection;
 mod shared;
 mod shutdown;
+mod thread;
 
 pub(crate) use self::barriers::Barriers;
-pub(crate) use self::builder::set_up_thread;
 pub use self::builder::{BuildError, RuntimeBuilder};
 pub use self::default::of;
 pub use self::default::{default_runtime, run};
@@ -21,4 +21,5 @@ pub use self::selection::Selector;
 pub use self::shared::{Hold, Shared};
 pub(crate) use self::shared::{Options, SharedPtr, phase};
 pub use self::shutdown::ShutdownReport;
+pub(crate) use self::thread::set_up_thread;
 pub use daiko_core::governor::Preset;

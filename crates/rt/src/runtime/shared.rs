@@ -81,6 +81,9 @@ pub struct Shared {
     /// The CPUs that workers are bound to.
     pub(crate) cpus: CpuSet,
     pub options: Options,
+    /// Ends a fiber that is lost. A pointer, as the code that notices a loss lies below the code that
+    /// ends the fiber.
+    pub(crate) die: unsafe fn(&'static ControlBlock, Option<NonNull<ControlBlock>>) -> !,
 }
 
 /// Keeps the memory of a runtime beyond its end, for an object that may outlive it.

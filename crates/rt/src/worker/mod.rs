@@ -28,6 +28,6 @@ pub(crate) use self::current::current_of_process;
 pub use self::current::{assert_no_poller, caller, current, is_agent, try_caller, without_fiber};
 pub use self::mail::{Wish, mail_pinned, send, wake_mover};
 pub use self::source::{Bed, Round, Rung, Source, SourceKey, Sources};
-pub(crate) use self::stage::Coming;
+pub(crate) use self::stage::{Coming, Unclear};
 pub use self::state::{Timers, Watcher, Watches, Worker};
-pub(crate) use self::succession::{Plan, Unclear};
+pub(crate) use self::succession::Plan;

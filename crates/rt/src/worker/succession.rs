@@ -11,7 +11,7 @@ use daiko_context::stack::StackError;
 use daiko_context::{StackPointer, prepare, switch};
 use daiko_sys::process::{self, Registers};
 
-use super::stage::{Coming, Rest};
+use super::stage::{Coming, Rest, Unclear};
 use super::state::Worker;
 use crate::fiber::ControlBlock;
 use crate::process::{SharedHeap, is_shared, no_stack};
@@ -27,35 +27,6 @@ pub(crate) enum Plan {
     Anew,
     /// It begins at the point where the dead process was.
     GoOn(Box<Registers>),
-}
-
-/// The reason why no process can take a dead process's place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unclear(pub(crate) u32);
-
-impl Unclear {
-    pub(crate) const NOT_KILLED: Unclear = Unclear(0);
-    pub(crate) const REGISTERS: Unclear = Unclear(1);
-    pub(crate) const COMING: Unclear = Unclear(2);
-    const BLOCKING: Unclear = Unclear(3);
-    const AGENT: Unclear = Unclear(4);
-    const CALL: Unclear = Unclear(5);
-    pub(crate) const FORK: Unclear = Unclear(6);
-    const STACK: Unclear = Unclear(7);
-
-    pub(crate) fn text(self) -> &'static str {
-        const TEXTS: [&str; 8] = [
-            "it was not killed",
-            "no other can be given its registers",
-            "it was taking the place of another",
-            "a blocking call there was using the runtime",
-            "its agent was at work",
-            "its fiber was in a call of the runtime",
-            "no other can be forked",
-            "it was on a stack that others do not have",
-        ];
-        TEXTS[self.0 as usize]
-    }
 }
 
 impl Worker {

@@ -1,0 +1,58 @@
+//! The jobs that are submitted: for a worker that is a process, and for workers that are threads.
+
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Condvar, Mutex};
+
+use daiko_core::blocking::{self, Ledger};
+use daiko_core::list::Chain;
+
+use crate::fiber::ControlBlock;
+use crate::worker::Worker;
+
+/// The payload of a job: a call, and the parties to notify.
+pub(super) struct Errand {
+    pub(super) call: NonNull<()>,
+    pub(super) run: unsafe fn(NonNull<()>),
+    pub(super) fiber: NonNull<ControlBlock>,
+    /// The worker process to which the call was submitted. It is notified of the end, even if the
+    /// fiber was interrupted and waits elsewhere by now.
+    pub(super) desk: Option<NonNull<Worker>>,
+}
+
+pub(super) type Job = blocking::Job<Errand>;
+
+/// The submission queue of one worker, in its runtime's memory.
+pub(crate) struct Desk {
+    pub(super) ledger: Ledger<Errand>,
+    /// Number of times that threads were told to look: the word that they sleep on.
+    pub(super) rings: AtomicU32,
+}
+
+impl Desk {
+    pub(crate) const fn new() -> Self {
+        Desk { ledger: Ledger::new(), rings: AtomicU32::new(0) }
+    }
+}
+
+/// The threads, of which there may be none.
+#[derive(Default)]
+pub(crate) struct BlockingPool(pub(super) Arc<Inner>);
+
+#[derive(Default)]
+pub(super) struct Inner {
+    pub(super) state: Mutex<State>,
+    pub(super) changed: Condvar,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) jobs: Chain<Job>,
+    pub(super) threads: usize,
+    pub(super) idle: usize,
+    pub(super) ending: bool,
+}
+
+// SAFETY: the thread that has the state has the jobs in it alone, and closures and results of the
+// calls are Send.
+unsafe impl Send for State {}
