@@ -1,24 +1,14 @@
-//! The sources that agents poll for this crate: one line for each, in the order of polling.
+//! The numbers of the sources that agents poll for this crate, in the order of polling. Each stands here
+//! once, and in the key of the source that lies beside the source.
 //!
-//! The runtime polls its own before these: inbox, timers, ended jobs, injector, watches; and the
-//! queues of other workers behind them.
-
-use crate::agent::pollers::Pollers;
-use crate::net::Io;
-use crate::shm::SegmentWaits;
-use crate::watch::AreaList;
-use daiko_rt::worker::{Source, SourceKey};
+//! The runtime polls its own sources before these: inbox, timers, ended jobs, injector, watches; and
+//! the queues of other workers behind them.
 
 /// The notification areas of a worker.
-pub(crate) const AREAS: SourceKey<AreaList> = key(0);
-/// The descriptors of a worker. Before the waits in segments, as a worker that has both sleeps here.
-pub(crate) const IO: SourceKey<Io> = key(1);
+pub(crate) const AREAS: u32 = 0;
+/// The descriptors of a worker. Before the waits in segments: a worker that has both sleeps here.
+pub(crate) const IO: u32 = 1;
 /// The waits in segments of a worker.
-pub(crate) const SEGMENTS: SourceKey<SegmentWaits> = key(2);
+pub(crate) const SEGMENTS: u32 = 2;
 /// The users' pollers of a runtime.
-pub(crate) const POLLERS: SourceKey<Pollers> = key(3);
-
-const fn key<S: Source + 'static>(index: u32) -> SourceKey<S> {
-    // SAFETY: each number stands in the table above once.
-    unsafe { SourceKey::new(index) }
-}
+pub(crate) const POLLERS: u32 = 3;

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::Failure;
 
+#[path = "../../../tests/child.rs"]
+pub(crate) mod child;
+
 /// Longer than a machine that is busy with others may leave a test alone.
 const LONGEST: Duration = Duration::from_secs(60);
 

@@ -1,5 +1,6 @@
 //! Deadlines: the time at which a wait gives up.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use daiko_sys::clock;
@@ -80,3 +81,15 @@ impl Deadline {
         self.ns().map(left)
     }
 }
+
+/// The time of a wait was over before the event came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimedOut;
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time of the wait is over")
+    }
+}
+
+impl std::error::Error for TimedOut {}

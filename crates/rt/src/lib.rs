@@ -27,7 +27,7 @@ pub mod wait;
 pub mod worker;
 
 pub use daiko_context::stack::StackError;
-pub use deadline::Deadline;
+pub use deadline::{Deadline, TimedOut};
 pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
 pub use fiber::{
     Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,

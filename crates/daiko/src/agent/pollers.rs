@@ -11,7 +11,10 @@ use daiko_sys::lock::{Lock, Tally};
 use crate::sources;
 use daiko_rt::process;
 use daiko_rt::runtime::{self, Shared};
-use daiko_rt::worker::{self, Round, Source, Worker};
+use daiko_rt::worker::{self, Round, Source, SourceKey, Worker};
+
+// SAFETY: the table of numbers has each once.
+const KEY: SourceKey<Pollers> = unsafe { SourceKey::new(sources::POLLERS) };
 
 /// A source of completions that agents poll: a queue in memory, a device, a library's progress
 /// call.
@@ -117,7 +120,7 @@ impl fmt::Debug for Registration {
 pub fn register(poller: impl Poller) -> Registration {
     let runtime = runtime::of(worker::current());
     let _call = process::call();
-    let pollers = runtime.sources.get_or_add(&sources::POLLERS, || Pollers::new(runtime.scope()));
+    let pollers = runtime.sources.get_or_add(&KEY, || Pollers::new(runtime.scope()));
     pollers.register(Box::new(poller), runtime)
 }
 

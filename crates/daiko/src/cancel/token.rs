@@ -11,8 +11,8 @@ use daiko_core::fiber::{Event, WaiterId};
 use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
-use crate::sync::TimedOut;
 use daiko_rt::Deadline;
+use daiko_rt::TimedOut;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::{CancelScope, Cancelled, ControlBlock};
 use daiko_rt::process::{self, Item, ItemKind};

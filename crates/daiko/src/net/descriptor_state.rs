@@ -40,7 +40,7 @@ fn give_way() {
         && !caller.may_be_refused()
         && worker::current().is_some_and(Worker::has_other_work)
     {
-        crate::yield_now();
+        daiko_rt::yield_now();
     }
 }
 

@@ -20,7 +20,10 @@ use daiko_sys::selector::{self, Event, Interest, Kind, Selector};
 use super::descriptor_state::DescriptorState;
 use crate::sources;
 use daiko_rt::wait;
-use daiko_rt::worker::{self, Bed, Round, Rung, Source, Worker};
+use daiko_rt::worker::{self, Bed, Round, Rung, Source, SourceKey, Worker};
+
+// SAFETY: the table of numbers has each once.
+const KEY: SourceKey<Io> = unsafe { SourceKey::new(sources::IO) };
 
 /// What a selector calls a source: the place in the table, and how often that was used before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +131,7 @@ unsafe impl Sync for Io {}
 impl Io {
     /// The source of `worker`.
     pub(super) fn of(worker: &Worker) -> &Self {
-        worker.sources.get_or_add(&sources::IO, || Self::new(worker))
+        worker.sources.get_or_add(&KEY, || Self::new(worker))
     }
 
     fn new(worker: &Worker) -> Self {

@@ -29,7 +29,6 @@ mod unix;
 
 pub use self::address::{Addresses, ToSocketAddrs, lookup_host};
 pub use self::descriptor::Async;
-pub(crate) use self::io::Io;
 pub use self::options::ListenOptions;
 pub use self::pipe::pipe;
 pub use self::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};

@@ -7,8 +7,8 @@ use daiko_shm::{Segment, SegmentError};
 
 use super::placed::{Placed, Shape, Waited};
 use super::{kind, wait};
-use crate::sync::TimedOut;
 use daiko_rt::Deadline;
+use daiko_rt::TimedOut;
 
 /// Something that happens in one process, and that others wait for.
 ///

@@ -34,6 +34,7 @@
 
 mod channel;
 mod event;
+mod kind;
 mod mutex;
 mod placed;
 mod poison;
@@ -60,15 +61,3 @@ pub use self::semaphore::{Permit, Semaphore};
 pub use self::service::{
     Call, CallError, Client, Draft, Reply, ServeError, Server, Service, ServiceOptions,
 };
-
-pub(crate) use self::waits::SegmentWaits;
-
-/// What objects are, in a segment.
-mod kind {
-    pub(super) const SERVICE: u32 = 1;
-    pub(super) const EVENT: u32 = 2;
-    pub(super) const MUTEX: u32 = 3;
-    pub(super) const CHANNEL: u32 = 4;
-    pub(super) const SEMAPHORE: u32 = 5;
-    pub(super) const RWLOCK: u32 = 6;
-}

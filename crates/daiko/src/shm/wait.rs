@@ -221,7 +221,7 @@ pub(super) fn looks<R>(most: u32, mut look: impl FnMut() -> Option<R>) -> Option
 #[cold]
 pub(super) fn give_way() {
     match Waiter::unasked() {
-        Waiter::Fiber(_) => crate::yield_now(),
+        Waiter::Fiber(_) => daiko_rt::yield_now(),
         Waiter::Thread(_) => std::thread::yield_now(),
     }
 }

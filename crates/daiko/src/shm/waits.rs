@@ -19,7 +19,10 @@ use crate::sources;
 use daiko_rt::Deadline;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::ControlBlock;
-use daiko_rt::worker::{Bed, Round, Rung, Source, Watcher, Watches, Worker};
+use daiko_rt::worker::{Bed, Round, Rung, Source, SourceKey, Watcher, Watches, Worker};
+
+// SAFETY: the table of numbers has each once.
+const KEY: SourceKey<SegmentWaits> = unsafe { SourceKey::new(sources::SEGMENTS) };
 
 /// How many times an agent gives its CPU to the threads that share it before it sleeps.
 const YIELDS: u32 = 2;
@@ -69,7 +72,7 @@ impl SegmentWaits {
     /// Returns the waits of `worker`, the caller's.
     #[inline]
     pub(super) fn of(worker: &Worker) -> &Self {
-        worker.sources.get_or_add(&sources::SEGMENTS, Self::new)
+        worker.sources.get_or_add(&KEY, Self::new)
     }
 
     fn new() -> Self {

@@ -8,8 +8,8 @@ use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
-use super::TimedOut;
 use daiko_rt::Deadline;
+use daiko_rt::TimedOut;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};

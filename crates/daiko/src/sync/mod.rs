@@ -56,10 +56,9 @@ pub(crate) mod rwlock;
 mod semaphore;
 mod wait_group;
 
-use std::fmt;
-
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use condvar::{Condvar, WaitTimeoutResult};
+pub use daiko_rt::TimedOut;
 pub use event::Event;
 pub use lazy_lock::LazyLock;
 pub use mutex::{Mutex, MutexGuard};
@@ -69,15 +68,3 @@ pub use poison::{LockResult, PoisonError, TimedLockError, TryLockError};
 pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Permit, Semaphore};
 pub use wait_group::WaitGroup;
-
-/// The time of a wait was over before what was waited for came.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimedOut;
-
-impl fmt::Display for TimedOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the time of the wait is over")
-    }
-}
-
-impl std::error::Error for TimedOut {}

@@ -9,8 +9,8 @@ use daiko_core::list::Unlinked;
 use daiko_core::once::{Begin, End, Purpose, RawOnce};
 use daiko_core::wait::Node;
 
-use super::TimedOut;
 use daiko_rt::Deadline;
+use daiko_rt::TimedOut;
 use daiko_rt::deadlock::{self, Kind, Target};
 use daiko_rt::fiber::panicking;
 use daiko_rt::process::{self, Item, ItemKind, own_code};

@@ -14,15 +14,18 @@ use daiko_core::watch::{Area, Value};
 
 use super::Word;
 use crate::sources;
-use crate::sync::TimedOut;
 use daiko_rt::Deadline;
+use daiko_rt::TimedOut;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::{ControlBlock, unwind};
 use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::runtime::{self, Hold};
 use daiko_rt::worker::suspend::{self, Resumed};
-use daiko_rt::worker::{self, Round, Source, Worker};
+use daiko_rt::worker::{self, Round, Source, SourceKey, Worker};
+
+// SAFETY: the table of numbers has each once.
+const KEY: SourceKey<AreaList> = unsafe { SourceKey::new(sources::AREAS) };
 
 /// Words that a scan looks at before others have their turn.
 const SLICE: usize = 4096;
@@ -506,7 +509,7 @@ unsafe impl Send for AreaList {}
 impl AreaList {
     /// The list of `worker`.
     fn of(worker: &Worker) -> &Self {
-        worker.sources.get_or_add(&sources::AREAS, AreaList::new)
+        worker.sources.get_or_add(&KEY, AreaList::new)
     }
 
     fn new() -> Self {

@@ -18,7 +18,6 @@ mod single;
 pub use daiko_core::watch::Condition;
 use daiko_core::watch::Value;
 
-pub(crate) use self::area::AreaList;
 pub use self::area::{Closed, NotificationArea, Slot, SlotTimeoutError};
 pub use self::single::{
     notify, notify_in, wait_until, wait_until_timeout, wait_until_told, wait_until_told_timeout,

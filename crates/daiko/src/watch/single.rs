@@ -7,8 +7,8 @@ use daiko_core::watch::{Condition, Entry, Notice, Value};
 
 use super::Word;
 use super::area::Lane as _;
-use crate::sync::TimedOut;
 use daiko_rt::Deadline;
+use daiko_rt::TimedOut;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::{ControlBlock, unwind};
 use daiko_rt::process;

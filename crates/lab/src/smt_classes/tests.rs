@@ -1,6 +1,16 @@
 use super::*;
 use crate::results::Results;
 use crate::runner::{Measured, Schedule, Series};
+use crate::testing::child::in_child_well;
+
+/// Runs `body` in a new process, as the runner does with a sample.
+///
+/// Programs are forked from the process that judges them. In the process of all tests they would inherit the mappings of other
+/// tests, libpmem among them, and mappings are evidence for the classifier.
+#[track_caller]
+fn alone(test: &str, body: fn()) {
+    in_child_well(&format!("smt_classes::tests::{test}"), body);
+}
 
 fn program(name: &str) -> &'static Program {
     const { programs::ALL }.iter().find(|program| program.name == name).expect("of the list")
@@ -24,80 +34,91 @@ fn judged(name: &str, method: &str) -> Option<Verdict> {
 
 #[test]
 fn every_program_prepares_and_goes_on() {
-    for program in programs::ALL {
-        if let Err(skip) = program.is_there() {
-            println!("skipped: {}: {}", program.name, skip.reason);
-            continue;
+    alone("every_program_prepares_and_goes_on", || {
+        for program in programs::ALL {
+            if let Err(skip) = program.is_there() {
+                println!("skipped: {}: {}", program.name, skip.reason);
+                continue;
+            }
+            let running = Running::start(program);
+            let running = running.unwrap_or_else(|failure| panic!("{}: {failure}", program.name));
+            running.is_there_still().unwrap();
         }
-        let running = Running::start(program);
-        let running = running.unwrap_or_else(|failure| panic!("{}: {failure}", program.name));
-        running.is_there_still().unwrap();
-    }
+    });
 }
 
 /// Those whose code is the same however this is built. What persists in code that is not optimised is not clear.
 #[test]
 fn clear_cases_are_told_apart() {
-    let expected = [
-        ("idiv", Class::Compute),
-        ("sha256sum", Class::Compute),
-        ("sleep", Class::Unknown),
-        ("persist-assembly", Class::Stall),
-    ];
-    for (name, class) in expected {
-        let Some(verdict) = judged(name, SAMPLING) else { continue };
-        assert_eq!(verdict.class, class, "{name}: {}", verdict.why);
-    }
+    alone("clear_cases_are_told_apart", || {
+        let expected = [
+            ("idiv", Class::Compute),
+            ("sha256sum", Class::Compute),
+            ("sleep", Class::Unknown),
+            ("persist-assembly", Class::Stall),
+        ];
+        for (name, class) in expected {
+            let Some(verdict) = judged(name, SAMPLING) else { continue };
+            assert_eq!(verdict.class, class, "{name}: {}", verdict.why);
+        }
+    });
 }
 
 #[test]
 fn mappings_tell_what_could_stall() {
-    for (name, class) in [("libpmem-counter", Class::Stall), ("idiv", Class::Unknown)] {
-        let Some(verdict) = judged(name, MAPPINGS) else { continue };
-        assert_eq!(verdict.class, class, "{name}: {}", verdict.why);
-    }
+    alone("mappings_tell_what_could_stall", || {
+        for (name, class) in [("libpmem-counter", Class::Stall), ("idiv", Class::Unknown)] {
+            let Some(verdict) = judged(name, MAPPINGS) else { continue };
+            assert_eq!(verdict.class, class, "{name}: {}", verdict.why);
+        }
+    });
 }
 
 #[test]
 fn a_program_that_ends_early_says_so() {
-    let broken = Program {
-        name: "broken",
-        label: Class::Unknown,
-        trap: false,
-        run: programs::Run::Own {
-            needs: || Ok(()),
-            body: |_| Err(std::io::Error::from_raw_os_error(libc::ENOSPC)),
-        },
-    };
-    let failure = Running::start(&broken).err().expect("it ends");
-    assert!(failure.to_string().contains("No space left"), "{failure}");
+    alone("a_program_that_ends_early_says_so", || {
+        let broken = Program {
+            name: "broken",
+            label: Class::Unknown,
+            trap: false,
+            run: programs::Run::Own {
+                needs: || Ok(()),
+                body: |_| Err(std::io::Error::from_raw_os_error(libc::ENOSPC)),
+            },
+        };
+        let failure = Running::start(&broken).err().expect("it ends");
+        assert!(failure.to_string().contains("No space left"), "{failure}");
+    });
 }
 
 #[test]
 fn a_point_is_sampled_and_what_is_none_is_refused() {
-    let plan = SmtClasses.plan(&Options::default());
-    assert_eq!(plan.len(), 2 * programs::ALL.len());
-    let effort = Effort { rounds: 1, limit: std::time::Duration::from_secs(5) };
-    let sleep = plan.iter().find(|one| one.case.params.text("program") == Some("sleep"));
-    let case = &sleep.expect("of the list").case;
-    match SmtClasses.sample(case, effort) {
-        Ok(sample) => {
-            let of = |stat: &str| {
-                let found = sample.readings.iter().find(|one| one.stat.as_deref() == Some(stat));
-                found.map(|reading| reading.value)
-            };
-            assert_eq!(of("right"), Some(1.0));
-            assert_eq!((of("said-unknown"), of("said-stall")), (Some(1.0), Some(0.0)));
+    alone("a_point_is_sampled_and_what_is_none_is_refused", || {
+        let plan = SmtClasses.plan(&Options::default());
+        assert_eq!(plan.len(), 2 * programs::ALL.len());
+        let effort = Effort { rounds: 1, limit: std::time::Duration::from_secs(5) };
+        let sleep = plan.iter().find(|one| one.case.params.text("program") == Some("sleep"));
+        let case = &sleep.expect("of the list").case;
+        match SmtClasses.sample(case, effort) {
+            Ok(sample) => {
+                let of = |stat: &str| {
+                    let found =
+                        sample.readings.iter().find(|one| one.stat.as_deref() == Some(stat));
+                    found.map(|reading| reading.value)
+                };
+                assert_eq!(of("right"), Some(1.0));
+                assert_eq!((of("said-unknown"), of("said-stall")), (Some(1.0), Some(0.0)));
+            }
+            Err(Failure::Unavailable(why)) => println!("skipped: {why}"),
+            Err(failure) => panic!("{failure}"),
         }
-        Err(Failure::Unavailable(why)) => println!("skipped: {why}"),
-        Err(failure) => panic!("{failure}"),
-    }
-    for wrong in [
-        Case { method: "guess".into(), ..case.clone() },
-        Case { params: Params::new().with("program", "none"), ..case.clone() },
-    ] {
-        assert!(SmtClasses.sample(&wrong, effort).is_err(), "{wrong}");
-    }
+        for wrong in [
+            Case { method: "guess".into(), ..case.clone() },
+            Case { params: Params::new().with("program", "none"), ..case.clone() },
+        ] {
+            assert!(SmtClasses.sample(&wrong, effort).is_err(), "{wrong}");
+        }
+    });
 }
 
 #[test]

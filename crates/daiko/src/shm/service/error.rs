@@ -121,7 +121,7 @@ pub enum ServeError {
     /// Another process serves it, or this one does already.
     Served,
     /// A fiber could not be spawned.
-    Spawn(crate::SpawnError),
+    Spawn(daiko_rt::SpawnError),
     /// The segment refuses.
     Segment(SegmentError),
 }

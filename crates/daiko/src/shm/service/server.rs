@@ -320,7 +320,7 @@ impl Crew {
         }
         self.gives_way.store(true, Ordering::Relaxed);
         let _back = Back(self);
-        crate::yield_now();
+        daiko_rt::yield_now();
     }
 }
 

@@ -1,0 +1,8 @@
+//! The numbers by which a segment names the kinds of objects.
+
+pub(super) const SERVICE: u32 = 1;
+pub(super) const EVENT: u32 = 2;
+pub(super) const MUTEX: u32 = 3;
+pub(super) const CHANNEL: u32 = 4;
+pub(super) const SEMAPHORE: u32 = 5;
+pub(super) const RWLOCK: u32 = 6;
