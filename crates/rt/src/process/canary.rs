@@ -50,12 +50,14 @@ impl<T: Sync + sealed::Watched> Watched for T {}
 /// fields may be uninitialised.
 ///
 /// ```compile_fail,E0277
+/// # use daiko_rt as daiko;
 /// static TABLE: std::sync::Mutex<[u64; 8]> = std::sync::Mutex::new([0; 8]);
 ///
 /// daiko::process::watch_static(&TABLE);
 /// ```
 ///
 /// ```compile_fail,E0277
+/// # use daiko_rt as daiko;
 /// static PAIR: (u8, u32) = (1, 2);
 ///
 /// daiko::process::watch_static(&PAIR);
