@@ -10,7 +10,7 @@ use daiko_context::stack::StackError;
 pub enum SpawnError {
     /// There is no stack for it.
     Stack(StackError),
-    /// [`Builder::on`] named a worker that the runtime does not have.
+    /// [`Builder::on`](crate::Builder::on) named a worker that the runtime does not have.
     NoSuchWorker {
         /// The worker that was asked for.
         worker: usize,
