@@ -402,7 +402,7 @@ impl<'c, T> Operation<'c, T> {
         let mut queue = at.lock(&ThisThread);
         let waits = !queue.is_ready(&offer);
         if waits {
-            // SAFETY: a new node, which stays in place until `leave`: the contract of `Case::enqueue`.
+            // SAFETY: a new node, which stays in place until `leave`: `Case::enqueue`'s contract.
             unsafe { queue.enqueue(NonNull::from(node)) };
         }
         waits
