@@ -1,6 +1,7 @@
-//! Locks and what else fibers and threads share, named and shaped as in [`std::sync`].
+//! Locks and other objects that fibers and threads share, with the names and interfaces of
+//! [`std::sync`].
 //!
-//! All of it works between fibers, between threads that are no workers, and between both: a fiber
+//! All of them work between fibers, between threads that are not workers, and between both: a fiber
 //! suspends, any other thread blocks.
 //!
 //! # Deadlocks
@@ -70,7 +71,7 @@ pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Permit, Semaphore};
 pub use wait_group::WaitGroup;
 
-/// The time of a wait was over before what was waited for came.
+/// Error of a wait whose time was over before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedOut;
 
