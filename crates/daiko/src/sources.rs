@@ -1,7 +1,7 @@
-//! The sources that agents poll for this crate: one line for each, in the order of polling.
+//! Sources that agents poll for this crate: one line for each, in the order of polling.
 //!
-//! The runtime polls its own before these: inbox, timers, ended jobs, injector, watches; and the
-//! queues of other workers behind them.
+//! The runtime polls its own sources before these: inbox, timers, ended jobs, injector, watches.
+//! The queues of other workers come last.
 
 use crate::agent::pollers::Pollers;
 use crate::net::Io;
@@ -11,7 +11,8 @@ use daiko_rt::worker::{Source, SourceKey};
 
 /// The notification areas of a worker.
 pub(crate) const AREAS: SourceKey<AreaList> = key(0);
-/// The descriptors of a worker. Before the waits in segments, as a worker that has both sleeps here.
+/// The descriptors of a worker. Before the waits in segments, as a worker that has both sleeps
+/// here.
 pub(crate) const IO: SourceKey<Io> = key(1);
 /// The waits in segments of a worker.
 pub(crate) const SEGMENTS: SourceKey<SegmentWaits> = key(2);
