@@ -94,7 +94,7 @@ fn give_back_in_call_slow(raw: &Raw, count: u32, item: Item) {
     release(raw, count);
 }
 
-/// Waits for `count` permits on behalf of `what`, the kind and name of the call; returns false if
+/// Waits for `count` permits on behalf of the call, given by its kind and name; returns false if
 /// the deadline passed.
 #[cold]
 #[inline(never)]
@@ -136,7 +136,7 @@ fn release_slow(raw: &Raw, count: u32) {
     }
 }
 
-/// Wakes all waiters whose permits are now available.
+/// Wakes all waiters that can have their permits now.
 fn serve(raw: &Raw) {
     while let Some(waiter) = raw.serve(&ThisThread) {
         wait::wake(Some(waiter));
