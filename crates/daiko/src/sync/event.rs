@@ -115,7 +115,7 @@ impl Event {
         self.wait_until("Event::wait", || timeout.into())
     }
 
-    /// Waits on behalf of the call named `what`.
+    /// Waits on behalf of the named call.
     #[inline]
     pub(super) fn wait_until(
         &self,
