@@ -6,7 +6,8 @@
 //!
 //! # Deadlocks
 //!
-//! [`RuntimeBuilder::on_deadlock`](crate::RuntimeBuilder::on_deadlock) reports fibers that wait for each other:
+//! [`RuntimeBuilder::on_deadlock`](crate::RuntimeBuilder::on_deadlock) reports fibers that wait for
+//! each other:
 //!
 //! ```
 //! use daiko::sync::{Barrier, Mutex};
@@ -71,7 +72,7 @@ pub use rwlock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use semaphore::{Permit, Semaphore};
 pub use wait_group::WaitGroup;
 
-/// Error of a wait whose time was over before its end.
+/// Error of a wait: the time was over before the wait could end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimedOut;
 
