@@ -1,4 +1,4 @@
-//! Errors of a lock whose holder panicked.
+//! Errors of locks after a panic of the holder.
 
 use std::fmt;
 
