@@ -102,7 +102,8 @@ impl Once {
     /// # Panics
     ///
     /// If a closure panicked here before; if the caller is one that is being run here; if it would
-    /// have to wait inside [`no_suspend`](crate::no_suspend), or in a [`Poller`](crate::agent::Poller).
+    /// have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
     #[inline]
     #[track_caller]
     pub fn call_once(&self, init: impl FnOnce()) {
