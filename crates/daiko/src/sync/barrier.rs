@@ -73,8 +73,8 @@ impl Barrier {
     ///
     /// # Panics
     ///
-    /// Inside [`no_suspend`](crate::no_suspend), and in a [`Poller`](crate::agent::Poller), whether or
-    /// not the caller is the last.
+    /// Inside [`no_suspend`](crate::no_suspend), and in a [`Poller`](crate::agent::Poller), whether
+    /// or not the caller is the last.
     pub fn wait(&self) -> BarrierWaitResult {
         match self.wait_until(Deadline::NEVER) {
             Ok(result) => result,
