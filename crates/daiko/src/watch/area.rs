@@ -156,7 +156,7 @@ struct Shared<V: Lane> {
     closed: AtomicBool,
     /// True if writers call `notify`, so that agents may sleep.
     told: bool,
-    /// The worker whose agent scans the area.
+    /// The worker with the agent that scans the area.
     home: NonNull<Worker>,
     /// Keeps that worker's memory alive, but not its thread.
     _runtime: Hold,
