@@ -73,7 +73,7 @@ macro_rules! __fiber_local {
             ::std::thread_local! {
                 static __DAIKO_OF_THREAD: $t = $($thread)*;
             }
-            // SAFETY: this very static is what is made here.
+            // SAFETY: `__new` makes the value of this very static.
             unsafe { $crate::FiberLocal::__new(__daiko_init, &__DAIKO_OF_THREAD) }
         };
     };
