@@ -291,7 +291,7 @@ fn becomes_heir(
     runs_next
 }
 
-/// Takes the mutex for a waiter that was notified and runs, and so has to acquire the lock itself.
+/// Cancels the hand-off to the caller, a notified waiter that runs and acquires the mutex itself.
 #[cold]
 fn inherits_nothing() {
     if let Some((worker, fiber)) = daiko_rt::worker::try_caller() {
