@@ -1,4 +1,4 @@
-//! Calls that block their thread, while the fiber is suspended.
+//! Calls that block their thread while the fiber is suspended.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::ptr::NonNull;
@@ -9,19 +9,20 @@ use daiko_rt::jobs;
 use daiko_rt::worker::{self, Worker};
 
 /// Runs `f`, which may block its thread, on a thread of its own while the calling fiber is
-/// suspended; the other fibers of the worker run on.
+/// suspended; the other fibers of the worker keep running.
 ///
-/// For system calls that wait, locks of `std`, and long computations. `f` may borrow from the
-/// caller. Outside of a fiber it only runs `f`. At most 512 such calls run at a time for one
-/// runtime; others wait for their turn.
+/// It is meant for system calls that wait, locks of `std`, and long computations. `f` may borrow
+/// from the caller. Outside of a fiber it only runs `f`. At most 512 such calls run at a time for
+/// one runtime; further calls queue.
 ///
-/// `f` is no fiber: what it waits for blocks its thread, no cancel ends it, and what it spawns goes to the
-/// [default runtime](crate::default_runtime()), unless it names one by
+/// `f` is not a fiber: its waits block its thread, no cancel ends it, and its spawns go to the
+/// [default runtime](crate::default_runtime()), unless it names a runtime by
 /// [`Runtime::spawn`](crate::Runtime::spawn).
 ///
-/// Where workers are [processes](daiko_rt::process), it runs in the worker's process, and that limit is each worker's. If that is
-/// killed before `f` has begun, `f` runs in its successor; behind its end the result is there; in between, `f` and the calling
-/// fiber are lost, so that `f` never runs twice.
+/// Where workers are [processes](daiko_rt::process), it runs in the worker's process, and the limit
+/// applies to each worker. If that process is killed before `f` has begun, `f` runs in its
+/// successor. If `f` has ended, its result is kept. In between, `f` and the calling fiber are lost,
+/// so that `f` never runs twice.
 ///
 /// ```
 /// # daiko::run(|| {
@@ -36,7 +37,7 @@ use daiko_rt::worker::{self, Worker};
 ///
 /// # Panics
 ///
-/// If `f` does, with its payload; inside [`no_suspend`](crate::no_suspend) or a
+/// If `f` panics, with its payload; inside [`no_suspend`](crate::no_suspend) or a
 /// [`Poller`](crate::agent::Poller); or if no thread at all can be started for it.
 pub fn blocking<F, R>(f: F) -> R
 where
@@ -57,14 +58,15 @@ where
     }
 }
 
-/// Has a thread run `f`, while `fiber`, the caller, is suspended; returns `None` if there can be no thread.
+/// Runs `f` on another thread, while `fiber`, the caller, is suspended; returns `None` if no thread
+/// can be started.
 fn elsewhere<F, R>(worker: &Worker, fiber: &'static ControlBlock, f: F) -> Option<thread::Result<R>>
 where
     F: FnOnce() -> R + Send,
     R: Send,
 {
     let mut call = Call { f: Some(f), result: None };
-    // SAFETY: the closure and its result are Send, and nothing else uses them meanwhile.
+    // SAFETY: the closure and its result are Send, and only the called thread uses them meanwhile.
     unsafe {
         jobs::run_elsewhere(worker, fiber, NonNull::from(&mut call).cast(), Call::<F, R>::run);
     }
@@ -80,7 +82,7 @@ struct Call<F, R> {
 impl<F: FnOnce() -> R, R> Call<F, R> {
     /// # Safety
     ///
-    /// `this` points to a `Call<F, R>` that nobody else uses until the call's fiber is woken.
+    /// `this` points to a `Call<F, R>` that is not used elsewhere until the call's fiber is woken.
     unsafe fn run(this: NonNull<()>) {
         // SAFETY: by this function's contract.
         let call = unsafe { this.cast::<Self>().as_mut() };

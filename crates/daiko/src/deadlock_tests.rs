@@ -1,4 +1,4 @@
-//! What may still be woken, and so is no deadlock, and what is one.
+//! Tests of waits that may still be ended, and so are no deadlock, and of waits that are one.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
@@ -14,11 +14,11 @@ use daiko_rt::deadlock::held::{self, Who};
 use daiko_rt::deadlock::lookout::{Lookout, Others};
 use daiko_rt::deadlock::track;
 
-/// Longer than any test takes.
+/// A time longer than any test takes.
 const LONG: Duration = Duration::from_secs(3600);
 
 fn runtime() -> Runtime {
-    // Without a hook that counts, the text of a build with debug assertions would be in the way.
+    // A hook that ignores deadlocks replaces the report of a build with debug assertions.
     let builder = Runtime::builder().workers(1).preset(Preset::Power).on_deadlock(|_| ());
     builder.build().unwrap()
 }
@@ -46,14 +46,14 @@ fn waiting<T: Send + 'static>(
     handle
 }
 
-/// What would be reported if no other thread could do anything.
+/// Returns the deadlock that would be reported if no other thread could act.
 fn if_all_others_slept(runtime: &Runtime) -> Option<Deadlock> {
     until(|| runtime.shared().all_workers()[0].is_parked());
     runtime.shared().rests()?;
     runtime.shared().deadlock(true, 0)
 }
 
-/// A fiber that waits so may be woken, though all other fibers wait for it.
+/// Asserts that a fiber in this wait may be woken, though all other fibers wait for it.
 fn may_be_woken<T: Send + 'static>(
     wait: impl FnOnce() -> T + Send + 'static,
     end: impl FnOnce(&JoinHandle<T>),
@@ -133,7 +133,7 @@ fn handle_a_signal(handle: bool) {
     unsafe { libc::signal(libc::SIGUSR1, if handle { handler } else { libc::SIG_DFL }) };
 }
 
-/// Looked at by another lookout besides the monitor's, in a process without other threads.
+/// Runs a sampler besides the monitor's, in a process without other threads.
 #[test]
 fn each_standstill_is_told_once_by_each_lookout_unless_a_signal_could_end_it() {
     const NAME: &str = "deadlock::tests::\

@@ -1,4 +1,4 @@
-//! Fibers whose waiters are polled for by agents and resumed in nanoseconds.
+//! Fibers whose waits are polled by agents, so that they resume within nanoseconds.
 //!
 //! ```
 //! let answer = daiko::run(|| {
@@ -10,31 +10,33 @@
 //!
 //! # Guides
 //!
-//! - [From `std::thread` to Daiko](guide::from_std): the names, what differs, a program ported, a small server
-//! - [Pinned, mover, `no_suspend`](guide::placement): where fibers run, and what they may rely on
-//! - [What may block and what may not](guide::blocking): call by call, and what the runtime says and does about it
+//! - [From `std::thread` to Daiko](guide::from_std): the names, the differences, a program ported,
+//!   a small server
+//! - [Pinned, migratable, `no_suspend`](guide::placement): where fibers run, and their guarantees
+//! - [Blocking calls](guide::blocking): call by call, which may block, and how the runtime reacts
 //!
 //! # What the fibers of a worker share
 //!
-//! A fiber borrows the kernel thread of its worker. Where it suspends, another fiber goes on there, so
-//! that on one thread their calls interleave, as re-entrant calls that need not nest. With `std` that
-//! is sound, and it is seen:
+//! A fiber borrows the kernel thread of its worker. When it suspends, another fiber runs there. So
+//! the calls of fibers interleave on one thread, like re-entrant calls that need not nest. With
+//! `std` that is sound, but visible:
 //!
-//! - What a fiber leaves in a thread-local, its neighbours find there, and may change.
-//! - [`std::thread::panicking`] asks for the thread. While one fiber is suspended in a destructor that
-//!   a panic runs, it is true for its neighbours on that worker.
-//! - So a lock of `std` that a neighbour took before and frees meanwhile is poisoned, though whoever
-//!   held it did not panic.
-//! - A lock of `std` that is held over a suspension blocks the whole worker when a neighbour asks for
-//!   it: for ever, as the holder cannot go on. [`RuntimeBuilder::on_stuck`] is told who asks, and who
-//!   may hold it.
+//! - A value that a fiber leaves in a thread-local is seen by its neighbours, which may change it.
+//! - [`std::thread::panicking`] asks for the thread. While one fiber is suspended in a destructor
+//!   that a panic runs, it is true for its neighbours on that worker.
+//! - So a lock of `std` that a neighbour took before and frees meanwhile is poisoned, though its
+//!   holder did not panic.
+//! - A lock of `std` that is held over a suspension blocks the whole worker when a neighbour asks
+//!   for it: forever, as the holder cannot go on. [`RuntimeBuilder::on_stuck`] is told the blocked
+//!   fiber, and the fibers that may hold the lock.
 //!
-//! [`panicking`] asks for the calling fiber, [`fiber_local!`] declares what is one fiber's alone, and
-//! the locks of [`sync`] have none of this trouble.
+//! [`panicking`] asks for the calling fiber, [`fiber_local!`] declares values that belong to one
+//! fiber, and the locks of [`sync`] have none of these problems.
 //!
-//! Elsewhere the remedy is not to suspend there: [`no_suspend`] makes sure of it. [`blocking`](blocking()) keeps
-//! calls that block their thread away from the worker. Crates whose unsafe code relies on scopes in
-//! thread-locals that nest, as `scoped-tls`, are unsound if a fiber suspends inside them.
+//! Elsewhere the remedy is not to suspend there: [`no_suspend`] makes sure of it.
+//! [`blocking`](blocking()) keeps calls that block their thread away from the worker. Crates whose
+//! unsafe code relies on nested scopes in thread-locals, such as `scoped-tls`, are unsound if a
+//! fiber suspends inside them.
 
 pub mod agent;
 mod blocking;

@@ -12,10 +12,10 @@ use daiko_rt::process;
 use daiko_rt::worker::suspend::{self, Resumed};
 
 /// Suspends the calling fiber for a `Duration`, or until an `Instant`; any other thread sleeps, as
-/// by [`std::thread::sleep`].
+/// in [`std::thread::sleep`].
 ///
-/// It returns after that time, never before; later, by a microsecond or two while the worker's agent
-/// polls, by what the kernel takes to wake the worker if it is parked, and by the time that other
+/// It never returns before that time. It returns later by a microsecond or two while the worker's
+/// agent polls, by the kernel's time to wake the worker if it is parked, and by the time that other
 /// fibers of the worker run without suspending. An unpark does not end it.
 ///
 /// ```
@@ -53,18 +53,19 @@ fn sleep_to(what: &str, deadline: Deadline) {
     }
 }
 
-/// Runs `body` for at most a `Duration`, or until an `Instant`: when that is over, the calling fiber is
-/// unwound out of it, at the suspension that it is in, or else its next one.
+/// Runs `body` for at most a `Duration`, or until an `Instant`: when that is over, the calling
+/// fiber is unwound out of it, at the suspension that it is in, or else its next one.
 ///
-/// It is unwound as by a [cancel](crate::cancel): with the payload [`Cancelled`](crate::Cancelled), so that
-/// destructors run, and locks are freed and not poisoned; never while it unwinds already, or inside a
-/// [`shield`](crate::cancel::shield) that `body` has entered; again at the next suspension, where `body` has
-/// caught the unwind. As by a panic, what `body` changes may be left half done, and a destructor
-/// that panics meanwhile aborts the process. A call that does not suspend, or waits
-/// for a [`blocking`](crate::blocking()) one, is not cut short.
+/// The fiber is unwound as by a [cancel](crate::cancel), with the payload
+/// [`Cancelled`](crate::Cancelled): destructors run, and locks are freed and not poisoned. It is
+/// not unwound while it unwinds already, or inside a [`shield`](crate::cancel::shield) that `body`
+/// has entered. If `body` catches the unwind, the fiber is unwound again at the next suspension. As
+/// with a panic, changes by `body` may be left half done, and a destructor that panics meanwhile
+/// aborts the process. A call that does not suspend, or waits for a [`blocking`](crate::blocking())
+/// call, is not cut short.
 ///
-/// A result that is there is returned, however late. Where timeouts nest, the outermost whose time is over
-/// ends; a cancel of the fiber ends them all.
+/// A result that is there is returned, however late. If timeouts nest, the outermost whose time is
+/// over ends; a cancel of the fiber ends them all.
 ///
 /// ```
 /// # daiko::run(|| {
@@ -86,8 +87,8 @@ fn sleep_to(what: &str, deadline: Deadline) {
 ///
 /// # Panics
 ///
-/// If `body` does, with its payload; or if the caller is not a fiber, as a thread cannot be unwound: its
-/// waits have timeouts of their own.
+/// If `body` panics, with its payload; or if the caller is not a fiber, as a thread cannot be
+/// unwound: its waits have timeouts of their own.
 #[track_caller]
 pub fn timeout<R>(until: impl Into<Deadline>, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
     within("time::timeout", until.into(), body)
@@ -113,7 +114,7 @@ fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result
     scope.settle(fiber, result).map_err(|_| Elapsed)
 }
 
-/// The time of a [`timeout`] was over before its body came to an end.
+/// Error of a [`timeout`] whose time was over before its body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -125,7 +126,7 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// Ticks at fixed times: [`interval`] makes one.
+/// Source of ticks at fixed times, made by [`interval`].
 #[derive(Clone, Debug)]
 pub struct Interval {
     /// When the next tick is due, in nanoseconds on the monotonic clock.
@@ -133,7 +134,8 @@ pub struct Interval {
     period: u64,
 }
 
-/// An interval whose first tick is due now, and each other `period` after the one before.
+/// Creates an interval whose first tick is due now, and each later tick `period` after the
+/// previous.
 ///
 /// ```
 /// # daiko::run(|| {
@@ -157,7 +159,7 @@ pub fn interval(period: Duration) -> Interval {
 }
 
 impl Interval {
-    /// Waits for the next tick, as [`sleep`] does; returns how many ticks have been missed since the
+    /// Waits for the next tick, as [`sleep`] does. Returns the number of ticks missed since the
     /// last one: the next tick is the first that is still to come.
     ///
     /// Ticks do not drift: they are due at multiples of the period, however late one was seen.
@@ -172,7 +174,7 @@ impl Interval {
         missed
     }
 
-    /// The time between two ticks.
+    /// Returns the time between two ticks.
     pub fn period(&self) -> Duration {
         Duration::from_nanos(self.period)
     }

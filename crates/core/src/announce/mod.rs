@@ -71,7 +71,8 @@ impl LastLook {
     }
 }
 
-/// Whether other threads have left something for a worker, where the state itself is under a lock.
+/// A flag that other threads have left something for a worker, where the state itself is under a
+/// lock.
 #[derive(Debug)]
 pub struct Flag(AtomicBool);
 

@@ -519,7 +519,8 @@ mod tests {
         assert_eq!(push_postcard(a), Some(Pushed::Closed));
     }
 
-    /// The batch of each way to take mail, after `messages` were pushed behind the inline message, if there is one.
+    /// The batch of each way to take mail, after `messages` were pushed behind the inline message,
+    /// if there is one.
     #[test]
     fn a_batch_of_any_size_is_oldest_first() {
         for (messages, inline) in (0..=5).flat_map(|messages| [(messages, false), (messages, true)])

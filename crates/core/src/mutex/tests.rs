@@ -12,7 +12,8 @@ fn contended(mutex: &RawMutex<u32>, node: &Node<u32>) {
     assert_eq!(acquire, Acquire::Queued);
 }
 
-/// Releases the lock by the fast path. Like a weak exchange it may fail spuriously, but not each time.
+/// Releases the lock by the fast path. Like a weak exchange it may fail spuriously, but not each
+/// time.
 fn is_released_fast(mutex: &RawMutex<u32>) -> bool {
     (0..64).any(|_| mutex.release_fast())
 }

@@ -6,7 +6,7 @@ use super::area::Area;
 use super::condition::Value;
 use crate::sync::{AtomicBool, Ordering, const_fn, fence, unless_weakened};
 
-/// Whether a notification area is closed: no wait at it lasts any more.
+/// The end of a notification area: once it is closed, no wait at it lasts any more.
 ///
 /// ```text
 /// false -> true    once, by the thread that closes the area

@@ -6,8 +6,8 @@ use std::time::Instant;
 use super::resp::{Arguments, Replies, integer};
 use super::store::{NEVER, Store};
 
-/// What all connections have in common.
-pub(crate) struct Server {
+/// The state that all connections share.
+pub(crate) struct Database {
     store: Store,
     started: Instant,
 }
@@ -19,7 +19,7 @@ struct Command {
     flags: &'static [&'static str],
     /// The first key, the last one (from the end if negative), and how far it is from key to key.
     keys: [i64; 3],
-    run: fn(&Server, Arguments<'_>, &mut Replies) -> Done,
+    run: fn(&Database, Arguments<'_>, &mut Replies) -> Done,
 }
 
 /// The text of an error, if it is one.
@@ -54,9 +54,9 @@ static COMMANDS: [Command; 16] = [
 const MOST_QUOTED: usize = 128;
 const NO_NUMBER: &str = "value is not an integer or out of range";
 
-impl Server {
-    pub(crate) fn new() -> Server {
-        Server { store: Store::new(), started: Instant::now() }
+impl Database {
+    pub(crate) fn new() -> Database {
+        Database { store: Store::new(), started: Instant::now() }
     }
 
     /// Does what a request says. Returns whether the connection goes on.
@@ -82,7 +82,7 @@ fn find(name: &[u8]) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| is(name, command.name))
 }
 
-fn get(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn get(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     let (mut map, key) = server.store.lock(&request[1]);
     match map.get(key) {
         Some(entry) => replies.bulk(entry.value()),
@@ -91,7 +91,7 @@ fn get(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
     Ok(())
 }
 
-fn set(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn set(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     let Options { only_if, time } = Options::of(request)?;
     let expires = time.map_or(Ok(NEVER), |(text, unit)| expiry(server, text, unit))?;
     let (mut map, key) = server.store.lock(&request[1]);
@@ -135,14 +135,14 @@ impl<'r> Options<'r> {
 }
 
 /// When a value expires that lasts for so many units from now.
-fn expiry(server: &Server, text: &[u8], unit: i64) -> Result<i64, Vec<u8>> {
+fn expiry(server: &Database, text: &[u8], unit: i64) -> Result<i64, Vec<u8>> {
     let milliseconds = integer(text).ok_or(NO_NUMBER)?.checked_mul(unit);
     let milliseconds = milliseconds.filter(|milliseconds| *milliseconds > 0);
     let expires = milliseconds.and_then(|milliseconds| server.store.expiry(milliseconds));
     Ok(expires.ok_or("invalid expire time in 'set' command")?)
 }
 
-fn incr(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn incr(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     let (mut map, key) = server.store.lock(&request[1]);
     let sum = match map.get(key) {
         None => {
@@ -160,7 +160,7 @@ fn incr(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done 
     Ok(())
 }
 
-fn mget(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn mget(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     replies.array(request.len() - 1);
     server.store.for_each(request.from(1), |_, map, key| match map.get(key) {
         Some(entry) => replies.bulk(entry.value()),
@@ -169,7 +169,7 @@ fn mget(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done 
     Ok(())
 }
 
-fn mset(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn mset(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     if request.len().is_multiple_of(2) {
         return wrong_count("mset");
     }
@@ -180,14 +180,14 @@ fn mset(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done 
     Ok(())
 }
 
-fn del(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn del(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     let mut removed = 0;
     server.store.for_each(request.from(1), |_, map, key| removed += i64::from(map.remove(key)));
     replies.integer(removed);
     Ok(())
 }
 
-fn exists(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn exists(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     let mut found = 0;
     server.store.for_each(request.from(1), |_, map, key| {
         found += i64::from(map.get(key).is_some());
@@ -197,7 +197,7 @@ fn exists(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Don
 }
 
 /// Says what it is told, as `ECHO` does, or that it is there.
-fn ping(_: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn ping(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     match request.len() {
         1 => replies.simple("PONG"),
         2 => replies.bulk(&request[1]),
@@ -207,25 +207,25 @@ fn ping(_: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
 }
 
 /// There is one database, number 0.
-fn select(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn select(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     if integer(&request[1]).ok_or(NO_NUMBER)? != 0 {
         return Err("DB index is out of range".into());
     }
     ok(server, request, replies)
 }
 
-/// All that there is to do for `QUIT`: [`Server::carry_out`] ends the connection.
-fn ok(_: &Server, _: Arguments<'_>, replies: &mut Replies) -> Done {
+/// All that there is to do for `QUIT`: [`Database::carry_out`] ends the connection.
+fn ok(_: &Database, _: Arguments<'_>, replies: &mut Replies) -> Done {
     replies.simple("OK");
     Ok(())
 }
 
-fn dbsize(server: &Server, _: Arguments<'_>, replies: &mut Replies) -> Done {
+fn dbsize(server: &Database, _: Arguments<'_>, replies: &mut Replies) -> Done {
     replies.integer(server.store.len() as i64);
     Ok(())
 }
 
-fn flushall(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn flushall(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     if request.len() > 2 || !request.from(1).all(|word| is(word, "sync") || is(word, "async")) {
         return Err("syntax error".into());
     }
@@ -234,7 +234,7 @@ fn flushall(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> D
 }
 
 /// All sections, or those that are asked for.
-fn info(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn info(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     let (id, seconds) = (process::id(), server.started.elapsed().as_secs());
     let about = format!(
         "redis_version:7.0.0\r\nserver_name:daiko-kv\r\nprocess_id:{id}\r\nuptime_in_seconds:{seconds}\r\n"
@@ -242,7 +242,7 @@ fn info(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done 
     let keys = format!("db0:keys={}\r\n", server.store.len());
     let asked =
         |name| request.len() == 1 || request.from(1).any(|word| is(word, name) || is(word, "all"));
-    let sections = [("Server", about), ("Keyspace", keys)];
+    let sections = [("Database", about), ("Keyspace", keys)];
     let sections = sections.into_iter().filter(|(name, _)| asked(name));
     let texts: Vec<_> = sections.map(|(name, text)| format!("# {name}\r\n{text}")).collect();
     replies.bulk(texts.join("\r\n").as_bytes());
@@ -250,7 +250,7 @@ fn info(server: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done 
 }
 
 /// What clients ask to learn where the keys of a request are.
-fn command(_: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn command(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     match request.from(1).next() {
         None => {
             replies.array(COMMANDS.len());
@@ -277,7 +277,7 @@ fn describe(command: &Command, replies: &mut Replies) {
 }
 
 /// Settings that clients ask for; none can be changed.
-fn config(_: &Server, request: Arguments<'_>, replies: &mut Replies) -> Done {
+fn config(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     if !is(&request[1], "get") {
         return Err(unknown_subcommand(&request[1], "CONFIG"));
     }

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use daiko::net::{TcpListener, TcpStream};
 
-use commands::Server;
+use commands::Database;
 use serve::{Connection, serve};
 
 fn main() -> ExitCode {
@@ -43,7 +43,7 @@ fn listen(address: &str) -> Result<Infallible, String> {
     let at = listener.local_addr().map_err(cannot)?;
     // It serves, whether or not anybody reads that.
     let _ = writeln!(io::stdout(), "serves {at}");
-    let server = Arc::new(Server::new());
+    let server = Arc::new(Database::new());
     loop {
         match listener.accept() {
             Ok((stream, _)) => start(stream, &server),
@@ -53,7 +53,7 @@ fn listen(address: &str) -> Result<Infallible, String> {
     }
 }
 
-fn start(mut stream: TcpStream, server: &Arc<Server>) {
+fn start(mut stream: TcpStream, server: &Arc<Database>) {
     let server = server.clone();
     // Where there is no memory for a fiber the connection is closed; what ends one is its client's affair.
     let _ = daiko::Builder::new().spread().spawn(move || {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, Read, Write};
 
-use super::commands::Server;
+use super::commands::Database;
 use super::resp::{Parsed, Parser, Replies};
 
 /// As much as is read at first.
@@ -23,7 +23,7 @@ pub(crate) trait Connection: Read + Write {
 }
 
 /// Answers a client until it goes away, asks to quit, or sends what is no request.
-pub(crate) fn serve(connection: &mut impl Connection, server: &Server) -> io::Result<()> {
+pub(crate) fn serve(connection: &mut impl Connection, server: &Database) -> io::Result<()> {
     loop {
         connection.wait_readable()?;
         let mut buffers = Buffers::take();
@@ -70,7 +70,11 @@ impl Buffers {
     ///
     /// Not inlined, so that a fiber that waits has no frame of it on its stack.
     #[inline(never)]
-    fn exchange(&mut self, connection: &mut impl Connection, server: &Server) -> io::Result<bool> {
+    fn exchange(
+        &mut self,
+        connection: &mut impl Connection,
+        server: &Database,
+    ) -> io::Result<bool> {
         loop {
             if self.read(connection)? == 0 {
                 return Ok(false);
@@ -84,7 +88,7 @@ impl Buffers {
     }
 
     /// Carries out the requests that are there wholly.
-    fn answer(&mut self, connection: &mut impl Connection, server: &Server) -> io::Result<bool> {
+    fn answer(&mut self, connection: &mut impl Connection, server: &Database) -> io::Result<bool> {
         let mut start = 0;
         loop {
             let input = &mut self.input[start..self.filled];

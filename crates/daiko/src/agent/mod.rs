@@ -1,4 +1,4 @@
-//! What agents poll besides the runtime's own sources.
+//! Sources that agents poll besides the runtime's own.
 
 pub(crate) mod pollers;
 

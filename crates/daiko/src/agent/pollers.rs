@@ -1,4 +1,4 @@
-//! Users' own completion sources: whatever can be polled can be waited for.
+//! Completion sources of users: any source that can be polled can be waited for.
 
 use std::fmt;
 use std::panic::{self, AssertUnwindSafe};
@@ -22,10 +22,10 @@ pub trait Poller: Send + 'static {
     /// Looks at the source once, without blocking, and unparks the fibers whose wait is over;
     /// returns how many events it found.
     ///
-    /// It runs on an agent, so it must neither suspend nor wait: what needs a fiber panics here, and
-    /// so do [`blocking`](crate::blocking()) and [`JoinHandle::join`](crate::JoinHandle::join),
-    /// unless the fiber has ended. A poller that panics is never called again;
-    /// [`Registration::has_panicked`] tells.
+    /// It runs on an agent, so it must neither suspend nor wait. Calls that need a fiber panic
+    /// here, and so do [`blocking`](crate::blocking()) and
+    /// [`JoinHandle::join`](crate::JoinHandle::join), unless the fiber has ended. A poller that
+    /// panics is never called again; [`Registration::has_panicked`] tells.
     fn poll(&mut self) -> usize;
 }
 
@@ -37,9 +37,9 @@ impl<F: FnMut() -> usize + Send + 'static> Poller for F {
 
 /// A registered poller; dropping it ends the polling.
 ///
-/// Once the drop has returned the poller is not running, and has been dropped. Only inside a poller
-/// the drop does not wait: one that runs, itself or on another agent, is dropped as its `poll`
-/// returns, and not called again.
+/// Once the drop has returned, the poller is not running, and has been dropped. Only inside a
+/// poller does the drop not wait: a poller that is running, there or on another agent, is dropped
+/// as its `poll` returns, and not called again.
 pub struct Registration {
     entry: Arc<Entry>,
     all: All,
@@ -50,25 +50,26 @@ type All = Arc<Lock<Vec<Arc<Entry>>>>;
 
 struct Entry {
     state: Lock<State>,
-    /// 1 once the state is `Gone` for good.
+    /// The tally is 1 once the state is `Gone` for good.
     gone: Tally,
     panicked: AtomicBool,
 }
 
-/// Where a poller is: never under the lock while it runs, so that it may drop its registration.
+/// State of a poller: while it runs, it is never under the lock, so that it may drop its
+/// registration.
 enum State {
-    /// Nobody calls it.
+    /// No agent calls it.
     Idle(Box<dyn Poller>),
-    /// An agent does.
+    /// An agent calls it.
     Running,
-    /// An agent does, and drops it afterwards: its registration is gone.
+    /// An agent calls it, and drops it afterwards: its registration is gone.
     Ending,
     /// It has panicked, or its registration has been dropped.
     Gone,
 }
 
 impl Registration {
-    /// Whether the poller panicked, and so is not called any more.
+    /// Returns true if the poller panicked, and so is not called any more.
     pub fn has_panicked(&self) -> bool {
         // Acquire: pairs with the Release in `Entry::poll`.
         self.entry.panicked.load(Ordering::Acquire)
@@ -91,11 +92,11 @@ impl fmt::Debug for Registration {
     }
 }
 
-/// Has the agents poll `poller` from now on: those of the caller's runtime if the caller is a
-/// fiber, else of the default runtime.
+/// Registers `poller` with the agents: those of the caller's runtime if the caller is a fiber, else
+/// of the default runtime.
 ///
-/// One agent at a time calls it, whenever one has nothing else to run, and busy workers every
-/// 61 suspensions. As long as a poller is registered agents sample as for a silent watch:
+/// One agent at a time calls it, whenever an agent has no other work, and busy workers do every 61
+/// suspensions. As long as a poller is registered, agents poll as for a polled watch:
 /// [`Preset`](crate::Preset) says how often.
 ///
 /// ```
@@ -152,15 +153,16 @@ impl Pollers {
 
     #[inline]
     fn is_empty(&self) -> bool {
-        // Relaxed: a poller that has just come is seen at the next round.
+        // Relaxed: a newly registered poller is seen at the next round.
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Calls each poller that no other agent calls at this moment; returns true if one found something.
+    /// Calls each poller that no other agent calls at this moment; returns true if an event was
+    /// found.
     fn poll_all(&self) -> bool {
         let mut found = false;
-        // The pollers run without the lock, so that they may register and drop others; who is
-        // passed over because another went is called at the next round.
+        // The pollers run without the lock, so that they may register and drop pollers. A poller
+        // that is skipped because another was removed is called at the next round.
         for at in 0.. {
             let Some(entry) = self.entry(at) else { break };
             found |= entry.poll();
@@ -186,7 +188,7 @@ impl Source for Pollers {
 }
 
 impl Entry {
-    /// Calls the poller, if nobody else does; true if it found something.
+    /// Calls the poller, unless another agent does; returns true if it found an event.
     fn poll(&self) -> bool {
         let Some(mut source) = self.begin() else { return false };
         let found =
@@ -197,7 +199,7 @@ impl Entry {
                 found > 0
             }
             Err(payload) => {
-                // The agent has no one to pass a panic on to.
+                // The agent has no caller to pass a panic on to.
                 std::mem::forget(payload);
                 self.bury(source);
                 // Release: pairs with the Acquire in `has_panicked`.
@@ -230,14 +232,15 @@ impl Entry {
 
     /// Drops a poller that has run for the last time.
     fn bury(&self, source: Box<dyn Poller>) {
-        // A panic of the drop has no one to go to, either.
+        // A panic of the drop has no caller to go to, either.
         let dropping = || panic::catch_unwind(AssertUnwindSafe(|| drop(source)));
         worker::without_fiber(dropping).unwrap_or_else(std::mem::forget);
         *self.state.lock() = State::Gone;
         self.gone.add();
     }
 
-    /// Its registration is dropped: so is the poller, now or, if it runs, by the agent that runs it.
+    /// Ends the poller, as its registration is dropped. The poller is dropped now or, if it runs,
+    /// by the agent that runs it.
     fn end(&self) {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Gone) {
@@ -248,7 +251,7 @@ impl Entry {
             State::Running => {
                 *state = State::Ending;
                 drop(state);
-                // A poller must not wait for itself, nor for another that may wait for it.
+                // A poller must not wait for itself, nor for another poller that may wait for it.
                 if !worker::is_agent() {
                     self.gone.wait(1, None);
                 }

@@ -1,12 +1,13 @@
-//! Ending what has become pointless: fibers unwind where they suspend.
+//! Cancellation of fibers and of parts of them: fibers unwind where they suspend.
 //!
-//! [`JoinHandle::cancel`](crate::JoinHandle::cancel) cancels one fiber. A cancel is raised as a panic
-//! would be, with the payload [`Cancelled`], where the fiber is suspended or suspends next; destructors
-//! run, locks are freed and not poisoned. A destructor that panics meanwhile aborts the process, as
-//! in any unwinding.
+//! [`JoinHandle::cancel`](crate::JoinHandle::cancel) cancels one fiber. A cancel is raised like a
+//! panic, with the payload [`Cancelled`], where the fiber is suspended or suspends next.
+//! Destructors run; locks are freed and not poisoned. A destructor that panics meanwhile aborts the
+//! process, as in any unwinding.
 //!
-//! [`CancelToken::run`] and [`time::timeout`](crate::time::timeout) do the same with a part of a fiber's
-//! course: it is unwound out of that, and goes on. They nest; of those that are over, the outermost is left.
+//! [`CancelToken::run`] and [`time::timeout`](crate::time::timeout) do the same with a part of a
+//! fiber: the fiber is unwound out of that part, and goes on. They nest; if several are over, the
+//! fiber leaves the outermost.
 
 mod token;
 
@@ -16,8 +17,8 @@ pub use self::token::CancelToken;
 pub use daiko_rt::fiber::Cancelled;
 
 /// Runs `body`, in which the calling fiber is not unwound by a cancel, nor out of a
-/// [`timeout`](crate::time::timeout) or [`CancelToken::run`] around it: that waits for its next
-/// suspension outside. Those that are begun inside `body` end as ever.
+/// [`timeout`](crate::time::timeout) or [`CancelToken::run`] around it: the unwinding is deferred
+/// to its next suspension outside. Timeouts and runs that begin inside `body` end as usual.
 ///
 /// Outside of a fiber it only runs `body`.
 ///
@@ -52,9 +53,9 @@ pub fn shield<R>(body: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Whether the calling fiber is cancelled, or a [`timeout`](crate::time::timeout) or
-/// [`CancelToken::run`] around the call is over, so that it would unwind at its next suspension outside
-/// of [`shield`]. For long computations; false outside of a fiber.
+/// Returns true if the calling fiber is cancelled, or a [`timeout`](crate::time::timeout) or
+/// [`CancelToken::run`] around the call is over, so that it would unwind at its next suspension
+/// outside of [`shield`]. Meant for long computations. Returns false outside of a fiber.
 ///
 /// ```
 /// # daiko::run(|| {

@@ -1,4 +1,4 @@
-//! Tokens: cancelling whatever runs in their name.
+//! Tokens, which cancel all code that runs under them.
 
 use std::cell::Cell;
 use std::fmt;
@@ -20,9 +20,10 @@ use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 use daiko_rt::worker::{self, Wish};
 
-/// Cancels, once and for all, what runs in its name: handed to whoever shall stop together.
+/// A token that cancels, once and for all, the code that runs under it. Parties that are to stop
+/// together share it.
 ///
-/// Clones are one and the same token. Any thread may use it at any time.
+/// Clones are the same token. Any thread may use it at any time.
 ///
 /// ```
 /// use daiko::cancel::CancelToken;
@@ -52,37 +53,41 @@ pub struct CancelToken {
     shared: NonNull<Shared>,
 }
 
-// SAFETY: what handles share says who may touch it; all of it is for any thread.
+// SAFETY: each field of the shared state says which thread may access it; the handle is for any
+// thread.
 unsafe impl Send for CancelToken {}
 // SAFETY: as for Send.
 unsafe impl Sync for CancelToken {}
 
-/// What the handles of a token share.
+/// State that the handles of a token share.
 struct Shared {
     /// Given by the cancel. Any thread.
     signal: Signal<Listener>,
-    /// Handles, children, and a cancel that is about to deal with it. Any thread.
+    /// The number of references: handles, children, and cancels that are about to process the
+    /// token. Any thread.
     refs: AtomicUsize,
-    /// Whose child it is, if it is one, with a reference. Written before any other thread knows of it.
+    /// The parent, if there is one, with a reference. Written before any other thread knows of the
+    /// token.
     parent: Option<NonNull<Shared>>,
-    /// Its place among those who listen for the parent's signal.
+    /// The token's node in the queue of listeners for the parent's signal.
     place: Node<Listener>,
-    /// The next one that the cancel of an ancestor is to deal with. Only who gives the parent's signal.
+    /// The next token that the cancel of an ancestor is to process. Only for the thread that gives
+    /// the parent's signal.
     next: Cell<Option<NonNull<Shared>>>,
 }
 
-/// Who is to hear of a cancel.
+/// A listener for a cancel.
 #[derive(Clone, Copy)]
 enum Listener {
-    /// Somebody in `wait`.
+    /// A waiter in `wait`.
     Waiter(WaiterId),
     /// A fiber in `run`, and the mark of that scope.
     Scope(NonNull<ControlBlock>, NonNull<Mark>),
-    /// A token of its own.
+    /// A child token.
     Child(NonNull<Shared>),
 }
 
-// SAFETY: who listens stays where it is until it is called for, or has left.
+// SAFETY: a listener stays in place until it is called, or has left.
 unsafe impl Send for Listener {}
 
 /// Takes the node of a fiber, which is lost, out of the queue of a token's listeners. The object is
@@ -98,12 +103,12 @@ static RECOVERY: ItemKind = ItemKind {
 };
 
 impl CancelToken {
-    /// A token that is not cancelled.
+    /// Creates a token that is not cancelled.
     pub fn new() -> Self {
         CancelToken { shared: Shared::allocate(None) }
     }
 
-    /// A token that is cancelled with this one, and may be cancelled without it.
+    /// Creates a token that is cancelled with this one, and may be cancelled without it.
     ///
     /// ```
     /// let parent = daiko::cancel::CancelToken::new();
@@ -125,29 +130,31 @@ impl CancelToken {
         child
     }
 
-    /// Cancels the token and its children, and theirs: who is in [`run`](Self::run) unwinds, as by
-    /// [`JoinHandle::cancel`](crate::JoinHandle::cancel), but up to that call only; who is in
+    /// Cancels the token and its descendants. A fiber in [`run`](Self::run) unwinds, as by
+    /// [`JoinHandle::cancel`](crate::JoinHandle::cancel), but only up to that call; a waiter in
     /// [`wait`](Self::wait) returns. A second cancel changes nothing.
     ///
-    /// What came before it happens before whatever somebody does who has seen the token cancelled.
-    /// With `panic = "abort"` no fiber unwinds. A destructor that panics while its fiber unwinds
-    /// aborts the process, as in any unwinding.
+    /// Actions before the cancel happen before the actions of any thread that has seen the token
+    /// cancelled. With `panic = "abort"` no fiber unwinds. A destructor that panics while its fiber
+    /// unwinds aborts the process, as in any unwinding.
     pub fn cancel(&self) {
         let _call = process::call();
         let mut children = None;
         self.shared().cancel(&mut children);
-        // One after the other, not each within its parent's cancel: generations may be many.
+        // Iterative, as a recursion would be as deep as the generations, of which there may be
+        // many.
         while let Some(child) = children {
-            // SAFETY: it is kept until the release below.
+            // SAFETY: the reference that is released below keeps it.
             let shared = unsafe { child.as_ref() };
             children = shared.next.get();
             shared.cancel(&mut children);
-            // SAFETY: the reference of `Shared::cancel`, which nobody uses afterwards.
+            // SAFETY: the reference of `Shared::cancel`, which is not used afterwards.
             unsafe { release(child) };
         }
     }
 
-    /// Whether the token is cancelled. While somebody cancels its parent, it may be so a moment later.
+    /// Returns true if the token is cancelled. During a cancel of its parent, it may become so a
+    /// moment later.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.shared().signal.is_given()
@@ -173,7 +180,7 @@ impl CancelToken {
         let _ = self.wait_until(Deadline::NEVER);
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`.
+    /// Waits as [`wait`](Self::wait) does, but for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -193,7 +200,7 @@ impl CancelToken {
         let _call = process::call();
         let (signal, waiter) = (&self.shared().signal, Waiter::caller("CancelToken::wait"));
         let node = Node::new(Listener::Waiter(waiter.id()));
-        // SAFETY: the node is new, and stays here until it has left or is claimed.
+        // SAFETY: the node is new, and stays in place until it has left or is claimed.
         let waits = unsafe { signal.listen(&ThisThread, NonNull::from(&node)) };
         if waits && waiter.wait(&node, signal, deadline) == Ended::TimedOut {
             return Err(TimedOut);
@@ -201,11 +208,12 @@ impl CancelToken {
         Ok(())
     }
 
-    /// Runs `body`, which the calling fiber is unwound out of once the token is cancelled: at the
+    /// Runs `body`, and unwinds the calling fiber out of it once the token is cancelled: at the
     /// suspension that it is in, or else its next one.
     ///
-    /// Destructors run, and locks are freed and not poisoned. A result that is there is returned, also where
-    /// the token has been cancelled meanwhile. All else is as of [`time::timeout`](crate::time::timeout).
+    /// Destructors run, and locks are freed and not poisoned. A result that is there is returned,
+    /// even if the token has been cancelled meanwhile. The other rules of
+    /// [`time::timeout`](crate::time::timeout) apply.
     ///
     /// ```
     /// # daiko::run(|| {
@@ -223,11 +231,12 @@ impl CancelToken {
     ///
     /// # Errors
     ///
-    /// If the body was unwound; or if the token was cancelled before: then it does not run.
+    /// If the body was unwound, or if the token was cancelled before: then the body does not run.
     ///
     /// # Panics
     ///
-    /// If `body` does, with its payload; or if the caller is not a fiber, as a thread cannot be unwound.
+    /// If `body` panics, with its payload; or if the caller is not a fiber, as a thread cannot be
+    /// unwound.
     #[track_caller]
     pub fn run<R>(&self, body: impl FnOnce() -> R) -> Result<R, Cancelled> {
         let (_, fiber) = daiko_rt::worker::caller("CancelToken::run");
@@ -238,7 +247,8 @@ impl CancelToken {
         let (signal, scope) = (&self.shared().signal, CancelScope::new(fiber, Deadline::NEVER));
         let listener = Listener::Scope(NonNull::from(fiber), NonNull::from(scope.mark()));
         let node = Node::new(listener);
-        // SAFETY: the node is new, and stays here until it has left below: `Scope::run` does not unwind.
+        // SAFETY: the node is new, and stays in place until it has left below: `Scope::run` does
+        // not unwind.
         if !unsafe { signal.listen(&ThisThread, NonNull::from(&node)) } {
             return Err(Cancelled::by(&scope));
         }
@@ -246,7 +256,7 @@ impl CancelToken {
         call.add(listens);
         let result = scope.run(fiber, body);
         call.remove(listens);
-        // SAFETY: the node is alive, and in that queue since it was put there.
+        // SAFETY: the node is alive, and has been in that queue since it was put there.
         let _ = unsafe { signal.leave(&ThisThread, NonNull::from(&node)) };
         scope.settle(fiber, result)
     }
@@ -258,37 +268,40 @@ impl CancelToken {
 }
 
 impl Shared {
-    /// What one handle shares with nobody; that of a child takes over a reference to its parent.
+    /// Allocates the state of a new token with one handle. That of a child takes over a reference
+    /// to its parent.
     fn allocate(parent: Option<NonNull<Shared>>) -> NonNull<Shared> {
         let room = Box::leak(Box::<Shared>::new_uninit());
-        // Its own address is in it.
+        // The node contains the address of its own token.
         let place = Node::new(Listener::Child(NonNull::from(&mut *room).cast()));
         let (signal, refs, next) = (Signal::new(), AtomicUsize::new(1), Cell::new(None));
         NonNull::from(MaybeUninit::write(room, Shared { signal, refs, parent, place, next }))
     }
 
     fn retain(&self) {
-        // Relaxed: whoever makes a new reference has one.
+        // Relaxed: the caller already has a reference.
         let before = self.refs.fetch_add(1, Ordering::Relaxed);
         assert!(before < usize::MAX / 2, "too many handles of one token");
     }
 
-    /// A reference for who has none, but knows that the memory is there; false if the last one is gone.
+    /// Adds a reference for a caller that has none, but knows that the memory is there; returns
+    /// false if the last reference is gone.
     fn try_retain(&self) -> bool {
         let more = |refs| (refs > 0).then(|| refs + 1);
-        // Relaxed: it is given back by a Release before the token can go.
+        // Relaxed: the reference is given back by a Release before the token can be freed.
         self.refs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Gives the signal, unless it has been given. Its children are added to `children`, with a reference each.
+    /// Gives the signal, unless it has been given. The children are added to `children`, with a
+    /// reference each.
     fn cancel(&self, children: &mut Option<NonNull<Shared>>) {
         self.signal.give(&ThisThread, |listener| match listener {
             Listener::Waiter(waiter) => wait::wake(Some(waiter)),
             // SAFETY: the call is made before the scope is left.
             Listener::Scope(fiber, mark) => unsafe { end(fiber.as_ref(), mark.as_ref()) },
             Listener::Child(child) => {
-                // SAFETY: before a child goes it leaves its parent's signal, by whose lock this call
-                // is made.
+                // SAFETY: a child leaves its parent's signal before it is freed, under the lock
+                // that this call holds.
                 let shared = unsafe { child.as_ref() };
                 if shared.try_retain() {
                     shared.next.set(children.replace(child));
@@ -308,30 +321,31 @@ fn end(fiber: &ControlBlock, mark: &Mark) {
     });
 }
 
-/// Gives a reference back, and with the last one that to the parent.
+/// Gives a reference back, and with the last one the reference to the parent.
 ///
 /// # Safety
 ///
-/// The reference is the caller's, who does not use it any more.
+/// The reference belongs to the caller, which does not use it any more.
 unsafe fn release(mut this: NonNull<Shared>) {
-    // Not by way of the parent's drop: generations may be many.
+    // A loop, not a recursion through the parent's drop: there may be many generations.
     loop {
         // SAFETY: the reference keeps it.
         let shared = unsafe { this.as_ref() };
-        // Release: pairs with the fence of who is last.
+        // Release: pairs with the fence of the last reference.
         if shared.refs.fetch_sub(1, Ordering::Release) != 1 {
             return;
         }
-        // Acquire: pairs with the Release above of all others.
+        // Acquire: pairs with the Release above of all other references.
         fence(Ordering::Acquire);
         let parent = shared.parent;
         if let Some(parent) = parent {
             let place = NonNull::from(&shared.place);
-            // SAFETY: the parent is kept by the reference that this has; the place is alive, and was put
-            // into that queue or none.
+            // SAFETY: this token's reference keeps the parent; the place is alive, and was put into
+            // that queue or none.
             let _ = unsafe { parent.as_ref().signal.leave(&ThisThread, place) };
         }
-        // SAFETY: it was made by `Box`, nobody has a reference, and nobody can call for it any more.
+        // SAFETY: it was made by `Box`, no reference is left, and no listener queue leads to it any
+        // more.
         drop(unsafe { Box::from_raw(this.as_ptr()) });
         match parent {
             Some(parent) => this = parent,
@@ -346,7 +360,7 @@ impl Object<Listener> for Signal<Listener> {
         unsafe { Signal::leave(self, &ThisThread, node) }
     }
 
-    /// All who wait are woken, so nobody waits for a wake that was in vain.
+    /// All waiters are woken, so there is no wake to hand on.
     fn give_way(&self, _: u8) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Values of which every fiber has its own.
+//! Fiber-local values: each fiber has its own.
 
 pub(crate) mod table;
 
@@ -10,7 +10,8 @@ use std::thread::LocalKey;
 use self::table::Found;
 use daiko_rt::fiber::ControlBlock;
 
-/// Declares statics of which every fiber has its own value, as [`std::thread_local!`] does for threads.
+/// Declares statics of which every fiber has its own value, as [`std::thread_local!`] does for
+/// threads.
 ///
 /// A value is initialised when its fiber uses it first. It is dropped when the fiber ends: in the
 /// fiber, before its join returns.
@@ -45,7 +46,7 @@ use daiko_rt::fiber::ControlBlock;
 /// ```
 ///
 /// An initialiser in a `const` block is evaluated when the program is compiled. [`FiberLocal`] has
-/// what can be done with the static.
+/// the operations on the static.
 #[macro_export]
 macro_rules! fiber_local {
     () => {};
@@ -59,7 +60,7 @@ macro_rules! fiber_local {
     };
 }
 
-/// One static: what a fiber initialises it by, and a thread.
+/// One static, with its initialisers for fibers and for threads.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __fiber_local {
@@ -72,35 +73,37 @@ macro_rules! __fiber_local {
             ::std::thread_local! {
                 static __DAIKO_OF_THREAD: $t = $($thread)*;
             }
-            // SAFETY: this very static is what is made here.
+            // SAFETY: `__new` makes the value of this very static.
             unsafe { $crate::FiberLocal::__new(__daiko_init, &__DAIKO_OF_THREAD) }
         };
     };
 }
 
-/// A static of which every fiber has its own value: [`fiber_local!`](crate::fiber_local) declares it.
+/// A static of which every fiber has its own value: [`fiber_local!`](crate::fiber_local) declares
+/// it.
 ///
-/// A value lives from its first use to the end of its fiber, wherever that runs: a mover takes it
-/// along. It stays the fiber's alone while that is suspended, unlike what is in a thread-local, so
-/// that it may be borrowed across suspensions.
+/// A value lives from its first use to the end of its fiber, on any worker: a migratable fiber
+/// takes it along. Unlike a thread-local, it is not accessible to other fibers while its fiber is
+/// suspended, so it may be borrowed across suspensions.
 ///
-/// What is not run by a fiber has the value of its thread, as if this were declared by
-/// [`std::thread_local!`] beside: threads that are no workers, pollers, and the closure of
+/// Code that runs outside fibers has the value of its thread, as if this were also declared by
+/// [`std::thread_local!`]: threads that are not workers, pollers, and the closure of
 /// [`blocking`](crate::blocking()), which runs on such a thread.
 ///
 /// # Ends
 ///
-/// Values are dropped once the fiber's closure has returned or was unwound, the one that was
-/// initialised last before the others. Their destructors may suspend; as in an unwinding, they are
-/// not cancelled. A panic ends with the destructor that it comes from. A destructor may use other
-/// locals: one that was not initialised is, and is dropped in turn; one whose own destructor has
-/// begun is not there any more ([`try_with`](Self::try_with)). The values of a fiber that is left
-/// behind by a shutdown are never dropped.
+/// Values are dropped once the fiber's closure has returned or was unwound, in reverse order of
+/// initialisation. Their destructors may suspend; as in an unwinding, they are not cancelled. A
+/// panic ends with the destructor that it comes from. A destructor may use other locals: an
+/// uninitialised one is initialised, and dropped in turn; a local whose own destructor has begun is
+/// no longer accessible ([`try_with`](Self::try_with)). The values of a fiber that is left behind
+/// by a shutdown are never dropped.
 ///
 /// # Cost
 ///
-/// A fiber without such values pays a look at its control block when it ends. The first one costs
-/// an allocation for the table and, as any, one for itself; a use costs a look into that table.
+/// A fiber without such values pays one check of its control block when it ends. The first value
+/// costs an allocation for the table and, like each value, one for itself; a use costs a look into
+/// that table.
 pub struct FiberLocal<T: 'static> {
     init: fn() -> T,
     of_thread: &'static LocalKey<T>,
@@ -122,7 +125,7 @@ impl std::error::Error for AccessError {}
 impl<T: 'static> FiberLocal<T> {
     /// # Safety
     ///
-    /// The result becomes a static, so that no other has its address.
+    /// The result becomes a static, so that no other static has its address.
     #[doc(hidden)]
     pub const unsafe fn __new(init: fn() -> T, of_thread: &'static LocalKey<T>) -> Self {
         FiberLocal { init, of_thread }
@@ -138,7 +141,8 @@ impl<T: 'static> FiberLocal<T> {
     ///
     /// # Panics
     ///
-    /// If the value's destructor has begun, or there is no memory for it; where `f` does, or the initialiser.
+    /// If the value's destructor has begun, or there is no memory for it; if `f` panics, or the
+    /// initialiser.
     #[inline]
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
         match self.try_with(f) {
@@ -147,7 +151,7 @@ impl<T: 'static> FiberLocal<T> {
         }
     }
 
-    /// As [`with`](Self::with), for callers that a destructor may have.
+    /// Calls `f` as [`with`](Self::with) does, for callers that may be destructors.
     ///
     /// # Errors
     ///
@@ -155,7 +159,7 @@ impl<T: 'static> FiberLocal<T> {
     ///
     /// # Panics
     ///
-    /// If there is no memory for the value; where `f` does, or the initialiser.
+    /// If there is no memory for the value; if `f` panics, or the initialiser.
     #[inline]
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
         match daiko_rt::worker::try_caller() {
@@ -164,17 +168,17 @@ impl<T: 'static> FiberLocal<T> {
         }
     }
 
-    /// The value of `fiber`, the caller; `init` makes it, if there is none.
+    /// Returns the value of `fiber`, the caller; `init` makes it, if there is none.
     #[inline]
     fn of<'f>(
         &'static self,
         fiber: &'f ControlBlock,
         init: impl FnOnce() -> T,
     ) -> Result<&'f T, AccessError> {
-        // SAFETY: the address is that of this static alone, so that its type is that of the values.
+        // SAFETY: only this static has this address, so that the values have its type.
         match unsafe { table::find::<T>(fiber, self.key()) } {
-            // SAFETY: it lives as long as what the fiber runs, other destructors of locals included,
-            // and nobody else uses it; its own destructor finds it gone.
+            // SAFETY: it lives as long as the fiber's code, other destructors of locals included,
+            // and only this fiber uses it; its own destructor finds it gone.
             Found::Value(value) => Ok(unsafe { value.as_ref() }),
             Found::Nothing => Ok(self.of_slow(fiber, init)),
             Found::Dropped => Err(AccessError),
@@ -187,7 +191,7 @@ impl<T: 'static> FiberLocal<T> {
         // SAFETY: as in `of`.
         let value = unsafe {
             match table::find::<T>(fiber, self.key()) {
-                // The initialiser has come here itself.
+                // The initialiser has used this local itself.
                 Found::Value(value) => value,
                 Found::Nothing | Found::Dropped => table::insert(fiber, self.key(), made),
             }
@@ -200,7 +204,8 @@ impl<T: 'static> FiberLocal<T> {
         ptr::from_ref(self).addr()
     }
 
-    /// Makes `value` that of `fiber`, the caller, without the initialiser; `replace` does if it has one.
+    /// Sets the value of `fiber`, the caller, without the initialiser; calls `replace` if it has a
+    /// value.
     fn put(&'static self, fiber: &ControlBlock, value: T, replace: impl FnOnce(&T, T)) {
         // SAFETY: as in `of`.
         match unsafe { table::find::<T>(fiber, self.key()) } {
@@ -220,9 +225,9 @@ fn gone(error: AccessError) -> ! {
 
 /// # Panics
 ///
-/// All of them as [`with`](FiberLocal::with).
+/// Those of [`with`](FiberLocal::with), for all functions.
 impl<T: 'static> FiberLocal<Cell<T>> {
-    /// Sets the value; if it is the first use, instead of initialising it.
+    /// Sets the value; on the first use, in place of the initialiser.
     ///
     /// ```
     /// use std::cell::Cell;
@@ -244,7 +249,7 @@ impl<T: 'static> FiberLocal<Cell<T>> {
         }
     }
 
-    /// A copy of the value.
+    /// Returns a copy of the value.
     pub fn get(&'static self) -> T
     where
         T: Copy,
@@ -252,7 +257,7 @@ impl<T: 'static> FiberLocal<Cell<T>> {
         self.with(Cell::get)
     }
 
-    /// The value, which becomes its type's default.
+    /// Takes the value, and leaves its type's default.
     pub fn take(&'static self) -> T
     where
         T: Default,
@@ -260,7 +265,7 @@ impl<T: 'static> FiberLocal<Cell<T>> {
         self.with(Cell::take)
     }
 
-    /// The value, which becomes `value`.
+    /// Replaces the value by `value`, and returns the old value.
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }
@@ -268,7 +273,7 @@ impl<T: 'static> FiberLocal<Cell<T>> {
 
 /// # Panics
 ///
-/// All of them as [`with`](FiberLocal::with), and if the value is borrowed as it must not be.
+/// Those of [`with`](FiberLocal::with), for all functions; and if an existing borrow conflicts.
 impl<T: 'static> FiberLocal<RefCell<T>> {
     /// Calls `f` with the value.
     ///
@@ -288,12 +293,12 @@ impl<T: 'static> FiberLocal<RefCell<T>> {
         self.with(|cell| f(&cell.borrow()))
     }
 
-    /// Calls `f` with the value, which it may change.
+    /// Calls `f` with a mutable reference to the value.
     pub fn with_borrow_mut<R>(&'static self, f: impl FnOnce(&mut T) -> R) -> R {
         self.with(|cell| f(&mut cell.borrow_mut()))
     }
 
-    /// Sets the value; if it is the first use, instead of initialising it.
+    /// Sets the value; on the first use, in place of the initialiser.
     pub fn set(&'static self, value: T) {
         match daiko_rt::worker::try_caller() {
             Some((_, fiber)) => {
@@ -305,7 +310,7 @@ impl<T: 'static> FiberLocal<RefCell<T>> {
         }
     }
 
-    /// The value, which becomes its type's default.
+    /// Takes the value, and leaves its type's default.
     pub fn take(&'static self) -> T
     where
         T: Default,
@@ -313,7 +318,7 @@ impl<T: 'static> FiberLocal<RefCell<T>> {
         self.with(RefCell::take)
     }
 
-    /// The value, which becomes `value`.
+    /// Replaces the value by `value`, and returns the old value.
     pub fn replace(&'static self, value: T) -> T {
         self.with(|cell| cell.replace(value))
     }

@@ -1,8 +1,8 @@
 //! The table of one fiber's locals.
 //!
-//! It comes from the runtime's arena, as the values do, and is found by the control block: null as long
-//! as the fiber has none. The key of a local is the address of its static, which is the same in all
-//! processes of an image; a dense index would be given out by each of them anew.
+//! It comes from the runtime's arena, as the values do. The control block points to it, and is null
+//! as long as the fiber has none. The key of a local is the address of its static, which is the
+//! same in all processes of an image; dense indices would differ between the processes.
 
 use std::alloc::Layout;
 use std::panic::{self, AssertUnwindSafe};
@@ -13,10 +13,10 @@ use daiko_sys::memory::MemoryError;
 use daiko_rt::fiber::{ControlBlock, FiberData, flag};
 use daiko_rt::process;
 
-/// Buckets of a fiber's first table, as a power of two.
+/// The number of buckets of a fiber's first table, as a power of two.
 const FIRST_BITS: u32 = 2;
 
-/// Open addressing, never more than half full; nothing is removed while the fiber lives.
+/// A hash table with open addressing, at most half full; no key is removed while the fiber lives.
 #[repr(C)]
 struct Table {
     /// The fiber's pointer leads here.
@@ -26,21 +26,21 @@ struct Table {
     used: u32,
     /// The local that was initialised last, and has not been dropped.
     newest: *mut Header,
-    // Behind it lie the buckets.
+    // The buckets follow in memory.
 }
 
 #[derive(Clone, Copy)]
 struct Bucket {
-    /// 0 if it is free.
+    /// Address of the static, or 0 if the bucket is free.
     key: usize,
     /// Null once the value is dropped, or about to be.
     value: *mut Header,
 }
 
-/// What the end of a fiber has to know of a value.
+/// Data of a value that the end of a fiber needs.
 struct Header {
     key: usize,
-    /// The one that was initialised before.
+    /// The value that was initialised before.
     older: *mut Header,
     layout: Layout,
     drop: unsafe fn(NonNull<Header>),
@@ -62,17 +62,17 @@ impl<T> Value<T> {
     }
 }
 
-/// What a fiber has under a key.
+/// The state of a fiber's value under a key.
 pub(super) enum Found<T> {
     Value(NonNull<T>),
-    /// Nothing yet.
+    /// No value yet.
     Nothing,
-    /// It is dropped, or about to be.
+    /// The value is dropped, or about to be.
     Dropped,
 }
 
-/// The value under `key` of `fiber`, the caller. It stays where it is while the fiber's closure runs,
-/// and as long as no destructor of its own does.
+/// Finds the value under `key` of `fiber`, the caller. It stays in place while the fiber's closure
+/// runs, and until its own destructor runs.
 ///
 /// # Safety
 ///
@@ -80,7 +80,7 @@ pub(super) enum Found<T> {
 #[inline]
 pub(super) unsafe fn find<T>(fiber: &ControlBlock, key: usize) -> Found<T> {
     let Some(table) = Table::of(fiber) else { return Found::Nothing };
-    // SAFETY: the fiber's own table, which it alone uses.
+    // SAFETY: the fiber's own table, which only the fiber uses.
     let bucket = unsafe { Table::bucket(table, key).read() };
     match NonNull::new(bucket.value) {
         // SAFETY: listed values are alive, and of that type by this function's contract.
@@ -92,7 +92,7 @@ pub(super) unsafe fn find<T>(fiber: &ControlBlock, key: usize) -> Found<T> {
     }
 }
 
-/// Makes `value` that of `key` of `fiber`, the caller, which has none there.
+/// Inserts `value` under `key` for `fiber`, the caller, which has none there.
 ///
 /// # Safety
 ///
@@ -119,7 +119,7 @@ pub(super) unsafe fn insert<T>(fiber: &ControlBlock, key: usize, value: T) -> No
     }
 }
 
-/// Drops the locals of `fiber`, the caller, which has come to its end: the newest first, also those
+/// Drops the locals of `fiber`, the caller, which has ended: the newest first, including locals
 /// that destructors initialise.
 ///
 /// As in an unwinding, destructors are not cancelled. A panic ends with its destructor.
@@ -127,7 +127,7 @@ pub(super) unsafe fn insert<T>(fiber: &ControlBlock, key: usize, value: T) -> No
 fn end(fiber: &ControlBlock) {
     fiber.nested(flag::SHIELD, "shield", || {
         while let Some(value) = take_newest(fiber) {
-            // SAFETY: its drop is called once, and nothing finds it any more.
+            // SAFETY: its drop is called once, and no lookup finds it any more.
             let dropped = panic::catch_unwind(AssertUnwindSafe(|| unsafe {
                 (value.as_ref().drop)(value);
             }));
@@ -145,10 +145,10 @@ fn end(fiber: &ControlBlock) {
     }
 }
 
-/// Takes the newest value out of the table of `fiber`: its key leads to nothing from here on.
+/// Takes the newest value out of the table of `fiber`: its key leads to no value from here on.
 fn take_newest(fiber: &ControlBlock) -> Option<NonNull<Header>> {
     let table = Table::of(fiber)?;
-    // SAFETY: the fiber's own table and values, which it alone uses.
+    // SAFETY: the fiber's own table and values, which only the fiber uses.
     unsafe {
         let newest = NonNull::new((*table.as_ptr()).newest)?;
         (*table.as_ptr()).newest = newest.as_ref().older;
@@ -157,7 +157,7 @@ fn take_newest(fiber: &ControlBlock) -> Option<NonNull<Header>> {
     }
 }
 
-/// The table of `fiber`, with room for one more key.
+/// Returns the table of `fiber`, with room for one more key.
 fn room_for_one(fiber: &ControlBlock) -> Result<NonNull<Table>, MemoryError> {
     let Some(old) = Table::of(fiber) else {
         let table = Table::new(fiber, FIRST_BITS)?;
@@ -179,7 +179,7 @@ fn room_for_one(fiber: &ControlBlock) -> Result<NonNull<Table>, MemoryError> {
 }
 
 impl Table {
-    /// The table of `fiber`, the caller, if it has one.
+    /// Returns the table of `fiber`, the caller, if it has one.
     #[inline]
     fn of(fiber: &ControlBlock) -> Option<NonNull<Self>> {
         NonNull::new(fiber.locals.get().cast())
@@ -190,7 +190,7 @@ impl Table {
         Layout::new::<Self>().extend(buckets).expect("below isize::MAX").0
     }
 
-    /// An empty table.
+    /// Creates an empty table.
     fn new(fiber: &ControlBlock, bits: u32) -> Result<NonNull<Self>, MemoryError> {
         let table = allocate(fiber, Self::layout(bits))?.cast::<Self>();
         // SAFETY: the memory is new, with room for the table and its buckets.
@@ -208,7 +208,7 @@ impl Table {
     ///
     /// `table` is one of `fiber`, and not used afterwards.
     unsafe fn free(fiber: &ControlBlock, table: NonNull<Self>) {
-        // SAFETY: `new` made it so.
+        // SAFETY: `new` allocated it with this layout.
         unsafe { free(fiber, table.cast(), Self::layout(table.as_ref().bits)) };
     }
 
@@ -221,7 +221,7 @@ impl Table {
         unsafe { table.add(1) }.as_ptr().cast()
     }
 
-    /// The bucket of `key`, or the free one where it belongs.
+    /// Returns the bucket of `key`, or the free one where it belongs.
     ///
     /// # Safety
     ///
@@ -262,7 +262,7 @@ impl Table {
     }
 }
 
-/// Spreads addresses that lie side by side: Knuth, volume 3, 6.4, by the golden ratio.
+/// Hashes a key so that adjacent addresses spread: Knuth, volume 3, 6.4, by the golden ratio.
 #[inline]
 fn hash(key: usize) -> usize {
     key.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64 as usize)

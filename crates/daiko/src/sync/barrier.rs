@@ -1,4 +1,4 @@
-//! Waiting for each other.
+//! Barriers, at which a number of parties wait for each other.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -15,10 +15,12 @@ use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
-/// Where so many wait for each other, again and again, as [`std::sync::Barrier`].
+/// A point where a fixed number of parties wait for each other, again and again, as
+/// [`std::sync::Barrier`].
 ///
-/// A fiber suspends until the last one has arrived, any other thread blocks. Who leaves before, as
-/// his time is over or he is cancelled, has not arrived: as many as before are still waited for.
+/// A fiber suspends until the last party has arrived; any other thread blocks. A party that leaves
+/// before, by a timeout or a cancel, has not arrived: the barrier still waits for as many parties
+/// as before.
 ///
 /// ```
 /// use daiko::sync::Barrier;
@@ -37,42 +39,42 @@ use daiko_rt::wait::{self, Ended, Object, Waiter};
 /// });
 /// ```
 pub struct Barrier {
-    /// Its word counts those who have arrived: all in the queue. Changed under its lock.
+    /// Its word counts the parties that have arrived: all in the queue. Changed under its lock.
     queue: WaitQueue<WaiterId>,
-    /// How many are waited for.
+    /// The number of parties.
     parties: usize,
 }
 
 const _: () = assert!(size_of::<Barrier>() == 24);
 
-/// What [`Barrier::wait`] says of the caller.
+/// Result of [`Barrier::wait`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BarrierWaitResult(bool);
 
 impl BarrierWaitResult {
-    /// Whether the caller is the one of all who arrived last.
+    /// Returns true if the caller arrived last.
     pub fn is_leader(&self) -> bool {
         self.0
     }
 }
 
 impl Barrier {
-    /// A barrier for `parties` who wait for each other.
+    /// Creates a barrier for `parties` parties.
     ///
     /// # Panics
     ///
-    /// If `parties` is 0: nobody would ever come.
+    /// If `parties` is 0: no party would ever come.
     pub const fn new(parties: usize) -> Self {
         assert!(parties > 0, "daiko: a Barrier of 0 lets nobody through; use 1 or more");
         Barrier { queue: WaitQueue::new(0), parties }
     }
 
-    /// Waits until all have arrived.
+    /// Waits until all parties have arrived.
     ///
     /// # Panics
     ///
-    /// Inside [`no_suspend`](crate::no_suspend), and in a [`Poller`](crate::agent::Poller), whether or
-    /// not the caller is the last.
+    /// Inside [`no_suspend`](crate::no_suspend), and in a [`Poller`](crate::agent::Poller), whether
+    /// or not the caller is the last.
     pub fn wait(&self) -> BarrierWaitResult {
         match self.wait_until(Deadline::NEVER) {
             Ok(result) => result,
@@ -80,7 +82,7 @@ impl Barrier {
         }
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`.
+    /// Waits as [`wait`](Self::wait) does, but for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -98,7 +100,7 @@ impl Barrier {
 
     fn wait_until(&self, deadline: Deadline) -> Result<BarrierWaitResult, TimedOut> {
         let _call = process::call();
-        // Before the arrival: a cancel that is due takes nothing back.
+        // Made before the arrival, so that a cancel that is due has no arrival to undo.
         let waiter = Waiter::caller("Barrier::wait");
         let node = Node::new(waiter.id());
         if self.arrive(&node) {
@@ -110,7 +112,7 @@ impl Barrier {
         }
     }
 
-    /// Lets all go if `node` is the last to arrive; otherwise it is queued.
+    /// Lets all parties go if `node` is the last to arrive; otherwise queues it.
     fn arrive(&self, node: &Node<WaiterId>) -> bool {
         let mut queue = self.queue.lock(&ThisThread);
         let arrived = self.arrived() + 1;
@@ -122,17 +124,17 @@ impl Barrier {
             return true;
         }
         self.set_arrived(arrived);
-        // SAFETY: the node is new, and its frame is left once it has left or was claimed.
+        // SAFETY: the node is new, and its frame is left only after it has left or was claimed.
         unsafe { queue.enqueue(NonNull::from(node)) };
         false
     }
 
-    /// How many have arrived. Under the queue lock.
+    /// Returns the number of parties that have arrived. To be called under the queue lock.
     fn arrived(&self) -> u32 {
         self.queue.word().load(Ordering::Relaxed)
     }
 
-    /// Under the queue lock.
+    /// Sets the number of parties that have arrived. To be called under the queue lock.
     fn set_arrived(&self, arrived: u32) {
         self.queue.word().store(arrived, Ordering::Relaxed);
     }
@@ -149,7 +151,7 @@ impl Object<WaiterId> for Barrier {
         unlinked
     }
 
-    /// All others were let go as well.
+    /// All other parties were let go as well.
     fn give_way(&self, _: u8) -> bool {
         true
     }

@@ -19,11 +19,12 @@ use daiko_rt::process;
 use daiko_rt::runtime::kernel::{ThisThread, ThisWorker};
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
-/// A condition that others make true, as [`std::sync::Condvar`].
+/// A condition that other threads make true, as [`std::sync::Condvar`].
 ///
-/// Who is notified while somebody has the mutex is not woken to find that out, but waits for the mutex
-/// from then on. There are no spurious wakes; what was true at the notification may be so no more,
-/// so a loop, or [`wait_while`](Self::wait_while), is needed all the same.
+/// If the mutex is held at the notification, the waiter is not woken only to block again: it moves
+/// to the queue of the mutex. There are no spurious wakes. Still, a condition that was true at the
+/// notification may be false by the return, so a loop, or [`wait_while`](Self::wait_while), is
+/// needed.
 ///
 /// A cancel unwinds out of a wait without the lock.
 ///
@@ -47,19 +48,19 @@ pub struct Condvar {
     raw: RawCondvar<WaiterId>,
 }
 
-/// Whether a wait ended because its time was over.
+/// Result of a wait with a timeout: whether the time was over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether the time was over before a notification came.
+    /// Returns true if the time was over before a notification came.
     pub fn timed_out(self) -> bool {
         self.0
     }
 }
 
 impl Condvar {
-    /// A condition that nobody waits for.
+    /// Creates a condition without waiters.
     pub const fn new() -> Self {
         Condvar { raw: RawCondvar::new() }
     }
@@ -68,11 +69,11 @@ impl Condvar {
     ///
     /// # Errors
     ///
-    /// If a holder of the mutex panicked; the error has the guard.
+    /// If a holder of the mutex panicked; the error contains the guard.
     ///
     /// # Panics
     ///
-    /// If others wait with another mutex; inside [`no_suspend`](crate::no_suspend); in a
+    /// If other waiters use another mutex; inside [`no_suspend`](crate::no_suspend); in a
     /// [`Poller`](crate::agent::Poller).
     #[inline(always)]
     #[track_caller]
@@ -102,7 +103,8 @@ impl Condvar {
         Ok(guard)
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`, beside the time that the lock takes.
+    /// Waits as [`wait`](Self::wait) does, but for at most `timeout`, besides the time to take the
+    /// lock.
     ///
     /// # Errors
     ///
@@ -120,7 +122,7 @@ impl Condvar {
         self.wait_timed(guard, timeout.into())
     }
 
-    /// Waits until `condition` is false, for at most `timeout`, beside the time that the lock takes.
+    /// Waits until `condition` is false, for at most `timeout`, besides the time to take the lock.
     /// The result says whether the time was over while the condition still held.
     ///
     /// # Errors
@@ -161,7 +163,7 @@ impl Condvar {
         }
     }
 
-    /// Inlined, as it returns after the switch.
+    /// Inlined, as it returns after the context switch.
     #[inline(always)]
     #[track_caller]
     fn wait_until<'m, T: ?Sized>(
@@ -175,7 +177,7 @@ impl Condvar {
         self.wait_now(guard, deadline)
     }
 
-    // Not by a closure, which would be the place where the mutex was locked.
+    // No closure: it would be reported as the place where the mutex was locked.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -200,7 +202,7 @@ impl Condvar {
         guard: MutexGuard<'m, T>,
         deadline: Deadline,
     ) -> (LockResult<MutexGuard<'m, T>>, Ended) {
-        // While the guard is there: a cancel that is due frees the lock by it.
+        // The guard must still exist here: a cancel that is due frees the lock by it.
         let waiter = Waiter::caller("Condvar::wait");
         let node = Node::new(waiter.id());
         let mutex = self.begin(guard, &node);
@@ -212,7 +214,7 @@ impl Condvar {
         (mutex.lock_after(&waiter, &node, ended), ended)
     }
 
-    /// Puts `node` into the queue and frees the lock.
+    /// Queues `node` and frees the lock.
     #[inline(never)]
     fn begin<'m, T: ?Sized>(
         &self,
@@ -221,8 +223,9 @@ impl Condvar {
     ) -> &'m Mutex<T> {
         let (here, node) = (ThisWorker::get(), NonNull::from(node));
         let heir = here.0.and_then(|worker| worker.take_heir(guard.raw()));
-        // SAFETY: the node is new, and its frame is left once it has left or was claimed. The mutex is
-        // borrowed for longer. An heir is next on this thread once the caller, a fiber, suspends.
+        // SAFETY: the node is new, and its frame is left only after it has left or was claimed. The
+        // mutex is borrowed for longer. The receiver of a direct hand-off is next on this thread
+        // once the caller, a fiber, suspends.
         match unsafe { self.raw.wait(&here, guard.raw(), node, heir, wait::is_here) } {
             Ok(first) => {
                 let mutex = guard.freed();
@@ -238,7 +241,7 @@ impl Condvar {
         }
     }
 
-    /// Has the one who has waited longest go on, if somebody waits.
+    /// Wakes the longest waiter, if there is any.
     #[inline]
     pub fn notify_one(&self) {
         if !self.raw.is_empty() {
@@ -246,7 +249,7 @@ impl Condvar {
         }
     }
 
-    /// Has all who wait go on, one after the other as the mutex allows.
+    /// Wakes all waiters, one after the other as the mutex allows.
     #[inline]
     pub fn notify_all(&self) {
         if !self.raw.is_empty() {
@@ -270,8 +273,8 @@ impl Condvar {
     }
 }
 
-/// Whether `waiter` runs on this thread once the caller suspends; then he may inherit `mutex`, which is
-/// noted.
+/// Returns true if `waiter` runs on this thread once the caller suspends. Then it may receive
+/// `mutex` by a direct hand-off, which is recorded.
 fn becomes_heir(
     here: ThisWorker,
     waiter: WaiterId,
@@ -279,7 +282,7 @@ fn becomes_heir(
     mutex: &RawMutex<WaiterId>,
 ) -> bool {
     let Some(worker) = here.0 else { return false };
-    // SAFETY: the id is that of somebody who waits, and goes on doing so until he is woken.
+    // SAFETY: the id is that of a waiter, which keeps waiting until it is woken.
     let Some(fiber) = (unsafe { waiter::fiber_of(waiter) }) else { return false };
     let runs_next = fiber.owner.is(worker);
     if runs_next {
@@ -288,7 +291,7 @@ fn becomes_heir(
     runs_next
 }
 
-/// By who has been notified, and runs: he asks for the mutex himself.
+/// Cancels the hand-off to the caller, a notified waiter that runs and acquires the mutex itself.
 #[cold]
 fn inherits_nothing() {
     if let Some((worker, fiber)) = daiko_rt::worker::try_caller() {
@@ -296,12 +299,12 @@ fn inherits_nothing() {
     }
 }
 
-/// Who is notified waits for the mutex from then on.
+/// Records that a notified waiter waits for the mutex from now on.
 fn now_for_mutex(waiter: WaiterId, mutex: &RawMutex<WaiterId>) {
     wait::moves_to(waiter, Target::new(Kind::Mutex, mutex));
 }
 
-/// What a waiter waits for: the condition variable, and then the mutex.
+/// The object of a waiter: the condition variable, and after the notification the mutex.
 struct Notified<'c> {
     condvar: &'c Condvar,
     mutex: &'c RawMutex<WaiterId>,

@@ -1,4 +1,4 @@
-//! Whether something has happened.
+//! Events that threads and fibers wait for.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -14,14 +14,14 @@ use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
-/// Something that happens, and that others wait for.
+/// An event that is set, and that waiters wait for.
 ///
-/// A [`manual`](Self::manual) event stays set until it is [`reset`](Self::reset), and lets all go who
-/// wait or come meanwhile. An [`auto`](Self::auto) event lets one go each time that it is set: the one
-/// who has waited longest, or if nobody waits, the one who comes next. Sets that nobody has waited
-/// for do not add up.
+/// A [`manual`](Self::manual) event stays set until it is [`reset`](Self::reset), and lets all
+/// present and later waiters go meanwhile. An [`auto`](Self::auto) event lets one waiter go each
+/// time that it is set: the longest waiter or, if there is none, the next one to come. Sets without
+/// a waiter do not add up.
 ///
-/// What happened before a set happens before the return of the waits that it ends.
+/// Actions before a set happen before the return of the waits that it ends.
 ///
 /// ```
 /// use daiko::sync::Event;
@@ -47,12 +47,13 @@ pub struct Event {
 const _: () = assert!(size_of::<Event>() == 16);
 
 impl Event {
-    /// An unset event that stays set, once it is, until it is [`reset`](Self::reset).
+    /// Creates an unset event that, once set, stays so until it is [`reset`](Self::reset).
     pub const fn manual() -> Self {
         Event { raw: RawEvent::manual() }
     }
 
-    /// An unset event that lets one go each time that it is set, which leaves it unset.
+    /// Creates an unset event that lets one waiter go each time that it is set, which leaves it
+    /// unset.
     ///
     /// ```
     /// # use daiko::sync::{Event, TimedOut};
@@ -67,7 +68,7 @@ impl Event {
         Event { raw: RawEvent::auto() }
     }
 
-    /// Says that it has happened: lets all who wait go, or one of them.
+    /// Sets the event: lets all waiters go, or one of them.
     #[inline]
     pub fn set(&self) {
         daiko_rt::in_call!(if !self.raw.set_fast() {
@@ -80,12 +81,12 @@ impl Event {
         wait::wake_all(self.raw.set(&ThisThread));
     }
 
-    /// Takes back that it has happened. Who was let go before goes, even if he has not run yet.
+    /// Unsets the event. A waiter that was let go before still returns, even if it has not run yet.
     pub fn reset(&self) {
         self.raw.reset();
     }
 
-    /// Whether it is set, in the eyes of whoever asks.
+    /// Returns true if it is set at this moment.
     pub fn is_set(&self) -> bool {
         self.raw.is_set()
     }
@@ -101,7 +102,7 @@ impl Event {
         let _ = self.wait_until("Event::wait", || Deadline::NEVER);
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`.
+    /// Waits as [`wait`](Self::wait) does, but for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -114,7 +115,7 @@ impl Event {
         self.wait_until("Event::wait", || timeout.into())
     }
 
-    /// Waits in the name of `what`.
+    /// Waits on behalf of the named call.
     #[inline]
     pub(super) fn wait_until(
         &self,
@@ -132,7 +133,7 @@ impl Event {
     fn wait_slow(&self, what: &str, deadline: Deadline) -> Result<(), TimedOut> {
         let waiter = Waiter::caller(what);
         let node = Node::new(waiter.id());
-        // SAFETY: the node is new, and stays here until it has left or is claimed.
+        // SAFETY: the node is new, and stays in place until it has left or is claimed.
         if unsafe { self.raw.pass(&ThisThread, NonNull::from(&node)) } {
             return Ok(());
         }
@@ -149,7 +150,7 @@ impl Object<WaiterId> for Event {
         unsafe { self.raw.leave(&ThisThread, node) }
     }
 
-    /// A manual event has let all others go as well.
+    /// A manual event has let all other waiters go as well.
     fn give_way(&self, _: u8) -> bool {
         if self.raw.is_auto() {
             self.set();

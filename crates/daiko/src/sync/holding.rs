@@ -1,22 +1,22 @@
-//! What a guard remembers of the moment at which its lock was taken.
+//! Record that a guard keeps of the moment at which its lock was taken.
 
 use daiko_rt::deadlock;
 use daiko_rt::fiber::panicking;
 use daiko_rt::process::Call;
 
-/// Mostly nothing, so that one look is enough.
+/// Flags of a holding; usually none, so that one comparison is enough.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Holding(u8);
 
-/// Its holder was panicking before: then it is not the lock's fault.
+/// The holder was already panicking, so that the panic does not poison the lock.
 const WAS_PANICKING: u8 = 1;
-/// It is noted who holds the lock.
+/// The lock's holder is tracked.
 const NOTED: u8 = 2;
-/// The lock is in the holder's estate.
+/// The lock is in the holder's robust list.
 const IN_ESTATE: u8 = 4;
 
 impl Holding {
-    /// Of the caller, who has just taken the lock at this address, and has it alone.
+    /// Makes the record of the caller, which has just taken the lock at this address exclusively.
     #[inline]
     #[track_caller]
     pub(super) fn of_caller(lock: usize) -> Self {
@@ -24,28 +24,29 @@ impl Holding {
         Holding(noted | if panicking() { WAS_PANICKING } else { 0 })
     }
 
-    /// Of who does not panic, of a lock that is in its estate.
+    /// The record of a holder that does not panic, for a lock in its robust list.
     pub(super) const IN_ESTATE: Self = Holding(IN_ESTATE);
 
-    /// The same of a lock that is in the caller's estate, if the call is a fiber's.
+    /// Returns the same record for a lock that is in the caller's robust list, if the call is a
+    /// fiber's.
     pub(super) fn in_estate(self, call: &Call) -> Self {
         Holding(self.0 | if call.has_robust_list() { IN_ESTATE } else { 0 })
     }
 
-    /// Whether there is nothing to remember.
+    /// Returns true if there is nothing to record.
     #[inline]
     pub(super) fn is_plain(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether the lock is in the holder's estate.
+    /// Returns true if the lock is in the holder's robust list.
     #[inline]
     pub(super) fn is_in_estate(self) -> bool {
         self.0 & IN_ESTATE != 0
     }
 
-    /// Ends it, before the lock is freed; whether the holder is panicking for a reason that came up
-    /// meanwhile, so that the lock is poisoned.
+    /// Ends the record before the lock is freed. Returns true if the holder started to panic
+    /// meanwhile, so that the lock is to be poisoned.
     #[inline]
     #[must_use]
     pub(super) fn ends_in_panic(self, lock: usize) -> bool {
@@ -59,7 +60,8 @@ impl Holding {
         self.0 & WAS_PANICKING == 0 && panicking()
     }
 
-    /// Ends it, as [`ends_in_panic`](Self::ends_in_panic), where nobody panics.
+    /// Ends the record as [`ends_in_panic`](Self::ends_in_panic) does, for a holder that does not
+    /// panic.
     pub(super) fn strike_out(self, lock: usize) {
         if self.0 & NOTED != 0 {
             deadlock::freed(lock);

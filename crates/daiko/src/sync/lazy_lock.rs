@@ -1,4 +1,4 @@
-//! A value that is made when it is first asked for.
+//! A value that is made on first use.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,14 +10,14 @@ use super::{OnceLock, TimedOut};
 use crate::cancel;
 use daiko_rt::Deadline;
 
-/// A value that is made by the first who asks for it, as [`std::sync::LazyLock`].
+/// A value that is made by its first user, as [`std::sync::LazyLock`].
 ///
-/// A fiber that has to wait for another to make it suspends, any other thread blocks.
+/// A fiber that has to wait for another initializer suspends; any other thread blocks.
 ///
-/// It is poisoned if the closure that makes the value panics: whoever asks panics from then on. A
-/// cancel is kept back while the closure runs, as by [`cancel::shield`], because it could not be
-/// run again; that of an [`OnceLock`] is unwound, as the next one who comes has his own. Who waits for
-/// another can be cancelled in either.
+/// It is poisoned if the closure that makes the value panics: from then on each access panics. A
+/// cancel is deferred while the closure runs, as by [`cancel::shield`], because the closure could
+/// not be run again. The closure of an [`OnceLock`] is unwound, as the next caller brings its own.
+/// A waiter can be cancelled in either.
 ///
 /// ```
 /// use daiko::sync::LazyLock;
@@ -29,11 +29,11 @@ use daiko_rt::Deadline;
 /// ```
 pub struct LazyLock<T, F = fn() -> T> {
     value: OnceLock<T>,
-    /// Touched by who makes the value, while he does.
+    /// Accessed by the initializer only, while it makes the value.
     make: Cell<Option<F>>,
 }
 
-// SAFETY: the value is shared as that of a `OnceLock`; the closure goes to the one who runs it.
+// SAFETY: the value is shared as that of a `OnceLock`; the closure goes to the thread that runs it.
 unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
 
 impl<T: UnwindSafe, F: UnwindSafe> UnwindSafe for LazyLock<T, F> {}
@@ -42,17 +42,17 @@ impl<T: RefUnwindSafe + UnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T,
 const FORCE: Call = Call::new("LazyLock::force", true, true);
 
 impl<T, F: FnOnce() -> T> LazyLock<T, F> {
-    /// A value that `make` will make.
+    /// Creates a value that `make` will make.
     pub const fn new(make: F) -> Self {
         LazyLock { value: OnceLock::new(), make: Cell::new(Some(make)) }
     }
 
-    /// The value, which is made if it is not there; waits for somebody else who makes it.
+    /// Returns the value, which is made if it is not there; waits for another initializer.
     ///
     /// # Panics
     ///
-    /// If the closure does, or did before; if the caller is that closure; if it would have to wait
-    /// inside [`no_suspend`](crate::no_suspend), or in a [`Poller`](crate::agent::Poller).
+    /// If the closure panics, or did so before; if the caller is that closure; if it would have to
+    /// wait inside [`no_suspend`](crate::no_suspend), or in a [`Poller`](crate::agent::Poller).
     #[inline]
     #[track_caller]
     pub fn force(this: &Self) -> &T {
@@ -62,8 +62,8 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
         }
     }
 
-    /// As [`force`](Self::force), but waits for somebody else for at most `timeout`. How long the
-    /// closure takes in the caller does not matter.
+    /// Returns the value as [`force`](Self::force) does, but waits for another initializer for at
+    /// most `timeout`. The time that the closure takes in the caller does not count.
     ///
     /// # Errors
     ///

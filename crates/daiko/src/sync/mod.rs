@@ -1,11 +1,13 @@
-//! Locks and what else fibers and threads share, named and shaped as in [`std::sync`].
+//! Locks and other objects that fibers and threads share, with the names and interfaces of
+//! [`std::sync`].
 //!
-//! All of it works between fibers, between threads that are no workers, and between both: a fiber
+//! All of them work between fibers, between threads that are not workers, and between both: a fiber
 //! suspends, any other thread blocks.
 //!
 //! # Deadlocks
 //!
-//! [`RuntimeBuilder::on_deadlock`](crate::RuntimeBuilder::on_deadlock) reports fibers that wait for each other:
+//! [`RuntimeBuilder::on_deadlock`](crate::RuntimeBuilder::on_deadlock) reports fibers that wait for
+//! each other:
 //!
 //! ```
 //! use daiko::sync::{Barrier, Mutex};

@@ -22,19 +22,19 @@ use daiko_rt::process::{self, Call, Item, ItemKind, holding};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
-/// So long after a waiter came too late for the first time the lock is handed over to it, whatever
-/// the processors wait for.
+/// How long after a waiter first arrives late the lock is handed over to it, whether or not the
+/// processors have other work.
 const LATE_NS: u64 = 500_000;
 
 /// A lock around a value, as [`std::sync::Mutex`].
 ///
-/// A fiber that has to wait suspends, any other thread blocks. Who waits is served in turn, but
-/// somebody else may have the lock while a woken waiter is on its way: at most 256 do, and none once
-/// half a millisecond has passed since it came too late for the first time. Holding it over a suspension is allowed, and costs those
-/// who wait.
+/// A fiber that has to wait suspends; any other thread blocks. Waiters are served in FIFO order.
+/// While a woken waiter is on its way, another thread may take the lock first. At most 256 threads
+/// do so, and none does once half a millisecond has passed since the waiter first arrived late.
+/// Holding the lock over a suspension is allowed, at the expense of the waiters.
 ///
-/// It is poisoned where a holder panics, as in `std`, or is lost with its [worker's process](daiko_rt::process); not by a
-/// cancel.
+/// The lock is poisoned if a holder panics, as in `std`, or if a holder is lost with its [worker's
+/// process](daiko_rt::process). A cancel does not poison it.
 ///
 /// ```
 /// use daiko::sync::Mutex;
@@ -61,10 +61,10 @@ const LATE_NS: u64 = 500_000;
 ///
 /// # Panics
 ///
-/// A fiber or thread that locks a mutex which it holds would wait for itself for ever. It panics
-/// where locks are tracked: in a build with debug assertions, and once a runtime was built with
-/// [`on_deadlock`](crate::RuntimeBuilder::on_deadlock). Elsewhere it waits, as in `std`; with a
-/// timeout it always does, and is told when the time is over.
+/// A fiber or thread that locks a mutex which it already holds would wait for itself forever. It
+/// panics if locks are tracked: in a build with debug assertions, and once a runtime was built with
+/// [`on_deadlock`](crate::RuntimeBuilder::on_deadlock). Otherwise it waits, as in `std`. A call
+/// with a timeout always waits, and reports that the time is over.
 pub struct Mutex<T: ?Sized> {
     raw: RawMutex<WaiterId>,
     value: UnsafeCell<T>,
@@ -72,15 +72,15 @@ pub struct Mutex<T: ?Sized> {
 
 const _: () = assert!(size_of::<Mutex<()>>() == 16);
 
-// SAFETY: the lock lets one at a time have the value, which may be dropped by whoever has the mutex.
+// SAFETY: the lock gives the value to one holder at a time, and any owner of the mutex may drop it.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
 // SAFETY: as above.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
 
 /// The right to use the value of a locked [`Mutex`]; dropping it frees the lock.
 ///
-/// It stays with the fiber or thread that locked: as in `std`, it is not [`Send`]. A mover takes it
-/// along.
+/// The guard stays with the fiber or thread that locked: as in `std`, it is not [`Send`]. A
+/// migratable fiber takes it along.
 #[must_use = "a mutex is unlocked where its guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct MutexGuard<'m, T: ?Sized> {
@@ -89,20 +89,20 @@ pub struct MutexGuard<'m, T: ?Sized> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: by reference a guard gives what the value's own type allows.
+// SAFETY: a shared reference to a guard gives only a shared reference to the value.
 unsafe impl<T: ?Sized + Sync> Sync for MutexGuard<'_, T> {}
 
 impl<T> Mutex<T> {
-    /// A free lock around `value`.
+    /// Creates a free lock around `value`.
     pub const fn new(value: T) -> Self {
         Mutex { raw: RawMutex::new(), value: UnsafeCell::new(value) }
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
     ///
-    /// If a holder panicked; the error has the value.
+    /// If a holder panicked; the error contains the value.
     pub fn into_inner(self) -> LockResult<T> {
         let poisoned = self.is_poisoned();
         let value = self.value.into_inner();
@@ -115,7 +115,7 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Errors
     ///
-    /// If a holder panicked; the error has the guard.
+    /// If a holder panicked; the error contains the guard.
     ///
     /// # Panics
     ///
@@ -135,11 +135,11 @@ impl<T: ?Sized> Mutex<T> {
         self.guard(holding)
     }
 
-    /// As [`lock`](Self::lock), for at most `timeout`.
+    /// Takes the lock as [`lock`](Self::lock) does, but waits for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// If the time is over, or a holder panicked; then the error has the guard.
+    /// If the time is over, or a holder panicked; then the error contains the guard.
     ///
     /// # Panics
     ///
@@ -169,7 +169,7 @@ impl<T: ?Sized> Mutex<T> {
     ///
     /// # Errors
     ///
-    /// If it is not, or a holder panicked; then the error has the guard.
+    /// If it is not free, or a holder panicked; then the error contains the guard.
     #[track_caller]
     pub fn try_lock(&self) -> Result<MutexGuard<'_, T>, TryLockError<MutexGuard<'_, T>>> {
         let call = process::call();
@@ -180,7 +180,7 @@ impl<T: ?Sized> Mutex<T> {
         }
     }
 
-    /// Takes the lock again after a wait for a condition, which has `ended` so.
+    /// Takes the lock again after a wait for a condition, which ended with `ended`.
     #[inline]
     #[track_caller]
     pub(super) fn lock_after(
@@ -209,29 +209,29 @@ impl<T: ?Sized> Mutex<T> {
         &self.raw
     }
 
-    /// For who has just taken the lock, and holds it so.
+    /// Makes the guard of a caller that has just taken the lock and records it as `holding`.
     #[inline]
     fn guard(&self, holding: Holding) -> LockResult<MutexGuard<'_, T>> {
         let guard = MutexGuard { mutex: self, holding, not_send: PhantomData };
         if self.raw.is_poisoned() { Err(PoisonError::new(guard)) } else { Ok(guard) }
     }
 
-    /// Whether a holder panicked.
+    /// Returns true if a holder panicked.
     pub fn is_poisoned(&self) -> bool {
         self.raw.is_poisoned()
     }
 
-    /// Takes back that a holder panicked.
+    /// Clears the poison, so that the mutex no longer reports a panic of a holder.
     pub fn clear_poison(&self) {
         let _call = process::call();
         self.raw.clear_poison(&ThisThread);
     }
 
-    /// The value, which nobody else has, as the mutex is borrowed alone.
+    /// Returns the value without locking, as the mutex is borrowed exclusively.
     ///
     /// # Errors
     ///
-    /// If a holder panicked; the error has the value.
+    /// If a holder panicked; the error contains the value.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         let poisoned = self.is_poisoned();
         let value = self.value.get_mut();
@@ -239,19 +239,19 @@ impl<T: ?Sized> Mutex<T> {
     }
 }
 
-/// What the lock is known by where locks are tracked.
+/// The lock's identity where locks are tracked.
 #[inline]
 fn address(raw: &RawMutex<WaiterId>) -> usize {
     std::ptr::from_ref(raw).addr()
 }
 
-/// What the lock is in its holder's estate.
+/// The lock's entry in its holder's robust list.
 #[inline]
 fn item(raw: &RawMutex<WaiterId>) -> Item {
     Item::new(raw, ptr::null(), &RECOVERY)
 }
 
-/// Notes that the caller, in this call, has just taken the lock; how it holds it.
+/// Records that the caller, in this call, has just taken the lock; returns how it is held.
 #[inline]
 #[track_caller]
 fn taken(raw: &RawMutex<WaiterId>, call: &Call) -> Holding {
@@ -259,7 +259,7 @@ fn taken(raw: &RawMutex<WaiterId>, call: &Call) -> Holding {
     Holding::of_caller(address(raw)).in_estate(call)
 }
 
-/// Waits for the lock if somebody has it, where calls are noted.
+/// Takes the lock where calls are recorded, and waits if it is held.
 #[inline(never)]
 #[track_caller]
 fn lock_in_call(raw: &RawMutex<WaiterId>) -> Holding {
@@ -280,7 +280,7 @@ fn lock_in_call_slow(raw: &RawMutex<WaiterId>) -> Holding {
     taken(raw, &call)
 }
 
-/// Waits for the lock; false if the deadline passed.
+/// Waits for the lock; returns false if the deadline passed.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -296,7 +296,7 @@ fn lock_slow(raw: &RawMutex<WaiterId>, deadline: Deadline) -> bool {
     wait_with(raw, &waiter, &node, Arrival::New, deadline)
 }
 
-/// Waits for the lock with `node`, which is in no queue; false if the deadline passed.
+/// Waits for the lock with `node`, which is in no queue; returns false if the deadline passed.
 fn wait_with(
     raw: &RawMutex<WaiterId>,
     waiter: &Waiter,
@@ -304,9 +304,9 @@ fn wait_with(
     mut arrival: Arrival,
     deadline: Deadline,
 ) -> bool {
-    // When it came too late for the first time: until then nobody has been faster.
+    // When the waiter first arrived late; `None` until another thread has been faster.
     let mut since = None;
-    // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+    // SAFETY: the node is in no queue, and stays in place until it has left or is claimed.
     while unsafe { raw.acquire(&ThisThread, NonNull::from(node), arrival) } == Acquire::Queued {
         if arrival != Arrival::New {
             since.get_or_insert_with(clock::monotonic_ns);
@@ -322,7 +322,7 @@ fn wait_with(
     true
 }
 
-/// Frees the lock, of which something else is to be remembered.
+/// Frees the lock if its holding has a record besides the lock word.
 #[inline(never)]
 fn unlock_held(raw: &RawMutex<WaiterId>, holding: Holding) {
     let frees = || raw.release_fast();
@@ -341,7 +341,7 @@ fn unlock_held_slow(raw: &RawMutex<WaiterId>, holding: Holding) {
     unlock_in(raw, holding.ends_in_panic(address(raw)));
 }
 
-/// Frees the lock, whose holder panics or does not.
+/// Frees the lock, and poisons it first if its holder panics.
 #[inline]
 fn unlock_in(raw: &RawMutex<WaiterId>, panic: bool) {
     if panic {
@@ -362,7 +362,7 @@ fn unlock_slow(raw: &RawMutex<WaiterId>) {
     wait::wake(raw.release(&ThisThread));
 }
 
-/// Poisons and frees the lock in the stead of its holder, which is lost.
+/// Poisons and frees the lock in place of its holder, which is lost.
 static RECOVERY: ItemKind = ItemKind {
     recover: |raw, _| {
         // SAFETY: the items of this kind are valid locks.
@@ -396,9 +396,9 @@ impl<'m, T: ?Sized> MutexGuard<'m, T> {
         &self.mutex.raw
     }
 
-    /// The mutex, whose lock has been freed without the guard.
+    /// Returns the mutex, whereas the lock has already been freed without the guard.
     pub(super) fn freed(self) -> &'m Mutex<T> {
-        // Without a look for a panic: who panics does not wait.
+        // No check for a panic: a panicking holder does not wait for a condition.
         let guard = ManuallyDrop::new(self);
         if !guard.holding.is_plain() {
             guard.strike_out();
@@ -406,7 +406,7 @@ impl<'m, T: ?Sized> MutexGuard<'m, T> {
         guard.mutex
     }
 
-    /// Notes that the caller has it since this call.
+    /// Records that the caller has held the lock since this call.
     pub(super) fn note(&mut self, call: &Call) {
         call.add(item(self.raw()));
         self.holding = self.holding.in_estate(call);
@@ -432,7 +432,7 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
 
 impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard's holder has the lock, and the guard is borrowed alone.
+        // SAFETY: the guard's holder has the lock, and the guard is borrowed exclusively.
         unsafe { &mut *self.mutex.value.get() }
     }
 }

@@ -1,4 +1,4 @@
-//! What is done once.
+//! One-time initialization.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -17,16 +17,17 @@ use daiko_rt::process::{self, Item, ItemKind, own_code};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
-/// Something that is done once, by the first who comes, as [`std::sync::Once`].
+/// An action that is run once, by its first caller, as [`std::sync::Once`].
 ///
-/// A fiber that has to wait for another to do it suspends, any other thread blocks.
+/// A fiber that has to wait for another initializer suspends; any other thread blocks.
 ///
-/// It is poisoned where who does it panics, as in `std`, or is lost with his
-/// [worker's process](daiko_rt::process). If he is cancelled it is as if he had not
-/// begun: the next one does it.
+/// It is poisoned if the initializer panics, as in `std`, or is lost with its [worker's
+/// process](daiko_rt::process). A cancelled initializer leaves it as if the action had not begun:
+/// the next caller runs it.
 ///
-/// Who comes back here while he does it panics, as he would wait for himself. If he waits for another,
-/// who comes here, both wait for ever, as in other [deadlocks](crate::RuntimeBuilder::on_deadlock).
+/// A recursive call by the initializer panics, as the initializer would wait for itself. If the
+/// initializer waits for a thread that waits here, both wait forever, as in other
+/// [deadlocks](crate::RuntimeBuilder::on_deadlock).
 ///
 /// ```
 /// use daiko::sync::Once;
@@ -47,34 +48,34 @@ pub struct Once {
 
 const _: () = assert!(size_of::<Once>() == 24);
 
-/// What the closure of [`Once::call_once_force`] is told.
+/// State that the closure of [`Once::call_once_force`] receives.
 #[derive(Debug)]
 pub struct OnceState {
     poisoned: bool,
 }
 
 impl OnceState {
-    /// Whether it was tried before, and that panicked.
+    /// Returns true if an earlier closure panicked.
     pub fn is_poisoned(&self) -> bool {
         self.poisoned
     }
 }
 
-/// Who comes, and what for.
+/// The name and the purpose of a call.
 pub(super) struct Call {
-    /// What messages call it, by its type and method.
+    /// Name of the call in messages: its type and method.
     pub(super) what: &'static str,
     pub(super) purpose: Purpose,
 }
 
 impl Call {
-    /// Does it unless it was poisoned.
+    /// Runs the closure unless an earlier closure panicked.
     const ONCE: Call = Call::new("Once::call_once", true, false);
-    /// Does it.
+    /// Runs the closure, poisoned or not.
     const FORCE: Call = Call::new("Once::call_once_force", true, true);
-    /// Waits for somebody who does it, unless it was poisoned.
+    /// Waits for an initializer, unless an earlier closure panicked.
     const WAIT: Call = Call::new("Once::wait", false, false);
-    /// Waits for somebody who does it.
+    /// Waits for an initializer, poisoned or not.
     const WAIT_FORCE: Call = Call::new("Once::wait_force", false, true);
 
     pub(super) const fn new(what: &'static str, runs: bool, despite_poison: bool) -> Call {
@@ -83,33 +84,34 @@ impl Call {
 }
 
 impl Once {
-    /// Not done yet.
+    /// Creates an object that is not initialized yet.
     #[allow(clippy::new_without_default, reason = "as in std")]
     pub const fn new() -> Self {
         Once { raw: RawOnce::new() }
     }
 
-    /// Whether it is done, so that the caller sees what was done.
+    /// Returns true if a closure has completed; its effects are then visible to the caller.
     #[inline]
     pub fn is_completed(&self) -> bool {
         self.raw.is_done()
     }
 
-    /// Runs `init`, unless it or another closure was run to its end here; waits for another that is
-    /// being run.
+    /// Runs `init`, unless it or another closure has completed here; waits for a closure that is
+    /// running.
     ///
     /// # Panics
     ///
     /// If a closure panicked here before; if the caller is one that is being run here; if it would
-    /// have to wait inside [`no_suspend`](crate::no_suspend), or in a [`Poller`](crate::agent::Poller).
+    /// have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// [`Poller`](crate::agent::Poller).
     #[inline]
     #[track_caller]
     pub fn call_once(&self, init: impl FnOnce()) {
         let _ = self.call(&Call::ONCE, || Deadline::NEVER, |_| init());
     }
 
-    /// As [`call_once`](Self::call_once), but waits for another closure for at most `timeout`. How long
-    /// `init` itself takes does not matter.
+    /// Runs `init` as [`call_once`](Self::call_once) does, but waits for another closure for at
+    /// most `timeout`. The time that `init` itself takes does not count.
     ///
     /// # Errors
     ///
@@ -127,7 +129,8 @@ impl Once {
         self.call(&Call::ONCE, || timeout.into(), |_| init())
     }
 
-    /// As [`call_once`](Self::call_once), also after a closure panicked here: `init` is told so.
+    /// Runs `init` as [`call_once`](Self::call_once) does, also after a closure panicked here.
+    /// `init` can query that from its argument.
     ///
     /// ```
     /// # use daiko::sync::Once;
@@ -141,14 +144,15 @@ impl Once {
     ///
     /// # Panics
     ///
-    /// As [`call_once`](Self::call_once), but for the first.
+    /// Those of [`call_once`](Self::call_once), except the first.
     #[inline]
     #[track_caller]
     pub fn call_once_force(&self, init: impl FnOnce(&OnceState)) {
         let _ = self.call(&Call::FORCE, || Deadline::NEVER, init);
     }
 
-    /// As [`call_once_timeout`](Self::call_once_timeout), also after a closure panicked here.
+    /// Runs `init` as [`call_once_timeout`](Self::call_once_timeout) does, also after a closure
+    /// panicked here.
     ///
     /// # Errors
     ///
@@ -166,7 +170,7 @@ impl Once {
         self.call(&Call::FORCE, || timeout.into(), init)
     }
 
-    /// Waits until it is done, by somebody else.
+    /// Waits until another thread or fiber has completed a closure here.
     ///
     /// # Panics
     ///
@@ -176,7 +180,7 @@ impl Once {
         let _ = self.see(&Call::WAIT, || Deadline::NEVER);
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`.
+    /// Waits as [`wait`](Self::wait) does, but for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -189,7 +193,8 @@ impl Once {
         self.see(&Call::WAIT, || timeout.into())
     }
 
-    /// As [`wait`](Self::wait), also if a closure panics here, or has: for one that does not.
+    /// Waits as [`wait`](Self::wait) does, but for a closure that does not panic, even if earlier
+    /// closures do or did.
     ///
     /// # Panics
     ///
@@ -199,7 +204,7 @@ impl Once {
         let _ = self.see(&Call::WAIT_FORCE, || Deadline::NEVER);
     }
 
-    /// As [`wait_force`](Self::wait_force), for at most `timeout`.
+    /// Waits as [`wait_force`](Self::wait_force) does, but for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -212,7 +217,7 @@ impl Once {
         self.see(&Call::WAIT_FORCE, || timeout.into())
     }
 
-    /// Waits for somebody who does it.
+    /// Waits for an initializer.
     #[inline]
     pub(super) fn see(
         &self,
@@ -222,7 +227,7 @@ impl Once {
         self.call_with(call, deadline, |_| unreachable!("who waits does not do it"))
     }
 
-    /// Has it done by `init`, the user's, or waits for somebody who does it.
+    /// Runs `init`, which is user code, or waits for another initializer.
     #[inline]
     #[track_caller]
     fn call(
@@ -234,7 +239,8 @@ impl Once {
         self.call_with(call, deadline, |state| own_code(|| init(state)))
     }
 
-    /// As [`call`](Self::call), by an `init` of the runtime's, which may have a part of the user's.
+    /// Acts as [`call`](Self::call), with an `init` of the runtime, which may run user code in
+    /// part.
     #[inline]
     #[track_caller]
     pub(super) fn call_with(
@@ -247,7 +253,7 @@ impl Once {
             return Ok(());
         }
         let mut init = Some(init);
-        // One copy of the rest for all closures.
+        // Only one copy of the slow path exists for all closures.
         self.call_slow(call, deadline(), &mut |state| {
             let Some(init) = init.take() else { unreachable!("run once") };
             init(state);
@@ -282,17 +288,17 @@ impl Once {
         }
     }
 
-    /// What it is in the estate of who does it.
+    /// The entry in the initializer's robust list.
     fn item(&self) -> Item {
         Item::new(self, ptr::null(), &RECOVERY)
     }
 
-    /// What it is known by where it is tracked who does it.
+    /// The object's identity where initializers are tracked.
     fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Waits until somebody who does it has ended, in whatever way.
+    /// Waits until the initializer has ended, by completion or otherwise.
     fn wait_for_end(
         &self,
         call: &Call,
@@ -302,7 +308,7 @@ impl Once {
         let waiter = Waiter::caller(call.what);
         let node = Node::new(waiter.id());
         let (by, at) = (ThisThread, NonNull::from(&node));
-        // SAFETY: the node is new, and stays here until it has left or is claimed.
+        // SAFETY: the node is new, and stays in place until it has left or is claimed.
         if !unsafe { self.raw.wait(&by, at, caller, call.purpose) } {
             return Ok(());
         }
@@ -325,11 +331,11 @@ fn itself(what: &str) -> ! {
     panic!("daiko: {what} was called by the very closure that it would wait for")
 }
 
-/// Somebody who does it; dropping this is his end, in a return or an unwind.
+/// A running initializer; dropping this ends it, in a return or an unwind.
 struct Run<'o> {
     once: &'o Once,
     done: bool,
-    /// It is noted who does it.
+    /// True if the initializer is tracked.
     noted: bool,
 }
 
@@ -354,7 +360,7 @@ impl Object<WaiterId> for Once {
         unsafe { self.raw.leave(&ThisThread, node) }
     }
 
-    /// All others were woken as well.
+    /// All other waiters were woken as well.
     fn give_way(&self, _: u8) -> bool {
         true
     }
@@ -370,7 +376,7 @@ impl fmt::Debug for Once {
     }
 }
 
-/// Poisons the object in the stead of its initializer, which is lost.
+/// Poisons the object in place of its initializer, which is lost.
 static RECOVERY: ItemKind = ItemKind {
     recover: |once, _| {
         // SAFETY: the items of this kind are valid.

@@ -9,12 +9,12 @@ use super::{Once, TimedOut};
 use daiko_rt::Deadline;
 use daiko_rt::process::own_code;
 
-/// Room for a value that is written once, by the first who comes, as [`std::sync::OnceLock`].
+/// A cell for a value that is written once, by its first caller, as [`std::sync::OnceLock`].
 ///
-/// A fiber that has to wait for another to write it suspends, any other thread blocks. If the closure
-/// that makes the value panics, or the fiber that runs it is cancelled, there is no value yet: the
-/// next one who comes makes it. [`cancel::shield`](crate::cancel::shield) keeps a cancel back; a
-/// [`LazyLock`](super::LazyLock), which has one closure only, does so itself.
+/// A fiber that has to wait for another initializer suspends; any other thread blocks. If the
+/// closure that makes the value panics, or the fiber that runs it is cancelled, there is no value
+/// yet, and the next caller makes it. [`cancel::shield`](crate::cancel::shield) defers a cancel; a
+/// [`LazyLock`](super::LazyLock), which has only one closure, does so itself.
 ///
 /// ```
 /// use daiko::sync::OnceLock;
@@ -30,7 +30,7 @@ use daiko_rt::process::own_code;
 /// ```
 pub struct OnceLock<T> {
     once: Once,
-    /// Written by who does it, before it is done; shared from then on.
+    /// Written by the initializer before completion; shared from then on.
     value: UnsafeCell<Option<T>>,
 }
 
@@ -44,7 +44,7 @@ const INIT: Call = Call::new("OnceLock::get_or_init", true, true);
 const WAIT: Call = Call::new("OnceLock::wait", false, true);
 const SET: Call = Call::new("OnceLock::set", true, true);
 
-/// Why a value was not written in time; it has the value.
+/// Reason why a value was not written in time; it contains the value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SetTimeoutError<T> {
     /// There is one already.
@@ -54,7 +54,7 @@ pub enum SetTimeoutError<T> {
 }
 
 impl<T> SetTimeoutError<T> {
-    /// The value.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         match self {
             SetTimeoutError::Occupied(value) | SetTimeoutError::TimedOut(value) => value,
@@ -83,31 +83,31 @@ impl<T> fmt::Debug for SetTimeoutError<T> {
 impl<T> std::error::Error for SetTimeoutError<T> {}
 
 impl<T> OnceLock<T> {
-    /// No value yet.
+    /// Creates an empty cell.
     pub const fn new() -> Self {
         OnceLock { once: Once::new(), value: UnsafeCell::new(None) }
     }
 
-    /// The value, if it is there.
+    /// Returns the value, if it is there.
     #[inline]
     pub fn get(&self) -> Option<&T> {
         if !self.once.is_completed() {
             return None;
         }
-        // SAFETY: it is done, so nobody writes any more but by `&mut`.
+        // SAFETY: initialization is complete, so that only `&mut` access can still write.
         unsafe { &*self.value.get() }.as_ref()
     }
 
-    /// The value, if it is there, for who has the object alone.
+    /// Returns the value, if it is there, to a caller with exclusive access.
     pub fn get_mut(&mut self) -> Option<&mut T> {
         self.value.get_mut().as_mut()
     }
 
-    /// Writes the value, unless there is one; waits for somebody else who writes it.
+    /// Writes the value, unless there is one; waits for another initializer.
     ///
     /// # Errors
     ///
-    /// If there is a value already: `value` comes back.
+    /// If there is a value already; the error contains `value`.
     ///
     /// # Panics
     ///
@@ -116,7 +116,8 @@ impl<T> OnceLock<T> {
         self.set_until(value, || Deadline::NEVER).map_err(SetTimeoutError::into_inner)
     }
 
-    /// As [`set`](Self::set), but waits for somebody else for at most `timeout`.
+    /// Writes the value as [`set`](Self::set) does, but waits for another initializer for at most
+    /// `timeout`.
     ///
     /// ```
     /// # use daiko::sync::{OnceLock, SetTimeoutError};
@@ -128,7 +129,7 @@ impl<T> OnceLock<T> {
     ///
     /// # Errors
     ///
-    /// If there is a value already, or the time is over: `value` comes back.
+    /// If there is a value already, or the time is over; the error contains `value`.
     ///
     /// # Panics
     ///
@@ -156,12 +157,12 @@ impl<T> OnceLock<T> {
         }
     }
 
-    /// The value, which `make` makes if there is none; waits for somebody else who makes it.
+    /// Returns the value, which `make` makes if there is none; waits for another initializer.
     ///
     /// # Panics
     ///
-    /// If `make` does, and then there is no value yet; if the caller is one that makes this value; if it
-    /// would have to wait inside [`no_suspend`](crate::no_suspend), or in a
+    /// If `make` panics, and then there is no value yet; if the caller is inside the closure that
+    /// makes this value; if it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
     /// [`Poller`](crate::agent::Poller).
     #[inline]
     #[track_caller]
@@ -172,8 +173,8 @@ impl<T> OnceLock<T> {
         }
     }
 
-    /// As [`get_or_init`](Self::get_or_init), but waits for somebody else for at most `timeout`. How
-    /// long `make` takes does not matter.
+    /// Returns the value as [`get_or_init`](Self::get_or_init) does, but waits for another
+    /// initializer for at most `timeout`. The time that `make` takes does not count.
     ///
     /// # Errors
     ///
@@ -201,13 +202,13 @@ impl<T> OnceLock<T> {
     ) -> Result<&T, TimedOut> {
         self.once.call_with(call, deadline, |_| {
             let value = Some(own_code(make));
-            // SAFETY: one at a time does it, and nobody looks before it is done.
+            // SAFETY: one initializer runs at a time, and no reader looks before completion.
             unsafe { *self.value.get() = value };
         })?;
         Ok(self.done())
     }
 
-    /// Waits for the value, which somebody else writes.
+    /// Waits until another thread or fiber has written the value.
     ///
     /// # Panics
     ///
@@ -218,7 +219,7 @@ impl<T> OnceLock<T> {
         self.done()
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`.
+    /// Waits as [`wait`](Self::wait) does, but for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -232,7 +233,7 @@ impl<T> OnceLock<T> {
         Ok(self.done())
     }
 
-    /// The value, which is there.
+    /// Returns the value, which is known to be there.
     #[inline]
     fn done(&self) -> &T {
         match self.get() {
@@ -241,7 +242,7 @@ impl<T> OnceLock<T> {
         }
     }
 
-    /// The value, if it is there.
+    /// Returns the value, if it is there.
     pub fn into_inner(self) -> Option<T> {
         self.value.into_inner()
     }

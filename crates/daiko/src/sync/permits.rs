@@ -1,4 +1,4 @@
-//! Waiting for permits, and serving who waits: what semaphores and read-write locks share.
+//! Acquisition and release of permits, shared by semaphores and read-write locks.
 
 use std::ptr::{self, NonNull};
 
@@ -21,14 +21,14 @@ pub(super) fn item(raw: &Raw, count: u32) -> Item {
     Item::new(raw, ptr::without_provenance(count as usize), &RECOVERY)
 }
 
-/// Gives the permits back in the stead of their holder, which is lost: as many as the detail says.
+/// Gives the permits back in place of their holder, which is lost; the detail is their number.
 static RECOVERY: ItemKind = ItemKind {
     // SAFETY: the items of this kind are valid semaphores.
     recover: |raw, count| release(unsafe { raw.cast::<Raw>().as_ref() }, count.addr() as u32),
 };
 
-/// Takes `count` permits, until the deadline at most, and notes that the caller has them as `item`.
-/// Returns false if the deadline passed.
+/// Takes `count` permits, until the deadline at most, and records that the caller holds them as
+/// `item`. Returns false if the deadline passed.
 #[inline(never)]
 pub(super) fn take_in_call(
     raw: &Raw,
@@ -58,7 +58,7 @@ fn take_in_call_slow(
     taken
 }
 
-/// As [`take_in_call`], if they are there.
+/// Takes permits as [`take_in_call`] does, but only if they are available.
 pub(super) fn try_take(raw: &Raw, count: u32, item: Item) -> bool {
     let call = process::call();
     let taken = raw.try_acquire(count);
@@ -68,7 +68,7 @@ pub(super) fn try_take(raw: &Raw, count: u32, item: Item) -> bool {
     taken
 }
 
-/// Gives `count` permits back that the caller has as `item`.
+/// Gives back `count` permits that the caller holds as `item`.
 #[inline]
 pub(super) fn give_back(raw: &Raw, count: u32, item: Item) {
     if process::notes_calls() {
@@ -94,7 +94,8 @@ fn give_back_in_call_slow(raw: &Raw, count: u32, item: Item) {
     release(raw, count);
 }
 
-/// Waits for `count` permits in the name of `what`, a call to a thing of a kind; false if the deadline passed.
+/// Waits for `count` permits on behalf of the call, given by its kind and name; returns false if
+/// the deadline passed.
 #[cold]
 #[inline(never)]
 pub(super) fn acquire_slow(
@@ -105,18 +106,18 @@ pub(super) fn acquire_slow(
 ) -> bool {
     let waiter = Waiter::caller(what);
     let node = Node::new(Request { waiter: waiter.id(), permits: count });
-    // SAFETY: the node is new, and stays here until it has left or is claimed.
+    // SAFETY: the node is new, and stays in place until it has left or is claimed.
     if unsafe { raw.acquire(&ThisThread, NonNull::from(&node)) } {
         return true;
     }
     waiter.wait(&node, &Asked { raw, count, kind }, deadline) != Ended::TimedOut
 }
 
-/// Gives `count` permits back, or makes so many.
+/// Gives `count` permits back, or adds them.
 ///
 /// # Panics
 ///
-/// If there would be too many, which only a semaphore's user can bring about.
+/// If there would be too many, which only the user of a semaphore can bring about.
 #[inline]
 pub(crate) fn release(raw: &Raw, count: u32) {
     process::assert_in_call();
@@ -135,7 +136,7 @@ fn release_slow(raw: &Raw, count: u32) {
     }
 }
 
-/// Wakes all who can have their permits now.
+/// Wakes all waiters that can have their permits now.
 fn serve(raw: &Raw) {
     while let Some(waiter) = raw.serve(&ThisThread) {
         wait::wake(Some(waiter));
@@ -147,7 +148,7 @@ fn overflow() -> ! {
     panic!("daiko: a semaphore was given more permits than Semaphore::MAX_PERMITS")
 }
 
-/// What a waiter has asked for.
+/// The request of a waiter.
 struct Asked<'s> {
     raw: &'s Raw,
     count: u32,

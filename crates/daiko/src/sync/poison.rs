@@ -1,10 +1,10 @@
-//! What a lock says of a holder that panicked.
+//! Errors of locks after a panic of the holder.
 
 use std::fmt;
 
 pub use std::sync::{LockResult, PoisonError, TryLockError};
 
-/// Why a lock was not taken in time.
+/// Reason why a lock was not taken in time.
 pub enum TimedLockError<G> {
     /// A holder panicked; the lock was taken nevertheless.
     Poisoned(PoisonError<G>),

@@ -19,9 +19,9 @@ use daiko_rt::Deadline;
 use daiko_rt::deadlock::{self, Kind};
 use daiko_rt::process::{self, Item, ItemKind, holding};
 
-/// What a reader takes of the permits.
+/// The number of permits that a reader takes.
 const READER: u32 = 1;
-/// What a writer takes: all there are.
+/// The number of permits that a writer takes: all of them.
 const WRITER: u32 = MAX_PERMITS;
 
 const READ: &(Kind, &str) = &(Kind::RwLock, "RwLock::read");
@@ -30,14 +30,15 @@ const WRITE: &(Kind, &str) = &(Kind::RwLock, "RwLock::write");
 type TimedResult<G> = Result<G, TimedLockError<G>>;
 type TryResult<G> = Result<G, TryLockError<G>>;
 
-/// A lock around a value that many may read at a time, or one write, as [`std::sync::RwLock`].
+/// A lock around a value that many threads may read at a time, or one may write, as
+/// [`std::sync::RwLock`].
 ///
-/// A fiber that has to wait suspends, any other thread blocks. Who waits is served in turn: a writer
-/// waits for those who came before, and readers who come later wait behind him, so that neither
-/// starves. Readers who stand in line together enter together.
+/// A fiber that has to wait suspends; any other thread blocks. Waiters are served in FIFO order. A
+/// writer waits for earlier readers, and later readers wait behind it, so that neither starves.
+/// Readers that are next to each other in the queue enter together.
 ///
-/// It is poisoned where a writer panics, as in `std`, or is lost with its [worker's process](daiko_rt::process); not by a
-/// reader, and not by a cancel.
+/// The lock is poisoned if a writer panics, as in `std`, or if a writer is lost with its [worker's
+/// process](daiko_rt::process). Neither a reader nor a cancel poisons it.
 ///
 /// ```
 /// use daiko::sync::RwLock;
@@ -64,21 +65,21 @@ type TryResult<G> = Result<G, TryLockError<G>>;
 ///
 /// # Panics
 ///
-/// Who has the lock and asks for it again may wait for himself for ever, as in `std`: a writer does,
+/// A holder that asks for the lock again may wait for itself forever, as in `std`: a writer does,
 /// and so does a reader if a writer has come in between. Where locks are
-/// [tracked](super::Mutex#panics) a writer panics instead; with a timeout he waits, and is told when the
-/// time is over. Who reads is not tracked, as many may.
+/// [tracked](super::Mutex#panics), a writer panics instead; with a timeout it waits, and reports
+/// that the time is over. Readers are not tracked, as there may be many.
 pub struct RwLock<T: ?Sized> {
     raw: RawSemaphore<WaiterId>,
-    /// Whether a writer panicked. Set by a writer; cleared by anyone.
+    /// True if a writer panicked. Set by a writer; cleared by any thread.
     poisoned: AtomicBool,
     value: UnsafeCell<T>,
 }
 
 const _: () = assert!(size_of::<RwLock<()>>() == 24);
 
-// SAFETY: a writer has the value alone, and may be on another thread than who drops it; readers
-// have it beside each other.
+// SAFETY: a writer has exclusive access, and may run on another thread than the one that drops the
+// value; readers share it.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 
 impl<T: ?Sized> UnwindSafe for RwLock<T> {}
@@ -86,7 +87,7 @@ impl<T: ?Sized> RefUnwindSafe for RwLock<T> {}
 
 /// The right to read the value of an [`RwLock`]; dropping it lets a writer in.
 ///
-/// As in `std`, it is not [`Send`]. A mover takes it along.
+/// As in `std`, it is not [`Send`]. A migratable fiber takes it along.
 #[must_use = "an RwLock is unlocked where its guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct RwLockReadGuard<'l, T: ?Sized> {
@@ -94,12 +95,12 @@ pub struct RwLockReadGuard<'l, T: ?Sized> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: by reference a guard gives what the value's own type allows.
+// SAFETY: a shared reference to a guard gives only a shared reference to the value.
 unsafe impl<T: ?Sized + Sync> Sync for RwLockReadGuard<'_, T> {}
 
-/// The right to use the value of an [`RwLock`] alone; dropping it lets others in.
+/// The exclusive right to use the value of an [`RwLock`]; dropping it lets waiters in.
 ///
-/// As in `std`, it is not [`Send`]. A mover takes it along.
+/// As in `std`, it is not [`Send`]. A migratable fiber takes it along.
 #[must_use = "an RwLock is unlocked where its guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct RwLockWriteGuard<'l, T: ?Sized> {
@@ -108,11 +109,11 @@ pub struct RwLockWriteGuard<'l, T: ?Sized> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: by reference a guard gives what the value's own type allows.
+// SAFETY: a shared reference to a guard gives only a shared reference to the value.
 unsafe impl<T: ?Sized + Sync> Sync for RwLockWriteGuard<'_, T> {}
 
 impl<T> RwLock<T> {
-    /// A lock around `value` that nobody has.
+    /// Creates a free lock around `value`.
     pub const fn new(value: T) -> Self {
         RwLock {
             raw: RawSemaphore::new(MAX_PERMITS),
@@ -121,11 +122,11 @@ impl<T> RwLock<T> {
         }
     }
 
-    /// The value.
+    /// Returns the value.
     ///
     /// # Errors
     ///
-    /// If a writer panicked; the error has the value.
+    /// If a writer panicked; the error contains the value.
     pub fn into_inner(self) -> LockResult<T> {
         let poisoned = self.is_poisoned();
         let value = self.value.into_inner();
@@ -138,7 +139,7 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Errors
     ///
-    /// If a writer panicked; the error has the guard.
+    /// If a writer panicked; the error contains the guard.
     ///
     /// # Panics
     ///
@@ -151,11 +152,11 @@ impl<T: ?Sized> RwLock<T> {
         self.read_guard()
     }
 
-    /// As [`read`](Self::read), for at most `timeout`.
+    /// Takes the lock as [`read`](Self::read) does, but waits for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// If the time is over, or a writer panicked; then the error has the guard.
+    /// If the time is over, or a writer panicked; then the error contains the guard.
     ///
     /// # Panics
     ///
@@ -182,7 +183,7 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// # Errors
     ///
-    /// If one does, or a writer panicked; then the error has the guard.
+    /// If a writer has it or waits for it, or a writer panicked; then the error contains the guard.
     pub fn try_read(&self) -> TryResult<RwLockReadGuard<'_, T>> {
         if permits::try_take(&self.raw, READER, self.reader()) {
             Ok(self.read_guard()?)
@@ -191,11 +192,11 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// Waits until nobody has the lock, and takes it for writing.
+    /// Waits until the lock is free, and takes it for writing.
     ///
     /// # Errors
     ///
-    /// If a writer panicked; the error has the guard.
+    /// If a writer panicked; the error contains the guard.
     ///
     /// # Panics
     ///
@@ -207,11 +208,11 @@ impl<T: ?Sized> RwLock<T> {
         self.write_guard()
     }
 
-    /// As [`write`](Self::write), for at most `timeout`.
+    /// Takes the lock as [`write`](Self::write) does, but waits for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// If the time is over, or a writer panicked; then the error has the guard.
+    /// If the time is over, or a writer panicked; then the error contains the guard.
     ///
     /// # Panics
     ///
@@ -236,11 +237,11 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// Takes the lock for writing if nobody has it.
+    /// Takes the lock for writing if it is free.
     ///
     /// # Errors
     ///
-    /// If somebody does, or a writer panicked; then the error has the guard.
+    /// If it is held, or a writer panicked; then the error contains the guard.
     #[track_caller]
     pub fn try_write(&self) -> TryResult<RwLockWriteGuard<'_, T>> {
         if permits::try_take(&self.raw, WRITER, self.writer()) {
@@ -250,7 +251,6 @@ impl<T: ?Sized> RwLock<T> {
         }
     }
 
-    /// Takes so many permits, waiting for them in the name of `what`; a writer's name what he poisons.
     /// The item of a reader's robust list.
     #[inline]
     fn reader(&self) -> Item {
@@ -300,19 +300,21 @@ impl<T: ?Sized> RwLock<T> {
         let _ = permits::acquire_slow(&self.raw, permits, what, Deadline::NEVER);
     }
 
-    /// What the lock is known by where locks are tracked.
+    /// The lock's identity where locks are tracked.
     #[inline]
     fn address(&self) -> usize {
         std::ptr::from_ref(&self.raw).addr()
     }
 
-    /// For who has just taken the lock for reading, as its estate says.
+    /// Makes the guard of a caller that has just taken the lock for reading, as its robust list
+    /// records.
     #[inline]
     fn read_guard(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         self.unless_poisoned(RwLockReadGuard { lock: self, not_send: PhantomData })
     }
 
-    /// For who has just taken the lock for writing, as its estate says.
+    /// Makes the guard of a caller that has just taken the lock for writing, as its robust list
+    /// records.
     #[inline]
     #[track_caller]
     fn write_guard(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
@@ -325,23 +327,23 @@ impl<T: ?Sized> RwLock<T> {
         if self.is_poisoned() { Err(PoisonError::new(guard)) } else { Ok(guard) }
     }
 
-    /// Whether a writer panicked.
+    /// Returns true if a writer panicked.
     #[inline]
     pub fn is_poisoned(&self) -> bool {
-        // Relaxed: who has the lock sees what the writer left, by the permits.
+        // Relaxed: the permits order a holder's load after the writer's store.
         self.poisoned.load(Ordering::Relaxed)
     }
 
-    /// Takes back that a writer panicked.
+    /// Clears the poison, so that the lock no longer reports a panic of a writer.
     pub fn clear_poison(&self) {
         self.poisoned.store(false, Ordering::Relaxed);
     }
 
-    /// The value, which nobody else has, as the lock is borrowed alone.
+    /// Returns the value without locking, as the lock is borrowed exclusively.
     ///
     /// # Errors
     ///
-    /// If a writer panicked; the error has the value.
+    /// If a writer panicked; the error contains the value.
     pub fn get_mut(&mut self) -> LockResult<&mut T> {
         let poisoned = self.is_poisoned();
         let value = self.value.get_mut();
@@ -350,7 +352,8 @@ impl<T: ?Sized> RwLock<T> {
 }
 
 impl<'l, T: ?Sized> RwLockWriteGuard<'l, T> {
-    /// Goes on as a reader: no other writer comes in between, and readers who are first in line enter.
+    /// Turns the writer into a reader. No other writer comes in between, and readers that are first
+    /// in line enter.
     ///
     /// ```
     /// # daiko::run(|| {
@@ -387,14 +390,15 @@ impl<T: ?Sized> Deref for RwLockWriteGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the guard's holder has the lock alone.
+        // SAFETY: the guard's holder has the lock exclusively.
         unsafe { &*self.lock.value.get() }
     }
 }
 
 impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard's holder has the lock alone, and the guard is borrowed alone.
+        // SAFETY: the guard's holder has the lock exclusively, and the guard is borrowed
+        // exclusively.
         unsafe { &mut *self.lock.value.get() }
     }
 }
@@ -417,12 +421,12 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
 }
 
 fn poison(poisoned: &AtomicBool) {
-    // Relaxed: who takes the lock next sees it, by the release that follows.
+    // Relaxed: the release that follows makes it visible to the next holder.
     poisoned.store(true, Ordering::Relaxed);
 }
 
-/// Poisons and frees the lock in the stead of its writer, which is lost. The detail is the address
-/// of the mark of the poison.
+/// Poisons and frees the lock in place of its writer, which is lost. The detail is the address of
+/// the poison flag.
 static RECOVERY: ItemKind = ItemKind {
     recover: |raw, poisoned| {
         // SAFETY: the items of this kind are valid locks with their marks.

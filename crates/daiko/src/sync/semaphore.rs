@@ -12,10 +12,10 @@ use daiko_rt::Deadline;
 use daiko_rt::deadlock::Kind;
 use daiko_rt::process::{self, Item};
 
-/// A number of permits, of which each is somebody's or nobody's.
+/// A number of permits, each of which is held or available.
 ///
-/// A fiber that has to wait for permits suspends, any other thread blocks. Who waits is served in
-/// turn: nobody is overtaken, so that who wants many permits gets them.
+/// A fiber that has to wait for permits suspends; any other thread blocks. Waiters are served in
+/// FIFO order without overtaking, so that a waiter for many permits gets them.
 ///
 /// ```
 /// use daiko::sync::Semaphore;
@@ -42,14 +42,15 @@ pub struct Semaphore {
 
 const _: () = assert!(size_of::<Semaphore>() == 16);
 
-/// What messages call a wait.
+/// Name of a wait in messages.
 const WHAT: &(Kind, &str) = &(Kind::Semaphore, "Semaphore::acquire");
 
-/// Permits of a [`Semaphore`]; dropping it gives them back, as does the loss of their fiber with its
-/// [worker's process](daiko_rt::process).
+/// Permits of a [`Semaphore`]; dropping it gives them back, as does the loss of their fiber with
+/// its [worker's process](daiko_rt::process).
 ///
-/// It stays with the fiber or thread that acquired it: as the guards of locks, it is not [`Send`]. Permits that are
-/// to go to another are [forgotten](Self::forget) here, and [adopted](Semaphore::adopt) there:
+/// It stays with the fiber or thread that acquired it: like the guards of locks, it is not
+/// [`Send`]. To pass permits to another fiber or thread, [forget](Self::forget) them here and
+/// [adopt](Semaphore::adopt) them there:
 ///
 /// ```compile_fail,E0277
 /// static DOORS: daiko::sync::Semaphore = daiko::sync::Semaphore::new(1);
@@ -65,18 +66,18 @@ pub struct Permit<'s> {
     not_send: PhantomData<*const ()>,
 }
 
-// SAFETY: by reference a permit gives a number that does not change.
+// SAFETY: a shared reference to a permit gives a number that does not change.
 unsafe impl Sync for Permit<'_> {}
 
 impl Semaphore {
-    /// The most permits that a semaphore has at a time.
+    /// Maximum number of permits of a semaphore at a time.
     pub const MAX_PERMITS: u32 = MAX_PERMITS;
 
-    /// A semaphore with so many permits.
+    /// Creates a semaphore with `permits` permits.
     ///
     /// # Panics
     ///
-    /// If they are more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+    /// If there are more than [`MAX_PERMITS`](Self::MAX_PERMITS).
     pub const fn new(permits: u32) -> Self {
         assert!(permits <= MAX_PERMITS, "daiko: more permits than Semaphore::MAX_PERMITS");
         Semaphore { raw: RawSemaphore::new(permits) }
@@ -93,9 +94,9 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Waits for `count` permits at once. Who wants one waits behind who wants many.
+    /// Waits for `count` permits at once. A waiter for one permit queues behind a waiter for many.
     ///
-    /// It waits for ever for more permits than will ever be there.
+    /// It waits forever for more permits than will ever be available.
     ///
     /// # Panics
     ///
@@ -111,7 +112,8 @@ impl Semaphore {
         self.permit(count)
     }
 
-    /// As [`acquire_many`](Self::acquire_many), for at most `timeout`.
+    /// Acquires permits as [`acquire_many`](Self::acquire_many) does, but waits for at most
+    /// `timeout`.
     ///
     /// # Errors
     ///
@@ -137,12 +139,12 @@ impl Semaphore {
         acquired.then(|| self.permit(count)).ok_or(TimedOut)
     }
 
-    /// Takes `count` permits if they are there and nobody waits before.
+    /// Takes `count` permits if they are available and no waiter is ahead.
     pub fn try_acquire(&self, count: u32) -> Option<Permit<'_>> {
         permits::try_take(&self.raw, count, self.item(count)).then(|| self.permit(count))
     }
 
-    /// Makes `count` permits the caller's that somebody has [forgotten](Permit::forget).
+    /// Makes the caller the holder of `count` permits that were [forgotten](Permit::forget).
     ///
     /// ```
     /// # daiko::run(|| {
@@ -159,7 +161,8 @@ impl Semaphore {
     /// # });
     /// ```
     ///
-    /// Nobody checks whose they were: as [`add_permits`](Self::add_permits), once they are dropped.
+    /// The origin of the permits is not checked. Once they are dropped, the effect is that of
+    /// [`add_permits`](Self::add_permits).
     pub fn adopt(&self, count: u32) -> Permit<'_> {
         process::call().add(self.item(count));
         self.permit(count)
@@ -171,13 +174,13 @@ impl Semaphore {
         permits::item(&self.raw, count)
     }
 
-    /// Permits that are the caller's, as its estate says.
+    /// Makes the guard of permits that the caller holds, as its robust list records.
     #[inline]
     fn permit(&self, count: u32) -> Permit<'_> {
         Permit { semaphore: self, count, not_send: PhantomData }
     }
 
-    /// Makes `count` more permits.
+    /// Adds `count` permits.
     ///
     /// # Panics
     ///
@@ -188,19 +191,20 @@ impl Semaphore {
         permits::release(&self.raw, count);
     }
 
-    /// How many permits are nobody's, in the eyes of whoever asks.
+    /// Returns the number of available permits at this moment.
     pub fn available_permits(&self) -> u32 {
         self.raw.available()
     }
 }
 
 impl Permit<'_> {
-    /// How many permits it is.
+    /// Returns the number of permits held.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Makes the permits nobody's: they are not given back, unless somebody [adopts](Semaphore::adopt) them.
+    /// Gives up the permits without returning them, until another holder [adopts](Semaphore::adopt)
+    /// them.
     pub fn forget(self) {
         process::call().remove(self.semaphore.item(self.count));
         let _kept = ManuallyDrop::new(self);

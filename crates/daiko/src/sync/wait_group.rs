@@ -1,4 +1,4 @@
-//! Waiting for all of a group.
+//! Waiting for all members of a group.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use super::Event;
 use daiko_rt::Deadline;
 
-/// A member of a group; who [`wait`](Self::wait)s goes on when all others have left.
+/// A member of a group; [`wait`](Self::wait) returns when all other members have left.
 ///
 /// Each clone is a member as well, which leaves when it is dropped or waits itself.
 ///
@@ -32,10 +32,10 @@ pub struct WaitGroup {
 
 const _: () = assert!(size_of::<WaitGroup>() == size_of::<usize>());
 
-/// What messages call a wait.
+/// Name of a wait in messages.
 const WHAT: &str = "WaitGroup::wait";
 
-/// What the members have together: it is dropped with the last of them.
+/// State that the members share; it is dropped with the last of them.
 struct Members {
     left: Arc<Event>,
 }
@@ -46,22 +46,22 @@ impl Drop for Members {
     }
 }
 
-/// Who has left the group to wait for the others.
+/// A member that has left the group to wait for the rest.
 struct Waiting {
-    /// Set when all have left.
+    /// Set when all members have left.
     left: Arc<Event>,
     members: Weak<Members>,
 }
 
 impl WaitGroup {
-    /// A group of one.
+    /// Creates a group of one member.
     pub fn new() -> Self {
         WaitGroup { members: Arc::new(Members { left: Arc::new(Event::manual()) }) }
     }
 
-    /// Leaves the group and waits until all others have left.
+    /// Leaves the group and waits until all other members have left.
     ///
-    /// What they did before happens before the return. A cancel unwinds out of it.
+    /// Their actions before happen before the return. A cancel unwinds out of the wait.
     ///
     /// # Panics
     ///
@@ -71,7 +71,7 @@ impl WaitGroup {
         let _ = self.leave().wait_until(|| Deadline::NEVER);
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`.
+    /// Waits as [`wait`](Self::wait) does, but for at most `timeout`.
     ///
     /// ```
     /// # use daiko::sync::WaitGroup;
@@ -85,7 +85,7 @@ impl WaitGroup {
     ///
     /// # Errors
     ///
-    /// If the time is over: then the caller is a member as before, and the error is its handle.
+    /// If the time is over. Then the caller is a member as before, and the error is its handle.
     ///
     /// # Panics
     ///
@@ -106,7 +106,7 @@ impl Waiting {
         }
         match self.members.upgrade() {
             Some(members) => Err(WaitGroup { members }),
-            // The last has left, and is about to say so.
+            // The last member has left, and is about to set the event.
             None => {
                 self.left.wait_until(WHAT, || Deadline::NEVER).map_err(|_| unreachable!("never"))
             }

@@ -1,5 +1,5 @@
-//! Notification areas: many words side by side, scanned by vectors, each with one fiber at most
-//! that waits for it.
+//! Notification areas: many adjacent words that are scanned by vector instructions. At most one
+//! fiber waits for each word.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -27,16 +27,16 @@ use daiko_rt::worker::{self, Round, Source, SourceKey, Worker};
 // SAFETY: the table of numbers has each once.
 const KEY: SourceKey<AreaList> = unsafe { SourceKey::new(sources::AREAS) };
 
-/// Words that a scan looks at before others have their turn.
+/// The number of words that a scan reads before another area gets its turn.
 const SLICE: usize = 4096;
 
-/// A value of which vectors are scanned.
+/// A value type that vector instructions can scan.
 pub trait Lane: Value + Send + Sync + 'static {
-    /// The lowest `i` of `from..to` for which `words[i]` has a bit of `masks[i]`.
+    /// Returns the lowest `i` of `from..to` for which `words[i]` has a bit of `masks[i]`.
     ///
     /// # Safety
     ///
-    /// Both are arrays of at least `to` words, which others write atomically only.
+    /// Both are arrays of at least `to` words, which other threads write only atomically.
     #[doc(hidden)]
     unsafe fn find_hit(
         words: *const Self,
@@ -45,14 +45,14 @@ pub trait Lane: Value + Send + Sync + 'static {
         to: usize,
     ) -> Option<usize>;
 
-    /// The value that was sampled as `seen`.
+    /// Returns the value that was sampled as `seen`.
     #[doc(hidden)]
     fn from_u64(seen: u64) -> Self;
 
-    /// What a plain notification stores.
+    /// The value that a plain notification stores.
     #[doc(hidden)]
     const ONE: Self;
-    /// All bits.
+    /// The value with all bits set.
     #[doc(hidden)]
     const ALL: Self;
 }
@@ -86,11 +86,11 @@ lane!(u64, scan::find_hit_u64);
 
 /// The writers' side of an area: notifies the fibers that wait at its slots.
 ///
-/// A notification is a plain store of something other than 0 into the slot's word, which agents
-/// see as they poll: no read-modify-write, no call. Whoever waits takes the value and leaves 0.
+/// A notification is a plain store of a value other than 0 into the slot's word, which agents see
+/// as they poll: no read-modify-write, no call. The waiter takes the value and leaves 0.
 ///
-/// Handles are clones of each other; when the last one is dropped, or the runtime ends whose agent
-/// scans the area, waits at the slots end with [`Closed`].
+/// Handles are clones of each other. When the last one is dropped, or the runtime of the scanning
+/// agent ends, waits at the slots end with [`Closed`].
 ///
 /// ```
 /// use daiko::watch::NotificationArea;
@@ -113,8 +113,8 @@ pub struct Slot<V: Lane = u64> {
     index: usize,
 }
 
-/// All handles of the notification area are gone, so that nobody can notify any more, or its
-/// runtime has ended, so that nobody would see it.
+/// Error of a wait that no notification can end any more: all handles of the notification area are
+/// gone, or its runtime has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed;
 
@@ -128,10 +128,10 @@ impl fmt::Display for Closed {
 
 impl std::error::Error for Closed {}
 
-/// Why a wait at a slot that has a deadline ended without a notification.
+/// Reason why a wait at a slot with a deadline ended without a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotTimeoutError {
-    /// As [`Closed`].
+    /// The area is closed, as [`Closed`].
     Closed,
     /// The time is over.
     TimedOut,
@@ -152,20 +152,20 @@ struct Shared<V: Lane> {
     words: Box<[V::Atomic]>,
     masks: Box<[V::Atomic]>,
     waiters: Box<[AtomicPtr<ControlBlock>]>,
-    /// Where the next scan begins. Written under the lock of the list.
+    /// Start of the next scan. Written under the lock of the list.
     cursor: AtomicUsize,
-    /// Handles of the writers' side.
+    /// The number of handles of the writers' side.
     handles: AtomicU32,
     closing: Closing,
-    /// Whether writers tell, so that agents may sleep.
+    /// True if writers call `notify`, so that agents may sleep.
     told: bool,
-    /// The worker whose agent scans the area.
+    /// The worker with the agent that scans the area.
     home: NonNull<Worker>,
-    /// Keeps that worker's memory, though not its thread.
+    /// Keeps that worker's memory alive, but not its thread.
     _runtime: Hold,
 }
 
-// SAFETY: the worker is shared by its own rules; all else is Send and Sync.
+// SAFETY: the worker is shared by its own rules; all other fields are Send and Sync.
 unsafe impl<V: Lane> Send for Shared<V> {}
 // SAFETY: as for Send.
 unsafe impl<V: Lane> Sync for Shared<V> {}
@@ -174,18 +174,18 @@ impl<V: Lane> NotificationArea<V>
 where
     V::Atomic: Word<Value = V> + Send + Sync + Default,
 {
-    /// An area of `len` words and their slots: a silent one, whose writers only store. While it
-    /// exists somebody samples it: [`Preset`](crate::Preset) says how often.
+    /// Creates a polled area of `len` words and its slots: writers only store. While the area
+    /// exists, an agent polls it: [`Preset`](crate::Preset) says how often.
     ///
-    /// The agent of the caller's worker scans it, or if the caller is no fiber that of the
-    /// default runtime's first worker; a wait is fastest there. Fibers of other runtimes may wait,
-    /// too, until that runtime ends.
+    /// The agent of the caller's worker scans it; if the caller is not a fiber, that of the default
+    /// runtime's first worker. A wait is fastest there. Fibers of other runtimes may wait, too,
+    /// until that runtime ends.
     pub fn new(len: usize) -> (Self, Vec<Slot<V>>) {
         Self::with_notice(len, false)
     }
 
-    /// An area whose writers all call [`notify`](Self::notify), so that agents may sleep while
-    /// fibers wait. A notification costs a fence more.
+    /// Creates a notified area, whose writers all call [`notify`](Self::notify), so that agents may
+    /// sleep while fibers wait. A notification costs an additional fence.
     pub fn told(len: usize) -> (Self, Vec<Slot<V>>) {
         Self::with_notice(len, true)
     }
@@ -208,25 +208,25 @@ where
             _runtime: home.runtime().hold(),
         });
         AreaList::of(shared.home()).add(shared.clone());
-        // It may sleep, and has to sample from now on.
+        // The worker may sleep, and has to poll from now on.
         shared.home().unpark_for(&Announcement::of_changes());
         let slots = (0..len).map(|index| Slot { shared: shared.clone(), index }).collect();
         (NotificationArea { shared }, slots)
     }
 
-    /// How many words the area has.
+    /// Returns the number of words in the area.
     pub fn len(&self) -> usize {
         self.shared.words.len()
     }
 
-    /// Whether the area has no word.
+    /// Returns true if the area has no words.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Notifies whoever waits, or will wait, at slot `index`.
+    /// Notifies the present or next waiter at slot `index`.
     ///
-    /// What the caller did before is seen by the waiter.
+    /// The caller's earlier writes are visible to the waiter.
     ///
     /// # Panics
     ///
@@ -236,8 +236,8 @@ where
         self.notify_with(index, V::ONE);
     }
 
-    /// [`notify`](Self::notify) with another value than 1. A value not yet taken is overwritten;
-    /// 0 notifies nobody.
+    /// Notifies as [`notify`](Self::notify) does, with another value than 1. A value not yet taken
+    /// is overwritten; 0 is no notification.
     ///
     /// # Panics
     ///
@@ -245,7 +245,7 @@ where
     #[inline]
     pub fn notify_with(&self, index: usize, value: V) {
         if self.shared.told {
-            // Who has stored is to tell, too.
+            // A writer that has stored must also notify, so the call covers both.
             let _call = process::call();
             self.store(index, value);
             self.shared.tell();
@@ -260,7 +260,7 @@ where
         V::store(&self.shared.words[index], value, Ordering::Release);
     }
 
-    /// The word of slot `index`, for writers that are given an address.
+    /// Returns the word of slot `index`, for writers that need an address.
     ///
     /// # Panics
     ///
@@ -280,7 +280,7 @@ impl<V: Lane> Clone for NotificationArea<V> {
 impl<V: Lane> Drop for NotificationArea<V> {
     fn drop(&mut self) {
         let _call = process::call();
-        // AcqRel: what all handles did comes before the end.
+        // AcqRel: the actions of all handles happen before the end.
         if self.shared.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.shared.close();
         }
@@ -302,7 +302,7 @@ impl<V: Lane> fmt::Debug for Slot<V> {
 }
 
 impl<V: Lane> Slot<V> {
-    /// Its index in the area.
+    /// Returns the slot's index in the area.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -311,7 +311,7 @@ impl<V: Lane> Slot<V> {
     #[inline]
     pub fn try_take(&mut self) -> Option<V> {
         let area = self.shared.area();
-        // Looking first: no store to a line that the writer wants.
+        // The load comes first to avoid a store to a line that the writer uses.
         let come = V::load(&area.words()[self.index], Ordering::Relaxed) != V::default();
         come.then(|| area.take(self.index)).filter(|&value| value != V::default())
     }
@@ -331,8 +331,8 @@ impl<V: Lane> Slot<V> {
         self.wait_until(Deadline::NEVER).map_err(|_never_timed_out| Closed)
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`. A notification that is there already is
-    /// taken, however short that is.
+    /// Waits as [`wait`](Self::wait) does, but for at most `timeout`. A notification that is
+    /// already there is taken, however short the timeout is.
     ///
     /// ```
     /// use daiko::watch::{NotificationArea, SlotTimeoutError};
@@ -368,8 +368,8 @@ impl<V: Lane> Slot<V> {
         }
     }
 
-    /// Suspends until a notification may be there; an error if none has come before the area closed,
-    /// or the deadline passed.
+    /// Suspends until a notification may be there. Returns an error if none has come before the
+    /// area closed or the deadline passed.
     fn suspend(&mut self, deadline: Deadline) -> Result<(), SlotTimeoutError> {
         let _call = process::call();
         let (worker, fiber) = daiko_rt::worker::caller("Slot::wait");
@@ -418,7 +418,7 @@ impl<V: Lane> Shared<V> {
         unsafe { self.home.as_ref() }
     }
 
-    /// Lets the home worker look, if it sleeps.
+    /// Makes the home worker poll, if it sleeps.
     #[inline]
     fn tell(&self) {
         self.home().unpark_for(&Announcement::of_changes());
@@ -431,15 +431,15 @@ impl<V: Lane> Shared<V> {
     }
 }
 
-/// An area, as its agent sees it.
+/// The agent's interface to an area.
 trait Scanned: Send + Sync {
-    /// Looks at one slice; on a hit ends that wait and returns the waiter.
+    /// Scans one slice; on a hit ends that wait and returns the waiter.
     fn scan(&self) -> Option<NonNull<ControlBlock>>;
-    /// Whether some wait could be ended now.
+    /// Returns true if some wait could be ended now.
     fn has_hit(&self) -> bool;
-    /// Whether writers tell.
+    /// Returns true if writers call `notify`.
     fn is_told(&self) -> bool;
-    /// Ends all waits, and those that are to come.
+    /// Ends all waits, present and future.
     fn end_waits(&self);
 }
 
@@ -484,22 +484,22 @@ impl<V: Lane> Scanned for Shared<V> {
 pub(crate) struct AreaList {
     /// The scan lock: one exchange per pass, and try only.
     lock: QueueLock,
-    /// Touched under the lock.
+    /// Accessed under the lock.
     areas: UnsafeCell<Vec<Arc<dyn Scanned>>>,
-    /// How many there are, and how many of them are silent. Written under the lock.
+    /// The number of areas, and the number of polled areas. Written under the lock.
     count: AtomicUsize,
     silent: AtomicUsize,
-    /// Which area comes first at the next pass. Written under the lock.
+    /// Index of the first area of the next pass. Written under the lock.
     turn: AtomicUsize,
 }
 
-// SAFETY: the list is touched under the lock only.
+// SAFETY: the list is accessed under the lock only.
 unsafe impl Sync for AreaList {}
 // SAFETY: as for Sync.
 unsafe impl Send for AreaList {}
 
 impl AreaList {
-    /// The list of `worker`.
+    /// Returns the list of `worker`.
     fn of(worker: &Worker) -> &Self {
         worker.sources.get_or_add(&KEY, AreaList::new)
     }
@@ -527,7 +527,7 @@ impl AreaList {
         let removed = at.map(|at| areas.swap_remove(at));
         self.recount(&held);
         drop(held);
-        // Its drop may end a runtime: not under the lock.
+        // Dropped without the lock, as the drop may end a runtime.
         drop(removed);
     }
 
@@ -538,7 +538,8 @@ impl AreaList {
         self.silent.store(silent, Ordering::Relaxed);
     }
 
-    /// Samples one slice of each area up to the first hit, and wakes that waiter; returns true if so.
+    /// Samples one slice of each area up to the first hit, and wakes that waiter; returns true if
+    /// there was a hit.
     fn scan(&self) -> bool {
         let Some(held) = self.lock.try_lock(&ThisThread) else {
             return false;
@@ -548,7 +549,7 @@ impl AreaList {
         let (before, from) = areas.split_at(turn);
         let hit = from.iter().chain(before).find_map(|area| area.scan());
         self.turn.store(if turn + 1 < areas.len() { turn + 1 } else { 0 }, Ordering::Relaxed);
-        // Before the waiter runs: another agent may poll from now on.
+        // Released before the waiter runs, so that another agent may poll.
         drop(held);
         // SAFETY: a waiter waits until it is woken, and the scan has claimed its wait.
         hit.inspect(|waiter| unsafe { waiter.as_ref() }.wake(worker::current())).is_some()

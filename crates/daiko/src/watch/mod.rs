@@ -1,14 +1,14 @@
-//! Waiting for a word in memory: whatever can be polled can be waited for.
+//! Waiting for a word in memory: any object that can be polled can be waited for.
 //!
 //! A watch is a word and a condition. Agents sample the word on behalf of the fiber, which is
 //! suspended, and resume it when the condition holds. Conditions are *levels*: a value that comes
-//! and goes between two samples may be missed, so wait for something that stays, as a counter
-//! that has moved on ([`changed_from`]) or reached a mark ([`at_least`]).
+//! and goes between two samples may be missed. So wait for a lasting state, such as a counter that
+//! has moved on ([`changed_from`]) or reached a mark ([`at_least`]).
 //!
-//! A *silent* watch ([`wait_until`]) asks nothing of the writer, who may be a device, another
-//! process or a plain store. While there is one, somebody samples:
-//! [`Preset`](crate::Preset) says how often. For a *told* watch ([`wait_until_told`]) the writer
-//! calls [`notify`], and all agents may sleep meanwhile.
+//! A *polled* watch ([`wait_until`]) needs no help of the writer, which may be a device, another
+//! process or a plain store. While there is one, an agent samples the word:
+//! [`Preset`](crate::Preset) says how often. For a *notified* watch ([`wait_until_told`]) the
+//! writer calls [`notify`], and all agents may sleep meanwhile.
 //!
 //! Many words that belong together are faster in a [`NotificationArea`].
 
@@ -25,7 +25,7 @@ pub use self::single::{
 
 /// An atomic word that fibers can wait for: `AtomicU32` and `AtomicU64`.
 pub trait Word: Sync + sealed::Sealed {
-    /// What it holds.
+    /// The type of its value.
     type Value: Value<Atomic = Self> + area::Lane;
 }
 
@@ -43,22 +43,22 @@ mod sealed {
     impl Sealed for std::sync::atomic::AtomicU64 {}
 }
 
-/// The word holds something else than `old`.
+/// Returns the condition that the word differs from `old`.
 pub fn changed_from<V>(old: V) -> Condition<V> {
     Condition::ChangedFrom(old)
 }
 
-/// The word holds `value`.
+/// Returns the condition that the word equals `value`.
 pub fn equal<V>(value: V) -> Condition<V> {
     Condition::Equal(value)
 }
 
-/// The word holds `value` or more.
+/// Returns the condition that the word is at least `value`.
 pub fn at_least<V>(value: V) -> Condition<V> {
     Condition::AtLeast(value)
 }
 
-/// The word has at least one bit of `mask`.
+/// Returns the condition that the word has at least one bit of `mask`.
 pub fn any_bit<V>(mask: V) -> Condition<V> {
     Condition::AnyBit(mask)
 }

@@ -1,4 +1,4 @@
-//! Watches of single words, each an entry in the frame of the fiber that waits.
+//! Watches of single words, each an entry in the frame of the waiting fiber.
 
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -17,8 +17,8 @@ use daiko_rt::worker::{self, Watcher, Worker};
 
 /// Suspends the calling fiber until `word` meets the condition, and returns the value that did.
 ///
-/// Whoever writes the word need not know of it. The value was read with Acquire: what its writer
-/// did before, with a Release store, is seen.
+/// The writer of the word need not know of the watch. The value is read with Acquire: writes that
+/// its writer made before a Release store are visible.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,7 +39,8 @@ pub fn wait_until<W: Word>(word: &W, until: Condition<W::Value>) -> W::Value {
     wait_for_ever(word, until, Notice::Silent)
 }
 
-/// As [`wait_until`], for at most `timeout`. A value that is there already is found, however short that is.
+/// Waits as [`wait_until`] does, but for at most `timeout`. A value that already meets the
+/// condition is found, however short the timeout is.
 ///
 /// ```
 /// # daiko::run(|| {
@@ -57,7 +58,7 @@ pub fn wait_until<W: Word>(word: &W, until: Condition<W::Value>) -> W::Value {
 ///
 /// # Errors
 ///
-/// If the time is over. Nobody looks at `word` any more then.
+/// If the time is over. `word` is not read any more then.
 ///
 /// # Panics
 ///
@@ -70,7 +71,8 @@ pub fn wait_until_timeout<W: Word>(
     wait(word, until, Notice::Silent, timeout.into()).ok_or(TimedOut)
 }
 
-/// As [`wait_until`], for a word whose writer calls [`notify`] afterwards: nobody samples it.
+/// Waits as [`wait_until`] does, for a word whose writer calls [`notify`] afterwards. The word is
+/// not polled.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -94,7 +96,7 @@ pub fn wait_until_told<W: Word>(word: &W, until: Condition<W::Value>) -> W::Valu
     wait_for_ever(word, until, Notice::Told)
 }
 
-/// As [`wait_until_told`], for at most `timeout`.
+/// Waits as [`wait_until_told`] does, but for at most `timeout`.
 ///
 /// # Errors
 ///
@@ -111,17 +113,18 @@ pub fn wait_until_told_timeout<W: Word>(
     wait(word, until, Notice::Told, timeout.into()).ok_or(TimedOut)
 }
 
-/// Resumes the fibers whose told watch of `word` now holds; returns how many.
+/// Resumes the fibers whose notified watch of `word` now holds; returns their number.
 ///
-/// Of the caller's runtime if the caller is a fiber, else of the default runtime;
-/// [`notify_in`] names another. Without told watches it costs a
-/// fence and a load for each worker.
+/// It applies to the caller's runtime if the caller is a fiber, else to the default runtime;
+/// [`notify_in`] names another. Without notified watches it costs a fence and a load for each
+/// worker.
 pub fn notify<W: Word>(word: &W) -> usize {
     let _call = process::call();
     notify_at(runtime::of(worker::current()), word)
 }
 
-/// Resumes the fibers of `runtime` whose told watch of `word` now holds, as [`notify`]; returns how many.
+/// Resumes the fibers of `runtime` whose notified watch of `word` now holds, as [`notify`] does;
+/// returns their number.
 pub fn notify_in<W: Word>(runtime: &Runtime, word: &W) -> usize {
     let _call = process::call();
     notify_at(runtime.shared(), word)
@@ -139,7 +142,7 @@ fn wait_for_ever<W: Word>(word: &W, until: Condition<W::Value>, notice: Notice) 
     }
 }
 
-/// Waits until `word` meets the condition; `None`: the deadline has passed before.
+/// Waits until `word` meets the condition; returns `None` if the deadline passed before.
 fn wait<W: Word>(
     word: &W,
     until: Condition<W::Value>,
@@ -154,7 +157,7 @@ fn wait<W: Word>(
     sample(word, until).or_else(|| watch(worker, fiber, word, until, notice, deadline))
 }
 
-/// Watches `word` until the condition holds; `None`: the deadline has passed before.
+/// Watches `word` until the condition holds; returns `None` if the deadline passed before.
 fn watch<W: Word>(
     worker: &'static Worker,
     fiber: &ControlBlock,
@@ -164,7 +167,7 @@ fn watch<W: Word>(
     deadline: Deadline,
 ) -> Option<W::Value> {
     let entry = Entry::new::<W::Value>(word, until, notice, Watcher::of(fiber));
-    // A told word may have changed before its writer could know of the watch.
+    // A notified word may have changed before its writer could know of the watch.
     let told_before = || sample(word, until).filter(|_| notice == Notice::Told).map(Into::into);
     let target = Target::new(Kind::Watch, word);
     // SAFETY: the entry is new, and its word is borrowed.
@@ -173,7 +176,7 @@ fn watch<W: Word>(
 }
 
 fn sample<W: Word>(word: &W, until: Condition<W::Value>) -> Option<W::Value> {
-    // Acquire: pairs with the Release of whoever writes the word.
+    // Acquire: pairs with the Release of the word's writer.
     let value = W::Value::load(word, Ordering::Acquire);
     until.holds(value).then_some(value)
 }

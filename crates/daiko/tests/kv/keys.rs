@@ -3,13 +3,13 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::commands::Server;
+use super::commands::Database;
 use super::peer::{self, encoded};
 use super::store::{NEVER, Store};
 use super::support::until;
 
 /// The reply to a line, with blanks for the ends of its lines.
-fn ask(server: &Server, line: &str) -> String {
+fn ask(server: &Database, line: &str) -> String {
     let bytes = peer::ask(server, format!("{line}\r\n").as_bytes());
     String::from_utf8(bytes).unwrap().strip_suffix("\r\n").unwrap().replace("\r\n", " ")
 }
@@ -17,7 +17,7 @@ fn ask(server: &Server, line: &str) -> String {
 /// Asserts what is replied to lines, one after the other.
 #[track_caller]
 fn assert_dialogue(lines: &[(&str, &str)]) {
-    let server = Server::new();
+    let server = Database::new();
     for (line, reply) in lines {
         assert_eq!(ask(&server, line), *reply, "{line}");
     }
@@ -77,7 +77,7 @@ fn numbers_are_counted_up_to_the_last() {
 
 #[test]
 fn a_value_is_gone_when_its_time_is_over_and_not_before() {
-    let server = Server::new();
+    let server = Database::new();
     let set = Instant::now();
     for key in ["got", "counted", "there", "deleted"] {
         assert_eq!(ask(&server, &format!("set {key} 7 px 50")), "+OK");
@@ -97,7 +97,7 @@ fn a_value_is_gone_when_its_time_is_over_and_not_before() {
 
 #[test]
 fn counting_does_not_prolong_a_value() {
-    let server = Server::new();
+    let server = Database::new();
     assert_eq!(ask(&server, "set n 1 px 30"), "+OK");
     until("its end", || ask(&server, "incr n") == ":1");
 }
@@ -135,7 +135,7 @@ fn many_keys_are_told_apart() {
 
 #[test]
 fn several_keys_are_set_at_once_for_whoever_gets_them() {
-    let server = Server::new();
+    let server = Database::new();
     let keys: Vec<String> = (0..20).map(|key| format!("key{key}")).collect();
     let get = encoded([&b"mget"[..]].into_iter().chain(keys.iter().map(String::as_bytes)));
     let set = |value: &str| {
@@ -158,7 +158,7 @@ fn several_keys_are_set_at_once_for_whoever_gets_them() {
 
 #[test]
 fn counting_by_many_at_a_time_loses_nothing() {
-    let server = Server::new();
+    let server = Database::new();
     thread::scope(|s| {
         for _ in 0..4 {
             s.spawn(|| (0..1000).for_each(|_| _ = ask(&server, "incr n")));

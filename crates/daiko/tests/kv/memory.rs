@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use super::commands::Server;
+use super::commands::Database;
 use super::peer::{Peer, ask, encoded, sender};
 use super::resp::{Parsed, Parser};
 use super::serve::serve;
@@ -58,7 +58,7 @@ fn what_is_only_announced_takes_no_memory() {
         let mut input = header.as_bytes().to_vec();
         let parse = || assert_eq!(Parser::default().parse(&mut input), Ok(Parsed::Incomplete));
         assert!(most_during(parse) < 1024, "{header}");
-        let server = Server::new();
+        let server = Database::new();
         let most = most_during(|| _ = ask(&server, header.as_bytes()));
         assert!(most < 64 << 10, "{header}: {most}");
     }
@@ -66,7 +66,7 @@ fn what_is_only_announced_takes_no_memory() {
 
 #[test]
 fn memory_grows_with_what_has_come_of_a_long_argument() {
-    let server = Server::new();
+    let server = Database::new();
     for bytes in [100 << 10, 1 << 20, 16 << 20] {
         let sent = [b"*1\r\n$536870912\r\n", &vec![b'x'; bytes][..]].concat();
         let sends = sender(&sent, usize::MAX);
@@ -80,7 +80,7 @@ fn memory_grows_with_what_has_come_of_a_long_argument() {
 
 /// Asks, and while the server waits for more, so do others: so many, one inside the other. Returns how many bytes
 /// the thread has then.
-fn ask_nested(server: &Server, depth: usize) -> isize {
+fn ask_nested(server: &Database, depth: usize) -> isize {
     let (asked, live) = (Cell::new(false), Cell::new(0));
     let awaited = || match depth {
         _ if !asked.get() => {}
@@ -99,7 +99,7 @@ fn ask_nested(server: &Server, depth: usize) -> isize {
 
 #[test]
 fn connections_that_wait_share_one_buffer() {
-    let server = Server::new();
+    let server = Database::new();
     ask(&server, b"set k v\r\n");
     let (one, many) = (ask_nested(&server, 1), ask_nested(&server, 101));
     // What the clients of this test keep themselves: what they send.
@@ -108,7 +108,7 @@ fn connections_that_wait_share_one_buffer() {
 
 #[test]
 fn a_long_value_leaves_no_long_buffers_behind() {
-    let server = Server::new();
+    let server = Database::new();
     ask(&server, b"set k short\r\n");
     let set = encoded([b"SET", &b"k"[..], &[b'v'; 4 << 20]]);
     let requests = [set, b"get k\r\ndel k\r\n".to_vec()].concat();
@@ -124,7 +124,7 @@ fn a_long_value_leaves_no_long_buffers_behind() {
 
 #[test]
 fn long_replies_are_sent_piece_by_piece() {
-    let server = Server::new();
+    let server = Database::new();
     ask(&server, &encoded([b"SET", &b"k"[..], &[b'v'; 10_000]]));
     let pipeline = b"get k\r\n".repeat(1000);
     let mut longest = 0;

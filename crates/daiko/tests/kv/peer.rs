@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 
-use super::commands::Server;
+use super::commands::Database;
 use super::serve::{Connection, serve};
 
 /// A client made of functions: of what it does when the server waits for it, what it sends, and what is sent to it.
@@ -45,7 +45,7 @@ pub(super) fn sender(mut bytes: &[u8], piece: usize) -> impl FnMut(&mut [u8]) ->
 }
 
 /// What `server` replies to `bytes`, if they come in pieces of such lengths, in turn, and then the end.
-pub(super) fn ask_cut(server: &Server, mut bytes: &[u8], pieces: &[usize]) -> Vec<u8> {
+pub(super) fn ask_cut(server: &Database, mut bytes: &[u8], pieces: &[usize]) -> Vec<u8> {
     let (mut replies, mut pieces) = (Vec::new(), pieces.iter().cycle());
     let sends = |into: &mut [u8]| {
         let most = into.len().min(*pieces.next().unwrap());
@@ -57,13 +57,13 @@ pub(super) fn ask_cut(server: &Server, mut bytes: &[u8], pieces: &[usize]) -> Ve
 }
 
 /// What `server` replies to `bytes`.
-pub(super) fn ask(server: &Server, bytes: &[u8]) -> Vec<u8> {
+pub(super) fn ask(server: &Database, bytes: &[u8]) -> Vec<u8> {
     ask_cut(server, bytes, &[usize::MAX])
 }
 
 /// What a server replies that has no keys yet.
 pub(super) fn replies(bytes: &[u8]) -> Vec<u8> {
-    ask(&Server::new(), bytes)
+    ask(&Database::new(), bytes)
 }
 
 /// A request as programs send it.

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::commands::Server;
+use super::commands::Database;
 use super::peer::{ask_cut, encoded, replies};
 
 /// Words of which requests are made, so few that keys and options meet.
@@ -104,12 +104,12 @@ proptest! {
         pieces in vec(prop_oneof![1..4usize, 1..200usize], 1..10),
     ) {
         let whole = replies(&bytes);
-        prop_assert_eq!(&ask_cut(&Server::new(), &bytes, &pieces), &whole);
-        prop_assert_eq!(&ask_cut(&Server::new(), &bytes, &[1]), &whole);
+        prop_assert_eq!(&ask_cut(&Database::new(), &bytes, &pieces), &whole);
+        prop_assert_eq!(&ask_cut(&Database::new(), &bytes, &[1]), &whole);
     }
 
     #[test]
     fn any_bytes_are_answered_as_if_they_came_one_by_one(bytes in vec(any::<u8>(), 0..200)) {
-        prop_assert_eq!(ask_cut(&Server::new(), &bytes, &[1]), replies(&bytes));
+        prop_assert_eq!(ask_cut(&Database::new(), &bytes, &[1]), replies(&bytes));
     }
 }

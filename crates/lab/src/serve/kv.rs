@@ -19,7 +19,7 @@ use daiko::{
 };
 
 use self::{
-    commands::Server,
+    commands::Database,
     serve::{Connection, serve},
 };
 use super::{address::Address, method::Method, script::Language};
@@ -48,7 +48,7 @@ impl Method for Kv {
 }
 
 fn accept(address: &Address) -> io::Result<Infallible> {
-    let server = Arc::new(Server::new());
+    let server = Arc::new(Database::new());
     match address {
         Address::Tcp(address) => {
             let listener = TcpListener::bind(*address)?;
@@ -67,7 +67,7 @@ fn accept(address: &Address) -> io::Result<Infallible> {
     }
 }
 
-fn start(mut stream: impl Connection + Send + 'static, server: &Arc<Server>) {
+fn start(mut stream: impl Connection + Send + 'static, server: &Arc<Database>) {
     let server = server.clone();
     daiko::spawn(move || {
         // What ends a connection is its client's affair.

@@ -1,4 +1,4 @@
-//! What a fiber is unwound out of, and the payload that unwinds it.
+//! Cancel scopes, and the payload that unwinds a fiber out of them.
 
 use std::fmt;
 

@@ -246,7 +246,8 @@ impl ControlBlock {
         if process::is_active()
             && let Some(mut list) = self.aside.robust_list()
         {
-            // SAFETY: the block keeps it as long as the runtime; no fiber uses the block at this time.
+            // SAFETY: the block keeps it as long as the runtime; no fiber uses the block at this
+            // time.
             unsafe { list.as_mut() }.clear();
         }
         // Release: pairs with the Acquire in `is_used`: a reader that sees the references sees the

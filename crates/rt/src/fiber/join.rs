@@ -114,8 +114,8 @@ impl<T> JoinHandle<T> {
     ///
     /// A cancel is not undone: a fiber that catches the unwind is unwound again where it suspends
     /// next, though never while it unwinds or inside `cancel::shield`. A destructor that panics
-    /// while its fiber unwinds aborts the process, as in any unwinding. Any thread may call this, at
-    /// any time. With `panic = "abort"` it does nothing.
+    /// while its fiber unwinds aborts the process, as in any unwinding. Any thread may call this,
+    /// at any time. With `panic = "abort"` it does nothing.
     ///
     /// ```
     /// # use daiko_rt as daiko;

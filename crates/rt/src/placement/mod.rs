@@ -1,4 +1,4 @@
-//! Where fibers run: beside which siblings, and where their packets are processed.
+//! The placement of fibers: beside siblings, and where their packets are processed.
 
 mod pairing;
 mod siblings;

@@ -164,8 +164,8 @@ impl Drop for Call {
             && !course.leave()
             && let Some(fiber) = self.fiber
         {
-            // SAFETY: the runtime outlives its fibers; the fiber calls, on its own stack, and does not
-            // come back to these frames.
+            // SAFETY: the runtime outlives its fibers; the fiber calls, on its own stack, and does
+            // not come back to these frames.
             unsafe { (fiber.runtime.as_ref().die)(fiber, None) }
         }
     }

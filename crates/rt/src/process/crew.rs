@@ -108,8 +108,8 @@ fn wait_until_up(runtime: &Shared, zygote: u32) -> Result<(), ProcessError> {
     Ok(())
 }
 
-/// Waits for the zygote's end. If the cause was the loss of a worker, ends the program: with the exit
-/// code of a worker that has exited, as a program with threads would.
+/// Waits for the zygote's end. If the cause was the loss of a worker, ends the program: with the
+/// exit code of a worker that has exited, as a program with threads would.
 fn reap(runtime: &Shared, zygote: u32) {
     if let Some((_, end)) = process::wait(Some(zygote))
         && !end.success()

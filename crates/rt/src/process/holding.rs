@@ -1,8 +1,9 @@
-//! Entering and removing the objects that a fiber holds or has lent, where workers are processes: other
-//! fibers go on when it is lost.
+//! Entering and removing the objects that a fiber holds or has lent, where workers are processes:
+//! other fibers go on when it is lost.
 //!
-//! It is noted in the call that takes or lends the thing, and struck out in the one that gives it back. A fiber is lost
-//! in its own code only, between calls, so that none is seen without the other.
+//! It is noted in the call that takes or lends the thing, and struck out in the one that gives it
+//! back. A fiber is lost in its own code only, between calls, so that none is seen without the
+//! other.
 
 use std::ptr::NonNull;
 

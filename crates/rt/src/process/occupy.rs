@@ -1,4 +1,4 @@
-//! Whether this program may have a runtime whose workers are processes.
+//! The reservation of process-worker mode for this program.
 
 use std::io;
 use std::sync::atomic::Ordering;

@@ -10,8 +10,8 @@ const FIRST: usize = 8;
 
 /// The way to recover an object when its holder is lost; one static per kind of object.
 pub struct ItemKind {
-    /// Gives the object back, or takes it back, as far as is possible without the destructors of the
-    /// fiber, its holder and the caller. It is called with the object and the detail.
+    /// Gives the object back, or takes it back, as far as is possible without the destructors of
+    /// the fiber, its holder and the caller. It is called with the object and the detail.
     ///
     /// # Safety
     ///
@@ -67,8 +67,8 @@ impl fmt::Debug for Item {
 /// The items of a fiber, the newest last. Only the fiber touches the list, and the successor of its
 /// worker.
 ///
-/// Budget: to add an item, and to remove the newest, take a load and four stores at most, on lines of
-/// the fiber's own. To remove the oldest costs as much on average.
+/// Budget: to add an item, and to remove the newest, take a load and four stores at most, on lines
+/// of the fiber's own. To remove the oldest costs as much on average.
 #[derive(Debug)]
 pub struct RobustList {
     pub(super) items: Vec<Item>,

@@ -63,13 +63,13 @@ pub struct Shared {
     /// Number of spare workers that are needed now. Written by the monitor.
     pub(crate) spares: AtomicU32,
     pub(crate) barriers: Barriers,
-    /// Number of workers that run no more. Each counts itself as its last access to the runtime, also
-    /// if its thread stays.
+    /// Number of workers that run no more. Each counts itself as its last access to the runtime,
+    /// also if its thread stays.
     pub(crate) ended: Tally,
     /// The process table of worker processes.
     pub(crate) roster: Roster,
-    /// The kernel threads of the workers and spare workers, each with the worker's index. Only in the
-    /// process that built the runtime.
+    /// The kernel threads of the workers and spare workers, each with the worker's index. Only in
+    /// the process that built the runtime.
     pub(super) threads: Mutex<Vec<(usize, std::thread::JoinHandle<()>)>>,
     /// The way in which workers ask the kernel for descriptors, chosen at the first use unless the
     /// builder has chosen it.
@@ -81,8 +81,8 @@ pub struct Shared {
     /// The CPUs that workers are bound to.
     pub(crate) cpus: CpuSet,
     pub options: Options,
-    /// Ends a fiber that is lost. A pointer, as the code that notices a loss lies below the code that
-    /// ends the fiber.
+    /// Ends a fiber that is lost. A pointer, as the code that notices a loss lies below the code
+    /// that ends the fiber.
     pub(crate) die: unsafe fn(&'static ControlBlock, Option<NonNull<ControlBlock>>) -> !,
 }
 

@@ -32,8 +32,8 @@ pub struct ShutdownReport {
     /// Number of fibers that ended with the [process of their worker](crate::process): their stacks
     /// were reused, but the values that they owned are never freed.
     pub died: usize,
-    /// Number of threads of workers that have not ended, as they keep fibers that resisted. A thread
-    /// with a suspended fiber [never ends](Runtime::shutdown).
+    /// Number of threads of workers that have not ended, as they keep fibers that resisted. A
+    /// thread with a suspended fiber [never ends](Runtime::shutdown).
     pub threads_left: usize,
 }
 

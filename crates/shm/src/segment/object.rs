@@ -69,8 +69,8 @@ impl Segment {
     /// # Safety
     ///
     /// All handles of the object in this process access each of its bytes in the same way: as a
-    /// part of one type at one offset, or as [`Bytes`]. An object whose kind belongs to a type, such
-    /// as a lock, is accessed by that type alone.
+    /// part of one type at one offset, or as [`Bytes`]. An object whose kind belongs to a type,
+    /// such as a lock, is accessed by that type alone.
     ///
     /// ```compile_fail,E0133
     /// let segment = daiko_shm::Segment::anonymous(1 << 20)?;

@@ -104,7 +104,7 @@ pub(crate) fn words(words: usize) -> Spec {
     Spec { kind: 77, bytes: 8 * words, agreed: 0, chosen: [0; 4] }
 }
 
-/// As [`Segment::make_object`].
+/// Makes an object: [`Segment::make_object`].
 pub(crate) fn make_object(
     segment: &Segment,
     name: &str,
@@ -115,7 +115,7 @@ pub(crate) fn make_object(
     unsafe { segment.make_object(name, spec, init) }
 }
 
-/// As [`Segment::object`].
+/// Finds an object: [`Segment::object`].
 pub(crate) fn object(
     segment: &Segment,
     name: &str,

@@ -1,4 +1,4 @@
-//! What the two ends of a channel share, whatever its kind.
+//! State that the two ends of a channel share, for each kind of channel.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
@@ -25,7 +25,7 @@ pub(super) struct Channel<T> {
     pub(super) receivers: Ends,
 }
 
-// As in `std`: nobody unwinds out of a change of the channel.
+// As in `std`: no panic leaves a change of the channel half done.
 impl<T> UnwindSafe for Channel<T> {}
 impl<T> RefUnwindSafe for Channel<T> {}
 
@@ -35,7 +35,7 @@ impl<T> Channel<T> {
     }
 }
 
-/// How many ends of one kind there are.
+/// The number of ends of one kind.
 pub(super) struct Ends(AtomicUsize);
 
 impl Ends {
@@ -43,16 +43,16 @@ impl Ends {
         Ends(AtomicUsize::new(1))
     }
 
-    /// By one that is cloned.
+    /// Counts the clone of an end.
     pub(super) fn enter(&self) {
-        // Relaxed: the one that is cloned is counted.
+        // Relaxed: the end that is cloned is already counted.
         let before = self.0.fetch_add(1, Ordering::Relaxed);
         assert!(before < isize::MAX as usize, "daiko: a channel has too many ends");
     }
 
-    /// By one that goes; true if it was the last.
+    /// Counts out an end that is dropped; returns true if it was the last.
     pub(super) fn leave(&self) -> bool {
-        // Release and Acquire: what the others did comes before what the last one does.
+        // Release and Acquire: each earlier end's actions happen before the last end's.
         self.0.fetch_sub(1, Ordering::AcqRel) == 1
     }
 }
@@ -95,14 +95,14 @@ impl<T> Any<T> {
         }
     }
 
-    /// Sends `message`, once that is possible. Inlined for the rendezvous, which mostly switches.
+    /// Sends `message` once that is possible. Inlined for the rendezvous, which usually switches.
     #[inline(always)]
     pub(super) fn send(
         &self,
         message: T,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), SendTimeoutError<T>> {
-        // Waits or not by one look under its lock.
+        // One look under the channel's lock decides between a wait and no wait.
         match self {
             Any::Rendezvous(channel) => give(channel, message, deadline()),
             _ => self.send_buffered(message, deadline),
@@ -124,7 +124,7 @@ impl<T> Any<T> {
         }
     }
 
-    /// Receives a message, once that is possible. Inlined, as `send`.
+    /// Receives a message once that is possible. Inlined for the same reason as `send`.
     #[inline(always)]
     pub(super) fn recv(&self, deadline: impl FnOnce() -> Deadline) -> Result<T, RecvTimeoutError> {
         match self {
@@ -162,7 +162,7 @@ impl<T> Any<T> {
         }
     }
 
-    /// Ends it: who waits learns of it.
+    /// Closes the channel and wakes its waiters, which then report it.
     pub(super) fn close(&self) {
         match self {
             Any::Bounded(channel) => close(channel),
@@ -276,14 +276,14 @@ fn close<B: Buffer>(channel: &Buffered<B, WaiterId>) {
     }
 }
 
-/// Those who wait for room, or for a message.
+/// One side of a buffered channel: the waiters for room, or for a message.
 pub(super) struct AtSide<'c, B> {
     pub(super) channel: &'c Buffered<B, WaiterId>,
     pub(super) side: Side,
 }
 
 impl<B: Buffer> AtSide<'_, B> {
-    /// Waits until `attempt` succeeds; `None` if the deadline passed.
+    /// Waits until `attempt` succeeds; returns `None` if the deadline passed.
     fn wait<R>(
         &self,
         what: &str,
@@ -297,7 +297,7 @@ impl<B: Buffer> AtSide<'_, B> {
             if let Some(result) = attempt() {
                 return Some(result);
             }
-            // SAFETY: the node is in no queue, and stays until it has left or is claimed.
+            // SAFETY: the node is in no queue, and stays in place until it has left or is claimed.
             if polls.again() || !unsafe { self.enqueue(&node, was_claimed) } {
                 continue;
             }
@@ -308,7 +308,8 @@ impl<B: Buffer> AtSide<'_, B> {
         }
     }
 
-    /// Queues `node`, as the first in line if he was claimed before; false if he need not wait.
+    /// Queues `node`, as the first in line if it was claimed before; returns false if its waiter
+    /// need not wait.
     ///
     /// # Safety
     ///
@@ -349,7 +350,7 @@ impl<T> Object<Offer<T, WaiterId>> for AtMeeting<'_, T> {
         unsafe { self.0.lock(&ThisThread).leave(node) }
     }
 
-    /// The message has passed.
+    /// The message has been passed, so there is no wake to hand on.
     fn give_way(&self, _: u8) -> bool {
         false
     }
@@ -405,22 +406,22 @@ fn take<T>(channel: &Rendezvous<T, WaiterId>, deadline: Deadline) -> Result<T, R
     }
 }
 
-/// What has become of the value of one party.
+/// Outcome of an attempt to pass a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Met {
-    /// It has passed.
+    /// The value has passed.
     Yes,
-    /// Nobody was there for it.
+    /// No counterpart was there.
     No,
-    /// Nobody will be.
+    /// The channel is closed, so no counterpart will come.
     Closed,
 }
 
-/// Passes a value between `slot` and the one of a party that waits.
+/// Passes a value between `slot` and that of a waiting party.
 pub(super) fn try_meet<T>(channel: &Rendezvous<T, WaiterId>, side: Side, slot: &Slot<T>) -> Met {
-    // The caller waits for nothing, so that its id is nobody's.
+    // The caller does not wait, so its id is never used.
     let party = Party::alone(WaiterId(0));
-    // SAFETY: never queued.
+    // SAFETY: the offer is never queued.
     let offer = unsafe { Offer::new(party, side, slot) };
     meet_now(channel, &offer)
 }
@@ -430,7 +431,7 @@ fn meet_now<T>(channel: &Rendezvous<T, WaiterId>, offer: &Offer<T, WaiterId>) ->
     has_met(meeting)
 }
 
-/// What has become of it, by who does not hold the lock any more.
+/// Returns the outcome of a meeting, once the channel's lock is released.
 fn has_met(meeting: Meeting<WaiterId>) -> Met {
     match meeting {
         Meeting::Met(waiter) => {
@@ -442,8 +443,8 @@ fn has_met(meeting: Meeting<WaiterId>) -> Met {
     }
 }
 
-/// Passes a value between `slot` and the one of another party, once there is one. Inlined, as it
-/// returns after the switch.
+/// Passes a value between `slot` and that of another party, once there is one. Inlined, as it
+/// returns after the context switch.
 #[inline(always)]
 fn meet<T>(
     channel: &Rendezvous<T, WaiterId>,
@@ -453,9 +454,9 @@ fn meet<T>(
     deadline: Deadline,
 ) -> Met {
     let waiter = Waiter::unasked();
-    // SAFETY: the slot is left alone until the wait has ended.
+    // SAFETY: the slot is not accessed until the wait has ended.
     let node = Node::new(unsafe { Offer::new(Party::alone(waiter.id()), side, slot) });
-    // SAFETY: the node is new, and stays until it has left or is claimed.
+    // SAFETY: the node is new, and stays in place until it has left or is claimed.
     let met = unsafe { meet_or_enqueue(channel, &waiter, &node, what) };
     if met != Met::No {
         return met;
@@ -463,12 +464,12 @@ fn meet<T>(
     if waiter.wait_inlined(&node, &AtMeeting(channel), deadline) == Ended::TimedOut {
         return Met::No;
     }
-    // SAFETY: claimed, so that the slot is this caller's again.
+    // SAFETY: the node is claimed, so the slot belongs to this caller again.
     let is_full = unsafe { slot.is_full() };
     if is_full == (side == Side::Receive) { Met::Yes } else { Met::Closed }
 }
 
-/// As [`try_meet`], but who meets nobody is put into the queue.
+/// Passes a value as [`try_meet`] does, but queues the caller's node if there is no counterpart.
 ///
 /// # Safety
 ///
@@ -480,7 +481,7 @@ unsafe fn meet_or_enqueue<T>(
     what: &str,
 ) -> Met {
     if waiter.may_be_refused() {
-        // Who meets somebody does not have to wait.
+        // A caller that finds a counterpart does not have to wait.
         match meet_now(channel, &node.waiter()) {
             Met::No => waiter.ask(what),
             met => return met,
@@ -496,7 +497,7 @@ unsafe fn meet_or_enqueue<T>(
     has_met(meeting)
 }
 
-/// The value in a slot that is known to have one.
+/// Returns the value in a slot that is known to be full.
 fn left<T>(slot: Slot<T>) -> T {
     slot.into_inner().expect("the slot has a value")
 }

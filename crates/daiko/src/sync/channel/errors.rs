@@ -1,10 +1,10 @@
-//! Why a message was not sent, or none received.
+//! Errors of sends and receives on channels.
 
 use std::fmt;
 
 pub use std::sync::mpsc::{RecvError, RecvTimeoutError, SendError, TryRecvError, TrySendError};
 
-/// Why a message was not sent in time; it has the message.
+/// Reason why a message was not sent in time; it contains the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendTimeoutError<T> {
     /// The time is over.
@@ -14,7 +14,7 @@ pub enum SendTimeoutError<T> {
 }
 
 impl<T> SendTimeoutError<T> {
-    /// The message.
+    /// Returns the message.
     pub fn into_inner(self) -> T {
         match self {
             SendTimeoutError::Timeout(message) | SendTimeoutError::Disconnected(message) => message,

@@ -1,7 +1,7 @@
 //! Channels between fibers and threads: any number of both, at either end.
 //!
-//! Shaped as [`std::sync::mpsc`], but that receivers can be cloned: each message goes to one of them.
-//! Who has to wait suspends if it is a fiber, and blocks its thread otherwise.
+//! Their interface is that of [`std::sync::mpsc`], except that receivers can be cloned: each
+//! message goes to one of them. A fiber that has to wait suspends; any other thread blocks.
 //!
 //! | channel | holds | a send waits |
 //! |---|---|---|
@@ -10,13 +10,13 @@
 //! | [`unbounded`] | any number | never |
 //! | [`oneshot`] | one, for good | never |
 //!
-//! Messages of one sender are received in the order in which they were sent. With
-//! [`select!`](crate::select) one waits for the first of several operations.
+//! Messages of one sender are received in the order in which they were sent.
+//! [`select!`](crate::select) waits for the first of several operations.
 //!
-//! Where the last sender is gone, receivers get what is left, and then an error. Where the last receiver
-//! is gone, what is left is dropped, and senders get their messages back.
+//! When the last sender is gone, receivers get the remaining messages, and then an error. When the
+//! last receiver is gone, the remaining messages are dropped, and senders get their messages back.
 //!
-//! A cancel unwinds out of a wait: no message is lost by it that a receiver waited for, and a sender's
+//! A cancel unwinds out of a wait. A cancelled receiver loses no message, and a cancelled sender's
 //! message is dropped unless it was received.
 
 mod any;
@@ -37,7 +37,7 @@ pub use self::select::{Patience, select};
 use daiko_rt::Deadline;
 use daiko_rt::process;
 
-/// A channel that holds at most `capacity` messages; with 0 it is a [`rendezvous`].
+/// Creates a channel that holds at most `capacity` messages; with 0 it is a [`rendezvous`].
 ///
 /// ```
 /// use daiko::sync::channel;
@@ -56,7 +56,7 @@ pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     ends(if capacity == 0 { Any::rendezvous() } else { Any::bounded(capacity) })
 }
 
-/// A channel that holds no message: a sender waits until a receiver has its message.
+/// Creates a channel that holds no message: a sender waits until a receiver has its message.
 ///
 /// ```
 /// use daiko::sync::channel;
@@ -72,7 +72,8 @@ pub fn rendezvous<T>() -> (Sender<T>, Receiver<T>) {
     ends(Any::rendezvous())
 }
 
-/// A channel that holds any number of messages. Its room doubles when it is full, and is kept until its end.
+/// Creates a channel that holds any number of messages. Its memory doubles when it is full, and is
+/// kept until the channel ends.
 ///
 /// ```
 /// use daiko::sync::channel;
@@ -91,12 +92,12 @@ fn ends<T>(any: Any<T>) -> (Sender<T>, Receiver<T>) {
     (Sender { channel: Arc::clone(&channel) }, Receiver { channel })
 }
 
-/// An end of a channel that messages are sent into. It can be cloned, and used from several places.
+/// The sending end of a channel. It can be cloned, and used from several places.
 pub struct Sender<T> {
     channel: Arc<Channel<T>>,
 }
 
-/// An end of a channel that messages are received from. It can be cloned, and used from several places.
+/// The receiving end of a channel. It can be cloned, and used from several places.
 pub struct Receiver<T> {
     channel: Arc<Channel<T>>,
 }
@@ -106,7 +107,7 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// If there is no receiver any more; the error has the message.
+    /// If there is no receiver any more; the error contains the message.
     ///
     /// # Panics
     ///
@@ -118,11 +119,11 @@ impl<T> Sender<T> {
         sent.map_err(|error| SendError(error.into_inner()))
     }
 
-    /// As [`send`](Self::send), for at most `timeout`.
+    /// Sends `message` as [`send`](Self::send) does, but waits for at most `timeout`.
     ///
     /// # Errors
     ///
-    /// If the time is over, or there is no receiver any more; the error has the message.
+    /// If the time is over, or there is no receiver any more; the error contains the message.
     ///
     /// # Panics
     ///
@@ -140,34 +141,34 @@ impl<T> Sender<T> {
     ///
     /// # Errors
     ///
-    /// If there is no room or, at a rendezvous, nobody waits for it, or there is no receiver any more;
-    /// the error has the message.
+    /// If there is no room or, at a rendezvous, no receiver waits, or there is no receiver any
+    /// more. The error contains the message.
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
         daiko_rt::in_call!(self.channel.any.try_send(message))
     }
 
-    /// Whether there is no receiver any more.
+    /// Returns true if there is no receiver any more.
     pub fn is_disconnected(&self) -> bool {
         self.channel.any.is_closed()
     }
 
-    /// How many messages are in the channel, in the eyes of whoever asks.
+    /// Returns the number of messages in the channel at this moment.
     pub fn len(&self) -> usize {
         self.channel.any.len()
     }
 
-    /// Whether no message is in the channel, in the eyes of whoever asks.
+    /// Returns true if no message is in the channel at this moment.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many messages the channel holds; `None`: any number.
+    /// Returns how many messages the channel holds; `None` means any number.
     pub fn capacity(&self) -> Option<usize> {
         self.channel.any.capacity()
     }
 
-    /// Whether both are ends of the same channel.
+    /// Returns true if both are ends of the same channel.
     pub fn same_channel(&self, other: &Sender<T>) -> bool {
         Arc::ptr_eq(&self.channel, &other.channel)
     }
@@ -189,7 +190,7 @@ impl<T> Receiver<T> {
         daiko_rt::in_call!(self.channel.any.recv(|| Deadline::NEVER)).map_err(|_| RecvError)
     }
 
-    /// As [`recv`](Self::recv), for at most `timeout`.
+    /// Receives a message as [`recv`](Self::recv) does, but waits for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -207,23 +208,23 @@ impl<T> Receiver<T> {
     ///
     /// # Errors
     ///
-    /// If there is none or, at a rendezvous, nobody waits to send one, or there is no sender any more.
+    /// If there is none or, at a rendezvous, no sender waits, or there is no sender any more.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         daiko_rt::in_call!(self.channel.any.try_recv())
     }
 
-    /// The messages, each once it is there, until there is no sender any more.
+    /// Iterates over the messages, waiting for each, until there is no sender any more.
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { receiver: self }
     }
 
-    /// The messages that are there at once.
+    /// Iterates over the messages that are there at once.
     pub fn try_iter(&self) -> impl Iterator<Item = T> {
         std::iter::from_fn(|| self.try_recv().ok())
     }
 
-    /// Whether this was the last receiver, which has closed the channel.
+    /// Returns true if this was the last receiver, which has closed the channel.
     fn leaves_alone(&self) -> bool {
         let _call = process::call();
         let last = self.channel.receivers.leave();
@@ -233,33 +234,33 @@ impl<T> Receiver<T> {
         last
     }
 
-    /// Whether there is no sender any more. Messages may be left.
+    /// Returns true if there is no sender any more. Messages may be left.
     pub fn is_disconnected(&self) -> bool {
         self.channel.any.is_closed()
     }
 
-    /// How many messages are in the channel, in the eyes of whoever asks.
+    /// Returns the number of messages in the channel at this moment.
     pub fn len(&self) -> usize {
         self.channel.any.len()
     }
 
-    /// Whether no message is in the channel, in the eyes of whoever asks.
+    /// Returns true if no message is in the channel at this moment.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many messages the channel holds; `None`: any number.
+    /// Returns how many messages the channel holds; `None` means any number.
     pub fn capacity(&self) -> Option<usize> {
         self.channel.any.capacity()
     }
 
-    /// Whether both are ends of the same channel.
+    /// Returns true if both are ends of the same channel.
     pub fn same_channel(&self, other: &Receiver<T>) -> bool {
         Arc::ptr_eq(&self.channel, &other.channel)
     }
 }
 
-/// The messages of a [`Receiver`], until there is no sender any more.
+/// Iterator over the messages of a [`Receiver`], until there is no sender any more.
 #[derive(Debug)]
 pub struct Iter<'r, T> {
     receiver: &'r Receiver<T>,
@@ -273,7 +274,7 @@ impl<T> Iterator for Iter<'_, T> {
     }
 }
 
-/// As [`Iter`], of a [`Receiver`] that is its own.
+/// Iterator as [`Iter`], which owns its [`Receiver`].
 #[derive(Debug)]
 pub struct IntoIter<T> {
     receiver: Receiver<T>,
@@ -337,7 +338,7 @@ impl<T> Drop for Receiver<T> {
     }
 }
 
-/// Messages that are dropped though the destructor of one of them panics.
+/// Drops all messages even if the destructor of one of them panics.
 struct Left<'r, T>(&'r Receiver<T>);
 
 impl<T> Drop for Left<'_, T> {

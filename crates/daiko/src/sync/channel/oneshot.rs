@@ -19,7 +19,7 @@ use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
 
-/// A channel for one message.
+/// Creates a channel for one message.
 ///
 /// ```
 /// use daiko::sync::channel;
@@ -36,45 +36,45 @@ pub fn oneshot<T>() -> (OneshotSender<T>, OneshotReceiver<T>) {
     (sender, OneshotReceiver { channel, not_sync: PhantomData })
 }
 
-/// The end of a [`oneshot`] channel that sends.
+/// The sending end of a [`oneshot`] channel.
 pub struct OneshotSender<T> {
     channel: Arc<Oneshot<T, WaiterId>>,
 }
 
-/// The end of a [`oneshot`] channel that receives.
+/// The receiving end of a [`oneshot`] channel.
 pub struct OneshotReceiver<T> {
     pub(super) channel: Arc<Oneshot<T, WaiterId>>,
-    /// One thread at a time receives, by whatever reference.
+    /// Only one thread at a time receives, even by a shared reference.
     not_sync: PhantomData<Cell<()>>,
 }
 
-// As in `std`: nobody unwinds out of a change of the channel.
+// As in `std`: no panic leaves a change of the channel half done.
 impl<T> UnwindSafe for OneshotSender<T> {}
 impl<T> RefUnwindSafe for OneshotSender<T> {}
 impl<T> UnwindSafe for OneshotReceiver<T> {}
 impl<T> RefUnwindSafe for OneshotReceiver<T> {}
 
 impl<T> OneshotSender<T> {
-    /// Sends the message. It does not wait.
+    /// Sends the message without waiting.
     ///
     /// # Errors
     ///
-    /// If there is no receiver any more; the error has the message.
+    /// If there is no receiver any more; the error contains the message.
     pub fn send(self, message: T) -> Result<(), SendError<T>> {
         let _call = process::call();
-        // SAFETY: the only sender, and it goes by this.
+        // SAFETY: this is the only sender, and the call consumes it.
         let sent = unsafe { self.channel.send(&ThisThread, message) };
         sent.map(wait::wake).map_err(SendError)
     }
 
-    /// Whether there is no receiver any more.
+    /// Returns true if there is no receiver any more.
     pub fn is_disconnected(&self) -> bool {
         self.channel.is_settled()
     }
 }
 
 impl<T> OneshotReceiver<T> {
-    /// Receives the message, once it is there.
+    /// Receives the message, waiting until it is there.
     ///
     /// # Errors
     ///
@@ -88,7 +88,8 @@ impl<T> OneshotReceiver<T> {
         self.receive(|| Deadline::NEVER).map_err(|_| RecvError)
     }
 
-    /// As [`recv`](Self::recv), for at most `timeout`. Afterwards it can be called again.
+    /// Receives the message as [`recv`](Self::recv) does, but waits for at most `timeout`. It can
+    /// be called again afterwards.
     ///
     /// # Errors
     ///
@@ -105,10 +106,10 @@ impl<T> OneshotReceiver<T> {
     ///
     /// # Errors
     ///
-    /// If it is not, or will not come.
+    /// If it is not there, or will not come.
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let _call = process::call();
-        // SAFETY: the only receiver, which is on one thread at a time.
+        // SAFETY: this is the only receiver, which is on one thread at a time.
         unsafe { self.channel.receive() }.map_err(|unsent| match unsent {
             Unsent::Pending => TryRecvError::Empty,
             Unsent::Closed => TryRecvError::Disconnected,
@@ -123,12 +124,12 @@ impl<T> OneshotReceiver<T> {
         self.try_recv().map_err(|_| RecvTimeoutError::Disconnected)
     }
 
-    /// Waits until the message is there or will not come; false if the deadline passed.
+    /// Waits until the message is there or will not come; returns false if the deadline passed.
     #[cold]
     fn wait(&self, deadline: Deadline) -> bool {
         let waiter = Waiter::caller("OneshotReceiver::recv");
         let node = Node::new(Party::alone(waiter.id()));
-        // SAFETY: the node is new, and stays until it has left or is claimed.
+        // SAFETY: the node is new, and stays in place until it has left or is claimed.
         let queued = unsafe { self.channel.enqueue(&ThisThread, NonNull::from(&node)) };
         !queued || waiter.wait(&node, &AtOneshot(&self.channel), deadline) != Ended::TimedOut
     }
@@ -143,7 +144,7 @@ impl<T> Object<Party<WaiterId>> for AtOneshot<'_, T> {
         unsafe { self.0.leave(&ThisThread, node) }
     }
 
-    /// No other receiver could use it.
+    /// A wake has no other receiver to go to.
     fn give_way(&self, _: u8) -> bool {
         false
     }
@@ -163,7 +164,7 @@ impl<T> Drop for OneshotSender<T> {
 impl<T> Drop for OneshotReceiver<T> {
     fn drop(&mut self) {
         daiko_rt::in_call!(wait::wake(self.channel.close(&ThisThread)));
-        // The destructor is the user's.
+        // The destructor is user code.
         drop(self.try_recv());
     }
 }

@@ -19,18 +19,20 @@ use daiko_rt::process;
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{Ended, Object, Wait, Waiter};
 
-/// Waits for the first of several operations on channels, and runs what belongs to it.
+/// Waits for the first of several operations on channels, and runs its body.
 ///
-/// - `recv(receiver) -> message => ..` receives: `message` is what [`Receiver::recv`] gives. An
+/// - `recv(receiver) -> message => ..` receives: `message` is the result of [`Receiver::recv`]. An
 ///   [`OneshotReceiver`] can be received from as well.
-/// - `send(sender, value) -> sent => ..` sends: `sent` is what [`Sender::send`] gives. The value is made
-///   before the wait, and dropped where another operation comes first.
-/// - `default => ..` if none is possible at once, or `default(timeout) => ..` if none is for so long.
+/// - `send(sender, value) -> sent => ..` sends: `sent` is the result of [`Sender::send`]. The value
+///   is made before the wait, and dropped if another operation comes first.
+/// - `default => ..` runs if none is possible at once, `default(timeout) => ..` if none is possible
+///   within the timeout.
 ///
-/// Of several that are possible, a random one is taken. Who waits does so in line at each of the channels.
-/// If he is woken at one, and somebody who came by was faster, he is first in line there again, and last
-/// at the others. Operations on a channel without the other
-/// end are possible: they give an error. With neither an operation nor `default`, it does not compile.
+/// If several operations are possible, a random one is taken. A waiter queues at each of the
+/// channels. If it is woken at one of them, but another thread was faster, it becomes the first in
+/// line there, and the last at the other channels. Operations on a channel without the other end
+/// are possible: they give an error. A select with neither an operation nor `default` does not
+/// compile.
 ///
 /// ```
 /// use daiko::sync::channel;
@@ -64,9 +66,10 @@ use daiko_rt::wait::{Ended, Object, Wait, Waiter};
 /// [`Poller`](crate::agent::Poller).
 #[macro_export]
 macro_rules! select {
-    // All cases are there: each as a name of its own, how it is made, the pattern of its result, its body.
+    // All cases are present. Each has a name, its constructor, the pattern of its result, and its
+    // body.
     (@run [$(($case:ident, $make:expr, $result:pat, $body:expr))+] ($patience:expr) $default:expr) => {{
-        // When a body runs, nothing is borrowed any more, and what was not sent is dropped.
+        // When a body runs, no case is borrowed any more, and unsent messages have been dropped.
         let ($($case,)+) = {
             $(let mut $case = $make;)+
             $crate::sync::channel::select([$($case.borrow_case()),+], $patience);
@@ -124,17 +127,17 @@ pub enum Patience {
     Endless,
 }
 
-/// An operation that a select borrows exclusively: no other select can queue it meanwhile, nor the
-/// same one twice.
+/// An operation that a select borrows exclusively. No other select can queue it meanwhile, and no
+/// select can queue it twice.
 #[doc(hidden)]
 pub struct Borrowed<'s>(&'s mut (dyn Case + 's));
 
 /// One operation of a select.
 trait Case {
-    /// Does it if that is possible at once; true if it is done.
+    /// Performs the operation if that is possible at once; returns true if it is done.
     fn attempt(&self) -> bool;
 
-    /// Queues it, under `waiter` and as `outcome` of `claim`; false if it is possible now.
+    /// Queues it, under `waiter` and as `outcome` of `claim`; returns false if it is possible now.
     ///
     /// # Safety
     ///
@@ -142,18 +145,20 @@ trait Case {
     /// queued again before.
     unsafe fn enqueue(&self, waiter: WaiterId, claim: &Claim, outcome: u16) -> bool;
 
-    /// Takes it out of its queue, if it is in one.
+    /// Takes it out of its queue, if it is queued.
     fn leave(&self);
 
-    /// By a select that was claimed with it, after [`leave`](Self::leave): true if it is done by that.
-    /// Otherwise it is first in line from now on, as somebody else may be faster.
+    /// Records that the select was claimed with this case; called after [`leave`](Self::leave).
+    /// Returns true if the claim has completed the operation. Otherwise the case is first in line
+    /// from now on, as another thread may be faster.
     fn note_claim(&self) -> bool;
 
-    /// Gives a wake that it was claimed with, and does not use, to somebody else.
+    /// Passes on an unused wake that the case was claimed with.
     #[must_use]
     fn give_way(&self) -> bool;
 
-    /// Selects queue their cases in this order, so that of two that wait for each other one finds the other.
+    /// Returns the key by which selects order their cases. As all selects queue in this order, one
+    /// of two selects that wait for each other finds the other.
     fn order(&self) -> usize;
 }
 
@@ -161,12 +166,12 @@ trait Case {
 struct Selecting<'s, 'c> {
     cases: &'s [Borrowed<'c>],
     claim: &'s Claim,
-    /// What it was claimed with.
+    /// The outcome that it was claimed with.
     outcome: &'s Cell<Option<u16>>,
 }
 
 impl Selecting<'_, '_> {
-    /// Queues all cases; false if one is possible now.
+    /// Queues all cases; returns false if one is possible now.
     fn enqueue(&self, waiter: WaiterId) -> bool {
         let mut cases = self.cases.iter().enumerate();
         // SAFETY: both stay in place while `self` lives, and its drop takes all cases out. A case
@@ -207,7 +212,7 @@ impl Drop for Selecting<'_, '_> {
     }
 }
 
-/// Does one of the cases, or none if the time is over.
+/// Performs one of the cases, or none if the time is over.
 ///
 /// ```
 /// use daiko::sync::channel::{self, Patience, select};
@@ -271,13 +276,13 @@ fn select_among(cases: &mut [Borrowed<'_>], patience: Patience) {
     while !wait_once(cases, &waiter, deadline) && !attempt(cases, start) {}
 }
 
-/// Does the first case that is possible at once, from number `start` on.
+/// Performs the first case that is possible at once, from number `start` on.
 fn attempt(cases: &[Borrowed<'_>], start: usize) -> bool {
     let (behind, first) = cases.split_at(start);
     first.iter().chain(behind).any(|case| case.0.attempt())
 }
 
-/// Waits until a case is done, or the time is over; false if one may be possible now.
+/// Waits until a case is done, or the time is over; returns false if one may be possible now.
 fn wait_once(cases: &[Borrowed<'_>], waiter: &Waiter, deadline: Deadline) -> bool {
     let (claim, outcome) = (Claim::new(), Cell::new(None));
     let selecting = Selecting { cases, claim: &claim, outcome: &outcome };
@@ -297,13 +302,14 @@ fn wait_once(cases: &[Borrowed<'_>], waiter: &Waiter, deadline: Deadline) -> boo
     }
 }
 
-/// After a claim with this case: whether it is done. If it is not, what it was claimed for is somebody
-/// else's, and with the next that comes another will be claimed: so the wake is used up.
+/// Returns true if the select's claim with this case completed it. If not, another thread took the
+/// message or room of the claim. The next message or room claims another waiter, so the wake is
+/// used up.
 fn finish(case: &dyn Case) -> bool {
     case.note_claim() || case.attempt()
 }
 
-/// Where a case waits.
+/// The queue entry of a waiting case.
 enum Place<T> {
     Nowhere,
     Side(Node<Party<WaiterId>>),
@@ -314,10 +320,10 @@ enum Place<T> {
 struct Operation<'c, T> {
     channel: &'c Any<T>,
     side: Side,
-    /// The message to be sent, or where it is received.
+    /// The message to be sent, or the place for the received message.
     slot: Slot<T>,
     place: RefCell<Place<T>>,
-    /// Whether a select was claimed with it: it is the first in line then.
+    /// True if a select was claimed with it, so that it is first in line.
     was_claimed: Cell<bool>,
     met: Cell<Met>,
 }
@@ -329,7 +335,8 @@ impl<'c, T> Operation<'c, T> {
         Operation { channel, side, slot, place, was_claimed, met }
     }
 
-    /// What is in the slot, and puts `message` there. Only while nothing is queued.
+    /// Returns the content of the slot, and puts `message` there. Only to be called while nothing
+    /// is queued.
     fn replace(&self, message: Option<T>) -> Option<T> {
         debug_assert!(matches!(*self.place.borrow(), Place::Nowhere));
         // SAFETY: nothing is queued, and the operation is on one thread.
@@ -366,12 +373,12 @@ impl<'c, T> Operation<'c, T> {
         }
     }
 
-    /// Its side of a channel with room.
+    /// Returns the operation's side of a buffered channel.
     fn at<'b, B>(&self, channel: &'b Buffered<B, WaiterId>) -> AtSide<'b, B> {
         AtSide { channel, side: self.side }
     }
 
-    /// Queues it at that side; false if it need not wait.
+    /// Queues it at that side; returns false if it need not wait.
     fn enqueue_side<B: Buffer>(&self, at: &AtSide<'_, B>, party: Party<WaiterId>) -> bool {
         *self.place.borrow_mut() = Place::Side(Node::new(party));
         let place = self.place.borrow();
@@ -381,13 +388,13 @@ impl<'c, T> Operation<'c, T> {
     }
 
     fn leave_from<W>(&self, object: &impl Object<W>, node: &Node<W>) {
-        // SAFETY: alive, and in that queue if it is in one.
+        // SAFETY: the node is alive, and in that queue if it is in any.
         let _ = unsafe { object.leave(NonNull::from(node)) };
     }
 
-    /// Queues it at a rendezvous; false if somebody is there.
+    /// Queues it at a rendezvous; returns false if a counterpart is there.
     fn enqueue_offer(&self, at: &Rendezvous<T, WaiterId>, party: Party<WaiterId>) -> bool {
-        // SAFETY: the slot is left alone until `leave`.
+        // SAFETY: the slot is not accessed until `leave`.
         let offer = unsafe { Offer::new(party, self.side, &self.slot) };
         *self.place.borrow_mut() = Place::Offer(Node::new(offer));
         let place = self.place.borrow();
@@ -395,7 +402,7 @@ impl<'c, T> Operation<'c, T> {
         let mut queue = at.lock(&ThisThread);
         let waits = !queue.is_ready(&offer);
         if waits {
-            // SAFETY: a new node, which stays in place until `leave`: the contract of `Case::enqueue`.
+            // SAFETY: a new node, which stays in place until `leave`: `Case::enqueue`'s contract.
             unsafe { queue.enqueue(NonNull::from(node)) };
         }
         waits
@@ -462,7 +469,7 @@ impl<T> Case for Operation<'_, T> {
 pub struct Recv<'c, T>(Operation<'c, T>);
 
 impl<T> Receiver<T> {
-    /// A receive, for `select!`.
+    /// Creates a receive for `select!`.
     #[doc(hidden)]
     pub fn select_recv(&self) -> Recv<'_, T> {
         Recv(Operation::new(&self.channel.any, Side::Receive, None))
@@ -470,12 +477,12 @@ impl<T> Receiver<T> {
 }
 
 impl<T> Recv<'_, T> {
-    /// The case for a select.
+    /// Borrows the case for a select.
     pub fn borrow_case(&mut self) -> Borrowed<'_> {
         Borrowed(&mut self.0)
     }
 
-    /// What was received, if this is the case that was done.
+    /// Returns the received message, if this is the case that was done.
     pub fn result(&self) -> Option<Result<T, RecvError>> {
         match self.0.met.get() {
             Met::No => None,
@@ -490,7 +497,7 @@ impl<T> Recv<'_, T> {
 pub struct SendCase<'c, T>(Operation<'c, T>);
 
 impl<T> Sender<T> {
-    /// A send, for `select!`.
+    /// Creates a send for `select!`.
     #[doc(hidden)]
     pub fn select_send(&self, message: T) -> SendCase<'_, T> {
         SendCase(Operation::new(&self.channel.any, Side::Send, Some(message)))
@@ -498,12 +505,12 @@ impl<T> Sender<T> {
 }
 
 impl<T> SendCase<'_, T> {
-    /// The case for a select.
+    /// Borrows the case for a select.
     pub fn borrow_case(&mut self) -> Borrowed<'_> {
         Borrowed(&mut self.0)
     }
 
-    /// How it went, if this is the case that was done.
+    /// Returns the result of the send, if this is the case that was done.
     pub fn result(&self) -> Option<Result<(), SendError<T>>> {
         match self.0.met.get() {
             Met::No => None,
@@ -522,7 +529,7 @@ pub struct RecvOneshot<'c, T> {
 }
 
 impl<T> OneshotReceiver<T> {
-    /// A receive, for `select!`.
+    /// Creates a receive for `select!`.
     #[doc(hidden)]
     pub fn select_recv(&self) -> RecvOneshot<'_, T> {
         RecvOneshot { receiver: self, node: RefCell::new(None), result: Cell::new(None) }
@@ -530,12 +537,12 @@ impl<T> OneshotReceiver<T> {
 }
 
 impl<T> RecvOneshot<'_, T> {
-    /// The case for a select.
+    /// Borrows the case for a select.
     pub fn borrow_case(&mut self) -> Borrowed<'_> {
         Borrowed(self)
     }
 
-    /// What was received, if this is the case that was done.
+    /// Returns the received message, if this is the case that was done.
     pub fn result(&self) -> Option<Result<T, RecvError>> {
         self.result.take()
     }
@@ -563,7 +570,7 @@ impl<T> Case for RecvOneshot<'_, T> {
 
     fn leave(&self) {
         if let Some(node) = &*self.node.borrow() {
-            // SAFETY: alive, and in that queue if it is in one.
+            // SAFETY: the node is alive, and in that queue if it is in any.
             let _ = unsafe { self.receiver.channel.leave(&ThisThread, NonNull::from(node)) };
         }
         self.node.take();
