@@ -100,10 +100,10 @@ pub(super) struct At<'s> {
 impl At<'_> {
     /// Attempts until the attempt succeeds, or the deadline has passed: then returns the last
     /// failure. In between waits until `has_changed` from the state that the attempt has seen.
+    ///
     /// For a condition that any process may bring about, and die before it rings: an attempt is
     /// also made whenever a process has come or gone. A peer cannot prolong it beyond the
     /// deadline.
-    /// somebody has come or gone. A peer cannot have it go on beyond the deadline.
     pub(super) fn anybody<R, E: Sync>(
         self,
         deadline: Deadline,
