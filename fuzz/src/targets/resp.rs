@@ -3,7 +3,7 @@
 
 use std::io::{self, Read, Write};
 
-use commands::Server;
+use commands::Database;
 use serve::{Connection, serve};
 
 #[path = "../../../crates/daiko/examples/kv/commands.rs"]
@@ -33,7 +33,7 @@ pub(super) fn fuzz(data: &[u8]) {
 /// The replies of a new server.
 fn replies(bytes: &[u8], pieces: [usize; 2]) -> Vec<u8> {
     let mut client = Client { bytes, pieces, replies: Vec::new() };
-    serve(&mut client, &Server::new()).expect("a client that lives");
+    serve(&mut client, &Database::new()).expect("a client that lives");
     client.replies
 }
 

@@ -1,6 +1,6 @@
 //! Guides, of ten minutes each. There is nothing in these modules but text.
 //!
-//! | guide | for who |
+//! | guide | for a program that |
 //! |---|---|
 //! | [From `std::thread` to Daiko](from_std) | has a program with threads, or tasks, and wants fibers |
 //! | [Pinned, mover, `no_suspend`](placement) | uses thread-locals, `unsafe`, or wants to say where fibers run |

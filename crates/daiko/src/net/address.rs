@@ -6,8 +6,8 @@ use std::vec;
 
 /// What names one or more addresses: as [`std::net::ToSocketAddrs`], of the same types.
 ///
-/// A host's name is looked up by the C library, as a [`blocking`](crate::blocking()) call: the fiber is suspended
-/// meanwhile. An address takes no look-up, also as a text.
+/// A host's name is looked up by the C library, as a [`blocking`](crate::blocking()) call: the
+/// fiber is suspended meanwhile. An address takes no look-up, also as a text.
 ///
 /// ```
 /// use daiko::net::lookup_host;

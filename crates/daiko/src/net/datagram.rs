@@ -1,10 +1,12 @@
 //! What sockets for messages have in common.
 
-/// What all types around a socket for messages have: `$name` around one of `$std`, with addresses of type `$address`.
+/// What all types around a socket for messages have: `$name` around one of `$std`, with addresses
+/// of type `$address`.
 macro_rules! datagram {
     ($name:ident, $std:ty, $address:ty) => {
         impl $name {
-            /// Makes a socket of `std` one whose calls suspend fibers. Its descriptor is non-blocking from here on.
+            /// Makes a socket of `std` one whose calls suspend fibers. Its descriptor is
+            /// non-blocking from here on.
             ///
             /// # Errors
             ///
@@ -14,7 +16,7 @@ macro_rules! datagram {
                 Ok($name { io, reads: Patience::new(), writes: Patience::new() })
             }
 
-            /// As a socket of `std`, which blocks.
+            /// Converts it into a socket of `std`, which blocks.
             ///
             /// # Errors
             ///
@@ -43,7 +45,8 @@ macro_rules! datagram {
                 self.io.perform(Way::Out, "a send", || self.writes.until(), call, |_| false)
             }
 
-            /// Waits for a message; how many bytes it has, as far as there is room, and where it came from.
+            /// Waits for a message; how many bytes it has, as far as there is room, and where it
+            /// came from.
             ///
             /// # Errors
             ///
@@ -61,7 +64,7 @@ macro_rules! datagram {
                 self.input(|socket| socket.recv(bytes))
             }
 
-            /// Sends a message to whom the socket is connected to; waits for room.
+            /// Sends a message to the address that the socket is connected to; waits for room.
             ///
             /// # Errors
             ///
@@ -88,8 +91,8 @@ macro_rules! datagram {
                 self.io.get_ref().peer_addr()
             }
 
-            /// For how long each receive waits at most; `None`: however long it takes. Then it fails with
-            /// [`TimedOut`](io::ErrorKind::TimedOut).
+            /// Sets how long each receive waits at most; `None`: without limit. Then it
+            /// fails with [`TimedOut`](io::ErrorKind::TimedOut).
             ///
             /// # Errors
             ///
@@ -98,7 +101,8 @@ macro_rules! datagram {
                 self.reads.set_timeout(timeout)
             }
 
-            /// For how long each send waits at most; as [`set_read_timeout`](Self::set_read_timeout).
+            /// Sets how long each send waits at most; as
+            /// [`set_read_timeout`](Self::set_read_timeout).
             ///
             /// # Errors
             ///
@@ -107,17 +111,18 @@ macro_rules! datagram {
                 self.writes.set_timeout(timeout)
             }
 
-            /// As was [set](Self::set_read_timeout).
+            /// Returns the value that was [set](Self::set_read_timeout).
             pub fn read_timeout(&self) -> Option<Duration> {
                 self.reads.timeout()
             }
 
-            /// As was [set](Self::set_write_timeout).
+            /// Returns the value that was [set](Self::set_write_timeout).
             pub fn write_timeout(&self) -> Option<Duration> {
                 self.writes.timeout()
             }
 
-            /// Until when receives that begin to wait from here on do so at most; `None`: however long it takes.
+            /// Until when receives that begin to wait from here on do so at most; `None`: however
+            /// long it takes.
             pub fn set_read_deadline(&self, deadline: Option<Instant>) {
                 self.reads.set_deadline(deadline);
             }

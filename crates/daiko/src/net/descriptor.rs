@@ -11,11 +11,12 @@ use daiko_sys::descriptor;
 use super::descriptor_state::{DescriptorState, Way};
 use daiko_rt::Deadline;
 
-/// A descriptor whose calls suspend the calling fiber where they would block; a thread that is no fiber blocks.
+/// A descriptor whose calls suspend the calling fiber where they would block; a thread that is no
+/// fiber blocks.
 ///
-/// It makes the descriptor non-blocking, which is a property of the open file: others that have it by a duplicate see it
-/// as well. Any number of fibers and threads may use it at the same time; those that wait for the same direction are
-/// served in turn.
+/// It makes the descriptor non-blocking, which is a property of the open file: duplicates see it
+/// as well. Any number of fibers and threads may use it at the same time; waiters for the same
+/// direction are served in FIFO order.
 ///
 /// ```
 /// use daiko::net::Async;
@@ -39,11 +40,12 @@ pub struct Async<T: AsFd> {
 }
 
 impl<T: AsFd> Async<T> {
-    /// Makes the descriptor of `io` non-blocking. What of it is dropped with `io` is the same as without this.
+    /// Makes the descriptor of `io` non-blocking. What of it is dropped with `io` is the same as
+    /// without this.
     ///
     /// # Errors
     ///
-    /// If it cannot be waited for, as a regular file; what the kernel says.
+    /// If it cannot be waited for, as a regular file; any error of the kernel.
     pub fn new(io: T) -> io::Result<Self> {
         if descriptor::is_always_ready(io.as_fd())? {
             return Err(io::Error::new(
@@ -59,12 +61,12 @@ impl<T: AsFd> Async<T> {
         Async { io: ManuallyDrop::new(io), source: DescriptorState::new() }
     }
 
-    /// What it was made of.
+    /// Returns a reference to the object inside.
     pub fn get_ref(&self) -> &T {
         &self.io
     }
 
-    /// What it was made of, as it is now: non-blocking.
+    /// Returns the object inside, still non-blocking.
     pub fn into_inner(self) -> T {
         let mut this = ManuallyDrop::new(self);
         this.source.close(this.io.as_fd());
@@ -75,9 +77,10 @@ impl<T: AsFd> Async<T> {
         }
     }
 
-    /// Waits until there is something to read, or the end of it, or an error. Others may take it before the caller.
+    /// Waits until there is something to read, or the end of it, or an error. Another reader may
+    /// take it before the caller.
     ///
-    /// For who needs memory for what he reads only once there is something.
+    /// For a caller that allocates its buffer only once there is something to read.
     ///
     /// # Errors
     ///
@@ -109,7 +112,8 @@ impl<T: AsFd> Async<T> {
     }
 
     /// Makes `call`, which reads without blocking, until it fails with another error than
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock), or succeeds. In between it waits until there is something to read.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock), or succeeds. In between it waits until there is
+    /// something to read.
     ///
     /// # Errors
     ///
@@ -123,7 +127,7 @@ impl<T: AsFd> Async<T> {
         self.perform(Way::In, "Async::read_with", || Deadline::NEVER, call, |_| false)
     }
 
-    /// As [`read_with`](Self::read_with), for at most `timeout`.
+    /// Reads as [`read_with`](Self::read_with) does, for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -140,7 +144,7 @@ impl<T: AsFd> Async<T> {
         self.perform(Way::In, "Async::read_with", || timeout.into(), call, |_| false)
     }
 
-    /// As [`read_with`](Self::read_with), of a call that writes.
+    /// Writes as [`read_with`](Self::read_with) reads.
     ///
     /// # Errors
     ///
@@ -153,7 +157,7 @@ impl<T: AsFd> Async<T> {
         self.perform(Way::Out, "Async::write_with", || Deadline::NEVER, call, |_| false)
     }
 
-    /// As [`write_with`](Self::write_with), for at most `timeout`.
+    /// Writes as [`write_with`](Self::write_with) does, for at most `timeout`.
     ///
     /// # Errors
     ///

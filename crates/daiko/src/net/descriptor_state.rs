@@ -1,4 +1,4 @@
-//! A descriptor that fibers wait for: who waits, and which worker's agent looks for him.
+//! State of a descriptor that fibers wait for: its waiters, and the worker whose agent polls it.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -26,13 +26,13 @@ use daiko_rt::worker::{self, Worker};
 /// `EIO`, for an error of another origin than the kernel.
 const UNKNOWN: i32 = 5;
 
-/// After so many calls in a row, none of which has waited, others run.
+/// Calls in a row without a wait, after which other fibers run.
 const IN_A_ROW: u8 = 32;
 
-/// Bit of [`DescriptorState::watched`]: who waits next has its own worker's agent look.
+/// Bit of [`DescriptorState::watched`]: the next waiter registers with its own worker's agent.
 const MOVES_ON: u8 = 1 << 7;
 
-/// Lets others of the worker run, if there are any and the caller is a fiber that may suspend here.
+/// Lets other fibers of the worker run, if the caller is a fiber that may suspend here.
 #[cold]
 fn give_way() {
     let caller = Waiter::unasked();
@@ -60,28 +60,29 @@ impl Way {
     }
 }
 
-/// Whether to make a call.
+/// Condition under which to make a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
     /// If the kernel has reported a change since the last one that has left nothing.
     IfChanged,
-    /// In any case: the kernel was asked, by a thread that is no fiber.
+    /// Always: the kernel was asked, by a thread that is no fiber.
     Always,
-    /// As the time is over: nobody may have come to look at what the kernel reports.
+    /// Always, as the time is over: perhaps no agent has looked at the kernel's reports.
     Last,
 }
 
-/// What is known of a descriptor, as long as it is open.
+/// State of a descriptor, as long as it is open.
 pub(crate) struct DescriptorState {
     input: RawReadiness<WaiterId>,
     output: RawReadiness<WaiterId>,
-    /// An error of the kernel in watching it, for one of those who wait; 0: there is none.
+    /// Error of the kernel in watching it, for one of the waiters; 0: there is none.
     error: AtomicI32,
-    /// What the selector of `home` looks for: an [`Interest`], and `MOVES_ON`. Grows under the lock of `home`.
+    /// Interest registered with the selector of `home`: an [`Interest`], and `MOVES_ON`. Grows
+    /// under the lock of `home`.
     watched: AtomicU8,
-    /// Calls since the last wait. What is lost of it does no harm.
+    /// Calls since the last wait. A lost count does no harm.
     in_a_row: AtomicU8,
-    /// Whose agent looks.
+    /// Worker whose agent polls it.
     home: Lock<Option<Home>>,
 }
 
@@ -103,7 +104,8 @@ impl Home {
 }
 
 impl DescriptorState {
-    /// Of a descriptor that nobody looks for. All functions are given the same one, open until [`close`](Self::close).
+    /// Makes the state of a descriptor that is not registered. All functions are given the same
+    /// one, open until [`close`](Self::close).
     pub(crate) fn new() -> Arc<Self> {
         let scope = if process::is_active() { Scope::Shared } else { Scope::Private };
         Arc::new(DescriptorState {
@@ -123,8 +125,8 @@ impl DescriptorState {
         }
     }
 
-    /// Makes `call`, which does not block, as soon as there is something for it, until it does not fail for want of
-    /// that. `drains` says of a result that there is nothing left.
+    /// Makes `call`, which does not block, as soon as there is something for it, until it does not
+    /// fail for want of that. `drains` says of a result that there is nothing left.
     #[inline]
     pub(crate) fn perform<R>(
         self: &Arc<Self>,
@@ -135,7 +137,7 @@ impl DescriptorState {
         mut call: impl FnMut() -> io::Result<R>,
         drains: impl Fn(&R) -> bool,
     ) -> io::Result<R> {
-        // Before a call: what it has taken would be lost with who is cancelled meanwhile.
+        // Before a call: a cancel after it would lose the bytes that it has taken.
         self.give_way_now_and_then();
         let readiness = self.readiness(way);
         let mut turn = Turn { source: self, way, claimed: false };
@@ -152,7 +154,7 @@ impl DescriptorState {
                     done => {
                         if done.as_ref().is_ok_and(&drains) {
                             readiness.drained(seen);
-                            // At an end there is more to be found behind what was taken.
+                            // At an end there is more to be found behind the taken bytes.
                             turn.claimed &= seen.is_closed();
                         }
                         return done;
@@ -177,7 +179,7 @@ impl DescriptorState {
         }
     }
 
-    /// Waits until the kernel says that there is something. It is asked only where nothing is known.
+    /// Waits until the kernel reports something. It is asked only where nothing is known.
     pub(crate) fn await_ready(
         self: &Arc<Self>,
         fd: BorrowedFd<'_>,
@@ -194,7 +196,7 @@ impl DescriptorState {
             }
             readiness.drained(seen);
         }
-        // He takes nothing, so it is the next one's turn as well.
+        // The caller takes nothing, so it is the next waiter's turn as well.
         let mut turn = Turn { source: self, way, claimed: false };
         match self.wait(fd, &mut turn, what, seen, deadline)? {
             Look::Last if !is_ready()? => Err(io::ErrorKind::TimedOut.into()),
@@ -202,7 +204,8 @@ impl DescriptorState {
         }
     }
 
-    /// Lets the next one look who waits for the same: the caller was claimed, and leaves something, or may do so.
+    /// Wakes the next waiter for the same direction: the caller was claimed, and leaves something,
+    /// or may do so.
     fn pass_on(&self, way: Way) {
         if self.readiness(way).anyone_waiting() {
             let _call = process::call();
@@ -210,7 +213,7 @@ impl DescriptorState {
         }
     }
 
-    /// Waits until there is something else than what the caller has `seen`, or the deadline has passed.
+    /// Waits for a change since the state that the caller has `seen`, or for the deadline.
     #[cold]
     #[inline(never)]
     fn wait(
@@ -252,7 +255,7 @@ impl DescriptorState {
         }
     }
 
-    /// Sees to it that changes are reported, `here` if nobody does so far.
+    /// Ensures that changes are reported, `here` if they are not reported anywhere so far.
     #[inline]
     fn be_watched(self: &Arc<Self>, fd: BorrowedFd<'_>, here: &Worker, way: Way) -> io::Result<()> {
         // Acquire: pairs with the Release in `be_watched_slow`.
@@ -284,7 +287,7 @@ impl DescriptorState {
         if let Err(error) = self.watch(fd, here, &mut home, old, new) {
             drop(home);
             if old.is_empty() {
-                // Who waits for the other direction may have nobody who looks any more.
+                // The waiters for the other direction may have no agent any more.
                 self.is_unwatched(None);
             }
             return Err(error);
@@ -295,7 +298,7 @@ impl DescriptorState {
         Ok(())
     }
 
-    /// Has `new` looked for, `here` if it is so nowhere yet.
+    /// Registers `new`, `here` if there is no registration yet.
     fn watch(
         self: &Arc<Self>,
         fd: BorrowedFd<'_>,
@@ -320,7 +323,7 @@ impl DescriptorState {
         })
     }
 
-    /// Ends what is reported. What comes meanwhile is there at the next registration.
+    /// Ends the reports. A change meanwhile is there at the next registration.
     fn leave_home(&self, fd: BorrowedFd<'_>, home: &mut Option<Home>) {
         if let Some(home) = home.take() {
             home.io().unwatch(fd, home.token, self.watched());
@@ -332,16 +335,16 @@ impl DescriptorState {
         Interest::from_bits(self.watched.load(Ordering::Relaxed))
     }
 
-    /// Has the worker look where who waits next is then.
+    /// Moves the registration to the worker of the next waiter.
     pub(crate) fn moves_on(&self) {
         // Relaxed: seen at the next wait or a later one.
         self.watched.fetch_or(MOVES_ON, Ordering::Relaxed);
     }
 
-    /// What the kernel has reported.
+    /// Takes a report of the kernel.
     pub(crate) fn reports(&self, event: Event, mut wake: impl FnMut(WaiterId)) {
         if !event.ended.is_empty() {
-            // Before the wake: who waits again has it looked for anew.
+            // Before the wake: a fiber that waits again registers anew.
             self.watched.fetch_and((!event.ended).bits(), Ordering::Release);
         }
         for way in [Way::In, Way::Out] {
@@ -352,8 +355,8 @@ impl DescriptorState {
         }
     }
 
-    /// Nobody looks any more: the worker has ended, or lost its selector. Who waits registers anew; one of them returns the
-    /// error, if there is one: where it lasts, the others meet it.
+    /// Ends the registration: the worker has ended, or lost its selector. Waiters register anew;
+    /// one of them returns the error, if there is one: if it lasts, the other waiters meet it.
     pub(crate) fn is_unwatched(&self, error: Option<&io::Error>) {
         if let Some(error) = error {
             self.error.store(error.raw_os_error().unwrap_or(UNKNOWN), Ordering::Relaxed);
@@ -375,11 +378,12 @@ impl DescriptorState {
     }
 }
 
-/// Somebody's turn to look, which goes on to the next who waits, however it ends, unless nothing was left.
+/// A waiter's turn to look, which passes to the next waiter however it ends, unless nothing was
+/// left.
 struct Turn<'s> {
     source: &'s DescriptorState,
     way: Way,
-    /// Whether an edge was his.
+    /// Set if the waiter was claimed by an edge.
     claimed: bool,
 }
 

@@ -1,10 +1,12 @@
-//! Movers that wait for sockets whose packets are steered after them: [`Placement::Follow`](crate::Placement::Follow).
+//! Migratable fibers that wait for sockets whose packets are steered after them:
+//! [`Placement::Follow`](crate::Placement::Follow).
 //!
-//! At a wake-up the policy (`core/place`) is asked, for the waking worker with the one at whose CPU the packet was processed. Once a
-//! mover has settled elsewhere, and its packets with it, its source is looked for there as well.
+//! At a wake-up the policy (`core/place`) is asked, for the waking worker with the one at whose
+//! CPU the packet was processed. Once a migratable fiber has settled elsewhere, and its packets
+//! with it, its source is registered there as well.
 //!
-//! Budget: a mover that is woken where it last ran, and is not held, costs the question alone; else one system call more,
-//! which says where the packet was processed.
+//! Budget: a migratable fiber that is woken where it last ran, and is not held, costs the question
+//! alone; else one more system call, which reports where the packet was processed.
 
 use std::os::fd::BorrowedFd;
 
@@ -19,13 +21,13 @@ use daiko_rt::wait;
 use daiko_rt::worker::{Worker, wake_mover};
 
 impl Registered {
-    /// Wakes who has waited for what the agent of `by` has seen.
+    /// Wakes the waiter for the edge that the agent of `by` has seen.
     pub(super) fn reports_to_followers(&mut self, by: &Worker, event: Event) {
         let Registered { source, fd, follow } = self;
         // SAFETY: open as long as it is registered.
         let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
         source.reports(event, |waiter| {
-            // SAFETY: who waits was claimed by the caller, and stays until the wake.
+            // SAFETY: the waiter was claimed by the caller, and stays until the wake.
             match unsafe { waiter::fiber_of(waiter) } {
                 Some(fiber) if fiber.is_mover() => {
                     wake_mover(by, fiber, |previous| place_on(by, previous, source, fd, follow));
@@ -36,8 +38,8 @@ impl Registered {
     }
 }
 
-/// Returns where a mover goes on that last ran on worker `previous`, has waited for `source`, and is woken
-/// by the agent of `by`.
+/// Returns where a migratable fiber goes on that last ran on worker `previous`, has waited for
+/// `source`, and is woken by the agent of `by`.
 fn place_on(
     by: &Worker,
     previous: u16,

@@ -1,8 +1,8 @@
 //! The source of a worker's descriptors: its agent asks the kernel which of them have changed.
 //!
-//! Descriptors are registered with the selector of the worker whose fiber waits first, and its agent wakes who waits. A
-//! worker with such descriptors sleeps in its selector instead of on its token; who unparks it rings the selector's
-//! doorbell.
+//! Descriptors are registered with the selector of the worker whose fiber waits first, and its
+//! agent wakes the waiters. A worker with such descriptors sleeps in its selector instead of on
+//! its token; a thread that unparks it rings the selector's doorbell.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -25,7 +25,7 @@ use daiko_rt::worker::{self, Bed, Round, Rung, Source, SourceKey, Worker};
 // SAFETY: the table of numbers has each once.
 const KEY: SourceKey<Io> = unsafe { SourceKey::new(sources::IO) };
 
-/// What a selector calls a source: the place in the table, and how often that was used before.
+/// Name of a source in a selector: its place in the table, and how often that was used before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token(u64);
 
@@ -44,11 +44,12 @@ impl Token {
 
 /// The descriptors that fibers of a worker wait for.
 pub(crate) struct Io {
-    /// The worker whose agent looks. It owns this.
+    /// Worker whose agent polls. It owns this.
     worker: NonNull<Worker>,
     /// Opened for the first of them.
     selector: OnceLock<Box<dyn Selector>>,
-    /// Opened when that has failed, and used from then on. The first one stays, as others may be ringing it.
+    /// Opened when the first has failed, and used from then on. The first one stays, as other
+    /// threads may be ringing it.
     substitute: OnceLock<Box<dyn Selector>>,
     sources: Lock<Sources>,
     /// The number of `sources`. Written under their lock.
@@ -83,7 +84,7 @@ pub(super) struct Registered {
     pub(super) source: Arc<DescriptorState>,
     /// Open as long as it is registered.
     pub(super) fd: RawFd,
-    /// Where a mover is to go on that waits for it.
+    /// Where a migratable fiber that waits for it goes on.
     pub(super) follow: Follow,
 }
 
@@ -150,7 +151,7 @@ impl Io {
     /// Returns true if nothing is registered here and there is no job.
     #[inline]
     fn is_idle(&self) -> bool {
-        // Relaxed: what has just come is seen at the next look.
+        // Relaxed: a change that has just come is seen at the next look.
         self.count.load(Ordering::Relaxed) == 0 && !self.has_jobs.is_raised()
     }
 
@@ -176,15 +177,16 @@ impl Io {
         std::mem::take(&mut *jobs)
     }
 
-    /// Has whoever waits look again, or tells him why not: nobody looks for him any more. How many sources there were.
+    /// Makes all waiters look again, or return the error: no agent polls for them any more.
+    /// Returns how many sources there were.
     fn give_up(&self, why: Option<&io::Error>) -> usize {
         let all = self.change(Sources::remove_all);
         all.iter().for_each(|source| source.is_unwatched(why));
         all.len()
     }
 
-    /// Registers `source`, which the selector knows by the token from here on. Only the owner. The descriptor stays open
-    /// until [`unwatch`](Self::unwatch).
+    /// Registers `source`, which the selector knows by the token from here on. Only the owner. The
+    /// descriptor stays open until [`unwatch`](Self::unwatch).
     pub(crate) fn register(
         &self,
         source: &Arc<DescriptorState>,
@@ -196,7 +198,8 @@ impl Io {
         Ok(self.change(|sources| sources.add(registered)))
     }
 
-    /// Has changes reported of the source with this token, for all of `new`; so far they were for `old`. By any thread.
+    /// Has changes reported of the source with this token, for all of `new`; so far they were for
+    /// `old`. By any thread.
     pub(crate) fn watch(
         &self,
         fd: BorrowedFd<'_>,
@@ -208,7 +211,7 @@ impl Io {
         if self.may_use(selector) {
             return selector.watch(fd, token.0, old, new);
         }
-        // It may be closed, and the number another's, before the worker comes to it.
+        // It may be closed, and the number reused, before the worker comes to it.
         let fd = fd.try_clone_to_owned()?;
         self.send_job(Job::Watch { fd, token, old, new });
         Ok(())
@@ -240,7 +243,7 @@ impl Io {
         let runtime = self.worker().runtime();
         let opened = match runtime.options.selector {
             Some(kind) => selector::open(kind),
-            // This thread may not be granted what another thread was.
+            // This thread may be refused an access that another thread was granted.
             None => selector::open(*runtime.selector.get_or_init(|| selector::choose().kind))
                 .or_else(|_| selector::open(selector::Kind::Epoll)),
         };
@@ -308,8 +311,9 @@ impl Io {
         }
     }
 
-    /// The kernel does not look any more, as a filter of system calls forbids it by now, say. Who waits registers anew,
-    /// with epoll after a ring; else he is told. How many sources there are.
+    /// Replaces a selector that the kernel has refused, as by a new filter of system calls.
+    /// Waiters register anew, with epoll after a ring; otherwise they return the error. Returns
+    /// how many sources there are.
     #[cold]
     fn lose_selector(&self, lost: &dyn Selector, error: &io::Error) -> usize {
         let has_other = lost.kind() != Kind::Epoll

@@ -1,4 +1,4 @@
-//! What listeners of all kinds have in common: how to accept, and what to do where no descriptor is left.
+//! Common parts of all listeners: accepting, and the pause when no descriptor is left.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +12,8 @@ use super::descriptor_state::Way;
 use crate::time;
 use daiko_rt::Deadline;
 
-/// The first pause after there was no descriptor for a connection, and the longest: each is twice the one before.
+/// The first pause after there was no descriptor for a connection, and the longest: each is twice
+/// the one before.
 const PAUSES_MS: [u64; 2] = [1, 128];
 
 /// A listener of `std`, and how often it has had no descriptor in a row.
@@ -28,12 +29,13 @@ impl<L: AsFd> Listener<L> {
         Listener { io: Async::of_nonblocking(listener), failures: AtomicU32::new(0) }
     }
 
-    /// The next connection. A failure for want of descriptors or memory is told after a pause, so that who asks again and
-    /// again leaves the worker to those who could give some back; the connection waits meanwhile.
+    /// Accepts the next connection. A failure for want of descriptors or memory is returned after
+    /// a pause, so that a caller that tries again and again leaves the worker to fibers that could
+    /// free some; the connection waits meanwhile.
     pub(super) fn accept(&self, what: &str) -> io::Result<(OwnedFd, SockAddr)> {
         let accept = |listener: &L| loop {
             match socket::accept(listener.as_fd()) {
-                // Its peer has gone: there may be others.
+                // Its peer has gone: there may be further connections.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 done => return done,
             }

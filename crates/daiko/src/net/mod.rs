@@ -1,16 +1,18 @@
-//! Sockets and other descriptors: who would block is suspended, and its worker runs others.
+//! Sockets and other descriptors: a fiber that would block is suspended, and its worker runs other
+//! fibers.
 //!
-//! The types have the shape of those of [`std::net`] and [`std::os::unix::net`]: a fiber reads, writes, accepts and connects as
-//! a thread does. Threads that are no fibers may use them as well, and block. Options that are not here are set through
-//! [`AsFd`](std::os::fd::AsFd), as by `socket2::SockRef`; what is not here at all, through [`Async`].
+//! The types have the shape of those of [`std::net`] and [`std::os::unix::net`]: a fiber reads,
+//! writes, accepts and connects as a thread does. Threads that are no fibers may use them as well,
+//! and block. Options that are not here are set through [`AsFd`](std::os::fd::AsFd), as by
+//! `socket2::SockRef`; what is not here at all, through [`Async`].
 //!
-//! No memory of a program is the kernel's while a fiber waits: it waits until a call would not block, and then
-//! makes it. So a wait that is [cancelled](crate::cancel), or whose time is over, leaves nothing behind, and has read or written
-//! nothing.
+//! No memory of a program is the kernel's while a fiber waits: it waits until a call would not
+//! block, and then makes it. So a wait that is [cancelled](crate::cancel), or whose time is over,
+//! leaves nothing behind, and has read or written nothing.
 //!
-//! A descriptor is looked after by the worker whose fiber waits for it first; the agent there asks the kernel, by one
-//! system call for all of them, when no fiber is runnable, and otherwise every 61 suspensions. A worker without work
-//! sleeps in that call, and uses no CPU.
+//! A descriptor is looked after by the worker whose fiber waits for it first; the agent there asks
+//! the kernel, by one system call for all of them, when no fiber is runnable, and otherwise every
+//! 61 suspensions. A worker without work sleeps in that call, and uses no CPU.
 
 mod address;
 mod datagram;

@@ -25,15 +25,17 @@ impl ListenOptions {
         ListenOptions(Listen { backlog: 1024, reuse_port: false })
     }
 
-    /// How many connections may wait to be accepted, as far as the kernel lets them (`net.core.somaxconn`). Default: 1024.
+    /// How many connections may wait to be accepted, as far as the kernel lets them
+    /// (`net.core.somaxconn`). Default: 1024.
     pub fn backlog(mut self, connections: u32) -> Self {
         self.0.backlog = connections;
         self
     }
 
-    /// Whether others that say so, too, may listen on the same address (`SO_REUSEPORT`). The kernel spreads connections
-    /// evenly over them. So each worker can have a listener of its own, whose connections it serves from the first
-    /// byte on; but a worker that is held up keeps those waiting that are meant for it. Default: no.
+    /// Sets whether other listeners with this option may listen on the same address
+    /// (`SO_REUSEPORT`). The kernel spreads connections evenly over them. So each worker can have
+    /// a listener of its own, whose connections it serves from the first byte on; but a worker
+    /// that is held up delays the connections that are meant for it. Default: no.
     pub fn reuse_port(mut self, reuse: bool) -> Self {
         self.0.reuse_port = reuse;
         self

@@ -4,7 +4,7 @@ use std::io::{self, PipeReader, PipeWriter};
 
 use super::Async;
 
-/// A pipe whose ends suspend fibers: what is written to one is read from the other.
+/// A pipe whose ends suspend fibers: bytes that are written to one end are read from the other.
 ///
 /// ```
 /// use std::io::{Read, Write};

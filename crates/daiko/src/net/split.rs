@@ -9,15 +9,18 @@ pub(super) trait Halves {
     fn end_output(&self);
 }
 
-/// The direction of a stream that is read, borrowed: of [`TcpStream::split`](super::TcpStream::split) and its like.
+/// The direction of a stream that is read, borrowed: of
+/// [`TcpStream::split`](super::TcpStream::split) and its like.
 #[derive(Debug)]
 pub struct ReadHalf<'s, S>(pub(super) &'s S);
 
-/// The direction of a stream that is written, borrowed: of [`TcpStream::split`](super::TcpStream::split) and its like.
+/// The direction of a stream that is written, borrowed: of
+/// [`TcpStream::split`](super::TcpStream::split) and its like.
 #[derive(Debug)]
 pub struct WriteHalf<'s, S>(pub(super) &'s S);
 
-/// The direction of a stream that is read: of [`TcpStream::into_split`](super::TcpStream::into_split) and its like.
+/// The direction of a stream that is read: of
+/// [`TcpStream::into_split`](super::TcpStream::into_split) and its like.
 #[derive(Debug)]
 pub struct OwnedReadHalf<S>(Arc<S>);
 

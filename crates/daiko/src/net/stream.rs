@@ -72,7 +72,7 @@ impl<S: AsFd> Stream<S>
 where
     for<'s> &'s S: Read + Write,
 {
-    /// Of a socket that does not block.
+    /// Makes it from a socket that does not block.
     pub(super) fn of_nonblocking(socket: S) -> Self {
         let (reads, writes) = (Patience::new(), Patience::new());
         Stream { io: Async::of_nonblocking(socket), reads, writes }
@@ -129,7 +129,8 @@ impl<S: AsFd + fmt::Debug> fmt::Debug for Stream<S> {
 macro_rules! stream {
     ($name:ident, $std:ty) => {
         impl $name {
-            /// Makes a stream of `std` one whose calls suspend fibers. Its descriptor is non-blocking from here on.
+            /// Makes a stream of `std` one whose calls suspend fibers. Its descriptor is
+            /// non-blocking from here on.
             ///
             /// # Errors
             ///
@@ -143,7 +144,7 @@ macro_rules! stream {
                 Self { stream: Stream::<$std>::of_nonblocking(nonblocking) }
             }
 
-            /// As a stream of `std`, which blocks.
+            /// Converts it into a stream of `std`, which blocks.
             ///
             /// # Errors
             ///
@@ -163,8 +164,9 @@ macro_rules! stream {
                 Ok(Self::of(self.stream.io.get_ref().try_clone()?))
             }
 
-            /// Waits until there is something to read, or the end of it, or an error. Others may take it before the
-            /// caller. For who needs memory for what he reads only once there is something.
+            /// Waits until there is something to read, or the end of it, or an error. Another
+            /// reader may take it before the caller. For a caller that allocates its buffer only
+            /// once there is something to read.
             ///
             /// # Errors
             ///
@@ -184,7 +186,7 @@ macro_rules! stream {
                 self.stream.io.await_ready(Way::Out, "a write to a stream", until)
             }
 
-            /// Ends one or both directions, for all handles: whoever waits for them goes on.
+            /// Ends one or both directions, for all handles: their waiters go on.
             ///
             /// # Errors
             ///
@@ -202,8 +204,8 @@ macro_rules! stream {
                 self.stream.io.get_ref().take_error()
             }
 
-            /// For how long each read waits at most; `None`: however long it takes. Then it fails with
-            /// [`TimedOut`](io::ErrorKind::TimedOut).
+            /// Sets how long each read waits at most; `None`: without limit. Then it fails
+            /// with [`TimedOut`](io::ErrorKind::TimedOut).
             ///
             /// # Errors
             ///
@@ -212,7 +214,8 @@ macro_rules! stream {
                 self.stream.reads.set_timeout(timeout)
             }
 
-            /// For how long each write waits at most; as [`set_read_timeout`](Self::set_read_timeout).
+            /// Sets how long each write waits at most; as
+            /// [`set_read_timeout`](Self::set_read_timeout).
             ///
             /// # Errors
             ///
@@ -221,18 +224,18 @@ macro_rules! stream {
                 self.stream.writes.set_timeout(timeout)
             }
 
-            /// As was [set](Self::set_read_timeout).
+            /// Returns the value that was [set](Self::set_read_timeout).
             pub fn read_timeout(&self) -> Option<Duration> {
                 self.stream.reads.timeout()
             }
 
-            /// As was [set](Self::set_write_timeout).
+            /// Returns the value that was [set](Self::set_write_timeout).
             pub fn write_timeout(&self) -> Option<Duration> {
                 self.stream.writes.timeout()
             }
 
-            /// Until when reads that begin to wait from here on do so at most, whatever the timeout; `None`: however
-            /// long it takes.
+            /// Until when reads that begin to wait from here on do so at most, whatever the
+            /// timeout; `None`: however long it takes.
             pub fn set_read_deadline(&self, deadline: Option<Instant>) {
                 self.stream.reads.set_deadline(deadline);
             }
@@ -247,8 +250,8 @@ macro_rules! stream {
                 (ReadHalf(self), WriteHalf(self))
             }
 
-            /// Its two directions. The one that writes ends that direction when it is dropped, so that the peer reads to the
-            /// end.
+            /// Its two directions. The one that writes ends that direction when it is dropped, so
+            /// that the peer reads to the end.
             pub fn into_split(self) -> (OwnedReadHalf<Self>, OwnedWriteHalf<Self>) {
                 split::into_split(self)
             }

@@ -16,7 +16,8 @@ use super::stream::{Stream, stream};
 use super::{ListenOptions, ToSocketAddrs};
 use daiko_rt::Deadline;
 
-/// A TCP connection, as [`std::net::TcpStream`]: who reads or writes is suspended until it can be.
+/// A TCP connection, as [`std::net::TcpStream`]: a fiber that reads or writes is suspended until
+/// it can.
 ///
 /// Its two directions are used at the same time by two fibers, through `&TcpStream`, or
 /// [`split`](Self::split).
@@ -136,7 +137,7 @@ impl TcpStream {
         self.stream.io.get_ref().set_nodelay(nodelay)
     }
 
-    /// As was [set](Self::set_nodelay).
+    /// Returns the value that was [set](Self::set_nodelay).
     ///
     /// # Errors
     ///
@@ -154,7 +155,7 @@ impl TcpStream {
         self.stream.io.get_ref().set_ttl(ttl)
     }
 
-    /// As was [set](Self::set_ttl).
+    /// Returns the value that was [set](Self::set_ttl).
     ///
     /// # Errors
     ///
@@ -165,16 +166,17 @@ impl TcpStream {
 }
 
 impl From<OwnedFd> for TcpStream {
-    /// Of a socket that does not block.
+    /// Makes it from a socket that does not block.
     fn from(nonblocking: OwnedFd) -> Self {
         Self::of(nonblocking.into())
     }
 }
 
-/// A TCP socket that waits for connections, as [`std::net::TcpListener`]: who accepts is suspended until there is one.
+/// A TCP socket that waits for connections, as [`std::net::TcpListener`]: a fiber that accepts is
+/// suspended until there is one.
 ///
-/// Several fibers may accept from one listener; they are served in turn. A server for all workers spawns who serves a
-/// connection by [`Builder::spread`](crate::Builder::spread):
+/// Several fibers may accept from one listener; they are served in FIFO order. A server for all
+/// workers spawns a fiber for each connection by [`Builder::spread`](crate::Builder::spread):
 ///
 /// ```
 /// use daiko::Builder;
@@ -213,7 +215,8 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// If the name cannot be looked up; that of the last address: in use, not of this machine, not permitted.
+    /// If the name cannot be looked up; that of the last address: in use, not of this machine, not
+    /// permitted.
     pub fn bind(address: impl ToSocketAddrs) -> io::Result<TcpListener> {
         ListenOptions::new().tcp(address)
     }
@@ -222,7 +225,8 @@ impl TcpListener {
         first_of(address, |address| Ok(Self::of(socket::listen_tcp(&address, how)?.into())))
     }
 
-    /// Makes a listener of `std` one that suspends fibers. Its descriptor is non-blocking from here on.
+    /// Makes a listener of `std` one that suspends fibers. Its descriptor is non-blocking from
+    /// here on.
     ///
     /// # Errors
     ///
@@ -236,7 +240,7 @@ impl TcpListener {
         TcpListener { listener: Listener::of_nonblocking(nonblocking) }
     }
 
-    /// As a listener of `std`, which blocks.
+    /// Converts it into a listener of `std`, which blocks.
     ///
     /// # Errors
     ///
@@ -251,8 +255,9 @@ impl TcpListener {
     ///
     /// # Errors
     ///
-    /// That of the kernel. Where no descriptor is left (see `ulimit -n`) or no memory, it comes after a pause of 1 to 128 ms, so
-    /// that one who goes on accepting lets others run; the connection is kept meanwhile.
+    /// That of the kernel. If no descriptor is left (see `ulimit -n`) or no memory, it comes after
+    /// a pause of 1 to 128 ms, so that a fiber that goes on accepting lets other fibers run; the
+    /// connection is kept meanwhile.
     ///
     /// # Panics
     ///

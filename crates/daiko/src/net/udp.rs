@@ -12,7 +12,8 @@ use super::descriptor_state::Way;
 use super::stream::Patience;
 use super::{Async, ToSocketAddrs};
 
-/// A UDP socket, as [`std::net::UdpSocket`]: who receives is suspended until there is a message.
+/// A UDP socket, as [`std::net::UdpSocket`]: a fiber that receives is suspended until there is a
+/// message.
 ///
 /// ```
 /// use daiko::net::UdpSocket;
@@ -52,7 +53,8 @@ impl UdpSocket {
         first_of(address, |address| Self::from_std(net::UdpSocket::bind(address)?))
     }
 
-    /// Has [`send`](Self::send) go to the first address that lets it, and takes messages of there alone.
+    /// Has [`send`](Self::send) go to the first address that lets it, and takes messages of there
+    /// alone.
     ///
     /// # Errors
     ///

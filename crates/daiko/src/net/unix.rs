@@ -22,7 +22,8 @@ use daiko_rt::Deadline;
 /// Between two attempts where another socket has no room: the first pause, and the longest.
 const PAUSES_MS: [u64; 2] = [1, 32];
 
-/// Makes `call` until it does not fail for want of room at another socket: of that the kernel does not tell.
+/// Makes `call` until it does not fail for want of room at another socket: of that the kernel does
+/// not tell.
 fn again_with_pauses<R>(
     deadline: Deadline,
     mut call: impl FnMut() -> io::Result<R>,
@@ -41,8 +42,8 @@ fn again_with_pauses<R>(
     }
 }
 
-/// A stream between processes of one machine, as [`std::os::unix::net::UnixStream`]: who reads or writes is suspended until it
-/// can be.
+/// A stream between processes of one machine, as [`std::os::unix::net::UnixStream`]: a fiber that
+/// reads or writes is suspended until it can.
 ///
 /// ```
 /// use daiko::net::UnixStream;
@@ -70,7 +71,8 @@ pub struct UnixStream {
 stream!(UnixStream, net::UnixStream);
 
 impl UnixStream {
-    /// Connects to the socket at `path`. Where as many wait there as may, it tries again, after pauses of 1 to 32 ms.
+    /// Connects to the socket at `path`. Where as many wait there as may, it tries again, after
+    /// pauses of 1 to 32 ms.
     ///
     /// # Errors
     ///
@@ -114,8 +116,8 @@ impl UnixStream {
     }
 }
 
-/// A socket that waits for connections at a path, as [`std::os::unix::net::UnixListener`]: who accepts is suspended until there
-/// is one.
+/// A socket that waits for connections at a path, as [`std::os::unix::net::UnixListener`]: a fiber
+/// that accepts is suspended until there is one.
 pub struct UnixListener {
     listener: Listener<net::UnixListener>,
 }
@@ -130,7 +132,8 @@ impl UnixListener {
         Self::from_std(net::UnixListener::bind(path)?)
     }
 
-    /// Makes a listener of `std` one that suspends fibers. Its descriptor is non-blocking from here on.
+    /// Makes a listener of `std` one that suspends fibers. Its descriptor is non-blocking from
+    /// here on.
     ///
     /// # Errors
     ///
@@ -140,7 +143,7 @@ impl UnixListener {
         Ok(UnixListener { listener: Listener::of_nonblocking(listener) })
     }
 
-    /// As a listener of `std`, which blocks.
+    /// Converts it into a listener of `std`, which blocks.
     ///
     /// # Errors
     ///
@@ -181,7 +184,7 @@ impl UnixListener {
 }
 
 impl From<OwnedFd> for UnixStream {
-    /// Of a socket that does not block.
+    /// Makes it from a socket that does not block.
     fn from(nonblocking: OwnedFd) -> Self {
         Self::of(nonblocking.into())
     }
@@ -268,8 +271,9 @@ impl UnixDatagram {
         self.io.get_ref().connect(path)
     }
 
-    /// Sends a message to the socket at `path`; waits for room. Where there is none at that socket, which the kernel does
-    /// not tell of, it tries again after pauses of 1 to 32 ms; [`connect`](Self::connect) and [`send`](Self::send) wait better.
+    /// Sends a message to the socket at `path`; waits for room. Where there is none at that
+    /// socket, which the kernel does not tell of, it tries again after pauses of 1 to 32 ms;
+    /// [`connect`](Self::connect) and [`send`](Self::send) wait better.
     ///
     /// # Errors
     ///

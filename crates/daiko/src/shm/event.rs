@@ -1,4 +1,4 @@
-//! Whether something has happened, in any of several processes.
+//! Events that any of several processes may set.
 
 use std::fmt;
 
@@ -10,14 +10,15 @@ use super::{kind, wait};
 use daiko_rt::Deadline;
 use daiko_rt::TimedOut;
 
-/// Something that happens in one process, and that others wait for.
+/// An event that happens in one process, and that other processes wait for.
 ///
-/// It stays set until it is [`reset`](Self::reset), and lets all go who wait or come meanwhile: a set that is taken
-/// back at once is seen by all who waited before. What happened before a set happens before the return of the waits
-/// that it ends.
+/// It stays set until it is [`reset`](Self::reset), and releases all present and later waiters: a
+/// set that is taken back at once is seen by all earlier waiters. Writes before a set happen
+/// before the return of the waits that it ends.
 ///
-/// Whoever sets it may be killed at any instruction: either it is not set, or all who wait go. If the segment's
-/// file is cut short nobody is told here: [`Segment::is_truncated`] says so.
+/// The setting process may be killed at any instruction: either the event is not set, or all
+/// waiters are released. If the segment's file is cut short, no error is reported here:
+/// [`Segment::is_truncated`] says so.
 ///
 /// ```
 /// use daiko::shm::{Event, Segment};
@@ -69,7 +70,7 @@ impl Event {
         Ok(Event { placed: Placed::create(segment, name, EventShape, |_| ())? })
     }
 
-    /// The event of this name.
+    /// Opens the event of this name.
     ///
     /// # Errors
     ///
@@ -78,7 +79,8 @@ impl Event {
         Ok(Event { placed: Placed::open(segment, name)? })
     }
 
-    /// The event of this name, which is made if there is none. Any number of processes may do this at once.
+    /// Opens the event of this name, and makes it if there is none. Any number of processes may do
+    /// this at once.
     ///
     /// # Errors
     ///
@@ -92,7 +94,7 @@ impl Event {
         self.placed.object.at(0)
     }
 
-    /// Says that it has happened: lets all go who wait.
+    /// Sets the event, and releases all waiters.
     #[inline]
     pub fn set(&self) {
         let words = self.words();
@@ -100,14 +102,14 @@ impl Event {
         self.placed.segment().ring(&words.waiting, None);
     }
 
-    /// Takes back that it has happened. Of all who do so after one set, one is told true. Who waited when it was set
-    /// goes, even if he has not run yet.
+    /// Resets the event. Of all callers after one set, one gets true. A waiter that was there at
+    /// the set is released, even if it has not run yet.
     #[inline]
     pub fn reset(&self) -> bool {
         self.words().word.reset()
     }
 
-    /// Whether it is set, in the eyes of whoever asks.
+    /// Returns true if it is set, in the eyes of the caller.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.words().word.is_set()
@@ -124,7 +126,7 @@ impl Event {
         let _ = self.wait_until(Deadline::NEVER);
     }
 
-    /// As [`wait`](Self::wait), for at most `timeout`.
+    /// Waits as [`wait`](Self::wait) does, for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -142,7 +144,7 @@ impl Event {
         if word.is_set() {
             return Ok(());
         }
-        // All who wait go at a set, so none of them queues behind another of this process.
+        // A set releases all waiters, so none of them queues behind another of this process.
         let seen = word.look();
         let has_come = || if word.has_come(seen) { Ok(()) } else { Err(()) };
         let at =

@@ -1,18 +1,20 @@
-//! Segments: memory that unrelated processes share, and what they wait for in it.
+//! Segments: memory that unrelated processes share, and the objects that they wait for in it.
 //!
-//! A [`Segment`] has objects, by name. Any process may create one or open it, at any address, and be killed at any
-//! instruction: the others go on, and are told where it matters.
+//! A [`Segment`] has objects, by name. Any process may create or open an object, at any address,
+//! and be killed at any instruction: the other processes go on, and are notified where it matters.
 //!
-//! | object | for | of the dead |
+//! | object | use | at a death |
 //! |---|---|---|
-//! | [`Event`] | what has happened | nothing is left |
-//! | [`Mutex`], [`RwLock`] | values that one changes at a time | the next holder is told: [`Cause::OwnerDied`] |
+//! | [`Event`] | something has happened | nothing is left |
+//! | [`Mutex`], [`RwLock`] | values that one holder changes at a time | the next holder is told:
+//! [`Cause::OwnerDied`] |
 //! | [`Semaphore`] | permits | they are free again |
-//! | [`Channel`] | messages to one receiver | what was sent arrives; the other end is told |
+//! | [`Channel`] | messages to one receiver | sent messages arrive; the other end is told |
 //! | [`Service`] | requests and replies | callers are told; slots are free again |
 //!
-//! Values and messages are plain data: [`bytemuck::Pod`], of the crate that is re-exported here. They are copied, so that no peer changes what somebody looks
-//! at. Fibers that wait suspend, other threads block. A process that is stopped keeps what it has.
+//! Values and messages are plain data: [`bytemuck::Pod`], of the crate that is re-exported here.
+//! They are copied, so that no peer changes a value under its reader. Fibers that wait suspend,
+//! other threads block. A process that is stopped keeps its locks and permits.
 //!
 //! ```
 //! use daiko::shm::{Event, Mutex, Segment};

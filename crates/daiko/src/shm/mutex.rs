@@ -16,23 +16,25 @@ use super::word::{Poise, Word};
 use crate::sync;
 use daiko_rt::Deadline;
 
-/// A lock around a value in a segment, which one fiber or thread of one process has at a time.
+/// A lock around a value in a segment, which one fiber or thread of one process holds at a time.
 ///
-/// Who locks gets a copy of the value, and what he has changed is written back where he unlocks. So what a
-/// peer writes who does not keep to the protocol may be nonsense, but does not change under a reference: it
-/// can spoil the value, and nothing else. It also means that a lock costs as much as the value is large; a large one
-/// is better taken apart.
+/// The holder gets a copy of the value, and its changes are written back where it unlocks. So the
+/// writes of a peer that does not keep to the protocol may be nonsense, but do not change a value
+/// under a reference: they can spoil the value, and nothing else. It also means that the cost of a
+/// lock grows with the size of the value; a large value is better split.
 ///
-/// A fiber that has to wait suspends, any other thread blocks. Who waits in one process is served in turn; between
-/// processes whoever comes first has it, and nobody is promised a share.
+/// A fiber that has to wait suspends, any other thread blocks. The waiters of one process are
+/// served in FIFO order. Between processes the first to come takes the lock, and no process is
+/// promised a share.
 ///
 /// # Deaths and panics
 ///
-/// If a process dies while it has the lock, the next one has it at once, and is told:
-/// [`Cause::OwnerDied`](super::Cause::OwnerDied). The value is as the dead had found it, unless he died while he
-/// wrote it back: then a part of it is new. Until somebody calls [`clear_poison`](Self::clear_poison), those who come
-/// after are told [`Cause::Poisoned`](super::Cause::Poisoned). So they are where a holder panics, whose changes are
-/// written back as in `std`; not where he is cancelled.
+/// If a process dies while it holds the lock, the next process gets it at once, and is told:
+/// [`Cause::OwnerDied`](super::Cause::OwnerDied). The value is as the dead process had found it,
+/// unless it died while it wrote the value back: then a part of it is new. Until
+/// [`clear_poison`](Self::clear_poison) is called, later holders are told
+/// [`Cause::Poisoned`](super::Cause::Poisoned). The same holds if a holder panics, whose changes
+/// are written back as in `std`; not if it is cancelled.
 ///
 /// A process that is stopped (SIGSTOP) keeps the lock.
 ///
@@ -53,7 +55,8 @@ use daiko_rt::Deadline;
 /// ```
 pub struct Mutex<T: Pod> {
     placed: Placed<Shape<T>>,
-    /// This process's copy (README.md says why there is one), for whoever of it has the lock or is the one who waits for it in the segment.
+    /// This process's copy (README.md gives the reason), for its holder or its waiter in the
+    /// segment.
     copy: Arc<sync::Mutex<Box<T>>>,
 }
 
@@ -70,9 +73,11 @@ impl ValueKind for Kind {
 
 const _: () = assert!(size_of::<Words>() <= LINES);
 
-/// The right to use the value of a locked [`Mutex`]; dropping it writes back what was changed, and frees the lock.
+/// The right to use the value of a locked [`Mutex`]; dropping it writes changes back, and frees
+/// the lock.
 ///
-/// It stays with the fiber or thread that locked: it is not [`Send`]. A mover takes it along.
+/// It stays with the fiber or thread that locked: it is not [`Send`]. A migratable fiber takes it
+/// along.
 #[must_use = "a mutex is unlocked where its guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct MutexGuard<'m, T: Pod> {
@@ -96,18 +101,18 @@ impl<T: Pod + Send> Mutex<T> {
         Self::of(placed, name)
     }
 
-    /// The mutex of this name.
+    /// Opens the mutex of this name.
     ///
     /// # Errors
     ///
-    /// If there is none, it is another kind of object, or its value has another type: one of another size, alignment or name,
-    /// modules aside.
+    /// If there is none, it is another kind of object, or its value has another type: one of
+    /// another size, alignment or name, modules aside.
     pub fn open(segment: &Segment, name: &str) -> Result<Self, SegmentError> {
         Self::of(Placed::open(segment, name)?, name)
     }
 
-    /// The mutex of this name, which is made around `value` if there is none. Any number of processes may do
-    /// this at once.
+    /// Opens the mutex of this name, and makes it around `value` if there is none. Any number of
+    /// processes may do this at once.
     ///
     /// # Errors
     ///
@@ -123,7 +128,7 @@ impl<T: Pod + Send> Mutex<T> {
     }
 }
 
-/// A value of zeros, which never lies on the stack.
+/// Returns a value of zeros, which never lies on the stack.
 pub(super) fn zeroed<T: Pod>() -> Box<T> {
     // SAFETY: `Pod` says that zeros are a value.
     unsafe { Box::new_zeroed().assume_init() }
@@ -139,14 +144,14 @@ impl<T: Pod> Mutex<T> {
     /// # Panics
     ///
     /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
-    /// [`Poller`](crate::agent::Poller); or for itself, where locks are [tracked](sync::Mutex#panics): elsewhere that
-    /// waits for ever.
+    /// [`Poller`](crate::agent::Poller); or for itself, where locks are
+    /// [tracked](sync::Mutex#panics): elsewhere that waits for ever.
     #[track_caller]
     pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
         for_ever(self.lock_until(Deadline::NEVER))
     }
 
-    /// As [`lock`](Self::lock), for at most `timeout`.
+    /// Locks as [`lock`](Self::lock) does, for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -164,7 +169,7 @@ impl<T: Pod> Mutex<T> {
     fn lock_until(&self, deadline: Deadline) -> TimedResult<'_, T> {
         let copy = match self.copy.lock_until(|| deadline) {
             Ok(copy) => copy,
-            // The segment says what is poisoned.
+            // The segment records the poisoning.
             Err(sync::TimedLockError::Poisoned(error)) => error.into_inner(),
             Err(sync::TimedLockError::TimedOut) => return Err(TimedLockError::TimedOut),
         };
@@ -188,7 +193,7 @@ impl<T: Pod> Mutex<T> {
         Ok(self.guard(copy, found)?)
     }
 
-    /// For who has just taken the lock.
+    /// Makes the guard of a lock that was just taken.
     fn guard<'m>(
         &'m self,
         mut copy: sync::MutexGuard<'m, Box<T>>,
@@ -199,12 +204,13 @@ impl<T: Pod> Mutex<T> {
         told(guard, found, self.placed.segment())
     }
 
-    /// Whether a holder died or panicked, as far as it is known, and nobody has repaired the value.
+    /// Returns true if a holder is known to have died or panicked, and the value was not repaired
+    /// since.
     pub fn is_poisoned(&self) -> bool {
         self.words().word.is_poisoned()
     }
 
-    /// Says that the value is in order again. For who has the lock.
+    /// Declares the value repaired. For the holder of the lock.
     pub fn clear_poison(&self) {
         self.words().word.clear_poison();
     }

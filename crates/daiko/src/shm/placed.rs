@@ -1,4 +1,4 @@
-//! Objects by their names: how they are made, found, and made sure of.
+//! Objects by their names: how they are made, found, and checked.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -8,28 +8,28 @@ use bytemuck::{Pod, bytes_of};
 use daiko_core::doorbell::Listeners;
 use daiko_shm::{Bytes, Object, Segment, SegmentError, Shared, Spec};
 
-/// Processors fetch lines in pairs: what different processes write lies so far apart.
+/// Processors fetch lines in pairs: words that different processes write lie this far apart.
 pub(super) const LINES: usize = 128;
 
-/// What all who use an object know of its layout. Taken from the segment once, and checked.
+/// Layout of an object, as all its users know it. Taken from the segment once, and checked.
 pub(super) trait Shape: Copy + Send + Sync + 'static {
     /// One of the numbers in `kind`.
     const KIND: u32;
-    /// What errors call such an object.
+    /// Name of such an object in errors.
     const IS: &'static str;
-    /// What can be chosen, for who has chosen something else.
+    /// Choices that are possible, for the message about an impossible choice.
     const LIMITS: &'static str = "less";
 
-    /// The shape that somebody has chosen; `None`: there is none such.
+    /// Returns the chosen shape; `None`: there is none such.
     fn of(chosen: [u32; 4]) -> Option<Self>;
 
-    /// What of it is chosen.
+    /// Returns the choices of this shape.
     fn chosen(self) -> [u32; 4];
 
-    /// Bytes of the object; `None`: more than there can be.
+    /// Returns the bytes of the object; `None`: more than possible.
     fn bytes(self) -> Option<usize>;
 
-    /// What makers and users have to agree upon: [`agreed`] of a type, if it has one.
+    /// Hash that makers and users have to agree upon: [`agreed`] of a type, if it has one.
     fn agreed() -> u64 {
         0
     }
@@ -43,8 +43,8 @@ pub(super) struct Placed<S> {
 }
 
 impl<S: Shape> Placed<S> {
-    /// Makes the object; `init` is given its memory, zeroed, before anybody can find it. `None`: what was chosen is no
-    /// shape.
+    /// Makes the object; `init` is given its memory, zeroed, before any process can find it.
+    /// `None`: the choices make no shape.
     pub(super) fn create(
         segment: &Segment,
         name: &str,
@@ -54,13 +54,13 @@ impl<S: Shape> Placed<S> {
         let (shape, bytes) = Self::possible(shape.into())?;
         let (kind, agreed, chosen) = (S::KIND, S::agreed(), shape.chosen());
         let spec = Spec { kind, bytes, agreed, chosen };
-        // SAFETY: a kind belongs to one type of this module, which has the same things at the same
+        // SAFETY: a kind belongs to one type of this module, which has the same fields at the same
         // offsets wherever it finds the object. No other crate accesses objects of these kinds.
         let object = unsafe { segment.make_object(name, spec, init)? };
         Ok(Placed { object, shape })
     }
 
-    /// The object of this name, whatever was chosen.
+    /// Opens the object of this name, with any choices.
     pub(super) fn open(segment: &Segment, name: &str) -> Result<Self, SegmentError> {
         // SAFETY: as in `create`. The object has this kind, and the shape that its maker chose.
         let object = unsafe { segment.object(name, S::IS, |spec| Self::shape(spec).map(drop))? };
@@ -68,14 +68,15 @@ impl<S: Shape> Placed<S> {
         Ok(Placed { object, shape })
     }
 
-    /// The object of this name, which is made if there is none. Any number of processes may do this at once.
+    /// Opens the object of this name, and makes it if there is none. Any number of processes may
+    /// do this at once.
     pub(super) fn open_or_create(
         segment: &Segment,
         name: &str,
         shape: impl Into<Option<S>>,
         init: impl FnOnce(&Object),
     ) -> Result<Self, SegmentError> {
-        // Also where there is one: a mistake does not wait for the day on which there is none.
+        // Also if there is one: a mistake does not wait for the day on which there is none.
         let (shape, _) = Self::possible(shape.into())?;
         match Self::open(segment, name) {
             Err(SegmentError::NoObject { .. }) => match Self::create(segment, name, shape, init) {
@@ -86,7 +87,7 @@ impl<S: Shape> Placed<S> {
         }
     }
 
-    /// A shape that there can be, and its bytes.
+    /// Returns a possible shape, and its bytes.
     fn possible(shape: Option<S>) -> Result<(S, usize), SegmentError> {
         let sized = shape.and_then(|shape| Some((shape, shape.bytes()?)));
         sized.ok_or(SegmentError::Impossible { is: S::IS, limits: S::LIMITS })
@@ -102,7 +103,7 @@ impl<S: Shape> Placed<S> {
         S::of(spec.chosen).filter(|shape| shape.bytes() == Some(spec.bytes)).ok_or("size")
     }
 
-    /// What this process alone knows of the object, one for all its handles.
+    /// Returns the private state of this process for the object, one for all its handles.
     pub(super) fn private<P: Any + Send + Sync>(
         &self,
         name: &str,
@@ -118,14 +119,14 @@ impl<S: Shape> Placed<S> {
     }
 }
 
-/// The shape of what holds one value, behind its words.
+/// Shape of an object that holds one value, behind its words.
 pub(super) struct Valued<T, K>(PhantomData<fn() -> (T, K)>);
 
-/// What holds one value: how errors call it, and where that lies.
+/// An object that holds one value: its name in errors, and the place of the value.
 pub(super) trait ValueKind: 'static {
     const KIND: u32;
     const IS: &'static str;
-    /// The value lies behind so many bytes.
+    /// Offset of the value in bytes.
     const VALUE: usize;
 }
 
@@ -165,7 +166,7 @@ impl<T: 'static, K: ValueKind> Shape for Valued<T, K> {
 }
 
 impl<T: Pod, K: ValueKind> Placed<Valued<T, K>> {
-    /// As [`create`](Self::create), around `value`.
+    /// Creates as [`create`](Self::create) does, around `value`.
     pub(super) fn create_around(
         segment: &Segment,
         name: &str,
@@ -175,7 +176,7 @@ impl<T: Pod, K: ValueKind> Placed<Valued<T, K>> {
         Self::create(segment, name, Valued::new(), init)
     }
 
-    /// As [`open_or_create`](Self::open_or_create), around `value`.
+    /// Opens or creates as [`open_or_create`](Self::open_or_create) does, around `value`.
     pub(super) fn open_or_create_around(
         segment: &Segment,
         name: &str,
@@ -185,7 +186,7 @@ impl<T: Pod, K: ValueKind> Placed<Valued<T, K>> {
         Self::open_or_create(segment, name, Valued::new(), init)
     }
 
-    /// Where the value lies.
+    /// Returns the place of the value.
     #[inline]
     pub(super) fn value(&self) -> Bytes<'_> {
         value_in::<T, K>(&self.object)
@@ -197,21 +198,23 @@ fn value_in<T, K: ValueKind>(object: &Object) -> Bytes<'_> {
     object.bytes(K::VALUE, size_of::<T>())
 }
 
-/// A word or two that all change, and who waits for it, on lines of their own.
+/// A word or two that all users change, and its listeners, on lines of their own.
 #[repr(C, align(128))]
 pub(super) struct Waited<W> {
     pub(super) word: W,
     pub(super) waiting: Listeners,
 }
 
-// SAFETY: both are; and so they are valid beside each other, zeroed too, and are reached by their own methods.
+// SAFETY: both are; so they are valid beside each other, zeroed too, and are reached by their own
+// methods.
 unsafe impl<W: Shared> Shared for Waited<W> {}
 
-/// A hash of what says that two programs mean the same values: size, alignment, and the name of the type without the
-/// modules that it is in, as they may be in different places of different programs.
+/// Returns a hash by which two programs check that they mean the same values: size, alignment, and
+/// the name of the type without its modules, as they may differ between programs.
 ///
-/// It catches values of another type, though they may have as many bytes. It does not catch a type whose fields have
-/// changed while its name and size have not: that takes a new name, of the type or of the object.
+/// It catches values of another type, though they may have as many bytes. It does not catch a type
+/// whose fields have changed while its name and size have not: such a change needs a new name, of
+/// the type or of the object.
 pub(super) fn agreed<T>() -> u64 {
     let is_name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let name = std::any::type_name::<T>();

@@ -1,25 +1,25 @@
-//! What a lock says of a holder that died or panicked.
+//! Reports of a lock about a holder that died or panicked.
 
 use std::fmt;
 
 use daiko_core::robust::Found;
 use daiko_shm::Segment;
 
-/// Why the value of a lock may not be in order.
+/// Reason why the value of a lock may not be in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cause {
-    /// The last holder was killed, or ended, while he had the lock. Of each death one is told: who is to repair the
-    /// value.
+    /// The last holder was killed, or ended, while it held the lock. One later holder is told of
+    /// each death: it is to repair the value.
     OwnerDied,
-    /// A holder panicked, or died and who was told of it has not repaired the value.
+    /// A holder panicked, or died and the holder that was told of it has not repaired the value.
     Poisoned,
     /// The segment's file was cut short: the value is lost.
     Truncated,
 }
 
 impl Cause {
-    /// Of a lock that was found so, in a segment that may have been cut short.
+    /// Makes the cause for a lock that was found so, in a segment that may have been cut short.
     fn of(found: Found, truncated: bool) -> Option<Cause> {
         match found {
             _ if truncated => Some(Cause::Truncated),
@@ -47,32 +47,33 @@ impl fmt::Display for Cause {
     }
 }
 
-/// A lock was taken, but its value may not be in order. It has the guard, and the [`Cause`].
+/// Error of a lock that was taken, but whose value may not be in order. It has the guard, and the
+/// [`Cause`].
 pub struct PoisonError<G> {
     guard: G,
     cause: Cause,
 }
 
-/// What a lock gives, as in [`std::sync`]: a guard, or one in an error.
+/// Result of a lock, as in [`std::sync`]: a guard, or a guard in an error.
 pub type LockResult<G> = Result<G, PoisonError<G>>;
 
 impl<G> PoisonError<G> {
-    /// What is the matter.
+    /// Returns the cause.
     pub fn cause(&self) -> Cause {
         self.cause
     }
 
-    /// The guard.
+    /// Returns the guard.
     pub fn into_inner(self) -> G {
         self.guard
     }
 
-    /// The guard.
+    /// Returns a reference to the guard.
     pub fn get_ref(&self) -> &G {
         &self.guard
     }
 
-    /// The guard.
+    /// Returns a mutable reference to the guard.
     pub fn get_mut(&mut self) -> &mut G {
         &mut self.guard
     }
@@ -92,15 +93,15 @@ impl<G> fmt::Debug for PoisonError<G> {
 
 impl<G> std::error::Error for PoisonError<G> {}
 
-/// Why a lock was not taken at once, or in time, or is poisoned.
+/// Reason why a lock was not taken at once, or in time, or is poisoned.
 pub enum TryLockError<G> {
     /// It was taken nevertheless.
     Poisoned(PoisonError<G>),
-    /// Somebody else has it.
+    /// Another holder has it.
     WouldBlock,
 }
 
-/// Why a lock was not taken in time, or is poisoned.
+/// Reason why a lock was not taken in time, or is poisoned.
 pub enum TimedLockError<G> {
     /// It was taken nevertheless.
     Poisoned(PoisonError<G>),
@@ -164,7 +165,7 @@ impl<G> fmt::Debug for TimedLockError<G> {
 
 impl<G> std::error::Error for TimedLockError<G> {}
 
-/// What a lock gives whose guard was made after it was `found` so.
+/// Makes the result of a lock whose guard was made after it was `found` so.
 pub(super) fn told<G>(guard: G, found: Found, segment: &Segment) -> LockResult<G> {
     match Cause::of(found, segment.is_truncated()) {
         None => Ok(guard),
@@ -172,7 +173,7 @@ pub(super) fn told<G>(guard: G, found: Found, segment: &Segment) -> LockResult<G
     }
 }
 
-/// What a wait without a deadline gives.
+/// Converts the result of a wait without a deadline.
 pub(super) fn for_ever<G>(result: Result<G, TimedLockError<G>>) -> LockResult<G> {
     match result {
         Ok(guard) => Ok(guard),

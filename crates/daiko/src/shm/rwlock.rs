@@ -19,22 +19,25 @@ use super::word::{Poise, Word};
 use crate::sync;
 use daiko_rt::Deadline;
 
-/// A lock around a value in a segment, which many read at a time, or one writes.
+/// A lock around a value in a segment, for many readers or one writer at a time.
 ///
-/// The readers of a process share one copy of the value, which its first one makes; a writer gets a copy, and what he has
-/// changed is written back where he unlocks: what [`Mutex`](super::Mutex) says of that holds here.
+/// The readers of a process share one copy of the value, which its first reader makes; a writer
+/// gets a copy, and its changes are written back where it unlocks, as described at
+/// [`Mutex`](super::Mutex).
 ///
-/// A fiber that has to wait suspends, any other thread blocks. Who waits in one process is served in turn. A writer keeps
-/// new readers of all processes out as soon as he waits; which of several writers is next, and whether that is before
-/// the readers of other processes, is left to chance.
+/// A fiber that has to wait suspends, any other thread blocks. The waiters of one process are
+/// served in FIFO order. A waiting writer keeps new readers of all processes out. The order
+/// between several writers, and between a writer and the readers of other processes, is left to
+/// chance.
 ///
 /// # Deaths and panics
 ///
-/// A reader that dies leaves nothing behind. If a writer does, the next one who locks is told, reader or
-/// writer, as [`Mutex`](super::Mutex) says; also if he had waited for readers, and had written nothing. A panic of a reader
-/// does not poison.
+/// A reader that dies leaves nothing behind. If a writer dies, the next holder is told, reader or
+/// writer, as [`Mutex`](super::Mutex) says; also if the writer was waiting for readers, and had
+/// written nothing. A panic of a reader does not poison.
 ///
-/// Who reads and asks to write, or reads again while a writer waits, waits for himself for ever, as in `std`.
+/// A reader that asks to write, or reads again while a writer waits, waits for itself for ever, as
+/// in `std`.
 ///
 /// ```
 /// use daiko::shm::{RwLock, Segment};
@@ -59,7 +62,7 @@ type Words = Waited<robust::RwLock>;
 
 struct Kind;
 
-/// Where the entries of readers lie, one for each process.
+/// Offset of the entries of readers, one for each process.
 const READS: usize = LINES;
 
 impl ValueKind for Kind {
@@ -72,25 +75,28 @@ const _: () = assert!(size_of::<Words>() <= READS);
 
 /// The right to read the value of an [`RwLock`]; dropping it lets a writer in.
 ///
-/// It stays with the fiber or thread that locked: it is not [`Send`]. A mover takes it along.
+/// It stays with the fiber or thread that locked: it is not [`Send`]. A migratable fiber takes it
+/// along.
 #[must_use = "an RwLock is unlocked where its guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct RwLockReadGuard<'l, T: Pod> {
     lock: &'l RwLock<T>,
-    /// Behind the count of readers, which this guard is one of.
+    /// Behind the count of readers, which includes this guard.
     _gate: sync::RwLockReadGuard<'l, ()>,
 }
 
-/// The right to use the value of an [`RwLock`] alone; dropping it writes back what was changed, and lets others in.
+/// The right to use the value of an [`RwLock`] alone; dropping it writes changes back, and frees
+/// the lock.
 ///
-/// It stays with the fiber or thread that locked: it is not [`Send`]. A mover takes it along.
+/// It stays with the fiber or thread that locked: it is not [`Send`]. A migratable fiber takes it
+/// along.
 #[must_use = "an RwLock is unlocked where its guard is dropped"]
 #[clippy::has_significant_drop]
 pub struct RwLockWriteGuard<'l, T: Pod> {
     lock: &'l RwLock<T>,
     changed: bool,
     poise: Poise,
-    /// Of this process nobody else is at the copy.
+    /// No other thread or fiber of this process uses the copy.
     _gate: sync::RwLockWriteGuard<'l, ()>,
 }
 
@@ -98,7 +104,7 @@ type TryResult<G> = Result<G, TryLockError<G>>;
 type TimedResult<G> = Result<G, TimedLockError<G>>;
 
 impl<T: Pod + Send + Sync> RwLock<T> {
-    /// Makes a lock around `value` in `segment`, which nobody has.
+    /// Makes a free lock around `value` in `segment`.
     ///
     /// # Errors
     ///
@@ -108,18 +114,18 @@ impl<T: Pod + Send + Sync> RwLock<T> {
         Self::of(placed, name)
     }
 
-    /// The lock of this name.
+    /// Opens the lock of this name.
     ///
     /// # Errors
     ///
-    /// If there is none, it is another kind of object, or its value has another type: one of another size, alignment or name,
-    /// modules aside.
+    /// If there is none, it is another kind of object, or its value has another type: one of
+    /// another size, alignment or name, modules aside.
     pub fn open(segment: &Segment, name: &str) -> Result<Self, SegmentError> {
         Self::of(Placed::open(segment, name)?, name)
     }
 
-    /// The lock of this name, which is made around `value` if there is none. Any number of processes may do this
-    /// at once.
+    /// Opens the lock of this name, and makes it around `value` if there is none. Any number of
+    /// processes may do this at once.
     ///
     /// # Errors
     ///
@@ -136,7 +142,7 @@ impl<T: Pod + Send + Sync> RwLock<T> {
 }
 
 impl<T: Pod> RwLock<T> {
-    /// Waits until nobody writes, or waits to, and takes the lock for reading.
+    /// Waits until there is no writer, waiting or active, and takes the lock for reading.
     ///
     /// # Errors
     ///
@@ -145,13 +151,14 @@ impl<T: Pod> RwLock<T> {
     /// # Panics
     ///
     /// If it would have to wait inside [`no_suspend`](crate::no_suspend), or in a
-    /// [`Poller`](crate::agent::Poller); or, where locks are [tracked](sync::Mutex#panics), for itself.
+    /// [`Poller`](crate::agent::Poller); or, where locks are [tracked](sync::Mutex#panics), for
+    /// itself.
     #[track_caller]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
         for_ever(self.read_until(Deadline::NEVER))
     }
 
-    /// As [`read`](Self::read), for at most `timeout`.
+    /// Locks as [`read`](Self::read) does, for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -172,7 +179,7 @@ impl<T: Pod> RwLock<T> {
     fn read_until(&self, deadline: Deadline) -> TimedResult<RwLockReadGuard<'_, T>> {
         let gate = match self.local.gate().read_until(|| deadline) {
             Ok(gate) => gate,
-            // The segment says what is poisoned.
+            // The segment records the poisoning.
             Err(sync::TimedLockError::Poisoned(error)) => error.into_inner(),
             Err(sync::TimedLockError::TimedOut) => return Err(TimedLockError::TimedOut),
         };
@@ -181,11 +188,11 @@ impl<T: Pod> RwLock<T> {
         Ok(told(RwLockReadGuard { lock: self, _gate: gate }, found, self.segment())?)
     }
 
-    /// Takes the lock for reading if nobody writes, or waits to.
+    /// Takes the lock for reading if there is no writer, waiting or active.
     ///
     /// # Errors
     ///
-    /// If somebody does, or a writer died or panicked; then the error has the guard.
+    /// If there is a writer, or a writer died or panicked; then the error has the guard.
     #[track_caller]
     pub fn try_read(&self) -> TryResult<RwLockReadGuard<'_, T>> {
         let gate = match self.local.gate().try_read() {
@@ -198,7 +205,7 @@ impl<T: Pod> RwLock<T> {
         Ok(told(RwLockReadGuard { lock: self, _gate: gate }, found, self.segment())?)
     }
 
-    /// Waits until nobody has the lock, and takes it for writing.
+    /// Waits until the lock is free, and takes it for writing.
     ///
     /// # Errors
     ///
@@ -212,7 +219,7 @@ impl<T: Pod> RwLock<T> {
         for_ever(self.write_until(Deadline::NEVER))
     }
 
-    /// As [`write`](Self::write), for at most `timeout`.
+    /// Locks as [`write`](Self::write) does, for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -245,11 +252,11 @@ impl<T: Pod> RwLock<T> {
         Ok(self.write_guard(gate, found)?)
     }
 
-    /// Takes the lock for writing if nobody has it.
+    /// Takes the lock for writing if it is free.
     ///
     /// # Errors
     ///
-    /// If somebody has, or a writer died or panicked; then the error has the guard.
+    /// If it is not free, or a writer died or panicked; then the error has the guard.
     #[track_caller]
     pub fn try_write(&self) -> TryResult<RwLockWriteGuard<'_, T>> {
         let gate = match self.local.gate().try_write() {
@@ -267,7 +274,8 @@ impl<T: Pod> RwLock<T> {
         Ok(self.write_guard(gate, found)?)
     }
 
-    /// Waits until nobody reads, with the word in hand; false: the deadline has passed.
+    /// Waits until there is no reader, with the word in hand; returns false if the deadline has
+    /// passed.
     fn drain(&self, deadline: Deadline) -> bool {
         let mut from = 0;
         while let Some(reader) = self.reader(from) {
@@ -280,12 +288,12 @@ impl<T: Pod> RwLock<T> {
         true
     }
 
-    /// Who reads, at place `from` or behind, and is not known to be dead.
+    /// Returns a reader at place `from` or behind that is not known to be dead.
     fn reader(&self, from: usize) -> Option<Holder> {
         self.words().word.reader(self.reads(), from, |holder| self.segment().is_gone(holder))
     }
 
-    /// For who has the lock for writing.
+    /// Makes the guard of a lock that was taken for writing.
     fn write_guard<'l>(
         &'l self,
         gate: sync::RwLockWriteGuard<'l, ()>,
@@ -297,12 +305,13 @@ impl<T: Pod> RwLock<T> {
         told(guard, found, self.segment())
     }
 
-    /// Whether a writer died or panicked, as far as it is known, and nobody has repaired the value.
+    /// Returns true if a writer is known to have died or panicked, and the value was not repaired
+    /// since.
     pub fn is_poisoned(&self) -> bool {
         self.words().word.writer().is_poisoned()
     }
 
-    /// Says that the value is in order again. For who has the lock for writing.
+    /// Declares the value repaired. For the holder of the lock for writing.
     pub fn clear_poison(&self) {
         self.words().word.writer().clear_poison();
     }
@@ -341,7 +350,7 @@ impl<T: Pod> RwLock<T> {
     }
 }
 
-/// The word, while it is not yet sure that nobody reads: given back if that does not come about.
+/// The word, while readers may remain: given back if the wait for them fails.
 struct Claim<'l, T: Pod> {
     lock: &'l RwLock<T>,
 }
@@ -370,8 +379,8 @@ impl<T: Pod> Deref for RwLockReadGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this guard is counted among the readers of the process, while there are any of whom the copy is not
-        // written, and so it was before.
+        // SAFETY: this guard is counted among the readers of the process. While there are any, the
+        // copy is not written, and so it was before.
         unsafe { &*self.lock.local.copy() }
     }
 }
@@ -381,7 +390,8 @@ impl<T: Pod> Deref for RwLockWriteGuard<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: this guard has the gate for writing: nobody else of the process is at the copy.
+        // SAFETY: this guard has the gate for writing: no other thread or fiber of the process
+        // uses the copy.
         unsafe { &*self.lock.local.copy() }
     }
 }

@@ -14,18 +14,22 @@ use super::wait::At;
 use crate::sync::{self, TimedOut};
 use daiko_rt::Deadline;
 
-/// A number of permits, each of which is one process's, or free.
+/// A number of permits, each of which is free or belongs to one process.
 ///
-/// A fiber that has to wait for one suspends, any other thread blocks. Who waits in one process is served in turn, though
-/// who comes new may be faster; between processes whoever comes first has it. Permits are acquired one by one: who needs
-/// several at once takes them under a [`Mutex`](super::Mutex).
+/// A fiber that has to wait for a permit suspends, any other thread blocks. The waiters of one
+/// process are served in FIFO order, though a new caller may be faster; between processes the
+/// first to come takes the permit. Permits are acquired one by one: a caller that needs several at
+/// once takes them under a [`Mutex`](super::Mutex).
 ///
-/// The permits of a process that dies are free again, as soon as somebody wants them. One that was
-/// [forgotten](Permit::forget), to go to another process with a message, is nobody's, and no death brings it back.
+/// The permits of a process that dies are free again as soon as another process needs them. A
+/// permit that was [forgotten](Permit::forget), to go to another process with a message, has no
+/// owner, and no death brings it back.
 ///
-/// If the segment's file is cut short nobody is told here: [`Segment::is_truncated`] says so.
+/// If the segment's file is cut short, no error is reported here: [`Segment::is_truncated`] says
+/// so.
 ///
-/// Each permit takes 8 bytes, and where all are had each is looked at: it is for hundreds of them.
+/// Each permit takes 8 bytes, and if none is free each is looked at: it is meant for up to
+/// hundreds.
 ///
 /// ```
 /// use daiko::shm::{Segment, Semaphore};
@@ -50,11 +54,11 @@ pub struct Semaphore {
 
 const _: () = assert!(Semaphore::MAX_PERMITS == 65536, "as its limits say");
 
-/// What this process alone knows of a semaphore.
+/// Private state of this process for a semaphore.
 struct Local {
-    /// Had by who waits in the segment; others of the process wait behind him.
+    /// Held by the waiter in the segment; the other waiters of the process wait behind it.
     gate: sync::Mutex<()>,
-    /// Where a permit was found before.
+    /// Place where a permit was found before.
     first: AtomicUsize,
 }
 
@@ -104,8 +108,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// If there is an object of this name, or no room for it; [`SegmentError::Impossible`] if there are to be no permits, or
-    /// more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+    /// If there is an object of this name, or no room for it; [`SegmentError::Impossible`] if
+    /// there are to be no permits, or more than [`MAX_PERMITS`](Self::MAX_PERMITS).
     pub fn create(segment: &Segment, name: &str, permits: u32) -> Result<Self, SegmentError> {
         Self::of(
             Placed::create(segment, name, SemaphoreShape::of([permits, 0, 0, 0]), |_| ())?,
@@ -113,7 +117,7 @@ impl Semaphore {
         )
     }
 
-    /// The semaphore of this name, however many permits it has.
+    /// Opens the semaphore of this name, with any number of permits.
     ///
     /// # Errors
     ///
@@ -122,7 +126,8 @@ impl Semaphore {
         Self::of(Placed::open(segment, name)?, name)
     }
 
-    /// The semaphore of this name, which is made if there is none. Any number of processes may do this at once.
+    /// Opens the semaphore of this name, and makes it if there is none. Any number of processes
+    /// may do this at once.
     ///
     /// # Errors
     ///
@@ -158,7 +163,7 @@ impl Semaphore {
         }
     }
 
-    /// As [`acquire`](Self::acquire), for at most `timeout`.
+    /// Acquires as [`acquire`](Self::acquire) does, for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -174,12 +179,12 @@ impl Semaphore {
         }
     }
 
-    /// Takes a permit if one is free, though others may wait.
+    /// Takes a permit if one is free, even ahead of waiters.
     #[inline]
     pub fn try_acquire(&self) -> Option<Permit<'_>> {
         let acquired = self.attempt();
         if acquired.is_err() {
-            // So that who tries again and again learns of deaths, too.
+            // So that a caller that tries again and again learns of deaths, too.
             self.placed.segment().watch_all();
         }
         acquired.ok()
@@ -194,7 +199,7 @@ impl Semaphore {
         };
         let Words { word, waiting } = self.words();
         let (segment, what) = (self.placed.segment(), "Semaphore::acquire");
-        // Of those who die each who waits learns himself, so that none needs to sweep behind them for others.
+        // Each waiter learns of deaths by itself, so that no process needs to sweep for another.
         let permit = At { segment, listeners: waiting, what }.anybody(
             deadline,
             || self.attempt(),
@@ -217,15 +222,15 @@ impl Semaphore {
         }
     }
 
-    /// A permit that somebody has [forgotten](Permit::forget), and whose number has come here; `None` if it is no
-    /// such permit, or somebody else has it.
+    /// Adopts a permit that was [forgotten](Permit::forget), and whose number has come here;
+    /// `None` if it is no such permit, or another process has it.
     pub fn adopt(&self, number: u32) -> Option<Permit<'_>> {
         let (me, number) = (self.placed.segment().me(), number as usize);
         let adopted = self.words().word.adopt(me, self.permits(), number);
         adopted.then(|| Permit { semaphore: self, number })
     }
 
-    /// Makes a permit free that somebody has [forgotten](Permit::forget); false if it is no such permit.
+    /// Frees a permit that was [forgotten](Permit::forget); returns false if it is no such permit.
     #[must_use = "a permit that was not forgotten, or was found already, stays what it is"]
     pub fn add_permit(&self, number: u32) -> bool {
         let added = self.words().word.add(self.permits(), number as usize);
@@ -235,12 +240,12 @@ impl Semaphore {
         added
     }
 
-    /// How many permits it has, free or not.
+    /// Returns how many permits it has, free or not.
     pub fn permits_in_all(&self) -> u32 {
         self.placed.shape.permits
     }
 
-    /// How many permits are nobody's, or of the dead, in the eyes of whoever asks.
+    /// Returns how many permits are free, or of dead processes, in the eyes of the caller.
     pub fn available_permits(&self) -> u32 {
         let segment = self.placed.segment();
         segment.watch_all();
@@ -266,8 +271,9 @@ impl Semaphore {
 }
 
 impl Permit<'_> {
-    /// Makes it nobody's: its number goes to another process, which [adopts](Semaphore::adopt) it or [gives it
-    /// back](Semaphore::add_permit). If the number is lost, so is the permit, as long as the segment is there.
+    /// Gives the permit up without freeing it: its number goes to another process, which
+    /// [adopts](Semaphore::adopt) it or [gives it back](Semaphore::add_permit). If the number is
+    /// lost, so is the permit, as long as the segment exists.
     #[must_use = "without its number the permit is lost"]
     pub fn forget(self) -> u32 {
         let this = ManuallyDrop::new(self);

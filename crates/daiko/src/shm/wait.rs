@@ -1,4 +1,4 @@
-//! Waits for what other processes change.
+//! Waits for changes by other processes.
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -16,18 +16,19 @@ use daiko_rt::process;
 use daiko_rt::wait::Waiter;
 use daiko_rt::worker::{self, Worker};
 
-/// Looks that are taken in place, while others run who could end the wait: together about as long as a futex
-/// wake across CPUs takes.
+/// Looks that are taken in place, while the peers that could end the wait run: together about as
+/// long as a futex wake across CPUs takes.
 const LOOKS: u32 = 200;
-/// Looks for an answer of somebody who is known to run: longer than a message takes there and back.
+/// Looks for the answer of a peer that is known to run: longer than a message takes there and
+/// back.
 pub(super) const SOON: u32 = 50;
-/// How often a thread looks for which the segment has no doorbell left.
+/// Interval between the looks of a thread that has no doorbell left in the segment.
 const SAMPLE: Duration = Duration::from_millis(1);
-/// How often who sleeps looks at what he waits for, though nobody has rung: no ring reaches a doorbell that was cut off
-/// with its file.
+/// Interval between the looks of a sleeper that no peer has rung for: no ring reaches a doorbell
+/// that was cut off with its file.
 pub(super) const ROUND: Duration = Duration::from_secs(1);
 
-/// Something that is waited for.
+/// A condition that is waited for.
 struct Look<F>(F);
 
 impl<F: Fn() -> bool + Sync> Probe for Look<F> {
@@ -36,33 +37,36 @@ impl<F: Fn() -> bool + Sync> Probe for Look<F> {
     }
 }
 
-/// How who waits is told to look, by whoever has changed what he waits for.
+/// How the process that changes the condition notifies the waiter.
 #[derive(Clone, Copy)]
 pub(super) enum Told<'s> {
-    /// He rings for those who listen there.
+    /// It rings for the listeners there.
     At(&'s Listeners),
-    /// He rings this doorbell, which was the caller's [`own_bell`] when it was made known to him; `None`: he rings for nobody.
+    /// It rings this doorbell, which was the caller's [`own_bell`] when the caller announced it;
+    /// `None`: it rings for no waiter.
     By(Option<usize>),
 }
 
 impl Told<'_> {
-    /// Whether who sleeps on `bell` is rung for from now on.
+    /// Returns true if a sleeper on `bell` is rung for from now on.
     fn reaches(self, bell: usize) -> bool {
         match self {
             Told::At(listeners) => {
                 listeners.listen(bell);
                 true
             }
-            // A mover may have gone on elsewhere since, and have another one there.
+            // A migratable fiber may have gone on elsewhere since, and have another doorbell
+            // there.
             Told::By(known) => known == Some(bell),
         }
     }
 }
 
-/// Waits in `segment` until `holds`, or its file is found to be cut short; false if the deadline has passed before. Who is
-/// not told looks by himself, now and then.
+/// Waits in `segment` until `holds`, or its file is found to be cut short; returns false if the
+/// deadline has passed before. A waiter that is not notified looks by itself, now and then.
 ///
-/// `holds` looks at memory alone, shortly: agents call it. `what` is what the caller calls, in messages.
+/// `holds` looks at memory alone, shortly: agents call it. `what` names the caller's function in
+/// messages.
 #[inline(never)]
 pub(super) fn until(
     segment: &Segment,
@@ -83,22 +87,23 @@ pub(super) fn until(
     }
 }
 
-/// Where somebody waits.
+/// Place of a wait.
 #[derive(Clone, Copy)]
 pub(super) struct At<'s> {
     pub(super) segment: &'s Segment,
-    /// Rung by who makes true what is waited for.
+    /// Rung by the process that makes the condition true.
     pub(super) listeners: &'s Listeners,
-    /// What the caller calls, in messages.
+    /// Name of the caller's function in messages.
     pub(super) what: &'s str,
 }
 
 impl At<'_> {
-    /// Attempts until that succeeds, or the deadline has passed: then the last failure. In between waits until
-    /// `has_changed` from what the attempt has seen.
+    /// Attempts until the attempt succeeds, or the deadline has passed: then returns the last
+    /// failure. In between waits until `has_changed` from the state that the attempt has seen.
     ///
-    /// For what anybody may bring about, who may have died before he rang: it is attempted as well whenever
-    /// somebody has come or gone. A peer cannot have it go on beyond the deadline.
+    /// For a condition that any process may bring about, and die before it rings: an attempt is
+    /// also made whenever a process has come or gone. A peer cannot prolong it beyond the
+    /// deadline.
     pub(super) fn anybody<R, E: Sync>(
         self,
         deadline: Deadline,
@@ -107,7 +112,7 @@ impl At<'_> {
     ) -> Result<R, E> {
         let Self { segment, listeners, what } = self;
         loop {
-            // Before those are watched who are there, and before the attempt.
+            // Before the attached processes are watched, and before the attempt.
             let census = segment.census();
             segment.watch_all();
             let seen = match attempt() {
@@ -121,7 +126,8 @@ impl At<'_> {
         }
     }
 
-    /// Waits until something `has_changed` that is `holder`'s affair, or he is gone; false if the deadline has passed before.
+    /// Waits until `has_changed`, which is up to `holder`, or that is gone; returns false if the
+    /// deadline has passed before.
     pub(super) fn one(
         self,
         holder: Holder,
@@ -134,7 +140,7 @@ impl At<'_> {
         until(segment, Told::At(listeners), what, deadline, due) && !deadline.is_over()
     }
 
-    /// Rings for all who wait there, after a change by a read-modify-write.
+    /// Rings for all waiters there, after a change by a read-modify-write.
     #[inline]
     pub(super) fn ring(self) {
         self.segment.ring(self.listeners, None);
@@ -201,7 +207,8 @@ fn sleep(bell: Option<&Bell>, left: Option<Duration>, holds: impl Fn() -> bool) 
     bell.unpark();
 }
 
-/// Looks so often, a little apart, while nothing else could run on the caller's worker: what was seen.
+/// Looks several times, a little apart, while nothing else could run on the caller's worker;
+/// returns the result.
 #[inline]
 pub(super) fn looks<R>(most: u32, mut look: impl FnMut() -> Option<R>) -> Option<R> {
     let worker = worker::current();
@@ -217,7 +224,7 @@ pub(super) fn looks<R>(most: u32, mut look: impl FnMut() -> Option<R>) -> Option
     None
 }
 
-/// Lets others run before the caller looks anew at what has changed: a peer may change it without end.
+/// Lets other fibers run before the caller looks anew: a peer may change the word without end.
 #[cold]
 pub(super) fn give_way() {
     match Waiter::unasked() {
@@ -226,7 +233,7 @@ pub(super) fn give_way() {
     }
 }
 
-/// The caller's doorbell in `segment`, which is rung for its waits; `None`: there is none left.
+/// Returns the caller's doorbell in `segment`, which is rung for its waits; `None`: none is left.
 #[inline]
 pub(super) fn own_bell(segment: &Segment) -> Option<OwnBell> {
     match worker::current() {
@@ -236,7 +243,7 @@ pub(super) fn own_bell(segment: &Segment) -> Option<OwnBell> {
 }
 
 thread_local! {
-    /// The doorbells of a thread that is no worker.
+    /// Doorbells of a thread that is no worker.
     static BELLS: RefCell<Vec<Bell>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -1,5 +1,5 @@
-//! The source of a worker's waits in segments: what it looks at, sleeps on, and how long it spins for
-//! the peer processes.
+//! Source of a worker's waits in segments: watches, doorbells, and how long it spins for the peer
+//! processes.
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
@@ -33,16 +33,16 @@ const SLEEPS: u32 = 100;
 /// Time between two looks of a worker that cannot sleep on all its doorbells.
 const SAMPLE: Duration = Duration::from_millis(1);
 
-/// The waits of a worker's fibers in segments, and its doorbells, one in each segment in which fibers
-/// have waited here.
+/// The waits of a worker's fibers in segments, and its doorbells, one in each segment in which
+/// fibers have waited here.
 pub(crate) struct SegmentWaits {
     /// The conditions that are waited for. Peers ring for them, but only for workers that sleep.
     watches: Watches,
     /// Only the owner.
     bells: UnsafeCell<Vec<Bell>>,
-    /// The doorbell that the worker sleeps on; null: its own token as well, among several words. Written
-    /// by the owner before its inbox says that it is parked; read by the thread that has taken that
-    /// mark.
+    /// The doorbell that the worker sleeps on; null: its own token as well, among several words.
+    /// Written by the owner before its inbox says that it is parked; read by the thread that has
+    /// taken that mark.
     slept_on: AtomicPtr<Doorbell>,
     /// How many times to sleep before the CPU is given away again instead. Only the owner.
     sleeps: Cell<u32>,
@@ -93,7 +93,8 @@ impl SegmentWaits {
         unsafe { &mut *self.bells.get() }
     }
 
-    /// Returns the doorbell of `worker`, the caller's, in `segment`; `None` if there is none left there.
+    /// Returns the doorbell of `worker`, the caller's, in `segment`; `None` if there is none left
+    /// there.
     #[inline]
     pub(super) fn bell_in(&self, worker: &Worker, segment: &Segment) -> Option<OwnBell> {
         // SAFETY: the owner calls.
@@ -132,11 +133,11 @@ impl SegmentWaits {
     }
 
     /// Gives the CPU to the threads that share it, while nothing else could run on `worker`, until
-    /// `come`; returns true if it has. This costs less than to sleep and be woken: neither side needs
-    /// another system call.
+    /// `come`; returns true if it has. This costs less than to sleep and be woken: neither side
+    /// needs another system call.
     ///
-    /// An unrelated thread on this CPU may keep it for a time slice. After that has happened, the worker
-    /// sleeps for a while instead, as a woken thread has to wait less. Only the owner.
+    /// An unrelated thread on this CPU may keep it for a time slice. After that has happened, the
+    /// worker sleeps for a while instead, as a woken thread has to wait less. Only the owner.
     pub(super) fn yields_until(&self, worker: &Worker, come: impl Fn() -> bool) -> bool {
         if let Some(left) = self.sleeps.get().checked_sub(1) {
             self.sleeps.set(left);
@@ -260,8 +261,8 @@ impl Source for SegmentWaits {
     }
 
     fn ring(&self) -> Rung {
-        // SAFETY: a worker that sleeps on a doorbell keeps it until it has found its token, which is
-        // stored after this.
+        // SAFETY: a worker that sleeps on a doorbell keeps it until it has found its token, which
+        // is stored after this.
         let Some(bell) = (unsafe { self.slept_on.load(Ordering::Relaxed).as_ref() }) else {
             return Rung::Token;
         };

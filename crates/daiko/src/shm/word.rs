@@ -1,4 +1,5 @@
-//! The word of a lock, as one of the processes has it: who of its fibers and threads is another's affair.
+//! The word of a lock, as one of the processes uses it: the queue of its own fibers and threads is
+//! kept elsewhere.
 
 use daiko_core::robust::{Found, Holder, Lock, Mutex, Unlock};
 
@@ -6,7 +7,7 @@ use super::wait::At;
 use daiko_rt::Deadline;
 use daiko_rt::fiber::panicking;
 
-/// A lock's word, and who waits for it.
+/// A lock's word, and its listeners.
 #[derive(Clone, Copy)]
 pub(super) struct Word<'s> {
     pub(super) word: &'s Mutex,
@@ -18,13 +19,13 @@ impl Word<'_> {
         move |holder| self.at.segment.is_gone(holder)
     }
 
-    /// Takes it if nobody who lives has it.
+    /// Takes the word if no live process has it.
     #[inline]
     pub(super) fn try_lock(self) -> Option<Found> {
         match self.word.try_lock(self.at.segment.me(), self.is_gone()) {
             Lock::Locked(found) => Some(found),
             Lock::Held { by, .. } => {
-                // So that who tries again and again learns of a death, too.
+                // So that a caller that tries again and again learns of a death, too.
                 self.at.segment.watch(by);
                 None
             }
@@ -32,7 +33,7 @@ impl Word<'_> {
         }
     }
 
-    /// Takes it; `None`: the deadline has passed.
+    /// Takes the word; `None`: the deadline has passed.
     #[inline]
     pub(super) fn lock(self, deadline: Deadline) -> Option<Found> {
         match self.word.try_lock(self.at.segment.me(), self.is_gone()) {
@@ -54,11 +55,12 @@ impl Word<'_> {
         }
     }
 
-    /// Waits until another try is due; false: the deadline has passed.
+    /// Waits until another try is due; returns false if the deadline has passed.
     pub(super) fn wait_after(self, tried: Lock, deadline: Deadline) -> bool {
         match tried {
             Lock::Held { by, seen } => match self.word.wait_for(seen) {
-                // He rings, as he has been told so before `one` says where, and looks once more behind a barrier.
+                // The holder rings: it was asked to before `one` registers the listener, which
+                // looks once more behind a barrier.
                 Some(seen) => self.at.one(by, deadline, || self.word.has_changed(seen)),
                 None => !deadline.is_over(),
             },
@@ -66,20 +68,21 @@ impl Word<'_> {
         }
     }
 
-    /// Gives it back.
+    /// Releases the word.
     #[inline]
     pub(super) fn unlock(self, poisoned: bool) {
         let me = self.at.segment.me();
         let left = if poisoned { self.word.unlock_poisoned(me) } else { self.word.unlock(me) };
         match left {
             Unlock::Quiet => {}
-            // A peer that has written to the word may have effaced that somebody waits.
+            // A peer that has written to the word may have erased the mark of a waiter.
             Unlock::Ring | Unlock::NotMine => self.at.ring(),
         }
     }
 }
 
-/// Whether a holder who lets go now does so because he panics: not if he did when he came, nor if he is cancelled.
+/// Returns true if a holder unlocks now because it panics: false if it panicked when it locked, or
+/// is cancelled.
 #[derive(Clone, Copy)]
 pub(super) struct Poise {
     was_panicking: bool,

@@ -1,18 +1,19 @@
-//! Why a message was not sent, or none received. Each is one line that says what to do.
+//! Reasons why a message was not sent, or none received. Each message is one line that names the
+//! remedy.
 
 use std::fmt;
 
-/// Why there is no end of a channel to be had.
+/// Reason why no end of a channel is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// All ends of that kind are had by processes that live, or by this one.
+    /// All ends of that kind belong to live processes, or to this one.
     Taken,
-    /// The channel holds what no program of this version writes.
+    /// The channel holds a value that no program of this version writes.
     Corrupt,
 }
 
-/// Why a message was not sent.
+/// Reason why a message was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
@@ -24,11 +25,11 @@ pub enum SendError {
     Disconnected,
     /// The segment's file was cut short.
     Truncated,
-    /// The channel holds what no program of this version writes.
+    /// The channel holds a value that no program of this version writes.
     Corrupt,
 }
 
-/// Why no message was received.
+/// Reason why no message was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecvError {
@@ -40,7 +41,7 @@ pub enum RecvError {
     Disconnected,
     /// The segment's file was cut short.
     Truncated,
-    /// The channel holds what no program of this version writes.
+    /// The channel holds a value that no program of this version writes.
     Corrupt,
 }
 

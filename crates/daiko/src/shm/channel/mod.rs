@@ -22,21 +22,22 @@ use super::wait::At;
 
 /// A channel for messages of plain data, from one sender or several to one receiver.
 ///
-/// Each sender has a lane of its own, so that none waits for another that was stopped or killed in the middle of a
-/// message. Messages of one sender are received in the order in which they were sent; between senders the receiver goes
-/// round.
+/// Each sender has a lane of its own, so that none waits for another that was stopped or killed in
+/// the middle of a message. Messages of one sender are received in the order in which they were
+/// sent; between senders the receiver goes round.
 ///
 /// # Ends, and their deaths
 ///
-/// [`sender`](Self::sender) and [`receiver`](Self::receiver) give out the ends. An end is free again where it is
-/// dropped, and where its process dies: then the next one goes on from there.
+/// [`sender`](Self::sender) and [`receiver`](Self::receiver) give out the ends. An end is free
+/// again where it is dropped, and where its process dies: then the next one goes on from there.
 ///
-/// * What was sent is received, though its sender has died since: by the receiver, or by the one who comes
-///   after it. What a receiver has taken and died with is lost.
-/// * Where the last sender is gone, the receiver gets what is left, and then [`RecvError::Disconnected`]. Where there was
-///   none yet, it waits. If a sender comes later, it receives again.
-/// * Where the receiver is gone, senders get [`SendError::Disconnected`]; what they have sent is the next receiver's. Where
-///   there was none yet, they send until the channel is full.
+/// * A sent message is received, though its sender has died since: by the receiver, or by its
+///   successor. A message that a receiver has taken and died with is lost.
+/// * If the last sender is gone, the receiver gets the remaining messages, and then
+///   [`RecvError::Disconnected`]. If there was none yet, it waits. If a sender comes later, it
+///   receives again.
+/// * If the receiver is gone, senders get [`SendError::Disconnected`]; their sent messages go to
+///   the next receiver. If there was none yet, they send until the channel is full.
 ///
 /// ```
 /// use daiko::shm::{Channel, RecvError, Segment};
@@ -59,7 +60,7 @@ pub struct Channel<T> {
     placed: Placed<ChannelShape<T>>,
 }
 
-/// How large a [`Channel`] is.
+/// Options of a [`Channel`].
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct ChannelOptions {
@@ -68,14 +69,14 @@ pub struct ChannelOptions {
 }
 
 impl ChannelOptions {
-    /// How many messages of each sender can be on the way, at least: 1 to 2^20; the next power of two is
-    /// had. Default: 64.
+    /// Sets how many messages of each sender can be on the way, at least: 1 to 2^20, rounded up to
+    /// a power of two. Default: 64.
     pub fn capacity(mut self, messages: u32) -> Self {
         self.capacity = messages;
         self
     }
 
-    /// How many senders there can be at a time: 1 to 256. Default: 1.
+    /// Sets how many senders there can be at a time: 1 to 256. Default: 1.
     pub fn senders(mut self, senders: u32) -> Self {
         self.senders = senders;
         self
@@ -87,7 +88,7 @@ const MOST_MESSAGES: u32 = 1 << 20;
 /// The most lanes.
 const MOST_SENDERS: u32 = 256;
 
-/// What all who use a channel know of its layout.
+/// Layout of a channel, as all its users know it.
 ///
 /// ```text
 /// 0      Words
@@ -101,23 +102,23 @@ struct ChannelShape<T> {
     message: PhantomData<fn() -> T>,
 }
 
-/// Who is there. Written as ends come and go, read at each message.
+/// Ends that are present. Written as ends come and go, read at each message.
 #[repr(C, align(128))]
 struct Words {
-    /// Who receives.
+    /// Seat of the receiver.
     receiver: Seat,
-    /// Rung for by who sends, or leaves: the receiver.
+    /// Rung by a sender that sends, or leaves: for the receiver.
     receiving: Listeners,
-    /// Rung for by who receives, or leaves: the senders.
+    /// Rung by a receiver that receives, or leaves: for the senders.
     sending: Listeners,
-    /// Whether there ever was a sender, and a receiver. Stored by them, once they have their seats.
+    /// Set once there was a sender, and a receiver. Stored by them, once they have their seats.
     had_sender: AtomicU32,
     had_receiver: AtomicU32,
-    /// How often an end was left. Raised by who has left it, before he rings.
+    /// Number of ends that were left. Raised by the leaving end, before it rings.
     left: AtomicU32,
 }
 
-// SAFETY: atomics, and what is `Shared`.
+// SAFETY: atomics, and a `Shared` value.
 unsafe impl Shared for Words {}
 
 const _: () = assert!(size_of::<Words>() == LINES);
@@ -175,7 +176,7 @@ impl<T: 'static> Shape for ChannelShape<T> {
 }
 
 impl Channel<()> {
-    /// The usual size.
+    /// Returns the default options.
     pub fn options() -> ChannelOptions {
         ChannelOptions { capacity: 64, senders: 1 }
     }
@@ -186,8 +187,8 @@ impl<T: Pod + Send> Channel<T> {
     ///
     /// # Errors
     ///
-    /// If there is an object of this name, or no room for it; [`SegmentError::Impossible`] if there are to be no messages
-    /// or more than 2^20, or no senders or more than 256.
+    /// If there is an object of this name, or no room for it; [`SegmentError::Impossible`] if
+    /// there are to be no messages or more than 2^20, or no senders or more than 256.
     pub fn create(
         segment: &Segment,
         name: &str,
@@ -196,17 +197,18 @@ impl<T: Pod + Send> Channel<T> {
         Ok(Channel { placed: Placed::create(segment, name, Self::shape(options), |_| ())? })
     }
 
-    /// The channel of this name, whatever its size.
+    /// Opens the channel of this name, of any size.
     ///
     /// # Errors
     ///
-    /// If there is none, it is another kind of object, or its messages have another type: one of another size, alignment or
-    /// name, modules aside.
+    /// If there is none, it is another kind of object, or its messages have another type: one of
+    /// another size, alignment or name, modules aside.
     pub fn open(segment: &Segment, name: &str) -> Result<Self, SegmentError> {
         Ok(Channel { placed: Placed::open(segment, name)? })
     }
 
-    /// The channel of this name, which is made if there is none. Any number of processes may do this at once.
+    /// Opens the channel of this name, and makes it if there is none. Any number of processes may
+    /// do this at once.
     ///
     /// # Errors
     ///
@@ -225,7 +227,7 @@ impl<T: Pod + Send> Channel<T> {
         ChannelShape::of([whole, senders, 0, 0])
     }
 
-    /// An end to send into.
+    /// Returns an end to send into.
     ///
     /// # Errors
     ///
@@ -234,23 +236,23 @@ impl<T: Pod + Send> Channel<T> {
         Sender::of(self.clone())
     }
 
-    /// The end to receive from.
+    /// Returns the end to receive from.
     ///
     /// # Errors
     ///
-    /// If somebody has it.
+    /// If there is a receiver already.
     pub fn receiver(&self) -> Result<Receiver<T>, ConnectError> {
         Receiver::of(self.clone())
     }
 }
 
 impl<T: 'static> Channel<T> {
-    /// How many messages of each sender can be on the way.
+    /// Returns how many messages of each sender can be on the way.
     pub fn capacity(&self) -> usize {
         self.placed.shape.capacity as usize
     }
 
-    /// How many senders there can be at a time.
+    /// Returns how many senders there can be at a time.
     pub fn senders(&self) -> usize {
         self.placed.shape.senders as usize
     }
@@ -270,7 +272,7 @@ impl<T: 'static> Channel<T> {
         self.placed.object.slice(LINES, self.senders())
     }
 
-    /// Where the messages of lane number `lane` lie.
+    /// Returns the place of the messages of lane number `lane`.
     #[inline]
     fn slots(&self, lane: usize) -> Slots<'_> {
         let shape = self.placed.shape;
@@ -279,25 +281,25 @@ impl<T: 'static> Channel<T> {
         Slots::new(self.placed.object.slice(first, shape.lane_words()), ChannelShape::<T>::WORDS)
     }
 
-    /// Takes `seat`, if nobody who lives has it.
+    /// Takes `seat`, if no live process has it.
     fn sit_down(&self, seat: &Seat) -> bool {
         let segment = self.segment();
         let take =
             || matches!(seat.take(segment.me(), |who| segment.is_gone(who)), Take::Taken { .. });
-        // It may be that of one who has died just now.
+        // It may belong to a process that has died just now.
         take()
             || seat.holder().is_some_and(|by| by != segment.me() && segment.has_gone(by)) && take()
     }
 
-    /// Leaves `seat`, and has those look who wait at the other end.
+    /// Leaves `seat`, and makes the waiters at the other end look.
     fn stand_up(&self, seat: &Seat, others: &Listeners) {
-        // A peer that has written to it has made it his own affair.
+        // A peer that has written to it answers for it.
         let _ = seat.leave(self.segment().me());
         self.words().left.fetch_add(1, Ordering::Release);
         self.segment().ring(others, None);
     }
 
-    /// How often an end was left.
+    /// Returns how many ends were left.
     #[inline]
     fn left(&self) -> u32 {
         // Acquire: pairs with the Release in `stand_up`.
@@ -309,12 +311,12 @@ impl<T: 'static> Channel<T> {
         holder.is_some_and(|holder| !self.segment().is_gone(holder))
     }
 
-    /// Whether there was a receiver, who is gone.
+    /// Returns true if there was a receiver, and it is gone.
     #[inline]
     fn is_refused(&self) -> bool {
         let words = self.words();
         let receiver = words.receiver.holder();
-        // Who has room all the time is to learn of its death as well.
+        // A sender that always has room is to learn of its death as well.
         receiver.inspect(|&receiver| self.segment().watch(receiver));
         !self.lives(receiver)
             && words.had_receiver.load(Ordering::Acquire) != 0
@@ -322,19 +324,19 @@ impl<T: 'static> Channel<T> {
             && !self.lives(words.receiver.holder())
     }
 
-    /// Whether there were senders, who all are gone.
+    /// Returns true if there were senders, and all are gone.
     fn is_deserted(&self) -> bool {
         self.words().had_sender.load(Ordering::Acquire) != 0
             && !self.lanes().iter().any(|lane| self.lives(lane.sender().holder()))
     }
 
-    /// Where the receiver waits.
+    /// Returns the receiver's place of waiting.
     fn receiving(&self) -> At<'_> {
         let listeners = &self.words().receiving;
         At { segment: self.segment(), listeners, what: "Receiver::recv" }
     }
 
-    /// Where senders wait.
+    /// Returns the senders' place of waiting.
     fn sending(&self) -> At<'_> {
         At { segment: self.segment(), listeners: &self.words().sending, what: "Sender::send" }
     }

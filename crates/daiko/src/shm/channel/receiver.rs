@@ -1,4 +1,4 @@
-//! The end that messages come from.
+//! Receiving end of a channel.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -9,18 +9,18 @@ use daiko_core::robust::{self, NotReceived, Round, Seen};
 use super::{Channel, ConnectError, RecvError};
 use daiko_rt::Deadline;
 
-/// The end of a [`Channel`] to receive from; dropping it leaves its place to another.
+/// Receiving end of a [`Channel`]; dropping it frees its place.
 ///
-/// The place is one fiber's or thread's at a time, and can be handed on.
+/// The place belongs to one fiber or thread at a time, and can be handed on.
 pub struct Receiver<T: 'static> {
     channel: Channel<T>,
     ends: Vec<robust::Receiver>,
     round: Round,
-    /// What each lane held when it was last found empty.
+    /// State of each lane when it was last found empty.
     seen: Vec<Option<Seen>>,
 }
 
-/// Why an attempt has failed: for good, or until something has changed.
+/// Reason why an attempt has failed: for good, or until a change.
 enum Failed {
     For(RecvError),
     Empty { seen: Vec<Option<Seen>>, left: u32 },
@@ -38,7 +38,8 @@ impl<T: Pod> Receiver<T> {
             channel.stand_up(&words.receiver, &words.sending);
             return Err(ConnectError::Corrupt);
         };
-        // Release: pairs with the Acquire in `is_refused`: who sees it sees the seat taken.
+        // Release: pairs with the Acquire in `is_refused`: a sender that sees it sees the seat
+        // taken.
         words.had_receiver.store(1, Ordering::Release);
         let seen = vec![None; ends.len()];
         Ok(Receiver { channel, ends, round: Round::default(), seen })
@@ -59,7 +60,7 @@ impl<T: Pod> Receiver<T> {
         self.recv_until(|| Deadline::NEVER)
     }
 
-    /// As [`recv`](Self::recv), for at most `timeout`.
+    /// Receives as [`recv`](Self::recv) does, for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -83,7 +84,7 @@ impl<T: Pod> Receiver<T> {
         if let Some(received) = self.take() {
             return received;
         }
-        // So that who tries again and again learns of the senders' deaths, too.
+        // So that a caller that tries again and again learns of the senders' deaths, too.
         self.channel.segment().watch_all();
         self.attempt().map_err(|failed| match failed {
             Failed::For(error) => error,
@@ -91,7 +92,8 @@ impl<T: Pod> Receiver<T> {
         })
     }
 
-    /// The messages, each once it is there, until there is no sender any more.
+    /// Returns an iterator over the messages, which waits for each, until there is no sender any
+    /// more.
     pub fn iter(&mut self) -> Iter<'_, T> {
         Iter { receiver: self }
     }
@@ -121,10 +123,10 @@ impl<T: Pod> Receiver<T> {
         received.unwrap_or(Err(RecvError::TimedOut))
     }
 
-    /// As [`take`](Self::take); if there is none, why.
+    /// Takes a message as [`take`](Self::take) does; if there is none, returns the reason.
     fn attempt(&mut self) -> Result<T, Failed> {
         let left = self.channel.left();
-        // Before the look: who is gone by then sends no more.
+        // Before the look: a sender that is gone by then sends no more.
         let deserted = self.channel.is_deserted();
         match self.take() {
             Some(received) => received.map_err(Failed::For),
@@ -133,7 +135,7 @@ impl<T: Pod> Receiver<T> {
         }
     }
 
-    /// The next message, if there is one.
+    /// Returns the next message, if there is one.
     #[inline]
     fn take(&mut self) -> Option<Result<T, RecvError>> {
         let Receiver { channel, ends, round, seen } = self;
@@ -150,7 +152,7 @@ impl<T: Pod> Receiver<T> {
                 Err(NotReceived::Closed | NotReceived::Corrupt) => Some(Err(RecvError::Corrupt)),
             }
         });
-        // Afterwards: what was cut off is noticed by who touches it.
+        // Afterwards: a cut-off page is noticed when it is touched.
         if channel.segment().is_truncated() {
             return Some(Err(RecvError::Truncated));
         }
@@ -163,12 +165,12 @@ impl<T: Pod> Receiver<T> {
 }
 
 impl<T: 'static> Receiver<T> {
-    /// The channel that this is the end of.
+    /// Returns the channel of this end.
     pub fn channel(&self) -> &Channel<T> {
         &self.channel
     }
 
-    /// Whether there were senders, and are none any more. Messages may be left.
+    /// Returns true if there were senders, and are none any more. Messages may be left.
     pub fn is_disconnected(&self) -> bool {
         self.channel.segment().watch_all();
         self.channel.is_deserted()
@@ -188,7 +190,7 @@ impl<T: 'static> fmt::Debug for Receiver<T> {
     }
 }
 
-/// The messages of a [`Receiver`], until there is no sender any more.
+/// Iterator over the messages of a [`Receiver`], until there is no sender any more.
 #[derive(Debug)]
 pub struct Iter<'r, T: 'static> {
     receiver: &'r mut Receiver<T>,

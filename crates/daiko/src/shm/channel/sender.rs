@@ -1,4 +1,4 @@
-//! The end that messages go into.
+//! Sending end of a channel.
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -9,16 +9,16 @@ use daiko_core::robust::{self, NotSent, Seen};
 use super::{Channel, ConnectError, SendError};
 use daiko_rt::Deadline;
 
-/// An end of a [`Channel`] to send into; dropping it leaves its place to another.
+/// Sending end of a [`Channel`]; dropping it frees its place.
 ///
-/// A place is one fiber's or thread's at a time, and can be handed on.
+/// A place belongs to one fiber or thread at a time, and can be handed on.
 pub struct Sender<T: 'static> {
     channel: Channel<T>,
     lane: usize,
     end: robust::Sender,
 }
 
-/// Why an attempt has failed: for good, or until something has changed.
+/// Reason why an attempt has failed: for good, or until a change.
 #[derive(Clone, Copy)]
 enum Failed {
     For(SendError),
@@ -43,14 +43,16 @@ impl<T: Pod> Sender<T> {
             channel.stand_up(channel.lanes()[lane].sender(), &channel.words().receiving);
             return Err(ConnectError::Corrupt);
         };
-        // Release: pairs with the Acquire in `is_deserted`: who sees it sees the seat taken.
+        // Release: pairs with the Acquire in `is_deserted`: a receiver that sees it sees the seat
+        // taken.
         channel.words().had_sender.store(1, Ordering::Release);
         Ok(Sender { channel, lane, end })
     }
 
     /// Sends `message`, once there is room for it.
     ///
-    /// Then it is there, whatever becomes of this process, and is received if a receiver lives long enough.
+    /// Once sent, the message stays even if this process ends, and is received if a receiver lives
+    /// long enough.
     ///
     /// # Errors
     ///
@@ -65,7 +67,7 @@ impl<T: Pod> Sender<T> {
         self.send_until(&message, || Deadline::NEVER)
     }
 
-    /// As [`send`](Self::send), for at most `timeout`.
+    /// Sends as [`send`](Self::send) does, for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -93,7 +95,7 @@ impl<T: Pod> Sender<T> {
         match self.attempt(&message) {
             Ok(()) => Ok(()),
             Err(failed) => {
-                // So that who tries again and again learns of the receiver's death, too.
+                // So that a caller that tries again and again learns of the receiver's death, too.
                 self.channel.segment().watch_all();
                 Err(failed.into())
             }
@@ -138,7 +140,7 @@ impl<T: Pod> Sender<T> {
         }
         let (lane, slots) = (&channel.lanes()[self.lane], channel.slots(self.lane));
         let sent = self.end.send(lane, slots, bytemuck::bytes_of(message));
-        // Afterwards: what was cut off is noticed by who touches it.
+        // Afterwards: a cut-off page is noticed when it is touched.
         if channel.segment().is_truncated() {
             return Err(Failed::For(SendError::Truncated));
         }
@@ -155,12 +157,12 @@ impl<T: Pod> Sender<T> {
 }
 
 impl<T: 'static> Sender<T> {
-    /// The channel that this is an end of.
+    /// Returns the channel of this end.
     pub fn channel(&self) -> &Channel<T> {
         &self.channel
     }
 
-    /// Whether there is no receiver any more.
+    /// Returns true if there is no receiver any more.
     pub fn is_disconnected(&self) -> bool {
         self.channel.segment().watch_all();
         self.channel.is_refused()

@@ -1,4 +1,4 @@
-//! The readers of one process, who are one reader to the others.
+//! Readers of one process, which are one reader to other processes.
 
 use std::cell::UnsafeCell;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,24 +13,24 @@ use super::super::word::Word;
 use crate::sync;
 use daiko_rt::Deadline;
 
-/// What this process alone knows of a lock.
+/// Private state of this process for a lock.
 pub(super) struct Local<T> {
-    /// Excludes its writers from its readers, and from each other; they queue here.
+    /// Excludes the process's writers from its readers, and from each other; they queue here.
     gate: sync::RwLock<()>,
-    /// Had by the one who waits in the segment to read; others wait behind him.
+    /// Held by the reader that waits in the segment; other readers wait behind it.
     entry: sync::Mutex<()>,
-    /// How many read. From the first on the process's entry in the segment is set, until it is cleared under this
-    /// lock by the last. Never held over a suspension.
+    /// Number of readers. The first reader sets the process's entry in the segment; the last one
+    /// clears it under this lock. Never held over a suspension.
     readers: Mutex<usize>,
-    /// Written by who has the gate for writing; or has it for reading, and `entry`, while nobody reads. Read by
-    /// the former, and by the readers that are counted.
+    /// Written by the holder of the gate for writing; or by the holder of the gate for reading and
+    /// `entry`, while there is no reader. Read by the former, and by the counted readers.
     copy: Box<UnsafeCell<T>>,
 }
 
-// SAFETY: the copy is reached as it says; a writer may be on another thread than who made it.
+// SAFETY: the copy is reached as documented; a writer may be on another thread than the maker.
 unsafe impl<T: Send + Sync> Sync for Local<T> {}
 
-/// Where one reads.
+/// Place of a reader.
 pub(super) struct Reading<'l> {
     pub(super) lock: &'l robust::RwLock,
     pub(super) reads: &'l [Reads],
@@ -71,7 +71,7 @@ impl<T: Pod> Local<T> {
         Some(found)
     }
 
-    /// Begins to read, for who has the gate for reading; `None`: the deadline has passed.
+    /// Begins to read, for a holder of the gate for reading; `None`: the deadline has passed.
     #[inline]
     pub(super) fn enter(&self, reading: &Reading<'_>, deadline: Deadline) -> Option<Found> {
         self.join(reading).or_else(|| self.enter_slow(reading, deadline))
@@ -93,7 +93,7 @@ impl<T: Pod> Local<T> {
         }
     }
 
-    /// As [`enter`](Self::enter), without a wait.
+    /// Enters as [`enter`](Self::enter) does, without a wait.
     pub(super) fn try_enter(&self, reading: &Reading<'_>) -> Option<Found> {
         if let Some(found) = self.join(reading) {
             return Some(found);
@@ -113,7 +113,7 @@ impl<T: Pod> Local<T> {
         }
     }
 
-    /// One try, for who has `entry`, so that no other begins to read here as the first.
+    /// Tries once, for the holder of `entry`, so that no other reader begins here as the first.
     fn attempt(&self, reading: &Reading<'_>) -> Lock {
         if let Err((by, seen)) = reading.found() {
             return Lock::Held { by, seen };
@@ -122,19 +122,21 @@ impl<T: Pod> Local<T> {
             return Lock::Locked(found);
         }
         if *self.readers() > 0 {
-            // A writer came in between: his word is what to wait for, without a touch of the entry.
+            // A writer came in between: its word is the object to wait for, without a touch of the
+            // entry.
             return Lock::Contended;
         }
         let tried = reading.try_read();
         if let Lock::Locked(_) = tried {
-            // SAFETY: nobody reads here, nor begins to, nor has the gate for writing.
+            // SAFETY: there is no reader here, none that begins, and no holder of the gate for
+            // writing.
             reading.value.read(bytemuck::bytes_of_mut(unsafe { &mut *self.copy() }));
             *self.readers() = 1;
         }
         tried
     }
 
-    /// Ends to read, for one who was counted.
+    /// Ends the reading of a counted reader.
     #[inline]
     pub(super) fn leave(&self, reading: &Reading<'_>) {
         let mut readers = self.readers();
@@ -150,28 +152,29 @@ impl Reading<'_> {
         Word { word: self.lock.writer(), at: self.at }
     }
 
-    /// How the lock is found by a further reader; or which writer, who lives, keeps it out.
+    /// Returns the state of the lock for a further reader; or the live writer that keeps it out.
     #[inline]
     fn found(&self) -> Result<Found, (robust::Holder, robust::Seen)> {
         match self.lock.writer().found() {
-            // Who takes it from the dead is told of it; those who read meanwhile do so beside nobody.
+            // The process that takes it from the dead one is told of it; readers meanwhile run
+            // beside no writer.
             Err((by, _)) if self.at.segment.is_gone(by) => Ok(Found::Clean),
             found => found,
         }
     }
 
-    /// Sets this process's entry, unless somebody writes.
+    /// Sets this process's entry, unless there is a writer.
     fn try_read(&self) -> Lock {
         let segment = self.at.segment;
         let tried = self.lock.try_read(segment.me(), self.reads, |who| segment.is_gone(who));
         if !matches!(tried, Lock::Locked(Found::Clean | Found::Poisoned)) {
-            // Somebody may have taken this try for a reader: its end is a plain store.
+            // A process may have taken this try for a reader: its end is a plain store.
             segment.ring_behind_store(self.at.listeners, None);
         }
         tried
     }
 
-    /// Clears it.
+    /// Clears this process's entry.
     fn end(&self) {
         match self.lock.unlock_read(self.at.segment.me(), self.reads) {
             Unlock::Quiet => {}

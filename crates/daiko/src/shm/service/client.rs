@@ -1,4 +1,4 @@
-//! Clients, and the slots that they have.
+//! Clients, and their slots.
 
 mod call;
 mod scout;
@@ -24,32 +24,36 @@ use daiko_rt::Deadline;
 /// The most slots that one client claims.
 pub(super) const MOST_SLOTS: usize = 64;
 
-/// What messages call a wait.
+/// Name of a wait in messages.
 const WHAT: &str = "Client::call";
 
-/// Calls a [`Service`]. Any number of fibers and threads may do so through one client at the same time.
+/// Calls a [`Service`]. Any number of fibers and threads may call through one client at the same
+/// time.
 ///
-/// A client claims slots of the service as it needs them, up to its [share](ServiceOptions::slots_per_client), and keeps them
-/// until it is dropped. Who calls while all are in use waits in turn.
+/// A client claims slots of the service as it needs them, up to its
+/// [share](ServiceOptions::slots_per_client), and keeps them until it is dropped. A call that
+/// finds all of them in use waits in FIFO order.
 ///
-/// Clients of a server that has ended get an error at once, and go on as soon as it is served again.
+/// Clients of a server that has ended get an error at once, and go on as soon as it is served
+/// again.
 pub struct Client {
     service: Service,
-    /// The numbers of the slots that this client has claimed; `u32::MAX`: none yet.
+    /// Numbers of the slots that this client has claimed; `u32::MAX`: none yet.
     slots: [AtomicU32; MOST_SLOTS],
-    /// A bit for each of `slots` in which a call may begin, that nobody waits for.
+    /// A bit for each of `slots` in which a call may begin, and for which no call waits.
     free: AtomicU64,
-    /// Calls that wait for one.
+    /// Calls that wait for a slot.
     waiting: AtomicU32,
-    /// Places in `slots` for those who wait, so that nobody overtakes them.
+    /// Places in `slots` for the waiting calls, so that no new call overtakes them.
     handed: Mutex<Vec<u32>>,
-    /// A permit for each of them, but for what the scout was told of. More say that it is time to look again.
+    /// A permit for each of these places, except for those that the leader was notified of.
+    /// Surplus permits mean that it is time to look again.
     looks: Semaphore,
     scout: Scout,
 }
 
 impl Client {
-    /// A client of the service of this name, which need not be served yet.
+    /// Returns a client of the service of this name, which need not be served yet.
     ///
     /// # Errors
     ///
@@ -58,7 +62,7 @@ impl Client {
         Ok(Self::of(Service::open(segment, name)?))
     }
 
-    /// A client of `service`.
+    /// Returns a client of `service`.
     pub fn of(service: Service) -> Client {
         Client {
             service,
@@ -71,12 +75,12 @@ impl Client {
         }
     }
 
-    /// What this is a client of.
+    /// Returns the service of this client.
     pub fn service(&self) -> &Service {
         &self.service
     }
 
-    /// Waits until somebody serves it, for at most `timeout`; `None`: however long it takes.
+    /// Waits until a process serves it, for at most `timeout`; `None`: without limit.
     ///
     /// A server that makes its segment anew serves another one: [`Segment::is_removed`] tells.
     ///
@@ -99,7 +103,7 @@ impl Client {
             .unwrap_or(Err(CallError::TimedOut { taken: false }))
     }
 
-    /// Asks, and waits for the reply however long it takes.
+    /// Sends a request, and waits for the reply without limit.
     ///
     /// # Errors
     ///
@@ -114,7 +118,7 @@ impl Client {
         self.ask(bytemuck::bytes_of(request), None)
     }
 
-    /// As [`call`](Self::call), for at most `timeout`.
+    /// Calls as [`call`](Self::call) does, for at most `timeout`.
     ///
     /// # Errors
     ///
@@ -132,7 +136,8 @@ impl Client {
         self.ask(bytemuck::bytes_of(request), Some(timeout))
     }
 
-    /// As [`call_timeout`](Self::call_timeout), with bytes of any number; `None`: however long it takes.
+    /// Calls as [`call_timeout`](Self::call_timeout) does, with any number of bytes; `None`:
+    /// without limit.
     ///
     /// # Errors
     ///
@@ -149,11 +154,12 @@ impl Client {
         self.ask(request, timeout)
     }
 
-    /// A slot in which a request can be written where it lies.
+    /// Returns a slot in which a request can be written in place.
     ///
     /// # Errors
     ///
-    /// [`CallError::TimedOut`] if there is none free within `timeout`, which is also that of the call; `None`: however long it takes.
+    /// [`CallError::TimedOut`] if no slot is free within `timeout`, which is also that of the
+    /// call; `None`: without limit.
     ///
     /// # Panics
     ///
@@ -171,10 +177,10 @@ impl Client {
         self.claim(timeout)?.call(request.len(), timeout, |message| message.write(request))
     }
 
-    /// A slot in which it is this client's turn.
+    /// Waits for a slot of this client.
     #[inline]
     fn claim(&self, timeout: Option<Duration>) -> Result<Claimed<'_>, CallError> {
-        // A place alone passes through the result: what is made of it stays in registers.
+        // A place alone passes through the result, so that the turn stays in registers.
         let index = match self.take_free() {
             Some(index) => index,
             None => self.claim_slow(deadline_after(timeout))?,
@@ -183,7 +189,7 @@ impl Client {
         Ok(Claimed { client: self, index, at })
     }
 
-    /// The place of one of those that are free.
+    /// Returns the place of a free slot.
     #[inline]
     fn take_free(&self) -> Option<u32> {
         // SeqCst, and so the exchange: see `give_back`.
@@ -214,7 +220,7 @@ impl Client {
             if let Some(index) = index.or_else(|| self.claim_another()) {
                 return Ok(index);
             }
-            // Slots that come free, and are others' then, let the time pass, too.
+            // A free slot that another call takes first uses up time, too.
             if deadline.is_over() {
                 return Err(CallError::TimedOut { taken: false });
             }
@@ -230,8 +236,8 @@ impl Client {
         }
     }
 
-    /// One that was handed to somebody who has left since, or is meant for who waits longest: that one is woken
-    /// by the permit that comes with it.
+    /// Puts back a slot that was handed to a call that has left since, or that is meant for the
+    /// longest waiter: the permit that comes with it wakes that waiter.
     fn take_handed(&self) -> Option<u32> {
         self.looks.try_acquire(1)?.forget();
         self.handed().pop()
@@ -256,15 +262,15 @@ impl Client {
         taken.map(|place| place as u32)
     }
 
-    /// The places for as many slots as it may have.
+    /// Returns the places for as many slots as the client may have.
     fn share(&self) -> &[AtomicU32] {
         &self.slots[..self.service.shape().slots_per_client as usize]
     }
 
-    /// Gives a slot back: to who waits for one, or for the next call.
+    /// Gives a slot back: to a waiter, or to the next call.
     ///
-    /// Who waits counts himself before he looks at what is free; here it is the other way round, all in one total order: so
-    /// one of the two sees the other.
+    /// A waiter counts itself before it looks at the free slots; here the order is the reverse,
+    /// all in one total order. So one of the two sides sees the other.
     #[inline]
     fn give_back(&self, index: u32) {
         if self.waiting.load(Ordering::SeqCst) > 0 {
@@ -281,24 +287,25 @@ impl Client {
     #[cold]
     fn hand_over(&self, index: u32) {
         self.handed().push(index);
-        // He has waited longest.
+        // The leader has waited longest.
         if !self.tells_scout() {
             self.looks.add_permits(1);
-            // Somebody may have become the scout before there was the permit, and have found none.
+            // A call may have become the leader before there was the permit, and have found none.
             self.tells_scout();
         }
     }
 
-    /// Gives a slot up that a server has in hand: nobody's, once that has ended.
+    /// Gives a slot up that a server has in hand: the slot is free once the server has ended.
     fn give_up(&self, index: u32) {
         let at = self.forget(index);
-        // The server may have ended with it already, and have told those who wait while it was still claimed.
+        // The server may have ended with it already, and have notified the waiters while it was
+        // still claimed.
         self.service.free_slot(at);
-        // It may have been the last that others wait for.
+        // It may have been the last slot that other calls wait for.
         self.looks.add_permits(self.waiting.load(Ordering::SeqCst));
     }
 
-    /// Takes a slot from this client's list; its number.
+    /// Takes a slot from this client's list and returns its number.
     fn forget(&self, index: u32) -> u32 {
         self.slots[index as usize].swap(u32::MAX, Ordering::SeqCst)
     }
@@ -318,7 +325,7 @@ impl std::fmt::Debug for Client {
 }
 
 impl Service {
-    /// Claims slot `at`, if it is nobody's or of a dead process, and no server has it in hand.
+    /// Claims slot `at` if it is free or belongs to a dead process, and no server has it in hand.
     fn claim_slot(&self, at: u32) -> bool {
         let Some(word) = self.unclaimed(at) else { return false };
         let (claim, me) = (&self.claims()[at as usize], self.segment().me().bits());
@@ -333,10 +340,10 @@ impl Service {
         claimed
     }
 
-    /// The claim of slot `at`, if that is nobody's or of a dead process, and no server has it in hand. One that has is
-    /// made to tell when it ends.
+    /// Returns the claim of slot `at` if the slot is free or belongs to a dead process, and no
+    /// server has it in hand. A server that has it in hand is made to notify when it ends.
     fn unclaimed(&self, at: u32) -> Option<u64> {
-        // Before the look at the claim: what a later client posts is left alone.
+        // Before the look at the claim, so that a later client's request is left alone.
         let slot = self.slot(at);
         let seen = slot.seen();
         let word = self.claims()[at as usize].load(Ordering::Relaxed);
@@ -344,7 +351,7 @@ impl Service {
         (is_free && slot.client_has_died(seen, self.mark(at))).then_some(word)
     }
 
-    /// Why nobody serves it.
+    /// Returns the reason why no process serves it.
     #[cold]
     fn is_unserved(&self) -> CallError {
         if self.segment().is_truncated() { CallError::Truncated } else { CallError::NotServed }
@@ -357,9 +364,9 @@ impl Service {
         self.has_free_slot();
     }
 
-    /// Has those look again who wait for a slot of the service.
+    /// Makes the waiters for a slot of the service look again.
     pub(super) fn has_free_slot(&self) {
-        // Release: pairs with the Acquire of those who wait for it to change.
+        // Release: pairs with the Acquire of the waiters for its change.
         self.words().freed.fetch_add(1, Ordering::Release);
         self.segment().ring(&self.words().waiting, None);
     }

@@ -1,55 +1,57 @@
-//! Why a call has no reply, or nobody can serve.
+//! Reasons why a call has no reply, or why a service cannot be served.
 
 use std::fmt;
 
 use daiko_shm::SegmentError;
 
-/// Why a call has no reply. Each is one line that says what to do.
+/// Reason why a call has no reply. Each message is one line that names the remedy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The deadline has passed. If `taken`, the server may still do what was asked, or has done it; otherwise it has not
-    /// seen the request, or the call waited for a slot.
+    /// The deadline has passed. If `taken`, the server may still carry out the request, or has
+    /// done so; otherwise it has not seen the request, or the call waited for a slot.
     TimedOut {
         /// Whether the server had the request in hand.
         taken: bool,
     },
-    /// No process serves it. The request was not posted, or nobody has seen it.
+    /// No process serves it. The request was not posted, or no server has seen it.
     NotServed,
-    /// The server died, or stopped serving, while it had the request in hand: it may have done what was asked.
+    /// The server died, or stopped serving, while it had the request in hand: it may have carried
+    /// it out.
     ServerDied,
     /// The server panicked while it had the request in hand.
     Panicked,
     /// The message does not fit into a slot.
     TooLarge {
-        /// Its bytes.
+        /// Length of the message in bytes.
         bytes: usize,
-        /// Those of a slot.
+        /// Length of a slot in bytes.
         limit: usize,
     },
-    /// The reply is not what it was read as.
+    /// The reply has another size than the type that it is read as.
     Size {
-        /// Bytes of what it was read as.
+        /// Size of that type in bytes.
         expected: usize,
-        /// Bytes of the reply.
+        /// Length of the reply in bytes.
         found: usize,
     },
     /// The segment's file was cut short.
     Truncated,
-    /// The slot holds what no program of this version writes.
+    /// The slot holds a value that no program of this version writes.
     Corrupt,
 }
 
 impl CallError {
-    /// Whether no server has seen the request, nor will: who asks again does not have it carried out twice.
+    /// Returns true if no server has seen the request, nor will: a repeated call does not have it
+    /// carried out twice.
     ///
-    /// Where this is false it may have been carried out, in part or as a whole.
+    /// If this is false, the request may have been carried out, in part or as a whole.
     ///
     /// ```
     /// use daiko::shm::{CallError, Client, Reply};
     /// use std::time::{Duration, Instant};
     ///
-    /// /// Adds to a number, once: however often the server is started anew before it takes the request.
+    /// /// Adds to a number once, even if the server is restarted before it takes the request.
     /// fn add<'c>(client: &'c Client, by: u64, deadline: Instant) -> Result<Reply<'c>, CallError> {
     ///     loop {
     ///         let left = deadline.saturating_duration_since(Instant::now());
@@ -114,7 +116,7 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// Why a service cannot be served.
+/// Reason why a service cannot be served.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServeError {
@@ -122,7 +124,7 @@ pub enum ServeError {
     Served,
     /// A fiber could not be spawned.
     Spawn(daiko_rt::SpawnError),
-    /// The segment refuses.
+    /// The segment refuses the server.
     Segment(SegmentError),
 }
 

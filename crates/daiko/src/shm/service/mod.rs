@@ -19,11 +19,11 @@ pub use self::server::{Call, Server};
 use super::kind;
 use super::placed::{LINES, Placed, Shape};
 
-/// A place in a segment where one process serves what others ask.
+/// A place in a segment where one process serves the requests of other processes.
 ///
-/// Requests and replies are plain bytes, or values without pointers and padding ([`bytemuck`]), of any size up to that
-/// of a slot. A slot is a client's for one call: the request lies in it, then the reply. A message of up to 40 bytes travels
-/// in the line of its flag.
+/// Requests and replies are plain bytes, or values without pointers and padding ([`bytemuck`]), of
+/// any size up to that of a slot. A slot belongs to a client for one call: the request lies in it,
+/// then the reply. A message of up to 40 bytes travels in the line of its flag.
 ///
 /// ```
 /// use daiko::shm::{Client, Segment, Service};
@@ -50,7 +50,7 @@ pub struct Service {
 /// The most slots of a service.
 const MOST_SLOTS: u32 = 4096;
 
-/// How large a [`Service`] is.
+/// Options of a [`Service`].
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct ServiceOptions {
@@ -60,32 +60,32 @@ pub struct ServiceOptions {
 }
 
 impl ServiceOptions {
-    /// How many calls can be under way at a time, of all clients together: 1 to 4096. Default: 64. Each client that is to be
-    /// served needs one at least.
+    /// Sets how many calls can be under way at a time, of all clients together: 1 to 4096.
+    /// Default: 64. Each client needs one at least.
     pub fn slots(mut self, slots: u32) -> Self {
         self.slots = slots;
         self
     }
 
-    /// The largest message, in bytes. Default: 104, so that a slot takes two lines.
+    /// Sets the largest message, in bytes. Default: 104, so that a slot takes two lines.
     pub fn slot_bytes(mut self, bytes: u32) -> Self {
         self.slot_bytes = bytes;
         self
     }
 
-    /// How many of the slots one client claims at most: 1 to 64. Default: a sixteenth of them, so that sixteen clients are
-    /// served however many fibers each of them has.
+    /// Sets how many of the slots one client claims at most: 1 to 64. Default: a sixteenth of
+    /// them, so that sixteen clients are served regardless of how many fibers each of them has.
     pub fn slots_per_client(mut self, slots: u32) -> Self {
         self.slots_per_client = Some(slots);
         self
     }
 
-    /// Bytes that the service takes in its segment.
+    /// Returns the bytes that the service takes in its segment.
     pub fn bytes(&self) -> usize {
         self.shape().size()
     }
 
-    /// The shape that is asked for, if there can be such.
+    /// Returns the requested shape, if it is possible.
     fn possible(&self) -> Option<ServiceShape> {
         Some(self.shape()).filter(|shape| shape.is_possible())
     }
@@ -97,7 +97,7 @@ impl ServiceOptions {
     }
 }
 
-/// What all who use a service know of its layout. Taken from the segment once, and checked.
+/// Layout of a service, as all its users know it. Taken from the segment once, and checked.
 ///
 /// ```text
 /// 0      Words
@@ -110,7 +110,7 @@ struct ServiceShape {
     slots: u32,
     slot_bytes: u32,
     slots_per_client: u32,
-    /// Where the marks begin, and the slots, and how far apart those are: worked out once.
+    /// Offsets of the marks and of the slots, and the distance between slots: computed once.
     first_mark: usize,
     first_slot: usize,
     stride: usize,
@@ -119,22 +119,22 @@ struct ServiceShape {
 const SLOT_WORDS: usize = size_of::<Slot>();
 const _: () = assert!(SLOT_WORDS == 24);
 
-/// What a service is about. Written now and then, read at each call.
+/// State of a service. Written now and then, read at each call.
 #[repr(C, align(128))]
 struct Words {
-    /// The `Holder` bits of who serves; 0: nobody has yet. Who takes over from the dead exchanges it.
+    /// `Holder` bits of the server; 0: none yet. A successor of a dead server exchanges it.
     server: AtomicU64,
-    /// The server's threads.
+    /// Threads of the server.
     servers: Listeners,
-    /// Raised when a slot becomes somebody's; anyone.
+    /// Raised when a slot is claimed; by any process.
     claimed: AtomicU32,
-    /// Raised when one becomes free for all; anyone.
+    /// Raised when a slot becomes free for all clients; by any process.
     freed: AtomicU32,
-    /// Those who wait for a free slot.
+    /// Waiters for a free slot.
     waiting: Listeners,
 }
 
-// SAFETY: atomics, valid whatever they hold.
+// SAFETY: atomics, valid for every pattern of bits.
 unsafe impl Shared for Words {}
 
 impl ServiceShape {
@@ -165,7 +165,7 @@ impl ServiceShape {
     }
 
     fn size(self) -> usize {
-        // Of a shape that there cannot be, too.
+        // Also of an impossible shape.
         self.first_slot.saturating_add((self.slots as usize).saturating_mul(self.stride))
     }
 
@@ -197,17 +197,18 @@ impl Shape for ServiceShape {
 }
 
 impl Service {
-    /// The usual size.
+    /// Returns the default options.
     pub fn options() -> ServiceOptions {
         ServiceOptions { slots: 64, slot_bytes: 104, slots_per_client: None }
     }
 
-    /// Makes a service in `segment`, which nobody serves yet.
+    /// Makes a service in `segment`, without a server yet.
     ///
     /// # Errors
     ///
-    /// If there is an object of this name, or no room for it; [`SegmentError::Impossible`] if the number of slots is not
-    /// between 1 and 4096, that of a client between 1 and 64, or a slot has 2 GiB or more.
+    /// If there is an object of this name, or no room for it; [`SegmentError::Impossible`] if the
+    /// number of slots is not between 1 and 4096, that of a client between 1 and 64, or a slot has
+    /// 2 GiB or more.
     pub fn create(
         segment: &Segment,
         name: &str,
@@ -216,7 +217,7 @@ impl Service {
         Ok(Service { placed: Placed::create(segment, name, options.possible(), |_| ())? })
     }
 
-    /// The service of this name, whatever its size.
+    /// Opens the service of this name, of any size.
     ///
     /// # Errors
     ///
@@ -225,7 +226,8 @@ impl Service {
         Ok(Service { placed: Placed::open(segment, name)? })
     }
 
-    /// The service of this name, which is made if there is none. Any number of processes may do this at once.
+    /// Opens the service of this name, and makes it if there is none. Any number of processes may
+    /// do this at once.
     ///
     /// # Errors
     ///
@@ -239,22 +241,22 @@ impl Service {
         Ok(Service { placed })
     }
 
-    /// How many calls can be under way at a time.
+    /// Returns how many calls can be under way at a time.
     pub fn slots(&self) -> usize {
         self.shape().slots as usize
     }
 
-    /// The largest message, in bytes.
+    /// Returns the size of the largest message, in bytes.
     pub fn slot_bytes(&self) -> usize {
         self.shape().slot_bytes as usize
     }
 
-    /// Whether a process serves it now.
+    /// Returns true if a process serves it now.
     pub fn is_served(&self) -> bool {
         self.looks_after(self.server()).is_some()
     }
 
-    /// `server`, if it has not died unseen.
+    /// Returns `server`, if it has not died unnoticed.
     fn looks_after(&self, server: Option<Holder>) -> Option<Holder> {
         server.inspect(|&server| self.segment().watch(server));
         server.filter(|&server| !self.segment().is_gone(server))
@@ -275,12 +277,12 @@ impl Service {
         self.placed.object.at(0)
     }
 
-    /// Whose each slot is: `Holder` bits, 0: nobody's.
+    /// Returns the owner of each slot: `Holder` bits, 0: free.
     fn claims(&self) -> &[AtomicU64] {
         self.placed.object.slice(LINES, self.shape().slots as usize)
     }
 
-    /// Slot number `at`.
+    /// Returns slot number `at`.
     ///
     /// # Panics
     ///
@@ -290,7 +292,7 @@ impl Service {
         self.placed.object.at(self.shape().slot_offset(at))
     }
 
-    /// Which call in slot number `at` a server has in hand.
+    /// Returns the mark of the call in slot number `at` that a server has in hand.
     ///
     /// # Panics
     ///
@@ -300,7 +302,7 @@ impl Service {
         self.placed.object.at(self.shape().mark_offset(at))
     }
 
-    /// The message in slot number `at`.
+    /// Returns the message in slot number `at`.
     ///
     /// # Panics
     ///
@@ -311,7 +313,7 @@ impl Service {
         self.placed.object.bytes(offset, self.slot_bytes())
     }
 
-    /// Who serves, if somebody does who lives.
+    /// Returns the live server, if there is one.
     #[inline]
     fn server(&self) -> Option<Holder> {
         // Acquire: pairs with the Release in `Service::serve`.
@@ -319,7 +321,7 @@ impl Service {
         (!self.segment().is_gone(server)).then_some(server)
     }
 
-    /// The value that lies in `bytes` of this service.
+    /// Returns the value that lies in `bytes` of this service.
     #[inline]
     fn read<T: AnyBitPattern>(&self, bytes: Bytes<'_>) -> Result<T, CallError> {
         if bytes.len() != size_of::<T>() {
@@ -333,7 +335,7 @@ impl Service {
         if self.segment().is_truncated() {
             return Err(CallError::Truncated);
         }
-        // SAFETY: initialised, and every pattern of bits will do.
+        // SAFETY: initialised, and every pattern of bits is valid.
         Ok(unsafe { value.assume_init() })
     }
 }

@@ -1,4 +1,4 @@
-//! Calls, as the server takes them.
+//! Server side of calls.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -16,31 +16,34 @@ use daiko_rt::fiber::{Builder, Cancelled, JoinHandle};
 use daiko_rt::runtime::{self, Runtime, Shared};
 use daiko_rt::worker;
 
-/// What a reply is.
+/// Contents of a reply.
 pub(super) mod code {
-    /// What the server has written.
+    /// Bytes that the server has written.
     pub(crate) const REPLIED: u32 = 0;
-    /// Nothing: it has panicked.
+    /// Nothing: the handler has panicked.
     pub(crate) const PANICKED: u32 = 1;
 }
 
-/// What messages call a wait.
+/// Name of a wait in messages.
 const WHAT: &str = "Service::serve";
-/// Nobody is idle.
+/// No fiber is idle.
 const NOBODY: usize = usize::MAX;
-/// Calls that a fiber serves in a row before others of its worker have their turn.
+/// Calls that a fiber serves in a row before other fibers of its worker run.
 const IN_A_ROW: u32 = 16;
 
 impl Service {
-    /// Serves it by `fibers` fibers on each worker of the runtime: the caller's if a fiber calls, else of the default
-    /// one. `handler` runs in one of them for each call, and may suspend; meanwhile others serve.
+    /// Serves it by `fibers` fibers on each worker of the runtime: the caller's if a fiber calls,
+    /// else of the default one. `handler` runs in one of them for each call, and may suspend;
+    /// meanwhile other fibers serve.
     ///
-    /// The calls that a server before this had in hand when it died are reported to their clients as lost; those that it had
-    /// not taken are served now. A handler that panics is reported to its client, and serving goes on.
+    /// Calls that an earlier server had in hand when it died are reported to their clients as
+    /// lost; calls that it had not taken are served now. A handler that panics is reported to its
+    /// client, and serving goes on.
     ///
     /// # Errors
     ///
-    /// If it is being served, or there is no memory for the fibers, or the segment's file was cut short.
+    /// If it is being served, or there is no memory for the fibers, or the segment's file was cut
+    /// short.
     pub fn serve<F>(&self, fibers: usize, handler: F) -> Result<Server, ServeError>
     where
         F: Fn(&mut Call<'_>) + Send + Sync + 'static,
@@ -48,7 +51,7 @@ impl Service {
         self.serve_in(runtime::of(worker::current()), fibers, handler)
     }
 
-    /// As [`serve`](Self::serve), by fibers of `runtime`.
+    /// Serves as [`serve`](Self::serve) does, by fibers of `runtime`.
     ///
     /// # Errors
     ///
@@ -86,7 +89,7 @@ impl Service {
         Ok(server)
     }
 
-    /// Becomes the one who serves, and ends what a dead one had in hand.
+    /// Becomes the server, and ends the calls that a dead server had in hand.
     fn take_office(&self) -> Result<(), ServeError> {
         let server = &self.words().server;
         let before = server.load(Ordering::Acquire);
@@ -109,18 +112,19 @@ impl Service {
         self.segment().check_whole().map_err(ServeError::Segment)
     }
 
-    /// Ends what this process has served: it takes no more.
+    /// Ends this process's serving: it takes no more requests.
     fn leave_office(&self) {
         let me = self.segment().me().bits();
         // Release: pairs with the Acquire in `Service::server`.
         let (left, failed) = (Ordering::Release, Ordering::Relaxed);
         let _ = self.words().server.compare_exchange(me, 0, left, failed);
-        // Who has posted a request meanwhile looks again, and finds that nobody serves.
+        // A client that has posted a request meanwhile looks again, and finds that no process
+        // serves.
         (0..self.shape().slots).for_each(|at| self.ring_client(self.slot(at)));
         self.has_free_slot();
     }
 
-    /// Rings for who waits for the reply in `slot`.
+    /// Rings for the waiter for the reply in `slot`.
     fn ring_client(&self, slot: &Slot) {
         if let Some(bell) = slot.bell() {
             self.segment().ring_bell(bell as usize, None);
@@ -140,7 +144,7 @@ impl Service {
         }
     }
 
-    /// Whether there is a request.
+    /// Returns true if there is a request.
     #[inline]
     fn has_request(&self) -> bool {
         let mut claims = (0..).zip(self.claims());
@@ -148,7 +152,7 @@ impl Service {
     }
 }
 
-/// Whether a client may have a request in the slot.
+/// Returns true if a client may have a request in the slot.
 #[inline]
 fn is_claimed(claim: &AtomicU64) -> bool {
     // Relaxed: a request that is there already is seen at the next look.
@@ -162,7 +166,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Waits until its runtime ends, or the segment's file is found to be cut short: for ever, mostly.
+    /// Waits until its runtime ends, or the segment's file is found to be cut short: mostly
+    /// without end.
     pub fn join(mut self) {
         for fiber in std::mem::take(&mut self.fibers) {
             let _ = fiber.join();
@@ -186,13 +191,14 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// What serves, whatever its handler.
+/// State of a server, independent of its handler.
 trait Ends: Send + Sync {
     fn end(&self);
     fn has_ended(&self);
 }
 
-/// One slot, as a server has it before it, who looks at it again and again: to find it takes longer than to look.
+/// One slot, kept found by the server for its repeated looks: finding it takes longer than
+/// looking.
 #[derive(Debug)]
 struct Desk<'s> {
     slot: &'s Slot,
@@ -207,16 +213,16 @@ impl<'s> Desk<'s> {
     }
 }
 
-/// The requests of a service, as one fiber looks for them: clients in turn.
+/// Requests of a service, as one fiber looks for them: clients in turn.
 struct Requests<'s> {
     service: &'s Service,
     words: &'s Words,
-    /// The slots that are somebody's, as of when `claimed` was that.
+    /// Claimed slots, as of the value of `claimed`.
     desks: Vec<Desk<'s>>,
     claimed: Option<u32>,
-    /// The place in `desks` that is looked at next.
+    /// Place in `desks` of the next look.
     next: usize,
-    /// That of the last request: whoever was answered there is likely to ask again.
+    /// Place of the last request: the same client is likely to call again.
     last: usize,
 }
 
@@ -226,8 +232,9 @@ impl<'s> Requests<'s> {
         Requests { service, words, desks: Vec::new(), claimed: None, next: 0, last: 0 }
     }
 
-    /// Takes one from two of the slots: each in turn, before the one of the last request. So who asks waits at most
-    /// while as many are answered as there are slots, and a look is short however many those are.
+    /// Takes a request from one of two slots: the next in turn, then that of the last request. So
+    /// a request waits at most while as many are answered as there are slots, and a look is short
+    /// for any number of slots.
     #[inline]
     fn take(&mut self) -> Option<(usize, Ticket)> {
         // Acquire: pairs with the Release in `claim_slot`.
@@ -267,14 +274,15 @@ struct Serving<F> {
     handler: F,
 }
 
-/// The fibers that serve on one worker.
+/// Fibers that serve on one worker.
 struct Crew {
-    /// Those that wait, the last one first.
+    /// Idle fibers, the last to come first.
     idle: Mutex<Vec<usize>>,
-    /// The one of them that is woken for the next request: for the others nobody looks.
+    /// Idle fiber that is woken for the next request: no watch looks for the other idle fibers.
     first: AtomicUsize,
     numbers: AtomicUsize,
-    /// One of them lets others run, and is back soon: for the idle ones there is nothing to do.
+    /// Set while one of them lets other fibers run, and is back soon: the idle ones have nothing
+    /// to do.
     gives_way: AtomicBool,
 }
 
@@ -292,7 +300,7 @@ impl Crew {
         self.first.store(idle.last().copied().unwrap_or(NOBODY), Ordering::Relaxed);
     }
 
-    /// Counts `who` among the idle while `wait` runs.
+    /// Counts `who` among the idle fibers while `wait` runs.
     fn rest(&self, who: usize, wait: impl FnOnce()) {
         struct Back<'c>(&'c Crew, usize);
         impl Drop for Back<'_> {
@@ -305,7 +313,7 @@ impl Crew {
         wait();
     }
 
-    /// Whether `who` is to serve, if there is a request.
+    /// Returns true if `who` is to serve a request that arrives.
     fn is_due(&self, who: usize) -> bool {
         self.first.load(Ordering::Relaxed) == who && !self.gives_way.load(Ordering::Relaxed)
     }
@@ -325,7 +333,7 @@ impl Crew {
 }
 
 impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
-    /// One fiber's life.
+    /// Runs one fiber until the server ends.
     fn run(&self, crew: &Crew) {
         let me = crew.numbers.fetch_add(1, Ordering::Relaxed);
         let mut requests = Requests::new(&self.service);
@@ -339,13 +347,14 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
                     (misses, served) = (0, served + 1);
                 }
                 None => {
-                    // No slot has the request that was seen: one in a slot whose claim nobody has told of would keep
-                    // this fiber, and its worker, for ever.
+                    // No slot has the request that was seen: a request in a slot whose claim was
+                    // not announced would keep this fiber, and its worker, for ever.
                     if misses > requests.desks.len() {
                         (requests.claimed, misses) = (None, 0);
                         wait::give_way();
                     }
-                    // No turn of the others: it is over at once if a slot that was not looked at has a request.
+                    // Not a yield: it is over at once if a slot that was not looked at has a
+                    // request.
                     self.wait(crew, me);
                     (answered, misses) = (false, misses + 1);
                 }
@@ -370,7 +379,7 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
         });
     }
 
-    /// Has one call handled; whether its client runs, on another CPU.
+    /// Has one call handled; returns true if its client runs on another CPU.
     #[inline]
     fn serve(&self, desk: &Desk<'_>, ticket: Ticket) -> bool {
         let service = &self.service;
@@ -391,7 +400,7 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Serving<F> {
 
 impl<F: Fn(&mut Call<'_>) + Send + Sync> Ends for Serving<F> {
     fn end(&self) {
-        // An exchange, behind which one can ring.
+        // An exchange, behind which the server can ring.
         self.ends.swap(true, Ordering::Release);
         self.service.segment().ring(&self.service.words().servers, None);
     }
@@ -401,7 +410,7 @@ impl<F: Fn(&mut Call<'_>) + Send + Sync> Ends for Serving<F> {
     }
 }
 
-/// A request, as the handler of [`Service::serve`] has it in hand.
+/// A request in the hands of the handler of [`Service::serve`].
 ///
 /// Request and reply share their memory: read first, then reply.
 #[derive(Debug)]
@@ -410,19 +419,19 @@ pub struct Call<'s> {
     desk: &'s Desk<'s>,
     ticket: Ticket,
     replied: bool,
-    /// Once it is replied to: the client was awake, and may be so on another CPU.
+    /// Set once it is replied to: the client was awake, and may be so on another CPU.
     client_runs: bool,
 }
 
 impl<'s> Call<'s> {
-    /// The bytes of the request.
+    /// Returns the bytes of the request.
     #[inline]
     pub fn request(&self) -> Bytes<'s> {
         let all = self.memory();
         all.first(self.desk.slot.len(all.len() as u32) as usize)
     }
 
-    /// The value that was asked.
+    /// Returns the value of the request.
     ///
     /// # Errors
     ///
@@ -432,13 +441,14 @@ impl<'s> Call<'s> {
         self.service.read(self.request())
     }
 
-    /// For how long the client waits for the reply, from when it has asked; `None`: for ever.
+    /// Returns how long the client waits for the reply, from the start of the call; `None`: for
+    /// ever.
     pub fn timeout(&self) -> Option<Duration> {
         self.desk.slot.timeout_ns().map(Duration::from_nanos)
     }
 
-    /// The memory of request and reply, of the size of a slot, for a reply that is written where it
-    /// lies: [`reply_in_place`](Self::reply_in_place) sends it.
+    /// Returns the memory of request and reply, of the size of a slot, for a reply that is written
+    /// in place: [`reply_in_place`](Self::reply_in_place) sends it.
     #[inline]
     pub fn memory(&self) -> Bytes<'s> {
         self.desk.message
@@ -505,7 +515,7 @@ impl<'s> Call<'s> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
-        // A handler that is unwound by a cancel: its client is told at least that it will not come.
+        // A cancel unwinds the handler: at least its client is told that no reply will come.
         self.end(0, code::PANICKED);
     }
 }

@@ -1,4 +1,4 @@
-//! One call in a slot of a client: posted, waited for, left.
+//! One call in a slot of a client: its post, its wait, its end.
 
 use std::time::Duration;
 
@@ -13,15 +13,16 @@ use super::super::server::code;
 use super::{Client, WHAT, deadline_after};
 use daiko_rt::Deadline;
 
-/// A slot in which it is the client's turn; free again when this is dropped.
+/// A slot of the client for one call; free again when this is dropped.
 ///
-/// Small, and what is done with it on the way of a call is inlined: so it stays in registers.
+/// It is small, and the functions on the path of a call are inlined, so that it stays in
+/// registers.
 #[derive(Debug)]
 pub(super) struct Claimed<'c> {
     pub(super) client: &'c Client,
-    /// The place among the client's slots.
+    /// Place among the client's slots.
     pub(super) index: u32,
-    /// The number of the slot.
+    /// Number of the slot.
     pub(super) at: u32,
 }
 
@@ -43,9 +44,10 @@ impl<'c> Claimed<'c> {
         self.client.service.slot(self.at)
     }
 
-    /// Posts the request of `len` bytes that lies there once it is written, and waits for the reply.
+    /// Posts the request of `len` bytes that `write` leaves in the slot, and waits for the reply.
     ///
-    /// It is written right before it is posted: the server looks at the slot, and takes its line back at each look.
+    /// It is written right before it is posted: the server looks at the slot, and takes its line
+    /// back at each look.
     #[inline]
     pub(super) fn call(
         self,
@@ -77,7 +79,7 @@ impl<'c> Claimed<'c> {
         self.slot().leave(ticket, self.client.service.mark(self.at))
     }
 
-    /// Leaves a call whose outcome nobody reads.
+    /// Leaves a call without a reader for its outcome.
     #[cold]
     fn leave_unread(self, ticket: Ticket) {
         if self.leave(ticket) == Left::Abandoned {
@@ -85,7 +87,7 @@ impl<'c> Claimed<'c> {
         }
     }
 
-    /// Gives the slot up, which a server has in hand.
+    /// Gives the slot up while a server has it in hand.
     fn give_up(self) {
         self.client.give_up(self.index);
         std::mem::forget(self);
@@ -123,8 +125,8 @@ impl<'c> Leave<'c> {
                 Progress::Requested if !in_time => return self.times_out(),
                 Progress::Requested => {}
             }
-            // It is gone. Whoever serves now has not taken the request before he was said to serve, and ends
-            // what the dead one had in hand.
+            // The server is gone. A new server took no request before it was announced as the
+            // server, and it ends the calls that the dead server had in hand.
             match service.server() {
                 Some(_) if deadline.is_over() => return self.times_out(),
                 Some(other) => server = other,
@@ -139,7 +141,7 @@ impl<'c> Leave<'c> {
         self.claimed.as_ref().expect("a call ends once")
     }
 
-    /// The slot, which is the client's again.
+    /// Returns the slot, which is the client's again.
     #[inline]
     fn ended(&mut self) -> Claimed<'c> {
         self.claimed.take().expect("a call ends once")
@@ -174,7 +176,7 @@ impl<'c> Leave<'c> {
         }
     }
 
-    /// Ends a call whose server is gone, and which nobody else serves.
+    /// Ends a call whose server is gone and has no successor.
     fn loses_server(mut self) -> Result<Reply<'c>, CallError> {
         match self.claimed().leave(self.ticket) {
             Left::Withdrawn => self.ends_by(CallError::NotServed),
@@ -182,7 +184,7 @@ impl<'c> Leave<'c> {
             Left::Abandoned => {
                 let claimed = self.ended();
                 if claimed.client.service.server().is_some() {
-                    // Who serves since may be the one who has it in hand.
+                    // A later server may be the process that has it in hand.
                     claimed.give_up();
                 } else {
                     claimed.slot().server_has_died(self.ticket);
@@ -211,7 +213,7 @@ impl Drop for Leave<'_> {
     }
 }
 
-/// A slot in which a request is written where it lies, by [`Client::draft`].
+/// A slot in which a request is written in place, by [`Client::draft`].
 #[derive(Debug)]
 pub struct Draft<'c> {
     pub(super) at: Claimed<'c>,
@@ -219,12 +221,14 @@ pub struct Draft<'c> {
 }
 
 impl<'c> Draft<'c> {
-    /// The memory of the request, of the size of a slot. It holds whatever was there before.
+    /// Returns the memory of the request, of the size of a slot. It holds arbitrary bytes at
+    /// first.
     pub fn bytes(&self) -> Bytes<'c> {
         self.at.message()
     }
 
-    /// Asks by the first `len` bytes, and waits for the reply, for as long as the draft was given.
+    /// Calls with the first `len` bytes, and waits for the reply for as long as the draft was
+    /// given.
     ///
     /// # Errors
     ///
@@ -242,7 +246,7 @@ impl<'c> Draft<'c> {
     }
 }
 
-/// A reply, where it lies; its slot is free again when this is dropped.
+/// A reply, in place; its slot is free again when this is dropped.
 #[derive(Debug)]
 pub struct Reply<'c> {
     at: Claimed<'c>,
@@ -250,13 +254,13 @@ pub struct Reply<'c> {
 }
 
 impl<'c> Reply<'c> {
-    /// Bytes of it.
+    /// Length in bytes.
     #[expect(clippy::len_without_is_empty, reason = "a message")]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// The value that was replied.
+    /// Returns the value of the reply.
     ///
     /// # Errors
     ///
@@ -266,13 +270,13 @@ impl<'c> Reply<'c> {
         self.at.client.service.read(self.bytes())
     }
 
-    /// The bytes of the reply.
+    /// Returns the bytes of the reply.
     #[inline]
     pub fn bytes(&self) -> Bytes<'_> {
         self.bytes
     }
 
-    /// A copy of its bytes.
+    /// Returns a copy of the bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         self.bytes().to_vec()
     }
@@ -293,7 +297,8 @@ mod tests {
         Leave { ticket: claimed.slot().post(0, 0, None), claimed: Some(claimed) }
     }
 
-    /// The client has seen that nobody serves; before it leaves its call, a new server has that in hand.
+    /// The client has seen that no process serves; before it leaves its call, a new server has
+    /// that in hand.
     #[test]
     fn a_client_that_loses_its_server_leaves_its_slot_to_a_new_one_that_has_the_call_in_hand() {
         let segment = Segment::anonymous(1 << 20).unwrap();

@@ -1,4 +1,4 @@
-//! The call of a client that waits for a slot of the service, too.
+//! Leader among the waiting calls of a client: it also waits for a slot of the service.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,15 +7,17 @@ use crate::shm::service::CallError;
 use crate::shm::wait::{self, At};
 use daiko_rt::Deadline;
 
-/// One of a client's calls that wait: it looks for slots of the service, while the others wait behind it for the client's
-/// own. So a process is woken once for each change, and those are served in turn.
+/// Leader of a client's waiting calls: it looks for slots of the service, while the followers wait
+/// behind it for the client's own slots. So a process is woken once for each change, and the
+/// followers are served in FIFO order.
 ///
 /// ```text
 /// 31         2      1       0
 /// | bell + 1 | TOLD | THERE |
 /// ```
 ///
-/// 0: nobody. TOLD: a slot of the client's own was handed over, or may have been. The bell is what he sleeps on.
+/// 0: no leader. TOLD: a slot of the client's own was handed over, or may have been. The bell is
+/// the doorbell that the leader sleeps on.
 pub(super) struct Scout(AtomicU32);
 
 impl Scout {
@@ -27,16 +29,17 @@ impl Scout {
     }
 
     fn load(&self) -> u32 {
-        // SeqCst: a slot is handed over before it is told of; he says that he is there before he looks.
+        // SeqCst: a slot is handed over before the leader is notified; the leader announces itself
+        // before it looks.
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Becomes the scout, unless somebody is.
+    /// Becomes the leader, unless there is one.
     fn begins(&self) -> bool {
         self.0.compare_exchange(0, Self::THERE, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Of the scout, before he looks: where he sleeps if nothing is there.
+    /// Registers the doorbell of the leader, before it looks: it sleeps there if it finds nothing.
     fn listens(&self, bell: Option<usize>) {
         let bell = bell.map_or(0, |bell| bell as u32 + 1);
         self.0.store(bell << 2 | Self::THERE, Ordering::SeqCst);
@@ -46,7 +49,8 @@ impl Scout {
         self.load() & Self::TOLD != 0
     }
 
-    /// Has him look again, if he is there and was not told to: then with the bell that is to be rung.
+    /// Notifies the leader, if there is one and it was not notified before; returns the doorbell
+    /// to ring.
     fn tell(&self) -> Option<Option<usize>> {
         let told =
             |word| (word & (Self::THERE | Self::TOLD) == Self::THERE).then_some(word | Self::TOLD);
@@ -54,24 +58,25 @@ impl Scout {
         Some((was >> 2).checked_sub(1).map(|bell| bell as usize))
     }
 
-    /// Ends the scout; whether he was told of something that he has not looked at.
+    /// Ends the leader; returns true if it was notified of something that it has not looked at.
     fn ends(&self) -> bool {
         self.0.swap(0, Ordering::SeqCst) & Self::TOLD != 0
     }
 }
 
 impl Client {
-    /// Becomes the scout, if the client may claim another slot and has none yet.
+    /// Becomes the leader, if the client may claim another slot and has no leader yet.
     pub(super) fn begins_to_scout(&self) -> bool {
         self.may_claim_more() && self.scout.begins()
     }
 
-    /// Whether it has fewer slots than its share.
+    /// Returns true if the client has fewer slots than its share.
     fn may_claim_more(&self) -> bool {
         self.share().iter().any(|slot| slot.load(Ordering::Relaxed) == u32::MAX)
     }
 
-    /// Tells the scout that a slot was handed over; false: there is none, or he was told before.
+    /// Notifies the leader that a slot was handed over; returns false if there is none, or it was
+    /// notified before.
     pub(super) fn tells_scout(&self) -> bool {
         let Some(bell) = self.scout.tell() else { return false };
         if let Some(bell) = bell {
@@ -80,14 +85,16 @@ impl Client {
         true
     }
 
-    /// Has somebody look who waits, if all that do wait for the client's own slots, and others could be had.
+    /// Elects a leader to poll the service if every waiter is waiting for one of the client's own
+    /// slots and the service has free ones.
     pub(super) fn sends_another_scout(&self) {
         if self.scout.load() == 0 && self.may_claim_more() {
             self.looks.add_permits(1);
         }
     }
 
-    /// Waits for a slot, of the client's own or another one, as the scout that the caller has become.
+    /// Waits for a slot, of the client's own or another one, as the leader that the caller has
+    /// become.
     pub(super) fn scouts(&self, deadline: Deadline) -> Result<u32, CallError> {
         let _ends = super::OnDrop(|| {
             if self.scout.ends() {
@@ -100,7 +107,7 @@ impl Client {
             if std::mem::replace(&mut again, true) {
                 wait::give_way();
             }
-            // After it has given way, as a mover may have gone on elsewhere.
+            // After the yield, as a migratable fiber may have gone on elsewhere.
             self.scout.listens(wait::own_bell(segment).map(|bell| bell.number));
             // Acquire: pairs with the Release in `has_free_slot`.
             let seen = words.freed.load(Ordering::Acquire);
@@ -115,7 +122,7 @@ impl Client {
             .unwrap_or(Err(CallError::TimedOut { taken: false }))
     }
 
-    /// What a scout finds: a slot, or that none is of use.
+    /// Result of a leader's look: a slot, or that no slot is usable.
     fn look_for_slot(&self) -> Option<Result<u32, CallError>> {
         let handed = || self.handed().pop();
         let found = self.take_free().or_else(handed).or_else(|| self.claim_another());
