@@ -11,18 +11,23 @@ use std::{
 };
 
 use daiko_lab::{
-    conclusion,
-    experiment::{Experiment, List, Options, Planned},
-    follow_sim::{replay, trace::Reader},
-    host::Host,
-    processes, registry, report,
-    results::{Results, write_whole},
+    experiments::{
+        self,
+        follow_sim::{replay, trace::Reader},
+        ring::conclusion,
+    },
+    kit::{
+        Experiment, List, Options, Planned,
+        host::Host,
+        processes,
+        results::{Results, write_whole},
+    },
+    report::{self, table},
     runner::{
         self, Measured, Schedule,
         child::{self, ChildSampler},
         progress,
     },
-    table,
 };
 
 use crate::{
@@ -36,7 +41,7 @@ const MOST_OF_PROGRAMS: Duration = Duration::from_secs(12 * 3600);
 
 /// Lists the experiments.
 pub(crate) fn list(out: &mut dyn Write) -> Result<ExitCode, Problem> {
-    for experiment in registry::all() {
+    for experiment in experiments::all() {
         writeln!(out, "{}: {}", experiment.name(), experiment.about())?;
         writeln!(out, "    {}", experiment.methods().join(", "))?;
     }
@@ -116,8 +121,8 @@ fn existing_folder(folder: &Path) -> Result<PathBuf, Problem> {
 }
 
 fn find(name: &str) -> Result<Box<dyn Experiment>, Problem> {
-    registry::find(name).ok_or_else(|| {
-        let names: Vec<&str> = registry::all().iter().map(|experiment| experiment.name()).collect();
+    experiments::find(name).ok_or_else(|| {
+        let names: Vec<&str> = experiments::all().iter().map(|experiment| experiment.name()).collect();
         Problem::usage(format!("no experiment is named '{name}'; there are: {}", names.join(", ")))
     })
 }
@@ -146,7 +151,7 @@ fn check_lists(request: &Request, experiments: &[Box<dyn Experiment>]) -> Result
     ];
     for (option, given, list) in lists {
         if given && !experiments.iter().any(|experiment| experiment.takes(list)) {
-            let takers = registry::all().into_iter().filter(|experiment| experiment.takes(list));
+            let takers = experiments::all().into_iter().filter(|experiment| experiment.takes(list));
             let takers: Vec<&str> = takers.map(|experiment| experiment.name()).collect();
             return Err(Problem::usage(format!(
                 "{option} changes nothing in {}; it is for {}",

@@ -20,10 +20,12 @@
 //! Points of P2 and P5 are of times, and say so by `quantity=time`: less is faster. Those of P4 are of what their `stat` says.
 
 use crate::{
-    experiment::{Params, Unit},
-    processes,
-    results::Point,
-    smt::{CPU_TIME, IO_THROUGHPUT},
+    experiments::smt::{CPU_TIME, IO_THROUGHPUT},
+    kit::{
+        experiment::{Params, Unit},
+        processes,
+        results::Point,
+    },
 };
 
 /// CPUs of the machine of P1: its "4 threads" are one per CPU, its "5" one

@@ -6,7 +6,7 @@ use std::{
 };
 
 use daiko_cli::args::{self, Command, LabCommand, Request};
-use daiko_lab::format;
+use daiko_lab::kit::format;
 
 /// The words after the program's name, each but the last ended by a zero byte.
 pub(super) fn fuzz(data: &[u8]) {

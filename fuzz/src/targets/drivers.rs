@@ -3,8 +3,11 @@
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
 use daiko_lab::{
-    Failure, ipc,
-    ring::{Outcome, peers},
+    Failure,
+    experiments::{
+        ipc,
+        ring::{Outcome, peers},
+    },
     runner::child,
 };
 

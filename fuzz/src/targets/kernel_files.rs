@@ -1,6 +1,6 @@
 //! Files of `/proc` and `/sys` with one fact each: what is written into any text is read out of it.
 
-use daiko_lab::host;
+use daiko_lab::kit::host;
 use daiko_sys::{limits, process, thread};
 
 /// A number, then any text.

@@ -4,8 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use daiko_lab::{
     Failure,
-    experiment::{Case, Effort, Params, Planned, Rounds, Sample},
-    results::Results,
+    kit::{Case, Effort, Params, Planned, Rounds, Sample, results::Results},
     runner::{self, Observer, Sampler, Schedule},
 };
 

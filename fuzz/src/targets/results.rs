@@ -2,7 +2,11 @@
 
 use std::path::Path;
 
-use daiko_lab::{conclusion, host::Host, report, results::Results, table};
+use daiko_lab::{
+    experiments::ring::conclusion,
+    kit::{host::Host, results::Results},
+    report::{self, table},
+};
 use roxmltree::{Document, ParsingOptions};
 
 /// The file.

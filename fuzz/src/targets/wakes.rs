@@ -1,7 +1,7 @@
 //! A trace of wake-ups: what it accepts reads the same when it is written out, and can be replayed; what it refuses is told in
 //! one line.
 
-use daiko_lab::follow_sim::{
+use daiko_lab::experiments::follow_sim::{
     replay::replay,
     trace::{Reader, TraceError, Wake, Writer},
 };

@@ -5,7 +5,7 @@ use super::{
     chart::{Family, Span},
     svg::{Anchor, Svg},
 };
-use crate::format;
+use crate::kit::format;
 
 /// Values of several methods in several situations, on one linear axis.
 pub(super) struct BarChart {

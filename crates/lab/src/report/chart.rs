@@ -5,7 +5,7 @@ use super::{
     axis::Axis,
     svg::{Anchor, Svg},
 };
-use crate::format;
+use crate::kit::format;
 
 /// A value with its range.
 #[derive(Clone, Copy, Debug)]

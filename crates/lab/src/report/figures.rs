@@ -2,11 +2,12 @@
 
 use super::chart::{Family, Line, LineChart, LinePoint, RatioChart, RatioRow, Span};
 use crate::{
-    conclusion::{ring_point, ring_ratio},
-    experiment::Unit,
-    format,
+    experiments::ring::conclusion::{ring_point, ring_ratio},
+    kit::{
+        Unit, format,
+        results::{Point, Results},
+    },
     published::{self, P1_CPUS, P1_METHOD},
-    results::{Point, Results},
 };
 
 const SIGNALS: &str = "rtsignal";

@@ -6,12 +6,13 @@ use super::{
     figures::{Figure, RatioLine, RatioTable, span},
 };
 use crate::{
-    experiment::Unit,
-    follow_sim::Model,
-    format,
+    experiments::follow_sim::Model,
+    kit::{
+        Unit, format,
+        results::{Point, Results},
+    },
     published::{P3_MACHINE, p3_value},
-    results::{Point, Results},
-    table::distinct,
+    report::table::distinct,
 };
 
 const UNINTENDED_TEXT: &str = "Which part of migrations is unintended under the existing policy, in per cent, against the lag: the time from \

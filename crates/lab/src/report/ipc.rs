@@ -5,9 +5,11 @@ use super::{
     figures::{Figure, span},
 };
 use crate::{
-    experiment::Unit,
-    results::{Point, Results},
-    table::distinct,
+    kit::{
+        Unit,
+        results::{Point, Results},
+    },
+    report::table::distinct,
 };
 
 /// Placements with the words for them; the first that was measured is drawn.

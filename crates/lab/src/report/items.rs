@@ -2,10 +2,11 @@
 
 use super::{Page, svg::Escaped};
 use crate::{
-    experiment::Params,
-    format,
-    results::{Point, Results},
-    table::distinct,
+    kit::{
+        Params, format,
+        results::{Point, Results},
+    },
+    report::table::distinct,
 };
 
 /// A paper's table, to be filled with what was measured.

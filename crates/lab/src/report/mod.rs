@@ -17,6 +17,7 @@ mod sleep;
 mod smt;
 mod smt_classes;
 mod svg;
+pub mod table;
 mod tsp;
 
 use std::{collections::BTreeMap, fmt::Write, path::Path};
@@ -24,12 +25,15 @@ use std::{collections::BTreeMap, fmt::Write, path::Path};
 use chart::Family;
 use figures::{Figure, RatioTable};
 use svg::Escaped;
+use table::Table;
 
 use crate::{
-    conclusion, format,
-    host::Host,
-    results::{Missing, Results},
-    table::{self, Table},
+    experiments::ring::conclusion,
+    kit::{
+        format,
+        host::Host,
+        results::{Missing, Results},
+    },
 };
 
 const STYLE: &str = include_str!("style.css");
@@ -39,7 +43,7 @@ const STYLE: &str = include_str!("style.css");
 /// # Examples
 /// ```
 /// use std::path::Path;
-/// use daiko_lab::{host::Host, report, results::Results, runner::{Measured, Schedule}};
+/// use daiko_lab::{kit::{host::Host, results::Results}, report, runner::{Measured, Schedule}};
 /// let results = Results::new(Host::detect(), &Measured::default(), Schedule::QUICK);
 /// assert!(report::html(&results, Path::new("report.html")).starts_with("<!DOCTYPE html>"));
 /// ```
@@ -84,7 +88,7 @@ pub fn html(results: &Results, path: &Path) -> String {
 ///
 /// # Examples
 /// ```
-/// use daiko_lab::{host::Host, report, results::Results, runner::{Measured, Schedule}};
+/// use daiko_lab::{kit::{host::Host, results::Results}, report, runner::{Measured, Schedule}};
 /// let results = Results::new(Host::detect(), &Measured::default(), Schedule::QUICK);
 /// assert!(report::drawings(&results).is_empty(), "nothing was measured");
 /// ```

@@ -6,8 +6,8 @@ use super::{
     svg::Escaped,
 };
 use crate::{
+    kit::results::Results,
     published::{P2_MACHINE, P2_MUTEX},
-    results::Results,
 };
 
 /// What stands before the table.

@@ -2,10 +2,12 @@
 
 use super::{Page, svg::Escaped};
 use crate::{
-    format,
+    kit::{
+        format,
+        results::{Point, Results},
+    },
     published::{P3_CPU, P3_EVENTS, P3_FLOWS, P3_MACHINE, P3_SETTLE, P3_UNINTENDED},
-    results::{Point, Results},
-    table::distinct,
+    report::table::distinct,
 };
 
 /// What stands before the tables.

@@ -6,8 +6,8 @@ use super::{
     items::{ItemTable, Published},
 };
 use crate::{
+    kit::results::Results,
     published::{P5_MACHINES, P5_RATIOS},
-    results::Results,
 };
 
 /// What stands before the table.

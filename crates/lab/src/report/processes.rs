@@ -1,9 +1,8 @@
 //! What worker processes cost beside worker threads, and what they may cost.
 
 use super::{Page, svg::Escaped};
-use crate::{
-    experiment::{Params, Unit},
-    format, processes,
+use crate::kit::{
+    Params, Unit, format, processes,
     results::{Point, Results},
 };
 

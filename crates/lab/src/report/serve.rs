@@ -6,9 +6,11 @@ use super::{
     figures::{Figure, span},
 };
 use crate::{
-    format,
-    results::{Point, Results},
-    table::distinct,
+    kit::{
+        format,
+        results::{Point, Results},
+    },
+    report::table::distinct,
 };
 
 const BARS_TEXT: &str = "Requests answered per second of the server's CPU time, in user space and in the kernel, when it is \

@@ -2,9 +2,11 @@
 
 use super::{Page, svg::Escaped};
 use crate::{
-    format,
-    results::{Point, Results},
-    table::distinct,
+    kit::{
+        format,
+        results::{Point, Results},
+    },
+    report::table::distinct,
 };
 
 const ITEM: &str = "sleep-lateness";

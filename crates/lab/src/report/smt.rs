@@ -8,14 +8,14 @@ use super::{
     svg::Escaped,
 };
 use crate::{
-    published::P4_MACHINE,
-    results::Results,
-    smt::{
+    experiments::smt::{
         CPU_TIME, DISTURBED, IO_THROUGHPUT, LOOK, Setting,
         quiet::THRESHOLD,
         verdict::{Comparison, Relative, comparisons, conclusions, largest},
     },
-    table::distinct,
+    kit::results::Results,
+    published::P4_MACHINE,
+    report::table::distinct,
 };
 
 const TEXT: &str = "P4 has a task that stalls on memory (IO) share a core with one that computes (CPU), by the core's two hardware threads: \
@@ -329,11 +329,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        experiment::{Case, Experiment, Options, Params, Reading, Sample, Unit},
-        host::Host,
+        experiments::smt_model::SmtModel,
+        kit::{Case, Experiment, Options, Params, Reading, Sample, Unit, host::Host},
         report::{drawings, html},
         runner::{Measured, Schedule, Series},
-        smt_model::SmtModel,
     };
 
     /// Values relative to cross: of parallel, and of all settings without SMT.
@@ -406,7 +405,7 @@ mod tests {
 
     fn modelled() -> Results {
         let plan = SmtModel.plan(&Options::default()).into_iter();
-        let effort = crate::experiment::Effort { rounds: 1, limit: Schedule::QUICK.limit };
+        let effort = crate::kit::experiment::Effort { rounds: 1, limit: Schedule::QUICK.limit };
         results(
             plan.map(|planned| {
                 let sample = SmtModel.sample(&planned.case, effort).expect("a point");

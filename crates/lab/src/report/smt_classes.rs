@@ -2,9 +2,9 @@
 
 use super::{Page, svg::Escaped};
 use crate::{
-    results::{Point, Results},
-    smt_classes::{CLASSES, HALVES, NAME, SAMPLING},
-    table::distinct,
+    experiments::smt_classes::{CLASSES, HALVES, NAME, SAMPLING},
+    kit::results::{Point, Results},
+    report::table::distinct,
 };
 
 /// What stands before the tables.

@@ -1,8 +1,6 @@
 use super::*;
 use crate::{
-    Failure, Skip,
-    experiment::{Case, Params, Reading, Sample, Unit},
-    processes,
+    kit::{Case, Failure, Params, Reading, Sample, Skip, Unit, processes},
     runner::{Measured, Schedule, Series},
 };
 

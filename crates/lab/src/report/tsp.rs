@@ -6,9 +6,11 @@ use super::{
     figures::{Figure, RatioLine, RatioTable, span},
 };
 use crate::{
-    experiment::Unit,
+    kit::{
+        Unit,
+        results::{Point, Results},
+    },
     published::{P2_CITIES, P2_MACHINE, P2_RATIO},
-    results::{Point, Results},
 };
 
 const SEQUENTIAL: &str = "sequential";

@@ -16,10 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Sampler;
 use crate::{
-    Failure,
-    experiment::{Case, Effort, Sample},
-    failure::quoted,
-    processes, registry,
+    experiments,
+    kit::{Case, Effort, Failure, Sample, failure::quoted, processes},
 };
 
 /// Time for what is not measured: making a million threads, and at first use
@@ -144,7 +142,7 @@ impl Answer {
 pub fn serve(input: impl Read, mut output: impl Write) -> io::Result<()> {
     die_with_parent();
     let Request { case, effort } = serde_json::from_reader(input)?;
-    let result = match registry::find(&case.experiment) {
+    let result = match experiments::find(&case.experiment) {
         Some(experiment) => experiment.sample(&case, effort),
         None => Err(broken(format_args!("no experiment is named {}", case.experiment))),
     };
@@ -190,7 +188,7 @@ fn broken(line: impl Display) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Params;
+    use crate::kit::Params;
 
     fn shell(script: &str) -> ChildSampler {
         let arguments = vec!["-c".into(), script.into()];

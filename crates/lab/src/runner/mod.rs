@@ -11,10 +11,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    Failure, Skip,
-    experiment::{Case, Effort, Planned, Reading, Rounds, Sample, Unit},
-};
+use crate::kit::{Case, Effort, Failure, Planned, Reading, Rounds, Sample, Skip, Unit};
 
 /// Samples that only look for the number of rounds.
 const MOST_CALIBRATIONS: u32 = 4;

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::experiment::Params;
+use crate::kit::Params;
 
 /// A method takes its name's length in microseconds per round.
 #[derive(Default)]

@@ -1,0 +1,215 @@
+//! A thread sends numbers to another, on all CPUs.
+//!
+//! The first message is not timed: the producer goes on when it has arrived. The
+//! time ends when the consumer has received the last one, and seen that no more
+//! will come. Every message has to be the one after the last.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use super::{
+    calls::check_count,
+    laps::{SELDOM, Timed},
+    threads::Threads,
+};
+use crate::kit::{Effort, Failure};
+
+/// Messages that a bounded channel holds.
+pub(super) const CAPACITY: usize = 128;
+
+/// A channel from one thread to another.
+pub(super) trait Channel: 'static {
+    type Sender: Send + 'static;
+    type Receiver: Send + 'static;
+
+    fn open() -> (Self::Sender, Self::Receiver);
+
+    /// Waits while the channel is full; false if there is no receiver.
+    fn send(sender: &mut Self::Sender, message: u64) -> bool;
+
+    /// Waits for a message; `None` if there is none, and no sender.
+    fn receive(receiver: &mut Self::Receiver) -> Option<u64>;
+}
+
+/// Messages from one thread to another.
+pub(super) fn channel<T: Threads, C: Channel>(effort: Effort) -> Result<Timed, Failure> {
+    let (sender, mut receiver) = C::open();
+    let begun = Arc::new(Begun::default());
+    let seen = Arc::clone(&begun);
+    // The second of two threads, of which the caller is the first.
+    let consumer = T::spawn(1, 2, move || consume::<C>(&mut receiver, &seen))?;
+    let sent = produce::<T, C>(sender, &begun, effort);
+    T::join(consumer)?.timed(sent)
+}
+
+/// Sends messages until there were enough of them, or the limit has passed.
+fn produce<T: Threads, C: Channel>(mut sender: C::Sender, begun: &Begun, effort: Effort) -> Sent {
+    C::send(&mut sender, FIRST);
+    while !begun.has() {
+        T::yield_now();
+    }
+    let mut sent = Sent::begin(effort);
+    while let Some(message) = sent.another()
+        && C::send(&mut sender, message)
+    {}
+    sent
+}
+
+/// Receives messages until no more will come, or one is wrong.
+fn consume<C: Channel>(receiver: &mut C::Receiver, begun: &Begun) -> Receipt {
+    let mut receipt = Receipt::default();
+    while let Some(message) = C::receive(receiver) {
+        begun.set();
+        if !receipt.take(message) {
+            break;
+        }
+    }
+    begun.set();
+    receipt.close()
+}
+
+/// The message that is not timed.
+pub(super) const FIRST: u64 = 0;
+
+/// Whether the first message has arrived.
+#[derive(Default)]
+pub(super) struct Begun(AtomicBool);
+
+impl Begun {
+    /// By the consumer, after each message and at its end.
+    #[inline]
+    pub(super) fn set(&self) {
+        // Relaxed: says nothing but itself.
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has(&self) -> bool {
+        // Relaxed: as in `set`.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a producer sends after the first message.
+pub(super) struct Sent {
+    effort: Effort,
+    start: Instant,
+    last: u64,
+}
+
+impl Sent {
+    pub(super) fn begin(effort: Effort) -> Self {
+        Self { effort, start: Instant::now(), last: FIRST }
+    }
+
+    /// The next message, unless there were enough of them, or the limit has passed.
+    #[inline]
+    pub(super) fn another(&mut self) -> Option<u64> {
+        let looks = self.last > FIRST && self.last.is_multiple_of(SELDOM);
+        if self.last >= self.effort.rounds || looks && self.start.elapsed() >= self.effort.limit {
+            return None;
+        }
+        self.last += 1;
+        Some(self.last)
+    }
+}
+
+/// What a consumer received.
+#[derive(Default)]
+pub(super) struct Receipt {
+    expected: u64,
+    wrong: Option<u64>,
+    end: Option<Instant>,
+}
+
+impl Receipt {
+    /// Whether `message` is the one after the last.
+    #[inline]
+    pub(super) fn take(&mut self, message: u64) -> bool {
+        if message != self.expected {
+            self.wrong = Some(message);
+            return false;
+        }
+        self.expected += 1;
+        true
+    }
+
+    /// No more messages will come.
+    pub(super) fn close(self) -> Self {
+        Self { end: Some(Instant::now()), ..self }
+    }
+
+    /// Whether all that was `sent` is there, and how long it took.
+    pub(super) fn timed(self, sent: Sent) -> Result<Timed, Failure> {
+        if let Some(found) = self.wrong {
+            return Err(Failure::WrongDatum { expected: self.expected, found });
+        }
+        check_count("messages", self.expected, sent.last + 1)?;
+        let end = self.end.expect("closed");
+        let elapsed = end.saturating_duration_since(sent.start);
+        Ok(Timed { rounds: sent.last, count: sent.last, elapsed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use super::*;
+    use crate::experiments::costs::threads::Kernel;
+
+    const EFFORT: Effort = Effort { rounds: 10, limit: Duration::from_secs(60) };
+
+    /// Instead of message `AT` it delivers another one, or with `LOSES` none.
+    struct Bad<const AT: u64, const LOSES: bool>;
+
+    impl<const AT: u64, const LOSES: bool> Channel for Bad<AT, LOSES> {
+        type Sender = mpsc::Sender<u64>;
+        type Receiver = mpsc::Receiver<u64>;
+
+        fn open() -> (Self::Sender, Self::Receiver) {
+            mpsc::channel()
+        }
+
+        fn send(sender: &mut Self::Sender, message: u64) -> bool {
+            match message == AT {
+                true if LOSES => true,
+                true => sender.send(99).is_ok(),
+                false => sender.send(message).is_ok(),
+            }
+        }
+
+        fn receive(receiver: &mut Self::Receiver) -> Option<u64> {
+            receiver.recv().ok()
+        }
+    }
+
+    #[test]
+    fn a_wrong_message_is_found_and_ends_both() {
+        let wrong = |expected| Err(Failure::WrongDatum { expected, found: 99 });
+        assert_eq!(channel::<Kernel, Bad<0, false>>(EFFORT).map(|timed| timed.rounds), wrong(0));
+        assert_eq!(channel::<Kernel, Bad<7, false>>(EFFORT).map(|timed| timed.rounds), wrong(7));
+    }
+
+    #[test]
+    fn a_lost_message_is_missed() {
+        let lost = channel::<Kernel, Bad<7, true>>(EFFORT).unwrap_err();
+        assert_eq!(lost, Failure::WrongDatum { expected: 7, found: 8 });
+        let last = channel::<Kernel, Bad<10, true>>(EFFORT).unwrap_err();
+        assert!(matches!(last, Failure::Broken(_)), "{last}");
+    }
+
+    #[test]
+    fn what_is_sent_ends_at_the_rounds_or_the_limit() {
+        let count = |rounds, limit| {
+            let mut sent = Sent::begin(Effort { rounds, limit });
+            std::iter::from_fn(|| sent.another()).count() as u64
+        };
+        assert_eq!(count(SELDOM + 1, EFFORT.limit), SELDOM + 1);
+        assert_eq!(count(u64::MAX, Duration::ZERO), SELDOM);
+    }
+}

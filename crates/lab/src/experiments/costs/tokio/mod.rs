@@ -1,0 +1,168 @@
+//! Tasks of tokio, on a runtime of one thread but for what is to have all CPUs.
+//!
+//! Of the two runtimes of one thread each item has the faster one:
+//! `current_thread` creates and joins at about 0.8 times the cost of
+//! `multi_thread` with one worker, which yields at about 0.9 times that of the
+//! other, and notifies faster too.
+//!
+//! The measurements are those of the modules of the same names beside this one,
+//! with what has to be awaited.
+
+mod calls;
+mod channel;
+mod create;
+mod crowd;
+mod sleep;
+mod switch;
+
+use std::sync::Arc;
+
+use tokio::{
+    runtime::Builder,
+    task::{self, JoinError},
+};
+
+use self::{
+    channel::{Bounded, Unbounded},
+    switch::{ByMutex, ByNotify, BySemaphore},
+};
+use super::{
+    CHANNEL, CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK,
+    MUTEX_UNLOCK, Method, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR,
+    SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD, info,
+    laps::{Laps, SELDOM, Timed},
+    sleep::{LONG, SHORT},
+    turn::{Turn, YIELDS},
+};
+use crate::kit::{Effort, Failure, host};
+
+pub(super) const METHOD: Method = Method {
+    name: "tokio",
+    items: &[
+        Item::of(THREAD_INFO, |effort| run(thread(), local(effort))).with("of", "tls"),
+        Item::of(THREAD_INFO, |effort| run(thread(), current(effort))).with("of", "current"),
+        Item::of(MUTEX, |effort| run(thread(), calls::mutex(effort))),
+        Item::of(MUTEX_LOCK, |effort| run(thread(), calls::mutex_lock(effort))),
+        Item::of(MUTEX_UNLOCK, |effort| run(thread(), calls::mutex_unlock(effort))),
+        Item::of(SEMAPHORE, |effort| run(thread(), calls::semaphore(effort))),
+        Item::of(SWITCH_MUTEX, |effort| run(thread(), switch::switch::<ByMutex>(effort))),
+        Item::of(SWITCH_SEMAPHORE, |effort| run(thread(), switch::switch::<BySemaphore>(effort))),
+        Item::of(SWITCH_CONDVAR, |effort| run(workers(1), switch::switch::<ByNotify>(effort))),
+        Item::of(CREATE, |effort| run(thread(), create::create(effort))),
+        Item::of(JOIN, |effort| run(thread(), create::join(effort))),
+        Item::of(CREATE_JOIN, |effort| run(thread(), create::create_join(effort))),
+        Item::of(FORK_JOIN, |effort| run(thread(), create::fork_join(effort))),
+        Item::of(YIELD, |effort| run(workers(1), yield_pair(effort))),
+        Item::of_many(MUTEX_CONTENDED, |threads, effort| {
+            run(workers(host::cpus()), crowd::mutex(threads, effort))
+        }),
+        Item::of_many(RWLOCK_CONTENDED, |threads, effort| {
+            run(workers(host::cpus()), crowd::rwlock(threads, effort))
+        }),
+        Item::of(CHANNEL, |effort| run(workers(host::cpus()), channel::channel::<Bounded>(effort)))
+            .with("kind", "bounded"),
+        Item::of(CHANNEL, |effort| {
+            run(workers(host::cpus()), channel::channel::<Unbounded>(effort))
+        })
+        .with("kind", "unbounded"),
+        Item::of_sleeps(
+            SLEEP_LATENESS,
+            |_| Ok(()),
+            |timers, effort| run(clocked(), sleep::lateness(SHORT, timers, effort)),
+        )
+        .with("state", "polling"),
+        Item::of_sleeps(
+            SLEEP_LATENESS,
+            |_| Ok(()),
+            |timers, effort| run(clocked(), sleep::lateness(LONG, timers, effort)),
+        )
+        .with("state", "parked"),
+    ],
+};
+
+/// The runtime that is the calling thread.
+fn thread() -> Builder {
+    Builder::new_current_thread()
+}
+
+/// The same, with timers: those who need none are not to look after them.
+fn clocked() -> Builder {
+    let mut builder = thread();
+    builder.enable_time();
+    builder
+}
+
+/// The runtime of so many threads.
+fn workers(count: usize) -> Builder {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(count);
+    builder
+}
+
+/// Runs `body` in a task.
+fn run<T: Send + 'static>(
+    mut builder: Builder,
+    body: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Result<T, Failure> {
+    let runtime = builder
+        .build()
+        .map_err(|error| Failure::Limit(format!("tokio's runtime did not start: {error}")))?;
+    runtime.block_on(runtime.spawn(body)).map_err(broken)?
+}
+
+fn broken(error: JoinError) -> Failure {
+    Failure::Broken(format!("tokio: {error}"))
+}
+
+tokio::task_local! {
+    static OWN: usize;
+}
+
+/// Reads what is the task's own.
+async fn local(effort: Effort) -> Result<Timed, Failure> {
+    OWN.scope(info::MARK, async { info::ask(effort, || own() == info::MARK) }).await
+}
+
+/// A call of its own, as for kernel threads.
+#[inline(never)]
+fn own() -> usize {
+    OWN.get()
+}
+
+/// The task's identifier.
+async fn current(effort: Effort) -> Result<Timed, Failure> {
+    let own = task::id();
+    info::ask(effort, || task::id() == own)
+}
+
+async fn yield_pair(effort: Effort) -> Result<Timed, Failure> {
+    let turn = Arc::new(Turn::default());
+    let follower = task::spawn(follow(Arc::clone(&turn)));
+    let timed = lead(&turn, effort).await;
+    follower.await.map_err(broken)?;
+    Ok(timed)
+}
+
+async fn lead(turn: &Turn, effort: Effort) -> Timed {
+    let mut laps = Laps::new(effort, SELDOM);
+    while laps.another() {
+        turn.pass(Turn::FOLLOWER);
+        while turn.owner() != Turn::LEADER {
+            task::yield_now().await;
+        }
+    }
+    let timed = laps.end(YIELDS);
+    turn.pass(Turn::OVER);
+    timed
+}
+
+async fn follow(turn: Arc<Turn>) {
+    loop {
+        match turn.owner() {
+            Turn::OVER => return,
+            Turn::FOLLOWER => turn.pass(Turn::LEADER),
+            _ => {}
+        }
+        task::yield_now().await;
+    }
+}

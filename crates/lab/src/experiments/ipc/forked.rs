@@ -1,0 +1,108 @@
+//! One sample between a server and clients that are forked from this process.
+
+use std::{convert::Infallible, io, process::ExitStatus, sync::atomic::Ordering};
+
+use super::{
+    client::{GATES, Gate, Questions, Tally},
+    method::{Link, Spec},
+    outcome::Outcome,
+};
+use crate::kit::{Failure, children::Processes, complaint::Complaint, host, shared::Shared};
+
+/// The server is the first process that is forked.
+const SERVER: usize = 0;
+
+/// What all processes of a sample write to.
+struct Board {
+    complaints: Shared<Complaint>,
+    gates: Shared<Gate>,
+    tallies: Shared<Tally>,
+}
+
+impl Board {
+    fn new(clients: usize) -> Result<Self, Failure> {
+        Ok(Self {
+            complaints: Shared::new(1 + clients)?,
+            gates: Shared::new(GATES)?,
+            tallies: Shared::new(clients)?,
+        })
+    }
+}
+
+/// Has `spec.clients` clients ask one server by `L`.
+pub(super) fn run<L: Link, const WORDS: usize>(spec: &Spec) -> Result<Outcome, Failure> {
+    run_link::<L, WORDS>(&L::open(spec.clients)?, spec)
+}
+
+fn run_link<L: Link, const WORDS: usize>(link: &L, spec: &Spec) -> Result<Outcome, Failure> {
+    let board = Board::new(spec.clients)?;
+    let mut processes = Processes::default();
+    start::<L, WORDS>(link, spec, &board, &mut processes)
+        .map_err(|error| Failure::Limit(format!("cannot start a process: {error}")))?;
+    wait(&mut processes, &board)?;
+    drop(processes);
+    let mut outcome = Outcome::default();
+    board.tallies.iter().for_each(|tally| outcome.add(tally));
+    Ok(outcome)
+}
+
+fn start<L: Link, const WORDS: usize>(
+    link: &L,
+    spec: &Spec,
+    board: &Board,
+    processes: &mut Processes,
+) -> io::Result<()> {
+    let serve = || -> io::Result<Infallible> {
+        host::bind(spec.server_cpu)?;
+        link.serve::<WORDS>()
+    };
+    processes.fork(|| board.complaints[SERVER].note(serve()))?;
+    for client in 0..spec.clients {
+        let (tallies, gates, window) = (&board.tallies[..], &board.gates[..], spec.window);
+        let questions = Questions { tallies, client, gates, window };
+        let ask = || {
+            host::bind(spec.client_cpu)?;
+            link.ask::<WORDS>(client, questions)
+        };
+        processes.fork(|| board.complaints[SERVER + 1 + client].note(ask()))?;
+    }
+    Ok(())
+}
+
+/// Waits for all clients.
+fn wait(processes: &mut Processes, board: &Board) -> Result<(), Failure> {
+    let mut clients = board.tallies.len();
+    while clients > 0 {
+        let next = processes.next_end();
+        let next = next.map_err(|error| Failure::Broken(format!("cannot wait: {error}")))?;
+        let (index, status) = next.expect("the server does not end by itself");
+        if index == SERVER || !status.success() {
+            return Err(fault(board, index, status));
+        }
+        clients -= 1;
+    }
+    Ok(())
+}
+
+/// Why a process ended: a wrong answer, or who complains first. The server does before its clients:
+/// they miss it when it has ended.
+fn fault(board: &Board, index: usize, status: ExitStatus) -> Failure {
+    let wrong = |tally: &Tally| {
+        let [is_wrong, expected, found] =
+            tally.wrong.each_ref().map(|word| word.load(Ordering::Relaxed));
+        (is_wrong != 0).then_some(Failure::WrongDatum { expected, found })
+    };
+    if let Some(failure) = board.tallies.iter().find_map(wrong) {
+        return failure;
+    }
+    let who = |index| if index == SERVER { "the server" } else { "a client" };
+    let complaint = |index: usize| Some((index, board.complaints[index].get()?));
+    Failure::Broken(match (0..board.complaints.len()).find_map(complaint) {
+        Some((index, error)) => format!("{} ended: {error}", who(index)),
+        None => format!("{} ended with {status}", who(index)),
+    })
+}
+
+#[cfg(test)]
+#[path = "forked_tests.rs"]
+mod tests;

@@ -1,0 +1,126 @@
+//! What a method has to offer, and which there are.
+
+use std::{convert::Infallible, io, marker::PhantomData, time::Duration};
+
+use super::{
+    client::Questions, daiko::Daiko, eventfd::EventFd, forked, futex::Futex, mpi::Mpi,
+    outcome::Outcome, pipe::Pipe, redis::Redis, semaphore::Semaphore, sleepers::Sleepers,
+    spin::Spin, spin_futex::SpinFutex, streams::Streams, tcp::Tcp, unix_socket::UnixSocket,
+};
+use crate::kit::{Failure, Skip};
+
+/// The methods, in the order of tables. Another one is added here.
+pub(super) const METHODS: [&dyn Method; 11] = [
+    &Forked::<Spin>::NEW,
+    &Forked::<Sleepers<SpinFutex>>::NEW,
+    &Forked::<Sleepers<Futex>>::NEW,
+    &Forked::<Streams<Pipe>>::NEW,
+    &Forked::<Streams<UnixSocket>>::NEW,
+    &Forked::<EventFd>::NEW,
+    &Forked::<Semaphore>::NEW,
+    &Forked::<Streams<Tcp>>::NEW,
+    &Mpi,
+    &Forked::<Redis>::NEW,
+    &Forked::<Daiko>::NEW,
+];
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spec {
+    /// Client processes, at least 1.
+    pub(super) clients: usize,
+    /// Length of a question, and of its answer.
+    pub(super) bytes: usize,
+    /// The server's CPU.
+    pub(super) server_cpu: usize,
+    /// That of all clients.
+    pub(super) client_cpu: usize,
+    /// How long the clients ask in batches, and then once more one by one.
+    pub(super) window: Duration,
+}
+
+/// A mechanism by which client processes ask a server process.
+pub(super) trait Method: Sync {
+    /// The name in the command line and in results.
+    fn name(&self) -> &'static str;
+
+    /// Whether what it needs is installed; quick.
+    ///
+    /// # Errors
+    /// What is missing, in one line with the remedy.
+    fn supports(&self) -> Result<(), Skip>;
+
+    /// Has the clients ask, until the windows are over.
+    ///
+    /// # Errors
+    /// One line for the user, if a process ended early or was answered wrongly.
+    fn run(&self, spec: &Spec) -> Result<Outcome, Failure>;
+}
+
+/// What the clients and the server of a method have in common: made before they are forked.
+///
+/// A message is `WORDS` words. The answer to a question is each of its words and 1 ([`answer`]), so
+/// that nobody takes his own question for it.
+pub(super) trait Link: Sized {
+    /// The name in the command line and in results.
+    const NAME: &'static str;
+
+    /// As [`Method::supports`].
+    fn supports() -> Result<(), Skip> {
+        Ok(())
+    }
+
+    /// Makes it for so many clients.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    fn open(clients: usize) -> Result<Self, Failure>;
+
+    /// The server's process: answers whoever asks, until it is killed.
+    ///
+    /// # Errors
+    /// If it cannot go on.
+    fn serve<const WORDS: usize>(&self) -> io::Result<Infallible>;
+
+    /// The process of client `client`, counted from 0: prepares what it has for itself, and asks
+    /// `questions` by a function that puts the answer in place of the question.
+    ///
+    /// # Errors
+    /// If it cannot go on.
+    fn ask<const WORDS: usize>(
+        &self,
+        client: usize,
+        questions: Questions<'_, WORDS>,
+    ) -> io::Result<()>;
+}
+
+/// What the server says to a question.
+#[inline]
+pub(super) fn answer<const WORDS: usize>(message: [u64; WORDS]) -> [u64; WORDS] {
+    message.map(|word| word.wrapping_add(1))
+}
+
+/// A [`Link`] as a [`Method`]: between processes that are forked here.
+struct Forked<L>(PhantomData<fn() -> L>);
+
+impl<L> Forked<L> {
+    const NEW: Self = Self(PhantomData);
+}
+
+impl<L: Link> Method for Forked<L> {
+    fn name(&self) -> &'static str {
+        L::NAME
+    }
+
+    fn supports(&self) -> Result<(), Skip> {
+        L::supports()
+    }
+
+    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
+        match spec.bytes {
+            8 => forked::run::<L, 1>(spec),
+            64 => forked::run::<L, 8>(spec),
+            other => Err(Failure::Broken(format!("messages have 8 or 64 bytes, not {other}"))),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! The threads of a ring, from creation to join.
+
+use std::{
+    io,
+    marker::PhantomData,
+    thread::{Builder, Scope, ScopedJoinHandle, scope},
+    time::Duration,
+};
+
+use daiko_sys::cpu;
+
+use super::{
+    Conductor, Port,
+    cpus::Places,
+    part::{Follower, Leader, Part, START, Step},
+    port::broken,
+};
+use crate::{
+    experiments::ring::{Cpus, Kind, Method, Outcome, Spec},
+    kit::{Failure, Skip, thread_limits},
+};
+
+/// Virtual; small, so that 10,000 threads fit wherever a few do.
+const STACK: usize = 64 * 1024;
+
+/// The method that sends by `P`.
+pub(crate) struct Threads<P>(PhantomData<fn() -> P>);
+
+impl<P: Port> Threads<P> {
+    pub(crate) fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<P: Port> Method for Threads<P> {
+    fn name(&self) -> &'static str {
+        P::NAME
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Kernel
+    }
+
+    fn supports(&self, spec: &Spec) -> Result<(), Skip> {
+        if P::AGENT.is_some() {
+            own_cpu(spec.cpus)?;
+        }
+        P::supports(spec)
+    }
+
+    fn first_laps(&self, spec: &Spec) -> u64 {
+        let usual = (2000 / spec.threads as u64).max(2);
+        P::first_laps(spec).unwrap_or(usual)
+    }
+
+    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
+        let allowed = cpu::allowed().map_err(|error| broken("sched_getaffinity", &error))?;
+        let places = Places::new(&allowed, spec.cpus, P::AGENT.is_some());
+        let ports = P::open(spec.threads)
+            .map_err(|error| Failure::Limit(format!("{}: {error}", P::NAME)))?;
+        Ring { spec, places, ports: &ports, conductor: &Conductor::default() }.run()
+    }
+}
+
+/// Whether an agent can have a CPU of its own.
+fn own_cpu(cpus: Cpus) -> Result<(), Skip> {
+    let allowed = cpu::allowed().map_or(1, |allowed| allowed.len());
+    if allowed < 2 {
+        return Err(Skip::new("the agent needs a CPU of its own: allow two or more"));
+    }
+    match cpus {
+        Cpus::One => Err(Skip::new("not with cpus=one: the agent needs a CPU of its own")),
+        Cpus::All => Ok(()),
+    }
+}
+
+/// One run.
+struct Ring<'a, P> {
+    spec: &'a Spec,
+    places: Places,
+    ports: &'a [P],
+    conductor: &'a Conductor,
+}
+
+impl<P: Port> Ring<'_, P> {
+    fn run(&self) -> Result<Outcome, Failure> {
+        scope(|scope| {
+            let mut crew = Vec::with_capacity(self.spec.threads + 1);
+            let made = self.create(scope, &mut crew);
+            let over = match made {
+                Ok(()) => self.conduct(),
+                Err(failure) => {
+                    self.conductor.halt();
+                    self.conductor.wait_arrived(crew.len());
+                    Err(failure)
+                }
+            };
+            // An agent has no port; it sees the flag.
+            self.ports.iter().take(crew.len()).for_each(P::rouse);
+            let outcome = join(crew)?;
+            over.map(|()| outcome)
+        })
+    }
+
+    fn create<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        crew: &mut Vec<ScopedJoinHandle<'scope, Option<Outcome>>>,
+    ) -> Result<(), Failure> {
+        let total = self.spec.threads + usize::from(P::AGENT.is_some());
+        for index in 0..total {
+            let body = move || self.thread(index, total);
+            let made = Builder::new().stack_size(STACK).spawn_scoped(scope, body);
+            let refused =
+                |error: io::Error| Failure::Limit(thread_limits::explain(index, total, &error));
+            crew.push(made.map_err(refused)?);
+        }
+        Ok(())
+    }
+
+    fn conduct(&self) -> Result<(), Failure> {
+        self.conductor.wait_assembled();
+        self.ports[0].send(START);
+        self.conductor.wait_over(self.spec.limit)
+    }
+
+    /// The life of thread `index` of `total`; the one after the ring's last is
+    /// the agent. Returns what it measured, if it is the leader.
+    fn thread(&self, index: usize, total: usize) -> Option<Outcome> {
+        let agent = P::AGENT.filter(|_| index == self.spec.threads);
+        let place = if agent.is_some() { &self.places.agent } else { &self.places.ring };
+        if let Err(error) = cpu::bind_current(place) {
+            self.conductor.report(Err(broken("sched_setaffinity", &error)));
+        }
+        if let Some(agent) = agent {
+            self.conductor.arrive(total);
+            agent(self.ports, self.conductor);
+            return None;
+        }
+        self.ports[index].attach();
+        self.conductor.arrive(total);
+        if index == 0 {
+            let mut leader = Leader::new(self.spec.laps);
+            self.play(0, &mut leader);
+            return Some(leader.outcome());
+        }
+        self.play(index, &mut Follower::new(self.spec.laps));
+        None
+    }
+
+    /// Passes data on until the part ends, or all are to end.
+    fn play(&self, index: usize, part: &mut impl Part) {
+        let own = &self.ports[index];
+        let next = &self.ports[self.spec.successor[index] as usize];
+        let mut last = 0;
+        loop {
+            let found = own.receive(last, self.conductor);
+            if self.conductor.halted() {
+                return;
+            }
+            last = found;
+            match part.take(found) {
+                Ok(Step::Pass(datum)) => next.send(datum),
+                Ok(Step::PassLast(datum)) => return next.send(datum),
+                Ok(Step::End) => return self.conductor.report(Ok(())),
+                Err(wrong) => return self.conductor.report(Err(wrong)),
+            }
+        }
+    }
+}
+
+/// Joins all; what the leader measured.
+fn join(crew: Vec<ScopedJoinHandle<'_, Option<Outcome>>>) -> Result<Outcome, Failure> {
+    let mut outcome = None;
+    for thread in crew {
+        let result = thread.join().map_err(|_| Failure::Broken("a thread panicked".into()))?;
+        outcome = outcome.or(result);
+    }
+    Ok(outcome.unwrap_or(Outcome { elapsed: Duration::ZERO, laps: 0 }))
+}

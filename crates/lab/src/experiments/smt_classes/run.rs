@@ -1,0 +1,75 @@
+//! A program of the list, in a process that ends with this.
+
+use std::{
+    convert::Infallible,
+    fs::File,
+    io::{self, PipeWriter, Read, Write},
+    os::unix::process::CommandExt,
+    process::{Command, Stdio},
+};
+
+use daiko_sys::process::PidFd;
+
+use super::programs::{Program, Run};
+use crate::kit::{Failure, children::Processes, complaint::Complaint, shared::Shared};
+
+/// A program that has prepared, and goes on until it is dropped.
+pub(super) struct Running {
+    pid: u32,
+    end: PidFd,
+    complaint: Shared<Complaint>,
+    _process: Processes,
+}
+
+impl Running {
+    /// # Errors
+    /// If it ends before it has prepared, with the reason.
+    pub(super) fn start(program: &Program) -> Result<Self, Failure> {
+        let refused = |error| Failure::Limit(format!("cannot start {}: {error}", program.name));
+        let complaint = Shared::<Complaint>::new(1)?;
+        let (mut prepared, prepares) = io::pipe().map_err(refused)?;
+        let mut process = Processes::default();
+        let run = || complaint[0].note(run(program, &prepares));
+        let pid = process.fork(run).map_err(refused)?;
+        drop(prepares);
+        let end = PidFd::open(pid).map_err(io::Error::other).map_err(refused)?;
+        // One of the lab says so; another program has closed the pipe once it runs.
+        let says_so = prepared.read(&mut [0]).is_ok_and(|len| len > 0);
+        if !says_so && matches!(program.run, Run::Own { .. }) {
+            // Its end is a while behind that of the pipe.
+            process.next_end().map_err(refused)?;
+        }
+        let running = Self { pid, end, complaint, _process: process };
+        running.is_there_still()?;
+        Ok(running)
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// # Errors
+    /// If it has ended, why.
+    pub(super) fn is_there_still(&self) -> Result<(), Failure> {
+        if !self.end.has_ended() {
+            return Ok(());
+        }
+        let why = self.complaint[0].get().map_or("ended early".into(), |error| error.to_string());
+        Err(Failure::Broken(format!("the program: {why}")))
+    }
+}
+
+/// The process's whole life.
+fn run(program: &Program, prepares: &PipeWriter) -> io::Result<Infallible> {
+    match program.run {
+        Run::Own { body, .. } => body(&mut || {
+            // It fails if nobody waits any more.
+            let _ = (&mut { prepares }).write(&[0]);
+        }),
+        Run::Installed { command, input } => {
+            let mut line = Command::new(command[0]);
+            line.args(&command[1..]).stdin(File::open(input)?);
+            Err(line.stdout(Stdio::null()).stderr(Stdio::null()).exec())
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! How many files a process may have open: each connection is one.
+
+use std::io;
+
+use super::failure::Failure;
+
+/// Descriptors that a process has for other things.
+const OTHERS: u64 = 100;
+
+/// Lets this process, and those that it forks, have so many connections.
+///
+/// # Errors
+/// That it is not allowed, with the remedy.
+pub(crate) fn allow(connections: usize) -> Result<(), Failure> {
+    let needed = connections as u64 + OTHERS;
+    let mut limit = limit();
+    if needed <= limit.rlim_cur {
+        return Ok(());
+    }
+    limit.rlim_cur = needed;
+    // Beyond the hard limit only who is privileged can go.
+    limit.rlim_max = limit.rlim_max.max(needed);
+    set(&limit).map_err(|_| {
+        Failure::Limit(format!(
+            "needs {needed} open files; {} are allowed: raise the limit by `ulimit -Hn`",
+            self::limit().rlim_max
+        ))
+    })
+}
+
+fn limit() -> libc::rlimit {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the result goes to a live local.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    limit
+}
+
+fn set(limit: &libc::rlimit) -> io::Result<()> {
+    // SAFETY: the limit is a live local.
+    match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_allowed_already_is_left_alone() {
+        let before = limit();
+        assert_eq!(allow(1), Ok(()));
+        assert_eq!((limit().rlim_cur, limit().rlim_max), (before.rlim_cur, before.rlim_max));
+    }
+
+    #[test]
+    fn what_nobody_may_have_is_refused_with_the_remedy() {
+        // More than the kernel lets a privileged process have (fs.nr_open).
+        let failure = allow(usize::MAX / 2).unwrap_err().to_string();
+        assert!(failure.contains("are allowed: raise the limit"), "{failure}");
+    }
+}
