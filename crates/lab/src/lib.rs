@@ -6,8 +6,9 @@
 
 pub mod experiments;
 pub mod kit;
-pub mod published;
 pub mod report;
 pub mod runner;
+#[cfg(test)]
+mod testing;
 
 pub use kit::{Failure, Skip};

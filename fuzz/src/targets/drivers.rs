@@ -8,7 +8,7 @@ use daiko_lab::{
         ipc,
         ring::{Outcome, peers},
     },
-    runner::child,
+    kit::failure,
 };
 
 /// The exit code, two numbers, then any text.
@@ -41,7 +41,7 @@ fn any_answer(reply: &str, status: ExitStatus) {
 
 fn complaints_are_lines(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    for line in [peers::first_error(&text), child::last_line(bytes)] {
+    for line in [peers::first_error(&text), failure::last_line(bytes)] {
         assert!(!line.contains(char::is_control), "{line:?}");
     }
 }

@@ -1,8 +1,7 @@
 //! What a sample's child is told: it answers every request, and refuses all else.
 
 use daiko_lab::{
-    Failure,
-    experiments,
+    Failure, experiments,
     kit::{Case, Sample},
     runner::child,
 };

@@ -1,4 +1,4 @@
-//! The experiments of the lab, by name.
+//! The experiments of the lab: a folder and a row each.
 
 pub mod costs;
 pub mod follow;
@@ -14,33 +14,29 @@ pub mod smt_classes;
 pub mod smt_model;
 pub mod tsp;
 
-use self::{
-    costs::Costs, follow::Follow, follow_sim::FollowSim, governor::Governor, ipc::Ipc,
-    limits::Limits, memory::Memory, ring::experiment::Ring, serve::Serve, smt::Smt,
-    smt_classes::SmtClasses, smt_model::SmtModel, tsp::Tsp,
-};
 use crate::kit::Experiment;
 
-/// All experiments, in the order of `daiko lab list`.
-pub fn all() -> Vec<Box<dyn Experiment>> {
-    vec![
-        Box::new(Limits),
-        Box::new(Ring::default()),
-        Box::new(Costs),
-        Box::new(Memory),
-        Box::new(Governor),
-        Box::new(Tsp),
-        Box::new(Ipc),
-        Box::new(Serve),
-        Box::new(FollowSim),
-        Box::new(Follow),
-        Box::new(Smt),
-        Box::new(SmtClasses),
-        Box::new(SmtModel),
-    ]
-}
+/// All experiments, in the order of `daiko lab list` and of reports.
+pub const ALL: [Experiment; 13] = [
+    limits::EXPERIMENT,
+    ring::EXPERIMENT,
+    costs::EXPERIMENT,
+    memory::EXPERIMENT,
+    governor::EXPERIMENT,
+    tsp::EXPERIMENT,
+    ipc::EXPERIMENT,
+    serve::EXPERIMENT,
+    follow_sim::EXPERIMENT,
+    follow::EXPERIMENT,
+    smt::EXPERIMENT,
+    smt_classes::EXPERIMENT,
+    smt_model::EXPERIMENT,
+];
 
 /// The experiment of that name.
-pub fn find(name: &str) -> Option<Box<dyn Experiment>> {
-    all().into_iter().find(|experiment| experiment.name() == name)
+pub fn find(name: &str) -> Option<Experiment> {
+    ALL.into_iter().find(|experiment| experiment.name == name)
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use std::{error::Error, fmt};
 
+use daiko::{BuildError, JoinError, SpawnError};
 use serde::{Deserialize, Serialize};
 
 /// A point that is left out, with the reason a user reads.
@@ -61,7 +62,38 @@ impl fmt::Display for Failure {
 
 impl Error for Failure {}
 
+impl From<Skip> for Failure {
+    fn from(skip: Skip) -> Self {
+        Self::Unavailable(skip.reason)
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        Self::Limit(error.to_string())
+    }
+}
+
+impl From<SpawnError> for Failure {
+    fn from(error: SpawnError) -> Self {
+        Self::Limit(error.to_string())
+    }
+}
+
+impl From<JoinError> for Failure {
+    fn from(error: JoinError) -> Self {
+        Self::Broken(format!("daiko: {error}"))
+    }
+}
+
 /// What another program said, without the characters by which it colours a terminal or moves about.
 pub(crate) fn quoted(words: &str) -> String {
     words.trim().replace(char::is_control, "\u{fffd}")
+}
+
+/// The last line that says something.
+#[doc(hidden)]
+pub fn last_line(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    quoted(text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default())
 }

@@ -77,13 +77,21 @@ pub(crate) fn cpu_list() -> Vec<usize> {
     cpu::allowed().map(|set| set.iter().collect()).unwrap_or_default()
 }
 
+/// The first two CPUs.
+pub(crate) fn two_cpus() -> Result<(usize, usize), Skip> {
+    match cpu_list()[..] {
+        [first, second, ..] => Ok((first, second)),
+        _ => Err(Skip::new("two CPUs are needed: allow two")),
+    }
+}
+
 /// Binds the calling thread to `cpu`.
 pub(crate) fn bind(cpu: usize) -> io::Result<()> {
     cpu::bind_current(&CpuSet::from_iter([cpu]))
 }
 
-/// Whether a program is installed, as `name`.
-pub(crate) fn has_program(name: &str) -> Result<(), Skip> {
+/// Requires that a program is installed, as `name`.
+pub(crate) fn require_program(name: &str) -> Result<(), Skip> {
     let folders = env::var_os("PATH").unwrap_or_default();
     let found = env::split_paths(&folders).any(|folder| folder.join(name).is_file());
     found.then_some(()).ok_or_else(|| Skip::new(format!("{name} is not installed")))

@@ -1,5 +1,6 @@
 //! What several experiments use.
 
+pub mod case;
 pub(crate) mod children;
 pub(crate) mod complaint;
 pub(crate) mod conductor;
@@ -7,25 +8,29 @@ pub(crate) mod control;
 pub(crate) mod driver;
 pub mod experiment;
 pub mod failure;
+pub mod figure;
 pub(crate) mod files;
 pub mod format;
+pub(crate) mod free_memory;
 pub(crate) mod histogram;
 pub mod host;
+pub mod order;
+pub(crate) mod p3;
+pub mod p4;
 pub(crate) mod persistent;
 pub(crate) mod pmem;
 pub mod processes;
 pub(crate) mod pthread;
 pub(crate) mod random;
+pub(crate) mod reach;
+pub(crate) mod redis;
 pub mod results;
 pub(crate) mod shared;
-#[cfg(test)]
-pub(crate) mod testing;
 pub(crate) mod thread_limits;
+pub(crate) mod transfer;
 
 pub use self::{
-    experiment::{
-        Case, CpuTask, Effort, Experiment, List, Options, Params, Planned, Reading, Rounds, Sample,
-        Unit, Value,
-    },
+    case::{Case, Choice, Effort, Params, Reading, Sample, Unit, Value},
+    experiment::{CpuTask, Experiment, List, Measure, Options, Plan, Planned, Rounds},
     failure::{Failure, Skip},
 };

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::experiment::Params;
+use super::case::Params;
 
 /// Where files are made that pass for persistent memory.
 const EMULATED: &str = "/dev/shm";

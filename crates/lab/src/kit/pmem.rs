@@ -46,7 +46,7 @@ pub(crate) struct Library {
 }
 
 /// Whether there is one. It leaves nothing of it: a process that has it loaded might be one that uses it.
-pub(crate) fn is_installed() -> Result<(), Skip> {
+pub(crate) fn require_libpmem() -> Result<(), Skip> {
     let handle = open().ok_or_else(|| Skip::new(MISSING))?;
     // SAFETY: it was opened here, and nothing of it was called.
     unsafe { libc::dlclose(handle.as_ptr()) };

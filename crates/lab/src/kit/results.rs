@@ -4,23 +4,13 @@ use std::{fs, io, path::Path};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    kit::{
-        experiment::{Case, Params, Unit},
-        format,
-        host::Host,
-    },
-    published,
-    runner::{Measured, Schedule, Series},
+use super::{
+    case::{Params, Unit, Value},
+    host::Host,
 };
 
 /// The version of the format.
 pub const SCHEMA: u32 = 1;
-
-/// A run of this many times its intended length, with so few rounds, is told to
-/// the reader.
-const SLOW: u32 = 4;
-const FEW_ROUNDS: u64 = 10;
 
 /// The contents of `results.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,56 +70,90 @@ pub struct Missing {
     pub reason: String,
 }
 
-impl Results {
-    /// The results of `measured` on `host`, published figures beside them.
-    pub fn new(host: Host, measured: &Measured, schedule: Schedule) -> Self {
-        let mut points: Vec<Point> = measured.series.iter().flat_map(points_of).collect();
-        let experiments: Vec<_> = points.iter().map(|point| point.experiment.clone()).collect();
-        let published = published::points().into_iter();
-        points.extend(published.filter(|point| experiments.contains(&point.experiment)));
-        let missing = |case: &Case, reason: String| Missing {
-            experiment: case.experiment.clone(),
-            method: case.method.clone(),
-            params: case.params.clone(),
-            reason,
-        };
+impl Point {
+    /// A figure that the paper `source` published.
+    pub fn published(
+        source: &str,
+        experiment: &str,
+        method: &str,
+        params: Params,
+        figure: f64,
+    ) -> Self {
         Self {
-            schema: SCHEMA,
-            host,
-            points,
-            skipped: measured
-                .skipped
-                .iter()
-                .map(|(case, why)| missing(case, why.to_string()))
-                .collect(),
-            failed: measured
-                .failed
-                .iter()
-                .map(|(case, why)| missing(case, why.to_string()))
-                .collect(),
-            notes: measured
-                .series
-                .iter()
-                .filter_map(|series| slow_note(series, schedule))
-                .collect(),
-            interrupted: measured.interrupted,
+            experiment: experiment.into(),
+            method: method.into(),
+            params,
+            unit: Unit::Ratio,
+            median: figure,
+            min: figure,
+            max: figure,
+            runs: 0,
+            source: Some(source.into()),
         }
     }
 
+    /// The value with its range.
+    pub fn spread(&self) -> Spread {
+        Spread { median: self.median, min: self.min, max: self.max }
+    }
+}
+
+/// A value with its range.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The middle value, or the mean of the two middle ones.
+    pub median: f64,
+    /// The smallest value.
+    pub min: f64,
+    /// The largest value.
+    pub max: f64,
+}
+
+impl Spread {
+    /// The median and range of `values`; `None` without values.
+    pub fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_unstable_by(f64::total_cmp);
+        let (&min, &max) = (values.first()?, values.last()?);
+        let median = f64::midpoint(values[(values.len() - 1) / 2], values[values.len() / 2]);
+        Some(Self { median, min, max })
+    }
+
+    /// One value without a range.
+    pub fn exactly(value: f64) -> Self {
+        Self { median: value, min: value, max: value }
+    }
+
+    /// All three values by the growing function `map`.
+    #[must_use]
+    pub fn map(self, map: impl Fn(f64) -> f64) -> Self {
+        Self { median: map(self.median), min: map(self.min), max: map(self.max) }
+    }
+
+    /// This value relative to `base`; the range pairs the extremes.
+    #[must_use]
+    pub fn over(self, base: Self) -> Self {
+        Self {
+            median: self.median / base.median,
+            min: self.min / base.max,
+            max: self.max / base.min,
+        }
+    }
+}
+
+impl Results {
     /// What was measured here, published figures left out.
     pub fn measured(&self) -> impl Iterator<Item = &Point> + Clone {
         self.points.iter().filter(|point| point.source.is_none())
     }
 
+    /// The measured points of an experiment.
+    pub fn of(&self, experiment: &str) -> Points<'_> {
+        Points(self.measured().filter(|point| point.experiment == experiment).collect())
+    }
+
     /// The names of the experiments with points, in the order of the run.
     pub fn experiments(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for point in self.measured() {
-            if !names.contains(&point.experiment.as_str()) {
-                names.push(&point.experiment);
-            }
-        }
-        names
+        distinct(self.measured().map(|point| point.experiment.as_str()))
     }
 
     /// Writes them to `path`, all or nothing.
@@ -143,7 +167,97 @@ impl Results {
     }
 }
 
-/// Writes `text` to `path` by a file beside it, so that nobody ever sees half.
+/// Points of results, in their order, to be narrowed down.
+#[derive(Clone, Debug, Default)]
+pub struct Points<'a>(Vec<&'a Point>);
+
+impl<'a> Points<'a> {
+    /// Those for which `is` returns true.
+    #[must_use]
+    pub fn filter(&self, is: impl Fn(&Point) -> bool) -> Self {
+        Self(self.iter().filter(|point| is(point)).collect())
+    }
+
+    /// Those of a method.
+    #[must_use]
+    pub fn method(&self, name: &str) -> Self {
+        self.filter(|point| point.method == name)
+    }
+
+    /// Those in a unit.
+    #[must_use]
+    pub fn unit(&self, unit: Unit) -> Self {
+        self.filter(|point| point.unit == unit)
+    }
+
+    /// Those with that value of a parameter.
+    #[must_use]
+    pub fn with(&self, key: &str, value: impl Into<Value>) -> Self {
+        let value = value.into();
+        self.filter(|point| point.params.get(key) == Some(&value))
+    }
+
+    /// Those without a parameter.
+    #[must_use]
+    pub fn without(&self, key: &str) -> Self {
+        self.filter(|point| point.params.get(key).is_none())
+    }
+
+    /// Each point.
+    pub fn iter(&self) -> impl Iterator<Item = &'a Point> + Clone + use<'a, '_> {
+        self.0.iter().copied()
+    }
+
+    /// Returns true if there is no point.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The first point.
+    pub fn first(&self) -> Option<&'a Point> {
+        self.0.first().copied()
+    }
+
+    /// The median of the first point.
+    pub fn median(&self) -> Option<f64> {
+        Some(self.first()?.median)
+    }
+
+    /// The names of their methods, in the order of the run.
+    pub fn methods(&self) -> Vec<&'a str> {
+        distinct(self.iter().map(|point| point.method.as_str()))
+    }
+
+    /// The different numbers that a parameter has, in the order of the run.
+    pub fn numbers(&self, key: &str) -> Vec<u64> {
+        distinct(self.iter().filter_map(|point| point.params.number(key)))
+    }
+
+    /// Those numbers, in their own order.
+    pub fn sorted_numbers(&self, key: &str) -> Vec<u64> {
+        let mut numbers = self.numbers(key);
+        numbers.sort_unstable();
+        numbers
+    }
+
+    /// The different texts that a parameter has, in the order of the run.
+    pub fn texts(&self, key: &str) -> Vec<&'a str> {
+        distinct(self.iter().filter_map(|point| point.params.text(key)))
+    }
+}
+
+/// Each value once, in the order in which they first come.
+pub fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for value in values {
+        if !seen.contains(&value) {
+            seen.push(value);
+        }
+    }
+    seen
+}
+
+/// Writes `text` to `path` by a file beside it, so that no reader ever sees half of it.
 ///
 /// # Errors
 /// When the folder of `path` cannot be written.
@@ -153,114 +267,14 @@ pub fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(partial, path)
 }
 
-fn points_of(series: &Series) -> Vec<Point> {
-    let point = |(unit, stat, summary): (Unit, Option<String>, crate::runner::Summary)| {
-        let params = series.case.params.clone();
-        Point {
-            experiment: series.case.experiment.clone(),
-            method: series.case.method.clone(),
-            params: match stat {
-                Some(stat) => params.with("stat", stat.as_str()),
-                None => params,
-            },
-            unit,
-            median: summary.median,
-            min: summary.min,
-            max: summary.max,
-            runs: summary.runs,
-            source: None,
-        }
-    };
-    series.summaries().into_iter().map(point).collect()
-}
-
-/// What to say of a case whose rounds are so long that a run has only few.
-fn slow_note(series: &Series, schedule: Schedule) -> Option<String> {
-    let samples = &series.samples;
-    let most = samples.iter().map(|sample| sample.rounds).max()?;
-    let slow = samples.iter().any(|sample| sample.elapsed > schedule.target * SLOW);
-    if most > FEW_ROUNDS || !slow {
-        return None;
-    }
-    // In floating point: what a child process says may be anything.
-    let rounds: f64 = samples.iter().map(|sample| sample.rounds as f64).sum();
-    let seconds: f64 = samples.iter().map(|sample| sample.elapsed.as_secs_f64()).sum();
-    let each = format::seconds(seconds / rounds.max(1.0));
-    let rounds = if most == 1 { "1 round".into() } else { format!("{most} rounds") };
-    Some(format!("{}: at most {rounds} a run, of {each} on average", series.case))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
-    use crate::kit::{
-        Failure, Skip,
-        experiment::{Reading, Sample},
-    };
-
-    fn case(method: &str) -> Case {
-        let params = Params::new().with("threads", 1000usize).with("order", "shuffled");
-        Case { experiment: "ring".into(), method: method.into(), params }
-    }
-
-    fn sample(value: f64, elapsed: Duration) -> Sample {
-        Sample { rounds: 2, elapsed, readings: vec![Reading::new(Unit::Nanoseconds, value)] }
-    }
-
-    fn results() -> Results {
-        let quick = Duration::from_millis(1);
-        let samples = [3.0, 1.0, 2.0].map(|value| sample(value, quick)).into();
-        let slow = vec![sample(5.0, Duration::from_secs(1))];
-        let measured = Measured {
-            series: vec![
-                Series { case: case("daiko"), rounds: 2, samples },
-                Series { case: case("polling"), rounds: 2, samples: slow },
-            ],
-            skipped: vec![(case("go"), Skip::new("not installed"))],
-            failed: vec![(case("tokio"), Failure::Broken("hung".into()))],
-            interrupted: false,
-        };
-        Results::new(Host::detect(), &measured, Schedule::QUICK)
-    }
 
     #[test]
-    fn a_point_has_exactly_the_fields_of_the_format() {
-        let json = serde_json::to_string(&results().points[0]).unwrap();
-        assert_eq!(
-            json,
-            r#"{"experiment":"ring","method":"daiko","params":{"threads":1000,"order":"shuffled"},"unit":"ns","median":2.0,"min":1.0,"max":3.0,"runs":3}"#
-        );
-    }
-
-    #[test]
-    fn results_survive_their_file() {
-        let results = results();
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("results.json");
-        results.write(&path).unwrap();
-        let read: Results = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        assert_eq!(read, results);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left beside it");
-    }
-
-    #[test]
-    fn published_figures_stand_beside_those_of_the_same_experiment() {
-        let results = results();
-        let published: Vec<_> =
-            results.points.iter().filter(|point| point.source.is_some()).collect();
-        assert!(published.iter().any(|point| point.median == 5.21));
-        assert!(published.iter().all(|point| point.params.text("baseline").is_some()));
-        assert_eq!(results.measured().count(), 2);
-    }
-
-    #[test]
-    fn what_is_missing_says_why_and_what_is_slow_says_so() {
-        let results = results();
-        assert_eq!(results.skipped[0].reason, "not installed");
-        assert_eq!(results.failed[0].reason, "hung");
-        assert_eq!(results.notes.len(), 1);
-        assert!(results.notes[0].ends_with(": at most 2 rounds a run, of 500 ms on average"));
+    fn the_median_of_an_even_number_is_the_mean_of_the_middle_two() {
+        let spread = Spread::of(vec![9.0, 1.0, 2.0, 4.0]).unwrap();
+        assert_eq!(spread, Spread { median: 3.0, min: 1.0, max: 9.0 });
+        assert_eq!(Spread::of(vec![]), None);
     }
 }

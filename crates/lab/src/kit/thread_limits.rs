@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::failure::Failure;
 use daiko_sys::limits::{Resource, cgroup_pids, max_map_count, rlimit, threads_max};
 
 /// A limit on the threads that can be created.
@@ -13,13 +14,14 @@ struct Limit {
     remedy: &'static str,
 }
 
-/// One line for thread `made` of `threads` that could not be created.
-pub(crate) fn explain(made: usize, threads: usize, error: &io::Error) -> String {
+/// The failure of creating thread `made` of `threads`.
+pub(crate) fn refused(made: usize, threads: usize, error: &io::Error) -> Failure {
     let lowest = limits().min_by_key(|limit| limit.value / limit.per_thread);
     let hint = lowest.map_or_else(String::new, |Limit { name, value, remedy, .. }| {
         format!("; the lowest limit is {name} = {value}: {remedy}, or ask for fewer threads")
     });
-    format!("thread {} of {threads} could not be created ({error}){hint}", made + 1)
+    let made = made + 1;
+    Failure::Limit(format!("thread {made} of {threads} could not be created ({error}){hint}"))
 }
 
 fn limits() -> impl Iterator<Item = Limit> {
@@ -45,7 +47,7 @@ mod tests {
 
     #[test]
     fn names_a_limit_in_one_line() {
-        let line = explain(41, 100, &io::Error::from_raw_os_error(libc::EAGAIN));
+        let line = refused(41, 100, &io::Error::from_raw_os_error(libc::EAGAIN)).to_string();
         assert!(line.starts_with("thread 42 of 100 could not be created"), "{line}");
         assert!(line.contains("the lowest limit is "), "{line}");
         assert_eq!(line.lines().count(), 1);

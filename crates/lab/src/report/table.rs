@@ -2,18 +2,19 @@
 
 use std::fmt;
 
-use crate::kit::{
-    Unit, Value, format,
-    results::{Point, Results},
+use crate::{
+    experiments,
+    kit::{
+        case::Value,
+        figure::{Cell, DataTable},
+        format,
+        results::{Point, Points, Results, Spread, distinct},
+    },
 };
-
-/// Parameters that make columns; the first one an experiment has is taken.
-const COLUMNS: [&str; 9] =
-    ["threads", "lag", "rate", "cities", "timers", "clients", "connections", "flows", "size"];
 
 /// A table of one experiment and unit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table {
+pub struct ResultTable {
     /// The experiment, what all rows share, and the unit.
     pub title: String,
     /// What the columns count, `None` with a single column.
@@ -21,93 +22,76 @@ pub struct Table {
     /// Heads of the value columns.
     pub heads: Vec<String>,
     /// The rows.
-    pub rows: Vec<Row>,
+    pub rows: Vec<ResultRow>,
 }
 
 /// One method in one variant.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct ResultRow {
     /// The method's name.
     pub method: String,
     /// What tells this row from others of the method: `workers=2 layout=half`.
     pub variant: String,
-    /// One cell per column; `None` where nothing was measured.
-    pub cells: Vec<Option<Cell>>,
-}
-
-/// One value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cell {
-    /// The median of the runs.
-    pub median: f64,
-    /// The smallest run.
-    pub min: f64,
-    /// The largest run.
-    pub max: f64,
+    /// One value per column; `None` where nothing was measured.
+    pub cells: Vec<Option<Spread>>,
 }
 
 /// The tables of all that was measured, in the order of the run.
-pub fn tables(results: &Results) -> Vec<Table> {
+pub fn tables(results: &Results) -> Vec<ResultTable> {
     let mut tables = Vec::new();
-    for experiment in results.experiments() {
-        let points: Vec<&Point> =
-            results.measured().filter(|point| point.experiment == experiment).collect();
+    for name in results.experiments() {
+        let sizes = experiments::find(name).map_or(&[][..], |experiment| experiment.sizes);
+        let points = results.of(name);
         // Points without a size have a table of their own: one column.
         let column =
-            |point: &Point| COLUMNS.into_iter().find(|key| point.params.get(key).is_some());
-        for kind in distinct(points.iter().map(|point| (point.unit, column(point)))) {
-            let same = points.iter().copied().filter(|point| (point.unit, column(point)) == kind);
-            tables.push(table(experiment, kind.0, kind.1, &same.collect::<Vec<_>>()));
+            |point: &Point| sizes.iter().copied().find(|key| point.params.get(key).is_some());
+        for (unit, key) in distinct(points.iter().map(|point| (point.unit, column(point)))) {
+            let same = points.filter(|point| (point.unit, column(point)) == (unit, key));
+            tables.push(table(&format!("{name}: {unit}"), sizes, key, &same));
         }
     }
     tables
 }
 
-fn table(experiment: &str, unit: Unit, column: Option<&str>, points: &[&Point]) -> Table {
+fn table(title: &str, sizes: &[&str], column: Option<&str>, points: &Points<'_>) -> ResultTable {
     let value_in = |point: &Point| column.and_then(|key| point.params.get(key).cloned());
-    let mut columns = distinct(points.iter().map(|point| value_in(point)));
+    let mut columns = distinct(points.iter().map(value_in));
     columns.sort();
-    let shared = shared(points);
-    let mut rows: Vec<Row> = Vec::new();
-    for point in points {
-        let variant = variant(point, column, &shared);
+    let shared = shared(points, sizes);
+    let mut rows: Vec<ResultRow> = Vec::new();
+    for point in points.iter() {
+        let own = |key: &str| Some(key) != column && !shared.iter().any(|(known, _)| *known == key);
+        let variant = listed(point.params.iter().filter(|(key, _)| own(key)), " ");
         let at = rows.iter().position(|row| row.method == point.method && row.variant == variant);
         let at = at.unwrap_or_else(|| {
             let cells = vec![None; columns.len()];
-            rows.push(Row { method: point.method.clone(), variant, cells });
+            rows.push(ResultRow { method: point.method.clone(), variant, cells });
             rows.len() - 1
         });
         let index =
             columns.iter().position(|value| *value == value_in(point)).expect("collected above");
-        rows[at].cells[index] = Some(Cell { median: point.median, min: point.min, max: point.max });
+        rows[at].cells[index] = Some(point.spread());
     }
-    let shared: Vec<String> = shared.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    let shared = if shared.is_empty() { String::new() } else { format!(", {}", shared.join(", ")) };
-    Table {
-        title: format!("{experiment}: {unit}{shared}"),
+    let comma = if shared.is_empty() { "" } else { ", " };
+    ResultTable {
+        title: format!("{title}{comma}{}", listed(shared.into_iter(), ", ")),
         column: column.map(str::to_owned),
         heads: columns.iter().map(head).collect(),
         rows,
     }
 }
 
-/// Parameters that all points share are said once, in the title.
-fn shared(points: &[&Point]) -> Vec<(String, Value)> {
-    let Some((first, rest)) = points.split_first() else { return Vec::new() };
+/// Parameters that all points share, which the title says once; no sizes.
+fn shared<'a>(points: &Points<'a>, sizes: &[&str]) -> Vec<(&'a str, &'a Value)> {
+    let Some(first) = points.first() else { return Vec::new() };
     let everywhere = |(key, value): &(&str, &Value)| {
-        !COLUMNS.contains(key) && rest.iter().all(|point| point.params.get(key) == Some(value))
+        !sizes.contains(key) && points.iter().all(|point| point.params.get(key) == Some(value))
     };
-    let shared = first.params.iter().filter(everywhere);
-    shared.map(|(key, value)| (key.to_owned(), value.clone())).collect()
+    first.params.iter().filter(everywhere).collect()
 }
 
-fn variant(point: &Point, column: Option<&str>, shared: &[(String, Value)]) -> String {
-    let own = |(key, _): &(&str, &Value)| {
-        Some(*key) != column && !shared.iter().any(|(shared, _)| shared == key)
-    };
-    let parts: Vec<String> =
-        point.params.iter().filter(own).map(|(key, value)| format!("{key}={value}")).collect();
-    parts.join(" ")
+fn listed<'a>(params: impl Iterator<Item = (&'a str, &'a Value)>, between: &str) -> String {
+    params.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(between)
 }
 
 fn head(value: &Option<Value>) -> String {
@@ -118,18 +102,31 @@ fn head(value: &Option<Value>) -> String {
     }
 }
 
-/// Each once, in the order of their first.
-pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
-    let mut seen = Vec::new();
-    for value in values {
-        if !seen.contains(&value) {
-            seen.push(value);
-        }
+impl ResultTable {
+    /// The table with the range below each value.
+    pub(super) fn data(&self) -> DataTable {
+        let column = self.column.as_ref().map_or(String::new(), |column| format!("{column} "));
+        let heads = self.heads.iter().map(|head| format!("{column}{head}"));
+        let cell = |value: &Option<Spread>| {
+            let [median, below] = match value {
+                None => return Cell::some(None::<String>),
+                Some(Spread { median, min, max }) => [
+                    format::number(*median),
+                    format!("{}\u{2013}{}", format::number(*min), format::number(*max)),
+                ],
+            };
+            Cell::from(median).above(Some(below))
+        };
+        let row = |row: &ResultRow| {
+            let names = [row.method.as_str().into(), row.variant.as_str().into()];
+            names.into_iter().chain(row.cells.iter().map(cell)).collect()
+        };
+        let table = DataTable::new(self.title.as_str(), ["method", "variant"], heads);
+        table.captioned().with_rows(self.rows.iter().map(row))
     }
-    seen
 }
 
-impl fmt::Display for Table {
+impl fmt::Display for ResultTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let column = self.column.as_ref().map_or(String::new(), |column| format!(" by {column}"));
         writeln!(f, "{}{column}", self.title)?;
@@ -163,37 +160,25 @@ impl fmt::Display for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::Params;
-
-    fn point(method: &str, params: Params, unit: Unit, median: f64) -> Point {
-        Point {
-            experiment: "ring".into(),
-            method: method.into(),
-            params,
-            unit,
-            median,
-            min: median,
-            max: median,
-            runs: 5,
-            source: None,
-        }
-    }
+    use crate::{
+        kit::{Params, Unit},
+        testing,
+    };
 
     fn ring(method: &str, threads: u64, cpus: &str, median: f64) -> Point {
         let params =
             Params::new().with("threads", threads).with("cpus", cpus).with("order", "shuffled");
-        point(method, params, Unit::Nanoseconds, median)
+        testing::point("ring", method, params, Unit::Nanoseconds, median)
     }
 
     #[test]
     fn sizes_are_columns_in_order_and_variants_are_rows() {
-        let points = [
+        let points = vec![
             ring("futex", 1000, "all", 4782.0),
             ring("futex", 10, "all", 4055.0),
             ring("futex", 10, "one", 1510.0),
         ];
-        let table =
-            table("ring", Unit::Nanoseconds, Some("threads"), &points.iter().collect::<Vec<_>>());
+        let [table] = &tables(&testing::results(points))[..] else { panic!("one table") };
         assert_eq!(table.title, "ring: ns, order=shuffled");
         assert_eq!(table.heads, ["10", "1000"]);
         assert_eq!(table.rows.len(), 2);
@@ -205,12 +190,12 @@ mod tests {
 
     #[test]
     fn without_sizes_there_is_one_column() {
-        let points = [
-            point("rmw-pair", Params::new(), Unit::Nanoseconds, 12.0),
-            point("switch", Params::new(), Unit::Nanoseconds, 2.2),
-        ];
-        let table = table("limits", Unit::Nanoseconds, None, &points.iter().collect::<Vec<_>>());
-        assert_eq!((table.column, table.heads), (None, vec!["value".to_owned()]));
+        let limit = |method: &str, median| {
+            testing::point("limits", method, Params::new(), Unit::Nanoseconds, median)
+        };
+        let points = vec![limit("rmw-pair", 12.0), limit("switch", 2.2)];
+        let [table] = &tables(&testing::results(points))[..] else { panic!("one table") };
+        assert_eq!((&table.column, &table.heads), (&None, &vec!["value".to_owned()]));
         assert_eq!(table.rows.len(), 2);
     }
 }

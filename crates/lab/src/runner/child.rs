@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::Sampler;
 use crate::{
     experiments,
-    kit::{Case, Effort, Failure, Sample, failure::quoted, processes},
+    kit::{Case, Effort, Failure, Sample, failure::last_line, processes},
 };
 
 /// Time for what is not measured: making a million threads, and at first use
@@ -172,13 +172,6 @@ fn drain(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
         let _ = sender.send(bytes);
     });
     receiver
-}
-
-/// The last line that says something.
-#[doc(hidden)]
-pub fn last_line(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    quoted(text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default())
 }
 
 fn broken(line: impl Display) -> Failure {

@@ -11,10 +11,10 @@ use std::{
 };
 
 use super::{
-    laps::{Laps, Parts, SELDOM, Timed},
+    laps::{Laps, Parts, SELDOM},
     locks::{Mutex, Semaphore},
 };
-use crate::kit::{Effort, Failure};
+use crate::kit::{Effort, Failure, Sample};
 
 /// Pairs of calls in a round: beside as many, counting rounds is nothing.
 pub(super) const PAIRS: u64 = 64;
@@ -27,7 +27,7 @@ pub(super) const ARRAY: usize = 256;
 pub(super) struct Line<M>(pub(super) M);
 
 /// Lock and unlock.
-pub(super) fn mutex<M: Mutex + Default>(effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn mutex<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failure> {
     let mutex = M::default();
     let mutex = black_box(&mutex);
     let mut laps = Laps::new(effort, SELDOM);
@@ -43,12 +43,12 @@ pub(super) fn mutex<M: Mutex + Default>(effort: Effort) -> Result<Timed, Failure
 }
 
 /// Lock alone.
-pub(super) fn mutex_lock<M: Mutex + Default>(effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn mutex_lock<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failure> {
     lock_each(&array::<M>(), effort)
 }
 
 /// Unlock alone.
-pub(super) fn mutex_unlock<M: Mutex + Default>(effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn mutex_unlock<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failure> {
     unlock_each(&array::<M>(), effort)
 }
 
@@ -57,12 +57,15 @@ fn array<M: Mutex + Default>() -> Vec<Line<M>> {
 }
 
 /// Lock alone, of `mutexes`.
-pub(super) fn lock_each<M: Mutex>(mutexes: &[Line<M>], effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn lock_each<M: Mutex>(mutexes: &[Line<M>], effort: Effort) -> Result<Sample, Failure> {
     each(mutexes, effort, |lock, _| lock)
 }
 
 /// Unlock alone, of `mutexes`.
-pub(super) fn unlock_each<M: Mutex>(mutexes: &[Line<M>], effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn unlock_each<M: Mutex>(
+    mutexes: &[Line<M>],
+    effort: Effort,
+) -> Result<Sample, Failure> {
     each(mutexes, effort, |_, unlock| unlock)
 }
 
@@ -71,7 +74,7 @@ fn each<M: Mutex>(
     mutexes: &[Line<M>],
     effort: Effort,
     choose: fn(Duration, Duration) -> Duration,
-) -> Result<Timed, Failure> {
+) -> Result<Sample, Failure> {
     let mut guards = Vec::with_capacity(mutexes.len());
     let mut parts = Parts::new(effort);
     while parts.another() {
@@ -92,7 +95,7 @@ fn each<M: Mutex>(
 }
 
 /// Acquire and release.
-pub(super) fn semaphore<S: Semaphore>(effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn semaphore<S: Semaphore>(effort: Effort) -> Result<Sample, Failure> {
     let semaphore = S::holding(1);
     let semaphore = black_box(&semaphore);
     let mut laps = Laps::new(effort, SELDOM);
@@ -148,7 +151,7 @@ mod tests {
 
     const EFFORT: Effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
 
-    fn fault(result: Result<Timed, Failure>) -> String {
+    fn fault(result: Result<Sample, Failure>) -> String {
         match result {
             Err(Failure::Broken(line)) => line,
             other => panic!("{other:?}"),

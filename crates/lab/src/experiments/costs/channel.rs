@@ -12,12 +12,8 @@ use std::{
     time::Instant,
 };
 
-use super::{
-    calls::check_count,
-    laps::{SELDOM, Timed},
-    threads::Threads,
-};
-use crate::kit::{Effort, Failure};
+use super::{calls::check_count, laps::SELDOM, threads::Threads};
+use crate::kit::{Effort, Failure, Sample};
 
 /// Messages that a bounded channel holds.
 pub(super) const CAPACITY: usize = 128;
@@ -37,7 +33,7 @@ pub(super) trait Channel: 'static {
 }
 
 /// Messages from one thread to another.
-pub(super) fn channel<T: Threads, C: Channel>(effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn channel<T: Threads, C: Channel>(effort: Effort) -> Result<Sample, Failure> {
     let (sender, mut receiver) = C::open();
     let begun = Arc::new(Begun::default());
     let seen = Arc::clone(&begun);
@@ -144,14 +140,14 @@ impl Receipt {
     }
 
     /// Whether all that was `sent` is there, and how long it took.
-    pub(super) fn timed(self, sent: Sent) -> Result<Timed, Failure> {
+    pub(super) fn timed(self, sent: Sent) -> Result<Sample, Failure> {
         if let Some(found) = self.wrong {
             return Err(Failure::WrongDatum { expected: self.expected, found });
         }
         check_count("messages", self.expected, sent.last + 1)?;
         let end = self.end.expect("closed");
         let elapsed = end.saturating_duration_since(sent.start);
-        Ok(Timed { rounds: sent.last, count: sent.last, elapsed })
+        Ok(Sample::timed(sent.last, sent.last, elapsed))
     }
 }
 

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::{
     calls::check_count,
-    laps::{ALWAYS, Laps, Parts, SELDOM, Timed},
+    laps::{ALWAYS, Laps, Parts, SELDOM},
 };
-use crate::kit::{Effort, Failure};
+use crate::kit::{Effort, Failure, Sample};
 
 /// Threads of a fork-join.
 pub(super) const FORKED: usize = 10_000;
@@ -37,7 +37,7 @@ pub(super) trait Create {
 }
 
 /// One at a time.
-pub(super) fn create_join<C: Create>(creator: &C, effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn create_join<C: Create>(creator: &C, effort: Effort) -> Result<Sample, Failure> {
     let mut tokens = 0;
     let mut laps = Laps::new(effort, SELDOM);
     while laps.another() {
@@ -47,7 +47,7 @@ pub(super) fn create_join<C: Create>(creator: &C, effort: Effort) -> Result<Time
 }
 
 /// All [`FORKED`] at a time.
-pub(super) fn fork_join<C: Create>(creator: &C, effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn fork_join<C: Create>(creator: &C, effort: Effort) -> Result<Sample, Failure> {
     let mut threads = Vec::with_capacity(FORKED);
     let mut tokens = 0;
     let mut laps = Laps::new(effort, ALWAYS);
@@ -59,12 +59,12 @@ pub(super) fn fork_join<C: Create>(creator: &C, effort: Effort) -> Result<Timed,
 }
 
 /// Create alone.
-pub(super) fn create<C: Create>(creator: &C, effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn create<C: Create>(creator: &C, effort: Effort) -> Result<Sample, Failure> {
     batch(creator, effort, |create, _| create)
 }
 
 /// Join alone.
-pub(super) fn join<C: Create>(creator: &C, effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn join<C: Create>(creator: &C, effort: Effort) -> Result<Sample, Failure> {
     batch(creator, effort, |_, join| join)
 }
 
@@ -73,7 +73,7 @@ fn batch<C: Create>(
     creator: &C,
     effort: Effort,
     choose: fn(Duration, Duration) -> Duration,
-) -> Result<Timed, Failure> {
+) -> Result<Sample, Failure> {
     let mut threads = Vec::with_capacity(BATCH);
     let mut tokens = 0;
     let mut parts = Parts::new(effort);
@@ -101,14 +101,14 @@ fn join_all<C: Create>(threads: &mut Vec<C::Thread>) -> Result<u64, Failure> {
 }
 
 /// Whether every thread, `each` to a round, ran to its end.
-pub(super) fn ended(timed: Timed, tokens: u64, each: usize) -> Result<Timed, Failure> {
+pub(super) fn ended(timed: Sample, tokens: u64, each: usize) -> Result<Sample, Failure> {
     check_count("threads", tokens, (timed.rounds + 1) * each as u64 * TOKEN)?;
     Ok(timed)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::laps, *};
 
     const EFFORT: Effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
 
@@ -129,7 +129,7 @@ mod tests {
         }
     }
 
-    type Measure = fn(&Forgetful, Effort) -> Result<Timed, Failure>;
+    type Measure = fn(&Forgetful, Effort) -> Result<Sample, Failure>;
 
     #[test]
     fn threads_that_did_not_run_are_missed() {
@@ -137,7 +137,7 @@ mod tests {
             [(create_join, 1), (fork_join, FORKED), (create, BATCH), (join, BATCH)];
         for (measure, threads) in all {
             let timed = measure(&Forgetful(threads + 1), EFFORT).expect("all have run");
-            assert_eq!(timed.count, 3 * threads as u64);
+            assert_eq!(laps::count(&timed), 3 * threads as u64);
             let failure = measure(&Forgetful(threads), EFFORT).unwrap_err();
             assert!(matches!(failure, Failure::Broken(_)), "{failure}");
         }

@@ -3,12 +3,12 @@
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
 use super::{
-    CHANNEL, Item, Method,
     channel::{CAPACITY, Channel, channel},
+    item::{CHANNEL, CostMethod, Item},
     threads::Kernel,
 };
 
-pub(super) const METHOD: Method = Method {
+pub(super) const METHOD: CostMethod = CostMethod {
     name: "crossbeam-channel",
     items: &[
         Item::of(CHANNEL, channel::<Kernel, Holding<0>>).with("kind", "rendezvous"),

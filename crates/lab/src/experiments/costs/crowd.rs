@@ -27,30 +27,21 @@ use std::{
 
 use super::{
     calls::check_count,
-    laps::Timed,
     locks::{Mutex, Pair, RwLock},
     threads::Threads,
 };
-use crate::kit::{Effort, Failure};
+use crate::kit::{Effort, Failure, Reading, Sample, Unit};
 
 /// One turn in so many writes.
 pub(super) const WRITES_IN: u64 = 20;
 /// Steps of work outside the lock, each about a clock cycle.
 const OUTSIDE: u32 = 200;
 
-/// What a crowd measured. A round is a change of what the lock is around.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Crowded {
-    /// How often the lock was had.
-    pub(super) timed: Timed,
-    pub(super) worst: Duration,
-}
-
 /// Many threads on a mutex.
 pub(super) fn mutex<T: Threads, M: Mutex + Default>(
     threads: usize,
     effort: Effort,
-) -> Result<Crowded, Failure> {
+) -> Result<Sample, Failure> {
     crowd::<T, Counter<M>>(threads, effort)
 }
 
@@ -58,7 +49,7 @@ pub(super) fn mutex<T: Threads, M: Mutex + Default>(
 pub(super) fn rwlock<T: Threads, R: RwLock>(
     threads: usize,
     effort: Effort,
-) -> Result<Crowded, Failure> {
+) -> Result<Sample, Failure> {
     crowd::<T, Ledger<R>>(threads, effort)
 }
 
@@ -209,7 +200,7 @@ impl Course {
     }
 
     /// What `records` of all threads come to, if `changes` are in what the lock is around.
-    pub(super) fn outcome(&self, records: &[Record], changes: u64) -> Result<Crowded, Failure> {
+    pub(super) fn outcome(&self, records: &[Record], changes: u64) -> Result<Sample, Failure> {
         let sum = |part: fn(&Record) -> u64| records.iter().map(part).sum::<u64>();
         check_count("changes under a lock", changes, sum(|record| record.changed))?;
         let end = records.iter().filter_map(|record| record.last).max();
@@ -217,9 +208,10 @@ impl Course {
             return Err(Failure::Limit(format!("no round ended within {:?}", self.limit)));
         };
         let elapsed = end - self.started()?;
-        let timed = Timed { rounds: changes, count: sum(|record| record.had), elapsed };
-        let worst = records.iter().map(|record| record.worst_until(end)).max();
-        Ok(Crowded { timed, worst: worst.unwrap_or_default() })
+        let mut sample = Sample::timed(changes, sum(|record| record.had), elapsed);
+        let worst = records.iter().map(|record| record.worst_until(end)).max().unwrap_or_default();
+        sample.readings.push(Reading::stat(Unit::Nanoseconds, "max", worst.as_nanos() as f64));
+        Ok(sample)
     }
 }
 
@@ -281,7 +273,7 @@ fn work() {
     }
 }
 
-fn crowd<T: Threads, P: Place>(threads: usize, effort: Effort) -> Result<Crowded, Failure> {
+fn crowd<T: Threads, P: Place>(threads: usize, effort: Effort) -> Result<Sample, Failure> {
     let shared = Arc::new((P::default(), Course::new(threads, effort)));
     let (place, course) = &*shared;
     let hold = place.hold();

@@ -4,9 +4,9 @@ use std::{cell::Cell, hint::black_box};
 
 use super::{
     calls::check_count,
-    laps::{Laps, SELDOM, Timed},
+    laps::{Laps, SELDOM},
 };
-use crate::kit::{Effort, Failure};
+use crate::kit::{Effort, Failure, Sample};
 
 /// Questions in a round: beside as many, counting rounds is nothing.
 pub(super) const ASKED: u64 = 100;
@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// Reads a thread-local of the kernel thread.
-pub(super) fn thread_local(effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn thread_local(effort: Effort) -> Result<Sample, Failure> {
     // Who has seen the address may write there: each question reads anew.
     OWN.with(|own| black_box(own).set(MARK));
     ask(effort, || own() == MARK)
@@ -34,7 +34,7 @@ fn own() -> usize {
 }
 
 /// Asks `right`, which says whether the answer is this thread's.
-pub(super) fn ask(effort: Effort, right: impl Fn() -> bool) -> Result<Timed, Failure> {
+pub(super) fn ask(effort: Effort, right: impl Fn() -> bool) -> Result<Sample, Failure> {
     let mut answers = 0;
     let mut laps = Laps::new(effort, SELDOM);
     while laps.another() {
@@ -49,7 +49,7 @@ pub(super) fn ask(effort: Effort, right: impl Fn() -> bool) -> Result<Timed, Fai
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::laps, *};
     use std::time::Duration;
 
     #[test]
@@ -60,7 +60,7 @@ mod tests {
             asked.set(asked.get() + 1);
             asked.get() != wrong
         };
-        assert_eq!(ask(effort, || right(0)).expect("all are right").count, 3 * ASKED);
+        assert_eq!(laps::count(&ask(effort, || right(0)).expect("all are right")), 3 * ASKED);
         assert!(matches!(ask(effort, || right(4 * ASKED + 7)), Err(Failure::Broken(_))));
     }
 }

@@ -2,23 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::kit::Effort;
-
-/// Time for a number of rounds.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Timed {
-    pub(super) rounds: u64,
-    /// How often the thing that is measured happened in all of them.
-    pub(super) count: u64,
-    pub(super) elapsed: Duration,
-}
-
-impl Timed {
-    /// Nanoseconds each.
-    pub(super) fn each(&self) -> f64 {
-        self.elapsed.as_nanos() as f64 / self.count as f64
-    }
-}
+use crate::kit::{Effort, Sample};
 
 /// How often short rounds look at the clock, which costs tens of nanoseconds.
 pub(super) const SELDOM: u64 = 256;
@@ -58,9 +42,9 @@ impl Laps {
     }
 
     /// After the last round, in each of which the thing happened `times` times.
-    pub(super) fn end(self, times: u64) -> Timed {
+    pub(super) fn end(self, times: u64) -> Sample {
         let elapsed = self.start.elapsed();
-        Timed { rounds: self.timed(), count: self.timed() * times, elapsed }
+        Sample::timed(self.timed(), self.timed() * times, elapsed)
     }
 
     fn timed(&self) -> u64 {
@@ -94,9 +78,16 @@ impl Parts {
     }
 
     /// As [`Laps::end`].
-    pub(super) fn end(self, times: u64) -> Timed {
-        Timed { elapsed: self.elapsed, ..self.laps.end(times) }
+    pub(super) fn end(self, times: u64) -> Sample {
+        let rounds = self.laps.timed();
+        Sample::timed(rounds, rounds * times, self.elapsed)
     }
+}
+
+/// How often the thing that is measured happened in a sample.
+#[cfg(test)]
+pub(super) fn count(sample: &Sample) -> u64 {
+    (sample.elapsed.as_nanos() as f64 / sample.readings[0].value).round() as u64
 }
 
 #[cfg(test)]
@@ -135,8 +126,8 @@ mod tests {
             parts.add(Duration::from_nanos(20));
         }
         let timed = parts.end(4);
-        assert_eq!((timed.rounds, timed.count), (5, 20));
+        assert_eq!((timed.rounds, count(&timed)), (5, 20));
         assert_eq!(timed.elapsed, Duration::from_nanos(400), "the first round is not timed");
-        assert_eq!(timed.each(), 20.0);
+        assert_eq!(timed.readings[0].value, 20.0);
     }
 }

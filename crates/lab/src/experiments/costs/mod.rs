@@ -37,71 +37,35 @@ mod create;
 mod crossbeam_channel;
 mod crowd;
 mod daiko;
+mod figures;
 mod info;
+mod item;
 mod laps;
 mod locks;
 mod nptl;
 mod parking_lot;
 mod place;
+mod published;
 mod semop;
 mod sleep;
+mod sleep_figure;
 mod std_mpsc;
 mod switch;
 mod threads;
 mod tokio;
 mod turn;
 
-use self::{crowd::Crowded, laps::Timed, sleep::Lateness};
+use self::item::{CostMethod, Item, KINDS, Run};
 use crate::kit::{
-    Case, Effort, Experiment, Failure, List, Options, Params, Planned, Reading, Rounds, Sample,
-    Skip, Unit, processes,
+    Experiment, List, Measure, Options, Params, Plan, Rounds,
+    figure::Section,
+    processes,
+    reach::{Baseline, Reach},
+    results::Results,
 };
 
-const THREAD_INFO: &str = "thread-info";
-const MUTEX: &str = "mutex";
-const MUTEX_LOCK: &str = "mutex-lock";
-const MUTEX_UNLOCK: &str = "mutex-unlock";
-const SEMAPHORE: &str = "semaphore";
-const SWITCH_MUTEX: &str = "switch-mutex";
-const SWITCH_SEMAPHORE: &str = "switch-semaphore";
-const SWITCH_CONDVAR: &str = "switch-condvar";
-const CREATE: &str = "create";
-const JOIN: &str = "join";
-const CREATE_JOIN: &str = "create-join";
-const FORK_JOIN: &str = "fork-join";
-const YIELD: &str = "yield";
-const MUTEX_CONTENDED: &str = "mutex-contended";
-const RWLOCK_CONTENDED: &str = "rwlock-contended";
-const CHANNEL: &str = "channel";
-const SLEEP_LATENESS: &str = "sleep-lateness";
-const PLACE_FOLLOW: &str = "place-follow";
-const PLACE_PAIR: &str = "place-pair";
-
-/// The items, in the order of tables, with the rounds of a first, calibrating sample.
-const ITEMS: [(&str, u64); 19] = [
-    (THREAD_INFO, 1000),
-    (MUTEX, 1000),
-    (MUTEX_LOCK, 100),
-    (MUTEX_UNLOCK, 100),
-    (SEMAPHORE, 1000),
-    (SWITCH_MUTEX, 1000),
-    (SWITCH_SEMAPHORE, 1000),
-    (SWITCH_CONDVAR, 1000),
-    (CREATE, 1),
-    (JOIN, 1),
-    (CREATE_JOIN, 100),
-    (FORK_JOIN, 1),
-    (YIELD, 1000),
-    (MUTEX_CONTENDED, 1000),
-    (RWLOCK_CONTENDED, 100),
-    (CHANNEL, 1000),
-    (SLEEP_LATENESS, 10),
-    (PLACE_FOLLOW, 1000),
-    (PLACE_PAIR, 1000),
-];
-
 /// The methods, in the order of tables.
-const METHODS: [Method; 8] = [
+const METHODS: [CostMethod; 8] = [
     nptl::METHOD,
     parking_lot::METHOD,
     crossbeam_channel::METHOD,
@@ -115,215 +79,82 @@ const METHODS: [Method; 8] = [
 /// Threads that want one lock.
 const CROWDS: [usize; 4] = [2, 10, 100, 1000];
 const MOST_QUICK: usize = 100;
-/// Beyond so many threads a machine's limits are the subject, not its locks.
-const MOST_THREADS: usize = 10_000;
 
 /// Others that wait for a time while somebody sleeps.
 const TIMERS: [usize; 4] = [0, 1000, 100_000, 1_000_000];
 const MOST_TIMERS_QUICK: usize = 100_000;
 
-/// A way to have threads.
-struct Method {
-    name: &'static str,
-    items: &'static [Item],
-}
-
-/// Something that a method does and that costs time.
-struct Item {
-    /// One of [`ITEMS`].
-    name: &'static str,
-    /// The parameters by which it differs from others of that name.
-    variant: [Option<(&'static str, &'static str)>; 2],
-    /// Whether it can be measured here.
-    room: fn() -> Result<(), Skip>,
-    run: Run,
-}
-
-/// Takes a sample.
-#[derive(Clone, Copy)]
-enum Run {
-    Few(fn(Effort) -> Result<Timed, Failure>),
-    /// With so many threads.
-    Many(fn(usize, Effort) -> Result<Crowded, Failure>),
-    Sleeps {
-        /// Whether there is room for so many others.
-        room: fn(usize) -> Result<(), Skip>,
-        /// While so many others wait.
-        run: fn(usize, Effort) -> Result<Lateness, Failure>,
-    },
-}
-
-impl Item {
-    const fn new(name: &'static str, run: Run) -> Self {
-        Self { name, variant: [None; 2], room: || Ok(()), run }
-    }
-
-    const fn of(name: &'static str, run: fn(Effort) -> Result<Timed, Failure>) -> Self {
-        Self::new(name, Run::Few(run))
-    }
-
-    /// A point for each number of threads.
-    const fn of_many(
-        name: &'static str,
-        run: fn(usize, Effort) -> Result<Crowded, Failure>,
-    ) -> Self {
-        Self::new(name, Run::Many(run))
-    }
-
-    /// A point for each number of others that wait.
-    const fn of_sleeps(
-        name: &'static str,
-        room: fn(usize) -> Result<(), Skip>,
-        run: fn(usize, Effort) -> Result<Lateness, Failure>,
-    ) -> Self {
-        Self::new(name, Run::Sleeps { room, run })
-    }
-
-    /// Where there is `room` for it.
-    const fn given(self, room: fn() -> Result<(), Skip>) -> Self {
-        Self { room, ..self }
-    }
-
-    const fn with(self, key: &'static str, value: &'static str) -> Self {
-        let variant = match self.variant {
-            [None, _] => [Some((key, value)), None],
-            [first, _] => [first, Some((key, value))],
-        };
-        Self { variant, ..self }
-    }
-
-    fn params(&self) -> Params {
-        let params = Params::new().with("item", self.name);
-        self.variant.iter().flatten().fold(params, |params, (key, value)| params.with(key, *value))
-    }
-
-    /// The parameters of all points.
-    fn points(&self, options: &Options) -> Vec<Params> {
-        let each = |key, sizes: Vec<usize>| {
-            sizes.into_iter().map(|size| self.params().with(key, size)).collect()
-        };
-        match self.run {
-            Run::Few(_) => vec![self.params()],
-            Run::Many(_) => each("threads", crowds(options)),
-            Run::Sleeps { .. } => each("timers", timers(options)),
-        }
-    }
-
-    /// Why a point is left out.
-    fn skip(&self, params: &Params) -> Option<Skip> {
-        let number = |key| params.number(key).map(|number| number as usize);
-        match self.run {
-            Run::Many(_) if number("threads")? > MOST_THREADS => Some(Skip::new(format!(
-                "contended locks are measured up to {MOST_THREADS} threads"
-            ))),
-            Run::Sleeps { room, .. } => room(number("timers")?).err(),
-            _ => (self.room)().err(),
-        }
-    }
-
-    fn is_in(&self, params: &Params) -> bool {
-        let has = |(key, value)| params.text(key) == Some(value);
-        has(("item", self.name)) && self.variant.into_iter().flatten().all(has)
-    }
-}
-
 /// What threads cost, item by item.
-pub struct Costs;
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: published::NAME,
+    about: "what threads cost, as P2 and P5 asked: calls, switches, create and join, contended locks, channels, sleeps",
+    sizes: &["threads", "timers"],
+    lists: &[List::Threads],
+    methods: || METHODS.iter().map(|method| method.name).collect(),
+    cases,
+    measure,
+    published: published::points,
+    sections,
+};
 
-impl Experiment for Costs {
-    fn name(&self) -> &'static str {
-        "costs"
-    }
+/// What an uncontended mutex may cost fibers of worker processes.
+const MUTEX_PAIR: Reach = Reach {
+    what: "mutex pair",
+    item: Some("mutex"),
+    baseline: Baseline::Limit("rmw-pair"),
+    most: 1.35,
+};
 
-    fn about(&self) -> &'static str {
-        "what threads cost, as P2 and P5 asked: calls, switches, create and join, contended locks, channels, sleeps"
-    }
+fn sections(results: &Results) -> Vec<Section> {
+    let own = results.of(published::NAME);
+    let tables = [figures::p2(&own), figures::p5(&own), sleep_figure::section(&own)];
+    tables.into_iter().chain([MUTEX_PAIR.section(results, published::NAME)]).flatten().collect()
+}
 
-    fn methods(&self) -> Vec<&'static str> {
-        METHODS.iter().map(|method| method.name).collect()
-    }
-
-    fn takes(&self, list: List) -> bool {
-        list == List::Threads
-    }
-
-    fn plan(&self, options: &Options) -> Vec<Planned> {
-        let mut plan = Vec::new();
-        for (name, first) in ITEMS {
-            for method in METHODS.iter().filter(|method| options.wants(method.name)) {
-                let items = method.items.iter().filter(|item| item.name == name);
-                for item in items {
-                    let points = item.points(options).into_iter();
-                    plan.extend(points.map(|params| planned(method, item, params, first)));
+fn cases(plan: &mut Plan<'_>) {
+    for kind in KINDS {
+        for method in METHODS {
+            for item in method.items.iter().filter(|item| item.kind == kind) {
+                for params in points(item, plan.options) {
+                    let skip = item.skip(&params);
+                    let supported = skip.map_or_else(|| processes::supports(method.name), Err);
+                    let rounds = supported.map(|()| Rounds::Calibrated { first: kind.first });
+                    plan.add(method.name, params, rounds);
                 }
             }
         }
-        plan
     }
+}
 
-    fn sample(&self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
-        let Some(item) = find(case) else {
-            return Err(Failure::Broken(format!("{case}: there is no such point")));
-        };
-        let number = |key| case.params.number(key).map(|number| number as usize);
-        match (item.run, number("threads"), number("timers")) {
-            (Run::Few(run), None, None) => Ok(sample_of(&run(effort)?)),
-            (Run::Many(run), Some(threads), None) => Ok(sample_of_many(&run(threads, effort)?)),
-            (Run::Sleeps { run, .. }, None, Some(timers)) => {
-                Ok(sample_of_sleeps(&run(timers, effort)?))
-            }
-            _ => Err(Failure::Broken(format!("{case}: there is no such point"))),
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let method = const { &METHODS }.iter().find(|known| known.name == method)?;
+    let item = method.items.iter().find(|item| item.is_in(params))?;
+    match (item.run, params.size("threads"), params.size("timers")) {
+        (Run::Few(run), None, None) => Some(Box::new(run)),
+        (Run::Many(run), Some(threads), None) => Some(Box::new(move |effort| run(threads, effort))),
+        (Run::Sleeps { run, .. }, None, Some(timers)) => {
+            Some(Box::new(move |effort| run(timers, effort)))
         }
+        _ => None,
     }
 }
 
-fn planned(method: &Method, item: &Item, params: Params, first: u64) -> Planned {
-    let supported = item.skip(&params).map_or_else(|| processes::supports(method.name), Err);
-    let rounds = supported.map(|()| Rounds::Calibrated { first });
-    let case = Case { experiment: "costs".into(), method: method.name.into(), params };
-    Planned { case, rounds }
-}
-
-/// How many threads want one lock.
-fn crowds(options: &Options) -> Vec<usize> {
-    match &options.threads {
-        Some(asked) => asked.clone(),
-        None => CROWDS.into_iter().filter(|&size| !options.quick || size <= MOST_QUICK).collect(),
+/// The parameters of all points of an item.
+fn points(item: &Item, options: &Options) -> Vec<Params> {
+    let up_to = |sizes: [usize; 4], most| {
+        sizes.into_iter().filter(move |size| !options.quick || *size <= most).collect()
+    };
+    let each = |key, sizes: Vec<usize>| {
+        sizes.into_iter().map(|size| item.params().with(key, size)).collect()
+    };
+    match item.run {
+        Run::Few(_) => vec![item.params()],
+        Run::Many(_) => {
+            let asked = options.threads.clone();
+            each("threads", asked.unwrap_or_else(|| up_to(CROWDS, MOST_QUICK)))
+        }
+        Run::Sleeps { .. } => each("timers", up_to(TIMERS, MOST_TIMERS_QUICK)),
     }
-}
-
-/// How many others wait while somebody sleeps.
-fn timers(options: &Options) -> Vec<usize> {
-    let most = if options.quick { MOST_TIMERS_QUICK } else { usize::MAX };
-    TIMERS.into_iter().filter(|&timers| timers <= most).collect()
-}
-
-fn sample_of(timed: &Timed) -> Sample {
-    Sample {
-        rounds: timed.rounds,
-        elapsed: timed.elapsed,
-        readings: vec![Reading::new(Unit::Nanoseconds, timed.each())],
-    }
-}
-
-fn sample_of_many(Crowded { timed, worst }: &Crowded) -> Sample {
-    let mut sample = sample_of(timed);
-    sample.readings.push(Reading::stat(Unit::Nanoseconds, "max", worst.as_nanos() as f64));
-    sample
-}
-
-/// The median, for what disturbs the machine holds up a few sleepers for very long.
-fn sample_of_sleeps(Lateness { timed, late }: &Lateness) -> Sample {
-    let readings = vec![
-        Reading::new(Unit::Nanoseconds, late.median),
-        Reading::stat(Unit::Nanoseconds, "max", late.max),
-    ];
-    Sample { rounds: timed.rounds, elapsed: timed.elapsed, readings }
-}
-
-fn find(case: &Case) -> Option<&'static Item> {
-    let method = const { &METHODS }.iter().find(|method| method.name == case.method)?;
-    method.items.iter().find(|item| item.is_in(&case.params))
 }
 
 #[cfg(test)]

@@ -3,14 +3,17 @@
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::{
-    Item, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK, MUTEX_UNLOCK, Method, RWLOCK_CONTENDED,
-    SWITCH_CONDVAR, SWITCH_MUTEX, calls, crowd,
+    calls, crowd,
+    item::{
+        CostMethod, Item, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK, MUTEX_UNLOCK, RWLOCK_CONTENDED,
+        SWITCH_CONDVAR, SWITCH_MUTEX,
+    },
     locks::{self, Pair},
     switch::{ByCondvar, ByMutex, switch},
     threads::{Kernel, on_one_cpu},
 };
 
-pub(super) const METHOD: Method = Method {
+pub(super) const METHOD: CostMethod = CostMethod {
     name: "parking_lot",
     items: &[
         Item::of(MUTEX, |effort| on_one_cpu(calls::mutex::<Mutex<u64>>, effort)),

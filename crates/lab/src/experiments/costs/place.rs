@@ -6,9 +6,9 @@ use daiko_core::place::{BOUND, Follow, Kind, Target, wake};
 
 use super::{
     calls::check_count,
-    laps::{Laps, SELDOM, Timed},
+    laps::{Laps, SELDOM},
 };
-use crate::kit::{Effort, Failure, random::SplitMix64};
+use crate::kit::{Effort, Failure, Sample, random::SplitMix64};
 
 /// Decisions in a round: beside as many, counting rounds is nothing.
 const ASKED: u64 = 128;
@@ -30,7 +30,7 @@ struct Wake {
 }
 
 /// Movers that are woken by agents anywhere, their interrupts following some of them.
-pub(super) fn place_follow(effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn place_follow(effort: Effort) -> Result<Sample, Failure> {
     let mut random = SplitMix64(1);
     let mut worker = || random.below(WORKERS) as u16;
     let wakes: Vec<_> = (0..ASKED).map(|_| Wake { agent: worker(), interrupt: worker() }).collect();
@@ -61,12 +61,13 @@ fn decide(mover: &mut Mover, by: Wake) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::laps, *};
     use std::time::Duration;
 
     #[test]
     fn as_many_decisions_are_timed_as_were_asked_for() {
         let effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
-        assert_eq!(place_follow(effort).expect("all go somewhere").count, 3 * ASKED);
+        let sample = place_follow(effort).expect("all go somewhere");
+        assert_eq!(laps::count(&sample), 3 * ASKED);
     }
 }

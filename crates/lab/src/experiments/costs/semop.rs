@@ -11,13 +11,13 @@ use std::{
 };
 
 use super::{
-    Item, MUTEX_LOCK, MUTEX_UNLOCK, Method,
     calls::{ARRAY, Line, lock_each, unlock_each},
+    item::{CostMethod, Item, MUTEX_LOCK, MUTEX_UNLOCK},
     locks,
 };
 use crate::kit::Failure;
 
-pub(super) const METHOD: Method = Method {
+pub(super) const METHOD: CostMethod = CostMethod {
     name: "semop",
     items: &[
         Item::of(MUTEX_LOCK, |effort| lock_each(&mutexes()?, effort)),

@@ -19,27 +19,16 @@ use daiko_sys::clock;
 
 use super::{
     calls::check_count,
-    laps::{ALWAYS, Laps, Timed},
+    laps::{ALWAYS, Laps},
     locks::Semaphore,
     threads::Threads,
 };
-use crate::{
-    kit::{Effort, Failure},
-    runner::Summary,
-};
+use crate::kit::{Effort, Failure, Reading, Sample, Unit, results::Spread};
 
 /// Of `state=polling`: within the 50 µs for which an agent polls by default.
 pub(super) const SHORT: Duration = Duration::from_micros(20);
 /// Of `state=parked`: a hundred times as long.
 pub(super) const LONG: Duration = Duration::from_millis(5);
-
-/// How late sleepers were resumed. A round is a sleep.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Lateness {
-    pub(super) timed: Timed,
-    /// In nanoseconds.
-    pub(super) late: Summary,
-}
 
 /// How a method's threads sleep.
 pub(super) trait Sleep: 'static {
@@ -55,7 +44,7 @@ pub(super) fn lateness<T: Threads, S: Sleep>(
     length: Duration,
     timers: usize,
     effort: Effort,
-) -> Result<Lateness, Failure> {
+) -> Result<Sample, Failure> {
     among::<T, S, _>(timers, || {
         let mut sleeps = Sleeps::new(length, effort);
         while let Some(due) = sleeps.another() {
@@ -101,10 +90,15 @@ impl Sleeps {
         Ok(())
     }
 
-    /// After the last one. The first does not count.
-    pub(super) fn end(mut self) -> Lateness {
-        let late = Summary::of(self.late.split_off(1)).expect("one that counts");
-        Lateness { timed: self.laps.end(1), late }
+    /// After the last one. The first does not count. The value is the median, as what disturbs the
+    /// machine holds up a few sleepers for very long.
+    pub(super) fn end(mut self) -> Sample {
+        let late = Spread::of(self.late.split_off(1)).expect("one that counts");
+        let readings = vec![
+            Reading::new(Unit::Nanoseconds, late.median),
+            Reading::stat(Unit::Nanoseconds, "max", late.max),
+        ];
+        Sample { readings, ..self.laps.end(1) }
     }
 }
 
@@ -167,7 +161,7 @@ mod tests {
 
     const EFFORT: Effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
 
-    fn slept(late: &[u64]) -> Result<Lateness, Failure> {
+    fn slept(late: &[u64]) -> Result<Sample, Failure> {
         let mut sleeps = Sleeps::new(SHORT, EFFORT);
         for late in late {
             let due = sleeps.another().expect("there is time for more");
@@ -179,9 +173,9 @@ mod tests {
 
     #[test]
     fn all_sleeps_but_the_first_count() {
-        let Lateness { timed, late } = slept(&[900, 5, 100, 7]).expect("none is early");
-        assert_eq!((timed.rounds, late.runs), (3, 3));
-        assert_eq!((late.median, late.max), (7.0, 100.0));
+        let sample = slept(&[900, 5, 100, 7]).expect("none is early");
+        let values: Vec<f64> = sample.readings.iter().map(|reading| reading.value).collect();
+        assert_eq!((sample.rounds, &values[..]), (3, &[7.0, 100.0][..]), "median and worst");
     }
 
     #[test]

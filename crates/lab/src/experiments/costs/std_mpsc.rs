@@ -3,12 +3,12 @@
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 
 use super::{
-    CHANNEL, Item, Method,
     channel::{CAPACITY, Channel, channel},
+    item::{CHANNEL, CostMethod, Item},
     threads::Kernel,
 };
 
-pub(super) const METHOD: Method = Method {
+pub(super) const METHOD: CostMethod = CostMethod {
     name: "std-mpsc",
     items: &[
         Item::of(CHANNEL, channel::<Kernel, Bounded<0>>).with("kind", "rendezvous"),

@@ -10,11 +10,11 @@ use std::sync::{
 };
 
 use super::{
-    laps::{Laps, SELDOM, Timed},
+    laps::{Laps, SELDOM},
     locks::{Condvar, Mutex, Semaphore},
     threads::Threads,
 };
-use crate::kit::{Effort, Failure};
+use crate::kit::{Effort, Failure, Sample};
 
 /// Switches in a round.
 pub(super) const SWITCHES: u64 = 2;
@@ -40,7 +40,7 @@ pub(super) trait Hand {
 }
 
 /// Switches back and forth by `B`.
-pub(super) fn switch<T: Threads, B: Baton>(effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn switch<T: Threads, B: Baton>(effort: Effort) -> Result<Sample, Failure> {
     let game = Arc::new(Game { baton: B::default(), turns: Turns::default() });
     let mut hand = game.baton.leader();
     let other = Arc::clone(&game);
@@ -60,7 +60,7 @@ struct Game<B> {
 }
 
 impl<B: Baton> Game<B> {
-    fn lead(&self, hand: &mut B::Hand<'_>, effort: Effort) -> Timed {
+    fn lead(&self, hand: &mut B::Hand<'_>, effort: Effort) -> Sample {
         let mut turn = Turns::LEADERS;
         let mut laps = Laps::new(effort, SELDOM);
         while laps.another() && self.turns.begin(turn) {

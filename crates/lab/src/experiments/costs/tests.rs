@@ -1,8 +1,10 @@
-use super::*;
 use std::time::Duration;
 
+use super::{item::*, *};
+use crate::kit::{Case, Effort, Planned, Sample, Unit};
+
 fn plan(options: &Options) -> Vec<Planned> {
-    let mut plan = Costs.plan(&Options { threads: Some(vec![2, 5]), ..options.clone() });
+    let mut plan = EXPERIMENT.plan(&Options { threads: Some(vec![2, 5]), ..options.clone() });
     // More others than these take seconds to come.
     plan.retain(|planned| planned.case.params.number("timers").is_none_or(|timers| timers <= 1000));
     plan
@@ -16,7 +18,7 @@ fn plan_here() -> Vec<Planned> {
 }
 
 fn sample(planned: &Planned, rounds: u64, limit: Duration) -> Sample {
-    let sample = Costs.sample(&planned.case, Effort { rounds, limit });
+    let sample = EXPERIMENT.sample(&planned.case, Effort { rounds, limit });
     sample.unwrap_or_else(|failure| panic!("{}: {failure}", planned.case))
 }
 
@@ -30,17 +32,17 @@ fn item(planned: &Planned) -> &str {
 
 /// How often the thing that is measured happens in a round, where that is always the same.
 fn times(item: &str) -> Option<u64> {
-    match item {
-        THREAD_INFO => Some(info::ASKED),
-        MUTEX | SEMAPHORE => Some(calls::PAIRS),
-        MUTEX_LOCK | MUTEX_UNLOCK => Some(calls::ARRAY as u64),
-        SWITCH_MUTEX | SWITCH_SEMAPHORE | SWITCH_CONDVAR => Some(switch::SWITCHES),
-        CREATE | JOIN => Some(create::BATCH as u64),
-        FORK_JOIN => Some(create::FORKED as u64),
-        YIELD => Some(turn::YIELDS),
-        CREATE_JOIN | MUTEX_CONTENDED | CHANNEL => Some(1),
-        _ => None,
-    }
+    let all: [(&[ItemKind], u64); 7] = [
+        (&[THREAD_INFO], info::ASKED),
+        (&[MUTEX, SEMAPHORE], calls::PAIRS),
+        (&[MUTEX_LOCK, MUTEX_UNLOCK], calls::ARRAY as u64),
+        (&[SWITCH_MUTEX, SWITCH_SEMAPHORE, SWITCH_CONDVAR, YIELD], 2),
+        (&[CREATE, JOIN], create::BATCH as u64),
+        (&[FORK_JOIN], create::FORKED as u64),
+        (&[CREATE_JOIN, MUTEX_CONTENDED, CHANNEL], 1),
+    ];
+    let row = all.iter().find(|(kinds, _)| kinds.iter().any(|kind| kind.name == item));
+    row.map(|(_, times)| *times)
 }
 
 #[test]
@@ -54,7 +56,7 @@ fn every_item_of_every_method_gives_all_rounds_and_what_each_costs() {
         match times(item(planned)) {
             Some(times) => assert_eq!(count.round() as u64, 3 * times, "{}", planned.case),
             // A median.
-            None if item(planned) == SLEEP_LATENESS => {}
+            None if item(planned) == SLEEP_LATENESS.name => {}
             None => assert!(count >= 2.5, "{}: a write is not all that is counted", planned.case),
         }
     }
@@ -68,11 +70,10 @@ fn only_contended_locks_and_sleeps_have_a_worst_wait() {
             sample.readings.iter().map(|reading| (reading.unit, reading.stat.as_deref())).collect();
         let plain = (Unit::Nanoseconds, None);
         let worst = (Unit::Nanoseconds, Some("max"));
-        match item(planned) {
-            MUTEX_CONTENDED | RWLOCK_CONTENDED | SLEEP_LATENESS => {
-                assert_eq!(kinds, [plain, worst], "{}", planned.case);
-            }
-            _ => assert_eq!(kinds, [plain], "{}", planned.case),
+        let has_worst = [MUTEX_CONTENDED, RWLOCK_CONTENDED, SLEEP_LATENESS].map(|kind| kind.name);
+        match has_worst.contains(&item(planned)) {
+            true => assert_eq!(kinds, [plain, worst], "{}", planned.case),
+            false => assert_eq!(kinds, [plain], "{}", planned.case),
         }
     }
 }
@@ -88,7 +89,7 @@ fn a_sample_ends_at_its_limit_with_whole_rounds() {
 #[test]
 fn every_item_has_a_method_and_no_point_is_there_twice() {
     let plan = plan(&Options::default());
-    for (name, _) in ITEMS {
+    for ItemKind { name, .. } in KINDS {
         assert!(plan.iter().any(|planned| item(planned) == name), "{name}");
     }
     let mut cases = cases(&plan);
@@ -107,7 +108,7 @@ fn fibers_of_processes_do_all_that_those_of_threads_do() {
     let of = |method: &str| {
         let options = Options { methods: Some(vec![method.into()]), ..Options::default() };
         let params = |planned: Planned| planned.case.params;
-        Costs.plan(&options).into_iter().map(params).collect::<Vec<_>>()
+        EXPERIMENT.plan(&options).into_iter().map(params).collect::<Vec<_>>()
     };
     assert_eq!(of(processes::METHOD), of("daiko"));
 }
@@ -128,9 +129,9 @@ fn only_the_methods_asked_for_are_planned() {
 #[test]
 fn crowds_are_those_asked_for_or_up_to_a_thousand() {
     let crowds = |options: &Options| {
-        let plan = Costs.plan(options);
+        let plan = EXPERIMENT.plan(options);
         let nptl = plan.into_iter().filter(|planned| planned.case.method == "nptl");
-        let mutex = nptl.filter(|planned| item(planned) == MUTEX_CONTENDED);
+        let mutex = nptl.filter(|planned| item(planned) == MUTEX_CONTENDED.name);
         let sizes = mutex.map(|planned| planned.case.params.number("threads").unwrap());
         sizes.collect::<Vec<_>>()
     };
@@ -139,7 +140,7 @@ fn crowds_are_those_asked_for_or_up_to_a_thousand() {
     let asked = Options { threads: Some(vec![7, 10_001]), quick: true, ..Options::default() };
     assert_eq!(crowds(&asked), [7, 10_001]);
     // That of worker processes depends on what else is installed.
-    let plan = Costs.plan(&asked).into_iter();
+    let plan = EXPERIMENT.plan(&asked).into_iter();
     for planned in plan.filter(|planned| planned.case.method != processes::METHOD) {
         if let Some(threads) = planned.case.params.number("threads") {
             assert_eq!(planned.rounds.is_ok(), threads == 7, "{}", planned.case);
@@ -151,7 +152,7 @@ fn crowds_are_those_asked_for_or_up_to_a_thousand() {
 fn sleeps_are_measured_beside_up_to_a_million_others_where_there_is_room() {
     let others = |method: &str, quick| {
         let options = Options { methods: Some(vec![method.into()]), quick, ..Options::default() };
-        let plan = Costs.plan(&options).into_iter();
+        let plan = EXPERIMENT.plan(&options).into_iter();
         let polling = plan.filter(|planned| planned.case.params.text("state") == Some("polling"));
         polling
             .map(|planned| (planned.case.params.number("timers").unwrap(), planned.rounds.is_ok()))
@@ -165,10 +166,11 @@ fn sleeps_are_measured_beside_up_to_a_million_others_where_there_is_room() {
 
 #[test]
 fn a_point_that_does_not_exist_is_told() {
-    let item = |name: &str| Params::new().with("item", name);
+    let named = |name: &str| Params::new().with("item", name);
+    let item = |kind: ItemKind| named(kind.name);
     for params in [
         Params::new(),
-        item("nonsense"),
+        named("nonsense"),
         item(THREAD_INFO),
         item(THREAD_INFO).with("of", "nonsense"),
         item(MUTEX).with("threads", 2usize),
@@ -183,6 +185,6 @@ fn a_point_that_does_not_exist_is_told() {
     ] {
         let case = Case { experiment: "costs".into(), method: "nptl".into(), params };
         let effort = Effort { rounds: 1, limit: Duration::ZERO };
-        assert!(Costs.sample(&case, effort).is_err(), "{case}");
+        assert!(EXPERIMENT.sample(&case, effort).is_err(), "{case}");
     }
 }

@@ -42,7 +42,7 @@ impl Threads for Kernel {
         threads: usize,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, Failure> {
-        let refused = |error| Failure::Limit(thread_limits::explain(index, threads, &error));
+        let refused = |error| thread_limits::refused(index, threads, &error);
         Builder::new().stack_size(Self::STACK).spawn(body).map_err(refused)
     }
 

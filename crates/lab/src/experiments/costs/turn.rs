@@ -6,16 +6,16 @@ use std::sync::{
 };
 
 use super::{
-    laps::{Laps, SELDOM, Timed},
+    laps::{Laps, SELDOM},
     threads::Threads,
 };
-use crate::kit::{Effort, Failure};
+use crate::kit::{Effort, Failure, Sample};
 
 /// Yields in a round.
 pub(super) const YIELDS: u64 = 2;
 
 /// Yields back and forth.
-pub(super) fn yield_pair<T: Threads>(effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn yield_pair<T: Threads>(effort: Effort) -> Result<Sample, Failure> {
     let turn = Arc::new(Turn::default());
     let other = Arc::clone(&turn);
     let follower = T::spawn(0, 1, move || other.follow::<T>())?;
@@ -53,7 +53,7 @@ impl Turn {
         self.0.store(to, Ordering::Relaxed);
     }
 
-    fn lead<T: Threads>(&self, effort: Effort) -> Timed {
+    fn lead<T: Threads>(&self, effort: Effort) -> Sample {
         let mut laps = Laps::new(effort, SELDOM);
         while laps.another() {
             self.pass(Self::FOLLOWER);
@@ -82,7 +82,7 @@ impl Turn {
 mod tests {
     use std::time::Duration;
 
-    use super::*;
+    use super::{super::laps, *};
     use crate::experiments::costs::threads::Kernel;
 
     #[test]
@@ -93,7 +93,7 @@ mod tests {
             scope.spawn(|| turn.follow::<Kernel>());
             turn.lead::<Kernel>(effort)
         });
-        assert_eq!((timed.rounds, timed.count), (20, 40));
+        assert_eq!((timed.rounds, laps::count(&timed)), (20, 40));
         assert_eq!(turn.owner(), Turn::OVER);
     }
 }

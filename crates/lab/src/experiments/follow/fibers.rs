@@ -15,7 +15,6 @@ use super::{
     flow::{self, Taken},
     method::Method,
 };
-use crate::kit::Skip;
 
 /// Where a fiber goes on that has waited.
 pub(super) enum Fibers {
@@ -34,10 +33,6 @@ impl Method for Fibers {
             Self::Mover => "daiko-mover",
             Self::Follow => "daiko-follow",
         }
-    }
-
-    fn supports(&self) -> Result<(), Skip> {
-        Ok(())
     }
 
     fn receive(&self, flows: Vec<TcpStream>, board: &Arc<Board>) -> io::Result<()> {

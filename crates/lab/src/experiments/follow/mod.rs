@@ -38,112 +38,71 @@
 
 mod board;
 mod fibers;
+mod figures;
 mod flow;
 mod ground;
 mod measure;
 mod method;
+mod published;
 mod sender;
 mod threads;
 
-use std::time::Duration;
+use self::{fibers::Fibers, ground::Ground, measure::Spec, method::Method, threads::Threads};
+use crate::kit::{Choice, Experiment, Measure, Params, Plan, Rounds, host};
 
-use self::{
-    ground::Ground,
-    measure::Spec,
-    method::{METHODS, Method},
-};
-use crate::kit::{
-    Case, Effort, Experiment, Failure, List, Options, Params, Planned, Rounds, Sample, Skip, host,
-};
+/// The methods, in the order of tables. Another one is added here.
+const METHODS: [&dyn Method; 4] = [&Threads, &Fibers::Pinned, &Fibers::Mover, &Fibers::Follow];
 
 const FLOWS: [usize; 4] = [2, 32, 128, 512];
 const MOST_QUICK: usize = 32;
 /// What may be asked for, so that a port is left for each.
-const MOST: u64 = 10_000;
+const MOST: usize = 10_000;
 
 /// Receivers of many flows, woken by packets that follow them.
-pub struct Follow;
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: published::NAME,
+    about: "receivers of many flows, and where they go on when a packet wakes them: migrations, CPU time, latency",
+    sizes: &["flows"],
+    lists: &[],
+    methods: || METHODS.iter().map(|method| method.name()).collect(),
+    cases,
+    measure,
+    published: published::points,
+    sections: figures::sections,
+};
 
-impl Experiment for Follow {
-    fn name(&self) -> &'static str {
-        "follow"
-    }
-
-    fn about(&self) -> &'static str {
-        "receivers of many flows, and where they go on when a packet wakes them: migrations, CPU time, latency"
-    }
-
-    fn methods(&self) -> Vec<&'static str> {
-        METHODS.iter().map(|method| method.name()).collect()
-    }
-
-    fn takes(&self, _: List) -> bool {
-        false
-    }
-
-    fn plan(&self, options: &Options) -> Vec<Planned> {
-        let wanted = || METHODS.into_iter().filter(|method| options.wants(method.name()));
-        let points = points(options.quick).into_iter();
-        points
-            .flat_map(|point| wanted().map(move |method| point.planned(method, options.quick)))
-            .collect()
-    }
-
-    /// Of a fixed length. A round of `effort` is a millisecond.
-    fn sample(&self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
-        let method = METHODS.into_iter().find(|method| method.name() == case.method);
-        let (Some(method), Some(Point { flows, rfs })) = (method, Point::from_params(&case.params))
-        else {
-            return Err(Failure::Broken(format!("{case}: there is no such point")));
-        };
-        let window = Duration::from_millis(effort.rounds).min(effort.limit / 2);
-        Spec { method, flows, rfs, window }.sample()
+/// A quick run leaves out the many flows. With one CPU no receiver moves.
+fn cases(plan: &mut Plan<'_>) {
+    let quick = plan.options.quick;
+    for flows in FLOWS.into_iter().filter(|flows| !quick || *flows <= MOST_QUICK) {
+        for rfs in Rfs::all() {
+            for method in METHODS {
+                let supports = host::two_cpus().and(Ground::supports(rfs == Rfs::On));
+                let rounds = supports.map(|()| Rounds::Fixed(if quick { 200 } else { 1000 }));
+                let params = Params::new().with("flows", flows).with("rfs", rfs);
+                plan.add(method.name(), params, rounds);
+            }
+        }
     }
 }
 
-/// All points of a method; a quick run leaves out the many flows.
-fn points(quick: bool) -> Vec<Point> {
-    let flows = FLOWS.into_iter().filter(|flows| !quick || *flows <= MOST_QUICK);
-    flows.flat_map(|flows| [false, true].map(|rfs| Point { flows, rfs })).collect()
+/// Of a fixed length.
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let method = METHODS.into_iter().find(|known| known.name() == method)?;
+    let flows = params.size("flows").filter(|flows| (1..=MOST).contains(flows))?;
+    let rfs = params.choice::<Rfs>("rfs")? == Rfs::On;
+    Some(Box::new(move |effort| Spec { method, flows, rfs, window: effort.window() }.sample()))
 }
 
-/// What the parameters of a point say.
+/// Whether packets follow who reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Point {
-    flows: usize,
-    rfs: bool,
+enum Rfs {
+    Off,
+    On,
 }
 
-impl Point {
-    fn params(self) -> Params {
-        Params::new().with("flows", self.flows).with("rfs", if self.rfs { "on" } else { "off" })
-    }
-
-    fn from_params(params: &Params) -> Option<Self> {
-        let flows = params.number("flows").filter(|flows| (1..=MOST).contains(flows))?;
-        let rfs = match params.text("rfs")? {
-            "on" => true,
-            "off" => false,
-            _ => return None,
-        };
-        Some(Self { flows: flows as usize, rfs })
-    }
-
-    fn planned(self, method: &dyn Method, quick: bool) -> Planned {
-        let milliseconds = if quick { 200 } else { 1000 };
-        let supports = method.supports().and(cpus()).and(Ground::supports(self.rfs));
-        let params = self.params();
-        let case = Case { experiment: "follow".into(), method: method.name().into(), params };
-        Planned { case, rounds: supports.map(|()| Rounds::Fixed(milliseconds)) }
-    }
-}
-
-/// With one CPU nobody moves.
-fn cpus() -> Result<(), Skip> {
-    if host::cpus() < 2 {
-        return Err(Skip::new("two CPUs are needed: allow two"));
-    }
-    Ok(())
+impl Choice for Rfs {
+    const NAMES: &'static [(Self, &'static str)] = &[(Self::Off, "off"), (Self::On, "on")];
 }
 
 #[cfg(test)]

@@ -1,15 +1,18 @@
-use std::{collections::BTreeSet, thread};
+use std::{collections::BTreeSet, thread, time::Duration};
 
 use super::*;
-use crate::kit::{Unit, testing::long_enough};
+use crate::{
+    kit::{Failure, Options, Sample, Unit},
+    testing::long_enough,
+};
 
 fn cases(options: &Options) -> Vec<String> {
-    Follow.plan(options).iter().map(|planned| planned.case.to_string()).collect()
+    EXPERIMENT.plan(options).iter().map(|planned| planned.case.to_string()).collect()
 }
 
 #[test]
 fn names_are_those_of_the_result_format() {
-    assert_eq!(Follow.methods(), ["threads", "daiko-pinned", "daiko-mover", "daiko-follow"]);
+    assert_eq!((EXPERIMENT.methods)(), ["threads", "daiko-pinned", "daiko-mover", "daiko-follow"]);
 }
 
 #[test]
@@ -30,34 +33,26 @@ fn a_quick_run_has_the_points_of_few_flows() {
 }
 
 #[test]
-fn a_sample_runs_what_the_params_say() {
-    for point in points(false) {
-        assert_eq!(Point::from_params(&point.params()), Some(point));
-    }
-    let params = points(false)[0].params();
-    assert_eq!(Point::from_params(&params.clone().with("flows", 0usize)), None);
-    assert_eq!(Point::from_params(&params.clone().with("flows", 1_000_000usize)), None);
-    assert_eq!(Point::from_params(&params.with("rfs", "perhaps")), None);
-}
-
-#[test]
 fn a_point_that_there_is_not_is_refused() {
-    let case = Case { experiment: "follow".into(), method: "tokio".into(), params: Params::new() };
-    let effort = Effort { rounds: 1, limit: Duration::from_secs(1) };
-    assert!(matches!(Follow.sample(&case, effort), Err(Failure::Broken(_))));
+    let params = |flows: usize| Params::new().with("flows", flows).with("rfs", "on");
+    assert!(measure("threads", &params(5)).is_some());
+    assert!(measure("tokio", &params(5)).is_none());
+    assert!(measure("threads", &params(0)).is_none());
+    assert!(measure("threads", &params(1_000_000)).is_none());
+    assert!(measure("threads", &params(5).with("rfs", "perhaps")).is_none());
 }
 
 const NAME: &str = "every_method_receives_all_that_is_sent";
 
 #[test]
 fn every_method_receives_all_that_is_sent() {
-    if let Err(skip) = cpus() {
+    if let Err(skip) = host::two_cpus() {
         println!("skipped: {NAME}: {skip}");
         return;
     }
     for method in METHODS {
         for rfs in [false, true] {
-            if let Err(skip) = method.supports().and(Ground::supports(rfs)) {
+            if let Err(skip) = Ground::supports(rfs) {
                 println!("skipped: {NAME}: {} {rfs}: {skip}", method.name());
                 continue;
             }
@@ -83,8 +78,7 @@ fn sample_on_a_thread(method: &dyn Method, rfs: bool) -> Result<Sample, Failure>
 }
 
 fn value(sample: &Sample, unit: Unit, stat: &str) -> f64 {
-    let same =
-        |it: &&crate::kit::experiment::Reading| it.unit == unit && it.stat.as_deref() == Some(stat);
+    let same = |it: &&crate::kit::Reading| it.unit == unit && it.stat.as_deref() == Some(stat);
     let reading = sample.readings.iter().find(same);
     reading.unwrap_or_else(|| panic!("{stat}: {sample:?}")).value
 }
@@ -106,9 +100,6 @@ fn receivers_that_cannot_begin_are_told_with_their_reason() {
     impl Method for Refused {
         fn name(&self) -> &'static str {
             "refused"
-        }
-        fn supports(&self) -> Result<(), Skip> {
-            Ok(())
         }
         fn receive(
             &self,

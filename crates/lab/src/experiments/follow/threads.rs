@@ -15,7 +15,6 @@ use super::{
     flow::{self, Taken},
     method::Method,
 };
-use crate::kit::Skip;
 
 /// As small as a fiber's.
 const STACK: usize = 64 << 10;
@@ -25,10 +24,6 @@ pub(super) struct Threads;
 impl Method for Threads {
     fn name(&self) -> &'static str {
         "threads"
-    }
-
-    fn supports(&self) -> Result<(), Skip> {
-        Ok(())
     }
 
     fn receive(&self, flows: Vec<TcpStream>, board: &Arc<Board>) -> io::Result<()> {

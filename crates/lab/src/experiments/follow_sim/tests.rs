@@ -3,11 +3,8 @@
 use daiko_core::place::{BOUND, existing};
 use proptest::prelude::*;
 
-use super::{experiment::FollowSim, replay::replay, trace::*, *};
-use crate::{
-    kit::{Case, Effort, Experiment, Options, Params},
-    published::p3_value,
-};
+use super::{replay::replay, trace::*, *};
+use crate::kit::{Case, Effort, Options, Params};
 
 const PACKETS: u64 = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
 
@@ -278,7 +275,7 @@ fn a_trace_of_too_many_tasks_is_refused() {
 }
 
 fn cases(quick: bool) -> Vec<Case> {
-    let plan = FollowSim.plan(&Options { quick, ..Options::default() });
+    let plan = EXPERIMENT.plan(&Options { quick, ..Options::default() });
     plan.into_iter().map(|planned| planned.case).collect()
 }
 
@@ -292,7 +289,7 @@ fn every_point_is_there_once_and_can_be_sampled() {
         assert_eq!(names.len(), cases.len());
         for case in cases {
             let effort = Effort { rounds: 500, limit: std::time::Duration::MAX };
-            let sample = FollowSim.sample(&case, effort).unwrap_or_else(|error| panic!("{error}"));
+            let sample = EXPERIMENT.sample(&case, effort).unwrap_or_else(|error| panic!("{error}"));
             let stats: Vec<_> =
                 sample.readings.iter().map(|reading| reading.stat.as_deref().unwrap()).collect();
             assert_eq!(stats[..4], ["wakes", "migrations", "swaps", "unintended"], "{case}");
@@ -307,7 +304,7 @@ fn a_point_that_there_is_not_is_refused() {
     let params = || Params::new().with("cpus", 4u64).with("flows", 4u64).with("rate", 100u64);
     let refused = |method: &str, params: Params| {
         let case = Case { experiment: "follow-sim".into(), method: method.into(), params };
-        FollowSim.sample(&case, effort).is_err()
+        EXPERIMENT.sample(&case, effort).is_err()
     };
     assert!(!refused("existing", params().with("lag", 1u64).with("seed", 7u64)));
     assert!(refused("existing", params()));
@@ -327,9 +324,13 @@ fn the_figures_of_p3_appear_under_the_models_assumptions() {
     let (existing, follow) = (run(Policy::Existing), run(Policy::FOLLOW));
     let rate = |outcome: &Outcome| outcome.tally.migrations() as f64 / outcome.seconds();
     for (name, found, published) in [
-        ("unintended", existing.tally.unintended(), p3_value("existing", "unintended")),
-        ("settle-mean", existing.tally.settle_mean().unwrap(), p3_value("existing", "settle-mean")),
-        ("migrations", rate(&follow) / rate(&existing), p3_value("follow", "migrations")),
+        ("unintended", existing.tally.unintended(), published::value("existing", "unintended")),
+        (
+            "settle-mean",
+            existing.tally.settle_mean().unwrap(),
+            published::value("existing", "settle-mean"),
+        ),
+        ("migrations", rate(&follow) / rate(&existing), published::value("follow", "migrations")),
     ] {
         let factor = found / published.unwrap();
         assert!((0.9..1.1).contains(&factor), "{name}: {found}, published {published:?}");

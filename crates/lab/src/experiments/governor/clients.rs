@@ -45,7 +45,7 @@ fn with_fiber<R>(
     body: impl FnOnce(&Wakes, &(dyn Fn() + Sync)) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let runtime = Runtime::builder().workers(agents).max_agents(agents).preset(preset).build();
-    let runtime = runtime.map_err(|error| Failure::Limit(error.to_string()))?;
+    let runtime = runtime?;
     let wakes = Arc::new(wakes);
     let arrivals = Arc::clone(&wakes);
     let wait = move || {
@@ -57,10 +57,10 @@ fn with_fiber<R>(
         }
     };
     let fiber = runtime.spawn_with(Builder::new().on(0), wait);
-    let fiber = fiber.map_err(|error| Failure::Limit(error.to_string()))?;
+    let fiber = fiber?;
     // A fiber that is still waiting after a failure is unwound with its runtime.
     let result = body(&wakes, &|| fiber.fiber().unpark())?;
-    fiber.join().map_err(|error| Failure::Broken(format!("daiko: {error}")))?;
+    fiber.join()?;
     Ok(result)
 }
 

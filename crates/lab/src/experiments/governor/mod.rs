@@ -23,6 +23,7 @@
 //! and the waker shares its CPU with one of them.
 
 mod clients;
+mod figures;
 mod measure;
 mod schedule;
 mod wakes;
@@ -31,12 +32,9 @@ use std::time::Duration;
 
 use daiko::Preset;
 
-use self::{clients::Waiter, measure::Patience, schedule::Schedule};
-use crate::kit::{
-    Case, Effort, Experiment, Failure, List, Options, Params, Planned, Rounds, Sample, Skip, host,
-};
+use self::{clients::Waiter, figures::FUTEX, measure::Patience, schedule::Schedule};
+use crate::kit::{Experiment, List, Measure, Options, Params, Plan, Rounds, Skip, host};
 
-const FUTEX: &str = "futex";
 const PRESETS: [(&str, Preset); 3] =
     [("latency", Preset::Latency), ("balanced", Preset::Balanced), ("power", Preset::Power)];
 
@@ -49,94 +47,81 @@ const PATIENCE: Patience =
     Patience { lost: Duration::from_secs(2), late: Duration::from_millis(250) };
 
 /// CPU use against wake latency.
-pub struct Governor;
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: figures::NAME,
+    about: "CPU used while waiting against wake latency, by preset, beside a thread on a futex",
+    sizes: &["rate"],
+    lists: &[List::Workers],
+    methods: || methods().collect(),
+    cases,
+    measure,
+    published: Vec::new,
+    sections: figures::sections,
+};
 
-impl Experiment for Governor {
-    fn name(&self) -> &'static str {
-        "governor"
-    }
+fn methods() -> impl Iterator<Item = &'static str> {
+    PRESETS.into_iter().map(|(name, _)| name).chain([FUTEX])
+}
 
-    fn about(&self) -> &'static str {
-        "CPU used while waiting against wake latency, by preset, beside a thread on a futex"
-    }
-
-    fn methods(&self) -> Vec<&'static str> {
-        PRESETS.iter().map(|(name, _)| *name).chain([FUTEX]).collect()
-    }
-
-    fn takes(&self, list: List) -> bool {
-        list == List::Workers
-    }
-
-    fn plan(&self, options: &Options) -> Vec<Planned> {
-        let mut plan = Vec::new();
-        for rate in RATES {
-            for method in self.methods().into_iter().filter(|method| options.wants(method)) {
-                let agents = if method == FUTEX { vec![None] } else { agents(options) };
-                plan.extend(
-                    agents.into_iter().map(|agents| planned(method, rate, agents, options.quick)),
-                );
+fn cases(plan: &mut Plan<'_>) {
+    for rate in RATES {
+        for method in methods() {
+            let agents = if method == FUTEX { vec![None] } else { agents(plan.options) };
+            for agents in agents {
+                let params = Params::new().with("rate", rate).with_some("agents", agents);
+                plan.add(method, params, rounds(rate, plan.options.quick));
             }
         }
-        plan
-    }
-
-    /// Of a fixed length, whatever the limit: that of its schedule.
-    fn sample(&self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
-        let waiter = waiter(case);
-        let (Some(waiter), Some(rate)) = (waiter, case.params.number("rate")) else {
-            return Err(Failure::Broken(format!("{case}: there is no such point")));
-        };
-        measure::sample(waiter, Schedule::new(rate, effort.rounds), PATIENCE)
     }
 }
 
-fn planned(method: &str, rate: u64, agents: Option<usize>, quick: bool) -> Planned {
-    let mut params = Params::new().with("rate", rate);
-    if let Some(agents) = agents {
-        params = params.with("agents", agents);
-    }
-    let case = Case { experiment: "governor".into(), method: method.into(), params };
-    let rounds = match Schedule::spins(rate) && host::cpus() < 2 {
+fn rounds(rate: u64, quick: bool) -> Result<Rounds, Skip> {
+    match Schedule::spins(rate) && host::cpus() < 2 {
         true => Err(Skip::new("the waker spins, on a CPU of its own: allow two or more")),
         false => Ok(Rounds::Fixed(Schedule::rounds(rate, quick))),
-    };
-    Planned { case, rounds }
+    }
+}
+
+/// Of a fixed length, whatever the limit: that of its schedule.
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let waiter = waiter(method, params)?;
+    let rate = params.number("rate")?;
+    Some(Box::new(move |effort| {
+        measure::sample(waiter, Schedule::new(rate, effort.rounds), PATIENCE)
+    }))
 }
 
 /// How many agents may poll at once; each has a worker.
 fn agents(options: &Options) -> Vec<Option<usize>> {
     let cpus = host::cpus();
-    let mut list = match (&options.workers, options.quick) {
-        (Some(asked), _) => asked.clone(),
-        (None, true) => vec![1],
-        (None, false) => vec![1, cpus],
-    };
+    let own = if options.quick { vec![1] } else { vec![1, cpus] };
+    let mut list = options.workers.clone().unwrap_or(own);
     list.dedup();
     list.into_iter().map(Some).collect()
 }
 
 /// Who waits in this case.
-fn waiter(case: &Case) -> Option<Waiter> {
-    if case.method == FUTEX {
+fn waiter(method: &str, params: &Params) -> Option<Waiter> {
+    if method == FUTEX {
         return Some(Waiter::Thread);
     }
-    let (_, preset) = PRESETS.into_iter().find(|(name, _)| *name == case.method)?;
-    Some(Waiter::Fiber { preset, agents: case.params.number("agents")? as usize })
+    let (_, preset) = PRESETS.into_iter().find(|(name, _)| *name == method)?;
+    Some(Waiter::Fiber { preset, agents: params.size("agents")? })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::{Reading, Unit};
+    use crate::kit::{Case, Reading, Sample, Unit};
 
-    /// As [`Governor::sample`], with more patience: others use the machine that
+    /// As [`Experiment::sample`], with more patience: others use the machine that
     /// tests run on.
     fn sample(case: &Case, rounds: u64) -> Sample {
         let schedule = Schedule::new(case.params.number("rate").unwrap(), rounds);
         let minute = Duration::from_secs(60);
         let patience = Patience { lost: minute, late: minute };
-        measure::sample(waiter(case).unwrap(), schedule, patience).expect("a sample")
+        measure::sample(waiter(&case.method, &case.params).unwrap(), schedule, patience)
+            .expect("a sample")
     }
 
     fn kinds(readings: &[Reading]) -> Vec<(Unit, Option<&str>)> {
@@ -145,7 +130,7 @@ mod tests {
 
     #[test]
     fn wakes_have_a_latency_and_a_price() {
-        for planned in Governor.plan(&Options::default()) {
+        for planned in EXPERIMENT.plan(&Options::default()) {
             let rate = planned.case.params.number("rate").unwrap();
             if rate < 1000 || planned.rounds.is_err() {
                 continue;
@@ -169,7 +154,7 @@ mod tests {
 
     #[test]
     fn idling_has_a_price_only() {
-        for planned in Governor.plan(&Options { quick: true, ..Options::default() }) {
+        for planned in EXPERIMENT.plan(&Options { quick: true, ..Options::default() }) {
             if planned.case.params.number("rate") == Some(0) {
                 let sample = sample(&planned.case, 20);
                 assert_eq!(kinds(&sample.readings), [(Unit::CpuPercent, None)], "{}", planned.case);
@@ -180,7 +165,7 @@ mod tests {
 
     #[test]
     fn every_preset_has_every_rate_with_one_agent_and_with_all() {
-        let plan = Governor.plan(&Options::default());
+        let plan = EXPERIMENT.plan(&Options::default());
         let agents = if host::cpus() == 1 { 1 } else { 2 };
         assert_eq!(plan.len(), RATES.len() * (PRESETS.len() * agents + 1));
         let first: Vec<String> = plan.iter().take(2).map(|p| p.case.to_string()).collect();
@@ -192,8 +177,12 @@ mod tests {
     #[test]
     fn a_sample_waits_as_its_params_say() {
         let options = Options { workers: Some(vec![3]), ..Options::default() };
-        let plan = Governor.plan(&options);
-        let waiters: Vec<_> = plan.iter().take(4).map(|planned| waiter(&planned.case)).collect();
+        let plan = EXPERIMENT.plan(&options);
+        let waiters: Vec<_> = plan
+            .iter()
+            .take(4)
+            .map(|planned| waiter(&planned.case.method, &planned.case.params))
+            .collect();
         let fiber = |preset| Some(Waiter::Fiber { preset, agents: 3 });
         assert_eq!(
             waiters,

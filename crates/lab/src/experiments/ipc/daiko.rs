@@ -6,8 +6,8 @@ use daiko::Runtime;
 use daiko::shm::{Client, Segment, Service};
 
 use super::{
-    client::Questions,
-    method::{Link, answer},
+    client::{Questions, answer},
+    method::Link,
 };
 use crate::kit::Failure;
 

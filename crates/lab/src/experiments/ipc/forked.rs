@@ -1,13 +1,15 @@
 //! One sample between a server and clients that are forked from this process.
 
-use std::{convert::Infallible, io, process::ExitStatus, sync::atomic::Ordering};
+use std::{
+    convert::Infallible, io, marker::PhantomData, process::ExitStatus, sync::atomic::Ordering,
+};
 
 use super::{
     client::{GATES, Gate, Questions, Tally},
-    method::{Link, Spec},
+    method::{Link, Method, Spec},
     outcome::Outcome,
 };
-use crate::kit::{Failure, children::Processes, complaint::Complaint, host, shared::Shared};
+use crate::kit::{Failure, Skip, children::Processes, complaint::Complaint, host, shared::Shared};
 
 /// The server is the first process that is forked.
 const SERVER: usize = 0;
@@ -29,9 +31,29 @@ impl Board {
     }
 }
 
-/// Has `spec.clients` clients ask one server by `L`.
-pub(super) fn run<L: Link, const WORDS: usize>(spec: &Spec) -> Result<Outcome, Failure> {
-    run_link::<L, WORDS>(&L::open(spec.clients)?, spec)
+/// A [`Link`] as a [`Method`]: between processes that are forked here.
+pub(super) struct Forked<L>(PhantomData<fn() -> L>);
+
+impl<L> Forked<L> {
+    pub(super) const NEW: Self = Self(PhantomData);
+}
+
+impl<L: Link> Method for Forked<L> {
+    fn name(&self) -> &'static str {
+        L::NAME
+    }
+
+    fn supports(&self) -> Result<(), Skip> {
+        L::supports()
+    }
+
+    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
+        match spec.bytes {
+            8 => run_link::<L, 1>(&L::open(spec.clients)?, spec),
+            64 => run_link::<L, 8>(&L::open(spec.clients)?, spec),
+            other => Err(Failure::Broken(format!("messages have 8 or 64 bytes, not {other}"))),
+        }
+    }
 }
 
 fn run_link<L: Link, const WORDS: usize>(link: &L, spec: &Spec) -> Result<Outcome, Failure> {

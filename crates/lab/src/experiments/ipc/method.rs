@@ -1,28 +1,9 @@
 //! What a method has to offer, and which there are.
 
-use std::{convert::Infallible, io, marker::PhantomData, time::Duration};
+use std::{convert::Infallible, io, time::Duration};
 
-use super::{
-    client::Questions, daiko::Daiko, eventfd::EventFd, forked, futex::Futex, mpi::Mpi,
-    outcome::Outcome, pipe::Pipe, redis::Redis, semaphore::Semaphore, sleepers::Sleepers,
-    spin::Spin, spin_futex::SpinFutex, streams::Streams, tcp::Tcp, unix_socket::UnixSocket,
-};
+use super::{client::Questions, outcome::Outcome};
 use crate::kit::{Failure, Skip};
-
-/// The methods, in the order of tables. Another one is added here.
-pub(super) const METHODS: [&dyn Method; 11] = [
-    &Forked::<Spin>::NEW,
-    &Forked::<Sleepers<SpinFutex>>::NEW,
-    &Forked::<Sleepers<Futex>>::NEW,
-    &Forked::<Streams<Pipe>>::NEW,
-    &Forked::<Streams<UnixSocket>>::NEW,
-    &Forked::<EventFd>::NEW,
-    &Forked::<Semaphore>::NEW,
-    &Forked::<Streams<Tcp>>::NEW,
-    &Mpi,
-    &Forked::<Redis>::NEW,
-    &Forked::<Daiko>::NEW,
-];
 
 /// What is measured.
 #[derive(Clone, Copy, Debug)]
@@ -92,35 +73,4 @@ pub(super) trait Link: Sized {
         client: usize,
         questions: Questions<'_, WORDS>,
     ) -> io::Result<()>;
-}
-
-/// What the server says to a question.
-#[inline]
-pub(super) fn answer<const WORDS: usize>(message: [u64; WORDS]) -> [u64; WORDS] {
-    message.map(|word| word.wrapping_add(1))
-}
-
-/// A [`Link`] as a [`Method`]: between processes that are forked here.
-struct Forked<L>(PhantomData<fn() -> L>);
-
-impl<L> Forked<L> {
-    const NEW: Self = Self(PhantomData);
-}
-
-impl<L: Link> Method for Forked<L> {
-    fn name(&self) -> &'static str {
-        L::NAME
-    }
-
-    fn supports(&self) -> Result<(), Skip> {
-        L::supports()
-    }
-
-    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
-        match spec.bytes {
-            8 => forked::run::<L, 1>(spec),
-            64 => forked::run::<L, 8>(spec),
-            other => Err(Failure::Broken(format!("messages have 8 or 64 bytes, not {other}"))),
-        }
-    }
 }

@@ -26,13 +26,14 @@
 mod client;
 mod daiko;
 mod eventfd;
+mod figures;
 mod forked;
 mod futex;
 mod method;
 mod mpi;
 mod outcome;
 mod pipe;
-pub(crate) mod redis;
+mod redis;
 mod semaphore;
 mod sleepers;
 mod slot;
@@ -44,17 +45,86 @@ mod unix_socket;
 
 use std::time::Duration;
 
-use self::method::{METHODS, Method, Spec};
 #[doc(hidden)]
 pub use self::mpi::sample_of;
-use crate::kit::{
-    Case, Effort, Experiment, Failure, List, Options, Params, Planned, Rounds, Sample, Skip, host,
+use self::{
+    daiko::Daiko,
+    eventfd::EventFd,
+    forked::Forked,
+    futex::Futex,
+    method::{Method, Spec},
+    mpi::Mpi,
+    pipe::Pipe,
+    redis::Redis,
+    semaphore::Semaphore,
+    sleepers::Sleepers,
+    spin::Spin,
+    spin_futex::SpinFutex,
+    streams::Streams,
+    tcp::Tcp,
+    unix_socket::UnixSocket,
 };
+use crate::kit::{Choice, Experiment, Failure, Measure, Params, Plan, Rounds, Skip, host};
+
+/// The methods, in the order of tables. Another one is added here.
+const METHODS: [&dyn Method; 11] = [
+    &Forked::<Spin>::NEW,
+    &Forked::<Sleepers<SpinFutex>>::NEW,
+    &Forked::<Sleepers<Futex>>::NEW,
+    &Forked::<Streams<Pipe>>::NEW,
+    &Forked::<Streams<UnixSocket>>::NEW,
+    &Forked::<EventFd>::NEW,
+    &Forked::<Semaphore>::NEW,
+    &Forked::<Streams<Tcp>>::NEW,
+    &Mpi,
+    &Forked::<Redis>::NEW,
+    &Forked::<Daiko>::NEW,
+];
 
 const SPIN: &str = "spin";
 
 const BYTES: [usize; 2] = [8, 64];
 const CLIENTS: [usize; 3] = [1, 4, 16];
+
+/// Questions and answers between processes, by every mechanism.
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: figures::NAME,
+    about: "question and answer between processes, one to sixteen clients of one server",
+    sizes: &["clients"],
+    lists: &[],
+    methods: || METHODS.iter().map(|method| method.name()).collect(),
+    cases,
+    measure,
+    published: Vec::new,
+    sections: figures::sections,
+};
+
+/// A quick run leaves out the long messages, the few clients, and what would not be quick.
+fn cases(plan: &mut Plan<'_>) {
+    let quick = plan.options.quick;
+    let wanted: Vec<_> = METHODS
+        .iter()
+        .filter(|method| plan.wants(method.name()))
+        .map(|method| (method.name(), method.supports()))
+        .collect();
+    for point in points().filter(|point| !quick || point.bytes == 8 && point.clients != 4) {
+        for (method, supports) in &wanted {
+            let slices = *method == SPIN && point.placement == Placement::OneCpu;
+            if !quick || !slices || point.clients == 1 {
+                let rounds = supports.clone().and(point.placement.cpus());
+                let milliseconds = point.milliseconds(slices, quick);
+                plan.add(method, point.params(), rounds.map(|_| Rounds::Fixed(milliseconds)));
+            }
+        }
+    }
+}
+
+/// Of a fixed length.
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let method = METHODS.into_iter().find(|known| known.name() == method)?;
+    let point = Point::from_params(params)?;
+    Some(Box::new(move |effort| method.run(&point.spec(effort.window())?)?.into_sample()))
+}
 
 /// Where the processes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,86 +133,19 @@ enum Placement {
     OneCpu,
 }
 
+impl Choice for Placement {
+    const NAMES: &'static [(Self, &'static str)] =
+        &[(Self::TwoCpus, "two-cpus"), (Self::OneCpu, "one-cpu")];
+}
+
 impl Placement {
-    const ALL: [Self; 2] = [Self::TwoCpus, Self::OneCpu];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::TwoCpus => "two-cpus",
-            Self::OneCpu => "one-cpu",
+    /// The server's CPU and that of the clients.
+    fn cpus(self) -> Result<(usize, usize), Skip> {
+        match (self, host::cpu_list().first()) {
+            (Self::OneCpu, Some(&cpu)) => Ok((cpu, cpu)),
+            _ => host::two_cpus(),
         }
     }
-
-    fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|placement| placement.name() == name)
-    }
-
-    /// The server's CPU and that of the clients, if there are so many.
-    fn cpus(self) -> Option<(usize, usize)> {
-        let cpus = host::cpu_list();
-        match self {
-            Self::TwoCpus => Some((*cpus.first()?, *cpus.get(1)?)),
-            Self::OneCpu => Some((*cpus.first()?, *cpus.first()?)),
-        }
-    }
-}
-
-/// Questions and answers between processes, by every mechanism.
-pub struct Ipc;
-
-impl Experiment for Ipc {
-    fn name(&self) -> &'static str {
-        "ipc"
-    }
-
-    fn about(&self) -> &'static str {
-        "question and answer between processes, one to sixteen clients of one server"
-    }
-
-    fn methods(&self) -> Vec<&'static str> {
-        METHODS.iter().map(|method| method.name()).collect()
-    }
-
-    fn takes(&self, _: List) -> bool {
-        false
-    }
-
-    fn plan(&self, options: &Options) -> Vec<Planned> {
-        let wanted: Vec<_> = METHODS
-            .iter()
-            .filter(|method| options.wants(method.name()))
-            .map(|method| (*method, method.supports()))
-            .collect();
-        let mut plan = Vec::new();
-        for point in points(options.quick) {
-            plan.extend(wanted.iter().filter_map(|(method, supports)| {
-                point.planned(*method, supports.clone(), options.quick)
-            }));
-        }
-        plan
-    }
-
-    /// Of a fixed length. A round of `effort` is a millisecond.
-    fn sample(&self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
-        let method = METHODS.iter().find(|method| method.name() == case.method);
-        let (Some(method), Some(point)) = (method, Point::from_params(&case.params)) else {
-            return Err(Failure::Broken(format!("{case}: there is no such point")));
-        };
-        let window = Duration::from_millis(effort.rounds).min(effort.limit / 2);
-        method.run(&point.spec(window)?)?.into_sample()
-    }
-}
-
-/// All points of a method; a quick run leaves out the long messages and the few clients.
-fn points(quick: bool) -> Vec<Point> {
-    let mut points = Vec::new();
-    for bytes in BYTES {
-        for placement in Placement::ALL {
-            points.extend(CLIENTS.map(|clients| Point { bytes, placement, clients }));
-        }
-    }
-    points.retain(|point| !quick || point.bytes == 8 && point.clients != 4);
-    points
 }
 
 /// What the parameters of a point say.
@@ -153,52 +156,41 @@ struct Point {
     clients: usize,
 }
 
+/// All points of a method.
+fn points() -> impl Iterator<Item = Point> {
+    let of_bytes = |bytes| Placement::all().map(move |placement| (bytes, placement));
+    BYTES
+        .into_iter()
+        .flat_map(of_bytes)
+        .flat_map(|(bytes, placement)| CLIENTS.map(|clients| Point { bytes, placement, clients }))
+}
+
 impl Point {
     fn params(self) -> Params {
-        Params::new()
-            .with("bytes", self.bytes)
-            .with("placement", self.placement.name())
-            .with("clients", self.clients)
+        let params = Params::new().with("bytes", self.bytes).with("placement", self.placement);
+        params.with("clients", self.clients)
     }
 
     fn from_params(params: &Params) -> Option<Self> {
-        let number = |key| params.number(key).map(|number| number as usize);
         Some(Self {
-            bytes: number("bytes")?,
-            placement: Placement::from_name(params.text("placement")?)?,
-            clients: number("clients").filter(|clients| (1..=1000).contains(clients))?,
+            bytes: params.size("bytes")?,
+            placement: params.choice("placement")?,
+            clients: params.size("clients").filter(|clients| (1..=1000).contains(clients))?,
         })
     }
 
-    /// The point of `method`; none where a quick run would not be quick.
-    fn planned(
-        self,
-        method: &dyn Method,
-        supports: Result<(), Skip>,
-        quick: bool,
-    ) -> Option<Planned> {
-        let slices = method.name() == SPIN && self.placement == Placement::OneCpu;
-        if quick && slices && self.clients > 1 {
-            return None;
-        }
-        // Long enough for each of many clients to have its time slices, several times.
-        let milliseconds = match (slices || self.clients > 1, quick) {
+    /// Long enough for each of many clients to have its time slices, several times.
+    fn milliseconds(self, slices: bool, quick: bool) -> u64 {
+        match (slices || self.clients > 1, quick) {
             (false, false) => 60,
             (false, true) => 20,
             (true, false) => 400,
             (true, true) => 120,
-        };
-        let two = self.placement.cpus().ok_or_else(|| Skip::new("two CPUs are needed: allow two"));
-        let rounds = supports.and(two.map(|_| Rounds::Fixed(milliseconds)));
-        let params = self.params();
-        let case = Case { experiment: "ipc".into(), method: method.name().into(), params };
-        Some(Planned { case, rounds })
+        }
     }
 
     fn spec(self, window: Duration) -> Result<Spec, Failure> {
-        let cpus = self.placement.cpus();
-        let (server_cpu, client_cpu) =
-            cpus.ok_or_else(|| Failure::Unavailable("two CPUs are needed: allow two".into()))?;
+        let (server_cpu, client_cpu) = self.placement.cpus()?;
         let Self { bytes, clients, .. } = self;
         Ok(Spec { clients, bytes, server_cpu, client_cpu, window })
     }

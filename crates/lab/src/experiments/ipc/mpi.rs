@@ -15,12 +15,10 @@ use super::{
     method::{Method, Spec},
     outcome::Outcome,
 };
-use crate::{
-    kit::{
-        Failure, Sample, Skip,
-        driver::{self, Sources, Toolchain, find_compiler, say},
-    },
-    runner::child::last_line,
+use crate::kit::{
+    Failure, Sample, Skip,
+    driver::{self, Sources, Toolchain, find_compiler, say},
+    failure::last_line,
 };
 
 const SOURCES: Sources = &[("ipc-mpi.c", include_str!("../../../drivers/ipc-mpi.c"))];

@@ -3,10 +3,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use super::client::Tally;
-use crate::{
-    kit::{Failure, Reading, Sample, Unit, histogram::Latencies},
-    runner::Summary,
-};
+use crate::kit::{Failure, Reading, Sample, Unit, histogram::Latencies, results::Spread};
 
 /// Of one client after the other.
 #[derive(Default)]
@@ -60,7 +57,7 @@ impl Outcome {
     }
 
     fn readings(&self) -> Option<Vec<Reading>> {
-        let round_trip = Summary::of(self.round_trips.clone())?.median;
+        let round_trip = Spread::of(self.round_trips.clone())?.median;
         let slowest = *self.calls.iter().min()? as f64;
         let calls = self.calls.iter().map(|calls| *calls as f64).sum::<f64>().max(1.0);
         let mean = calls / self.calls.len() as f64;

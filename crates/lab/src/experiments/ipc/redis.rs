@@ -7,20 +7,21 @@ use std::{
     io::{self, Read, Write},
     os::unix::net::UnixStream,
     path::PathBuf,
-    process::{Command, Stdio},
-    ptr, thread,
+    thread,
     time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
 
 use super::{
-    client::Questions,
-    method::{Link, answer},
+    client::{Questions, answer},
+    method::Link,
 };
-use crate::kit::{Failure, Skip};
+use crate::kit::{
+    Failure, Skip,
+    redis::{become_server, command, installed, quiet, string},
+};
 
-const PROGRAM: &str = "redis-server";
 /// How long the server may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Between looks whether it has begun.
@@ -94,55 +95,9 @@ fn socket_in(folder: &TempDir) -> PathBuf {
     folder.path().join("socket")
 }
 
-/// Whether there is a server in the path.
-///
-/// # Errors
-/// That there is none, with the remedy.
-pub(crate) fn installed() -> Result<(), Skip> {
-    let mut version = Command::new(PROGRAM);
-    version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match version.status() {
-        Ok(status) if status.success() => Ok(()),
-        _ => Err(Skip::new("not installed (Debian: apt install redis-server)")),
-    }
-}
-
-/// In a forked process: becomes a server that is called by `arguments`.
-///
-/// # Errors
-/// If that program cannot be executed.
-pub(crate) fn become_server(arguments: &[CString]) -> io::Result<Infallible> {
-    let arguments = arguments.iter().map(|argument| argument.as_ptr());
-    let arguments: Vec<_> = arguments.chain([ptr::null()]).collect();
-    // SAFETY: strings that live on, the last of them followed by null.
-    unsafe { libc::execvp(arguments[0], arguments.as_ptr()) };
-    Err(io::Error::last_os_error())
-}
-
 fn arguments(folder: &TempDir) -> Vec<CString> {
     let socket = socket_in(folder).into_os_string().into_encoded_bytes();
     quiet([b"--port".as_slice(), b"0", b"--unixsocket", &socket])
-}
-
-/// How to call a server that writes nothing, neither to disk nor to the standard output: its name, and
-/// `own` among the rest.
-pub(crate) fn quiet<'a>(own: impl IntoIterator<Item = &'a [u8]>) -> Vec<CString> {
-    let words = [PROGRAM, "--save", "", "--appendonly", "no", "--daemonize", "no"];
-    let words = words.into_iter().chain(["--logfile", "/dev/null"]).map(str::as_bytes);
-    let string = |bytes| CString::new(bytes).expect("neither a word nor a path has a zero in it");
-    words.chain(own).map(string).collect()
-}
-
-/// A command with its arguments, as the protocol has it.
-pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
-    let mut command = format!("*{}\r\n", words.len()).into_bytes();
-    words.iter().for_each(|word| command.extend(string(word)));
-    command
-}
-
-/// A string with its length, as the protocol has it in commands and replies.
-pub(crate) fn string(bytes: &[u8]) -> Vec<u8> {
-    [format!("${}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
 /// The longest reply: a string of 64 bytes.
@@ -167,11 +122,6 @@ fn demand(server: &mut UnixStream, command: &[u8], expected: &[u8]) -> io::Resul
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn commands_are_as_the_protocol_has_them() {
-        assert_eq!(command(&[b"GET", b"key 1"]), b"*2\r\n$3\r\nGET\r\n$5\r\nkey 1\r\n");
-    }
 
     #[test]
     fn a_reply_may_come_in_pieces() {

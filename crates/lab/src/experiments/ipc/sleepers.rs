@@ -14,8 +14,8 @@ use std::{
 use daiko_sys::futex::{self, Scope};
 
 use super::{
-    client::Questions,
-    method::{Link, answer},
+    client::{Questions, answer},
+    method::Link,
     slot::{ANSWERED, ASKED, Slot},
 };
 use crate::kit::{

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::method::answer;
+use super::client::answer;
 use crate::kit::shared::Zeroed;
 
 /// The longest message, in words.

@@ -11,8 +11,8 @@ use std::{
 };
 
 use super::{
-    client::Questions,
-    method::{Link, answer},
+    client::{Questions, answer},
+    method::Link,
 };
 use crate::kit::{Failure, children::again};
 

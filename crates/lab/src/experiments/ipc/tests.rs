@@ -1,5 +1,8 @@
 use super::*;
-use crate::kit::{Reading, Unit, testing::long_enough};
+use crate::{
+    kit::{Options, Reading, Unit},
+    testing::long_enough,
+};
 
 /// A short sample on the CPUs that there are.
 pub(super) fn spec(bytes: usize, clients: usize) -> Spec {
@@ -9,20 +12,20 @@ pub(super) fn spec(bytes: usize, clients: usize) -> Spec {
 }
 
 fn cases(options: &Options) -> Vec<String> {
-    Ipc.plan(options).iter().map(|planned| planned.case.to_string()).collect()
+    EXPERIMENT.plan(options).iter().map(|planned| planned.case.to_string()).collect()
 }
 
 #[test]
 fn names_are_those_of_the_result_format() {
     let format =
         "spin, spin-futex, futex, pipe, unix-socket, eventfd, semaphore, tcp, mpi, redis, daiko";
-    assert_eq!(Ipc.methods().join(", "), format);
+    assert_eq!((EXPERIMENT.methods)().join(", "), format);
 }
 
 #[test]
 fn every_combination_has_one_point() {
     let mut cases = cases(&Options::default());
-    assert_eq!(cases.len(), METHODS.len() * BYTES.len() * Placement::ALL.len() * CLIENTS.len());
+    assert_eq!(cases.len(), METHODS.len() * BYTES.len() * Placement::NAMES.len() * CLIENTS.len());
     assert!(cases.contains(&"ipc tcp bytes=64 placement=one-cpu clients=16".to_owned()));
     cases.sort_unstable();
     cases.dedup();
@@ -34,7 +37,7 @@ fn a_quick_run_has_the_points_of_short_messages_that_are_quick() {
     let quick = cases(&Options { quick: true, ..Options::default() });
     let all = cases(&Options::default());
     assert!(quick.iter().all(|case| all.contains(case) && case.contains("bytes=8 ")));
-    for method in Ipc.methods() {
+    for method in (EXPERIMENT.methods)() {
         let points = quick.iter().filter(|case| case.starts_with(&format!("ipc {method} ")));
         assert_eq!(points.count(), if method == SPIN { 3 } else { 4 }, "{method}");
     }
@@ -42,11 +45,11 @@ fn a_quick_run_has_the_points_of_short_messages_that_are_quick() {
 
 #[test]
 fn a_sample_runs_what_the_params_say() {
-    for point in points(false) {
+    for point in points() {
         assert_eq!(Point::from_params(&point.params()), Some(point));
     }
     for spoiled in [("placement", "no-cpu"), ("clients", "many")] {
-        let params = points(false)[0].params().with(spoiled.0, spoiled.1);
+        let params = points().next().expect("a point").params().with(spoiled.0, spoiled.1);
         assert_eq!(Point::from_params(&params), None);
     }
 }
@@ -95,11 +98,8 @@ fn assert_sane(readings: &[Reading], method: &str) {
 
 #[test]
 fn a_length_that_no_method_has_is_refused() {
-    let case = Case {
-        experiment: "ipc".into(),
-        method: SPIN.into(),
-        params: points(false)[0].params().with("bytes", 12usize),
-    };
-    let effort = Effort { rounds: 1, limit: Duration::from_secs(1) };
-    assert!(matches!(Ipc.sample(&case, effort), Err(Failure::Broken(_))));
+    let params = points().next().expect("a point").params().with("bytes", 12usize);
+    let measure = measure(SPIN, &params).expect("its params can be read");
+    let effort = crate::kit::Effort { rounds: 1, limit: Duration::from_secs(1) };
+    assert!(matches!(measure(effort), Err(Failure::Broken(_))));
 }

@@ -7,90 +7,59 @@ mod ring;
 mod rmw;
 mod stacks;
 mod switch;
-pub(crate) mod transfer;
 
-use std::time::Duration;
-
-use crate::kit::{
-    Case, Effort, Experiment, Failure, List, Options, Params, Planned, Reading, Rounds, Sample,
-    Skip, Unit, host,
-};
+use crate::kit::{Experiment, List, Measure, Options, Params, Plan, Rounds, Skip, host, transfer};
 
 const LINE_TRANSFER: &str = "line-transfer";
 const DATUM_TRANSFER: &str = "datum-transfer";
 const RMW_PAIR: &str = "rmw-pair";
 const SWITCH: &str = "switch";
 const ASSEMBLY_RING: &str = "assembly-ring";
+const METHODS: [&str; 5] = [LINE_TRANSFER, DATUM_TRANSFER, RMW_PAIR, SWITCH, ASSEMBLY_RING];
 
 /// Cache lines between CPUs, atomics, a bare switch, a ring without scheduler.
-pub struct Limits;
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: "limits",
+    about: "what the hardware allows: cache lines between CPUs, atomics, a bare switch and ring",
+    sizes: &["threads"],
+    lists: &[List::Threads],
+    methods: || METHODS.into(),
+    cases,
+    measure,
+    published: Vec::new,
+    sections: |_| Vec::new(),
+};
 
-/// Time for a number of rounds.
-pub(crate) struct Timed {
-    rounds: u64,
-    pub(crate) elapsed: Duration,
-}
-
-impl Experiment for Limits {
-    fn name(&self) -> &'static str {
-        "limits"
-    }
-
-    fn about(&self) -> &'static str {
-        "what the hardware allows: cache lines between CPUs, atomics, a bare switch and ring"
-    }
-
-    fn methods(&self) -> Vec<&'static str> {
-        vec![LINE_TRANSFER, DATUM_TRANSFER, RMW_PAIR, SWITCH, ASSEMBLY_RING]
-    }
-
-    fn takes(&self, list: List) -> bool {
-        list == List::Threads
-    }
-
-    fn plan(&self, options: &Options) -> Vec<Planned> {
-        let methods = self.methods().into_iter().filter(|method| options.wants(method));
-        methods.flat_map(|method| plan_method(method, options)).collect()
-    }
-
-    fn sample(&self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
-        let threads = case.params.number("threads").unwrap_or(0) as usize;
-        let rounds = effort.rounds;
-        // How many times the timed thing happens in a round.
-        let (timed, times) = match case.method.as_str() {
-            LINE_TRANSFER => (transfer::run::<false>(rounds)?, 2),
-            DATUM_TRANSFER => (transfer::run::<true>(rounds)?, 2),
-            RMW_PAIR => (rmw::run(rounds), 1),
-            SWITCH => (switch::run(rounds)?, 2),
-            ASSEMBLY_RING => (ring::run(threads, rounds)?, threads),
-            _ => return Err(Failure::Broken(format!("{case}: there is no such point"))),
-        };
-        let count = timed.rounds as f64 * times as f64;
-        let value = timed.elapsed.as_nanos() as f64 / count;
-        let readings = vec![Reading::new(Unit::Nanoseconds, value)];
-        Ok(Sample { rounds: timed.rounds, elapsed: timed.elapsed, readings })
-    }
-}
-
-fn plan_method(method: &'static str, options: &Options) -> Vec<Planned> {
-    let planned = |params, rounds| {
-        let case = Case { experiment: "limits".into(), method: method.into(), params };
-        Planned { case, rounds }
-    };
-    let first = Rounds::Calibrated { first: 1000 };
-    match method {
-        LINE_TRANSFER | DATUM_TRANSFER if host::cpus() < 2 => {
-            vec![planned(
-                Params::new(),
-                Err(Skip::new("needs 2 CPUs; one is allowed (see taskset, cpuset)")),
-            )]
+fn cases(plan: &mut Plan<'_>) {
+    for method in METHODS {
+        match method {
+            LINE_TRANSFER | DATUM_TRANSFER if host::cpus() < 2 => {
+                let skip = Skip::new("needs 2 CPUs; one is allowed (see taskset, cpuset)");
+                plan.add(method, Params::new(), Err(skip));
+            }
+            ASSEMBLY_RING => {
+                for threads in ring_sizes(plan.options) {
+                    plan.add(method, Params::new().with("threads", threads), ring_rounds(threads));
+                }
+            }
+            _ => plan.add(method, Params::new(), Ok(Rounds::Calibrated { first: 1000 })),
         }
-        ASSEMBLY_RING => ring_sizes(options)
-            .into_iter()
-            .map(|threads| planned(Params::new().with("threads", threads), ring_rounds(threads)))
-            .collect(),
-        _ => vec![planned(Params::new(), Ok(first))],
     }
+}
+
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let threads = params.size("threads");
+    Some(match method {
+        LINE_TRANSFER => Box::new(|effort| transfer::run::<false>(effort.rounds)),
+        DATUM_TRANSFER => Box::new(|effort| transfer::run::<true>(effort.rounds)),
+        RMW_PAIR => Box::new(|effort| Ok(rmw::run(effort.rounds))),
+        SWITCH => Box::new(|effort| switch::run(effort.rounds)),
+        ASSEMBLY_RING => {
+            let threads = threads?;
+            Box::new(move |effort| ring::run(threads, effort.rounds))
+        }
+        _ => return None,
+    })
 }
 
 fn ring_rounds(threads: usize) -> Result<Rounds, Skip> {
@@ -102,27 +71,28 @@ fn ring_rounds(threads: usize) -> Result<Rounds, Skip> {
 
 fn ring_sizes(options: &Options) -> Vec<usize> {
     let all = [2, 10, 100, 1000, 10_000, 100_000];
-    match &options.threads {
-        Some(asked) => asked.clone(),
-        None => all.into_iter().filter(|&threads| !options.quick || threads <= 1000).collect(),
-    }
+    let own = || all.into_iter().filter(|&threads| !options.quick || threads <= 1000).collect();
+    options.threads.clone().unwrap_or_else(own)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::kit::Effort;
 
     #[test]
     fn every_method_gives_a_positive_time_for_all_its_rounds() {
         for planned in
-            Limits.plan(&Options { threads: Some(vec![2, 3, 100]), ..Options::default() })
+            EXPERIMENT.plan(&Options { threads: Some(vec![2, 3, 100]), ..Options::default() })
         {
             let Ok(_) = planned.rounds else {
                 println!("skipped: {}: {}", planned.case, planned.rounds.unwrap_err());
                 continue;
             };
             let effort = Effort { rounds: 50, limit: Duration::from_secs(1) };
-            let sample = Limits.sample(&planned.case, effort).expect("a sample");
+            let sample = EXPERIMENT.sample(&planned.case, effort).expect("a sample");
             assert_eq!(sample.rounds, 50, "{}", planned.case);
             assert!(sample.readings[0].value > 0.0, "{}", planned.case);
         }

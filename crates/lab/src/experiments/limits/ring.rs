@@ -2,11 +2,11 @@
 
 use std::{ptr, time::Instant};
 
-use super::{Timed, stacks::Stacks, switch};
-use crate::{
-    experiments::{limits::switch::Context, ring::order::Order},
-    kit::Failure,
+use super::{
+    stacks::Stacks,
+    switch::{self, Context},
 };
+use crate::kit::{Failure, Sample, order::Order};
 
 /// As many 64 KiB stacks as a small machine holds.
 pub(super) const MOST_THREADS: usize = 100_000;
@@ -34,7 +34,7 @@ impl Member {
 }
 
 /// Sends a new datum `laps` times round `threads` contexts in shuffled order.
-pub(super) fn run(threads: usize, laps: u64) -> Result<Timed, Failure> {
+pub(super) fn run(threads: usize, laps: u64) -> Result<Sample, Failure> {
     let ring = Ring::new(threads)?;
     // The first lap starts the contexts and faults their stacks in.
     ring.circulate(1..=1);
@@ -43,7 +43,7 @@ pub(super) fn run(threads: usize, laps: u64) -> Result<Timed, Failure> {
     let elapsed = start.elapsed();
     match ring.wrong() {
         Some((expected, found)) => Err(Failure::WrongDatum { expected, found }),
-        None => Ok(Timed { rounds: laps, elapsed }),
+        None => Ok(Sample::timed(laps, laps * threads as u64, elapsed)),
     }
 }
 

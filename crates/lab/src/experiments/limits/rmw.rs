@@ -7,10 +7,10 @@ use std::{
     time::Instant,
 };
 
-use super::Timed;
+use crate::kit::Sample;
 
 /// A `lock cmpxchg` and an `xchg` per round.
-pub(super) fn run(rounds: u64) -> Timed {
+pub(super) fn run(rounds: u64) -> Sample {
     let word = AtomicU32::new(0);
     let word = black_box(&word);
     let start = Instant::now();
@@ -21,5 +21,5 @@ pub(super) fn run(rounds: u64) -> Timed {
         let held = word.swap(0, Ordering::Release);
         black_box((taken.is_ok(), held));
     }
-    Timed { rounds, elapsed: start.elapsed() }
+    Sample::timed(rounds, rounds, start.elapsed())
 }

@@ -10,8 +10,10 @@
 
 use std::{arch::asm, mem, ptr, time::Instant};
 
-use super::Timed;
-use crate::{experiments::limits::stacks::Stacks, kit::Failure};
+use crate::{
+    experiments::limits::stacks::Stacks,
+    kit::{Failure, Sample},
+};
 
 /// A suspended context. It must not move while others may switch to it.
 #[repr(C)]
@@ -90,7 +92,7 @@ pub(super) unsafe fn switch<T>(from: *mut T, to: *mut T) {
 }
 
 /// Switches there and back `rounds` times.
-pub(super) fn run(rounds: u64) -> Result<Timed, Failure> {
+pub(super) fn run(rounds: u64) -> Result<Sample, Failure> {
     let stacks = Stacks::new(1)?;
     let mut here = Context::running();
     // SAFETY: the stack is unused, and 64 KiB are enough for `echo`.
@@ -102,7 +104,7 @@ pub(super) fn run(rounds: u64) -> Result<Timed, Failure> {
         // its stack lives until the end of this function.
         unsafe { switch(here, there) };
     }
-    Ok(Timed { rounds, elapsed: start.elapsed() })
+    Ok(Sample::timed(rounds, 2 * rounds, start.elapsed()))
 }
 
 /// Switches back at once, for ever. Its last suspension is never resumed: it

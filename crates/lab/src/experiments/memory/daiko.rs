@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use daiko::{Builder, JoinHandle, Runtime};
 
-use super::{places, resident_bytes};
-use crate::{experiments::ring::kernel::harness::Conductor, kit::Failure};
+use super::resident::{places, resident_bytes};
+use crate::kit::{Failure, conductor::Conductor};
 
 /// By how many bytes the process grows with `count` suspended fibers.
 pub(super) fn growth(count: usize) -> Result<u64, Failure> {
-    let runtime = Runtime::builder().workers(1).build();
-    let runtime = runtime.map_err(|error| Failure::Limit(error.to_string()))?;
+    let runtime = Runtime::builder().workers(1).build()?;
     let mut places = places(count);
     suspended(&runtime, &mut places[..1], || ())?;
     let before = resident_bytes()?;
@@ -31,7 +30,7 @@ fn suspended<R>(
         match runtime.spawn_with(Builder::new(), move || wait(&conductor, count)) {
             Ok(fiber) => *place = Some(fiber),
             Err(error) => {
-                refused = Some(Failure::Limit(error.to_string()));
+                refused = Some(error.into());
                 break;
             }
         }
@@ -46,7 +45,7 @@ fn suspended<R>(
     conductor.halt();
     places.iter().flatten().for_each(|fiber| fiber.fiber().unpark());
     for fiber in places.iter_mut().filter_map(Option::take) {
-        fiber.join().map_err(|error| Failure::Broken(format!("daiko: {error}")))?;
+        fiber.join()?;
     }
     looked
 }

@@ -13,14 +13,13 @@
 
 mod daiko;
 mod nptl;
+mod resident;
 
-use std::{fs, time::Instant};
-
-use daiko_sys::limits;
+use std::time::Instant;
 
 use crate::kit::{
-    Case, Effort, Experiment, Failure, List, Options, Params, Planned, Reading, Rounds, Sample,
-    Skip, Unit,
+    Experiment, List, Measure, Options, Params, Plan, Reading, Rounds, Sample, Skip, Unit,
+    free_memory::{self, available_bytes},
 };
 
 const NPTL: &str = "nptl";
@@ -31,127 +30,75 @@ const MOST_QUICK: usize = 100_000;
 /// Beyond this many kernel threads a machine's limits are the subject.
 const MOST_KERNEL_THREADS: usize = 10_000;
 
-/// More bytes than a suspended fiber takes: a page of stack, page tables, what
-/// the runtime adds.
-const ENOUGH_EACH: u64 = 5000;
 /// More bytes than a suspended thread takes, the kernel's own included.
 const ENOUGH_EACH_NPTL: u64 = 30_000;
 
 /// Bytes per suspended thread.
-pub struct Memory;
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: "memory",
+    about: "memory per suspended thread with a guarded stack, up to a million of them",
+    sizes: &["threads"],
+    lists: &[List::Threads],
+    methods: || vec![NPTL, DAIKO],
+    cases,
+    measure,
+    published: Vec::new,
+    sections: |_| Vec::new(),
+};
 
-impl Experiment for Memory {
-    fn name(&self) -> &'static str {
-        "memory"
-    }
-
-    fn about(&self) -> &'static str {
-        "memory per suspended thread with a guarded stack, up to a million of them"
-    }
-
-    fn methods(&self) -> Vec<&'static str> {
-        vec![NPTL, DAIKO]
-    }
-
-    fn takes(&self, list: List) -> bool {
-        list == List::Threads
-    }
-
-    fn plan(&self, options: &Options) -> Vec<Planned> {
-        let available = available_bytes();
-        let methods = self.methods().into_iter().filter(|method| options.wants(method));
-        methods
-            .flat_map(|method| threads(method, options).into_iter().map(move |n| (method, n)))
-            .map(|(method, threads)| planned(method, threads, available))
-            .collect()
-    }
-
-    fn sample(&self, case: &Case, _: Effort) -> Result<Sample, Failure> {
-        let Some(threads) = case.params.number("threads").filter(|&threads| threads > 0) else {
-            return Err(Failure::Broken(format!("{case}: there is no such point")));
-        };
-        let start = Instant::now();
-        let grown = match case.method.as_str() {
-            NPTL => nptl::growth(threads as usize)?,
-            DAIKO => daiko::growth(threads as usize)?,
-            _ => return Err(Failure::Broken(format!("{case}: there is no such point"))),
-        };
-        let each = grown as f64 / threads as f64;
-        let readings = vec![Reading::new(Unit::Bytes, each)];
-        Ok(Sample { rounds: threads, elapsed: start.elapsed(), readings })
+/// A round is a thread.
+fn cases(plan: &mut Plan<'_>) {
+    let available = available_bytes();
+    for method in [NPTL, DAIKO] {
+        for threads in threads(method, plan.options) {
+            let rounds = too_many(method, threads, available).map_or(Ok(threads as u64), Err);
+            plan.add(method, Params::new().with("threads", threads), rounds.map(Rounds::Fixed));
+        }
     }
 }
 
-/// A round is a thread.
-fn planned(method: &str, threads: usize, available: Option<u64>) -> Planned {
-    let params = Params::new().with("threads", threads);
-    let case = Case { experiment: "memory".into(), method: method.into(), params };
-    let rounds = match too_many(method, threads, available) {
-        Some(skip) => Err(skip),
-        None => Ok(Rounds::Fixed(threads as u64)),
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let growth = match method {
+        NPTL => nptl::growth,
+        DAIKO => daiko::growth,
+        _ => return None,
     };
-    Planned { case, rounds }
+    let threads = params.size("threads").filter(|&threads| threads > 0)?;
+    Some(Box::new(move |_| {
+        let start = Instant::now();
+        let each = growth(threads)? as f64 / threads as f64;
+        let readings = vec![Reading::new(Unit::Bytes, each)];
+        Ok(Sample { rounds: threads as u64, elapsed: start.elapsed(), readings })
+    }))
 }
 
 fn threads(method: &str, options: &Options) -> Vec<usize> {
-    if let Some(asked) = &options.threads {
-        return asked.clone();
-    }
     let most = match (method, options.quick) {
         (NPTL, _) => MOST_KERNEL_THREADS,
         (_, true) => MOST_QUICK,
         (_, false) => usize::MAX,
     };
-    THREADS.into_iter().filter(|&threads| threads <= most).collect()
+    let own = || THREADS.into_iter().filter(|&threads| threads <= most).collect();
+    options.threads.clone().unwrap_or_else(own)
 }
 
 /// Why so many threads are not even tried, where `available` bytes are free.
 fn too_many(method: &str, threads: usize, available: Option<u64>) -> Option<Skip> {
-    if method == NPTL && threads > MOST_KERNEL_THREADS {
-        return Some(Skip::new(format!("kernel threads are measured up to {MOST_KERNEL_THREADS}")));
+    match method {
+        NPTL if threads > MOST_KERNEL_THREADS => {
+            Some(Skip::new(format!("kernel threads are measured up to {MOST_KERNEL_THREADS}")))
+        }
+        NPTL => free_memory::room(threads, ENOUGH_EACH_NPTL, available).err(),
+        _ => free_memory::room(threads, free_memory::FIBER, available).err(),
     }
-    let each = if method == NPTL { ENOUGH_EACH_NPTL } else { ENOUGH_EACH };
-    let needed = threads as u64 * each;
-    let available = available.filter(|&available| needed > available)?;
-    let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
-    Some(Skip::new(format!(
-        "needs {} MiB of memory; {} are available",
-        mebibytes(needed),
-        mebibytes(available)
-    )))
-}
-
-/// Whether this machine has memory for so many fibers, as far as it tells.
-pub(crate) fn room_for_fibers(fibers: usize) -> Result<(), Skip> {
-    too_many(DAIKO, fibers, available_bytes()).map_or(Ok(()), Err)
-}
-
-/// What can be used without swapping, as the kernel estimates it.
-fn available_bytes() -> Option<u64> {
-    limits::kib_field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")?.checked_mul(1024)
-}
-
-/// Bytes of this process that are resident, and those of its page tables.
-fn resident_bytes() -> Result<u64, Failure> {
-    let field = |name| {
-        let value = limits::status_kib(name);
-        value.ok_or_else(|| {
-            Failure::Unavailable(format!("/proc/self/status does not tell {name}: mount /proc"))
-        })
-    };
-    Ok((field("VmRSS")? + field("VmPTE")?) * 1024)
-}
-
-/// Places for so many handles, in memory that is resident already.
-fn places<T>(count: usize) -> Vec<Option<T>> {
-    // Opaque, lest the compiler asks for zeroed memory, which is not resident.
-    (0..count).map(|_| std::hint::black_box(None)).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use std::{env, process::Command, time::Duration};
+
+    use super::{resident::*, *};
+    use crate::kit::Effort;
 
     /// Set in a process that runs one test, and nothing else that allocates.
     const ALONE: &str = "DAIKO_LAB_TEST_ALONE";
@@ -174,14 +121,14 @@ mod tests {
     fn a_suspended_thread_takes_its_page_and_not_much_more() {
         alone("a_suspended_thread_takes_its_page_and_not_much_more", || {
             let options = Options { threads: Some(vec![2000]), ..Options::default() };
-            for planned in Memory.plan(&options) {
+            for planned in EXPERIMENT.plan(&options) {
                 let effort = Effort { rounds: 2000, limit: Duration::from_secs(60) };
-                let sample = Memory.sample(&planned.case, effort).expect("a sample");
+                let sample = EXPERIMENT.sample(&planned.case, effort).expect("a sample");
                 let [reading] = &sample.readings[..] else { panic!("{}", planned.case) };
                 assert_eq!((sample.rounds, reading.unit), (2000, Unit::Bytes));
                 let most = match planned.case.method.as_str() {
                     NPTL => 20_000.0,
-                    _ => 2.0 * ENOUGH_EACH as f64,
+                    _ => 2.0 * free_memory::FIBER as f64,
                 };
                 assert!((4096.0..most).contains(&reading.value), "{}: {reading:?}", planned.case);
             }
@@ -200,7 +147,7 @@ mod tests {
     }
 
     fn planned_threads(options: &Options) -> Vec<String> {
-        let plan = Memory.plan(options);
+        let plan = EXPERIMENT.plan(options);
         plan.iter().map(|planned| planned.case.to_string()).collect()
     }
 

@@ -2,20 +2,18 @@
 
 use std::{
     ffi::c_void,
-    io, ptr,
+    ptr,
     sync::atomic::{AtomicU32, Ordering},
 };
 
 use daiko_sys::futex::{self, Scope};
 
-use super::{places, resident_bytes};
-use crate::{
-    experiments::ring::kernel::harness::Conductor,
-    kit::{
-        Failure,
-        pthread::{Attributes, Pthread},
-        thread_limits,
-    },
+use super::resident::{places, resident_bytes};
+use crate::kit::{
+    Failure,
+    conductor::Conductor,
+    pthread::{Attributes, Pthread, broken},
+    thread_limits,
 };
 
 /// What the threads share.
@@ -51,7 +49,7 @@ fn suspended<R>(
         match unsafe { attributes.create(wait, (&raw const gate).cast()) } {
             Ok(thread) => *place = Some(thread),
             Err(error) => {
-                refused = Some(Failure::Limit(thread_limits::explain(index, gate.threads, &error)));
+                refused = Some(thread_limits::refused(index, gate.threads, &error));
                 break;
             }
         }
@@ -81,8 +79,4 @@ extern "C" fn wait(argument: *mut c_void) -> *mut c_void {
         let _ = futex::wait(&gate.open, 0, None, Scope::Private);
     }
     ptr::null_mut()
-}
-
-fn broken(error: io::Error) -> Failure {
-    Failure::Broken(format!("a POSIX thread failed: {error}"))
 }

@@ -1,80 +1,71 @@
-//! What the ring of this run says, in five lines.
+//! What the ring of a run says, in four lines.
 
-use std::path::Path;
-
-use crate::{
-    kit::{
-        format,
-        results::{Point, Results},
-    },
-    published::{self, P1_METHOD},
+use super::published::{self, NAME, P1_METHOD};
+use crate::kit::{
+    format,
+    results::{Point, Points, Results},
 };
 
 /// The size of ring that the conclusion is about, if it was measured.
 const PREFERRED: u64 = 1000;
 /// Ours, best first: the first that was measured stands for all.
 const OURS: [&str; 3] = ["daiko", "daiko-mover", "daiko-watch"];
-const SIGNALS: &str = "rtsignal";
+pub(super) const SIGNALS: &str = "rtsignal";
 /// What a user would pick instead.
 const OTHERS: [(&str, &str); 3] = [(SIGNALS, "RT signals"), ("futex", "futex"), ("tokio", "tokio")];
 
-/// The point that stands for `method` at `threads` in the ring: shuffled order,
-/// all CPUs, one site, fewest workers.
-pub fn ring_point<'a>(results: &'a Results, method: &str, threads: u64) -> Option<&'a Point> {
-    results
-        .measured()
-        .filter(|point| {
-            let params = &point.params;
-            point.experiment == "ring"
-                && point.method == method
-                && params.number("threads") == Some(threads)
-                && params.text("order") == Some("shuffled")
-                && matches!(params.text("cpus"), None | Some("all"))
-                && matches!(params.number("sites"), None | Some(1))
-        })
-        .min_by_key(|point| point.params.number("workers"))
+/// The points of `method` at `threads`, in shuffled order.
+fn shuffled<'a>(results: &'a Results, method: &str, threads: u64) -> Points<'a> {
+    results.of(NAME).method(method).with("threads", threads).with("order", "shuffled")
 }
 
-/// The fastest point of `method` at `threads` in the ring, whatever CPUs and workers it has: what a
-/// user would pick.
+/// The point that stands for `method` at `threads`: shuffled order, all CPUs, one site, fewest
+/// workers.
+pub(super) fn plain_point<'a>(
+    results: &'a Results,
+    method: &str,
+    threads: u64,
+) -> Option<&'a Point> {
+    let plain = |point: &Point| {
+        let params = &point.params;
+        matches!(params.text("cpus"), None | Some("all"))
+            && matches!(params.number("sites"), None | Some(1))
+    };
+    let points = shuffled(results, method, threads).filter(plain);
+    points.iter().min_by_key(|point| point.params.number("workers"))
+}
+
+/// The fastest point of `method` at `threads`, on any CPUs and workers: a user would pick that.
 fn fastest_point<'a>(results: &'a Results, method: &str, threads: u64) -> Option<&'a Point> {
-    results
-        .measured()
-        .filter(|point| {
-            point.experiment == "ring"
-                && point.method == method
-                && point.params.number("threads") == Some(threads)
-                && point.params.text("order") == Some("shuffled")
-        })
-        .min_by(|one, other| one.median.total_cmp(&other.median))
+    let points = shuffled(results, method, threads);
+    points.iter().min_by(|one, other| one.median.total_cmp(&other.median))
 }
 
-/// How many times as fast as `baseline` the ring's `method` is at `threads`.
-pub fn ring_ratio(results: &Results, method: &str, baseline: &str, threads: u64) -> Option<f64> {
+/// How many times as fast as RT signals `method` is at `threads`.
+fn ratio(results: &Results, method: &str, threads: u64) -> Option<f64> {
     Some(
-        ring_point(results, baseline, threads)?.median
-            / ring_point(results, method, threads)?.median,
+        plain_point(results, SIGNALS, threads)?.median
+            / plain_point(results, method, threads)?.median,
     )
 }
 
-/// Five lines: what was measured, our hop, others' beside it, what P1
-/// published, where the report is. `None` if the ring was not measured.
-pub fn lines(results: &Results, report: &Path) -> Option<[String; 5]> {
+/// Four lines: what was measured, Daiko's hop, that of other methods beside it, what P1 published.
+/// `None` if the ring was not measured.
+pub(super) fn lines(results: &Results) -> Option<Vec<String>> {
     let threads = size(results)?;
-    let ours = OURS.into_iter().find(|method| ring_point(results, method, threads).is_some());
-    Some([
+    let ours = OURS.into_iter().find(|method| plain_point(results, method, threads).is_some());
+    Some(vec![
         measured_line(results, threads),
         ours_line(results, threads, ours),
         others_line(results, threads, ours),
         published_line(results, threads, ours),
-        format!("Report, with all figures and tables: {}", report.display()),
     ])
 }
 
 /// The preferred size, else the largest one with most methods.
 fn size(results: &Results) -> Option<u64> {
-    let ring = results.measured().filter(|point| point.experiment == "ring");
-    let sizes: Vec<u64> = ring.filter_map(|point| point.params.number("threads")).collect();
+    let ring = results.of(NAME);
+    let sizes: Vec<u64> = ring.iter().filter_map(|point| point.params.number("threads")).collect();
     let count = |size: &u64| sizes.iter().filter(|other| *other == size).count();
     sizes.iter().copied().max_by_key(|size| (*size == PREFERRED, count(size), *size))
 }
@@ -91,7 +82,7 @@ fn measured_line(results: &Results, threads: u64) -> String {
 }
 
 fn ours_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
-    let Some(point) = ours.and_then(|method| ring_point(results, method, threads)) else {
+    let Some(point) = ours.and_then(|method| plain_point(results, method, threads)) else {
         return "Daiko: not measured in this run".into();
     };
     format!(
@@ -114,7 +105,7 @@ fn others_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
             Some(_) => " on all CPUs",
             None => "",
         };
-        let ours = ours.and_then(|ours| ring_point(results, ours, threads));
+        let ours = ours.and_then(|ours| plain_point(results, ours, threads));
         let ratio = ours.map_or(String::new(), |ours| {
             format!(" ({} ours)", format::ratio(point.median / ours.median))
         });
@@ -124,12 +115,12 @@ fn others_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
 }
 
 fn published_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
-    let published = published::p1_ratio(P1_METHOD, PREFERRED, SIGNALS).expect("a published figure");
-    let here = |method| ring_ratio(results, method, SIGNALS, threads).map(format::ratio);
+    let published = published::ratio(P1_METHOD, PREFERRED, SIGNALS).expect("a published figure");
+    let here = |method| ratio(results, method, threads).map(format::ratio);
     let scheme =
         here(P1_METHOD).map_or(String::new(), |ratio| format!("; its scheme here {ratio}"));
     let ours = ours.and_then(here).map_or(String::new(), |ratio| format!("; Daiko here {ratio}"));
-    let here = match ring_point(results, SIGNALS, threads) {
+    let here = match plain_point(results, SIGNALS, threads) {
         Some(_) => scheme + &ours,
         None => "; RT signals not measured in this run".into(),
     };
@@ -143,45 +134,36 @@ fn published_line(results: &Results, threads: u64, ours: Option<&str>) -> String
 mod tests {
     use super::*;
     use crate::{
-        kit::{Case, Params, Reading, Sample, Unit, host::Host},
-        runner::{Measured, Schedule, Series},
+        kit::{Params, Unit},
+        testing,
     };
 
-    fn series(method: &str, threads: u64, key: &str, value: &str, ns: f64) -> Series {
+    fn point(method: &str, threads: u64, key: &str, value: &str, ns: f64) -> Point {
         let params =
             Params::new().with("threads", threads).with("order", "shuffled").with(key, value);
-        let case = Case { experiment: "ring".into(), method: method.into(), params };
-        let readings = vec![Reading::new(Unit::Nanoseconds, ns)];
-        let sample = Sample { rounds: 9, elapsed: Schedule::QUICK.target, readings };
-        Series { case, rounds: 9, samples: vec![sample] }
-    }
-
-    fn results(series: Vec<Series>) -> Results {
-        let measured = Measured { series, ..Measured::default() };
-        Results::new(Host::detect(), &measured, Schedule::QUICK)
+        testing::point(NAME, method, params, Unit::Nanoseconds, ns)
     }
 
     #[test]
     fn others_are_at_their_best_and_published_ratios_on_all_cpus() {
-        let results = results(vec![
-            series("rtsignal", 1000, "cpus", "one", 2000.0),
-            series("rtsignal", 1000, "cpus", "all", 5000.0),
-            series("rtsignal", 10, "cpus", "all", 1.0),
-            series("daiko", 1000, "layout", "free", 10.0),
+        let results = testing::results(vec![
+            point("rtsignal", 1000, "cpus", "one", 2000.0),
+            point("rtsignal", 1000, "cpus", "all", 5000.0),
+            point("rtsignal", 10, "cpus", "all", 1.0),
+            point("daiko", 1000, "layout", "free", 10.0),
         ]);
-        let lines = lines(&results, Path::new("out/report.html")).expect("a conclusion");
+        let lines = lines(&results).expect("a conclusion");
         assert!(lines[0].contains("1000 waiting threads"), "{lines:?}");
         assert!(lines[1].starts_with("Daiko: 10.0 ns a hop"), "{lines:?}");
         assert!(lines[2].contains("RT signals 2,000 ns on one CPU (200x ours)"), "{lines:?}");
         assert!(lines[2].contains("tokio not measured"), "{lines:?}");
         assert!(lines[3].contains("5.24x") && lines[3].ends_with("Daiko here 500x"), "{lines:?}");
-        assert!(lines[4].ends_with("out/report.html"), "{lines:?}");
     }
 
     #[test]
     fn a_run_without_ours_says_so() {
-        let results = results(vec![series("futex", 10, "cpus", "all", 4000.0)]);
-        let lines = lines(&results, Path::new("r")).expect("a conclusion");
+        let results = testing::results(vec![point("futex", 10, "cpus", "all", 4000.0)]);
+        let lines = lines(&results).expect("a conclusion");
         assert!(lines[0].contains("ring of 10"), "{lines:?}");
         assert_eq!(lines[1], "Daiko: not measured in this run");
         assert!(lines[3].ends_with("; RT signals not measured in this run"), "{lines:?}");
@@ -189,6 +171,6 @@ mod tests {
 
     #[test]
     fn without_a_ring_there_is_no_conclusion() {
-        assert_eq!(lines(&results(vec![]), Path::new("r")), None);
+        assert_eq!(lines(&testing::results(vec![])), None);
     }
 }

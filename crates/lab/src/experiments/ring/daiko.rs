@@ -103,7 +103,7 @@ impl Method for Fibers {
         if self.as_p1 {
             builder = builder.any_agent(true).preset(Preset::Latency);
         }
-        let runtime = builder.build().map_err(|error| Failure::Limit(error.to_string()))?;
+        let runtime = builder.build()?;
         match self.wait {
             Wait::Park => Ring::new(spec).run(&runtime, spec, self.mover, |_| Parking),
             Wait::Watch => {
@@ -254,11 +254,9 @@ impl<B: Bell> Ring<B> {
             let (waits, bell) = waits(index).split();
             let ring = Arc::clone(&self);
             let builder = builders.next().expect("a builder for each thread");
-            let fiber = runtime
-                .spawn_with(builder, move || body(&ring, index, waits))
-                .map_err(|error| Failure::Limit(error.to_string()))?;
+            let fiber = runtime.spawn_with(builder, move || body(&ring, index, waits))?;
             let _ = self.seats[index].bell.set(bell(fiber.fiber()));
-            Ok(fiber)
+            Ok::<_, Failure>(fiber)
         };
         let laps = spec.laps;
         let leader = spawn(
@@ -281,7 +279,7 @@ impl<B: Bell> Ring<B> {
         self.seats[0].send(self.seats[0].bell(), START);
         let over = self.conductor.wait_over(spec.limit);
         self.seats.iter().for_each(|seat| seat.bell().ring());
-        let leader = leader.join().map_err(|error| Failure::Broken(format!("daiko: {error}")))?;
+        let leader = leader.join()?;
         over.map(|()| leader)
     }
 }

@@ -5,119 +5,253 @@
 //! value, writes it to its successor's buffer and wakes the successor. Each
 //! lap sends a new value. One hop = time of a lap / threads.
 
-pub mod conclusion;
+mod conclusion;
 pub mod daiko;
-pub mod experiment;
+mod figures;
 pub mod kernel;
-pub mod order;
+mod method;
 pub mod peers;
+mod published;
 
-use std::time::Duration;
+pub use self::method::{Cpus, Kind, Layout, Method, Outcome, Spec};
+use crate::kit::{
+    Experiment, Failure, List, Measure, Options, Params, Plan, Rounds, Sample, Skip, host,
+    order::Order,
+};
 
-use crate::kit::{Failure, Skip};
+/// Beyond this many kernel threads a machine's limits are the subject, not its
+/// waits.
+const MOST_KERNEL_THREADS: usize = 10_000;
+/// A hop between pollers that share a CPU takes a time slice.
+const MOST_POLLERS_WORTH_WAITING: usize = 10;
 
-/// A ring to run.
-#[derive(Clone, Debug)]
-pub struct Spec {
-    /// Threads or fibers in the ring, at least 2.
-    pub threads: usize,
-    /// `successor[i]` gets the datum from thread `i`; one cycle over all.
-    pub successor: Vec<u32>,
-    /// Laps to do.
-    pub laps: u64,
-    /// Where kernel threads may run.
-    pub cpus: Cpus,
-    /// Workers of a library, Daiko's included; at least 1.
-    pub workers: usize,
-    /// Which worker each fiber runs on; `None` with one worker, and for peers.
-    pub layout: Option<Layout>,
-    /// Distinct functions that call the suspend, 1 or 16: fiber `i` uses `i %
-    /// sites`.
-    pub sites: usize,
-    /// Give up after this long and report the laps that were done.
-    pub limit: Duration,
+/// Waits round a ring of threads, by every mechanism (P1, figures 3 to 12).
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: published::NAME,
+    about: "one-way wait between threads round a ring, by every mechanism of P1, peers and Daiko",
+    sizes: &["threads"],
+    lists: &[List::Threads, List::Workers],
+    methods: || methods().map(|method| method.name()).collect(),
+    cases,
+    measure,
+    published: published::points,
+    sections: figures::sections,
+};
+
+/// The methods, in the order of tables.
+fn methods() -> impl Iterator<Item = Box<dyn Method>> {
+    [kernel::methods(), peers::methods(), daiko::methods()].into_iter().flatten()
 }
 
-impl Spec {
-    /// `positions()[i]` is how many hops after thread 0 thread `i` gets the
-    /// datum.
-    pub fn positions(&self) -> Vec<u32> {
-        let mut positions = vec![0; self.threads];
-        let mut thread = 0;
-        for position in 0..self.threads {
-            positions[thread] = position as u32;
-            thread = self.successor[thread] as usize;
+fn cases(plan: &mut Plan<'_>) {
+    for method in methods().filter(|method| plan.wants(method.name())).collect::<Vec<_>>() {
+        for threads in threads(method.as_ref(), plan.options) {
+            for variant in variants(method.kind(), threads, plan.options) {
+                plan.add(method.name(), variant.params(), variant.rounds(method.as_ref()));
+            }
         }
-        positions
     }
 }
 
-/// Where kernel threads may run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cpus {
-    /// On any allowed CPU: the system places them.
-    All,
-    /// All on one CPU.
-    One,
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let method = methods().find(|known| known.name() == method)?;
+    let variant = Variant::from_params(params)?;
+    Some(Box::new(move |effort| {
+        let spec = Spec {
+            successor: variant.order.successors(variant.threads),
+            laps: effort.rounds,
+            limit: effort.limit,
+            ..variant.spec()
+        };
+        let Outcome { laps, elapsed } = method.run(&spec)?;
+        match laps {
+            0 => Err(Failure::Limit(format!("no lap ended within {:?}", effort.limit))),
+            _ => Ok(Sample::timed(laps, laps * variant.threads as u64, elapsed)),
+        }
+    }))
 }
 
-/// How fibers are laid out over several workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Layout {
-    /// A contiguous part of the cycle per worker.
-    Half,
-    /// Every hop crosses: who is `i` hops after thread 0 is on worker `i %
-    /// workers`.
-    Cross,
-    /// Where the runtime puts them.
-    Free,
+/// The numbers of threads at which `method` is measured.
+fn threads(method: &dyn Method, options: &Options) -> Vec<usize> {
+    if let Some(asked) = &options.threads {
+        return asked.clone();
+    }
+    let cpus = host::cpus();
+    let mut list = vec![cpus.max(2), cpus + 1, 10, 100, 1000];
+    if options.quick {
+        list.retain(|&threads| method.name() != "polling" || threads <= cpus + 1);
+    } else {
+        list.extend([10_000, 100_000, 1_000_000]);
+    }
+    list.sort_unstable();
+    list.dedup();
+    list.retain(|&threads| threads >= 2 && too_many(method, threads).is_none());
+    list
 }
 
-/// Which parameters a method varies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Kernel threads: `cpus`.
-    Kernel,
-    /// A library with workers of its own: `workers`.
-    Library,
-    /// Daiko: `workers`, `layout`, `sites`.
-    Daiko,
+/// Why so many threads are not even tried.
+fn too_many(method: &dyn Method, threads: usize) -> Option<Skip> {
+    if method.name() == "polling" && threads > (host::cpus() + 1).max(MOST_POLLERS_WORTH_WAITING) {
+        return Some(Skip::new(
+            "more pollers than CPUs take a time slice per hop; one more and 10 show it",
+        ));
+    }
+    if method.kind() == Kind::Kernel && threads > MOST_KERNEL_THREADS {
+        return Some(Skip::new(format!("kernel threads are measured up to {MOST_KERNEL_THREADS}")));
+    }
+    None
 }
 
-/// What a ring measured, from lap mark to lap mark of one thread: set-up and
-/// tear-down are outside.
+/// The points of a method of `kind` at `threads`. The second order is measured
+/// where nothing else varies.
+fn variants(kind: Kind, threads: usize, options: &Options) -> Vec<Variant> {
+    let plain = Variant {
+        kind,
+        threads,
+        order: Order::Shuffled,
+        cpus: Cpus::All,
+        workers: 1,
+        layout: None,
+        sites: 1,
+    };
+    let mut variants = match kind {
+        Kind::Kernel => vec![plain, Variant { cpus: Cpus::One, ..plain }],
+        Kind::Library => {
+            workers(options).into_iter().map(|workers| Variant { workers, ..plain }).collect()
+        }
+        Kind::Daiko => workers(options)
+            .into_iter()
+            .flat_map(|workers| daiko_variants(plain, workers))
+            .collect(),
+    };
+    // Two threads have only one cycle.
+    if !options.quick && threads > 2 {
+        let first = variants[0];
+        variants.insert(1, Variant { order: Order::Sequential, ..first });
+    }
+    variants
+}
+
+fn daiko_variants(plain: Variant, workers: usize) -> Vec<Variant> {
+    if workers == 1 {
+        return vec![plain, Variant { sites: 16, ..plain }];
+    }
+    let layouts = [Layout::Half, Layout::Cross, Layout::Free];
+    layouts.into_iter().map(|layout| Variant { workers, layout: Some(layout), ..plain }).collect()
+}
+
+fn workers(options: &Options) -> Vec<usize> {
+    options.workers.clone().unwrap_or_else(|| {
+        let cpus = host::cpus();
+        let mut list = vec![1, 2, cpus];
+        list.retain(|&workers| workers <= cpus);
+        list.dedup();
+        list
+    })
+}
+
+/// What the parameters of a point say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// Time of all `laps`.
-    pub elapsed: Duration,
-    /// Laps really done; fewer than asked for when the limit was reached.
-    pub laps: u64,
+struct Variant {
+    kind: Kind,
+    threads: usize,
+    order: Order,
+    cpus: Cpus,
+    workers: usize,
+    layout: Option<Layout>,
+    sites: usize,
 }
 
-/// A mechanism by which the ring's threads wait for each other.
-pub trait Method: Sync {
-    /// The name in the command line and in results.
-    fn name(&self) -> &'static str;
-
-    /// Which parameters it varies.
-    fn kind(&self) -> Kind;
-
-    /// Whether `spec` can be run here; must be quick (it may look for an
-    /// installed library, not compile one). `spec.laps` and `spec.successor`
-    /// are not filled in yet.
-    ///
-    /// # Errors
-    /// Why not, in one line with the remedy.
-    fn supports(&self, spec: &Spec) -> Result<(), Skip>;
-
-    /// Laps of the first, calibrating run: few where a hop is slow.
-    fn first_laps(&self, spec: &Spec) -> u64 {
-        (2000 / spec.threads as u64).max(2)
+impl Variant {
+    fn rounds(&self, method: &dyn Method) -> Result<Rounds, Skip> {
+        if let Some(skip) = too_many(method, self.threads) {
+            return Err(skip);
+        }
+        let spec = self.spec();
+        let first = method.supports(&spec).map(|()| method.first_laps(&spec).max(1));
+        first.map(|first| Rounds::Calibrated { first })
     }
 
-    /// Runs the ring once, in a process of its own.
-    ///
-    /// # Errors
-    /// One line for the user, when it could not be run to its end.
-    fn run(&self, spec: &Spec) -> Result<Outcome, Failure>;
+    fn spec(&self) -> Spec {
+        Spec {
+            threads: self.threads,
+            successor: Vec::new(),
+            laps: 0,
+            cpus: self.cpus,
+            workers: self.workers,
+            layout: self.layout,
+            sites: self.sites,
+            limit: std::time::Duration::ZERO,
+        }
+    }
+
+    fn params(&self) -> Params {
+        let params = Params::new().with("threads", self.threads);
+        let params = match self.kind {
+            Kind::Kernel => params.with("cpus", self.cpus),
+            _ => params.with("workers", self.workers).with_some("layout", self.layout),
+        };
+        let sites = (self.kind == Kind::Daiko).then_some(self.sites);
+        params.with_some("sites", sites).with("order", self.order)
+    }
+
+    fn from_params(params: &Params) -> Option<Self> {
+        let kind = match (params.get("cpus"), params.get("sites")) {
+            (Some(_), _) => Kind::Kernel,
+            (None, Some(_)) => Kind::Daiko,
+            (None, None) => Kind::Library,
+        };
+        Some(Self {
+            kind,
+            threads: params.size("threads")?,
+            order: params.choice("order")?,
+            cpus: if kind == Kind::Kernel { params.choice("cpus")? } else { Cpus::All },
+            workers: params.size("workers").unwrap_or(1),
+            layout: params
+                .get("layout")
+                .map_or(Some(None), |_| params.choice("layout").map(Some))?,
+            sites: params.size("sites").unwrap_or(1),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_runs_what_the_params_say() {
+        let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
+        for kind in [Kind::Kernel, Kind::Library, Kind::Daiko] {
+            for variant in variants(kind, 10, &options) {
+                assert_eq!(Variant::from_params(&variant.params()), Some(variant));
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_points_have_the_same_params() {
+        let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
+        for kind in [Kind::Kernel, Kind::Library, Kind::Daiko] {
+            let params: Vec<_> = variants(kind, 10, &options).iter().map(Variant::params).collect();
+            for (index, one) in params.iter().enumerate() {
+                assert!(!params[index + 1..].contains(one), "{one:?} twice");
+            }
+        }
+    }
+
+    #[test]
+    fn layout_is_absent_with_one_worker() {
+        let options = Options { workers: Some(vec![1]), ..Options::default() };
+        assert!(variants(Kind::Daiko, 10, &options).iter().all(|variant| variant.layout.is_none()));
+    }
+
+    #[test]
+    fn two_threads_have_one_order() {
+        let orders = |threads| {
+            let variants = variants(Kind::Library, threads, &Options::default());
+            variants.iter().filter(|variant| variant.order == Order::Sequential).count()
+        };
+        assert_eq!((orders(2), orders(3)), (0, 1));
+    }
 }

@@ -8,6 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use crate::kit::Choice;
+
 /// A kind of socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Socket {
@@ -17,19 +19,8 @@ pub(super) enum Socket {
     Unix,
 }
 
-impl Socket {
-    const ALL: [Self; 2] = [Self::Tcp, Self::Unix];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Tcp => "tcp",
-            Self::Unix => "unix",
-        }
-    }
-
-    pub(super) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|socket| socket.name() == name)
-    }
+impl Choice for Socket {
+    const NAMES: &'static [(Self, &'static str)] = &[(Self::Tcp, "tcp"), (Self::Unix, "unix")];
 }
 
 /// An address of either kind.

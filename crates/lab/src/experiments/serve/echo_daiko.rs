@@ -8,7 +8,7 @@ use daiko::{
 };
 use daiko_sys::selector::{self, Kind};
 
-use super::{address::Address, echo::echo, method::Method, script::Language};
+use super::{address::Address, echo::echo, method::Method};
 use crate::kit::Skip;
 
 pub(super) struct EchoDaiko {
@@ -29,10 +29,6 @@ impl EchoDaiko {
 impl Method for EchoDaiko {
     fn name(&self) -> &'static str {
         self.name
-    }
-
-    fn language(&self) -> Language {
-        Language::Echo
     }
 
     fn supports(&self, _: usize) -> Result<(), Skip> {

@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use super::{address::Address, echo::echo, method::Method, script::Language};
+use super::{address::Address, echo::echo, method::Method};
 use crate::kit::Skip;
 
 /// Beyond this many kernel threads a machine's limits are the subject.
@@ -21,10 +21,6 @@ pub(super) struct EchoThreads;
 impl Method for EchoThreads {
     fn name(&self) -> &'static str {
         "echo-threads"
-    }
-
-    fn language(&self) -> Language {
-        Language::Echo
     }
 
     fn supports(&self, connections: usize) -> Result<(), Skip> {

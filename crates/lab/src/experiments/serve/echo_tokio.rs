@@ -9,8 +9,7 @@ use tokio::{
     runtime::Builder,
 };
 
-use super::{address::Address, echo::BUFFER, method::Method, script::Language};
-use crate::kit::Skip;
+use super::{address::Address, echo::BUFFER, method::Method};
 
 /// The runtimes of tokio.
 pub(super) enum EchoTokio {
@@ -25,14 +24,6 @@ impl Method for EchoTokio {
             Self::Threads => "echo-tokio",
             Self::SingleThread => "echo-tokio-single",
         }
-    }
-
-    fn language(&self) -> Language {
-        Language::Echo
-    }
-
-    fn supports(&self, _: usize) -> Result<(), Skip> {
-        Ok(())
     }
 
     fn serve(&self, address: &Address, _: usize) -> io::Result<Infallible> {

@@ -23,7 +23,6 @@ use self::{
     serve::{Connection, serve},
 };
 use super::{address::Address, method::Method, script::Language};
-use crate::kit::Skip;
 
 pub(super) struct Kv;
 
@@ -34,10 +33,6 @@ impl Method for Kv {
 
     fn language(&self) -> Language {
         Language::Resp
-    }
-
-    fn supports(&self, _: usize) -> Result<(), Skip> {
-        Ok(())
     }
 
     fn serve(&self, address: &Address, _: usize) -> io::Result<Infallible> {

@@ -2,24 +2,8 @@
 
 use std::{convert::Infallible, io};
 
-use super::{
-    address::Address, echo_daiko::EchoDaiko, echo_threads::EchoThreads, echo_tokio::EchoTokio,
-    kv::Kv, redis::Redis, script::Language,
-};
+use super::{address::Address, script::Language};
 use crate::kit::Skip;
-
-/// The methods, in the order of tables. Another one is added here.
-pub(super) const METHODS: [&dyn Method; 9] = [
-    &Kv,
-    &Redis,
-    &EchoDaiko::BY_ITSELF,
-    &EchoDaiko::EPOLL,
-    &EchoDaiko::RING,
-    &EchoDaiko::INTERRUPTING,
-    &EchoTokio::Threads,
-    &EchoTokio::SingleThread,
-    &EchoThreads,
-];
 
 /// A server.
 pub(super) trait Method: Sync {
@@ -27,13 +11,17 @@ pub(super) trait Method: Sync {
     fn name(&self) -> &'static str;
 
     /// What it is asked, and answers.
-    fn language(&self) -> Language;
+    fn language(&self) -> Language {
+        Language::Echo
+    }
 
-    /// Whether it can be tried with so many connections; quick.
+    /// Whether it can be tried with so many `_connections`; quick.
     ///
     /// # Errors
     /// What is missing, in one line with the remedy.
-    fn supports(&self, connections: usize) -> Result<(), Skip>;
+    fn supports(&self, _connections: usize) -> Result<(), Skip> {
+        Ok(())
+    }
 
     /// The server's process, pinned to its CPU: listens at `address`, and answers until it is killed.
     ///

@@ -40,6 +40,7 @@ mod echo;
 mod echo_daiko;
 mod echo_threads;
 mod echo_tokio;
+mod figures;
 mod generator;
 mod kv;
 mod measure;
@@ -51,13 +52,23 @@ mod server;
 use std::time::Duration;
 
 use self::{
-    address::Socket,
-    measure::Spec,
-    method::{METHODS, Method},
+    address::Socket, echo_daiko::EchoDaiko, echo_threads::EchoThreads, echo_tokio::EchoTokio,
+    kv::Kv, measure::Spec, method::Method, redis::Redis,
 };
-use crate::kit::{
-    Case, Effort, Experiment, Failure, List, Options, Params, Planned, Rounds, Sample, Skip, host,
-};
+use crate::kit::{Experiment, Failure, Measure, Params, Plan, Rounds, Sample, host};
+
+/// The methods, in the order of tables. Another one is added here.
+const METHODS: [&dyn Method; 9] = [
+    &Kv,
+    &Redis,
+    &EchoDaiko::BY_ITSELF,
+    &EchoDaiko::EPOLL,
+    &EchoDaiko::RING,
+    &EchoDaiko::INTERRUPTING,
+    &EchoTokio::Threads,
+    &EchoTokio::SingleThread,
+    &EchoThreads,
+];
 
 const CONNECTIONS: [usize; 4] = [1, 50, 1000, 10_000];
 const PIPELINES: [usize; 2] = [1, 16];
@@ -66,51 +77,43 @@ const IDLE: [(usize, Socket); 3] =
 const MOST_QUICK: usize = 1000;
 
 /// Requests of many connections to one server.
-pub struct Serve;
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: figures::NAME,
+    about: "servers of one to ten thousand connections: requests, their price in CPU time and their latency",
+    sizes: &["connections"],
+    lists: &[],
+    methods: || METHODS.iter().map(|method| method.name()).collect(),
+    cases,
+    measure,
+    published: Vec::new,
+    sections: figures::sections,
+};
 
-impl Experiment for Serve {
-    fn name(&self) -> &'static str {
-        "serve"
-    }
-
-    fn about(&self) -> &'static str {
-        "servers of one to ten thousand connections: requests, their price in CPU time and their latency"
-    }
-
-    fn methods(&self) -> Vec<&'static str> {
-        METHODS.iter().map(|method| method.name()).collect()
-    }
-
-    fn takes(&self, _: List) -> bool {
-        false
-    }
-
-    fn plan(&self, options: &Options) -> Vec<Planned> {
-        let wanted = || METHODS.into_iter().filter(|method| options.wants(method.name()));
-        let points = points(options.quick).into_iter();
-        points
-            .flat_map(|point| wanted().map(move |method| point.planned(method, options.quick)))
-            .collect()
-    }
-
-    /// Of a fixed length. A round of `effort` is a millisecond.
-    fn sample(&self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
-        let method = METHODS.into_iter().find(|method| method.name() == case.method);
-        let (Some(method), Some(point)) = (method, Point::from_params(&case.params)) else {
-            return Err(Failure::Broken(format!("{case}: there is no such point")));
-        };
-        let window = Duration::from_millis(effort.rounds).min(effort.limit / 2);
-        point.sample(method, window)
+/// A quick run leaves out the many connections.
+fn cases(plan: &mut Plan<'_>) {
+    let quick = plan.options.quick;
+    for point in points().filter(|point| !quick || point.connections <= MOST_QUICK) {
+        for method in METHODS {
+            let supports = method.supports(point.connections).and(host::two_cpus());
+            let rounds = supports.map(|_| Rounds::Fixed(point.milliseconds(quick)));
+            plan.add(method.name(), point.params(), rounds);
+        }
     }
 }
 
-/// All points of a method; a quick run leaves out the many connections.
-fn points(quick: bool) -> Vec<Point> {
+/// Of a fixed length.
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let method = METHODS.into_iter().find(|known| known.name() == method)?;
+    let point = Point::from_params(params)?;
+    Some(Box::new(move |effort| point.sample(method, effort.window())))
+}
+
+/// All points of a method.
+fn points() -> impl Iterator<Item = Point> {
     let load = CONNECTIONS.into_iter().flat_map(|connections| {
         PIPELINES.map(|pipeline| Point { connections, kind: Kind::Load { pipeline } })
     });
-    let idle = IDLE.map(|(connections, socket)| Point { connections, kind: Kind::Idle { socket } });
-    load.chain(idle).filter(|point| !quick || point.connections <= MOST_QUICK).collect()
+    load.chain(IDLE.map(|(connections, socket)| Point { connections, kind: Kind::Idle { socket } }))
 }
 
 /// What the parameters of a point say.
@@ -132,52 +135,37 @@ impl Point {
         let params = Params::new().with("connections", self.connections);
         match self.kind {
             Kind::Load { pipeline } => params.with("pipeline", pipeline),
-            Kind::Idle { socket } => params.with("socket", socket.name()),
+            Kind::Idle { socket } => params.with("socket", socket),
         }
     }
 
     fn from_params(params: &Params) -> Option<Self> {
-        let number = |key, most| {
-            params.number(key).filter(|number| (1..=most).contains(number)).map(|it| it as usize)
-        };
-        let kind = match params.text("socket") {
-            Some(name) => Kind::Idle { socket: Socket::from_name(name)? },
+        let number = |key, most| params.size(key).filter(|number| (1..=most).contains(number));
+        let kind = match params.get("socket") {
+            Some(_) => Kind::Idle { socket: params.choice("socket")? },
             None => Kind::Load { pipeline: number("pipeline", 1000)? },
         };
         Some(Self { connections: number("connections", 1_000_000)?, kind })
     }
 
-    fn planned(self, method: &dyn Method, quick: bool) -> Planned {
-        // Several requests of each connection; of idle ones, enough to see a thousandth of a CPU.
-        let milliseconds = match (self.kind, quick) {
+    /// Several requests of each connection; of idle ones, enough to see a thousandth of a CPU.
+    fn milliseconds(self, quick: bool) -> u64 {
+        match (self.kind, quick) {
             (Kind::Load { .. }, false) if self.connections >= 10_000 => 1000,
             (Kind::Load { .. }, false) => 500,
             (Kind::Load { .. }, true) => 150,
             (Kind::Idle { .. }, false) => 1000,
             (Kind::Idle { .. }, true) => 400,
-        };
-        let supports = method.supports(self.connections).and(cpus().map(drop));
-        let params = self.params();
-        let case = Case { experiment: "serve".into(), method: method.name().into(), params };
-        Planned { case, rounds: supports.map(|()| Rounds::Fixed(milliseconds)) }
+        }
     }
 
     fn sample(self, method: &dyn Method, window: Duration) -> Result<Sample, Failure> {
-        let cpus = cpus().map_err(|skip| Failure::Unavailable(skip.reason));
-        let (server_cpu, client_cpu) = cpus?;
+        let (server_cpu, client_cpu) = host::two_cpus()?;
         let spec = Spec { method, connections: self.connections, server_cpu, client_cpu, window };
         match self.kind {
             Kind::Load { pipeline } => spec.load(pipeline),
             Kind::Idle { socket } => spec.idle(socket),
         }
-    }
-}
-
-/// The server's CPU and that of who asks.
-fn cpus() -> Result<(usize, usize), Skip> {
-    match host::cpu_list()[..] {
-        [server, client, ..] => Ok((server, client)),
-        _ => Err(Skip::new("two CPUs are needed: allow two")),
     }
 }
 

@@ -3,9 +3,9 @@
 use std::{convert::Infallible, io, os::unix::ffi::OsStrExt};
 
 use super::{address::Address, method::Method, script::Language};
-use crate::{
-    experiments::ipc::redis::{become_server, installed, quiet},
-    kit::Skip,
+use crate::kit::{
+    Skip,
+    redis::{become_server, installed, quiet},
 };
 
 /// Connections beside those that are measured.

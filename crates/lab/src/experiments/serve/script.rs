@@ -1,9 +1,9 @@
 //! What is asked, and what has to be answered: prepared beforehand, so that a request costs whoever
 //! sends it a copy, and its reply a comparison.
 
-use crate::{
-    experiments::ipc::redis::{command, string},
-    kit::random::SplitMix64,
+use crate::kit::{
+    random::SplitMix64,
+    redis::{command, string},
 };
 
 /// Requests in all scripts of a kind: as many keys of a store, and as many messages for an echo.

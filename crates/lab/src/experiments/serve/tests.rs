@@ -1,16 +1,19 @@
 use std::thread;
 
 use super::*;
-use crate::kit::{Unit, testing::long_enough};
+use crate::{
+    kit::{Options, Skip, Unit},
+    testing::long_enough,
+};
 
 fn cases(options: &Options) -> Vec<String> {
-    Serve.plan(options).iter().map(|planned| planned.case.to_string()).collect()
+    EXPERIMENT.plan(options).iter().map(|planned| planned.case.to_string()).collect()
 }
 
 #[test]
 fn names_are_those_of_the_result_format() {
     assert_eq!(
-        Serve.methods(),
+        (EXPERIMENT.methods)(),
         [
             "kv",
             "redis",
@@ -47,10 +50,10 @@ fn a_quick_run_has_the_points_of_up_to_a_thousand_connections() {
 
 #[test]
 fn a_sample_runs_what_the_params_say() {
-    for point in points(false) {
+    for point in points() {
         assert_eq!(Point::from_params(&point.params()), Some(point));
     }
-    let params = points(false)[0].params();
+    let params = points().next().expect("a point").params();
     assert_eq!(Point::from_params(&params.clone().with("connections", 0usize)), None);
     assert_eq!(Point::from_params(&params.clone().with("pipeline", "many")), None);
     assert_eq!(Point::from_params(&params.with("socket", "udp")), None);
@@ -58,7 +61,7 @@ fn a_sample_runs_what_the_params_say() {
 
 #[test]
 fn kernel_threads_end_where_the_machine_does() {
-    let plan = Serve.plan(&Options::default());
+    let plan = EXPERIMENT.plan(&Options::default());
     let reason = |case: &str| {
         let planned = plan.iter().find(|planned| planned.case.to_string() == case);
         planned.expect("a case").rounds.clone().err().map(|skip| skip.reason)
@@ -71,7 +74,7 @@ const NAME: &str = "every_method_serves_as_many_requests_as_are_sent";
 
 #[test]
 fn every_method_serves_as_many_requests_as_are_sent() {
-    if let Err(skip) = cpus() {
+    if let Err(skip) = host::two_cpus() {
         println!("skipped: {NAME}: {skip}");
         return;
     }
@@ -173,7 +176,7 @@ fn a_server_that_cannot_begin_is_told_with_its_reason() {
 
 #[test]
 fn a_point_that_there_is_not_is_refused() {
-    let case = Case { experiment: "serve".into(), method: "redis".into(), params: Params::new() };
-    let effort = Effort { rounds: 1, limit: Duration::from_secs(1) };
-    assert!(matches!(Serve.sample(&case, effort), Err(Failure::Broken(_))));
+    let params = points().next().expect("a point").params();
+    assert!(measure("kv", &params).is_some());
+    assert!(measure("nginx", &params).is_none());
 }

@@ -49,8 +49,11 @@ pub(super) fn slowest(cpus: &[usize], rounds: u64) -> Result<Duration, Failure> 
         Ok(times[times.len() / 2])
     };
     // A thread of its own: binding is for good.
-    let on_all =
-        || cpus.iter().map(median).try_fold(Duration::ZERO, |most, time| Ok(most.max(time?)));
+    let on_all = || {
+        cpus.iter()
+            .map(median)
+            .try_fold(Duration::ZERO, |most, time| time.map(|time| most.max(time)))
+    };
     thread::scope(|scope| scope.spawn(on_all).join().expect("no probe panics"))
 }
 

@@ -38,16 +38,15 @@
 //! kernel shared it out where two have one.
 
 mod compute;
+mod figures;
 mod issue;
 mod processes;
 mod programs;
 mod proof;
-pub(crate) mod quiet;
+mod quiet;
 mod run;
-mod setting;
 mod threads;
 mod tree;
-pub mod verdict;
 mod writer;
 
 use std::{
@@ -57,34 +56,25 @@ use std::{
 
 use daiko_sys::topology::Topology;
 
-pub use self::setting::{Cores, Pair, Setting};
 use self::{
     compute::{Kernel, Kind},
+    figures::{LOOK, NAME},
     programs::{Program, Work},
     quiet::{Quiet, undisturbed},
     run::{Amount, PairDone},
     writer::Target,
 };
+pub use crate::kit::p4::setting::{Cores, Pair, Setting};
 use crate::kit::{
-    Case, CpuTask, Effort, Experiment, Failure, List, Options, Params, Planned, Reading, Rounds,
-    Sample, Skip, Unit, persistent::Memory, pmem,
+    Choice, CpuTask, Effort, Experiment, Failure, List, Measure, Options, Params, Plan, Reading,
+    Rounds, Sample, Skip, Unit,
+    p4::{
+        published::{self, CPU_TIME, IO_THROUGHPUT},
+        verdict::{DISTURBED, DRAM, PMEM, RBTREE},
+    },
+    persistent::Memory,
+    pmem,
 };
-
-/// What a point says it is of: writes or operations per second of all IO tasks.
-pub const IO_THROUGHPUT: &str = "io-throughput";
-/// The mean run time of the CPU work.
-pub const CPU_TIME: &str = "cpu-time";
-
-/// Whether a sample stayed disturbed: 1 then.
-pub(crate) const DISTURBED: &str = "disturbed";
-
-/// The time of a look at the cores, at its best in a sample.
-pub(crate) const LOOK: &str = "look";
-
-/// IO tasks of set 1, and that of set 2.
-const DRAM: &str = "dram";
-const PMEM: &str = "pmem";
-const RBTREE: &str = "rbtree";
 
 const MIB: u64 = 1 << 20;
 /// In MiB.
@@ -98,55 +88,39 @@ const SHARED_LEAST: Duration = Duration::from_millis(500);
 const REPEATS_END: Duration = Duration::from_secs(10);
 
 /// P4's settings, measured.
-pub struct Smt;
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: NAME,
+    about: "tasks that stall on memory beside tasks that compute, on siblings of a core or not (P4); needs SMT",
+    sizes: &["size"],
+    lists: &[List::CpuTasks, List::Pmem],
+    methods: || Setting::all().map(Setting::name).collect(),
+    cases,
+    measure,
+    published: || published::points(NAME),
+    sections: figures::sections,
+};
 
-impl Experiment for Smt {
-    fn name(&self) -> &'static str {
-        "smt"
+fn cases(plan: &mut Plan<'_>) {
+    let machine = Topology::read().map_err(|error| Skip::new(error.to_string()));
+    let cores = machine.as_ref().map_err(Skip::clone).and_then(Cores::find);
+    let region = machine.as_ref().map_or(LEAST_REGION, region_mib);
+    for (params, missing) in points(plan.options, region) {
+        for setting in Setting::all() {
+            let rounds = cores.clone().and(missing.clone());
+            let rounds = rounds.map(|()| Rounds::Calibrated { first: 1 });
+            plan.add(setting.name(), params.clone(), rounds);
+        }
     }
+}
 
-    fn about(&self) -> &'static str {
-        "tasks that stall on memory beside tasks that compute, on siblings of a core or not (P4); needs SMT"
-    }
-
-    fn methods(&self) -> Vec<&'static str> {
-        Setting::ALL.map(Setting::name).into()
-    }
-
-    fn takes(&self, list: List) -> bool {
-        matches!(list, List::CpuTasks | List::Pmem)
-    }
-
-    fn plan(&self, options: &Options) -> Vec<Planned> {
-        let machine = Topology::read().map_err(|error| Skip::new(error.to_string()));
-        let cores = machine.as_ref().map_err(Skip::clone).and_then(Cores::find);
-        let region = machine.as_ref().map_or(LEAST_REGION, region_mib);
-        let planned = |(params, missing): &(Params, Result<(), Skip>)| {
-            let of_setting = |method: &str| Planned {
-                case: Case {
-                    experiment: "smt".into(),
-                    method: method.into(),
-                    params: params.clone(),
-                },
-                rounds: cores
-                    .clone()
-                    .and(missing.clone())
-                    .map(|()| Rounds::Calibrated { first: 1 }),
-            };
-            let wanted = self.methods().into_iter().filter(|method| options.wants(method));
-            wanted.map(of_setting).collect::<Vec<_>>()
-        };
-        points(options, region).iter().flat_map(planned).collect()
-    }
-
-    fn sample(&self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
-        let job = Job::of(case);
-        let job = job.ok_or_else(|| Failure::Broken(format!("{case}: there is no such point")))?;
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let job = Job::of(method, params)?;
+    Some(Box::new(move |effort| {
         let machine = Topology::read().map_err(|error| Failure::Unavailable(error.to_string()))?;
-        let cores = Cores::find(&machine).map_err(|skip| Failure::Unavailable(skip.reason))?;
+        let cores = Cores::find(&machine)?;
         proof::prove(&cores)?;
         job.sample(&cores, effort)
-    }
+    }))
 }
 
 /// What a point measures.
@@ -169,13 +143,12 @@ enum Task {
 }
 
 impl Job {
-    fn of(case: &Case) -> Option<Self> {
-        let params = &case.params;
+    fn of(method: &str, params: &Params) -> Option<Self> {
         let tasks = match params.text("io")? {
             RBTREE => Tasks::programs(params)?,
             io => Tasks::threads(io, params)?,
         };
-        Some(Self { setting: Setting::from_name(&case.method)?, tasks })
+        Some(Self { setting: Setting::from_name(method)?, tasks })
     }
 
     /// Takes a sample on `cores`, whatever they are.
@@ -304,7 +277,7 @@ fn region_mib(machine: &Topology) -> u64 {
 fn points(options: &Options, region: u64) -> Vec<(Params, Result<(), Skip>)> {
     let memory = Memory::new(options.pmem.as_deref());
     let mut points = Vec::new();
-    for (io, found) in [(DRAM, Ok(())), (PMEM, pmem::is_installed())] {
+    for (io, found) in [(DRAM, Ok(())), (PMEM, pmem::require_libpmem())] {
         for kind in Kind::ALL {
             for &size in kind.sizes(options.quick) {
                 let params = Params::new().with("io", io).with("cpu", kind.name());

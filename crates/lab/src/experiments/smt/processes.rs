@@ -5,10 +5,9 @@ use std::thread;
 use super::{
     programs::Work,
     run::{Amount, PairDone, Start, Stopped, all, bind},
-    setting::Pair,
     tree::Tree,
 };
-use crate::kit::{Failure, persistent::Memory};
+use crate::kit::{Failure, p4::setting::Pair, persistent::Memory};
 
 /// Runs maps whose data lie in `memory`, and programs that do `work`.
 pub(super) fn run(

@@ -12,10 +12,7 @@ use std::{
 use daiko_sys::process::wait_with_usage;
 
 use super::run::{Amount, Done};
-use crate::{
-    kit::{Failure, Skip, host, random::SplitMix64},
-    runner::child::last_line,
-};
+use crate::kit::{Failure, Skip, failure::last_line, host, random::SplitMix64};
 
 /// A program of the named set.
 #[derive(Debug)]
@@ -70,7 +67,7 @@ impl Program {
     /// Whether it is installed.
     pub(super) fn supports(&self) -> Result<(), Skip> {
         let Self { name, package, .. } = self;
-        host::has_program(name)
+        host::require_program(name)
             .map_err(|skip| Skip::new(format!("{skip} (Debian: apt install {package})")))
     }
 }

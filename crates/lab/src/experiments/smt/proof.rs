@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use super::{issue, setting::Cores};
-use crate::{experiments::limits, kit::Failure};
+use super::issue;
+use crate::kit::{Failure, p4::setting::Cores, transfer};
 
 /// What two siblings do at most together of a loop that takes all of a core, in what one does alone.
 const SIBLINGS_MOST: f64 = 1.5;
@@ -70,7 +70,7 @@ fn done(tries: &[[Duration; 2]]) -> f64 {
 fn line([here, there]: [usize; 2]) -> Result<f64, Failure> {
     let mut least = Duration::MAX;
     for _ in 0..TRIES {
-        least = least.min(limits::transfer::between::<false>(here, there, LAPS)?.elapsed);
+        least = least.min(transfer::between::<false>(here, there, LAPS)?.elapsed);
     }
     Ok(least.as_nanos() as f64 / LAPS as f64)
 }

@@ -6,10 +6,10 @@ use super::{
     run::{Start, Stopped, all},
     *,
 };
-use crate::kit::host;
+use crate::kit::{Case, Planned, host};
 
 fn cases(options: &Options) -> Vec<Planned> {
-    Smt.plan(options)
+    EXPERIMENT.plan(options)
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn every_point_is_there_once_and_can_be_read_again() {
         let names: BTreeSet<String> = plan.iter().map(|one| one.case.to_string()).collect();
         assert_eq!(names.len(), plan.len());
         for Planned { case, .. } in plan {
-            assert!(Job::of(&case).is_some(), "{case}");
+            assert!(Job::of(&case.method, &case.params).is_some(), "{case}");
         }
     }
 }
@@ -56,7 +56,7 @@ fn programs_of_users_take_the_place_of_the_set() {
     let plan = cases(&options);
     let set2 = plan.iter().filter(|one| one.case.params.text("io") == Some("rbtree"));
     let commands: Vec<_> = set2.filter_map(|one| one.case.params.text("command")).collect();
-    assert_eq!(commands.len(), 2 * Setting::ALL.len());
+    assert_eq!(commands.len(), 2 * Setting::NAMES.len());
     assert_eq!([commands[0], commands[5]], ["run a", "run b"]);
 }
 
@@ -76,7 +76,7 @@ fn without_siblings_nothing_is_measured_and_the_remedy_is_told() {
         let told = rounds.expect_err("no siblings").to_string();
         assert!(told.contains("smt-model"), "{told}");
         let effort = Effort { rounds: 1, limit: Duration::from_secs(1) };
-        let refused = Smt.sample(&case, effort).expect_err("no siblings");
+        let refused = EXPERIMENT.sample(&case, effort).expect_err("no siblings");
         assert_eq!(refused, Failure::Unavailable(told), "{case}");
     }
 }
@@ -84,9 +84,7 @@ fn without_siblings_nothing_is_measured_and_the_remedy_is_told() {
 #[test]
 fn points_that_there_are_not_are_refused() {
     let params = || Params::new().with("io", "dram").with("cpu", "idiv").with("size", 9u64);
-    let of = |method: &str, params: Params| {
-        Job::of(&Case { experiment: "smt".into(), method: method.into(), params }).is_some()
-    };
+    let of = |method: &str, params: Params| Job::of(method, &params).is_some();
     assert!(of("cross", params().with("region-mib", 1u64)));
     assert!(!of("nonsense", params().with("region-mib", 1u64)));
     assert!(!of("cross", params()));
@@ -132,12 +130,12 @@ fn check(job: &Job, rounds: u64) {
 #[test]
 fn threads_run_in_every_setting_on_described_cores() {
     let mut targets = vec![Target { memory: None, bytes: 1 << 20 }];
-    match pmem::is_installed() {
+    match pmem::require_libpmem() {
         Ok(()) => targets.push(Target { memory: Some(Memory::Emulated), bytes: 1 << 20 }),
         Err(skip) => println!("skipped: {skip}"),
     }
     for target in targets {
-        for (setting, kind) in Setting::ALL.into_iter().zip(Kind::ALL.into_iter().cycle()) {
+        for (setting, kind) in Setting::all().zip(Kind::ALL.into_iter().cycle()) {
             let kernel = Kernel { kind, size: 100 };
             let tasks = Tasks::Threads { target: target.clone(), kernel };
             check(&Job { setting, tasks }, 3);
@@ -151,7 +149,7 @@ fn programs_run_in_every_setting_on_described_cores() {
         println!("skipped: programs_run_in_every_setting_on_described_cores: {skip}");
         return;
     }
-    for setting in Setting::ALL {
+    for setting in Setting::all() {
         let task = Task::Own("seq 200000".into());
         check(&Job { setting, tasks: Tasks::Programs { memory: Memory::Emulated, task } }, 2);
     }
@@ -212,7 +210,7 @@ fn one_that_is_not_prepared_stops_all_and_is_told() {
 
 #[test]
 fn a_region_that_cannot_be_had_stops_all_and_is_told() {
-    if let Err(skip) = pmem::is_installed() {
+    if let Err(skip) = pmem::require_libpmem() {
         println!("skipped: a_region_that_cannot_be_had_stops_all_and_is_told: {skip}");
         return;
     }

@@ -11,10 +11,9 @@ use daiko_sys::clock::thread_cpu_ns;
 use super::{
     compute::Kernel,
     run::{Amount, Done, PairDone, Start, Stopped, all, bind},
-    setting::Pair,
     writer::{Target, Writer},
 };
-use crate::kit::Failure;
+use crate::kit::{Failure, p4::setting::Pair};
 
 /// Runs IO tasks that write to `target`, CPU tasks that do `kernel`.
 pub(super) fn run(

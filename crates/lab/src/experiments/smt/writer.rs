@@ -121,7 +121,7 @@ fn until(end: &AtomicBool, mut place: impl FnMut() -> usize, write: impl Fn(usiz
 mod tests {
     use std::path::Path;
 
-    use super::{super::pmem::is_installed, *};
+    use super::{super::pmem::require_libpmem, *};
 
     const BYTES: usize = 1 << 20;
 
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn persistent_memory_that_is_emulated_takes_writes() {
-        if let Err(skip) = is_installed() {
+        if let Err(skip) = require_libpmem() {
             println!("skipped: persistent_memory_that_is_emulated_takes_writes: {skip}");
             return;
         }
@@ -165,7 +165,7 @@ mod tests {
 
     /// What is refused, and by which words.
     fn refused(memory: Memory, bytes: usize) -> Option<String> {
-        match is_installed() {
+        match require_libpmem() {
             Ok(()) => {
                 let result = Target { memory: Some(memory), bytes }.writer(1);
                 Some(result.err().expect("refused").to_string())

@@ -18,6 +18,7 @@
 //!
 //! The method `sampling` is what decides for threads that run; `mappings` shows what could be said without.
 
+mod figures;
 mod programs;
 mod run;
 
@@ -27,78 +28,54 @@ use daiko_pair::{
     Class,
     class::{Evidence, Look, Unavailable, Verdict, decide},
 };
-
 use daiko_sys::{clock::thread_cpu_ns, topology::Topology};
 
-use self::{programs::Program, run::Running};
-use crate::kit::{
-    Case, Effort, Experiment, Failure, List, Options, Params, Planned, Reading, Rounds, Sample,
-    Skip, Unit, host,
+use self::{
+    figures::{CLASSES, SAMPLING, class_name},
+    programs::Program,
+    run::Running,
 };
+use crate::kit::{Experiment, Failure, Measure, Params, Plan, Reading, Rounds, Sample, Unit};
 
-/// The name in the command line and in results.
-pub(crate) const NAME: &str = "smt-classes";
-/// The classes, as they are called in parameters.
-pub(crate) const CLASSES: [(Class, &str); 3] =
-    [(Class::Stall, "stall"), (Class::Compute, "compute"), (Class::Unknown, "unknown")];
-/// What programs were for when thresholds were chosen, as it is called in parameters.
-pub(crate) const HALVES: [&str; 3] = ["training", "looked", "test"];
-/// By where a thread is, again and again.
-pub(crate) const SAMPLING: &str = "sampling";
 const MAPPINGS: &str = "mappings";
+const METHODS: [&str; 2] = [SAMPLING, MAPPINGS];
 
 /// The classifier of `daiko pair`, judged.
-pub struct SmtClasses;
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: figures::NAME,
+    about: "how often daiko pair is right about programs that stall or compute (P4), traps among them",
+    sizes: &[],
+    lists: &[],
+    methods: || METHODS.into(),
+    cases,
+    measure,
+    published: Vec::new,
+    sections: figures::sections,
+};
 
-impl Experiment for SmtClasses {
-    fn name(&self) -> &'static str {
-        NAME
+fn cases(plan: &mut Plan<'_>) {
+    for method in METHODS {
+        for program in programs::ALL {
+            let params = Params::new()
+                .with("program", program.name)
+                .with("half", program.half())
+                .with("label", class_name(program.label))
+                .with("trap", if program.trap { "yes" } else { "no" });
+            plan.add(method, params, program.require_available().map(|()| Rounds::Fixed(1)));
+        }
     }
+}
 
-    fn about(&self) -> &'static str {
-        "how often daiko pair is right about programs that stall or compute (P4), traps among them"
-    }
-
-    fn methods(&self) -> Vec<&'static str> {
-        vec![SAMPLING, MAPPINGS]
-    }
-
-    fn takes(&self, _: List) -> bool {
-        false
-    }
-
-    fn plan(&self, options: &Options) -> Vec<Planned> {
-        let methods = self.methods().into_iter().filter(|method| options.wants(method));
-        methods
-            .flat_map(|method| programs::ALL.iter().map(move |one| planned(method, one)))
-            .collect()
-    }
-
-    fn sample(&self, case: &Case, _: Effort) -> Result<Sample, Failure> {
-        let name = case.params.text("program");
-        let program = const { programs::ALL }.iter().find(|program| Some(program.name) == name);
-        let program = program.filter(|_| self.methods().contains(&case.method.as_str()));
-        let program =
-            program.ok_or_else(|| Failure::Broken(format!("{case}: there is no such point")))?;
-        let (verdict, cpu_ns) = judge(program, &case.method)?;
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let method = METHODS.into_iter().find(|known| *known == method)?;
+    let name = params.text("program")?;
+    let program = const { programs::ALL }.iter().find(|program| program.name == name)?;
+    Some(Box::new(move |_| {
+        let (verdict, cpu_ns) = judge(program, method)?;
         let mut readings = readings(program, &verdict);
         readings.push(Reading::stat(Unit::Nanoseconds, "look", cpu_ns as f64));
         Ok(Sample { rounds: 1, elapsed: Duration::from_nanos(cpu_ns), readings })
-    }
-}
-
-fn planned(method: &str, program: &Program) -> Planned {
-    let params = Params::new()
-        .with("program", program.name)
-        .with("half", program.half().name())
-        .with("label", class_name(program.label))
-        .with("trap", if program.trap { "yes" } else { "no" });
-    let case = Case { experiment: NAME.into(), method: method.into(), params };
-    Planned { case, rounds: program.is_there().map(|()| Rounds::Fixed(1)) }
-}
-
-fn class_name(class: Class) -> &'static str {
-    CLASSES.iter().find(|(known, _)| *known == class).expect("all are listed").1
+    }))
 }
 
 /// What the classifier says about a program that runs, and how much CPU time it took.
@@ -108,7 +85,7 @@ fn judge(program: &Program, method: &str) -> Result<(Verdict, u64), Failure> {
     let before = thread_cpu_ns();
     let evidence = Look::here(Some(&machine)).at(&[(running.pid(), running.pid())]).remove(0);
     let cpu_ns = thread_cpu_ns() - before;
-    running.is_there_still()?;
+    running.check_running()?;
     let verdict = match (method, &evidence.profile) {
         (SAMPLING, Err(Unavailable(why))) => return Err(Failure::Unavailable(why.clone())),
         (SAMPLING, Ok(_)) => decide(None, &evidence),
@@ -125,16 +102,6 @@ fn readings(program: &Program, verdict: &Verdict) -> Vec<Reading> {
     let said = |(class, name): (Class, &str)| is(&format!("said-{name}"), verdict.class == class);
     let right = is("right", verdict.class == program.label);
     std::iter::once(right).chain(CLASSES.map(said)).collect()
-}
-
-impl Program {
-    /// Whether this machine can run it.
-    fn is_there(&self) -> Result<(), Skip> {
-        match self.run {
-            programs::Run::Own { needs, .. } => needs(),
-            programs::Run::Installed { command, .. } => host::has_program(command[0]),
-        }
-    }
 }
 
 #[cfg(test)]

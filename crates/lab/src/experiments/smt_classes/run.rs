@@ -40,7 +40,7 @@ impl Running {
             process.next_end().map_err(refused)?;
         }
         let running = Self { pid, end, complaint, _process: process };
-        running.is_there_still()?;
+        running.check_running()?;
         Ok(running)
     }
 
@@ -50,7 +50,7 @@ impl Running {
 
     /// # Errors
     /// If it has ended, why.
-    pub(super) fn is_there_still(&self) -> Result<(), Failure> {
+    pub(super) fn check_running(&self) -> Result<(), Failure> {
         if !self.end.has_ended() {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    kit::results::Results,
+    kit::{Case, Effort, Options, host::Host},
     runner::{Measured, Schedule, Series},
 };
 
@@ -14,7 +14,7 @@ fn judged(name: &str, method: &str) -> Option<Verdict> {
         println!("skipped: {name}: {why}");
         None
     };
-    if let Err(skip) = program(name).is_there() {
+    if let Err(skip) = program(name).require_available() {
         return skipped(&skip.reason);
     }
     match judge(program(name), method) {
@@ -27,13 +27,13 @@ fn judged(name: &str, method: &str) -> Option<Verdict> {
 #[test]
 fn every_program_prepares_and_goes_on() {
     for program in programs::ALL {
-        if let Err(skip) = program.is_there() {
+        if let Err(skip) = program.require_available() {
             println!("skipped: {}: {}", program.name, skip.reason);
             continue;
         }
         let running = Running::start(program);
         let running = running.unwrap_or_else(|failure| panic!("{}: {failure}", program.name));
-        running.is_there_still().unwrap();
+        running.check_running().unwrap();
     }
 }
 
@@ -77,12 +77,12 @@ fn a_program_that_ends_early_says_so() {
 
 #[test]
 fn a_point_is_sampled_and_what_is_none_is_refused() {
-    let plan = SmtClasses.plan(&Options::default());
+    let plan = EXPERIMENT.plan(&Options::default());
     assert_eq!(plan.len(), 2 * programs::ALL.len());
     let effort = Effort { rounds: 1, limit: std::time::Duration::from_secs(5) };
     let sleep = plan.iter().find(|one| one.case.params.text("program") == Some("sleep"));
     let case = &sleep.expect("of the list").case;
-    match SmtClasses.sample(case, effort) {
+    match EXPERIMENT.sample(case, effort) {
         Ok(sample) => {
             let of = |stat: &str| {
                 let found = sample.readings.iter().find(|one| one.stat.as_deref() == Some(stat));
@@ -98,7 +98,7 @@ fn a_point_is_sampled_and_what_is_none_is_refused() {
         Case { method: "guess".into(), ..case.clone() },
         Case { params: Params::new().with("program", "none"), ..case.clone() },
     ] {
-        assert!(SmtClasses.sample(&wrong, effort).is_err(), "{wrong}");
+        assert!(EXPERIMENT.sample(&wrong, effort).is_err(), "{wrong}");
     }
 }
 
@@ -111,7 +111,9 @@ fn the_report_shows_who_was_taken_for_what() {
             elapsed: Schedule::QUICK.target,
             readings: readings(program(name), &verdict(*class)),
         };
-        let case = planned(SAMPLING, program(name)).case;
+        let plan = EXPERIMENT.plan(&Options::default()).into_iter().map(|planned| planned.case);
+        let mut own = plan.filter(|case| case.params.text("program") == Some(name));
+        let case = own.next().expect("it is sampled");
         Series { case, rounds: 1, samples: said.iter().map(sample).collect() }
     };
     let (stall, compute) = (Class::Stall, Class::Compute);
@@ -123,8 +125,7 @@ fn the_report_shows_who_was_taken_for_what() {
         ],
         ..Measured::default()
     };
-    let results = Results::new(crate::kit::host::Host::detect(), &measured, Schedule::QUICK);
-    let page = crate::report::html(&results, std::path::Path::new("report.html"));
+    let page = crate::report::html(&measured.results(Host::detect(), Schedule::QUICK));
     assert!(page.contains("training: 1 of 2 right, of traps 1 of 2"), "{page}");
     assert!(page.contains("looked: 1 of 1 right, of traps 0 of 0"), "{page}");
     assert!(page.contains("Wrong: probe-dram. Looks do not all agree: probe-dram."), "{page}");

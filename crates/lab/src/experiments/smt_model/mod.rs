@@ -31,82 +31,66 @@
 //!   nothing is known (1.80 for `nosmt` where P4 has 1.15). And divisions leave the units to whoever writes to DRAM, which P4's do not
 //!   (1.36 for `parallel` where P4 has 0.98).
 
-mod experiment;
+mod figures;
 mod network;
+mod predict;
 mod tasks;
 
-use std::iter;
+use std::time::Instant;
 
-use self::network::{Running, rates};
-pub use self::{experiment::SmtModel, network::Demand};
-use crate::experiments::smt::{Cores, Setting};
+pub use self::{
+    network::Demand,
+    predict::{Prediction, predict},
+};
+use crate::kit::{
+    Choice, Experiment, Measure, Params, Plan, Reading, Rounds, Sample, Unit,
+    p4::{
+        published::{self, CPU_TIME, IO_THROUGHPUT},
+        setting::Setting,
+    },
+};
 
-/// Hardware threads of the model, by number.
-const MACHINE: Cores = Cores([[0, 1], [2, 3]]);
-const THREADS_OF_CORE: usize = 2;
+/// P4's settings, predicted: every setting with every pair of tasks.
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: figures::NAME,
+    about: "a model of P4's tasks on P4's machine, for hosts without SMT: what pairing stalls with computation is predicted to gain",
+    sizes: &["size"],
+    lists: &[],
+    methods: || Setting::all().map(Setting::name).collect(),
+    cases,
+    measure,
+    published: || published::points(figures::NAME),
+    sections: figures::sections,
+};
 
-/// What a setting is predicted to do.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Prediction {
-    /// Units of all IO tasks together in a nanosecond.
-    pub io_rate: f64,
-    /// The time of a unit of the work of the CPU tasks, in nanoseconds; with `nosmt`, of two.
-    pub cpu_time: f64,
-}
-
-/// What `setting` does with IO tasks and CPU tasks of these demands.
-///
-/// # Examples
-/// ```
-/// use daiko_lab::experiments::{smt::Setting, smt_model::{Demand, predict}};
-/// // Who only waits is in nobody's way.
-/// let io = Demand { alone: 100.0, ..Demand::default() };
-/// let cpu = Demand { slots: 1.0, ..Demand::default() };
-/// assert_eq!(predict(Setting::Cross, io, cpu).cpu_time, 1.0);
-/// assert_eq!(predict(Setting::Parallel, io, cpu).cpu_time, 2.0);
-/// ```
-pub fn predict(setting: Setting, io: Demand, cpu: Demand) -> Prediction {
-    let pairs = setting.pairs(&MACHINE);
-    let of_pair = |pair: &crate::experiments::smt::Pair| [(pair.io, io), (pair.cpu, cpu)];
-    let tasks: Vec<(usize, Demand)> = pairs.iter().flat_map(of_pair).collect();
-    let rates = shared_rates(&tasks);
-    let io_rate = rates.iter().step_by(2).sum();
-    let each = rates.iter().skip(1).step_by(2).map(|rate| setting.work() as f64 / rate);
-    Prediction { io_rate, cpu_time: each.sum::<f64>() / pairs.len() as f64 }
-}
-
-/// Units of each task in a nanosecond; tasks of one hardware thread take turns.
-fn shared_rates(tasks: &[(usize, Demand)]) -> Vec<f64> {
-    let courses = courses(tasks);
-    let mut sums = vec![0.0; tasks.len()];
-    for course in &courses {
-        let running = |&index: &usize| {
-            let (thread, demand) = tasks[index];
-            Running { core: thread / THREADS_OF_CORE, demand }
-        };
-        let rates = rates(&course.iter().map(running).collect::<Vec<_>>());
-        iter::zip(course, rates).for_each(|(&index, rate)| sums[index] += rate);
-    }
-    sums.iter().map(|sum| sum / courses.len() as f64).collect()
-}
-
-/// Who may run at the same time: each choice of one task for each hardware thread that has any.
-fn courses(tasks: &[(usize, Demand)]) -> Vec<Vec<usize>> {
-    let mut courses = vec![Vec::new()];
-    for thread in MACHINE.0.into_iter().flatten() {
-        let here: Vec<usize> = (0..tasks.len()).filter(|&index| tasks[index].0 == thread).collect();
-        if here.is_empty() {
-            continue;
+fn cases(plan: &mut Plan<'_>) {
+    for (io, _) in tasks::io() {
+        for (cpu, _) in tasks::cpu() {
+            for setting in Setting::all() {
+                let params = Params::new().with("io", io).with("cpu", cpu);
+                plan.add(setting.name(), params, Ok(Rounds::Fixed(1)));
+            }
         }
-        let with = |course: &Vec<usize>| {
-            let course = course.clone();
-            here.iter()
-                .map(move |&index| [course.as_slice(), &[index]].concat())
-                .collect::<Vec<_>>()
-        };
-        courses = courses.iter().flat_map(with).collect();
     }
-    courses
+}
+
+/// The same each time, on any machine.
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let demand = |tasks: &[(&str, Demand)], key| {
+        let name = params.text(key)?;
+        tasks.iter().find(|(task, _)| *task == name).map(|(_, demand)| *demand)
+    };
+    let (io, cpu) = (demand(&tasks::io(), "io")?, demand(&tasks::cpu(), "cpu")?);
+    let setting = Setting::from_name(method)?;
+    Some(Box::new(move |_| {
+        let start = Instant::now();
+        let found = predict(setting, io, cpu);
+        let readings = vec![
+            Reading::stat(Unit::PerSecond, IO_THROUGHPUT, found.io_rate * 1e9),
+            Reading::stat(Unit::Nanoseconds, CPU_TIME, found.cpu_time),
+        ];
+        Ok(Sample { rounds: 1, elapsed: start.elapsed(), readings })
+    }))
 }
 
 #[cfg(test)]

@@ -2,13 +2,14 @@
 
 use proptest::prelude::*;
 
-use super::{network::tests::demands, *};
+use super::{network::tests::demands, predict::MACHINE, *};
 use crate::{
-    experiments::smt::{
-        CPU_TIME, IO_THROUGHPUT,
-        verdict::{Comparison, Relative, Sign, comparisons, conclusions},
+    kit::{
+        Case, Effort, Options,
+        host::Host,
+        p4::verdict::{Comparison, Sign, comparisons, conclusions},
+        results::Results,
     },
-    kit::{Case, Effort, Experiment, Options, host::Host, results::Results},
     runner::{Measured, Schedule, Series},
 };
 
@@ -16,7 +17,7 @@ proptest! {
     /// Each of two IO tasks, and each CPU task.
     #[test]
     fn no_task_is_faster_in_a_setting_than_alone(io in demands(), cpu in demands()) {
-        for setting in Setting::ALL {
+        for setting in Setting::all() {
             let found = predict(setting, io, cpu);
             let tasks = setting.pairs(&MACHINE).len() as f64;
             prop_assert!(found.io_rate <= tasks / io.total() * (1.0 + 1e-9), "{:?}", setting);
@@ -71,12 +72,12 @@ fn every_part_of_a_tasks_time_is_there() {
 fn results() -> Results {
     let effort = Effort { rounds: 1, limit: std::time::Duration::ZERO };
     let series = |case: Case| {
-        let sample = SmtModel.sample(&case, effort).expect("a point");
+        let sample = EXPERIMENT.sample(&case, effort).expect("a point");
         Series { case, rounds: 1, samples: vec![sample] }
     };
-    let plan = SmtModel.plan(&Options::default());
+    let plan = EXPERIMENT.plan(&Options::default());
     let series = plan.into_iter().map(|planned| series(planned.case)).collect();
-    Results::new(Host::detect(), &Measured { series, ..Measured::default() }, Schedule::QUICK)
+    Measured { series, ..Measured::default() }.results(Host::detect(), Schedule::QUICK)
 }
 
 #[test]
@@ -89,11 +90,11 @@ fn the_same_is_predicted_each_time() {
 #[test]
 fn points_that_there_are_not_are_refused() {
     let effort = Effort { rounds: 1, limit: std::time::Duration::ZERO };
-    let plan = SmtModel.plan(&Options::default());
+    let plan = EXPERIMENT.plan(&Options::default());
     let case = &plan[0].case;
     let other = |key: &str| Case { params: case.params.clone().with(key, "x"), ..case.clone() };
     for wrong in [other("io"), other("cpu"), Case { method: "x".into(), ..case.clone() }] {
-        assert!(SmtModel.sample(&wrong, effort).is_err(), "{wrong}");
+        assert!(EXPERIMENT.sample(&wrong, effort).is_err(), "{wrong}");
     }
 }
 
@@ -119,14 +120,12 @@ fn how_far_p4_agrees() {
     assert_eq!(agrees(&|one| is_without_smt(one) && !one.is_deduced()), (12, 12));
     assert_eq!(agrees(&Comparison::is_deduced), (6, 6));
     for one in all.iter().filter(|one| one.is_deduced()) {
-        let [median, min, max] =
-            [one.here.median, one.here.min, one.here.max].map(|value| value / 2.0);
-        let with_the_work_of_one = Relative { median, min, max };
-        assert_eq!(with_the_work_of_one.sign(CPU_TIME), Sign::Worse, "{one:?}");
+        let with_the_work_of_one = one.here.map(|value| value / 2.0);
+        assert_eq!(Sign::of(with_the_work_of_one, CPU_TIME), Sign::Worse, "{one:?}");
     }
     assert_eq!(agrees(&|one| one.setting == Setting::Parallel), (5, 12));
     let near = |found: [f64; 2], told: [f64; 2]| {
-        iter::zip(found, told).all(|(found, told)| (found - told).abs() < 0.005)
+        std::iter::zip(found, told).all(|(found, told)| (found - told).abs() < 0.005)
     };
     let (times, throughputs) = (errors(&all, CPU_TIME), errors(&all, IO_THROUGHPUT));
     assert!(
@@ -135,4 +134,19 @@ fn how_far_p4_agrees() {
     );
     let held = conclusions(&all).map(|conclusion| (conclusion.holds, conclusion.of));
     assert_eq!(held, [(3, 3), (2, 4), (3, 6), (6, 6)]);
+}
+
+#[test]
+fn every_figure_of_the_model_has_a_drawing_and_the_page_is_well_formed() {
+    let drawings = crate::report::drawings(&results());
+    let names: Vec<&str> = drawings.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["smt-model-time.svg", "smt-model-io.svg"]);
+    for (name, svg) in drawings {
+        let document = roxmltree::Document::parse(&svg).expect(name);
+        let label = document.root_element().attribute("aria-label").expect("a label");
+        assert!(label.contains("model"), "{name}: {label}");
+    }
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    let html = crate::report::html(&results());
+    roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
 }

@@ -6,38 +6,37 @@
 
 use std::sync::Arc;
 
-use daiko::{Builder, JoinError, JoinHandle, Runtime, RuntimeBuilder, SpawnError, sync::Mutex};
+use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, SpawnError, sync::Mutex};
 
 use super::{
-    Method,
     cities::Cities,
-    job::{Counts, Found, Job, Timed},
+    job::{Counts, Found, Job, Prune, Searches},
+    method::Searcher,
     search::{Start, Tour, starts},
-    shared::{Lock, Prune, Shared},
+    shared::{Lock, Shared},
 };
 use crate::kit::{Failure, host, processes};
 
-pub(super) const METHOD: Method =
-    Method { name: "daiko", shares: true, workers: true, run: by_threads };
+pub(super) const METHOD: Searcher =
+    Searcher { name: "daiko", shares: true, workers: true, run: by_threads };
 
 /// Workers are processes.
-pub(super) const PROCESSES: Method =
-    Method { name: processes::METHOD, shares: true, workers: true, run: by_processes };
+pub(super) const PROCESSES: Searcher =
+    Searcher { name: processes::METHOD, shares: true, workers: true, run: by_processes };
 
-fn by_threads(job: &Job, workers: usize) -> Result<Timed, Failure> {
+fn by_threads(job: &Job, workers: usize) -> Result<Searches, Failure> {
     run(job, workers, Runtime::builder().workers(workers))
 }
 
-fn by_processes(job: &Job, workers: usize) -> Result<Timed, Failure> {
+fn by_processes(job: &Job, workers: usize) -> Result<Searches, Failure> {
     // SAFETY: all that fibers share is in `Shared`, on the heap, under a lock of daiko's, and nothing in a thread's
     // frame. They change no static and map nothing.
     run(job, workers, unsafe { Runtime::builder().process_workers(workers) })
 }
 
-fn run(job: &Job, workers: usize, builder: RuntimeBuilder) -> Result<Timed, Failure> {
+fn run(job: &Job, workers: usize, builder: RuntimeBuilder) -> Result<Searches, Failure> {
     let cpus = host::cpu_list().into_iter().take(workers);
-    let runtime = builder.cpus(cpus).build();
-    let runtime = runtime.map_err(|error| Failure::Limit(error.to_string()))?;
+    let runtime = builder.cpus(cpus).build()?;
     let job = job.clone();
     runtime.run(move || job.rounds(|bound| solve(&job.cities, job.prune, bound)))
 }
@@ -48,10 +47,10 @@ pub(super) fn solve(cities: &Cities, prune: Prune, bound: u32) -> Result<Found, 
     let fibers: Result<Vec<_>, _> =
         starts(cities.count()).map(|start| spawn(&shared, start)).collect();
     // Those that were spawned search on, for nobody.
-    let fibers = fibers.inspect_err(|_| shared.give_up()).map_err(refused)?;
+    let fibers = fibers.inspect_err(|_| shared.give_up())?;
     let mut counts = Counts::default();
     for fiber in fibers {
-        counts += fiber.join().map_err(broken)?;
+        counts += fiber.join()?;
     }
     Ok(Found { best: shared.best(), counts })
 }
@@ -73,14 +72,6 @@ impl Lock for Mutex<Tour> {
     fn with<R>(&self, look: impl FnOnce(&mut Tour) -> R) -> R {
         look(&mut self.lock().expect("no searcher panics"))
     }
-}
-
-fn refused(error: SpawnError) -> Failure {
-    Failure::Limit(error.to_string())
-}
-
-fn broken(error: JoinError) -> Failure {
-    Failure::Broken(format!("daiko: {error}"))
 }
 
 #[cfg(test)]

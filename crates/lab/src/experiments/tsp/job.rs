@@ -5,8 +5,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{cities::Cities, optimum, search::Tour, shared::Prune};
-use crate::kit::{Effort, Failure};
+use super::{cities::Cities, optimum, search::Tour};
+use crate::kit::{Choice, Effort, Failure};
+
+/// How a searcher learns the length of the best tour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prune {
+    /// From a copy outside the lock, by a relaxed load.
+    Relaxed,
+    /// Under the lock, each time.
+    Locked,
+}
+
+impl Choice for Prune {
+    const NAMES: &'static [(Self, &'static str)] =
+        &[(Self::Relaxed, "relaxed"), (Self::Locked, "locked")];
+}
 
 /// What to solve, and how.
 #[derive(Clone, Debug)]
@@ -41,7 +55,7 @@ pub(super) struct Found {
 
 /// All searches of a sample.
 #[derive(Debug)]
-pub(super) struct Timed {
+pub(super) struct Searches {
     pub(super) rounds: u64,
     pub(super) elapsed: Duration,
     pub(super) counts: Counts,
@@ -57,7 +71,7 @@ impl Job {
     pub(super) fn rounds(
         &self,
         mut solve: impl FnMut(u32) -> Result<Found, Failure>,
-    ) -> Result<Timed, Failure> {
+    ) -> Result<Searches, Failure> {
         let shortest = optimum::length(&self.cities);
         solve(0)?;
         let (mut rounds, mut counts) = (0, Counts::default());
@@ -68,7 +82,7 @@ impl Job {
             counts += found.counts;
             rounds += 1;
         }
-        Ok(Timed { rounds, elapsed: start.elapsed(), counts })
+        Ok(Searches { rounds, elapsed: start.elapsed(), counts })
     }
 
     /// A few nanoseconds, within the time of a round.

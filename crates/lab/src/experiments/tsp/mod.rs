@@ -27,139 +27,70 @@
 
 mod cities;
 mod daiko;
+mod figures;
 mod job;
+mod method;
 mod nptl;
 mod optimum;
+mod published;
 mod search;
 mod sequential;
 mod set;
 mod shared;
 
-use std::ops::RangeInclusive;
-
-use self::{
-    cities::{Cities, MOST},
-    job::{Job, Timed},
-    shared::Prune,
-};
+use self::{cities::MOST, job::Prune, method::Searcher};
 use crate::kit::{
-    Case, Effort, Experiment, Failure, List, Options, Params, Planned, Reading, Rounds, Sample,
-    Unit, host, processes,
+    Choice, Experiment, List, Measure, Options, Params, Plan, Rounds, host, processes,
 };
 
 /// With fewer, creating the threads is all there is to measure.
 const FEWEST: usize = 6;
-const CITIES: RangeInclusive<usize> = FEWEST..=MOST;
 const MOST_QUICK: usize = 12;
 /// Beyond, locking for each comparison takes many seconds.
 const MOST_LOCKED: usize = 12;
 const MOST_LOCKED_QUICK: usize = 11;
 
 /// The methods, in the order of tables.
-const METHODS: [Method; 4] = [sequential::METHOD, nptl::METHOD, daiko::METHOD, daiko::PROCESSES];
-
-/// A way to have threads, or none.
-struct Method {
-    name: &'static str,
-    /// Whether threads share the best tour, and so lock it: a point for each
-    /// [`Prune`].
-    shares: bool,
-    /// Whether it has workers: a point for each number of them.
-    workers: bool,
-    /// Does a job, with so many workers.
-    run: fn(&Job, usize) -> Result<Timed, Failure>,
-}
+const METHODS: [Searcher; 4] = [sequential::METHOD, nptl::METHOD, daiko::METHOD, daiko::PROCESSES];
 
 /// The travelling salesman of P2.
-pub struct Tsp;
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: published::NAME,
+    about: "the travelling salesman of P2: many threads search, and share the best tour under a lock",
+    sizes: &["cities"],
+    lists: &[List::Workers],
+    methods: || METHODS.iter().map(|method| method.name).collect(),
+    cases,
+    measure,
+    published: published::points,
+    sections: figures::sections,
+};
 
-impl Experiment for Tsp {
-    fn name(&self) -> &'static str {
-        "tsp"
-    }
-
-    fn about(&self) -> &'static str {
-        "the travelling salesman of P2: many threads search, and share the best tour under a lock"
-    }
-
-    fn methods(&self) -> Vec<&'static str> {
-        METHODS.iter().map(|method| method.name).collect()
-    }
-
-    fn takes(&self, list: List) -> bool {
-        list == List::Workers
-    }
-
-    fn plan(&self, options: &Options) -> Vec<Planned> {
-        let most = if options.quick { MOST_QUICK } else { MOST };
-        let mut plan = Vec::new();
-        for cities in FEWEST..=most {
-            for method in METHODS.iter().filter(|method| options.wants(method.name)) {
-                let points = points(method, cities, options).into_iter();
-                plan.extend(points.map(|params| planned(method, params)));
+fn cases(plan: &mut Plan<'_>) {
+    let quick = plan.options.quick;
+    for cities in FEWEST..=if quick { MOST_QUICK } else { MOST } {
+        for method in METHODS {
+            for workers in only_if(method.workers, workers(plan.options)) {
+                for prune in only_if(method.shares, prunes(cities, quick)) {
+                    let params = Params::new().with("cities", cities);
+                    let params = params.with_some("workers", workers).with_some("prune", prune);
+                    let rounds = processes::supports(method.name);
+                    plan.add(method.name, params, rounds.map(|()| Rounds::Calibrated { first: 1 }));
+                }
             }
         }
-        plan
-    }
-
-    fn sample(&self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
-        let method = const { &METHODS }.iter().find(|method| method.name == case.method);
-        let found = method.and_then(|method| Some((method, method.job(&case.params, effort)?)));
-        let Some((method, (job, workers))) = found else {
-            return Err(Failure::Broken(format!("{case}: there is no such point")));
-        };
-        let timed = (method.run)(&job, workers)?;
-        let readings = method.readings(&timed);
-        Ok(Sample { rounds: timed.rounds, elapsed: timed.elapsed, readings })
     }
 }
 
-impl Method {
-    /// The job that `params` tell, and how many workers do it.
-    fn job(&self, params: &Params, effort: Effort) -> Option<(Job, usize)> {
-        let number = |key| params.number(key).map(|number| number as usize);
-        let cities = number("cities").filter(|cities| CITIES.contains(cities))?;
-        let prune = match self.shares {
-            true => Prune::from_name(params.text("prune")?)?,
-            false => Prune::Relaxed,
-        };
-        let workers = match self.workers {
-            true => number("workers").filter(|&workers| workers > 0)?,
-            false => 1,
-        };
-        Some((Job { cities: Cities::fixed(cities), prune, effort }, workers))
-    }
-
-    /// The values of `timed`, per search.
-    fn readings(&self, timed: &Timed) -> Vec<Reading> {
-        let each = |sum: f64| sum / timed.rounds as f64;
-        let count = |stat, sum: u64| Reading::stat(Unit::Count, stat, each(sum as f64));
-        let mut readings = vec![
-            Reading::new(Unit::Nanoseconds, each(timed.elapsed.as_nanos() as f64)),
-            count("nodes", timed.counts.nodes),
-        ];
-        if self.shares {
-            readings.push(count("locks", timed.counts.locks));
-        }
-        readings
-    }
-}
-
-fn planned(method: &Method, params: Params) -> Planned {
-    let case = Case { experiment: "tsp".into(), method: method.name.into(), params };
-    let rounds = processes::supports(method.name).map(|()| Rounds::Calibrated { first: 1 });
-    Planned { case, rounds }
-}
-
-/// The points of a method with so many cities.
-fn points(method: &Method, cities: usize, options: &Options) -> Vec<Params> {
-    let mut points = Vec::new();
-    for workers in only_if(method.workers, workers(options)) {
-        for prune in only_if(method.shares, prunes(cities, options.quick)) {
-            points.push(params(cities, workers, prune));
-        }
-    }
-    points
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let method = METHODS.into_iter().find(|known| known.name == method)?;
+    let cities = params.size("cities").filter(|cities| (FEWEST..=MOST).contains(cities))?;
+    let prune = if method.shares { params.choice("prune")? } else { Prune::Relaxed };
+    let workers = match method.workers {
+        true => params.size("workers").filter(|&workers| workers > 0)?,
+        false => 1,
+    };
+    Some(Box::new(move |effort| method.sample(cities, prune, workers, effort)))
 }
 
 /// What a parameter varies over, for a method that may not have it.
@@ -167,32 +98,18 @@ fn only_if<T>(has: bool, values: Vec<T>) -> Vec<Option<T>> {
     if has { values.into_iter().map(Some).collect() } else { vec![None] }
 }
 
-fn params(cities: usize, workers: Option<usize>, prune: Option<Prune>) -> Params {
-    let mut params = Params::new().with("cities", cities);
-    if let Some(workers) = workers {
-        params = params.with("workers", workers);
-    }
-    if let Some(prune) = prune {
-        params = params.with("prune", prune.name());
-    }
-    params
-}
-
 fn prunes(cities: usize, quick: bool) -> Vec<Prune> {
     let most = if quick { MOST_LOCKED_QUICK } else { MOST_LOCKED };
-    let mut list = Prune::ALL.to_vec();
-    list.retain(|&prune| prune == Prune::Relaxed || cities <= most);
-    list
+    Prune::all().filter(|&prune| prune == Prune::Relaxed || cities <= most).collect()
 }
 
 /// One, as libraries have that put all threads on one CPU, and one per CPU.
 fn workers(options: &Options) -> Vec<usize> {
-    if let Some(asked) = &options.workers {
-        return asked.clone();
-    }
-    let mut list = vec![1, host::cpus()];
-    list.dedup();
-    list
+    options.workers.clone().unwrap_or_else(|| {
+        let mut list = vec![1, host::cpus()];
+        list.dedup();
+        list
+    })
 }
 
 #[cfg(test)]

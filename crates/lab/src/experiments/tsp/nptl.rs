@@ -1,24 +1,24 @@
 //! POSIX threads and their mutex, by the C library's own calls; the system
 //! places the threads.
 
-use std::{ffi::c_void, io, ptr};
+use std::{ffi::c_void, ptr};
 
 use super::{
-    Method,
     cities::Cities,
-    job::{Counts, Found, Job, Timed},
+    job::{Counts, Found, Job, Prune, Searches},
+    method::Searcher,
     search::{Start, Tour, starts},
-    shared::{Lock, Prune, Shared},
+    shared::{Lock, Shared},
 };
 use crate::kit::{
     Failure,
-    pthread::{Attributes, Mutex, Pthread},
+    pthread::{Attributes, Mutex, Pthread, broken},
     thread_limits,
 };
 
-pub(super) const METHOD: Method = Method { name: "nptl", shares: true, workers: false, run };
+pub(super) const METHOD: Searcher = Searcher { name: "nptl", shares: true, workers: false, run };
 
-fn run(job: &Job, _workers: usize) -> Result<Timed, Failure> {
+fn run(job: &Job, _workers: usize) -> Result<Searches, Failure> {
     job.rounds(|bound| solve(&job.cities, job.prune, bound))
 }
 
@@ -52,7 +52,7 @@ fn search_all(shared: &Shared<Mutex<Tour>>, parts: &mut [Part<'_>]) -> Result<()
         match unsafe { attributes.create(search, ptr::from_mut(part).cast()) } {
             Ok(thread) => threads.push(thread),
             Err(error) => {
-                refused = Err(Failure::Limit(thread_limits::explain(threads.len(), count, &error)));
+                refused = Err(thread_limits::refused(threads.len(), count, &error));
                 shared.give_up();
                 break;
             }
@@ -79,8 +79,4 @@ impl Lock for Mutex<Tour> {
     fn with<R>(&self, look: impl FnOnce(&mut Tour) -> R) -> R {
         look(&mut self.lock())
     }
-}
-
-fn broken(error: io::Error) -> Failure {
-    Failure::Broken(format!("a POSIX thread failed: {error}"))
 }

@@ -1,16 +1,17 @@
 //! One thread, the caller's: it owns the best tour, and locks nothing.
 
 use super::{
-    Method,
     cities::Cities,
-    job::{Counts, Found, Job, Timed},
+    job::{Counts, Found, Job, Searches},
+    method::Searcher,
     search::{Best, Tour, search, starts},
 };
 use crate::kit::Failure;
 
-pub(super) const METHOD: Method = Method { name: "sequential", shares: false, workers: false, run };
+pub(super) const METHOD: Searcher =
+    Searcher { name: "sequential", shares: false, workers: false, run };
 
-fn run(job: &Job, _workers: usize) -> Result<Timed, Failure> {
+fn run(job: &Job, _workers: usize) -> Result<Searches, Failure> {
     job.rounds(|bound| Ok(solve(&job.cities, bound)))
 }
 

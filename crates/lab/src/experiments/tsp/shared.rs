@@ -4,34 +4,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{
     cities::Cities,
-    job::Counts,
+    job::{Counts, Prune},
     search::{Best, Start, Tour, search},
 };
-
-/// How a searcher learns the length of the best tour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Prune {
-    /// From a copy outside the lock, by a relaxed load.
-    Relaxed,
-    /// Under the lock, each time.
-    Locked,
-}
-
-impl Prune {
-    pub(super) const ALL: [Self; 2] = [Self::Relaxed, Self::Locked];
-
-    /// The name in results.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Relaxed => "relaxed",
-            Self::Locked => "locked",
-        }
-    }
-
-    pub(super) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|prune| prune.name() == name)
-    }
-}
 
 /// A library's mutex around the best tour.
 pub(super) trait Lock: Sync {

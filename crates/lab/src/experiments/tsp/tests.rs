@@ -3,11 +3,13 @@ use std::{sync::Mutex, time::Duration};
 use proptest::prelude::*;
 
 use super::{
-    job::{Counts, Found},
+    cities::Cities,
+    job::{Counts, Found, Job, Searches},
     search::{Start, Tour, starts},
     shared::{Lock, Shared},
     *,
 };
+use crate::kit::{Effort, Failure, Planned, Unit};
 
 const EFFORT: Effort = Effort { rounds: 2, limit: Duration::from_secs(60) };
 
@@ -133,7 +135,7 @@ proptest! {
     #[test]
     fn posix_threads_find_the_shortest_tour(count in 3usize..=7, seed: u64) {
         let cities = Cities::drawn(count, seed);
-        for prune in Prune::ALL {
+        for prune in Prune::all() {
             let found = nptl::solve(&cities, prune, u32::MAX).expect("threads");
             prop_assert_eq!(found.best.length, brute_force(&cities));
             prop_assert_eq!(cities.around(&found.best.order[..count]), found.best.length);
@@ -168,14 +170,14 @@ fn posix_threads_count_what_all_of_them_do() {
 fn a_bound_of_nothing_rules_everything_out() {
     let cities = Cities::fixed(8);
     assert_eq!(sequential::solve(&cities, 0).counts.nodes, 0);
-    for prune in Prune::ALL {
+    for prune in Prune::all() {
         assert_eq!(nptl::solve(&cities, prune, 0).expect("threads").counts.nodes, 0);
     }
 }
 
 #[test]
 fn who_gives_up_lets_nobody_go_on() {
-    for prune in Prune::ALL {
+    for prune in Prune::all() {
         let shared = Shared::<Mutex<Tour>>::new(&Cities::fixed(8), prune, u32::MAX);
         let start: Start = [1, 2];
         assert!(shared.search(start).nodes > 0);
@@ -187,7 +189,8 @@ fn who_gives_up_lets_nobody_go_on() {
 /// Figures of different versions and machines stand beside each other.
 #[test]
 fn the_problems_are_the_same_everywhere() {
-    let lengths: Vec<u32> = CITIES.map(|count| optimum::length(&Cities::fixed(count))).collect();
+    let lengths: Vec<u32> =
+        (FEWEST..=MOST).map(|count| optimum::length(&Cities::fixed(count))).collect();
     assert_eq!(lengths, [980, 1054, 1129, 1247, 1431, 1513, 1616, 1671, 1719]);
     let nodes = (FEWEST..10).map(|count| sequential::solve(&Cities::fixed(count), u32::MAX));
     assert_eq!(
@@ -258,13 +261,13 @@ fn a_tour_that_misses_a_city_is_broken() {
 
 #[test]
 fn every_method_takes_time_and_counts() {
-    let plan = Tsp.plan(&Options::default());
+    let plan = EXPERIMENT.plan(&Options::default());
     // Processes have a program of their own.
     let small = |planned: &&Planned| {
         planned.case.params.number("cities") <= Some(8) && planned.case.method != processes::METHOD
     };
     for planned in plan.iter().filter(small) {
-        let sample = Tsp.sample(&planned.case, EFFORT).expect("a sample");
+        let sample = EXPERIMENT.sample(&planned.case, EFFORT).expect("a sample");
         assert_eq!(sample.rounds, 2, "{}", planned.case);
         let kinds: Vec<_> =
             sample.readings.iter().map(|reading| (reading.unit, reading.stat.as_deref())).collect();
@@ -278,15 +281,18 @@ fn every_method_takes_time_and_counts() {
 
 #[test]
 fn counts_are_per_search() {
-    let counts = Counts { nodes: 30, locks: 12 };
-    let timed = Timed { rounds: 4, elapsed: Duration::from_nanos(200), counts };
-    let values: Vec<f64> =
-        nptl::METHOD.readings(&timed).iter().map(|reading| reading.value).collect();
+    let searches = |_: &Job, _| {
+        let counts = Counts { nodes: 30, locks: 12 };
+        Ok(Searches { rounds: 4, elapsed: Duration::from_nanos(200), counts })
+    };
+    let method = Searcher { name: "counted", shares: true, workers: false, run: searches };
+    let sample = method.sample(FEWEST, Prune::Relaxed, 1, EFFORT).expect("a sample");
+    let values: Vec<f64> = sample.readings.iter().map(|reading| reading.value).collect();
     assert_eq!(values, [50.0, 7.5, 3.0]);
 }
 
 fn cases(options: &Options) -> Vec<String> {
-    Tsp.plan(options).iter().map(|planned| planned.case.to_string()).collect()
+    EXPERIMENT.plan(options).iter().map(|planned| planned.case.to_string()).collect()
 }
 
 #[test]
@@ -316,49 +322,33 @@ fn only_the_methods_asked_for_are_planned() {
     assert!(!plan.is_empty() && plan.iter().all(|case| case.starts_with("tsp nptl ")), "{plan:?}");
 }
 
-/// As a library of fibers is one.
-const WITH_WORKERS: Method =
-    Method { name: "library", shares: true, workers: true, run: sequential::METHOD.run };
-
 #[test]
 fn a_method_with_workers_has_a_point_for_each_number_asked_for() {
-    let options = Options { workers: Some(vec![1, 3]), ..Options::default() };
-    let points = points(&WITH_WORKERS, MOST, &options);
-    let expected = [1, 3].map(|workers| params(MOST, Some(workers), Some(Prune::Relaxed)));
-    assert_eq!(points, expected);
-    for (point, workers) in points.iter().zip([1, 3]) {
-        assert_eq!(WITH_WORKERS.job(point, EFFORT).expect("a job").1, workers);
-    }
-    assert!(Tsp.takes(List::Workers) && !Tsp.takes(List::Threads));
+    let methods = Some(vec!["daiko".into()]);
+    let options = Options { workers: Some(vec![1, 3]), methods, ..Options::default() };
+    let cases = cases(&options);
+    assert_eq!(cases[0], "tsp daiko cities=6 workers=1 prune=relaxed");
+    assert!(cases.contains(&"tsp daiko cities=6 workers=3 prune=locked".to_owned()));
+    assert!(EXPERIMENT.takes(List::Workers) && !EXPERIMENT.takes(List::Threads));
 }
 
 #[test]
-fn a_job_is_what_its_params_say() {
-    for prune in Prune::ALL {
-        let (job, _) = nptl::METHOD.job(&params(9, None, Some(prune)), EFFORT).expect("a job");
-        assert_eq!((job.cities.count(), job.prune), (9, prune));
-    }
-}
-
-#[test]
-fn what_is_no_point_is_broken() {
-    let relaxed = Some(Prune::Relaxed);
-    let odd = params(6, None, None).with("prune", "never");
-    let bad = [
+fn what_is_no_point_is_not_measured() {
+    let params = |cities| Params::new().with("cities", cities);
+    let relaxed = |cities| params(cities).with("prune", "relaxed");
+    assert!(measure("sequential", &params(FEWEST)).is_some());
+    assert!(measure("nptl", &relaxed(FEWEST)).is_some());
+    for (method, params) in [
         ("sequential", Params::new()),
         ("sequential", Params::new().with("cities", "six")),
-        ("sequential", params(FEWEST - 1, None, None)),
-        ("sequential", params(MOST + 1, None, None)),
-        ("nptl", params(6, None, None)),
-        ("nptl", odd),
-        ("salesman", params(6, None, relaxed)),
-    ];
-    for (method, params) in bad {
-        let case = Case { experiment: "tsp".into(), method: method.into(), params };
-        let failure = Tsp.sample(&case, EFFORT).expect_err("no such point");
-        assert_eq!(failure, Failure::Broken(format!("{case}: there is no such point")));
-    }
-    for workers in [None, Some(0)] {
-        assert!(WITH_WORKERS.job(&params(6, workers, relaxed), EFFORT).is_none());
+        ("sequential", params(FEWEST - 1)),
+        ("sequential", params(MOST + 1)),
+        ("nptl", params(6)),
+        ("nptl", params(6).with("prune", "never")),
+        ("salesman", relaxed(6)),
+        ("daiko", relaxed(6)),
+        ("daiko", relaxed(6).with("workers", 0usize)),
+    ] {
+        assert!(measure(method, &params).is_none(), "{method} {params:?}");
     }
 }

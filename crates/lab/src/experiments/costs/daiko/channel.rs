@@ -5,13 +5,10 @@ use daiko::{
     sync::channel::{self, Receiver, Sender},
 };
 
-use super::{Fibers, Kind, Spread, broken, cpus, refused, run, run_on};
+use super::{Fibers, Kind, Spread, cpus, run, run_on};
 use crate::{
-    experiments::costs::{
-        channel::{CAPACITY, Channel, channel},
-        laps::Timed,
-    },
-    kit::{Effort, Failure},
+    experiments::costs::channel::{CAPACITY, Channel, channel},
+    kit::{Effort, Failure, Sample},
 };
 
 pub(super) type Rendezvous = Holding<0>;
@@ -41,16 +38,16 @@ impl<const MESSAGES: usize> Channel for Holding<MESSAGES> {
 }
 
 /// Both on one worker.
-pub(super) fn beside<K: Kind, C: Channel>(effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn beside<K: Kind, C: Channel>(effort: Effort) -> Result<Sample, Failure> {
     run::<K>(channel::<Fibers, C>, effort)
 }
 
 /// The consumer on another worker than the producer, if there is another CPU.
-pub(super) fn across<K: Kind, C: Channel>(effort: Effort) -> Result<Timed, Failure> {
+pub(super) fn across<K: Kind, C: Channel>(effort: Effort) -> Result<Sample, Failure> {
     run_on::<K, _>(cpus(), move || {
         let first = Builder::new().on(0);
-        let producer = first.spawn(move || channel::<Spread, C>(effort)).map_err(refused)?;
-        producer.join().map_err(broken)?
+        let producer = first.spawn(move || channel::<Spread, C>(effort))?;
+        producer.join()?
     })
 }
 
@@ -72,7 +69,7 @@ mod tests {
                 let second = Spread::spawn(1, 2, move || on(thread::current()))?;
                 Ok((on(thread::current()), Spread::join(second)?))
             });
-            first.map_err(refused)?.join().map_err(broken)?
+            first?.join()?
         })
         .unwrap();
         assert!(first.is_some() && second.is_some() && first != second, "{first:?}, {second:?}");

@@ -7,7 +7,7 @@ mod pair;
 use std::{marker::PhantomData, sync::OnceLock, time::Duration};
 
 use daiko::{
-    Builder, JoinError, JoinHandle, Preset, Runtime, RuntimeBuilder, SpawnError,
+    Builder, JoinHandle, Preset, Runtime, RuntimeBuilder,
     sync::{Condvar, Mutex, RwLock, Semaphore},
 };
 
@@ -16,29 +16,28 @@ use self::{
     pair::{hops, mover},
 };
 use super::{
-    CHANNEL, CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK,
-    MUTEX_UNLOCK, Method, PLACE_FOLLOW, PLACE_PAIR, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS,
-    SWITCH_CONDVAR, SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD, calls,
+    calls,
     create::{self, Create, TOKEN},
     crowd, info,
-    laps::Timed,
+    item::{
+        CHANNEL, CREATE, CREATE_JOIN, CostMethod, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED,
+        MUTEX_LOCK, MUTEX_UNLOCK, PLACE_FOLLOW, PLACE_PAIR, RWLOCK_CONTENDED, SEMAPHORE,
+        SLEEP_LATENESS, SWITCH_CONDVAR, SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD,
+    },
     locks::Pair,
     place::place_follow,
-    sleep::{LONG, Lateness, SHORT, Sleep, lateness},
+    sleep::{LONG, SHORT, Sleep, lateness},
     switch::{ByCondvar, ByMutex, BySemaphore, switch},
     threads,
     turn::yield_pair,
 };
-use crate::{
-    experiments::memory,
-    kit::{Effort, Failure, Skip, host, processes},
-};
+use crate::kit::{Effort, Failure, Sample, Skip, free_memory, host, processes};
 
-pub(super) const METHOD: Method = Method { name: "daiko", items: &Items::<Threads>::ALL };
+pub(super) const METHOD: CostMethod = CostMethod { name: "daiko", items: &Items::<Threads>::ALL };
 
 /// Workers are processes.
-pub(super) const PROCESSES: Method =
-    Method { name: processes::METHOD, items: &Items::<Processes>::ALL };
+pub(super) const PROCESSES: CostMethod =
+    CostMethod { name: processes::METHOD, items: &Items::<Processes>::ALL };
 
 /// What workers are.
 trait Kind: 'static {
@@ -119,7 +118,7 @@ impl<K: Kind> Items<K> {
             sleeps::<K>(SHORT, timers, effort)
         })
         .with("state", "polling"),
-        Item::of_sleeps(SLEEP_LATENESS, memory::room_for_fibers, |timers, effort| {
+        Item::of_sleeps(SLEEP_LATENESS, free_memory::room_for_fibers, |timers, effort| {
             sleeps::<K>(LONG, timers, effort)
         })
         .with("state", "parked"),
@@ -133,7 +132,7 @@ impl<K: Kind> Items<K> {
     const fn pair(
         fiber: &'static str,
         pairing: &'static str,
-        run: fn(Effort) -> Result<Timed, Failure>,
+        run: fn(Effort) -> Result<Sample, Failure>,
     ) -> Item {
         Item::of(PLACE_PAIR, run).with("fiber", fiber).with("pairing", pairing)
     }
@@ -141,9 +140,9 @@ impl<K: Kind> Items<K> {
 
 /// Runs `body` in a fiber, on one worker.
 fn run<K: Kind>(
-    body: fn(Effort) -> Result<Timed, Failure>,
+    body: fn(Effort) -> Result<Sample, Failure>,
     effort: Effort,
-) -> Result<Timed, Failure> {
+) -> Result<Sample, Failure> {
     run_on::<K, _>(1, move || body(effort))
 }
 
@@ -166,13 +165,11 @@ fn run_in<T: Send + 'static>(
     builder: RuntimeBuilder,
     body: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let runtime = builder.build();
-    let runtime = runtime.map_err(|error| Failure::Limit(error.to_string()))?;
-    runtime.run(body)
+    builder.build()?.run(body)
 }
 
 /// Sleeps under the preset that is the default where there is no CPU quota.
-fn sleeps<K: Kind>(length: Duration, timers: usize, effort: Effort) -> Result<Lateness, Failure> {
+fn sleeps<K: Kind>(length: Duration, timers: usize, effort: Effort) -> Result<Sample, Failure> {
     let builder = K::builder(1).preset(Preset::Balanced);
     run_in(builder, move || lateness::<Fibers, Fibers>(length, timers, effort))
 }
@@ -182,11 +179,11 @@ fn room_to_poll(timers: usize) -> Result<(), Skip> {
     if host::cpus() < 2 {
         return Err(Skip::new("agents poll where two CPUs or more are allowed"));
     }
-    memory::room_for_fibers(timers)
+    free_memory::room_for_fibers(timers)
 }
 
 /// The fiber itself, by a handle.
-fn current(effort: Effort) -> Result<Timed, Failure> {
+fn current(effort: Effort) -> Result<Sample, Failure> {
     let own = daiko::current();
     info::ask(effort, || daiko::current() == own)
 }
@@ -199,7 +196,7 @@ impl Create for Fibers {
 
     #[inline]
     fn create(&self, _: usize, _: usize) -> Result<JoinHandle<u64>, Failure> {
-        Builder::new().spawn(|| TOKEN).map_err(refused)
+        Builder::new().spawn(|| TOKEN).map_err(Failure::from)
     }
 
     fn run(&self, threads: &[JoinHandle<u64>]) {
@@ -210,7 +207,7 @@ impl Create for Fibers {
 
     #[inline]
     fn join(thread: JoinHandle<u64>) -> Result<u64, Failure> {
-        thread.join().map_err(broken)
+        thread.join().map_err(Failure::from)
     }
 }
 
@@ -222,11 +219,11 @@ impl threads::Threads for Fibers {
         _: usize,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, Failure> {
-        Builder::new().spawn(body).map_err(refused)
+        Builder::new().spawn(body).map_err(Failure::from)
     }
 
     fn join<T: Send + 'static>(thread: JoinHandle<T>) -> Result<T, Failure> {
-        thread.join().map_err(broken)
+        thread.join().map_err(Failure::from)
     }
 
     /// Inlined, so that all who yield do so in places of their own.
@@ -256,23 +253,15 @@ impl threads::Threads for Spread {
         _: usize,
         body: impl FnOnce() -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, Failure> {
-        Builder::new().on(index % cpus()).spawn(body).map_err(refused)
+        Builder::new().on(index % cpus()).spawn(body).map_err(Failure::from)
     }
 
     fn join<T: Send + 'static>(thread: JoinHandle<T>) -> Result<T, Failure> {
-        thread.join().map_err(broken)
+        thread.join().map_err(Failure::from)
     }
 
     #[inline(always)]
     fn yield_now() {
         daiko::yield_now();
     }
-}
-
-fn refused(error: SpawnError) -> Failure {
-    Failure::Limit(error.to_string())
-}
-
-fn broken(error: JoinError) -> Failure {
-    Failure::Broken(format!("daiko: {error}"))
 }

@@ -12,10 +12,10 @@ use std::{
 
 use daiko::{Builder, Class, JoinHandle};
 
-use super::{Kind, broken, cpus, refused};
+use super::{Kind, cpus};
 use crate::{
-    experiments::costs::laps::{Laps, SELDOM, Timed},
-    kit::{Effort, Failure, Skip, random::SplitMix64},
+    experiments::costs::laps::{Laps, SELDOM},
+    kit::{Effort, Failure, Sample, Skip, random::SplitMix64},
 };
 
 /// Fibers of each worker.
@@ -42,9 +42,8 @@ pub(super) fn hops<K: Kind>(
     fiber: fn() -> Builder,
     pairing: bool,
     effort: Effort,
-) -> Result<Timed, Failure> {
-    let runtime = K::builder(2).cores([0, 0]).pairing(pairing).build();
-    let runtime = runtime.map_err(|error| Failure::Limit(error.to_string()))?;
+) -> Result<Sample, Failure> {
+    let runtime = K::builder(2).cores([0, 0]).pairing(pairing).build()?;
     let timed = runtime.run(move || beside_another(fiber, effort))?;
     let overtakes: u64 = runtime.counters().iter().map(|worker| worker.overtakes).sum();
     if pairing != (overtakes > 0) {
@@ -53,7 +52,7 @@ pub(super) fn hops<K: Kind>(
     Ok(timed)
 }
 
-fn beside_another(fiber: fn() -> Builder, effort: Effort) -> Result<Timed, Failure> {
+fn beside_another(fiber: fn() -> Builder, effort: Effort) -> Result<Sample, Failure> {
     let crowd = Arc::new(Crowd::default());
     let mut random = SplitMix64(1);
     let mut classes = || if random.below(2) == 0 { Class::Compute } else { Class::Stall };
@@ -63,8 +62,8 @@ fn beside_another(fiber: fn() -> Builder, effort: Effort) -> Result<Timed, Failu
         others.push(crowd.spawn(fiber().on(1).class(classes()), Crowd::stay)?);
     }
     let leader = fiber().on(0).class(classes());
-    let timed = crowd.spawn(leader, move |crowd| crowd.lead(effort))?.join().map_err(broken)?;
-    others.into_iter().try_for_each(|other| other.join().map_err(broken))?;
+    let timed = crowd.spawn(leader, move |crowd| crowd.lead(effort))?.join()?;
+    others.into_iter().try_for_each(|other| other.join().map_err(Failure::from))?;
     Ok(timed)
 }
 
@@ -90,7 +89,7 @@ impl Crowd {
         body: impl FnOnce(&Self) -> T + Send + 'static,
     ) -> Result<JoinHandle<T>, Failure> {
         let crowd = Arc::clone(self);
-        builder.spawn(move || body(&crowd)).map_err(refused)
+        builder.spawn(move || body(&crowd)).map_err(Failure::from)
     }
 
     /// One of the leader's worker.
@@ -113,7 +112,7 @@ impl Crowd {
     }
 
     /// The one that takes the time. A round ends when it runs again, and is that hop and those to others meanwhile.
-    fn lead(&self, effort: Effort) -> Timed {
+    fn lead(&self, effort: Effort) -> Sample {
         while self.running.load(Ordering::Relaxed) < 2 * (FIBERS - 1) {
             daiko::yield_now();
         }
@@ -127,6 +126,7 @@ impl Crowd {
         }
         let timed = laps.end(1);
         self.over.store(true, Ordering::Relaxed);
-        Timed { count: timed.count + self.hops.0.load(Ordering::Relaxed), ..timed }
+        let hops = timed.rounds + self.hops.0.load(Ordering::Relaxed);
+        Sample::timed(timed.rounds, hops, timed.elapsed)
     }
 }

@@ -20,25 +20,27 @@ use self::{
     sleep::{Posix, room_for},
 };
 use super::{
-    CHANNEL, CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK,
-    MUTEX_UNLOCK, Method, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR,
-    SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD, calls,
+    calls,
     channel::{CAPACITY, channel},
     create::{self, Create, TOKEN},
     crowd, info,
-    laps::Timed,
+    item::{
+        CHANNEL, CREATE, CREATE_JOIN, CostMethod, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED,
+        MUTEX_LOCK, MUTEX_UNLOCK, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR,
+        SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD,
+    },
     sleep::{LONG, SHORT, lateness},
     switch::{ByCondvar, ByMutex, BySemaphore, switch},
     threads::{Kernel, Threads, on_one_cpu},
     turn::yield_pair,
 };
 use crate::kit::{
-    Effort, Failure,
-    pthread::{Attributes, Condvar, Mutex, Pthread},
+    Effort, Failure, Sample,
+    pthread::{Attributes, Condvar, Mutex, Pthread, broken},
     thread_limits,
 };
 
-pub(super) const METHOD: Method = Method {
+pub(super) const METHOD: CostMethod = CostMethod {
     name: "nptl",
     items: &[
         Item::of(THREAD_INFO, |effort| on_one_cpu(info::thread_local, effort)).with("of", "tls"),
@@ -76,7 +78,7 @@ pub(super) const METHOD: Method = Method {
 };
 
 /// Storage found by `pthread_getspecific`.
-fn specific(effort: Effort) -> Result<Timed, Failure> {
+fn specific(effort: Effort) -> Result<Sample, Failure> {
     let mut key = 0;
     let mark = ptr::without_provenance_mut(info::MARK);
     // SAFETY: the key goes to a live local, and there is no destructor.
@@ -91,26 +93,26 @@ fn specific(effort: Effort) -> Result<Timed, Failure> {
 }
 
 /// The thread's identifier, by `pthread_self`.
-fn current(effort: Effort) -> Result<Timed, Failure> {
+fn current(effort: Effort) -> Result<Sample, Failure> {
     // SAFETY: takes nothing, and cannot fail.
     let current = || unsafe { libc::pthread_self() };
     let own = current();
     info::ask(effort, || current() == own)
 }
 
-fn create(effort: Effort) -> Result<Timed, Failure> {
+fn create(effort: Effort) -> Result<Sample, Failure> {
     create::create(&Creator::new()?, effort)
 }
 
-fn join(effort: Effort) -> Result<Timed, Failure> {
+fn join(effort: Effort) -> Result<Sample, Failure> {
     create::join(&Creator::new()?, effort)
 }
 
-fn create_join(effort: Effort) -> Result<Timed, Failure> {
+fn create_join(effort: Effort) -> Result<Sample, Failure> {
     create::create_join(&Creator::new()?, effort)
 }
 
-fn fork_join(effort: Effort) -> Result<Timed, Failure> {
+fn fork_join(effort: Effort) -> Result<Sample, Failure> {
     create::fork_join(&Creator::new()?, effort)
 }
 
@@ -132,8 +134,7 @@ impl Create for Creator {
     type Thread = Pthread;
 
     fn create(&self, index: usize, threads: usize) -> Result<Pthread, Failure> {
-        let refused =
-            |error: io::Error| Failure::Limit(thread_limits::explain(index, threads, &error));
+        let refused = |error: io::Error| thread_limits::refused(index, threads, &error);
         let run: *const AtomicUsize = self.run;
         // SAFETY: `token` expects a counter; this one stays, and is shared by reference.
         unsafe { self.attributes.create(token, run.cast()) }.map_err(refused)
@@ -167,8 +168,4 @@ fn check(result: i32) -> Result<(), Failure> {
         0 => Ok(()),
         error => Err(broken(io::Error::from_raw_os_error(error))),
     }
-}
-
-fn broken(error: io::Error) -> Failure {
-    Failure::Broken(format!("a POSIX thread failed: {error}"))
 }

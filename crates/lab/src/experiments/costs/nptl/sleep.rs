@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::primitives::Semaphore;
 use crate::{
-    experiments::costs::{MOST_THREADS, sleep::Sleep},
+    experiments::costs::{item::MOST_THREADS, sleep::Sleep},
     kit::{Skip, pthread},
 };
 

@@ -8,12 +8,12 @@ use tokio::sync::{Mutex, Semaphore};
 use crate::{
     experiments::costs::{
         calls::{ARRAY, Line, PAIRS, check_count, check_lock, check_permit},
-        laps::{Laps, Parts, SELDOM, Timed},
+        laps::{Laps, Parts, SELDOM},
     },
-    kit::{Effort, Failure},
+    kit::{Effort, Failure, Sample},
 };
 
-pub(super) async fn mutex(effort: Effort) -> Result<Timed, Failure> {
+pub(super) async fn mutex(effort: Effort) -> Result<Sample, Failure> {
     let mutex = Mutex::new(0);
     let mut laps = Laps::new(effort, SELDOM);
     while laps.another() {
@@ -26,18 +26,18 @@ pub(super) async fn mutex(effort: Effort) -> Result<Timed, Failure> {
     Ok(timed)
 }
 
-pub(super) async fn mutex_lock(effort: Effort) -> Result<Timed, Failure> {
+pub(super) async fn mutex_lock(effort: Effort) -> Result<Sample, Failure> {
     array(effort, |lock, _| lock).await
 }
 
-pub(super) async fn mutex_unlock(effort: Effort) -> Result<Timed, Failure> {
+pub(super) async fn mutex_unlock(effort: Effort) -> Result<Sample, Failure> {
     array(effort, |_, unlock| unlock).await
 }
 
 async fn array(
     effort: Effort,
     choose: fn(Duration, Duration) -> Duration,
-) -> Result<Timed, Failure> {
+) -> Result<Sample, Failure> {
     let mutexes: Vec<Line<Mutex<u64>>> = (0..ARRAY).map(|_| Line::default()).collect();
     let mut guards = Vec::with_capacity(ARRAY);
     let mut parts = Parts::new(effort);
@@ -58,7 +58,7 @@ async fn array(
     Ok(timed)
 }
 
-pub(super) async fn semaphore(effort: Effort) -> Result<Timed, Failure> {
+pub(super) async fn semaphore(effort: Effort) -> Result<Sample, Failure> {
     let semaphore = Semaphore::new(1);
     let closed = |_| Failure::Broken("tokio's semaphore is closed".into());
     let mut laps = Laps::new(effort, SELDOM);

@@ -9,11 +9,8 @@ use tokio::{
 
 use super::broken;
 use crate::{
-    experiments::costs::{
-        channel::{Begun, CAPACITY, FIRST, Receipt, Sent},
-        laps::Timed,
-    },
-    kit::{Effort, Failure},
+    experiments::costs::channel::{Begun, CAPACITY, FIRST, Receipt, Sent},
+    kit::{Effort, Failure, Sample},
 };
 
 /// As the channel of threads.
@@ -28,7 +25,7 @@ pub(super) trait Channel: 'static {
     fn receive(receiver: &mut Self::Receiver) -> impl Future<Output = Option<u64>> + Send;
 }
 
-pub(super) async fn channel<C: Channel>(effort: Effort) -> Result<Timed, Failure> {
+pub(super) async fn channel<C: Channel>(effort: Effort) -> Result<Sample, Failure> {
     let (sender, receiver) = C::open();
     let begun = Arc::new(Begun::default());
     let consumer = task::spawn(consume::<C>(receiver, Arc::clone(&begun)));

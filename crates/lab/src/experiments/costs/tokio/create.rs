@@ -8,12 +8,12 @@ use super::broken;
 use crate::{
     experiments::costs::{
         create::{BATCH, FORKED, TOKEN, ended},
-        laps::{ALWAYS, Laps, Parts, SELDOM, Timed},
+        laps::{ALWAYS, Laps, Parts, SELDOM},
     },
-    kit::{Effort, Failure},
+    kit::{Effort, Failure, Sample},
 };
 
-pub(super) async fn create_join(effort: Effort) -> Result<Timed, Failure> {
+pub(super) async fn create_join(effort: Effort) -> Result<Sample, Failure> {
     let mut tokens = 0;
     let mut laps = Laps::new(effort, SELDOM);
     while laps.another() {
@@ -22,7 +22,7 @@ pub(super) async fn create_join(effort: Effort) -> Result<Timed, Failure> {
     ended(laps.end(1), tokens, 1)
 }
 
-pub(super) async fn fork_join(effort: Effort) -> Result<Timed, Failure> {
+pub(super) async fn fork_join(effort: Effort) -> Result<Sample, Failure> {
     let mut tasks = Vec::with_capacity(FORKED);
     let mut tokens = 0;
     let mut laps = Laps::new(effort, ALWAYS);
@@ -33,18 +33,18 @@ pub(super) async fn fork_join(effort: Effort) -> Result<Timed, Failure> {
     ended(laps.end(FORKED as u64), tokens, FORKED)
 }
 
-pub(super) async fn create(effort: Effort) -> Result<Timed, Failure> {
+pub(super) async fn create(effort: Effort) -> Result<Sample, Failure> {
     batch(effort, |create, _| create).await
 }
 
-pub(super) async fn join(effort: Effort) -> Result<Timed, Failure> {
+pub(super) async fn join(effort: Effort) -> Result<Sample, Failure> {
     batch(effort, |_, join| join).await
 }
 
 async fn batch(
     effort: Effort,
     choose: fn(Duration, Duration) -> Duration,
-) -> Result<Timed, Failure> {
+) -> Result<Sample, Failure> {
     let mut tasks = Vec::with_capacity(BATCH);
     let mut tokens = 0;
     let mut parts = Parts::new(effort);

@@ -10,13 +10,13 @@ use tokio::{
 use super::broken;
 use crate::{
     experiments::costs::{
-        crowd::{self, Course, Crowded, Record, WRITES_IN},
+        crowd::{self, Course, Record, WRITES_IN},
         locks::Pair,
     },
-    kit::{Effort, Failure},
+    kit::{Effort, Failure, Sample},
 };
 
-pub(super) async fn mutex(threads: usize, effort: Effort) -> Result<Crowded, Failure> {
+pub(super) async fn mutex(threads: usize, effort: Effort) -> Result<Sample, Failure> {
     let shared = Arc::new((Mutex::new(0), Course::new(threads, effort)));
     let (counter, course) = &*shared;
     let hold = counter.lock().await;
@@ -38,7 +38,7 @@ async fn count(shared: Arc<(Mutex<u64>, Course)>) -> Result<Record, Failure> {
     }
 }
 
-pub(super) async fn rwlock(threads: usize, effort: Effort) -> Result<Crowded, Failure> {
+pub(super) async fn rwlock(threads: usize, effort: Effort) -> Result<Sample, Failure> {
     let shared = Arc::new((RwLock::new(Pair::default()), Course::new(threads, effort)));
     let (ledger, course) = &*shared;
     let hold = ledger.write().await;

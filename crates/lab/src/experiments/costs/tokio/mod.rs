@@ -27,16 +27,19 @@ use self::{
     switch::{ByMutex, ByNotify, BySemaphore},
 };
 use super::{
-    CHANNEL, CREATE, CREATE_JOIN, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK,
-    MUTEX_UNLOCK, Method, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR,
-    SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD, info,
-    laps::{Laps, SELDOM, Timed},
+    info,
+    item::{
+        CHANNEL, CREATE, CREATE_JOIN, CostMethod, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED,
+        MUTEX_LOCK, MUTEX_UNLOCK, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR,
+        SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD,
+    },
+    laps::{Laps, SELDOM},
     sleep::{LONG, SHORT},
     turn::{Turn, YIELDS},
 };
-use crate::kit::{Effort, Failure, host};
+use crate::kit::{Effort, Failure, Sample, host};
 
-pub(super) const METHOD: Method = Method {
+pub(super) const METHOD: CostMethod = CostMethod {
     name: "tokio",
     items: &[
         Item::of(THREAD_INFO, |effort| run(thread(), local(effort))).with("of", "tls"),
@@ -119,7 +122,7 @@ tokio::task_local! {
 }
 
 /// Reads what is the task's own.
-async fn local(effort: Effort) -> Result<Timed, Failure> {
+async fn local(effort: Effort) -> Result<Sample, Failure> {
     OWN.scope(info::MARK, async { info::ask(effort, || own() == info::MARK) }).await
 }
 
@@ -130,12 +133,12 @@ fn own() -> usize {
 }
 
 /// The task's identifier.
-async fn current(effort: Effort) -> Result<Timed, Failure> {
+async fn current(effort: Effort) -> Result<Sample, Failure> {
     let own = task::id();
     info::ask(effort, || task::id() == own)
 }
 
-async fn yield_pair(effort: Effort) -> Result<Timed, Failure> {
+async fn yield_pair(effort: Effort) -> Result<Sample, Failure> {
     let turn = Arc::new(Turn::default());
     let follower = task::spawn(follow(Arc::clone(&turn)));
     let timed = lead(&turn, effort).await;
@@ -143,7 +146,7 @@ async fn yield_pair(effort: Effort) -> Result<Timed, Failure> {
     Ok(timed)
 }
 
-async fn lead(turn: &Turn, effort: Effort) -> Timed {
+async fn lead(turn: &Turn, effort: Effort) -> Sample {
     let mut laps = Laps::new(effort, SELDOM);
     while laps.another() {
         turn.pass(Turn::FOLLOWER);

@@ -15,15 +15,15 @@ use tokio::{
 };
 
 use crate::{
-    experiments::costs::sleep::{Lateness, Sleeps, at_most},
-    kit::{Effort, Failure},
+    experiments::costs::sleep::{Sleeps, at_most},
+    kit::{Effort, Failure, Sample},
 };
 
 pub(super) async fn lateness(
     length: Duration,
     timers: usize,
     effort: Effort,
-) -> Result<Lateness, Failure> {
+) -> Result<Sample, Failure> {
     let others = gather(timers).await;
     let mut sleeps = Sleeps::new(length, effort);
     while let Some(due) = sleeps.another() {

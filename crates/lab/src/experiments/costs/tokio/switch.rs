@@ -13,10 +13,10 @@ use tokio::{
 use super::broken;
 use crate::{
     experiments::costs::{
-        laps::{Laps, SELDOM, Timed},
+        laps::{Laps, SELDOM},
         switch::{SWITCHES, Turns},
     },
-    kit::{Effort, Failure},
+    kit::{Effort, Failure, Sample},
 };
 
 /// As the baton of threads.
@@ -35,7 +35,7 @@ pub(super) trait Hand: Send {
     fn give(&mut self);
 }
 
-pub(super) async fn switch<B: Baton>(effort: Effort) -> Result<Timed, Failure> {
+pub(super) async fn switch<B: Baton>(effort: Effort) -> Result<Sample, Failure> {
     let game = Arc::new((B::default(), Turns::default()));
     let (baton, turns) = &*game;
     let mut hand = baton.leader();
@@ -49,7 +49,7 @@ pub(super) async fn switch<B: Baton>(effort: Effort) -> Result<Timed, Failure> {
     turns.verdict().map(|()| timed)
 }
 
-async fn lead(turns: &Turns, hand: &mut impl Hand, effort: Effort) -> Timed {
+async fn lead(turns: &Turns, hand: &mut impl Hand, effort: Effort) -> Sample {
     let mut turn = Turns::LEADERS;
     let mut laps = Laps::new(effort, SELDOM);
     while laps.another() && turns.begin(turn) {

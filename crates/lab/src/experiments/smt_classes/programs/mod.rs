@@ -19,7 +19,7 @@ use daiko_pair::Class;
 
 use Class::{Compute, Stall, Unknown};
 
-use crate::kit::{Skip, pmem::is_installed};
+use crate::kit::{Choice, Skip, host, pmem::require_libpmem};
 
 /// A program that goes on until it is killed.
 pub(super) struct Program {
@@ -53,6 +53,11 @@ pub(super) enum Half {
     Test,
 }
 
+impl Choice for Half {
+    const NAMES: &'static [(Self, &'static str)] =
+        &[(Self::Training, "training"), (Self::Looked, "looked"), (Self::Test, "test")];
+}
+
 impl Half {
     /// By a hash of the name: FNV-1a, <http://www.isthe.com/chongo/tech/comp/fnv/>.
     fn of(name: &str) -> Self {
@@ -62,17 +67,20 @@ impl Half {
         // The upper bits are those that all bytes have moved.
         if hash >> 32 & 1 == 0 { Self::Training } else { Self::Test }
     }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Training => "training",
-            Self::Looked => "looked",
-            Self::Test => "test",
-        }
-    }
 }
 
 impl Program {
+    /// Requires that this machine can run it.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub(super) fn require_available(&self) -> Result<(), Skip> {
+        match self.run {
+            Run::Own { needs, .. } => needs(),
+            Run::Installed { command, .. } => host::require_program(command[0]),
+        }
+    }
+
     pub(super) fn half(&self) -> Half {
         let is_of_the_first = ALL[..FIRST].iter().any(|first| first.name == self.name);
         match Half::of(self.name) {
@@ -114,20 +122,20 @@ const ZEROS: &str = "/dev/zero";
 
 /// All programs, in the order of tables.
 pub(super) const ALL: &[Program] = &[
-    needing("persist-clwb", Stall, persist::has_clwb, persist::clwb_random),
-    needing("persist-clflushopt", Stall, persist::has_clflushopt, persist::clflushopt_random),
+    needing("persist-clwb", Stall, persist::require_clwb, persist::clwb_random),
+    needing("persist-clflushopt", Stall, persist::require_clflushopt, persist::clflushopt_random),
     own("persist-log", Stall, persist::log),
     own("persist-nontemporal", Stall, persist::nontemporal_random),
-    needing("persist-map", Stall, persist::has_clwb, persist::map),
-    needing("persist-after-work", Stall, persist::has_clwb, persist::after_work),
-    needing("libpmem-memmove", Stall, is_installed, pmem::memmove),
-    needing("libpmem-counter", Stall, is_installed, pmem::counter),
+    needing("persist-map", Stall, persist::require_clwb, persist::map),
+    needing("persist-after-work", Stall, persist::require_clwb, persist::after_work),
+    needing("libpmem-memmove", Stall, require_libpmem, pmem::memmove),
+    needing("libpmem-counter", Stall, require_libpmem, pmem::counter),
     trap(own("chase-dram", Stall, memory::chase_dram)),
     trap(own("list-sum-dram", Stall, memory::list_sum)),
     trap(own("probe-dram", Stall, memory::probe)),
     trap(own("random-writes-dram", Stall, memory::random_writes)),
     trap(own("writes-beside-flush", Compute, persist::writes_beside_flush)),
-    trap(needing("flush-seldom", Compute, persist::has_clwb, persist::seldom)),
+    trap(needing("flush-seldom", Compute, persist::require_clwb, persist::seldom)),
     trap(own("nontemporal-stream", Compute, persist::nontemporal_stream)),
     trap(own("fence-cached", Compute, persist::fence_cached)),
     trap(own("chase-cached", Compute, memory::chase_cached)),
@@ -157,10 +165,10 @@ pub(super) const ALL: &[Program] = &[
     installed("perl", &["perl", "-e", "while (1) { $h{$i++ % 1000} += length $i }"], NOTHING),
     installed("openssl", &["openssl", "speed", "-seconds", "600", "rsa2048"], NOTHING),
     // Those from here on came later: the test half of those before had been looked at, and said what was to be improved.
-    needing("persist-queue", Stall, persist::has_clwb, persist::queue),
-    needing("persist-bitmap", Stall, persist::has_clwb, persist::bitmap),
-    needing("persist-undo-log", Stall, persist::has_clwb, persist::undo_log),
-    needing("libpmem-memset", Stall, is_installed, pmem::memset),
+    needing("persist-queue", Stall, persist::require_clwb, persist::queue),
+    needing("persist-bitmap", Stall, persist::require_clwb, persist::bitmap),
+    needing("persist-undo-log", Stall, persist::require_clwb, persist::undo_log),
+    needing("libpmem-memset", Stall, require_libpmem, pmem::memset),
     trap(own("binary-search-dram", Stall, memory::binary_search)),
     trap(own("hash-chains-dram", Stall, memory::hash_chains)),
     trap(own("scatter-dram", Stall, memory::scatter)),
@@ -179,7 +187,7 @@ pub(super) const ALL: &[Program] = &[
     installed("od", &["od", "-v"], ZEROS),
     // These came last, and were looked at: for what random-writes-dram is taken for, and for tests.
     trap(own("same-writes-dram", Stall, memory::same_writes)),
-    needing("persist-assembly", Stall, persist::has_clwb, persist::assembly),
+    needing("persist-assembly", Stall, persist::require_clwb, persist::assembly),
 ];
 
 /// How many of [`ALL`] were there when the test half was looked at for the first time.

@@ -22,11 +22,11 @@ fn feature(bit: u32, name: &str) -> Result<(), Skip> {
     }
 }
 
-pub(super) fn has_clwb() -> Result<(), Skip> {
+pub(super) fn require_clwb() -> Result<(), Skip> {
     feature(24, "CLWB")
 }
 
-pub(super) fn has_clflushopt() -> Result<(), Skip> {
+pub(super) fn require_clflushopt() -> Result<(), Skip> {
     feature(23, "CLFLUSHOPT")
 }
 

@@ -197,7 +197,8 @@ fn allow_few_threads() -> bool {
 #[test]
 fn threads_beyond_a_limit_fail_with_its_name() {
     if env::var_os(FEW_THREADS).is_none() {
-        let name = "experiments::ring::kernel::harness::tests::threads_beyond_a_limit_fail_with_its_name";
+        let name =
+            "experiments::ring::kernel::harness::tests::threads_beyond_a_limit_fail_with_its_name";
         let child = Command::new(env::current_exe().unwrap())
             .args([name, "--exact", "--nocapture", "--test-threads=1"])
             .env(FEW_THREADS, "1")

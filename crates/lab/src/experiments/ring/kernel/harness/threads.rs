@@ -111,8 +111,7 @@ impl<P: Port> Ring<'_, P> {
         for index in 0..total {
             let body = move || self.thread(index, total);
             let made = Builder::new().stack_size(STACK).spawn_scoped(scope, body);
-            let refused =
-                |error: io::Error| Failure::Limit(thread_limits::explain(index, total, &error));
+            let refused = |error: io::Error| thread_limits::refused(index, total, &error);
             crew.push(made.map_err(refused)?);
         }
         Ok(())

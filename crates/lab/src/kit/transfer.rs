@@ -10,8 +10,7 @@ use std::{
     time::Instant,
 };
 
-use super::Timed;
-use crate::kit::{Failure, host};
+use super::{case::Sample, failure::Failure, host};
 
 /// Two lines apart: the prefetcher of adjacent lines fetches pairs.
 #[repr(align(128))]
@@ -46,7 +45,7 @@ impl Channel {
 
 /// There and back `rounds` times; with `DATUM` each message brings a datum on
 /// a line of its own.
-pub(super) fn run<const DATUM: bool>(rounds: u64) -> Result<Timed, Failure> {
+pub(crate) fn run<const DATUM: bool>(rounds: u64) -> Result<Sample, Failure> {
     let cpus = host::cpu_list();
     let &[here, there, ..] = cpus.as_slice() else {
         return Err(Failure::Unavailable("two CPUs are needed".into()));
@@ -59,7 +58,7 @@ pub(crate) fn between<const DATUM: bool>(
     here: usize,
     there: usize,
     rounds: u64,
-) -> Result<Timed, Failure> {
+) -> Result<Sample, Failure> {
     let (outward, back) = (Channel::default(), Channel::default());
     let ready = Barrier::new(2);
     // Threads of their own: binding is for good.
@@ -90,7 +89,7 @@ fn there_and_back<const DATUM: bool>(
     outward: &Channel,
     back: &Channel,
     rounds: u64,
-) -> Result<Timed, Failure> {
+) -> Result<Sample, Failure> {
     let mut wrong = None;
     let start = Instant::now();
     for lap in 1..=rounds {
@@ -101,5 +100,5 @@ fn there_and_back<const DATUM: bool>(
         }
     }
     let elapsed = start.elapsed();
-    wrong.map_or(Ok(Timed { rounds, elapsed }), Err)
+    wrong.map_or(Ok(Sample::timed(rounds, 2 * rounds, elapsed)), Err)
 }

@@ -2,27 +2,26 @@
 
 use std::fmt;
 
-use super::{CPU_TIME, DISTURBED, DRAM, IO_THROUGHPUT, PMEM, RBTREE, Setting};
-use crate::{
-    kit::results::{Point, Results},
-    published::{P4_BASELINE, P4_SPEC},
-    report::table::distinct,
+use super::{
+    published::{BASELINE, CPU_TIME, IO_THROUGHPUT, SPEC},
+    setting::Setting,
+};
+use crate::kit::{
+    Choice,
+    results::{Point, Points, Results, Spread, distinct},
 };
 
-/// A value of a setting, relative to that of `cross`, with its range.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Relative {
-    /// Of the medians.
-    pub median: f64,
-    /// Of the extremes that make it least.
-    pub min: f64,
-    /// Of those that make it most.
-    pub max: f64,
-}
+/// The value of `stat` for whether a sample stayed disturbed: 1 then.
+pub(crate) const DISTURBED: &str = "disturbed";
+
+/// IO tasks of set 1, and that of set 2.
+pub(crate) const DRAM: &str = "dram";
+pub(crate) const PMEM: &str = "pmem";
+pub(crate) const RBTREE: &str = "rbtree";
 
 /// What `cross` is beside another setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sign {
+pub(crate) enum Sign {
     /// Faster: less time, or more throughput.
     Better,
     /// Slower.
@@ -41,96 +40,82 @@ impl fmt::Display for Sign {
     }
 }
 
-impl Relative {
-    /// A value over that of `cross`; the range pairs the extremes.
-    fn of(point: &Point, cross: &Point) -> Option<Self> {
-        let positive = |value: f64| (value > 0.0).then_some(value);
-        Some(Self {
-            median: point.median / positive(cross.median)?,
-            min: point.min / positive(cross.max)?,
-            max: point.max / positive(cross.min)?,
-        })
-    }
-
-    /// What `cross` is, of values that `stat` names.
-    pub fn sign(&self, stat: &str) -> Sign {
-        let (is_less, is_more) = (self.max < 1.0, self.min > 1.0);
+impl Sign {
+    /// What `cross` is, where another setting has this `value` of `stat` relative to it.
+    pub(crate) fn of(value: Spread, stat: &str) -> Self {
+        let (is_less, is_more) = (value.max < 1.0, value.min > 1.0);
         let is_better = if stat == CPU_TIME { is_more } else { is_less };
         match is_less || is_more {
-            false => Sign::Equal,
-            true if is_better => Sign::Better,
-            true => Sign::Worse,
+            false => Self::Equal,
+            true if is_better => Self::Better,
+            true => Self::Worse,
         }
     }
 }
 
 /// A setting beside `cross`, with one pair of tasks.
 #[derive(Clone, Debug)]
-pub struct Comparison {
+pub(crate) struct Comparison {
     /// The IO task.
-    pub io: String,
+    pub(crate) io: String,
     /// Which memory it writes to: `dax`, `emulated`, `dram`; `None` in a model.
-    pub memory: Option<String>,
+    pub(crate) memory: Option<String>,
     /// The CPU task.
-    pub cpu: String,
+    pub(crate) cpu: String,
     /// Its size, if it has one.
-    pub size: Option<u64>,
+    pub(crate) size: Option<u64>,
     /// [`CPU_TIME`] or [`IO_THROUGHPUT`].
-    pub stat: &'static str,
+    pub(crate) stat: &'static str,
     /// The other setting.
-    pub setting: Setting,
+    pub(crate) setting: Setting,
     /// What was found here.
-    pub here: Relative,
+    pub(crate) here: Spread,
     /// What P4 found, if it says so.
-    pub published: Option<Relative>,
+    pub(crate) published: Option<Spread>,
     /// Whether a sample of either setting stayed disturbed.
-    pub is_disturbed: bool,
+    pub(crate) is_disturbed: bool,
 }
 
 impl Comparison {
     /// Whether P4 found the same sign; `None` if it does not say.
-    pub fn agrees(&self) -> Option<bool> {
-        Some(self.published?.sign(self.stat) == self.here.sign(self.stat))
+    pub(crate) fn agrees(&self) -> Option<bool> {
+        Some(Sign::of(self.published?, self.stat) == Sign::of(self.here, self.stat))
     }
 
     /// Whether it rests on the work of `nosmt`, which was deduced from what P4 found of just this.
-    pub fn is_deduced(&self) -> bool {
+    pub(crate) fn is_deduced(&self) -> bool {
         self.setting == Setting::NoSmt && self.stat == CPU_TIME
     }
 }
 
 /// All settings beside `cross`, of an experiment (`smt`, `smt-model`), in the order of the results.
-pub fn comparisons(results: &Results, experiment: &str) -> Vec<Comparison> {
-    let own = |point: &&Point| point.experiment == experiment && point.method == P4_BASELINE;
+pub(crate) fn comparisons(results: &Results, experiment: &str) -> Vec<Comparison> {
+    let own = results.of(experiment);
     let mut all = Vec::new();
-    for cross in results.measured().filter(own) {
+    for cross in own.method(BASELINE).iter() {
         let stat = cross.params.text("stat");
         let Some(stat) = [CPU_TIME, IO_THROUGHPUT].into_iter().find(|known| stat == Some(known))
         else {
             continue;
         };
-        for setting in Setting::ALL {
-            all.extend(compared(results, cross, setting, stat));
-        }
+        let others = Setting::all().filter(|setting| *setting != Setting::Cross);
+        all.extend(others.filter_map(|setting| compared(results, &own, cross, setting, stat)));
     }
     all
 }
 
 fn compared(
     results: &Results,
+    own: &Points<'_>,
     cross: &Point,
     setting: Setting,
     stat: &'static str,
 ) -> Option<Comparison> {
-    let same = |point: &&Point| {
-        point.experiment == cross.experiment
-            && point.method == setting.name()
-            && point.method != P4_BASELINE
-            && point.params == cross.params
-    };
-    let point = results.measured().find(same)?;
-    let here = Relative::of(point, cross)?;
-    let is_disturbed = [point, cross].into_iter().any(|point| stayed_disturbed(results, point));
+    let point = own.method(setting.name()).filter(|point| point.params == cross.params).first()?;
+    // A base of 0 has no ratio to it.
+    let is_positive = cross.min > 0.0 && cross.median > 0.0 && cross.max > 0.0;
+    let here = is_positive.then(|| point.spread().over(cross.spread()))?;
+    let is_disturbed = [point, cross].into_iter().any(|point| stayed_disturbed(own, point));
     let text = |key| cross.params.text(key).map(str::to_owned);
     let (io, cpu) = (text("io")?, text("cpu")?);
     let published = published(results, &cross.experiment, setting, [&io, &cpu, stat]);
@@ -138,13 +123,10 @@ fn compared(
     Some(Comparison { io, memory, cpu, size, stat, setting, here, published, is_disturbed })
 }
 
-fn stayed_disturbed(results: &Results, point: &Point) -> bool {
+fn stayed_disturbed(own: &Points<'_>, point: &Point) -> bool {
     let params = point.params.clone().with("stat", DISTURBED);
-    let is_it = |other: &Point| {
-        (&other.experiment, &other.method, &other.params)
-            == (&point.experiment, &point.method, &params)
-    };
-    results.measured().any(|other| is_it(other) && other.max > 0.0)
+    let looked = own.method(&point.method).filter(|other| other.params == params);
+    looked.iter().any(|other| other.max > 0.0)
 }
 
 /// What P4 has of these tasks; of programs, what it has of SPEC CPU's.
@@ -153,8 +135,8 @@ fn published(
     experiment: &str,
     setting: Setting,
     [io, cpu, stat]: [&str; 3],
-) -> Option<Relative> {
-    let cpu = if io == RBTREE { P4_SPEC } else { cpu };
+) -> Option<Spread> {
+    let cpu = if io == RBTREE { SPEC } else { cpu };
     let wanted = [("io", io), ("cpu", cpu), ("stat", stat)];
     let same = |point: &&Point| {
         point.source.is_some()
@@ -162,12 +144,11 @@ fn published(
             && point.method == setting.name()
             && wanted.iter().all(|(key, value)| point.params.text(key) == Some(value))
     };
-    let point = results.points.iter().find(same)?;
-    Some(Relative { median: point.median, min: point.min, max: point.max })
+    results.points.iter().find(same).map(Point::spread)
 }
 
 /// Those of each pair of tasks with the largest size: P4 reads off its ratios there.
-pub fn largest(comparisons: &[Comparison]) -> Vec<&Comparison> {
+pub(crate) fn largest(comparisons: &[Comparison]) -> Vec<&Comparison> {
     let is_largest = |one: &&Comparison| {
         let same = |other: &&Comparison| (&other.io, &other.cpu) == (&one.io, &one.cpu);
         one.size == comparisons.iter().filter(same).map(|other| other.size).max().flatten()
@@ -177,17 +158,17 @@ pub fn largest(comparisons: &[Comparison]) -> Vec<&Comparison> {
 
 /// A conclusion of P4, and in how many of the cases here it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Conclusion {
+pub(crate) struct Conclusion {
     /// What P4 concludes.
-    pub statement: &'static str,
+    pub(crate) statement: &'static str,
     /// Cases in which it holds.
-    pub holds: usize,
+    pub(crate) holds: usize,
     /// Cases that there are; with none it was not measured.
-    pub of: usize,
+    pub(crate) of: usize,
 }
 
 /// P4's conclusions, on the medians of the largest sizes; what stayed disturbed is no case.
-pub fn conclusions(comparisons: &[Comparison]) -> [Conclusion; 4] {
+pub(crate) fn conclusions(comparisons: &[Comparison]) -> [Conclusion; 4] {
     let mut largest = largest(comparisons);
     largest.retain(|one| !one.is_disturbed);
     [
@@ -212,7 +193,7 @@ fn median(all: &[&Comparison], io: &str, cpu: &str, stat: &str, setting: Setting
 }
 
 /// The CPU tasks of set 1.
-pub const COMPUTE: [&str; 3] = ["idiv", "product", "sum"];
+pub(crate) const COMPUTE: [&str; 3] = ["idiv", "product", "sum"];
 
 fn stronger_with_pmem(all: &[&Comparison]) -> Conclusion {
     let case = |cpu: &&str| {
@@ -254,7 +235,7 @@ fn throughputs(
 /// P4 has all settings in figure 3, and all that it measured in figure 5.
 fn cross_best(all: &[&Comparison]) -> Conclusion {
     let cases = throughputs(all, |of| {
-        let others: Vec<f64> = Setting::ALL.into_iter().filter_map(of).collect();
+        let others: Vec<f64> = Setting::all().filter_map(of).collect();
         (!others.is_empty()).then(|| others.iter().all(|other| *other < 1.0))
     });
     conclusion(
@@ -272,8 +253,8 @@ fn smt_best(all: &[&Comparison]) -> Conclusion {
 mod tests {
     use super::*;
 
-    fn relative(min: f64, max: f64) -> Relative {
-        Relative { median: f64::midpoint(min, max), min, max }
+    fn relative(min: f64, max: f64) -> Spread {
+        Spread { median: f64::midpoint(min, max), min, max }
     }
 
     #[test]
@@ -287,7 +268,7 @@ mod tests {
             (IO_THROUGHPUT, 0.9, 1.1, Sign::Equal),
             (CPU_TIME, 1.0, 1.0, Sign::Equal),
         ] {
-            assert_eq!(relative(min, max).sign(stat), sign, "{stat} {min} {max}");
+            assert_eq!(Sign::of(relative(min, max), stat), sign, "{stat} {min} {max}");
         }
     }
 

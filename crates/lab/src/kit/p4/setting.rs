@@ -2,7 +2,7 @@
 
 use daiko_sys::topology::{Cpu, Topology};
 
-use crate::kit::Skip;
+use crate::kit::{Choice, Skip};
 
 /// How many times the work of one CPU task all settings do together.
 const WORK: u64 = 2;
@@ -43,27 +43,17 @@ pub struct Pair {
     pub cpu: usize,
 }
 
+impl Choice for Setting {
+    const NAMES: &'static [(Self, &'static str)] = &[
+        (Self::Cross, "cross"),
+        (Self::Parallel, "parallel"),
+        (Self::NoSmt, "nosmt"),
+        (Self::NoSmt2tCross, "nosmt-2t-cross"),
+        (Self::NoSmt2tParallel, "nosmt-2t-parallel"),
+    ];
+}
+
 impl Setting {
-    /// All, in the order of tables.
-    pub const ALL: [Self; 5] =
-        [Self::Cross, Self::Parallel, Self::NoSmt, Self::NoSmt2tCross, Self::NoSmt2tParallel];
-
-    /// What results call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cross => "cross",
-            Self::Parallel => "parallel",
-            Self::NoSmt => "nosmt",
-            Self::NoSmt2tCross => "nosmt-2t-cross",
-            Self::NoSmt2tParallel => "nosmt-2t-parallel",
-        }
-    }
-
-    /// The one that results call `name`.
-    pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|setting| setting.name() == name)
-    }
-
     /// Where the tasks run.
     pub fn pairs(self, cores: &Cores) -> Vec<Pair> {
         let [one, two] = cores.0;
@@ -156,7 +146,7 @@ mod tests {
 
     #[test]
     fn all_settings_do_the_same_work() {
-        for setting in Setting::ALL {
+        for setting in Setting::all() {
             let tasks = setting.pairs(&CORES).len() as u64;
             assert_eq!(tasks * setting.work(), WORK, "{}", setting.name());
             assert_eq!(Setting::from_name(setting.name()), Some(setting));

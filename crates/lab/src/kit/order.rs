@@ -1,8 +1,6 @@
 //! Who follows whom in the ring.
 
-use std::fmt;
-
-use crate::kit::random::SplitMix64;
+use super::{case::Choice, random::SplitMix64};
 
 /// Decides every shuffled cycle, so that all methods on all machines run the
 /// same ring.
@@ -18,25 +16,17 @@ pub enum Order {
     Sequential,
 }
 
+impl Choice for Order {
+    const NAMES: &'static [(Self, &'static str)] =
+        &[(Self::Shuffled, "shuffled"), (Self::Sequential, "sequential")];
+}
+
 impl Order {
-    /// The name in results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Shuffled => "shuffled",
-            Self::Sequential => "sequential",
-        }
-    }
-
-    /// The order of that name.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Shuffled, Self::Sequential].into_iter().find(|order| order.name() == name)
-    }
-
     /// `successors(n)[i]` gets the datum from thread `i`: one cycle over all.
     ///
     /// # Examples
     /// ```
-    /// use daiko_lab::experiments::ring::order::Order;
+    /// use daiko_lab::kit::order::Order;
     /// assert_eq!(Order::Sequential.successors(3), [1, 2, 0]);
     /// ```
     pub fn successors(self, threads: usize) -> Vec<u32> {
@@ -47,12 +37,6 @@ impl Order {
             Self::Sequential => successor.rotate_left(1),
         }
         successor
-    }
-}
-
-impl fmt::Display for Order {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

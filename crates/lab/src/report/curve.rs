@@ -1,90 +1,16 @@
-//! The two kinds of charts of a report. Each is drawn twice, for a wide and
-//! for a narrow screen, so that text is readable on both.
+//! Lines over a size.
 
 use super::{
     axis::Axis,
-    svg::{Anchor, Svg},
+    svg::{Anchor, Screen, Svg},
 };
-use crate::kit::format;
-
-/// A value with its range.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
-    pub(super) median: f64,
-    pub(super) min: f64,
-    pub(super) max: f64,
-}
-
-/// Which colour a line or mark has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Family {
-    Ours,
-    Peer,
-    Kernel,
-    /// No threads at all; drawn as a limit.
-    Alone,
-    Limit,
-    /// What a paper found; drawn as a limit.
-    Published,
-}
-
-impl Family {
-    pub(super) fn class(self) -> &'static str {
-        match self {
-            Self::Ours => "ours",
-            Self::Peer => "peer",
-            Self::Kernel => "kernel",
-            Self::Alone | Self::Limit | Self::Published => "limit",
-        }
-    }
-
-    /// What a legend calls it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Ours => "Daiko",
-            Self::Peer => "libraries",
-            Self::Kernel => "kernel mechanisms",
-            Self::Alone => "no threads",
-            Self::Limit => "limit",
-            Self::Published => "published",
-        }
-    }
-}
-
-/// One line of a [`LineChart`].
-pub(super) struct Line {
-    pub(super) name: String,
-    pub(super) family: Family,
-    /// In the order in which the line connects them.
-    pub(super) points: Vec<LinePoint>,
-}
-
-/// A mark on a [`Line`].
-pub(super) struct LinePoint {
-    pub(super) x: f64,
-    pub(super) y: Span,
-    /// What the mark stands for: `n = 1000`.
-    pub(super) means: String,
-}
-
-/// Values over a size, both axes logarithmic unless told otherwise.
-pub(super) struct LineChart {
-    pub(super) label: String,
-    pub(super) x: String,
-    pub(super) y: String,
-    /// Whether the horizontal values are few and the same for all lines: then
-    /// they are the ticks. A linear axis has no others.
-    pub(super) ticks_at_values: bool,
-    pub(super) linear_x: bool,
-    pub(super) linear_y: bool,
-    /// Whether the drawing says what the ends of each line stand for.
-    pub(super) name_ends: bool,
-    pub(super) lines: Vec<Line>,
-}
+use crate::kit::{
+    figure::{Curve, CurveLine, Mark},
+    format,
+};
 
 /// Sizes of a drawing in pixels.
 struct Frame {
-    class: &'static str,
     width: f64,
     height: f64,
     left: f64,
@@ -95,40 +21,19 @@ struct Frame {
 
 const LABEL_HEIGHT: f64 = 14.0;
 
-impl LineChart {
-    /// The families that have a line, in the order of legends.
-    pub(super) fn families(&self) -> Vec<Family> {
-        let mut families: Vec<Family> = self.lines.iter().map(|line| line.family).collect();
-        families.sort_unstable();
-        families.dedup();
-        families
-    }
+const WIDE: Frame =
+    Frame { width: 1032.0, height: 540.0, left: 62.0, right: 160.0, top: 12.0, bottom: 46.0 };
 
-    /// Both drawings.
-    pub(super) fn draw(&self) -> String {
-        let wide = Frame {
-            class: "wide",
-            width: 1032.0,
-            height: 540.0,
-            left: 62.0,
-            right: 160.0,
-            top: 12.0,
-            bottom: 46.0,
-        };
-        let narrow = Frame {
-            class: "narrow",
-            width: 358.0,
-            height: 470.0,
-            left: 46.0,
-            right: 152.0,
-            top: 10.0,
-            bottom: 44.0,
-        };
-        self.draw_in(&wide) + &self.draw_in(&narrow)
-    }
+const NARROW: Frame =
+    Frame { width: 358.0, height: 470.0, left: 46.0, right: 152.0, top: 10.0, bottom: 44.0 };
 
-    fn draw_in(&self, frame: &Frame) -> String {
-        let points = || self.lines.iter().flat_map(|line| &line.points);
+impl Curve {
+    pub(super) fn draw(&self, screen: Screen) -> String {
+        let frame = match screen {
+            Screen::Wide => WIDE,
+            Screen::Narrow => NARROW,
+        };
+        let points = || self.lines.iter().flat_map(|line| &line.marks);
         let (left, right) = (frame.left, frame.width - frame.right);
         let (top, bottom) = (frame.top, frame.height - frame.bottom);
         let xs = points().map(|point| point.x);
@@ -137,7 +42,7 @@ impl LineChart {
         let ys = points().flat_map(|point| [point.y.min, point.y.max]);
         let y =
             if self.linear_y { Axis::linear(ys, bottom, top) } else { Axis::log(ys, bottom, top) };
-        let mut svg = Svg::new(frame.class, frame.width, frame.height, &self.label);
+        let mut svg = Svg::new(screen, frame.width, frame.height, &self.label);
         for (value, label) in y.ticks(38.0) {
             svg.line("grid", (left, y.at(value)), (right, y.at(value)));
             svg.text("tick", (left - 7.0, y.at(value) + 4.0), Anchor::End, &label);
@@ -151,7 +56,7 @@ impl LineChart {
         for (index, line) in self.lines.iter().enumerate() {
             draw_line(&mut svg, line, index, &x, &y);
         }
-        if self.name_ends {
+        if self.measured_x {
             self.draw_ends(&mut svg, &x, &y, bottom);
         }
         self.draw_labels(&mut svg, &x, &y, right, (top, bottom));
@@ -160,11 +65,11 @@ impl LineChart {
 
     fn x_ticks(&self, x: &Axis) -> Vec<(f64, String)> {
         const APART: f64 = 36.0;
-        if !self.ticks_at_values {
+        if self.measured_x {
             return x.ticks(APART);
         }
         let mut values: Vec<f64> =
-            self.lines.iter().flat_map(|line| &line.points).map(|point| point.x).collect();
+            self.lines.iter().flat_map(|line| &line.marks).map(|point| point.x).collect();
         values.sort_by(f64::total_cmp);
         // Where two are too close, the larger one has the label.
         let mut ticks: Vec<(f64, String)> = Vec::new();
@@ -180,11 +85,11 @@ impl LineChart {
     fn draw_ends(&self, svg: &mut Svg, x: &Axis, y: &Axis, bottom: f64) {
         const HALF_WIDTH: f64 = 20.0;
         const HEIGHT: f64 = 12.0;
-        let place = |point: &LinePoint| (x.at(point.x), y.at(point.y.median));
-        let marks: Vec<_> = self.lines.iter().flat_map(|line| &line.points).map(place).collect();
+        let place = |point: &Mark| (x.at(point.x), y.at(point.y.median));
+        let marks: Vec<_> = self.lines.iter().flat_map(|line| &line.marks).map(place).collect();
         let mut texts: Vec<(f64, f64)> = Vec::new();
         for line in &self.lines {
-            for point in [line.points.first(), line.points.last()].into_iter().flatten() {
+            for point in [line.marks.first(), line.marks.last()].into_iter().flatten() {
                 let (across, down) = place(point);
                 let around = [(0.0, -13.0), (0.0, 13.0), (-28.0, 0.0), (28.0, 0.0)];
                 let mut around =
@@ -211,7 +116,7 @@ impl LineChart {
     fn draw_labels(&self, svg: &mut Svg, x: &Axis, y: &Axis, right: f64, within: (f64, f64)) {
         let mut ends: Vec<(usize, f64, f64)> = Vec::new();
         for (index, line) in self.lines.iter().enumerate() {
-            if let Some(end) = line.points.last() {
+            if let Some(end) = line.marks.last() {
                 ends.push((index, x.at(end.x), y.at(end.y.median)));
             }
         }
@@ -236,12 +141,12 @@ impl LineChart {
     }
 }
 
-fn draw_line(svg: &mut Svg, line: &Line, shape: usize, x: &Axis, y: &Axis) {
+fn draw_line(svg: &mut Svg, line: &CurveLine, shape: usize, x: &Axis, y: &Axis) {
     let class = line.family.class();
     svg.group("series", &line.name);
-    let place = |point: &LinePoint| (x.at(point.x), y.at(point.y.median));
-    svg.path(&format!("line {class}"), &line.points.iter().map(place).collect::<Vec<_>>());
-    for point in &line.points {
+    let place = |point: &Mark| (x.at(point.x), y.at(point.y.median));
+    svg.path(&format!("line {class}"), &line.marks.iter().map(place).collect::<Vec<_>>());
+    for point in &line.marks {
         let at = x.at(point.x);
         svg.line(&format!("range {class}"), (at, y.at(point.y.min)), (at, y.at(point.y.max)));
         let title = format!(
@@ -277,70 +182,6 @@ fn spread(wanted: &[f64], apart: f64, within: (f64, f64)) -> Vec<f64> {
     let shared = blocks.into_iter().flat_map(|(place, count)| std::iter::repeat_n(place, count));
     let shared = shared.map(|place| place.clamp(within.0, last));
     shared.enumerate().map(|(index, place)| place + index as f64 * apart).collect()
-}
-
-/// Ratios of several methods on one logarithmic axis.
-pub(super) struct RatioChart {
-    pub(super) label: String,
-    pub(super) axis: String,
-    pub(super) rows: Vec<RatioRow>,
-}
-
-/// A method's ratio, published and measured.
-pub(super) struct RatioRow {
-    pub(super) name: String,
-    pub(super) family: Family,
-    pub(super) published: Option<f64>,
-    pub(super) measured: Option<Span>,
-}
-
-impl RatioChart {
-    /// Both drawings.
-    pub(super) fn draw(&self) -> String {
-        self.draw_in("wide", 480.0) + &self.draw_in("narrow", 340.0)
-    }
-
-    fn draw_in(&self, class: &'static str, width: f64) -> String {
-        const ROW: f64 = 46.0;
-        const TOP: f64 = 8.0;
-        let (left, right) = (12.0, width - 16.0);
-        let bottom = TOP + ROW * self.rows.len() as f64;
-        let height = bottom + 44.0;
-        let measured = self.rows.iter().filter_map(|row| row.measured);
-        let values = measured.flat_map(|span| [span.min, span.max]);
-        let published = self.rows.iter().filter_map(|row| row.published);
-        let axis = Axis::log(values.chain(published).chain([1.0]), left, right);
-        let mut svg = Svg::new(class, width, height, &self.label);
-        for (value, label) in axis.ticks(48.0) {
-            svg.line("grid", (axis.at(value), TOP), (axis.at(value), bottom));
-            svg.text("tick", (axis.at(value), bottom + 16.0), Anchor::Middle, &label);
-        }
-        svg.line("one", (axis.at(1.0), TOP), (axis.at(1.0), bottom));
-        svg.text("axis", (width / 2.0, bottom + 36.0), Anchor::Middle, &self.axis);
-        for (index, row) in self.rows.iter().enumerate() {
-            draw_ratios(&mut svg, row, &axis, TOP + ROW * index as f64, left);
-        }
-        svg.finish()
-    }
-}
-
-fn draw_ratios(svg: &mut Svg, row: &RatioRow, axis: &Axis, top: f64, left: f64) {
-    let class = row.family.class();
-    let y = top + 31.0;
-    svg.text(&format!("name {class}"), (left, top + 15.0), Anchor::Start, &row.name);
-    if let (Some(published), Some(measured)) = (row.published, row.measured) {
-        let ends = [(axis.at(published), y), (axis.at(measured.median), y)];
-        svg.path(&format!("leader {class}"), &ends);
-    }
-    if let Some(span) = row.measured {
-        svg.line(&format!("range {class}"), (axis.at(span.min), y), (axis.at(span.max), y));
-        let title = format!("{}: measured {}", row.name, format::ratio(span.median));
-        svg.mark(class, 0, (axis.at(span.median), y), &title);
-    }
-    if let Some(published) = row.published {
-        let title = format!("{}: published {}", row.name, format::ratio(published));
-        svg.mark(&format!("{class} published"), 3, (axis.at(published), y), &title);
-    }
 }
 
 #[cfg(test)]
