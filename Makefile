@@ -1,4 +1,4 @@
-# `make help` lists what there is. Only Rust, a C compiler and make are needed, and no root.
+# `make help` lists the targets. Only Rust, a C compiler and make are needed, and no root.
 PREFIX ?= /usr/local
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 # Absolute, because some scripts change the folder.
@@ -9,46 +9,46 @@ TARBALL := daiko-$(VERSION).tar.gz
 .DEFAULT_GOAL := help
 .PHONY: help demo test soak fuzz scx test-scx test-pair lint fmt clippy docs layers build install uninstall dist clean tools
 
-help: ## This list
+help: ## Print this list
 	@sed -n 's/\$$\$$/$$/; s/^\([a-z-]*\):.*## \(.*\)/\1@\2/p' Makefile | awk -F@ '{ printf "make %-10s %s\n", $$1, $$2 }'
 
-demo: build ## Measure on this machine what a wait costs, by every mechanism (under a minute)
+demo: build ## Measure the cost of a wait with every mechanism on this machine (under a minute)
 	@tools/demo $(DAIKO)
 
-test: tools ## All checks that need neither root nor further packages (a few minutes)
+test: tools ## Run all checks that need neither root nor further packages (a few minutes)
 	tools/test
 
-soak: tools ## Models with full bounds, weakened protocols, random runs, fuzz targets (many minutes)
+soak: tools ## Run models with full bounds, weakened protocols, random runs, fuzz targets (many minutes)
 	tools/soak
 
-fuzz: tools ## Only the fuzz targets, DAIKO_FUZZ_SECONDS (240) in all; needs a C++ compiler
+fuzz: tools ## Run only the fuzz targets, DAIKO_FUZZ_SECONDS (240) in total; needs a C++ compiler
 	tools/fuzz $${DAIKO_FUZZ_SECONDS:-240}
 
-scx: tools ## Lints and tests of the kernel's scheduler and its command; needs clang 19 and libelf-dev
+scx: tools ## Lint and test the kernel scheduler and its command; needs clang 19 and libelf-dev
 	@tools/need clang libelf.h zlib.h pkg-config
 	cargo clippy --package daiko-scx --package daiko-cli --features daiko-cli/scx --all-targets --locked -- -D warnings
 	cargo test --package daiko-scx --package daiko-cli --features daiko-cli/scx --locked -- --show-output
 
-test-scx: ## That scheduler in an emulated guest, as root (a few minutes); needs QEMU, and fetches a kernel
+test-scx: ## Test that scheduler in an emulated guest, as root (a few minutes); needs QEMU, and fetches a kernel
 	tools/test-scx
 
-test-pair: ## daiko pair in an emulated guest with siblings, without root (some minutes); needs QEMU, and fetches a kernel
+test-pair: ## Test daiko pair in an emulated guest with siblings, without root (some minutes); needs QEMU, and fetches a kernel
 	tools/test-pair
 
-lint: fmt clippy docs layers ## No warning from any of these four
+lint: fmt clippy docs layers ## Check formatting, lints, documentation and layers
 
-fmt: tools ## Is the code formatted?
+fmt: tools ## Check that the code is formatted
 	cargo fmt --all --check
 
-clippy: tools ## Lints, also in tests and models
+clippy: tools ## Check lints, also in tests and models
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTFLAGS='--cfg loom' cargo clippy --package daiko-core --tests --locked --target-dir $(CARGO_TARGET_DIR)/loom -- -D warnings
 	RUSTFLAGS='--cfg shuttle' cargo clippy --package daiko-core --tests --locked --target-dir $(CARGO_TARGET_DIR)/shuttle -- -D warnings
 
-docs: tools ## The API's documentation, into target/doc
+docs: tools ## Build the API documentation in target/doc
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked
 
-layers: tools ## Does each crate depend only on those below it?
+layers: tools ## Check that each crate depends only on those below it
 	tools/layers
 
 build: tools
@@ -58,18 +58,18 @@ install: build ## Install the daiko command, for example PREFIX=$$HOME/.local
 	install -D -m 755 -t $(DESTDIR)$(PREFIX)/bin $(DAIKO) $(DAIKO)-lab-processes
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/share/doc/daiko README.md LICENSE-MIT LICENSE-APACHE
 
-uninstall: ## Remove what install put there
+uninstall: ## Remove the installed files
 	rm -f $(DESTDIR)$(PREFIX)/bin/daiko $(DESTDIR)$(PREFIX)/bin/daiko-lab-processes
 	rm -rf $(DESTDIR)$(PREFIX)/share/doc/daiko
 
-# The same commit gives the same bytes: git takes the times from it, gzip adds none.
+# The same commit gives the same bytes: git uses the time of the commit, and gzip adds none.
 dist: ## Pack the committed sources into a tarball
 	@tools/need git
 	@mkdir -p $(CARGO_TARGET_DIR)
 	git archive --format=tar --prefix=daiko-$(VERSION)/ HEAD | gzip -n -9 > $(CARGO_TARGET_DIR)/$(TARBALL)
 	@cd $(CARGO_TARGET_DIR) && sha256sum $(TARBALL)
 
-clean: ## Remove everything built
+clean: ## Remove all build results
 	cargo clean
 
 tools:

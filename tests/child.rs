@@ -1,4 +1,4 @@
-//! Runs a part of a test in a process of its own, which may die or spoil its limits.
+//! Runs a part of a test in a process of its own, which may die or change its limits.
 //!
 //! Tests of several crates include this file by its path.
 
@@ -9,9 +9,9 @@ use std::process::{Child, Command, Output, exit};
 
 const CHILD: &str = "DAIKO_TEST_CHILD";
 
-/// Runs `body` in a child process and returns how that ended; the child never returns from here.
+/// Runs `body` in a child process and returns its output. The child never returns from here.
 ///
-/// The child is this test binary, told to run the test of this `name` only.
+/// The child is this test binary, restricted to the test of this `name`.
 pub(crate) fn in_child(name: &str, body: fn()) -> Output {
     if is_child() {
         body();
@@ -20,7 +20,7 @@ pub(crate) fn in_child(name: &str, body: fn()) -> Output {
     command(name).output().unwrap()
 }
 
-/// As [`in_child`], where the child shall succeed; what it skipped is printed.
+/// [`in_child`] for a child that must succeed. Prints its skip messages.
 #[track_caller]
 pub(crate) fn in_child_well(name: &str, body: fn()) {
     let output = in_child(name, body);
@@ -30,14 +30,14 @@ pub(crate) fn in_child_well(name: &str, body: fn()) {
     assert!(output.status.success(), "{:?}\n{}{}", output.status, stdout(&output), stderr(&output));
 }
 
-/// The command that [`in_child`] runs.
+/// The command of [`in_child`].
 pub(crate) fn command(name: &str) -> Command {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(CHILD, "1");
     command
 }
 
-/// Whether this process is such a child.
+/// Returns true in such a child.
 pub(crate) fn is_child() -> bool {
     env::var_os(CHILD).is_some()
 }
@@ -46,21 +46,21 @@ pub(crate) fn is_child() -> bool {
 pub(crate) struct Killed(pub(crate) Child);
 
 impl Killed {
-    /// By SIGKILL, unless it has ended by itself. It has died when this returns.
+    /// Kills the child by SIGKILL, unless it has ended already. It is dead when this returns.
     pub(crate) fn kill(self) {}
 
-    /// Whether it has not ended by itself.
+    /// Returns true unless the child has ended by itself.
     pub(crate) fn lives(&mut self) -> bool {
         self.0.try_wait().unwrap().is_none()
     }
 
-    /// Waits for its end, which is to be a good one.
+    /// Waits for its end and asserts that it succeeded.
     #[track_caller]
     pub(crate) fn ends_well(&mut self) {
         assert!(self.0.wait().unwrap().success());
     }
 
-    /// Stops it, as SIGSTOP does. It has stopped when this returns.
+    /// Stops it by SIGSTOP. It has stopped when this returns.
     pub(crate) fn stop(&self) {
         self.send(libc::SIGSTOP);
         // SAFETY: zero is a valid `siginfo_t`, and the result goes to a live local.
@@ -71,31 +71,31 @@ impl Killed {
         }
     }
 
-    /// Lets it go on.
+    /// Continues the stopped child.
     pub(crate) fn go_on(&self) {
         self.send(libc::SIGCONT);
     }
 
     fn send(&self, signal: i32) {
-        // SAFETY: takes plain integers; the child was not waited for, so that the id is its own.
+        // SAFETY: takes plain integers; the child was not waited for, so its id is not reused.
         assert_eq!(unsafe { libc::kill(self.0.id() as i32, signal) }, 0);
     }
 }
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // It may have ended.
+        // The child may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What the child wrote to standard output.
+/// The child's standard output.
 pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// What the child wrote to standard error.
+/// The child's standard error.
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -1,17 +1,18 @@
-# What tests in emulated guests share: sourced by tools/test-scx and tools/test-pair, in the root of the sources, with their
-# name in `test`.
+# Common functions of tests in emulated guests. tools/test-scx and tools/test-pair source this file,
+# in the root of the sources, with their name in `test`.
 #
-# Exit codes: 0 all as it should be, 1 something is not, 77 the test cannot be run on this machine (one line says why).
-# DAIKO_GUEST_KERNEL (the newest of Debian's for clouds) is the version of the guest's kernel.
+# Exit codes: 0 success, 1 failure, 77 the test cannot be run on this machine (one line gives the
+# reason). DAIKO_GUEST_KERNEL is the version of the guest's kernel, by default Debian's newest cloud
+# kernel.
 #
-# Nothing of this machine is changed: kernel packages come by settings of apt of their own, and are kept below cargo's
-# target folder.
+# Nothing on this machine is changed: kernel packages are fetched with separate settings of apt, and
+# kept below cargo's target folder.
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}
 work=$CARGO_TARGET_DIR/guest/$test
 kernels=$CARGO_TARGET_DIR/guest/kernels
-# All that any of the tests wants.
+# The modules for all tests.
 modules=(net/core/failover drivers/net/{net_failover,virtio_net} drivers/nvdimm/{libnvdimm,nd_btt,nd_pmem,nd_e820})
-# Emulators crash now and then when the kernel changes its code.
+# Emulators crash now and then when the kernel patches its code.
 tries=3
 
 cannot() {
@@ -37,14 +38,14 @@ check_emulator() {
     need strip binutils
 }
 
-# Which mirror this machine uses.
+# Prints the mirror that this machine uses.
 mirror() {
     awk '/^(deb|URIs:)/ { for (i = 2; i <= NF; i++) if (!found && $i ~ "^https?://.*/debian/?$") found = $i }
          END { print found ? found : "http://deb.debian.org/debian" }' \
         /dev/null /etc/apt/sources.list.d/* $(ls /etc/apt/sources.list 2>/dev/null)
 }
 
-# Has apt work in a folder of its own, on the one suite that has such kernels.
+# Makes apt work in a separate folder, on the one suite that has such kernels.
 private_apt() {
     local apt=$kernels/apt keys=/usr/share/keyrings/debian-archive-keyring.gpg
     [[ -r $keys ]] || cannot "$keys is missing: sudo apt install debian-archive-keyring"
@@ -67,7 +68,7 @@ newest_kernel() {
         sed 's/^linux-modules-//'
 }
 
-# Sets kernel to a folder with vmlinuz, its configuration and the modules.
+# Fetches the kernel; sets kernel to a folder with vmlinuz, its configuration and the modules.
 fetch_kernel() {
     local version=${DAIKO_GUEST_KERNEL:-} said
     mkdir -p "$kernels"
@@ -96,11 +97,12 @@ take_from_packages() {
         xz -dc "$folder/kernel/$module.ko.xz" >"$partial/kernel/${module##*/}.ko"
     done
     cp "$(find "$partial/root" -name 'vmlinuz*' -type f | head -n 1)" "$partial/kernel/vmlinuz"
-    # Not all packages have it.
+    # Not all packages have a configuration.
     find "$partial/root" -type f \( -name config -o -name "config-$1" \) -exec cp {} "$partial/kernel/config" \;
 }
 
-# begin_initramfs FOLDER PROGRAM..: sets guest to what becomes the guest's root, with those programs and what FOLDER has for it.
+# begin_initramfs FOLDER PROGRAM..: sets guest to the folder of the guest's root file system, with
+# these programs and the files of FOLDER.
 begin_initramfs() {
     local folder=$1 program library
     shift
@@ -124,14 +126,16 @@ end_initramfs() {
     (cd "$guest" && find . | cpio --quiet -o -H newc | gzip -1) >"$work/initramfs.gz"
 }
 
-# emulate SECONDS PART WORDS OPTION..: a guest of four CPUs that does the part, for so long at most; its console is standard output.
+# emulate SECONDS PART WORDS OPTION..: runs the part in a guest of four CPUs, with this time limit.
+# Its console is standard output.
 emulate() {
     exec timeout --foreground "$1" qemu-system-x86_64 -nodefaults -display none -no-reboot -accel tcg,thread=multi -m 1G -serial stdio \
         -kernel "$kernel/vmlinuz" -initrd "$work/initramfs.gz" \
         -append "console=ttyS0 quiet panic=-1 mitigations=off daiko.part=$2 $3" "${@:4}" </dev/null
 }
 
-# Runs a part, by the test's own `boot PART`, until the guest has not crashed; what it said is in $work/PART.log.
+# Runs a part with the test's own `boot PART`, again if the guest crashed. Its output is in
+# $work/PART.log.
 part() { # part NAME
     local log=$work/$1.log try emulator
     # The guest ends with the test.
@@ -140,7 +144,7 @@ part() { # part NAME
         : >"$log"
         boot "$1" >>"$log" 2>&1 &
         emulator=$!
-        # In the background, too, as signals are heard while this waits.
+        # In the background as well, so that signals are handled during the wait.
         tail -f -n +1 -s 0.2 --pid="$emulator" "$log" | sed -u 's/\r$//' | grep --line-buffered '^@' &
         wait $! || true
         wait "$emulator" || true

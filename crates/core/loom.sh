@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the loom models of this crate. `loom.sh full` explores more preemptions and takes many minutes.
+# Runs the loom models of this crate. `loom.sh full` explores more preemptions, for many minutes.
 set -eu
 cd "$(dirname "$0")"
 # Optimised, but not by --release: as in weaken.sh, so that both share their build of loom.

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Runs the scenarios of this crate under Shuttle. `shuttle.sh full` takes minutes; `shuttle.sh weakened`
-# shows that each scenario can fail, by steps of the shipped code that are left out.
+# Runs the scenarios of this crate under Shuttle. `shuttle.sh full` takes minutes. `shuttle.sh
+# weakened` shows that each scenario can fail, by leaving out steps of the shipped code.
 set -euo pipefail
 cd "$(dirname "$0")"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-../../target}/shuttle
 export RUSTFLAGS='--cfg shuttle' CARGO_PROFILE_DEV_OPT_LEVEL=3 CARGO_PROFILE_DEV_DEBUG=0
 
-# Orderings are loom's business: to Shuttle all are sequentially consistent.
+# Loom checks the orderings: Shuttle treats all as sequentially consistent.
 weakened='
 mutex-announce mutex
 condvar-wait queue

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")"
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-../../target}/loom
 export RUSTFLAGS='--cfg loom' CARGO_PROFILE_DEV_OPT_LEVEL=3 CARGO_PROFILE_DEV_DEBUG=0 LOOM_MAX_PREEMPTIONS=2
-# Only against a model that never ends, however busy the machine is.
+# Against a model that never ends; long enough for a busy machine.
 within="timeout 900"
 
 sites=$(grep -rnoE '(weaken = |unless_weakened!\()"[a-z-]+"' src |
@@ -17,7 +17,7 @@ build() {
         grep -oE '"executable":"[^"]+"' | cut -d'"' -f4
 }
 
-# A model that fails anyway would seem to catch everything.
+# A model that fails without a weakening would seem to catch each of them.
 binary=$(build)
 $within "$binary" model >/dev/null || {
     echo "the models fail without any weakening: see loom.sh" >&2

@@ -1,12 +1,12 @@
-//! Compiles the scheduler for the kernel's machine, where it is asked for.
+//! Compiles the scheduler for the kernel's machine, if the feature is on.
 
 use std::{env, path::PathBuf, process::Command};
 
 const SOURCE: &str = "src/bpf/follow.bpf.c";
 
-/// 14, 15 and 16 crash on it; 17 and 18 are untried.
+/// 14, 15 and 16 crash on it; 17 and 18 are untested.
 const OLDEST: u32 = 19;
-/// Debian's and Ubuntu's names come with a version beside the default, which may be too old.
+/// Debian and Ubuntu have versioned names beside the default, which may be too old.
 const COMPILERS: [&str; 5] = ["clang", "clang-22", "clang-21", "clang-20", "clang-19"];
 
 fn main() {
@@ -26,7 +26,7 @@ fn compile() -> Result<(), String> {
     let object = PathBuf::from(variable("OUT_DIR")?).join("follow.bpf.o");
     let clang = find_clang()?;
     let status = Command::new(&clang)
-        // Debugging information, from which come the types that the loader adapts to the kernel.
+        // Debugging information has the types that the loader adapts to the kernel.
         .args(["-target", "bpf", "-O2", "-g", "-Wall", "-Werror", "-c", SOURCE, "-o"])
         .arg(&object)
         .arg(format!("-I{}", variable("DEP_BPF_INCLUDE")?))
@@ -49,7 +49,7 @@ fn find_clang() -> Result<String, String> {
     })
 }
 
-/// From "Debian clang version 19.1.7"; nothing if it does not run.
+/// The version from "Debian clang version 19.1.7"; `None` if the compiler does not run.
 fn version(clang: &str) -> Option<u32> {
     let said = Command::new(clang).arg("--version").output().ok()?.stdout;
     let said = String::from_utf8_lossy(&said).into_owned();

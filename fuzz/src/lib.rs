@@ -1,7 +1,7 @@
-//! Fuzz targets for all of Daiko that reads what others write: texts, bytes, words in memory.
+//! Fuzz targets for all of Daiko's untrusted input: texts, bytes, words in memory.
 //!
-//! A target is a function of bytes that panics where it finds a fault. The binary runs one of them
-//! under libFuzzer; a test feeds each its seeds.
+//! A target is a function of bytes that panics if it finds a fault. The binary runs one target
+//! under libFuzzer; a test feeds each target its seeds.
 
 mod targets;
 

@@ -26,10 +26,10 @@ static TARGET: LazyLock<Target> = LazyLock::new(|| {
     })
 });
 
-/// Far more than any input of libFuzzer's 4 KiB is worth.
+/// Largest allocation, far more than any input of libFuzzer's 4 KiB justifies.
 const MOST_BYTES: usize = 16 << 20;
 
-/// The system's allocator, which calls it a fault to be asked for more than [`MOST_BYTES`] at once.
+/// The system's allocator, with an abort for requests above [`MOST_BYTES`].
 struct Bounded;
 
 #[global_allocator]
@@ -44,7 +44,7 @@ impl Bounded {
     }
 }
 
-// SAFETY: every call is the system's allocator's, unless the process ends.
+// SAFETY: every call is forwarded to the system's allocator, unless the process ends.
 unsafe impl GlobalAlloc for Bounded {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::check(layout.size());

@@ -1,4 +1,4 @@
-//! Every target takes its seeds, also where there is no fuzzer.
+//! Every target takes its seeds, without a fuzzer as well.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

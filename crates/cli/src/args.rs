@@ -11,15 +11,15 @@ use crate::{
     problem::Problem,
 };
 
-/// More threads than any machine of today could hold as fibers.
+/// Largest number of threads: more fibers than any machine of today can hold.
 const MOST_THREADS: usize = 10_000_000;
 const MOST_WORKERS: usize = 1024;
-/// A day.
+/// Seconds of a day.
 const MOST_SECONDS: i64 = 86_400;
 
-/// What to do.
+/// A parsed command line.
 pub enum Command {
-    /// Print this text: help or version was asked for.
+    /// Prints this text: help or version was requested.
     Help(String),
     Lab(LabCommand),
     Doctor,
@@ -28,18 +28,18 @@ pub enum Command {
     Pair(PairCommand),
 }
 
-/// What to show of which machine: of this one without `root`.
+/// A request of `daiko topology`: without `root` for this machine.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TopologyRequest {
     pub root: Option<PathBuf>,
     pub json: bool,
 }
 
-/// What to do about the kernel's scheduler.
+/// A request of `daiko follow`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FollowCommand {
     Status,
-    /// `interval` in seconds.
+    /// Starts the scheduler, with `interval` in seconds.
     Start {
         settings: Settings,
         interval: u64,
@@ -51,7 +51,7 @@ pub enum FollowCommand {
     },
 }
 
-/// What to do in the lab.
+/// A request of `daiko lab`.
 pub enum LabCommand {
     List,
     Run(Request),
@@ -59,7 +59,7 @@ pub enum LabCommand {
     Sample,
 }
 
-/// What to measure, with lists taken apart.
+/// A request of `daiko lab run`, with its lists parsed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
     pub experiments: Vec<String>,
@@ -72,8 +72,7 @@ pub struct Request {
     pub out: PathBuf,
 }
 
-/// Fibers whose waiters are polled for by agents: measure them, and see what
-/// this machine offers them.
+/// Measure and inspect Daiko, a runtime of fibers with polling agents, on this machine
 #[derive(Parser)]
 #[command(name = "daiko", version, arg_required_else_help = true)]
 struct Line {
@@ -83,33 +82,33 @@ struct Line {
 
 #[derive(Subcommand)]
 enum Word {
-    /// Measure how long waits take, by every mechanism, on this machine
+    /// Measure the duration of waits with every mechanism on this machine
     #[command(subcommand, arg_required_else_help = true)]
     Lab(LabWord),
-    /// Check what the kernel and its limits allow, and say what to change
+    /// Check the settings and limits of the kernel, and suggest changes
     Doctor,
-    /// Have the kernel place woken threads so that their interrupts follow them (sched_ext)
+    /// Let the kernel place woken threads so that their interrupts follow them (sched_ext)
     #[command(subcommand, arg_required_else_help = true)]
     Follow(FollowWord),
     /// Show packages, nodes, cores, siblings and caches, and the CPUs that this process may use
     Topology(TopologyLine),
-    /// Place threads of programs so that those that stall share cores with those that compute
+    /// Place threads of other programs so that stalling threads share cores with computing threads
     Pair(Box<PairLine>),
 }
 
 #[derive(Args)]
 struct TopologyLine {
-    /// Of a recorded machine: the folder that its /sys was copied to (as DIR/sys)
+    /// Folder with a copy of the /sys of a recorded machine (as DIR/sys)
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
-    /// Print an object of JSON in one line, for programs
+    /// Print one line of JSON, for programs
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Subcommand)]
 enum FollowWord {
-    /// Show who schedules, whether packets are steered, and what was counted
+    /// Show the active scheduler, the steering of packets, and the counters
     Status,
     /// Attach the scheduler until an interrupt; if it is attached, change its policy
     Start(StartLine),
@@ -121,10 +120,12 @@ enum FollowWord {
 
 #[derive(Args)]
 struct StartLine {
-    /// How to place: follow (who has moved stays until its interrupt has followed), existing (as kernels do)
+    /// Placement: follow (a moved thread stays until its interrupt has followed), existing (like
+    /// kernels today)
     #[arg(long, value_name = "NAME", default_value = "follow")]
     policy: Policy,
-    /// How many wake-ups a thread stays at most whose interrupt does not follow; 0 holds none
+    /// Largest number of wake-ups for which a thread stays while its interrupt does not follow; 0
+    /// holds none
     #[arg(long, value_name = "N", default_value_t = DEFAULT_BOUND)]
     bound: u8,
     /// Seconds between two lines of counters
@@ -134,10 +135,10 @@ struct StartLine {
 
 #[derive(Args)]
 struct RecordLine {
-    /// For how long
+    /// Duration
     #[arg(long, value_name = "N", value_parser = 1..=MOST_SECONDS)]
     seconds: i64,
-    /// The file; what is there is replaced
+    /// The file, which is overwritten
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
@@ -148,20 +149,21 @@ enum LabWord {
     List,
     /// Run experiments; write results.json and report.html, print a table
     Run(RunLine),
-    /// Replay recorded wake-ups as kernels place them and as P3 would: what migrates, and what of it nobody intended
+    /// Replay recorded wake-ups under existing placement and under P3: number of migrations, and
+    /// number of unintended migrations
     Replay {
-        /// A trace of wake-ups, of which the first line is 'daiko-wakes 1'
+        /// A trace of wake-ups, with 'daiko-wakes 1' as its first line
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Take one sample as told on standard input (used by `run`)
+    /// Take one sample for a request on standard input (used by `run`)
     #[command(hide = true)]
     Sample,
 }
 
 #[derive(Args)]
 struct RunLine {
-    /// Experiments to run, as `daiko lab list` names them
+    /// Experiments to run, by their names in `daiko lab list`
     #[arg(required = true, value_name = "EXPERIMENT")]
     experiments: Vec<String>,
     /// Numbers of threads, for example 2,10,1k,1M
@@ -173,13 +175,14 @@ struct RunLine {
     /// Numbers of workers, for example 1,2
     #[arg(long, value_name = "LIST")]
     workers: Option<String>,
-    /// A program that computes, in place of the experiment's own; may be given again. CMD is run by /bin/sh
+    /// A computing program that replaces the experiment's own; may be repeated. CMD is run by
+    /// /bin/sh
     #[arg(long, value_name = "NAME=CMD")]
     cpu_task: Vec<String>,
-    /// A folder of persistent memory, mounted with DAX; without, DRAM passes for it
+    /// A folder of persistent memory, mounted with DAX; DRAM takes its place by default
     #[arg(long, value_name = "DIR")]
     pmem: Option<PathBuf>,
-    /// Shorter runs, fewer and smaller cases: minutes where all points of the ring take an hour
+    /// Shorter runs, fewer and smaller cases: minutes instead of an hour for all points of the ring
     #[arg(long)]
     quick: bool,
     /// Folder for results.json and report.html
@@ -187,7 +190,7 @@ struct RunLine {
     out: PathBuf,
 }
 
-/// What a command line says, which begins with the name of the program.
+/// Parses a command line, which begins with the name of the program.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Problem> {
     let line = match Line::try_parse_from(words) {
         Ok(line) => line,
@@ -207,7 +210,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Probl
     })
 }
 
-/// Help is not an error; the rest is told in one line.
+/// Converts clap's error: help is not an error, and any other error becomes one line.
 fn not_parsed(error: &clap::Error) -> Result<Command, Problem> {
     let text = error.to_string();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
@@ -217,25 +220,25 @@ fn not_parsed(error: &clap::Error) -> Result<Command, Problem> {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         let words = subcommands(&path).join(", ");
         return Err(Problem::usage(format!(
-            "say what to do: {words}; see {} --help",
+            "a command is missing, one of {words}; see {} --help",
             path.join(" ")
         )));
     }
-    // clap lists missing arguments on lines of their own; they end at a blank one.
+    // clap lists missing arguments on separate lines, which end at a blank line.
     let told: Vec<&str> = text.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let told = told.join(" ");
     let told = told.strip_prefix("error: ").unwrap_or(&told);
     Err(Problem::usage(format!("{told}; see {} --help", path.join(" "))))
 }
 
-/// The command that a text of clap's is about: `daiko lab run`, where it says how that is used.
+/// The command in clap's usage text, such as `daiko lab run`.
 fn words_of_usage(text: &str) -> Vec<&str> {
     let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
     let plain = |word: &&str| !word.starts_with(['<', '[', '-']);
     usage.unwrap_or("daiko").split(' ').take_while(plain).collect()
 }
 
-/// What may follow the command `path`.
+/// The subcommands of `path`.
 fn subcommands(path: &[&str]) -> Vec<String> {
     let mut command = &Line::command();
     for word in &path[1..] {
@@ -279,7 +282,7 @@ impl RunLine {
     }
 }
 
-/// A list like `2,10,1k,1M`, each once.
+/// Parses a list like `2,10,1k,1M` and removes duplicates.
 fn counts(list: &str, option: &str, least: usize, most: usize) -> Result<Vec<usize>, Problem> {
     let mut counts = Vec::new();
     for item in list.split(',') {
@@ -304,12 +307,12 @@ fn count(item: &str) -> Option<usize> {
         Some(digits) => (digits, 1_000_000),
         None => (item, 1),
     };
-    // `parse` alone would take a sign.
+    // `parse` alone would accept a sign.
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse::<usize>().ok()?.checked_mul(factor)).flatten()
 }
 
-/// Those that are named, each by a name of its own; `None` without any.
+/// Parses tasks with distinct names; `None` if there are none.
 fn cpu_tasks(words: &[String]) -> Result<Option<Vec<CpuTask>>, Problem> {
     let mut tasks: Vec<CpuTask> = Vec::new();
     for word in words {

@@ -1,4 +1,4 @@
-//! `daiko doctor`: what the kernel and its limits allow, and what to change.
+//! `daiko doctor`: the settings and limits of the kernel, with suggestions.
 
 use std::{fmt, fs, io, io::Write, process::ExitCode};
 
@@ -15,20 +15,20 @@ use daiko_sys::{
 
 use crate::problem::Problem;
 
-/// Fibers and kernel threads in the largest experiments.
+/// Numbers of fibers and kernel threads in the largest experiments.
 const MANY_FIBERS: u64 = 1_000_000;
 const MANY_THREADS: u64 = 10_000;
 const STACK_BYTES: u64 = 64 * 1024;
 
-/// What one check found.
+/// Result of one check.
 struct Finding {
     subject: &'static str,
     state: String,
-    /// What to change, where something should be.
+    /// The suggested change, if any.
     remedy: Option<String>,
 }
 
-/// Prints all findings; those with a remedy are counted at the end.
+/// Prints all findings and counts those with a remedy.
 pub(crate) fn run(out: &mut dyn Write) -> Result<ExitCode, Problem> {
     let findings = findings();
     for finding in &findings {
@@ -50,7 +50,7 @@ impl Finding {
         Self { subject, state: state.into(), remedy: Some(remedy.into()) }
     }
 
-    /// A limit that should be at least `wanted`; `None` is unlimited.
+    /// Checks a limit that should be at least `wanted`; `None` is unlimited.
     fn limit(subject: &'static str, limit: Option<u64>, wanted: u64, remedy: &str) -> Self {
         match limit {
             None => Self::fine(subject, "unlimited"),
@@ -160,7 +160,7 @@ fn membarrier_state(registered: bool) -> Finding {
         Finding::advice(
             "membarrier",
             "refused",
-            "fibers that may move pay an atomic instruction more per switch; allow it in the seccomp filter",
+            "migratable fibers pay one more atomic instruction per switch; allow it in the seccomp filter",
         )
     }
 }
@@ -171,7 +171,7 @@ fn tracing(answer: io::Result<()>) -> Finding {
         Err(error) => Finding::advice(
             "tracing of children",
             format!("refused ({error})"),
-            "a worker process that is killed may take the program along; allow ptrace (seccomp filter, sysctl kernel.yama.ptrace_scope below 3)",
+            "a killed worker process may take the program along; allow ptrace (seccomp filter, sysctl kernel.yama.ptrace_scope below 3)",
         ),
     }
 }
@@ -179,8 +179,8 @@ fn tracing(answer: io::Result<()>) -> Finding {
 fn sockets(choice: Choice) -> Finding {
     let by = choice.kind.to_string();
     match choice.refused {
-        None => Finding::fine("sockets are waited for by", by),
-        Some(refused) => Finding::advice("sockets are waited for by", by, refused.to_string()),
+        None => Finding::fine("waits for sockets", by),
+        Some(refused) => Finding::advice("waits for sockets", by, refused.to_string()),
     }
 }
 
@@ -189,39 +189,39 @@ fn siblings(machine: Result<Topology, TopologyError>) -> Finding {
     match machine {
         Ok(machine) => Finding::fine(SUBJECT, machine.smt().to_string()),
         Err(error) => {
-            Finding::advice(SUBJECT, "no siblings are known, nor paired", error.to_string())
+            Finding::advice(SUBJECT, "siblings are unknown and not paired", error.to_string())
         }
     }
 }
 
-/// No advice: whether it pays depends on the load.
+/// Gives no advice, as the benefit of steering depends on the load.
 fn packets(is_on: bool) -> Finding {
     let state = match is_on {
-        true => "follow who reads them: Placement::Follow heeds that",
+        true => "follow their readers, which Placement::Follow takes into account",
         false => {
-            "do not follow who reads them (net.core.rps_sock_flow_entries, rps_flow_cnt of each queue)"
+            "do not follow their readers (net.core.rps_sock_flow_entries, rps_flow_cnt of each queue)"
         }
     };
     Finding::fine("packets", state)
 }
 
-/// What a run of the lab has left that was killed.
+/// Reports the change left by a killed run of the lab.
 fn steering_leftover(leftover: Result<Leftover, SteeringError>) -> Finding {
     const SUBJECT: &str = "steering of packets";
     match leftover {
-        Ok(Leftover::Nothing) => Finding::fine(SUBJECT, "as it was set"),
+        Ok(Leftover::Nothing) => Finding::fine(SUBJECT, "unchanged"),
         Ok(Leftover::InUse { pid }) => {
             let pid = pid.map_or(String::new(), |pid| format!(" by process {pid}"));
-            Finding::fine(SUBJECT, format!("changed for a while{pid}"))
+            Finding::fine(SUBJECT, format!("changed temporarily{pid}"))
         }
         Ok(Leftover::Restored) => {
-            Finding::fine(SUBJECT, "left changed by a run of the lab that was killed: restored")
+            Finding::fine(SUBJECT, "left changed by a killed run of the lab: restored")
         }
         Err(error) => Finding::advice(SUBJECT, "a run of the lab was killed", error.to_string()),
     }
 }
 
-/// Kernel threads and what they need, for the lab's comparisons.
+/// Limits of kernel threads and their resources, for the lab's comparisons.
 fn threads() -> [Finding; 4] {
     let needed = MANY_THREADS + 1000;
     [
@@ -252,7 +252,7 @@ fn threads() -> [Finding; 4] {
     ]
 }
 
-/// Present only where the kernel sets frequencies.
+/// Reports the frequency governor, if the kernel sets frequencies.
 fn governor() -> Option<Finding> {
     let governor =
         fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor").ok()?;
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn what_a_killed_run_has_left_is_told() {
         let told = |leftover| steering_leftover(leftover).to_string();
-        assert!(told(Ok(Leftover::Nothing)).ends_with("as it was set"));
+        assert!(told(Ok(Leftover::Nothing)).ends_with("unchanged"));
         assert!(told(Ok(Leftover::InUse { pid: Some(7) })).ends_with("by process 7"));
         assert!(told(Ok(Leftover::Restored)).ends_with("restored"));
         let refused = told(Err(SteeringError::NotAllowed { what: "change it" }));

@@ -1,4 +1,4 @@
-//! How a command is told to end.
+//! Interrupts that end a command.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -10,11 +10,11 @@ use signal_hook::{
 
 use crate::problem::Problem;
 
-/// What shells give for a command that an interrupt ended.
+/// The exit code of shells for a command that an interrupt ended.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Set by the first interrupt; a second one ends the process at once, but for SIGHUP: who closes a terminal sends two of them. Under
-/// `nohup` that stays ignored.
+/// Creates a flag that the first interrupt sets. A second one ends the process at once, except for
+/// SIGHUP, as closing a terminal sends two of them. Under `nohup` SIGHUP stays ignored.
 pub(crate) fn stop_flag() -> Result<Arc<AtomicBool>, Problem> {
     let stop = Arc::new(AtomicBool::new(false));
     let watch = |signal| flag::register(signal, Arc::clone(&stop));

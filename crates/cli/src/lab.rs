@@ -35,7 +35,7 @@ use crate::{
     problem::Problem,
 };
 
-/// After so long a program is taken to hang that a user has named: far longer than a benchmark of SPEC CPU.
+/// Time limit for programs named by the user, far longer than a benchmark of SPEC CPU.
 const MOST_OF_PROGRAMS: Duration = Duration::from_secs(12 * 3600);
 
 /// Lists the experiments.
@@ -68,7 +68,7 @@ pub(crate) fn replay(file: &Path, out: &mut dyn Write) -> Result<ExitCode, Probl
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures what `request` asks for.
+/// Runs the requested measurements.
 pub(crate) fn run(request: &Request, out: &mut dyn Write) -> Result<ExitCode, Problem> {
     let plan = plan(request)?;
     probe(&request.out)?;
@@ -83,7 +83,7 @@ pub(crate) fn run(request: &Request, out: &mut dyn Write) -> Result<ExitCode, Pr
     Ok(exit_code(&measured))
 }
 
-/// The plan of all experiments asked for; complains before anything runs.
+/// The plan of all requested experiments. Reports all errors before the first run.
 fn plan(request: &Request) -> Result<Vec<Planned>, Problem> {
     let experiments: Vec<_> =
         request.experiments.iter().map(|name| find(name)).collect::<Result<_, _>>()?;
@@ -105,7 +105,7 @@ fn plan(request: &Request) -> Result<Vec<Planned>, Problem> {
     Ok(plan)
 }
 
-/// Its absolute path: results name it.
+/// The absolute path of a folder, which results name.
 fn existing_folder(folder: &Path) -> Result<PathBuf, Problem> {
     let found = fs::canonicalize(folder).and_then(|found| match found.is_dir() {
         true => Ok(found),
@@ -141,7 +141,7 @@ fn check_methods(request: &Request, experiments: &[Experiment]) -> Result<(), Pr
     Ok(())
 }
 
-/// A list that changes nothing is a mistake, which a long run would hide.
+/// Refuses a list without any effect: a long run would hide the mistake.
 fn check_lists(request: &Request, experiments: &[Experiment]) -> Result<(), Problem> {
     let lists = [
         ("--threads", request.threads.is_some(), List::Threads),
@@ -163,7 +163,7 @@ fn check_lists(request: &Request, experiments: &[Experiment]) -> Result<(), Prob
     Ok(())
 }
 
-/// Whether the results could be written, before minutes go into them.
+/// Checks that the results can be written, before minutes are spent on them.
 fn probe(folder: &Path) -> Result<(), Problem> {
     let cannot = |what: &'static str| {
         move |error: io::Error| {
@@ -177,7 +177,7 @@ fn probe(folder: &Path) -> Result<(), Problem> {
     fs::write(&probe, "").and_then(|()| fs::remove_file(&probe)).map_err(cannot("write to"))
 }
 
-/// With programs that users name, which take as long as they take.
+/// Measures the plan. `own_programs` means programs named by the user, with a long time limit.
 fn measure(
     plan: Vec<Planned>,
     schedule: Schedule,
@@ -190,7 +190,7 @@ fn measure(
     if own_programs {
         sampler = sampler.with_set_up(MOST_OF_PROGRAMS);
     }
-    // Without it none of its samples is planned.
+    // Without this program none of its samples is planned.
     if let Ok(program) = processes::program() {
         sampler = sampler.with_processes(program);
     }
@@ -198,7 +198,7 @@ fn measure(
     Ok(runner::run(plan, schedule, &mut sampler, observer.as_mut(), stop))
 }
 
-/// Writes results, report and curves; returns the path of the report.
+/// Writes results, report and curves, and returns the path of the report.
 fn save(results: &Results, folder: &Path) -> Result<PathBuf, Problem> {
     let report = folder.join("report.html");
     let mut drawings = report::drawings(results).into_iter();
@@ -212,7 +212,7 @@ fn save(results: &Results, folder: &Path) -> Result<PathBuf, Problem> {
     Ok(report)
 }
 
-/// The conclusion first, then tables, then what is missing.
+/// Prints the conclusion, then the tables, then missing points.
 fn print(
     results: &Results,
     measured: &Measured,
@@ -241,7 +241,7 @@ fn print(
         }
     }
     let stopped =
-        if measured.interrupted { "; stopped early, what was measured is kept" } else { "" };
+        if measured.interrupted { "; stopped early, the measurements so far are kept" } else { "" };
     writeln!(out, "{measured}{stopped}")?;
     Ok(())
 }

@@ -1,14 +1,13 @@
-//! The `daiko` command: `lab` measures, `doctor` and `topology` tell what the
-//! machine offers, `follow` has the kernel schedule by P3, `pair` places threads
-//! of other programs by P4.
+//! The `daiko` command: `lab` measures, `doctor` and `topology` describe the machine, `follow`
+//! makes the kernel schedule by P3, `pair` places threads of other programs by P4.
 //!
-//! A second program, `daiko-lab-processes`, takes samples for it of methods whose workers are processes.
+//! A second program, `daiko-lab-processes`, takes its samples of methods with worker processes.
 //!
-//! Exit codes: 0 done, 1 something measured went wrong, 2 the command line
-//! cannot be carried out (one line on standard error says why), 130 stopped by
-//! an interrupt. Those of `pair` stand in crates/pair/README.md.
+//! Exit codes: 0 success, 1 a measurement went wrong, 2 the command line cannot be carried out (one
+//! line on standard error gives the reason), 130 stopped by an interrupt. crates/pair/README.md
+//! lists those of `pair`.
 
-// Public for the fuzz targets, which are the only users of this library beside the command itself.
+// Public for the fuzz targets, the only users of this library beside the command itself.
 #[doc(hidden)]
 pub mod args;
 mod doctor;
@@ -31,12 +30,12 @@ use std::{
 use args::{Command, LabCommand};
 use problem::Problem;
 
-/// Does what the command line of this process says.
+/// Runs the command line of this process.
 pub fn main() -> ExitCode {
     finish(args::parse(env::args_os()).and_then(carry_out))
 }
 
-/// Takes one sample for `daiko lab run`, as a program whose processes share a heap.
+/// Takes one sample for `daiko lab run`, in a program with processes that share a heap.
 pub fn sample() -> ExitCode {
     finish(match env::args_os().len() {
         0 | 1 => lab::sample(&mut io::stdout().lock()),
@@ -49,7 +48,7 @@ fn finish(result: Result<ExitCode, Problem>) -> ExitCode {
         Ok(code) => code,
         Err(Problem::ReaderGone) => ExitCode::SUCCESS,
         Err(problem) => {
-            // Nobody is left to tell if standard error is closed.
+            // Standard error may be closed.
             let _ = writeln!(io::stderr(), "daiko: {problem}");
             ExitCode::from(problem.exit_code())
         }

@@ -1,18 +1,18 @@
-//! Why a command line is not carried out.
+//! Reasons for refusing a command line.
 
 use std::{
     fmt::{self, Write},
     io,
 };
 
-/// A reason to end, told in one line with its remedy.
+/// A reason to end, in one line with its remedy.
 #[derive(Debug)]
 pub enum Problem {
-    /// The command line asks for what there is not.
+    /// The command line is invalid or impossible.
     Usage(String),
-    /// The system refused something while the command ran.
+    /// The system refused a request while the command ran.
     System(String),
-    /// Whoever read standard output went away: nothing is wrong.
+    /// The reader of standard output has closed it, which is no error.
     ReaderGone,
 }
 
@@ -30,7 +30,7 @@ impl Problem {
     }
 }
 
-/// One line, whatever control characters the words that it quotes hold.
+/// Writes one line, with control characters of quoted words escaped.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let line = match self {
@@ -44,7 +44,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Errors of writing to standard output.
+/// Converts errors of writing to standard output.
 impl From<io::Error> for Problem {
     fn from(error: io::Error) -> Self {
         match error.kind() {

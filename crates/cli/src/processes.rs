@@ -1,8 +1,8 @@
-//! Takes samples of methods whose workers are processes, for `daiko lab run`.
+//! Takes samples of methods with worker processes, for `daiko lab run`.
 
 use daiko::process::SharedHeap;
 
-/// Addresses for a million fibers, with what else they need.
+/// Addresses for a million fibers and their objects.
 #[global_allocator]
 static HEAP: SharedHeap = SharedHeap::with_reserve(256 << 30);
 

@@ -1,4 +1,4 @@
-//! The command as a user meets it: what it refuses, and what it leaves behind.
+//! The command from a user's view: refusals, output and files.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// Exit code 2, nothing on standard output, and one line that names `wanted`.
+/// Asserts exit code 2, an empty standard output, and one line that contains all of `wanted`.
 #[track_caller]
 fn assert_refused(arguments: &[&str], wanted: &[&str]) {
     let output = output(arguments);
@@ -363,8 +363,7 @@ fn an_interrupt_keeps_what_was_measured() {
     for _ in 0..3 {
         progress.next().expect("a line of progress").expect("UTF-8");
     }
-    // SAFETY: no memory is passed; the child is not waited for, so its number
-    // is its own.
+    // SAFETY: takes plain integers; the child was not waited for, so its id is not reused.
     unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
     let rest = progress.count();
     let output = child.wait_with_output().expect("the command ends");

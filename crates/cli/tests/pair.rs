@@ -1,4 +1,5 @@
-//! `daiko pair` as a user meets it. The CPUs of this machine are described as siblings where that is needed.
+//! `daiko pair` from a user's view. The CPUs of this machine are described as siblings where
+//! needed.
 
 #[path = "../../../tests/seccomp.rs"]
 mod seccomp;
@@ -20,13 +21,14 @@ use daiko_sys::{
 };
 use tempfile::TempDir;
 
-/// Where a session keeps its journal, and a machine of one core with this machine's first CPUs.
+/// A folder for the journal, and the description of a machine with one core that consists of this
+/// machine's first CPUs.
 struct Ground {
     runtime: TempDir,
     machine: TempDir,
 }
 
-/// `None`, and says so, on a machine that has one CPU.
+/// `None`, with a message, on a machine with one CPU.
 fn ground(name: &str) -> Option<Ground> {
     let cpus = cpu::allowed().unwrap();
     if cpus.len() < 2 {
@@ -45,7 +47,7 @@ impl Ground {
         pair(arguments, self.runtime.path())
     }
 
-    /// With siblings.
+    /// `daiko pair` with siblings.
     fn paired(&self, arguments: &[&str]) -> Command {
         let root = self.machine.path().to_str().unwrap();
         self.pair(&[&["--root", root], arguments].concat())
@@ -70,7 +72,8 @@ fn output(mut command: Command) -> Output {
     command.output().expect("the command starts")
 }
 
-/// A process that goes round until it is dropped. On SIGUSR1 it starts one more, and tells its id.
+/// A process that spins until it is dropped. On SIGUSR1 it starts another process and prints its
+/// id.
 struct Busy(Child);
 
 impl Busy {
@@ -100,13 +103,13 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        // It may have been killed.
+        // The process may have been killed.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A process that goes round until it is dropped, and is nobody's child here.
+/// A spinning process that is not a child of this one, killed on drop.
 struct Another(u32);
 
 impl Drop for Another {
@@ -116,18 +119,18 @@ impl Drop for Another {
 }
 
 fn kill(pid: u32, signal: i32) {
-    // SAFETY: no memory is passed; the process is a child that was not waited for.
+    // SAFETY: takes plain integers; the process is a child that was not waited for.
     assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
 }
 
-/// Ends with the test's own limit of time if it never is.
+/// Waits until `is` returns true. The time limit of the test applies.
 fn until(mut is: impl FnMut() -> bool) {
     while !is() {
         std::thread::yield_now();
     }
 }
 
-/// One session that has placed two busy processes, each on a CPU of its own.
+/// A session that has placed two busy processes, each on a CPU of its own.
 fn session(ground: &Ground, policy: &str) -> (Child, [Busy; 2]) {
     let busy = [Busy::start(), Busy::start()];
     let ids = busy.each_ref().map(Busy::id);
@@ -256,7 +259,7 @@ fn an_interrupt_puts_back_what_was_placed() {
     }
 }
 
-/// The commands are told to end by the first one, and take their time.
+/// The first interrupt tells the commands to end, which take their time.
 #[test]
 fn a_second_interrupt_ends_the_session_at_once() {
     let name = "a_second_interrupt_ends_the_session_at_once";
@@ -309,7 +312,7 @@ fn a_session_that_is_killed_is_put_back_by_restore() {
     assert_eq!(busy[0].mask().len(), 1, "it is left alone");
     child.kill().unwrap();
     child.wait().unwrap();
-    // Somebody else has had the last word on the second.
+    // Another process has changed the second one.
     cpu::bind(busy[1].id(), &before).unwrap();
     let restored = output(ground.pair(&["--restore"]));
     assert!(restored.status.success(), "{}", text(&restored.stderr));
@@ -322,14 +325,14 @@ fn a_session_that_is_killed_is_put_back_by_restore() {
     assert_eq!(ground.journals(), 0);
 }
 
-/// It has inherited where it may run, and no look has found it before the end.
+/// The new process has inherited its affinity, and no observation finds it before the end.
 #[test]
 fn what_is_started_meanwhile_is_put_back_too() {
     let Some(ground) = ground("what_is_started_meanwhile_is_put_back_too") else { return };
     let before = cpu::allowed().unwrap();
     for is_killed in [false, true] {
         let (mut child, [mut first, _second]) = session(&ground, "cross");
-        // So that it does not look.
+        // Stops the session, so that it makes no observation.
         kill(child.id(), libc::SIGSTOP);
         let another = first.start_another();
         assert_eq!(cpu::allowed_of(another.0).unwrap(), first.mask());
@@ -348,7 +351,7 @@ fn what_is_started_meanwhile_is_put_back_too() {
     }
 }
 
-/// There is room for the first lines of the journal only.
+/// The disk has room for the first lines of the journal only.
 #[test]
 fn a_disk_that_is_full_in_the_middle_leaves_nothing_bound() {
     let Some(ground) = ground("a_disk_that_is_full_in_the_middle_leaves_nothing_bound") else {
@@ -367,7 +370,7 @@ fn a_disk_that_is_full_in_the_middle_leaves_nothing_bound() {
     let output = output(command);
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("cannot note what to restore") && told.contains("make room"), "{told}");
+    assert!(told.contains("cannot record a change") && told.contains("make room"), "{told}");
     assert!(busy.iter().all(|busy| busy.mask() == before));
     assert_eq!(ground.journals(), 0);
 }
@@ -379,7 +382,7 @@ fn a_process_that_ends_meanwhile_does_not_end_the_session() {
     };
     let (mut child, [first, second]) = session(&ground, "cross");
     drop(first);
-    // The other is placed as well as before, and watched.
+    // The other process stays placed and watched.
     until(|| ground.journals() == 1 && second.mask().len() == 1);
     assert!(child.try_wait().unwrap().is_none());
     drop(second);

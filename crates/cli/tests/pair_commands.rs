@@ -1,4 +1,4 @@
-//! The commands of `daiko pair`: what they are given, and how they end.
+//! The commands of `daiko pair`: their environment and their ends.
 
 #[path = "../../../tests/seccomp.rs"]
 mod seccomp;
@@ -39,7 +39,7 @@ fn a_command_ignores_no_signal_that_daiko_does() {
 #[test]
 fn who_ignores_ends_of_children_hears_how_commands_end() {
     let (_runtime, mut command) = pair(&["--", "sh", "-c", "exit 7"]);
-    // SAFETY: the call takes plain integers, and is async-signal-safe.
+    // SAFETY: the call takes plain integers and is async-signal-safe.
     unsafe {
         command.pre_exec(|| {
             libc::signal(libc::SIGCHLD, libc::SIG_IGN);
@@ -52,7 +52,7 @@ fn who_ignores_ends_of_children_hears_how_commands_end() {
 #[test]
 fn a_kernel_without_handles_on_processes_will_do() {
     let (_runtime, mut command) = pair(&["--", "sh", "-c", "kill -INT $PPID; while :; do :; done"]);
-    // SAFETY: the filter is made of locals; the calls are async-signal-safe.
+    // SAFETY: the filter consists of locals; the calls are async-signal-safe.
     unsafe {
         command.pre_exec(|| {
             seccomp::forbid(libc::SYS_pidfd_open, libc::ENOSYS);

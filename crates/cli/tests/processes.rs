@@ -1,4 +1,4 @@
-//! Methods whose workers are processes, as the second program samples them.
+//! Sampling of methods with worker processes by the second program.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use daiko_lab::{
 const DAIKO: &str = env!("CARGO_BIN_EXE_daiko");
 const PROGRAM: &str = env!("CARGO_BIN_EXE_daiko-lab-processes");
 
-/// The cases of an experiment that the method has: small ones.
+/// The small cases of an experiment with this method.
 fn cases(experiment: &str) -> Vec<Case> {
     let options = Options {
         threads: (experiment != "tsp").then(|| vec![2, 5]),
@@ -95,7 +95,7 @@ fn without_its_program_the_method_is_left_out_with_the_remedy() {
     );
 }
 
-/// What `program` says of a short ring, by threads and by processes.
+/// The output of `program` for a short ring with threads and with processes.
 #[track_caller]
 fn run(program: &Path, out: &Path) -> String {
     let methods = format!("daiko-mover,{}", processes::METHOD);
@@ -117,7 +117,7 @@ fn the_program_alone_says_who_starts_it() {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program starts");
-        // Who takes no arguments does not read.
+        // A program that refuses its arguments does not read.
         let _ = child.stdin.take().expect("piped").write_all(input.as_bytes());
         let output = child.wait_with_output().expect("the program ends");
         let complaint = String::from_utf8_lossy(&output.stderr);

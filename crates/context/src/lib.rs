@@ -1,8 +1,8 @@
 //! Stacks, context switch and word scan of Daiko, one file per architecture.
 //!
-//! [`switch`] leaves one stack for another, [`prepare`] gives a fresh stack its
-//! first frame, [`stack::Slab`] provides guarded stacks, [`overflow`] reports
-//! who ran off the end of one, and [`scan`] looks for hits in adjacent words.
+//! [`switch`] leaves one stack for another, [`prepare`] gives a fresh stack its first frame,
+//! [`stack::Slab`] provides guarded stacks, [`overflow`] reports the fiber that overflowed its
+//! stack, and [`scan`] looks for hits in adjacent words.
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 compile_error!("daiko-context switches stacks in assembly and has it for x86-64 Linux only");

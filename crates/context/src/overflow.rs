@@ -1,19 +1,19 @@
-//! Reports which stack overflowed, by name, before the process dies.
+//! Reports the overflow of a fiber's stack, with the fiber's name, before the process dies.
 //!
 //! The handler runs on the alternate stack of the faulting thread
-//! ([`daiko_sys::signal::AltStack`]) and must find out, without a lock or an
-//! allocation, whether a guard of ours was hit. So slabs are listed in an
-//! append-only chain of pages whose entries are used again but never freed:
+//! ([`daiko_sys::signal::AltStack`]). It must find out, without a lock or an allocation, whether
+//! the fault hit a guard of a slab. Slabs are therefore listed in an append-only chain of pages.
+//! Entries are reused but never freed:
 //!
 //! 1. A slab claims an entry by moving its `start` from `FREE` to `CLAIMED`.
 //! 2. It writes the other fields, then publishes the true `start` (Release).
-//! 3. The handler reads `start` (Acquire), the fields, and `start` again: an
-//!    entry that changed meanwhile is none of the slab that faults, which
-//!    cannot go away while something runs on it.
-//! 4. Dropped, the slab frees the entry.
+//! 3. The handler reads `start` (Acquire), the fields, and `start` again. An entry that changed
+//!    meanwhile does not belong to the faulting slab, which stays alive while a fiber runs on it.
+//! 4. Dropping the slab frees the entry.
 //!
-//! The chain is a process's own. Of processes that share a slab each lists it for itself, and the one that
-//! drops it may not be the one that made it: so a slab knows its entry by the address that is listed there.
+//! The chain belongs to one process. Each process that shares a slab lists it separately, and the
+//! process that drops the slab may not be its creator: so a slab finds its entry by the address
+//! listed there.
 
 use std::io;
 use std::ptr;
@@ -26,7 +26,7 @@ use daiko_sys::signal::{self, Fault};
 
 use crate::stack::StackClass;
 
-/// The name of who ran on the stack that overflowed, as far as it fits.
+/// The name of the fiber with the overflowed stack, cut to 64 bytes.
 #[derive(Debug)]
 pub struct Name {
     bytes: [u8; 64],
@@ -34,7 +34,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// Sets the name. What is beyond 64 bytes is cut off; control characters become `?`.
+    /// Sets the name. Bytes beyond the 64th are cut off; control characters become `?`.
     pub fn set(&mut self, name: &[u8]) {
         self.len = name.len().min(self.bytes.len());
         for (to, from) in self.bytes.iter_mut().zip(name) {
@@ -43,21 +43,22 @@ impl Name {
     }
 }
 
-/// Tells the name of who runs on the stack with this coloured top; async-signal-safe.
+/// Sets the name of the fiber that runs on the stack with this coloured top. Async-signal-safe.
 ///
 /// A name that is not set is reported as `<unnamed>`.
 pub type Describe = fn(top: *mut u8, name: &mut Name);
 
 static DESCRIBE: OnceLock<Describe> = OnceLock::new();
 
-/// Has overflows of [`crate::stack::Slab`] stacks reported in one line on standard error, then the process aborted.
+/// Installs the handler, which reports overflows of [`crate::stack::Slab`] stacks in one line on
+/// standard error and then aborts the process.
 ///
-/// All other faults go to the handler that was installed before. Threads that
-/// run on such stacks need an alternate stack.
+/// All other faults go to the handler that was installed before. Threads that run on such stacks
+/// need an alternate stack.
 ///
 /// # Errors
 ///
-/// `AlreadyExists` on a second call; otherwise what `sigaction` reports.
+/// `AlreadyExists` on a second call; otherwise the error of `sigaction`.
 pub fn install(describe: Describe) -> io::Result<()> {
     DESCRIBE.set(describe).map_err(|_| io::ErrorKind::AlreadyExists)?;
     signal::on_fault(report)
@@ -81,7 +82,8 @@ fn report(fault: Fault) {
     signal::abort();
 }
 
-/// Writes a number without the formatting machinery, which nobody promises to be async-signal-safe.
+/// Formats a number without the formatting machinery, which is not guaranteed to be
+/// async-signal-safe.
 fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     loop {
@@ -94,10 +96,9 @@ fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
     }
 }
 
-/// The coloured top and the size of the stack whose guard was hit; `None` if it was none of ours.
+/// The coloured top and the size of the overflowed stack; `None` if no guard of a slab was hit.
 ///
-/// A guard that a stray pointer hits is not an overflow: the code that does so
-/// runs on another stack.
+/// A stray pointer that hits a guard is not an overflow: the faulting code runs on another stack.
 fn overflowed(fault: Fault) -> Option<(*mut u8, usize)> {
     let slab = entries().find_map(|entry| entry.read(fault.address))?;
     let index = (fault.address - slab.start) / slab.class.stride();
@@ -111,7 +112,7 @@ fn overflowed(fault: Fault) -> Option<(*mut u8, usize)> {
     Some((top, slab.class.size()))
 }
 
-/// What an entry tells about a slab.
+/// The slab of an entry.
 struct Listed {
     start: usize,
     class: StackClass,
@@ -120,7 +121,7 @@ struct Listed {
 const FREE: usize = 0;
 const CLAIMED: usize = 1;
 
-/// A place for a slab. `start` says who may touch the other fields: see the head of this file.
+/// A place for a slab. `start` decides about access to the other fields: see the head of this file.
 struct Entry {
     start: AtomicUsize,
     len: AtomicUsize,
@@ -138,14 +139,14 @@ impl Entry {
         }
     }
 
-    /// Publishes a slab here, unless the entry is in use.
+    /// Publishes a slab in this entry. Returns false if the entry is in use.
     fn claim(&self, start: usize, len: usize, class: StackClass) -> bool {
         // Acquire: pairs with the Release in `Listing::drop`.
         let free = self.start.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed);
         if free.is_err() {
             return false;
         }
-        // Pairs with the Acquire fence in `read`: who sees a field below sees CLAIMED, too.
+        // Pairs with the Acquire fence in `read`: a reader of a field below sees CLAIMED as well.
         fence(Ordering::Release);
         self.len.store(len, Ordering::Relaxed);
         self.size.store(class.size(), Ordering::Relaxed);
@@ -155,7 +156,7 @@ impl Entry {
         true
     }
 
-    /// The slab that is listed here, if `address` lies in it.
+    /// The slab of this entry, if `address` lies in it.
     fn read(&self, address: usize) -> Option<Listed> {
         // Pairs with the Release store in `claim`.
         let start = self.start.load(Ordering::Acquire);
@@ -175,10 +176,10 @@ impl Entry {
     }
 }
 
-/// How many entries leave room for the link in 4 KiB.
+/// Number of entries that leave room for the link in 4 KiB.
 const ENTRIES: usize = 127;
 
-/// All zero is a valid page, as a fresh mapping is.
+/// A page of the chain. All zero is a valid page, so a fresh mapping is valid.
 struct Page {
     entries: [Entry; ENTRIES],
     next: AtomicPtr<Page>,
@@ -194,7 +195,7 @@ impl Page {
         unsafe { self.next.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The page behind this one, mapped if there is none.
+    /// The page behind this one. Maps it if there is none.
     fn append(&self) -> Result<&'static Page, MemoryError> {
         if let Some(next) = self.next() {
             return Ok(next);
@@ -202,7 +203,7 @@ impl Page {
         let fresh = Mapping::new(size_of::<Page>(), Scope::Private)?;
         let page = fresh.start().as_ptr().cast();
         let null = ptr::null_mut();
-        // Release: pairs with the Acquire in `next`; what it publishes is a page of zeros.
+        // Release: pairs with the Acquire in `next`. It publishes a page of zeros.
         match self.next.compare_exchange(null, page, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => _ = fresh.into_raw(),
             Err(_) => drop(fresh),
@@ -219,13 +220,13 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
     pages().flat_map(|page| &page.entries)
 }
 
-/// What a slab is listed by; its entry is free again when this is dropped.
+/// The listing of a slab. Dropping it frees the entry.
 #[derive(Debug)]
 pub(crate) struct Listing {
     start: usize,
 }
 
-/// Makes the guards of a slab known to the fault handler.
+/// Lists a slab, so that the fault handler knows its guards.
 pub(crate) fn list(start: usize, len: usize, class: StackClass) -> Result<Listing, MemoryError> {
     let mut page = &FIRST;
     loop {
@@ -236,13 +237,14 @@ pub(crate) fn list(start: usize, len: usize, class: StackClass) -> Result<Listin
     }
 }
 
-/// Whether this process has listed the slab that starts there.
+/// Returns true if this process has listed the slab that starts there.
 pub(crate) fn is_listed(start: usize) -> bool {
     entry_of(start).is_some()
 }
 
 fn entry_of(start: usize) -> Option<&'static Entry> {
-    // Relaxed: who asks keeps the slab, and no other is listed under its address meanwhile.
+    // Relaxed: the caller keeps the slab alive, so no other slab is listed under its address
+    // meanwhile.
     entries().find(|entry| entry.start.load(Ordering::Relaxed) == start)
 }
 
@@ -296,7 +298,7 @@ mod tests {
         }
     }
 
-    /// Alone in its process: another's slab may be where this one was.
+    /// Runs alone in its process: otherwise another test's slab may take the address.
     #[test]
     fn the_guards_of_what_is_gone_are_none_of_ours() {
         child::in_child_well(

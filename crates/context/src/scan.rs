@@ -1,19 +1,18 @@
-//! Looks for hits in a notification area: adjacent words that others write while they are read.
+//! Search for hits in a notification area: adjacent words that other threads write during the
+//! search.
 //!
-//! # What a vector load promises here
+//! # Guarantees of a vector load
 //!
-//! Intel (SDM volume 3, "Guaranteed Atomic Operations") and AMD (APM volume 2,
-//! "Access Atomicity") guarantee that a processor with AVX makes an aligned
-//! load of 16 bytes one access. For wider loads, and without AVX, no manual
-//! says so; processors make accesses of at least 8 aligned bytes. The search
-//! does not depend on it. A vector only picks a block, whose words are then
-//! read again one by one, atomically: a torn one that looked like a hit is not
-//! reported, and one that looked like none is seen in the next pass, because a
-//! condition that still holds by then is read whole. That is the promise of a
-//! sampled level anyway.
+//! Intel (SDM volume 3, "Guaranteed Atomic Operations") and AMD (APM volume 2, "Access Atomicity")
+//! guarantee that a processor with AVX makes an aligned load of 16 bytes one access. No manual says
+//! so for wider loads, or without AVX; processors make accesses of at least 8 aligned bytes. The
+//! search does not depend on it. A vector only selects a block, and the words of the block are then
+//! read again one by one, atomically. A torn word that looked like a hit is not reported. A torn
+//! word that looked like no hit is seen in the next pass if its condition still holds then. A
+//! polled level promises no more than that.
 //!
-//! All reads are relaxed. Whoever acts on a hit reads the word once more with
-//! Acquire, which pairs with the Release store of the word's writer.
+//! All reads are relaxed. The user of a hit reads the word once more with Acquire, which pairs with
+//! the Release store of the word's writer.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -23,8 +22,8 @@ use crate::arch;
 ///
 /// # Safety
 ///
-/// `words` and `masks` are aligned arrays of at least `to` elements, which
-/// others may write meanwhile, atomically.
+/// `words` and `masks` are aligned arrays of at least `to` elements, which other threads may write
+/// meanwhile, atomically.
 pub unsafe fn find_hit_u64(
     words: *const u64,
     masks: *const u64,
@@ -39,7 +38,7 @@ pub unsafe fn find_hit_u64(
 ///
 /// # Safety
 ///
-/// As for [`find_hit_u64`].
+/// The conditions of [`find_hit_u64`].
 pub unsafe fn find_hit_u32(
     words: *const u32,
     masks: *const u32,
@@ -68,7 +67,8 @@ impl Word for AtomicU32 {
     }
 }
 
-/// Words up to the first aligned one, then blocks, then the words that make no whole block.
+/// Examines the words up to the first aligned word, then blocks, then the words of the incomplete
+/// last block.
 ///
 /// # Safety
 ///
@@ -102,7 +102,7 @@ unsafe fn find_hit<W: Word>(
             if let Some(hit) = find_one(words, masks, at, at + per_block) {
                 return Some(hit);
             }
-            // The word has changed back since; nobody waits for what is past.
+            // The word has changed back since the block was selected: a past level is not reported.
             at += per_block;
         }
         find_one(words, masks, at, to)
@@ -111,7 +111,7 @@ unsafe fn find_hit<W: Word>(
 
 /// # Safety
 ///
-/// As for [`find_hit`].
+/// The conditions of [`find_hit`].
 #[inline(always)]
 unsafe fn find_one<W: Word>(
     words: *const W,
@@ -128,8 +128,8 @@ unsafe fn find_one<W: Word>(
 /// Both arrays are readable for `count` blocks; `words` is a multiple of 32.
 #[inline(always)]
 unsafe fn first_block(words: *const u8, masks: *const u8, count: usize) -> usize {
-    // SAFETY: the caller's promise; AVX2 is used where it was detected. The
-    // standard library remembers what it detected: one load and a branch.
+    // SAFETY: the caller's promise; AVX2 is used only if it was detected. The standard library
+    // caches the detection: one load and a branch.
     unsafe {
         if is_x86_feature_detected!("avx2") {
             arch::first_hit_avx2(words, masks, count)
@@ -145,7 +145,7 @@ mod tests {
     use proptest::prelude::*;
     use std::thread;
 
-    /// Mostly quiet words, so that hits are rare and lie anywhere.
+    /// Mostly quiet words, so that hits are rare and at any place.
     fn quiet<T: Arbitrary + Default + Clone + 'static>() -> impl Strategy<Value = Vec<(T, T)>> {
         let rare = prop_oneof![20 => Just(T::default()), 1 => any::<T>()];
         prop::collection::vec((rare, any::<T>()), 0..400)
@@ -186,7 +186,7 @@ mod tests {
     #[repr(align(32))]
     struct Blocks([u8; 5 * arch::BLOCK]);
 
-    /// Both kernels, whichever the processor would choose, for a bit in every byte.
+    /// Tests both kernels on any processor, with a bit in every byte.
     #[test]
     fn every_bit_of_every_block_is_seen() {
         let mut words = Box::new(Blocks([0; 5 * arch::BLOCK]));
@@ -217,7 +217,7 @@ mod tests {
     fn a_word_that_is_written_meanwhile_is_found() {
         let words: Vec<AtomicU64> = (0..1000).map(|_| AtomicU64::new(0)).collect();
         let masks = vec![u64::MAX; words.len()];
-        // SAFETY: the arrays are as long as asked for, and the words atomics.
+        // SAFETY: the arrays have the given length, and the words are atomics.
         let scan =
             || unsafe { find_hit_u64(words.as_ptr().cast(), masks.as_ptr(), 0, words.len()) };
         thread::scope(|s| {

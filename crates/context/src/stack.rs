@@ -7,11 +7,11 @@
 //!        |<----------- stride ----------->|
 //! ```
 //!
-//! A stack is used at its top, so the same lines of all stacks would fall into the same few sets
-//! of the caches if they lay a power of two apart. Two measures against it, both measured at 1000
-//! stacks: the stride is a power of two *and* a guard, which spreads them over the sets of the
-//! large caches, and the top of stack `i` is *coloured*: it lies `(i % 32) * 64` bytes below the
-//! end, which spreads them over those of the first cache (5.4 ns a switch instead of 11.9).
+//! A stack is used at its top. If stacks lay a power of two apart, the same lines of all stacks
+//! would fall into the same few sets of the caches. Two measures prevent that, both measured with
+//! 1000 stacks. The stride is a power of two *and* a guard, which spreads the tops over the sets of
+//! the large caches. The top of stack `i` is *coloured*: it lies `(i % 32) * 64` bytes below the
+//! end, which spreads the tops over the sets of the first cache (5.4 ns a switch instead of 11.9).
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -23,9 +23,9 @@ use daiko_sys::memory::{
 
 use crate::overflow::{self, Listing};
 
-/// How many different tops there are.
+/// Number of different tops.
 const COLOURS: usize = 32;
-/// How far they lie apart: a cache line.
+/// Distance of two tops: a cache line.
 const COLOUR: usize = 64;
 /// The largest stack.
 const MOST: usize = 1 << 30;
@@ -49,14 +49,15 @@ pub struct StackClass {
 }
 
 impl StackClass {
-    /// Stacks of `size` bytes above `guard` inaccessible ones, both rounded up to whole pages.
+    /// Creates a class of stacks with `size` bytes above `guard` inaccessible bytes, both rounded
+    /// up to whole pages.
     ///
-    /// The rest holds the frames and what the runtime keeps at the top.
+    /// The usable part holds the frames and the runtime's data at the top.
     ///
     /// # Errors
     ///
-    /// [`StackError::Guard`] unless the guard has at least a byte and less than
-    /// 1 GiB, [`StackError::Size`] unless the size is from two pages to 1 GiB.
+    /// [`StackError::Guard`] unless the guard has at least a byte and less than 1 GiB,
+    /// [`StackError::Size`] unless the size is from two pages to 1 GiB.
     pub fn new(size: usize, guard: usize) -> Result<Self, StackError> {
         let page = page_size();
         let guard = match guard {
@@ -75,7 +76,7 @@ impl StackClass {
         self.size
     }
 
-    /// How far apart the stacks of a slab lie: size and guard.
+    /// The distance of two stacks in a slab: size and guard.
     pub fn stride(self) -> usize {
         self.size + self.guard
     }
@@ -85,7 +86,7 @@ impl StackClass {
         self.guard
     }
 
-    /// A class that [`StackClass::new`] made before.
+    /// Restores a class that [`StackClass::new`] made before.
     pub(crate) fn from_parts(size: usize, guard: usize) -> Self {
         Self { size, guard }
     }
@@ -103,14 +104,14 @@ impl Default for StackClass {
     }
 }
 
-/// Stacks of one class in one piece of memory, every one of them with a guard.
+/// Stacks of one class in one piece of memory, each with a guard.
 ///
-/// Dropping the slab unmaps them; what still runs on one must have ended.
+/// Dropping the slab unmaps them; all fibers on them must have ended.
 #[derive(Debug)]
 pub struct Slab {
     class: StackClass,
     count: usize,
-    // The listing ends first: the fault handler knows no memory that is gone.
+    // The listing ends first, so that the fault handler never knows unmapped memory.
     _listing: Listing,
     region: Region,
 }
@@ -122,8 +123,8 @@ impl Slab {
     ///
     /// # Errors
     ///
-    /// [`StackError::Memory`] with the limit that refused the memory or a guard.
-    /// Then nothing stays mapped: there is no stack without a guard.
+    /// [`StackError::Memory`] with the limit that refused the memory or a guard. Then nothing stays
+    /// mapped: no stack lacks its guard.
     ///
     /// # Panics
     ///
@@ -153,31 +154,33 @@ impl Slab {
         Ok(Self { class, count, _listing: listing, region })
     }
 
-    /// Makes the stacks usable in the calling process, where another that shares their memory has made them
-    /// since it was forked: guards, and what the fault handler knows, are each process's own.
+    /// Makes the stacks usable in the calling process if another process that shares their memory
+    /// created them after the fork: guards and the list of the fault handler belong to a single
+    /// process.
     ///
-    /// Called again, it does nothing.
+    /// Further calls do nothing.
     ///
     /// # Errors
     ///
-    /// As for [`Slab::new`]; then the stacks must not be used in this process.
+    /// The errors of [`Slab::new`]; then the stacks must not be used in this process.
     pub fn adopt(&self, kind: GuardKind) -> Result<(), StackError> {
         if !overflow::is_listed(self.region.start().as_ptr().expose_provenance()) {
-            // SAFETY: the guards hold nothing, as they are guards in the process that made them.
+            // SAFETY: the guards hold nothing, as they are guards in the process that created them.
             let listing = unsafe { protect(&self.region, self.class, kind)? };
-            // The slab has its maker's, which frees the entry of whichever process drops it.
+            // The slab keeps its creator's listing. Dropping that frees the entry of the dropping
+            // process.
             std::mem::forget(listing);
         }
         Ok(())
     }
 
-    /// Maps the pages at the tops of these stacks in the calling process, so that what runs there first takes no page
-    /// fault.
+    /// Commits the pages at the tops of these stacks in the calling process, so that the first
+    /// fiber on each takes no page fault.
     pub fn populate(&self) {
         for index in 0..self.count {
             let top_page = self.low_end(index).wrapping_add(self.class.stride() - page_size());
             let top_page = NonNull::new(top_page).expect("stacks do not lie at address zero");
-            // What is not committed now is when it is touched.
+            // A page that is not committed now is committed at its first use.
             let _ = memory::populate(top_page, page_size());
         }
     }
@@ -187,7 +190,7 @@ impl Slab {
         self.class
     }
 
-    /// How many stacks there are.
+    /// The number of stacks.
     #[expect(clippy::len_without_is_empty, reason = "a slab has at least one stack")]
     pub fn len(&self) -> usize {
         self.count
@@ -216,13 +219,14 @@ impl Slab {
         self.region.start().as_ptr().wrapping_add(index * self.class.stride())
     }
 
-    /// Which stack, guard included, `addr` lies in.
+    /// The index of the stack, guard included, that contains `addr`.
     pub fn index_of(&self, addr: usize) -> Option<usize> {
         let index = addr.checked_sub(self.region.start().addr().get())? / self.class.stride();
         (index < self.count).then_some(index)
     }
 
-    /// Gives the memory of stack `index` back to the system; it reads as zero afterwards, and its guard stays.
+    /// Returns the memory of stack `index` to the system. It reads as zero afterwards, and its
+    /// guard stays.
     ///
     /// # Errors
     ///
@@ -234,48 +238,48 @@ impl Slab {
     ///
     /// # Safety
     ///
-    /// Nothing runs on this stack, and nothing that lies there is still needed.
+    /// Nothing runs on this stack, and its contents are not needed any more.
     pub unsafe fn discard(&self, index: usize) -> Result<(), StackError> {
         let usable = self.class.size;
         let bottom = NonNull::new(self.bottom(index)).expect("stacks do not lie at address zero");
-        // SAFETY: the caller gives up what lies there; the pages are part of the region.
+        // SAFETY: the caller gives up the contents; the pages are part of the region.
         unsafe { memory::discard(bottom, usable, self.region.arena().scope())? };
         Ok(())
     }
 }
 
-/// Installs the guards of a slab, and lists it.
+/// Installs the guards of a slab and lists it.
 ///
 /// # Safety
 ///
-/// Nothing lies in the guards that is still needed.
+/// The contents of the guards are not needed any more.
 unsafe fn protect(
     region: &Region,
     class: StackClass,
     kind: GuardKind,
 ) -> Result<Listing, MemoryError> {
-    // A stack uses its top page; a huge one would commit 32 stacks at once.
+    // A stack uses its top page; a huge page would commit 32 stacks at once.
     advise_no_huge_pages(region.start(), region.len());
-    // SAFETY: the region is one mapping, and the class has whole pages with the guard smaller than the
-    // stride; for the rest, the caller's promise.
+    // SAFETY: the region is one mapping, and the class has whole pages with the guard smaller than
+    // the stride. The caller gives up the contents of the guards.
     unsafe { install_guards(region.start(), region.len(), class.stride(), class.guard, kind)? };
     overflow::list(region.start().as_ptr().expose_provenance(), region.len(), class)
 }
 
-/// Why there is no stack; its message names the remedy.
+/// Reason for the lack of a stack. Its message names the remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StackError {
     /// The size is out of range.
     Size {
-        /// What was asked for, in bytes.
+        /// The requested size in bytes.
         size: usize,
         /// The smallest size with this guard.
         least: usize,
     },
     /// The size of the guard is out of range.
     Guard {
-        /// What was asked for, in bytes.
+        /// The requested size in bytes.
         guard: usize,
     },
     /// The system refused the memory or its protection.
@@ -388,7 +392,7 @@ mod tests {
         }
     }
 
-    /// Whether a forked child finds a guard below stack 1 of a slab that was made after the fork.
+    /// Returns true if a forked child finds a guard below stack 1 of a slab created after the fork.
     fn is_guarded_in_child(adopts: bool) -> bool {
         let arena = Arena::shared(64 << 20).unwrap();
         let kind = GuardKind::probe_for(arena.scope());
@@ -415,7 +419,7 @@ mod tests {
             unsafe { libc::_exit(i32::from(faults)) };
         }
         let memory = arena.alloc(std::alloc::Layout::new::<Slab>()).unwrap().cast::<Slab>();
-        // SAFETY: just allocated for it.
+        // SAFETY: the memory was just allocated for it.
         unsafe { memory.write(Slab::new(&arena, StackClass::default(), 4, kind).unwrap()) };
         word.store(memory.addr().get(), std::sync::atomic::Ordering::Release);
         let mut status = -1;

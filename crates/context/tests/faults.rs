@@ -1,4 +1,4 @@
-//! What a user sees when code in a fiber goes wrong. Every case runs in a child process.
+//! Output and exit status after a fault of code in a fiber. Every case runs in a child process.
 
 #[path = "../../../tests/child.rs"]
 mod child;
@@ -17,7 +17,7 @@ use daiko_context::stack::{Slab, StackClass};
 use daiko_sys::signal::AltStack;
 use fiber::Fiber;
 
-/// Our own lines; the test harness and libraries of the system write to standard error, too.
+/// The lines of Daiko: the test harness and system libraries write to standard error, too.
 fn reports(output: &Output) -> Vec<String> {
     stderr(output).lines().filter(|line| line.contains("daiko")).map(str::to_owned).collect()
 }
@@ -58,7 +58,7 @@ fn an_overflow_without_a_name_is_reported() {
     assert_eq!(reports(&output), [expected]);
 }
 
-/// The hook gets the very top that the slab gave out, where a runtime finds its control block.
+/// The hook gets the very top that the slab handed out, where a runtime finds its control block.
 #[test]
 fn the_hook_gets_the_coloured_top() {
     let output = in_child("the_hook_gets_the_coloured_top", || {
@@ -86,7 +86,7 @@ fn the_hook_gets_the_coloured_top() {
     assert!(reports(&output)[0].contains("fiber 'seven'"), "{}", stderr(&output));
 }
 
-/// SIGABRT is what a supervisor sees, whatever the program does with that signal.
+/// A supervisor sees SIGABRT, even if the program handles that signal.
 #[test]
 fn a_handler_of_sigabrt_does_not_swallow_the_abort() {
     let output = in_child("a_handler_of_sigabrt_does_not_swallow_the_abort", || {
@@ -127,9 +127,8 @@ fn a_signal_that_was_sent_has_its_default_effect() {
             continue;
         }
         let signal = env::var("DAIKO_TEST_SIGNAL").unwrap().parse().unwrap();
-        // SAFETY: neither the default effect nor `raise` runs code of the program's.
-        // The handler of std, which is there before, takes the first signal for a fault
-        // and lets it pass.
+        // SAFETY: neither the default effect nor `raise` runs code of the program. The handler of
+        // std, which was installed before, takes the first signal for a fault and lets it pass.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
             overflow::install(|_, _| ()).unwrap();
@@ -139,7 +138,7 @@ fn a_signal_that_was_sent_has_its_default_effect() {
     }
 }
 
-/// Handlers with and without SA_SIGINFO that were there before still get what is not ours.
+/// Earlier handlers with and without SA_SIGINFO still get the faults outside of guards.
 #[test]
 fn the_previous_handler_is_called() {
     unsafe extern "C" fn plain(signal: libc::c_int) {
@@ -241,6 +240,6 @@ fn gdb_ends_its_backtrace_at_the_entry() {
 
 #[inline(never)]
 fn trap() {
-    // SAFETY: stops the process for the debugger that runs it.
+    // SAFETY: takes a plain integer. Stops the process for the debugger that runs it.
     unsafe { libc::raise(libc::SIGTRAP) };
 }

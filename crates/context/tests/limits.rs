@@ -1,4 +1,4 @@
-//! Slabs where the system grants no more. Every case spoils the limits of a child process.
+//! Slabs under exhausted limits. Every case changes the limits of a child process.
 
 #[path = "../../../tests/child.rs"]
 mod child;
@@ -58,7 +58,7 @@ fn a_full_address_space_names_its_limit() {
 fn too_many_mappings_are_told_from_too_little_memory() {
     in_child_well("too_many_mappings_are_told_from_too_little_memory", || {
         let mut error = None;
-        // Shared mappings are not merged, so that each counts.
+        // Shared mappings are not merged, so each of them counts.
         let kept: Vec<Arena> =
             std::iter::from_fn(|| Arena::shared(1).map_err(|e| error = Some(e)).ok())
                 .take(3_000_000)
@@ -75,7 +75,7 @@ fn too_many_mappings_are_told_from_too_little_memory() {
 #[test]
 fn stacks_are_guarded_in_a_locked_process() {
     in_child_well("stacks_are_guarded_in_a_locked_process", || {
-        // SAFETY: locking does not change what the memory holds.
+        // SAFETY: locking does not change the contents of memory.
         if unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE) } != 0 {
             println!("skipped: RLIMIT_MEMLOCK is too low to lock a process");
             return;

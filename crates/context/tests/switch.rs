@@ -27,7 +27,7 @@ fn two_contexts_alternate() {
     assert!(log.iter().copied().eq(0..=1000));
 }
 
-/// A caller in any language finds the registers that the ABI has a callee keep as they were.
+/// A caller in any language finds the callee-saved registers of the ABI unchanged.
 #[test]
 fn the_registers_of_the_abi_survive() {
     unsafe extern "C" fn leave(inside: *mut u8) {
@@ -52,7 +52,8 @@ fn the_registers_of_the_abi_survive() {
     assert_eq!((inside.get(), outside), (0, 0));
 }
 
-/// Fills the registers that a callee keeps with a pattern, calls, and returns which bits differ then.
+/// Fills the callee-saved registers with a pattern, calls, and returns the bits that differ
+/// afterwards.
 #[unsafe(naked)]
 unsafe extern "C" fn with_pattern(
     pattern: u64,
@@ -66,7 +67,7 @@ unsafe extern "C" fn with_pattern(
         "push r13",
         "push r14",
         "push r15",
-        // With the return address these are eight words: aligned for the call.
+        // With the return address these are eight words, which aligns the stack for the call.
         "push rdi",
         "lea rbx, [rdi + 1]",
         "lea rbp, [rdi + 2]",
@@ -106,7 +107,8 @@ unsafe extern "C" fn with_pattern(
     )
 }
 
-/// What the compiler keeps in registers, floating-point ones among them, survives on both sides.
+/// Values that the compiler keeps in registers, including floating-point registers, survive on both
+/// sides.
 #[test]
 fn values_in_registers_survive() {
     fn churn(mut seed: u64, mut leave: impl FnMut()) -> u64 {
@@ -153,8 +155,8 @@ fn a_fresh_stack_is_aligned_for_calls() {
         #[repr(align(16))]
         struct Aligned([u8; 16]);
         let mut value = Aligned([0; 16]);
-        // SAFETY: stores 16 bytes of zeros to a local; faults if the compiler's
-        // belief about the stack is wrong.
+        // SAFETY: stores 16 bytes of zeros to a local; faults if the compiler's belief about the
+        // stack is wrong.
         unsafe { asm!("movaps [{}], {}", in(reg) &mut value, in(xmm_reg) 0f64) };
         aligned.set(value.0 == [0; 16]);
     });
@@ -239,8 +241,8 @@ fn mxcsr() -> u32 {
 }
 
 fn set_mxcsr(value: u32) {
-    // SAFETY: the tests load values that differ in rounding only, and compute
-    // nothing before they load another.
+    // SAFETY: the tests load values that differ in rounding only, and compute nothing before they
+    // load another value.
     unsafe { asm!("ldmxcsr [{}]", in(reg) &value) };
 }
 

@@ -1,12 +1,11 @@
-//! Circular doubly linked lists through fields of their nodes, guarded by a lock of their user's.
+//! Circular doubly linked lists through fields of their nodes, guarded by a lock of the user.
 //!
-//! A list is known by any one of its nodes, so that its head takes one word.
+//! Any one node stands for its list, so that the head of a list takes one word.
 
 use std::ptr::{self, NonNull};
 
 use crate::sync::UnsafeCell;
 
-/// The links of one node.
 pub(crate) struct Links<N> {
     next: UnsafeCell<*const N>,
     prev: UnsafeCell<*const N>,
@@ -17,7 +16,7 @@ impl<N> Links<N> {
         Self { next: UnsafeCell::new(ptr::null()), prev: UnsafeCell::new(ptr::null()) }
     }
 
-    /// Lets loom complain unless the caller may reuse the node's memory.
+    /// Makes loom fail unless the caller may reuse the node's memory.
     #[cfg(all(test, loom))]
     pub(crate) fn reclaim(&self) {
         self.next.with_mut(|_| ());
@@ -50,13 +49,14 @@ pub(crate) unsafe fn insert<N: Circular>(first: Option<NonNull<N>>, node: NonNul
     }
 }
 
-/// Takes `node` out and returns the one that followed it, if any is left.
+/// Takes `node` out and returns its successor, if any node is left.
 ///
 /// # Safety
 ///
 /// `node` is in a list of which all nodes are alive; the caller holds the lock that guards it.
 pub(crate) unsafe fn remove<N: Circular>(node: NonNull<N>) -> Option<NonNull<N>> {
-    // SAFETY: all nodes of the list are alive, and the caller holds the lock: this function's contract.
+    // SAFETY: all nodes of the list are alive, and the caller holds the lock: this function's
+    // contract.
     unsafe {
         let next = neighbour(node, |links| &links.next);
         if next == node {
@@ -67,7 +67,7 @@ pub(crate) unsafe fn remove<N: Circular>(node: NonNull<N>) -> Option<NonNull<N>>
     }
 }
 
-/// The node after `node`.
+/// Returns the node after `node`.
 ///
 /// # Safety
 ///
@@ -77,7 +77,7 @@ pub(crate) unsafe fn next<N: Circular>(node: NonNull<N>) -> NonNull<N> {
     unsafe { neighbour(node, |links| &links.next) }
 }
 
-/// The node that a link of `node` names.
+/// Returns the node that a link of `node` names.
 ///
 /// # Safety
 ///
@@ -86,7 +86,8 @@ unsafe fn neighbour<N: Circular>(
     node: NonNull<N>,
     link: impl FnOnce(&Links<N>) -> &UnsafeCell<*const N>,
 ) -> NonNull<N> {
-    // SAFETY: the node is alive, and the links of listed nodes are not null; the lock keeps writers out.
+    // SAFETY: the node is alive, and the links of listed nodes are not null; the lock keeps writers
+    // out.
     unsafe { link(node.as_ref().links()).with(|link| NonNull::new_unchecked((*link).cast_mut())) }
 }
 

@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 use crate::list::Linked;
 use crate::sync::{AtomicPtr, UnsafeCell};
 
-/// A value that can be taken once, and by whom it is visible to: loom checks that.
+/// A test element with a value that can be taken once. Loom checks that the taker sees the store.
 pub(crate) struct Element {
     link: AtomicPtr<Element>,
     value: UnsafeCell<Option<usize>>,
@@ -19,18 +19,18 @@ unsafe impl Linked for Element {
     }
 }
 
-/// A new element, to be handed to [`take`] once.
+/// Creates an element, to be handed to [`take`] once.
 pub(crate) fn boxed(value: usize) -> NonNull<Element> {
     let link = AtomicPtr::new(ptr::null_mut());
     NonNull::from(Box::leak(Box::new(Element { link, value: UnsafeCell::new(Some(value)) })))
 }
 
-/// Takes the value of an element that a queue gave out, and frees it; but not under loom, where a
-/// weakened queue gives out an element twice, and is to be caught at it.
+/// Takes the value of an element that a queue gave out, and frees the element; not under loom,
+/// where a weakened queue may give out an element twice, and has to be caught at it.
 pub(crate) fn take(element: NonNull<Element>) -> usize {
     // SAFETY: from `boxed`, and freed below only.
     let cell = unsafe { &element.as_ref().value };
-    // SAFETY: a queue gives an element to one thread, once: that is tested.
+    // SAFETY: a queue gives an element to one thread, once: the tests check that.
     let value = cell.with_mut(|value| unsafe { (*value).take() });
     if cfg!(not(loom)) {
         // SAFETY: from `boxed`, and no queue has it any more.

@@ -1,9 +1,10 @@
 //! Daiko's protocols over atomics: run state, queues, waits, watches, placement.
 //!
-//! No system call, no assembly, no thread-local, and no allocation but the room of a channel, and what
-//! `place::assign` computes with: what loom, Shuttle and property tests can check. Callers hand in the memory, and whatever needs the
-//! kernel (a sleep, a heavy barrier, a clock) through a trait or as a number. Each protocol is a folder
-//! with a README: states, numbered steps, the bug that they rule out and a sketch of the proof; its loom model drives the types of
+//! No system call, no assembly, no thread-local, and no allocation except the room of a channel and
+//! the tables of `place::assign`: loom, Shuttle and property tests can check all of it. Callers
+//! hand in the memory, and pass everything that needs the kernel (a sleep, a heavy barrier, a
+//! clock) through a trait or as a number. Each protocol is a folder with a README: states, numbered
+//! steps, the bug that they rule out and a sketch of the proof; its loom model drives the types of
 //! that folder, never a copy.
 
 pub mod barrier;

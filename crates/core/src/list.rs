@@ -12,7 +12,7 @@ use crate::sync::{AtomicPtr, Ordering};
 /// `link` must return the same field at every call, and nothing but the lists of this crate may
 /// write it while the object is in one of them.
 pub unsafe trait Linked: Sized {
-    /// The link field of `this`.
+    /// Returns the link field of `this`.
     ///
     /// # Safety
     ///
@@ -22,7 +22,8 @@ pub unsafe trait Linked: Sized {
 
 /// A first-in, first-out list that one thread owns.
 ///
-/// Links are written relaxed: whoever hands a list to another thread publishes it by other means.
+/// Links are written relaxed: a thread that hands a list to another one publishes it by other
+/// means.
 pub struct Fifo<T: Linked> {
     head: *mut T,
     tail: *mut T,
@@ -30,12 +31,12 @@ pub struct Fifo<T: Linked> {
 }
 
 impl<T: Linked> Fifo<T> {
-    /// An empty list.
+    /// Creates an empty list.
     pub const fn new() -> Self {
         Fifo { head: ptr::null_mut(), tail: ptr::null_mut(), owned: PhantomData }
     }
 
-    /// Whether nothing is in the list.
+    /// Returns true if the list is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head.is_null()
@@ -58,7 +59,7 @@ impl<T: Linked> Fifo<T> {
         self.tail = item.as_ptr();
     }
 
-    /// Puts `item` before all others.
+    /// Puts `item` before all other items.
     ///
     /// # Safety
     ///
@@ -85,19 +86,20 @@ impl<T: Linked> Fifo<T> {
         Some(item)
     }
 
-    /// The items, from the oldest on.
+    /// Returns the items, from the oldest on.
     pub fn iter(&self) -> impl Iterator<Item = NonNull<T>> {
         let mut next = self.head;
         std::iter::from_fn(move || {
             let item = NonNull::new(next)?;
-            // SAFETY: an item of this list is valid, by the contract under which it was pushed; the borrow keeps it in.
+            // SAFETY: an item of this list is valid, by the contract under which it was pushed; the
+            // borrow keeps it in.
             next = unsafe { T::link(item) }.load(Ordering::Relaxed);
             Some(item)
         })
     }
 
-    /// Takes the item that `before` others came before, with each of which `pass` is called; `None` if there are no more than
-    /// those.
+    /// Takes the item behind the first `before` items, and calls `pass` with each of these. Returns
+    /// `None` if there are no more items than that.
     #[inline]
     pub fn pop_behind(
         &mut self,
@@ -146,7 +148,7 @@ impl<T: Linked> Iterator for Fifo<T> {
     }
 }
 
-/// A [`Fifo`] that counts: what one queue hands to another.
+/// A [`Fifo`] that counts, for items that one queue hands to another.
 #[must_use = "whoever drops a chain forgets its items"]
 pub struct Chain<T: Linked> {
     items: Fifo<T>,
@@ -154,17 +156,17 @@ pub struct Chain<T: Linked> {
 }
 
 impl<T: Linked> Chain<T> {
-    /// An empty chain.
+    /// Creates an empty chain.
     pub const fn new() -> Self {
         Chain { items: Fifo::new(), len: 0 }
     }
 
-    /// How many items it holds.
+    /// Returns the number of items.
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it holds none.
+    /// Returns true if the chain is empty.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -212,13 +214,13 @@ impl<T: Linked> Iterator for Chain<T> {
     }
 }
 
-/// How an attempt to take an entry out of a list of waiters ended.
+/// The outcome of an attempt to take an entry out of a list of waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "whoever unlinks an entry owes its waiter the wake"]
 pub enum Unlinked {
-    /// The caller took it out: nobody else wakes this waiter for it.
+    /// The caller took it out: no other thread wakes this waiter for it.
     Mine,
-    /// Somebody else took it out before, and wakes the waiter once.
+    /// Another thread took it out before, and wakes the waiter once.
     AlreadyGone,
 }
 

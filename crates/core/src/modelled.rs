@@ -1,5 +1,5 @@
-//! What the models share, loom's and Shuttle's: threads over shared state, a sleep until a wake, and
-//! waiters for a mutex.
+//! Helpers of the models, loom's and Shuttle's: threads over shared state, a sleep until a wake,
+//! and waiters for a mutex.
 
 #[cfg(all(test, loom))]
 mod tests;
@@ -25,7 +25,6 @@ use crate::sync::AtomicU32;
 use crate::sync::{AtomicBool, Ordering, mortal};
 use crate::wait::{Node, NodeState};
 
-/// Runs `run` on a thread of its own.
 pub(crate) fn spawn<T: Sync + Send + 'static, R: Send + 'static>(
     shared: &Arc<T>,
     run: impl FnOnce(&T) -> R + Send + 'static,
@@ -34,10 +33,10 @@ pub(crate) fn spawn<T: Sync + Send + 'static, R: Send + 'static>(
     thread::spawn(move || run(&shared))
 }
 
-/// Runs a model with `most` preemptions, or fewer where that is asked for.
+/// Runs a model with `most` preemptions, or fewer if the environment asks for fewer.
 ///
-/// Three threads that pass the same locks have too many executions to wait for with as many preemptions
-/// as two threads can take; `scenarios` has more of both.
+/// Three threads that pass the same locks have too many executions to wait for with as many
+/// preemptions as two threads can take; `scenarios` has more of both.
 #[cfg(loom)]
 pub(crate) fn bounded(most: usize, run: impl Fn() + Sync + Send + 'static) {
     bounded_builder(most).check(run);
@@ -50,25 +49,26 @@ fn bounded_builder(most: usize) -> loom::model::Builder {
     builder
 }
 
-/// What one thread of an execution may die by: it stops for ever before one of its accesses to atomics.
+/// The death of one thread of an execution: it stops for ever before one of its accesses to
+/// atomics.
 #[derive(Clone)]
 pub(crate) struct Death {
-    /// So many accesses take place before.
+    /// Number of accesses that take place before.
     steps: usize,
-    /// Whether it came to pass in any execution. Std's, as it is no part of what is modelled.
+    /// Set if the death happened in any execution. Std's cell, as it is no part of the model.
     came: std::sync::Arc<std::sync::OnceLock<()>>,
 }
 
 impl Death {
-    /// A death before the access number `steps`, counted from 0.
+    /// Creates a death before the access number `steps`, counted from 0.
     pub(crate) fn before(steps: usize) -> Self {
         Self { steps, came: Default::default() }
     }
 
-    /// Runs `life`, which ends there: what it returns, or `None` if this thread died.
+    /// Runs `life`, which ends at the death. Returns its result, or `None` if this thread died.
     ///
-    /// Of an execution one thread at a time may die. Whoever joined it has learned of its death, as a
-    /// parent or a pidfd tells it, and knows all that it did before.
+    /// One thread of an execution at a time may die. A thread that joined it has learned of its
+    /// death, as a parent or a pidfd reports it, and sees all its earlier writes.
     pub(crate) fn of<R>(&self, life: impl FnOnce() -> R) -> Option<R> {
         let lived = mortal::live(self.steps, life);
         if lived.is_none() {
@@ -78,17 +78,20 @@ impl Death {
     }
 }
 
-/// Runs a model again and again, its thread in [`Death::of`] dying before each of its accesses in turn; at
-/// last in all executions of a round nobody dies.
+/// Runs a model again and again, its thread in [`Death::of`] dying before each of its accesses in
+/// turn, until a round in which it dies in no execution.
 ///
 /// ```ignore
 /// dies_at_each_step(2, |death| {
 ///     let shared = Arc::new(Shared::new());
-///     let victim = spawn(&shared, { let death = death.clone(); move |shared| death.of(|| shared.protocol()) });
+///     let victim = spawn(&shared, {
+///         let death = death.clone();
+///         move |shared| death.of(|| shared.protocol())
+///     });
 ///     let _in_time = shared.protocol();
 ///     let lived = victim.join().unwrap();
 ///     shared.recover();
-///     // whether `lived` or not, this holds
+///     // for both values of `lived`, this holds
 /// });
 /// ```
 #[cfg(loom)]
@@ -104,9 +107,9 @@ pub(crate) fn dies_at_each_step(most: usize, run: impl Fn(&Death) + Sync + Send 
     }
 }
 
-/// A word that is exchanged before operations which load before they exchange, by all that might come between: loom 0.7
-/// takes an order of two accesses for one to try by the last access alone, so that the load of one hides those of others.
-/// It orders nothing.
+/// A word that threads exchange before operations that load before they exchange. Loom 0.7 tries
+/// two orders of two accesses by the last access alone, so that the load of one thread hides those
+/// of other threads. The word orders nothing.
 #[cfg(loom)]
 pub(crate) struct Turn(AtomicU32);
 
@@ -121,7 +124,7 @@ impl Turn {
     }
 }
 
-/// What a waiter sleeps on until it is woken.
+/// A place to sleep until one wake has come.
 pub(crate) struct Sleep {
     woken: AtomicBool,
     notify: Notify,
@@ -132,16 +135,15 @@ impl Sleep {
         Self { woken: AtomicBool::new(false), notify: Notify::new() }
     }
 
-    /// Sleeps until one wake has come.
     pub(crate) fn wait(&self) {
         while !self.take() {
             self.notify.wait();
         }
     }
 
-    /// Whether the wake has come.
+    /// Returns true if the wake has come, and takes it.
     pub(crate) fn take(&self) -> bool {
-        // Acquire pairs with the Release in `wake`.
+        // Acquire: pairs with the Release in `wake`.
         self.woken.swap(false, Ordering::Acquire)
     }
 
@@ -151,7 +153,7 @@ impl Sleep {
     }
 }
 
-/// Loom's, for Shuttle: one notification is remembered.
+/// The counterpart of loom's `Notify` for Shuttle: one notification is remembered.
 #[cfg(shuttle)]
 struct Notify {
     notified: Mutex<bool>,
@@ -175,7 +177,7 @@ impl Notify {
     }
 }
 
-/// Waiters, known to nodes and wakers by their numbers; each sleeps on one of these.
+/// Waiters, known to nodes and wakers by their numbers, and the place where each sleeps.
 pub(crate) struct Waiters<const N: usize>([Sleep; N]);
 
 impl<const N: usize> Waiters<N> {
@@ -183,7 +185,7 @@ impl<const N: usize> Waiters<N> {
         Self(array::from_fn(|_| Sleep::new()))
     }
 
-    /// `who` as one who takes queue locks.
+    /// Returns `who` as a contender for queue locks.
     pub(crate) fn by(who: usize) -> Tester {
         Tester(who as u32 + 1)
     }
@@ -192,38 +194,38 @@ impl<const N: usize> Waiters<N> {
         waiters.into_iter().for_each(|waiter| self.0[waiter].wake());
     }
 
-    /// Waits for the wake that follows a claim; the note.
+    /// Waits for the wake that follows a claim; returns the note.
     pub(crate) fn wait<W: Copy>(&self, who: usize, node: &Node<W>) -> u8 {
         self.0[who].wait();
         Self::note(node)
     }
 
-    /// Waits for the wake, whatever it is for.
+    /// Waits for the wake, for any reason.
     #[cfg(shuttle)]
     pub(crate) fn sleep(&self, who: usize) {
         self.0[who].wait();
     }
 
-    /// Whether the wake has come, whatever it is for.
+    /// Returns true if the wake has come, for any reason, and takes it.
     #[cfg(shuttle)]
     pub(crate) fn is_woken(&self, who: usize) -> bool {
         self.0[who].take()
     }
 
-    /// What the claim of a node has left.
     pub(crate) fn note<W: Copy>(node: &Node<W>) -> u8 {
         let NodeState::Claimed(note) = node.state() else { panic!("woken without a claim") };
         note
     }
 
-    /// Takes the lock; `again` is how a second arrival is.
+    /// Takes the lock; `again` is the kind of a second arrival.
     pub(crate) fn lock(&self, mutex: &RawMutex<usize>, who: usize, again: Arrival) {
         if !mutex.try_acquire() {
             self.come(mutex, who, &Node::new(who), Arrival::New, again);
         }
     }
 
-    /// Takes the lock as a second arrival, if the note of a claim does not say that it is taken.
+    /// Takes the lock as a second arrival, unless the note of the claim says that it has been
+    /// handed over.
     pub(crate) fn lock_again(
         &self,
         mutex: &RawMutex<usize>,

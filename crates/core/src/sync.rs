@@ -37,8 +37,9 @@ pub(crate) fn fence(ordering: Ordering) {
     source::sync::atomic::fence(ordering);
 }
 
-/// As `fence(SeqCst)`, behind a read-modify-write of the same thread: on x86 that is one already, as every locked
-/// instruction is (Intel SDM, volume 3, 9.2.3.9), and `mfence` would cost as much again.
+/// Acts as `fence(SeqCst)`, behind a read-modify-write of the same thread. On x86 that is one
+/// already, as every locked instruction is (Intel SDM, volume 3, 9.2.3.9), and `mfence` would cost
+/// as much again.
 #[inline(always)]
 pub(crate) fn fence_behind_rmw() {
     if cfg!(all(target_arch = "x86_64", not(any(loom, shuttle)))) {
@@ -54,8 +55,8 @@ pub(crate) fn spin_loop() {
     source::hint::spin_loop();
 }
 
-/// So often a thread may spin in one execution before loom takes one order only of what follows. With two
-/// preemptions no model comes there.
+/// Number of spins of a thread in one execution before loom takes only one order of the rest. With
+/// two preemptions no model gets there.
 #[cfg(loom)]
 const MOST_SPINS: u32 = 8;
 
@@ -64,9 +65,10 @@ loom::thread_local! {
     static SPINS: std::cell::Cell<u32> = std::cell::Cell::new(0);
 }
 
-/// A switch of a thread that spins is no preemption to loom. So two who spin may do so in turns for ever
-/// while the holder of what they spin for has been preempted: executions without end, and without
-/// a state that shorter ones have not. The order that is left lets the one go on who has spun least.
+/// Bounds the spins. A switch of a spinning thread is no preemption to loom. So two threads may
+/// spin in turns for ever while the holder of the lock has been preempted: executions without end,
+/// and without a state that shorter executions lack. The remaining order lets the thread go on that
+/// has spun least.
 #[cfg(loom)]
 pub(crate) fn spin_loop() {
     let spins = SPINS.with(|spins| spins.replace(spins.get() + 1));
@@ -102,7 +104,8 @@ impl<T> UnsafeCell<T> {
     }
 }
 
-/// Declares a constructor that is `const` except under loom, whose atomics register themselves at run time.
+/// Declares a constructor that is `const` except under loom: loom's atomics register themselves at
+/// run time.
 macro_rules! const_fn {
     ($(#[$meta:meta])* $vis:vis const fn $($rest:tt)*) => {
         #[cfg(not(loom))]

@@ -1,14 +1,15 @@
-//! Whose turn it is: how often a worker's picks come from the next slot, its two queues, and what
-//! its agent polls.
+//! The budget of a worker's picks: from the LIFO slot, from its two queues, and between polls of
+//! its agent.
 
 use std::cell::Cell;
 
-/// Picks in a row that may come from the next slot.
+/// The LIFO cap: number of picks in a row that may come from the LIFO slot.
 pub const STREAK: u32 = 16;
-/// Picks between two looks at the sources.
+/// The budget: number of picks between two polls of the sources.
 pub const PICKS: u32 = 61;
 
-/// What one worker counts of its picks, so that one fiber that is always runnable starves nobody.
+/// The counters of one worker's picks, so that a fiber that is always runnable starves no other
+/// fiber or source.
 ///
 /// - One of [`STREAK`] picks in a row comes from the queues, if they have a fiber.
 /// - Before one of [`PICKS`] picks in a row, and before the first after a tick, the sources are
@@ -29,21 +30,22 @@ pub const PICKS: u32 = 61;
 /// ```
 #[derive(Debug, Default)]
 pub struct Turns {
-    /// Picks left of the streak.
+    /// Number of picks up to the LIFO cap that are left.
     credit: Cell<u32>,
-    /// Picks until the sources are polled, beyond the credit.
+    /// Number of picks until the sources are polled, beyond `credit`.
     picks_left: Cell<u32>,
-    /// Which queue was asked first at the last pick from them.
+    /// True if the second queue was asked first at the last pick from the queues.
     second_first: Cell<bool>,
 }
 
 impl Turns {
-    /// The first pick polls the sources.
+    /// Creates the counters of a new worker: its first pick polls the sources.
     pub const fn new() -> Self {
         Turns { credit: Cell::new(0), picks_left: Cell::new(0), second_first: Cell::new(false) }
     }
 
-    /// Counts a pick that may come from the next slot; false if none may: the pick starts a streak.
+    /// Counts a pick that may come from the LIFO slot. Returns false if none may: the pick starts a
+    /// new run of picks.
     #[inline]
     #[must_use]
     pub fn take_credit(&self) -> bool {
@@ -52,8 +54,8 @@ impl Turns {
         true
     }
 
-    /// Counts a pick that comes from the queues, and so starts a streak; true if the sources are
-    /// polled before, which a `tick` demands.
+    /// Counts a pick that comes from the queues, and so starts a new run of picks. Returns true if
+    /// the sources are polled before, which a `tick` demands.
     #[must_use]
     pub fn start_streak(&self, tick: bool) -> bool {
         let sources = tick || self.picks_left.get() == 0;
@@ -64,7 +66,7 @@ impl Turns {
         sources
     }
 
-    /// Whether this pick from the queues asks the second one first.
+    /// Returns true if this pick from the queues asks the second one first.
     #[inline]
     #[must_use]
     pub fn second_first(&self) -> bool {
@@ -80,17 +82,18 @@ mod tests {
 
     use super::*;
 
-    /// A worker as far as its picks go: what it finds in its slot and queues, and when it last did.
+    /// The picks of a worker, and the times since its last poll and picks from each queue.
     #[derive(Default)]
     struct Picks {
         since_poll: u32,
         from_slot: u32,
-        /// Per queue: picks from the queues since it was asked first.
+        /// Number of picks from the queues since each queue was asked first.
         passed_over: [u32; 2],
     }
 
     impl Picks {
-        /// One pick; `slot` says whether the next slot has a fiber, `tick` whether the flag is up.
+        /// Makes one pick; `slot` says whether the LIFO slot has a fiber, `tick` whether the flag
+        /// is up.
         fn pick(&mut self, turns: &Turns, slot: bool, tick: bool) {
             self.since_poll += 1;
             if !tick && turns.take_credit() {
@@ -109,7 +112,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever lies in the next slot at each pick, above all if there always is something.
+        /// The LIFO slot has a fiber at most picks, or none, at random.
         #[test]
         fn nobody_starves(
             picks in prop::collection::vec(

@@ -39,37 +39,25 @@
 pub mod agent;
 mod blocking;
 pub mod cancel;
-mod deadlock;
-mod fiber;
+#[cfg(test)]
+mod deadlock_tests;
 #[cfg(doc)]
 pub mod guide;
 mod local;
-mod monitor;
 pub mod net;
-mod overflow;
-mod pairing;
-mod placement;
 pub mod process;
-mod runtime;
 pub mod shm;
+mod sources;
 pub mod sync;
 pub mod time;
-mod wait;
 pub mod watch;
-mod worker;
 
 pub use blocking::blocking;
-pub use daiko_context::stack::StackError;
-pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
-pub use fiber::{
-    Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
-    no_suspend, panicking, park, park_deadline, park_timeout, scope, spawn, try_current, yield_now,
+pub use daiko_rt::{
+    Awaited, BuildError, Builder, Cancelled, Class, Deadlock, Fiber, Holder, JoinError, JoinHandle,
+    Placement, Preset, Runtime, RuntimeBuilder, Scope, ScopedJoinHandle, ShutdownReport,
+    SpawnError, StackError, Stuck, WaitingFiber, WorkerCounters, current, default_runtime,
+    no_suspend, panicking, park, park_timeout, run, scope, set_class, shared, spawn, try_current,
+    yield_now,
 };
 pub use local::{AccessError, FiberLocal};
-pub use monitor::Stuck;
-pub use pairing::{Class, set_class};
-pub use placement::Placement;
-pub use runtime::{
-    BuildError, Preset, Runtime, RuntimeBuilder, ShutdownReport, default_runtime, run,
-};
-pub use worker::WorkerCounters;

@@ -1,18 +1,18 @@
 //! Waiting for a time.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use daiko_sys::clock;
 
-use crate::cancel::Scope;
-use crate::deadlock::{Kind, Target};
-use crate::fiber::unwind;
-use crate::process;
-use crate::wait::Deadline;
-use crate::worker::suspend::{self, Resumed};
+pub use daiko_rt::Deadline;
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::fiber::{CancelScope, unwind};
+use daiko_rt::process;
+use daiko_rt::worker::suspend::{self, Resumed};
 
-/// Suspends the calling fiber for `duration`; any other thread sleeps, as by [`std::thread::sleep`].
+/// Suspends the calling fiber for a `Duration`, or until an `Instant`; any other thread sleeps, as
+/// by [`std::thread::sleep`].
 ///
 /// It returns after that time, never before; later, by a microsecond or two while the worker's agent
 /// polls, by what the kernel takes to wake the worker if it is parked, and by the time that other
@@ -25,39 +25,23 @@ use crate::worker::suspend::{self, Resumed};
 /// let start = Instant::now();
 /// daiko::time::sleep(Duration::from_millis(2));
 /// assert!(start.elapsed() >= Duration::from_millis(2));
+///
+/// daiko::time::sleep(start + Duration::from_millis(4));
+/// assert!(start.elapsed() >= Duration::from_millis(4));
 /// # });
 /// ```
 ///
 /// # Panics
 ///
 /// If the caller is a fiber inside [`no_suspend`](crate::no_suspend).
-pub fn sleep(duration: Duration) {
-    sleep_to("time::sleep", Deadline::after(duration));
-}
-
-/// Suspends the calling fiber until `deadline`; any other thread sleeps. See [`sleep`].
-///
-/// ```
-/// # daiko::run(|| {
-/// use std::time::{Duration, Instant};
-///
-/// let deadline = Instant::now() + Duration::from_millis(2);
-/// daiko::time::sleep_until(deadline);
-/// assert!(Instant::now() >= deadline);
-/// # });
-/// ```
-///
-/// # Panics
-///
-/// As [`sleep`].
-pub fn sleep_until(deadline: Instant) {
-    sleep_to("time::sleep_until", Deadline::at(deadline));
+pub fn sleep(until: impl Into<Deadline>) {
+    sleep_to("time::sleep", until.into());
 }
 
 fn sleep_to(what: &str, deadline: Deadline) {
     let _call = process::call();
     let Some((_, fiber)) = suspend::try_caller() else {
-        crate::worker::assert_no_poller(what);
+        daiko_rt::worker::assert_no_poller(what);
         return std::thread::sleep(deadline.left().unwrap_or(Duration::MAX));
     };
     if fiber.flags.get() != 0 {
@@ -69,8 +53,8 @@ fn sleep_to(what: &str, deadline: Deadline) {
     }
 }
 
-/// Runs `body` for at most `duration`: when that is over, the calling fiber is unwound out of it, at
-/// the suspension that it is in, or else its next one.
+/// Runs `body` for at most a `Duration`, or until an `Instant`: when that is over, the calling fiber is
+/// unwound out of it, at the suspension that it is in, or else its next one.
 ///
 /// It is unwound as by a [cancel](crate::cancel): with the payload [`Cancelled`](crate::Cancelled), so that
 /// destructors run, and locks are freed and not poisoned; never while it unwinds already, or inside a
@@ -84,11 +68,12 @@ fn sleep_to(what: &str, deadline: Deadline) {
 /// ```
 /// # daiko::run(|| {
 /// use daiko::time::{self, Elapsed};
-/// use std::time::Duration;
+/// use std::time::{Duration, Instant};
 ///
 /// let short = Duration::from_millis(1);
 /// assert_eq!(time::timeout(short, || 6 * 7), Ok(42));
 /// assert_eq!(time::timeout(short, daiko::park), Err(Elapsed));
+/// assert_eq!(time::timeout(Instant::now() + short, daiko::park), Err(Elapsed));
 /// # });
 /// ```
 ///
@@ -102,32 +87,8 @@ fn sleep_to(what: &str, deadline: Deadline) {
 ///
 /// If `body` does, with its payload; or if the caller is not a fiber, as a thread cannot be unwound: its
 /// waits have timeouts of their own.
-pub fn timeout<R>(duration: Duration, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
-    within("time::timeout", Deadline::after(duration), body)
-}
-
-/// As [`timeout`], until `deadline`.
-///
-/// ```
-/// # daiko::run(|| {
-/// use daiko::time;
-/// use std::time::{Duration, Instant};
-///
-/// let deadline = Instant::now() + Duration::from_millis(1);
-/// assert!(time::timeout_until(deadline, || time::sleep(Duration::MAX)).is_err());
-/// assert!(Instant::now() >= deadline);
-/// # });
-/// ```
-///
-/// # Errors
-///
-/// As [`timeout`].
-///
-/// # Panics
-///
-/// As [`timeout`].
-pub fn timeout_until<R>(deadline: Instant, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
-    within("time::timeout_until", Deadline::at(deadline), body)
+pub fn timeout<R>(until: impl Into<Deadline>, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
+    within("time::timeout", until.into(), body)
 }
 
 fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
@@ -136,7 +97,7 @@ fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result
     if cfg!(panic = "abort") {
         return Ok(process::own_code(body));
     }
-    let scope = Scope::new(fiber, deadline);
+    let scope = CancelScope::new(fiber, deadline);
     let run = || scope.run(fiber, body);
     let result = match deadline.ns() {
         None => run(),

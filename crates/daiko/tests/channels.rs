@@ -118,12 +118,12 @@ fn nobody_waits_longer_than_asked() {
         for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
             assert_eq!(receiver.recv_timeout(timeout), Err(RecvTimeoutError::Timeout));
         }
-        assert_eq!(receiver.recv_deadline(Instant::now()), Err(RecvTimeoutError::Timeout));
+        assert_eq!(receiver.recv_timeout(Instant::now()), Err(RecvTimeoutError::Timeout));
         (0..room).for_each(|_| sender.try_send(1).unwrap());
         for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
             assert_eq!(sender.send_timeout(2, timeout), Err(SendTimeoutError::Timeout(2)));
         }
-        assert_eq!(sender.send_deadline(2, Instant::now()), Err(SendTimeoutError::Timeout(2)));
+        assert_eq!(sender.send_timeout(2, Instant::now()), Err(SendTimeoutError::Timeout(2)));
         assert_eq!(sender.try_send(2), Err(TrySendError::Full(2)));
         assert_eq!(receiver.try_iter().count(), room);
     };
@@ -233,7 +233,7 @@ fn one_message_is_sent_received_or_handed_back() {
 
     let (sender, receiver) = channel::oneshot();
     sender.send(1).unwrap();
-    assert_eq!(receiver.recv_deadline(Instant::now()), Ok(1));
+    assert_eq!(receiver.recv_timeout(Instant::now()), Ok(1));
     assert_eq!(receiver.recv_timeout(LONG), Err(RecvTimeoutError::Disconnected));
 }
 

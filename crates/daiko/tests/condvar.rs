@@ -49,7 +49,7 @@ fn a_condition_is_not_waited_for_longer_than_asked() {
         let (mutex, condvar) = (Mutex::new(()), Condvar::new());
         let (guard, result) = condvar.wait_timeout(mutex.lock().unwrap(), SHORT).unwrap();
         assert!(result.timed_out());
-        let (guard, result) = condvar.wait_deadline(guard, Instant::now()).unwrap();
+        let (guard, result) = condvar.wait_timeout(guard, Instant::now()).unwrap();
         assert!(result.timed_out());
         let (guard, result) = condvar.wait_timeout_while(guard, SHORT, |()| true).unwrap();
         assert!(result.timed_out());

@@ -115,11 +115,11 @@ fn an_event_is_not_waited_for_longer_than_asked() {
             for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
                 assert_eq!(event.wait_timeout(timeout), Err(TimedOut));
             }
-            assert_eq!(event.wait_deadline(Instant::now()), Err(TimedOut));
+            assert_eq!(event.wait_timeout(Instant::now()), Err(TimedOut));
             event.set();
             assert_eq!(event.wait_timeout(Duration::ZERO), Ok(()));
             event.set();
-            assert_eq!(event.wait_deadline(Instant::now()), Ok(()));
+            assert_eq!(event.wait_timeout(Instant::now()), Ok(()));
         }
     };
     ask();
@@ -211,7 +211,7 @@ fn who_leaves_a_barrier_has_not_arrived() {
         for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
             assert_eq!(barrier.wait_timeout(timeout), Err(TimedOut));
         }
-        assert_eq!(barrier.wait_deadline(Instant::now()), Err(TimedOut));
+        assert_eq!(barrier.wait_timeout(Instant::now()), Err(TimedOut));
         let arrive = || {
             let barrier = barrier.clone();
             waiting(move || barrier.wait_timeout(Duration::MAX).unwrap().is_leader())
@@ -273,12 +273,12 @@ fn whose_time_is_over_is_a_member_again() {
         for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
             group = group.wait_timeout(timeout).unwrap_err();
         }
-        group = group.wait_deadline(Instant::now()).unwrap_err();
+        group = group.wait_timeout(Instant::now()).unwrap_err();
         assert_eq!(format!("{group:?}"), "WaitGroup { members: 2 }");
         let member = member.wait_timeout(Duration::ZERO).unwrap_err();
         drop(group);
         assert!(member.wait_timeout(Duration::ZERO).is_ok());
-        assert!(other.wait_deadline(Instant::now()).is_ok());
+        assert!(other.wait_timeout(Instant::now()).is_ok());
     };
     ask();
     let runtime = workers(2);

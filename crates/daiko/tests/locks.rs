@@ -69,7 +69,7 @@ fn a_locked_mutex_is_not_waited_for_longer_than_asked() {
         for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
             assert!(matches!(mutex.lock_timeout(timeout), Err(TimedLockError::TimedOut)));
         }
-        assert!(matches!(mutex.lock_deadline(Instant::now()), Err(TimedLockError::TimedOut)));
+        assert!(matches!(mutex.lock_timeout(Instant::now()), Err(TimedLockError::TimedOut)));
     };
     let held = mutex.lock().unwrap();
     asks(&mutex);
@@ -217,7 +217,7 @@ fn permits_that_do_not_come_are_not_waited_for_longer_than_asked() {
         let semaphore = Semaphore::new(1);
         assert!(semaphore.try_acquire(2).is_none());
         assert_eq!(semaphore.acquire_timeout(2, SHORT).unwrap_err(), TimedOut);
-        assert_eq!(semaphore.acquire_deadline(2, Instant::now()).unwrap_err(), TimedOut);
+        assert_eq!(semaphore.acquire_timeout(2, Instant::now()).unwrap_err(), TimedOut);
         assert_eq!(semaphore.acquire_timeout(1, SHORT).unwrap().count(), 1);
         semaphore.acquire().forget();
         assert!(semaphore.try_acquire(1).is_none());

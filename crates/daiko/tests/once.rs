@@ -221,14 +221,14 @@ fn nobody_waits_longer_than_asked() {
                 assert_eq!(LazyLock::force_timeout(lazy, timeout), Err(TimedOut));
             }
             let now = Instant::now();
-            assert_eq!(once.call_once_deadline(now, never), Err(TimedOut));
-            assert_eq!(once.call_once_force_deadline(now, |_| never()), Err(TimedOut));
-            assert_eq!(once.wait_deadline(now), Err(TimedOut));
-            assert_eq!(once.wait_force_deadline(now), Err(TimedOut));
-            assert_eq!(cell.get_or_init_deadline(now, || (never(), 0).1), Err(TimedOut));
-            assert_eq!(cell.set_deadline(8, now), Err(SetTimeoutError::TimedOut(8)));
-            assert_eq!(cell.wait_deadline(now), Err(TimedOut));
-            assert_eq!(LazyLock::force_deadline(lazy, now), Err(TimedOut));
+            assert_eq!(once.call_once_timeout(now, never), Err(TimedOut));
+            assert_eq!(once.call_once_force_timeout(now, |_| never()), Err(TimedOut));
+            assert_eq!(once.wait_timeout(now), Err(TimedOut));
+            assert_eq!(once.wait_force_timeout(now), Err(TimedOut));
+            assert_eq!(cell.get_or_init_timeout(now, || (never(), 0).1), Err(TimedOut));
+            assert_eq!(cell.set_timeout(8, now), Err(SetTimeoutError::TimedOut(8)));
+            assert_eq!(cell.wait_timeout(now), Err(TimedOut));
+            assert_eq!(LazyLock::force_timeout(lazy, now), Err(TimedOut));
         };
         asks();
         thread::spawn(asks).join().unwrap();

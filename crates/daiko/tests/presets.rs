@@ -65,7 +65,7 @@ impl Waiters {
     fn release(self, runtime: &Runtime) {
         assert_eq!(self.ended.load(Ordering::Acquire), 0, "nobody has ended a wait");
         self.word.store(1, Ordering::Release);
-        runtime.notify(&*self.word);
+        watch::notify_in(runtime, &*self.word);
         for area in &self.areas {
             (0..10).for_each(|index| area.notify(index));
         }

@@ -132,13 +132,13 @@ fn nobody_waits_longer_than_asked() {
         for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
             assert!(matches!(lock.read_timeout(timeout), Err(TimedLockError::TimedOut)));
         }
-        assert!(matches!(lock.read_deadline(Instant::now()), Err(TimedLockError::TimedOut)));
+        assert!(matches!(lock.read_timeout(Instant::now()), Err(TimedLockError::TimedOut)));
     };
     let writes = |lock: &RwLock<i32>| {
         for timeout in [Duration::ZERO, SHORT, Duration::from_millis(1)] {
             assert!(matches!(lock.write_timeout(timeout), Err(TimedLockError::TimedOut)));
         }
-        assert!(matches!(lock.write_deadline(Instant::now()), Err(TimedLockError::TimedOut)));
+        assert!(matches!(lock.write_timeout(Instant::now()), Err(TimedLockError::TimedOut)));
     };
     let (runtime, lock) = (workers(2), Arc::new(RwLock::new(7)));
     let held = lock.write().unwrap();

@@ -22,7 +22,7 @@ fn nobody_goes_on_before_his_time() {
                         let (start, time) = (Instant::now(), Duration::from_nanos(nanoseconds));
                         time::sleep(time);
                         assert!(start.elapsed() >= time);
-                        time::sleep_until(start + 2 * time);
+                        time::sleep(start + 2 * time);
                         assert!(start.elapsed() >= 2 * time);
                     }
                 };
@@ -38,7 +38,7 @@ fn nobody_goes_on_before_his_time() {
 fn a_thread_that_is_no_worker_sleeps_too() {
     let (start, time) = (Instant::now(), Duration::from_millis(1));
     time::sleep(time);
-    time::sleep_until(start + 2 * time);
+    time::sleep(start + 2 * time);
     assert!(start.elapsed() >= 2 * time);
 }
 
@@ -135,7 +135,7 @@ fn a_park_ends_by_its_time_or_its_unpark() {
         let (start, short) = (Instant::now(), Duration::from_micros(50));
         daiko::park_timeout(short);
         assert!(start.elapsed() >= short);
-        daiko::park_deadline(start + 2 * short);
+        daiko::park_timeout(start + 2 * short);
         assert!(start.elapsed() >= 2 * short);
         daiko::current().unpark();
         daiko::park_timeout(LONG);
@@ -182,7 +182,7 @@ fn who_has_waited_long_enough_for_an_end_has_the_handle_back() {
     let wait = || {
         let sleeper = daiko::spawn(|| time::sleep(LONG));
         let sleeper = sleeper.join_timeout(Duration::from_micros(20)).unwrap_err();
-        let sleeper = sleeper.join_deadline(Instant::now()).unwrap_err();
+        let sleeper = sleeper.join_timeout(Instant::now()).unwrap_err();
         sleeper.cancel();
         assert!(matches!(sleeper.join_timeout(LONG).unwrap(), Err(JoinError::Cancelled)));
         let other = daiko::spawn(|| 7);

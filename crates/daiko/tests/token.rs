@@ -207,7 +207,7 @@ fn fibers_and_threads_wait_for_a_token() {
     let wait = || {
         let token = CancelToken::new();
         assert_eq!(token.wait_timeout(SHORT), Err(TimedOut));
-        assert_eq!(token.wait_deadline(Instant::now()), Err(TimedOut));
+        assert_eq!(token.wait_timeout(Instant::now()), Err(TimedOut));
         let theirs = token.clone();
         let canceller = thread::spawn(move || theirs.cancel());
         assert_eq!(token.wait_timeout(LONG), Ok(()));

@@ -185,12 +185,12 @@ fn a_watch_whose_time_is_over_leaves_nothing_behind() {
         assert_eq!(watch::wait_until_timeout(&*word, at_least(5), short), Err(TimedOut));
         assert_eq!(watch::wait_until_told_timeout(&*word, at_least(5), short), Err(TimedOut));
         let now = Instant::now();
-        assert_eq!(watch::wait_until_deadline(&*word, at_least(5), now), Err(TimedOut));
-        assert_eq!(watch::wait_until_told_deadline(&*word, at_least(5), now), Err(TimedOut));
+        assert_eq!(watch::wait_until_timeout(&*word, at_least(5), now), Err(TimedOut));
+        assert_eq!(watch::wait_until_told_timeout(&*word, at_least(5), now), Err(TimedOut));
         word.store(5, Ordering::Release);
         assert_eq!(watch::notify(&*word), 0, "somebody still watches");
         assert_eq!(watch::wait_until_timeout(&*word, at_least(5), Duration::ZERO), Ok(5));
-        assert_eq!(watch::wait_until_told_deadline(&*word, at_least(5), now), Ok(5));
+        assert_eq!(watch::wait_until_told_timeout(&*word, at_least(5), now), Ok(5));
     });
 }
 
@@ -222,7 +222,7 @@ fn a_slot_is_not_waited_for_longer_than_asked() {
             let (area, mut slots) = make(2);
             let (slot, short) = (&mut slots[1], Duration::from_micros(20));
             assert_eq!(slot.wait_timeout(short), Err(SlotTimeoutError::TimedOut));
-            assert_eq!(slot.wait_deadline(Instant::now()), Err(SlotTimeoutError::TimedOut));
+            assert_eq!(slot.wait_timeout(Instant::now()), Err(SlotTimeoutError::TimedOut));
             area.notify_with(1, 9);
             assert_eq!(slot.wait_timeout(Duration::ZERO), Ok(9));
             let writers = area.clone();

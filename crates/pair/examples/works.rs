@@ -1,11 +1,12 @@
-//! Programs whose class is known, for tests of `daiko pair` in a guest.
+//! Programs with known classes, for tests of `daiko pair` in a guest.
 //!
-//! `works stall FILE` stalls until the file is there, and computes from then on; `works compute FILE` the other way round.
-//! With `shared MAPPED` or `sync MAPPED` behind it that file is mapped meanwhile, the latter with `MAP_SYNC`.
+//! `works stall FILE` stalls until the file exists and computes from then on; `works compute FILE`
+//! does the opposite. A trailing `shared MAPPED` or `sync MAPPED` maps that file as well, the
+//! latter with `MAP_SYNC`.
 
 use std::{arch::asm, env, fs::File, io, os::fd::AsRawFd, path::Path, process::ExitCode, ptr};
 
-/// Between two looks at the file.
+/// Rounds between two checks for the file.
 const ROUNDS: u64 = 1 << 20;
 
 fn main() -> ExitCode {
@@ -44,7 +45,7 @@ fn usage() -> ExitCode {
 /// Writes a line back again and again, and waits each time.
 fn stall() {
     let line = [0_u8; 64];
-    // SAFETY: writing back a line, which is there, changes no value.
+    // SAFETY: writing back a line of a live local changes no value.
     unsafe {
         asm!("2:", "clflush [{line}]", "sfence", "dec {rounds}", "jnz 2b", line = in(reg) &line,
             rounds = inout(reg) ROUNDS => _, options(nostack));
@@ -52,18 +53,18 @@ fn stall() {
 }
 
 fn compute() {
-    // SAFETY: registers alone.
+    // SAFETY: uses registers only.
     unsafe {
         asm!("2:", "imul {value}, {value}, 3", "dec {rounds}", "jnz 2b", value = inout(reg) 1_u64 => _,
             rounds = inout(reg) ROUNDS => _, options(nostack, nomem));
     }
 }
 
-/// For the rest of the program's life.
+/// Maps the file for the rest of the program's life.
 fn map(path: &str, flags: i32) -> io::Result<()> {
     let file = File::options().read(true).write(true).open(path)?;
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping, where the kernel finds room.
+    // SAFETY: a new mapping at a place that the kernel chooses.
     let start = unsafe { libc::mmap(ptr::null_mut(), 4096, access, flags, file.as_raw_fd(), 0) };
     if start == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,8 +1,10 @@
-# What both parts begin with: programs whose class is known, where they may run, and sessions that place them.
+# Common functions of all parts: programs with known classes, their affinities, and sessions that
+# place them.
 
 number=0
 
-# begin stall|compute [shared|sync MAPPED]: one that turns to the other once /tmp/turn.NUMBER is there; sets program to its id.
+# begin stall|compute [shared|sync MAPPED]: starts a program that changes to the other class once
+# /tmp/turn.NUMBER exists; sets program to its id.
 begin() {
     number=$((number + 1))
     class=$1
@@ -11,7 +13,7 @@ begin() {
     program=$!
 }
 
-# begin_four: two of each class; sets pids.
+# begin_four: starts two programs of each class; sets pids.
 begin_four() {
     pids=
     for class in stall stall compute compute; do
@@ -28,7 +30,7 @@ end_programs() {
     number=0
 }
 
-# The class of a program, by what it was started as and whether it was to turn.
+# Prints the class of a program, from its arguments and its file.
 class_of() { # class_of PID
     set -- $(tr '\0' ' ' </proc/$1/cmdline)
     case $2,$([ -e $3 ] && echo turned) in
@@ -37,25 +39,27 @@ class_of() { # class_of PID
     esac
 }
 
-# Where all threads of a process may run: one list, if it is the same for all.
+# Prints the affinity of a process's threads: one list if all are equal.
 cpus_of() { # cpus_of PID
     echo $(awk '/^Cpus_allowed_list:/ { print $2 }' /proc/$1/task/*/status | sort -u)
 }
 
-# The core of a process's CPU, as the list of the CPUs that it has; 'free' if it may run on several.
+# Prints the core of a process's CPU, as the list of its siblings; 'free' if it may run on several
+# CPUs.
 core_of() { # core_of PID
     siblings=/sys/devices/system/cpu/cpu$(cpus_of $1)/topology/thread_siblings_list
     [ -e $siblings ] && cat $siblings || echo free
 }
 
-# How many lists of CPUs the programs have, and who is on a core with whom, whatever the core: '4: compute+stall compute+stall'.
+# Prints the number of different affinities and the pairs of classes that share a core, in any order
+# of cores: '4: compute+stall compute+stall'.
 arrangement() {
     for pid in $(pidof works); do echo "$(core_of $pid) $(class_of $pid) $(cpus_of $pid)"; done | sort | awk '
         { text[$1] = text[$1] (text[$1] ? "+" : "") $2; lists += !seen[$3]++ }
         END { for (core in text) print text[core]; print " " lists + 0 ":" }' | sort | tr '\n' ' '
 }
 
-# becomes PATTERN COMMAND..: until what it says is like that.
+# becomes PATTERN COMMAND..: waits until the output of the command matches.
 becomes() {
     wanted=$1
     shift
@@ -70,7 +74,7 @@ becomes() {
     done
 }
 
-# is PATTERN COMMAND..: now.
+# is PATTERN COMMAND..: checks that the output of the command matches now.
 is() {
     wanted=$1
     shift
@@ -81,13 +85,13 @@ is() {
     esac
 }
 
-# attach OPTION..: begins a session, in session.
+# attach OPTION..: begins a session; sets session to its id.
 attach() {
     daiko pair --interval 1 "$@" 2>/tmp/said &
     session=$!
 }
 
-# ends CODE: the session does, and nothing of it is left.
+# ends CODE: waits for the end of the session, with this exit code and without a journal left.
 ends() {
     wait $session
     code=$?

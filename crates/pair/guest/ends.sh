@@ -1,4 +1,5 @@
-# What commands and daiko pair end with, what a killed one leaves, and who else may bind threads.
+# Exit codes of commands and daiko pair, the rest of a killed session, and threads bound by another
+# party.
 
 attach --policy cross -- works stall /tmp/turn ::: works compute /tmp/turn ::: works compute /tmp/turn ::: works stall /tmp/turn
 becomes '4: compute+stall compute+stall' arrangement
@@ -23,9 +24,9 @@ expect '1 sessions were killed: 4 threads may run again as before, 0 were bound'
 is "$free" arrangement
 is '' ls /run/daiko-pair
 expect '0 sessions were killed' daiko pair --restore
-say ok daiko pair --restore puts back what a killed one has left
+say ok daiko pair --restore puts back the threads of a killed session
 
-# Somebody else has the last word, whether the session goes on or was killed.
+# A later binding takes precedence, in a running session and after a killed one.
 first=${pids%%,*}
 attach --policy cross --pid $pids
 becomes '4: compute+stall compute+stall' arrangement
@@ -40,8 +41,8 @@ becomes '4: compute+stall compute+stall' arrangement
 kill -KILL $session
 wait $session
 taskset -p 5 $first >/dev/null
-expect '3 threads may run again as before, 1 were bound by others since' daiko pair --restore
+expect '3 threads may run again as before, 1 were bound by another process since' daiko pair --restore
 is 0,2 cpus_of $first
 end_programs
-say ok whom others bind is left alone
+say ok a thread bound by another process is left alone
 

@@ -1,4 +1,4 @@
-# Where programs run under each policy, and after they have changed what they do.
+# The places of programs under each policy, and after a change of their class.
 
 expect '2 cores: CPUs 0+1, 2+3;' daiko topology
 say ok daiko topology shows the siblings
@@ -19,7 +19,7 @@ check cross INT '4: compute+stall compute+stall'
 check parallel TERM '4: compute+compute stall+stall'
 check auto INT '4: compute+stall compute+stall'
 
-# Whatever a thread does, it leaves the second sibling of each core idle.
+# Threads of any class leave the second sibling of each core idle.
 attach --policy nosmt --pid $pids
 for pid in $(pidof works); do becomes 0,2 cpus_of $pid; done
 kill -HUP $session
@@ -27,7 +27,8 @@ ends 0
 is "$free" arrangement
 say ok --policy nosmt: all run on the first siblings, CPUs 0 and 2, and after SIGHUP as before
 
-# One of each core turns, so that like is beside like: a stall with the stall that the third has become.
+# One program of each core changes its class, so that equal classes share a core: a stall with the
+# stall that the third program has become.
 attach --policy cross --pid $pids
 becomes '4: compute+stall compute+stall' arrangement
 first=${pids%%,*}
@@ -39,10 +40,10 @@ becomes '4: compute+stall compute+stall' arrangement
 kill -INT $session
 ends 0
 is "$free" arrangement
-say ok programs that have changed are paired anew
+say ok programs that have changed their class are paired anew
 
 attach --policy cross --pid $pids
 becomes '4: compute+stall compute+stall' arrangement
 end_programs
 ends 0
-say ok daiko pair ends well with the last of its processes
+say ok daiko pair ends successfully with the last of its processes

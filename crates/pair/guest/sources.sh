@@ -1,13 +1,14 @@
-# What is said of programs, and by which source, with and without the permission to look at them.
+# Classes of programs and their sources, with and without the permission to sample.
 
-# A file system on persistent memory (memmap=, on the kernel's command line), without the page cache between.
+# A file system on persistent memory (memmap=, on the kernel's command line), without the page cache
+# between.
 for module in libnvdimm nd_btt nd_pmem nd_e820; do insmod "/modules/$module.ko"; done
 becomes /dev/pmem0 ls /dev/pmem0
 mke2fs -b 4096 /dev/pmem0 >/dev/null
 mkdir /pmem
 mount -t ext4 -o dax=always /dev/pmem0 /pmem || fail 'the file system cannot be mounted with dax=always'
 dd if=/dev/zero of=/pmem/pool bs=4096 count=1 2>/dev/null
-# It says so itself, too: of use once the file system is mounted so that this counts.
+# The flag of the file takes effect once the file system is mounted with dax=inode.
 chattr +x /pmem/pool
 echo 'nobody:x:65534:65534::/:/bin/sh' >/etc/passwd
 mkdir -m 700 /tmp/nobody
@@ -19,9 +20,9 @@ until_text /tmp/said 'compute sampling'
 kill -INT $session
 ends 0
 end_programs
-say ok who computes is seen to, though persistent memory is mapped
+say ok a program that computes is recognised, though persistent memory is mapped
 
-# From here on as nobody, who may not look.
+# From here on as an unprivileged user, without the permission to sample.
 echo 3 >/proc/sys/kernel/perf_event_paranoid
 expect 'set XDG_RUNTIME_DIR to a folder of your own' su nobody -c 'daiko pair --policy cross -- works stall /tmp/turn'
 is '' pidof works
@@ -35,7 +36,7 @@ until_text /tmp/said 'no sampling: .*perf_event_paranoid'
 kill -INT $session
 ends 143
 grep ' works ' /tmp/said && fail "daiko pair has a class without a source: $(cat /tmp/said)"
-say ok without permission daiko pair says what to do, and places nothing
+say ok without permission daiko pair prints a remedy, and places nothing
 
 maps_say_stall() { # maps_say_stall shared|sync
     attach_nobody --policy cross -- works compute /tmp/turn $1 /pmem/pool
@@ -49,7 +50,7 @@ umount /pmem
 mount -t ext4 -o dax=inode /dev/pmem0 /pmem
 maps_say_stall shared
 maps_say_stall sync
-say ok without permission persistent memory that is mapped says that a program stalls
+say ok without permission mapped persistent memory classifies a program as stalling
 
 begin_four
 class_options=
@@ -70,4 +71,4 @@ becomes '4: compute+stall compute+stall' arrangement
 kill -INT $session
 ends 0
 is "$free" arrangement
-say ok 'what is declared of own programs needs no permission, and those of others are not placed'
+say ok 'declared classes need no permission for own programs, and programs of another user are not placed'

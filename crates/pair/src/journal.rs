@@ -1,12 +1,14 @@
-//! What is to be put back, in a file: written before the first change, kept until the last is undone.
+//! The file that records changes to undo: written before the first change, kept until the last is
+//! undone.
 //!
-//! 1. A session has a file of its own in a folder that only its user can write to, and holds a lock on it. The first line says
-//!    which start of the machine it belongs to, and when the session began.
-//! 2. Before a thread is bound a line says which thread, how it was allowed to run, and how it will be. So does one for each
-//!    thread that had been bound to fewer CPUs before, which is left alone.
-//! 3. A session that ends and [`restore`], which finds a file without a lock, do the same: a thread is put back if it is allowed
-//!    to run as one of its lines says that it would be: whoever has changed that since then has had the last word. So is a
-//!    thread that was started meanwhile, and has inherited it.
+//! 1. A session locks a file of its own in a folder that only its user can write to. The first line
+//!    holds the boot id and the start time of the session.
+//! 2. Before a thread is bound, a line records the thread, its previous affinity and the new one. A
+//!    thread with a narrow affinity, which is left alone, gets a line as well.
+//! 3. A session that ends, and [`restore`] for a file without a lock, do the same: a thread is put
+//!    back if its affinity is the new one of one of its lines. Any later change by another party
+//!    takes precedence. Threads that were started meanwhile and have inherited the affinity are put
+//!    back too.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -22,16 +24,17 @@ use crate::machine::Machine;
 use crate::thread::ThreadId;
 
 const FORMAT: &str = "daiko-pair 2";
-/// Where root's are, and those of all who have no folder of their own.
+/// The folder of root's journals, and of users without a folder of their own.
 const SYSTEM: &str = "/run/daiko-pair";
 
-/// The folder of the calling user's journals: in `$XDG_RUNTIME_DIR`, else in `/run`, which only root can write to.
+/// The folder of the calling user's journals: in `$XDG_RUNTIME_DIR`, otherwise in `/run`, which
+/// only root can write to.
 pub fn folder() -> PathBuf {
     let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     own.filter(|own| own.is_absolute()).map_or_else(|| SYSTEM.into(), |own| own.join("daiko-pair"))
 }
 
-/// The journal of a session that runs.
+/// The journal of a running session.
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
@@ -40,21 +43,22 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// A new one in `folder`, which is made if it is not there.
+    /// Creates a journal in `folder`, which is created if necessary.
     ///
     /// # Errors
     ///
-    /// What the file system reports; `PermissionDenied` also if others can write to the folder.
+    /// The error of the file system; `PermissionDenied` also if another user can write to the
+    /// folder.
     pub fn create(folder: &Path) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let _exclusive = exclusive(folder)?;
         let path = folder.join(std::process::id().to_string());
-        // A file of an earlier process with this id, if there is one, is to be restored first.
+        // An existing file, of an earlier process with this id, must be restored first.
         let mut options = OpenOptions::new();
         let options = options.read(true).append(true).create_new(true).mode(0o600);
         let file = options.open(&path)?;
         Self::begin(path.clone(), file).inspect_err(|_| {
-            // It holds nothing that anybody would miss.
+            // The file holds no change yet.
             let _ = fs::remove_file(&path);
         })
     }
@@ -66,11 +70,11 @@ impl Journal {
         Ok(Self { path, file, ledger: Ledger::new(since) })
     }
 
-    /// Notes a change before it is made, unless it was noted before.
+    /// Records a change before it is made, unless it was recorded before.
     ///
     /// # Errors
     ///
-    /// What the file system reports: the change is not to be made then.
+    /// The error of the file system: then the change must not be made.
     pub fn note(&mut self, thread: ThreadId, before: &CpuSet, during: &CpuSet) -> io::Result<()> {
         let change = Change { thread, before: before.clone(), during: during.clone() };
         if !self.ledger.has(&change) {
@@ -80,16 +84,17 @@ impl Journal {
         Ok(())
     }
 
-    /// All that was noted.
+    /// All recorded changes.
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Puts all threads back, and removes it; it stays, for another attempt, if one cannot be put back.
+    /// Puts all threads back and removes the journal. The journal stays, for another attempt, if a
+    /// thread cannot be put back.
     ///
     /// # Errors
     ///
-    /// What the file system reports when all is put back.
+    /// The error of the file system once all threads are put back.
     pub fn finish(self, machine: &dyn Machine) -> io::Result<PutBack> {
         let done = self.ledger.undo(machine);
         if done.refused == 0 {
@@ -99,24 +104,25 @@ impl Journal {
     }
 }
 
-/// What became of sessions that were killed.
+/// The outcome for killed sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Sessions that go on, which were left alone.
+    /// Running sessions, which were left alone.
     pub running: usize,
-    /// Sessions that were killed.
+    /// Killed sessions.
     pub killed: usize,
-    /// Their threads; where one was refused, its journal is kept.
+    /// The threads of killed sessions. A journal with a refused thread is kept.
     pub threads: PutBack,
-    /// Files that were left as they are, with the reason.
+    /// Files that were left unchanged, with the reason.
     pub left: Vec<(PathBuf, String)>,
 }
 
-/// Undoes what killed sessions of this user have left.
+/// Undoes the changes of this user's killed sessions.
 ///
 /// # Errors
 ///
-/// What the file system reports of the folder, but for one that is not there; `PermissionDenied` if others can write to it.
+/// The error of reading the folder, unless it does not exist; `PermissionDenied` if another user
+/// can write to it.
 pub fn restore(folder: &Path, machine: &dyn Machine) -> io::Result<Restored> {
     let mut restored = Restored::default();
     let _exclusive = match exclusive(folder) {
@@ -167,28 +173,29 @@ impl Restored {
     }
 }
 
-/// What is in a journal.
+/// The contents of a journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Changes of threads.
     Changes {
-        /// When its session began, as [`ThreadId::start`].
+        /// Start time of the session, in the unit of [`ThreadId::start`].
         since: u64,
-        /// In their order. A last line that is cut short was never followed by its change.
+        /// The changes in order. A truncated last line was never followed by its change.
         changes: Vec<Change>,
     },
-    /// Nothing that is left: it is of another start of the machine, or its session was killed before it changed anything.
+    /// Nothing to undo: the journal belongs to another boot, or its session was killed before any
+    /// change.
     Over,
-    /// It is no journal, or one of another version.
+    /// No journal, or a journal of another version.
     Unknown,
 }
 
-/// The first line of the journal of a session that began then.
+/// The first line of the journal of a session with that start time.
 pub fn head(since: u64) -> String {
     format!("{FORMAT} {} {since}\n", boot_id())
 }
 
-/// Reads a journal.
+/// Parses a journal.
 pub fn parse(journal: &[u8]) -> Content {
     let mut lines = journal.split_inclusive(|byte| *byte == b'\n');
     let head = lines.next().unwrap_or_default();
@@ -206,7 +213,8 @@ pub fn parse(journal: &[u8]) -> Content {
     }
 }
 
-/// The folder, for one at a time who makes or removes files of others. A journal that others can write to could bind any
+/// Locks the folder, so that one process at a time creates journals or removes those of other
+/// processes. Checks its owner and mode: a journal that another user can write to could bind any
 /// thread of this user.
 fn exclusive(folder: &Path) -> io::Result<File> {
     let (user, metadata) = (fs::metadata("/proc/self")?.uid(), fs::symlink_metadata(folder)?);

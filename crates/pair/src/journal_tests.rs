@@ -13,7 +13,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// A folder, and a journal in it whose session was killed: nobody has the lock.
+/// A folder with the journal of a killed session, which is therefore unlocked.
 fn killed(changes: &[(ThreadId, &str, &str)]) -> tempfile::TempDir {
     let folder = folder();
     let mut journal = Journal::create(folder.path()).unwrap();
@@ -32,7 +32,8 @@ fn threads_of_a_killed_session_are_put_back_once() {
     let (a, b, c) = (thread(1_000_001, 1), thread(1_000_001, 2), thread(1_000_001, 3));
     let folder = killed(&[(a, "0-3", "0"), (b, "0-3", "1"), (a, "0-3", "2"), (c, "0-3", "3")]);
     let machine = Described::default();
-    // The first died after its second change was noted, and before it was made; the third was changed by somebody else.
+    // The session died between recording the second change of the first thread and making it. The
+    // third thread was bound by another party.
     for (thread, now) in [(a, "0"), (b, "1"), (c, "1-2")] {
         machine.set(thread, &set(now));
     }

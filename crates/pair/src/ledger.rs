@@ -1,4 +1,4 @@
-//! All changes of a session, and what each thread was allowed before.
+//! All changes of a session, and each thread's previous affinity.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,14 +8,14 @@ use daiko_sys::cpu::CpuSet;
 use crate::machine::{Machine, is_gone};
 use crate::thread::{self, ThreadId};
 
-/// A change of a thread.
+/// A change of a thread's affinity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// Which.
+    /// The thread.
     pub thread: ThreadId,
-    /// How it was allowed to run before the session.
+    /// Its affinity before the session.
     pub before: CpuSet,
-    /// How it is then; as before, for a thread that is left as it is.
+    /// Its new affinity; equal to `before` for a thread that is left alone.
     pub during: CpuSet,
 }
 
@@ -39,7 +39,7 @@ impl Change {
 /// The changes of a session, by thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Ledger {
-    /// When the session began, as [`ThreadId::start`].
+    /// Start time of the session, in the unit of [`ThreadId::start`].
     since: u64,
     noted: BTreeMap<ThreadId, Noted>,
 }
@@ -47,29 +47,29 @@ pub(crate) struct Ledger {
 #[derive(Clone, Debug)]
 struct Noted {
     before: CpuSet,
-    /// Each way in which the session has had it run.
+    /// Each affinity that the session has given it.
     during: Vec<CpuSet>,
 }
 
-/// Why a thread is allowed to run as it is.
+/// The cause of a thread's current affinity.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Cause<'a> {
-    /// The session has done so, or has led the kernel to do so; before, it was allowed this.
+    /// The session set it, or led the kernel to set it; the value is the previous affinity.
     Session(&'a CpuSet),
-    /// Somebody has changed what the session had done.
+    /// Another party has changed the session's setting.
     Others,
-    /// It has nothing to do with the session.
+    /// Independent of the session.
     Own,
 }
 
-/// What became of threads that were to be put back.
+/// The outcome of putting threads back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PutBack {
-    /// They may run again as before.
+    /// Threads with their previous affinity again.
     pub threads: usize,
-    /// Somebody else has changed them since: they were left alone.
+    /// Threads left alone because another party has changed them since.
     pub changed: usize,
-    /// The kernel refuses it.
+    /// Threads for which the kernel refuses the change.
     pub refused: usize,
 }
 
@@ -83,7 +83,7 @@ impl Ledger {
         self.noted.get(thread).is_some_and(|own| before == during || own.during.contains(during))
     }
 
-    /// What a thread was allowed before its first change is what it is given back.
+    /// Adds a change. A thread is put back to its affinity before its first change.
     pub(crate) fn add(&mut self, Change { thread, before, during }: Change) {
         let own = self.noted.entry(thread);
         let own = own.or_insert_with(|| Noted { before, during: Vec::new() });
@@ -92,7 +92,7 @@ impl Ledger {
         }
     }
 
-    /// Why `thread` is allowed to run as `now`; `online`: the CPUs that are.
+    /// The cause of the affinity `now` of `thread`; `online` are the CPUs that are online.
     pub(crate) fn cause(
         &self,
         thread: ThreadId,
@@ -102,7 +102,7 @@ impl Ledger {
         let Some(own) = self.noted.get(&thread) else {
             return self.inherited(thread, now).map_or(Cause::Own, Cause::Session);
         };
-        // The kernel lets a thread run anywhere when the last of its CPUs goes offline.
+        // The kernel lets a thread run anywhere once its last CPU goes offline.
         let is_stranded = || {
             online.is_some_and(|on| own.during.iter().any(|cpus| cpus.intersection(on).is_empty()))
         };
@@ -114,16 +114,17 @@ impl Ledger {
         }
     }
 
-    /// Whoever calls `execve` becomes its process's first thread, by whatever thread it is called.
+    /// Handles `execve`: the calling thread, any thread of the process, becomes the first thread.
     fn has_executed(&self, thread: ThreadId, now: &CpuSet) -> bool {
         thread.tid == thread.pid && self.of_process(thread.pid).any(|one| one.during.contains(now))
     }
 
-    /// What a thread was allowed from which this one has what it is allowed: most likely one of its process.
+    /// The previous affinity of a thread from which this thread has inherited: most likely one of
+    /// its process.
     fn inherited(&self, thread: ThreadId, now: &CpuSet) -> Option<&CpuSet> {
         let all = self.of_process(thread.pid).chain(self.noted.values());
         let mut alike = all.filter(|one| one.during.contains(now));
-        // Who was there before has inherited nothing.
+        // A thread older than the session has inherited nothing from it.
         if thread.start < self.since { None } else { alike.next().map(|one| &one.before) }
     }
 
@@ -133,9 +134,9 @@ impl Ledger {
         self.noted.range(first..=last).map(|(_, noted)| noted)
     }
 
-    /// Has all threads run as before, also those that were started meanwhile, until there is none left.
+    /// Puts all threads back, including threads started meanwhile, until no such thread is left.
     pub(crate) fn undo(&self, machine: &dyn Machine) -> PutBack {
-        // A program might bind its threads as we did, again and again.
+        // Bounded, as a program might bind its threads like the session, again and again.
         const MOST: usize = 8;
         let mut all = PutBack::default();
         for _ in 0..MOST {
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(ledger.cause(first, &set("2"), None), Cause::Others, "of another process");
     }
 
-    /// By this process's own threads: one is noted, another has inherited.
+    /// Uses this process's own threads: one is recorded, another has inherited.
     #[test]
     fn a_thread_that_was_started_meanwhile_is_put_back_too() {
         let own = thread::of(std::process::id()).unwrap();

@@ -1,7 +1,7 @@
-//! Which threads of running programs stall, and which compute; and where to put them.
+//! Classifies threads of running programs as stalling or computing, and places them.
 //!
-//! For programs that know nothing of Daiko: `daiko pair` is made of it. README.md has how it comes to its verdicts, and what
-//! it takes care of.
+//! The programs need not know Daiko. `daiko pair` is built on this crate. README.md explains the
+//! classification and its limits.
 
 pub mod class;
 pub mod journal;

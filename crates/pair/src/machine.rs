@@ -1,4 +1,4 @@
-//! What is asked of the kernel about threads, so that tests can answer instead.
+//! Requests to the kernel about threads, replaceable in tests.
 
 use std::fs;
 use std::io;
@@ -7,31 +7,32 @@ use daiko_sys::cpu::{self, CpuSet};
 
 use crate::thread::{ThreadId, field};
 
-/// Where threads may run, and whether they are there.
+/// Queries and changes of threads' affinities.
 pub trait Machine {
     /// The CPUs that are online.
     ///
     /// # Errors
     ///
-    /// What keeps it from telling.
+    /// The error of reading them.
     fn online(&self) -> io::Result<CpuSet>;
 
-    /// The CPUs that a thread may run on, be they online or not.
+    /// The affinity of a thread, including offline CPUs.
     ///
     /// # Errors
     ///
     /// `ESRCH` if it has ended.
     fn allowed_of(&self, thread: ThreadId) -> io::Result<CpuSet>;
 
-    /// Lets it run on these only.
+    /// Restricts the thread to these CPUs.
     ///
     /// # Errors
     ///
-    /// `ESRCH` if it has ended, `PermissionDenied` for threads of others, `InvalidInput` if no CPU of the set is there for it.
+    /// `ESRCH` if it has ended, `PermissionDenied` for threads of another user, `InvalidInput` if
+    /// no CPU of the set is available to it.
     fn bind(&self, thread: ThreadId, set: &CpuSet) -> io::Result<()>;
 }
 
-/// This one.
+/// This machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel;
 
@@ -40,7 +41,8 @@ impl Machine for Kernel {
         cpu::online()
     }
 
-    // `sched_getaffinity` leaves out what is offline: put back, a thread would never run there again.
+    // `sched_getaffinity` omits offline CPUs: a thread put back by its result would never run there
+    // again.
     fn allowed_of(&self, thread: ThreadId) -> io::Result<CpuSet> {
         let ThreadId { pid, tid, .. } = thread;
         let status = fs::read(format!("/proc/{pid}/task/{tid}/status"))?;
@@ -56,7 +58,7 @@ impl Machine for Kernel {
     }
 }
 
-/// The id may be another's by now.
+/// Checks that the id still belongs to this thread.
 fn same(thread: ThreadId) -> io::Result<()> {
     match thread.lives() {
         true => Ok(()),
@@ -64,13 +66,13 @@ fn same(thread: ThreadId) -> io::Result<()> {
     }
 }
 
-/// Whether the thread of a call has ended.
+/// Returns true if the error means that the thread has ended.
 pub(crate) fn is_gone(error: &io::Error) -> bool {
     const ESRCH: i32 = 3;
     error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
 }
 
-/// Threads that are made up, with masks to be looked at.
+/// Synthetic threads with visible affinities.
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;
@@ -81,9 +83,9 @@ pub(crate) mod testing {
     #[derive(Clone, Debug, Default)]
     pub(crate) struct Described {
         pub(crate) masks: Rc<RefCell<BTreeMap<ThreadId, CpuSet>>>,
-        /// Threads of others.
+        /// Threads of another user.
         pub(crate) refused: Rc<RefCell<Vec<ThreadId>>>,
-        /// CPUs that are not online.
+        /// The CPUs that are offline.
         pub(crate) offline: Rc<RefCell<CpuSet>>,
     }
 
@@ -102,7 +104,7 @@ pub(crate) mod testing {
             self.masks.borrow()[&thread].to_string()
         }
 
-        /// A thread that may run nowhere else may run everywhere then.
+        /// Takes a CPU offline. A thread without any other CPU may run everywhere then.
         pub(crate) fn unplug(&self, cpu: usize) {
             self.offline.borrow_mut().insert(cpu);
             let online = self.online().unwrap();

@@ -1,4 +1,4 @@
-//! How far a thread has come.
+//! Progress of a thread.
 
 use std::fs::File;
 use std::io;
@@ -7,17 +7,17 @@ use std::path::Path;
 
 use daiko_sys::counters::{Counter, CounterError, Work};
 
-/// What is read to see how far a thread, or its process, has come.
+/// A measure of the progress of a thread or its process.
 #[derive(Debug)]
 pub enum Progress {
-    /// Instructions that it has done in user space.
+    /// Instructions completed in user space.
     Instructions(Counter),
-    /// A number that the program counts up, as it has declared: the first eight bytes of a file.
+    /// A count maintained by the program, declared as the first eight bytes of a file.
     Declared(File),
 }
 
 impl Progress {
-    /// By the processor's counter.
+    /// Counts with the processor's counter.
     ///
     /// # Errors
     ///
@@ -27,21 +27,22 @@ impl Progress {
         Ok(Self::Instructions(counter))
     }
 
-    /// By a file that the program maps or writes: a number of eight bytes in the machine's order, that only grows.
+    /// Reads a file that the program maps or writes: a rising number of eight bytes in native byte
+    /// order.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or is shorter.
+    /// If the file cannot be read or is shorter.
     pub fn declared(file: &Path) -> io::Result<Self> {
         let progress = Self::Declared(File::open(file)?);
         progress.read().map(|_| progress)
     }
 
-    /// How far it is, since whenever.
+    /// The progress since an arbitrary origin.
     ///
     /// # Errors
     ///
-    /// `UnexpectedEof` for a file that is too short; what the kernel reports.
+    /// `UnexpectedEof` for a file that is too short; the kernel's error.
     pub fn read(&self) -> io::Result<f64> {
         match self {
             Self::Instructions(counter) => counter.count(),

@@ -1,7 +1,8 @@
-//! Threads of others, watched and placed, until all is put back.
+//! Threads of other programs, watched and placed until all of them are put back.
 //!
-//! Only threads whose class is known are placed, or that a trial is about, and only on CPUs that they might run on anyway; where
-//! siblings are to idle, all are. A thread that somebody else binds meanwhile is left alone from then on, also at the end.
+//! A session places only threads with a known class and threads in a trial, and only on CPUs that
+//! they might run on anyway. If siblings are to idle, it places all threads. A thread that another
+//! party binds meanwhile is left alone from then on, also at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -18,7 +19,7 @@ use crate::machine::{Machine, is_gone};
 use crate::steady::Steady;
 use crate::thread::{Thread, ThreadId};
 
-/// CPUs that threads may be placed on.
+/// CPUs on which threads may be placed.
 #[derive(Clone, Debug)]
 pub struct Sites {
     cpus: Vec<usize>,
@@ -26,7 +27,7 @@ pub struct Sites {
 }
 
 impl Sites {
-    /// The allowed CPUs of a machine, or those of them that are in `only`.
+    /// The allowed CPUs of a machine, restricted to `only` if given.
     pub fn of(topology: &Topology, only: Option<&CpuSet>) -> Self {
         let allowed = topology.allowed();
         let may = |cpu: usize| allowed.contains(cpu) && only.is_none_or(|only| only.contains(cpu));
@@ -37,26 +38,26 @@ impl Sites {
         }
     }
 
-    /// Those of them that are in `set`.
+    /// The CPUs that are also in `set`.
     fn within(&self, set: &CpuSet) -> Self {
         let all = self.cpus.iter().zip(&self.sites);
         let (cpus, sites) = all.filter(|(cpu, _)| set.contains(**cpu)).unzip();
         Self { cpus, sites }
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no CPU.
     pub fn is_empty(&self) -> bool {
         self.cpus.is_empty()
     }
 
-    /// Whether two of them are siblings.
+    /// Returns true if two of the CPUs are siblings.
     pub fn has_siblings(&self) -> bool {
         let is_sibling =
             |(at, site): (usize, &Site)| self.sites[..at].iter().any(|s| s.core == site.core);
         self.sites.iter().enumerate().any(is_sibling)
     }
 
-    /// As [`assign`] takes them.
+    /// The sites in the format of [`assign`].
     pub fn sites(&self) -> &[Site] {
         &self.sites
     }
@@ -72,18 +73,18 @@ impl Sites {
         (0..self.cpus.len()).filter(is_first).map(|at| self.cpus[at]).collect()
     }
 
-    /// All of them.
+    /// All CPUs.
     pub fn set(&self) -> CpuSet {
         self.cpus.iter().copied().collect()
     }
 }
 
-/// How a thread stands.
+/// The state of a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// As it was.
+    /// Unchanged.
     Free,
-    /// On these CPUs.
+    /// Bound to these CPUs.
     Placed(CpuSet),
     /// Left alone, for this reason.
     Left(&'static str),
@@ -92,26 +93,26 @@ pub enum Standing {
 /// A thread that is watched.
 #[derive(Debug)]
 pub struct Watched {
-    /// Its name when it was seen first.
+    /// Its name when it was first seen.
     pub name: String,
     steady: Steady,
-    /// Why it is where it is, if a trial has decided.
+    /// The reason for its place, if a trial has decided.
     tried: Option<Verdict>,
-    /// Where it might run before the session.
+    /// Its affinity before the session.
     before: CpuSet,
-    /// Where the session has it run.
+    /// The affinity set by the session.
     bound: Option<CpuSet>,
-    /// Why it is left alone from now on.
+    /// The reason to leave it alone from now on.
     left: Option<&'static str>,
 }
 
 impl Watched {
-    /// What it is.
+    /// Its classification.
     pub fn verdict(&self) -> &Verdict {
         self.tried.as_ref().unwrap_or(self.steady.verdict())
     }
 
-    /// Where it is.
+    /// Its state.
     pub fn standing(&self) -> Standing {
         match (self.left, &self.bound) {
             (Some(why), _) => Standing::Left(why),
@@ -124,7 +125,7 @@ impl Watched {
         self.steady.verdict().class
     }
 
-    /// Has it run as before.
+    /// Restores its previous affinity.
     fn put_back(&mut self, machine: &impl Machine, thread: ThreadId) {
         if self.bound.take().is_some()
             && let Err(error) = machine.bind(thread, &self.before)
@@ -136,7 +137,7 @@ impl Watched {
     }
 }
 
-/// What [`Session::place`] answers.
+/// A placement problem, kept to skip a repetition by [`Session::place`].
 #[derive(Debug, PartialEq, Eq)]
 struct Question {
     policy: Option<Policy>,
@@ -144,49 +145,50 @@ struct Question {
     tasks: Vec<(ThreadId, Class)>,
 }
 
-/// Threads that are watched, and what is done to them. All is put back when it is dropped.
+/// Watched threads and their placement. Dropping the session puts all threads back.
 #[derive(Debug)]
 pub struct Session<M: Machine> {
     machine: M,
-    /// All that there were when it began.
+    /// All CPUs at the start of the session.
     known: Sites,
-    /// Those of them that are online.
+    /// The CPUs of `known` that are online.
     sites: Sites,
-    /// There until the end.
+    /// Present until the end.
     journal: Option<Journal>,
     threads: BTreeMap<ThreadId, Watched>,
     placed: Option<Question>,
 }
 
 impl<M: Machine> Session<M> {
-    /// Without any thread.
+    /// Creates a session without threads.
     pub fn new(machine: M, sites: Sites, journal: Journal) -> Self {
         let (known, journal) = (sites.clone(), Some(journal));
         Self { machine, known, sites, journal, threads: BTreeMap::new(), placed: None }
     }
 
-    /// The threads that are watched.
+    /// The watched threads.
     pub fn threads(&self) -> impl Iterator<Item = (&ThreadId, &Watched)> {
         self.threads.iter()
     }
 
-    /// One of them.
+    /// The state of one thread.
     pub fn watched(&self, thread: ThreadId) -> Option<&Watched> {
         self.threads.get(&thread)
     }
 
-    /// Where threads may be placed: on CPUs that were online when [`watch`](Self::watch) was called last.
+    /// The CPUs for placement: those that were online at the last [`watch`](Self::watch).
     pub fn sites(&self) -> &Sites {
         &self.sites
     }
 
-    /// Watches these threads and no others, which are put back; those are new that were not watched before.
+    /// Watches exactly these threads. Threads that are not in the list any more are put back;
+    /// threads that were not watched before are new.
     ///
     /// # Errors
     ///
-    /// What kept it from noting one that is bound already, by the session or by others.
+    /// The error of recording a thread that is bound already, by the session or otherwise.
     pub fn watch(&mut self, found: &[Thread]) -> io::Result<()> {
-        // Where nobody tells, all are taken to be online still; the kernel refuses those that are not.
+        // If the query fails, all CPUs count as online; the kernel refuses those that are not.
         if let Ok(online) = self.machine.online() {
             self.sites = self.known.within(&online);
         }
@@ -226,20 +228,22 @@ impl<M: Machine> Session<M> {
         Ok(())
     }
 
-    /// Takes a look at a thread into account; whether its class has changed.
+    /// Adds a classification of a thread. Returns true if the thread's class has changed.
     pub fn look(&mut self, thread: ThreadId, verdict: Verdict) -> bool {
         self.threads.get_mut(&thread).is_some_and(|watched| watched.steady.look(verdict))
     }
 
-    /// Places the threads whose class is known, or all of them where classes do not matter; without a policy, none. Others that
-    /// were placed before are put back. Nothing, if it has done so already. Whether anything was changed.
+    /// Places the threads with a known class, or all threads if the policy ignores classes; without
+    /// a policy, none. Puts back all other placed threads. Does nothing if the problem is that of
+    /// the last call. Returns true if a thread was changed.
     ///
     /// # Errors
     ///
-    /// What kept it from noting a change: nothing was changed from there on. A thread that cannot be placed is left alone.
+    /// The error of recording a change: no thread was changed from there on. A thread that cannot
+    /// be placed is left alone.
     pub fn place(&mut self, policy: Option<Policy>) -> io::Result<bool> {
         self.release_changed();
-        // All of them may have gone offline.
+        // All CPUs may have gone offline.
         let policy = policy.filter(|_| !self.sites.is_empty());
         let tasks = policy.map_or_else(Vec::new, |policy| self.tasks_of(policy));
         let question = Question { policy, cpus: self.sites.cpus.clone(), tasks };
@@ -263,11 +267,11 @@ impl<M: Machine> Session<M> {
         Ok(changed)
     }
 
-    /// Puts each of these threads on a site, by its index, as a trial wants it.
+    /// Puts each of these threads on the site with the given index, for a trial.
     ///
     /// # Errors
     ///
-    /// As [`place`](Self::place).
+    /// The errors of [`place`](Self::place).
     pub fn put(&mut self, threads: &[ThreadId], sites: &[usize]) -> io::Result<()> {
         self.release_changed();
         self.placed = None;
@@ -278,7 +282,7 @@ impl<M: Machine> Session<M> {
         Ok(())
     }
 
-    /// Says why these threads are where a trial has put them.
+    /// Records the reason for the placement of these threads by a trial.
     pub fn keep(&mut self, threads: &[ThreadId], verdict: &Verdict) {
         for thread in threads {
             if let Some(watched) = self.threads.get_mut(thread) {
@@ -288,7 +292,7 @@ impl<M: Machine> Session<M> {
         }
     }
 
-    /// Threads of a known class that may be placed, with their class.
+    /// Threads with a known class that may be placed, with their class.
     pub fn tasks(&self) -> Vec<(ThreadId, Class)> {
         self.tasks_of(Policy::Cross)
     }
@@ -324,10 +328,10 @@ impl<M: Machine> Session<M> {
         let is_online = self.machine.online().map_or(true, |on| during.difference(&on).is_empty());
         watched.put_back(&self.machine, thread);
         watched.left = match error.kind() {
-            // The next look does not find it any more.
+            // The next observation will not find the thread.
             _ if is_gone(&error) => None,
             io::ErrorKind::PermissionDenied => Some("another user's: run as root to place it"),
-            // The next look does not find that CPU any more.
+            // The next observation will not find that CPU.
             _ if !is_online => None,
             _ => Some("the kernel refuses that CPU for it"),
         }
@@ -335,7 +339,8 @@ impl<M: Machine> Session<M> {
         Ok(true)
     }
 
-    /// Whoever binds a thread meanwhile has reasons, but for the kernel, which lets a thread run anywhere whose CPUs go offline.
+    /// Releases threads that another party has bound meanwhile. The kernel does not count as such:
+    /// it lets a thread run anywhere once its last CPU goes offline.
     fn release_changed(&mut self) {
         let journal = self.journal.as_ref().expect("there until the end");
         let online = self.machine.online().ok();
@@ -355,7 +360,7 @@ impl<M: Machine> Session<M> {
         }
     }
 
-    /// All but these may run as before. Whether any could not.
+    /// Puts back all threads but these. Returns true if one was bound.
     fn free_others(&mut self, threads: &[ThreadId]) -> bool {
         let kept: BTreeSet<&ThreadId> = threads.iter().collect();
         let mut changed = false;
@@ -367,11 +372,12 @@ impl<M: Machine> Session<M> {
         changed
     }
 
-    /// Puts all back, also what was started meanwhile. A thread that cannot be put back keeps the journal, for another attempt.
+    /// Puts all threads back, including those started meanwhile. If a thread cannot be put back,
+    /// the journal stays for another attempt.
     ///
     /// # Errors
     ///
-    /// If the journal cannot be removed, though all is put back.
+    /// If the journal cannot be removed although all threads are put back.
     pub fn end(mut self) -> io::Result<PutBack> {
         let journal = self.journal.take().expect("it ends once");
         journal.finish(&self.machine)
@@ -381,7 +387,8 @@ impl<M: Machine> Session<M> {
 impl<M: Machine> Drop for Session<M> {
     fn drop(&mut self) {
         if let Some(journal) = self.journal.take() {
-            // Nobody is left to be told; what was not put back stays noted.
+            // No caller is left to receive the result; threads that were not put back stay
+            // recorded.
             let _ = journal.finish(&self.machine);
         }
     }

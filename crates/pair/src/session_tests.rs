@@ -25,7 +25,7 @@ fn named(id: ThreadId) -> Thread {
     Thread { id, name: format!("t{}", id.tid), ticks: 0 }
 }
 
-/// Threads 1, 2, .. of process 7, that may run on all of four cores of two.
+/// Threads 1, 2, .. of process 7, which may run on all CPUs of four cores with two siblings each.
 fn ground(classes: &[Class]) -> Ground {
     let sites = Sites::of(&Shape::parse("1x4x2").unwrap().topology().unwrap(), None);
     let folder = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn a_change_of_behaviour_pairs_anew() {
     ground.session.place(Some(Policy::Cross)).unwrap();
     let partner = beside(&ground, 1).expect("the one that stalls has a partner");
     let ids: Vec<ThreadId> = ground.found.iter().map(|thread| thread.id).collect();
-    // Two looks are not enough.
+    // Two observations are not enough.
     let changes: Vec<bool> =
         (0..3).map(|_| ground.session.look(ids[partner], seen(Stall))).collect();
     assert_eq!(changes, [false, false, true]);
@@ -207,7 +207,7 @@ fn what_a_placed_thread_starts_is_put_back_as_that_was() {
     assert_eq!(ground.machine.mask(child), "0-7");
 }
 
-/// Its parent has been moved since, or has ended.
+/// The parent has been moved since, or has ended.
 #[test]
 fn what_a_placed_thread_has_started_is_known_though_that_was_moved() {
     let mut ground = ground(&[Compute, Stall]);

@@ -1,39 +1,40 @@
-//! A class that does not change with every look.
+//! A class with hysteresis.
 
 use crate::Class;
 use crate::class::{Source, Verdict};
 
-/// Looks that have to agree before a class is changed.
+/// Number of observations in a row that must agree to change a class.
 const AGREE: u32 = 3;
 
-/// The class of a thread, as far as looks agree.
+/// The class of a thread on which recent observations agree.
 #[derive(Clone, Debug)]
 pub struct Steady {
     verdict: Verdict,
-    /// What other class the last looks told, and how many of them.
+    /// The deviating class of the last observations, and their number.
     other: (Class, u32),
 }
 
 impl Steady {
-    /// By the first look.
+    /// Starts with the first classification.
     pub fn new(verdict: Verdict) -> Self {
         Self { other: (verdict.class, 0), verdict }
     }
 
-    /// What it is.
+    /// The current classification.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
 
-    /// Takes another look into account; whether the class is another now.
+    /// Adds a classification. Returns true if the class has changed.
     ///
-    /// A look that tells nothing changes nothing: a thread that sleeps is what it was. A class that nobody knew is taken from the
-    /// first look that tells it; so is one by a source that overrules the one before, and the other way round none is; by the same
-    /// source another class is taken from the third look in a row.
+    /// A classification without a class changes nothing: a thread that sleeps keeps its class. An
+    /// unknown class is replaced by the first known one. A class from a stronger source replaces
+    /// one from a weaker source at once, never the reverse. With the same source a new class is
+    /// taken from the third observation in a row.
     pub fn look(&mut self, verdict: Verdict) -> bool {
         if self.verdict.class == Class::Unknown {
             let is_taken = verdict.class != Class::Unknown;
-            // Else the reason may be another.
+            // Taken even without a class, as the reason may have changed.
             *self = Self::new(verdict);
             return is_taken;
         }
@@ -56,7 +57,7 @@ impl Steady {
     }
 }
 
-/// Who overrules whom.
+/// Precedence of sources.
 fn rank(source: Source) -> u8 {
     match source {
         Source::Nobody => 0,

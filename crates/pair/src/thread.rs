@@ -1,4 +1,4 @@
-//! Threads of other processes, by names that are never used twice.
+//! Threads of other processes, with names that are never reused.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,39 +6,41 @@ use std::io;
 
 use daiko_sys::process::parse_start;
 
-/// A thread: its ids, and when it started, as ids are used again.
+/// A thread: its ids, and its start time, as ids are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ThreadId {
-    /// Its process.
+    /// The process id.
     pub pid: u32,
-    /// The thread.
+    /// The thread id.
     pub tid: u32,
-    /// In ticks since the machine's start.
+    /// Start time in ticks since the machine's start.
     pub start: u64,
 }
 
-/// What the kernel tells of a thread.
+/// The kernel's data about a thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Which.
+    /// The thread.
     pub id: ThreadId,
     /// Its name, at most 15 bytes.
     pub name: String,
-    /// CPU time that it has used, in ticks.
+    /// CPU time used, in ticks.
     pub ticks: u64,
 }
 
 impl ThreadId {
-    /// The thread with that id, if it is there.
+    /// The thread with these ids, if it exists.
     pub fn find(pid: u32, tid: u32) -> Option<Self> {
         Some(Self { pid, tid, start: parse_start(&stat(pid, tid)?)? })
     }
 
-    /// The first thread of a process, which stands for it: it is there until the last one has ended.
+    /// The first thread of a process, which represents it: it exists until the last thread has
+    /// ended.
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is no such process; `InvalidInput` if that is the id of another thread of one.
+    /// `NotFound` if there is no such process; `InvalidInput` if `pid` is the id of another thread
+    /// of a process.
     pub fn of_process(pid: u32) -> io::Result<Self> {
         let status = fs::read(format!("/proc/{pid}/status"))?;
         let first = str::from_utf8(field(&status, b"Tgid:").unwrap_or_default()).ok();
@@ -54,22 +56,22 @@ impl ThreadId {
         }
     }
 
-    /// Whether it has not ended.
+    /// Returns true if the thread has not ended.
     pub fn lives(&self) -> bool {
         Self::find(self.pid, self.tid) == Some(*self)
     }
 
-    /// Whether the process that this is the first thread of has any thread that has not ended.
+    /// Returns true if the process with this first thread has any thread that has not ended.
     pub fn process_lives(&self) -> bool {
         match stat(self.pid, self.tid).filter(|stat| parse_start(stat) == Some(self.start)) {
             None => false,
-            // The first one may end before the others.
+            // The first thread may end before the rest.
             Some(stat) => !has_ended(&stat) || of(self.pid).is_ok_and(|others| !others.is_empty()),
         }
     }
 }
 
-/// What follows `name` in a file of `/proc` that has one such line.
+/// The text behind `name` in a `/proc` file with one such line.
 pub(crate) fn field<'a>(status: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     status.split(|&byte| byte == b'\n').find_map(|line| line.strip_prefix(name))
 }
@@ -107,20 +109,20 @@ fn read(pid: u32, tid: u32) -> Option<Thread> {
     Some(Thread { id: ThreadId { pid, tid, start }, name, ticks: ticks(&stat)? })
 }
 
-/// The third field: what is left of a thread until it has been waited for is none any more.
+/// Returns true for a zombie or dead thread, by the third field.
 fn has_ended(stat: &[u8]) -> bool {
     let rest = stat.rsplit(|&byte| byte == b')').next().unwrap_or_default();
     rest.starts_with(b" Z") || rest.starts_with(b" X")
 }
 
-/// Fields 14 and 15: in user space and in the kernel.
+/// CPU time from fields 14 and 15: in user space and in the kernel.
 fn ticks(stat: &[u8]) -> Option<u64> {
     let rest = stat.rsplit(|&byte| byte == b')').next()?;
     let mut fields = str::from_utf8(rest).ok()?.split_ascii_whitespace().skip(11);
     Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }
 
-/// These processes and all that they have started, as far as those have not been left to somebody else.
+/// These processes and all their descendants that were not left to another parent.
 pub fn families(pids: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
     let mut all: BTreeSet<u32> = BTreeSet::new();
     let mut new: Vec<u32> = pids.into_iter().collect();
@@ -132,7 +134,7 @@ pub fn families(pids: impl IntoIterator<Item = u32>) -> BTreeSet<u32> {
     all
 }
 
-/// Nobody where the kernel does not tell (`CONFIG_PROC_CHILDREN`).
+/// The children of a process; none if the kernel does not report them (`CONFIG_PROC_CHILDREN`).
 fn children(pid: u32) -> Vec<u32> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists =

@@ -1,8 +1,10 @@
-//! Traffic for tests of the scheduler: many connections, each with a thread that sleeps until a message comes.
+//! Traffic for tests of the scheduler: many connections, each with a thread that sleeps until a
+//! message arrives.
 //!
-//! `flows receive PORT FLOWS` in the guest, `flows send ADDRESS:PORT FLOWS PER_SECOND` outside of it. Messages go in trains
-//! to flows at random, at random intervals, until the sender is killed or the receiver is gone; less often while the receiver is
-//! behind, as a guest that nothing but packets is left for would be, and would say no more.
+//! `flows receive PORT FLOWS` runs in the guest, `flows send ADDRESS:PORT FLOWS PER_SECOND` outside
+//! of it. Messages go in trains to random flows at random intervals, until the sender is killed or
+//! the receiver is gone. The rate falls while the receiver is behind: a guest that is busy with
+//! packets only would produce no more output.
 
 use std::{
     cmp::Reverse,
@@ -18,21 +20,21 @@ use std::{
 use socket2::SockRef;
 
 const MESSAGE: [u8; 512] = [7; 512];
-/// What the receiver says once all flows are there.
+/// The receiver's message once all flows are connected.
 const GO: [u8; 1] = [1];
-/// Bytes that the kernel takes ahead of the receiver, for each flow: about a dozen messages.
+/// Bytes that the kernel buffers for each flow: about a dozen messages.
 const BUFFER: usize = 8192;
-/// Messages of a flow come in trains, as those of a stream whose window is full.
+/// Number of messages in a train, which resembles a stream with a full window.
 const TRAIN: u32 = 32;
-/// Between two messages of a train, on average.
+/// Mean interval between two messages of a train.
 const GAP_S: f64 = 1e-3;
-/// For all of the receiver to be there.
+/// Time limit for the start of the receiver.
 const CONNECT_WITHIN: Duration = Duration::from_secs(300);
 
-/// What is due.
+/// The next event of the sender.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Send {
-    /// Some flow's train.
+    /// The beginning of a train of a random flow.
     Begin,
     Next {
         flow: usize,
@@ -88,7 +90,7 @@ fn send(to: &str, flows: usize, most_per_second: f64) -> Result<(), Box<dyn Erro
         let (flow, left) = match what {
             Send::Begin => {
                 let next = time + random.exponential(f64::from(TRAIN) / pace.per_second);
-                // A sender that is itself behind does not catch up.
+                // A sender that is behind does not catch up.
                 schedule.push((Reverse(next.max(Instant::now())), Send::Begin));
                 (random.below(flows), TRAIN)
             }
@@ -96,7 +98,7 @@ fn send(to: &str, flows: usize, most_per_second: f64) -> Result<(), Box<dyn Erro
         };
         match connections[flow].write(&MESSAGE) {
             Ok(_) => pace.count(true),
-            // A receiver that is behind misses one.
+            // A receiver that is behind misses a message.
             Err(error) if error.kind() == ErrorKind::WouldBlock => pace.count(false),
             Err(_) => return Ok(()),
         }
@@ -108,7 +110,7 @@ fn send(to: &str, flows: usize, most_per_second: f64) -> Result<(), Box<dyn Erro
     Ok(())
 }
 
-/// How many messages a second, as the receiver keeps up.
+/// The rate of messages, adapted to the receiver.
 struct Pace {
     most: f64,
     per_second: f64,
@@ -122,7 +124,7 @@ impl Pace {
         Pace { most, per_second: most, sent: 0, missed: 0, since: Instant::now() }
     }
 
-    /// Takes note of a message, and a few times a second of what has become of all.
+    /// Counts a message, and adapts the rate a few times per second.
     fn count(&mut self, was_sent: bool) {
         *(if was_sent { &mut self.sent } else { &mut self.missed }) += 1;
         if self.since.elapsed() >= Duration::from_millis(200) {
@@ -134,11 +136,12 @@ impl Pace {
     }
 }
 
-/// Until the receiver listens, which is when the guest has booted.
+/// Connects once the receiver listens, that is, once the guest has booted.
 fn connect(to: &str) -> Result<TcpStream, Box<dyn Error>> {
     let (to, begin) = (to.parse()?, Instant::now());
     loop {
-        // Not for long: who is not there yet may be in a moment, while the kernel would ask ever more seldom.
+        // A short timeout: the receiver may appear at any moment, but the kernel's retries would
+        // become ever rarer.
         match TcpStream::connect_timeout(&to, Duration::from_secs(2)) {
             Ok(flow) => return Ok(flow),
             Err(error) if begin.elapsed() > CONNECT_WITHIN => return Err(error.into()),
@@ -147,7 +150,7 @@ fn connect(to: &str) -> Result<TcpStream, Box<dyn Error>> {
     }
 }
 
-/// Marsaglia's xorshift, always the same.
+/// Marsaglia's xorshift with a constant seed.
 struct Random(u64);
 
 impl Random {
@@ -166,7 +169,7 @@ impl Random {
         (self.next() % bound as u64) as usize
     }
 
-    /// Above 0, at most 1.
+    /// A random number above 0 and at most 1.
     fn fraction(&mut self) -> f64 {
         ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
     }

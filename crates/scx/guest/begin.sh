@@ -1,8 +1,9 @@
-# What both parts begin with: the network, and how a scheduler is attached.
+# Common functions of both parts: the network, and attaching a scheduler.
 mount -t bpf bpf /sys/fs/bpf
 
-# The kernel changes its code when a scheduler comes or goes, and at most settings of the network: all that happens while nothing
-# else does, or not at all, as emulators do not always notice in time.
+# The kernel patches its code when a scheduler is attached or detached, and for most network
+# settings. That happens while nothing else runs, or not at all, as emulators do not always notice
+# it in time.
 connect() {
     for module in failover net_failover virtio_net; do insmod "/modules/$module.ko"; done
     ip link set lo up
@@ -12,7 +13,8 @@ connect() {
     until_text /sys/class/net/eth0/operstate 'up\|unknown'
 }
 
-# Each packet to where its flow was read last, or all where their interrupt is: by the table of the queue alone.
+# Steers each packet to the last reader of its flow (on), or leaves all on the CPU of their
+# interrupt (off), by the table of the queue alone.
 steer() { # steer on|off
     case $1 in
         on) entries=32768 ;;

@@ -1,10 +1,11 @@
-# How often wake-ups move tasks, and needlessly, under both policies in turn; and whether any task is held for too long.
+# Measures migrations and swaps under both policies in turn, and the longest hold of a task.
 
 counters() {
     daiko follow status | sed -n 's/^counters: //p' | tr -d ','
 }
 
-# row STEERING ARM POLICY REPETITION: the counters of some seconds, after one in which what was before has ended.
+# row STEERING ARM POLICY REPETITION: prints the counters of some seconds, after one second for the
+# change to settle.
 row() {
     daiko follow start --policy "$3" >/dev/null || fail 'the policy could not be changed'
     sleep 1
@@ -16,7 +17,8 @@ row() {
     say row "$1" "$2" "$4" "$since" "$until" from $begin to $(counters)
 }
 
-# Rows of all arms, in an order that goes round; the second arm of the existing policy shows what chance does.
+# Prints rows of all arms, in a rotating order; the second arm of the existing policy shows the
+# effect of chance.
 repetition() { # repetition STEERING NUMBER
     set -- "$1" "$2" existing follow again
     turn=$(($2 % 3))
@@ -30,7 +32,8 @@ repetition() { # repetition STEERING NUMBER
     done
 }
 
-# stays STEERING POLICY: how many wake-ups in a row a receiver stayed that the policy of before would have sent on.
+# stays STEERING POLICY: prints the largest number of wake-ups in a row at which a receiver stayed
+# although the existing policy would have moved it.
 stays() {
     daiko follow start --policy "$2" >/dev/null || fail 'the policy could not be changed'
     sleep 1
@@ -71,7 +74,7 @@ for number in 1 2 3; do repetition off $number; done
 for policy in existing follow; do stays off $policy; done
 expect 'No such file or directory' daiko follow record --seconds 1 --out /nowhere/file
 
-# Nothing else runs when the scheduler goes.
+# Nothing else may run when the scheduler is detached.
 kill $receiver
 wait $receiver
 expect detached daiko follow stop

@@ -1,12 +1,13 @@
-# Of the tasks listed in the first file, in the wake-ups of the second: the most wake-ups in a row at which one stayed though
-# the policy of kernels would have sent it on, how many there were in all, and how many wake-ups. For up to 16 CPUs.
+# For the tasks listed in the first file, in the wake-ups of the second: the largest number of
+# wake-ups in a row at which a task stayed although the existing policy would have moved it, the
+# total of such wake-ups, and of all wake-ups. For up to 16 CPUs.
 NR == FNR { wanted[$1] = 1; next }
 $1 == "end" { ended = $2; next }
 NF != 6 || /^#/ || !($2 in wanted) { wakes += NF == 6 && !/^#/; next }
 {
     wakes++
     count++
-    # Whom something else has moved is held anew.
+    # A task that was moved between wake-ups is held anew.
     if ($2 in at_last && at_last[$2] != $4) row[$2] = 0
     at_last[$2] = $6
     idle = 0

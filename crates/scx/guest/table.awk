@@ -1,5 +1,5 @@
-# From the lines of the guest that begin with '@ row' and '@ stays': tables, and whether all is as it should be.
-# Rates are per second of the guest, whose clock is the host's.
+# Prints tables from the lines of the guest that begin with '@ row' and '@ stays', and checks the
+# results. Rates are per second of the guest, which has the host's clock.
 /^@ row / {
     arm = $3 " " $4
     if (!(arm in rows)) order[++arms] = arm
@@ -26,7 +26,7 @@ function cell(arm, name, all, n) {
     n = sorted(arm, name, all)
     return sprintf("%.1f (%.1f..%.1f)", median(arm, name), all[1], all[n])
 }
-# How often the arm had less than the existing policy in the same repetition.
+# The number of repetitions in which the arm had less than the existing policy.
 function less(steering, arm, name, at, count) {
     for (at = 1; at <= rows[steering " " arm]; at++)
         count += rate[steering " " arm, name, at] < rate[steering " existing", name, at]
@@ -55,8 +55,8 @@ END {
     check("swaps under existing: more than 100/s", median("on existing", "swaps") > 100 && median("on again", "swaps") > 100)
     check("swaps under follow: less than 5/s", rows["on follow"] && median("on follow", "swaps") < 5)
     check("RFS off: follow holds, and lets go by the bound", median("off follow", "bound") > 0)
-    check("RFS off: nobody stays for more than 4 wake-ups", ("off follow" in stays) && recorded["off follow"] > 500 && stays["off follow"] <= 4)
-    check("RFS on: nobody stays for more than 4 wake-ups", ("on follow" in stays) && recorded["on follow"] > 500 && stays["on follow"] <= 4)
+    check("RFS off: no thread stays for more than 4 wake-ups", ("off follow" in stays) && recorded["off follow"] > 500 && stays["off follow"] <= 4)
+    check("RFS on: no thread stays for more than 4 wake-ups", ("on follow" in stays) && recorded["on follow"] > 500 && stays["on follow"] <= 4)
     check("existing decides as the policy of kernels", ("on existing" in stays) && stays["on existing"] + stays["off existing"] == 0 && !wrong["on follow"] && !wrong["off follow"])
     exit failed > 0
 }

@@ -1,4 +1,4 @@
-# Who may not start a scheduler; and what ends one otherwise than asked for: a kill, and a CPU that goes away.
+# Refused starts of a scheduler, and its unrequested ends: a kill, and a CPU that goes offline.
 
 echo 'nobody:x:65534:65534::/:/bin/sh' >/etc/passwd
 expect "schedulers are root's" su nobody -c 'daiko follow start'
@@ -14,7 +14,7 @@ until_text /sys/kernel/sched_ext/state disabled
 expect 'no scheduler is attached' daiko follow status
 [ -e /sys/fs/bpf/daiko ] || fail 'a killed process has tidied up'
 
-# What it has left behind is in nobody's way.
+# The maps of the killed process do not disturb the next start.
 attach follow
 echo 0 >/sys/devices/system/cpu/cpu1/online
 wait $scheduler && fail 'daiko follow start ended well without its CPU'
@@ -23,7 +23,7 @@ expect 'start it again' cat /tmp/start
 expect disabled cat /sys/kernel/sched_ext/state
 [ ! -e /sys/fs/bpf/daiko ] || fail 'maps were left behind'
 
-# It goes on with one CPU less.
+# The scheduler works with one CPU less.
 attach follow
 kill -INT $scheduler
 wait $scheduler || fail "an interrupt ended daiko follow start with $?"

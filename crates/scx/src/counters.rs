@@ -1,15 +1,16 @@
-//! What the scheduler counts.
+//! Counters of the scheduler.
 
-/// What is counted, in the order of `enum counter` in `src/bpf/follow.bpf.c`; README.md says what each means.
+/// Names of the counters, in the order of `enum counter` in `src/bpf/follow.bpf.c`. README.md
+/// explains them.
 pub const COUNTERS: [&str; 9] =
     ["wakes", "migrations", "swaps", "held", "followed", "bound", "balanced", "stolen", "lost"];
 
-/// The counters since the scheduler was attached, of all CPUs together.
+/// The counters since the scheduler was attached, summed over all CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters([u64; COUNTERS.len()]);
 
 impl Counters {
-    /// The sum of what each CPU has, as the kernel's map holds it.
+    /// The sum over the CPUs, in the format of the kernel's map.
     pub fn sum<'a>(cpus: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let mut sum = Counters::default();
         for bytes in cpus {
@@ -24,17 +25,17 @@ impl Counters {
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If the name is unknown.
     pub fn get(&self, name: &str) -> u64 {
         self.0[COUNTERS.iter().position(|known| *known == name).expect("a counter's name")]
     }
 
-    /// All of them, in the order of [`COUNTERS`].
+    /// All counters, in the order of [`COUNTERS`].
     pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         COUNTERS.into_iter().zip(self.0)
     }
 
-    /// What was counted since `before`.
+    /// The difference since `before`.
     pub fn since(&self, before: &Counters) -> Counters {
         Counters(std::array::from_fn(|at| self.0[at].wrapping_sub(before.0[at])))
     }
@@ -59,7 +60,7 @@ mod tests {
         assert_eq!(Counters::sum([&[1, 0, 0][..]]), Counters::default());
     }
 
-    /// The numbers are those of the C code, where the order is fixed once more.
+    /// Compares with the numbers of the C code, which fixes the order as well.
     #[test]
     fn the_order_is_that_of_the_scheduler() {
         let source = include_str!("bpf/follow.bpf.c");

@@ -1,15 +1,15 @@
-//! Why the kernel has let go of the scheduler.
+//! The end of the scheduler.
 
 use std::fmt;
 
 use crate::{Error, event::word};
 
-/// From here on the kind of an ending is an error of the scheduler's (`enum scx_exit_kind`).
+/// The least kind of an ending caused by an error of the scheduler (`enum scx_exit_kind`).
 const ERRORS: i32 = 1024;
-/// Whoever attached it has detached it.
+/// The kind of an ending by the process that attached the scheduler.
 const DETACHED: i32 = 64;
 
-/// How the scheduler ended.
+/// The end of the scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
     kind: i32,
@@ -18,7 +18,8 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// From the value of the kernel's map (`struct ending` in `src/bpf/follow.bpf.c`); nothing while the scheduler runs.
+    /// Parses the value of the kernel's map (`struct ending` in `src/bpf/follow.bpf.c`); `None`
+    /// while the scheduler runs.
     pub fn read(value: &[u8]) -> Option<Self> {
         let kind = i32::from_ne_bytes(word(value, 0)?);
         let text = |from: usize, to: usize| {
@@ -29,12 +30,13 @@ impl Ending {
         (kind != 0).then(|| Ending { kind, reason: text(16, 144), message: text(144, 400) })
     }
 
-    /// Whether it was detached by the process that attached it, so that nothing is wrong.
+    /// Returns true if the process that attached the scheduler has detached it, so that nothing is
+    /// wrong.
     pub fn was_asked_for(&self) -> bool {
         self.kind == DETACHED
     }
 
-    /// What to tell the user.
+    /// The error for the user.
     pub fn into_error(self) -> Error {
         let remedy = match self.kind {
             ERRORS.. => "; a fault of the scheduler's: please report it with what dmesg says",

@@ -1,4 +1,4 @@
-//! What went wrong.
+//! Errors of this crate.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 pub struct Error(String);
 
 impl Error {
-    /// Of that text, of which control characters and ends of lines become spaces.
+    /// Creates an error of that text, with control characters and line breaks replaced by spaces.
     pub fn new(line: impl Into<String>) -> Self {
         let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
         Error(words(line.into().replace(char::is_control, " ")))

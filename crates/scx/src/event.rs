@@ -1,24 +1,24 @@
-//! A wake-up, as `daiko follow record` has it from the scheduler.
+//! A wake-up that `daiko follow record` gets from the scheduler.
 
 /// One wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Since the machine was started.
+    /// Nanoseconds since the machine was started.
     pub time_ns: u64,
     /// The thread's number.
     pub task: u32,
-    /// The CPU that has processed the wake-up.
+    /// The CPU that processed the wake-up.
     pub waker: u16,
-    /// Where the task last ran.
+    /// The CPU on which the task last ran.
     pub previous: u16,
     /// A bit for each idle CPU that the task may use.
     pub idle: u128,
-    /// Where the policy has put it.
+    /// The CPU chosen by the policy.
     pub chosen: u16,
 }
 
 impl Event {
-    /// From `struct event` of `src/bpf/follow.bpf.c`; nothing if it is too short.
+    /// Parses `struct event` of `src/bpf/follow.bpf.c`; `None` if it is too short.
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let half = |at| word(bytes, at).map(u16::from_ne_bytes);
         let long = |at| word(bytes, at).map(u64::from_ne_bytes);

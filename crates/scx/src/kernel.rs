@@ -1,39 +1,39 @@
-//! What the kernel says of sched_ext.
+//! The kernel's state of sched_ext.
 
 use std::{fs, path::PathBuf};
 
 use crate::{Error, NAME};
 
-/// What to say where the kernel has no sched_ext.
+/// Message for a kernel without sched_ext.
 pub const MISSING: &str = "this kernel has no sched_ext: one of version 6.13 or newer is needed, with CONFIG_SCHED_CLASS_EXT";
 
-/// Where the kernel tells.
+/// The folders in which the kernel reports its state.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     sched_ext: PathBuf,
     cpus: PathBuf,
 }
 
-/// Who schedules.
+/// The active scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// The kernel has no sched_ext.
     Missing,
-    /// It has, and schedules itself.
+    /// The kernel supports sched_ext and schedules by itself.
     Idle,
     /// A scheduler of that name is attached.
     Attached(String),
-    /// One is being attached or detached.
+    /// A scheduler is being attached or detached.
     Changing(String),
 }
 
 impl Kernel {
-    /// That of this machine.
+    /// The kernel of this machine.
     pub fn here() -> Self {
         Kernel { sched_ext: "/sys/kernel/sched_ext".into(), cpus: "/sys/devices/system/cpu".into() }
     }
 
-    /// Who schedules now.
+    /// The state of sched_ext.
     pub fn state(&self) -> State {
         let line =
             |file| fs::read_to_string(self.sched_ext.join(file)).map(|text| text.trim().to_owned());
@@ -46,8 +46,8 @@ impl Kernel {
         }
     }
 
-    /// Whether the scheduler of this crate could be attached now.
-    pub fn is_free(&self) -> Result<(), Error> {
+    /// Checks that the scheduler of this crate could be attached now.
+    pub fn ensure_attachable(&self) -> Result<(), Error> {
         match self.state() {
             State::Idle => Ok(()),
             State::Missing => Err(Error::new(MISSING)),
@@ -63,7 +63,7 @@ impl Kernel {
         }
     }
 
-    /// One more than the highest number of a CPU that may ever be there.
+    /// The number of possible CPUs: 1 + the highest number.
     pub fn cpus(&self) -> Result<u32, Error> {
         let file = self.cpus.join("possible");
         let text = fs::read_to_string(&file).unwrap_or_default();
@@ -96,15 +96,17 @@ mod tests {
     fn who_schedules_is_told() {
         let missing = kernel("missing", &[("cpu/possible", "0-3\n")]);
         assert_eq!(missing.state(), State::Missing);
-        assert!(missing.is_free().unwrap_err().to_string().contains("CONFIG_SCHED_CLASS_EXT"));
+        assert!(
+            missing.ensure_attachable().unwrap_err().to_string().contains("CONFIG_SCHED_CLASS_EXT")
+        );
         end(&missing);
         let other = kernel("other", &[("scx/state", "enabled\n"), ("scx/root/ops", "rusty\n")]);
         assert_eq!(other.state(), State::Attached("rusty".into()));
-        assert!(other.is_free().unwrap_err().to_string().contains("rusty"));
+        assert!(other.ensure_attachable().unwrap_err().to_string().contains("rusty"));
         fs::write(other.sched_ext.join("state"), "disabling\n").unwrap();
-        assert!(other.is_free().unwrap_err().to_string().contains("disabling"));
+        assert!(other.ensure_attachable().unwrap_err().to_string().contains("disabling"));
         fs::write(other.sched_ext.join("state"), "disabled\n").unwrap();
-        assert_eq!(other.is_free(), Ok(()));
+        assert_eq!(other.ensure_attachable(), Ok(()));
         end_of(other);
     }
 

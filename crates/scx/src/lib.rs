@@ -1,7 +1,9 @@
-//! A scheduler for sched_ext under which wake-ups wait for their interrupt: as a kernel places woken tasks, or as P3 in ARCHITECTURE.md proposes.
+//! A scheduler for sched_ext under which woken threads wait for their interrupt. It places woken
+//! tasks by the existing policy of kernels or by P3 in ARCHITECTURE.md.
 //!
-//! The scheduler itself is `src/bpf/follow.bpf.c`, which the kernel runs; here is what loads it, switches it, counts and records.
-//! Without the feature `bpf` there is neither (`loader` is missing), only what can be said of a kernel without them.
+//! The scheduler itself is `src/bpf/follow.bpf.c`, which the kernel runs. This crate loads it,
+//! switches its policy, reads its counters and records its decisions. Without the feature `bpf` all
+//! of that is missing (`loader`); only the kernel's state can be read.
 
 mod counters;
 mod ending;
@@ -23,5 +25,5 @@ pub use loader::{Attached, Recording, Running, start};
 pub use policy::{DEFAULT_BOUND, Policy, Settings};
 pub use steering::{Queue, Steering};
 
-/// The name under which the kernel knows the scheduler.
+/// The scheduler's name in the kernel.
 pub const NAME: &str = "daiko_follow";

@@ -1,32 +1,34 @@
-//! Which policy decides.
+//! The policies.
 
 use std::{fmt, str::FromStr};
 
 use crate::Error;
 
-/// How many wake-ups a task stays at most, unless told otherwise; as `daiko_core::place::BOUND`.
+/// Default number of wake-ups for which a task stays at most; the same as
+/// `daiko_core::place::BOUND`.
 pub const DEFAULT_BOUND: u8 = 4;
 
-/// Where a woken task goes on.
+/// The placement of woken tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// As kernels have it: on the CPU that wakes it if that is idle, else where it last ran, else on an idle one.
+    /// The policy of kernels: the waking CPU if it is idle; else the previous CPU if it is idle;
+    /// else an idle CPU.
     Existing,
-    /// The same, but who has moved stays until a wake-up was processed where it is.
+    /// The same policy, but a moved task stays until its CPU has processed a wake-up.
     Follow,
 }
 
-/// What the scheduler reads at each wake-up.
+/// The settings that the scheduler reads at each wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Which policy decides.
+    /// The policy that decides.
     pub policy: Policy,
-    /// How many wake-ups a task stays at most that is not followed; 0 holds nobody.
+    /// Number of wake-ups for which a task stays at most if no interrupt follows; 0 holds no task.
     pub bound: u8,
 }
 
 impl Policy {
-    /// What `src/bpf/follow.bpf.c` calls it.
+    /// The policy's number in `src/bpf/follow.bpf.c`.
     pub fn number(self) -> u32 {
         match self {
             Policy::Existing => 0,
@@ -34,7 +36,7 @@ impl Policy {
         }
     }
 
-    /// The policy of that number, of which there may be none.
+    /// The policy with that number, if there is one.
     pub fn from_number(number: u32) -> Option<Self> {
         [Policy::Existing, Policy::Follow].into_iter().find(|policy| policy.number() == number)
     }

@@ -1,27 +1,28 @@
-//! Whether the kernel steers packets to where they are read (Receive Flow Steering).
+//! State of Receive Flow Steering, by which packets follow their readers.
 
 use std::{fmt, fs, path::Path};
 
-/// The settings of Receive Flow Steering. It is on for a queue if both its own table and the common one have entries.
+/// The settings of Receive Flow Steering. It is on for a queue if both its own table and the common
+/// table have entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steering {
-    /// `net.core.rps_sock_flow_entries`; none where the kernel does not tell.
+    /// `net.core.rps_sock_flow_entries`; `None` if the kernel does not report it.
     pub entries: Option<u64>,
-    /// The receive queues of all devices but loopback's.
+    /// The receive queues of all devices but the loopback.
     pub queues: Vec<Queue>,
 }
 
 /// A receive queue of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queue {
-    /// The device and the queue, as `eth0 rx-0`.
+    /// The device and the queue, such as `eth0 rx-0`.
     pub name: String,
-    /// How many flows its table has room for (`rps_flow_cnt`).
+    /// Number of flows in its table (`rps_flow_cnt`).
     pub flows: u64,
 }
 
 impl Steering {
-    /// That of this network namespace.
+    /// The settings of this network namespace.
     pub fn here() -> Self {
         Self::read(Path::new("/proc/sys/net/core"), Path::new("/sys/class/net"))
     }
@@ -39,7 +40,7 @@ impl Steering {
         Steering { entries: number(&core.join("rps_sock_flow_entries")), queues }
     }
 
-    /// Whether the packets of any queue follow who reads them.
+    /// Returns true if the packets of any queue follow their readers.
     pub fn is_on(&self) -> bool {
         self.entries.unwrap_or(0) > 0 && self.queues.iter().any(|queue| queue.flows > 0)
     }

@@ -1,4 +1,5 @@
-//! The policy of the scheduler, verified and run by this machine's kernel, on the vectors that all implementations share.
+//! Tests the scheduler's policy, verified and run by this machine's kernel, with the vectors that
+//! all implementations share.
 #![cfg(feature = "bpf")]
 
 mod vectors;
@@ -7,7 +8,8 @@ use libbpf_rs::{ErrorKind, MapType, ObjectBuilder, ProgramInput};
 
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/follow.bpf.o"));
 
-/// A kernel without sched_ext does as well: only the policy is loaded, none of the scheduler's operations.
+/// A kernel without sched_ext suffices: only the policy is loaded, none of the scheduler's
+/// operations.
 #[test]
 fn the_policy_in_the_kernel_holds_the_vectors() {
     let mut opened = ObjectBuilder::default().open_memory(OBJECT).expect("the compiled scheduler");

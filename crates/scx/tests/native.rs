@@ -1,4 +1,5 @@
-//! The policy of the scheduler, compiled for this machine, on the vectors that all implementations share.
+//! Tests the scheduler's policy, compiled for this machine, with the vectors that all
+//! implementations share.
 
 mod vectors;
 
@@ -8,7 +9,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Reads trials and writes them back, decided on.
+/// Reads trials, decides, and writes them back.
 const PROGRAM: &str = "
 #include <stdio.h>
 #define DAIKO_POLICY_ONLY

@@ -1,18 +1,21 @@
-//! The doorbells of this process's threads.
+//! Doorbells of this process's threads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use daiko_core::doorbell::{Doorbell, Seat};
+use daiko_core::governor::Company;
 use daiko_core::robust::Holder;
 
 use crate::error::{SegmentError, Table};
 use crate::layout::SEATS;
 use crate::segment::Segment;
 
-/// Of a doorbell that was given back: set beside the bits of who had it. 0 is one that nobody ever had.
+/// Bit of a returned doorbell, set beside its last owner. The word 0 is a doorbell that never had
+/// an owner.
 const FREE: u64 = 1;
 
-/// A doorbell of a segment, as long as one thread of this process sleeps on it; dropping it gives it back.
+/// A doorbell of a segment, owned while one thread of this process sleeps on it. Dropping it
+/// returns the doorbell.
 ///
 /// ```
 /// use daiko_shm::Segment;
@@ -25,30 +28,21 @@ const FREE: u64 = 1;
 /// ```
 #[derive(Debug)]
 pub struct Bell {
-    /// Keeps the segment mapped, but is no use of it.
+    /// Keeps the segment mapped without counting as its user.
     segment: Segment,
     number: usize,
 }
 
-/// Who else is awake in a segment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Company {
-    /// Somebody, on another CPU than the caller's, or on any.
-    pub elsewhere: bool,
-    /// Somebody, on the caller's CPU.
-    pub here: bool,
-}
-
 impl Segment {
-    /// A doorbell for a thread of this process.
+    /// Takes a doorbell for a thread of this process.
     ///
     /// # Errors
     ///
-    /// If all are in use, or the segment was inherited or cut short.
+    /// If all are in use, or the segment was inherited or truncated.
     pub fn doorbell(&self) -> Result<Bell, SegmentError> {
         self.check_own()?;
         let number = self.take_any_bell().or_else(|| {
-            // Some may be of dead processes that nobody has asked for yet.
+            // Some may belong to dead processes that no process has checked yet.
             self.watch_all();
             self.take_any_bell()
         });
@@ -67,23 +61,25 @@ impl Segment {
         Some(number)
     }
 
-    /// Takes the doorbell of `owner` if it is nobody's any more.
+    /// Takes the doorbell of `owner` if it has no live owner.
     fn take_bell(&self, owner: &AtomicU64) -> bool {
         let word = owner.load(Ordering::Relaxed);
         if !self.is_free_bell(word) {
             return false;
         }
-        // Relaxed: the doorbell is of use to its owner alone, and his ways to others order the rest.
+        // Relaxed: only its owner uses the doorbell, and the owner's messages to other threads
+        // order the rest.
         let (taken, failed) = (Ordering::Relaxed, Ordering::Relaxed);
         owner.compare_exchange(word, self.me().bits(), taken, failed).is_ok()
     }
 
-    /// The doorbells that somebody may sleep on: all in use, and few others. It is loaded for each ring; all doorbells would
-    /// be too many, and those whose numbers are apart by as many as there are bits for listeners lie in one set of the cache.
+    /// The doorbells on which a thread may sleep: all in use, and a few more. Loaded for each ring.
+    /// A scan of all doorbells would be too long, and doorbells with numbers that are congruent
+    /// modulo the number of listener bits lie in one set of the cache.
     #[inline]
     pub(crate) fn bells(&self) -> &[Doorbell] {
         let tables = self.tables();
-        // Relaxed: whoever sleeps on one has counted it before the fence in `Doorbell::park`.
+        // Relaxed: a sleeper has counted its doorbell before the fence in `Doorbell::park`.
         let count = tables.header.0.bells.load(Ordering::Relaxed) as usize;
         &tables.doorbells[..count.min(tables.doorbells.len())]
     }
@@ -94,30 +90,30 @@ impl Segment {
 }
 
 impl Bell {
-    /// Its number, by which objects know it.
+    /// The number by which objects refer to the doorbell.
     #[inline]
     pub fn number(&self) -> usize {
         self.number
     }
 
-    /// What to sleep on.
+    /// The word to sleep on.
     #[inline]
     pub fn doorbell(&self) -> &Doorbell {
         &self.segment.tables().doorbells[self.number]
     }
 
-    /// The segment that it is of.
+    /// The segment of the doorbell.
     #[inline]
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
-    /// The seat of `cpu`, which whoever spins there takes.
+    /// The seat of `cpu`, taken by the thread that spins there.
     pub fn seat(&self, cpu: u32) -> &Seat {
         &self.segment.tables().seats[cpu as usize % SEATS]
     }
 
-    /// Who else is awake here, as seen from `cpu`: whether to spin for them is of any use.
+    /// Looks for other awake threads, as seen from `cpu`, to decide if spinning is useful.
     pub fn company(&self, cpu: Option<u32>) -> Company {
         let mut company = Company::default();
         for (number, owner) in self.segment.tables().owners.iter().enumerate() {
@@ -143,7 +139,7 @@ impl Drop for Bell {
         if self.segment.check_own().is_err() {
             return;
         }
-        // An exchange, as it is another's if somebody has said that this process were gone.
+        // An exchange: the doorbell has another owner if this process was declared dead by mistake.
         let (mine, relaxed) = (self.segment.me().bits(), Ordering::Relaxed);
         let owner = &self.segment.tables().owners[self.number];
         let _ = owner.compare_exchange(mine, mine | FREE, relaxed, relaxed);

@@ -1,26 +1,27 @@
 //! The objects of a segment, by name.
 //!
-//! Entries are added under the segment's lock, and never change afterwards. The store of an entry's kind commits
-//! it: what is free is what no committed entry covers, so that a death before the store costs nothing.
+//! Entries are added under the segment's lock and never change afterwards. The store of an entry's
+//! kind commits it. All memory outside of committed entries is free, so a death before that store
+//! costs nothing.
 
 use std::sync::atomic::Ordering;
 
 use crate::layout::{MAX_NAME, MAX_OBJECTS, Name, OBJECT_ALIGN, OBJECTS};
 
-/// What is asked of an object, or known of it.
+/// The description of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// What it is: one of the numbers in `object`; not 0.
+    /// The kind: one of the numbers in `object`; not 0.
     pub kind: u32,
-    /// Bytes of it.
+    /// Size in bytes.
     pub bytes: usize,
-    /// A hash of what its maker and its users have to agree upon.
+    /// A hash of the properties on which creator and users must agree.
     pub agreed: u64,
-    /// What its maker has chosen.
+    /// Values chosen by the creator.
     pub chosen: [u32; 4],
 }
 
-/// An object, and where it lies.
+/// An object and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) offset: usize,
@@ -33,16 +34,16 @@ impl Found {
     }
 }
 
-/// Why there is no room for an object.
+/// Reason for the lack of room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoRoom {
     /// All entries are in use.
     Entries,
-    /// The largest free part has so many bytes.
+    /// The size of the largest free part.
     Bytes(usize),
 }
 
-/// Whether an object can have this name.
+/// Returns true if the name is valid for an object.
 pub(crate) fn is_name(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && !name.contains('\0')
 }
@@ -54,24 +55,25 @@ pub(crate) struct Directory<'s> {
 }
 
 impl Directory<'_> {
-    /// The object of this name.
+    /// Finds the object of this name.
     pub(crate) fn find(&self, name: &str) -> Option<Found> {
         let mut entries = self.names.iter().filter(|entry| is_called(entry, name));
         entries.find_map(|entry| self.read(entry))
     }
 
-    /// All objects that there are, with their names.
+    /// All objects with their names.
     pub(crate) fn all(&self) -> impl Iterator<Item = (String, Found)> {
         let named = |entry| Some((name_of(entry), self.read(entry)?));
         self.names.iter().filter_map(named)
     }
 
-    /// Bytes of the largest object that there is room for.
+    /// Size of the largest free part in bytes.
     pub(crate) fn free(&self) -> usize {
         self.gaps().into_iter().map(|(start, end)| end - start).max().unwrap_or(0)
     }
 
-    /// Where an object of this kind may lie: zeroed, by who wrote there before or never. Under the lock.
+    /// Finds room for an object. The memory may hold data of an uncommitted object. Called under
+    /// the lock.
     pub(crate) fn room_for(&self, bytes: usize) -> Result<usize, NoRoom> {
         self.free_entry().ok_or(NoRoom::Entries)?;
         let fits = |&(start, end): &(usize, usize)| end - start >= bytes;
@@ -79,7 +81,7 @@ impl Directory<'_> {
         gap.map(|(start, _)| start).ok_or_else(|| NoRoom::Bytes(self.free()))
     }
 
-    /// Enters an object that lies at `offset`, where there was room, and is complete. Under the lock.
+    /// Commits a complete object at `offset`, which `room_for` returned. Called under the lock.
     pub(crate) fn enter(&self, name: &str, offset: usize, spec: Spec) {
         let entry = self.free_entry().expect("there was room");
         // Relaxed: published by the store of the kind.
@@ -92,7 +94,8 @@ impl Directory<'_> {
         for (word, chosen) in entry.chosen.iter().zip(spec.chosen) {
             word.store(chosen, Ordering::Relaxed);
         }
-        // Release: pairs with the Acquire in `read`: who finds the object finds it complete.
+        // Release: pairs with the Acquire in `read`: a process that finds the object finds it
+        // complete.
         entry.kind.store(spec.kind, Ordering::Release);
     }
 
@@ -100,7 +103,7 @@ impl Directory<'_> {
         self.names.iter().find(|entry| entry.kind.load(Ordering::Relaxed) == 0)
     }
 
-    /// The object of an entry; `None` where the entry is free, or leads outside of the segment.
+    /// The object of an entry; `None` if the entry is free or points outside of the segment.
     fn read(&self, entry: &Name) -> Option<Found> {
         // Acquire: pairs with the Release in `enter`.
         let kind = entry.kind.load(Ordering::Acquire);
@@ -114,7 +117,7 @@ impl Directory<'_> {
             .then_some(Found { offset, spec: Spec { kind, bytes, agreed, chosen } })
     }
 
-    /// What no object covers, as (start, end), aligned.
+    /// The free parts as (start, end), aligned.
     fn gaps(&self) -> Vec<(usize, usize)> {
         let mut objects: Vec<_> = self.names.iter().filter_map(|entry| self.read(entry)).collect();
         objects.sort_by_key(|object| object.offset);
@@ -130,7 +133,7 @@ impl Directory<'_> {
     }
 }
 
-/// Eight bytes of a name, padded by zeros.
+/// Eight bytes of a name, padded with zeros.
 fn word_of(name: &str, at: usize) -> u64 {
     let bytes = name.as_bytes();
     let byte = |i: usize| bytes.get(8 * at + i).copied().unwrap_or(0);
@@ -158,7 +161,7 @@ mod tests {
     const SIZE: usize = OBJECTS + 4096;
 
     fn names() -> Box<[Name; MAX_OBJECTS]> {
-        // SAFETY: atomics alone, valid when zeroed.
+        // SAFETY: consists of atomics, which are valid when zeroed.
         unsafe { Box::new_zeroed().assume_init() }
     }
 

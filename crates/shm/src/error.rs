@@ -1,4 +1,4 @@
-//! What can be wrong with a segment.
+//! Errors of segments.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,99 +8,101 @@ use daiko_sys::process::{Doubt, ProcessError};
 
 use crate::layout::{MAX_ATTACHED, MAX_DOORBELLS, MAX_NAME, MAX_OBJECTS, MIN_BYTES, VERSION};
 
-/// Why a segment, or an object in it, is not to be had. Each is one line that says what to do.
+/// Reason why a segment or an object in it is not available. Each message is one line with the
+/// remedy.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum SegmentError {
-    /// The file is not to be had, or its name is taken: [`FileError::reason`] says why.
+    /// The file is not available, or its name is taken: see [`FileError::reason`].
     File(FileError),
     /// The file is no segment.
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// The segment is of another version of this library.
+    /// The segment belongs to another version of this library.
     Version {
         /// The segment.
         path: PathBuf,
         /// The version of its layout.
         found: u32,
     },
-    /// The segment is of another machine, or of a process with pointers of another width.
+    /// The segment belongs to another machine, or to a process with pointers of another width.
     Machine {
         /// The segment.
         path: PathBuf,
     },
-    /// The file does not have the size that it says, so that it was cut or has not been a whole segment.
+    /// The file's size differs from its header: it was truncated or has never been a whole segment.
     Size {
         /// The segment.
         path: PathBuf,
-        /// What it says, in bytes.
+        /// Size in the header, in bytes.
         says: u64,
-        /// What it has, in bytes.
+        /// Size of the file, in bytes.
         has: u64,
     },
-    /// The file was cut short while it was mapped: what lay behind is lost.
+    /// The file was truncated while it was mapped: the data behind its end is lost.
     Truncated {
         /// The segment.
         path: PathBuf,
     },
-    /// The segment is in use, and has fewer bytes than were asked for.
+    /// The segment is in use and smaller than requested.
     Smaller {
         /// The segment.
         path: PathBuf,
-        /// What was asked for, in bytes.
+        /// The requested size in bytes.
         asked: usize,
-        /// What it has, in bytes.
+        /// The actual size in bytes.
         has: usize,
     },
-    /// This process has inherited the segment from the one that forked it, and is not attached itself.
+    /// This process has inherited the segment from its parent and is not attached itself.
     Inherited {
         /// The segment.
         path: PathBuf,
     },
-    /// Less was asked for than the tables of a segment take.
+    /// The requested size is smaller than the tables of a segment.
     TooSmall {
-        /// What was asked for, in bytes.
+        /// The requested size in bytes.
         bytes: usize,
     },
-    /// A process is attached of which this one cannot tell whether it lives, or when it dies.
+    /// This process cannot tell if an attached process lives, or when it dies.
     Unwatchable {
         /// The segment.
         path: PathBuf,
-        /// Its id, where it lives.
+        /// The id of that process in its own namespace.
         pid: u32,
-        /// Why.
+        /// The reason.
         doubt: Doubt,
     },
-    /// Another process has held the segment's lock for seconds: it is stopped in the middle of a change.
+    /// Another process has held the segment's lock for seconds: it is stopped in the middle of a
+    /// change.
     Locked {
         /// The segment.
         path: PathBuf,
     },
-    /// The ends of processes cannot be watched for here.
+    /// This process cannot watch for the ends of processes.
     Process(ProcessError),
     /// A table of the segment is full.
     Full {
         /// The segment.
         path: PathBuf,
-        /// Of what.
+        /// The table.
         of: Table,
     },
-    /// There is no room for an object.
+    /// The segment has no room for an object.
     NoRoom {
         /// The segment.
         path: PathBuf,
-        /// Bytes of the object.
+        /// Size of the object in bytes.
         bytes: usize,
-        /// Bytes of the largest free part.
+        /// Size of the largest free part in bytes.
         free: usize,
     },
-    /// There can be no object of this size, in whatever segment.
+    /// No segment can hold an object of this size.
     Impossible {
-        /// What was to be made.
+        /// The kind of object.
         is: &'static str,
-        /// What there can be.
+        /// The possible sizes.
         limits: &'static str,
     },
     /// The name of an object is empty or too long.
@@ -108,23 +110,23 @@ pub enum SegmentError {
         /// The name.
         name: String,
     },
-    /// There is no object of this name.
+    /// No object has this name.
     NoObject {
         /// The name.
         name: String,
     },
-    /// An object of this name is there already.
+    /// An object with this name already exists.
     ObjectTaken {
         /// The name.
         name: String,
     },
-    /// The object of this name is of another kind, type or size.
+    /// The object of this name has another kind, type or size.
     Other {
         /// The name.
         name: String,
-        /// What it was taken for.
+        /// The expected kind.
         asked: &'static str,
-        /// What differs.
+        /// The difference.
         differs: &'static str,
     },
 }
@@ -135,7 +137,7 @@ pub enum SegmentError {
 pub enum Table {
     /// The attached processes.
     Attached,
-    /// The threads that wait.
+    /// The doorbells of waiting threads.
     Doorbells,
     /// The named objects.
     Objects,
@@ -162,7 +164,7 @@ impl fmt::Display for SegmentError {
         use SegmentError as E;
         match self {
             E::File(error) => error.fmt(f),
-            // Paths are written as `Debug` does it: a line break in one is escaped.
+            // Paths are written by `Debug`, which escapes line breaks.
             E::Foreign { path } => write!(f, "{path:?} is no segment: choose another name"),
             E::Version { path, found } => write!(
                 f,

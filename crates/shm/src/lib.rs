@@ -1,7 +1,7 @@
-//! Segments: memory that unrelated processes share, and objects in it by name.
+//! Segments: memory that unrelated processes share, with named objects in it.
 //!
-//! This crate has the format, and what needs no waiting; [`daiko::shm`] has the objects as users know them, for which
-//! fibers suspend and threads block.
+//! This crate has the format and all operations that do not wait. [`daiko::shm`] has the objects of
+//! the public API, for which fibers suspend and threads block.
 //!
 //! [`daiko::shm`]: https://docs.rs/daiko/latest/daiko/shm
 
@@ -13,7 +13,7 @@ mod reaper;
 mod segment;
 mod table;
 
-pub use bell::{Bell, Company};
+pub use bell::Bell;
 pub use directory::Spec;
 pub use error::{SegmentError, Table};
 pub use layout::{MAX_ATTACHED, MAX_DOORBELLS, MAX_NAME, MAX_OBJECTS, MIN_BYTES};

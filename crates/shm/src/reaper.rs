@@ -1,8 +1,8 @@
-//! Who notices that a process has died: one thread, asleep until the kernel says so.
+//! Detection of process deaths by one thread, which sleeps until the kernel reports an end.
 //!
-//! A process watches those of whom something that it waits for depends. When one of them has ended, the table of the
-//! segment is made to say so, and this process's own sleepers are rung for, who look again. Any number of
-//! processes may do so at the same time, or late.
+//! A process watches the processes on which its waits depend. When one of them has ended, the
+//! reaper records the death in the table of the segment and wakes this process's own sleepers,
+//! which check their conditions again. Any number of processes may do so at the same time, or late.
 
 use std::collections::HashMap;
 use std::ptr;
@@ -14,12 +14,13 @@ use daiko_sys::process::{Ends, Life, Waited};
 
 use crate::segment::{Inner, Segment};
 
-/// What the one thread of this process waits for.
+/// State of the reaper thread of this process.
 struct Reaper {
-    /// A process that was forked has inherited the set of its parent, but not the thread: it begins anew.
+    /// The process id. A forked child has inherited the set of its parent, but not the thread, and
+    /// creates a new reaper.
     process: u32,
     ends: Ends,
-    /// Whose end each token stands for: at most one for each place in the table of each segment.
+    /// The process of each token: at most one for each place in the table of each segment.
     watched: Mutex<Watched>,
     tokens: AtomicU64,
 }
@@ -29,10 +30,10 @@ type Watched = HashMap<u64, (Weak<Inner>, Holder)>;
 static REAPER: Mutex<Option<Arc<Reaper>>> = Mutex::new(None);
 
 impl Segment {
-    /// Has this process notice when `holder` dies: [`is_gone`](Self::is_gone) says so then, and all its threads that
-    /// sleep for something in this segment look again.
+    /// Watches `holder`: once this process notices its death, [`is_gone`](Self::is_gone) returns
+    /// true, and all threads of this process that sleep for an object of this segment check again.
     ///
-    /// Costs a load after the first time.
+    /// Costs one load after the first call.
     #[inline]
     pub fn watch(&self, holder: Holder) {
         if self.inner().begins_to_watch(holder) {
@@ -40,13 +41,13 @@ impl Segment {
         }
     }
 
-    /// As [`watch`](Self::watch), for all that are attached.
+    /// [Watches](Self::watch) all attached processes.
     ///
-    /// Costs two loads while nobody comes or goes.
+    /// Costs two loads while no process attaches or detaches.
     #[inline]
     pub fn watch_all(&self) {
         let census = self.census();
-        // Relaxed: whoever has stored it has had all watched.
+        // Relaxed: a thread stores the epoch after it has registered all watches.
         if self.inner().all_watched.load(Ordering::Relaxed) != census {
             self.watch_anew(census);
         }
@@ -60,15 +61,16 @@ impl Segment {
         }
     }
 
-    /// Asks the kernel whether `holder` is attached no more, though nobody may have noticed yet. For what is
-    /// not waited for: who comes right after a death is to find the place of the dead free.
+    /// Asks the kernel if `holder` is still attached, even if no process has noticed its end yet.
+    /// Meant for conditions that are not waited for: a process that comes right after a death finds
+    /// the place free.
     #[cold]
     pub fn has_gone(&self, holder: Holder) -> bool {
         let process = self.table().live().find(|(other, _)| *other == holder);
         if let Some((_, process)) = process
             && matches!(process.find(), Life::Ended)
         {
-            self.inner().has_ended(holder);
+            self.inner().record_death(holder);
         }
         self.is_gone(holder)
     }
@@ -86,13 +88,13 @@ fn watch(segment: &Segment, holder: Holder) {
                 segment.inner().forgets(holder);
             }
         }
-        (Life::Ended, _) => segment.inner().has_ended(holder),
-        // Not to be watched now: asked again by who waits next.
+        (Life::Ended, _) => segment.inner().record_death(holder),
+        // The process cannot be watched now: the next waiter tries again.
         _ => segment.inner().forgets(holder),
     }
 }
 
-/// Ends all watching for an attachment that ends.
+/// Ends all watches for an attachment that ends.
 pub(crate) fn forget(inner: &Inner) {
     let reaper = running().clone().filter(|reaper| reaper.process == std::process::id());
     if let Some(reaper) = reaper {
@@ -100,7 +102,7 @@ pub(crate) fn forget(inner: &Inner) {
     }
 }
 
-/// The reaper of this process, which begins to run when it is first needed.
+/// The reaper of this process, started at the first use.
 fn reaper() -> Option<Arc<Reaper>> {
     let mut running = running();
     if running.as_ref().is_none_or(|reaper| reaper.process != std::process::id()) {
@@ -131,17 +133,18 @@ impl Reaper {
                 if let Some((segment, holder)) = watched
                     && let Some(segment) = segment.upgrade()
                 {
-                    segment.has_ended(holder);
+                    segment.record_death(holder);
                 }
             }
         }
     }
 
-    /// A token for the end of `holder`; `None`: he is gone. Who had his place before is not watched any more: however
-    /// often a peer changes the table, there is no more than one descriptor for each place.
+    /// Creates a token for the end of `holder`; `None` if it is gone. Ends the watch of an earlier
+    /// holder of its place: however often a peer changes the table, there is at most one descriptor
+    /// per place.
     fn begins(&self, segment: &Segment, holder: Holder) -> Option<u64> {
         let (inner, mut watched) = (segment.inner(), self.watched());
-        // Under the lock: who is late does not take the watch from a successor.
+        // Under the lock: a late caller must not end the watch of a successor.
         if segment.is_gone(holder) {
             return None;
         }

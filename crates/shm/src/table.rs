@@ -1,7 +1,8 @@
-//! The processes that are attached.
+//! The table of attached processes.
 //!
-//! Changed under the segment's lock only, which the kernel frees when its holder dies; each change ends in one
-//! store, so that a death in between has changed nothing. Read by anyone, without the lock.
+//! Changed under the segment's lock only, which the kernel frees when its holder dies. Each change
+//! ends in one store, so that a death before it has changed nothing. Any process reads it without
+//! the lock.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use daiko_sys::process::ProcessId;
 
 use crate::layout::{Attached, MAX_ATTACHED};
 
-/// Whether a process is attached there, and the how-manieth.
+/// The state of a place: free or attached, and the generation of its last process.
 ///
 /// ```text
 /// 63        32 31    1    0
@@ -40,7 +41,7 @@ impl State {
     }
 }
 
-/// The places of all that may be attached.
+/// The places of all attached processes.
 pub(crate) struct Table<'s>(pub(crate) &'s [Attached; MAX_ATTACHED]);
 
 impl Table<'_> {
@@ -50,14 +51,14 @@ impl Table<'_> {
         State(self.0[index].state.load(Ordering::Acquire))
     }
 
-    /// Whether `holder` is attached no more: what it held is nobody's.
+    /// Returns true if `holder` is not attached any more. Its locks are free then.
     #[inline]
     pub(crate) fn is_gone(&self, holder: Holder) -> bool {
         let index = usize::from(holder.index());
         index >= MAX_ATTACHED || self.state(index) != State::live(holder.generation())
     }
 
-    /// Those that are attached.
+    /// The attached processes.
     pub(crate) fn live(&self) -> impl Iterator<Item = (Holder, ProcessId)> {
         (0..MAX_ATTACHED).filter_map(|index| {
             let state = self.state(index);
@@ -66,11 +67,11 @@ impl Table<'_> {
         })
     }
 
-    /// Attaches a process; `None` if the table is full. Under the lock.
+    /// Attaches a process; `None` if the table is full. Called under the lock.
     pub(crate) fn attach(&self, process: ProcessId) -> Option<Holder> {
         let index = (0..MAX_ATTACHED).find(|&index| !self.state(index).is_live())?;
         let generation = self.state(index).generation().wrapping_add(1);
-        // After 2^32 attachments in one place the numbers begin anew.
+        // Generations wrap around after 2^32 attachments in one place.
         let generation = NonZeroU32::new(generation).unwrap_or(NonZeroU32::MIN);
         let place = &self.0[index];
         // Relaxed: published by the state.
@@ -85,22 +86,23 @@ impl Table<'_> {
         Some(Holder::new(index as u16, generation))
     }
 
-    /// Says that `holder` is gone, because it detaches or is seen to have died; false if that was said before.
+    /// Detaches `holder`, because it leaves or was found dead. Returns false if it was detached
+    /// before.
     ///
-    /// Without the lock: who says so names the generation.
+    /// Needs no lock, as the generation identifies the holder.
     pub(crate) fn end(&self, holder: Holder) -> bool {
         let Some(place) = self.0.get(usize::from(holder.index())) else { return false };
         let live = State::live(holder.generation());
-        // Release: pairs with the Acquire in `state`: what the holder has done comes before its end.
-        // Acquire: of several who say so, the later see what the first saw.
+        // Release: pairs with the Acquire in `state`: the holder's stores come before its end.
+        // Acquire: of several processes that record the end, each sees all that the first saw.
         let (ended, failed) = (Ordering::AcqRel, Ordering::Relaxed);
         place.state.compare_exchange(live.0, live.ended().0, ended, failed).is_ok()
     }
 }
 
-/// Which process was entered there.
+/// The process that was entered at a place.
 fn process_at(place: &Attached) -> ProcessId {
-    // Relaxed: written before the state that has been acquired.
+    // Relaxed: written before the state, which has been acquired.
     let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
     ProcessId {
         pid: load(&place.pid) as u32,
@@ -117,7 +119,7 @@ mod tests {
     use super::*;
 
     fn places() -> Box<[Attached; MAX_ATTACHED]> {
-        // SAFETY: atomics alone, valid when zeroed.
+        // SAFETY: consists of atomics, which are valid when zeroed.
         unsafe { Box::new_zeroed().assume_init() }
     }
 

@@ -1,11 +1,11 @@
-//! Where this process stands in the control groups.
+//! The control groups of this process.
 //!
-//! Whoever asks hands in how to read a file: from the system, or from a made-up tree.
+//! The caller passes the function that reads a file: from the system, or from a synthetic tree.
 
 use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
-/// The text of a file; `None` if there is none.
+/// Returns the text of a file; `None` if there is none.
 pub(crate) type Reader<'a> = &'a dyn Fn(&Path) -> Option<String>;
 
 /// The two layouts in which Linux presents control groups.
@@ -41,7 +41,7 @@ pub(crate) fn groups(read: Reader<'_>, controller: &str) -> Vec<Group> {
     let text = |file| read(Path::new(file)).unwrap_or_default();
     let mounts = text("/proc/self/mountinfo");
     let mut groups = Vec::new();
-    // Not `lines`, which would take a carriage return from the end of a name.
+    // Not `lines`, which would remove a carriage return from the end of a name.
     for line in text("/proc/self/cgroup").split('\n') {
         let Some((version, path)) = membership(line, controller) else { continue };
         for mount in mounts.lines().filter_map(Mount::parse) {
@@ -63,7 +63,7 @@ fn membership<'a>(line: &'a str, controller: &str) -> Option<(Version, &'a str)>
     controllers.split(',').any(|name| name == controller).then_some((Version::V1, path))
 }
 
-/// What a line of mountinfo says: `ID PARENT DEV ROOT POINT OPTIONS.. - TYPE SOURCE SUPER-OPTIONS`.
+/// A line of mountinfo: `ID PARENT DEV ROOT POINT OPTIONS.. - TYPE SOURCE SUPER-OPTIONS`.
 struct Mount<'a> {
     root: String,
     point: String,
@@ -122,7 +122,7 @@ fn unescape(field: &str) -> String {
     plain
 }
 
-/// The character that three octal digits stand for, and what follows them.
+/// The character that three octal digits stand for, and the text behind them.
 fn escaped(text: &str) -> Option<(char, &str)> {
     let (digits, rest) = text.split_at_checked(3)?;
     // The conversion alone would take a sign.
@@ -135,7 +135,7 @@ fn escaped(text: &str) -> Option<(char, &str)> {
 pub(crate) mod tests {
     use super::*;
 
-    /// Reads from a made-up tree of paths and texts.
+    /// Reads from a synthetic tree of paths and texts.
     pub(crate) fn tree(files: &[(&str, &str)]) -> impl Fn(&Path) -> Option<String> {
         |path| {
             let file = files.iter().find(|(name, _)| Path::new(name) == path)?;

@@ -4,37 +4,38 @@ use std::path::Path;
 
 use crate::limits::text;
 
-/// Time since some fixed point in the past; never goes back, and keeps still while the machine sleeps.
+/// Time since a fixed point in the past. Never goes back; stands still while the machine sleeps.
 pub fn monotonic_ns() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// CPU time that all threads of this process have used.
+/// CPU time used by all threads of this process.
 pub fn process_cpu_ns() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// CPU time that the calling thread has used.
+/// CPU time used by the calling thread.
 pub fn thread_cpu_ns() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// CPU time that the thread of this process with the kernel's id `thread` has used; `None` if
-/// there is no such thread.
+/// CPU time used by the thread of this process with kernel id `thread`; `None` if there is no such
+/// thread.
 pub fn cpu_ns_of(thread: u32) -> Option<u64> {
     // The kernel's encoding, which glibc's pthread_getcpuclockid uses as well: the complement of
     // the id, then "per thread" and "as the scheduler counts".
     try_read((!(thread as libc::clockid_t) << 3) | 0b110)
 }
 
-/// CPU time that all threads of the process with the id `process` have used, which may be another than the
-/// caller's; `None` if there is no such process.
+/// CPU time used by all threads of the process with id `process`, which may be any process; `None`
+/// if there is no such process.
 pub fn cpu_ns_of_process(process: u32) -> Option<u64> {
-    // As above, without "per thread".
+    // The same encoding without "per thread".
     try_read((!(process as libc::clockid_t) << 3) | 0b010)
 }
 
-/// How long CPUs of the machine were not idle, whoever used them, in steps of a tick (10 ms mostly); `None` if `/proc` does not tell.
+/// Total time for which the machine's CPUs were not idle, in steps of a tick (usually 10 ms);
+/// `None` if `/proc` does not report it.
 pub fn machine_busy_ns() -> Option<u64> {
     // SAFETY: the call takes a plain integer.
     let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
@@ -42,7 +43,7 @@ pub fn machine_busy_ns() -> Option<u64> {
     Some(ticks * (1_000_000_000 / u64::try_from(ticks_per_second).ok()?.max(1)))
 }
 
-/// By the first line: user, nice, system, (idle, waiting), interrupts, soft interrupts.
+/// Parses the first line: user, nice, system, (idle, waiting), interrupts, soft interrupts.
 fn busy_ticks(stat: &str) -> Option<u64> {
     let fields = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
     let ticks: Vec<u64> = fields.map_while(|field| field.parse().ok()).collect();

@@ -1,4 +1,5 @@
-//! Counters of the processor: misses of its caches, of a process and all threads that it starts; and what a thread does.
+//! Hardware counters: cache misses of a process and of all threads that it starts, and the work of
+//! a single thread.
 
 use std::fmt;
 use std::fs::File;
@@ -6,25 +7,25 @@ use std::io::{self, Read};
 
 use crate::perf::{self, Attributes};
 
-/// What is missed: one in the last cache of data, or in the translations of addresses of data.
+/// A cache miss: in the last data cache, or in the translation caches of data addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Miss {
-    /// A load, in the last cache.
+    /// A load that misses the last cache.
     LastCacheLoad,
-    /// A store, in the last cache.
+    /// A store that misses the last cache.
     LastCacheStore,
-    /// A load, in the translations.
+    /// A load that misses the translation caches.
     TranslationLoad,
-    /// A store, in the translations.
+    /// A store that misses the translation caches.
     TranslationStore,
 }
 
 impl Miss {
-    /// All of them.
+    /// All kinds of misses.
     pub const ALL: [Self; 4] =
         [Self::LastCacheLoad, Self::LastCacheStore, Self::TranslationLoad, Self::TranslationStore];
 
-    /// As the kernel numbers it: which cache, which operation, and that it misses.
+    /// The kernel's encoding: the cache, the operation, and "misses".
     fn config(self) -> u64 {
         const LAST_CACHE: u64 = 2;
         const TRANSLATIONS: u64 = 3;
@@ -41,21 +42,21 @@ impl Miss {
     }
 }
 
-/// Why nothing is counted; its message is one line and names the remedy.
+/// Reason for a missing counter. Its message is one line and names the remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CounterError {
-    /// The processor has no such counter, or a virtual machine does not pass it on.
+    /// The processor has no such counter, or a virtual machine hides it.
     Missing,
-    /// Not allowed to look at that thread, or at what the kernel does for it.
+    /// The caller may not observe that thread, or the kernel's work for it.
     NotAllowed,
-    /// There is no such thread.
+    /// The thread does not exist.
     NoSuchThread,
-    /// No more memory may be locked, which samples need.
+    /// No more memory may be locked, and samples need locked memory.
     Locked,
-    /// The kernel refused for another reason.
+    /// The kernel refused for a reason of its own.
     Refused {
-        /// Its error number.
+        /// The kernel's error number.
         errno: i32,
     },
 }
@@ -82,23 +83,23 @@ impl fmt::Display for CounterError {
 
 impl std::error::Error for CounterError {}
 
-/// Counts from when it was opened, in user space and in the kernel.
+/// A counter that starts when it is opened and counts in user space and in the kernel.
 #[derive(Debug)]
 pub struct Counter(File);
 
-/// What the processor counts of a thread, in user space.
+/// An event of one thread in user space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Instructions that it has done.
+    /// Completed instructions.
     Instructions,
-    /// Cycles, however long they are.
+    /// Cycles, of any length.
     Cycles,
-    /// Cycles in which nothing could be issued, as what is needed was not there.
+    /// Cycles in which no instruction could be issued because its inputs were missing.
     StalledCycles,
 }
 
 impl Work {
-    /// As the kernel numbers it.
+    /// The kernel's encoding.
     fn config(self) -> u64 {
         match self {
             Self::Cycles => 0,
@@ -109,7 +110,8 @@ impl Work {
 }
 
 impl Counter {
-    /// For the process with that id and the threads that it starts from now on: it should have one thread.
+    /// Counts for the process with id `pid` and the threads that it starts from now on. The process
+    /// should have one thread.
     ///
     /// # Errors
     ///
@@ -118,7 +120,7 @@ impl Counter {
         Self::open_event(perf::CACHE, miss.config(), pid)
     }
 
-    /// For the thread with that id alone, of any process that the caller may trace.
+    /// Counts for the thread with id `thread` alone, of any process that the caller may trace.
     ///
     /// # Errors
     ///
@@ -145,11 +147,12 @@ impl Counter {
         perf::open(&attributes, pid).map(Self)
     }
 
-    /// How many there were; where counters were shared out in turns, as many as there would have been all the time.
+    /// The number of events. If the kernel shared its counters by time, the count is scaled to the
+    /// whole time.
     ///
     /// # Errors
     ///
-    /// What `read` reports; `InvalidData` if it was never its turn.
+    /// The error of `read`; `InvalidData` if this counter never ran.
     pub fn count(&self) -> io::Result<f64> {
         let mut bytes = [0; 24];
         (&self.0).read_exact(&mut bytes)?;
@@ -191,7 +194,7 @@ mod tests {
     fn misses_of_this_process_are_counted_or_refused_with_a_remedy() {
         for miss in Miss::ALL {
             match Counter::open(miss, std::process::id()) {
-                // It may never get its turn beside others.
+                // Beside busy counters it may never run.
                 Ok(counter) => assert!(counter.count().map_or(true, |count| count >= 0.0)),
                 Err(error) => {
                     assert!(!matches!(error, CounterError::Refused { .. }), "{miss:?}: {error}");
@@ -201,7 +204,8 @@ mod tests {
         }
     }
 
-    /// By an event that the kernel counts itself, which there is everywhere: the time that threads have run, in nanoseconds.
+    /// Uses an event that the kernel counts itself and that exists everywhere: the run time of
+    /// threads, in nanoseconds.
     #[test]
     fn what_threads_do_that_are_started_later_is_counted_too() {
         const SOFTWARE: u32 = 1;

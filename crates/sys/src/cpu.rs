@@ -1,4 +1,4 @@
-//! Which CPUs this process may use, and how much of them.
+//! The CPUs that this process may use, and its share of their time.
 
 use std::fmt;
 use std::io;
@@ -29,7 +29,7 @@ pub struct CpuSet {
 }
 
 impl CpuSet {
-    /// CPUs are numbered below this in every kernel that can be configured.
+    /// Upper bound of CPU numbers in every kernel that can be configured.
     pub const LIMIT: usize = 8192;
 
     /// The empty set.
@@ -45,17 +45,17 @@ impl CpuSet {
         self.words[cpu / BITS] |= 1 << (cpu % BITS);
     }
 
-    /// Whether `cpu` is in the set.
+    /// Returns true if `cpu` is in the set.
     pub fn contains(&self, cpu: usize) -> bool {
         self.words.get(cpu / BITS).is_some_and(|word| word & (1 << (cpu % BITS)) != 0)
     }
 
-    /// How many CPUs are in the set.
+    /// The number of CPUs in the set.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether no CPU is in the set.
+    /// Returns true if no CPU is in the set.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -65,7 +65,7 @@ impl CpuSet {
         (0..self.words.len() * BITS).filter(|&cpu| self.contains(cpu))
     }
 
-    /// The CPUs that are in both.
+    /// The CPUs that are in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
         let pairs = self.words.iter().zip(&other.words);
         Self { words: pairs.map(|(word, other)| word & other).collect() }
@@ -97,7 +97,7 @@ impl FromIterator<usize> for CpuSet {
     }
 }
 
-/// Writes the set as the kernel does: `0-3,8`.
+/// Writes the set in the kernel's format: `0-3,8`.
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let starts = self.iter().filter(|&cpu| cpu == 0 || !self.contains(cpu - 1));
@@ -123,7 +123,7 @@ impl fmt::Debug for CpuSet {
 ///
 /// # Errors
 ///
-/// What `sched_getaffinity` reports, but for a mask that is too small, which is grown.
+/// The errors of `sched_getaffinity`, except that a mask that is too small is grown.
 pub fn allowed() -> io::Result<CpuSet> {
     allowed_of(SELF)
 }
@@ -132,17 +132,17 @@ pub fn allowed() -> io::Result<CpuSet> {
 ///
 /// # Errors
 ///
-/// Where sysfs is not mounted; `InvalidData` if the kernel's list is none.
+/// The error of reading sysfs; `InvalidData` if the kernel's list cannot be parsed.
 pub fn online() -> io::Result<CpuSet> {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/online")?;
     list.trim_end().parse().map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
-/// The CPUs that the thread with the id `thread` may run on, a thread of any process.
+/// The CPUs that the thread with id `thread` may run on. The thread may belong to any process.
 ///
 /// # Errors
 ///
-/// As [`allowed`]; `ESRCH` if there is no such thread.
+/// The errors of [`allowed`]; `ESRCH` if there is no such thread.
 pub fn allowed_of(thread: u32) -> io::Result<CpuSet> {
     let thread = number(thread)?;
     let mut set = CpuSet { words: vec![0; 1024 / BITS] };
@@ -161,7 +161,7 @@ pub fn allowed_of(thread: u32) -> io::Result<CpuSet> {
     }
 }
 
-/// Lets the calling thread run on the CPUs of `set` only.
+/// Restricts the calling thread to the CPUs of `set`.
 ///
 /// # Errors
 ///
@@ -170,12 +170,12 @@ pub fn bind_current(set: &CpuSet) -> io::Result<()> {
     bind(SELF, set)
 }
 
-/// Lets the thread with the id `thread`, of any process of the same user, run on the CPUs of `set` only.
+/// Restricts the thread with id `thread`, of any process of the same user, to the CPUs of `set`.
 ///
 /// # Errors
 ///
-/// `InvalidInput` if none of them is available to its process, `PermissionDenied` for other users' threads without
-/// `CAP_SYS_NICE`, `ESRCH` if there is no such thread.
+/// `InvalidInput` if none of them is available to its process, `PermissionDenied` for threads of
+/// another user without `CAP_SYS_NICE`, `ESRCH` if there is no such thread.
 pub fn bind(thread: u32, set: &CpuSet) -> io::Result<()> {
     // SAFETY: the kernel reads the given number of bytes from the mask.
     let result =
@@ -186,10 +186,10 @@ pub fn bind(thread: u32, set: &CpuSet) -> io::Result<()> {
     }
 }
 
-/// How the kernel's calls name the thread that makes them: no thread has this id.
+/// Names the calling thread in affinity calls: no thread has this id.
 const SELF: u32 = 0;
 
-/// A larger number would be a negative one, which is no thread's.
+/// Refuses a larger number, which would become a negative id.
 fn number(thread: u32) -> io::Result<libc::pid_t> {
     libc::pid_t::try_from(thread).map_err(|_| io::Error::from_raw_os_error(libc::ESRCH))
 }
@@ -201,22 +201,22 @@ pub fn current() -> usize {
     usize::try_from(cpu).expect("every Linux that Daiko supports tells the current CPU")
 }
 
-/// How many CPUs' worth of time the control groups grant this process; `None` if they do not limit it.
+/// The share of CPU time that the control groups grant this process, in CPUs; `None` if unlimited.
 ///
-/// The least grant among the process's own group and its ancestors counts
-/// (`cpu.max`, or `cpu.cfs_quota_us` in version 1).
+/// The least grant among the process's own group and its ancestors counts (`cpu.max`, or
+/// `cpu.cfs_quota_us` in version 1).
 pub fn quota() -> Option<f64> {
     quota_in(&text)
 }
 
-/// [`quota`], with the files as `read` has them.
+/// [`quota`] with an injected file reader.
 #[doc(hidden)]
 pub fn quota_in(read: Reader<'_>) -> Option<f64> {
     let groups = cgroup::groups(read, "cpu");
     groups.iter().filter_map(|group| grant(read, group)).reduce(f64::min)
 }
 
-/// Time over period in microseconds; a group without a limit reads `max` or -1.
+/// Time over period, both in microseconds. A group without a limit reads `max` or -1.
 fn grant(read: Reader<'_>, group: &Group) -> Option<f64> {
     let [time, period] = match group.version {
         Version::V2 => group.numbers::<i64, 2>(read, "cpu.max")?,
@@ -229,7 +229,8 @@ fn grant(read: Reader<'_>, group: &Group) -> Option<f64> {
     (time > 0 && period > 0).then(|| time as f64 / period as f64)
 }
 
-/// As many workers as this process can keep busy: its allowed CPUs, or its quota rounded up if that is less.
+/// The number of workers that this process can keep busy: its allowed CPUs, or its quota rounded up
+/// if that is less.
 ///
 /// # Examples
 ///

@@ -1,14 +1,14 @@
-//! What holds of any descriptor.
+//! Operations that apply to any descriptor.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Makes the open file of `fd` non-blocking, or blocking; for all that have it.
+/// Makes the open file of `fd` non-blocking, or blocking, for all its descriptors.
 ///
 /// # Errors
 ///
-/// What `fcntl` reports.
+/// The error of `fcntl`.
 pub fn set_nonblocking(fd: BorrowedFd<'_>, nonblocking: bool) -> io::Result<()> {
     // SAFETY: these commands take no pointer.
     let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
@@ -20,21 +20,22 @@ pub fn set_nonblocking(fd: BorrowedFd<'_>, nonblocking: bool) -> io::Result<()> 
     Ok(())
 }
 
-/// Whether calls on `fd` never have to wait for another: it is a regular file, a directory or a disk.
+/// Returns true if calls on `fd` never wait for a peer: it is a regular file, a directory or a
+/// disk.
 ///
 /// # Errors
 ///
-/// What `fstat` reports.
+/// The error of `fstat`.
 pub fn is_always_ready(fd: BorrowedFd<'_>) -> io::Result<bool> {
     let mut stat = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the result goes to a live local of its type.
     check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
-    // SAFETY: the call has succeeded, and so filled it.
+    // SAFETY: the call has succeeded and so filled it.
     let mode = unsafe { stat.assume_init() }.st_mode;
     Ok(matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK))
 }
 
-/// The result of a call that fails with -1.
+/// Turns the result -1 into the error in `errno`.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

@@ -1,8 +1,8 @@
-//! The system calls of Daiko: futex, memory, files, changes of descriptors, affinity, clocks, signals.
+//! The system calls of Daiko: futex, memory, files, descriptors, affinity, clocks, signals.
 //!
-//! Everything Daiko asks of Linux goes through this crate, one subject per
-//! module. Functions are safe where the kernel keeps them safe; the others say
-//! in `# Safety` what their caller owes.
+//! All requests to Linux go through this crate, one subject per module. A function is safe where
+//! the kernel keeps it safe; the `# Safety` section of any other function states the caller's
+//! duties.
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("daiko-sys speaks to the Linux kernel directly and builds for Linux only");
@@ -31,11 +31,11 @@ mod testing;
 pub mod thread;
 pub mod topology;
 
-/// Who uses a piece of memory: this process alone, or several that share the mapping.
+/// The processes that use a piece of memory: this process alone, or several that share the mapping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scope {
     /// One process.
     Private,
-    /// Every process that maps it.
+    /// All processes that map it.
     Shared,
 }

@@ -1,4 +1,4 @@
-//! What this system grants: versions, kernel settings, resource limits, own memory use.
+//! Limits of this system: versions, kernel settings, resource limits, own memory use.
 
 use std::ffi::CStr;
 use std::fs;
@@ -30,27 +30,27 @@ pub fn glibc_version() -> Option<&'static str> {
     None
 }
 
-/// `vm.max_map_count`: how many mappings a process may have.
+/// `vm.max_map_count`: largest number of mappings of a process.
 pub fn max_map_count() -> Option<u64> {
     setting("/proc/sys/vm/max_map_count")
 }
 
-/// `vm.overcommit_memory`: 0 heuristic, 1 always, 2 never promise more than there is.
+/// `vm.overcommit_memory`: 0 heuristic, 1 always, 2 never promise more memory than exists.
 pub fn overcommit_memory() -> Option<u64> {
     setting("/proc/sys/vm/overcommit_memory")
 }
 
-/// `kernel.threads-max`: how many kernel threads the system may have.
+/// `kernel.threads-max`: largest number of kernel threads in the system.
 pub fn threads_max() -> Option<u64> {
     setting("/proc/sys/kernel/threads-max")
 }
 
-/// How many processes and threads this process's control groups allow; `None` if they do not say.
+/// Largest number of processes and threads in this process's control groups; `None` if unlimited.
 pub fn cgroup_pids() -> Option<u64> {
     cgroup_pids_in(&text)
 }
 
-/// [`cgroup_pids`], with the files as `read` has them.
+/// [`cgroup_pids`] with an injected file reader.
 #[doc(hidden)]
 pub fn cgroup_pids_in(read: Reader<'_>) -> Option<u64> {
     let groups = cgroup::groups(read, "pids");
@@ -102,12 +102,15 @@ pub fn status_kib(field: &str) -> Option<u64> {
     kib_field(&text(Path::new("/proc/self/status"))?, field)
 }
 
-/// A field in KiB of a text like `/proc/self/status` or `/proc/meminfo`.
+/// A field in KiB of a text in the format of `/proc/self/status` or `/proc/meminfo`.
 ///
 /// # Examples
 ///
 /// ```
-/// assert_eq!(daiko_sys::limits::kib_field("VmPTE:\t  52 kB\nVmSwap:\t 0 kB\n", "VmPTE"), Some(52));
+/// assert_eq!(
+///     daiko_sys::limits::kib_field("VmPTE:\t  52 kB\nVmSwap:\t 0 kB\n", "VmPTE"),
+///     Some(52)
+/// );
 /// ```
 pub fn kib_field(text: &str, field: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
@@ -118,7 +121,7 @@ fn setting(path: &str) -> Option<u64> {
     text(Path::new(path))?.trim().parse().ok()
 }
 
-/// The text of a file of the kernel. Names in it, of threads and of mounts, may be any bytes.
+/// The text of a kernel file. Names of threads and mounts inside it may be arbitrary bytes.
 pub(crate) fn text(path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
 }

@@ -1,8 +1,9 @@
-//! A lock that threads take, or processes, and a latch that they wait for.
+//! A lock between threads or processes, and a counting latch.
 //!
-//! The locks of `std` wait by private futexes, which do not see other processes. This one is for what workers
-//! share off their usual ways. Its word names the holder, so that whoever learns of the holder's death knows
-//! which locks it has left behind. Who waits for long looks itself, and takes a dead holder's place.
+//! The locks of `std` use private futexes, which are invisible to other processes. This lock guards
+//! data that workers share off their fast paths. Its word names the holder: a process that learns
+//! of the holder's death can tell which locks the holder has left locked. A waiter that sleeps for
+//! long checks whether the holder lives and takes the place of a dead one.
 
 use std::cell::UnsafeCell;
 use std::fmt;
@@ -14,23 +15,23 @@ use std::time::{Duration, Instant};
 use crate::futex::{self, Scope, Wait};
 use crate::thread;
 
-/// Bit of the word: somebody sleeps, or is about to.
+/// Bit of the word: a thread sleeps for the lock, or is about to.
 const WAITED: u32 = 1 << 31;
-/// What stands for a holder where nobody asks which: between threads.
+/// Stands for the holder of a private lock: its thread id is never asked for.
 const SOMEBODY: u32 = 1;
-/// How often a contender looks at a held lock before it sleeps.
+/// Number of times a contender looks at a held lock before it sleeps.
 const LOOKS: u32 = 100;
-/// How long it sleeps before it looks whether the holder lives, where that may be another process.
+/// Sleep of a waiter between two checks that the holder lives, if it may be in another process.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// A value that one thread at a time has, of one process or of several.
+/// A value that one thread at a time may use, within one process or across several.
 ///
 /// ```text
 /// 0 = free, otherwise WAITED | holder: its thread's id (shared), or 1 (private)
 /// ```
 ///
-/// It is not poisoned. A shared one is taken over from a thread that has died: what it guards is to be sound
-/// after each store.
+/// The lock has no poison. A shared lock is taken over from a thread that has died, so its value
+/// must be consistent after each store.
 ///
 /// # Examples
 ///
@@ -47,16 +48,16 @@ pub struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: one thread at a time has the value.
+// SAFETY: only the holder of the lock reaches the value, and there is one holder at a time.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// A free lock around `value`, taken by the threads of one process, or of all that share its memory.
+    /// Creates a free lock around `value`, for the threads of one process or of all that map it.
     pub const fn new(scope: Scope, value: T) -> Self {
         Self { word: AtomicU32::new(0), scope, value: UnsafeCell::new(value) }
     }
 
-    /// Takes the lock, which may block the thread.
+    /// Takes the lock. Blocks the thread while another thread holds it.
     #[inline]
     pub fn lock(&self) -> Guard<'_, T> {
         let me = self.me();
@@ -72,12 +73,13 @@ impl<T> Lock<T> {
         self.take(self.me()).then(|| self.guard())
     }
 
-    /// The value, which nobody else has, as the lock is borrowed alone.
+    /// Returns the value. The exclusive borrow excludes all other users.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
-    /// The id of the thread that held the lock a moment ago. Of a shared lock only.
+    /// Returns the id of the thread that held the lock a moment ago. Meaningful for shared locks
+    /// only.
     pub fn holder(&self) -> Option<u32> {
         let holder = self.word.load(Ordering::Relaxed) & !WAITED;
         (holder != 0).then_some(holder)
@@ -106,7 +108,8 @@ impl<T> Lock<T> {
             }
         }
         let patience = (self.scope == Scope::Shared).then_some(PATIENCE);
-        // Who has slept takes it with the mark, as others may sleep still.
+        // A thread that has slept takes the lock with the mark set, as other threads may still
+        // sleep.
         while !self.take(me | WAITED) {
             let seen = self.word.load(Ordering::Relaxed);
             if seen != 0
@@ -119,14 +122,15 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Takes the lock of a holder that has died; false if it lives, or another was faster.
+    /// Takes the lock of a dead holder. Returns false if the holder lives or another thread was
+    /// faster.
     fn inherit(&self, seen: u32, word: u32) -> bool {
-        // Acquire: the dead one's stores are in memory, whoever asks the kernel for it.
+        // Acquire: the kernel reports a thread as gone only once its stores are in memory.
         !thread::exists(seen & !WAITED)
             && self.word.compare_exchange(seen, word, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Notes that somebody waits for who holds the lock; false if that has changed.
+    /// Marks the held lock as waited for. Returns false if the word has changed.
     fn mark(&self, seen: u32) -> bool {
         seen & WAITED != 0
             || self
@@ -182,7 +186,7 @@ impl<T> Drop for Guard<'_, T> {
     }
 }
 
-/// A count that goes up, and that threads wait for, of one process or of several.
+/// A count that only rises, and that threads of one process or of several can wait for.
 ///
 /// # Examples
 ///
@@ -202,12 +206,12 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// A count of 0.
+    /// Creates a tally with a count of 0.
     pub const fn new(scope: Scope) -> Self {
         Self { count: AtomicU32::new(0), scope }
     }
 
-    /// Counts one more. Once the last that is waited for is counted, the tally may be gone.
+    /// Adds 1. The tally may be gone once the count reaches the value that its owner waits for.
     pub fn add(&self) {
         let (word, scope) = (&raw const self.count, self.scope);
         // Release: pairs with the Acquire in `get`.
@@ -215,13 +219,13 @@ impl Tally {
         futex::wake_addr(word, u32::MAX, scope);
     }
 
-    /// How many were counted; what they did before is visible.
+    /// Returns the count. All that happened before each counted [`add`](Self::add) is visible.
     pub fn get(&self) -> u32 {
         // Acquire: pairs with the Release in `add`.
         self.count.load(Ordering::Acquire)
     }
 
-    /// Waits until `least` have been counted, at most until `until`; whether they have.
+    /// Waits until the count is at least `least`, but not beyond `until`. Returns true if it is.
     pub fn wait(&self, least: u32, until: Option<Instant>) -> bool {
         loop {
             let count = self.get();

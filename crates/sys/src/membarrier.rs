@@ -1,10 +1,10 @@
-//! A memory barrier on other threads, paid by the caller alone.
+//! A memory barrier on other threads at the caller's expense.
 //!
-//! With a compiler fence on the fast side it replaces `fence(SeqCst)` there: what another thread did
-//! before the barrier is visible to the caller after it, and what the caller did before is visible to that
-//! thread afterwards.
+//! With a compiler fence on the fast side it replaces `fence(SeqCst)` there: all that another
+//! thread did before the barrier is visible to the caller after it, and all that the caller did
+//! before is visible to that thread afterwards.
 
-/// Registers this process for [`all_threads`]; `false` where the kernel or a filter refuses.
+/// Registers this process for [`all_threads`]. Returns false if the kernel or a filter refuses.
 ///
 /// Registering again is cheap and has no further effect.
 pub fn register() -> bool {
@@ -21,26 +21,26 @@ pub fn all_threads() {
     assert_eq!(result, 0, "membarrier::all_threads without a successful membarrier::register");
 }
 
-/// Has the barriers of [`all_processes`] reach this process; `false` where the kernel or a filter refuses.
+/// Registers this process for [`all_processes`]. Returns false if the kernel or a filter refuses.
 ///
-/// Each process registers for itself: a forked child does so, too.
+/// Each process registers for itself, a forked child as well.
 pub fn register_globally() -> bool {
     call(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0
 }
 
-/// Runs a full memory barrier on every running thread of every process of the system that has
-/// [registered](register_globally).
+/// Runs a full memory barrier on every running thread of every [registered](register_globally)
+/// process of the system.
 ///
 /// # Panics
 ///
-/// If the kernel has no such barrier: where [`register_globally`] has returned `true`, it has.
+/// If the kernel lacks this barrier. It has the barrier if [`register_globally`] returned true.
 pub fn all_processes() {
     let result = call(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED);
     assert_eq!(result, 0, "membarrier::all_processes where register_globally is refused");
 }
 
 fn call(command: libc::c_int) -> libc::c_long {
-    // SAFETY: membarrier takes two plain integers and touches no memory of ours.
+    // SAFETY: membarrier takes two plain integers and accesses no memory of this process.
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0) }
 }
 

@@ -11,13 +11,13 @@ pub(crate) const HARDWARE: u32 = 0;
 pub(crate) const SOFTWARE: u32 = 1;
 /// `PERF_TYPE_HW_CACHE`.
 pub(crate) const CACHE: u32 = 3;
-/// Each value is followed by how long the event was wanted, and how long it was counted.
+/// Each value is followed by the time for which the event was wanted and the time it was counted.
 pub(crate) const TIMES: u64 = 0b11;
-/// `inherit`: threads that are started from then on count as well.
+/// `inherit`: threads that are started from then on are counted as well.
 pub(crate) const INHERIT: u64 = 1 << 1;
 /// `exclude_kernel`.
 pub(crate) const NOT_KERNEL: u64 = 1 << 5;
-/// `exclude_hv`: not what the machine below a virtual one does.
+/// `exclude_hv`: leaves out the hypervisor's own work.
 pub(crate) const NOT_BELOW: u64 = 1 << 6;
 
 /// The kernel's `perf_event_attr` up to version 5.
@@ -54,12 +54,12 @@ impl Default for Attributes {
     }
 }
 
-/// The event of the thread with that id, on whatever CPU it runs.
+/// Opens an event that counts the thread with id `thread` on each CPU it runs on.
 pub(crate) fn open(attributes: &Attributes, thread: u32) -> Result<File, CounterError> {
     const ANY_CPU: i32 = -1;
     const NO_GROUP: i32 = -1;
     const CLOSED_BY_EXEC: u64 = 1 << 3;
-    // SAFETY: the attributes are live and say their size; all else are plain integers.
+    // SAFETY: the attributes are live and state their size; all other arguments are plain integers.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -71,7 +71,7 @@ pub(crate) fn open(attributes: &Attributes, thread: u32) -> Result<File, Counter
         )
     };
     if fd >= 0 {
-        // SAFETY: the kernel has just made it, for nobody else.
+        // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
         return Ok(unsafe { File::from_raw_fd(fd as i32) });
     }
     Err(match crate::thread::errno() {

@@ -1,8 +1,8 @@
-//! Where a thread is, again and again while it runs: samples of its code and registers.
+//! Samples of a running thread: its instruction and registers at regular intervals.
 //!
-//! By a clock of the kernel's own (`PERF_COUNT_SW_CPU_CLOCK`), which virtual machines have as well. It counts while the
-//! thread runs, and interrupts it: the sample says which instruction would have come next. Only what interrupts user
-//! space is a sample.
+//! The kernel's own clock (`PERF_COUNT_SW_CPU_CLOCK`) exists in virtual machines as well. It runs
+//! while the thread runs, and interrupts it: the sample holds the next instruction. Only
+//! interruptions of user space are samples.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -12,49 +12,51 @@ use crate::counters::CounterError;
 use crate::memory::{Mapping, page_size};
 use crate::perf::{self, Attributes};
 
-/// Pages of samples that wait to be read: a power of two.
+/// Pages of unread samples: a power of two.
 const PAGES: usize = 8;
 /// `PERF_SAMPLE_IP`, `PERF_SAMPLE_TID`, `PERF_SAMPLE_REGS_USER`.
 const SAMPLED: u64 = 1 | 1 << 1 | 1 << 12;
-/// In the kernel's numbers: ax, bx, cx, dx, si, di, bp, sp, ip; r8 to r15.
+/// The kernel's numbers: ax, bx, cx, dx, si, di, bp, sp, ip; r8 to r15.
 const REGISTERS: u64 = 0x1ff | 0xff << 16;
-/// In which order an instruction's encoding numbers those that the kernel gives in its own; ip is at 8.
+/// Maps the numbers in instruction encodings to the kernel's order, which has ip at 8.
 const ORDER: [usize; 16] = [0, 2, 3, 1, 7, 6, 4, 5, 9, 10, 11, 12, 13, 14, 15, 16];
-/// Of a `perf_event_mmap_page`: how far the kernel has written, and how far it was read.
+/// Offsets in `perf_event_mmap_page`: the kernel's write position and the reader's position.
 const HEAD: usize = 1024;
 const TAIL: usize = 1032;
 /// `PERF_RECORD_SAMPLE`.
 const SAMPLE: u32 = 9;
-/// Bytes of a sample: header, address, ids, which registers, the registers.
+/// Bytes of a sample: header, address, ids, register ABI, the registers.
 const SAMPLE_LEN: usize = 8 + 8 + 8 + 8 + 17 * 8;
 
-/// A thread where it was interrupted.
+/// The state of a thread at an interruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// The instruction that comes next.
+    /// The next instruction.
     pub address: u64,
-    /// Its registers: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi, r8 to r15, as encodings number them.
+    /// The registers in the order of instruction encodings: rax, rcx, rdx, rbx, rsp, rbp, rsi, rdi,
+    /// r8 to r15.
     pub registers: [u64; 16],
-    /// How wide its addresses are: 64 or 32 bits.
+    /// The width of its addresses in bits: 64 or 32.
     pub bits: u32,
 }
 
-/// Samples of one thread, from when it was opened.
+/// Samples of one thread since the sampler was opened.
 #[derive(Debug)]
 pub struct Sampler {
     ring: Mapping,
-    /// Ends the samples when it is closed.
+    /// Closing it ends the samples.
     _event: File,
 }
 
 impl Sampler {
-    /// A sample each `period_ns` nanoseconds that the thread with that id runs, a thread of any process that the caller may
-    /// trace.
+    /// Takes a sample each `period_ns` nanoseconds of run time of the thread with id `thread`. The
+    /// thread may belong to any process that the caller may trace.
     ///
     /// # Errors
     ///
-    /// [`CounterError::NotAllowed`] for other users' threads, and all where `kernel.perf_event_paranoid` is above 2 or a
-    /// filter refuses the call; [`CounterError::Locked`] for too many at the same time.
+    /// [`CounterError::NotAllowed`] for threads of another user, and for all threads if
+    /// `kernel.perf_event_paranoid` is above 2 or a filter refuses the call;
+    /// [`CounterError::Locked`] for too many samplers at the same time.
     ///
     /// # Examples
     ///
@@ -81,7 +83,8 @@ impl Sampler {
         Ok(Self { ring: ring.map_err(|_| CounterError::Locked)?, _event: event })
     }
 
-    /// Gives all samples since the last call to `each`, the oldest first; what does not fit between two calls is lost.
+    /// Passes all samples since the last call to `each`, oldest first. Samples beyond the ring's
+    /// room are lost.
     pub fn drain(&mut self, mut each: impl FnMut(Sample)) {
         // Acquire: pairs with the kernel's barrier between the records and the head.
         let head = self.word(HEAD).load(Ordering::Acquire);
@@ -89,29 +92,31 @@ impl Sampler {
         while tail < head {
             let header = u64::from_ne_bytes(self.read(tail));
             let (kind, len) = (header as u32, header >> 48);
-            // One of a thread that is about to end has no registers, and is shorter.
+            // A sample of a thread that is about to end has no registers and is shorter.
             if kind == SAMPLE && len as usize == SAMPLE_LEN {
                 each(parse(self.read(tail)));
             }
-            // A record has a header at least; one without would be read for ever.
+            // A record has at least a header; a length of 0 would never end the loop.
             tail += len.max(8);
         }
-        // Release: the kernel writes there only after we have read.
+        // Release: the kernel reuses these bytes only after they were read.
         self.word(TAIL).store(head, Ordering::Release);
     }
 
     fn word(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: the first page of the ring is the kernel's control page, whose words are aligned and live as long.
+        // SAFETY: the first page of the ring is the kernel's control page; its words are aligned
+        // and live as long as the ring.
         unsafe { AtomicU64::from_ptr(self.ring.start().as_ptr().add(offset).cast()) }
     }
 
-    /// The bytes from a position on, which may go round the end.
+    /// Reads bytes from a position on, wrapping around the end.
     fn read<const LEN: usize>(&self, from: u64) -> [u8; LEN] {
         let size = PAGES * page_size();
-        // SAFETY: the records lie behind the control page; the kernel does not write between tail and head.
+        // SAFETY: the records lie behind the control page; the kernel does not write between tail
+        // and head.
         let data = unsafe { self.ring.start().as_ptr().add(page_size()) };
         std::array::from_fn(|byte| {
-            // SAFETY: below the size of the records.
+            // SAFETY: the offset is below the size of the records.
             unsafe { data.add((from as usize + byte) % size).read() }
         })
     }
@@ -148,7 +153,7 @@ mod tests {
         assert_eq!(sample.registers[8..], [113, 114, 115, 116, 117, 118, 119, 120]);
     }
 
-    /// The loop's address is known, and which value one register has.
+    /// The address of the loop is known, and so is the value of one register.
     #[test]
     fn a_thread_is_seen_where_it_runs() {
         let mut sampler = match Sampler::open(thread::id(), 200_000) {

@@ -1,4 +1,5 @@
-//! Faults: an alternate stack, a handler that passes on what is not ours, the last words.
+//! Memory faults: an alternate stack, a handler that passes foreign faults on, and the final
+//! message.
 
 use std::io;
 use std::marker::PhantomData;
@@ -20,19 +21,19 @@ pub struct AltStack {
 }
 
 impl AltStack {
-    /// Installs an alternate stack of at least 32 KiB, with a guard below, for this thread.
+    /// Installs an alternate stack of at least 32 KiB, with a guard below it, for this thread.
     ///
     /// # Errors
     ///
-    /// Which limit refused the memory.
+    /// The limit that refused the memory.
     pub fn install() -> Result<Self, MemoryError> {
-        // SAFETY: `getauxval` takes a plain integer; the register state that
-        // the kernel saves on this stack has the size it tells here.
+        // SAFETY: `getauxval` takes a plain integer. It returns the size of the register state that
+        // the kernel saves on this stack.
         let frame = unsafe { libc::getauxval(libc::AT_MINSIGSTKSZ) } as usize;
         let (guard, size) = (page_size(), frame + 32 * 1024);
         let memory = Mapping::new(guard + size, Scope::Private)?;
-        // SAFETY: the mapping is ours and unused; its rest outlives the
-        // registration, which Drop ends first.
+        // SAFETY: the mapping is this function's own and unused; the part above the guard outlives
+        // the registration, which Drop ends first.
         unsafe {
             install_guard(memory.start(), guard, GuardKind::probe())?;
             let stack = libc::stack_t {
@@ -51,8 +52,8 @@ impl AltStack {
 
 impl Drop for AltStack {
     fn drop(&mut self) {
-        // SAFETY: the previous stack is the one this thread had before; it was
-        // replaced on this thread, as the type does not leave it.
+        // SAFETY: this thread had the previous stack before and has replaced it, as the type is not
+        // `Send`.
         unsafe { libc::sigaltstack(&self.previous, ptr::null_mut()) };
     }
 }
@@ -62,12 +63,12 @@ impl Drop for AltStack {
 pub struct Fault {
     /// The address that was accessed.
     pub address: usize,
-    /// The stack pointer of the code that did it.
+    /// The stack pointer of the faulting code.
     pub stack_pointer: usize,
 }
 
-/// Whether this process has a handler for a signal that may come at any time: any but those that an
-/// instruction of its own causes.
+/// Returns true if this process has a handler for an asynchronous signal: any signal but those that
+/// its own instructions cause.
 pub fn any_handler() -> bool {
     const OWN: [libc::c_int; 6] =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGABRT];
@@ -79,20 +80,20 @@ pub fn any_handler() -> bool {
     (1..=libc::SIGRTMAX()).any(|signal| !OWN.contains(&signal) && handled(signal))
 }
 
-/// Whether this process ignores a signal, as SIGHUP if `nohup` has started it.
+/// Returns true if this process ignores a signal, for instance SIGHUP under `nohup`.
 pub fn is_ignored(signal: libc::c_int) -> bool {
     action(signal).is_ok_and(|action| action.sa_sigaction == libc::SIG_IGN)
 }
 
-/// Has `hook` look at every memory fault (SIGSEGV, SIGBUS) of this process before the handlers there were.
+/// Calls `hook` for every memory fault (SIGSEGV, SIGBUS) of this process, before the handlers
+/// installed so far.
 ///
-/// When the hook returns, the fault goes to the handler that was installed
-/// before, or has its default effect. The hook runs on the faulting thread's
-/// alternate stack and must be async-signal-safe.
+/// When the hook returns, the fault goes to the previous handler or has its default effect. The
+/// hook runs on the faulting thread's alternate stack and must be async-signal-safe.
 ///
 /// # Errors
 ///
-/// `AlreadyExists` on a second call; otherwise what `sigaction` reports.
+/// `AlreadyExists` on a second call; otherwise the error of `sigaction`.
 pub fn on_fault(hook: fn(Fault)) -> io::Result<()> {
     let _installing = installing();
     let handlers = Handlers { hook, segv: action(libc::SIGSEGV)?, bus: action(libc::SIGBUS)? };
@@ -104,14 +105,15 @@ pub fn on_fault(hook: fn(Fault)) -> io::Result<()> {
         .try_for_each(|signal| unsafe { handle_by(signal, handle) })
 }
 
-/// Has `repair` look at accesses to mapped pages that have nothing behind them (SIGBUS, `BUS_ADRERR`),
-/// before the handler there was. Where it returns true, the access is repeated.
+/// Calls `repair` for accesses to mapped pages without memory behind them (SIGBUS, `BUS_ADRERR`),
+/// before the handler installed so far. If it returns true, the access is repeated.
 ///
-/// It gets the address, and must be async-signal-safe. Only the first one is taken.
+/// `repair` gets the address and must be async-signal-safe. The first registration stays; later
+/// calls are ignored.
 ///
 /// # Errors
 ///
-/// What `sigaction` reports.
+/// The error of `sigaction`.
 pub(crate) fn on_missing_page(repair: fn(usize) -> bool) -> io::Result<()> {
     let _installing = installing();
     if REPAIR.get().is_some() {
@@ -124,8 +126,8 @@ pub(crate) fn on_missing_page(repair: fn(usize) -> bool) -> io::Result<()> {
     unsafe { handle_by(libc::SIGBUS, handle_missing_page) }
 }
 
-/// Keeps others from installing a handler between the look at the previous one and its replacement,
-/// which would lose theirs.
+/// Excludes another installation between the reading of the previous handler and its replacement,
+/// which would be lost.
 fn installing() -> MutexGuard<'static, ()> {
     static INSTALLING: Mutex<()> = Mutex::new(());
     INSTALLING.lock().unwrap_or_else(PoisonError::into_inner)
@@ -137,8 +139,8 @@ type Handler = unsafe extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc
 ///
 /// The handler is async-signal-safe.
 unsafe fn handle_by(signal: libc::c_int, handler: Handler) -> io::Result<()> {
-    // SAFETY: zero is a valid `sigaction`; the handler has the signature that
-    // SA_SIGINFO asks for, and the caller answers for what it does.
+    // SAFETY: zero is a valid `sigaction`; the handler has the signature that SA_SIGINFO requires,
+    // and the caller answers for its effects.
     unsafe {
         let mut ours: libc::sigaction = mem::zeroed();
         ours.sa_sigaction = handler as *const () as usize;
@@ -150,7 +152,7 @@ unsafe fn handle_by(signal: libc::c_int, handler: Handler) -> io::Result<()> {
     }
 }
 
-/// The hook, and the actions that were in force before it.
+/// The hook and the previous actions.
 struct Handlers {
     hook: fn(Fault),
     segv: libc::sigaction,
@@ -159,7 +161,7 @@ struct Handlers {
 
 static HANDLERS: OnceLock<Handlers> = OnceLock::new();
 
-/// Who repairs, and the action that was in force before.
+/// The repair function and the previous action.
 struct Repair {
     repair: fn(usize) -> bool,
     previous: libc::sigaction,
@@ -184,10 +186,10 @@ unsafe extern "C" fn handle(
     context: *mut libc::c_void,
 ) {
     let Some(handlers) = HANDLERS.get() else { return };
-    // SAFETY: the kernel passes valid pointers to both, of these types.
+    // SAFETY: the kernel passes a valid `siginfo_t`.
     let sent = unsafe { (*info).si_code <= 0 };
     if !sent {
-        // SAFETY: as above; a fault that was not sent by a process has an address.
+        // SAFETY: both pointers are valid; a fault that no process sent has an address.
         (handlers.hook)(unsafe {
             Fault { address: (*info).si_addr() as usize, stack_pointer: stack_pointer(context) }
         });
@@ -203,7 +205,7 @@ unsafe extern "C" fn handle_missing_page(
     context: *mut libc::c_void,
 ) {
     let Some(Repair { repair, previous }) = REPAIR.get() else { return };
-    // SAFETY: the kernel passes a valid pointer; where the code says so, to a fault with an address.
+    // SAFETY: the kernel passes a valid pointer, and a fault with this code has an address.
     let (code, is_repaired) = unsafe {
         let code = (*info).si_code;
         (code, code == libc::BUS_ADRERR && repair((*info).si_addr() as usize))
@@ -240,13 +242,13 @@ unsafe fn pass_on(
     if handler == libc::SIG_IGN && sent {
         return;
     }
-    // SAFETY: all calls are async-signal-safe. A previous handler was
-    // registered with the signature that its flags tell, and gets the mask it
-    // asked for; the kernel restores ours when this handler returns.
+    // SAFETY: all calls are async-signal-safe. The previous handler has the signature that its
+    // flags state, and gets the mask it asked for; the kernel restores the current mask when this
+    // handler returns.
     unsafe {
         if handler == libc::SIG_DFL || handler == libc::SIG_IGN {
-            // The access is repeated on return, and now has its default
-            // effect; a signal that was sent is not, so send it again.
+            // On return the access is repeated and has its default effect. A signal that was sent
+            // would not recur, so it is sent again.
             restore_default(signal);
             if sent {
                 libc::raise(signal);
@@ -262,7 +264,7 @@ unsafe fn pass_on(
     }
 }
 
-/// Has a signal its default effect in this process, from here on; async-signal-safe.
+/// Restores a signal's default effect in this process, from now on. Async-signal-safe.
 pub fn restore_default(signal: libc::c_int) {
     // SAFETY: zero is a valid `sigaction` and means SIG_DFL; `sigaction`
     // is async-signal-safe.
@@ -272,7 +274,7 @@ pub fn restore_default(signal: libc::c_int) {
     }
 }
 
-/// Writes the parts to standard error as one piece; async-signal-safe, best effort, at most 16 parts.
+/// Writes at most 16 parts to standard error in one call, with no guarantee. Async-signal-safe.
 pub fn write_stderr(parts: &[&[u8]]) {
     let mut pieces = [libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 }; 16];
     let count = parts.len().min(pieces.len());
@@ -283,10 +285,10 @@ pub fn write_stderr(parts: &[&[u8]]) {
     unsafe { libc::writev(libc::STDERR_FILENO, pieces.as_ptr(), count as libc::c_int) };
 }
 
-/// Ends the process by SIGABRT, past any handler; async-signal-safe.
+/// Ends the process by SIGABRT, past any handler. Async-signal-safe.
 pub fn abort() -> ! {
     restore_default(libc::SIGABRT);
-    // SAFETY: `abort` takes nothing, and is async-signal-safe.
+    // SAFETY: `abort` takes nothing and is async-signal-safe.
     unsafe { libc::abort() }
 }
 
@@ -333,7 +335,7 @@ mod tests {
     #[test]
     fn what_is_ignored_is_told() {
         let ignored = [libc::SIG_IGN, libc::SIG_DFL].map(|action| {
-            // SAFETY: no handler is installed; nobody sends this signal.
+            // SAFETY: no handler is installed; no process sends this signal.
             let before = unsafe { libc::signal(libc::SIGWINCH, action) };
             let ignored = is_ignored(libc::SIGWINCH);
             // SAFETY: as above.

@@ -1,7 +1,8 @@
-//! Sockets that do not block.
+//! Non-blocking sockets.
 //!
-//! What `std` cannot ask for: sockets that are non-blocking from the start, connects that go on by themselves, and
-//! options before `bind`. Addresses are `socket2`'s, whose values `std` takes.
+//! `std` lacks sockets that are non-blocking from the start, connects that proceed in the
+//! background, and options before `bind`. Addresses are those of `socket2`, which convert to those
+//! of `std`.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,37 +14,39 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::descriptor::check;
 
-/// Takes the next connection of a listener: a non-blocking socket, closed by `exec`, and the peer's address.
+/// Accepts the next connection of a listener: a non-blocking socket, closed by `exec`, and the
+/// peer's address.
 ///
 /// # Errors
 ///
-/// What `accept4` reports; `WouldBlock` if the listener is non-blocking and there is none.
+/// The errors of `accept4`; `WouldBlock` if the listener is non-blocking and has no connection.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<(OwnedFd, SockAddr)> {
-    // SAFETY: the storage and its length are live and fit each other, as `try_init` has them.
+    // SAFETY: `try_init` passes a live storage and its length.
     let (fd, address) = unsafe {
         SockAddr::try_init(|storage, len| {
             let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
             check(libc::accept4(listener.as_raw_fd(), storage.cast(), len, flags))
         })
     }?;
-    // SAFETY: the kernel has just made it, for nobody else.
+    // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
     Ok((unsafe { OwnedFd::from_raw_fd(fd) }, address))
 }
 
-/// A non-blocking TCP socket that connects to `address`: once it is writable, [`connected`] tells what has become of it.
+/// Creates a non-blocking TCP socket that connects to `address`. Once it is writable, [`connected`]
+/// returns the outcome.
 ///
 /// # Errors
 ///
-/// What `socket` and `connect` report, but that it goes on.
+/// The errors of `socket` and `connect`, except that the connect is in progress.
 pub fn connect_tcp(address: &SocketAddr) -> io::Result<OwnedFd> {
     connect(Domain::for_address(*address), Some(Protocol::TCP), &(*address).into())
 }
 
-/// As [`connect_tcp`], to a path. `WouldBlock`: too many wait to be accepted there.
+/// [`connect_tcp`] for a path. `WouldBlock` if the listener's backlog is full.
 ///
 /// # Errors
 ///
-/// As [`connect_tcp`]; a path that is too long.
+/// The errors of [`connect_tcp`]; a path that is too long.
 pub fn connect_unix(path: &Path) -> io::Result<OwnedFd> {
     connect(Domain::UNIX, None, &SockAddr::unix(path)?)
 }
@@ -57,11 +60,11 @@ fn connect(domain: Domain, protocol: Option<Protocol>, to: &SockAddr) -> io::Res
     Ok(socket.into())
 }
 
-/// What has become of a connect that went on by itself, once the socket is writable.
+/// The outcome of a background connect, once the socket is writable.
 ///
 /// # Errors
 ///
-/// That of the connect.
+/// The error of the connect.
 pub fn connected(socket: BorrowedFd<'_>) -> io::Result<()> {
     match socket2::SockRef::from(&socket).take_error()? {
         None => Ok(()),
@@ -69,32 +72,36 @@ pub fn connected(socket: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Takes what has come by a connected socket, at most as much as there is room for, also if the socket itself would block.
+/// Receives available data from a connected socket, at most `bytes.len()`, without blocking even if
+/// the socket itself would block.
 ///
 /// # Errors
 ///
-/// What `recv` reports; `WouldBlock` if nothing has come.
+/// The errors of `recv`; `WouldBlock` if no data is available.
 pub fn receive_now(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<usize> {
     let (room, len) = (bytes.as_mut_ptr().cast(), bytes.len());
-    // SAFETY: the room is live, and the length is its.
+    // SAFETY: the buffer is live and has this length.
     let read = unsafe { libc::recv(socket.as_raw_fd(), room, len, libc::MSG_DONTWAIT) };
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
-/// How a listener shall be.
+/// Options of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
-    /// Connections that may wait to be accepted; the kernel has a limit of its own (`net.core.somaxconn`).
+    /// Connections that may wait to be accepted. The kernel has a limit of its own
+    /// (`net.core.somaxconn`).
     pub backlog: u32,
-    /// Others that say so, too, may listen on the same address: the kernel spreads connections over all of them.
+    /// Lets several listeners with this option share the address: the kernel spreads connections
+    /// over them.
     pub reuse_port: bool,
 }
 
-/// A non-blocking TCP socket that listens on `address`, also where connections of an earlier one linger.
+/// Creates a non-blocking TCP socket that listens on `address`, even if connections of an earlier
+/// listener linger.
 ///
 /// # Errors
 ///
-/// What `socket`, `bind` and `listen` report.
+/// The errors of `socket`, `bind` and `listen`.
 pub fn listen_tcp(address: &SocketAddr, how: Listen) -> io::Result<OwnedFd> {
     let kind = Type::STREAM.nonblocking();
     let socket = Socket::new(Domain::for_address(*address), kind, Some(Protocol::TCP))?;
@@ -105,7 +112,8 @@ pub fn listen_tcp(address: &SocketAddr, how: Listen) -> io::Result<OwnedFd> {
     Ok(socket.into())
 }
 
-/// Whether a call has failed because the process or the system has no room: for a descriptor, or in memory.
+/// Returns true if a call failed for lack of descriptors or memory, in the process or in the
+/// system.
 pub fn is_want(error: &io::Error) -> bool {
     let wants = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
     error.raw_os_error().is_some_and(|errno| wants.contains(&errno))

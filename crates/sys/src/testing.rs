@@ -1,4 +1,4 @@
-//! How tests run a part of themselves in a forked process, and without a system call.
+//! Test helpers: running a part of a test in a forked process, and forbidding a system call.
 
 #[path = "../../../tests/seccomp.rs"]
 mod seccomp;
@@ -7,30 +7,32 @@ pub(crate) use seccomp::forbid;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `body` in a process of one thread, which ends with it, and returns that one's id.
+/// Runs `body` in a forked process of one thread, which ends with it, and returns its id.
 pub(crate) fn forked(body: impl FnOnce()) -> libc::pid_t {
     // SAFETY: glibc makes its allocator usable in the child, and the child leaves by `_exit`.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: whatever the child waits for in vain, this ends it.
+        // SAFETY: takes a plain integer. Ends the child if it waits in vain.
         unsafe { libc::alarm(60) };
         let result = catch_unwind(AssertUnwindSafe(body));
         if let Err(panic) = &result {
-            // What the test's thread prints is caught in the memory of this process, and ends with it.
+            // The harness captures the output of the test's thread in this process's memory, which
+            // is lost.
             let message = panic.downcast_ref::<String>().map(String::as_str);
             let message = message.or(panic.downcast_ref::<&str>().copied());
             let message = format!("in a child: {}\n", message.unwrap_or("a panic without words"));
             // SAFETY: the bytes are live.
             unsafe { libc::write(libc::STDERR_FILENO, message.as_ptr().cast(), message.len()) };
         }
-        // SAFETY: ends the child at once, without running anything of the parent's.
+        // SAFETY: ends the child at once, without running destructors or exit handlers of the
+        // parent.
         unsafe { libc::_exit(result.is_err().into()) };
     }
     assert!(child > 0);
     child
 }
 
-/// Waits until the child ends; its wait status.
+/// Waits for the end of the child and returns its wait status.
 pub(crate) fn reap(child: libc::pid_t) -> libc::c_int {
     let mut status = -1;
     // SAFETY: the status is a live local.
@@ -38,7 +40,7 @@ pub(crate) fn reap(child: libc::pid_t) -> libc::c_int {
     status
 }
 
-/// Runs `body` in a forked process, where it has to succeed.
+/// Runs `body` in a forked process and asserts that it succeeds.
 #[track_caller]
 pub(crate) fn in_fork(body: impl FnOnce()) {
     assert_eq!(reap(forked(body)), 0, "the child failed: see its message");

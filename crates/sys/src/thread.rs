@@ -1,4 +1,4 @@
-//! Kernel threads: their start, identity, timer slack, what one of them is blocked in.
+//! Kernel threads: start, identity, timer slack, and the system call that blocks a thread.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -8,19 +8,19 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 thread_local! {
-    /// The thread's id, once it was asked for; 0 before.
+    /// The thread's id once it was asked for; 0 before.
     static ID: Cell<u32> = const { Cell::new(0) };
 }
 
-/// The calling thread's id in the kernel, as `/proc/self/task` lists it.
+/// The calling thread's id in the kernel, which `/proc/self/task` lists.
 pub fn id() -> u32 {
     // SAFETY: `gettid` takes nothing and cannot fail.
     unsafe { libc::gettid() as u32 }
 }
 
-/// As [`id`], without a system call where this thread has asked before.
+/// [`id`], without a system call if this thread has asked before.
 ///
-/// In a forked child it is the parent's until [`forget_cached_id`].
+/// A forked child gets its parent's id until [`forget_cached_id`].
 #[inline]
 pub fn cached_id() -> u32 {
     match ID.get() {
@@ -32,42 +32,44 @@ pub fn cached_id() -> u32 {
     }
 }
 
-/// Has [`cached_id`] ask anew: the first thing that a forked child does, if it takes locks of a mapping that it
-/// shares with its parent.
+/// Makes [`cached_id`] ask the kernel again. A forked child calls this first if it takes locks of a
+/// mapping that it shares with its parent.
 pub fn forget_cached_id() {
     ID.set(0);
 }
 
-/// Whether there is a thread with this id, of any process; also while nobody has waited for its end.
+/// Returns true if a thread of any process has this id. An ended thread counts until it is waited
+/// for.
 pub fn exists(id: u32) -> bool {
-    // SAFETY: `kill` without a signal only looks for its addressee.
+    // SAFETY: `kill` without a signal only looks up the thread.
     unsafe { libc::kill(id as libc::pid_t, 0) == 0 || errno() != libc::ESRCH }
 }
 
-/// Bytes of the stack of a thread that [`start`] starts, as many as the standard library's have.
+/// Bytes of the stack of a thread started by [`start`], the same as in the standard library.
 const STACK: usize = 2 << 20;
 
-/// Starts a thread of this name that the standard library does not know of, and that nobody joins. It ends with `body`.
+/// Starts a detached thread of this name, unknown to the standard library. It ends with `body`.
 ///
-/// For processes whose heap is one, while their statics are not: the standard library enters the threads that it starts itself in a
-/// table which lies on the heap since before `main`, so that all processes that were forked since would write to that one. The
-/// table is for its message when a stack overflows: a thread that is not in it is killed without.
+/// Meant for processes that share one heap but not their statics. The standard library enters each
+/// thread that it starts in a table that has been on the heap since before `main`, so all forked
+/// processes would write to one table. The table serves the message about a stack overflow: a
+/// thread outside the table is killed without a message.
 ///
 /// If `body` panics, the process aborts.
 ///
 /// # Errors
 ///
-/// What `pthread_create` reports: there can be no more threads.
+/// The error of `pthread_create`: no more threads are possible.
 pub fn start<F: FnOnce() + Send + 'static>(name: &'static CStr, body: F) -> io::Result<()> {
     let body = Box::into_raw(Box::new((name, body)));
-    // SAFETY: `run` takes what the pointer leads to, once, on that thread.
+    // SAFETY: `run` takes the box behind the pointer, once, on the new thread.
     let started = unsafe { start_detached(run::<F>, body.cast()) };
-    // SAFETY: there is no thread that could have taken it.
+    // SAFETY: no thread was started that could have taken the box.
     started.inspect_err(|_| drop(unsafe { Box::from_raw(body) }))
 }
 
 extern "C" fn run<F: FnOnce()>(body: *mut c_void) -> *mut c_void {
-    // SAFETY: `start` leaked it for this thread alone.
+    // SAFETY: `start` leaked the box for this thread alone.
     let (name, body) = *unsafe { Box::from_raw(body.cast::<(&CStr, F)>()) };
     // SAFETY: this `prctl` option reads a string, of which it keeps 15 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
@@ -84,8 +86,8 @@ unsafe fn start_detached(
 ) -> io::Result<()> {
     let mut attributes = MaybeUninit::uninit();
     let (mut thread, at) = (0, attributes.as_mut_ptr());
-    // SAFETY: the attributes are set up first and given back last; the other two take plain values. `run` and `arg` are as
-    // this function's contract says.
+    // SAFETY: the attributes are initialised first and destroyed last; the two setters take plain
+    // values. The caller's promise covers `run` and `arg`.
     unsafe {
         check(libc::pthread_attr_init(at))?;
         let set = check(libc::pthread_attr_setdetachstate(at, libc::PTHREAD_CREATE_DETACHED))
@@ -96,16 +98,17 @@ unsafe fn start_detached(
     }
 }
 
-/// What a function of pthreads has returned.
+/// Converts the result of a pthread function.
 fn check(error: c_int) -> io::Result<()> {
     if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
-/// Lets the kernel delay the calling thread's timeouts by at most `slack_ns` (default 50,000; 0 restores it).
+/// Lets the kernel delay the calling thread's timeouts by at most `slack_ns` (default 50,000; 0
+/// restores it).
 ///
 /// # Errors
 ///
-/// What `prctl(PR_SET_TIMERSLACK)` reports.
+/// The error of `prctl(PR_SET_TIMERSLACK)`.
 pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
     // SAFETY: this `prctl` option takes one plain integer.
     match unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, libc::c_ulong::from(slack_ns)) } {
@@ -114,12 +117,12 @@ pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
     }
 }
 
-/// The number of the system call that waits on a futex, as [`blocked_syscall`] gives it.
+/// Number of the system call that waits on a futex, for comparison with [`blocked_syscall`].
 pub const FUTEX: i64 = libc::SYS_futex;
 
-/// The number of the system call that thread `id` is blocked in, of this process or one that it may trace.
+/// The number of the system call that blocks thread `id`, of this process or one that it may trace.
 ///
-/// `None` if it runs, has ended, or the kernel does not tell. Allocates nothing.
+/// `None` if the thread runs or has ended, or the kernel does not report it. Allocates nothing.
 ///
 /// # Examples
 ///
@@ -130,10 +133,10 @@ pub fn blocked_syscall(id: u32) -> Option<i64> {
     parse_syscall(read_syscall(id, &mut [0; 256])?)
 }
 
-/// Whether thread `id` of this process is blocked until another thread of this process wakes it: in a
-/// private futex, without a timeout.
+/// Returns true if thread `id` of this process is blocked until another thread of this process
+/// wakes it: in a private futex, without a timeout.
 ///
-/// False also if there is no such thread, or the kernel does not tell. Allocates nothing.
+/// False also if there is no such thread or the kernel does not report it. Allocates nothing.
 pub fn waits_for_another(id: u32) -> bool {
     read_syscall(id, &mut [0; 256]).is_some_and(says_endless_wait)
 }
@@ -148,15 +151,16 @@ fn read_syscall(id: u32, text: &mut [u8; 256]) -> Option<&str> {
     str::from_utf8(&text[..len]).ok()
 }
 
-/// A running thread reads `running`; one that is blocked outside of a system call reads -1.
+/// Parses `/proc/ID/syscall`. A running thread reads `running`; a thread blocked outside of a
+/// system call reads -1.
 #[doc(hidden)]
 pub fn parse_syscall(text: &str) -> Option<i64> {
     let number: i64 = text.split_ascii_whitespace().next()?.parse().ok()?;
     (number >= 0).then_some(number)
 }
 
-/// The call's number is followed by its arguments: of a futex the address, the operation, the value
-/// that is expected there, and the address of the timeout.
+/// Parses `/proc/ID/syscall` for [`waits_for_another`]. The arguments follow the number: of a futex
+/// call the address, the operation, the expected value, and the address of the timeout.
 #[doc(hidden)]
 pub fn says_endless_wait(text: &str) -> bool {
     let arguments = text.split_ascii_whitespace().skip(1).take(4);
@@ -176,7 +180,7 @@ pub fn says_endless_wait(text: &str) -> bool {
 ///
 /// # Errors
 ///
-/// What reading `/proc/self/task` reports.
+/// The error of reading `/proc/self/task`.
 ///
 /// # Examples
 ///
@@ -192,15 +196,15 @@ pub fn all() -> io::Result<Vec<u32>> {
     Ok(ids)
 }
 
-/// How many threads process `id` has, those included that have not quite ended; `None` if there is no such process, or the
-/// kernel does not tell.
+/// The number of threads of process `id`, including threads that are about to end; `None` if there
+/// is no such process or the kernel does not report it.
 pub fn count_of(id: u32) -> Option<usize> {
     Some(std::fs::read_dir(format!("/proc/{id}/task")).ok()?.count())
 }
 
 /// The name of thread `id` of this process, of which the kernel keeps 15 bytes.
 ///
-/// `None` if there is no such thread, or the kernel does not tell.
+/// `None` if there is no such thread or the kernel does not report it.
 pub fn name_of(id: u32) -> Option<String> {
     let name = std::fs::read(format!("/proc/self/task/{id}/comm")).ok()?;
     Some(String::from_utf8_lossy(&name).trim_end_matches('\n').to_owned())
@@ -212,14 +216,15 @@ pub(crate) fn errno() -> i32 {
     unsafe { *libc::__errno_location() }
 }
 
-/// Whether the thread with this id, of any process, runs or waits for a CPU, not for anything else.
+/// Returns true if the thread with this id, of any process, runs or waits for a CPU only.
 ///
 /// False also if there is no such thread.
 pub fn is_runnable(thread: u32) -> bool {
     std::fs::read(format!("/proc/{thread}/stat")).is_ok_and(|stat| says_runnable(&stat))
 }
 
-/// The name, in parentheses, may be any bytes; the state is the letter behind it.
+/// Parses `/proc/ID/stat`: the state is the letter behind the name, which may be any bytes in
+/// parentheses.
 #[doc(hidden)]
 pub fn says_runnable(stat: &[u8]) -> bool {
     stat.rsplit(|&byte| byte == b')').next().is_some_and(|rest| rest.starts_with(b" R"))
@@ -239,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_thread_exists_until_it_has_ended() {
-        // By its own id, which is not that of the process.
+        // The thread id differs from the process id.
         let ended = std::thread::spawn(|| {
             assert!(exists(id()) && id() != std::process::id());
             id()
@@ -314,7 +319,8 @@ mod tests {
         assert!(!says_runnable(b""));
     }
 
-    /// Calls `is_seen` with the id of a thread that is about to block in a futex, until it is true.
+    /// Calls `is_seen` with the id of a thread that is about to block in a futex, until it returns
+    /// true.
     fn until_blocked_in_a_futex(is_seen: impl Fn(u32) -> bool) {
         let (thread, word) = (AtomicU32::new(0), AtomicU32::new(0));
         std::thread::scope(|s| {

@@ -1,7 +1,8 @@
-//! What hwloc reads of a machine is what is read here: of described machines, of this one, of recorded ones.
+//! Compares this crate's topology with hwloc's: for described machines, this machine, and recorded
+//! machines.
 //!
-//! hwloc takes masks where the kernel writes both masks and lists, so the two share no file of a description but
-//! numbers and sizes.
+//! If the kernel writes both a mask and a list, hwloc reads the mask. So the two readers share no
+//! file of a description except numbers and sizes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,14 +13,14 @@ use daiko_sys::topology::described::Described;
 use daiko_sys::topology::{CacheKind, Topology};
 use roxmltree::{Document, Node, ParsingOptions};
 
-/// All of a topology that hwloc knows as well; sets are written out.
+/// The parts of a topology that hwloc knows as well, with sets as text.
 #[derive(Default)]
 struct Facts {
-    /// By CPU: its core, its package (`None` for all where the kernel does not know).
+    /// The core and the package of each CPU (`None` for all if the kernel does not know it).
     cpus: BTreeMap<usize, (String, Option<usize>)>,
-    /// Level, kind, bytes, CPUs; in order.
+    /// Level, kind, bytes and CPUs, in order.
     caches: Vec<(u32, CacheKind, u64, String)>,
-    /// By node; `None` for one that is memory only, whose locality hwloc makes up.
+    /// The CPUs of each node; `None` for a node with memory only: hwloc invents its locality.
     nodes: BTreeMap<usize, Option<String>>,
     allowed: String,
 }
@@ -45,7 +46,7 @@ impl Facts {
         }
     }
 
-    /// Packages that are numbered -1, and where memory is that is no CPU's, is not compared.
+    /// Drops packages with number -1 and memory without a CPU from the comparison.
     fn forget_what_is_unknown_to(&mut self, other: &Self) {
         for (cpu, (_, package)) in &mut self.cpus {
             *package = package.filter(|_| other.cpus.get(cpu).is_some_and(|(_, it)| it.is_some()));
@@ -55,8 +56,9 @@ impl Facts {
         }
     }
 
-    /// Recordings have control groups but no mask of a process; old ones have masks of caches but no lists, and CPUs of
-    /// nodes that are offline, which only we give a place.
+    /// Drops parts that recordings lack. They have control groups but no mask of a process. Old
+    /// recordings have masks of caches but no lists, and CPUs of offline nodes, to which only this
+    /// crate gives a place.
     fn forget_what_recordings_lack(&mut self, theirs: &mut Self) {
         theirs.allowed.clone_from(&self.allowed);
         self.nodes.retain(|id, _| theirs.nodes.contains_key(id));
@@ -66,11 +68,11 @@ impl Facts {
     }
 }
 
-/// What `lstopo` says, told where to look by `variable`; `None` if it is not installed.
+/// The output of `lstopo` for the source that `variable` selects; `None` if it is not installed.
 fn hwloc(variable: &str, value: &Path) -> Option<Facts> {
     let mut lstopo = Command::new("lstopo-no-graphics");
     lstopo.args(["--of", "xml", "--no-io", "--disallowed"]).env(variable, value);
-    // Of a tree or this machine, not what this processor says of itself.
+    // Restricts hwloc to the tree or the files of this machine, without asking the processor.
     let component = if variable == "HWLOC_SYNTHETIC" { "synthetic" } else { "linux,stop" };
     lstopo.env("HWLOC_COMPONENTS", component).env("HWLOC_HIDE_ERRORS", "2");
     let output = match lstopo.output() {
@@ -129,11 +131,11 @@ fn above<'a, 'b>(object: Node<'a, 'b>, kind: &str) -> Option<Node<'a, 'b>> {
 
 fn number(object: Node<'_, '_>) -> Option<usize> {
     let index = object.attribute("os_index")?.parse::<u32>().expect("a number");
-    // Where the kernel says -1.
+    // The kernel reports -1.
     (index != u32::MAX).then_some(index as usize)
 }
 
-/// By 32 bits, the highest first: `0x3,0x00000001`.
+/// Parses words of 32 bits, the highest first: `0x3,0x00000001`.
 fn set(object: Node<'_, '_>, name: &str) -> CpuSet {
     let words = object.attribute(name).expect(name).rsplit(',');
     let bits =
@@ -154,7 +156,7 @@ fn assert_agreed(what: &str, mut ours: Facts, mut theirs: Facts) {
     assert_eq!(ours.caches, theirs.caches, "{what}");
 }
 
-/// Ordinary machines, then odd ones.
+/// Ordinary machines, followed by unusual machines.
 const MACHINES: [&str; 30] = [
     "1x1x1",
     "1x2x1",
@@ -201,7 +203,7 @@ fn described_machines_are_read_as_hwloc_reads_them() {
     }
 }
 
-/// The same machine in hwloc's words: what describes machines here agrees as well.
+/// The same machines in hwloc's own words: the describing code here agrees as well.
 #[test]
 fn descriptions_are_those_of_hwlocs_own_machines() {
     let core = "(size=1048576) l1d:1(size=49152) l1i:1(size=32768) core:1";
@@ -225,7 +227,7 @@ fn this_machine_is_read_as_hwloc_reads_it() {
         Ok(machine) => machine,
         Err(error) => return println!("skipped: {error}"),
     };
-    // Of the mask hwloc takes the control group's part alone.
+    // hwloc applies only the control group's part of the mask.
     let Some(mut theirs) = hwloc("HWLOC_THISSYSTEM", Path::new("1")) else { return };
     let cpuset: CpuSet = theirs.allowed.parse().expect("a list");
     assert_eq!(ours.allowed().intersection(&cpuset), *ours.allowed());
@@ -233,7 +235,7 @@ fn this_machine_is_read_as_hwloc_reads_it() {
     assert_agreed("this machine", Facts::of(&ours), theirs);
 }
 
-/// Trees of hwloc's that cannot agree.
+/// Recorded trees of hwloc that cannot agree.
 const APART: [(&str, &str); 2] = [
     ("40intel64-4n10c+pci-conflicts", "masks were changed so that they contradict the lists"),
     (
@@ -242,7 +244,8 @@ const APART: [(&str, &str); 2] = [
     ),
 ];
 
-/// Trees of other machines, a folder each, such as those of hwloc's sources (`tests/hwloc/linux/*.tar.bz2`), unpacked.
+/// Compares trees of other machines, a folder each, such as those of hwloc's sources
+/// (`tests/hwloc/linux/*.tar.bz2`), unpacked.
 #[test]
 fn recorded_machines_are_read_as_hwloc_reads_them() {
     let Some(folder) = std::env::var_os("DAIKO_RECORDED_MACHINES") else {

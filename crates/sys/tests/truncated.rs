@@ -1,4 +1,4 @@
-//! A file is truncated below its mapping. Every case runs in a child process.
+//! Truncation of a file below its mapping. Every case runs in a child process.
 
 #[path = "../../../tests/child.rs"]
 mod child;
@@ -14,9 +14,10 @@ use daiko_sys::file::{Guarded, MOST_GUARDED, Populate, Reason, SharedFile};
 use daiko_sys::memory::{Mapping, page_size};
 use daiko_sys::signal;
 
-/// A file of this many pages, each filled with its number counted from 1, whose name is gone already.
+/// A file of `pages` pages, each filled with its number counted from 1. Its name is removed
+/// already.
 fn filled(pages: usize) -> (SharedFile, File) {
-    // SAFETY: an access that is repeated without end is ended by this.
+    // SAFETY: takes a plain integer. Ends an access that is repeated without end.
     unsafe { libc::alarm(60) };
     let name = format!("daiko-truncated-{}", std::process::id());
     let file = SharedFile::create(&name, pages * page_size()).unwrap();
@@ -34,12 +35,12 @@ fn truncate(file: &File, pages: usize) {
 }
 
 fn read(mapping: &Mapping, page: usize) -> u8 {
-    // SAFETY: the page is one of the mapping.
+    // SAFETY: the page is part of the mapping.
     unsafe { mapping.start().add(page * page_size() + 5).read_volatile() }
 }
 
 fn write(mapping: &Mapping, page: usize, byte: u8) {
-    // SAFETY: the page is one of the mapping.
+    // SAFETY: the page is part of the mapping.
     unsafe { mapping.start().add(page * page_size() + 5).write_volatile(byte) };
 }
 
@@ -82,7 +83,7 @@ fn the_rest_of_a_truncated_file_stays_shared() {
     });
 }
 
-/// Every thread counts on a page of its own; a page that is replaced twice loses what was counted.
+/// Every thread counts on a page of its own. A page that is replaced twice loses its count.
 #[test]
 fn threads_that_meet_the_end_at_once_lose_nothing_of_what_they_write_then() {
     in_child_well("threads_that_meet_the_end_at_once_lose_nothing_of_what_they_write_then", || {
@@ -116,7 +117,7 @@ unsafe extern "C" fn leave(_: libc::c_int, info: *mut libc::siginfo_t, context: 
     }
 }
 
-/// What a program does that handles SIGBUS itself, before there is any of ours.
+/// Handles SIGBUS like a program with a handler of its own, installed before the guarded mapping's.
 fn handle_by_leaving() {
     // SAFETY: zero is a valid `sigaction`, and the handler fits its flag.
     unsafe {
@@ -127,7 +128,7 @@ fn handle_by_leaving() {
     }
 }
 
-/// Meets the end of a file through a guarded mapping, then through one that is none.
+/// Touches a truncated file through a guarded mapping, then through a plain mapping.
 fn meet_both() {
     let (file, other) = filled(2);
     let (guarded, bare) = (file.map_guarded(Populate::Now).unwrap(), file.map(Populate::Now));
@@ -167,7 +168,7 @@ fn a_mapping_that_is_dropped_is_not_repaired_any_more() {
     assert_eq!(output.status.code(), Some(80), "{}", stderr(&output));
 }
 
-/// The hook that reports overflows of stacks may be there before or after.
+/// The hook that reports stack overflows may be installed before or after.
 #[test]
 fn a_hook_of_faults_lets_repairs_pass() {
     fn with_hook(is_first: bool) {
@@ -195,8 +196,8 @@ fn a_hook_of_faults_lets_repairs_pass() {
 #[test]
 fn a_signal_that_was_sent_is_not_taken_for_a_fault() {
     let output = in_child("a_signal_that_was_sent_is_not_taken_for_a_fault", || {
-        // SAFETY: neither the default effect nor `raise` runs code of the program's. The
-        // handler of std, which is there before, would let the first signal pass.
+        // SAFETY: neither the default effect nor `raise` runs code of the program. The handler of
+        // std, which was installed before, would let the first signal pass.
         unsafe {
             libc::signal(libc::SIGBUS, libc::SIG_DFL);
             let (file, _other) = filled(1);

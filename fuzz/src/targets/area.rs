@@ -1,4 +1,4 @@
-//! The notification area and the vector scan, against a plain list of words.
+//! Compares the notification area and the vector scan with a plain list of words.
 
 use std::{
     array,
@@ -9,10 +9,10 @@ use std::{
 use daiko_context::scan;
 use daiko_core::watch::Area;
 
-/// Enough for blocks of every vector width, and some words before and behind.
+/// Number of words: enough for blocks of every vector width with some words before and behind.
 const WORDS: usize = 70;
 
-/// Each four bytes are a step: what, at which word, and two operands.
+/// Each four bytes are a step: operation, word, and two operands.
 pub(super) fn fuzz(data: &[u8]) {
     let names: [u8; WORDS] = array::from_fn(|i| i as u8);
     let (words, masks) =
@@ -80,7 +80,7 @@ impl Plain {
 }
 
 fn name(waiter: NonNull<u8>) -> usize {
-    // SAFETY: all waiters are elements of `names`, which nobody writes and which outlives the area.
+    // SAFETY: all waiters are elements of `names`, which is not written and outlives the area.
     usize::from(unsafe { *waiter.as_ref() })
 }
 
@@ -90,6 +90,7 @@ fn find_by_vectors(
     from: usize,
     to: usize,
 ) -> Option<usize> {
-    // SAFETY: both are arrays of `WORDS` words, aligned as integers are, and `to` is at most that.
+    // SAFETY: both are arrays of `WORDS` words with the alignment of integers, and `to` is at most
+    // that.
     unsafe { scan::find_hit_u64(words.as_ptr().cast(), masks.as_ptr().cast(), from, to) }
 }

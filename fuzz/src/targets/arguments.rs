@@ -1,4 +1,5 @@
-//! The command line: what it accepts reads the same when it is written out; what it refuses is told in one line.
+//! The command line: an accepted line parses to the same value when it is printed, and a refusal is
+//! one line.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -8,7 +9,7 @@ use std::{
 use daiko_cli::args::{self, Command, LabCommand, Request};
 use daiko_lab::kit::format;
 
-/// The words after the program's name, each but the last ended by a zero byte.
+/// The input is the words after the program's name, separated by zero bytes.
 pub(super) fn fuzz(data: &[u8]) {
     let words = data.split(|&byte| byte == 0).map(|word| OsStr::from_bytes(word).to_owned());
     match args::parse(["daiko".into()].into_iter().chain(words)) {

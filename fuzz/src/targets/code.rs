@@ -1,4 +1,4 @@
-//! Samples of a thread in code that may be anything: shares are shares, and of code that cannot be read nothing is said.
+//! Samples of a thread in arbitrary code: shares are valid, and unreadable code gives no class.
 
 use daiko_pair::{
     Class,
@@ -8,7 +8,7 @@ use daiko_sys::sampling::Sample;
 
 const START: u64 = 0x40_0000;
 const SAMPLES: usize = 32;
-/// Memory beyond the caches is near, so that few bytes may name addresses on both sides.
+/// Small, so that a few bytes can name addresses on both sides.
 const CACHE: u64 = 1 << 12;
 
 struct Bytes<'a>(&'a [u8]);
@@ -23,7 +23,8 @@ impl ReadCode for Bytes<'_> {
     }
 }
 
-/// How wide addresses are and how many samples there are; each sample's place and a word for its registers; the code.
+/// The input is the width of addresses and the number of samples; each sample's place and a word
+/// for its registers; the code.
 pub(super) fn fuzz(data: &[u8]) {
     let Some((&[first, ..], rest)) = data.split_first_chunk::<2>() else { return };
     let bits = if first & 1 == 1 { 32 } else { 64 };
@@ -53,7 +54,7 @@ fn profile(samples: &[Sample], code: &[u8]) -> Profile {
     profiler.finish()
 }
 
-/// Registers point into the code and beside it, so that calls and loads by them lead somewhere.
+/// Registers point into the code and beside it, so that calls and loads through them have a target.
 fn sample(&[low, high, step, spread]: &[u8; 4], len: usize, bits: u32) -> Sample {
     let place = u64::from(u16::from_le_bytes([low, high])) % (len as u64 + 1);
     let registers = std::array::from_fn(|register| {

@@ -7,7 +7,7 @@ use std::{
 
 use daiko_sys::{cpu, limits};
 
-/// Parts of the input are ended by zero bytes, which no file of the kernel has.
+/// Parts of the input are separated by zero bytes, which no file of the kernel has.
 pub(super) fn fuzz(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut parts = text.split('\0');
@@ -16,7 +16,8 @@ pub(super) fn fuzz(data: &[u8]) {
     as_the_kernel_writes(&Names { point: part(), root: part(), group: part() }, part().as_bytes());
 }
 
-/// Whatever the files hold, a quota is a number of CPUs, and no path leads back.
+/// Checks, for any contents of the files, that a quota is a number of CPUs and no path leads
+/// upwards.
 fn any_files(mounts: &str, memberships: &str, limit: &str) {
     let read = |path: &Path| {
         let file = match path.to_str() {
@@ -37,8 +38,8 @@ struct Names<'a> {
     group: &'a str,
 }
 
-/// Where the files are as the kernel writes them, the group and its ancestors are read, each once,
-/// and the least grant counts. `shares` are hundredths of a CPU, 0 without a limit.
+/// Checks that, for files in the kernel's format, the group and its ancestors are read, each once,
+/// and the least grant counts. `shares` are hundredths of a CPU; 0 means no limit.
 fn as_the_kernel_writes(names: &Names<'_>, shares: &[u8]) {
     let root = path(&names.root.replace('\n', ""));
     let group = path(&names.group.replace('\n', ""));
@@ -68,13 +69,13 @@ fn as_the_kernel_writes(names: &Names<'_>, shares: &[u8]) {
     assert_eq!(quota, least.map(|share| f64::from(share) / 100.0));
 }
 
-/// An absolute path with no way back.
+/// An absolute path without `..`.
 fn path(name: &str) -> String {
     let parts = Path::new(name).components().filter(|part| matches!(part, Component::Normal(_)));
     format!("/{}", parts.collect::<PathBuf>().display())
 }
 
-/// As the kernel escapes names in `mountinfo`.
+/// Escapes names like the kernel in `mountinfo`.
 fn escaped(name: &str) -> String {
     let mut text = String::new();
     for character in name.chars() {

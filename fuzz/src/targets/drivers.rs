@@ -1,4 +1,4 @@
-//! What programs of other languages answer and measure, and what compilers and children complain of.
+//! Answers and figures of programs in other languages, and messages of compilers and children.
 
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
@@ -11,7 +11,7 @@ use daiko_lab::{
     kit::failure,
 };
 
-/// The exit code, two numbers, then any text.
+/// The input is the exit code, two numbers, then any text.
 pub(super) fn fuzz(data: &[u8]) {
     let Some((&[code, ref numbers @ ..], rest)) = data.split_first_chunk::<17>() else { return };
     let status = ExitStatus::from_raw(i32::from(code) << 8);
@@ -46,7 +46,7 @@ fn complaints_are_lines(bytes: &[u8]) {
     }
 }
 
-/// Of two ranks of MPI.
+/// Figures of two ranks of MPI are finite.
 fn figures_are_numbers(data: &[u8]) {
     let (words, _) = data.as_chunks::<8>();
     let (one, other) = words.split_at(words.len() / 2);

@@ -1,5 +1,5 @@
-//! The journal of `daiko pair`, written by a session that may have been killed at any byte: all changes are read that were
-//! noted whole, and nothing else.
+//! The journal of `daiko pair`, from a session that was killed at any byte: exactly the completely
+//! written changes are read.
 
 use daiko_pair::{
     journal::{Change, Content, head, parse},
@@ -7,10 +7,10 @@ use daiko_pair::{
 };
 use daiko_sys::cpu::CpuSet;
 
-/// When the session began.
+/// Start time of the session.
 const SINCE: u64 = 7;
 
-/// A length; then changes of 15 bytes each; what is left is read as a journal's own text.
+/// The input is a length, then changes of 15 bytes each; the rest is read as a journal's own text.
 pub(super) fn fuzz(data: &[u8]) {
     let Some((len, data)) = data.split_first_chunk() else { return };
     let (changes, noise) = data.as_chunks();
@@ -51,7 +51,7 @@ fn cut(changes: &[Change], len: usize) {
     assert_eq!(parse(text.as_bytes()), wanted);
 }
 
-/// What is read of any bytes reads the same when it is written out.
+/// The changes read from any bytes are the same after printing.
 fn noisy(bytes: &[u8]) {
     let noise = parse(&[head(SINCE).as_bytes(), bytes].concat());
     let Content::Changes { changes, .. } = &noise else { panic!("it has a head: {noise:?}") };

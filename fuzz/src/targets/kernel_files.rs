@@ -1,9 +1,9 @@
-//! Files of `/proc` and `/sys` with one fact each: what is written into any text is read out of it.
+//! Files of `/proc` and `/sys` with one fact each: a fact written into any text is read back.
 
 use daiko_lab::kit::host;
 use daiko_sys::{limits, process, thread};
 
-/// A number, then any text.
+/// The input is a number, then any text.
 pub(super) fn fuzz(data: &[u8]) {
     let Some((number, noise)) = data.split_first_chunk() else { return };
     let number = u64::from_le_bytes(*number);
@@ -25,7 +25,7 @@ fn fields(number: u64, text: &str) {
     }
 }
 
-/// Threads are named by whoever likes to, in parentheses.
+/// The name of a thread, in parentheses, is arbitrary.
 fn states(name: &[u8]) {
     for state in [b"R", b"S"] {
         let stat = [b"7 (", name, b") ", state, b" 1 2 3\n"].concat();
@@ -33,7 +33,7 @@ fn states(name: &[u8]) {
     }
 }
 
-/// The 22nd field is the time of the start; so are processes named.
+/// The 22nd field is the start time; names of processes are arbitrary as well.
 fn starts(ticks: u64, name: &[u8]) {
     let between = "0 ".repeat(18);
     let stat = [b"7 (", name, format!(") S {between}{ticks} 23\n").as_bytes()].concat();

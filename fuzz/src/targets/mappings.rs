@@ -1,9 +1,10 @@
-//! What the kernel says of a process's mappings, among paths that anybody may have chosen: each sign of persistent memory is
-//! seen wherever it stands, and what is told of it is one line.
+//! The kernel's lists of a process's mappings, with arbitrary paths: each sign of persistent memory
+//! is found at any position, and its description is one line.
 
 use daiko_pair::class::Mappings;
 
-/// What `maps` says, a zero byte, what `mountinfo` says; each file that is asked about is mapped by DAX, or none is.
+/// The input is `maps`, a zero byte, `mountinfo`. Either all queried files are mapped by DAX or
+/// none.
 pub(super) fn fuzz(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (maps, mounts) = text.split_once('\0').unwrap_or((&text, ""));

@@ -17,7 +17,7 @@ mod slab;
 mod topology;
 mod wakes;
 
-/// Panics if it finds a fault in what the bytes lead to.
+/// Panics if it finds a fault in the results for these bytes.
 pub type Target = fn(&[u8]);
 
 /// All targets by name; `fuzz/seeds` has a folder for each.

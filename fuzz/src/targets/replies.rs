@@ -1,4 +1,4 @@
-//! What a sample's child answers, up to the report.
+//! The reply of a sample's child, up to the report.
 
 use std::sync::atomic::AtomicBool;
 
@@ -10,7 +10,7 @@ use daiko_lab::{
 
 use super::results;
 
-/// The answer as JSON; every sample of the run is this one.
+/// The input is the reply as JSON, which serves as every sample of the run.
 pub(super) fn fuzz(data: &[u8]) {
     let Ok(answer) = serde_json::from_slice::<Answer>(data) else { return };
     let text = serde_json::to_vec(&answer).expect("JSON");

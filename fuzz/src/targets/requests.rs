@@ -1,4 +1,4 @@
-//! What a sample's child is told: it answers every request, and refuses all else.
+//! The request to a sample's child, which answers every valid request and refuses any other.
 
 use daiko_lab::{
     Failure, experiments,
@@ -8,7 +8,8 @@ use daiko_lab::{
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The request as JSON. Those for an experiment that there is would be carried out, and are left out.
+/// The input is the request as JSON. Requests for existing experiments would be carried out, so
+/// they are skipped.
 pub(super) fn fuzz(data: &[u8]) {
     let request: Option<Value> = serde_json::from_slice(data).ok();
     let case = request.as_ref().and_then(|request| Case::deserialize(request.get("case")?).ok());

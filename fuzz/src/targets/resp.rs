@@ -1,5 +1,5 @@
-//! The server of the example `kv`, as its clients drive it: however what they send is cut, they get the same replies, which
-//! they can read.
+//! The server of the example `kv`: the replies to a request do not depend on the pieces in which it
+//! arrives, and they are well-formed.
 
 use std::io::{self, Read, Write};
 
@@ -18,7 +18,7 @@ mod store;
 #[path = "../../../crates/daiko/examples/kv/words.rs"]
 mod words;
 
-/// Two lengths of pieces, and what is sent.
+/// The input is two lengths of pieces, and the request bytes.
 pub(super) fn fuzz(data: &[u8]) {
     let Some((&[one, other], bytes)) = data.split_first_chunk() else { return };
     let whole = replies(bytes, [usize::MAX; 2]);
@@ -30,14 +30,14 @@ pub(super) fn fuzz(data: &[u8]) {
     }
 }
 
-/// What a new server replies.
+/// The replies of a new server.
 fn replies(bytes: &[u8], pieces: [usize; 2]) -> Vec<u8> {
     let mut client = Client { bytes, pieces, replies: Vec::new() };
     serve(&mut client, &Server::new()).expect("a client that lives");
     client.replies
 }
 
-/// Without the lines that change as time goes by.
+/// The lines that do not change over time.
 fn told(replies: &[u8]) -> Vec<&[u8]> {
     let lines = replies.split(|byte| *byte == b'\n');
     lines
@@ -45,7 +45,7 @@ fn told(replies: &[u8]) -> Vec<&[u8]> {
         .collect()
 }
 
-/// What follows the first reply.
+/// The bytes behind the first reply.
 fn behind_reply(bytes: &[u8]) -> Option<&[u8]> {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let (line, rest) = (&bytes[..end], &bytes[end + 2..]);
@@ -61,7 +61,7 @@ fn behind_reply(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Sends its bytes in pieces of two lengths, in turn.
+/// A client that sends its bytes in pieces of two lengths, in turn.
 struct Client<'b> {
     bytes: &'b [u8],
     pieces: [usize; 2],

@@ -1,4 +1,4 @@
-//! `results.json`: it survives being written, and whatever it says makes a report.
+//! `results.json`: it survives a round trip, and any contents make a report.
 
 use daiko_lab::{
     kit::{host::Host, results::Results},
@@ -6,14 +6,14 @@ use daiko_lab::{
 };
 use roxmltree::{Document, ParsingOptions};
 
-/// The file.
+/// The input is the file.
 pub(super) fn fuzz(data: &[u8]) {
     if let Ok(results) = serde_json::from_slice(data) {
         check(&results);
     }
 }
 
-/// Everything that is made of results.
+/// Builds all outputs from the results.
 pub(super) fn check(results: &Results) {
     let text = serde_json::to_vec(results).expect("JSON");
     let again: Results = serde_json::from_slice(&text).expect("the same JSON");
@@ -30,7 +30,7 @@ pub(super) fn check(results: &Results) {
     let _ = report::conclusion(results);
 }
 
-/// A machine that is the same in every run.
+/// A constant host.
 pub(super) fn host() -> Host {
     Host {
         cpu: "a processor".into(),

@@ -1,4 +1,5 @@
-//! A segment, and a service in it, over words that others write: what is found lies inside, and calls and servers end.
+//! A segment with a service, over words that a peer overwrites: all objects lie inside, and calls
+//! and servers end.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,10 +12,10 @@ use daiko_sys::file::{Populate, SharedFile};
 use daiko_sys::memory::Mapping;
 
 const BYTES: usize = MIN_BYTES + (64 << 10);
-/// A server that nobody can ring for ends a second later than others.
+/// Largest number of servers: a server that cannot be rung for takes a second longer to end.
 const MOST_SERVERS: usize = 3;
 
-/// Each twelve bytes are a step: what, by whom, a size or place, and what a word becomes.
+/// Each twelve bytes are a step: operation, caller, a size or place, and the new value of a word.
 pub(super) fn fuzz(data: &[u8]) {
     let segment = Segment::anonymous(BYTES).expect("memory");
     let service = Service::create(&segment, "s", Service::options().slots(3)).expect("room");
@@ -37,7 +38,7 @@ pub(super) fn fuzz(data: &[u8]) {
     }
 }
 
-/// The segment's memory, as somebody else has it.
+/// The segment's memory in the view of a peer.
 fn theirs(segment: &Segment) -> Mapping {
     let descriptor = segment.as_fd(|fd| fd.try_clone_to_owned()).expect("a descriptor");
     SharedFile::from_memfd(descriptor).and_then(|file| file.map(Populate::OnUse)).expect("memory")
@@ -45,7 +46,7 @@ fn theirs(segment: &Segment) -> Mapping {
 
 fn write(memory: &Mapping, at: usize, word: u64) {
     assert!(8 * at < memory.len());
-    // SAFETY: a word of a live mapping, aligned.
+    // SAFETY: an aligned word of a live mapping.
     unsafe { memory.start().cast::<AtomicU64>().add(at).as_ref() }.store(word, Relaxed);
 }
 

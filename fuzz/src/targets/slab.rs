@@ -1,4 +1,5 @@
-//! The slab allocator over words that others write: what it hands out lies inside, and each call ends.
+//! The slab allocator, over words that peers overwrite: all allocations lie inside, and each call
+//! ends.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},
@@ -9,13 +10,14 @@ use std::{
 use daiko_core::slab::{ALIGN, Caller, Heap};
 
 const LEN: usize = 96 << 10;
-/// Before the pages there are words only.
+/// Words before the pages.
 const WORDS: usize = ALIGN / 8;
 
-/// Each twelve bytes are a step: what, by whom, a size or place, and what a word becomes.
+/// Each twelve bytes are a step: operation, caller, a size or place, and the new value of a word.
 pub(super) fn fuzz(data: &[u8]) {
     let memory = Memory::new();
-    // SAFETY: for as long as the heap is used, and aligned; below it is changed by words.
+    // SAFETY: valid for as long as the heap is used, and aligned; it is changed by whole words
+    // below.
     let Ok(heap) = (unsafe { Heap::over(memory.0, LEN) }) else { panic!("zeros are a heap") };
     let mut callers = [1, 2].map(|id| Caller::new(heap, id));
     for &[what, by, low, high, word @ ..] in data.as_chunks::<12>().0 {
@@ -63,7 +65,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated so, and borrowed by nobody: the heap goes before.
+        // SAFETY: allocated with this layout, and not borrowed any more: the heap is dropped
+        // before.
         unsafe { dealloc(self.0.as_ptr(), layout()) };
     }
 }

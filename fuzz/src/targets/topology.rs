@@ -1,5 +1,5 @@
-//! Lists of CPUs, and the description of a machine: whatever its files say, siblings agree on who they are; what is refused is
-//! told in one line.
+//! Lists of CPUs, and descriptions of machines: for any contents of the files, siblings agree with
+//! each other, and a refusal is one line.
 
 use std::path::Path;
 
@@ -9,8 +9,8 @@ use daiko_sys::{
     topology::{Topology, described::Described},
 };
 
-/// A machine in words; then the files that were changed, each followed by its new text, or by nothing if it is gone. All but the
-/// last are ended by zero bytes.
+/// The input is a machine in words; then changed files, each followed by its new text, or by an
+/// empty text to remove it. Parts are separated by zero bytes.
 pub(super) fn fuzz(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut parts = text.split('\0');

@@ -1,12 +1,12 @@
-//! A trace of wake-ups: what it accepts reads the same when it is written out, and can be replayed; what it refuses is told in
-//! one line.
+//! A trace of wake-ups: an accepted trace reads the same after printing and can be replayed, and a
+//! refusal is one line.
 
 use daiko_lab::experiments::follow_sim::{
     replay::replay,
     trace::{Reader, TraceError, Wake, Writer},
 };
 
-/// The file.
+/// The input is the file.
 pub(super) fn fuzz(data: &[u8]) {
     match read(data) {
         Ok((cpus, wakes, lost)) => check(data, cpus, &wakes, lost),
@@ -27,7 +27,7 @@ fn read(data: &[u8]) -> Result<Read, TraceError> {
     Ok((reader.cpus(), wakes, reader.lost()))
 }
 
-/// How many wake-ups there were in each course.
+/// The number of wake-ups in each of the three replays.
 fn replayed(data: &[u8]) -> Result<[u64; 3], TraceError> {
     let replay = replay(&mut Reader::new(data)?)?;
     assert!(!replay.to_string().contains("NaN"));

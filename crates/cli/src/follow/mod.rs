@@ -1,6 +1,7 @@
-//! `daiko follow`: the kernel's scheduler of `daiko-scx`, under which wake-ups wait for their interrupt.
+//! `daiko follow`: the kernel scheduler of `daiko-scx`, under which woken threads wait for their
+//! interrupt.
 
-// Building it needs more than Rust, so that it is asked for by a feature.
+// A feature, as building the scheduler needs more tools than Rust.
 #[cfg_attr(not(feature = "scx"), path = "without.rs")]
 mod scheduler;
 #[cfg(any(feature = "scx", test))]
@@ -12,11 +13,11 @@ use daiko_scx::{Error, Kernel, MISSING, State, Steering};
 
 use crate::{args::FollowCommand, problem::Problem};
 
-/// Does what the command line says.
+/// Runs a request of `daiko follow`.
 pub(crate) fn run(command: &FollowCommand, out: &mut dyn Write) -> Result<ExitCode, Problem> {
     match command {
         FollowCommand::Status => status(out),
-        // Before anything else is asked for, which would not help.
+        // Checked first, as remedies for other errors would not help.
         _ if Kernel::here().state() == State::Missing => Err(Problem::usage(MISSING)),
         FollowCommand::Start { settings, interval } => scheduler::start(*settings, *interval, out),
         FollowCommand::Stop => scheduler::stop(out),
@@ -36,7 +37,7 @@ fn status(out: &mut dyn Write) -> Result<ExitCode, Problem> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What cannot be carried out, as things are.
+/// Requests that the present state of the system forbids.
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
         Problem::usage(error.to_string())

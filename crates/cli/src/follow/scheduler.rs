@@ -1,4 +1,4 @@
-//! With the feature `scx`: starts, switches and ends the scheduler, and shows what it does.
+//! The scheduler with the feature `scx`: starting, switching, ending, and its counters.
 
 use std::{
     fs::File,
@@ -18,12 +18,12 @@ use crate::{
     problem::Problem,
 };
 
-/// How often it is looked whether the scheduler is to end, or has.
+/// Time between two checks for the end of the scheduler.
 const LOOK: Duration = Duration::from_millis(100);
 /// Lines between two headings.
 const PAGE: u32 = 20;
 
-/// Attaches the scheduler until it is told to end; or changes the one that is attached.
+/// Attaches the scheduler until it is told to end, or changes the attached scheduler.
 pub(super) fn start(
     settings: Settings,
     interval: u64,
@@ -42,14 +42,14 @@ pub(super) fn start(
          per second:"
     )?;
     let shown = show(&running, Duration::from_secs(interval), &stop, out);
-    // It ends whatever has become of standard output.
+    // The scheduler ends even if standard output has failed.
     running.stop()?;
     shown?;
     writeln!(out, "detached")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// A line each `interval`, until it is to end, or has ended.
+/// Prints a line each `interval` until the scheduler ends or is to end.
 fn show(
     running: &Running,
     interval: Duration,
@@ -92,14 +92,14 @@ fn attached() -> Result<Attached, Problem> {
     })
 }
 
-/// Has the process that has started the scheduler end it.
+/// Tells the process that has started the scheduler to end it.
 pub(super) fn stop(out: &mut dyn Write) -> Result<ExitCode, Problem> {
     attached()?.stop().map_err(failed)?;
     writeln!(out, "detached")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The policy and all counters, if the scheduler is attached.
+/// Prints the policy and all counters, if the scheduler is attached.
 pub(super) fn status(out: &mut dyn Write) -> Result<(), Problem> {
     let Some(attached) = Attached::find()? else { return Ok(()) };
     writeln!(out, "policy: {}", attached.settings()?)?;
@@ -109,7 +109,7 @@ pub(super) fn status(out: &mut dyn Write) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Writes all wake-ups of so many seconds into `path`.
+/// Records all wake-ups of `seconds` into `path`.
 pub(super) fn record(seconds: u64, path: &Path, out: &mut dyn Write) -> Result<ExitCode, Problem> {
     let attached = attached()?;
     let stop = stop_flag()?;

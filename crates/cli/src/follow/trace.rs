@@ -1,22 +1,23 @@
-//! Wake-ups in a file, for the simulator.
+//! A file of wake-ups for the simulator.
 
 use std::io::{self, BufWriter, Write};
 
 use daiko_lab::experiments::follow_sim::trace::{Wake, Writer};
 use daiko_scx::Event;
 
-/// A file of wake-ups that is being written. Without its last line it counts as cut short.
+/// A file of wake-ups under construction. Without its last line it counts as truncated.
 pub(super) struct Trace<File: Write> {
     writer: Writer<BufWriter<File>>,
-    /// When the first wake-up was, and the last: times are from the first on, and never go back.
+    /// Times of the first and the last wake-up. The trace counts from the first and never goes
+    /// back.
     first_and_last: Option<(u64, u64)>,
     wakes: u64,
-    /// The first failure; nothing is written after it.
+    /// The first failure. Nothing is written after it.
     state: io::Result<()>,
 }
 
 impl<File: Write> Trace<File> {
-    /// Of a machine with that many CPUs.
+    /// Begins a trace of a machine with `cpus` CPUs.
     pub(super) fn begin(file: File, cpus: u16) -> io::Result<Self> {
         let writer = Writer::new(BufWriter::new(file), cpus)?;
         Ok(Trace { writer, first_and_last: None, wakes: 0, state: Ok(()) })
@@ -25,7 +26,8 @@ impl<File: Write> Trace<File> {
     pub(super) fn write(&mut self, event: Event) {
         let Event { time_ns, task, waker, previous, idle, chosen } = event;
         let (first, last) = self.first_and_last.unwrap_or((time_ns, time_ns));
-        // Two CPUs may take their places in the buffer in one order, and the time in the other.
+        // Two CPUs may reserve their places in the buffer in one order and read the time in the
+        // other.
         let now = time_ns.max(last);
         self.first_and_last = Some((first, now));
         if self.state.is_ok() {
@@ -35,12 +37,12 @@ impl<File: Write> Trace<File> {
         }
     }
 
-    /// Whether nothing more can be written.
+    /// Returns true if writing has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.state.is_err()
     }
 
-    /// Ends the file; says how many wake-ups are in it.
+    /// Ends the file and returns the number of its wake-ups.
     pub(super) fn end(self, lost: u64) -> io::Result<u64> {
         self.state?;
         self.writer.finish(lost)?;

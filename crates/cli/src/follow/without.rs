@@ -1,4 +1,4 @@
-//! Without the feature `scx`: says how to have it.
+//! The scheduler without the feature `scx`: explains how to build it.
 
 use std::{io::Write, path::Path, process::ExitCode};
 
@@ -25,7 +25,7 @@ pub(super) fn record(_: u64, _: &Path, _: &mut dyn Write) -> Result<ExitCode, Pr
     missing()
 }
 
-/// Its counters are there, but not for this program.
+/// Reports that the counters exist, but this program cannot read them.
 pub(super) fn status(out: &mut dyn Write) -> Result<(), Problem> {
     if Kernel::here().state() == State::Attached(NAME.into()) {
         writeln!(out, "counters: {REMEDY}")?;

@@ -1,4 +1,4 @@
-//! Commands: all are there before the first one runs.
+//! Commands. All processes exist before the first one runs.
 
 use std::{
     ffi::OsString,
@@ -16,10 +16,10 @@ use daiko_sys::{
 use super::line::Targets;
 use crate::problem::Problem;
 
-/// What shells give for a file that cannot be run.
+/// The exit code of shells for a file that cannot be run.
 const NOT_RUN: u8 = 126;
 
-/// The processes of commands.
+/// The processes of the commands.
 #[derive(Default)]
 pub(super) struct Commands(Vec<Command>);
 
@@ -36,10 +36,10 @@ enum State {
 }
 
 impl Commands {
-    /// Processes that wait to become the commands; none, for processes that run already.
+    /// Creates processes that wait to become the commands; none for `--pid`.
     pub(super) fn hold(targets: &Targets) -> Result<Self, Problem> {
         let Targets::Commands(commands) = targets else { return Ok(Self::default()) };
-        // Where it is ignored nobody is told how a child has ended.
+        // If SIGCHLD is ignored, the kernel discards the exit status of children.
         signal::restore_default(CHILD_CHANGED);
         let hold = |(program, words): &(PathBuf, Vec<OsString>)| {
             let name = words[0].display().to_string();
@@ -55,7 +55,7 @@ impl Commands {
         self.0.iter().map(|command| command.pid).collect()
     }
 
-    /// Has them run. One that cannot has its say on standard error, and ends.
+    /// Lets the commands run. Reports a command that cannot run on standard error.
     pub(super) fn release(&mut self) {
         for command in &mut self.0 {
             let State::Held(held) = std::mem::replace(&mut command.state, State::Ended(NOT_RUN))
@@ -65,14 +65,14 @@ impl Commands {
             match held.release() {
                 Ok(_) => command.state = State::Running,
                 Err(error) => {
-                    // Nobody may be left to tell.
+                    // Standard error may be closed.
                     let _ = writeln!(io::stderr(), "daiko: cannot run {}: {error}", command.name);
                 }
             }
         }
     }
 
-    /// Notes who has ended.
+    /// Records the commands that have ended.
     pub(super) fn reap(&mut self) {
         for command in &mut self.0 {
             if let State::Running = command.state
@@ -83,7 +83,7 @@ impl Commands {
         }
     }
 
-    /// Asks all to end.
+    /// Sends SIGTERM to all commands.
     pub(super) fn terminate(&self) {
         for command in &self.0 {
             if let State::Running = command.state {
@@ -96,12 +96,12 @@ impl Commands {
         self.0.iter().all(|command| matches!(command.state, State::Ended(_)))
     }
 
-    /// Whether there is any.
+    /// Returns true if there are commands.
     pub(super) fn are_there(&self) -> bool {
         !self.0.is_empty()
     }
 
-    /// That of the first that did not succeed.
+    /// The exit code of the first command that failed.
     pub(super) fn exit_code(&self) -> ExitCode {
         let codes = self.0.iter().map(|command| match command.state {
             State::Ended(code) => code,
@@ -111,7 +111,7 @@ impl Commands {
     }
 }
 
-/// As shells tell it.
+/// The exit code in the format of shells.
 fn code(status: ExitStatus) -> u8 {
     let signal = || 128 + status.signal().unwrap_or_default();
     status.code().unwrap_or_else(signal) as u8

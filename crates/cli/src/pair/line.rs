@@ -1,4 +1,4 @@
-//! What a line of `daiko pair` asks for.
+//! The command line of `daiko pair`.
 
 use std::{
     collections::BTreeMap,
@@ -13,74 +13,77 @@ use daiko_sys::{cpu::CpuSet, process::may_run};
 
 use crate::problem::Problem;
 
-/// Between two commands.
+/// The separator of commands.
 const NEXT: &str = ":::";
-/// An hour: a class that is older says little.
+/// Seconds of an hour: an older class says little.
 const MOST_SECONDS: i64 = 3600;
 
-/// How threads are placed.
+/// Placement of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
-    /// Those that stall beside those that compute
+    /// Stalling threads beside computing threads
     Cross,
-    /// Like beside like
+    /// Equal classes beside each other
     Parallel,
     /// One CPU of each core, its siblings idle
     #[value(name = "nosmt")]
     NoSmt,
-    /// As cross where there are both; else by trial, if progress can be measured; else as they are
+    /// Cross if there are both classes; else a trial, if progress can be measured; else no change
     Auto,
 }
 
-/// What to pair, and how.
+/// A parsed request of `daiko pair`.
 #[derive(Debug, PartialEq, Eq)]
 pub struct PairRequest {
     pub policy: Policy,
     pub targets: Targets,
     pub cpus: Option<CpuSet>,
-    /// By the name of a thread or process, or the id of one.
+    /// Classes by the name or id of a thread or process.
     pub classes: BTreeMap<String, Class>,
-    /// Files of numbers that programs count up: by the id of the process, or by the place of its command, from 1 on.
+    /// Files with counts maintained by programs, by the id of the process or the position of its
+    /// command, from 1 on.
     pub progress: BTreeMap<u32, PathBuf>,
-    /// Seconds.
+    /// Interval in seconds.
     pub interval: u64,
-    /// Another machine's description, for tests.
+    /// The description of another machine, for tests.
     pub root: Option<PathBuf>,
 }
 
-/// Whose threads.
+/// The threads to watch.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Targets {
     Processes(Vec<u32>),
-    /// Files of programs, with their words.
+    /// Program files with their words.
     Commands(Vec<(PathBuf, Vec<OsString>)>),
 }
 
-/// Place threads of programs so that those that stall share cores with those that compute
+/// Place threads of other programs so that stalling threads share cores with computing threads
 #[derive(Args)]
 pub(crate) struct PairLine {
-    /// How to place threads
+    /// Placement of threads
     #[arg(long, value_name = "NAME", value_enum, default_value_t = Policy::Auto)]
     policy: Policy,
-    /// Processes that run already, with what they start, for example 1234,1240
+    /// Running processes, with all that they start, for example 1234,1240
     #[arg(long, value_name = "PID,..", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pid: Vec<u32>,
     /// Place on these CPUs only, for example 0-3,8
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
-    /// What a thread or process does that has this name or id: stall or compute; more than once
+    /// The class of the thread or process with this name or id: stall or compute; may be repeated
     #[arg(long, value_name = "NAME=CLASS")]
     class: Vec<String>,
-    /// A file whose first 8 bytes a process counts up, for trials: by its id or the place of its command (1, 2, ..)
-    #[arg(long, value_name = "WHO=FILE")]
+    /// A file with a count in its first 8 bytes, maintained by a process, for trials. ID is the id
+    /// of the process or the position of its command (1, 2, ..)
+    #[arg(long, value_name = "ID=FILE")]
     progress: Vec<String>,
-    /// Seconds between looks, at least; they are rarer where they would take more than half a percent of a CPU
+    /// Least seconds between observations, which are rarer if they would take more than half a
+    /// percent of a CPU
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = 1..=MOST_SECONDS)]
     interval: i64,
-    /// Put back what sessions that were killed have left, and do nothing else
+    /// Undo the changes of killed sessions, and do nothing else
     #[arg(long, conflicts_with_all = ["pid", "commands", "cpus", "class", "progress"])]
     restore: bool,
-    /// Siblings as a recorded machine has them, with the CPUs of this one
+    /// Siblings of a recorded machine, with the CPUs of this one
     #[arg(long, value_name = "DIR", hide = true)]
     root: Option<PathBuf>,
     /// Commands with ::: between them
@@ -88,7 +91,7 @@ pub(crate) struct PairLine {
     commands: Vec<OsString>,
 }
 
-/// What `daiko pair` is to do.
+/// A request of `daiko pair`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PairCommand {
     Run(PairRequest),
@@ -103,7 +106,7 @@ impl PairLine {
         let targets = match (self.pid.is_empty(), self.commands.is_empty()) {
             (true, true) => {
                 return Err(Problem::usage(
-                    "say what to pair: -- COMMAND ::: COMMAND, or --pid PID,..; see daiko pair --help",
+                    "nothing to pair: give -- COMMAND ::: COMMAND, or --pid PID,..; see daiko pair --help",
                 ));
             }
             (false, false) => {
@@ -150,7 +153,7 @@ fn progress(text: &str) -> Result<(u32, PathBuf), Problem> {
     parts.ok_or_else(|| Problem::usage(format!("--progress: '{text}' is not like 1234=FILE")))
 }
 
-/// All are looked up before one is started.
+/// Looks up all commands before any is started.
 fn commands(words: &[OsString]) -> Result<Vec<(PathBuf, Vec<OsString>)>, Problem> {
     words.split(|word| word == NEXT).map(command).collect()
 }
@@ -166,7 +169,7 @@ fn command(words: &[OsString]) -> Result<(PathBuf, Vec<OsString>), Problem> {
     Ok((program, words.to_vec()))
 }
 
-/// As a shell finds it.
+/// Finds a program in the way of a shell.
 fn find(name: &Path) -> Option<PathBuf> {
     if name.components().count() != 1 || name.is_absolute() {
         return may_run(name).then(|| name.to_owned());

@@ -1,11 +1,13 @@
-//! `daiko pair`: has threads of programs that know nothing of Daiko share cores with those that complement them.
+//! `daiko pair`: makes threads of unmodified programs share cores with threads that complement
+//! them.
 //!
-//! 1. All that can be wrong is found before the first command starts and the first thread is bound.
-//! 2. Threads are looked at, placed, and looked at again, until all processes have ended or an interrupt comes; an interrupt
-//!    is passed on to commands as SIGTERM.
-//! 3. All threads may run again as before. A second interrupt ends the command at once: `daiko pair --restore` puts them back.
+//! 1. All errors are found before the first command starts and the first thread is bound.
+//! 2. Threads are observed and placed in rounds, until all processes have ended or an interrupt
+//!    comes. An interrupt is passed on to commands as SIGTERM.
+//! 3. All threads get their previous affinity back. A second interrupt ends the command at once:
+//!    `daiko pair --restore` puts them back.
 //!
-//! The exit code is that of the first command that did not succeed, 128 and the signal for one that was killed by it.
+//! The exit code is that of the first command that failed, or 128 plus the signal that killed it.
 
 mod commands;
 mod line;
@@ -37,10 +39,10 @@ pub use line::{PairCommand, PairRequest, Policy, Targets};
 
 use crate::{interrupts::stop_flag, problem::Problem};
 
-/// Between two looks whether anything has ended.
+/// Time between two checks for ended processes.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Does what the command line says.
+/// Runs a request of `daiko pair`.
 pub(crate) fn run(command: &PairCommand, out: &mut dyn Write) -> Result<ExitCode, Problem> {
     match command {
         PairCommand::Restore => restore(out),
@@ -57,7 +59,7 @@ fn restore(out: &mut dyn Write) -> Result<ExitCode, Problem> {
     let PutBack { threads, changed, refused } = threads;
     writeln!(
         out,
-        "{killed} sessions were killed: {threads} threads may run again as before, {changed} were bound by others since"
+        "{killed} sessions were killed: {threads} threads may run again as before, {changed} were bound by another process since"
     )?;
     if running > 0 {
         writeln!(out, "{running} sessions go on, and were left alone")?;
@@ -71,11 +73,12 @@ fn restore(out: &mut dyn Write) -> Result<ExitCode, Problem> {
     }
 }
 
-/// Only what has become another user's cannot be put back by whoever has bound it.
+/// The error for refused threads. Only a thread that has changed its user cannot be put back by the
+/// process that bound it.
 fn refusal(threads: usize) -> Problem {
     Problem::System(format!(
-        "{threads} threads cannot be put back, as they have become another user's: what they were allowed is noted in {}; as \
-         root, taskset -cp sets it",
+        "{threads} threads cannot be put back, as they belong to another user now: their previous CPUs are recorded in {}; as \
+         root, taskset -cp sets them",
         journal::folder().display()
     ))
 }
@@ -136,7 +139,7 @@ fn no_siblings(sites: &Sites, topology: &Topology) -> String {
     }
 }
 
-/// The first threads of processes that run already; none, for commands.
+/// The first threads of running processes; none for commands.
 fn processes(targets: &Targets) -> Result<Vec<ThreadId>, Problem> {
     match targets {
         Targets::Processes(pids) => first_threads(pids),
@@ -157,7 +160,7 @@ fn first_threads(pids: &[u32]) -> Result<Vec<ThreadId>, Problem> {
     pids.iter().map(first).collect()
 }
 
-/// What processes count up, by their id.
+/// The declared counts of processes, by process id.
 fn progress(request: &PairRequest, roots: &[u32]) -> Result<BTreeMap<u32, Progress>, Problem> {
     let mut declared = BTreeMap::new();
     for (who, file) in &request.progress {
@@ -187,19 +190,19 @@ fn journal() -> Result<Journal, Problem> {
         let folder = folder.display();
         Problem::usage(match error.kind() {
             io::ErrorKind::AlreadyExists => {
-                format!("{folder} has a journal of a session that was killed: run daiko pair --restore")
+                format!("{folder} has a journal of a killed session: run daiko pair --restore")
             }
             _ => format!(
-                "cannot note in {folder} what to restore: {error}; nothing was changed: make room there, or set \
+                "cannot record changes in {folder}: {error}; nothing was changed: make room there, or set \
                  XDG_RUNTIME_DIR to a folder of your own"
             ),
         })
     })
 }
 
-/// Watches until all have ended, or it is told to stop, and puts all back.
+/// Watches until all processes have ended or `stop` is set, then puts all threads back.
 ///
-/// If a change cannot be noted nothing is placed any more, but commands are waited for.
+/// If a change cannot be recorded, nothing is placed any more, but commands are waited for.
 fn follow(
     watch: Watch,
     commands: &mut Commands,
@@ -231,15 +234,15 @@ fn follow(
     }
 }
 
-/// Puts all back; what went wrong, if anything did.
+/// Puts all threads back and returns the first error.
 fn end(watch: Watch, failed: Option<io::Error>) -> Result<(), Problem> {
     match (watch.end(), failed) {
         (Ok(PutBack { refused, .. }), _) if refused > 0 => Err(refusal(refused)),
         (Err(error), _) => Err(Problem::System(format!(
-            "all is put back, but its journal cannot be removed: {error}"
+            "all threads are put back, but the journal cannot be removed: {error}"
         ))),
         (Ok(_), Some(error)) => Err(Problem::System(format!(
-            "cannot note what to restore: {error}; nothing is placed any more, and all is put back: make room in {}",
+            "cannot record a change: {error}; nothing is placed any more, and all threads are put back: make room in {}",
             journal::folder().display()
         ))),
         (Ok(_), None) => Ok(()),

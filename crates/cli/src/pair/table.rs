@@ -1,5 +1,5 @@
-//! What is told while threads are watched, on standard error: a table that is kept up to date on a terminal; else a line for
-//! each thread whose class or place has changed.
+//! Output during a session, on standard error: a table that is kept up to date on a terminal;
+//! otherwise a line for each thread with a changed class or place.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,43 +15,43 @@ use daiko_pair::{
 };
 
 const HEAD: &str = "    PID     TID name            class   by        sure  CPU  why";
-/// Clears the screen and goes to its top.
+/// Clears the screen and moves to its top.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
 
 pub(super) struct Table {
     is_live: bool,
-    /// What was told last of each thread: lines without their reasons, which change with each look.
+    /// The last output about each thread, without the reason, which changes with each observation.
     told: BTreeMap<ThreadId, String>,
-    /// What is not about one thread.
+    /// Output that is not about a single thread.
     lines: Vec<String>,
     once: BTreeSet<String>,
 }
 
 impl Table {
-    /// `alone`: nobody else writes to the terminal.
+    /// Creates a table. `alone` means that no other program writes to the terminal.
     pub(super) fn new(alone: bool) -> Self {
         let is_live = alone && io::stderr().is_terminal();
         Self { is_live, told: BTreeMap::new(), lines: Vec::new(), once: BTreeSet::new() }
     }
 
-    /// A line that is not about one thread.
+    /// Prints a line that is not about a single thread.
     pub(super) fn line(&mut self, line: &str) {
         match self.is_live {
-            // It is on the screen already.
+            // The line is on the screen already.
             true if self.lines.iter().any(|told| told == line) => {}
             true => self.lines.push(line.to_owned()),
             false => say(&format!("daiko pair: {line}\n")),
         }
     }
 
-    /// As [`line`](Self::line), but not again.
+    /// [`line`](Self::line), but only once for each text.
     pub(super) fn line_once(&mut self, line: &str) {
         if self.once.insert(line.to_owned()) {
             self.line(line);
         }
     }
 
-    /// Shows how threads stand.
+    /// Prints the state of the threads.
     pub(super) fn show(&mut self, session: &Session<Kernel>) {
         if self.is_live {
             let rows = session.threads().map(|(id, watched)| row(*id, watched) + "\n");
@@ -73,7 +73,7 @@ impl Table {
     }
 }
 
-/// A thread of which nothing is known, and that nothing was done to, is worth none.
+/// Returns true unless the thread is unknown and unchanged.
 fn is_worth_a_line(watched: &Watched) -> bool {
     watched.verdict().class != Class::Unknown || watched.standing() != Standing::Free
 }
@@ -106,7 +106,7 @@ fn row(id: ThreadId, watched: &Watched) -> String {
     )
 }
 
-/// Nobody may be left to tell.
+/// Writes to standard error, which may be closed.
 fn say(text: &str) {
     let _ = io::stderr().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Looks at threads again and again, rarely enough, and has them placed.
+//! Periodic observation and placement of threads, at a bounded cost.
 
 use std::{
     cmp::Reverse,
@@ -26,14 +26,14 @@ use super::{
     table::Table,
 };
 
-/// Looks take one part in so many of a CPU.
+/// Observations take at most one part in this many of a CPU.
 const PARTS: u32 = 200;
-/// The first looks follow each other at once: programs have just started.
+/// The interval of the first observations, which is short as programs have just started.
 const FIRST: Duration = Duration::from_millis(200);
 const FIRST_LOOKS: u32 = 3;
-/// How long each pairing of a trial is in force at a time.
+/// Duration of one slice of a trial.
 const SLICE: Duration = Duration::from_millis(50);
-/// As many threads are looked at in one go as take about a second.
+/// Threads observed in one round: those that take about a second.
 const MOST: usize = 48;
 
 pub(super) struct Watch {
@@ -47,7 +47,8 @@ pub(super) struct Watch {
     interval: Duration,
     next: Instant,
     looks: u32,
-    /// CPU time of threads when they were looked at last: those that have not run since are not looked at.
+    /// CPU time of threads at their last observation. Threads that have not run since are not
+    /// observed.
     ticks: BTreeMap<ThreadId, u64>,
 }
 
@@ -73,16 +74,16 @@ impl Watch {
         }
     }
 
-    /// Whether none of the processes is there any more.
+    /// Returns true if all processes have ended.
     pub(super) fn have_ended(&self) -> bool {
         !self.roots.iter().any(ThreadId::process_lives)
     }
 
-    /// Looks and places, if it is time to.
+    /// Observes and places threads if it is time to.
     ///
     /// # Errors
     ///
-    /// If a change cannot be noted.
+    /// If a change cannot be recorded.
     pub(super) fn round(&mut self, table: &mut Table, stop: &AtomicBool) -> io::Result<()> {
         if Instant::now() < self.next {
             return Ok(());
@@ -98,7 +99,7 @@ impl Watch {
         Ok(())
     }
 
-    /// Finds all threads; those that have run since they were looked at last.
+    /// Finds all threads and returns those that have run since their last observation.
     fn scan(&mut self) -> io::Result<Vec<Thread>> {
         let roots = self.roots.iter().filter(|root| root.process_lives());
         let pids = thread::families(roots.map(|root| root.pid));
@@ -107,11 +108,12 @@ impl Watch {
         self.session.watch(&found)?;
         let ids: BTreeSet<ThreadId> = found.iter().map(|thread| thread.id).collect();
         self.ticks.retain(|id, _| ids.contains(id));
-        // Whoever executes a program goes on as its process's first thread, with a time of its own.
+        // A thread that executes a program continues as the first thread of its process, with
+        // another CPU time.
         let before = |thread: &Thread| *self.ticks.get(&thread.id).unwrap_or(&0);
         let since = |thread: &Thread| thread.ticks.saturating_sub(before(thread));
         let mut ran: Vec<Thread> = found.into_iter().filter(|thread| since(thread) > 0).collect();
-        // Those that were left out before have run for longer since.
+        // Threads left out of the last round have run for longest.
         ran.sort_by_key(|thread| Reverse(since(thread)));
         ran.truncate(MOST);
         for thread in &ran {
@@ -131,7 +133,7 @@ impl Watch {
         let ids: Vec<(u32, u32)> =
             others.iter().map(|thread| (thread.id.pid, thread.id.tid)).collect();
         for (thread, evidence) in others.iter().zip(self.look.at(&ids)) {
-            // That it has ended is the next look's affair.
+            // A failure is not reported if the thread has ended, which the next round finds out.
             if let Err(why) = evidence.profile.as_ref()
                 && thread.id.lives()
             {
@@ -141,7 +143,7 @@ impl Watch {
         }
     }
 
-    /// By the name of the thread, or of its process, or the id of either.
+    /// The declared class, by the name or id of the thread or of its process.
     fn declared(&self, thread: &Thread) -> Option<Class> {
         if self.classes.is_empty() {
             return None;
@@ -168,7 +170,7 @@ impl Watch {
         self.session.place(placement).map(drop)
     }
 
-    /// Whether a pairing is in force that has made the most progress.
+    /// Runs a trial if necessary. Returns true if a pairing is in force.
     fn is_tried(
         &mut self,
         ran: &[Thread],
@@ -183,7 +185,7 @@ impl Watch {
         Ok(match self.trials.run(&mut self.session, &ids, &mut slice)? {
             Tried::Before => true,
             Tried::Now => {
-                table.line("paired by trial: the pairing that made the most progress is kept");
+                table.line("paired by trial: the pairing with the most progress is kept");
                 true
             }
             Tried::Nothing => false,
@@ -194,24 +196,24 @@ impl Watch {
         })
     }
 
-    /// Whether there are siblings, and threads that complement each other.
+    /// Returns true if there are siblings and threads of both classes.
     fn has_complements(&self) -> bool {
         let tasks = self.session.tasks();
         let has = |class| tasks.iter().any(|(_, is)| *is == class);
         self.session.sites().has_siblings() && has(Class::Compute) && has(Class::Stall)
     }
 
-    /// Puts all back.
+    /// Puts all threads back.
     ///
     /// # Errors
     ///
-    /// If the journal cannot be removed, though all is put back.
+    /// If the journal cannot be removed although all threads are put back.
     pub(super) fn end(self) -> io::Result<PutBack> {
         self.session.end()
     }
 }
 
-/// How long to wait after a look that took so much of a CPU.
+/// The pause after an observation that took this much of a CPU.
 fn pause(taken: Duration, interval: Duration, looks: u32) -> Duration {
     let rare = taken * PARTS;
     if looks < FIRST_LOOKS { FIRST } else { interval.max(rare) }

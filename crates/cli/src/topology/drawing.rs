@@ -1,4 +1,5 @@
-//! The drawing: who is in what, one line for all cores that are alike and numbered evenly.
+//! The drawing: the nesting of packages, nodes, caches and cores, with one line for all cores that
+//! are equal and numbered evenly.
 
 use std::fmt::{Display, Write};
 
@@ -7,23 +8,23 @@ use daiko_sys::{
     topology::{Cache, CacheKind, Topology},
 };
 
-/// A core, or several that follow each other.
+/// A core, or several consecutive cores.
 struct Row {
-    /// What it is in, from the outermost: package and node, then caches that it shares.
+    /// The enclosing units from the outermost: package and node, then shared caches.
     within: Vec<String>,
-    /// For sorting: the numbers of those, and of its first CPU.
+    /// Sort key: the numbers of the enclosing units and of the first CPU.
     place: Vec<usize>,
-    /// What is its own.
+    /// The core's own caches and capacity.
     own: String,
-    /// Of the first core and of the last one; whether each CPU is allowed.
+    /// CPUs of the first and the last core, each with true if it is allowed.
     first: Vec<(usize, bool)>,
     last: Vec<(usize, bool)>,
     cores: usize,
-    /// From a CPU of a core to that of the next one.
+    /// Distance of corresponding CPUs in successive cores.
     step: Option<usize>,
 }
 
-/// Ends with a line that says whether siblings can be paired.
+/// Draws the machine. The last line tells if siblings can be paired.
 pub fn of(machine: &Topology) -> String {
     let mut text = String::new();
     draw(machine, &mut text).expect("a string takes all");
@@ -73,7 +74,7 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// In the order of the drawing.
+/// All rows in the order of the drawing.
 fn rows(machine: &Topology) -> Vec<Row> {
     let mut cores: Vec<Row> = (0..machine.cores()).map(|core| row(machine, core)).collect();
     cores.sort_by(|one, other| one.place.cmp(&other.place));
@@ -112,7 +113,7 @@ fn row(machine: &Topology, core: usize) -> Row {
     }
 }
 
-/// A list like `0-7,16-23`; every second CPU, third, .., is `0,2 .. 78`, where the list would be long.
+/// A list like `0-7,16-23`; a long list of every second CPU, third, .., becomes `0,2 .. 78`.
 fn brief(cpus: &CpuSet) -> String {
     let cpus_of: Vec<usize> = cpus.iter().collect();
     let even = cpus_of.windows(3).all(|next| next[2] - next[1] == next[1] - next[0]);
@@ -124,7 +125,7 @@ fn brief(cpus: &CpuSet) -> String {
     }
 }
 
-/// `L2 1 MiB`.
+/// A description like `L2 1 MiB`.
 fn name(cache: &Cache) -> String {
     let kind = match cache.kind {
         CacheKind::Data => "d",
@@ -140,7 +141,8 @@ fn name(cache: &Cache) -> String {
 }
 
 impl Row {
-    /// From a CPU of the last core to that of `next`, if it goes on evenly and they are alike.
+    /// The distance from a CPU of the last core to that of `next`, if both cores are equal and the
+    /// distance is even.
     fn step_to(&self, next: &Self) -> Option<usize> {
         let alike = self.within == next.within
             && self.own == next.own
@@ -159,7 +161,7 @@ impl Row {
     }
 }
 
-/// `8 cores: CPUs 0+8 .. 7+15; each L2 1 MiB`.
+/// Writes a row like `8 cores: CPUs 0+8 .. 7+15; each L2 1 MiB`.
 impl Display for Row {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let cpus = |core: &[(usize, bool)]| {

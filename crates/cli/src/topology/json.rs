@@ -1,14 +1,17 @@
-//! `--json`: an object in one line, for programs. Fields may be added; these keep their names and meanings.
+//! `--json`: an object in one line, for programs. Fields may be added; these keep their names and
+//! meanings.
 //!
-//! | field | meaning |
-//! |---|---|
-//! | `cpus` | all online CPUs: `id`, `package`, `node` (as the kernel numbers them), `core` (from 0), `thread` (of its core, from 0), `capacity` (in 1024ths), `allowed` |
-//! | `offline` | the numbers of the CPUs that are switched off |
-//! | `nodes` | all NUMA nodes: `id`, `cpus` (the numbers of those online) |
-//! | `caches` | all caches: `level`, `kind` (`data`, `instruction`, `unified`), `bytes` (or null), `cpus` |
-//! | `smt` | `usable`, `excluded` (by the mask), `offline` (CPU by CPU), `off`, `forced-off` (until the next boot) or `absent` |
-//! | `pairing` | whether siblings can be paired |
-//! | `quota`, `workers` | CPUs that the control group grants (or null), workers by default; both null with `--root` |
+//! - `cpus`: all online CPUs, with `id`, `package`, `node` (the kernel's numbers), `core` (from 0),
+//!   `thread` (within its core, from 0), `capacity` (in 1024ths), `allowed`
+//! - `offline`: the numbers of the CPUs that are switched off
+//! - `nodes`: all NUMA nodes, with `id`, `cpus` (the numbers of those online)
+//! - `caches`: all caches, with `level`, `kind` (`data`, `instruction`, `unified`), `bytes` (or
+//!   null), `cpus`
+//! - `smt`: `usable`, `excluded` (by the mask), `offline` (CPU by CPU), `off`, `forced-off` (until
+//!   the next boot) or `absent`
+//! - `pairing`: true if siblings can be paired
+//! - `quota`, `workers`: CPUs that the control group grants (or null), default number of workers;
+//!   both null with `--root`
 
 use daiko_sys::{
     cpu::CpuSet,

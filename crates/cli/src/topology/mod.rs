@@ -1,4 +1,5 @@
-//! `daiko topology`: the processors of this machine or of a recorded one, and what a runtime started here would use.
+//! `daiko topology`: the processors of this machine or of a recorded one, and the defaults of a
+//! runtime started here.
 
 pub mod drawing;
 mod json;
@@ -12,10 +13,10 @@ use daiko_sys::{
 
 use crate::{args::TopologyRequest, problem::Problem};
 
-/// What only a running system knows.
+/// The part of the machine that only a running system knows.
 struct Share {
     allowed: CpuSet,
-    /// In CPUs.
+    /// The quota in CPUs.
     quota: Option<f64>,
     workers: usize,
 }
@@ -26,7 +27,7 @@ impl Share {
         Ok(Self { allowed, quota: cpu::quota(), workers: cpu::default_workers() })
     }
 
-    /// The CPUs in the affinity mask, the quota and what follows from them.
+    /// Prints the affinity mask, the quota and the resulting defaults.
     fn print(&self, out: &mut dyn Write) -> Result<(), Problem> {
         let allowed = &self.allowed;
         writeln!(out, "allowed CPUs: {allowed} ({} in the affinity mask)", allowed.len())?;
@@ -42,7 +43,7 @@ fn of_system(error: TopologyError) -> Problem {
     Problem::System(error.to_string())
 }
 
-/// Prints all of it, as a drawing or as JSON.
+/// Prints the machine as a drawing or as JSON.
 pub(crate) fn run(request: &TopologyRequest, out: &mut dyn Write) -> Result<ExitCode, Problem> {
     let (share, machine) = match &request.root {
         Some(root) => {
@@ -58,7 +59,7 @@ pub(crate) fn run(request: &TopologyRequest, out: &mut dyn Write) -> Result<Exit
     if request.json {
         writeln!(out, "{}", json::of(&machine?, share.as_ref()))?;
     } else {
-        // Also where the machine is not described: in some containers.
+        // Printed even if the machine is not described, as in some containers.
         share.map_or(Ok(()), |share| share.print(out))?;
         write!(out, "{}", drawing::of(&machine?))?;
     }

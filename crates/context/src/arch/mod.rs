@@ -1,4 +1,4 @@
-//! Picks the architecture; its file holds all the assembly.
+//! Selects the architecture. Its file holds all the assembly.
 
 mod x86_64;
 

@@ -2,8 +2,8 @@
 //!
 //! # Stacks
 //!
-//! A context that is not running is described by its stack pointer alone. On
-//! its stack lie, from the address that the pointer holds upwards:
+//! A context that is not running is described by its stack pointer alone. From that address upwards
+//! its stack holds:
 //!
 //! ```text
 //!  left by `switch`        left by `switch_fp`      made by `prepare`
@@ -20,33 +20,31 @@
 //!                          +---------------+
 //! ```
 //!
-//! The lowest word always says where to go on. So every kind of context can be
-//! resumed by every kind of switch, and each takes back by itself what it left.
+//! The lowest word is always the address to continue at. So every kind of context can be resumed by
+//! every kind of switch, and each context restores its own registers.
 //!
-//! # What a switch keeps
+//! # Registers kept by a switch
 //!
-//! `rsp`, `rbp` and `rbx` are saved here (the compiler lends the other two to
-//! nobody). All other registers are declared clobbered, so that the compiler
-//! saves those that hold something, and only those. The direction flag is clear
-//! on both sides, as the ABI demands. The control words of the floating-point
-//! units change with `switch_fp` only.
+//! `rsp`, `rbp` and `rbx` are saved here (the compiler does not accept the other two as clobbers).
+//! All other registers are declared clobbered, so that the compiler saves those in use and only
+//! those. The direction flag is clear on both sides, as the ABI demands. The control words of the
+//! floating-point units change with `switch_fp` only.
 //!
 //! # Why `pop; jmp` and not `ret`
 //!
-//! The processor predicts a `ret` to go where the last `call` came from, which
-//! is on the stack that is being left. Every switch would be mispredicted:
-//! 11.4 ns instead of 2.2 ns.
+//! The processor predicts that a `ret` returns to the last `call`, which is on the stack being
+//! left. Every switch would be mispredicted: 11.4 ns instead of 2.2 ns.
 
 use std::arch::{asm, naked_asm};
 use std::ptr;
 
-/// Where a context that is not running has left what it needs to go on.
+/// The saved state of a context that is not running, as the address of its frame.
 #[repr(transparent)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StackPointer(*mut u8);
 
 impl StackPointer {
-    /// Refers to no context; a place for [`switch`] to save to starts with it.
+    /// Refers to no context. The initial value of a place that [`switch`] saves to.
     pub const NULL: Self = Self(ptr::null_mut());
 
     /// The address, for debuggers and reports.
@@ -55,34 +53,34 @@ impl StackPointer {
     }
 }
 
-/// Leaves the running context, saved at `save`, and goes on with `to`.
+/// Saves the running context at `save` and continues with `to`.
 ///
-/// Returns when somebody switches to what was saved. Floating-point control
-/// words stay as they are: the other context inherits them.
+/// Returns when another context switches to the saved one. Floating-point control words stay as
+/// they are: the other context inherits them.
 ///
 /// # Safety
 ///
-/// - `save` is valid for a write, and nobody resumes what it receives before
-///   this context has been left: on this thread, or after a hand-over that
-///   happens after the switch.
-/// - `to` was saved by a switch or made by [`prepare`], has not been resumed
-///   since, and its stack is still mapped.
-/// - What the caller, inlined around this call, keeps of the thread (addresses
-///   of thread-locals above all) is still right wherever it is resumed.
+/// - `save` is valid for a write. Nothing resumes the context saved there before it has been left:
+///   the resumer runs on this thread, or receives the context by a hand-over that happens after the
+///   switch.
+/// - `to` was saved by a switch or made by [`prepare`], has not been resumed since, and its stack
+///   is still mapped.
+/// - The caller, inlined around this call, may keep values that belong to the thread (above all
+///   addresses of thread-locals). They are still right on any thread that resumes the context.
 #[inline(always)]
 pub unsafe fn switch(save: *mut StackPointer, to: StackPointer) {
-    // SAFETY: the caller's promise. The assembly returns on the same stack with
-    // the stack pointer that it started with and keeps what it does not declare.
+    // SAFETY: the caller's promise. The assembly returns on the same stack with the same stack
+    // pointer and preserves all undeclared registers.
     unsafe {
         asm!(
             // The compiler uses these two and does not let assembly clobber them.
             "push rbp",
             "push rbx",
-            // Where to go on: through a register, as there is no `push` of an address in
-            // position-independent code.
+            // The address to continue at goes through a register, as position-independent code has
+            // no `push` of an address.
             "lea rax, [rip + 2f]",
             "push rax",
-            // The frame is complete: this context is its stack pointer now.
+            // The frame is complete: from here on the stack pointer describes this context.
             "mov qword ptr [rdi], rsp",
             "mov rsp, rsi",
             // Not `ret`: see the head of this file.
@@ -93,7 +91,7 @@ pub unsafe fn switch(save: *mut StackPointer, to: StackPointer) {
             "pop rbp",
             inout("rdi") save => _,
             inout("rsi") to.0 => _,
-            // The ABI has a callee keep r12 to r15; here the next context has them.
+            // The ABI makes r12 to r15 callee-saved; here the next context overwrites them.
             out("r12") _,
             out("r13") _,
             out("r14") _,
@@ -103,7 +101,8 @@ pub unsafe fn switch(save: *mut StackPointer, to: StackPointer) {
     }
 }
 
-/// Rounding, exceptions and flush modes of the floating-point units: the x87 control word and MXCSR.
+/// Rounding, exception masks and flush modes of the floating-point units: the x87 control word and
+/// MXCSR.
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FpControl {
@@ -117,7 +116,7 @@ const _: () = assert!(
 );
 
 impl FpControl {
-    /// What the calling thread has at this moment.
+    /// The control words of the calling thread.
     pub fn current() -> Self {
         let mut now = Self { mxcsr: 0, x87: 0 };
         // SAFETY: both instructions write to the live local, 4 and 2 bytes.
@@ -129,27 +128,27 @@ impl FpControl {
                 options(nostack, preserves_flags),
             );
         }
-        // Bits 0 to 5 of MXCSR are exceptions that happened, not control.
+        // Bits 0 to 5 of MXCSR are raised exceptions, not control.
         Self { mxcsr: now.mxcsr & !0x3f, ..now }
     }
 }
 
-/// [`switch`] for a context that has floating-point control words of its own.
+/// [`switch`] for a context with floating-point control words of its own.
 ///
-/// They are saved on leaving and restored on return; in between the next
-/// context runs with `others`, which it would have had without this one.
+/// They are saved on leaving and restored on return. In between the next context runs with
+/// `others`, the control words that it would have had without this context.
 ///
 /// # Safety
 ///
-/// As for [`switch`].
+/// The conditions of [`switch`].
 #[inline(always)]
 pub unsafe fn switch_fp(save: *mut StackPointer, to: StackPointer, others: &FpControl) {
-    // SAFETY: as in `switch`. `others` is read before the stack is left.
+    // SAFETY: see `switch`. `others` is read before the stack is left.
     unsafe {
         asm!(
             "push rbp",
             "push rbx",
-            // 8 bytes: MXCSR, the x87 control word, and 2 that are not used.
+            // 8 bytes: MXCSR, the x87 control word, and 2 unused bytes.
             "sub rsp, 8",
             "stmxcsr dword ptr [rsp]",
             "fnstcw word ptr [rsp + 4]",
@@ -162,7 +161,7 @@ pub unsafe fn switch_fp(save: *mut StackPointer, to: StackPointer, others: &FpCo
             "pop rax",
             "jmp rax",
             "2:",
-            // Whoever resumes this context does not know of its control words.
+            // The resumer does not know this context's control words.
             "ldmxcsr dword ptr [rsp]",
             "fldcw word ptr [rsp + 4]",
             "add rsp, 8",
@@ -182,21 +181,21 @@ pub unsafe fn switch_fp(save: *mut StackPointer, to: StackPointer, others: &FpCo
 
 /// Makes the first frame of a fresh stack: a switch to the result calls `entry(arg)`.
 ///
-/// `entry` finds the stack aligned as the ABI asks. Unwinders and debuggers see
-/// it called by a frame that nobody called, and end there.
+/// `entry` finds the stack aligned as the ABI requires. Unwinders and debuggers see it called by a
+/// frame without a caller, and stop there.
 ///
 /// # Safety
 ///
-/// `top` is a multiple of 16, and the stack below it is mapped, writable,
-/// unused, and large enough for what `entry` does.
+/// `top` is a multiple of 16, and the stack below it is mapped, writable, unused, and large enough
+/// for `entry`.
 pub unsafe fn prepare(
     top: *mut u8,
     entry: unsafe extern "C" fn(*mut u8) -> !,
     arg: *mut u8,
 ) -> StackPointer {
     let frame = [first_frame as *const (), entry as *const (), arg.cast_const().cast()];
-    // SAFETY: the caller has room for more than these three words below `top`,
-    // which is aligned for them.
+    // SAFETY: the caller guarantees room for more than these three words below `top`, which is
+    // aligned for them.
     unsafe {
         let bottom = top.cast::<[*const (); 3]>().sub(1);
         bottom.write(frame);
@@ -204,25 +203,28 @@ pub unsafe fn prepare(
     }
 }
 
-/// What the first switch to a prepared stack goes on with: calls the entry with its argument.
+/// The code at which the first switch to a prepared stack continues: calls the entry with its
+/// argument.
 #[unsafe(naked)]
 unsafe extern "C" fn first_frame() {
     naked_asm!(
-        // There is no caller: an unwinder that comes here is at the end.
+        // This frame has no caller: an unwinder stops here.
         ".cfi_startproc",
         ".cfi_undefined rip",
-        // A walk by frame pointers ends at zero.
+        // A walk along frame pointers ends at zero.
         "xor ebp, ebp",
-        // What `prepare` left above its first word; then rsp is `top` again, aligned for a call.
+        // The two words that `prepare` wrote above the first. Afterwards rsp is `top` again,
+        // aligned for a call.
         "pop rax",
         "pop rdi",
-        // A return address, as unwinders look it up and find this frame. Not by a call: the entry
-        // does not return, and the processor, which pairs calls with returns, would mispredict
-        // every return of the fiber that goes on after this one.
+        // A return address that leads unwinders to this frame. Not pushed by a call: the entry does
+        // not return, and the processor, which pairs calls with returns, would mispredict every
+        // return of the next fiber.
         "lea rcx, [rip + 2f]",
         "push rcx",
         "jmp rax",
-        // Inside the function, one byte after what stands for the call.
+        // The return address lies inside the function, one byte behind the instruction in place of
+        // the call.
         "nop",
         "2:",
         "ud2",
@@ -230,13 +232,13 @@ unsafe extern "C" fn first_frame() {
     )
 }
 
-/// Asks for the cache line at `address` to be written, so that a later read and write of it cost one
-/// transfer between processors, not two. Any address will do: it is a hint.
+/// Announces a write to the cache line at `address`, so that a later read and write of it cost one
+/// transfer between processors, not two. A hint, valid for any address.
 #[inline(always)]
 pub fn prefetch_write(address: *const u8) {
-    // The intrinsic with this hint is a prefetch to read, unless the compiler may use `prefetchw`;
-    // processors without it take it for a no-op.
-    // SAFETY: a prefetch neither faults nor changes memory.
+    // SAFETY: a prefetch neither faults nor changes memory. The intrinsic with this hint is a
+    // prefetch for reading unless the compiler may use `prefetchw`; processors without `prefetchw`
+    // execute it as a no-op.
     unsafe {
         asm!(
             "prefetchw byte ptr [{}]",
@@ -246,28 +248,29 @@ pub fn prefetch_write(address: *const u8) {
     }
 }
 
-/// How many bytes [`first_hit_sse2`] and [`first_hit_avx2`] look at in one step.
+/// Number of bytes that [`first_hit_sse2`] and [`first_hit_avx2`] examine in one step.
 pub(crate) const BLOCK: usize = 128;
 
-/// The index of the first of `count` blocks in which `words & masks` has a bit; `count` if there is none.
+/// The index of the first of `count` blocks in which `words & masks` has a bit; `count` if there is
+/// none.
 ///
 /// # Safety
 ///
-/// Both arrays are readable for `count` blocks (others may write them
-/// meanwhile), and `words` is a multiple of 16.
+/// Both arrays are readable for `count` blocks (other threads may write them meanwhile), and
+/// `words` is a multiple of 16.
 #[inline]
 pub(crate) unsafe fn first_hit_sse2(words: *const u8, masks: *const u8, count: usize) -> usize {
     let mut left = count;
-    // SAFETY: the loop advances by a block per iteration, `count` times at
-    // most, and only reads. Every x86-64 has SSE2.
+    // SAFETY: the loop advances by a block per iteration, at most `count` times, and only reads.
+    // Every x86-64 has SSE2.
     unsafe {
         asm!(
             "pxor xmm8, xmm8",
             "test {left}, {left}",
             "jz 3f",
             "2:",
-            // Masks may be anywhere, so they are the unaligned loads; words are the operands in
-            // memory, which SSE demands to be aligned.
+            // Masks may be unaligned, so they use the unaligned loads; words are the memory
+            // operands, which SSE requires to be aligned.
             "movdqu xmm0, [{masks}]",
             "movdqu xmm1, [{masks} + 16]",
             "movdqu xmm2, [{masks} + 32]",
@@ -284,7 +287,7 @@ pub(crate) unsafe fn first_hit_sse2(words: *const u8, masks: *const u8, count: u
             "pand xmm5, [{words} + 80]",
             "pand xmm6, [{words} + 96]",
             "pand xmm7, [{words} + 112]",
-            // A tree, so that the eight do not wait for each other.
+            // A tree, so that the eight registers do not wait for each other.
             "por xmm0, xmm1",
             "por xmm2, xmm3",
             "por xmm4, xmm5",
@@ -292,7 +295,7 @@ pub(crate) unsafe fn first_hit_sse2(words: *const u8, masks: *const u8, count: u
             "por xmm0, xmm2",
             "por xmm4, xmm6",
             "por xmm0, xmm4",
-            // SSE2 has no test for zero: compare the bytes, gather the results.
+            // SSE2 has no test for zero: compare the bytes and gather the results.
             "pcmpeqb xmm0, xmm8",
             "pmovmskb {found:e}, xmm0",
             "cmp {found:e}, 0xffff",
@@ -314,17 +317,17 @@ pub(crate) unsafe fn first_hit_sse2(words: *const u8, masks: *const u8, count: u
     count - left
 }
 
-/// [`first_hit_sse2`], twice as wide.
+/// [`first_hit_sse2`] with registers of twice the width.
 ///
 /// # Safety
 ///
-/// Both arrays are readable for `count` blocks (others may write them
-/// meanwhile), `words` is a multiple of 32, and the processor has AVX2.
+/// Both arrays are readable for `count` blocks (other threads may write them meanwhile), `words` is
+/// a multiple of 32, and the processor has AVX2.
 #[inline]
 pub(crate) unsafe fn first_hit_avx2(words: *const u8, masks: *const u8, count: usize) -> usize {
     let mut left = count;
-    // SAFETY: the loop advances by a block per iteration, `count` times at
-    // most, and only reads; the caller has seen AVX2.
+    // SAFETY: the loop advances by a block per iteration, at most `count` times, and only reads;
+    // the caller has checked for AVX2.
     unsafe {
         asm!(
             "test {left}, {left}",
@@ -348,13 +351,13 @@ pub(crate) unsafe fn first_hit_avx2(words: *const u8, masks: *const u8, count: u
             "dec {left}",
             "jnz 2b",
             "3:",
-            // Code that uses SSE must not find upper halves in use: each of its instructions
-            // would have to merge them.
+            // Upper halves in use would slow down SSE code, as each of its instructions would have
+            // to merge them.
             "vzeroupper",
             words = inout(reg) words => _,
             masks = inout(reg) masks => _,
             left = inout(reg) left,
-            // As `vzeroupper` clears the upper half of all sixteen.
+            // All sixteen, as `vzeroupper` clears their upper halves.
             out("xmm0") _, out("xmm1") _, out("xmm2") _, out("xmm3") _, out("xmm4") _,
             out("xmm5") _, out("xmm6") _, out("xmm7") _, out("xmm8") _, out("xmm9") _,
             out("xmm10") _, out("xmm11") _, out("xmm12") _, out("xmm13") _, out("xmm14") _,

@@ -1,4 +1,4 @@
-//! The least that runs a closure on a stack of its own, for tests of the switch.
+//! A minimal fiber: a closure on a stack of its own, for tests of the switch.
 
 #![allow(dead_code, reason = "every test binary uses a part of this module")]
 
@@ -19,7 +19,7 @@ pub(crate) struct Fiber<'a> {
 
 type Body = Box<dyn FnOnce(&Inside)>;
 
-/// What both sides of the switch know.
+/// State that both sides of the switch share.
 pub(crate) struct Inside {
     fiber: Cell<StackPointer>,
     resumer: Cell<StackPointer>,
@@ -35,8 +35,8 @@ impl<'a> Fiber<'a> {
     pub(crate) fn with_class(class: StackClass, body: impl FnOnce(&Inside) + 'a) -> Self {
         let slab = Slab::new(&Arena::private(), class, 1, GuardKind::probe()).unwrap();
         let body: Box<dyn FnOnce(&Inside) + 'a> = Box::new(body);
-        // SAFETY: the body is dropped, unfinished or not, before 'a ends: it
-        // lies in the fiber, and Drop insists that a started one is finished.
+        // SAFETY: the body is dropped, finished or not, before 'a ends: it lies in the fiber, and
+        // Drop insists that a started body is finished.
         let body: Body = unsafe { std::mem::transmute(body) };
         let inside = Box::new(Inside {
             fiber: Cell::new(StackPointer::NULL),
@@ -45,14 +45,15 @@ impl<'a> Fiber<'a> {
             finished: Cell::new(false),
         });
         let arg = (&raw const *inside).cast_mut().cast();
-        // SAFETY: the top is aligned, and the stack fresh and of the default size or as the test wants it.
+        // SAFETY: the top is aligned, and the stack is fresh and has the default size or the test's
+        // size.
         inside.fiber.set(unsafe { prepare(slab.top(0), start, arg) });
         Self { inside, slab, _body: PhantomData }
     }
 
     pub(crate) fn resume(&mut self) {
         assert!(!self.inside.finished.get());
-        // SAFETY: the fiber is suspended, its stack mapped, and only this resumes it.
+        // SAFETY: the fiber is suspended, its stack is mapped, and it is resumed only here.
         unsafe { switch(self.inside.resumer.as_ptr(), self.inside.fiber.get()) };
     }
 
@@ -76,7 +77,7 @@ impl Inside {
 
     #[inline(never)]
     pub(crate) fn leave_fp(&self, others: &FpControl) {
-        // SAFETY: as in `leave`.
+        // SAFETY: see `leave`.
         unsafe { switch_fp(self.fiber.as_ptr(), self.resumer.get(), others) };
     }
 }
@@ -94,7 +95,7 @@ unsafe extern "C" fn start(inside: *mut u8) -> ! {
 /// Lends a fiber to another thread.
 pub(crate) struct Handed<'a, 'b>(pub(crate) &'a mut Fiber<'b>);
 
-// SAFETY: the tests hand over by spawn and join, and bodies use nothing of a thread's.
+// SAFETY: the tests hand over by spawn and join, and bodies use no data of a thread.
 unsafe impl Send for Handed<'_, '_> {}
 
 impl Handed<'_, '_> {

@@ -1,7 +1,8 @@
-//! Calls that a worker has made by threads which may die at any instruction.
+//! Calls that threads make on behalf of a worker, and that survive the death of the threads at any
+//! instruction.
 //!
-//! README.md beside this file has the states, the steps and the proof. Who makes the calls, and how, is the caller's
-//! business.
+//! README.md beside this file has the states, the steps and the proof. The threads, and the calls
+//! themselves, are the caller's job.
 
 use std::num::NonZeroU32;
 use std::ptr::{self, NonNull};
@@ -16,26 +17,27 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// No thread has begun with it.
+/// No thread has begun with the job.
 const QUEUED: u8 = 0;
-/// A thread has, so that it is never made again.
+/// A thread has begun, so that the call is never made again.
 const RUNNING: u8 = 1;
 /// A thread has come to its end, or will not begin.
 const OVER: u8 = 2;
-/// Its thread died in it.
+/// The thread died in the call.
 const LOST: u8 = 3;
 
-/// A call that a thread is to make, in the frame of who waits for its end.
+/// A call for a thread to make, in the frame of the waiter for its end.
 pub struct Job<P> {
-    /// QUEUED, RUNNING, OVER: the thread that has it. LOST: the worker, once that thread is dead.
+    /// QUEUED, RUNNING, OVER: written by the thread that has the job. LOST: by the worker, once
+    /// that thread is dead.
     state: AtomicU8,
-    /// That of the caller's own code, as the thread runs it.
+    /// The execution mode of the user code that the thread runs.
     course: Course,
-    /// The one pile or queue that it is in. Whoever has it there.
+    /// The link of the one pile or queue that it is in. Written by the party that has the job.
     link: AtomicPtr<Job<P>>,
-    /// The ledger's next older one. Under its lock.
+    /// The next older job of the ledger. Under its lock.
     older: AtomicPtr<Job<P>>,
-    /// The ledger's next newer one. Under its lock.
+    /// The next newer job of the ledger. Under its lock.
     newer: AtomicPtr<Job<P>>,
     payload: P,
 }
@@ -49,7 +51,7 @@ unsafe impl<P> Linked for Job<P> {
 }
 
 impl<P> Job<P> {
-    /// One that nobody knows of.
+    /// Creates a job that has not been asked for.
     pub fn new(payload: P) -> Self {
         let [link, older, newer] = std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
         let (state, course) = (AtomicU8::new(QUEUED), Course::new());
@@ -57,15 +59,15 @@ impl<P> Job<P> {
         Job { state, course, link, older, newer, payload }
     }
 
-    /// What call it is.
+    /// Returns the description of the call.
     pub fn payload(&self) -> &P {
         &self.payload
     }
 
-    /// Makes the call, which nobody makes again. By the thread that has the job.
+    /// Makes the call, which is never made again. For the thread that has the job.
     pub fn run<R>(&self, call: impl FnOnce(&Course) -> R) -> R {
         if !cfg!(weaken = "blocking-running") {
-            // An exchange: what the call does stays behind it, whatever the compiler would like.
+            // An exchange, so that the compiler keeps the stores of the call behind it.
             self.state.swap(RUNNING, Ordering::AcqRel);
         }
         self.course.resume();
@@ -74,21 +76,23 @@ impl<P> Job<P> {
         result
     }
 
-    /// Whether the thread died that had begun with the call. By who waits, once it is told of the end.
+    /// Returns true if the thread died that had begun with the call. For the waiter, once it has
+    /// learned of the end.
     pub fn is_lost(&self) -> bool {
         self.state() == LOST
     }
 
     fn state(&self) -> u8 {
-        // Relaxed: who asks has learned from the pile, or from the thread's end, that nobody writes it.
+        // Relaxed: the caller has learned from the pile, or from the thread's end, that it is not
+        // written any more.
         self.state.load(Ordering::Relaxed)
     }
 }
 
-/// What a worker has asked its threads for, and what they have done.
+/// The jobs of a worker: those that it has asked for, and those that are over.
 ///
-/// It lies where it outlives the threads: they die with their process, at any instruction. The worker does not, as it
-/// goes on in another process where it was.
+/// It lies in memory that outlives the threads, which die with their process, at any instruction.
+/// The worker does not die, as it goes on in another process where it was.
 ///
 /// Budget of a call: five RMWs of the worker, three of the thread.
 pub struct Ledger<P> {
@@ -96,17 +100,18 @@ pub struct Ledger<P> {
     asked: Pile<P>,
     /// Jobs that are over. The threads push.
     over: Pile<P>,
-    /// Whether threads may take jobs. Cleared where there is no thread, set by the worker.
+    /// True if threads may take jobs. Cleared while there is no thread, set by the worker.
     open: AtomicBool,
-    /// Guards the list of all jobs. The worker's, and who takes over in its stead; no thread's that makes calls.
+    /// Guards the list of all jobs. Taken by the worker, and by a thread that takes over on its
+    /// behalf; not by the threads that make calls.
     lock: QueueLock,
-    /// All jobs whose end nobody was told of, newest first.
+    /// All jobs with an end that has not been reported, newest first.
     newest: AtomicPtr<Job<P>>,
 }
 
 impl<P> Ledger<P> {
     const_fn! {
-        /// One that is open, without jobs.
+        /// Creates an open ledger without jobs.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             let newest = AtomicPtr::new(ptr::null_mut());
@@ -115,26 +120,27 @@ impl<P> Ledger<P> {
         }
     }
 
-    /// Keeps threads off until the worker has [settled](Self::settle) what those left who were here before: all of them
-    /// are dead, and no other has come yet.
+    /// Keeps threads off until the worker has [recovered](Self::settle) the jobs of earlier
+    /// threads: all of them are dead, and no new thread exists yet.
     pub fn close(&self) {
         // Relaxed: threads that are started later see it.
         self.open.store(false, Ordering::Relaxed);
     }
 
-    /// Whether no thread takes jobs before the worker has [settled](Self::settle).
+    /// Returns true if no thread takes jobs before the worker has [recovered](Self::settle).
     #[inline]
     pub fn is_closed(&self) -> bool {
-        // Relaxed: seen at last.
+        // Relaxed: the worker sees it eventually.
         !self.open.load(Ordering::Relaxed)
     }
 
-    /// Asks for `job`; true if the threads are to be told of it. Only the worker.
+    /// Asks for `job`; returns true if the threads have to be notified. Only for the worker.
     ///
     /// # Safety
     ///
-    /// The job is new. It stays alive and in place until [`take_over`](Self::take_over), [`settle`](Self::settle) or
-    /// [`try_take_over`](Self::try_take_over) gives it to who wakes its owner.
+    /// The job is new. It stays alive and in place until [`take_over`](Self::take_over),
+    /// [`settle`](Self::settle) or [`try_take_over`](Self::try_take_over) passes it to the function
+    /// that wakes its owner.
     pub unsafe fn ask(&self, by: &impl Contender, job: NonNull<Job<P>>) -> bool {
         // SAFETY: alive, by this function's contract; the lock is held for the list.
         unsafe {
@@ -145,18 +151,18 @@ impl<P> Ledger<P> {
         }
     }
 
-    /// Takes what was asked for, oldest first. Any thread.
+    /// Takes the jobs that were asked for, oldest first. For any thread.
     ///
-    /// Each is to be [run](Job::run), if that can be, and then [told](Self::tell) of.
+    /// Each has to be [run](Job::run), if possible, and then [reported](Self::tell).
     pub fn asked(&self) -> Fifo<Job<P>> {
-        // Acquire: pairs with the Release in `settle`: what the dead had in hand has been taken back.
+        // Acquire: pairs with the Release in `settle`: jobs that dead threads had taken are back.
         if !self.open.load(Ordering::Acquire) && !cfg!(weaken = "blocking-open") {
             return Fifo::new();
         }
         self.asked.take()
     }
 
-    /// Says that `job` is over. By the thread that has it, and wakes the worker then.
+    /// Reports that `job` is over. For the thread that has it, which wakes the worker then.
     ///
     /// # Safety
     ///
@@ -164,25 +170,29 @@ impl<P> Ledger<P> {
     pub unsafe fn tell(&self, job: NonNull<Job<P>>) {
         // SAFETY: alive until it is taken from the pile.
         unsafe {
-            // Release: behind all that the call did, for the worker that finds this thread dead before the push.
+            // Release: behind all stores of the call, for a worker that finds this thread dead
+            // before the push.
             job.as_ref().state.store(OVER, Ordering::Release);
             let _ = self.over.push(job, unless_weakened!("blocking-over", Ordering::Release));
         }
     }
 
-    /// Whether there is something to [take over](Self::take_over), or to [settle](Self::settle). Only the worker.
+    /// Returns true if there are jobs to [take over](Self::take_over), or to
+    /// [recover](Self::settle). Only for the worker.
     #[inline]
     pub fn has_news(&self) -> bool {
         !self.over.is_empty() || self.is_closed()
     }
 
-    /// Gives the jobs that are over to `each`, who may end them: oldest first. Only the worker.
+    /// Calls `each` with the jobs that are over, oldest first; `each` may end them. Only for the
+    /// worker.
     pub fn take_over(&self, by: &impl Contender, each: impl FnMut(NonNull<Job<P>>)) {
         let _held = self.lock.lock(by);
         self.take_over_locked(each);
     }
 
-    /// As [`take_over`](Self::take_over), in the stead of a worker that is busy, maybe in the midst of that. One other.
+    /// Takes jobs over like [`take_over`](Self::take_over), on behalf of a worker that is busy,
+    /// maybe in the middle of that. At most one thread at a time.
     pub fn try_take_over(&self, by: &impl Contender, each: impl FnMut(NonNull<Job<P>>)) {
         if !self.over.is_empty()
             && let Some(_held) = self.lock.try_lock(by)
@@ -199,19 +209,20 @@ impl<P> Ledger<P> {
         }
     }
 
-    /// Takes back what threads had in hand that are dead: what they had not begun with is asked for again; `each` gets
-    /// the jobs that are over, and those that are lost. Then threads may take jobs, and are to be told of it. Only the
-    /// worker.
+    /// Recovers the jobs that dead threads had taken: those that had not begun are asked for again;
+    /// `each` gets the jobs that are over, and those that are lost. Then threads may take jobs, and
+    /// have to be notified. Only for the worker.
     ///
     /// It can stop in between, and go on, also after more deaths.
     pub fn settle(&self, by: &impl Contender, mut each: impl FnMut(NonNull<Job<P>>)) {
         let _held = self.lock.lock(by);
-        // What is left there is in the ledger as well.
+        // Its jobs are in the ledger as well.
         let _ = self.asked.take();
         self.take_over_locked(&mut each);
         let mut next = self.oldest();
         while let Some(job) = next {
-            // SAFETY: a job of the ledger is alive until `each` gets it; the newer one is asked for before.
+            // SAFETY: a job of the ledger is alive until `each` gets it; the newer one is asked for
+            // before.
             unsafe {
                 next = NonNull::new(job.as_ref().newer.load(Ordering::Relaxed));
                 self.settle_one(job, &mut each);
@@ -240,12 +251,13 @@ impl<P> Ledger<P> {
         each(job);
     }
 
-    /// Whether a thread died in a call of the runtime, which so may be half done. Once the worker's process is dead, whose
-    /// first thread was this contender.
+    /// Returns true if a thread died in a runtime section, which may be half done. To be called
+    /// once the worker's process is dead; `dead` was the contender of its first thread.
     pub fn died_in_a_call(&self, by: &impl Contender, dead: NonZeroU32) -> bool {
         let _held = self.lock_beside(by, dead);
         let mut next = self.newest.load(Ordering::Relaxed);
-        // SAFETY: a job of the ledger is alive; those from the newest to the oldest are linked after each store.
+        // SAFETY: a job of the ledger is alive; those from the newest to the oldest are linked
+        // after each store.
         while let Some(job) = unsafe { next.as_ref() } {
             if job.state() == RUNNING && job.course.is_in_call() {
                 return true;
@@ -255,7 +267,7 @@ impl<P> Ledger<P> {
         false
     }
 
-    /// Takes the lock, if its holder is not this dead one, who holds it as well against others.
+    /// Takes the lock, unless its holder is `dead`, which keeps other threads out as well.
     fn lock_beside(&self, by: &impl Contender, dead: NonZeroU32) -> Option<Held<'_>> {
         while self.lock.holder() != Some(dead) {
             match self.lock.try_lock(by) {
@@ -278,25 +290,26 @@ impl<P> Ledger<P> {
         }
     }
 
-    /// Enters a job: whoever goes from the newest to the oldest finds a list after each store.
+    /// Enters a job. After each store there is a list from the newest to the oldest.
     ///
     /// # Safety
     ///
     /// It is alive until it has left; the lock is held.
     unsafe fn enter(&self, job: NonNull<Job<P>>) {
         let older = self.newest.load(Ordering::Relaxed);
-        // SAFETY: alive, as are all that have not left.
+        // SAFETY: alive, as are all jobs that have not left.
         unsafe {
             job.as_ref().older.store(older, Ordering::Relaxed);
             if let Some(older) = older.as_ref() {
                 older.newer.store(job.as_ptr(), Ordering::Relaxed);
             }
         }
-        // Release: behind the links, for who reads them when the worker's process is dead.
+        // Release: behind the links, for a process that reads them when the worker's process is
+        // dead.
         self.newest.store(job.as_ptr(), Ordering::Release);
     }
 
-    /// Strikes a job out.
+    /// Takes a job out of the list.
     ///
     /// # Safety
     ///
@@ -315,7 +328,8 @@ impl<P> Ledger<P> {
     }
 }
 
-/// A list that any thread puts jobs on, and takes as a whole: each by one RMW, before which nothing has happened.
+/// A stack to which any thread pushes jobs, and which any thread takes as a whole: each by one RMW,
+/// before which nothing has happened.
 struct Pile<P> {
     newest: AtomicPtr<Job<P>>,
 }
@@ -328,11 +342,11 @@ impl<P> Pile<P> {
     }
 
     fn is_empty(&self) -> bool {
-        // Relaxed: a look; `take` acquires.
+        // Relaxed: a hint; `take` acquires.
         self.newest.load(Ordering::Relaxed).is_null()
     }
 
-    /// Puts `job` on, with the ordering that its caller names; true if there was none.
+    /// Pushes `job`, with the ordering that the caller names; returns true if the pile was empty.
     ///
     /// # Safety
     ///
@@ -342,7 +356,7 @@ impl<P> Pile<P> {
         loop {
             // SAFETY: alive, by this function's contract.
             unsafe { Job::link(job) }.store(below, Ordering::Relaxed);
-            // Release, as the callers say: pairs with the Acquire in `take`.
+            // Release, by the callers' argument: pairs with the Acquire in `take`.
             match self.newest.compare_exchange_weak(below, job.as_ptr(), success, Ordering::Relaxed)
             {
                 Ok(_) => return below.is_null(),
@@ -351,13 +365,13 @@ impl<P> Pile<P> {
         }
     }
 
-    /// Takes all, oldest first.
+    /// Takes all jobs, oldest first.
     fn take(&self) -> Fifo<Job<P>> {
         let mut jobs = Fifo::new();
         // Acquire: pairs with the Release of each `push`.
         let mut next = self.newest.swap(ptr::null_mut(), Ordering::Acquire);
         while let Some(job) = NonNull::new(next) {
-            // SAFETY: alive, as whoever pushed it promised, and in no list now.
+            // SAFETY: alive, by the contract of `push`, and in no list now.
             unsafe {
                 next = Job::link(job).load(Ordering::Relaxed);
                 jobs.push_front(job);

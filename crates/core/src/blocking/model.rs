@@ -1,4 +1,4 @@
-//! A worker and a thread that makes its calls, which dies at each of its steps; then another in its place.
+//! A worker and a thread that makes its calls, which dies at each of its steps; then a successor.
 
 use std::cell::Cell;
 
@@ -14,13 +14,13 @@ const JOBS: usize = 2;
 struct Shared {
     ledger: Ledger<usize>,
     jobs: [Job<usize>; JOBS],
-    /// What each call borrows from the frame of who waits: how often it has begun, and ended.
+    /// The counts in the waiter's frame that each call borrows: of begun and of ended calls.
     frames: [UnsafeCell<[u32; 2]>; JOBS],
-    /// Jobs whose end the worker has been told.
+    /// Number of times that the worker has learned of each job's end.
     ended: [UnsafeCell<u32>; JOBS],
 }
 
-// SAFETY: what the frames hold is touched by whoever the protocol gives it to; that is what is checked.
+// SAFETY: the model checks that the protocol gives each frame to one thread at a time.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -36,7 +36,7 @@ impl Shared {
     }
 
     fn frame(&self, job: usize) -> [u32; 2] {
-        // SAFETY: loom checks that nobody else is at it.
+        // SAFETY: loom checks that no other thread touches it.
         self.frames[job].with(|frame| unsafe { *frame })
     }
 
@@ -46,14 +46,13 @@ impl Shared {
         let _ = unsafe { self.ledger.ask(&Tester(1), NonNull::from(&self.jobs[job])) };
     }
 
-    /// A round of a thread.
     fn work(&self) {
         for job in self.ledger.asked() {
             // SAFETY: it outlives the model.
             let number = *unsafe { job.as_ref() }.payload();
             // SAFETY: as above.
             unsafe { job.as_ref() }.run(|_| {
-                // SAFETY: loom checks that nobody else is at it.
+                // SAFETY: loom checks that no other thread touches it.
                 self.frames[number].with_mut(|frame| unsafe { (*frame)[0] += 1 });
                 // A step, before which the thread may die.
                 let _ = self.ledger.is_closed();
@@ -65,7 +64,6 @@ impl Shared {
         }
     }
 
-    /// The end of a job, for who waits for it.
     fn end(&self, job: NonNull<Job<usize>>) {
         // SAFETY: it outlives the model.
         let job = unsafe { job.as_ref() };
@@ -74,7 +72,7 @@ impl Shared {
         self.ended[number].with_mut(|ended| unsafe { *ended += 1 });
         let [begun, over] = self.frame(number);
         assert!(begun <= 1, "made twice");
-        // Who died behind the call may not have said so.
+        // A thread that died behind the call may not have reported it.
         assert!(over == 1 || job.is_lost(), "told of as it is not");
     }
 
@@ -138,7 +136,7 @@ fn a_thread_that_dies_loses_no_call_but_the_one_that_it_had_begun() {
         shared.take_over();
         let _ = victim.join().unwrap();
         shared.ledger.close();
-        // It has come before the worker goes on.
+        // The successor comes before the worker goes on.
         let successor = spawn(&shared, Shared::work);
         shared.take_over();
         shared.ledger.settle(&Tester(1), |job| shared.end(job));

@@ -1,4 +1,4 @@
-//! What a worker does with its ledger.
+//! A worker and its ledger.
 
 use super::*;
 use crate::lock::testing::Tester;
@@ -17,7 +17,7 @@ fn number(job: NonNull<Job<usize>>) -> usize {
     *unsafe { job.as_ref() }.payload()
 }
 
-/// Makes what was asked for; the numbers.
+/// Runs the jobs that were asked for; returns their numbers.
 fn work(ledger: &Ledger<usize>) -> Vec<usize> {
     let make = |job: NonNull<Job<usize>>| {
         // SAFETY: as in `number`.
@@ -96,7 +96,7 @@ fn what_the_dead_had_in_hand_is_asked_for_again_lost_or_over() {
     }
     // SAFETY: taken, and not used any more.
     unsafe { ledger.tell(in_hand[1]) };
-    // Over, and not told of.
+    // Over, and not reported.
     jobs[2].state.store(OVER, Ordering::Relaxed);
     ledger.close();
     assert_eq!(settled(&ledger), [(1, false), (2, false), (3, true)]);

@@ -1,7 +1,7 @@
 //! One call from a client to a server, in a slot of memory that both share.
 //!
-//! README.md beside this file has the states, the steps and the proof. The payload lies behind the slot;
-//! who copies it, and who sleeps and wakes, is the caller's business.
+//! README.md beside this file has the states, the steps and the proof. The payload lies behind the
+//! slot; copying it, sleeping and waking are the caller's job.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence_behind_rmw, unless_weakened};
 
@@ -10,23 +10,24 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// The words of a call. They share a line with the first bytes of the payload, so that a small message travels
-/// with its flag.
+/// The words of a call. They share a line with the first bytes of the payload, so that a small
+/// message travels with its flag.
 ///
-/// Budget of a call: one RMW of the client, one of the server, on a line that who does it has to own anyway. It
-/// crosses twice. One more of the server, on the line of its [`Mark`].
+/// Budget of a call: one RMW of the client, one of the server, on a line that each has to own
+/// anyway. It crosses twice. One more of the server, on the line of its [`Mark`].
 #[repr(C, align(8))]
 #[derive(Debug)]
 pub struct Slot {
-    /// Whose turn it is, and in which call.
+    /// The phase and number of the call.
     state: AtomicU32,
-    /// Bytes of the message that lies there. Written by whose turn it is.
+    /// Length of the message in the slot. Written by the side that may use the slot.
     len: AtomicU32,
-    /// For how long the client waits, in nanoseconds; 0: for ever. The client.
+    /// Time that the client waits, in nanoseconds; 0: for ever. Written by the client.
     timeout: AtomicU64,
-    /// The doorbell of who waits for the reply, and one; 0: nobody sleeps for it. The client.
+    /// The number plus one of the doorbell to ring for the reply; 0: no thread sleeps for it.
+    /// Written by the client.
     bell: AtomicU32,
-    /// What the reply is: the server's own code. The server.
+    /// The server's code for the kind of reply. Written by the server.
     code: AtomicU32,
 }
 
@@ -37,11 +38,12 @@ pub struct Slot {
 /// |  number  | phase |
 /// ```
 ///
-/// The number counts the calls in this slot, so that who is slow, or was stopped, cannot end a later one.
+/// The number counts the calls in this slot, so that a process that is slow, or was stopped, cannot
+/// end a later call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State(u32);
 
-/// Where a call stands; all others than these are a corrupt word.
+/// The phases of a call; any other value is a corrupt word.
 mod phase {
     /// The client may write.
     pub(super) const IDLE: u32 = super::CLIENTS_TURN;
@@ -49,13 +51,14 @@ mod phase {
     pub(super) const REPLIED: u32 = super::CLIENTS_TURN | 1;
     /// The server has gone before it replied.
     pub(super) const LOST: u32 = super::CLIENTS_TURN | 2;
-    /// The request lies there; whether a server has it in hand, its mark says.
+    /// The request is in the slot. The mark says whether a server has it in hand.
     pub(super) const REQUESTED: u32 = 1;
-    /// The client has left: nobody reads the reply, and no server takes it any more.
+    /// The client has left: it does not read the reply, and no server takes the request any more.
     pub(super) const ABANDONED: u32 = 2;
 }
 
-/// The bit of the state word that says that the slot is the client's: what he waits for.
+/// The bit of the state word that says that the slot is the client's: the condition that the client
+/// waits for.
 pub const CLIENTS_TURN: u32 = 1 << 3;
 const PHASE: u32 = 0xF;
 
@@ -77,8 +80,9 @@ impl State {
     }
 }
 
-/// The call of one slot that a server has in hand, or had last. Beside the slot, on a line of the servers' own: whoever
-/// takes a call need not take the slot's line from the client, who looks at it meanwhile.
+/// The call of one slot that a server has in hand, or had last. It lies beside the slot, on a line
+/// that belongs to the servers: a server that takes a call need not take the slot's line from the
+/// client, which looks at it meanwhile.
 ///
 /// Servers write it; clients read it when they leave.
 #[repr(C, align(64))]
@@ -86,7 +90,7 @@ impl State {
 pub struct Mark(AtomicU32);
 
 impl Mark {
-    /// That of a slot in which nothing was taken.
+    /// Creates the mark of a slot in which no call was taken.
     #[allow(clippy::new_without_default, reason = "it lies in shared memory, which is zeroed")]
     pub fn new() -> Self {
         Self(AtomicU32::new(0))
@@ -103,11 +107,11 @@ impl Mark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket(u32);
 
-/// What was under way in a slot at one time.
+/// The call that was under way in a slot at a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen(State);
 
-/// What has become of a call.
+/// The progress of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
@@ -115,48 +119,49 @@ pub enum Progress {
     Requested,
     /// There is a reply.
     Replied,
-    /// The server died before it replied; it may have done what was asked.
+    /// The server died before it replied; it may have carried out the request.
     Lost,
-    /// The slot is in another call, or in none: somebody does not keep to the protocol.
+    /// The slot is in another call, or in none: a process violates the protocol.
     Corrupt,
 }
 
-/// How a client has left its call.
+/// The outcome of a client's leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Left {
-    /// Nobody has seen the request; the slot is the client's.
+    /// No server has seen the request; the slot is the client's.
     Withdrawn,
-    /// A server has it in hand; the slot is the client's again once that has ended.
+    /// A server has it in hand; the slot is the client's again once the server has finished.
     Abandoned,
     /// It was over before.
     Over,
 }
 
-/// What a server has found in a slot.
+/// The outcome of a server's look at a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Taken {
-    /// No request, or another server's.
+    /// No request, or one that another server has.
     Nothing,
-    /// One, which is its own now.
+    /// A request, which is now this server's.
     Call(Ticket),
-    /// One that the client has left in the same moment: nobody carries it out, and the slot is free.
+    /// A request that the client has left at the same moment: it is not carried out, and the slot
+    /// is free.
     Left,
 }
 
-/// Who reads the reply to a call.
+/// The receiver of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Delivered {
-    /// The client, whom the caller rings for.
+    /// The client, for which the caller rings.
     ToClient,
-    /// Nobody: the client has left, and the slot is free.
+    /// None: the client has left, and the slot is free.
     ToNobody,
 }
 
 impl Slot {
-    /// One in which nobody calls.
+    /// Creates a slot without a call.
     #[allow(clippy::new_without_default, reason = "it lies in shared memory, which is zeroed")]
     pub fn new() -> Self {
         Self {
@@ -168,14 +173,14 @@ impl Slot {
         }
     }
 
-    /// Makes a slot that nobody uses, of whatever state, one in which nobody calls.
+    /// Resets a free slot, in any state, to one without a call.
     pub fn renew(&self) {
-        // Release: pairs with the Acquire in `ticket`, for who calls next.
+        // Release: pairs with the Acquire in `state`, for the next client.
         let idle = State(self.state.load(Ordering::Relaxed)).with(phase::IDLE);
         self.state.store(idle.0, Ordering::Release);
     }
 
-    /// The word that a client watches for [`CLIENTS_TURN`].
+    /// Returns the word that a client watches for [`CLIENTS_TURN`].
     #[inline]
     pub fn word(&self) -> &AtomicU32 {
         &self.state
@@ -183,27 +188,29 @@ impl Slot {
 
     #[inline]
     fn state(&self) -> State {
-        // Acquire: pairs with the Release of whoever gave the turn: his message is there.
+        // Acquire: pairs with the Release of the change, `post` or `renew` that handed the slot
+        // over: the message is there.
         State(self.state.load(Ordering::Acquire))
     }
 
     #[inline]
     fn change(&self, from: State, to: State) -> Result<(), State> {
-        // Acquire and Release: each change hands the payload over, or takes it.
+        // Acquire and Release: each change hands the payload over, or takes it, and pairs with the
+        // change, `post` or `state` of the other side.
         let [came, failed] = [Ordering::AcqRel, Ordering::Acquire];
         self.state.compare_exchange(from.0, to.0, came, failed).map(drop).map_err(State)
     }
 
-    /// Whether the slot is the client's to call in.
+    /// Returns true if the client may use the slot.
     #[inline]
     pub fn is_clients(&self) -> bool {
         self.state().0 & CLIENTS_TURN != 0
     }
 
-    /// Posts the request of `len` bytes that the client has written behind the slot: it is known once this
-    /// returns. `bell` is rung for the reply. Then he rings for the server.
+    /// Posts the request of `len` bytes that the client has written behind the slot; servers see it
+    /// once this returns. `bell` is rung for the reply. The caller then rings for the server.
     ///
-    /// The slot is the client's, [and his turn](Self::is_clients).
+    /// The slot is the client's, [which may use it](Self::is_clients).
     #[inline]
     pub fn post(&self, len: u32, timeout_ns: u64, bell: Option<u32>) -> Ticket {
         let request = State(self.state.load(Ordering::Relaxed)).next_request();
@@ -211,12 +218,12 @@ impl Slot {
         self.len.store(len, Ordering::Relaxed);
         self.timeout.store(timeout_ns, Ordering::Relaxed);
         self.bell.store(bell.map_or(0, |bell| bell.wrapping_add(1)), Ordering::Relaxed);
-        // Release: pairs with the Acquire in `take`. An exchange, as the caller rings behind it.
+        // Release: pairs with the Acquire in `state`. An exchange, as the caller rings behind it.
         self.state.swap(request.0, unless_weakened!("call-post", Ordering::Release));
         Ticket(request.0)
     }
 
-    /// What has become of the call.
+    /// Returns the progress of the call.
     #[inline]
     pub fn progress(&self, ticket: Ticket) -> Progress {
         let state = self.state();
@@ -231,10 +238,11 @@ impl Slot {
         }
     }
 
-    /// Takes a request, if there is one: the payload is the server's until it [replies](Self::reply).
+    /// Takes a request, if there is one: the payload is the server's until it
+    /// [replies](Self::reply).
     #[inline]
     pub fn take(&self, mark: &Mark) -> Taken {
-        // Relaxed: a look.
+        // Relaxed: a hint; `take_requested` looks again.
         if State(self.state.load(Ordering::Relaxed)).phase() != phase::REQUESTED {
             return Taken::Nothing;
         }
@@ -243,8 +251,9 @@ impl Slot {
 
     #[inline]
     fn take_requested(&self, mark: &Mark) -> Taken {
-        // Before the state: if the mark is still this one when it is exchanged, nobody has taken anything since.
-        // Acquire: pairs with the Release below. Who finds a later call taken finds it posted, too.
+        // Before the state: if the mark is unchanged when it is exchanged, no call has been taken
+        // since. Acquire: pairs with the Release below: a server that finds a later call taken
+        // finds it posted, too.
         let before = mark.0.load(unless_weakened!("call-take", Ordering::Acquire));
         let state = self.state();
         if state.phase() != phase::REQUESTED || before == state.0 {
@@ -255,13 +264,15 @@ impl Slot {
             return Taken::Nothing;
         }
         if !cfg!(weaken = "call-mark") {
-            // Pairs with the fence in `leave`: either he sees the mark, or the look that follows sees that he has left.
+            // Pairs with the fence in `leave`: either the client sees the mark, or the look that
+            // follows sees that it has left.
             fence_behind_rmw();
         }
         if self.state() == state { Taken::Call(state.ticket()) } else { self.was_left(state) }
     }
 
-    /// The request that this server has marked was left in the same moment, or was another's.
+    /// Resolves a race: the request that this server has marked was left at the same moment, or was
+    /// taken by another server.
     #[cold]
     fn was_left(&self, state: State) -> Taken {
         let abandoned = state.with(phase::ABANDONED);
@@ -271,10 +282,10 @@ impl Slot {
         }
     }
 
-    /// Whether there is a request to take.
+    /// Returns true if there is a request to take.
     #[inline]
     pub fn is_requested(&self, mark: &Mark) -> bool {
-        // Relaxed: a look.
+        // Relaxed: a hint.
         let state = State(self.state.load(Ordering::Relaxed));
         state.phase() == phase::REQUESTED && !mark.is_of(state.ticket())
     }
@@ -289,7 +300,7 @@ impl Slot {
         if self.change(requested, requested.with(phase::REPLIED)).is_ok() {
             return Delivered::ToClient;
         }
-        // The client has left. Whatever else the word may be, it is not this server's any more.
+        // The client has left. Any other word does not belong to this server.
         let _ = self.change(requested.with(phase::ABANDONED), requested.with(phase::IDLE));
         Delivered::ToNobody
     }
@@ -313,15 +324,15 @@ impl Slot {
             return Left::Abandoned;
         }
         let abandoned = State(ticket.0).with(phase::ABANDONED);
-        // Somebody else may have found the same, and done it.
+        // Another process may have found the same, and done it.
         let _ = self.change(abandoned, abandoned.with(phase::IDLE));
         Left::Withdrawn
     }
 
-    /// Ends the call that is under way here, if there is one, because its server is dead: the client, if he is there,
-    /// learns that it is lost.
+    /// Ends the call that is under way here, if there is one, because its server is dead: the
+    /// client, if it is there, learns that the call is lost.
     ///
-    /// Any number may do so. Not for a call that was posted to another server since.
+    /// Any number of processes may do so. Not for a call that was posted to another server since.
     pub fn server_has_died(&self, ticket: Ticket) {
         let requested = State(ticket.0);
         for (from, to) in [(phase::REQUESTED, phase::LOST), (phase::ABANDONED, phase::IDLE)] {
@@ -329,7 +340,7 @@ impl Slot {
         }
     }
 
-    /// The call that a server has in hand here, dead or alive.
+    /// Returns the call that a server has in hand here, dead or alive.
     #[must_use]
     pub fn in_hand(&self, mark: &Mark) -> Option<Ticket> {
         let state = self.state();
@@ -337,17 +348,19 @@ impl Slot {
         Some(state.ticket()).filter(|&ticket| under_way && mark.is_of(ticket))
     }
 
-    /// Which call is under way here, if there is one, for [`client_has_died`](Self::client_has_died).
+    /// Returns the call that is under way here, if there is one, for
+    /// [`client_has_died`](Self::client_has_died).
     #[must_use]
     pub fn seen(&self) -> Seen {
         Seen(self.state())
     }
 
-    /// Leaves the call that a dead client has posted. True if the slot is nobody's then; else a server has it in hand,
-    /// which is [told](Delivered::ToNobody) when it ends.
+    /// Leaves the call that a dead client has posted. Returns true if the slot is free then.
+    /// Otherwise a server has the call in hand, and learns that the client has left
+    /// ([`Delivered::ToNobody`]) when it ends the call.
     ///
-    /// `seen` is from before the caller found that the slot is the dead one's: what a later client posts is another call.
-    /// Any number may do so.
+    /// `seen` is from before the caller found that the slot belongs to the dead client: a call that
+    /// a later client posts differs from it. Any number of processes may do so.
     #[must_use]
     pub fn client_has_died(&self, seen: Seen, mark: &Mark) -> bool {
         let Seen(mut state) = if cfg!(weaken = "call-dead") { self.seen() } else { seen };
@@ -358,31 +371,33 @@ impl Slot {
                 left => return left == Left::Withdrawn,
             }
         }
-        // Of another number: somebody has it again.
+        // Of another number: another client has the slot.
         state.ticket() == ticket
             && (state.phase() != phase::ABANDONED
                 || self.ends_untaken(ticket, mark) == Left::Withdrawn)
     }
 
-    /// Bytes of the message that lies there, at most `capacity`, whatever the word says.
+    /// Returns the length of the message in the slot; at most `capacity`, even if the word is
+    /// corrupt.
     #[inline]
     pub fn len(&self, capacity: u32) -> u32 {
         self.len.load(Ordering::Relaxed).min(capacity)
     }
 
-    /// For how long the client waits from when it has posted the request, in nanoseconds; `None`: for ever.
+    /// Returns the time that the client waits from the post of the request, in nanoseconds; `None`:
+    /// for ever.
     #[inline]
     pub fn timeout_ns(&self) -> Option<u64> {
         Some(self.timeout.load(Ordering::Relaxed)).filter(|&ns| ns != 0)
     }
 
-    /// The doorbell of who waits for the reply.
+    /// Returns the doorbell of the thread that waits for the reply.
     #[inline]
     pub fn bell(&self) -> Option<u32> {
         self.bell.load(Ordering::Relaxed).checked_sub(1)
     }
 
-    /// The server's code in a reply.
+    /// Returns the server's code in a reply.
     #[inline]
     pub fn code(&self) -> u32 {
         self.code.load(Ordering::Relaxed)

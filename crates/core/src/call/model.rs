@@ -12,12 +12,12 @@ const DEAD: u32 = 1;
 struct Shared {
     slot: Slot,
     mark: Mark,
-    /// Whose the slot is.
+    /// The owner of the slot.
     claim: AtomicU32,
     payload: UnsafeCell<u32>,
 }
 
-// SAFETY: the payload is touched by whose turn it is; that is what the models check.
+// SAFETY: the models check that only the side that may use the slot touches the payload.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -28,7 +28,7 @@ impl Shared {
         Arc::new(Self { slot: Slot::new(), mark: Mark::new(), claim, payload })
     }
 
-    /// Takes the slot over from a dead client.
+    /// Takes the slot over from a dead client. Returns true on success.
     fn inherit(&self, me: u32) -> bool {
         let seen = self.slot.seen();
         let claim = self.claim.load(Ordering::Relaxed);
@@ -52,26 +52,25 @@ impl Shared {
         self.slot.take(&self.mark)
     }
 
-    /// Takes the call that nobody else takes.
     fn takes(&self) -> Ticket {
         let Taken::Call(ticket) = self.take() else { panic!("there is one") };
         ticket
     }
 
-    /// Carries out what was asked: replies with the double.
+    /// Carries out the request: replies with the double.
     fn carry_out(&self, ticket: Ticket) -> Delivered {
         self.write(2 * self.read());
         self.slot.reply(ticket, 4, 0)
     }
 
-    /// Serves once; whether there was a call to carry out.
+    /// Serves once. Returns true if there was a call to carry out.
     fn serve(&self) -> bool {
         let Taken::Call(ticket) = self.take() else { return false };
         let _ = self.carry_out(ticket);
         true
     }
 
-    /// Serves once; whether the slot is known to be free for others.
+    /// Serves once. Returns true if the slot is known to be free for other clients.
     fn frees(&self) -> bool {
         match self.take() {
             Taken::Call(ticket) => self.carry_out(ticket) == Delivered::ToNobody,
@@ -83,7 +82,7 @@ impl Shared {
         self.slot.leave(ticket, &self.mark)
     }
 
-    /// What a new server does first, once the one before it is dead.
+    /// Makes the first step of a new server, once its predecessor is dead.
     fn take_office(&self) {
         if let Some(ticket) = self.slot.in_hand(&self.mark) {
             self.slot.server_has_died(ticket);
@@ -91,12 +90,12 @@ impl Shared {
     }
 
     fn write(&self, message: u32) {
-        // SAFETY: the caller's turn.
+        // SAFETY: the caller may use the slot.
         self.payload.with_mut(|payload| unsafe { *payload = message });
     }
 
     fn read(&self) -> u32 {
-        // SAFETY: the caller's turn.
+        // SAFETY: the caller may use the slot.
         self.payload.with(|payload| unsafe { *payload })
     }
 }
@@ -139,7 +138,7 @@ fn who_leaves_has_the_slot_again_once_no_server_has() {
     });
 }
 
-/// The slow one has looked at an earlier call.
+/// The slow server has looked at an earlier call.
 #[test]
 fn a_slow_server_leaves_a_call_alone_that_another_has_in_hand() {
     bounded(3, || {
@@ -199,7 +198,7 @@ fn a_server_that_dies_at_any_step_leaves_no_call_open() {
     }
 }
 
-/// It has called, and leaves.
+/// The client has called, and leaves.
 #[test]
 fn of_a_client_that_dies_at_any_step_another_has_the_slot() {
     dies_at_each_step(2, |death| {
@@ -224,7 +223,7 @@ fn a_client_learns_of_the_death_of_a_server_that_has_taken_its_call() {
     loom::model(|| {
         let shared = Shared::new();
         let ticket = shared.call(1);
-        // It dies behind the take.
+        // The server dies behind the take.
         let server = spawn(&shared, |shared| _ = shared.take());
         server.join().unwrap();
         let sweeper = spawn(&shared, Shared::take_office);
@@ -276,7 +275,7 @@ fn who_takes_a_dead_clients_slot_over_is_not_disturbed_by_who_is_late() {
     });
 }
 
-/// Others wait for the slot of one that has died while a server had his call in hand.
+/// Other clients wait for the slot of a client that has died while a server had its call in hand.
 #[test]
 fn of_a_dead_clients_slot_one_hears_from_the_server_or_has_it() {
     loom::model(|| {

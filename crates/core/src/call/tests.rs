@@ -1,6 +1,5 @@
 use super::*;
 
-/// A slot and its mark.
 fn slot() -> (Slot, Mark) {
     (Slot::new(), Mark::new())
 }
@@ -69,7 +68,7 @@ fn the_slot_of_a_dead_client_is_nobodys_once_no_server_has_it() {
     assert!(slot.client_has_died(slot.seen(), &mark));
 }
 
-/// Somebody else has claimed the slot between the look and the sweep.
+/// Another client has claimed the slot between the look and the sweep.
 #[test]
 fn a_sweep_for_a_dead_client_that_is_late_leaves_the_next_call_alone() {
     for taken in [false, true] {
@@ -85,7 +84,7 @@ fn a_sweep_for_a_dead_client_that_is_late_leaves_the_next_call_alone() {
     }
 }
 
-/// Whatever lies there, every call returns, and what it says can be acted upon.
+/// Every call returns for any contents of the slot, and its result can be acted upon.
 #[test]
 fn any_word_is_survived() {
     let words = || (0..64).chain([u32::MAX, u32::MAX - 9, 1 << 31]);

@@ -1,9 +1,9 @@
-//! Whether a scope is over.
+//! The mark of a scope that has ended.
 
 use crate::sync::{AtomicBool, Ordering, const_fn};
 
-/// Says of one scope that it is over: for its fiber, which looks before each suspension, and where
-/// it was interrupted in one. It lies in the frame that the scope is of.
+/// The mark of one scope. It tells the fiber that the scope has ended: the fiber looks before each
+/// suspension, and after an interrupt. It lies in the frame of the scope.
 ///
 /// ```
 /// use daiko_core::cancel::Mark;
@@ -17,29 +17,29 @@ pub struct Mark(AtomicBool);
 
 impl Mark {
     const_fn! {
-        /// Of a scope that is not over.
+        /// Creates the mark of a scope that has not ended.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Mark(AtomicBool::new(false))
         }
     }
 
-    /// Ends the scope, for good, and then has `interrupt` tell its fiber.
+    /// Ends the scope, for good, and then calls `interrupt`, which interrupts its fiber.
     #[inline]
     pub fn end(&self, interrupt: impl FnOnce()) {
         if cfg!(weaken = "cancel-mark") {
             interrupt();
             return self.0.store(true, Ordering::Relaxed);
         }
-        // Relaxed: the interrupt publishes it, by its RMW on the run state or on the mail.
+        // Relaxed: the interrupt publishes it, by its RMW on the run state or on the message word.
         self.0.store(true, Ordering::Relaxed);
         interrupt();
     }
 
-    /// Whether the scope is over.
+    /// Returns true if the scope has ended.
     #[inline]
     pub fn is_over(&self) -> bool {
-        // Relaxed: seen at the latest by who finds, or removes, the interrupt.
+        // Relaxed: a fiber that finds or removes the interrupt sees it at the latest.
         self.0.load(Ordering::Relaxed)
     }
 }

@@ -1,4 +1,4 @@
-//! Cancel scopes: a part of a fiber's course that is to end early, by a time or by a word of somebody.
+//! Cancel scopes: parts of a fiber's execution that a deadline or a signal may end early.
 //!
 //! README.md beside this file has the steps and the proof.
 

@@ -1,4 +1,4 @@
-//! A fiber in a scope, and who ends that.
+//! A fiber in a scope, and threads that end it.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -16,11 +16,11 @@ use std::ptr::NonNull;
 struct Shared {
     signal: Signal<()>,
     node: Node<()>,
-    /// What the frame of the scope holds beside the node: how often it was called for.
+    /// The frame of the scope beside the node: the number of calls.
     frame: UnsafeCell<usize>,
 }
 
-// SAFETY: the frame is touched by whoever the protocol gives it to; that is what the models check.
+// SAFETY: the models check that the protocol gives the frame to one thread at a time.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -36,17 +36,17 @@ impl Shared {
         unsafe { self.signal.listen(&Tester(1), NonNull::from(&self.node)) }
     }
 
-    /// Leaves, and gives up the frame; how often it was called for.
+    /// Leaves, and gives up the frame; returns the number of calls.
     fn leave(&self) -> (Unlinked, usize) {
         // SAFETY: alive, and only ever in this queue.
         let unlinked = unsafe { self.signal.leave(&Tester(1), NonNull::from(&self.node)) };
         self.node.links().reclaim();
-        // SAFETY: nobody else touches the frame any more; that is what the models check.
+        // SAFETY: no other thread touches the frame any more; the models check that.
         (unlinked, self.frame.with_mut(|calls| unsafe { *calls }))
     }
 
     fn give(&self, by: u32) -> bool {
-        // SAFETY: who listens stays until the call is over; that is what the models check.
+        // SAFETY: a listener stays until the call is over; the models check that.
         let call = |()| self.frame.with_mut(|calls| unsafe { *calls += 1 });
         self.signal.give(&Tester(by), call)
     }
@@ -88,7 +88,7 @@ fn of_two_who_give_one_calls() {
     });
 }
 
-/// The interrupt may be taken for another's, whose timer the fiber has just disarmed.
+/// The interrupt may be taken for that of a timer which the fiber has just disarmed.
 #[test]
 fn an_end_is_not_slept_through() {
     loom::model(|| {

@@ -1,4 +1,4 @@
-//! What many listen for, and somebody gives once.
+//! A signal with many listeners that is given once.
 
 use std::ptr::NonNull;
 
@@ -9,7 +9,7 @@ use crate::wait::{Locked, Node, WaitQueue};
 
 const GIVEN: u32 = 1;
 
-/// A signal that is given once, for good. Those who listen are called for: `W` says who they are.
+/// A signal that is given once, for good, with a call for each listener `W`.
 ///
 /// # Examples
 ///
@@ -39,28 +39,28 @@ const GIVEN: u32 = 1;
 /// assert!(signal.is_given());
 /// ```
 pub struct Signal<W> {
-    /// Those who listen; its word says whether the signal was given, and is stored under its lock.
+    /// The listeners. The word says whether the signal was given, and is stored under the lock.
     listeners: WaitQueue<W>,
 }
 
 impl<W: Copy> Signal<W> {
     const_fn! {
-        /// A signal that was not given, and that nobody listens for.
+        /// Creates a signal that was not given, without listeners.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Signal { listeners: WaitQueue::new(0) }
         }
     }
 
-    /// Whether it was given. What came before that is seen then.
+    /// Returns true if it was given. The caller then sees the writes before that.
     #[inline]
     pub fn is_given(&self) -> bool {
         // Acquire: pairs with the Release in `give`.
         self.listeners.word().load(Ordering::Acquire) == GIVEN
     }
 
-    /// Has the waiter of `node` called for once the signal is given; false if it was before: then
-    /// the node is in no queue.
+    /// Adds the waiter of `node` as a listener, for which a call is made once the signal is given.
+    /// Returns false if it was given before: then the node is in no queue.
     ///
     /// # Safety
     ///
@@ -91,10 +91,12 @@ impl<W: Copy> Signal<W> {
         unsafe { self.listeners.unlink(by, node) }
     }
 
-    /// Gives the signal, and calls once with the waiter of each who listens; false if it was given before.
+    /// Gives the signal, and makes one call with the waiter of each listener. Returns false if it
+    /// was given before.
     ///
-    /// `call` runs under the lock, which is free between two calls: it may queue and mail, but not use this
-    /// signal. It should not panic: those not called for yet would wait for ever.
+    /// `call` runs under the lock, which is free between two calls: it may queue and send messages,
+    /// but not use this signal. It should not panic: the listeners not called yet would wait for
+    /// ever.
     pub fn give(&self, by: &impl Contender, mut call: impl FnMut(W)) -> bool {
         let listeners = self.listeners.lock(by);
         if self.is_given() {
@@ -108,7 +110,7 @@ impl<W: Copy> Signal<W> {
     }
 }
 
-/// Calls for the one who has listened longest; false if nobody is left.
+/// Makes the call for the listener that came first; returns false if there is none.
 fn call_first<W: Copy>(mut listeners: Locked<'_, W>, call: &mut impl FnMut(W)) -> bool {
     let Some(waiter) = listeners.claim_first(0) else { return false };
     if cfg!(weaken = "cancel-call") {

@@ -1,4 +1,4 @@
-//! A channel with room for values: who sends waits while it is full, who receives while it is empty.
+//! A channel with room for values: senders wait while it is full, receivers while it is empty.
 
 use std::ptr::NonNull;
 
@@ -8,19 +8,19 @@ use crate::lock::Contender;
 use crate::sync::spin_loop;
 use crate::wait::{Locked, Node, WaitQueue};
 
-/// How often somebody looks at a place that another is about to be done with, before he relaxes.
+/// Number of looks at a place that another thread is about to release, before the caller relaxes.
 const LOOKS: u32 = 64;
 
-/// A buffer, and who waits for it to be filled or emptied.
+/// A buffer, with queues of parties that wait for it to be filled or emptied.
 ///
-/// Who is woken looks again, and may find that another was faster.
+/// A woken party looks again, and may find that another party was faster.
 pub struct Buffered<B, W> {
     buffer: B,
     senders: WaitQueue<Party<W>>,
     receivers: WaitQueue<Party<W>>,
 }
 
-/// Why a value was not sent.
+/// The reason for which a value was not sent.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Refused<T> {
     /// There is no room.
@@ -29,7 +29,7 @@ pub enum Refused<T> {
     Closed(T),
 }
 
-/// Why no value was received.
+/// The reason for which no value was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nothing {
     /// There is none.
@@ -39,17 +39,17 @@ pub enum Nothing {
 }
 
 impl<B: Buffer, W: Copy> Buffered<B, W> {
-    /// A channel with this buffer.
+    /// Creates a channel with this buffer.
     pub fn new(buffer: B) -> Self {
         Self { buffer, senders: WaitQueue::new(0), receivers: WaitQueue::new(0) }
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     pub fn buffer(&self) -> &B {
         &self.buffer
     }
 
-    /// Sends `value` if there is room. Whom to wake, exactly once.
+    /// Sends `value` if there is room. Returns the waiter to wake, exactly once.
     #[inline]
     pub fn send(
         &self,
@@ -69,7 +69,7 @@ impl<B: Buffer, W: Copy> Buffered<B, W> {
         }
     }
 
-    /// Receives a value if there is one. Whom to wake, exactly once.
+    /// Receives a value if there is one. Returns it and the waiter to wake, exactly once.
     #[inline]
     pub fn receive(&self, by: &impl Contender) -> Result<(B::Value, Option<W>), Nothing> {
         let mut looks = 0;
@@ -84,14 +84,14 @@ impl<B: Buffer, W: Copy> Buffered<B, W> {
         }
     }
 
-    /// Claims who is first in line at `side`.
+    /// Claims the first in line at `side`.
     #[cold]
     #[must_use = "the waiter is to be woken"]
     pub fn next(&self, side: Side, by: &impl Contender) -> Option<W> {
         self.lock(side, by).claim()
     }
 
-    /// Takes the lock of those who wait at `side`.
+    /// Takes the lock of the queue at `side`.
     pub fn lock(&self, side: Side, by: &impl Contender) -> LockedSide<'_, B, W> {
         let queue = match side {
             Side::Send => &self.senders,
@@ -101,7 +101,7 @@ impl<B: Buffer, W: Copy> Buffered<B, W> {
     }
 }
 
-/// One side of a channel, whose lock is held.
+/// One side of a channel, locked.
 pub struct LockedSide<'c, B, W> {
     buffer: &'c B,
     side: Side,
@@ -109,7 +109,8 @@ pub struct LockedSide<'c, B, W> {
 }
 
 impl<B: Buffer, W: Copy> LockedSide<'_, B, W> {
-    /// Whether whoever is queued now will be claimed; otherwise he looks again.
+    /// Announces the party that is about to be queued. Returns true if a push or pop will claim it;
+    /// otherwise it looks again.
     #[must_use]
     pub fn announce(&mut self) -> bool {
         if cfg!(weaken = "channel-announce") {
@@ -121,7 +122,7 @@ impl<B: Buffer, W: Copy> LockedSide<'_, B, W> {
         }
     }
 
-    /// Claims who is first in line; says so if nobody is left.
+    /// Claims the first in line; takes the announcement back if the queue is empty then.
     fn claim(&mut self) -> Option<W> {
         let claimed = self.queue.claim_first_that(0, |party| party.try_claim());
         if self.queue.is_empty() {
@@ -133,7 +134,8 @@ impl<B: Buffer, W: Copy> LockedSide<'_, B, W> {
         claimed.map(|party| party.waiter)
     }
 
-    /// Adds `node`, after the announcement under this lock: as the oldest if he was claimed before.
+    /// Adds `node`, after the announcement under this lock; as the oldest if the party was claimed
+    /// before.
     ///
     /// # Safety
     ///
@@ -145,8 +147,8 @@ impl<B: Buffer, W: Copy> LockedSide<'_, B, W> {
         }
     }
 
-    /// Takes `node` out, unless it was claimed before. Who is announced stays so: the next of the
-    /// other side finds out.
+    /// Takes `node` out, unless it was claimed before. The announcement stays: the next push or pop
+    /// of the other side finds out.
     ///
     /// # Safety
     ///

@@ -1,4 +1,4 @@
-//! A buffer without bounds: rings, each of twice the room of the one before.
+//! A buffer without bounds: rings, each with twice the room of its predecessor.
 
 use std::ptr;
 
@@ -8,11 +8,12 @@ use crate::sync::{AtomicPtr, Ordering, unless_weakened};
 /// Room in the first ring.
 const FIRST: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
-/// Room for any number of values, pushed and popped by any number of threads, oldest first.
+/// A buffer with room for any number of values, pushed and popped by any number of threads, oldest
+/// first.
 ///
-/// Where a ring is full, one of twice the room follows it. Rings are kept until the end, so that
-/// nobody looks at one that is gone: together they have room for less than four times the most values
-/// that there were at a time.
+/// A full ring is followed by one of twice the room. Rings are kept until the end, so that no
+/// thread looks at a freed ring. Together they have room for less than four times the largest
+/// number of values so far.
 ///
 /// Budget: as for [`Ring`], and one load of a line that is seldom written.
 pub struct Chain<T> {
@@ -29,21 +30,20 @@ struct Link<T> {
     next: AtomicPtr<Link<T>>,
 }
 
-// SAFETY: values pass from thread to thread; links are freed by who owns the chain.
+// SAFETY: values pass from thread to thread; links are freed by the owner of the chain.
 unsafe impl<T: Send> Send for Chain<T> {}
 // SAFETY: as for Send.
 unsafe impl<T: Send> Sync for Chain<T> {}
 
-/// What comes behind a ring.
 enum Next<'c, T> {
     Nothing,
     Ring(&'c Link<T>),
-    /// Nothing, and nothing will.
+    /// No ring, now and for ever.
     End,
 }
 
 impl<T> Link<T> {
-    /// No ring is there.
+    /// The mark of a chain that has ended.
     const END: *mut Self = ptr::without_provenance_mut(1);
 
     fn new(capacity: usize, other: Other) -> *mut Self {
@@ -61,7 +61,8 @@ impl<T> Link<T> {
         }
     }
 
-    /// Has `next` follow, and closes the ring; false if something follows already.
+    /// Sets `next` as the successor, and closes the ring; returns false if there is a successor
+    /// already. Release: pairs with the Acquire in `next`.
     fn follow(&self, next: *mut Self) -> bool {
         let release = unless_weakened!("channel-grow", Ordering::Release);
         let set = self.next.compare_exchange(ptr::null_mut(), next, release, Ordering::Relaxed);
@@ -71,7 +72,7 @@ impl<T> Link<T> {
 }
 
 impl<T> Chain<T> {
-    /// Room for any number of values.
+    /// Creates an empty chain.
     #[allow(clippy::new_without_default, reason = "as its neighbours")]
     pub fn new() -> Self {
         let first = Link::new(FIRST, Other::Runs);
@@ -81,27 +82,29 @@ impl<T> Chain<T> {
 
     #[inline]
     fn at(end: &Apart<AtomicPtr<Link<T>>>) -> &Link<T> {
-        // SAFETY: never null, and freed with the chain only. Acquire: pairs with the Release in `go_on`.
+        // SAFETY: never null, and freed with the chain only. Acquire: pairs with the Release in
+        // `go_on`.
         unsafe { &*end.0.load(Ordering::Acquire) }
     }
 
-    /// Moves an end from a ring that is closed to the next; false if there is none.
+    /// Moves an end from a closed ring to its successor; returns false if there is none.
     #[cold]
     fn go_on(end: &Apart<AtomicPtr<Link<T>>>, closed: &Link<T>) -> bool {
         let Next::Ring(next) = closed.next() else { return false };
         let (closed, next) = (ptr::from_ref(closed).cast_mut(), ptr::from_ref(next).cast_mut());
-        // Release: pairs with the Acquire in `at`. Relaxed otherwise: somebody has moved it before.
+        // Release: pairs with the Acquire in `at`. Relaxed on failure: another thread has moved it
+        // before.
         let _ = end.0.compare_exchange(closed, next, Ordering::Release, Ordering::Relaxed);
         true
     }
 
-    /// Has a ring follow `full`, unless something does.
+    /// Appends a ring behind `full`, unless it has a successor.
     #[cold]
     fn grow(full: &Link<T>) {
-        // Whether somebody is queued for a pop is not asked: the first push there finds out.
+        // The new ring begins as if a receiver were queued: the first push there finds out.
         let next = Link::new(full.ring.capacity() * 2, Other::Queued);
         if !full.follow(next) {
-            // SAFETY: just made, and nobody else has seen it.
+            // SAFETY: just made, and no other thread has seen it.
             drop(unsafe { Box::from_raw(next) });
         }
     }
@@ -136,7 +139,7 @@ impl<T> Buffer for Chain<T> {
         }
     }
 
-    /// There is always room.
+    /// Returns false: there is always room.
     fn announce_push(&self) -> bool {
         false
     }
@@ -147,7 +150,7 @@ impl<T> Buffer for Chain<T> {
 
     fn nobody_pushes(&self) {}
 
-    /// Who is queued for a pop has found no value, so that he has announced it at the last ring.
+    /// A queued receiver has found no value, so it has made its announcement at the last ring.
     fn nobody_pops(&self) {
         Self::at(&self.pushed).ring.nobody_pops();
     }
@@ -190,13 +193,13 @@ impl<T> Drop for Chain<T> {
     }
 }
 
-/// Links that are freed though the destructor of a value in one of them panics.
+/// Links that are freed even if the destructor of a value in one of them panics.
 struct Links<T>(*mut Link<T>);
 
 impl<T> Links<T> {
     fn free(&mut self) {
         while !self.0.is_null() && self.0 != Link::END {
-            // SAFETY: made by `Link::new`, and the chain is nobody else's any more.
+            // SAFETY: made by `Link::new`, and only this thread has the chain.
             let first = unsafe { Box::from_raw(self.0) };
             self.0 = first.next.load(Ordering::Relaxed);
         }

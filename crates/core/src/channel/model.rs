@@ -1,4 +1,5 @@
-//! Senders and receivers with more values than room, who leaves, and who waits at two channels.
+//! Senders and receivers with more values than room, parties that leave, and parties that wait at
+//! two channels.
 
 use std::ptr::NonNull;
 
@@ -13,7 +14,6 @@ use crate::wait::Node;
 
 struct Shared<C> {
     channel: C,
-    /// What each of them sleeps on.
     wakes: [Sleep; 3],
 }
 
@@ -30,8 +30,9 @@ impl<C> Shared<C> {
 }
 
 impl<C> Shared<[C; 2]> {
-    /// One turn of a wait at both: `queues` puts him in line at one unless he need not wait, `leaves` takes
-    /// him out. Where it was claimed, if it was.
+    /// Makes one turn of a wait at both channels: `queues` puts the party in line at one, or
+    /// returns false if it need not wait; `leaves` takes it out. Returns the channel that claimed
+    /// it, if one did.
     fn turn_at_both(
         &self,
         who: usize,
@@ -103,7 +104,7 @@ impl<B: Buffer<Value = Box<u32>>> Shared<Buffered<B, usize>> {
         }
     }
 
-    /// Waits for a value, and leaves without.
+    /// Waits for a value, and leaves without one.
     fn turn_away(&self, who: usize) {
         let node = Node::new(Party::alone(who));
         let mut side = self.channel.lock(Side::Receive, &by(who));
@@ -214,7 +215,7 @@ fn a_chain_that_is_closed_stays_so() {
 }
 
 impl Shared<[Buffered<Ring<Box<u32>>, usize>; 2]> {
-    /// Waits at both for one turn: where it was claimed, if it was.
+    /// Waits at both for one turn. Returns the channel that claimed it, if one did.
     fn wait_at_both(&self, who: usize, was_claimed: [bool; 2]) -> Option<usize> {
         let claim = Claim::new();
         // SAFETY: the claim stays until both nodes have left.
@@ -240,7 +241,7 @@ impl Shared<[Buffered<Ring<Box<u32>>, usize>; 2]> {
         Some(*value)
     }
 
-    /// The first value of either; where it was claimed is looked at first.
+    /// Receives the first value of either channel; looks first at the channel that claimed it.
     fn choose(&self, who: usize) -> u32 {
         let (mut was_claimed, mut first) = ([false; 2], 0);
         loop {
@@ -256,7 +257,8 @@ impl Shared<[Buffered<Ring<Box<u32>>, usize>; 2]> {
 
     /// Takes a value of the first at once, or waits there to be woken.
     fn take_or_wait(&self, who: usize) -> Option<u32> {
-        // Not `receive`: loom explores without end how two who look again let each other go first.
+        // Not `receive`: loom explores without end how two parties that look again let each other
+        // go first.
         if let Ok((value, _)) = self.channel[0].buffer().pop() {
             return Some(*value);
         }
@@ -294,7 +296,7 @@ impl Shared<Rendezvous<Box<u32>, usize>> {
         Self::new(Rendezvous::new())
     }
 
-    /// What is in `slot` once somebody was met.
+    /// Meets a party, and returns the content of `slot` afterwards.
     fn meet(&self, who: usize, side: Side, value: Option<u32>) -> Option<u32> {
         let slot = Slot::new(value.map(Box::new));
         // SAFETY: left alone until it was met.
@@ -336,7 +338,7 @@ fn who_waits_at_two_channels_receives_from_one() {
     loom::model(|| {
         type Both = [Rendezvous<Box<u32>, usize>; 2];
         let shared = Shared::<Both>::new([Rendezvous::new(), Rendezvous::new()]);
-        // Whether the value of each was taken.
+        // True for each channel from which the value was taken.
         let senders = [0, 1].map(|at| {
             spawn(&shared, move |shared: &Shared<Both>| {
                 let slot = Slot::new(Some(Box::new(at as u32)));
@@ -380,7 +382,7 @@ fn who_waits_at_two_channels_receives_from_one() {
 }
 
 impl Shared<[Rendezvous<Box<u32>, usize>; 2]> {
-    /// The value of `slot` meets somebody who waits, or not.
+    /// Offers `slot` to a waiting party, and returns true if one was met.
     fn try_meet(&self, who: usize, at: usize, side: Side, slot: &Slot<Box<u32>>) -> bool {
         // SAFETY: never queued.
         let offer = unsafe { Offer::new(Party::alone(who), side, slot) };
@@ -392,7 +394,7 @@ impl Shared<[Rendezvous<Box<u32>, usize>; 2]> {
         met != Meeting::Alone
     }
 
-    /// Waits at both for one turn: where somebody was met, if he was.
+    /// Waits at both for one turn. Returns the channel where a party was met, if one was.
     fn wait_at_both(&self, who: usize, side: Side, slots: &[Slot<Box<u32>>; 2]) -> Option<usize> {
         let claim = Claim::new();
         let offers = [0, 1].map(|at| {
@@ -415,8 +417,8 @@ impl Shared<[Rendezvous<Box<u32>, usize>; 2]> {
         self.turn_at_both(who, &claim, queues, leaves)
     }
 
-    /// Sends the first or second of both values, or receives, at the first or second: where, and what is
-    /// in the slots then.
+    /// Sends the first or second of both values, or receives, at the first or second channel.
+    /// Returns the channel, and the contents of the slots.
     fn choose(&self, who: usize, side: Side) -> (usize, [Option<u32>; 2]) {
         let values = [0, 1].map(|at| (side == Side::Send).then(|| Box::new(at)));
         let slots = values.map(Slot::new);

@@ -8,11 +8,12 @@ use crate::lock::Contender;
 use crate::sync::{Ordering, UnsafeCell, const_fn, unless_weakened};
 use crate::wait::{Node, WaitQueue};
 
-/// One value, from one who sends to one who receives, and who waits for it.
+/// One value, from one sender to one receiver, which may wait for it.
 ///
-/// Budget: one RMW to send, one load to receive what is there.
+/// Budget: one RMW to send, one load to receive a value that is there.
 pub struct Oneshot<T, W> {
-    /// Its word is one of [`OPEN`], [`SENT`] and [`CLOSED`]; stored under the lock.
+    /// The queue of the receiver. Its word is one of [`OPEN`], [`SENT`] and [`CLOSED`]; stored
+    /// under the lock.
     queue: WaitQueue<Party<W>>,
     value: UnsafeCell<Option<T>>,
 }
@@ -26,7 +27,7 @@ unsafe impl<T: Send, W: Copy + Send> Send for Oneshot<T, W> {}
 // SAFETY: as for Send.
 unsafe impl<T: Send, W: Copy + Send> Sync for Oneshot<T, W> {}
 
-/// Why there is no value.
+/// The reason for which there is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsent {
     /// It may come.
@@ -37,18 +38,18 @@ pub enum Unsent {
 
 impl<T, W: Copy> Oneshot<T, W> {
     const_fn! {
-        /// Nothing was sent.
+        /// Creates an open channel.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Self { queue: WaitQueue::new(OPEN), value: UnsafeCell::new(None) }
         }
     }
 
-    /// Sends the value. Whom to wake, exactly once.
+    /// Sends the value. Returns the waiter to wake, exactly once.
     ///
     /// # Errors
     ///
-    /// If the receiver has closed it; the value.
+    /// Returns the value if the receiver has closed the channel.
     ///
     /// # Safety
     ///
@@ -59,7 +60,7 @@ impl<T, W: Copy> Oneshot<T, W> {
         if self.queue.word().load(Ordering::Relaxed) == CLOSED {
             return Err(value);
         }
-        // SAFETY: nothing was sent, so that the receiver leaves the value alone.
+        // SAFETY: nothing was sent, so the receiver leaves the value alone.
         self.value.with_mut(|slot| unsafe { *slot = Some(value) });
         // Release: pairs with the Acquire in `receive`.
         let release = unless_weakened!("oneshot-send", Ordering::Release);
@@ -82,13 +83,14 @@ impl<T, W: Copy> Oneshot<T, W> {
         }
     }
 
-    /// Whether there is nothing to wait for: the value was sent, or the other end is gone.
+    /// Returns true if there is nothing to wait for: the value was sent, or the other end is gone.
     pub fn is_settled(&self) -> bool {
-        // Relaxed: says nothing but itself.
+        // Relaxed: the word is used for this answer only.
         self.queue.word().load(Ordering::Relaxed) != OPEN
     }
 
-    /// Queues the receiver until the value is sent, or nothing will be; false if that is so already.
+    /// Queues the receiver until the value is sent, or can no longer come; returns false if that is
+    /// so already.
     ///
     /// # Safety
     ///
@@ -114,15 +116,17 @@ impl<T, W: Copy> Oneshot<T, W> {
         unsafe { self.queue.unlink(by, node) }
     }
 
-    /// By either end, which goes: nothing will be sent any more. Whom to wake, exactly once.
+    /// Closes the channel, for either end, which goes: nothing will be sent any more. Returns the
+    /// waiter to wake, exactly once.
     #[must_use = "the waiter is to be woken"]
     pub fn close(&self, by: &impl Contender) -> Option<W> {
-        // Without the lock: what is settled stays so. Every sender comes here once more after `send`.
+        // Without the lock: a settled channel stays so. Every sender comes here once more after
+        // `send`.
         if self.is_settled() {
             return None;
         }
         let mut queue = self.queue.lock(by);
-        // Again under the lock, which may have been the sender's.
+        // Again under the lock, which the sender may have held.
         if self.is_settled() {
             return None;
         }

@@ -1,15 +1,15 @@
-//! Who waits at a channel: for that alone, or for the first of several.
+//! A waiter at a channel: for that channel alone, or for the first of several.
 
 use std::ptr::NonNull;
 
 use crate::claim::Claim;
 
-/// What a party waits for.
+/// The operation that a party waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// That it can send a value.
+    /// Sending a value.
     Send,
-    /// That it can receive one.
+    /// Receiving one.
     Receive,
 }
 
@@ -22,15 +22,15 @@ impl Side {
     }
 }
 
-/// Somebody who waits at a channel.
+/// A waiter at a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Party<W> {
-    /// Whom to wake.
+    /// The waiter to wake.
     pub waiter: W,
     choice: Option<Choice>,
 }
 
-/// One of several channels that somebody waits at.
+/// One of several channels at which a party waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice {
     claim: NonNull<Claim>,
@@ -41,12 +41,12 @@ pub struct Choice {
 unsafe impl<W: Send> Send for Party<W> {}
 
 impl<W> Party<W> {
-    /// Somebody who waits for this channel alone.
+    /// Creates a party that waits for this channel alone.
     pub fn alone(waiter: W) -> Self {
         Party { waiter, choice: None }
     }
 
-    /// Somebody who waits for this channel and others, and learns of it by `outcome`.
+    /// Creates a party that waits for this channel among several, and learns of it by `outcome`.
     ///
     /// # Safety
     ///
@@ -55,7 +55,7 @@ impl<W> Party<W> {
         Party { waiter, choice: Some(Choice { claim: NonNull::from(claim), outcome }) }
     }
 
-    /// Whether both are the same wait for the first of several.
+    /// Returns true if both are the same wait for the first of several.
     pub(super) fn is_beside(&self, other: &Self) -> bool {
         match (self.choice, other.choice) {
             (Some(one), Some(other)) => one.claim == other.claim,
@@ -63,7 +63,7 @@ impl<W> Party<W> {
         }
     }
 
-    /// Whether nothing has ended the wait. Under the lock of a queue that the party is in.
+    /// Returns true if nothing has ended the wait. Under the lock of a queue that the party is in.
     pub(super) fn is_open(&self) -> bool {
         // SAFETY: as in `try_claim`.
         self.choice.is_none_or(|choice| unsafe { choice.claim.as_ref() }.is_open())

@@ -1,4 +1,4 @@
-//! A channel without room: who sends and who receives wait for each other.
+//! A channel without room: senders and receivers wait for each other.
 
 use std::ptr::NonNull;
 
@@ -8,46 +8,47 @@ use crate::lock::Contender;
 use crate::sync::{AtomicU32, Ordering, UnsafeCell, const_fn};
 use crate::wait::{Locked, Node, WaitQueue};
 
-/// Values that pass from hand to hand, to and from who has waited longest.
+/// A meeting point where values pass from hand to hand, to and from the party that has waited
+/// longest.
 ///
-/// Budget: one RMW a call, and one line beside those of the parties.
+/// Budget: one RMW per call, and one line beside those of the parties.
 pub struct Rendezvous<T, W> {
-    /// Those who send and those who receive. Its word: [`CLOSED`] or not.
+    /// The offers of both sides. The word is [`CLOSED`] or [`OPEN`].
     queue: WaitQueue<Offer<T, W>>,
-    /// How many of either side are in the queue, under its lock. On both sides somebody may be that
-    /// waits for the first of both.
+    /// Number of queued offers of each side, under the lock. Both sides may be queued at once if
+    /// parties wait for the first of several channels.
     queued: [AtomicU32; 2],
 }
 
 const OPEN: u32 = 0;
 const CLOSED: u32 = 1;
 
-/// Where a party has the value that it sends, or gets the one that it receives.
+/// A place for the value that a party sends, or receives.
 pub struct Slot<T>(UnsafeCell<Option<T>>);
 
 impl<T> Slot<T> {
-    /// A slot with this value in it.
+    /// Creates a slot with this value in it.
     pub fn new(value: Option<T>) -> Self {
         Slot(UnsafeCell::new(value))
     }
 
-    /// The value, if there is one.
+    /// Returns the value, if there is one.
     pub fn into_inner(self) -> Option<T> {
         // SAFETY: the slot is the caller's alone.
         unsafe { self.replace(None) }
     }
 
-    /// Puts `value` in, and takes out what was there.
+    /// Puts `value` in, and returns the previous value.
     ///
     /// # Safety
     ///
-    /// No offer of the slot is queued, and nobody else uses it at the time.
+    /// No offer of the slot is queued, and no other thread uses it at the time.
     pub unsafe fn replace(&self, value: Option<T>) -> Option<T> {
-        // SAFETY: nobody else uses it, by this function's contract.
+        // SAFETY: no other thread uses it, by this function's contract.
         self.0.with_mut(|slot| unsafe { std::mem::replace(&mut *slot, value) })
     }
 
-    /// Whether it has a value.
+    /// Returns true if it has a value.
     ///
     /// # Safety
     ///
@@ -77,46 +78,46 @@ impl<T, W: Copy> Copy for Offer<T, W> {}
 unsafe impl<T: Send, W: Send> Send for Offer<T, W> {}
 
 impl<T, W> Offer<T, W> {
-    /// An offer to send the value in `slot`, or to receive one into it.
+    /// Creates an offer to send the value in `slot`, or to receive one into it.
     ///
     /// # Safety
     ///
-    /// The slot stays valid, and is left alone, while the offer is in a queue. To send, it has a value;
-    /// to receive, none.
+    /// The slot stays valid, and is left alone, while the offer is in a queue. To send, it has a
+    /// value; to receive, none.
     pub unsafe fn new(party: Party<W>, side: Side, slot: &Slot<T>) -> Self {
         Offer { party, side, slot: NonNull::from(slot) }
     }
 }
 
-/// What came of an offer.
+/// The outcome of an offer.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting<W> {
-    /// The value has passed; whom to wake, exactly once.
+    /// The value has passed; wake this waiter, exactly once.
     Met(W),
-    /// Nobody of the other side waits.
+    /// No party of the other side waits.
     Alone,
-    /// Nobody of the other side is there any more.
+    /// The rendezvous is closed.
     Closed,
 }
 
 impl<T, W: Copy> Rendezvous<T, W> {
     const_fn! {
-        /// Nobody is there.
+        /// Creates a rendezvous without parties.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Self { queue: WaitQueue::new(OPEN), queued: [AtomicU32::new(0), AtomicU32::new(0)] }
         }
     }
 
-    /// Takes the lock, for changes that belong together.
+    /// Takes the lock, for several changes that belong together.
     pub fn lock(&self, by: &impl Contender) -> LockedRendezvous<'_, T, W> {
         LockedRendezvous { rendezvous: self, queue: self.queue.lock(by) }
     }
 
-    /// Whether it was closed.
+    /// Returns true if it was closed.
     pub fn is_closed(&self) -> bool {
-        // Relaxed: says nothing but itself.
+        // Relaxed: the word is used for this answer only.
         self.queue.word().load(Ordering::Relaxed) == CLOSED
     }
 
@@ -125,14 +126,15 @@ impl<T, W: Copy> Rendezvous<T, W> {
     }
 }
 
-/// A rendezvous whose lock is held.
+/// A locked rendezvous.
 pub struct LockedRendezvous<'r, T, W> {
     rendezvous: &'r Rendezvous<T, W>,
     queue: Locked<'r, Offer<T, W>>,
 }
 
 impl<T, W: Copy> LockedRendezvous<'_, T, W> {
-    /// Passes a value between the slot of `offer` and that of who has waited longest on the other side.
+    /// Passes a value between the slot of `offer` and that of the party that has waited longest on
+    /// the other side.
     #[inline]
     pub fn meet(&mut self, offer: &Offer<T, W>) -> Meeting<W> {
         let other = offer.side.other();
@@ -159,7 +161,7 @@ impl<T, W: Copy> LockedRendezvous<'_, T, W> {
         }
     }
 
-    /// Whether there is somebody for `offer` to meet, or nobody will be.
+    /// Returns true if `offer` can meet a party, or never will meet one.
     pub fn is_ready(&self, offer: &Offer<T, W>) -> bool {
         if cfg!(weaken = "channel-look") {
             return false;
@@ -171,7 +173,7 @@ impl<T, W: Copy> LockedRendezvous<'_, T, W> {
         self.rendezvous.is_closed() || self.count(other) > 0 && self.queue.any(waits)
     }
 
-    /// Queues an offer that has met nobody under this lock.
+    /// Queues an offer that [`meet`](Self::meet) has left alone under this lock.
     ///
     /// # Safety
     ///
@@ -184,7 +186,7 @@ impl<T, W: Copy> LockedRendezvous<'_, T, W> {
         unsafe { self.queue.enqueue(node) };
     }
 
-    /// Takes an offer back, unless somebody met it before.
+    /// Takes an offer back, unless a party met it before.
     ///
     /// # Safety
     ///
@@ -200,10 +202,11 @@ impl<T, W: Copy> LockedRendezvous<'_, T, W> {
         unlinked
     }
 
-    /// From here on nobody meets. Whom to wake: call it again until there is nobody.
+    /// Closes the rendezvous: no two parties meet from here on. Returns a waiter to wake; call it
+    /// again until it returns none.
     #[must_use = "the waiter is to be woken"]
     pub fn close(&mut self) -> Option<W> {
-        // Relaxed: under the lock for those who decide by it.
+        // Relaxed: callers that decide by it hold the lock.
         self.rendezvous.queue.word().store(CLOSED, Ordering::Relaxed);
         let offer = self.queue.claim_first_that(0, |offer| offer.party.try_claim())?;
         self.set_count(offer.side, self.count(offer.side) - 1);
@@ -221,7 +224,7 @@ impl<T, W: Copy> LockedRendezvous<'_, T, W> {
     }
 }
 
-/// Moves the value of whichever of both sends into the slot of the other.
+/// Moves the value of the sending offer into the slot of the other.
 ///
 /// # Safety
 ///

@@ -5,33 +5,34 @@ use std::mem::MaybeUninit;
 use super::{Apart, Buffer, Cell, NotPopped, NotPushed, Other};
 use crate::sync::{AtomicUsize, Ordering, unless_weakened};
 
-/// Room for a number of values, pushed and popped by any number of threads, oldest first.
+/// A buffer with room for a fixed number of values, pushed and popped by any number of threads,
+/// oldest first.
 ///
-/// Budget: one RMW a push, on a line of those who push, and one a pop, on a line of those who pop;
-/// of the lines with values each side misses one for every change of sides.
+/// Budget: one RMW per push, on a line of the pushing side, and one per pop, on a line of the
+/// popping side; of the lines with values each side misses one for every change of sides.
 pub struct Ring<T> {
-    /// Where the next value goes. Changed by exchanges alone.
+    /// The place of the next push. Changed by exchanges alone.
     tail: Apart<AtomicUsize>,
-    /// Where the oldest value is. Changed by exchanges alone.
+    /// The place of the oldest value. Changed by exchanges alone.
     head: Apart<AtomicUsize>,
     slots: Box<[Slot<T>]>,
-    /// From a place to the same place in the next lap.
+    /// Distance from a place to the same place in the next lap.
     lap: usize,
 }
 
 struct Slot<T> {
-    /// The place that may be pushed to next, or that place and one once it was pushed to.
+    /// The place that may be pushed to next; or, once it was pushed to, that place plus one.
     stamp: AtomicUsize,
     value: Cell<T>,
 }
 
-// SAFETY: values pass from thread to thread; a slot is touched by whoever took its place by an
-// exchange, after who touched it before, by the stamp.
+// SAFETY: values pass from thread to thread. A thread that took a place by an exchange owns its
+// slot; the stamp orders it behind the slot's previous owner.
 unsafe impl<T: Send> Send for Ring<T> {}
 // SAFETY: as for Send.
 unsafe impl<T: Send> Sync for Ring<T> {}
 
-/// What the words at both ends say.
+/// The word at either end.
 ///
 /// ```text
 /// | place | CLOSED | QUEUED |   CLOSED: nothing is pushed any more (tail only)
@@ -46,7 +47,7 @@ impl End {
     /// One place.
     const PLACE: usize = 4;
 
-    /// Where it is, without what else it says.
+    /// Returns the place, without the bits.
     const fn place(self) -> usize {
         self.0 & !(Self::QUEUED | Self::CLOSED)
     }
@@ -61,7 +62,7 @@ impl End {
 }
 
 impl<T> Ring<T> {
-    /// Room for so many values.
+    /// Creates a ring for `capacity` values.
     ///
     /// # Panics
     ///
@@ -70,7 +71,7 @@ impl<T> Ring<T> {
         Self::announced(capacity, Other::Runs)
     }
 
-    /// As [`new`](Self::new), but that of those who pop somebody may be queued.
+    /// Creates a ring as [`new`](Self::new) does; `other` says whether a receiver may be queued.
     pub(super) fn announced(capacity: usize, other: Other) -> Self {
         assert!(capacity > 0, "a ring holds at least one value");
         let laps = capacity.checked_add(1).and_then(usize::checked_next_power_of_two);
@@ -96,7 +97,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// How many values there is room for.
+    /// Returns the number of values that there is room for.
     pub fn capacity(&self) -> usize {
         self.slots.len()
     }
@@ -105,7 +106,7 @@ impl<T> Ring<T> {
         (place & (self.lap - 1)) / End::PLACE
     }
 
-    /// The end as it is once `place` was taken.
+    /// Returns the word of an end once the place of `end` was taken.
     fn after(&self, end: End) -> usize {
         if self.index(end.place()) + 1 < self.capacity() {
             return end.0 + End::PLACE;
@@ -114,18 +115,19 @@ impl<T> Ring<T> {
         (end.place() & !(self.lap - 1)).wrapping_add(self.lap) | said
     }
 
-    /// Relaxed: what follows is decided by an exchange, or by a stamp.
+    /// Relaxed: an exchange or a stamp decides.
     fn head(&self) -> End {
         End(self.head.0.load(Ordering::Relaxed))
     }
 
-    /// Acquire: who sees it closed sees what came before: pairs with the Release in `close`.
+    /// Acquire: pairs with the Release in `close`, so that a thread that sees the ring closed sees
+    /// the writes before that.
     fn tail(&self) -> End {
         End(self.tail.0.load(Ordering::Acquire))
     }
 
-    /// Why the place at `tail` cannot be pushed to: by both ends, as its stamp may not even be set by
-    /// who has pushed there a lap before.
+    /// Returns the reason why the place at `tail` cannot be pushed to. Both ends decide: the stamp
+    /// may not even be set by the pop of the lap before.
     fn not_pushed(&self, tail: End, value: T) -> NotPushed<T> {
         if self.head().place().wrapping_add(self.lap) == tail.place() {
             NotPushed::Full(value)
@@ -134,8 +136,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Why the place at `head` cannot be popped: by both ends, as its stamp may not even be set by who
-    /// has popped there a lap before.
+    /// Returns the reason why the place at `head` cannot be popped. Both ends decide: the stamp may
+    /// not even be set by the push there.
     fn not_popped(&self, head: End) -> NotPopped {
         let tail = self.tail();
         match tail.place() == head.place() {
@@ -145,9 +147,9 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Moves an end on from `from`; where it is otherwise.
+    /// Moves an end on from `from`; the error is its present value.
     fn advance(&self, end: &AtomicUsize, from: End) -> Result<(), End> {
-        // Relaxed: the value goes by the stamp, and who is queued by the lock of the queue.
+        // Relaxed: the stamp publishes the value, and the lock of the queue publishes the waiters.
         let order = Ordering::Relaxed;
         let moved = end.compare_exchange_weak(from.0, self.after(from), order, order);
         moved.map(drop).map_err(End)
@@ -165,7 +167,7 @@ impl<T> Buffer for Ring<T> {
                 return Err(NotPushed::Closed(value));
             }
             let slot = &self.slots[self.index(tail.place())];
-            // Acquire: the slot is empty, by the Release in `pop`.
+            // Acquire: pairs with the Release in `pop`; the slot is empty.
             let stamp = slot.stamp.load(Ordering::Acquire);
             if stamp == tail.place() {
                 match self.advance(&self.tail.0, tail) {
@@ -194,7 +196,7 @@ impl<T> Buffer for Ring<T> {
         let mut head = self.head();
         loop {
             let slot = &self.slots[self.index(head.place())];
-            // Acquire: the value is there, by the Release in `push`.
+            // Acquire: pairs with the Release in `push`; the value is there.
             let stamp = slot.stamp.load(Ordering::Acquire);
             if stamp == head.place() + End::PLACE {
                 match self.advance(&self.head.0, head) {
@@ -219,20 +221,21 @@ impl<T> Buffer for Ring<T> {
     }
 
     fn announce_push(&self) -> bool {
-        // Relaxed: by the lock of the queue who pops after this finds who is queued.
+        // Relaxed: a party that pops after this takes the lock of the queue and finds the waiter.
         let head = End(self.head.0.fetch_or(End::QUEUED, Ordering::Relaxed));
         let tail = self.tail();
         !tail.is_closed() && head.place().wrapping_add(self.lap) == tail.place()
     }
 
     fn announce_pop(&self) -> bool {
-        // Acquire: as in `tail`. By the lock of the queue who pushes after this finds who is queued.
+        // Acquire: as in `tail`. A party that pushes after this takes the lock of the queue and
+        // finds the waiter.
         let tail = End(self.tail.0.fetch_or(End::QUEUED, Ordering::Acquire));
         !tail.is_closed() && self.head().place() == tail.place()
     }
 
     fn nobody_pushes(&self) {
-        // Relaxed: nothing comes with it.
+        // Relaxed: nothing is published with it.
         self.head.0.fetch_and(!End::QUEUED, Ordering::Relaxed);
     }
 
@@ -273,7 +276,7 @@ impl<T> Drop for Ring<T> {
     }
 }
 
-/// Values that are dropped though the destructor of one of them panics.
+/// Values that are dropped even if the destructor of one of them panics.
 struct Left<'r, T>(&'r Ring<T>);
 
 impl<T> Drop for Left<'_, T> {
@@ -314,8 +317,8 @@ mod tests {
             (1..capacity).for_each(|_| assert!(ring.push(1).is_ok()));
             assert_eq!(ring.push(7), Err(NotPushed::Full(7)));
             assert_eq!(ring.pop(), Err(NotPopped::Busy));
-            // The one who has stopped goes on.
-            // SAFETY: the place was taken above, and nothing else uses it.
+            // The stopped thread goes on. SAFETY: the place was taken above, and nothing else uses
+            // it.
             ring.slots[0].value.with_mut(|slot| unsafe { (*slot).write(0) });
             ring.slots[0].stamp.store(End::PLACE, Ordering::Release);
             assert_eq!(ring.pop().map(|(value, _)| value), Ok(0));

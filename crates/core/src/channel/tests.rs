@@ -1,4 +1,4 @@
-//! Buffers beside `VecDeque`, and their limits.
+//! Buffers compared with `VecDeque`, and their limits.
 
 use std::cell::Cell as StdCell;
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..400)
 }
 
-/// Does the same with both; `room` is what the buffer has.
+/// Makes the same steps with both; `room` is the capacity of the buffer.
 fn is_a_queue(buffer: &impl Buffer<Value = Box<u8>>, room: usize, steps: Vec<Step>) {
     let (mut queue, mut closed) = (VecDeque::new(), false);
     for step in steps {
@@ -97,7 +97,7 @@ fn a_ring_beyond_memory_is_refused() {
     }
 }
 
-/// Counts how often one was dropped; the first panics.
+/// Counts its drops; the first panics.
 struct Panics<'c>(&'c StdCell<usize>);
 
 impl Drop for Panics<'_> {

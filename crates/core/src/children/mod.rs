@@ -1,5 +1,5 @@
-//! The children of a scope: how many have not ended, which of them a call has to reach, and who waits
-//! for the last.
+//! The children of a scope: the count of those that have not ended, a list of those that a call has
+//! to reach, and the waiter for the last.
 //!
 //! README.md beside this file has the states, the steps and the proof.
 
@@ -15,13 +15,13 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// Set once the first call was made: who enters later is to be called at once.
+/// Set once the first call was made: a child that enters later is called at once.
 const CALLED: u32 = 1 << 31;
-/// The body counts as one of those who have not ended, until it waits.
+/// The body counts as a child that has not ended, until it waits.
 const BODY: u32 = if cfg!(weaken = "children-body") { 0 } else { 1 };
 
-/// The children of one scope, each known by a `C`. It lies in the frame of the scope's body, which stays
-/// until [`wait`](Self::wait) lets it go.
+/// The children of one scope, each known by a `C`. It lies in the frame of the scope's body, which
+/// stays until [`wait`](Self::wait) releases it.
 ///
 /// The word that comes with the list is written under its lock:
 ///
@@ -31,32 +31,32 @@ const BODY: u32 = if cfg!(weaken = "children-body") { 0 } else { 1 };
 ///
 /// Budget: one RMW to enter, one to leave; for the last to leave one more.
 pub struct Children<C> {
-    /// Those who have not ended, and whom no call has reached.
+    /// Children that have not ended, and that no call has reached.
     list: WaitQueue<C>,
-    /// The end of the last.
+    /// The end of the last child.
     end: Completion,
 }
 
-/// What is due for a child that has entered.
+/// The duty of the spawning fiber for a child that has entered.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
-    /// Nothing: if there is a call, it is told.
+    /// None: a later call will reach it.
     Listed,
-    /// The call was before it: whoever made it enter tells it.
+    /// A call was made before: the spawning fiber makes it for this child.
     Called,
 }
 
 impl<C: Copy> Children<C> {
     const_fn! {
-        /// No children yet.
+        /// Creates a scope without children.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Children { list: WaitQueue::new(BODY), end: Completion::new() }
         }
     }
 
-    /// Counts a child in: before it can end, by the body or by another child.
+    /// Counts a child in, before it can end; by the body or by another child.
     ///
     /// # Safety
     ///
@@ -69,13 +69,13 @@ impl<C: Copy> Children<C> {
         if word & CALLED != 0 && !cfg!(weaken = "children-called") {
             return Entered::Called;
         }
-        // SAFETY: passed on to the caller; to leave takes the node out.
+        // SAFETY: passed on to the caller; `leave` takes the node out.
         unsafe { list.enqueue(node) };
         Entered::Listed
     }
 
-    /// Counts a child out, whose last access to anything of the body's this is. Returns who waits for
-    /// it, if it was the last: that wait is claimed.
+    /// Counts a child out, as its last access to data of the body. If it was the last, returns the
+    /// waiter: that wait is claimed.
     ///
     /// The frame that `this` lies in may be gone before this returns: hence no `&self`.
     ///
@@ -88,29 +88,30 @@ impl<C: Copy> Children<C> {
         by: &impl Contender,
         node: NonNull<Node<C>>,
     ) -> Option<WaiterId> {
-        // SAFETY: the frame stays until this child has freed the lock, and if it is the last, until it
-        // has finished the completion: README.md. The node was queued here, if at all.
+        // SAFETY: the frame stays until this child has freed the lock, and if it is the last, until
+        // it has finished the completion: README.md. The node was queued here, if at all.
         unsafe {
             let this = &*this.as_ptr();
             let mut list = this.list.lock(by);
             let _ = list.unlink(node);
             let last = this.count_out(&list);
-            // Freed before the completion lets the frame go, in which the lock lies.
+            // The lock lies in the frame, so it is freed before the completion releases the frame.
             let _held = cfg!(weaken = "children-unlock").then_some(list);
             if last { finish(&this.end) } else { None }
         }
     }
 
-    /// Calls the next child that no call has reached, and every child that enters later.
+    /// Calls the next child that no call has reached, and makes every later child be called as it
+    /// enters.
     ///
-    /// `hold` is told the child while it cannot leave. `None` if there is none left to call.
+    /// `hold` gets the child while it cannot leave. Returns `None` if there is none left to call.
     pub fn call<R>(&self, by: &impl Contender, hold: impl FnOnce(C) -> R) -> Option<R> {
         let mut list = self.list.lock(by);
         self.set_word(&list, self.word(&list) | CALLED);
         list.claim_first(0).map(hold)
     }
 
-    /// The body has ended. Returns false if all children have, so that the frame may go; otherwise
+    /// Ends the body. Returns false if all children have ended, so that the frame may go; otherwise
     /// `waiter` is woken once the last of them has left, and has to wait for that.
     #[must_use]
     pub fn wait(&self, by: &impl Contender, waiter: WaiterId) -> bool {
@@ -118,7 +119,7 @@ impl<C: Copy> Children<C> {
         !last && self.end.wait(waiter)
     }
 
-    /// Takes one off the count; whether it was the last.
+    /// Takes one off the count; returns true if it was the last.
     fn count_out(&self, list: &Locked<'_, C>) -> bool {
         let word = self.word(list) - 1;
         self.set_word(list, word);
@@ -135,7 +136,7 @@ impl<C: Copy> Children<C> {
         self.list.word().store(word, Ordering::Relaxed);
     }
 
-    /// Lets loom complain unless the frame may go.
+    /// Makes loom fail unless the frame may go.
     #[cfg(all(test, loom))]
     fn reclaim(&self) {
         self.list.reclaim();
@@ -143,7 +144,7 @@ impl<C: Copy> Children<C> {
     }
 }
 
-/// Tells the end of the last child; who waits for it.
+/// Finishes the completion at the end of the last child; returns its waiter.
 fn finish(end: &Completion) -> Option<WaiterId> {
     match end.finish() {
         Finish::Wake(waiter) => Some(waiter),

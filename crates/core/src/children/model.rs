@@ -1,4 +1,4 @@
-//! Two children and the body whose frame they touch; a call among them.
+//! Two children and the body that lends them its frame; a call among them.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -13,14 +13,13 @@ const BODY_WAITS: WaiterId = WaiterId(64);
 struct Frame {
     children: Children<usize>,
     nodes: [Node<usize>; 2],
-    /// What each child borrows from the body.
+    /// Data that each child borrows from the body.
     borrowed: [UnsafeCell<()>; 2],
-    /// How often each child was called.
     calls: [AtomicU32; 2],
     body: Sleep,
 }
 
-// SAFETY: what is borrowed is touched by whoever the protocol gives it to; that the model checks.
+// SAFETY: the model checks that the protocol gives borrowed data to one thread at a time.
 unsafe impl Sync for Frame {}
 // SAFETY: as for Sync.
 unsafe impl Send for Frame {}
@@ -66,7 +65,7 @@ impl Frame {
         }
     }
 
-    /// The body's end: afterwards its frame goes.
+    /// Ends the body: afterwards its frame goes.
     fn end(&self, by: u32) {
         if self.children.wait(&Tester(by), BODY_WAITS) {
             self.body.wait();
@@ -83,7 +82,7 @@ fn the_body_outlasts_children_that_end_at_once() {
         frame.enter(1, 0);
         let first = spawn(&frame, |frame| frame.leave(2, 0));
         frame.enter(1, 1);
-        // On the body's own thread, as three who spin are too many for loom.
+        // On the body's own thread, as three spinning threads are too many for loom.
         frame.leave(1, 1);
         frame.end(1);
         first.join().unwrap();
@@ -120,7 +119,7 @@ fn a_call_misses_nobody_and_calls_nobody_twice() {
         frame.call_all(1);
         frame.end(1);
         first.join().unwrap();
-        // One that had left before was not called.
+        // A child that had left before was not called.
         let calls = |child: usize| frame.calls[child].load(Ordering::Relaxed);
         assert!(calls(0) <= 1 && calls(1) <= 1, "called twice");
     });

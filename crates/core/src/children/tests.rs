@@ -1,4 +1,4 @@
-//! One thread, all orders that matter.
+//! All relevant orders, on one thread.
 
 use super::*;
 use crate::lock::testing::Tester;

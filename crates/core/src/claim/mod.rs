@@ -1,4 +1,4 @@
-//! Waits on several objects: which of them ends the wait.
+//! Waits on several objects: the word that decides which of them ends the wait.
 //!
 //! README.md beside this file has the protocol.
 
@@ -13,7 +13,7 @@ const OPEN: u32 = 0;
 const CLOSED: u32 = 1;
 const CLAIMED: u32 = 2;
 
-/// How a wait on several objects has ended, if it has; lies in the frame of its waiter.
+/// The outcome of a wait on several objects; it lies in the frame of its waiter.
 ///
 /// ```text
 /// 0 = open, 1 = closed, 2 + i = claimed with outcome i
@@ -35,14 +35,14 @@ pub struct Claim(AtomicU32);
 
 impl Claim {
     const_fn! {
-        /// A wait that nobody has ended.
+        /// Creates the word of an open wait.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Self(AtomicU32::new(OPEN))
         }
     }
 
-    /// Ends the wait with `outcome`: true for one caller, who then wakes the waiter.
+    /// Ends the wait with `outcome`. Returns true for one caller, which then wakes the waiter.
     #[must_use = "the winner wakes the waiter, a loser serves the next in line"]
     pub fn try_claim(&self, outcome: u16) -> bool {
         let claimed = CLAIMED + u32::from(outcome);
@@ -50,22 +50,22 @@ impl Claim {
             self.0.store(claimed, Ordering::Release);
             return true;
         }
-        // Release pairs with the Acquire in `close`.
+        // Release: pairs with the Acquire in `close`.
         let release = unless_weakened!("claim-publish", Ordering::Release);
         self.0.compare_exchange(OPEN, claimed, release, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether nobody has ended the wait, in the eyes of whoever asks.
+    /// Returns true if the wait is open. The answer may be out of date at once.
     pub fn is_open(&self) -> bool {
-        // Relaxed: who acts on it goes on to claim.
+        // Relaxed: a caller that acts on it goes on to claim.
         self.0.load(Ordering::Relaxed) == OPEN
     }
 
-    /// Closes the wait: the outcome if somebody claimed it, who then wakes or woke the waiter once;
-    /// `None` if nobody did, nor will. Only the waiter.
+    /// Closes the wait. Returns the outcome if it was claimed; the claimant wakes or woke the
+    /// waiter once. Returns `None` if there was and will be no wake. Only for the waiter.
     #[must_use = "a wake that was claimed and is not wanted is passed on"]
     pub fn close(&self) -> Option<u16> {
-        // Acquire pairs with the Release in `try_claim`.
+        // Acquire: pairs with the Release in `try_claim`.
         self.0.swap(CLOSED, Ordering::Acquire).checked_sub(CLAIMED).map(|outcome| outcome as u16)
     }
 }

@@ -16,14 +16,14 @@ fn one_of_two_objects_and_a_timeout_ends_the_wait() {
             let shared = shared.clone();
             thread::spawn(move || {
                 let (claim, notes) = &*shared;
-                // SAFETY: the waiter's once it was claimed, which comes later.
+                // SAFETY: the waiter touches it only after the claim, which comes later.
                 notes[usize::from(object)].with_mut(|note| unsafe { *note = 5 });
                 claim.try_claim(object)
             })
         });
         let outcome = claim.close();
         if let Some(object) = outcome {
-            // SAFETY: whoever claimed it has written it before.
+            // SAFETY: the claimant has written it before.
             assert_eq!(notes[usize::from(object)].with(|note| unsafe { *note }), 5);
         }
         let won = objects.map(|object| object.join().unwrap());

@@ -1,4 +1,4 @@
-//! Which claims win, one thread at a time.
+//! Sequences of claims on one thread.
 
 use super::*;
 

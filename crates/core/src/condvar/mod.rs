@@ -1,4 +1,5 @@
-//! Who waits for a condition that a mutex guards, until he is notified and has the mutex again.
+//! Waiters for a condition that a mutex guards: each waits until it is notified and has the mutex
+//! again.
 //!
 //! README.md beside this file has the protocol. Waiting and waking are the caller's job.
 
@@ -17,42 +18,42 @@ mod tests;
 
 /// The waiters for one condition, 24 bytes.
 ///
-/// Budget: one load to notify while nobody waits.
+/// Budget: one load to notify without waiters.
 pub struct RawCondvar<W> {
     queue: WaitQueue<W>,
-    /// The mutex of those who wait. Stored under the lock of an empty queue, loaded under the lock.
+    /// The mutex of the waiters. Stored under the lock of an empty queue, loaded under the lock.
     mutex: AtomicPtr<RawMutex<W>>,
 }
 
-/// Others wait for the condition with another mutex.
+/// The error of a wait with one mutex while other waiters wait with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OtherMutex;
 
 impl<W: Copy> RawCondvar<W> {
     const_fn! {
-        /// A condition that nobody waits for.
+        /// Creates a condition without waiters.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Self { queue: WaitQueue::new(0), mutex: AtomicPtr::new(ptr::null_mut()) }
         }
     }
 
-    /// Begins a wait: puts `node` into the queue, then frees `mutex`, which the caller holds, or leaves
-    /// it to `heir`. `runs_next` as for [`RawMutex::release_and_leave`]. Returns whom to wake, exactly once.
+    /// Begins a wait: puts `node` into the queue, then frees `mutex`, which the caller holds, or
+    /// hands it off to `heir`. `runs_next` is as for [`RawMutex::release_and_leave`]. Returns the
+    /// waiter to wake, exactly once.
     ///
-    /// Once `node` is claimed, its note says how its waiter gets `mutex` again
-    /// ([`note`]).
+    /// Once `node` is claimed, its note says how its waiter gets `mutex` again ([`note`]).
     ///
     /// # Errors
     ///
-    /// If others wait with another mutex. Nothing has changed then.
+    /// If there are waiters with another mutex. Nothing has changed then.
     ///
     /// # Safety
     ///
     /// As for [`Locked::enqueue`](crate::wait::Locked::enqueue); the queue is left by
     /// [`leave`](Self::leave). `mutex` stays alive and in place until the wait was left by
-    /// [`Unlinked::Mine`], or the waiter was claimed and woken. `heir` is as for [`RawMutex::leave_to`],
-    /// and has waited with `mutex`.
+    /// [`Unlinked::Mine`], or the waiter was claimed and woken. `heir` is as for
+    /// [`RawMutex::leave_to`], and has waited with `mutex`.
     #[must_use = "the waiter is to be woken"]
     #[inline]
     pub unsafe fn wait(
@@ -100,18 +101,19 @@ impl<W: Copy> RawCondvar<W> {
         Ok(())
     }
 
-    /// Whether nobody waits who could have seen the condition before the caller changed it: the fast
-    /// path of who notifies.
+    /// Returns true if there is no waiter that could have seen the condition before the caller
+    /// changed it: the fast path of a notifier.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        // Who waits has freed the mutex since; who changed the condition has had it since.
+        // Relaxed: a waiter has freed the mutex since it was queued, and the notifier has held it
+        // since.
         self.queue.is_empty()
     }
 
-    /// Has those who have waited longest go on, so many at most, one after the other as their mutex
-    /// allows. Returns whom to wake, exactly once: no more than one can get a mutex that is free.
+    /// Notifies the `most` longest waiters, which go on one after the other as their mutex allows.
+    /// Returns the waiter to wake, exactly once: no more than one can get a mutex that is free.
     ///
-    /// `notified` is told of each, and of what he waits for now, before he can go on.
+    /// Calls `notified` with each waiter, and the mutex that it waits for now, before it can go on.
     #[must_use = "the waiter is to be woken"]
     pub fn notify(
         &self,
@@ -122,9 +124,9 @@ impl<W: Copy> RawCondvar<W> {
         self.notify_locked(self.queue.lock(by), by, most, notified)
     }
 
-    /// As [`notify`](Self::notify) with one, who is woken at once if `runs_next` says of him and his node
-    /// that he runs once the caller suspends: by then the caller will have freed the mutex, or
-    /// [leaves](RawMutex::leave_to) it to him.
+    /// Notifies one waiter, as [`notify`](Self::notify) does. It is woken at once if `runs_next`
+    /// says of it and its node that it runs once the caller suspends: by then the caller will have
+    /// freed the mutex, or [hands it off](RawMutex::leave_to).
     #[must_use = "the waiter is to be woken"]
     pub fn notify_one(
         &self,
@@ -142,7 +144,7 @@ impl<W: Copy> RawCondvar<W> {
         self.notify_locked(queue, by, 1, notified)
     }
 
-    /// The lock is held to the end: who waits anew was not meant.
+    /// Notifies under the lock, which is held to the end: new waiters are not included.
     fn notify_locked(
         &self,
         mut queue: Locked<'_, W>,
@@ -154,8 +156,8 @@ impl<W: Copy> RawCondvar<W> {
         let mut woken = None;
         for _ in 0..most {
             let Some(node) = queue.take_first() else { break };
-            // SAFETY: taken just now, so that it is alive, and nobody else puts it anywhere. The mutex
-            // is alive, as its waiter has neither left nor been woken.
+            // SAFETY: taken just now, so it is alive, and no other thread puts it anywhere. The
+            // mutex is alive, as its waiter has neither left nor been woken.
             let claimed = unsafe {
                 notified(node.as_ref().waiter(), &*mutex);
                 (*mutex).adopt(by, node)
@@ -168,8 +170,9 @@ impl<W: Copy> RawCondvar<W> {
 
     /// Takes `node` out of the queue, unless it was notified before.
     ///
-    /// [`Unlinked::AlreadyGone`]: it waits for the mutex, or its waiter is woken already; he is bound
-    /// to wait until he is, and then to come for the mutex, or to [`give_way`](Self::give_way).
+    /// [`Unlinked::AlreadyGone`]: it waits for the mutex, or its waiter is woken already. The
+    /// waiter has to wait until it is woken, and then to take the mutex, or to
+    /// [`give_way`](Self::give_way).
     ///
     /// # Safety
     ///
@@ -179,8 +182,8 @@ impl<W: Copy> RawCondvar<W> {
         unsafe { self.queue.unlink(by, node) }
     }
 
-    /// By a waiter that was claimed with `note` and wants neither the notification nor `mutex`, with
-    /// which he waited, any more: whom to wake instead.
+    /// Gives up the notification and `mutex` on behalf of a waiter that was claimed with `note`,
+    /// waited with `mutex`, and wants neither any more. Returns the waiters to wake instead.
     #[must_use = "the waiters are to be woken"]
     pub fn give_way(&self, by: &impl Contender, mutex: &RawMutex<W>, note: u8) -> [Option<W>; 2] {
         let next = if note == note::NOTIFIED { None } else { mutex.give_way(by, note) };

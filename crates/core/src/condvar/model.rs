@@ -1,4 +1,4 @@
-//! Some who wait to be given something, one who gives, and one who thinks better of it.
+//! Waiters for items, a thread that gives items, and a waiter that leaves.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -13,18 +13,17 @@ struct Shared {
     mutex: RawMutex<usize>,
     condvar: RawCondvar<usize>,
     waiters: Waiters,
-    /// Whether those who wait run once who notifies suspends.
+    /// True if the waiters are on the notifier's worker and run once it suspends.
     here: bool,
-    /// How much there is to take. Whose the lock is.
+    /// Number of items. Guarded by the lock.
     there: UnsafeCell<u32>,
 }
 
-// SAFETY: what is there is touched by who has the lock; that is what the models check.
+// SAFETY: the models check that only the holder of the lock touches the items.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
 
-/// Why one leaves who waited for a while.
 #[derive(Clone, Copy)]
 enum Leaves {
     TimedOut,
@@ -52,7 +51,7 @@ impl Shared {
         }
     }
 
-    /// By who has the lock.
+    /// Changes the items, for the holder of the lock.
     fn change<R>(&self, change: impl FnOnce(&mut u32) -> R) -> R {
         // SAFETY: the lock is held.
         self.there.with_mut(|there| change(unsafe { &mut *there }))
@@ -62,11 +61,11 @@ impl Shared {
         self.begin_before(who, node, None);
     }
 
-    /// As `begin`, by one whose heir is that of the node.
+    /// Begins as `begin` does, and hands the mutex off to the waiter of `heir`.
     fn begin_before(&self, who: usize, node: &Node<usize>, heir: Option<&Node<usize>>) {
         let (by, node) = (Waiters::by(who), NonNull::from(node));
-        // SAFETY: the node is in no queue, and stays until it has left or is claimed. An heir is claimed, and
-        // its note read on this thread.
+        // SAFETY: the node is in no queue, and stays until it has left or is claimed. The waiter of
+        // `heir` is claimed, and its note read on this thread.
         let first = unsafe {
             self.condvar.wait(&by, &self.mutex, node, heir.map(NonNull::from), |_| false)
         };
@@ -80,7 +79,6 @@ impl Shared {
         self.change(|there| *there += 1);
     }
 
-    /// Waits until there is something, and takes it.
     fn take(&self, who: usize) {
         self.lock(who);
         while self.change(|there| *there == 0) {
@@ -93,7 +91,7 @@ impl Shared {
         self.unlock(who);
     }
 
-    /// Adds so much, and notifies so many: before or after the lock is freed.
+    /// Adds `amount` items, and notifies `most` waiters: before or after the lock is freed.
     fn give(&self, who: usize, amount: u32, most: usize, before: bool) {
         self.lock(who);
         self.change(|there| *there += amount);
@@ -116,7 +114,7 @@ impl Shared {
         }
     }
 
-    /// Waits in front of others, and leaves without having taken anything.
+    /// Waits in front of other waiters, and leaves without an item.
     fn ask(&self, who: usize, node: &Node<usize>, leaves: Leaves) {
         let by = Waiters::by(who);
         // SAFETY: alive, and it waits for this condition.
@@ -138,7 +136,8 @@ impl Shared {
     }
 }
 
-/// Whether who notifies does so before he frees the lock, and has those who wait run once he suspends.
+/// Cases `(before, here)`: the notifier notifies before it unlocks; the waiters are on the
+/// notifier's worker and run once it suspends.
 const CASES: [(bool, bool); 4] = [(false, false), (false, true), (true, false), (true, true)];
 
 #[test]

@@ -5,7 +5,7 @@ use crate::wait::NodeState;
 
 const BY: Tester = Tester(1);
 
-/// Has those of `nodes` wait for the condition, one after the other, with a mutex that is then free.
+/// Makes `nodes` wait for the condition, one after the other, with a mutex that is then free.
 fn waiting(condvar: &RawCondvar<u32>, mutex: &RawMutex<u32>, nodes: &[Node<u32>]) {
     for node in nodes {
         assert!(mutex.try_acquire());
@@ -18,19 +18,19 @@ fn wait(
     mutex: &RawMutex<u32>,
     node: &Node<u32>,
 ) -> Result<Option<u32>, OtherMutex> {
-    // SAFETY: in no queue; the tests claim it, or end with it in a queue that is not used again, and
-    // the mutex lives as long.
+    // SAFETY: in no queue; the tests claim it, or end with it in a queue that is not used again,
+    // and the mutex lives as long.
     unsafe { condvar.wait(&BY, mutex, NonNull::from(node), None, |_| false) }
 }
 
-/// As `wait`, by one whose heir is that of the node.
+/// Waits as `wait` does, and hands the mutex off to the waiter of `heir`.
 fn wait_before(
     condvar: &RawCondvar<u32>,
     mutex: &RawMutex<u32>,
     node: &Node<u32>,
     heir: &Node<u32>,
 ) -> Result<Option<u32>, OtherMutex> {
-    // SAFETY: as in `wait`; the heir is claimed, and its note read on this thread.
+    // SAFETY: as in `wait`; the waiter of `heir` is claimed, and its note read on this thread.
     unsafe { condvar.wait(&BY, mutex, NonNull::from(node), Some(NonNull::from(heir)), |_| false) }
 }
 

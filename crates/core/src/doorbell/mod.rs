@@ -1,8 +1,9 @@
-//! Sleep in memory that processes share: whoever changes what a sleeper waits for rings his doorbell.
+//! Sleep in memory that processes share: a process that changes the object of a wait rings the
+//! doorbell of the sleeper.
 //!
 //! README.md beside this file has the steps and the proof. All types are valid when zeroed, hold no
-//! pointers, and may be written by anyone who has the memory mapped: the worst that a hostile writer
-//! brings about is a sleeper that is woken for nothing, or not at all.
+//! pointers, and may be written by any process that has the memory mapped: the worst that a hostile
+//! writer brings about is a sleeper that is woken for nothing, or not at all.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence, fence_behind_rmw};
 
@@ -11,79 +12,84 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// What one kernel thread sleeps on while it waits for something in the shared memory.
+/// The doorbell of one kernel thread, on which it sleeps while it waits for a change in the shared
+/// memory.
 ///
-/// Its thread alone parks; anyone may ring. A line of its own: it is written when a thread falls asleep
-/// or is woken, and only read by those who find its owner awake.
+/// Only its thread parks; any thread may ring. It has a line of its own, which is written when a
+/// thread falls asleep or is woken, and only read by threads that find its owner awake.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Doorbell {
     /// The futex word.
     word: AtomicU32,
-    /// The CPU that the thread is bound to, and one; 0: none. Written by the thread.
+    /// The CPU plus one that the thread is bound to; 0: none. Written by the thread.
     cpu: AtomicU32,
 }
 
 impl Doorbell {
-    /// What the word holds while its owner sleeps, or is about to: what a futex wait expects.
+    /// The word while its owner sleeps, or is about to: the value that a futex wait expects.
     pub const PARKED: u32 = 1;
     const AWAKE: u32 = 0;
-    /// What it holds while its owner sleeps, but not for anything here: nobody rings.
+    /// The word while its owner sleeps for a condition outside the shared memory: no thread rings.
     const RESTING: u32 = 2;
 
-    /// One whose owner is awake.
+    /// Creates a doorbell with an owner that is awake.
     #[allow(clippy::new_without_default, reason = "it lies in shared memory, which is zeroed")]
     pub fn new() -> Self {
         Self { word: AtomicU32::new(Self::AWAKE), cpu: AtomicU32::new(0) }
     }
 
-    /// Says that the owner is about to sleep. He then looks once more at all that he waits for here,
-    /// and sleeps only if nothing has come; otherwise he [unparks](Self::unpark).
+    /// Records that the owner is about to sleep. The owner then looks once more at all objects that
+    /// it waits for here, and sleeps only if none has changed; otherwise it
+    /// [unparks](Self::unpark).
     pub fn park(&self) {
         self.word.store(Self::PARKED, Ordering::Relaxed);
         if !cfg!(weaken = "doorbell-park") {
-            // Pairs with the fence in `Listeners::ring`: either the ringer sees the mark, or the look
-            // that follows sees his change.
+            // Pairs with the fences in `Listeners::ring_behind_store` and `ring_barrier`: either
+            // the ringer sees the mark, or the look that follows sees its change.
             fence(Ordering::SeqCst);
         }
     }
 
-    /// Says that the owner is about to sleep, and waits for nothing here. Only the owner, who [unparks](Self::unpark) later.
+    /// Records that the owner is about to sleep, and waits for nothing here. Only for the owner,
+    /// which [unparks](Self::unpark) later.
     pub fn rest(&self) {
         // Relaxed: a hint.
         self.word.store(Self::RESTING, Ordering::Relaxed);
     }
 
-    /// Takes the mark back. Only the owner.
+    /// Takes the mark back. Only for the owner.
     pub fn unpark(&self) {
-        // Relaxed: a ring that comes at the same time is for one who is awake.
+        // Relaxed: a ring at the same time meets an owner that is awake.
         self.word.store(Self::AWAKE, Ordering::Relaxed);
     }
 
-    /// Whether the owner sleeps or is about to, and nobody has rung since.
+    /// Returns true if the owner sleeps or is about to, and has not been rung for since.
     #[inline]
     pub fn is_parked(&self) -> bool {
-        // Acquire: pairs with the Release in `ring`, for what the ringer has done before.
+        // Acquire: pairs with the Release in `ring`, for the ringer's writes before it.
         self.word.load(Ordering::Acquire) == Self::PARKED
     }
 
-    /// Whether the owner runs, as far as is known.
+    /// Returns true if the owner runs, as far as is known.
     #[inline]
     pub fn is_awake(&self) -> bool {
         self.word.load(Ordering::Relaxed) == Self::AWAKE
     }
 
-    /// Rings, once the caller, who runs on `cpu`, has changed by a read-modify-write what the owner waits for.
+    /// Rings, once the caller, which runs on `cpu`, has changed the object of the owner's wait by a
+    /// read-modify-write.
     #[inline]
     pub fn ring_behind(&self, cpu: Option<u32>) -> Rung {
         ring_barrier();
         self.ring(cpu)
     }
 
-    /// Rings, on behalf of one who runs on `cpu`, and has passed a barrier since he changed what the owner waits for.
+    /// Rings, for a caller that runs on `cpu`, and has passed a barrier since it changed the object
+    /// of the owner's wait.
     #[inline]
     pub fn ring(&self, cpu: Option<u32>) -> Rung {
-        // Acquire: pairs with the Release below, for what another ringer has done before.
+        // Acquire: pairs with the Release below, for the writes of another ringer before it.
         match self.word.load(Ordering::Acquire) {
             Self::RESTING => Rung::Awake { elsewhere: false },
             // Release: pairs with the Acquire in `is_parked`.
@@ -94,28 +100,29 @@ impl Doorbell {
         }
     }
 
-    /// The word to sleep on while it holds [`PARKED`](Self::PARKED), and to wake.
+    /// Returns the word to sleep on while it holds [`PARKED`](Self::PARKED), and to wake.
     pub fn word(&self) -> &AtomicU32 {
         &self.word
     }
 
-    /// Says where the owner runs; `None`: anywhere.
+    /// Records where the owner runs; `None`: anywhere.
     pub fn set_cpu(&self, cpu: Option<u32>) {
-        // Relaxed, here and below: a hint.
+        // Relaxed, here and in `cpu`: a hint.
         self.cpu.store(cpu.map_or(0, |cpu| cpu.wrapping_add(1)), Ordering::Relaxed);
     }
 
-    /// Where the owner runs, if that is known.
+    /// Returns the CPU on which the owner runs, if that is known.
     #[inline]
     pub fn cpu(&self) -> Option<u32> {
         self.cpu.load(Ordering::Relaxed).checked_sub(1)
     }
 }
 
-/// Who may wait for an object: a bit for each doorbell, by its number modulo 64.
+/// The threads that may wait for an object: a bit for each doorbell, by its number modulo 64.
 ///
-/// Set once and never cleared, so that who waits again and again at an object pays a load of the line that
-/// he has in hand anyway, and who changes it a load of a doorbell that is rarely written.
+/// A bit is set once and never cleared. So a thread that waits again and again at an object pays a
+/// load of the line that it has in hand anyway, and a thread that changes the object a load of a
+/// doorbell that is rarely written.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Listeners(AtomicU64);
@@ -123,35 +130,38 @@ pub struct Listeners(AtomicU64);
 impl Listeners {
     const BITS: usize = 64;
 
-    /// Nobody.
+    /// Creates an empty set.
     #[allow(clippy::new_without_default, reason = "it lies in shared memory, which is zeroed")]
     pub fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    /// Has the owner of doorbell number `bell` rung for from now on. He then looks at the object.
+    /// Includes the owner of doorbell number `bell` in later rings. The owner then looks at the
+    /// object.
     #[inline]
     pub fn listen(&self, bell: usize) {
         let bit = 1 << (bell % Self::BITS);
-        // Relaxed: ordered by the fence in `Doorbell::park`, without which nobody has to be rung for.
+        // Relaxed: ordered by the fence in `Doorbell::park`; a thread that does not pass it need
+        // not be rung for.
         if self.0.load(Ordering::Relaxed) & bit == 0 {
             self.0.fetch_or(bit, Ordering::Relaxed);
         }
     }
 
-    /// Rings for all who listen, once the caller has changed the object: `wake` is given the number of
-    /// each doorbell of `bells` whose owner is owed a futex wake. Whether one of the others runs, on another CPU than `cpu`, the
-    /// caller's: then looking for an answer is of use.
+    /// Rings for all listeners, once the caller has changed the object. Calls `wake` with the
+    /// number of each doorbell of `bells` that is owed a futex wake. Returns true if a listener may
+    /// be running on another CPU than `cpu`, the caller's: then it is of use to look for an answer.
     ///
-    /// The change was a read-modify-write, so that no further barrier is needed on x86. Budget where nobody sleeps: a
-    /// load here and one line for each that listens.
+    /// The change was a read-modify-write, so that no further barrier is needed on x86. Budget
+    /// without sleepers: a load here and one line for each listener.
     #[inline]
     pub fn ring(&self, bells: &[Doorbell], cpu: Option<u32>, wake: impl FnMut(usize)) -> bool {
         ring_barrier();
         self.ring_all(bells, cpu, wake)
     }
 
-    /// As [`ring`](Self::ring), where the change was a plain store: budget one barrier more.
+    /// Rings as [`ring`](Self::ring) does, after a change by a plain store: budget one barrier
+    /// more.
     #[inline]
     pub fn ring_behind_store(
         &self,
@@ -186,20 +196,20 @@ impl Listeners {
     }
 }
 
-/// What somebody did whose doorbell was rung.
+/// The state of an owner when its doorbell was rung.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Rung {
-    /// He slept, or was about to: the caller owes a futex wake of [`Doorbell::word`].
+    /// It slept, or was about to: the caller owes a futex wake of [`Doorbell::word`].
     Asleep,
-    /// He did not, or not for anything here.
+    /// It was awake, or sleeps for a condition outside the shared memory.
     Awake {
-        /// He may run at this moment, as he does not sleep, nor is he bound to the caller's CPU.
+        /// The owner may be running: it does not sleep, nor is it bound to the caller's CPU.
         elsewhere: bool,
     },
 }
 
-/// Between a change, by a read-modify-write, and the look for sleepers.
+/// Separates a change, by a read-modify-write, from the look for sleepers.
 #[inline(always)]
 fn ring_barrier() {
     if !cfg!(weaken = "doorbell-ring") {
@@ -208,30 +218,32 @@ fn ring_barrier() {
     }
 }
 
-/// The right to spin on one CPU, for at most one of all who share the memory.
+/// The right to spin on one CPU, for at most one thread of all processes that share the memory.
 ///
-/// Who sits down displaces who sat there: he is not running, since the other runs on that CPU.
+/// A thread that takes the seat displaces the previous one, which is not running, since the new one
+/// runs on that CPU.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Seat(AtomicU32);
 
 impl Seat {
-    /// A free one.
+    /// Creates a free seat.
     #[allow(clippy::new_without_default, reason = "it lies in shared memory, which is zeroed")]
     pub fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
-    /// Sits down, as the owner of doorbell number `bell`.
+    /// Takes the seat, as the owner of doorbell number `bell`.
     #[inline]
     pub fn take(&self, bell: usize) {
-        // Relaxed, here and below: one word, and nothing that it would publish.
+        // Relaxed, here and in `is_of`: one word, which publishes nothing.
         if !self.is_of(bell) {
             self.0.store(bell as u32 + 1, Ordering::Relaxed);
         }
     }
 
-    /// Whether the owner of doorbell number `bell` still sits here: asked at each look, he ends spinning if not.
+    /// Returns true if the owner of doorbell number `bell` still has the seat. A spinning thread
+    /// asks at each look, and stops if not.
     #[inline]
     #[must_use]
     pub fn is_of(&self, bell: usize) -> bool {

@@ -1,4 +1,4 @@
-//! A sleeper against those who change what he waits for.
+//! A sleeper against threads that change the object of its wait.
 
 use loom::sync::Arc;
 
@@ -10,9 +10,8 @@ const SLEEPER: usize = 1;
 struct Shared {
     bells: [Doorbell; 2],
     listeners: Listeners,
-    /// What is waited for.
     object: AtomicU32,
-    /// Futex wakes that were owed.
+    /// Number of futex wakes that were owed.
     wakes: AtomicU32,
 }
 
@@ -27,7 +26,8 @@ impl Shared {
         self.object.load(Ordering::Acquire)
     }
 
-    /// Waits until the object is at least so much; whether he would have slept for ever.
+    /// Waits until the object is at least `least`. Returns true if the waiter would have slept for
+    /// ever.
     fn oversleeps(&self, least: u32) -> bool {
         self.listeners.listen(SLEEPER);
         let bell = &self.bells[SLEEPER];
@@ -36,8 +36,8 @@ impl Shared {
             bell.unpark();
             return false;
         }
-        // Asleep while the word holds the mark; loom cannot wait for a futex, so that the end is looked at
-        // when all others are done.
+        // Asleep while the word holds the mark. Loom cannot wait for a futex, so the end is looked
+        // at when all other threads are done.
         true
     }
 

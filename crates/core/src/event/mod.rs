@@ -1,4 +1,4 @@
-//! An event: whether something has happened, and who waits for it.
+//! An event, set or not, and the queue of waiters for it.
 //!
 //! README.md beside this file has the protocol. Waiting and waking are the caller's job.
 
@@ -16,14 +16,15 @@ mod tests;
 
 /// An event with a queue, 16 bytes.
 ///
-/// Budget: while nobody waits one RMW to set it; to pass one load if it is manual, one RMW if not.
+/// Budget without waiters: one RMW to set it; to pass, one load if it is manual, one RMW if not.
 pub struct RawEvent<W>(WaitQueue<W>);
 
 /// The word.
 ///
 /// ```text
 /// 31      3   2    1     0
-/// | unused | AUTO | state |   state: 0 = UNSET, 1 = SET, 2 = AWAITED: unset, and somebody is queued
+/// | unused | AUTO | state |
+/// state: 0 = UNSET, 1 = SET, 2 = AWAITED: unset, and somebody is queued
 /// ```
 ///
 /// `AUTO` never changes.
@@ -53,12 +54,12 @@ impl Word {
         Word(self.0 & !Self::STATE | state)
     }
 
-    /// After somebody has passed; `None` if he may not.
+    /// Returns the word after a caller has passed; `None` if it may not.
     fn passed(self) -> Option<Word> {
         self.is_set().then(|| if self.is_auto() { self.with(Self::UNSET) } else { self })
     }
 
-    /// After it was set without a look into the queue; `None` if one is due.
+    /// Returns the word after a set without a look into the queue; `None` if the look is needed.
     fn set(self) -> Option<Word> {
         (!self.is_awaited()).then_some(self.with(Self::SET))
     }
@@ -66,14 +67,15 @@ impl Word {
 
 impl<W: Copy> RawEvent<W> {
     const_fn! {
-        /// An unset event that lets all who wait go, and all who come, until it is reset.
+        /// Creates an unset event that releases all waiters, and lets all callers pass, until it is
+        /// reset.
         pub const fn manual() -> Self {
             Self(WaitQueue::new(Word::UNSET))
         }
     }
 
     const_fn! {
-        /// An unset event that lets one who waits go, or one who comes.
+        /// Creates an unset event that releases one waiter, or lets one caller pass, for each set.
         pub const fn auto() -> Self {
             Self(WaitQueue::new(Word::AUTO | Word::UNSET))
         }
@@ -92,18 +94,18 @@ impl<W: Copy> RawEvent<W> {
         change.map(drop).map_err(Word)
     }
 
-    /// Whether it lets one go for each time that it is set.
+    /// Returns true if it releases one waiter each time that it is set.
     pub fn is_auto(&self) -> bool {
         self.load(Ordering::Relaxed).is_auto()
     }
 
-    /// Whether it is set, in the eyes of whoever asks.
+    /// Returns true if it is set. The answer may be out of date at once.
     pub fn is_set(&self) -> bool {
         // Acquire: pairs with the Release in `set_fast` and `set`.
         self.load(Ordering::Acquire).is_set()
     }
 
-    /// Passes if it is set.
+    /// Passes and returns true if it is set.
     #[inline]
     #[must_use]
     pub fn try_pass(&self) -> bool {
@@ -121,8 +123,8 @@ impl<W: Copy> RawEvent<W> {
         false
     }
 
-    /// Passes if it is set, or puts `node` into the queue: then false, and it has passed once it is
-    /// claimed.
+    /// Passes and returns true if it is set; otherwise puts `node` into the queue and returns
+    /// false: it has passed once it is claimed.
     ///
     /// # Safety
     ///
@@ -139,8 +141,8 @@ impl<W: Copy> RawEvent<W> {
         false
     }
 
-    /// Says that somebody is queued, so that who sets the event will look; false if the caller could
-    /// pass instead. Under the queue lock.
+    /// Announces a waiter, so that a set will look for it; returns false if the caller could pass
+    /// instead. Under the queue lock.
     fn announce(&self) -> bool {
         let mut word = self.load(Ordering::Relaxed);
         loop {
@@ -154,14 +156,16 @@ impl<W: Copy> RawEvent<W> {
         }
     }
 
-    /// Sets it if nobody waits; otherwise false, and [`set`](Self::set) is due.
+    /// Sets it and returns true if there is no waiter; otherwise returns false, and
+    /// [`set`](Self::set) is due.
     #[inline]
     #[must_use = "otherwise `set` is due"]
     pub fn set_fast(&self) -> bool {
-        // Release: pairs with the Acquire of who passes, and of who resets it.
+        // Release: pairs with the Acquire of a thread that passes, or resets it.
         let release = unless_weakened!("event-set", Ordering::Release);
         let mut word = self.load(Ordering::Relaxed);
-        // Exchanged though it is set already: who passes sees what came before the last of those.
+        // Exchanged even if it is set already, so that a thread that passes sees the writes before
+        // the last set.
         while let Some(next) = word.set() {
             match self.change(word, next, release) {
                 Ok(()) => return true,
@@ -171,8 +175,8 @@ impl<W: Copy> RawEvent<W> {
         false
     }
 
-    /// Sets it, and returns whom the caller wakes: all who waited, or the first if it is automatic,
-    /// which leaves it unset.
+    /// Sets it, and returns the waiters that the caller wakes: all, or the first if it is
+    /// automatic, which leaves it unset.
     pub fn set(&self, by: &impl Contender) -> Taken<W> {
         let mut queue = self.0.lock(by);
         if self.set_fast() {
@@ -185,17 +189,18 @@ impl<W: Copy> RawEvent<W> {
             (true, true) => Word::UNSET,
             (true, false) => Word::AWAITED,
         };
-        // A store: while it is awaited the word changes under the queue lock only. Release: as in
-        // `set_fast`; whom it takes sees it by his claim.
+        // A store: while it is AWAITED the word changes under the queue lock only. Release: as in
+        // `set_fast`; the taken waiters see it by their claim.
         self.word().store(word.with(state).0, Ordering::Release);
         taken
     }
 
-    /// Takes back that it was set.
+    /// Takes a set back.
     pub fn reset(&self) {
         let mut word = self.load(Ordering::Relaxed);
         while word.is_set() {
-            // Acquire: who looks, after this, for what was announced by the set sees it.
+            // Acquire: pairs with the Release of the set, so that a later look for the announced
+            // data finds it.
             match self.change(word, word.with(Word::UNSET), Ordering::Acquire) {
                 Ok(()) => return,
                 Err(seen) => word = seen,
@@ -216,7 +221,7 @@ impl<W: Copy> RawEvent<W> {
         let unlinked = unsafe { queue.unlink(node) };
         if unlinked == Unlinked::Mine && queue.is_empty() {
             let unset = self.load(Ordering::Relaxed).with(Word::UNSET);
-            // A store, as in `set`. Relaxed: nothing comes with it.
+            // A store, as in `set`. Relaxed: nothing is published with it.
             self.word().store(unset.0, Ordering::Relaxed);
         }
         unlinked

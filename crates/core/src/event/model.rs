@@ -1,4 +1,4 @@
-//! An automatic event as a lock, or with one who thinks better of it; a manual one that is reset.
+//! An automatic event as a lock, or with a waiter that leaves; a manual one that is reset.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -9,14 +9,13 @@ use crate::modelled::{Sleep, Turn, spawn};
 
 struct Shared {
     event: RawEvent<usize>,
-    /// What each of them sleeps on.
     wakes: [Sleep; 3],
     /// Written before a set.
     data: UnsafeCell<u32>,
     turn: Turn,
 }
 
-// SAFETY: the data is touched by who was let go; that is what the model checks.
+// SAFETY: the model checks that only a released waiter touches the data.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -51,10 +50,10 @@ impl Shared {
         }
     }
 
-    /// Has the event as a lock for a moment.
+    /// Uses the event as a lock for a moment.
     fn add(&self, who: usize) {
         self.wait(who);
-        // SAFETY: one is let go for each set.
+        // SAFETY: each set releases one thread.
         self.data.with_mut(|data| unsafe { *data += 1 });
         self.set(who);
     }
@@ -66,7 +65,7 @@ impl Shared {
     }
 
     fn read(&self) -> u32 {
-        // SAFETY: written before the set that let the caller go, or the joins.
+        // SAFETY: written before the set that released the caller, or before the joins.
         self.data.with(|data| unsafe { *data })
     }
 }
@@ -123,7 +122,7 @@ fn who_waits_for_a_manual_event_goes_though_it_is_reset() {
         let node = Node::new(0);
         shared.queue(&node);
         let sets = spawn(&shared, |shared| {
-            // SAFETY: nobody was let go before.
+            // SAFETY: no thread was released before.
             shared.data.with_mut(|data| unsafe { *data = 1 });
             shared.set(1);
             shared.event.reset();

@@ -1,4 +1,4 @@
-//! The completion word: who waits for a fiber's end, and whether it has come.
+//! The completion word: whether a fiber has ended, and which waiter waits for that.
 
 use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 
@@ -8,13 +8,13 @@ const DETACHED: u64 = 2;
 const ABANDONED: u64 = 3;
 const DIED: u64 = 4;
 
-/// The end of one fiber and the one who may wait for it.
+/// The end of one fiber and its one waiter.
 ///
 /// | word | meaning |
 /// |------|---------|
-/// | 0 | not finished, nobody waits |
+/// | 0 | not finished, no waiter |
 /// | 1 | finished; the result is the handle's |
-/// | 2 | nobody will ask; if not finished, the fiber drops the result |
+/// | 2 | detached; if not finished, the fiber drops the result |
 /// | 3 | will probably never finish: its runtime has left it behind |
 /// | 4 | will never finish: its worker has died; there is no result |
 /// | above | not finished; this waiter waits |
@@ -23,11 +23,11 @@ const DIED: u64 = 4;
 #[derive(Debug)]
 pub struct Completion(AtomicU64);
 
-/// Someone who waits, as its user encodes it: anything above 4.
+/// A waiter, encoded by the caller: any value above 4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaiterId(pub u64);
 
-/// What the fiber finds at its end.
+/// The state that the fiber finds at its end.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
@@ -35,30 +35,30 @@ pub enum Finish {
     Unobserved,
     /// Wake this waiter; its wait is claimed.
     Wake(WaiterId),
-    /// Nobody will ask: drop the result.
+    /// The handle is gone: drop the result.
     Detached,
 }
 
 impl Completion {
     const_fn! {
-        /// Not finished, nobody waits.
+        /// Creates the word of an unfinished fiber without a waiter.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Completion(AtomicU64::new(PENDING))
         }
     }
 
-    /// Makes the word that of a new fiber. Only while no other thread can reach it.
+    /// Resets the word for a new fiber. Only while no other thread can reach it.
     #[inline]
     pub fn reset(&self) {
         self.0.store(PENDING, Ordering::Relaxed);
     }
 
-    /// The fiber's end. The result must be in place.
+    /// Ends the fiber. The result must be in place.
     #[inline]
     pub fn finish(&self) -> Finish {
-        // Release: the result, for the Acquire in `is_done`, `wait` or `detach`. Acquire: the
-        // waiter is set up, by the Release in `wait`.
+        // Release: publishes the result to the Acquire in `is_done`, `wait`, `leave` or `detach`.
+        // Acquire: pairs with the Release in `wait`, which publishes the waiter, and in `detach`.
         match self.0.swap(DONE, unless_weakened!("completion", Ordering::AcqRel)) {
             PENDING | ABANDONED => Finish::Unobserved,
             DETACHED => Finish::Detached,
@@ -66,68 +66,70 @@ impl Completion {
         }
     }
 
-    /// Whether the end has come, and so the result may be taken.
+    /// Returns true if the fiber has ended, so that the result may be taken.
     #[inline]
     pub fn is_done(&self) -> bool {
         // Acquire: pairs with the Release in `finish`.
         self.0.load(Ordering::Acquire) == DONE
     }
 
-    /// Whether the fiber was left behind unfinished.
+    /// Returns true if the fiber was left behind unfinished.
     pub fn is_abandoned(&self) -> bool {
         self.0.load(Ordering::Relaxed) == ABANDONED
     }
 
-    /// Leaves the fiber behind unfinished, and returns who waited for it: that wait is claimed.
+    /// Leaves the fiber behind unfinished, and returns its waiter: that wait is claimed.
     #[must_use]
     pub fn abandon(&self) -> Option<WaiterId> {
-        // Relaxed: no result comes with it. Acquire: as in `finish`.
+        // Acquire: pairs with the Release in `wait`. No Release: no result comes with it.
         let update = self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, |word| {
             (word > DETACHED && word != DIED || word == PENDING).then_some(ABANDONED)
         });
         update.ok().filter(|&word| word > DIED).map(WaiterId)
     }
 
-    /// Ends the fiber without a result, in the stead of its worker, which has died; who waited for it: that wait is
-    /// claimed. Not once it has finished.
+    /// Ends the fiber without a result, on behalf of its worker, which has died. Returns the
+    /// waiter: that wait is claimed. Not to be called once the fiber has finished.
     #[must_use]
     pub fn die(&self) -> Option<WaiterId> {
-        // Acquire: as in `finish`. No result comes with it.
+        // Acquire: pairs with the Release in `wait`. No result comes with it.
         let before = self.0.swap(DIED, unless_weakened!("completion-die", Ordering::Acquire));
         debug_assert!(before != DONE);
         (before > DIED).then_some(WaiterId(before))
     }
 
-    /// Whether the fiber has ended with its worker, without a result.
+    /// Returns true if the fiber has ended with its worker, without a result.
     pub fn is_dead(&self) -> bool {
         self.0.load(Ordering::Relaxed) == DIED
     }
 
-    /// Publishes that `waiter` waits; false if nothing is to be waited for any more.
+    /// Publishes that `waiter` waits. Returns false if there is nothing to wait for any more.
     #[must_use]
     pub fn wait(&self, waiter: WaiterId) -> bool {
         debug_assert!(waiter.0 > DIED);
-        // Release: pairs with the Acquire in `finish`. Acquire on failure: as in `is_done`.
+        // Release: pairs with the Acquire in `finish`, `abandon` and `die`. Acquire on failure: as
+        // in `is_done`.
         let release = unless_weakened!("completion-wait", Ordering::Release);
         self.0.compare_exchange(PENDING, waiter.0, release, Ordering::Acquire).is_ok()
     }
 
-    /// Takes back that `waiter` waits; false if it was claimed by the end.
+    /// Takes back that `waiter` waits. Returns false if the end claimed the wait.
     #[must_use]
     pub fn leave(&self, waiter: WaiterId) -> bool {
-        // Acquire on failure: as in `is_done`. Nothing is published by leaving.
+        // Acquire on failure: as in `is_done`. Leaving publishes nothing.
         self.0.compare_exchange(waiter.0, PENDING, Ordering::Relaxed, Ordering::Acquire).is_ok()
     }
 
-    /// Nobody will ask; true if the end had come, so that the result is the caller's to drop.
+    /// Gives up the claim to the result. Returns true if the fiber had ended, so that the caller
+    /// drops the result.
     #[must_use]
     pub fn detach(&self) -> bool {
-        // Acquire: pairs with the Release in `finish`. Release: with its Acquire, so that whoever
-        // drops the result comes after the handle's last use of the block.
+        // Acquire: pairs with the Release in `finish`. Release: pairs with the Acquire in `finish`,
+        // so that the fiber drops the result after the handle's last use of the block.
         self.0.swap(DETACHED, unless_weakened!("completion-detach", Ordering::AcqRel)) == DONE
     }
 
-    /// Lets loom complain unless the caller may reuse the word's memory.
+    /// Makes loom fail unless the caller may reuse the word's memory.
     #[cfg(all(test, loom))]
     pub(crate) fn reclaim(&self) {
         // SAFETY: loom checks that nothing is stored at the same time.

@@ -1,19 +1,24 @@
-//! Where a fiber is in its course: what its worker's death leaves of it, where workers are processes.
+//! The execution mode of a fiber: how much of its work the death of its worker leaves half done,
+//! where workers are processes.
+//!
+//! A *runtime section* is the part of a public function of the runtime that touches shared state;
+//! all other code of the fiber is *user code*.
 
 use crate::sync::{AtomicU8, Ordering, const_fn};
 
-/// In a call of the runtime, or suspended in one; or at its end.
+/// Runtime section, also while suspended in it; and the end of the fiber.
 const RUNTIME: u8 = 0;
-/// In its own code.
+/// User code.
 const OWN_CODE: u8 = 1;
-/// Suspended straight from its own code, or not begun.
+/// Suspended straight from user code, or not begun.
 const SUSPENDED: u8 = 2;
-/// In a call of the runtime that it makes as it unwinds.
+/// Runtime section that the fiber entered as it unwinds.
 const UNWINDING: u8 = 3;
-/// As UNWINDING, but its process has died meanwhile: nobody else can unwind it further.
+/// Section as for [`UNWINDING`], but its process has died meanwhile: no other process can unwind it
+/// further.
 const DOOMED: u8 = 4;
 
-/// Whether a fiber is in its own code, where it leaves nothing half done.
+/// Says whether a fiber is in user code, where it leaves nothing half done.
 ///
 /// | change | from | to |
 /// |--------|------|----|
@@ -27,48 +32,50 @@ const DOOMED: u8 = 4;
 /// | lend | RUNTIME, UNWINDING | OWN_CODE |
 /// | take back | OWN_CODE | as before the lend; UNWINDING if it unwinds |
 ///
-/// From any other state a change is none: who suspends in a call goes on there, and a call inside of another is part
-/// of it. Only who runs the fiber writes it, and who has waited for the end of that process reads it: after all of its
-/// stores, which are in the order of the program as far as the compiler leaves them so.
+/// From any other state a change has no effect: a fiber that suspends in a runtime section goes on
+/// there, and a section inside another is part of it. Only the worker that runs the fiber writes
+/// the word. Its reader has waited for the end of that process, and so reads it after all of its
+/// stores. Those are in program order as far as the compiler leaves them so.
 ///
 /// Budget: one load and at most one store for each change, on a line that the worker owns.
 #[derive(Debug)]
 pub struct Course(AtomicU8);
 
-/// What a call was at when it [lent](Course::lend) the course to the fiber's own code.
+/// The state of a runtime section when it [lent](Course::lend) the fiber to user code.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "the call goes on by `take_back`"]
 pub struct Lent(u8);
 
 impl Course {
     const_fn! {
-        /// Of no fiber.
+        /// Creates the word of a fiber that does not exist yet.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Course(AtomicU8::new(RUNTIME))
         }
     }
 
-    /// Makes the word that of a new fiber. Only while no other thread can reach it.
+    /// Resets the word for a new fiber. Only while no other thread can reach it.
     #[inline]
     pub fn reset(&self) {
         self.0.store(SUSPENDED, Ordering::Relaxed);
     }
 
-    /// The fiber goes on as it was when it suspended, or begins.
+    /// Records that the fiber goes on as it was when it suspended, or begins.
     #[inline]
     pub fn resume(&self) {
         let _ = self.change(SUSPENDED, OWN_CODE);
     }
 
-    /// The fiber is about to suspend.
+    /// Records that the fiber is about to suspend.
     #[inline]
     pub fn suspend(&self) {
         let _ = self.change(OWN_CODE, SUSPENDED);
     }
 
-    /// The fiber is about to use what it shares with others, maybe as it `unwinds`: whether it comes from its own code,
-    /// so that the end of this call is to [leave](Self::leave).
+    /// Enters a runtime section: the fiber is about to use shared state, maybe as it `unwinds`.
+    /// Returns true if it comes from user code, so that the end of this section has to
+    /// [leave](Self::leave).
     #[inline]
     pub fn enter(&self, unwinds: bool) -> bool {
         if cfg!(weaken = "course-enter") {
@@ -78,14 +85,14 @@ impl Course {
             || cfg!(weaken = "course-nest")
     }
 
-    /// The call is about to unwind.
+    /// Records that the runtime section is about to unwind.
     #[inline]
     pub fn unwind(&self) {
         let _ = self.change(RUNTIME, UNWINDING);
     }
 
-    /// The call for which the fiber has [entered](Self::enter), from its own code, ends: nothing of it is half done, or
-    /// needs its frames. False if the fiber cannot go on from there.
+    /// Leaves the runtime section that the fiber has [entered](Self::enter) from user code: nothing
+    /// of it is half done, or needs its frames. Returns false if the fiber cannot go on from there.
     #[inline]
     #[must_use]
     pub fn leave(&self) -> bool {
@@ -96,21 +103,22 @@ impl Course {
         goes_on
     }
 
-    /// The call goes on in another process than it was begun in, where a fiber that unwinds cannot: `std` counts panics by
-    /// thread.
+    /// Records that the runtime section goes on in another process than it was begun in. A fiber
+    /// that unwinds cannot go on there: `std` counts panics by thread.
     pub fn doom(&self) {
         let _ = self.change(UNWINDING, DOOMED);
     }
 
-    /// The fiber has come to the end of its own code: what is left is the runtime's, though destructors of locals may
-    /// suspend in it.
+    /// Records that the user code of the fiber has ended. The rest belongs to the runtime, though
+    /// destructors of locals may suspend in it.
     #[inline]
     pub fn end(&self) {
         let _ =
             self.change(OWN_CODE, if cfg!(weaken = "course-end") { SUSPENDED } else { RUNTIME });
     }
 
-    /// The call is about to run own code of the fiber: nothing of it is half done.
+    /// Lends the fiber to user code that the runtime section is about to run: nothing of the
+    /// section is half done.
     #[inline]
     pub fn lend(&self) -> Lent {
         let before = self.0.load(Ordering::Relaxed);
@@ -118,7 +126,7 @@ impl Course {
         Lent(before)
     }
 
-    /// The call goes on behind that code, or is unwound by it.
+    /// Ends a [`lend`](Self::lend): the runtime section goes on, or is unwound by the user code.
     #[inline]
     pub fn take_back(&self, lent: Lent, unwinds: bool) {
         if matches!(lent.0, RUNTIME | UNWINDING) && !cfg!(weaken = "course-take-back") {
@@ -126,19 +134,22 @@ impl Course {
         }
     }
 
-    /// Whether the fiber is in its own code; of one that is dead, for who has waited for its process.
+    /// Returns true if the fiber is in user code. For a fiber that is dead, the caller must have
+    /// waited for the end of its process.
     #[inline]
     pub fn is_in_own_code(&self) -> bool {
         self.0.load(Ordering::Relaxed) == OWN_CODE
     }
 
-    /// Whether the fiber is in a call, or holds or has lent what others need. As [`is_in_own_code`](Self::is_in_own_code).
+    /// Returns true if the fiber is in a runtime section, or holds or has lent something that other
+    /// fibers need. Condition as for [`is_in_own_code`](Self::is_in_own_code).
     #[inline]
     pub fn is_in_call(&self) -> bool {
         !matches!(self.0.load(Ordering::Relaxed), OWN_CODE | SUSPENDED)
     }
 
-    /// Whether the fiber is in a call that it makes as it unwinds. As [`is_in_own_code`](Self::is_in_own_code).
+    /// Returns true if the fiber is in a runtime section that it entered as it unwinds. Condition
+    /// as for [`is_in_own_code`](Self::is_in_own_code).
     #[inline]
     pub fn is_unwinding(&self) -> bool {
         self.0.load(Ordering::Relaxed) == UNWINDING

@@ -1,4 +1,4 @@
-//! Mail: what others want a worker to do with its fibers.
+//! Messages that ask a worker to act on its fibers, and the inbox in which they arrive.
 //!
 //! README.md beside this file has the protocol.
 
@@ -8,13 +8,13 @@ use std::ptr::{self, NonNull};
 
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU32, Ordering, const_fn, unless_weakened};
 
-/// What mail about a fiber says; several letters to one fiber become one.
+/// A set of messages about one fiber, a bit each; the messages of several senders are merged.
 #[must_use]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Letters(u32);
 
 impl Letters {
-    /// No letter.
+    /// No message.
     pub const NONE: Letters = Letters(0);
     /// Unpark it.
     pub const UNPARK: Letters = Letters(1);
@@ -22,22 +22,22 @@ impl Letters {
     pub const WAKE: Letters = Letters(2);
     /// Start it: the sender's placement chose this worker.
     pub const START: Letters = Letters(4);
-    /// Have it unwind.
+    /// Make it unwind.
     pub const CANCEL: Letters = Letters(8);
-    /// Queue it: a mover that the sender has already made active.
+    /// Queue it: a migratable fiber that the sender has already made active.
     pub const RUN: Letters = Letters(16);
-    /// Nobody holds it any more: free it, once it has left the inbox.
+    /// Free it once it has left the inbox: its last handle is gone.
     pub const FREE: Letters = Letters(32);
-    /// Have it look why its suspension shall not last. It goes by mail only.
+    /// Make it look why its suspension shall not last. Never sent inline.
     pub const INTERRUPT: Letters = Letters(64);
 
-    /// Whether all letters of `other` are among these.
+    /// Returns true if this set contains all messages of `other`.
     #[inline]
     pub fn contains(self, other: Letters) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether a postcard has room for them.
+    /// Returns true if these messages fit into an inline message.
     #[inline]
     pub fn fit_a_postcard(self) -> bool {
         self.0 as usize & !LETTERS == 0
@@ -60,23 +60,23 @@ impl BitOrAssign for Letters {
     }
 }
 
-/// The letters that a fiber has got and its worker has not read: zero when it is in no inbox.
+/// The messages that a fiber has received and its worker has not read: zero if it is in no inbox.
 #[derive(Debug)]
 pub struct Mail(AtomicU32);
 
-/// Whether the sender must carry the fiber to the inbox.
+/// The sender's duty after [`Mail::post`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Posted {
     /// The fiber is in no inbox: push it.
     Push,
-    /// Another sender has pushed it or is about to: the letter is read along with his.
+    /// Another sender has pushed it or is about to; the reader takes this message along.
     Coalesced,
 }
 
 impl Mail {
     const_fn! {
-        /// No letters.
+        /// Creates a word without messages.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Mail(AtomicU32::new(0))
@@ -86,11 +86,13 @@ impl Mail {
     /// Adds `letters`.
     #[inline]
     pub fn post(&self, letters: Letters) -> Posted {
-        // Release: pairs with the Acquire in `collect`, also when coalesced: the reader's
-        // exchange follows this RMW, so what the sender did before is seen by the fiber.
+        // Release: pairs with the Acquire in `collect` and in `peek`. That holds for a coalesced
+        // message too: the reader's exchange follows this RMW in the release sequence, so the fiber
+        // sees the sender's earlier writes. Acquire: pairs with the Release in `collect`, after
+        // which the sender that finds zero may write the link.
         let ordering = unless_weakened!("mail-post", Ordering::AcqRel);
-        // A guess first: `fetch_or` is a load and a compare-exchange on x86, and so fetches the
-        // line twice, to be read and to be written.
+        // A guess instead of a load: `fetch_or` is a load and a compare-exchange on x86, and so
+        // fetches the line twice, to be read and to be written.
         match self.0.compare_exchange(0, letters.0, ordering, Ordering::Relaxed) {
             Ok(_) => Posted::Push,
             Err(_) => self.post_slow(letters, ordering),
@@ -105,27 +107,28 @@ impl Mail {
         }
     }
 
-    /// The letters so far, left where they are: they keep the fiber in use. For whoever has taken
-    /// it out of the inbox in the owner's stead, and may have to give it back.
+    /// Returns the messages so far and leaves them in place, where they keep the fiber in use. For
+    /// a thread that has taken the fiber out of the inbox on behalf of the owner, and may have to
+    /// give it back.
     pub fn peek(&self) -> Letters {
         if cfg!(weaken = "mail-peek-collect") {
             return self.collect();
         }
-        // Acquire: pairs with the Release in `post`, also when coalesced.
+        // Acquire: pairs with the Release in `post`, also of a coalesced message.
         Letters(self.0.load(unless_weakened!("mail-peek", Ordering::Acquire)))
     }
 
-    /// Takes all letters; from now on a new one needs a new push.
+    /// Takes all messages; from now on a new one needs a new push.
     ///
     /// The caller must have taken the fiber out of the inbox, and read its link, before.
     #[inline]
     pub fn collect(&self) -> Letters {
-        // Acquire: pairs with the Release in `post`. Release: the next sender, who finds zero
-        // and writes the link, comes after the caller has read it.
+        // Acquire: pairs with the Release in `post`. Release: pairs with the Acquire of the next
+        // `post`, which finds zero; its sender then writes the link that the caller has read.
         Letters(self.0.swap(0, Ordering::AcqRel))
     }
 
-    /// Whether letters wait.
+    /// Returns true if there is no message.
     #[inline]
     pub fn is_empty(&self) -> bool {
         // Relaxed: a hint; `collect` orders.
@@ -133,51 +136,57 @@ impl Mail {
     }
 }
 
-/// A type with room for the link of an inbox: one of its own, since mail comes for a fiber while
-/// it is in a queue.
+/// A type with room for the link of an inbox. The link is used for nothing else, since messages
+/// arrive for a fiber while it is in a queue.
 ///
 /// # Safety
 ///
 /// `mail_link` must return the same field at every call, and nothing but [`Inbox`] and [`Batch`]
 /// may write it.
 pub unsafe trait Addressee: Sized {
-    /// The link field of `this`.
+    /// Returns the link field of `this`.
     ///
     /// # Safety
     ///
     /// `this` must be valid for the lifetime that the caller chooses.
     unsafe fn mail_link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self>;
 
-    /// Asks for the line of `this` to be written: called before its link is read. Not to be read:
-    /// another may have taken `this` out, and freed it.
+    /// Prefetches the line of `this` for writing, before its link is read. It must not read `this`:
+    /// another thread may have taken it out and freed it.
     #[inline]
     fn prefetch(_this: NonNull<Self>) {}
 }
 
-/// "The owner is parked": an inbox without mail whose owner sleeps, or is about to.
+/// Word of an empty inbox: its owner sleeps, or is about to.
 const PARKED: usize = 1;
-/// "The owner is gone": nobody will read.
+/// Word of a closed inbox: its owner is gone, and mail would never be read.
 const CLOSED: usize = 2;
-/// The low bits of a word, where the letters of a postcard are.
+/// Mask of the low bits of a word, which hold the message bits of an inline message.
 const LETTERS: usize = 63;
 
 /// The mail of one worker: any thread pushes, the owner takes all.
 ///
-/// The word is the newest fiber of a linked list, or 0, or 1 for "empty and the owner is
-/// parked": so the push learns, from its own exchange, whether it must unpark the owner. 2 says
-/// that the owner has gone for good. The oldest item of the list, which needs no link, may be a
-/// *postcard*: an address with letters in its low bits.
+/// | word | meaning |
+/// |------|---------|
+/// | 0 | no mail, the owner is awake |
+/// | 1 | no mail, the owner is parked |
+/// | 2 | closed: the owner has gone for good |
+/// | address | the newest fiber of a linked list |
+/// | address + bits | an *inline message*, the oldest item of the list, which needs no link |
 ///
-/// Budget: a postcard is one CAS, and touches nothing of the fiber; a push is one CAS besides the
-/// RMW of [`Mail::post`]; looking is one load; taking is one exchange, and one more for each
-/// fiber's mail.
+/// "Parked" is a value of the word, so the push learns from its own exchange whether it must unpark
+/// the owner. An inline message may stand in the word itself or at the end of the list.
+///
+/// Budget: an inline message is one CAS, and touches nothing of the fiber; a push is one CAS
+/// besides the RMW of [`Mail::post`]; looking is one load; taking is one exchange, and one more for
+/// each fiber's message word.
 pub struct Inbox<T: Addressee> {
     word: AtomicPtr<T>,
-    /// Somebody else than the owner has taken mail, and not yet given back what is not for him.
+    /// True while a thread other than the owner has taken mail and not yet given back its rest.
     in_hand: AtomicBool,
 }
 
-/// Whether the sender owes the owner an unpark.
+/// The sender's duty after a push.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pushed {
@@ -189,15 +198,15 @@ pub enum Pushed {
     Closed,
 }
 
-// SAFETY: the inbox hands pointers from pusher to owner, published by Release and Acquire; what
-// may be done with a `T` behind them is up to the users of `T`.
+// SAFETY: the inbox hands pointers from pusher to owner, published by Release and Acquire; the
+// users of `T` answer for the accesses to a `T` behind them.
 unsafe impl<T: Addressee> Send for Inbox<T> {}
 // SAFETY: as for Send; all access is atomic.
 unsafe impl<T: Addressee> Sync for Inbox<T> {}
 
 impl<T: Addressee> Inbox<T> {
     const_fn! {
-        /// An inbox without mail whose owner is awake.
+        /// Creates an empty inbox of an owner that is awake.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             const { assert!(align_of::<T>() > LETTERS) };
@@ -205,13 +214,13 @@ impl<T: Addressee> Inbox<T> {
         }
     }
 
-    /// Puts `letters` to `item` in as a postcard, if there is no mail; otherwise `None`: they go
-    /// through [`Mail::post`] and [`push`](Self::push) then.
+    /// Sends `letters` to `item` as an inline message, if there is no mail. Otherwise returns
+    /// `None`: the sender then uses [`Mail::post`] and [`push`](Self::push).
     ///
     /// # Safety
     ///
-    /// `item` must stay valid until the postcard has been read, by the owner or whoever takes
-    /// from the inbox in its stead.
+    /// `item` must stay valid until the message has been read, by the owner or by a thread that
+    /// takes from the inbox on its behalf.
     #[inline]
     pub unsafe fn push_postcard(&self, item: NonNull<T>, letters: Letters) -> Option<Pushed> {
         debug_assert!(letters != Letters::NONE && letters.fit_a_postcard());
@@ -231,13 +240,13 @@ impl<T: Addressee> Inbox<T> {
         }
     }
 
-    /// Puts `item` in.
+    /// Pushes `item`.
     ///
     /// # Safety
     ///
-    /// `item` must be in no inbox, and the caller the one to carry it: its [`Mail`] was empty before
-    /// the caller's letter, or the caller has taken it from an inbox and left its letters alone. It
-    /// must stay valid until it is taken out and its letters are collected.
+    /// `item` must be in no inbox, and the caller the one to carry it: its [`Mail`] was empty
+    /// before the caller's message, or the caller has taken it from an inbox and left its messages
+    /// alone. It must stay valid until it is taken out and its messages are collected.
     #[inline]
     pub unsafe fn push(&self, item: NonNull<T>) -> Pushed {
         // A guess instead of a load, which would fetch the line a first time, to be read.
@@ -250,8 +259,10 @@ impl<T: Addressee> Inbox<T> {
             let next = if parked { ptr::null_mut() } else { head };
             // SAFETY: `item` is valid, by this function's contract.
             unsafe { T::mail_link(item) }.store(next, Ordering::Relaxed);
-            // Release: pairs with the Acquire in `replace_all` and `take_from`. Acquire: if the
-            // owner was parked, its last look at its other sources comes before our unpark.
+            // Release: pairs with the Acquire in `replace_all` and `take_all_from`. Acquire: pairs
+            // with the Release in `park`, so that the last look of a parked owner at its other
+            // sources comes before the sender's unpark, and with the Release of `take_all_from`,
+            // which publishes the in-hand mark.
             let success = unless_weakened!("inbox-push", Ordering::AcqRel);
             match self.word.compare_exchange_weak(head, item.as_ptr(), success, Ordering::Relaxed) {
                 Ok(_) if parked => return Pushed::OwnerParked,
@@ -261,24 +272,25 @@ impl<T: Addressee> Inbox<T> {
         }
     }
 
-    /// Whether there is mail. One load: what an agent does while it polls.
+    /// Returns true if there is mail. One load: an agent calls it while it polls.
     #[inline]
     pub fn has_mail(&self) -> bool {
         self.word.load(Ordering::Relaxed).addr() > CLOSED
     }
 
-    /// Takes all mail, oldest first. Only the owner, while awake.
+    /// Takes all mail, oldest first. Only for the owner, while awake.
     pub fn take(&self) -> Batch<T> {
         self.replace_all(ptr::null_mut())
     }
 
-    /// Takes all mail in the owner's stead, oldest first. One other, whatever the owner does: a mark
-    /// that it is parked or gone stays, for there is no mail then.
+    /// Takes all mail on behalf of the owner, oldest first. At most one thread at a time may do so,
+    /// at any moment of the owner's life: a mark that the owner is parked or gone stays, since
+    /// there is no mail then.
     ///
-    /// A fiber that is not for the caller is pushed again, its letters [looked at](Mail::peek) but
-    /// not collected: they keep it in use. The letters of a postcard are posted.
+    /// A fiber that is not for the caller is pushed again, its messages [looked at](Mail::peek) but
+    /// not collected: they keep it in use. The messages of an inline message are posted.
     pub fn take_from(&self) -> InHand<'_, T> {
-        // Relaxed: published by the exchange below.
+        // Relaxed: published by the Release of the exchange in `take_all_from`.
         self.in_hand.store(true, Ordering::Relaxed);
         InHand { batch: self.take_all_from(), inbox: self }
     }
@@ -287,8 +299,8 @@ impl<T: Addressee> Inbox<T> {
         if cfg!(weaken = "inbox-take-mark") {
             return self.take();
         }
-        // Acquire: pairs with the Release in `push`. Release: the mark that mail is in hand, for
-        // the Acquire of whoever pushes next.
+        // Acquire: pairs with the Release in `push` and `push_postcard`. Release: publishes the
+        // in-hand mark to the Acquire of the next push.
         let success = unless_weakened!("inbox-take-from", Ordering::AcqRel);
         let mut head = self.word.load(Ordering::Relaxed);
         while head.addr() > CLOSED
@@ -300,11 +312,11 @@ impl<T: Addressee> Inbox<T> {
         Batch::from_newest(head)
     }
 
-    /// Whether mail is in the hands of somebody else than the owner: a postcard among it, which
-    /// he is about to post, keeps its fiber in use.
+    /// Returns true if a thread other than the owner has mail in hand. An inline message among it,
+    /// which that thread is about to post, keeps its fiber in use.
     ///
-    /// For the owner, when it reads [`Letters::FREE`]: what was in hand when that was sent, is
-    /// still, or has been given back.
+    /// For the owner, when it reads [`Letters::FREE`]: mail that was in hand when FREE was sent is
+    /// in hand still, or has been given back.
     pub fn is_in_hand(&self) -> bool {
         if cfg!(weaken = "inbox-in-hand") {
             return false;
@@ -313,29 +325,30 @@ impl<T: Addressee> Inbox<T> {
         self.in_hand.load(Ordering::Acquire)
     }
 
-    /// Whether all mail that the caller knows of has been read, or given back.
+    /// Returns true if all mail that the caller knows of has been read or given back.
     pub fn is_settled(&self) -> bool {
         // Acquire: pairs with the Release in `park`, before which the owner has read its mail.
         let parked = unless_weakened!("inbox-settled", Ordering::Acquire);
         self.word.load(parked).addr() == PARKED && !self.is_in_hand()
     }
 
-    /// Takes all mail, for good: no more is accepted. Only the owner, or for it once it is gone.
+    /// Takes all mail and accepts no more. Only for the owner, or on its behalf once it is gone.
     pub fn close(&self) -> Batch<T> {
         let closed = if cfg!(weaken = "inbox-close") { 0 } else { CLOSED };
         self.replace_all(ptr::without_provenance_mut(closed))
     }
 
     fn replace_all(&self, word: *mut T) -> Batch<T> {
-        // The newest item's line travels while the exchange waits for the word's.
+        // The newest item's line travels while the exchange waits for the line of the word.
         if let (Some(newest), _) = split(self.word.load(Ordering::Relaxed)) {
             T::prefetch(newest);
         }
-        // Acquire: pairs with the Release in `push`.
+        // Acquire: pairs with the Release in `push` and `push_postcard`.
         Batch::from_newest(self.word.swap(word, Ordering::Acquire))
     }
 
-    /// Marks the owner parked, unless there is mail: then false, and it must not sleep.
+    /// Marks the owner parked, unless there is mail: then it returns false, and the owner must not
+    /// sleep.
     #[must_use]
     pub fn park(&self) -> bool {
         if cfg!(weaken = "inbox-park") {
@@ -345,56 +358,56 @@ impl<T: Addressee> Inbox<T> {
             self.word.store(ptr::without_provenance_mut(PARKED), Ordering::Release);
             return true;
         }
-        // Release: pairs with the Acquire of the push that finds the mark.
+        // Release: pairs with the Acquire of the push that finds the mark, and with the one in
+        // `is_settled`. Acquire: pairs with the Release in `unpark`.
         let parked = ptr::without_provenance_mut(PARKED);
         self.word
             .compare_exchange(ptr::null_mut(), parked, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Marks the owner awake; true if the caller, who may be anyone, was the one to do it and so
-    /// owes the unpark. The owner calls it too, when it wakes by itself.
+    /// Marks the owner awake. Returns true if this call did so, and the caller owes the unpark. Any
+    /// thread may call it; so does the owner when it wakes by itself.
     pub fn unpark(&self) -> bool {
         let parked = ptr::without_provenance_mut(PARKED);
-        // AcqRel: Release pairs with the Acquire of the owner that finds itself awake; Acquire
-        // as in `push`.
+        // AcqRel: Release pairs with the Acquire in `park`; Acquire as in `push`.
         self.word
             .compare_exchange(parked, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Whether the owner is marked parked, in the eyes of whoever asks.
+    /// Returns true if the owner is marked parked. The answer may be out of date at once.
     pub fn is_parked(&self) -> bool {
         self.word.load(Ordering::Relaxed).addr() == PARKED
     }
 }
 
-/// The fiber that a word names, and the letters of a postcard to it.
+/// Splits a word into the fiber that it names and the bits of an inline message to it.
 fn split<T>(word: *mut T) -> (Option<NonNull<T>>, Letters) {
     let letters = Letters((word.addr() & LETTERS) as u32);
     (NonNull::new(word.map_addr(|addr| addr & !LETTERS)), letters)
 }
 
-/// What was taken from an inbox, oldest first: fibers that have mail, with the letters of those
-/// that have a postcard instead.
+/// Mail that was taken from an inbox, oldest first: fibers with messages in their [`Mail`], and the
+/// message bits of the fiber that has an inline message instead.
 ///
 /// An item may be pushed again once it has been returned: its link has been read.
 #[must_use = "whoever drops a batch forgets its fibers"]
 pub struct Batch<T: Addressee> {
-    /// The postcard, or null.
+    /// The inline message, or null.
     postcard: *mut T,
     oldest: *mut T,
     owned: PhantomData<*mut T>,
 }
 
 impl<T: Addressee> Batch<T> {
-    /// Turns the list that was taken, whose newest item the inbox's word named, into its order.
+    /// Reverses the list that was taken. `word` is the inbox's word, which names the newest item.
     fn from_newest(word: *mut T) -> Self {
         let mut rest = word;
         let mut oldest = ptr::null_mut();
         while let (Some(item), Letters::NONE) = split(rest) {
             T::prefetch(item);
-            // SAFETY: whoever pushed the item keeps it valid until it is taken, which is here.
+            // SAFETY: the pusher keeps the item valid until it is taken, which is here.
             let link = unsafe { T::mail_link(item) };
             rest = link.load(Ordering::Relaxed);
             link.store(oldest, Ordering::Relaxed);
@@ -414,14 +427,14 @@ impl<T: Addressee> Iterator for Batch<T> {
             return Some((item, Some(letters)));
         }
         let item = NonNull::new(self.oldest)?;
-        // SAFETY: an item is valid until its letters have been read, which is later.
+        // SAFETY: an item is valid until its messages have been read, which is later.
         self.oldest = unsafe { T::mail_link(item) }.load(Ordering::Relaxed);
         Some((item, None))
     }
 }
 
-/// A [`Batch`] in the hands of somebody else than the owner: who drops it has given back what is
-/// not for him.
+/// A [`Batch`] in the hands of a thread other than the owner. Dropping it says that the rest has
+/// been given back.
 pub struct InHand<'i, T: Addressee> {
     batch: Batch<T>,
     inbox: &'i Inbox<T>,
@@ -437,7 +450,7 @@ impl<T: Addressee> Iterator for InHand<'_, T> {
 
 impl<T: Addressee> Drop for InHand<'_, T> {
     fn drop(&mut self) {
-        // Release: what was given back, for the Acquire in `is_in_hand`.
+        // Release: publishes the mail that was given back to the Acquire in `is_in_hand`.
         self.inbox.in_hand.store(false, unless_weakened!("inbox-given-back", Ordering::Release));
     }
 }
@@ -449,7 +462,7 @@ mod tests {
     #[repr(align(64))]
     struct Item(AtomicPtr<Item>);
 
-    // SAFETY: the one field, that only the inbox writes.
+    // SAFETY: the one field, which only the inbox writes.
     unsafe impl Addressee for Item {
         unsafe fn mail_link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self> {
             // SAFETY: valid, by the contract of `mail_link`.
@@ -492,7 +505,7 @@ mod tests {
         assert!(inbox.park());
         // SAFETY: the items outlive the inbox.
         let push_postcard = |item| unsafe { inbox.push_postcard(item, letter) };
-        // SAFETY: as above, and they are in no inbox but by a postcard.
+        // SAFETY: as above, and they are in no inbox but by an inline message.
         let push = |item| unsafe { inbox.push(item) };
         assert_eq!(push_postcard(a), Some(Pushed::OwnerParked));
         assert!(inbox.has_mail() && !inbox.park());

@@ -1,7 +1,7 @@
 //! The words of one fiber, and the two places of a worker through which fibers reach it.
 //!
-//! README.md beside this file has the protocols: who may write which word, and why no wake is
-//! lost between them.
+//! README.md beside this file has the protocols: which thread may write which word, and why no wake
+//! is lost between them.
 
 mod completion;
 mod course;

@@ -1,4 +1,5 @@
-//! The next slot: the fiber that a worker runs next, plain for the owner, yet stealable.
+//! The LIFO slot: the fiber that a worker runs next, written by plain stores of the owner, yet
+//! stealable.
 //!
 //! README.md beside this file has the protocol.
 
@@ -11,17 +12,18 @@ use crate::sync::{AtomicPtr, Ordering, const_fn};
 const STEALABLE: usize = 1;
 /// Thief word: no thief is at work.
 const IDLE: usize = 0;
-/// Bit of the thief word: a thief looks at the slot and has not decided; the rest says which.
+/// Bit of the thief word: a thief looks at the slot and has not decided; the other bits identify
+/// it.
 const FROZEN: usize = 2;
 /// The thief's id stands above the bits.
 const MARK_SHIFT: u32 = 2;
 
-/// How the owner writes its slot.
+/// The way the owner writes its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Plain loads and stores; a thief pays a process-wide barrier (`membarrier`).
     Plain,
-    /// Exchanges: where that barrier is missing.
+    /// Exchanges, where that barrier is missing.
     Exchange,
 }
 
@@ -30,7 +32,7 @@ pub enum Access {
 pub struct Entry<T> {
     /// The fiber.
     pub fiber: NonNull<T>,
-    /// Whether another worker may run it.
+    /// True if another worker may run it.
     pub stealable: bool,
 }
 
@@ -45,28 +47,28 @@ impl<T> Entry<T> {
     }
 }
 
-/// The next slot of one worker. `T` is aligned to at least 4.
+/// The LIFO slot of one worker. `T` is aligned to at least 4.
 ///
-/// Budget of the owner, plain: a load, a store, a load, all on one line that it owns.
-/// Budget of the thief: two RMWs and one process-wide barrier.
+/// Budget of the owner, plain: a load, a store, a load, all on one line that it owns. Budget of the
+/// thief: two RMWs and one process-wide barrier.
 pub struct NextSlot<T> {
     access: Access,
     /// Written by the owner; thieves only read it (plain access) or empty it (exchange).
     slot: AtomicPtr<T>,
-    /// IDLE; FROZEN and the theft that is under way; or the fiber that a thief has taken and the
+    /// IDLE; FROZEN with the id of the thief at work; or the fiber that a thief has taken and the
     /// owner has not yet noticed.
     thief: AtomicPtr<T>,
 }
 
-// SAFETY: the slot hands pointers over, published by Release and Acquire; what may be done with
-// a `T` behind them is up to the users of `T`.
+// SAFETY: the slot hands pointers over, published by Release and Acquire; the users of `T` answer
+// for the accesses to a `T` behind them.
 unsafe impl<T> Send for NextSlot<T> {}
 // SAFETY: as for Send; all access is atomic.
 unsafe impl<T> Sync for NextSlot<T> {}
 
 impl<T> NextSlot<T> {
     const_fn! {
-        /// An empty slot.
+        /// Creates an empty slot.
         pub const fn new(access: Access) -> Self {
             const { assert!(align_of::<T>() > STEALABLE | FROZEN) };
             NextSlot {
@@ -77,7 +79,7 @@ impl<T> NextSlot<T> {
         }
     }
 
-    /// Puts `entry` in and returns the one that was there, if it still is the owner's.
+    /// Puts `entry` in. Returns the entry that was there, if it still is the owner's.
     ///
     /// Only the owner calls it.
     #[inline]
@@ -88,11 +90,11 @@ impl<T> NextSlot<T> {
     /// Takes the entry. Only the owner calls it.
     #[inline]
     pub fn take(&self) -> Option<Entry<T>> {
-        // Only the owner fills the slot, so what is empty stays so.
+        // Only the owner fills the slot, so an empty slot stays empty.
         if self.is_empty() { None } else { self.replace(ptr::null_mut()) }
     }
 
-    /// Whether the owner would find something, unless a thief comes first.
+    /// Returns true if the slot is empty. A thief may empty it at any time.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.slot.load(Ordering::Relaxed).is_null()
@@ -101,8 +103,8 @@ impl<T> NextSlot<T> {
     #[inline]
     fn replace(&self, new: *mut T) -> Option<Entry<T>> {
         if self.access == Access::Exchange {
-            // AcqRel: Release pairs with the Acquire of the CAS in `steal`, and the other way
-            // round.
+            // AcqRel: Release pairs with the Acquire of the CAS in `steal_exchange`, Acquire with
+            // its Release.
             return Entry::unpack(self.slot.swap(new, Ordering::AcqRel));
         }
         let old = self.slot.load(Ordering::Relaxed);
@@ -115,16 +117,18 @@ impl<T> NextSlot<T> {
         Entry::unpack(old)
     }
 
-    /// A thief is or was at work: who of us has `old`, and who `new`?
+    /// Finds out which of `old` and `new` a thief has taken: a thief is or was at work.
     #[cold]
     fn replace_slow(&self, old: *mut T, new: *mut T) -> Option<Entry<T>> {
-        // Acquire: the thief's decision comes before. Release: the thief that finds its freeze
-        // undone sees nothing of ours that it needs, but a later thief's freeze comes after.
+        // Acquire: pairs with the Release of the CAS in `steal`, the thief's decision. Release:
+        // pairs with the Acquire of the freeze in `steal`, so that a later thief comes after this
+        // theft.
         let thief = self.thief.swap(ptr::null_mut(), Ordering::AcqRel);
         if thief.addr() == IDLE || thief.addr() & FROZEN != 0 {
             return Entry::unpack(old);
         }
-        // `old` is asked first: if the same fiber came back and is `new`, it was `old` that left.
+        // `old` is compared first: if the same fiber came back and is `new`, it was `old` that
+        // left.
         if ptr::eq(thief, old) {
             return None;
         }
@@ -133,14 +137,15 @@ impl<T> NextSlot<T> {
         Entry::unpack(old)
     }
 
-    /// Whether `fiber` is there, and stays until the owner takes or replaces it. Only the owner calls it.
+    /// Returns true if `fiber` is in the slot and stays until the owner takes or replaces it: it is
+    /// not stealable. Only the owner calls it.
     #[inline]
     pub fn holds(&self, fiber: NonNull<T>) -> bool {
-        // An entry that nobody may steal is the bare address.
+        // The entry of a fiber that is not stealable is the bare address.
         ptr::eq(self.slot.load(Ordering::Relaxed), fiber.as_ptr())
     }
 
-    /// The stealable fiber in the slot, for a thief that watches whether it changes.
+    /// Returns the stealable fiber in the slot, for a thief that watches whether it changes.
     pub fn peek(&self) -> Option<NonNull<T>> {
         Entry::unpack(self.slot.load(Ordering::Relaxed))
             .filter(|entry| entry.stealable)
@@ -149,31 +154,32 @@ impl<T> NextSlot<T> {
 
     /// Takes the stealable fiber, on behalf of another worker.
     ///
-    /// `barrier` must make every other thread that may be the owner's pass a full memory barrier between
-    /// its call and its return: `membarrier`'s PRIVATE_EXPEDITED, or GLOBAL_EXPEDITED where owners are
-    /// other processes. It is called only for plain access.
+    /// `barrier` must make every other thread that may be the owner's pass a full memory barrier
+    /// between its call and its return: `membarrier`'s PRIVATE_EXPEDITED, or GLOBAL_EXPEDITED where
+    /// owners are other processes. It is called only for plain access.
     pub fn steal(&self, by: &impl Contender, barrier: impl FnOnce()) -> Option<NonNull<T>> {
         if self.access == Access::Exchange {
             return self.steal_exchange();
         }
-        // No two thefts under way are by the same contender. Were their marks alike, a slow thief whose mark the
-        // owner has removed could take the next thief's for its own, and with it a fiber that the owner
-        // has long been running. Not the address of a local: forked processes have their stacks at one place.
+        // A contender has at most one theft under way. If the marks were equal, a slow thief could
+        // take the next thief's mark for its own after the owner has removed its mark, and with it
+        // a fiber that the owner has long been running. The address of a local would not do: forked
+        // processes have their stacks at one place.
         let thief = if cfg!(weaken = "next-slot-mark") { 0 } else { by.id().get() as usize };
         let frozen = ptr::without_provenance_mut(thief << MARK_SHIFT | FROZEN);
-        // Acquire: pairs with the owner's swap that ended the theft before ours.
+        // Acquire: pairs with the Release of the owner's swap that ended the theft before this one.
         self.thief
             .compare_exchange(ptr::null_mut(), frozen, Ordering::AcqRel, Ordering::Relaxed)
             .ok()?;
         if !cfg!(weaken = "next-slot") {
             barrier();
         }
-        // From here on an owner that changes the slot sees FROZEN afterwards and undoes it.
+        // From here on, an owner that changes the slot sees FROZEN afterwards and undoes it.
         // Acquire: pairs with the Release store in `replace`.
         let word = self.slot.load(Ordering::Acquire);
         let found = Entry::unpack(word).filter(|entry| entry.stealable);
         let verdict = if found.is_some() { word } else { ptr::null_mut() };
-        // Release: pairs with the Acquire of the owner's swap.
+        // Release: pairs with the Acquire of the owner's swap in `replace_slow`.
         self.thief.compare_exchange(frozen, verdict, Ordering::AcqRel, Ordering::Relaxed).ok()?;
         found.map(|entry| entry.fiber)
     }
@@ -185,8 +191,8 @@ impl<T> NextSlot<T> {
             self.slot.store(ptr::null_mut(), Ordering::Release);
             return Some(entry.fiber);
         }
-        // Acquire: pairs with the Release half of the owner's swap. ABA is harmless: the same
-        // fiber back in the slot is as good.
+        // Acquire: pairs with the Release half of the owner's swap in `replace`. ABA is harmless:
+        // the same fiber back in the slot is as good.
         self.slot
             .compare_exchange(word, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed)
             .ok()
@@ -196,7 +202,7 @@ impl<T> NextSlot<T> {
 
 /// Orders the owner's store to the slot before its load of the thief word.
 ///
-/// Only the compiler must be held back: the processor is by the thief's barrier. Loom knows no
+/// A compiler barrier is enough, since the thief's barrier holds back the processor. Loom knows no
 /// such barrier; there both sides use a full fence.
 #[inline]
 fn owner_barrier() {

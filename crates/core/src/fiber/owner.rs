@@ -1,4 +1,4 @@
-//! The owner word: which worker has a fiber, and what came for it before it had one.
+//! The owner word: the worker that has a fiber, or the events that came before it had one.
 
 use std::ptr;
 
@@ -9,74 +9,75 @@ const FINISHED: usize = 2;
 /// The bits of [`Early`].
 const EARLY: usize = 5;
 
-/// What came for a fiber before its start.
+/// A set of events that came for a fiber before its start.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Early(usize);
 
 impl Early {
-    /// Nothing.
+    /// No event.
     pub const NONE: Early = Early(0);
     /// An unpark.
     pub const UNPARK: Early = Early(1);
     /// A cancel.
     pub const CANCEL: Early = Early(4);
 
-    /// Whether all of `other` is among this.
+    /// Returns true if this set contains all events of `other`.
     #[inline]
     pub fn contains(self, other: Early) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// Where a fiber belongs.
+/// The worker to which a fiber belongs.
 ///
 /// | word | meaning |
 /// |------|---------|
 /// | 0 | unstarted |
 /// | 1, 4, 5 | unstarted, and unparked, cancelled, both |
-/// | address of a worker | started there; of a mover: where it ran last |
+/// | address of a worker | started there; for a migratable fiber, the worker where it ran last |
 /// | that + 2 | finished there |
 pub struct OwnerWord<W>(AtomicPtr<W>);
 
-/// What [`OwnerWord::load`] sees.
+/// The decoded word, as [`OwnerWord::load`] returns it.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Owner<W> {
     /// No worker has started the fiber.
     Unstarted,
-    /// This worker has.
+    /// This worker has started the fiber.
     Worker(*const W),
-    /// It ran to its end there.
+    /// The fiber ran to its end on this worker.
     Finished(*const W),
 }
 
 impl<W> OwnerWord<W> {
     const_fn! {
-        /// The word of a fiber that nobody has started.
+        /// Creates the word of an unstarted fiber.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             OwnerWord(AtomicPtr::new(ptr::null_mut()))
         }
     }
 
-    /// Makes the word that of a new fiber. Only while no other thread can reach it.
+    /// Resets the word for a new fiber. Only while no other thread can reach it.
     #[inline]
     pub fn reset(&self) {
         self.0.store(ptr::null_mut(), Ordering::Relaxed);
     }
 
-    /// Whether `worker` owns the fiber: the first question of every wake.
+    /// Returns true if `worker` owns the fiber: the first question of every wake.
     #[inline]
     pub fn is(&self, worker: *const W) -> bool {
-        // Relaxed: if it is ours, we wrote it ourselves.
+        // Relaxed: if the word names the caller's worker, that worker wrote it itself.
         ptr::eq(self.0.load(Ordering::Relaxed), worker)
     }
 
-    /// Where the fiber belongs.
+    /// Returns the worker to which the fiber belongs.
     #[inline]
     pub fn load(&self) -> Owner<W> {
-        // Acquire: pairs with the exchange in `start`, which comes after the reset of the run
-        // state that the caller goes on to touch.
+        // Acquire: pairs with the Release of the exchange in `start` and of the store in
+        // `moved_to`. Both come after the reset of the run state, which the caller goes on to
+        // touch.
         let word = self.0.load(Ordering::Acquire);
         match word.addr() {
             addr if addr & !EARLY == 0 => Owner::Unstarted,
@@ -85,11 +86,11 @@ impl<W> OwnerWord<W> {
         }
     }
 
-    /// Gives the fiber to `worker`, which starts it; what came before.
+    /// Gives the fiber to `worker`, which starts it, and returns the events that came before.
     #[inline]
     pub fn start(&self, worker: *const W) -> Early {
         // AcqRel: Acquire pairs with the Release in `leave_early`, Release with the Acquire in
-        // `load`. An exchange, not load and store: what came in between would be lost.
+        // `load`. An exchange, not a load and a store, which would lose an event in between.
         if cfg!(weaken = "owner-start") {
             let early = Early(self.0.load(Ordering::Acquire).addr());
             self.0.store(worker.cast_mut(), Ordering::Release);
@@ -99,7 +100,7 @@ impl<W> OwnerWord<W> {
         Early(self.0.swap(worker.cast_mut(), ordering).addr())
     }
 
-    /// Leaves `early` for the start; false if the fiber has started meanwhile.
+    /// Leaves `early` for the start. Returns false if the fiber has started meanwhile.
     #[must_use]
     pub fn leave_early(&self, early: Early) -> bool {
         if cfg!(weaken = "owner-token-again") && self.0.load(Ordering::Acquire).addr() == early.0 {
@@ -109,25 +110,25 @@ impl<W> OwnerWord<W> {
             let unstarted = word.addr() & !EARLY == 0;
             unstarted.then(|| ptr::without_provenance_mut(word.addr() | early.0))
         };
-        // Release: pairs with the exchange in `start`; written also where it changes nothing, so
-        // that what came before this call is seen as well. Acquire on failure: as in `load`, for
-        // the caller looks again.
+        // Release: pairs with the Acquire of the exchange in `start`. The word is written even if
+        // it does not change, so that the start sees the writes before this call. Acquire on
+        // failure: as in `load`, because the caller looks again.
         self.0.fetch_update(Ordering::Release, Ordering::Acquire, add).is_ok()
     }
 
-    /// Says where a mover runs now. Only by the worker that runs it.
+    /// Records the worker on which a migratable fiber runs now. Only for the worker that runs it.
     #[inline]
     pub fn moved_to(&self, worker: *const W) {
-        // Release: pairs with the Acquire in `load`; the word keeps its promise that whoever
-        // reads a worker sees the fiber started.
+        // Release: pairs with the Acquire in `load`. A thread that reads a worker from the word
+        // thereby sees the fiber started.
         self.0.store(worker.cast_mut(), Ordering::Release);
     }
 
-    /// The fiber ran to its end on `worker`, which calls.
+    /// Records that the fiber ran to its end on `worker`, which calls.
     #[inline]
     pub fn finish(&self, worker: *const W) {
-        // Relaxed: whoever reads it leaves the fiber alone, but for who frees it, to whom the end
-        // came by the count of references.
+        // Relaxed: a reader of FINISHED leaves the fiber alone. The thread that frees the fiber
+        // learns of the end through the reference count.
         self.0.store(worker.cast_mut().map_addr(|addr| addr | FINISHED), Ordering::Relaxed);
     }
 }

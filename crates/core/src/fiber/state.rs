@@ -1,4 +1,4 @@
-//! The run state of a fiber that has started: what an event does to it, and who acts on it.
+//! The run state of a started fiber: how an event changes it, and which party acts on the change.
 
 use crate::sync::{AtomicU32, Ordering, const_fn, unless_weakened};
 
@@ -9,46 +9,47 @@ const PARKED: u32 = 1;
 /// Suspended in a wait on some object; the wake of that wait makes it active.
 const WAITING: u32 = 2;
 const PHASE: u32 = 3;
-/// An unpark came while the fiber was not parked: the next park returns at once.
+/// Kept unpark: it came while the fiber was not parked, so the next park returns at once.
 const TOKEN: u32 = 4;
-/// The wake of the published wait came before the fiber had suspended.
+/// Kept wake: the wake of the published wait came before the fiber had suspended.
 const WOKEN: u32 = 8;
-/// A cancel came while the fiber was active: its next suspension does not last.
+/// Kept cancel: it came while the fiber was active, so its next suspension does not last.
 const CANCELLED: u32 = 16;
-/// An interrupt came while the fiber was active, as CANCELLED.
+/// Kept interrupt: as [`CANCELLED`].
 const INTERRUPTED: u32 = 32;
 
-/// What happens to a fiber.
+/// An event that happens to a fiber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Somebody unparks it.
+    /// A thread unparks the fiber.
     Unpark,
-    /// Whoever claimed its wait wakes it.
+    /// The waker that claimed the fiber's wait wakes it.
     Wake,
-    /// It is to look why its suspension shall not last: its time is up, or a scope that it is in is over.
+    /// The fiber has to look why its suspension shall not last: its deadline has passed, or one of
+    /// its cancel scopes has ended.
     Interrupt,
-    /// It has looked: an interrupt that has not ended a suspension yet does not end the next one.
-    /// Only the fiber, which looks whether a scope is over before it suspends again.
+    /// The fiber has looked: an interrupt that has not yet ended a suspension does not end the next
+    /// one. Applied by the fiber only, which looks for ended scopes before it suspends again.
     Looked,
-    /// It must unwind: out of whatever suspension it is in, or its next one.
+    /// The fiber must unwind, out of its current or its next suspension.
     Cancel,
-    /// It suspends until an unpark.
+    /// The fiber suspends until an unpark.
     Park,
-    /// It suspends until the wake of the wait that it has published.
+    /// The fiber suspends until the wake of the wait that it has published.
     Wait,
 }
 
-/// What the caller of [`RunState::apply`] has to do now.
+/// The caller's duty after [`RunState::apply`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing.
     None,
-    /// Put the fiber into a queue: it was suspended, and this event, no other, ended that.
+    /// Put the fiber into a queue: it was suspended, and this event alone ended that.
     Enqueue,
     /// The fiber is suspended.
     Suspended,
-    /// What the fiber wanted to wait for has already come: it goes on.
+    /// The condition that the fiber wanted to wait for is already met: it goes on.
     Proceed,
     /// The fiber was cancelled before: it goes on, and unwinds if it may.
     Cancelled,
@@ -68,8 +69,8 @@ pub enum Effect {
 /// | Park   | TOKEN ? - TOKEN, proceed : PARKED, suspended | never | never |
 /// | Wait   | WOKEN ? - WOKEN, proceed : WAITING, suspended | never | never |
 ///
-/// Where Park or Wait would suspend the fiber, but CANCELLED or else INTERRUPTED is set, it is removed,
-/// and the effect is that.
+/// If Park or Wait would suspend the fiber, but CANCELLED or else INTERRUPTED is set, the bit is
+/// removed and the effect is `Cancelled` or `Interrupted`.
 const fn transition(state: u32, event: Event) -> (u32, Effect) {
     let phase = state & PHASE;
     match event {
@@ -94,30 +95,32 @@ const fn transition(state: u32, event: Event) -> (u32, Effect) {
     }
 }
 
-/// How a [`RunState`] is written.
+/// The way a [`RunState`] is written.
 pub trait Mode {
     /// Applies `event` to `word`.
     fn apply(word: &AtomicU32, event: Event) -> Effect;
 }
 
-/// A started pinned fiber: only its worker writes, so plain loads and stores do.
+/// The mode of a started pinned fiber: only its worker writes, so plain loads and stores do.
 ///
-/// Budget of a hop: two loads and two stores, all on one line that the worker owns.
+/// Budget of a context switch: two loads and two stores, all on one line that the worker owns.
 pub struct Plain;
 
 impl Mode for Plain {
     #[inline]
     fn apply(word: &AtomicU32, event: Event) -> Effect {
-        // Relaxed: the word stays on one thread; it is atomic only because others may look at it.
+        // Relaxed: only one thread writes the word; it is atomic because other threads may look at
+        // it.
         let (next, effect) = transition(word.load(Ordering::Relaxed), event);
         word.store(next, Ordering::Relaxed);
         effect
     }
 }
 
-/// A mover: anyone may write, so each event is one read-modify-write.
+/// The mode of a migratable fiber: any thread may write, so each event is one read-modify-write.
 ///
-/// Budget of a hop: two RMWs, one of the waker, one of whoever settles the suspension.
+/// Budget of a context switch: two RMWs, one of the waker, one of the thread that completes the
+/// suspension.
 pub struct Shared;
 
 impl Mode for Shared {
@@ -130,10 +133,10 @@ impl Mode for Shared {
         let mut state = word.load(Ordering::Relaxed);
         loop {
             let (next, effect) = transition(state, event);
-            // AcqRel: the Release half of a suspension publishes the saved stack to the Acquire
-            // half of the unpark, wake or cancel that enqueues the fiber; the Release half of an
-            // unpark or wake publishes what came before it to the Acquire half of the park or
-            // wait that proceeds.
+            // AcqRel, both halves paired within this function. The Release half of a suspension
+            // publishes the saved stack to the Acquire half of the unpark, wake or cancel that
+            // enqueues the fiber. The Release half of an unpark or wake publishes the writes before
+            // it to the Acquire half of the park or wait that proceeds.
             match word.compare_exchange_weak(state, next, success, Ordering::Relaxed) {
                 Ok(_) => return effect,
                 Err(seen) => state = seen,
@@ -158,46 +161,47 @@ pub struct RunState(AtomicU32);
 
 impl RunState {
     const_fn! {
-        /// An active fiber without a token.
+        /// Creates the state of an active fiber without a token.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             RunState(AtomicU32::new(ACTIVE))
         }
     }
 
-    /// Makes the word that of a fiber that becomes active for the first time.
+    /// Resets the word for a fiber that becomes active for the first time.
     ///
-    /// Only while no other thread can reach the fiber's run state: before its owner word names
-    /// a worker.
+    /// Only while no other thread can reach the fiber's run state: before its owner word names a
+    /// worker.
     #[inline]
     pub fn reset(&self) {
         self.0.store(ACTIVE, Ordering::Relaxed);
     }
 
-    /// Applies `event`, in the mode of this fiber, and says what the caller has to do.
+    /// Applies `event` in mode `M`, which must be the fiber's, and returns the caller's duty.
     #[inline]
     pub fn apply<M: Mode>(&self, event: Event) -> Effect {
         M::apply(&self.0, event)
     }
 
-    /// Whether the fiber is suspended, in the eyes of whoever asks; it may change at once.
+    /// Returns true if the fiber is suspended. The answer may be out of date at once.
     pub fn is_suspended(&self) -> bool {
         self.0.load(Ordering::Relaxed) & PHASE != ACTIVE
     }
 
-    /// Whether the fiber is suspended until an unpark, in the eyes of whoever asks.
+    /// Returns true if the fiber is suspended until an unpark. The answer may be out of date at
+    /// once.
     pub fn is_parked(&self) -> bool {
         self.0.load(Ordering::Relaxed) & PHASE == PARKED
     }
 
-    /// Whether `event`, a park or a wait, would not suspend the fiber.
+    /// Returns true if `event`, a park or a wait, would not suspend the fiber.
     #[inline]
     pub fn would_proceed(&self, event: Event) -> bool {
         let (_, effect) = transition(self.0.load(Ordering::Relaxed), event);
         effect != Effect::Suspended
     }
 
-    /// Whether a cancel has come while the fiber was active.
+    /// Returns true if a cancel has come while the fiber was active.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed) & CANCELLED != 0

@@ -1,4 +1,4 @@
-//! A look at an item that is another thread's, which is not used for something else meanwhile.
+//! Protected reads of an item of another thread: its memory is not reused meanwhile.
 //!
 //! README.md beside this file has the steps and the proof.
 
@@ -10,7 +10,7 @@ use crate::sync::{AtomicPtr, Ordering, const_fn, unless_weakened};
 #[cfg(all(test, loom))]
 mod model;
 
-/// The item that the one reader looks at.
+/// The item that the one reader looks at, as in a hazard pointer.
 ///
 /// Budget: a load and a light barrier for each end of a use.
 #[derive(Debug)]
@@ -19,17 +19,17 @@ pub struct Glance<T>(AtomicPtr<T>);
 
 impl<T> Glance<T> {
     const_fn! {
-        /// Nobody looks at anything.
+        /// Creates the word of a reader that looks at no item.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Self(AtomicPtr::new(ptr::null_mut()))
         }
     }
 
-    /// Looks at `item` until the result is dropped: if its own word says now that it is in use,
-    /// then it is not used for something else before. One reader at a time.
+    /// Protects `item` until the result is dropped: if its own word says after this call that it is
+    /// in use, then it is not reused before. One reader at a time.
     pub fn at(&self, item: &T, barrier: &impl Barrier) -> Glancing<'_, T> {
-        // Relaxed: the barrier orders it before the look at the item's word.
+        // Relaxed: the barrier orders it before the load of the item's word.
         self.0.store(ptr::from_ref(item).cast_mut(), Ordering::Relaxed);
         if !cfg!(weaken = "glance-barrier") {
             // Pairs with the light half in `is_at`.
@@ -38,18 +38,19 @@ impl<T> Glance<T> {
         Glancing(self)
     }
 
-    /// Whether the reader looks at `item`, whose word says that it is not in use any more: then the
-    /// caller asks again before it uses it for something else.
+    /// Returns true if the reader looks at `item`. The item's word says that it is not in use any
+    /// more; while this returns true, the caller must ask again before it reuses the item.
     #[inline]
     pub fn is_at(&self, item: &T, barrier: &impl Barrier) -> bool {
-        // Pairs with the heavy half in `at`: either this sees the reader, or he sees the end.
+        // Pairs with the heavy half in `at`: either this sees the reader, or the reader sees the
+        // end.
         barrier.light();
         // Acquire: pairs with the Release in the drop of `Glancing`.
         ptr::eq(self.0.load(Ordering::Acquire), item)
     }
 }
 
-/// A look that goes on; dropping it ends the look.
+/// A protected read in progress; dropping it ends the protection.
 #[derive(Debug)]
 #[must_use]
 pub struct Glancing<'g, T>(&'g Glance<T>);

@@ -18,7 +18,7 @@ struct Shared {
     item: Item,
 }
 
-// SAFETY: the name is what the glance protects; loom tells if it does not.
+// SAFETY: loom checks that the protocol protects the name.
 unsafe impl Send for Shared {}
 // SAFETY: as for Send.
 unsafe impl Sync for Shared {}
@@ -35,14 +35,14 @@ fn nobody_writes_what_the_reader_looks_at() {
             while glance.is_at(item, &Fences) {
                 thread::yield_now();
             }
-            // SAFETY: the item is not in use, and nobody looks at it.
+            // SAFETY: the item is not in use, and the reader does not look at it.
             item.name.with_mut(|name| unsafe { *name = 2 });
             item.used.store(true, Ordering::Release);
         });
         let Shared { glance, item } = &*shared;
         let glancing = glance.at(item, &Fences);
         if item.used.load(Ordering::Acquire) {
-            // SAFETY: in use, and so not written before the end of the look.
+            // SAFETY: in use, and so not written before the end of the protected read.
             let name = item.name.with(|name| unsafe { *name });
             assert!(name == 1 || name == 2);
         }

@@ -1,8 +1,11 @@
-//! How many agents poll, and for how long: the price in CPU for the latency of a wake.
+//! The governor: how many agents poll, and for how long; the price in CPU for the latency of a
+//! wake.
 
+mod idle;
 mod preset;
 
-pub use preset::{Decision, Preset};
+pub use idle::{Company, Decision, Idle};
+pub use preset::Preset;
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -11,7 +14,7 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// What the governor was told, in one word that anyone may replace at any time.
+/// The settings of the governor, in one word that any thread may replace at any time.
 ///
 /// ```text
 /// 63        32 31       2 1      0
@@ -38,41 +41,41 @@ impl Settings {
     }
 }
 
-/// Bounds how many agents of a runtime spin at a time.
+/// A bound on the number of agents of a runtime that spin at a time.
 ///
 /// # Examples
 ///
-/// An agent asks after every fruitless round; the permit is what makes it one of the spinners.
+/// An agent asks after every fruitless round; the permit makes it one of the spinners.
 ///
 /// ```
-/// use daiko_core::governor::{Decision, Governor, Preset};
+/// use daiko_core::governor::{Decision, Governor, Idle, Preset};
 ///
 /// let governor = Governor::new(2, 2, Preset::Balanced);
 /// let mut permit = None;
-/// let idle_since = 0;
-/// assert_eq!(governor.decide(&mut permit, idle_since, 10_000, false), Decision::Spin);
+/// assert_eq!(governor.decide(&mut permit, &Idle::alone(10_000, false)), Decision::Spin);
 /// assert!(permit.is_some());
-/// assert_eq!(governor.decide(&mut permit, idle_since, 50_000, false), Decision::Park);
+/// assert_eq!(governor.decide(&mut permit, &Idle::alone(50_000, false)), Decision::Park);
 /// assert!(permit.is_none());
 /// ```
 #[derive(Debug)]
 pub struct Governor {
     settings: AtomicU64,
-    /// Permits that are out and counted.
+    /// Number of permits that are out and counted.
     spinners: AtomicU32,
     workers: u32,
     cpus: u32,
 }
 
 impl Governor {
-    /// A governor for `workers` agents on `cpus` allowed CPUs, without a lower limit of agents.
+    /// Creates a governor for `workers` agents on `cpus` allowed CPUs, without a lower limit of
+    /// agents.
     pub fn new(workers: u32, cpus: u32, preset: Preset) -> Self {
         let settings = AtomicU64::new(Settings::new(preset, u32::MAX).0);
         Self { settings, spinners: AtomicU32::new(0), workers, cpus }
     }
 
-    /// Replaces the preset. Agents that spin obey at their next decision; whoever wants those that
-    /// are parked to obey unparks them.
+    /// Replaces the preset. Agents that spin obey at their next decision; the caller unparks the
+    /// parked agents if they are to obey at once.
     pub fn set_preset(&self, preset: Preset) {
         self.change(|settings| Settings::new(preset, settings.max_agents()));
     }
@@ -82,46 +85,37 @@ impl Governor {
         self.change(|settings| Settings::new(settings.preset(), max_agents));
     }
 
-    /// The preset in force.
+    /// Returns the preset in force.
     pub fn preset(&self) -> Preset {
         self.settings().preset()
     }
 
-    /// How many agents may spin at a time: no more than the allowed CPUs, and none where only one
-    /// is allowed, since whoever the agent waits for needs it.
+    /// Returns the number of agents that may spin at a time: no more than the allowed CPUs, and
+    /// none if only one is allowed, since the thread that the agent waits for needs it.
     pub fn allowed(&self) -> u32 {
         self.allowed_under(self.settings())
     }
 
-    /// Whether an agent that found nothing at `now_ns`, and last had work at `idle_since_ns`, looks again.
+    /// Decides on the next step of an agent that found no work.
     ///
-    /// Both times are of one clock, in nanoseconds. `silent_watches` says that some condition waits
-    /// whose writer notifies nobody, and that this agent is to sample it. `permit` is the agent's
-    /// own, `None` at first: set exactly when the decision is [`Decision::Spin`]. An agent that
-    /// found work drops it.
-    pub fn decide<'g>(
-        &'g self,
-        permit: &mut Option<Permit<'g>>,
-        idle_since_ns: u64,
-        now_ns: u64,
-        silent_watches: bool,
-    ) -> Decision {
+    /// `permit` is the agent's own, `None` at first: present exactly if the decision is
+    /// [`Decision::Spin`], unless the agent spins on behalf of other processes. An agent that found
+    /// work drops it.
+    pub fn decide<'g>(&'g self, permit: &mut Option<Permit<'g>>, idle: &Idle) -> Decision {
         let settings = self.settings();
-        let idle_ns = now_ns.saturating_sub(idle_since_ns);
-        let decision = settings.preset().decide(idle_ns, silent_watches);
-        if decision != Decision::Spin {
+        let preset = settings.preset();
+        if preset.decide(idle, true) != Decision::Spin {
             *permit = None;
-            return decision;
-        }
-        if permit.as_ref().is_none_or(|permit| permit.settings != settings) {
-            // The old permit is back before the new one is asked for.
+        } else if permit.as_ref().is_none_or(|permit| permit.settings != settings) {
+            // The old permit is given back before the new one is asked for.
             *permit = None;
             *permit = self.enter(settings);
         }
-        if permit.is_some() { Decision::Spin } else { settings.preset().rest(silent_watches) }
+        preset.decide(idle, permit.is_some())
     }
 
-    /// A permit under `settings`, unless all are out. No RMW where there is one for every worker.
+    /// Returns a permit under `settings`, unless all are out. No RMW if there is one for every
+    /// worker.
     fn enter(&self, settings: Settings) -> Option<Permit<'_>> {
         let allowed = self.allowed_under(settings);
         let counted = allowed < self.workers;
@@ -138,12 +132,12 @@ impl Governor {
             next.inspect(|&next| self.spinners.store(next, Ordering::Release));
             return next.is_some();
         }
-        // Acquire pairs with the Release in the drop of a permit: who left does not spin any more.
+        // Acquire: pairs with the Release in the drop of a permit: a former spinner has stopped.
         self.spinners.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
     }
 
     fn settings(&self) -> Settings {
-        // Relaxed: the word is all that a change says.
+        // Relaxed: the word publishes nothing else.
         Settings(self.settings.load(Ordering::Relaxed))
     }
 
@@ -170,7 +164,7 @@ pub struct Permit<'g> {
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
         if self.counted {
-            // Release pairs with the Acquire in `count_in`.
+            // Release: pairs with the Acquire in `count_in`.
             self.governor.spinners.fetch_sub(1, Ordering::Release);
         }
     }

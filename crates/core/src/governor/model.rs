@@ -13,7 +13,7 @@ fn one_agent_spins_at_a_time() {
         shared.0.set_max_agents(1);
         let agent = |shared: Arc<(Governor, Plain)>| {
             let mut permit = None;
-            if shared.0.decide(&mut permit, 0, 0, false) == Decision::Spin {
+            if shared.0.decide(&mut permit, &Idle::alone(0, false)) == Decision::Spin {
                 assert_eq!(shared.1.fetch_add(1, Ordering::Relaxed), 0, "two spin");
                 shared.1.fetch_sub(1, Ordering::Relaxed);
             }

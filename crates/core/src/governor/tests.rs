@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::idle::SHARED_SPIN_NS;
 use super::*;
 
 #[test]
@@ -16,7 +17,11 @@ fn presets_decide_as_documented() {
         (Preset::Power, 0, true, ParkFor(1_000_000)),
     ];
     for (preset, idle_ns, silent, expected) in cases {
-        assert_eq!(preset.decide(idle_ns, silent), expected, "{preset:?} after {idle_ns}");
+        assert_eq!(
+            preset.decide(&Idle::alone(idle_ns, silent), true),
+            expected,
+            "{preset:?} after {idle_ns}"
+        );
     }
 }
 
@@ -24,14 +29,39 @@ fn presets_decide_as_documented() {
 fn nobody_spins_on_one_cpu() {
     let governor = Governor::new(4, 1, Preset::Latency);
     let mut permit = None;
-    assert_eq!(governor.decide(&mut permit, 0, 0, false), Decision::Park);
-    assert_eq!(governor.decide(&mut permit, 0, 0, true), Decision::ParkFor(50_000));
+    assert_eq!(governor.decide(&mut permit, &Idle::alone(0, false)), Decision::Park);
+    assert_eq!(governor.decide(&mut permit, &Idle::alone(0, true)), Decision::ParkFor(50_000));
 }
 
 #[test]
-fn a_clock_that_runs_backwards_means_no_idle_time() {
-    let governor = Governor::new(2, 2, Preset::Balanced);
-    assert_eq!(governor.decide(&mut None, 100_000, 0, false), Decision::Spin);
+fn peers_that_are_awake_decide_how_long_an_agent_spins_for_them() {
+    use Decision::*;
+    let [none, here, elsewhere, both] =
+        [(false, false), (true, false), (false, true), (true, true)]
+            .map(|(here, elsewhere)| Company { here, elsewhere });
+    // Preset, company, seat, permit, idle time, decision.
+    let cases = [
+        (Preset::Latency, none, false, true, 0, Spin),
+        (Preset::Latency, none, true, false, 0, Park),
+        (Preset::Latency, here, true, true, 0, Park),
+        (Preset::Latency, elsewhere, true, false, u64::MAX, Spin),
+        (Preset::Latency, elsewhere, false, true, 0, Park),
+        (Preset::Balanced, elsewhere, true, false, 49_999, Spin),
+        (Preset::Balanced, elsewhere, true, true, 50_000, Park),
+        (Preset::Latency, both, true, false, SHARED_SPIN_NS - 1, Spin),
+        (Preset::Latency, both, true, true, SHARED_SPIN_NS, Park),
+        (Preset::Power, elsewhere, true, true, 0, Park),
+        (Preset::Power, both, true, true, 0, Park),
+    ];
+    for (preset, company, has_seat, permitted, idle_ns, expected) in cases {
+        let idle = Idle { company, has_seat, ..Idle::alone(idle_ns, false) };
+        assert_eq!(preset.decide(&idle, permitted), expected, "{preset:?}, {idle:?}");
+        if expected == Spin {
+            assert!(preset.may_spin_for(company));
+        }
+        let polite = Idle { gives_way: true, silent: true, ..idle };
+        assert_eq!(preset.decide(&polite, permitted), ParkFor(preset.sample_ns()));
+    }
 }
 
 #[test]
@@ -68,7 +98,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Decide(agent) => {
-                    let decision = governor.decide(&mut permits[agent], 0, 0, false);
+                    let decision = governor.decide(&mut permits[agent], &Idle::alone(0, false));
                     prop_assert_eq!(decision == Decision::Spin, permits[agent].is_some());
                     if decision == Decision::Spin {
                         prop_assert_ne!(governor.allowed(), 0);
@@ -81,11 +111,11 @@ proptest! {
                         Step::Preset(preset) => governor.set_preset(preset),
                         _ => unreachable!(),
                     }
-                    // Every agent obeys at its next decision; the last to ask may have to wait
-                    // for the first to leave, so each asks twice.
+                    // Every agent obeys at its next decision. The last to ask may have to wait for
+                    // the first to leave, so each asks twice.
                     for _ in 0..2 {
                         for permit in permits.iter_mut().filter(|permit| permit.is_some()) {
-                            let _ = governor.decide(permit, 0, 0, false);
+                            let _ = governor.decide(permit, &Idle::alone(0, false));
                         }
                     }
                 }

@@ -1,7 +1,8 @@
-//! Who is parked, so that new work for anyone unparks one worker, and costs nothing if none is.
+//! The set of parked workers, so that new work for any worker unparks one of them, and costs
+//! nothing if none is parked.
 //!
 //! README.md beside this file has the steps and the proof. Mail needs none of this: the inbox word
-//! itself says whether its owner is parked.
+//! itself says that its owner is parked.
 
 use crate::barrier::Barrier;
 use crate::sync::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// The most workers that a set can hold.
+/// Largest number of workers in a set.
 pub const MAX_WORKERS: usize = 64 * WORDS;
 
 const WORDS: usize = if cfg!(loom) { 1 } else { 16 };
@@ -21,12 +22,12 @@ const WORDS: usize = if cfg!(loom) { 1 } else { 16 };
 #[repr(align(64))]
 pub struct IdleSet {
     words: [AtomicU64; WORDS],
-    /// How many words have a worker.
+    /// Number of words that have a worker.
     used: usize,
 }
 
 impl IdleSet {
-    /// An empty set for workers `0..workers`.
+    /// Creates an empty set for workers `0..workers`.
     ///
     /// # Panics
     ///
@@ -37,8 +38,9 @@ impl IdleSet {
         Self { words, used: workers.div_ceil(64) }
     }
 
-    /// Says that `worker` is about to park. It then looks at every source of work that others fill
-    /// without mail, and parks only if all are empty; otherwise it [retracts](Self::retract).
+    /// Announces that `worker` is about to park. It then looks at every source of work that is
+    /// filled without mail, and parks only if all are empty; otherwise it
+    /// [retracts](Self::retract).
     pub fn announce(&self, worker: usize, barrier: &impl Barrier) {
         let (word, bit) = self.place(worker);
         // Relaxed: the barrier orders it before the looks that follow.
@@ -51,26 +53,27 @@ impl IdleSet {
 
     /// Takes `worker` back, because it found work or was unparked by other means.
     ///
-    /// False if somebody picked it meanwhile: that unpark is spent on this worker, which must look
-    /// for work (again) before it parks.
+    /// Returns false if a maker of work picked it meanwhile: that unpark is spent on this worker,
+    /// which must look for work (again) before it parks.
     #[must_use = "a worker that was picked looks for work before it parks"]
     pub fn retract(&self, worker: usize) -> bool {
         let (word, bit) = self.place(worker);
-        // Acquire pairs with the Release in `pick_one`: who was picked sees the work.
+        // Acquire: pairs with the Release in `pick_from`: a picked worker sees the work.
         word.fetch_and(!bit, Ordering::Acquire) & bit != 0
     }
 
     /// Takes one parked worker out of the set, for a caller that has just made work available to
-    /// all: the caller unparks it, in a way that also reaches a worker which is not asleep yet.
+    /// all. The caller unparks it, in a way that also reaches a worker that is not asleep yet.
     ///
-    /// The lowest index comes first, so that under little load the same few workers stay awake; of each 64 workers, the lowest
-    /// that is `preferred`, if one is.
+    /// The lowest index comes first, so that under little load the same few workers stay awake; of
+    /// each 64 workers, the lowest that is `preferred`, if one is.
     pub fn pick_one(
         &self,
         barrier: &impl Barrier,
         preferred: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        // Pairs with the heavy half in `announce`: either the bit is seen here or the work is there.
+        // Pairs with the heavy half in `announce`: either the bit is seen here, or the worker sees
+        // the work.
         barrier.light();
         let mut words = self.words[..self.used].iter().zip((0..).step_by(64));
         words.find_map(|(word, first)| {
@@ -83,7 +86,7 @@ impl IdleSet {
         while seen != 0 {
             let mut bits = (0..64).filter(|bit| seen & 1 << bit != 0);
             let bit = bits.find(|bit| preferred(*bit)).unwrap_or(seen.trailing_zeros() as usize);
-            // Release pairs with the Acquire in `retract`.
+            // Release: pairs with the Acquire in `retract`.
             seen = word.fetch_and(!(1 << bit), Ordering::Release);
             if seen & 1 << bit != 0 {
                 return Some(bit);
@@ -92,19 +95,19 @@ impl IdleSet {
         None
     }
 
-    /// Whether `worker` is in the set.
+    /// Returns true if `worker` is in the set.
     pub fn contains(&self, worker: usize) -> bool {
         let (word, bit) = self.place(worker);
         word.load(Ordering::Relaxed) & bit != 0
     }
 
-    /// How many workers were in the set a moment ago.
+    /// Returns the number of workers that were in the set a moment ago.
     pub fn len(&self) -> usize {
         let words = self.words[..self.used].iter();
         words.map(|word| word.load(Ordering::Relaxed).count_ones() as usize).sum()
     }
 
-    /// Whether no worker was in the set a moment ago.
+    /// Returns true if no worker was in the set a moment ago.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -30,7 +30,6 @@ impl Shared {
         self.injector.is_empty() && self.ring.steal().is_empty()
     }
 
-    /// Whether the worker goes to sleep.
     fn parks(&self, worker: usize) -> bool {
         self.idle.announce(worker, &Fences);
         if self.looks_empty() {

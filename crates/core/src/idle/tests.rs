@@ -1,4 +1,4 @@
-//! The set against a plain one.
+//! The set compared with a plain one.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ proptest! {
                 Step::Retract(worker) => prop_assert_eq!(idle.retract(worker), set.remove(&worker)),
                 Step::Pick { parity } => {
                     let preferred = |worker: usize| worker % 2 == parity;
-                    // Of the first word that has any.
+                    // The worker comes from the first word that has any.
                     let first = set.first().map(|worker| worker / 64);
                     let mut word = set.iter().filter(|worker| Some(*worker / 64) == first);
                     let expected = word.clone().find(|worker| preferred(**worker)).or(word.next());

@@ -1,6 +1,6 @@
 //! Fibers that any worker may take: an unbounded queue, first in first out.
 //!
-//! Intrusive, so it needs no memory, and under a lock, since it is the path of overflow and of
+//! It is intrusive, so it needs no memory. It has a lock, since it is the path of overflow and of
 //! threads that are no workers: a worker comes here once for many fibers.
 
 use crate::list::{Chain, Linked};
@@ -16,21 +16,21 @@ mod tests;
 /// The queue.
 pub struct Injector<T: Linked> {
     lock: QueueLock,
-    /// How many fibers are queued. Stored under the lock, loaded by anyone.
+    /// Number of queued fibers. Stored under the lock, loaded by any thread.
     len: AtomicUsize,
     /// Touched under the lock only.
     fibers: UnsafeCell<Chain<T>>,
 }
 
 // SAFETY: the chain is touched under the lock only; the pointers in it are handed from pusher to
-// taker, and what may be done with a `T` behind them is up to the users of `T`.
+// taker; the users of `T` answer for the accesses to a `T` behind them.
 unsafe impl<T: Linked> Send for Injector<T> {}
 // SAFETY: as for Send.
 unsafe impl<T: Linked> Sync for Injector<T> {}
 
 impl<T: Linked> Injector<T> {
     const_fn! {
-        /// An empty queue.
+        /// Creates an empty queue.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Self {
@@ -81,13 +81,14 @@ impl<T: Linked> Injector<T> {
         batch
     }
 
-    /// How many fibers were queued a moment ago.
+    /// Returns the number of fibers that were queued a moment ago.
     pub fn len(&self) -> usize {
-        // Relaxed: a hint. Who is about to sleep on it passes a barrier first (module `idle`).
+        // Relaxed: a hint. A worker that is about to sleep on it passes a barrier first (module
+        // `idle`).
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Whether no fiber was queued a moment ago.
+    /// Returns true if no fiber was queued a moment ago.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! The lock of a queue: one word, held for a few stores, that names its holder.
+//! The lock of a wait queue: one word that names its holder, held for a few stores.
 
 use std::marker::PhantomData;
 use std::num::NonZeroU32;
@@ -8,20 +8,21 @@ use crate::sync::{AtomicU32, Ordering, const_fn, spin_loop, unless_weakened};
 #[cfg(all(test, loom))]
 mod model;
 
-/// How often a contender looks at a held lock before it relaxes.
+/// Number of looks at a held lock before a contender relaxes.
 const LOOKS: u32 = 64;
 
-/// Somebody who takes queue locks: a worker, a monitor, a thread that is no worker.
+/// A party that takes queue locks: a worker, a monitor thread, a thread that is no worker.
 pub trait Contender {
-    /// What the lock word shows while this contender holds the lock; no two share it.
+    /// Returns the value of the lock word while this contender holds the lock; no two contenders
+    /// share it.
     fn id(&self) -> NonZeroU32;
 
-    /// Called again and again while a lock stays held longer than its few stores take: the holder
-    /// has lost its CPU, so this should give the CPU to somebody else.
+    /// Gives the CPU to another thread. Called repeatedly while a lock stays held longer than a few
+    /// stores take: the holder must have lost its CPU.
     fn relax(&self);
 }
 
-/// A lock for the inside of a queue.
+/// A lock for the links of a queue.
 ///
 /// ```text
 /// 0 = free, otherwise the id of the holder
@@ -33,7 +34,7 @@ pub struct QueueLock(AtomicU32);
 
 impl QueueLock {
     const_fn! {
-        /// A free lock.
+        /// Creates a free lock.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Self(AtomicU32::new(0))
@@ -67,19 +68,19 @@ impl QueueLock {
     /// Takes the lock if it is free.
     #[inline]
     pub fn try_lock(&self, by: &impl Contender) -> Option<Held<'_>> {
-        // Acquire pairs with the Release in the drop of `Held`.
+        // Acquire: pairs with the Release in the drop of `Held`.
         self.0
             .compare_exchange(0, by.id().get(), Ordering::Acquire, Ordering::Relaxed)
             .ok()
             .map(|_| Held { lock: self, not_send: PhantomData })
     }
 
-    /// Who held the lock a moment ago.
+    /// Returns the id of the holder, a moment ago.
     pub fn holder(&self) -> Option<NonZeroU32> {
         NonZeroU32::new(self.0.load(Ordering::Relaxed))
     }
 
-    /// Lets loom complain unless the caller may reuse the lock's memory.
+    /// Makes loom fail unless the caller may reuse the lock's memory.
     #[cfg(all(test, loom))]
     pub(crate) fn reclaim(&self) {
         // SAFETY: loom checks that nothing is stored at the same time.
@@ -98,7 +99,7 @@ pub struct Held<'l> {
 impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Pairs with the Acquire in `try_lock`.
+        // Release: pairs with the Acquire in `try_lock`.
         self.lock.0.store(0, unless_weakened!("lock-release", Ordering::Release));
     }
 }

@@ -11,7 +11,7 @@ struct Shared {
     value: UnsafeCell<u32>,
 }
 
-// SAFETY: the value is touched under the lock only; that is what the model checks.
+// SAFETY: the model checks that the value is touched under the lock only.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}

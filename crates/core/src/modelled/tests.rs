@@ -1,4 +1,4 @@
-//! That a thread of a model dies at each of its steps, and does nothing afterwards.
+//! A thread of a model dies at each of its steps, and takes no step afterwards.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc as Plain, Mutex};
@@ -7,17 +7,17 @@ use super::*;
 use crate::lock::QueueLock;
 use crate::sync::AtomicU32;
 
-/// Counts in three steps, and takes all back when it is dropped.
+/// Counts in three steps, and resets the count when it is dropped.
 struct Count<'c>(&'c AtomicU32);
 
 impl Drop for Count<'_> {
     fn drop(&mut self) {
-        // Seen by others only if the thread lives.
+        // Seen by other threads only if the thread lives.
         self.0.store(0, Ordering::Relaxed);
     }
 }
 
-/// What is seen after each of the deaths of one who counts.
+/// Returns the observations after each of the deaths of a counting thread.
 fn seen(after: fn(Count<'_>)) -> BTreeSet<(bool, u32)> {
     let seen = Plain::new(Mutex::new(BTreeSet::new()));
     let sees = seen.clone();

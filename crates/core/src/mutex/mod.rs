@@ -1,4 +1,4 @@
-//! The lock behind a mutex: who has it, who waits for it, and when it is handed over.
+//! The lock behind a mutex: its word, its queue, and when it is handed over.
 //!
 //! README.md beside this file has the protocol. Waiting and waking are the caller's job.
 
@@ -17,40 +17,41 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// After so many others have had the lock since a waiter was woken, it is that waiter's.
+/// Number of other holders after which the lock is handed to a waiter that has been woken.
 pub const MOST_BARGED: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
 
-/// How often somebody looks at a lock that is held, each time twice as long after the last, before he waits.
+/// Number of looks at a held lock before the caller waits. Each pause is twice as long as the one
+/// before.
 const LOOKS: u32 = 4;
 
-/// What a claimed waiter reads in its node.
+/// Notes that a claimed waiter reads in its node.
 pub mod note {
     /// The lock was freed: try to get it, as [`Arrival::Woken`](super::Arrival::Woken).
     pub const WOKEN: u8 = 0;
     /// The lock is the waiter's.
     pub const HANDED_OVER: u8 = 1;
-    /// Nothing was done about the lock: ask for it, as [`Arrival::New`](super::Arrival::New). By a
-    /// [condition](crate::condvar).
+    /// No attempt at the lock was made: ask for it, as [`Arrival::New`](super::Arrival::New). Left
+    /// by a [condition variable](crate::condvar).
     pub const NOTIFIED: u8 = 2;
 }
 
 /// A lock with a queue, 16 bytes.
 ///
-/// Budget: one RMW to take it and one to free it while nobody waits.
+/// Budget: one RMW to take it and one to free it while there is no waiter.
 pub struct RawMutex<W>(WaitQueue<W>);
 
-/// How somebody comes to ask for the lock.
+/// The way a caller comes to ask for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// For the first time.
+    /// First time.
     New,
     /// Claimed with [`note::WOKEN`].
     Woken,
-    /// As `Woken`, after so long a wait that the lock is to be handed over next time.
+    /// Claimed likewise, after so long a wait that the lock is to be handed over next time.
     Late,
 }
 
-/// What came of [`RawMutex::acquire`].
+/// The result of [`RawMutex::acquire`].
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquire {
@@ -62,7 +63,7 @@ pub enum Acquire {
 
 impl<W: Copy> RawMutex<W> {
     const_fn! {
-        /// A free lock that nobody waits for.
+        /// Creates a free lock without waiters.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Self(WaitQueue::new(Word::FREE.0))
@@ -74,19 +75,19 @@ impl<W: Copy> RawMutex<W> {
     }
 
     fn load(&self) -> Word {
-        // Relaxed: what follows is decided by an exchange, or under the queue lock.
+        // Relaxed: an exchange decides, or the queue lock is held.
         Word(self.word().load(Ordering::Relaxed))
     }
 
-    /// Takes the lock if it is free, whoever waits.
+    /// Takes the lock if it is free, even ahead of queued waiters.
     #[inline]
     #[must_use]
     pub fn try_acquire(&self) -> bool {
         self.take(Arrival::New)
     }
 
-    /// Takes the lock if it is freed within about the time of a wake. Worth the time if the holder may run
-    /// elsewhere.
+    /// Takes the lock if it is freed within about the time of a wake. Worth the time if the holder
+    /// may run on another worker.
     #[cold]
     #[must_use]
     pub fn try_acquire_soon(&self) -> bool {
@@ -98,7 +99,8 @@ impl<W: Copy> RawMutex<W> {
         })
     }
 
-    /// Takes the lock if it is free, or was handed to a waiter on its way, and the caller is that.
+    /// Takes the lock if it is free, or was handed to the waiter on its way, and the caller is that
+    /// waiter.
     fn take(&self, arrival: Arrival) -> bool {
         let mut word = self.load();
         while let Some(next) = word.taken(arrival) {
@@ -110,7 +112,7 @@ impl<W: Copy> RawMutex<W> {
         false
     }
 
-    /// Acquire, to take the lock, pairs with Release, to free it.
+    /// Exchanges the word. Acquire, to take the lock, pairs with Release, to free it.
     fn change(&self, from: Word, to: Word, ordering: Ordering) -> Result<(), Word> {
         let change = self.word().compare_exchange_weak(from.0, to.0, ordering, Ordering::Relaxed);
         change.map(drop).map_err(Word)
@@ -156,8 +158,8 @@ impl<W: Copy> RawMutex<W> {
         }
     }
 
-    /// Takes the lock, or says that somebody is queued, so that who frees it will look. Under the
-    /// queue lock.
+    /// Takes the lock, or sets QUEUED, so that the holder looks into the queue when it frees the
+    /// lock. Under the queue lock.
     fn take_or_announce(&self, arrival: Arrival) -> bool {
         if cfg!(weaken = "mutex-announce") {
             self.word().fetch_or(Word::FREE.announced(arrival).0, Ordering::Relaxed);
@@ -166,27 +168,30 @@ impl<W: Copy> RawMutex<W> {
         self.take_or(|word| word.announced(arrival), arrival)
     }
 
-    /// Frees the lock if nobody has anything to do with it: the fast path. Only its holder.
+    /// Frees the lock if there are no waiters: the fast path. Only for its holder.
     #[inline]
     #[must_use = "otherwise `release` is due"]
     pub fn release_fast(&self) -> bool {
-        // Release: pairs with the Acquire of whoever takes it next.
+        // Release: pairs with the Acquire in `take` and `take_or`, by which the next holder takes
+        // it.
         let release = unless_weakened!("mutex-release", Ordering::Release);
         let (held, free) = (Word::FREE.locked(), Word::FREE);
-        // An exchange that is bound to fail costs as much as one that does not.
+        // The load first, because an exchange that is bound to fail costs as much as one that
+        // succeeds.
         self.load() == held && self.change(held, free, release).is_ok()
     }
 
-    /// Frees the lock, or gives it to a waiter. Only its holder.
+    /// Frees the lock, or gives it to a waiter. Only for its holder.
     ///
-    /// Returns whom to wake, exactly once.
+    /// Returns the waiter to wake, exactly once.
     #[must_use = "the waiter is to be woken"]
     pub fn release(&self, by: &impl Contender) -> Option<W> {
         self.release_and_leave(by, |_| false)
     }
 
-    /// As [`release`](Self::release), by who waits for something else right afterwards: the lock is
-    /// handed over to the first in line if `runs_next` says of it that it runs then.
+    /// Frees the lock as [`release`](Self::release) does, for a holder that waits for another
+    /// object right afterwards: the lock is handed over to the first in line if `runs_next` says
+    /// that it runs then.
     #[must_use = "the waiter is to be woken"]
     pub fn release_and_leave(
         &self,
@@ -203,12 +208,14 @@ impl<W: Copy> RawMutex<W> {
         self.release_to_first(self.0.lock(by), runs_next)
     }
 
-    /// Leaves the lock to the waiter of `heir`, who was claimed with [`note::NOTIFIED`], and now reads
-    /// [`note::HANDED_OVER`]; false if anybody else has to do with the lock. Only its holder.
+    /// Hands the lock directly to the waiter of `heir`, which was claimed with [`note::NOTIFIED`]
+    /// and now reads [`note::HANDED_OVER`]. Returns false, and does nothing, if the lock has queued
+    /// waiters, one on its way, or poison. Only for its holder.
     ///
     /// # Safety
     ///
-    /// `heir` is alive, and its waiter goes on, and reads its note, on the caller's thread, behind this call.
+    /// `heir` is alive, and its waiter goes on, and reads its note, on the caller's thread, behind
+    /// this call.
     #[must_use = "otherwise `release` is due"]
     pub unsafe fn leave_to(&self, heir: NonNull<Node<W>>) -> bool {
         let nobody_else = self.load() == Word::FREE.locked();
@@ -219,7 +226,8 @@ impl<W: Copy> RawMutex<W> {
         nobody_else
     }
 
-    /// Under the queue lock, held to the end: until then the claimed waiter is not on its way.
+    /// Frees the lock to the first in line. The queue lock is held to the end: until then the
+    /// claimed waiter is not on its way.
     fn release_to_first(
         &self,
         mut queue: Locked<'_, W>,
@@ -234,18 +242,20 @@ impl<W: Copy> RawMutex<W> {
             (Some(_), false) => Released::Waking,
             (Some(_), true) => Released::HandedOver,
         };
-        // A store: the queue's bits and the poison of others change under the queue lock, nobody is
-        // on his way, and the rest is the holder's. Release: pairs with the Acquire of who takes it.
+        // A store: the queue's bits, and the poison that other threads clear, change under the
+        // queue lock; no waiter is on its way; the rest is the holder's. Release: pairs with the
+        // Acquire in `take` and `take_or`.
         self.word().store(word.released_to(next, !queue.is_empty()).0, Ordering::Release);
         first
     }
 
-    /// Takes over a waiter from the queue of a condition variable: as if it had asked for the lock,
-    /// or had been woken to do so if nobody has it. Whom to wake.
+    /// Takes over a waiter from the queue of a condition variable. The waiter is treated as if it
+    /// had asked for the lock, or, if the lock is free, as if it had been woken to do so. Returns
+    /// the waiter to wake.
     ///
     /// # Safety
     ///
-    /// `node` was taken by [`Locked::take_first`], and is in no queue since.
+    /// `node` was taken by [`Locked::take_first`], and has been in no queue since.
     #[must_use = "the waiter is to be woken"]
     pub unsafe fn adopt(&self, by: &impl Contender, node: NonNull<Node<W>>) -> Option<W> {
         let mut queue = self.0.lock(by);
@@ -269,7 +279,7 @@ impl<W: Copy> RawMutex<W> {
 
     /// Takes `node` out of the queue, unless it was claimed before.
     ///
-    /// [`Unlinked::AlreadyGone`]: its waiter is woken, and has to come and ask for the lock, or
+    /// [`Unlinked::AlreadyGone`]: its waiter is woken, and has to ask for the lock, or to
     /// [`give_way`](Self::give_way).
     ///
     /// # Safety
@@ -280,44 +290,44 @@ impl<W: Copy> RawMutex<W> {
         // SAFETY: passed on to the caller.
         let unlinked = unsafe { queue.unlink(node) };
         if unlinked == Unlinked::Mine && queue.is_empty() {
-            // Relaxed: nothing comes with it.
+            // Relaxed: nothing is published with it.
             self.word().fetch_and(!Word::QUEUE.0, Ordering::Relaxed);
         }
         unlinked
     }
 
-    /// By a waiter that was claimed with `note` and does not want the lock any more: whom to wake
-    /// instead.
+    /// Gives up the lock on behalf of a waiter that was claimed with `note` and does not want it
+    /// any more. Returns the waiter to wake instead.
     #[must_use = "the waiter is to be woken"]
     pub fn give_way(&self, by: &impl Contender, note: u8) -> Option<W> {
-        // Who is on his way and turns back while somebody has the lock leaves it to him to look
-        // into the queue.
+        // A waiter on its way that turns back while the lock is held leaves the look into the queue
+        // to the holder.
         let has_it =
             note == note::HANDED_OVER || self.take_or(|word| word.without_waking(), Arrival::Woken);
         if has_it { self.release(by) } else { None }
     }
 
-    /// Whether somebody holds the lock, in the eyes of whoever asks.
+    /// Returns true if the lock is held. The answer may be out of date at once.
     pub fn is_locked(&self) -> bool {
         self.load().is_locked()
     }
 
-    /// Whether a holder panicked, and nobody has cleared that.
+    /// Returns true if a holder panicked, and the poison has not been cleared.
     pub fn is_poisoned(&self) -> bool {
         self.load().is_poisoned()
     }
 
-    /// Notes that the holder panics. Only the holder.
+    /// Records that the holder panics. Only for the holder.
     #[cold]
     pub fn poison(&self) {
-        // Relaxed: who takes the lock next sees it, by the release that follows.
+        // Relaxed: the next holder sees it by the release that follows.
         self.word().fetch_or(Word::POISON.0, Ordering::Relaxed);
     }
 
-    /// Takes that note back.
+    /// Clears the poison.
     pub fn clear_poison(&self, by: &impl Contender) {
         let _queue = self.0.lock(by);
-        // Relaxed: nothing comes with it.
+        // Relaxed: nothing is published with it.
         self.word().fetch_and(!Word::POISON.0, Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! Several who want the lock, and one who thinks better of it.
+//! Threads that want the lock, and one that leaves the queue.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -13,7 +13,7 @@ struct Shared {
     data: UnsafeCell<u32>,
 }
 
-// SAFETY: the data is touched by who has the lock; that is what the model checks.
+// SAFETY: the model checks that only the holder of the lock touches the data.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -29,7 +29,7 @@ impl Shared {
 
     fn unlock(&self, who: usize) {
         if !self.mutex.release_fast() {
-            // The last is handed the lock, where it is first.
+            // Hands the lock to waiter 2 if it is first.
             let by = Tester(who as u32 + 1);
             self.waiters.wake(self.mutex.release_and_leave(&by, |waiter| waiter == 2));
         }
@@ -59,7 +59,7 @@ impl Shared {
     }
 
     fn total(&self) -> u32 {
-        // SAFETY: all others have ended.
+        // SAFETY: all other threads have ended.
         self.data.with(|data| unsafe { *data })
     }
 }

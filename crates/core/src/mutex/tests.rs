@@ -4,7 +4,7 @@ use crate::wait::NodeState;
 
 const BY: Tester = Tester(1);
 
-/// A lock that is held, and a node of waiter 7 in its queue.
+/// Makes a lock that is held, with a node of waiter 7 in its queue.
 fn contended(mutex: &RawMutex<u32>, node: &Node<u32>) {
     assert!(mutex.try_acquire());
     // SAFETY: in no queue; the tests claim it, or end with it in a queue that is not used again.
@@ -12,7 +12,6 @@ fn contended(mutex: &RawMutex<u32>, node: &Node<u32>) {
     assert_eq!(acquire, Acquire::Queued);
 }
 
-/// Has the woken waiter of `node` ask again.
 fn ask(mutex: &RawMutex<u32>, node: &Node<u32>, arrival: Arrival) -> Acquire {
     // SAFETY: claimed, so in no queue.
     unsafe { mutex.acquire(&BY, NonNull::from(node), arrival) }

@@ -1,20 +1,21 @@
-//! The word of a mutex, and what each step makes of it.
+//! The word of a mutex, and the change that each step makes to it.
 
 use super::{Arrival, MOST_BARGED};
 
-/// The word.
+/// The word of a mutex.
 ///
 /// ```text
 /// 31      8 7   6   5         4         3         2           1         0
 /// | barged | unused | URGENT | HANDED | WAKING | POISONED | QUEUED | LOCKED |
 /// ```
 ///
-/// * `LOCKED`: somebody has it. * `QUEUED`: somebody is in the queue.
+/// * `LOCKED`: the lock is held, or left to a waiter.
+/// * `QUEUED`: there is a waiter in the queue.
 /// * `POISONED`: a holder panicked.
-/// * `WAKING`: a waiter was claimed and woken, and is on its way; one at a time. `barged` counts who
-///   had the lock meanwhile.
-/// * `HANDED`: `LOCKED` stands for that waiter: nobody else may take it.
-/// * `URGENT`: whoever is first in the queue gets the lock handed over, not a wake.
+/// * `WAKING`: a waiter was claimed and woken, and is on its way; one at a time. `barged` counts
+///   the holders since then.
+/// * `HANDED`: `LOCKED` stands for that waiter: no other thread may take the lock.
+/// * `URGENT`: the first in the queue gets the lock handed over, not a wake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Word(pub(super) u32);
 
@@ -28,9 +29,9 @@ const BARGED_ONE: u32 = 1 << 8;
 const BARGED: u32 = !0 << 8;
 
 impl Word {
-    /// Free, and nobody waits.
+    /// Free, without waiters.
     pub(super) const FREE: Word = Word(0);
-    /// What is said of the queue.
+    /// The bits about the queue.
     pub(super) const QUEUE: Word = Word(QUEUED | URGENT);
     pub(super) const POISON: Word = Word(POISONED);
 
@@ -54,24 +55,25 @@ impl Word {
         Word(self.0 | LOCKED)
     }
 
-    /// With a waiter on its way; `None` if the lock is somebody's, or one is on his way already.
+    /// Returns the word with a waiter on its way; `None` if the lock is held, or a waiter is on its
+    /// way already.
     pub(super) fn waking(self) -> Option<Word> {
         (self.0 & (LOCKED | WAKING) == 0).then_some(Word(self.0 | WAKING))
     }
 
-    /// Without the waiter that was on its way.
+    /// Returns the word without the waiter that was on its way.
     pub(super) const fn without_waking(self) -> Word {
         Word(self.0 & !(WAKING | HANDED | BARGED))
     }
 
-    /// After who arrives so has taken the lock; `None` if he may not.
+    /// Returns the word after this arrival has taken the lock; `None` if it may not.
     pub(super) fn taken(self, arrival: Arrival) -> Option<Word> {
         let woken = arrival != Arrival::New;
         let may = !self.is_locked() || woken && self.has(HANDED);
         may.then(|| if woken { self.without_waking().locked() } else { self.locked() })
     }
 
-    /// After who arrives so is queued.
+    /// Returns the word after this arrival is queued.
     pub(super) fn announced(self, arrival: Arrival) -> Word {
         match arrival {
             Arrival::New => Word(self.0 | QUEUED),
@@ -80,7 +82,8 @@ impl Word {
         }
     }
 
-    /// After the lock was freed without a look into the queue; `None` if one is due.
+    /// Returns the word after the lock was freed without a look into the queue; `None` if the look
+    /// is needed.
     pub(super) fn released(self) -> Option<Word> {
         let free = self.0 & !LOCKED;
         match self.0 & (WAKING | QUEUED) {
@@ -91,20 +94,21 @@ impl Word {
         }
     }
 
-    /// After the lock was freed by who had looked into the queue, where others wait still or not.
+    /// Returns the word after a release that looked into the queue. `others` says whether waiters
+    /// remain there.
     pub(super) fn released_to(self, released: Released, others: bool) -> Word {
         let queued = if others { QUEUED } else { 0 };
         Word(self.0 & POISONED | queued | released as u32)
     }
 }
 
-/// What somebody who frees the lock has done with it: the bits that say so.
+/// The outcome of a release that looked into the queue, as the bits that say so.
 #[derive(Clone, Copy)]
 pub(super) enum Released {
-    /// Nobody was in the queue.
+    /// The queue was empty.
     Free = 0,
     /// The first has been woken.
     Waking = WAKING as isize,
-    /// The first has it.
+    /// The first has the lock.
     HandedOver = LOCKED as isize,
 }

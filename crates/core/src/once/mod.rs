@@ -1,6 +1,6 @@
-//! What is done once: whether it has been, who does it, and who waits for that.
+//! An initialization that is run once, and the queue of callers that wait for it.
 //!
-//! README.md beside this file has the protocol. Doing, waiting and waking are the caller's job.
+//! README.md beside this file has the protocol. Running, waiting and waking are the caller's job.
 
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
@@ -15,25 +15,24 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// What is done once, 24 bytes.
+/// The state of an initialization, 24 bytes.
 ///
-/// Budget: one load where it has been done.
+/// Budget: one load once it is done.
 pub struct RawOnce<W> {
-    /// Its word is a [`State`], which changes under the queue lock only.
+    /// The queue of waiters. Its word is a [`State`], which changes under the queue lock only.
     queue: WaitQueue<W>,
-    /// Who runs, or ran last. Under the queue lock.
+    /// The number of the caller that runs it, or ran it last. Under the queue lock.
     runner: AtomicU64,
 }
 
-/// How far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum State {
-    /// Nobody has done it, or who began was kept from it.
+    /// It has not been run, or the run was cancelled.
     Undone = 0,
-    /// Somebody does it.
+    /// A caller runs it.
     Running = 1,
-    /// Who did it failed.
+    /// The last run failed.
     Poisoned = 2,
     /// It is done, for good.
     Done = 3,
@@ -50,67 +49,68 @@ impl State {
     }
 }
 
-/// What somebody comes for.
+/// The purpose of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Purpose {
-    /// Does it, if nobody has; otherwise waits for somebody who does.
+    /// Runs the initialization, if it has not been run; otherwise waits for another caller that
+    /// does.
     pub runs: bool,
-    /// Goes on though it failed before.
+    /// Goes on even if it failed before.
     pub despite_poison: bool,
 }
 
-/// What who comes has to do.
+/// The next action of a caller.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// Nothing: it is done, and what was done is seen.
+    /// None: it is done, and its writes are seen.
     Done,
-    /// It, and then [`RawOnce::end`].
+    /// Run it, and then call [`RawOnce::end`].
     Run {
-        /// Whether it failed before.
+        /// True if it failed before.
         was_poisoned: bool,
     },
     /// Wait, by [`RawOnce::wait`].
     Wait,
-    /// Nothing: it failed before.
+    /// None: it failed before.
     Poisoned,
-    /// Nothing: the caller is who does it, and would wait for himself.
+    /// None: the caller itself runs it, and would wait for itself.
     Itself,
 }
 
-/// How somebody who ran has ended.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// It is done.
     Done = State::Done as isize,
     /// It failed.
     Poisoned = State::Poisoned as isize,
-    /// It is as if nobody had begun.
+    /// It is as if no run had begun.
     Undone = State::Undone as isize,
 }
 
 impl<W: Copy> RawOnce<W> {
     const_fn! {
-        /// Not done.
+        /// Creates the state of an initialization that has not been run.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Self { queue: WaitQueue::new(State::Undone as u32), runner: AtomicU64::new(0) }
         }
     }
 
-    /// Whether it is done, so that the caller sees what was done.
+    /// Returns true if it is done, so that the caller sees its writes.
     #[inline]
     pub fn is_done(&self) -> bool {
         // Acquire: pairs with the Release in `end`.
         self.queue.word().load(Ordering::Acquire) == State::Done as u32
     }
 
-    /// Under the queue lock.
+    /// Returns the state. Under the queue lock.
     fn state(&self) -> State {
         State::of(self.queue.word().load(Ordering::Relaxed))
     }
 
-    /// Comes for `purpose`; `caller` is nobody else's number.
+    /// Begins a call for `purpose`; `caller` is a number that no other caller has.
     pub fn begin(&self, by: &impl Contender, caller: NonZeroU64, purpose: Purpose) -> Begin {
         let _queue = self.queue.lock(by);
         let begin = self.look(caller, purpose);
@@ -121,7 +121,7 @@ impl<W: Copy> RawOnce<W> {
         begin
     }
 
-    /// What `caller` has to do. Under the queue lock.
+    /// Returns the next action of `caller`. Under the queue lock.
     fn look(&self, caller: NonZeroU64, purpose: Purpose) -> Begin {
         let Purpose { runs, despite_poison } = purpose;
         match self.state() {
@@ -134,8 +134,8 @@ impl<W: Copy> RawOnce<W> {
         }
     }
 
-    /// Puts `node` into the queue, if there still is something to wait for: until it is claimed, and
-    /// the caller begins anew. Otherwise false, and he does so at once.
+    /// Puts `node` into the queue and returns true, if the caller still has to wait; once the node
+    /// is claimed the caller begins anew. Otherwise returns false, and it begins anew at once.
     ///
     /// # Safety
     ///
@@ -158,7 +158,8 @@ impl<W: Copy> RawOnce<W> {
         waits
     }
 
-    /// Ends a run that [`begin`](Self::begin) has let begin; whom the caller wakes, to begin anew.
+    /// Ends a run that [`begin`](Self::begin) has started; returns the waiters, which the caller
+    /// wakes to begin anew.
     pub fn end(&self, by: &impl Contender, end: End) -> Taken<W> {
         let mut queue = self.queue.lock(by);
         // Release: pairs with the Acquire in `is_done`.

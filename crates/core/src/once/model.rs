@@ -1,6 +1,7 @@
-//! Two who come, of whom one may give up, or only wait.
+//! Two callers, one of which may give up, or only wait.
 //!
-//! Not three: loom would have two spin for the queue lock by turns for ever, while the third has it.
+//! Not three: loom would have two spin for the queue lock in turns for ever, while the third has
+//! it.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -14,13 +15,13 @@ const WAITS: Purpose = Purpose { runs: false, despite_poison: false };
 
 struct Shared {
     once: RawOnce<usize>,
-    /// What each of them sleeps on.
     wakes: [Sleep; 2],
-    /// Written by who does it.
+    /// Written by the caller that runs it.
     data: UnsafeCell<u32>,
 }
 
-// SAFETY: the data is written by who does it, and read when it is done; that is what the model checks.
+// SAFETY: the model checks that only the running caller writes the data, and that it is read only
+// when it is done.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -34,13 +35,13 @@ impl Shared {
         })
     }
 
-    /// Comes for `purpose`, and ends with `end` if it does it; what it sees then.
+    /// Begins for `purpose`, and ends with `end` if it runs; returns the data that it sees then.
     fn come(&self, who: usize, purpose: Purpose, end: End) -> u32 {
         let (by, caller) = (Tester(who as u32 + 1), NonZeroU64::new(who as u64 + 1).unwrap());
         while !self.once.is_done() {
             match self.once.begin(&by, caller, purpose) {
                 Begin::Run { .. } => {
-                    // SAFETY: one at a time does it.
+                    // SAFETY: one caller at a time runs it.
                     self.data.with_mut(|data| unsafe { *data += 1 });
                     self.once.end(&by, end).for_each(|waiter| self.wakes[waiter].wake());
                     if end == End::Undone {
@@ -52,7 +53,7 @@ impl Shared {
                 other => panic!("{other:?}"),
             }
         }
-        // SAFETY: it is done, so nobody writes any more.
+        // SAFETY: it is done, so there are no more writes.
         self.data.with(|data| unsafe { *data })
     }
 
@@ -82,7 +83,7 @@ fn another_does_it_if_one_gives_up() {
         let gives_up = spawn(&shared, |shared| shared.come(1, RUNS, End::Undone));
         let seen = shared.come(0, RUNS, End::Done);
         let before = gives_up.join().unwrap();
-        // He came too late, or gave up before.
+        // The other caller came too late, or gave up before.
         assert!((before, seen) == (1, 1) || (before, seen) == (0, 2));
     });
 }

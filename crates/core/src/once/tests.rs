@@ -5,7 +5,6 @@ const BY: Tester = Tester(1);
 const ME: NonZeroU64 = NonZeroU64::MIN;
 const OTHER: NonZeroU64 = NonZeroU64::MAX;
 
-/// All that somebody may come for.
 const PURPOSES: [Purpose; 4] = [
     Purpose { runs: true, despite_poison: false },
     Purpose { runs: true, despite_poison: true },
@@ -13,7 +12,7 @@ const PURPOSES: [Purpose; 4] = [
     Purpose { runs: false, despite_poison: true },
 ];
 
-/// What each of them has to do; who begins is kept from it.
+/// Returns the next action for each purpose; a run that begins is ended by `end`.
 fn begins(once: &RawOnce<u32>, caller: NonZeroU64, end: End) -> [Begin; 4] {
     PURPOSES.map(|purpose| {
         let begin = once.begin(&BY, caller, purpose);

@@ -1,4 +1,5 @@
-//! Where fibers run: pure functions of what the caller sees, for runtime and simulator alike.
+//! Decisions where fibers run: pure functions of the caller's observations, for runtime and
+//! simulator alike.
 
 mod follow;
 mod next_slot;

@@ -1,34 +1,36 @@
-//! When a thief may take the fiber in another worker's next slot.
+//! The rule by which a thief may take the fiber in another worker's LIFO slot.
 
-/// How long a next slot must have looked the same before a thief may freeze and take it, in nanoseconds.
+/// Time for which a LIFO slot must have looked the same before a thief may freeze and take it, in
+/// nanoseconds.
 ///
-/// Longer than a hop between two fibers of one worker, so that a pair which talks stays together.
+/// Longer than a context switch between two fibers of one worker, so that two fibers that exchange
+/// messages stay together.
 pub const SETTLED_NS: u64 = 3_000;
 
-/// What a thief sees of a victim.
+/// A thief's observation of a victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
-    /// Address of the fiber in its next slot, 0 if none.
+    /// Address of the fiber in its LIFO slot, 0 if none.
     pub fiber: usize,
-    /// How many picks the victim has made, as it last stored it: two fibers that wake each other in
-    /// turn show the same fiber at every look, but not the same count.
+    /// Number of picks of the victim, as it last stored it: two fibers that wake each other in turn
+    /// show the same fiber at every look, but not the same count.
     pub picks: u64,
 }
 
-/// One thief's memory of one victim's next slot.
+/// One thief's record of one victim's LIFO slot (steal history).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NextSlotWatch {
     since: Option<(Sight, u64)>,
 }
 
 impl NextSlotWatch {
-    /// A thief that has not looked yet.
+    /// Creates the record of a thief that has not looked yet.
     pub const fn new() -> Self {
         Self { since: None }
     }
 
-    /// Takes note of a look at `now_ns` (the thief's clock) and says whether the fiber may be taken:
-    /// it was seen at a look at least [`SETTLED_NS`] ago, and every look since saw the same.
+    /// Records a look at `now_ns` (the thief's clock). Returns true if the fiber may be taken: it
+    /// was seen at a look at least [`SETTLED_NS`] ago, and every look since saw the same.
     pub fn look(&mut self, sight: Sight, now_ns: u64) -> bool {
         match self.since {
             _ if sight.fiber == 0 => self.since = None,
@@ -38,7 +40,7 @@ impl NextSlotWatch {
         false
     }
 
-    /// Forgets what was seen, after a theft or when the thief found other work.
+    /// Clears the record, after a theft or when the thief found other work.
     pub fn forget(&mut self) {
         self.since = None;
     }

@@ -1,15 +1,15 @@
-//! Starting a fiber, which for a pinned one is its placement for life.
+//! The placement of a new fiber; for a pinned one it is for life.
 
-/// The difference in live started fibers that is never worth sending a fiber away for.
+/// Difference in live started fibers up to which a fiber is never sent away.
 pub const IMBALANCE_FLOOR: u32 = 64;
 
-/// Where a fiber starts.
+/// The place where a fiber starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Start {
-    /// On the worker that asks.
+    /// The worker that asks.
     Here,
-    /// On this worker, by its inbox.
+    /// Another worker, by its inbox.
     To(usize),
 }
 
@@ -18,11 +18,11 @@ pub enum Start {
 pub struct Least {
     /// Its index.
     pub worker: usize,
-    /// How many live started fibers it has.
+    /// Number of its live started fibers.
     pub load: u32,
 }
 
-/// The least loaded worker, `me` if it is among the least, otherwise the first of them.
+/// Returns the least loaded worker: `me` if it is among the least, otherwise the first of them.
 ///
 /// # Panics
 ///
@@ -33,7 +33,8 @@ pub fn least(loads: impl IntoIterator<Item = u32>, me: usize) -> Least {
     least.expect("at least one worker")
 }
 
-/// Where worker `me`, about to start a fiber, starts it, given everybody's live started fibers.
+/// Returns where worker `me`, about to start a fiber, starts it, given the live started fibers of
+/// all workers.
 ///
 /// A look at every worker: callers that start often keep the result of [`least`] for a while and
 /// ask [`start_against`].
@@ -55,11 +56,11 @@ pub fn start(loads: &[u32], me: usize) -> Start {
     start_against(loads[me], least(loads.iter().copied(), me))
 }
 
-/// Where a worker with `mine` live started fibers starts one more.
+/// Returns where a worker with `mine` live started fibers starts one more.
 ///
 /// Here, as long as `mine` exceeds the least load by at most [`IMBALANCE_FLOOR`] or by a quarter of
-/// that load, whichever is more. The slack keeps related fibers together: a hop between workers
-/// costs ten times one within.
+/// that load, whichever is more. The slack keeps related fibers together: a wake between workers
+/// costs ten times a context switch within one.
 pub fn start_against(mine: u32, least: Least) -> Start {
     let slack = IMBALANCE_FLOOR.max(least.load / 4);
     if mine.saturating_sub(least.load) <= slack { Start::Here } else { Start::To(least.worker) }

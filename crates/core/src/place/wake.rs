@@ -1,6 +1,6 @@
-//! Waking a suspended fiber.
+//! The placement of a woken fiber.
 
-/// Whether a started fiber may change its worker.
+/// The mobility of a started fiber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// It stays on the worker that started it.
@@ -9,22 +9,22 @@ pub enum Kind {
     Mover,
 }
 
-/// Where a woken fiber goes.
+/// The place where a woken fiber goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Target {
-    /// The next slot of the worker that wakes it.
+    /// The LIFO slot of the worker that wakes it.
     NextSlot,
     /// The inbox of this worker.
     Inbox(usize),
 }
 
-/// Where to put a fiber that last ran on worker `last`.
+/// Returns where to put a fiber that last ran on worker `last`.
 ///
-/// `waker` is the worker that wakes it, none for a thread that is no worker; `suspends` says that
-/// the fiber which wakes it is about to suspend (an agent's hit, send-and-wait, unlock-and-wait), so
-/// that a mover takes over a worker which would look for work at once. Without that promise even a
-/// mover goes home: bouncing costs ten times what staying costs.
+/// `waker` is the worker that wakes it, none for a thread that is no worker. `suspends` says that
+/// the waking fiber is about to suspend (an agent's hit, send-and-wait, unlock-and-wait), so that a
+/// migratable fiber takes over a worker which would otherwise look for work at once. Without that
+/// promise even a migratable fiber goes home: bouncing costs ten times as much as staying.
 ///
 /// # Examples
 ///

@@ -1,7 +1,9 @@
-//! A worker's queue of runnable fibers that other workers may steal: a bounded ring, first in first out.
+//! A worker's queue of runnable fibers that other workers may steal: a bounded ring, first in first
+//! out.
 //!
 //! After the run queue of Go's scheduler (`runqput`, `runqget`, `runqgrab` in its `proc.go`), with
-//! the `Local` / `Steal` handles of tokio's. The README beside this file has the steps and the proof.
+//! the `Local` / `Steal` handles of tokio's. The README beside this file has the steps and the
+//! proof.
 
 use std::{array, cell::Cell, marker::PhantomData, ptr, ptr::NonNull};
 
@@ -15,10 +17,10 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// How many fibers a ring holds.
+/// Number of fibers that a ring holds.
 #[cfg(not(loom))]
 pub const CAPACITY: usize = 256;
-/// How many fibers a ring holds; few, so that a model reaches the limit.
+/// Number of fibers that a ring holds; few, so that a model reaches the limit.
 #[cfg(loom)]
 pub const CAPACITY: usize = 4;
 
@@ -30,29 +32,30 @@ const HALF: u64 = CAPACITY as u64 / 2;
 /// compare-exchange on `head` that succeeds proves that nothing moved.
 #[repr(C, align(64))]
 pub struct Ring<T> {
-    /// Position of the oldest fiber. Moved forward by compare-exchange, by the owner and by thieves.
+    /// Position of the oldest fiber. Moved forward by compare-exchange, by the owner and by
+    /// thieves.
     head: AtomicU64,
     /// Position behind the youngest fiber. Written by the owner only.
     tail: AtomicU64,
-    /// Written by the owner only, where no position in `head..tail` refers to; read by all.
+    /// Written by the owner only, at positions outside `head..tail`; read by all.
     slots: [AtomicPtr<T>; CAPACITY],
 }
 
 impl<T> Ring<T> {
-    /// An empty queue.
+    /// Creates an empty queue.
     pub fn new() -> Self {
         let slots = array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
         Self { head: AtomicU64::new(0), tail: AtomicU64::new(0), slots }
     }
 
-    /// The owner's handle and one for thieves.
+    /// Returns the owner's handle and one for thieves.
     pub fn split(&mut self) -> (Local<'_, T>, Steal<'_, T>) {
         let ring = &*self;
         // SAFETY: the exclusive borrow lasts as long as both handles, so there is no other owner.
         (unsafe { ring.local() }, ring.steal())
     }
 
-    /// The owner's handle, for a ring that is shared from the start.
+    /// Returns the owner's handle, for a ring that is shared from the start.
     ///
     /// # Safety
     ///
@@ -61,7 +64,7 @@ impl<T> Ring<T> {
         Local { ring: self, not_sync: PhantomData }
     }
 
-    /// A handle for thieves.
+    /// Returns a handle for thieves.
     pub fn steal(&self) -> Steal<'_, T> {
         Steal { ring: self }
     }
@@ -77,7 +80,7 @@ impl<T> Default for Ring<T> {
     }
 }
 
-/// The queue was full: half of it, then the fiber that found no room, for the injector.
+/// A full queue: its older half, then the fiber that found no room, for the injector.
 #[must_use = "the fibers are in no queue now"]
 pub struct Full<T: Linked>(
     /// The fibers, oldest first.
@@ -106,7 +109,7 @@ impl<'q, T> Local<'q, T> {
         T: Linked,
     {
         let tail = self.tail();
-        // Acquire pairs with the Release of `advance`: a thief has read the slots it took before
+        // Acquire: pairs with the Release of `advance`: a thief has read the slots it took before
         // they are written again.
         let head = self.ring.head.load(Acquire);
         if tail - head < CAPACITY as u64 {
@@ -126,7 +129,7 @@ impl<'q, T> Local<'q, T> {
         T: Linked,
     {
         if !self.ring.advance(head, HALF) {
-            // A thief took some, so that there is room now; only this thread could fill it again.
+            // A thief took some, so there is room now; only this thread could fill it again.
             self.publish(self.tail(), item);
             return Ok(());
         }
@@ -159,23 +162,24 @@ impl<'q, T> Local<'q, T> {
         }
     }
 
-    /// The fibers, from the oldest on, as they were queued a moment ago: a thief may have any of them by now.
+    /// Returns the fibers, from the oldest on, as they were queued a moment ago: a thief may have
+    /// taken any of them.
     pub fn peek(&self) -> impl Iterator<Item = NonNull<T>> {
         let positions = self.ring.head.load(Relaxed)..self.tail();
         positions.filter_map(|position| NonNull::new(self.ring.slot(position).load(Relaxed)))
     }
 
-    /// How many fibers are queued; thieves may make it fewer at any time.
+    /// Returns the number of queued fibers; thieves may reduce it at any time.
     pub fn len(&self) -> usize {
         (self.tail() - self.ring.head.load(Relaxed)) as usize
     }
 
-    /// Whether no fiber is queued.
+    /// Returns true if no fiber is queued.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The thieves' handle of the same ring.
+    /// Returns the thieves' handle of the same ring.
     pub fn steal(&self) -> Steal<'q, T> {
         self.ring.steal()
     }
@@ -190,22 +194,23 @@ impl<'q, T> Local<'q, T> {
     }
 
     fn publish_tail(&self, tail: u64) {
-        // Pairs with the Acquire of `tail` in `Steal::grab`: the slots, and what the fibers refer to.
+        // Release: pairs with the Acquire of `tail` in `Steal::grab` and `Steal::peek`; publishes
+        // the slots, and the contents of the fibers.
         self.ring.tail.store(tail, unless_weakened!("queue-publish", Release));
     }
 }
 
 impl<T> Ring<T> {
-    /// Takes `count` positions from `head` on, unless somebody else moved it.
+    /// Takes `count` positions from `head` on, unless another thread moved it.
     fn advance(&self, head: u64, count: u64) -> bool {
         if cfg!(weaken = "queue-advance") {
             let unmoved = self.head.load(Relaxed) == head;
             self.head.store(head + count, Release);
             return unmoved;
         }
-        // Release pairs with the Acquire of `head` in `push` (slots are read before they are
-        // written again) and in `grab` (whoever sees this head sees a tail that is no older).
-        // Acquire on failure, for `push_slow`: as in `push`.
+        // Release: pairs with the Acquire of `head` in `push` (slots are read before they are
+        // written again) and in `grab`, `peek` and `len` (a thread that sees this head sees a tail
+        // that is no older). Acquire on failure, for `push_slow`: as in `push`.
         self.head.compare_exchange(head, head + count, Release, Acquire).is_ok()
     }
 }
@@ -216,15 +221,18 @@ pub struct Steal<'q, T> {
 }
 
 impl<T> Steal<'_, T> {
-    /// Moves the older half of this queue to the end of `into`, the oldest fiber first; true if there was one.
+    /// Moves the older half of this queue to the end of `into`, the oldest fiber first. Returns
+    /// true if there was one.
     ///
-    /// A queue of one is emptied. Takes less where `into` has less room, and nothing from `into` itself.
+    /// A queue of one is emptied. Takes less if `into` has less room, and nothing from `into`
+    /// itself.
     pub fn steal_into(&self, into: &Local<'_, T>) -> bool {
         if ptr::eq(self.ring, into.ring) {
             return false;
         }
         let tail = into.tail();
-        // Acquire pairs with the Release of `advance`, as in `push`: these slots are written below.
+        // Acquire: pairs with the Release of `advance`, as in `push`: these slots are written
+        // below.
         let room = CAPACITY as u64 - (tail - into.ring.head.load(Acquire));
         loop {
             match self.grab(into.ring, tail, room) {
@@ -238,16 +246,18 @@ impl<T> Steal<'_, T> {
         }
     }
 
-    /// One attempt: copies, then takes what was copied if nobody moved `head` meanwhile.
+    /// Makes one attempt: copies, then takes the copied fibers if no other thread moved `head`
+    /// meanwhile.
     fn grab(&self, into: &Ring<T>, tail: u64, room: u64) -> Grab {
-        // Acquire pairs with the Release of `advance`: the tail read next is no older than this head.
+        // Acquire: pairs with the Release of `advance`: the tail read next is no older than this
+        // head.
         let head = self.ring.head.load(Acquire);
-        // Acquire pairs with the Release of `publish_tail`.
+        // Acquire: pairs with the Release of `publish_tail`.
         let len = self.ring.tail.load(Acquire) - head;
         if len.min(room) == 0 {
             return Grab::Nothing;
         }
-        // More than fit: the head is out of date.
+        // More than the capacity: the head is out of date.
         if len > CAPACITY as u64 {
             return Grab::Lost;
         }
@@ -259,23 +269,24 @@ impl<T> Steal<'_, T> {
         if self.ring.advance(head, count) { Grab::Taken(count) } else { Grab::Lost }
     }
 
-    /// The fiber that was the oldest a moment ago, to look at: it may run by now, or be another.
+    /// Returns the fiber that was the oldest a moment ago, to look at: it may run by now, or be
+    /// another.
     pub fn peek(&self) -> Option<NonNull<T>> {
-        // Acquire pairs with the Release of `advance`: the tail is no older than the head.
+        // Acquire: pairs with the Release of `advance`: the tail is no older than the head.
         let head = self.ring.head.load(Acquire);
-        // Acquire pairs with the Release of `publish_tail`: what the fiber refers to.
+        // Acquire: pairs with the Release of `publish_tail`, for the contents of the fiber.
         let is_queued = self.ring.tail.load(Acquire) > head;
         NonNull::new(self.ring.slot(head).load(Relaxed)).filter(|_| is_queued)
     }
 
-    /// Whether no fiber was queued a moment ago.
+    /// Returns true if no fiber was queued a moment ago.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many fibers were queued a moment ago.
+    /// Returns the number of fibers that were queued a moment ago.
     pub fn len(&self) -> usize {
-        // Acquire pairs with the Release of `advance`: the tail is no older than the head.
+        // Acquire: pairs with the Release of `advance`: the tail is no older than the head.
         let head = self.ring.head.load(Acquire);
         let len = self.ring.tail.load(Relaxed) - head;
         (len as usize).min(CAPACITY)

@@ -16,12 +16,11 @@ enum Step {
     Steal,
 }
 
-/// Oldest half rounded up, as far as `room` reaches.
+/// Returns the size of the older half, rounded up, as far as `room` reaches.
 fn stolen(len: usize, room: usize) -> usize {
     (len - len / 2).min(room)
 }
 
-/// Pushes, and returns what overflowed.
 fn push(queue: &Local<'_, Element>, value: usize) -> Vec<usize> {
     // SAFETY: fresh; freed by `take` after it left the queue.
     match unsafe { queue.push(boxed(value)) } {

@@ -1,8 +1,8 @@
-//! The readiness of a descriptor, in one direction: whether a call is worth while, and who waits until
-//! it is.
+//! The readiness of a descriptor, in one direction: whether a call is worth while, and the queue of
+//! waiters until it is.
 //!
-//! README.md beside this file has the protocol. What the kernel reports, the calls themselves, waiting
-//! and waking are the caller's job.
+//! README.md beside this file has the protocol. The reports of the kernel, the calls themselves,
+//! waiting and waking are the caller's job.
 
 use std::ptr::NonNull;
 
@@ -18,8 +18,8 @@ mod tests;
 
 /// The readiness of one direction of a descriptor, with a queue, 16 bytes.
 ///
-/// Budget: while nobody waits one RMW for each edge, one load before a call; one RMW to say that there
-/// is nothing left. A wait takes the queue lock and one RMW.
+/// Budget without waiters: one RMW for each edge, one load before a call; one RMW to record that
+/// nothing is left. A wait takes the queue lock and one RMW.
 ///
 /// # Examples
 ///
@@ -50,25 +50,25 @@ mod tests;
 /// // SAFETY: the node is in no queue, and is claimed below before it goes.
 /// let has_changed = unsafe { readiness.wait(&Caller, NonNull::from(&node), seen) };
 /// assert!(!has_changed);
-/// // Here the kernel has reported something.
+/// // Here the kernel has reported a change.
 /// assert!(readiness.signal(&Caller, false).eq(["reader"]));
 /// assert!(!readiness.seen().is_drained());
 /// ```
 pub struct RawReadiness<W>(WaitQueue<W>);
 
-/// What somebody has seen of a descriptor before his call: the word.
+/// The state of a descriptor as a reader has seen it before its call: the word.
 ///
 /// ```text
 /// 31    3   2        1         0
 /// | edges | QUEUED | DRAINED | CLOSED |
 /// ```
 ///
-/// `edges`: how often the kernel has reported a change. `QUEUED`: somebody is in the queue. `DRAINED`: a
-/// call has found nothing left since the last edge. `CLOSED`: for good.
+/// `edges`: number of changes that the kernel has reported. `QUEUED`: there is a waiter in the
+/// queue. `DRAINED`: a call has found nothing left since the last edge. `CLOSED`: for good.
 ///
-/// The number wraps. Who compares it has loaded it before one call that does not block, so he would have
-/// to miss a multiple of 2^29 edges, nine minutes of a million each second, and would then merely wait
-/// until the next.
+/// The number wraps. A reader that compares it has loaded it before one non-blocking call. So it
+/// would have to miss a multiple of 2^29 edges, nine minutes of a million each second, and would
+/// then only wait until the next edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen(u32);
 
@@ -78,13 +78,13 @@ impl Seen {
     const QUEUED: u32 = 4;
     const EDGE: u32 = 8;
 
-    /// Whether a call would find nothing: there is one to wait for at once.
+    /// Returns true if a call would find nothing, so that a reader may wait at once.
     #[inline]
     pub const fn is_drained(self) -> bool {
         self.0 & Self::DRAINED != 0
     }
 
-    /// Whether the descriptor has hung up or failed. It is never drained then.
+    /// Returns true if the descriptor has hung up or failed. It is never drained then.
     #[inline]
     pub const fn is_closed(self) -> bool {
         self.0 & Self::CLOSED != 0
@@ -94,7 +94,7 @@ impl Seen {
         self.0 & Self::QUEUED != 0
     }
 
-    /// Whether there was no edge in between.
+    /// Returns true if there was no edge in between.
     const fn is_as_of(self, seen: Seen) -> bool {
         (self.0 ^ seen.0) < Self::EDGE
     }
@@ -104,14 +104,16 @@ impl Seen {
         Seen(if closed { word | Self::CLOSED } else { word })
     }
 
-    /// After nothing was left as of `seen`; `None` if that says nothing of now.
+    /// Returns the word after a call that was made as of `seen` has left nothing; `None` if that
+    /// says nothing about the present.
     fn drained(self, seen: Seen) -> Option<Seen> {
         let same = self.is_as_of(seen) || cfg!(weaken = "readiness-drained");
         let ends = self.is_closed() && !cfg!(weaken = "readiness-closed");
         (same && !ends).then_some(Seen(self.0 | Self::DRAINED))
     }
 
-    /// After somebody was queued who has found nothing as of `seen`; `None` if he has to look again.
+    /// Returns the word with a queued waiter that has found nothing as of `seen`; `None` if it has
+    /// to look again.
     fn queued(self, seen: Seen) -> Option<Seen> {
         let same = self.is_as_of(seen) || cfg!(weaken = "readiness-announce");
         same.then_some(Seen(self.0 | Self::QUEUED))
@@ -120,7 +122,7 @@ impl Seen {
 
 impl<W: Copy> RawReadiness<W> {
     const_fn! {
-        /// Of a descriptor of which nothing is known: a call may find something.
+        /// Creates the readiness of a descriptor in an unknown state: a call may find data.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Self(WaitQueue::new(0))
@@ -132,7 +134,7 @@ impl<W: Copy> RawReadiness<W> {
     }
 
     fn load(&self) -> Seen {
-        // Relaxed: what follows is decided by an exchange, or under the queue lock.
+        // Relaxed: an exchange decides, or the queue lock is held.
         Seen(self.word().load(Ordering::Relaxed))
     }
 
@@ -141,22 +143,23 @@ impl<W: Copy> RawReadiness<W> {
         change.map(drop).map_err(Seen)
     }
 
-    /// What is known now, to be loaded before each call. The call finds what the kernel had at the last
-    /// edge that was seen.
+    /// Returns the present state, to be loaded before each call. The call finds all data that the
+    /// kernel had at the last edge that was seen.
     #[inline]
     pub fn seen(&self) -> Seen {
-        // Acquire: pairs with the Release in `count`, also if others have exchanged the word since.
+        // Acquire: pairs with the Release in `count`, also if other threads have exchanged the word
+        // since.
         Seen(self.word().load(unless_weakened!("readiness-seen", Ordering::Acquire)))
     }
 
-    /// Says that a call has found nothing, or left nothing, which began after `seen` was loaded. Who
-    /// comes until the next edge need not call. No effect if there was an edge since, or if `seen` is
-    /// closed: then there is an end or an error to be found behind what was taken.
+    /// Records that a call which began after `seen` was loaded has found nothing, or left nothing.
+    /// Readers need not call until the next edge. No effect if there was an edge since, or if
+    /// `seen` is closed: then an end or an error may be found behind the data.
     #[inline]
     pub fn drained(&self, seen: Seen) {
         let mut word = seen;
         while let Some(next) = word.drained(seen) {
-            // Relaxed: nothing comes with it, and it keeps what the edge has released.
+            // Relaxed: nothing is published with it, and it keeps the release sequence of the edge.
             match self.change(word, next, Ordering::Relaxed) {
                 Ok(()) => return,
                 Err(now) => word = now,
@@ -164,16 +167,18 @@ impl<W: Copy> RawReadiness<W> {
         }
     }
 
-    /// The kernel has reported a change, `closed` if the descriptor has hung up or failed: whom the
-    /// caller wakes, exactly once. That is the first in line, or all if it is closed. From any thread.
+    /// Records a change that the kernel has reported; `closed` if the descriptor has hung up or
+    /// failed. Returns the waiters to wake, exactly once: the first in line, or all if it is
+    /// closed. From any thread.
     #[inline]
     #[must_use = "the waiters are to be woken"]
     pub fn signal(&self, by: &impl Contender, closed: bool) -> Taken<W> {
         self.notify(by, closed, closed)
     }
 
-    /// Has all who wait, or are about to, look again: whom the caller wakes, exactly once. For when the
-    /// kernel is told to report no more, or to report elsewhere.
+    /// Makes all waiters, also those about to wait, look again. Returns them; the caller wakes each
+    /// exactly once. For the time when the kernel is told to report no more, or to report
+    /// elsewhere.
     #[must_use = "the waiters are to be woken"]
     pub fn wake_all(&self, by: &impl Contender) -> Taken<W> {
         self.notify(by, false, true)
@@ -191,7 +196,7 @@ impl<W: Copy> RawReadiness<W> {
         taken
     }
 
-    /// Counts an edge; the word before.
+    /// Counts an edge; returns the word before.
     #[inline]
     fn count(&self, closed: bool) -> Seen {
         // Release: pairs with the Acquire in `seen`.
@@ -203,11 +208,12 @@ impl<W: Copy> RawReadiness<W> {
         word
     }
 
-    /// Puts `node` into the queue: false, and its waiter looks again once it is claimed. Or true: there
-    /// was an edge since `seen` was loaded, and he looks again at once.
+    /// Puts `node` into the queue and returns false; its waiter looks again once it is claimed.
+    /// Returns true instead if there was an edge since `seen` was loaded: the waiter looks again at
+    /// once.
     ///
-    /// Who was claimed and has looked, without finding it drained, or does not look at all, owes a
-    /// [`pass_on`](Self::pass_on).
+    /// A claimed waiter that looks without finding the descriptor drained, or does not look at all,
+    /// owes a [`pass_on`](Self::pass_on).
     ///
     /// # Safety
     ///
@@ -223,12 +229,12 @@ impl<W: Copy> RawReadiness<W> {
         false
     }
 
-    /// Says that somebody is queued, so that the next edge will look for him; false if there was one
+    /// Announces a waiter, so that the next edge will look for it; returns false if there was one
     /// since `seen`. Under the queue lock.
     fn announce(&self, seen: Seen) -> bool {
         let mut word = self.load();
         while let Some(next) = word.queued(seen) {
-            // Relaxed: the edge that follows finds the node by the queue lock.
+            // Relaxed: the edge that follows finds the node through the queue lock.
             match self.change(word, next, Ordering::Relaxed) {
                 Ok(()) => return true,
                 Err(now) => word = now,
@@ -237,14 +243,15 @@ impl<W: Copy> RawReadiness<W> {
         false
     }
 
-    /// Whether somebody waits, in the eyes of who was claimed: all who were queued before that.
+    /// Returns true if there are waiters. A claimed caller sees all that were queued before its
+    /// claim.
     #[inline]
     pub fn anyone_waiting(&self) -> bool {
         self.load().is_queued()
     }
 
-    /// Has the next in line look, as the caller was claimed and leaves something, or may do so: whom the
-    /// caller wakes, exactly once. One load if nobody waits.
+    /// Lets the next in line look, as the caller was claimed and leaves data, or may do so. Returns
+    /// the waiter to wake, exactly once. One load if there is none.
     #[inline]
     #[must_use = "the waiter that takes over is to be woken"]
     pub fn pass_on(&self, by: &impl Contender) -> Option<W> {
@@ -272,10 +279,11 @@ impl<W: Copy> RawReadiness<W> {
         unlinked
     }
 
-    /// Says so if the queue has become empty.
+    /// Clears QUEUED if the queue has become empty.
     fn settle(&self, queue: &Locked<'_, W>) {
         if queue.is_empty() || cfg!(weaken = "readiness-settle") {
-            // Relaxed: under the queue lock for who sets it; who does not see it finds an empty queue.
+            // Relaxed: threads that set it hold the queue lock; a thread that does not see it finds
+            // an empty queue.
             self.word().fetch_and(!Seen::QUEUED, Ordering::Relaxed);
         }
     }

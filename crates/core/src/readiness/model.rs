@@ -1,4 +1,4 @@
-//! Those who wait for a descriptor, what comes in, and who reports it.
+//! Waiters at a descriptor, data that comes in, and threads that report it.
 
 use loom::sync::Arc;
 
@@ -8,11 +8,12 @@ use crate::modelled::{Turn, Waiters, bounded, spawn};
 struct Shared {
     readiness: RawReadiness<usize>,
     waiters: Waiters<3>,
-    /// What the kernel has. It may look for that without a lock, so nothing here orders anything.
+    /// The items in the kernel. The kernel may look for them without a lock, so nothing here orders
+    /// anything.
     items: AtomicU32,
-    /// Whether an end is behind the items.
+    /// 1 if there is an end behind the items.
     ended: AtomicU32,
-    /// Before each look at the word and each edge.
+    /// Exchanged before each look at the word and each edge.
     turn: Turn,
 }
 
@@ -45,7 +46,7 @@ impl Shared {
         self.waiters.wake(self.readiness.pass_on(&Waiters::<3>::by(who)));
     }
 
-    /// The system call: how many of `most` it has taken.
+    /// Stands for the system call: takes at most `most` items, and returns their number.
     fn take(&self, most: u32) -> u32 {
         let mut items = self.items.load(Ordering::Relaxed);
         while items > 0 {
@@ -60,7 +61,7 @@ impl Shared {
         0
     }
 
-    /// Whether the caller was claimed: it has waited. False if he looks again at once.
+    /// Waits, and returns true if the caller was claimed; false if it has to look again at once.
     fn wait(&self, who: usize, seen: Seen) -> bool {
         let node = Node::new(who);
         // SAFETY: the node is in no queue, and stays until it is claimed.
@@ -71,7 +72,6 @@ impl Shared {
         true
     }
 
-    /// Takes one, as soon as there is one.
     fn read(&self, who: usize) {
         let mut claimed = false;
         loop {
@@ -89,7 +89,7 @@ impl Shared {
         }
     }
 
-    /// Takes what comes until the end, always asking for more than there is.
+    /// Takes all items until the end, and always asks for more than there are.
     fn read_to_end(&self, who: usize) -> u32 {
         let mut read = 0;
         loop {

@@ -1,4 +1,4 @@
-//! Readers of a plain kernel, which reports edges, against a plain account of the word; and cases.
+//! Readers of a simple kernel, which reports edges, against a plain account of the word; and cases.
 
 use std::collections::VecDeque;
 
@@ -11,19 +11,18 @@ use crate::wait::NodeState;
 const BY: Tester = Tester(1);
 const READERS: usize = 4;
 
-/// What the kernel has, and has not reported yet.
+/// The state of the kernel, with changes that it has not reported yet.
 #[derive(Default)]
 struct Kernel {
     items: u32,
-    /// Behind the items there is an end: calls find it, and never nothing.
+    /// True if there is an end behind the items: calls find it, and never nothing.
     ended: bool,
-    /// A change that was not reported. Several are reported as one.
+    /// True if there is a change that was not reported. Several are reported as one.
     edge: bool,
-    /// So is what closes the descriptor.
+    /// True if the descriptor closes, and that was not reported.
     closes: bool,
 }
 
-/// What a call has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
     /// It has found nothing.
@@ -49,7 +48,6 @@ impl Kernel {
     }
 }
 
-/// What the object should know.
 #[derive(Clone, Default)]
 struct Account {
     edges: u64,
@@ -58,7 +56,8 @@ struct Account {
     line: VecDeque<usize>,
 }
 
-/// Where a reader stands between two of its steps. `owes`: he was claimed, and has not found it drained.
+/// The place of a reader between two of its steps. `owes`: it was claimed, and has not found the
+/// descriptor drained.
 #[derive(Clone, Copy, Debug)]
 enum At {
     Elsewhere,
@@ -146,7 +145,7 @@ impl World {
         self.woken(most, woken);
     }
 
-    /// The first in line have been woken, as many as there are, and nobody else.
+    /// Checks that the first in line have been woken, at most `most`, and no other waiters.
     fn woken(&mut self, most: usize, woken: Vec<usize>) {
         let most = most.min(self.account.line.len());
         assert_eq!(woken, self.account.line.drain(..most).collect::<Vec<_>>());
@@ -156,7 +155,6 @@ impl World {
         }
     }
 
-    /// One step of a reader.
     fn run(&mut self, reader: usize, most: u32) -> At {
         match self.readers[reader] {
             At::Elsewhere => self.looks(false),
@@ -220,7 +218,7 @@ impl World {
         self.readers[reader] = next;
     }
 
-    /// Where there is something for who waits, somebody is about to say so.
+    /// Checks that a reader is about to act, or an edge to come, if there is data for a waiter.
     fn nobody_is_forgotten(&self) {
         let on_its_way = self.kernel.edge || self.kernel.closes;
         let look = |at: &At| match *at {

@@ -1,12 +1,12 @@
-//! Whether something has happened.
+//! An event that is set and reset, for processes that may be killed.
 
 use super::Seen;
 use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 
-/// Whether something has happened, of 8 bytes.
+/// An event, of 8 bytes.
 ///
-/// It is set until it is reset. A set that is taken back before somebody has looked is seen by him nevertheless, if
-/// he has looked before it came.
+/// It is set until it is reset. A waiter that looked before a set sees it even if it is reset
+/// before the waiter looks again.
 ///
 /// Budget: one RMW to set it, a load and one RMW to reset it, one load to look. One line.
 ///
@@ -24,14 +24,14 @@ use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 #[derive(Debug)]
 pub struct Event(AtomicU64);
 
-/// The word. Zeroed it is unset.
+/// The word. A zeroed word is unset.
 ///
 /// ```text
 /// 63      1    0
 /// | resets | SET |
 /// ```
 ///
-/// Whatever changes it makes it greater by one: it never is again what it was.
+/// Every change makes it greater by one, so that no value comes twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word(u64);
 
@@ -42,7 +42,7 @@ impl Word {
         self.0 & Self::SET != 0
     }
 
-    /// After it was set.
+    /// Returns the word after a reset of this set word.
     const fn reset(self) -> Word {
         if cfg!(weaken = "robust-event-reset") {
             return Word(self.0 & !Self::SET);
@@ -53,7 +53,7 @@ impl Word {
 
 impl Event {
     const_fn! {
-        /// Unset.
+        /// Creates an unset event.
         pub const fn new() -> Self {
             Self(AtomicU64::new(0))
         }
@@ -64,20 +64,21 @@ impl Event {
         Word(self.0.load(Ordering::Acquire))
     }
 
-    /// Sets it. The caller rings for those who wait, though it was set before: who had set it may have
-    /// died before he rang.
+    /// Sets the event. The caller rings for the waiters even if it was set before: the earlier
+    /// setter may have died before it rang.
     #[inline]
     pub fn set(&self) {
-        // Release: pairs with the Acquire in `load` and `reset`. Written though it is set: who looks sees
-        // what came before the last of those who have set it.
+        // Release: pairs with the Acquire in `load` and `reset`. Written even if it is set, so that
+        // a waiter sees the writes before the last set.
         self.0.fetch_or(Word::SET, unless_weakened!("robust-event-set", Ordering::Release));
     }
 
-    /// Takes back that it was set. Of all who do so for one set, one is told true: so it lets one go at a time.
+    /// Resets the event. Of all callers that do so for one set, one gets true: so an event releases
+    /// one waiter at a time.
     #[inline]
     pub fn reset(&self) -> bool {
         let seen = self.load();
-        // Acquire: as in `load`. If it fails, somebody else was faster.
+        // Acquire: as in `load`. If it fails, another caller was faster.
         let reset = || {
             let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
             self.0.compare_exchange(seen.0, seen.reset().0, acquire, relaxed)
@@ -85,19 +86,19 @@ impl Event {
         seen.is_set() && reset().is_ok()
     }
 
-    /// Whether it is set.
+    /// Returns true if it is set.
     #[inline]
     pub fn is_set(&self) -> bool {
         self.load().is_set()
     }
 
-    /// From when on [`has_come`](Self::has_come) is to see each set. Sets before are what
-    /// [`is_set`](Self::is_set) tells of.
+    /// Returns the point from which [`has_come`](Self::has_come) sees each set.
+    /// [`is_set`](Self::is_set) tells of earlier sets.
     pub fn look(&self) -> Seen {
         Seen(self.load().0)
     }
 
-    /// Whether it is set, or has been since it was `seen`.
+    /// Returns true if it is set, or has been since it was `seen`.
     #[inline]
     pub fn has_come(&self, seen: Seen) -> bool {
         let word = self.load();
@@ -116,7 +117,7 @@ impl Default for Event {
 
 #[cfg(all(test, not(loom)))]
 impl Event {
-    /// As a peer may leave it.
+    /// Stores any word, as a peer may.
     pub(super) fn spoil(&self, word: u64) {
         self.0.store(word, Ordering::Relaxed);
     }

@@ -1,10 +1,10 @@
-//! Who holds something.
+//! The attachment that holds an object.
 
 use std::num::NonZeroU32;
 
-/// A process's attachment to the memory in which objects lie: its place in the table of all of them, and which
-/// of those that had that place it is. No two attachments are ever the same, so that an exchange which
-/// names one cannot hit another.
+/// A process's attachment to the memory in which objects lie: its place in the table of all
+/// attachments, and its number among those that had that place. No two attachments are ever the
+/// same, so that an exchange that names one cannot hit another.
 ///
 /// ```
 /// use daiko_core::robust::Holder;
@@ -20,22 +20,22 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The attachment at `index`, the `generation`-th there.
+    /// Creates the `generation`-th attachment at `index`.
     pub const fn new(index: u16, generation: NonZeroU32) -> Self {
         Self { index, generation }
     }
 
-    /// Its place in the table.
+    /// Returns its place in the table.
     pub const fn index(self) -> u16 {
         self.index
     }
 
-    /// Which it is of those that had its place.
+    /// Returns its number among the attachments that had its place.
     pub const fn generation(self) -> NonZeroU32 {
         self.generation
     }
 
-    /// As the upper 48 bits of a word, none of which are all 0.
+    /// Returns the attachment as the upper 48 bits of a word, which are not all 0.
     ///
     /// ```text
     /// 63        32 31   16 15       0
@@ -45,7 +45,7 @@ impl Holder {
         (self.generation.get() as u64) << 32 | (self.index as u64) << 16
     }
 
-    /// Whom the upper 48 bits of a word name: nobody, where the generation is 0.
+    /// Returns the attachment that the upper 48 bits of a word name; none, if the generation is 0.
     pub const fn of(word: u64) -> Option<Self> {
         match NonZeroU32::new((word >> 32) as u32) {
             Some(generation) => Some(Self { index: (word >> 16) as u16, generation }),

@@ -5,8 +5,9 @@ use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 /// The ends of a ring of messages from one sender to one receiver. The messages lie in [`Slots`].
 ///
-/// Budget: no RMW. A message costs the sender one store on his line, which the receiver fetches, and the lines of the
-/// slot; the receiver's line is fetched by the sender once for each time that he finds the ring full.
+/// Budget: no RMW. A message costs the sender one store on its line, which the receiver fetches,
+/// and the lines of the slot. The sender fetches the receiver's line once for each time that it
+/// finds the ring full.
 ///
 /// ```
 /// use daiko_core::robust::{Lane, NotReceived, Receiver, Sender, Slots};
@@ -35,9 +36,10 @@ pub struct Lane {
 #[repr(C)]
 #[derive(Debug)]
 struct Sends {
-    /// A [`Tail`]. Stored by who has the seat beside it; the receiver reads it.
+    /// A [`Tail`]. Stored by the attachment that has the seat beside it; the receiver reads it.
     tail: AtomicU64,
-    /// Not 0 if nobody receives any more. Stored by the receiver, once; beside the tail, as the sender reads it each time.
+    /// A flag: not 0 if the receiver has closed. Stored by the receiver, once; beside the tail, as
+    /// the sender reads it at each send.
     refused: AtomicU64,
     seat: Seat,
 }
@@ -45,12 +47,13 @@ struct Sends {
 #[repr(C)]
 #[derive(Debug)]
 struct Receives {
-    /// So many messages were received. Stored by who has the seat beside it; the sender reads it.
+    /// Number of messages received. Stored by the attachment that has the seat beside it; the
+    /// sender reads it.
     head: AtomicU64,
     seat: Seat,
 }
 
-/// How many messages were sent, and whether there will be more.
+/// The number of messages sent, and whether there will be more.
 ///
 /// ```text
 /// 63        1    0
@@ -70,7 +73,7 @@ impl Tail {
         self.0 & Self::CLOSED != 0
     }
 
-    /// With one message more.
+    /// Returns the tail after one more message.
     const fn next(self) -> Tail {
         Tail(self.0.wrapping_add(2))
     }
@@ -80,7 +83,7 @@ impl Tail {
     }
 }
 
-/// A peer has written what no peer does: the ends are further apart than there are slots.
+/// A peer has written an impossible value: the ends are further apart than there are slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt;
 
@@ -92,32 +95,33 @@ impl std::fmt::Display for Corrupt {
 
 impl std::error::Error for Corrupt {}
 
-/// Why nothing was sent.
+/// The reason for which nothing was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSent {
-    /// All slots are taken: to be waited for while [`Lane::is_full`] says so.
+    /// All slots are taken: wait while [`Lane::is_full`] says so.
     Full(Seen),
     /// One of both sides has closed the lane.
     Closed,
-    /// See [`Corrupt`].
+    /// The lane is [`Corrupt`].
     Corrupt,
 }
 
-/// Why nothing was received.
+/// The reason for which nothing was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotReceived {
-    /// Nothing was sent: to be waited for while [`Lane::is_empty`] says so. If whoever has the sender's seat is
-    /// dead, or nobody has it, and after that it is empty still, nothing will come but from his heir.
+    /// Nothing was sent: wait while [`Lane::is_empty`] says so. If the sender's seat is free or its
+    /// holder is dead, and the lane is empty after that was seen, only a later sender can send
+    /// more.
     Empty(Seen),
-    /// All that was sent has been received, and the sender has closed the lane.
+    /// All messages have been received, and the sender has closed the lane.
     Closed,
-    /// See [`Corrupt`].
+    /// The lane is [`Corrupt`].
     Corrupt,
 }
 
 impl Lane {
     const_fn! {
-        /// Empty, and open on both sides.
+        /// Creates an empty lane, open on both sides.
         pub const fn new() -> Self {
             Self {
                 sends: Line(Sends {
@@ -130,31 +134,31 @@ impl Lane {
         }
     }
 
-    /// Who sends.
+    /// Returns the seat of the sender.
     pub fn sender(&self) -> &Seat {
         &self.sends.0.seat
     }
 
-    /// Who receives.
+    /// Returns the seat of the receiver.
     pub fn receiver(&self) -> &Seat {
         &self.receives.0.seat
     }
 
-    /// Whether it still is as full as it was when [`NotSent::Full`] said so.
+    /// Returns true if the lane is still as full as it was when [`NotSent::Full`] said so.
     #[inline]
     pub fn is_full(&self, seen: Seen) -> bool {
         self.receives.0.head.load(Ordering::Relaxed) == seen.0 && !self.is_refused()
     }
 
-    /// Whether it still is as empty as it was when [`NotReceived::Empty`] said so.
+    /// Returns true if the lane is still as empty as it was when [`NotReceived::Empty`] said so.
     #[inline]
     pub fn is_empty(&self, seen: Seen) -> bool {
         self.tail(Ordering::Relaxed).0 == seen.0
     }
 
-    /// Makes a lane as new, for who has both seats: after a peer has spoilt it.
+    /// Resets a lane that a peer has spoilt. The caller has both seats.
     pub fn reset(&self) {
-        // Relaxed: who comes next sees it by his seat.
+        // Relaxed: the next holders of the seats see it through their seats.
         self.sends.0.tail.store(0, Ordering::Relaxed);
         self.receives.0.head.store(0, Ordering::Relaxed);
         self.sends.0.refused.store(0, Ordering::Relaxed);
@@ -171,7 +175,7 @@ impl Lane {
     }
 
     fn is_refused(&self) -> bool {
-        // Relaxed: nothing comes with it.
+        // Relaxed: nothing is published with it.
         self.sends.0.refused.load(Ordering::Relaxed) != 0
     }
 }
@@ -185,36 +189,38 @@ impl Default for Lane {
     }
 }
 
-/// How many messages lie between the ends, if so many can.
+/// Returns the number of messages between the ends, if it is possible.
 fn between(head: u64, tail: Tail, slots: Slots<'_>) -> Result<u64, Corrupt> {
     let messages = tail.count().wrapping_sub(head);
     if messages <= slots.count() { Ok(messages) } else { Err(Corrupt) }
 }
 
-/// What the sender knows of a lane; nobody else's.
+/// The sender's private copy of the state of a lane.
 #[derive(Debug)]
 pub struct Sender {
     tail: Tail,
-    /// Where the receiver was last seen.
+    /// The last known count of received messages.
     head: u64,
 }
 
 impl Sender {
-    /// For who has the [sender's seat](Lane::sender): goes on behind what was sent before, by whomever.
+    /// Continues behind the messages of all earlier senders. For the attachment that has the
+    /// [sender's seat](Lane::sender).
     ///
     /// # Errors
     ///
     /// If a peer has spoilt the lane.
     pub fn of(lane: &Lane, slots: Slots<'_>) -> Result<Self, Corrupt> {
-        // Relaxed: what those before have sent is known by the seat.
+        // Relaxed: the seat orders the messages of earlier senders.
         let mut sender = Self { tail: lane.tail(Ordering::Relaxed), head: 0 };
         sender.look(lane, slots)?;
         Ok(sender)
     }
 
-    /// Looks where the receiver is: how many messages he has left.
+    /// Looks at the receiver's count, and returns the number of messages that it has left.
     fn look(&mut self, lane: &Lane, slots: Slots<'_>) -> Result<u64, Corrupt> {
-        // Acquire: he has read what is overwritten: pairs with the Release in `receive`.
+        // Acquire: pairs with the Release in `Receiver::commit`; the receiver has read the slots
+        // that are overwritten.
         self.head = lane.receives.0.head.load(Ordering::Acquire);
         between(self.head, self.tail, slots)
     }
@@ -223,7 +229,7 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// [`NotSent`] says why not.
+    /// [`NotSent`] names the reason.
     ///
     /// # Panics
     ///
@@ -248,36 +254,37 @@ impl Sender {
         Ok(())
     }
 
-    /// Says that this was all. The caller rings for the receiver.
+    /// Closes the lane behind the last message. The caller rings for the receiver.
     pub fn close(&mut self, lane: &Lane) {
         self.tail = self.tail.closed();
         lane.set_tail(self.tail);
     }
 }
 
-/// What the receiver knows of a lane; nobody else's.
+/// The receiver's private copy of the state of a lane.
 #[derive(Debug)]
 pub struct Receiver {
     head: u64,
-    /// Where the sender was last seen.
+    /// The last known tail.
     tail: Tail,
 }
 
 impl Receiver {
-    /// For who has the [receiver's seat](Lane::receiver): goes on with the first message that nobody has received.
+    /// Continues with the first message that has not been received. For the attachment that has the
+    /// [receiver's seat](Lane::receiver).
     ///
     /// # Errors
     ///
     /// If a peer has spoilt the lane.
     pub fn of(lane: &Lane, slots: Slots<'_>) -> Result<Self, Corrupt> {
-        // Relaxed: what those before have received is known by the seat.
+        // Relaxed: the seat orders the work of earlier receivers.
         let head = lane.receives.0.head.load(Ordering::Relaxed);
         let mut receiver = Self { head, tail: Tail(0) };
         receiver.look(lane, slots)?;
         Ok(receiver)
     }
 
-    /// Looks where the sender is: how many messages there are.
+    /// Looks at the sender's count, and returns the number of messages.
     fn look(&mut self, lane: &Lane, slots: Slots<'_>) -> Result<u64, Corrupt> {
         // Acquire: pairs with the Release in `set_tail`.
         let tail = lane.tail(Ordering::Acquire);
@@ -286,12 +293,12 @@ impl Receiver {
         Ok(messages)
     }
 
-    /// Receives the first of the messages: copies the beginning of its slot, so that no peer changes
-    /// what the caller then looks at. The caller rings for the sender.
+    /// Receives the first of the messages: copies the beginning of its slot, so that no peer
+    /// changes the copy that the caller then looks at. The caller rings for the sender.
     ///
     /// # Errors
     ///
-    /// [`NotReceived`] says why not.
+    /// [`NotReceived`] names the reason.
     ///
     /// # Panics
     ///
@@ -326,16 +333,17 @@ impl Receiver {
         lane.receives.0.head.store(self.head, Ordering::Release);
     }
 
-    /// Says that nothing is received any more: what is sent from now on is refused. The caller rings for the sender.
+    /// Closes the receiving side: messages sent from now on are refused. The caller rings for the
+    /// sender.
     pub fn close(&mut self, lane: &Lane) {
-        // Relaxed: nothing comes with it.
+        // Relaxed: nothing is published with it.
         lane.sends.0.refused.store(1, Ordering::Relaxed);
     }
 }
 
 #[cfg(all(test, not(loom)))]
 impl Lane {
-    /// As a peer may leave it.
+    /// Stores any ends, as a peer may.
     pub(super) fn spoil(&self, tail: u64, head: u64) {
         self.sends.0.tail.store(tail, Ordering::Relaxed);
         self.receives.0.head.store(head, Ordering::Relaxed);

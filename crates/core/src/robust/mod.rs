@@ -1,12 +1,12 @@
-//! Objects in memory that processes share, which survive that one of them is killed at any instruction.
+//! Objects in memory that processes share; they survive the death of a process at any instruction.
 //!
-//! README.md beside this file has the states, the steps and the proofs, and what callers owe. Nothing here waits: an
-//! operation says that it has been done, or what has to change before it is worth another try, and whoever
-//! makes room for others is told to ring for them.
+//! README.md beside this file has the states, the steps, the proofs, and the duties of callers.
+//! Nothing here waits: an operation says that it is done, or which word has to change before
+//! another try is worth while; a caller that makes room for waiters is told to ring for them.
 //!
-//! All is `#[repr(C)]` over atomics without a pointer, valid when zeroed, at any address. Contents are
-//! trusted for what they say, never for where they point or for an end: whatever bits a peer writes, each operation
-//! returns, within the memory that it was given.
+//! All types are `#[repr(C)]` over atomics without a pointer, valid when zeroed, at any address.
+//! Contents are trusted for their meaning only, never as an address or a length: for any bits that
+//! a peer writes, each operation returns, and stays within the memory that it was given.
 
 mod event;
 mod holder;
@@ -33,15 +33,15 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// So often an exchange is tried again because the word has changed meanwhile. Honest peers do not come there; a
-/// hostile one could keep somebody busy for ever.
+/// Number of times an exchange is tried again because the word has changed meanwhile. Honest peers
+/// do not get there; a hostile one could keep a caller busy for ever.
 const MOST_TRIES: usize = if cfg!(loom) { 4 } else { 64 };
 
-/// What a word held when it was looked at, for whoever waits until it changes.
+/// The value of a word at a look, for a waiter that waits until it changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen(u64);
 
-/// Lines of its own, two as processors fetch them in pairs.
+/// A value on lines of its own; two, as processors fetch them in pairs.
 #[repr(C, align(128))]
 #[derive(Debug)]
 struct Line<T>(T);

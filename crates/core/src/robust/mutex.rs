@@ -1,12 +1,12 @@
-//! A lock that is taken over from the dead.
+//! A lock that can be taken over from a dead holder.
 
 use super::{Holder, MOST_TRIES, Seen};
 use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 
 /// A lock of 8 bytes, which names its holder.
 ///
-/// Budget, while nobody else comes: one RMW to lock it, without a load before; one RMW to unlock it, after a load. One
-/// line.
+/// Budget, uncontended: one RMW to lock it, without a load before; one RMW to unlock it, after a
+/// load. One line.
 ///
 /// ```
 /// use daiko_core::robust::{Found, Holder, Lock, Mutex, Unlock};
@@ -15,7 +15,7 @@ use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 /// let mutex = Mutex::new();
 /// assert_eq!(mutex.try_lock(me, |_| false), Lock::Locked(Found::Clean));
 /// assert!(matches!(mutex.try_lock(other, |_| false), Lock::Held { by, .. } if by == me));
-/// // It is killed. Whoever comes next is told, and nobody else.
+/// // The holder is killed. Only the next holder gets `OwnerDied`.
 /// assert_eq!(mutex.try_lock(other, |who| who == me), Lock::Locked(Found::OwnerDied));
 /// mutex.clear_poison();
 /// assert_eq!(mutex.unlock(other), Unlock::Quiet);
@@ -24,16 +24,17 @@ use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 #[derive(Debug)]
 pub struct Mutex(AtomicU64);
 
-/// The word. Zeroed it is free.
+/// The word. A zeroed word is free.
 ///
 /// ```text
 /// 63        32 31   16 15     2     1          0
 /// | generation | index | unused | POISONED | WAITED |
 /// ```
 ///
-/// * Without a generation it is free, and nobody is said to wait.
-/// * `WAITED`: somebody waits for this holder, who rings when he unlocks.
-/// * `POISONED`: somebody who had it died, or gave it up poisoned, and nobody has repaired since what it protects.
+/// * Without a generation it is free, and `WAITED` has no meaning.
+/// * `WAITED`: an attachment waits for this holder, which rings when it unlocks.
+/// * `POISONED`: a holder died, or unlocked it as poisoned, and the data has not been repaired
+///   since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Word(u64);
 
@@ -57,17 +58,17 @@ impl Word {
         Word(self.0 | Self::WAITED)
     }
 
-    /// Free, with what is known of the past.
+    /// Returns a free word, with the poison kept.
     const fn free(poisoned: bool) -> Word {
         Word(if poisoned { Self::POISONED } else { 0 })
     }
 
-    /// After `me` has found it free.
+    /// Returns the word after `me` has found it free.
     const fn taken(self, me: Holder) -> Word {
         Word(me.bits() | self.0 & Self::POISONED)
     }
 
-    /// After `me` has found its holder dead. Who waits goes on to be rung for.
+    /// Returns the word after `me` has found its holder dead. Waiters will still be rung for.
     const fn inherited(self, me: Holder) -> Word {
         let poisoned = if cfg!(weaken = "robust-mutex-inherit") { 0 } else { Self::POISONED };
         Word(me.bits() | self.0 & Self::WAITED | poisoned)
@@ -78,42 +79,43 @@ impl Word {
     }
 }
 
-/// What a new holder learns.
+/// The state of the data, as a new holder finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// All who had it have left in order, or it has been repaired since.
+    /// All holders have left in order, or the data has been repaired since.
     Clean,
-    /// The last holder died while he had it. Of each death one learns. Unless he
-    /// [clears](Mutex::clear_poison) it, those who come after him find it poisoned.
+    /// The last holder died while it had the lock. Each death is reported once. Until the new
+    /// holder [clears](Mutex::clear_poison) the poison, later holders get `Poisoned`.
     OwnerDied,
-    /// Somebody died or failed while he had it, and nobody has repaired it since.
+    /// A holder died or failed while it had the lock, and the data has not been repaired since.
     Poisoned,
 }
 
-/// What came of a try to lock.
+/// The outcome of a try to lock.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
     /// The caller has it.
     Locked(Found),
-    /// `by` has it, and is not known to be dead. Who waits [says so](Mutex::wait_for) first.
+    /// `by` has it, and is not known to be dead. A waiter [announces itself](Mutex::wait_for)
+    /// first.
     Held {
-        /// The holder, whose death is to be watched for.
+        /// The holder; watch for its death.
         by: Holder,
         /// The word that said so.
         seen: Seen,
     },
-    /// It changed under each of many tries. Worth another one.
+    /// It changed under each of many tries. Another try is worth while.
     Contended,
 }
 
-/// What came of an unlock.
+/// The outcome of an unlock.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unlock {
-    /// Nobody waits.
+    /// No attachment waits.
     Quiet,
-    /// Somebody may wait: the caller rings for all who do, as none of them rings for another.
+    /// An attachment may wait: the caller rings for all that do, as none of them rings for another.
     Ring,
     /// It was not the caller's: a peer has written to the word. It is free now.
     NotMine,
@@ -121,15 +123,16 @@ pub enum Unlock {
 
 impl Mutex {
     const_fn! {
-        /// Free, and clean.
+        /// Creates a free and clean lock.
         pub const fn new() -> Self {
             Self(AtomicU64::new(Word::free(false).0))
         }
     }
 
-    /// Takes it if it is free, or if `is_dead` says so of its holder.
+    /// Takes the lock if it is free, or if `is_dead` says so of its holder.
     ///
-    /// One attachment's threads are one holder: who of them has it is their own matter.
+    /// The threads of one attachment are one holder: which of them has the lock is up to that
+    /// process.
     #[inline]
     pub fn try_lock(&self, me: Holder, is_dead: impl Fn(Holder) -> bool) -> Lock {
         match self.change(Word::free(false), Word::free(false).taken(me)) {
@@ -155,45 +158,49 @@ impl Mutex {
     }
 
     fn change(&self, from: Word, to: Word) -> Result<(), Word> {
-        // Acquire: pairs with the Release in `leave`. What the dead did is known by their death.
+        // Acquire: pairs with the Release in `leave`. The writes of a dead holder are seen through
+        // the report of its death.
         let acquire = unless_weakened!("robust-mutex-lock", Ordering::Acquire);
         let changed = self.0.compare_exchange(from.0, to.0, acquire, Ordering::Relaxed);
         changed.map(drop).map_err(Word)
     }
 
-    /// Says to the holder that was `seen` that the caller waits: what to wait for the end of. `None` if he
-    /// has left, and it is worth another try.
+    /// Tells the holder that was `seen` that the caller waits. Returns the word to wait for a
+    /// change of; `None` if the holder has left, and another try is worth while.
     #[must_use = "if the word has changed already, nobody rings"]
     pub fn wait_for(&self, seen: Seen) -> Option<Seen> {
         let waited = Word(seen.0).waited();
-        // Release: whoever is told of it knows where to ring: pairs with the Acquire in `leave`. Exchanged though
-        // others may have said so already, as they have not said where this one is to be rung for.
+        // Release: pairs with the Acquire in `leave`, so that a holder that sees WAITED knows where
+        // to ring. Exchanged even if WAITED is set: the earlier waiter has not said where this one
+        // is to be rung for.
         let release = unless_weakened!("robust-mutex-wait", Ordering::Release);
         let said = self.0.compare_exchange(seen.0, waited.0, release, Ordering::Relaxed);
         said.is_ok().then_some(Seen(waited.0))
     }
 
-    /// Whether the word is another than the one that was `seen`, so that a try to lock is due.
+    /// Returns true if the word differs from the one that was `seen`, so that another try to lock
+    /// is worth while.
     #[inline]
     pub fn has_changed(&self, seen: Seen) -> bool {
         self.0.load(Ordering::Relaxed) != seen.0
     }
 
-    /// Gives it back, as poisoned as it is.
+    /// Unlocks, and keeps the poison.
     #[inline]
     pub fn unlock(&self, me: Holder) -> Unlock {
-        // Relaxed: of what this keeps nobody but the holder changes anything.
+        // Relaxed: only the holder changes the bits that this keeps.
         let poisoned = Word(self.0.load(Ordering::Relaxed)).is_poisoned();
         self.leave(me, Word::free(poisoned))
     }
 
-    /// Gives it back poisoned.
+    /// Unlocks, and poisons it.
     pub fn unlock_poisoned(&self, me: Holder) -> Unlock {
         self.leave(me, Word::free(true))
     }
 
     fn leave(&self, me: Holder, free: Word) -> Unlock {
-        // Release: pairs with the Acquire in `change`. Acquire: pairs with the Release in `wait_for`.
+        // Release: pairs with the Acquire in `change`. Acquire: pairs with the Release in
+        // `wait_for`.
         let order = unless_weakened!("robust-mutex-unlock", Ordering::AcqRel);
         let was = Word(self.0.swap(free.0, order));
         match was.holder() {
@@ -203,17 +210,17 @@ impl Mutex {
         }
     }
 
-    /// Says that what it protects is in order again. For the holder.
+    /// Clears the poison: the data is in order again. Only for the holder.
     pub fn clear_poison(&self) {
-        // Relaxed: those who come after learn of it by the unlock.
+        // Relaxed: later holders see it by the unlock.
         self.0.fetch_and(!Word::POISONED, Ordering::Relaxed);
     }
 
-    /// How one finds it who shares it while it is free; else who has it, and may be dead.
+    /// Returns the state of the data for a caller that shares the lock while it is free.
     ///
     /// # Errors
     ///
-    /// If somebody has it: who, and the word that said so.
+    /// If it is held: the holder, which may be dead, and the word that said so.
     #[inline]
     pub fn found(&self) -> Result<Found, (Holder, Seen)> {
         // Acquire: pairs with the Release in `leave`.
@@ -221,21 +228,23 @@ impl Mutex {
         word.holder().map_or(Ok(word.found()), |by| Err((by, Seen(word.0))))
     }
 
-    /// Takes it from the dead who was `seen` to have it, for nobody. The caller rings, and has learned of the
-    /// death as a new holder would. False if somebody else was faster.
+    /// Frees the lock of the dead holder that was `seen`, without a new holder. The caller rings,
+    /// and reports the death as a new holder would. Returns false if another attachment was faster.
     pub(super) fn bury(&self, seen: Seen) -> bool {
-        // Release: who takes it sees what the caller did before. Acquire: as in `change`.
+        // Release: pairs with the Acquire in `change`; the next holder sees the caller's writes.
+        // Acquire: as in `change`.
         let (order, free) = (Ordering::AcqRel, Word::free(true));
         self.0.compare_exchange(seen.0, free.0, order, Ordering::Relaxed).is_ok()
     }
 
-    /// Who has it, in the eyes of whoever asks; he may be dead.
+    /// Returns the holder, which may be dead. The answer may be out of date at once.
     pub fn holder(&self) -> Option<Holder> {
         // Acquire: pairs with the Release in `leave`.
         Word(self.0.load(Ordering::Acquire)).holder()
     }
 
-    /// Whether who comes next would learn that it is poisoned, if its holder lives.
+    /// Returns true if the next holder would find it poisoned, provided that the present holder
+    /// lives.
     pub fn is_poisoned(&self) -> bool {
         Word(self.0.load(Ordering::Relaxed)).is_poisoned()
     }
@@ -252,7 +261,7 @@ impl Default for Mutex {
 
 #[cfg(all(test, not(loom)))]
 impl Mutex {
-    /// As a peer may leave it.
+    /// Stores any word, as a peer may.
     pub(super) fn spoil(&self, word: u64) {
         self.0.store(word, Ordering::Relaxed);
     }

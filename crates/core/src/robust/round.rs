@@ -1,9 +1,10 @@
-//! Whose turn it is among several lanes.
+//! The order in which a receiver serves several lanes.
 
-/// Who receives from several lanes, one for each who sends, goes round: behind the lane that had something last.
-/// So a message that is the first of its lane waits for one of each other lane at most. The receiver's own.
+/// A round over several lanes, one for each sender, which goes on behind the lane that had a
+/// message last. So the first message of a lane waits for at most one message of each other lane.
+/// Private to the receiver.
 ///
-/// Budget: one look for each lane, until one has something.
+/// Budget: one look for each lane, until one has a message.
 ///
 /// ```
 /// use daiko_core::robust::Round;
@@ -18,7 +19,8 @@ pub struct Round {
 }
 
 impl Round {
-    /// Asks each of `lanes` lanes once, and has what the first answers that has something.
+    /// Calls `ask` for each of `lanes` lanes at most once, and returns the first answer that is not
+    /// `None`.
     pub fn find<T>(&mut self, lanes: usize, mut ask: impl FnMut(usize) -> Option<T>) -> Option<T> {
         let next = self.next.min(lanes);
         for lane in (next..lanes).chain(0..next) {

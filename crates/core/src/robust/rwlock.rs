@@ -1,15 +1,16 @@
-//! A lock for many readers or one writer, which is taken over from the dead.
+//! A lock for many readers or one writer, which can be taken over from a dead holder.
 
 use super::{Found, Holder, Lock, MOST_TRIES, Mutex, Unlock};
 use crate::sync::{AtomicU32, Ordering, const_fn, fence, unless_weakened};
 
-/// A lock for readers or one writer, of 8 bytes and one [`Reads`] for each attachment there may be.
+/// A lock for readers or one writer, of 8 bytes and one [`Reads`] for each possible attachment.
 ///
-/// The readers of one attachment are counted by itself: its first one locks, its last one unlocks. To write,
-/// [lock](Mutex::try_lock) the [writer](Self::writer), and wait until [nobody reads](Self::reader).
+/// An attachment counts its readers itself: its first one locks, its last one unlocks. To write,
+/// [lock](Mutex::try_lock) the [writer](Self::writer), and wait until there is no
+/// [reader](Self::reader).
 ///
-/// Budget: to read, no RMW: a store to the attachment's entry, a fence, a load of the writer; the same to unlock. To write,
-/// that of the mutex, a fence, and a load of each entry.
+/// Budget: to read, no RMW: a store to the attachment's entry, a fence, a load of the writer; the
+/// same to unlock. To write, that of the mutex, a fence, and a load of each entry.
 ///
 /// ```
 /// use daiko_core::robust::{Found, Holder, Lock, Reads, RwLock, Unlock};
@@ -23,31 +24,34 @@ use crate::sync::{AtomicU32, Ordering, const_fn, fence, unless_weakened};
 /// assert_eq!(lock.unlock_read(reader, &reads), Unlock::Ring);
 /// assert_eq!(lock.reader(&reads, 0, |_| false), None);
 ///
-/// assert!(matches!(lock.try_read(reader, &reads, |_| false), Lock::Held { by, .. } if by == writer));
+/// assert!(matches!(
+///     lock.try_read(reader, &reads, |_| false),
+///     Lock::Held { by, .. } if by == writer
+/// ));
 /// assert_eq!(lock.writer().unlock(writer), Unlock::Quiet);
 /// ```
 #[repr(C)]
 #[derive(Debug)]
 pub struct RwLock {
-    /// Had by who writes, or waits until nobody reads.
+    /// Held by the writer, also while it waits for the readers to leave.
     writer: Mutex,
 }
 
-/// The generation of the attachment with this place, while it reads; 0 while it does not. Written by that
-/// attachment alone; of a dead one it means nothing.
+/// The generation of the attachment with this place, while it reads; 0 while it does not. Written
+/// by that attachment alone. The entry of a dead attachment has no meaning.
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Reads(AtomicU32);
 
 impl Reads {
     const_fn! {
-        /// Nobody reads.
+        /// Creates the entry of an attachment that does not read.
         pub const fn new() -> Self {
             Self(AtomicU32::new(0))
         }
     }
 
-    /// Whether `by` reads.
+    /// Returns true if `by` reads.
     #[inline]
     pub fn is(&self, by: Holder) -> bool {
         self.0.load(Ordering::Relaxed) == by.generation().get()
@@ -56,7 +60,8 @@ impl Reads {
     fn enter(&self, me: Holder) {
         self.0.store(me.generation().get(), Ordering::Relaxed);
         if !cfg!(weaken = "robust-rwlock-enter") {
-            // Pairs with the fence in `RwLock::reader`: he sees the entry, or his word is seen here.
+            // Pairs with the fence in `RwLock::reader`: the writer sees the entry, or this
+            // attachment sees the writer's word.
             fence(Ordering::SeqCst);
         }
     }
@@ -66,9 +71,9 @@ impl Reads {
         self.0.store(0, unless_weakened!("robust-rwlock-leave", Ordering::Release));
     }
 
-    /// Who reads here, at the place `index`.
+    /// Returns the attachment that reads here, at the place `index`.
     fn by(&self, index: u16) -> Option<Holder> {
-        // Acquire: who writes does so after what was read: pairs with the Release in `leave`.
+        // Acquire: pairs with the Release in `leave`, so that the writer writes after the reads.
         let generation = self.0.load(Ordering::Acquire).try_into().ok()?;
         Some(Holder::new(index, generation))
     }
@@ -76,22 +81,23 @@ impl Reads {
 
 impl RwLock {
     const_fn! {
-        /// Free, and clean.
+        /// Creates a free and clean lock.
         pub const fn new() -> Self {
             Self { writer: Mutex::new() }
         }
     }
 
-    /// Who writes, or is about to: to be locked by who wants to, and waited for by who wants to read.
+    /// Returns the lock of the writer: a writer locks it, a reader waits for it.
     pub fn writer(&self) -> &Mutex {
         &self.writer
     }
 
-    /// Begins to read, unless somebody writes or is about to, for the first reader of the attachment `me`. It locks
-    /// for all of them.
+    /// Begins to read, for all readers of the attachment `me`, unless there is a writer, or one
+    /// that waits for the readers to leave. Called by its first reader.
     ///
-    /// The caller rings unless it is locked and [`Clean`](Found::Clean) or [`Poisoned`](Found::Poisoned): somebody may have taken this try
-    /// for a reader, or may wait for a dead writer.
+    /// The caller rings unless the result is locked and [`Clean`](Found::Clean) or
+    /// [`Poisoned`](Found::Poisoned): a writer may have taken this try for a reader, or an
+    /// attachment may wait for a dead writer.
     ///
     /// # Panics
     ///
@@ -115,7 +121,7 @@ impl RwLock {
                     entry.leave();
                     return Lock::Held { by, seen };
                 }
-                // Whoever takes the word from then on sees the entry.
+                // An attachment that takes the word from then on sees the entry.
                 Err((_, seen)) if self.writer.bury(seen) => return Lock::Locked(Found::OwnerDied),
                 Err(_) => {}
             }
@@ -135,7 +141,8 @@ impl RwLock {
         let mine = entry.is(me);
         entry.leave();
         if !cfg!(weaken = "robust-rwlock-ring") {
-            // Pairs with the fence in `reader`: he sees that the entry is empty, or his word is seen here.
+            // Pairs with the fence in `reader`: the writer sees that the entry is empty, or this
+            // attachment sees the writer's word.
             fence(Ordering::SeqCst);
         }
         match self.writer.holder() {
@@ -145,10 +152,11 @@ impl RwLock {
         }
     }
 
-    /// Who reads, at `from` or behind, and is not known to be dead, for who has the writer's lock. He waits until that one's entry
-    /// [is](Reads::is) not his any more, and asks again from there on. After `None` he writes.
+    /// Returns the first attachment, at `from` or behind, that reads and is not known to be dead.
+    /// For the holder of the writer's lock, which waits until that entry no longer [is](Reads::is)
+    /// the attachment's, and asks again from there on. After `None` it writes.
     ///
-    /// Who begins to read meanwhile is kept out, wherever he is.
+    /// New readers are kept out meanwhile, at every place.
     pub fn reader(
         &self,
         reads: &[Reads],
@@ -181,7 +189,7 @@ impl Default for Reads {
 
 #[cfg(all(test, not(loom)))]
 impl Reads {
-    /// As a peer may leave it.
+    /// Stores any entry, as a peer may.
     pub(super) fn spoil(&self, generation: u32) {
         self.0.store(generation, Ordering::Relaxed);
     }

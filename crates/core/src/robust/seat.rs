@@ -3,9 +3,11 @@
 use super::{Holder, MOST_TRIES, Seen};
 use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 
-/// Who has a place, of 8 bytes: nobody, or a [`Holder`], from whom it is taken over if he dies.
+/// A place of 8 bytes that is free or names a [`Holder`]. If the holder dies, another attachment
+/// takes it over.
 ///
-/// Other than a mutex it is not waited for, and who takes it over from the dead finds nothing half done.
+/// Unlike a mutex it is not waited for, and an attachment that takes it over from a dead one finds
+/// nothing half done.
 ///
 /// Budget: one RMW to take it, one to leave it.
 ///
@@ -22,35 +24,35 @@ use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 #[derive(Debug)]
 pub struct Seat(AtomicU64);
 
-/// What came of a try to take a seat.
+/// The outcome of a try to take a seat.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
     /// The caller has it.
     Taken {
-        /// The dead from whom he has it.
+        /// The dead holder from which it was taken over.
         from: Option<Holder>,
     },
     /// `by` has it, and is not known to be dead.
     Held {
-        /// Who has it.
+        /// The holder.
         by: Holder,
         /// The word that said so.
         seen: Seen,
     },
-    /// It changed under each of many tries. Worth another one.
+    /// It changed under each of many tries. Another try is worth while.
     Contended,
 }
 
 impl Seat {
     const_fn! {
-        /// Nobody's.
+        /// Creates a free seat.
         pub const fn new() -> Self {
             Self(AtomicU64::new(0))
         }
     }
 
-    /// Takes it if it is nobody's, or if `is_dead` says so of who has it.
+    /// Takes the seat if it is free, or if `is_dead` says so of its holder.
     #[inline]
     pub fn take(&self, me: Holder, is_dead: impl Fn(Holder) -> bool) -> Take {
         let mut seen = 0;
@@ -67,7 +69,7 @@ impl Seat {
         Take::Contended
     }
 
-    /// Gives it up. False if it is not the caller's: a peer has written to it.
+    /// Gives the seat up. Returns false if it is not the caller's: a peer has written to it.
     #[inline]
     #[must_use = "somebody else may have it"]
     pub fn leave(&self, me: Holder) -> bool {
@@ -75,19 +77,19 @@ impl Seat {
     }
 
     fn change(&self, from: u64, to: u64) -> Result<(), u64> {
-        // Acquire: who has it sees what was done by those who had it before and left: pairs with the Release
-        // here. What the dead did is known by their death.
+        // Acquire: pairs with the Release here, of earlier holders that left; the new holder sees
+        // their writes. The writes of a dead holder are seen through the report of its death.
         let order = unless_weakened!("robust-seat", Ordering::AcqRel);
         self.0.compare_exchange(from, to, order, Ordering::Relaxed).map(drop)
     }
 
-    /// Who has it, in the eyes of whoever asks; he may be dead.
+    /// Returns the holder, which may be dead. The answer may be out of date at once.
     pub fn holder(&self) -> Option<Holder> {
-        // Acquire: pairs with the Release in `leave`.
+        // Acquire: pairs with the Release in `change`.
         Holder::of(self.0.load(Ordering::Acquire))
     }
 
-    /// Whether the word is another than the one that was `seen`.
+    /// Returns true if the word differs from the one that was `seen`.
     pub fn has_changed(&self, seen: Seen) -> bool {
         self.0.load(Ordering::Relaxed) != seen.0
     }
@@ -104,7 +106,7 @@ impl Default for Seat {
 
 #[cfg(all(test, not(loom)))]
 impl Seat {
-    /// As a peer may leave it.
+    /// Stores any word, as a peer may.
     pub(super) fn spoil(&self, word: u64) {
         self.0.store(word, Ordering::Relaxed);
     }

@@ -1,11 +1,13 @@
-//! Permits that come back from the dead.
+//! Permits that can be taken over from dead holders.
 
 use super::{Holder, Seen};
 use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 
-/// Permits, of 8 bytes, and 8 more for each [`Permit`], which the caller keeps behind it: a zeroed one is free.
+/// A semaphore of 8 bytes, and 8 more for each [`Permit`], which the caller keeps behind it: a
+/// zeroed one is free.
 ///
-/// Budget: one RMW to acquire, after a load of each permit that is looked at before; two to give back. Two lines.
+/// Budget: one RMW to acquire, after a load of each permit that is looked at before; two to give
+/// back. Two lines.
 ///
 /// ```
 /// use daiko_core::robust::{Acquire, Holder, Permit, Semaphore};
@@ -13,39 +15,41 @@ use crate::sync::{AtomicU64, Ordering, const_fn, unless_weakened};
 /// let [me, other] = [0, 1].map(|index| Holder::new(index, 1.try_into().unwrap()));
 /// let (semaphore, permits) = (Semaphore::new(), [const { Permit::new() }; 1]);
 /// assert_eq!(semaphore.try_acquire(me, &permits, 0, |_| false), Acquire::Acquired(0));
-/// let Acquire::Exhausted(seen) = semaphore.try_acquire(other, &permits, 0, |_| false) else { panic!() };
+/// let Acquire::Exhausted(seen) = semaphore.try_acquire(other, &permits, 0, |_| false) else {
+///     panic!()
+/// };
 /// assert!(semaphore.give_back(me, &permits, 0) && semaphore.has_changed(seen));
 ///
 /// assert_eq!(semaphore.try_acquire(me, &permits, 0, |_| false), Acquire::Acquired(0));
-/// // It is killed.
+/// // The holder is killed.
 /// assert_eq!(semaphore.try_acquire(other, &permits, 0, |who| who == me), Acquire::Acquired(0));
 /// assert!(!semaphore.give_back(me, &permits, 0));
 /// ```
 #[repr(C)]
 #[derive(Debug)]
 pub struct Semaphore {
-    /// How often permits have become free. Changed after them, by anyone.
+    /// Number of times that permits have become free. Changed after them, by any process.
     returns: AtomicU64,
 }
 
-/// One permit. What it holds changes by exchanges that name what it held.
+/// One permit. It changes by exchanges that name its previous state.
 ///
 /// | word | meaning |
 /// |---|---|
 /// | 0 | free |
-/// | without a generation, but not 0 | nobody's, and not free: it is in a message |
-/// | a [`Holder`] | his |
+/// | without a generation, but not 0 | away: without a holder, and not free; it is in a message |
+/// | a [`Holder`] | held by it |
 #[repr(transparent)]
 #[derive(Debug)]
 pub struct Permit(AtomicU64);
 
-/// What came of a try to acquire a permit.
+/// The outcome of a try to acquire a permit.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acquire {
-    /// The caller has this one.
+    /// The caller has this permit.
     Acquired(usize),
-    /// None was free: to be waited for until it [has changed](Semaphore::has_changed).
+    /// No permit was free: wait until the semaphore [has changed](Semaphore::has_changed).
     Exhausted(Seen),
 }
 
@@ -54,32 +58,32 @@ impl Permit {
     const AWAY: u64 = 1;
 
     const_fn! {
-        /// Free.
+        /// Creates a free permit.
         pub const fn new() -> Self {
             Self(AtomicU64::new(Self::FREE))
         }
     }
 
-    /// Whether it is somebody's, in the eyes of who asks, and whose.
+    /// Returns the holder, if there is one. The answer may be out of date at once.
     pub fn holder(&self) -> Option<Holder> {
         Holder::of(self.0.load(Ordering::Relaxed))
     }
 
-    /// Whether it is free, in the eyes of who asks.
+    /// Returns true if it is free. The answer may be out of date at once.
     pub fn is_free(&self) -> bool {
         self.0.load(Ordering::Relaxed) == Self::FREE
     }
 
     fn change(&self, from: u64, to: u64) -> bool {
-        // Acquire: who has it now sees what was done by who had it before: pairs with the Release here. What the
-        // dead did is known by their death.
+        // Acquire: pairs with the Release here, of earlier holders; the new holder sees their
+        // writes. The writes of a dead holder are seen through the report of its death.
         let order = unless_weakened!("robust-semaphore-permit", Ordering::AcqRel);
         self.0.compare_exchange(from, to, order, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes it if it is free, or its holder is dead.
+    /// Takes the permit if it is free, or its holder is dead.
     fn take(&self, me: Holder, is_dead: impl Fn(Holder) -> bool) -> bool {
-        // Relaxed: the exchange names what was seen.
+        // Relaxed: the exchange names the word that was seen.
         let seen = self.0.load(Ordering::Relaxed);
         Holder::of(seen).map_or(seen == Self::FREE, is_dead) && self.change(seen, me.bits())
     }
@@ -95,14 +99,14 @@ impl Permit {
 
 impl Semaphore {
     const_fn! {
-        /// Nobody has given anything back.
+        /// Creates a semaphore to which no permit has been given back.
         pub const fn new() -> Self {
             Self { returns: AtomicU64::new(0) }
         }
     }
 
-    /// Acquires a permit that is free or a dead one's: the first, from `first` on and round. It is best where the caller
-    /// has found one before.
+    /// Acquires the first permit, from `first` on and round, that is free or has a dead holder. A
+    /// good `first` is where the caller has found a permit before.
     pub fn try_acquire(
         &self,
         me: Holder,
@@ -110,7 +114,8 @@ impl Semaphore {
         first: usize,
         is_dead: impl Fn(Holder) -> bool,
     ) -> Acquire {
-        // Before the look. Acquire: what became free before is found free: pairs with the Release in `returned`.
+        // Before the look. Acquire: pairs with the Release in `returned`, so that permits that
+        // became free before are found free.
         let seen = self.returns.load(unless_weakened!("robust-semaphore-look", Ordering::Acquire));
         let first = first.min(permits.len());
         let mut round = (first..permits.len()).chain(0..first);
@@ -118,7 +123,7 @@ impl Semaphore {
         found.map_or(Acquire::Exhausted(Seen(seen)), Acquire::Acquired)
     }
 
-    /// Whether permits have become free since that was `seen`.
+    /// Returns true if permits have become free since the count that was `seen`.
     #[inline]
     pub fn has_changed(&self, seen: Seen) -> bool {
         self.returns.load(Ordering::Relaxed) != seen.0
@@ -133,7 +138,7 @@ impl Semaphore {
         permits.get(permit).is_some_and(|permit| permit.change(from, to))
     }
 
-    /// Gives a permit back; the caller then rings. False if it is not the caller's.
+    /// Gives a permit back; the caller then rings. Returns false if it is not the caller's.
     #[must_use = "a peer may have taken it"]
     pub fn give_back(&self, me: Holder, permits: &[Permit], permit: usize) -> bool {
         let mine = self.change(permits, permit, me.bits(), Permit::FREE);
@@ -143,27 +148,30 @@ impl Semaphore {
         mine
     }
 
-    /// Makes a permit another's, who learns of it otherwise. If he dies, it comes back from him; if he turns out to
-    /// have been dead before, the caller [sweeps](Self::sweep). False if it is not the caller's.
+    /// Hands a permit over to another attachment, which learns of it otherwise. If `to` dies, the
+    /// permit comes back from it; if `to` turns out to have been dead before, the caller
+    /// [sweeps](Self::sweep). Returns false if the permit is not the caller's.
     #[must_use = "a peer may have taken it"]
     pub fn hand_over(&self, me: Holder, permits: &[Permit], permit: usize, to: Holder) -> bool {
         self.change(permits, permit, me.bits(), to.bits())
     }
 
-    /// Makes a permit nobody's, which goes to an unknown with a message. If that is lost the permit is: no death brings
-    /// it back. False if it is not the caller's.
+    /// Makes a permit away, which goes to an unknown receiver with a message. If the message is
+    /// lost, so is the permit: no death brings it back. Returns false if it is not the caller's.
     #[must_use = "a peer may have taken it"]
     pub fn forget(&self, me: Holder, permits: &[Permit], permit: usize) -> bool {
         self.change(permits, permit, me.bits(), Permit::AWAY)
     }
 
-    /// Makes a permit the caller's that somebody [forgot](Self::forget). False if it is another's, or free, or none.
+    /// Makes the caller the holder of a [forgotten](Self::forget) permit. Returns false if it has a
+    /// holder, or is free, or does not exist.
     #[must_use = "a peer may have named one that is another's"]
     pub fn adopt(&self, me: Holder, permits: &[Permit], permit: usize) -> bool {
         self.change(permits, permit, Permit::AWAY, me.bits())
     }
 
-    /// Gives a permit back that somebody [forgot](Self::forget); the caller then rings. False as in [`adopt`](Self::adopt).
+    /// Gives a [forgotten](Self::forget) permit back; the caller then rings. Returns false as
+    /// [`adopt`](Self::adopt) does.
     #[must_use = "a peer may have named one that is another's"]
     pub fn add(&self, permits: &[Permit], permit: usize) -> bool {
         let was_away = self.change(permits, permit, Permit::AWAY, Permit::FREE);
@@ -173,11 +181,11 @@ impl Semaphore {
         was_away
     }
 
-    /// Gives back what the dead have left; the caller then rings. By anyone who waits and learns of the death, as often as
-    /// may be.
+    /// Gives the permits of a dead holder back; the caller then rings. Any waiter that learns of
+    /// the death may call it, any number of times.
     pub fn sweep(&self, permits: &[Permit], dead: Holder) {
         permits.iter().for_each(|permit| permit.free(dead));
-        // Though there was none: he may have died after one was free, and before this.
+        // Even if there was none: the holder may have died between freeing a permit and this step.
         self.returned();
     }
 }
@@ -199,7 +207,7 @@ impl Default for Permit {
 
 #[cfg(all(test, not(loom)))]
 impl Permit {
-    /// As a peer may leave it.
+    /// Stores any word, as a peer may.
     pub(super) fn spoil(&self, word: u64) {
         self.0.store(word, Ordering::Relaxed);
     }

@@ -1,12 +1,11 @@
-//! Where messages lie.
+//! The memory of messages.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// The size of a word in bytes.
 const WORD: usize = size_of::<u64>();
 
-/// Room for messages of equal size, as this process knows it. In words that are read and written one by one, so that a
-/// peer who writes at the same time spoils a message, and nothing else.
+/// Room for messages of equal size, as this process knows it. The words are read and written one by
+/// one, so that a peer that writes at the same time spoils a message, and nothing else.
 ///
 /// ```
 /// use daiko_core::robust::Slots;
@@ -19,18 +18,18 @@ const WORD: usize = size_of::<u64>();
 #[derive(Clone, Copy, Debug)]
 pub struct Slots<'s> {
     words: &'s [AtomicU64],
-    /// Words of a slot.
+    /// Number of words of a slot.
     each: usize,
-    /// One less than there are slots.
+    /// Number of slots minus one.
     mask: u64,
 }
 
 impl<'s> Slots<'s> {
-    /// `words` as slots of `each` words.
+    /// Divides `words` into slots of `each` words.
     ///
     /// # Panics
     ///
-    /// If that is no power of two of slots.
+    /// If the number of slots is no power of two.
     pub fn new(words: &'s [AtomicU64], each: usize) -> Self {
         let count = words.len().checked_div(each).unwrap_or(0);
         let whole = count.is_power_of_two() && count * each == words.len();
@@ -38,17 +37,17 @@ impl<'s> Slots<'s> {
         Self { words, each, mask: count as u64 - 1 }
     }
 
-    /// How many there are.
+    /// Returns the number of slots.
     pub const fn count(&self) -> u64 {
         self.mask + 1
     }
 
-    /// The size of each, in bytes.
+    /// Returns the size of each slot, in bytes.
     pub const fn size(&self) -> usize {
         self.each * WORD
     }
 
-    /// The slot of the message number `at`; never one outside.
+    /// Returns the slot of the message number `at`; never one outside.
     fn slot(&self, at: u64) -> &'s [AtomicU64] {
         let first = (at & self.mask) as usize * self.each;
         &self.words[first..first + self.each]
@@ -60,7 +59,7 @@ impl<'s> Slots<'s> {
         assert!(message.len() <= self.size(), "a message longer than a slot");
         let (words, rest) = message.as_chunks::<WORD>();
         let (whole, last) = self.slot(at).split_at(words.len());
-        // Relaxed, here and below: messages are published and given back by the ends of the lane.
+        // Relaxed, here and in `read`: the ends of the lane publish messages and give slots back.
         for (to, &word) in whole.iter().zip(words) {
             to.store(u64::from_ne_bytes(word), Ordering::Relaxed);
         }

@@ -1,4 +1,4 @@
-//! A channel with and without bounds, several who send, receive and leave, and its end.
+//! A channel with and without bounds, parties that send, receive and leave, and its end.
 
 use shuttle::sync::Arc;
 
@@ -6,24 +6,24 @@ use super::*;
 use crate::channel::{Buffer, Buffered, Chain, Nothing, Party, Refused, Ring, Side};
 use crate::modelled::spawn;
 
-/// Senders at most.
+/// Largest number of senders.
 const SENDERS: usize = 3;
-/// Receivers at most.
+/// Largest number of receivers.
 const RECEIVERS: usize = 2;
 const LEAVERS: usize = 2;
 const ALL: usize = SENDERS + RECEIVERS + LEAVERS;
-/// Each sender sends as many.
+/// Number of messages of each sender.
 const EACH: usize = 4;
 
-/// Who sent it, and its number among his.
+/// A message: its sender, and its number at that sender.
 type Message = (usize, usize);
 
 struct Shared<B> {
     channel: Buffered<B, usize>,
     waiters: Waiters<ALL>,
-    /// Those who go on sending.
+    /// Number of parties that go on sending.
     sending: AtomicU32,
-    /// Nobody who sends or receives gives up: then nothing makes up for a wake that is lost.
+    /// True if no sender or receiver gives up: then nothing makes up for a lost wake.
     strict: bool,
 }
 
@@ -32,7 +32,7 @@ impl<B: Buffer<Value = Message>> Shared<B> {
         if self.strict { Patience::Endless } else { Patience::any() }
     }
 
-    /// Waits with `node` for its turn at `side`, if he has to wait; false: without patience.
+    /// Waits with `node` in the queue at `side`, if it has to; returns false if its patience ended.
     fn wait_at(
         &self,
         side: Side,
@@ -58,7 +58,6 @@ impl<B: Buffer<Value = Message>> Shared<B> {
         claimed
     }
 
-    /// Whether it was sent.
     fn send(&self, who: usize, message: Message, patience: Patience) -> bool {
         let (by, node, mut was_claimed) =
             (Waiters::<ALL>::by(who), Node::new(Party::alone(who)), false);
@@ -76,7 +75,7 @@ impl<B: Buffer<Value = Message>> Shared<B> {
         }
     }
 
-    /// A message; `Ok(None)`: without patience.
+    /// Receives a message; `Ok(None)` if its patience ended.
     fn receive(&self, who: usize, patience: Patience) -> Result<Option<Message>, Nothing> {
         let (by, node, mut was_claimed) =
             (Waiters::<ALL>::by(who), Node::new(Party::alone(who)), false);
@@ -95,7 +94,7 @@ impl<B: Buffer<Value = Message>> Shared<B> {
         }
     }
 
-    /// What was sent. The last one closes the channel.
+    /// Sends all messages, and returns those that were sent. The last sender closes the channel.
     fn send_all(&self, who: usize) -> Vec<Message> {
         let messages = (0..EACH).map(|number| (who, number));
         let sent = messages.filter(|&message| self.send(who, message, self.patience())).collect();
@@ -108,13 +107,12 @@ impl<B: Buffer<Value = Message>> Shared<B> {
         sent
     }
 
-    /// What is received up to the end.
     fn receive_all(&self, who: usize) -> Vec<Message> {
         let received = || self.receive(who, self.patience()).ok();
         std::iter::from_fn(received).flatten().collect()
     }
 
-    /// What is received by who soon leaves, and comes again.
+    /// Receives as a party that soon leaves, and comes again; returns the messages.
     fn pass_by(&self, who: usize) -> Vec<Message> {
         let received =
             |_| self.receive(who, [Patience::Cancel, Patience::Deadline][below(2)]).ok().flatten();
@@ -147,7 +145,7 @@ fn exchange<B: Buffer<Value = Message> + Send + Sync + 'static>(buffer: B) {
     }
 }
 
-/// What comes from one sender comes in the order in which he sent it.
+/// Asserts that the messages of one sender come in the order in which it sent them.
 fn assert_in_order(received: &[Message]) {
     for sender in 0..SENDERS {
         let numbers = received.iter().filter(|message| message.0 == sender);

@@ -1,11 +1,12 @@
 //! Whole scenarios under Shuttle: more participants, and more steps of each, than loom can take.
 //!
-//! Shuttle runs one thread at a time and chooses at each atomic who goes on: at random, or by
-//! priorities that change at few steps (PCT). It knows no orderings but sequential consistency, so it
-//! finds wrong steps, and loom wrong orderings. It prints what fails, as a schedule that
-//! `shuttle::replay` runs again.
+//! Shuttle runs one thread at a time and chooses at each atomic the thread that goes on: at random,
+//! or by priorities that change at few steps (PCT). It knows no orderings but sequential
+//! consistency, so it finds wrong steps, and loom wrong orderings. It prints a failure as a
+//! schedule that `shuttle::replay` runs again.
 //!
-//! There is no time either: who has a deadline, or is cancelled, loses patience after so many looks.
+//! There is no time either: a thread with a deadline, or that is cancelled, loses patience after a
+//! number of looks.
 
 mod channel;
 mod mutex;
@@ -27,14 +28,14 @@ use crate::modelled::Waiters;
 use crate::sync::{AtomicBool, AtomicU32, Ordering};
 use crate::wait::Node;
 
-/// As many executions with each scheduler, unless `DAIKO_SHUTTLE_ITERATIONS` says otherwise.
+/// Number of executions with each scheduler, unless `DAIKO_SHUTTLE_ITERATIONS` is set.
 const ITERATIONS: usize = 2000;
-/// So often PCT changes priorities in an execution: most faults need few changes.
+/// Number of times PCT changes priorities in an execution: most faults need few changes.
 const DEPTH: usize = 4;
-/// Who has no patience has it for less than so many looks.
+/// Upper bound of the looks after which a thread loses patience.
 const LOOKS: usize = 12;
 
-/// Executes `scenario` again and again, each time by other choices.
+/// Executes `scenario` again and again, each time with other choices.
 fn rehearse(scenario: fn()) {
     let iterations = env::var("DAIKO_SHUTTLE_ITERATIONS");
     let iterations = iterations.map_or(ITERATIONS, |text| text.parse().unwrap());
@@ -47,12 +48,11 @@ fn rehearse(scenario: fn()) {
     Runner::new(PctScheduler::new(DEPTH, iterations), config()).run(scenario);
 }
 
-/// One of `0..n`.
 fn below(n: usize) -> usize {
     thread_rng().gen_range(0..n)
 }
 
-/// What ends a wait beside a wake.
+/// The event other than a wake that ends a wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Patience {
     Endless,
@@ -60,7 +60,6 @@ enum Patience {
     Cancel,
 }
 
-/// How a wait has ended.
 enum Ended {
     Claimed(u8),
     TimedOut,
@@ -72,7 +71,7 @@ impl Patience {
         [Patience::Endless, Patience::Deadline, Patience::Cancel][below(3)]
     }
 
-    /// Whether the wake comes in time.
+    /// Sleeps; returns true if the wake comes in time.
     fn sleep<const N: usize>(self, waiters: &Waiters<N>, who: usize) -> bool {
         if self == Patience::Endless {
             waiters.sleep(who);
@@ -85,8 +84,8 @@ impl Patience {
     }
 }
 
-/// The wait of `who`, whose `node` is in the queue of an object: it is left by `leave`, and a wake that
-/// finds him cancelled goes to somebody else by `give_way`.
+/// Waits for a wake of `who`, with `node` in the queue of an object. `leave` leaves the queue.
+/// `give_way` passes on a wake that finds the waiter cancelled.
 fn wait<W: Copy, const N: usize>(
     waiters: &Waiters<N>,
     who: usize,
@@ -109,11 +108,11 @@ fn wait<W: Copy, const N: usize>(
     note.map_or(Ended::TimedOut, Ended::Claimed)
 }
 
-/// A place for so many at a time.
+/// A place for a limited number of threads at a time.
 struct Room {
     places: u32,
     taken: AtomicU32,
-    /// Somebody has been there at all.
+    /// True if a thread has ever been there.
     used: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! A mutex that is asked for by some who come late, some who leave, and some who are cancelled.
+//! A mutex that late threads ask for, threads that leave, and threads that are cancelled.
 
 use shuttle::sync::Arc;
 
@@ -16,7 +16,6 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether the lock was had.
     fn lock(&self, who: usize) -> bool {
         if self.mutex.try_acquire() {
             return true;

@@ -1,4 +1,4 @@
-//! A pool of permits, of which many want some and not all wait until they have them.
+//! A pool of permits: many threads want some, and not all wait until they have them.
 
 use shuttle::sync::Arc;
 
@@ -6,12 +6,11 @@ use super::*;
 use crate::modelled::spawn;
 use crate::semaphore::{RawSemaphore, Request};
 
-/// Those who want permits.
+/// Number of threads that want permits.
 pub(super) const ALL: usize = 5;
 const ROUNDS: usize = 5;
 const PERMITS: u32 = 3;
 
-/// Permits, those who wait for them, and the room that they are for.
 pub(super) struct Pool {
     pub(super) semaphore: RawSemaphore<usize>,
     waiters: Waiters<ALL>,
@@ -27,7 +26,6 @@ impl Pool {
         }
     }
 
-    /// Whether the permits were had.
     pub(super) fn acquire(&self, who: usize, permits: u32) -> bool {
         if self.semaphore.try_acquire(permits) {
             return true;

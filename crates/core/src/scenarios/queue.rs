@@ -1,4 +1,5 @@
-//! Producers and consumers over a mutex and two conditions, and some who only come to leave again.
+//! Producers and consumers over a mutex and two conditions, and threads that only come to leave
+//! again.
 
 use std::collections::VecDeque;
 
@@ -10,14 +11,14 @@ use crate::modelled::spawn;
 use crate::mutex::{Arrival, RawMutex};
 use crate::sync::UnsafeCell;
 
-/// Producers at most, and as many consumers.
+/// Largest number of producers, and of consumers.
 const PAIRS: usize = 2;
 const PASSERS_BY: usize = 3;
 const ALL: usize = 2 * PAIRS + PASSERS_BY;
-/// Each producer makes as many, and each consumer takes as many.
+/// Number of items that each producer makes, and each consumer takes.
 const ITEMS: usize = 4;
 
-/// Who made it, and its number among his.
+/// An item: its producer, and its number there.
 type Item = (usize, usize);
 
 struct Shared {
@@ -27,14 +28,13 @@ struct Shared {
     waiters: Waiters<ALL>,
     room: Room,
     items: UnsafeCell<VecDeque<Item>>,
-    /// Producers and consumers have no deadline, one is notified at a time, and there is room for one
-    /// item: nothing makes up for a notification that is lost.
+    /// True if producers and consumers have no deadline, one is notified at a time, and there is
+    /// room for one item: nothing makes up for a lost notification.
     strict: bool,
-    /// How many items there is room for.
     capacity: usize,
 }
 
-// SAFETY: the items are touched by who has the lock; that is what the scenario checks.
+// SAFETY: the scenario checks that only the holder of the lock touches the items.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -64,13 +64,12 @@ impl Shared {
         }
     }
 
-    /// By who has the lock.
     fn items<R>(&self, look: impl FnOnce(&mut VecDeque<Item>) -> R) -> R {
         // SAFETY: the room is for one.
         self.room.visit(1, || self.items.with_mut(|items| look(unsafe { &mut *items })))
     }
 
-    /// Frees the lock, waits, and has it again, unless he was cancelled.
+    /// Frees the lock, waits, and takes the lock again, unless it was cancelled.
     fn wait(&self, who: usize, condvar: &RawCondvar<usize>, patience: Patience) -> bool {
         let (by, node) = (Waiters::<ALL>::by(who), Node::new(who));
         let runs_next = |_| below(2) == 0;
@@ -92,7 +91,6 @@ impl Shared {
         true
     }
 
-    /// How one waits who does not give up.
     fn patience(&self) -> Patience {
         if self.strict || below(2) == 0 { Patience::Endless } else { Patience::Deadline }
     }
@@ -103,7 +101,7 @@ impl Shared {
         }
     }
 
-    /// Frees the lock and notifies, in either order, one or all.
+    /// Frees the lock and notifies, in either order, one waiter or all.
     fn unlock_and_notify(&self, who: usize, condvar: &RawCondvar<usize>) {
         let most = if self.strict || below(2) == 0 { 1 } else { usize::MAX };
         if below(2) == 0 {
@@ -139,7 +137,7 @@ impl Shared {
         (0..ITEMS).map(take).collect()
     }
 
-    /// Waits like a consumer, and takes nothing: neither an item nor a notification.
+    /// Waits as a consumer does, but takes neither an item nor a notification.
     fn pass_by(&self, who: usize) {
         for _ in 0..2 * ITEMS {
             self.lock(who);
@@ -177,7 +175,7 @@ fn all_is_received_once_and_in_order() {
     });
 }
 
-/// What comes from one producer comes in the order in which it was made.
+/// Asserts that the items of one producer come in the order in which they were made.
 fn assert_in_order(items: &[Item]) {
     for maker in 0..PAIRS {
         let numbers = items.iter().filter(|item| item.0 == maker).map(|item| item.1);

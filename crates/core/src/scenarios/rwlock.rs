@@ -12,11 +12,11 @@ const ROUNDS: usize = 4;
 
 struct Shared {
     permits: Pool,
-    /// Both the same, unless somebody writes.
+    /// Two equal numbers, except while a writer writes.
     written: UnsafeCell<[u32; 2]>,
 }
 
-// SAFETY: what is written is touched by who has the lock; that is what the scenario checks.
+// SAFETY: the scenario checks that only holders of the lock touch the data.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -28,7 +28,7 @@ impl Shared {
     }
 
     fn read(&self) {
-        // SAFETY: nobody writes, as the room has a place for the caller.
+        // SAFETY: there is no writer, as the room has a place for the caller.
         let read = || self.written.with(|written| unsafe { *written });
         self.permits.room.visit(1, || {
             let before = read();
@@ -47,7 +47,7 @@ impl Shared {
         });
     }
 
-    /// Reads, writes, or goes on to read what it has written; how often it has written.
+    /// Reads, writes, or goes on to read the written data; returns the number of writes.
     fn come(&self, who: usize) -> u32 {
         match below(3) {
             0 if self.permits.acquire(who, 1) => {
@@ -82,7 +82,7 @@ fn many_read_or_one_writes() {
             })
             .collect();
         let written = all.into_iter().map(|one| one.join().unwrap()).sum();
-        // SAFETY: all others have ended.
+        // SAFETY: all other threads have ended.
         assert_eq!(shared.written.with(|written| unsafe { *written }), [written; 2]);
         assert_eq!(shared.permits.semaphore.available(), MAX_PERMITS);
         assert!(shared.permits.semaphore.try_acquire(MAX_PERMITS), "nobody is said to wait");

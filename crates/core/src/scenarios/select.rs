@@ -1,4 +1,4 @@
-//! Two rendezvous, and several who choose between them, from either side or both.
+//! Two rendezvous, and parties that choose between them, from either side or both.
 
 use shuttle::sync::Arc;
 
@@ -7,27 +7,26 @@ use crate::channel::{Meeting, Offer, Party, Rendezvous, Side, Slot};
 use crate::claim::Claim;
 use crate::modelled::spawn;
 
-/// Of senders, receivers, and those who do whatever comes first, so many at most.
+/// Largest number of senders, of receivers, and of parties that do both.
 const OF_EACH: usize = 2;
 const ALL: usize = 3 * OF_EACH;
-/// How often each of them comes, but for receivers, who come until the end.
+/// Number of rounds of each; receivers go on until the end.
 const ROUNDS: usize = 3;
 
-/// Who sent it, its number among his, and where.
+/// A message: its sender, its number there, and its channel.
 type Message = (usize, usize, usize);
 
-/// Something that one may do: at which channel, and what.
+/// A possible operation: the channel, and the side.
 type Case = (usize, Side);
 
 struct Shared {
     channels: [Rendezvous<Message, usize>; 2],
     waiters: Waiters<ALL>,
-    /// Those who go on sending.
+    /// Number of parties that go on sending.
     sending: AtomicU32,
     strict: bool,
 }
 
-/// What came of a choice.
 enum Chosen {
     Done(usize),
     Closed,
@@ -48,7 +47,6 @@ impl Shared {
         if self.strict { Patience::Endless } else { Patience::any() }
     }
 
-    /// Meets somebody who waits.
     fn attempt(&self, who: usize, (at, side): Case, slot: &Slot<Message>) -> Meeting<usize> {
         // SAFETY: never queued.
         let offer = unsafe { Offer::new(Party::alone(who), side, slot) };
@@ -70,7 +68,7 @@ impl Shared {
         })
     }
 
-    /// Does one of the cases, which are in the order of their channels.
+    /// Makes one of the cases, which are in the order of their channels.
     fn choose(
         &self,
         who: usize,
@@ -88,7 +86,7 @@ impl Shared {
         }
     }
 
-    /// Waits at all of them; none if somebody is there for one.
+    /// Waits at all of them; returns without a wait if a party is there for one.
     fn wait_once(
         &self,
         who: usize,
@@ -129,7 +127,7 @@ impl Shared {
         }
     }
 
-    /// Those who send do so, and the last one of them closes both.
+    /// Sends all messages; the last sender closes both channels.
     fn send_all(&self, who: usize) -> [Vec<Message>; 2] {
         let mut moved = [Vec::new(), Vec::new()];
         for number in 0..ROUNDS {
@@ -162,7 +160,7 @@ impl Shared {
         moved
     }
 
-    /// One choice; what was sent and received by it goes to `moved`. False at the end.
+    /// Makes one choice, and adds the message to `moved`. Returns false at the end.
     fn round(
         &self,
         who: usize,
@@ -201,7 +199,7 @@ impl Shared {
     }
 }
 
-/// Whether who was claimed with this case has met somebody, or the end.
+/// Tells whether a party that was claimed with this case has met another, or the end.
 fn has_met(side: Side, slot: &Slot<Message>, case: usize) -> Chosen {
     // SAFETY: no offer of it is queued any more.
     let is_full = unsafe { slot.is_full() };

@@ -1,4 +1,4 @@
-//! An allocator whose callers free what others have allocated, one of whom dies.
+//! An allocator with callers that free each other's objects; one of them dies.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -12,16 +12,16 @@ use crate::sync::AtomicU64;
 
 const PAGES: usize = 24;
 const STEPS: usize = 10;
-/// One who makes so many accesses, or fewer, dies before any of them.
+/// Number of accesses before one of which the victim dies, if it makes so many.
 const ACCESSES: usize = 150;
 const CALLERS: u32 = 3;
-/// Slabs of one page, of several, and an object of pages of its own.
+/// Sizes and alignments: slabs of one page, of several, and an object with pages of its own.
 const SIZES: [(usize, usize); 3] = [(16, 1), (1024, 1), (3 * PAGE, 2 * PAGE)];
 
 struct Memory {
     words: Vec<AtomicU64>,
-    /// What is allocated, and how long it is. Std's lock: between two looks at it nobody is preempted, and
-    /// nobody dies.
+    /// The allocated objects, and their lengths. Std's lock: no thread is preempted between two
+    /// looks at it, and none dies there.
     live: Mutex<BTreeMap<usize, usize>>,
 }
 
@@ -55,7 +55,7 @@ impl Memory {
         }
     }
 
-    /// Nothing is lost but what the dead had in hand.
+    /// Checks that only the objects that the dead caller had in hand are lost.
     fn settle(&self, most_leaked: usize) {
         let heap = Heap::of_words(&self.words);
         let mut caller = Caller::new(heap, CALLERS + 1);

@@ -1,4 +1,4 @@
-//! The permits of a semaphore, and who waits for some.
+//! The permits of a semaphore, and the queue of waiters for some.
 //!
 //! README.md beside this file has the protocol. Waiting and waking are the caller's job.
 
@@ -14,24 +14,24 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// The most permits that a semaphore has at a time.
+/// Largest number of permits of a semaphore.
 pub const MAX_PERMITS: u32 = (1 << 31) - 1;
 
-/// Somebody who waits for permits.
+/// A waiter for permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<W> {
-    /// Who.
+    /// The waiter.
     pub waiter: W,
-    /// How many.
+    /// Number of permits that it wants.
     pub permits: u32,
 }
 
 /// A semaphore with a queue, 16 bytes.
 ///
-/// Budget: one RMW to take permits and one to give them back while nobody waits.
+/// Budget without waiters: one RMW to take permits and one to give them back.
 pub struct RawSemaphore<W>(WaitQueue<Request<W>>);
 
-/// More permits were given back than a semaphore can hold.
+/// The error of giving back more permits than a semaphore can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overflow;
 
@@ -55,7 +55,8 @@ impl Word {
         self.0 & Self::QUEUED != 0
     }
 
-    /// After `permits` were taken past nobody; `None` if they may not.
+    /// Returns the word after `permits` were taken from a semaphore without waiters; `None` if they
+    /// may not be.
     fn taken(self, permits: u32) -> Option<Word> {
         if self.is_queued() && !cfg!(weaken = "semaphore-turn") {
             return None;
@@ -78,7 +79,7 @@ impl Word {
 
 impl<W: Copy> RawSemaphore<W> {
     const_fn! {
-        /// A semaphore with `permits`, at most [`MAX_PERMITS`].
+        /// Creates a semaphore with `permits`, at most [`MAX_PERMITS`].
         pub const fn new(permits: u32) -> Self {
             assert!(permits <= MAX_PERMITS);
             Self(WaitQueue::new(permits))
@@ -90,22 +91,22 @@ impl<W: Copy> RawSemaphore<W> {
     }
 
     fn load(&self) -> Word {
-        // Relaxed: what follows is decided by an exchange, or under the queue lock.
+        // Relaxed: an exchange decides, or the queue lock is held.
         Word(self.word().load(Ordering::Relaxed))
     }
 
-    /// Acquire, to take permits, pairs with Release, to give some back.
+    /// Exchanges the word. Acquire, to take permits, pairs with Release, to give some back.
     fn change(&self, from: Word, to: Word, ordering: Ordering) -> Result<(), Word> {
         let change = self.word().compare_exchange_weak(from.0, to.0, ordering, Ordering::Relaxed);
         change.map(drop).map_err(Word)
     }
 
-    /// Permits that are there for who comes next.
+    /// Returns the number of permits available to the next caller.
     pub fn available(&self) -> u32 {
         self.load().permits()
     }
 
-    /// Takes `permits` if they are there and nobody waits before.
+    /// Takes `permits` if they are available and there is no waiter.
     #[inline]
     #[must_use]
     pub fn try_acquire(&self, permits: u32) -> bool {
@@ -119,8 +120,8 @@ impl<W: Copy> RawSemaphore<W> {
         false
     }
 
-    /// Takes the permits that `node` asks for, or puts it into the queue: then false, and it has them
-    /// once it is claimed.
+    /// Takes the permits that `node` asks for and returns true; or puts it into the queue and
+    /// returns false: it has them once it is claimed.
     ///
     /// # Safety
     ///
@@ -139,8 +140,8 @@ impl<W: Copy> RawSemaphore<W> {
         false
     }
 
-    /// Says that somebody is queued, so that who gives permits back will look; false if the caller
-    /// could take its own instead. Under the queue lock.
+    /// Announces a waiter, so that a caller that gives permits back will look; returns false if the
+    /// permits could be taken instead. Under the queue lock.
     fn announce(&self, permits: u32) -> bool {
         let mut word = self.load();
         loop {
@@ -153,7 +154,8 @@ impl<W: Copy> RawSemaphore<W> {
         }
     }
 
-    /// Gives `permits` back if nobody waits; otherwise false, and [`release`](Self::release) is due.
+    /// Gives `permits` back and returns true if there is no waiter; otherwise returns false, and
+    /// [`release`](Self::release) is due.
     ///
     /// # Errors
     ///
@@ -175,7 +177,7 @@ impl<W: Copy> RawSemaphore<W> {
     ///
     /// # Errors
     ///
-    /// As [`release_fast`](Self::release_fast).
+    /// The same as [`release_fast`](Self::release_fast).
     pub fn release(&self, by: &impl Contender, permits: u32) -> Result<(), Overflow> {
         let _queue = self.0.lock(by);
         let mut word = self.load();
@@ -187,8 +189,8 @@ impl<W: Copy> RawSemaphore<W> {
         }
     }
 
-    /// Gives the first in line its permits, if there are enough: whom the caller wakes, exactly once,
-    /// to call this again until there is nobody.
+    /// Gives the first in line its permits, if there are enough. Returns the waiter, which the
+    /// caller wakes exactly once; it then calls this again until there is none.
     #[must_use = "the waiter is to be woken"]
     pub fn serve(&self, by: &impl Contender) -> Option<W> {
         let mut queue = self.0.lock(by);
@@ -200,7 +202,8 @@ impl<W: Copy> RawSemaphore<W> {
             Word(left).with_queue(!queue.is_empty())
         };
         let mut word = self.load();
-        // Acquire and Release: the permits pass from who gave them back to who is claimed.
+        // Acquire and Release: the permits pass from the caller that gave them back to the claimed
+        // waiter.
         while let Err(seen) = self.change(word, next(word), Ordering::AcqRel) {
             word = seen;
         }
@@ -208,7 +211,7 @@ impl<W: Copy> RawSemaphore<W> {
     }
 
     /// Takes `node` out of the queue, unless it was claimed before; the caller then calls
-    /// [`serve`](Self::serve), as those behind may want less.
+    /// [`serve`](Self::serve), as waiters behind may want less.
     ///
     /// [`Unlinked::AlreadyGone`]: its waiter is woken and has the permits.
     ///

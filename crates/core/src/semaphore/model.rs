@@ -1,4 +1,4 @@
-//! Several who want permits, and one who thinks better of it.
+//! Threads that want permits, and one that leaves the queue.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -7,20 +7,19 @@ use super::*;
 use crate::lock::testing::Tester;
 use crate::modelled::{Sleep, bounded, spawn};
 
-/// What a writer takes.
+/// Number of permits that a writer takes.
 const ALL: u32 = MAX_PERMITS;
 
 struct Shared {
     semaphore: RawSemaphore<usize>,
-    /// What each of them sleeps on.
     wakes: [Sleep; 3],
-    /// Belongs to whoever has the permit; may be read by whoever has one of all.
+    /// Written by the thread that has all permits; may be read with one of several.
     data: UnsafeCell<u32>,
-    /// On which one reader waits for another.
+    /// The place where one reader waits for another.
     both_read: Sleep,
 }
 
-// SAFETY: the data is touched by who has the permit; that is what the model checks.
+// SAFETY: the model checks that only a thread with the permit touches the data.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -66,7 +65,7 @@ impl Shared {
         self.release(who, permits);
     }
 
-    /// Reads beside other readers.
+    /// Reads beside other readers; returns the data.
     fn read(&self, who: usize) -> u32 {
         self.acquire(who, 1);
         // SAFETY: writers are kept out.
@@ -75,7 +74,7 @@ impl Shared {
         seen
     }
 
-    /// Queues `node`, which stays until it is claimed, as what it asks for is not there.
+    /// Queues `node`, which stays until it is claimed, as its permits are not available.
     fn queue(&self, node: &Node<Request<usize>>) {
         // SAFETY: in no queue, and it stays, by this function's contract.
         assert!(!unsafe { self.semaphore.acquire(&Tester(1), NonNull::from(node)) });
@@ -105,7 +104,7 @@ fn one_permit_is_one_holders() {
         let others = [1, 2].map(|who| spawn(&shared, move |shared| shared.add(who, 1)));
         shared.add(0, 1);
         others.into_iter().for_each(|other| other.join().unwrap());
-        // SAFETY: all others have ended.
+        // SAFETY: all other threads have ended.
         assert_eq!(shared.data.with(|data| unsafe { *data }), 3);
         assert_eq!(shared.semaphore.available(), 1);
     });
@@ -177,7 +176,8 @@ fn readers_are_beside_each_other() {
         });
         // SAFETY: the lock is held for writing.
         shared.data.with_mut(|data| unsafe { *data = 1 });
-        // The writer goes on as a reader; he has the lock, and the one in line, until the other has it.
+        // The writer goes on as a reader; it has the lock, and so has the reader in line, until the
+        // other reader has it.
         shared.release(0, ALL - 1);
         shared.wakes[1].wait();
         shared.both_read.wait();

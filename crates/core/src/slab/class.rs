@@ -1,14 +1,14 @@
-//! Sizes in which objects are given out, and how many of each lie in a slab.
+//! The sizes of objects, and the number of objects of each size in a slab.
 
 use super::{PAGE, page::OBJECTS};
 
-/// The greatest size of an object that lies in a slab, in bytes.
+/// Largest size of an object that lies in a slab, in bytes.
 pub const LARGEST: usize = 32 << 10;
 
-/// 16, 32, 48, 64, then four for each power of two.
+/// Number of classes: 16, 32, 48, 64, then four for each power of two.
 pub(super) const CLASSES: usize = 40;
 
-/// A slab has at most so many pages, unless fewer than [`FEWEST`] objects would fit.
+/// Largest number of pages of a slab, unless fewer than [`FEWEST`] objects would fit.
 #[cfg(not(loom))]
 const MOST_PAGES: usize = 8;
 /// Few, so that a model reads them all.
@@ -20,13 +20,13 @@ const FEWEST: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Class(u8);
 
-/// What is known of a class.
+/// The constants of a class.
 #[derive(Clone, Copy)]
 struct Shape {
     size: u32,
     pages: u32,
     objects: u32,
-    /// 2^32 / (size / 16), rounded up: for a division of less than 2^16.
+    /// 2^32 / (size / 16), rounded up, for divisions of numbers below 2^16.
     inverse: u64,
 }
 
@@ -47,7 +47,7 @@ const fn size_of_class(class: usize) -> usize {
     }
 }
 
-/// Of all slabs the one that wastes least, and of these the greatest.
+/// Returns the slab that wastes least, and among equals the largest.
 const fn shape(size: usize) -> Shape {
     let most = if FEWEST * size / PAGE > MOST_PAGES { FEWEST * size / PAGE } else { MOST_PAGES };
     let (mut best, mut pages) = (0, size.div_ceil(PAGE));
@@ -73,7 +73,8 @@ const fn objects(size: usize, pages: usize) -> usize {
 }
 
 impl Class {
-    /// The class for objects of `size` bytes aligned to `align`, a power of two; none if they take whole pages.
+    /// Returns the class for objects of `size` bytes aligned to `align`, a power of two; none if
+    /// they take whole pages.
     #[inline]
     pub(super) fn of(size: usize, align: usize) -> Option<Self> {
         if align <= 16 { Self::at_least(size) } else { Self::aligned(size, align) }
@@ -92,7 +93,7 @@ impl Class {
         }
     }
 
-    /// Slabs begin where a page does.
+    /// Returns the class for larger alignments; slabs begin at the beginning of a page.
     fn aligned(size: usize, align: usize) -> Option<Self> {
         if align > PAGE {
             return None;
@@ -101,7 +102,7 @@ impl Class {
         (least.0..CLASSES as u8).map(Self).find(|class| class.size() % align == 0)
     }
 
-    /// The class that its number names, if any.
+    /// Returns the class with this number, if there is one.
     #[inline]
     pub(super) fn from_index(index: usize) -> Option<Self> {
         (index < CLASSES).then_some(Self(index as u8))
@@ -117,29 +118,27 @@ impl Class {
         &SHAPES[self.index()]
     }
 
-    /// Bytes of an object.
+    /// Returns the bytes of an object.
     #[inline]
     pub(super) fn size(self) -> usize {
         self.shape().size as usize
     }
 
-    /// Pages of a slab.
     #[inline]
     pub(super) fn pages(self) -> usize {
         self.shape().pages as usize
     }
 
-    /// Objects of a slab.
     #[inline]
     pub(super) fn objects(self) -> u32 {
         self.shape().objects
     }
 
-    /// Which object of a slab begins `bytes` after it does, if any.
+    /// Returns the object of a slab that begins `bytes` after it does, if there is one.
     #[inline]
     pub(super) fn object_at(self, bytes: usize) -> Option<u32> {
         let shape = self.shape();
-        // Wraps far beyond any slab only, where no object is found to begin.
+        // Wraps only far beyond any slab, where no object begins.
         let object = ((bytes as u64 / 16).wrapping_mul(shape.inverse) >> 32) as u32;
         let begins = object < shape.objects && object as usize * self.size() == bytes;
         begins.then_some(object)

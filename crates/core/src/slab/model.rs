@@ -1,4 +1,4 @@
-//! Callers who allocate and free at the same time, and who die at each of their steps.
+//! Callers that allocate and free at the same time, and that die at each of their steps.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -8,16 +8,16 @@ use crate::modelled::{bounded, dies_at_each_step, spawn};
 
 /// A slab of objects of this size has two pages, and four of them.
 const SIZE: usize = 512;
-/// An object of so many bytes, aligned to as many, takes pages of its own.
+/// An object of this size and alignment takes pages of its own.
 const LARGE: usize = 2 * PAGE;
 
 struct Memory {
     words: Vec<AtomicU64>,
-    /// What objects hold: so many of the smallest have room.
+    /// The contents of the objects, in units of `SIZE`.
     objects: Vec<UnsafeCell<u32>>,
 }
 
-// SAFETY: an object is touched by whom it was given out to; that is what the models check.
+// SAFETY: the models check that only the caller that was given an object touches it.
 unsafe impl Sync for Memory {}
 // SAFETY: as for Sync.
 unsafe impl Send for Memory {}
@@ -29,7 +29,7 @@ impl Memory {
         Arc::new(Self { words, objects })
     }
 
-    /// So much memory, of which the first pages are a slab whose objects are free.
+    /// Creates memory that begins with a slab of free objects.
     fn with_slab(pages: usize) -> Arc<Self> {
         let memory = Self::new(pages);
         let mut caller = memory.caller(9);
@@ -46,7 +46,7 @@ impl Memory {
         self.words.len() * PAGE
     }
 
-    /// Writes to all of an object, to which nobody else may at that time.
+    /// Writes to all of an object, which no other caller may do at that time.
     fn write(&self, object: usize, size: usize) {
         let parts = object / SIZE..(object + size) / SIZE;
         // SAFETY: given out to the caller.
@@ -63,7 +63,7 @@ impl Memory {
         object.is_some()
     }
 
-    /// Frees what the living have, and finds that all that is missing is `leaked` bytes.
+    /// Frees the objects of the living, and checks that at most `most_leaked` bytes are missing.
     fn settle(&self, held: impl IntoIterator<Item = usize>, most_leaked: usize) {
         let mut caller = self.caller(8);
         held.into_iter().for_each(|object| caller.free(object).unwrap());
@@ -104,7 +104,7 @@ fn a_page_is_given_out_after_the_run_it_was_a_part_of() {
         let memory = Memory::new(2);
         let other = spawn(&memory, |memory| memory.alloc_and_free(1, LARGE, LARGE));
         let mut caller = memory.caller(2);
-        // The first of a slab of one page, so that all of it is the caller's.
+        // The first of a slab of one page, so that the whole page is the caller's.
         let object = caller.alloc(16, 1);
         object.inspect(|&object| memory.write(object, PAGE));
         other.join().unwrap();
@@ -136,7 +136,8 @@ fn a_slab_is_reclaimed_only_if_it_is_empty() {
     });
 }
 
-/// One dies in `life` while another one allocates; the dead is swept, and what he has not told is lost.
+/// Lets one caller die in `life` while another one allocates; then sweeps. An object that the dead
+/// caller has not reported is lost.
 fn survives(
     memory: fn() -> Arc<Memory>,
     life: fn(&Memory, u32) -> Option<usize>,
@@ -200,7 +201,7 @@ fn a_death_in_reclaiming_costs_nothing() {
     survives(|| Memory::with_slab(2), life, large, 0);
 }
 
-/// Memory that one was putting together when he died.
+/// Creates memory of which a dead caller was putting a run together.
 fn left_behind() -> Arc<Memory> {
     let memory = Memory::new(2);
     memory.words[0].store(Page::claim(7).0, Ordering::Relaxed);

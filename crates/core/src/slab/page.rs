@@ -2,7 +2,7 @@
 
 use super::class::{CLASSES, Class};
 
-/// So many objects have room in a word, beside what it is.
+/// Number of objects that have room in a word, beside the tag.
 pub(super) const OBJECTS: u32 = 58;
 
 const TAKEN: u64 = (1 << OBJECTS) - 1;
@@ -10,7 +10,7 @@ const CLAIM: u64 = CLASSES as u64 + 1;
 const RUN: u64 = CLASSES as u64 + 2;
 const PART: u64 = CLASSES as u64 + 3;
 
-/// What a page is, and if it is a slab's first one, which of its objects are taken.
+/// The kind of a page; for the first page of a slab, also its taken objects.
 ///
 /// ```text
 /// bits 58..64      bits 0..58
@@ -21,7 +21,7 @@ const PART: u64 = CLASSES as u64 + 3;
 /// 43 = PART        distance       belongs to the run whose first page is so far before
 /// ```
 ///
-/// Any other word is taken for a page in use that nobody gives back.
+/// Any other word is taken for a page in use that is never given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page(pub(super) u64);
 
@@ -32,7 +32,7 @@ impl Page {
         Self(tag << OBJECTS | rest & TAKEN)
     }
 
-    /// The first page of a new slab, whose first object is taken.
+    /// Returns the first page of a new slab, with its first object taken.
     pub(super) fn slab(class: Class) -> Self {
         Self::tagged(1 + class.index() as u64, 1)
     }
@@ -54,19 +54,19 @@ impl Page {
         self.0 >> OBJECTS
     }
 
-    /// How far before this page its run begins, if it is a part of one.
+    /// Returns the distance from the first page of its run, if it is a part of one.
     #[inline]
     pub(super) fn distance(self) -> Option<usize> {
         (self.tag() == PART).then_some((self.0 & TAKEN) as usize)
     }
 
-    /// The class of the objects, if this is the first page of a slab.
+    /// Returns the class of the objects, if this is the first page of a slab.
     #[inline]
     pub(super) fn class(self) -> Option<Class> {
         Class::from_index((self.tag() as usize).wrapping_sub(1))
     }
 
-    /// The pages of an object, if this is its first.
+    /// Returns the pages of an object, if this is its first.
     pub(super) fn pages(self) -> Option<usize> {
         (self.tag() == RUN).then_some((self.0 & TAKEN) as usize)
     }
@@ -75,7 +75,7 @@ impl Page {
         self.tag() == CLAIM
     }
 
-    /// The first object that is free, if this is the first page of a slab of `class` that has one.
+    /// Returns the first free object, if this is the first page of a slab of `class` that has one.
     #[inline]
     pub(super) fn free_object(self, class: Class) -> Option<u32> {
         let first = (!self.0).trailing_zeros();
@@ -92,12 +92,10 @@ impl Page {
         Self(self.0 | 1 << object)
     }
 
-    /// How many objects of a slab are taken.
     pub(super) fn taken(self, class: Class) -> u32 {
         (self.0 & TAKEN).count_ones().min(class.objects())
     }
 
-    /// A slab without objects.
     pub(super) fn is_empty_slab(self) -> bool {
         self.class().is_some() && self.0 & TAKEN == 0
     }

@@ -7,11 +7,11 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Bytes of the header, which has a line of its own.
 pub(super) const HEADER: usize = 64;
-/// Changes with the layout of the memory.
+/// Magic number, which changes with the layout of the memory.
 const MAGIC: u64 = 0x6461_696b << 32;
-/// As many pages have room in the header, beside the magic.
+/// Largest number of pages that the header can name, beside the magic.
 const MOST_PAGES: usize = u32::MAX as usize;
-/// Why memory cannot be a [`Heap`].
+/// The reason for which memory cannot be a [`Heap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The address is not a multiple of [`ALIGN`].
@@ -20,11 +20,11 @@ pub enum Refused {
     TooSmall,
     /// It has more pages than the header can name: 4 TiB.
     TooLarge,
-    /// It holds something else, or a heap of another length or version.
+    /// It has other contents, or a heap of another length or version.
     Foreign,
 }
 
-/// How memory of a given length is divided: (offset of the first page, pages).
+/// Divides memory of a given length; returns the offset of the first page, and the number of pages.
 pub(super) fn divide(len: usize) -> Result<(usize, usize), Refused> {
     let all = len.saturating_sub(HEADER) / (PAGE + mem::size_of::<u64>());
     let at = |pages: usize| (HEADER + pages * mem::size_of::<u64>()).next_multiple_of(ALIGN);
@@ -39,17 +39,17 @@ pub(super) fn divide(len: usize) -> Result<(usize, usize), Refused> {
 }
 
 impl<'m> Heap<'m> {
-    /// The heap in the `len` bytes from `base` on, which is made one if they are zero: by one exchange, so
-    /// that it does not matter who comes first, nor who is killed.
+    /// Opens the heap in the `len` bytes from `base` on. Zeroed memory is made one, by one
+    /// exchange, so that it does not matter which process comes first, nor which is killed.
     ///
     /// # Errors
     ///
-    /// [`Refused`] says why this memory is none.
+    /// [`Refused`] names the reason.
     ///
     /// # Safety
     ///
-    /// For `'m` the memory may be read and written; what lies before the pages nobody changes, but by heaps
-    /// and by atomic accesses of 8 bytes.
+    /// For `'m` the memory may be read and written. The bytes before the pages are changed only by
+    /// heaps, and by atomic accesses of 8 bytes.
     ///
     /// # Examples
     ///

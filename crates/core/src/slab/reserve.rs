@@ -6,32 +6,33 @@ use super::region::{HEADER, Refused};
 use super::{ALIGN, Caller, Class, Heap, PAGE, Stats};
 use crate::sync::{AtomicU64, Ordering};
 
-/// So many pages are open at first.
+/// Number of pages that are open at first.
 #[cfg(not(test))]
 const FIRST: usize = 16 << 10;
-/// Few, so that tests open more.
+/// Number of pages that are open at first; few, so that tests open more.
 #[cfg(test)]
 pub(super) const FIRST: usize = 64;
 
 /// A heap in memory of which most may never be used.
 ///
-/// Walks for room, statistics and sweeps go over what is open: it is doubled where callers find no room near,
-/// unless slabs without objects are an eighth of it. So each of them takes time by what was in use at most, and
-/// leaves the rest untouched. To open is one step, and nothing depends on who has seen it.
+/// Walks for room, statistics and sweeps go over the open pages. These are doubled when callers
+/// find no room near, unless slabs without objects are an eighth of them. So each walk takes time
+/// by the largest use so far at most, and leaves the rest untouched. Opening is one step, and
+/// nothing depends on which callers have seen it.
 #[derive(Clone, Copy, Debug)]
 pub struct Reserve<'m> {
-    /// With all pages open.
+    /// The heap with all pages open.
     pub(super) all: Heap<'m>,
-    /// Pages that are open, if more than at first. Only grows; by anyone.
+    /// Number of open pages, if more than at first. It only grows; any process may change it.
     pub(super) open: &'m AtomicU64,
 }
 
 impl<'m> Reserve<'m> {
-    /// The heap in the `len` bytes from `base` on, as by [`Heap::over`].
+    /// Opens the heap in the `len` bytes from `base` on, as [`Heap::over`] does.
     ///
     /// # Errors
     ///
-    /// [`Refused`] says why this memory is none.
+    /// [`Refused`] names the reason.
     ///
     /// # Safety
     ///
@@ -56,19 +57,21 @@ impl<'m> Reserve<'m> {
     pub unsafe fn over(base: NonNull<u8>, len: usize) -> Result<Self, Refused> {
         // SAFETY: the caller's promise.
         let all = unsafe { Heap::over(base, len)? };
-        // SAFETY: the second word of the header, which there is as the heap was not refused; as `Heap::over`.
+        // SAFETY: the second word of the header, which exists as the heap was not refused;
+        // otherwise as in `Heap::over`.
         let open = unsafe { base.cast::<AtomicU64>().add(1).as_ref() };
         Ok(Self { all, open })
     }
 
-    /// What is open now.
+    /// Returns the heap of the pages that are open now.
     pub fn heap(&self) -> Heap<'m> {
-        // Relaxed: words are those of free pages before they are open. Whatever it says, pages end.
+        // Relaxed: words are those of free pages before they are open. Any value is cut to the
+        // existing pages.
         let open = usize::try_from(self.open.load(Ordering::Relaxed)).unwrap_or(usize::MAX);
         Heap { open: open.max(FIRST).min(self.all.pages()), ..self.all }
     }
 
-    /// As [`Caller::alloc`], and opens more.
+    /// Allocates like [`Caller::alloc`], and opens more if there is no room.
     #[inline]
     pub fn alloc(&self, caller: &mut Caller<'m>, size: usize, align: usize) -> Option<usize> {
         match caller.alloc_near(size, align) {
@@ -77,7 +80,7 @@ impl<'m> Reserve<'m> {
         }
     }
 
-    /// As [`alloc`](Self::alloc), where [`Caller::alloc_near`] has found none.
+    /// Allocates like [`alloc`](Self::alloc), after [`Caller::alloc_near`] has found no object.
     #[cold]
     pub fn alloc_new(&self, caller: &mut Caller<'m>, size: usize, align: usize) -> Option<usize> {
         let (class, pages) = (Class::of(size, align), size.max(1).div_ceil(PAGE));
@@ -96,7 +99,7 @@ impl<'m> Reserve<'m> {
             if caller.heap.open == self.all.pages() {
                 return caller.alloc(size, align);
             }
-            // Once, as they may be empty and lie apart.
+            // Once, as the reclaimed pages may lie apart.
             if !reclaimed && self.is_empty_enough(caller) {
                 reclaimed = true;
             } else {
@@ -105,12 +108,13 @@ impl<'m> Reserve<'m> {
         }
     }
 
-    /// Whether what a caller looks at has room to be used again, which is made free.
+    /// Reclaims, and returns true if enough of the caller's pages is free then to be used again.
     fn is_empty_enough(&self, caller: &mut Caller<'m>) -> bool {
         caller.heap.open >= self.heap().open && caller.reclaim() >= caller.heap.open * PAGE / 8
     }
 
-    /// Has a caller look at more, which is opened unless it is. Ends, as it does so whatever the word says.
+    /// Lets a caller look at more pages, and opens them if they are not open. It makes progress for
+    /// any value of the word, so the loop around it ends.
     fn widen(&self, caller: &mut Caller<'m>) {
         let seen = caller.heap.open;
         if self.heap().open <= seen {
@@ -121,13 +125,13 @@ impl<'m> Reserve<'m> {
         caller.widen(Heap { open, ..self.all });
     }
 
-    /// As [`Caller::sweep`], of all that is open.
+    /// Sweeps like [`Caller::sweep`], over all open pages.
     pub fn sweep(&self, caller: &mut Caller<'m>, dead: u32) -> usize {
         caller.widen(self.heap());
         caller.sweep(dead)
     }
 
-    /// As [`Heap::stats`]; what is not open is free.
+    /// Returns the use of all bytes, as [`Heap::stats`] does; unopened pages are free.
     pub fn stats(&self) -> Stats {
         let heap = self.heap();
         let mut stats = heap.stats();
@@ -135,7 +139,8 @@ impl<'m> Reserve<'m> {
         stats
     }
 
-    /// Where small objects lie, and what tells of them: offsets of bytes, in ascending order.
+    /// Returns the offsets in bytes of small objects, and of the words that describe them, in
+    /// ascending order.
     pub fn small(&self) -> impl Iterator<Item = Range<usize>> + use<'m> {
         let heap = self.heap();
         let words = HEADER + heap.open * size_of::<AtomicU64>();
@@ -150,14 +155,13 @@ impl<'m> Reserve<'m> {
 }
 
 impl Heap<'_> {
-    /// Whether a page belongs to a slab.
     fn is_slab(&self, page: usize) -> bool {
         self.head_of(page, self.load(page)).is_some_and(|(_, head)| head.class().is_some())
     }
 }
 
 impl<'m> Caller<'m> {
-    /// Looks for room where it did not look before.
+    /// Extends the pages where the caller looks for room.
     fn widen(&mut self, heap: Heap<'m>) {
         if heap.open > self.heap.open {
             self.free.1 = heap.open;

@@ -1,22 +1,22 @@
-//! Runs of pages: slabs found and put together, large objects, what the dead leave, what is empty.
+//! Runs of pages: slabs found and put together, large objects, claims of dead callers, empty slabs.
 
 use super::{ALIGN, ATTEMPTS, Caller, Class, Heap, NotAllocated, PAGE, Page};
 use crate::sync::{Ordering, unless_weakened};
 
-/// So many runs of its own a caller looks at before it puts a new slab together: free objects of a class
-/// may be left alone where less than one slab in so many has any.
+/// Number of its own runs that a caller looks at before it puts a new slab together. Free objects
+/// of a class may be left alone if less than one slab in so many has any.
 const LOOKS: usize = 64;
 
 impl Heap<'_> {
-    /// One step: the word of a page, if it is `from`.
+    /// Exchanges the word of a page, if it is `from`: one step.
     fn exchange(&self, page: usize, from: Page, to: Page, order: Ordering) -> bool {
-        // Relaxed: who fails has seen nothing that it may act on.
+        // Relaxed: a failed exchange decides nothing.
         self.words[page].compare_exchange(from.0, to.0, order, Ordering::Relaxed).is_ok()
     }
 
     /// Puts a run of free pages together, and commits it as `as_what`.
     fn claim(&self, id: u32, head: usize, pages: usize, as_what: Page) -> bool {
-        // Acquire, here and for the parts, pairs with the Release in `give_back`: the contents.
+        // Acquire, here and for the parts: pairs with the Release in `give_back`; the contents.
         if !self.exchange(head, Page::FREE, Page::claim(id), Ordering::Acquire) {
             return false;
         }
@@ -25,19 +25,20 @@ impl Heap<'_> {
             self.give_back(id, head);
             return false;
         }
-        // Release pairs with the Acquire in `take`: who is given an object finds the slab by its parts.
+        // Release: pairs with the Acquire in `take`: a caller that is given an object finds the
+        // slab by its parts.
         let release = unless_weakened!("slab-commit", Ordering::Release);
         self.exchange(head, Page::claim(id), as_what, release)
     }
 
-    /// Takes a run apart that `id` has claimed: how many pages it had.
+    /// Takes a run apart that `id` has claimed, and returns the number of its pages.
     ///
-    /// The last part goes first and the head last, so that at any time the parts that are left adjoin the
-    /// head, and the head names who is to give them back.
+    /// The last part goes first and the head last, so that at any time the remaining parts adjoin
+    /// the head, and the head names the caller that has to give them back.
     fn give_back(&self, id: u32, head: usize) -> usize {
         let parts =
             (1..self.pages() - head).take_while(|&i| self.load(head + i) == Page::part(i)).count();
-        // Pairs with the Acquire in `claim`.
+        // Release: pairs with the Acquire in `claim`.
         let release = unless_weakened!("slab-give-back", Ordering::Release);
         let free_head = || self.exchange(head, Page::claim(id), Page::FREE, release);
         if cfg!(weaken = "slab-head-last") {
@@ -50,7 +51,7 @@ impl Heap<'_> {
         1 + parts
     }
 
-    /// Where the run ends that a page belongs to; behind the page, whatever the words say.
+    /// Returns the end of the run that a page belongs to; for any words, it lies behind the page.
     fn end_of(&self, page: usize) -> usize {
         let Some((head, word)) = self.head_of(page, self.load(page)) else { return page + 1 };
         let pages = word.pages().or(word.class().map(Class::pages)).unwrap_or(1);
@@ -61,7 +62,7 @@ impl Heap<'_> {
         self.load(page) == Page::FREE
     }
 
-    /// The first free run within `from..to`.
+    /// Returns the first free run within `from..to`.
     fn free_run_up(&self, pages: usize, from: usize, to: usize) -> Option<usize> {
         let mut head = from;
         while head + pages <= to {
@@ -73,7 +74,7 @@ impl Heap<'_> {
         None
     }
 
-    /// The last free run within `from..to` that begins at a multiple of `align` pages.
+    /// Returns the last free run within `from..to` that begins at a multiple of `align` pages.
     fn free_run_down(&self, pages: usize, align: usize, from: usize, to: usize) -> Option<usize> {
         let mut end = to;
         loop {
@@ -88,8 +89,8 @@ impl Heap<'_> {
         }
     }
 
-    /// An object of a slab among the runs within `from..to`, of which at most `looks` are looked at; and
-    /// where that ended.
+    /// Takes an object from a slab among the runs within `from..to`, of which at most `looks` are
+    /// looked at. Returns the page where the look ended, and the object.
     fn look(&self, class: Class, from: usize, to: usize, looks: usize) -> (usize, Option<usize>) {
         let mut page = from;
         for _ in 0..looks {
@@ -106,7 +107,7 @@ impl Heap<'_> {
 }
 
 impl Caller<'_> {
-    /// An object from another slab than the last, or from a new one.
+    /// Allocates an object from another slab than the last, or from a new one.
     #[cold]
     pub(super) fn alloc_slow(&mut self, class: Class) -> Option<usize> {
         self.look_again(class)
@@ -115,14 +116,15 @@ impl Caller<'_> {
             .or_else(|| (self.reclaim() > 0).then(|| self.new_slab(class))?)
     }
 
-    /// An object from the slab used last, which has changed since, or from one near.
+    /// Allocates an object from the slab used last, which has changed since, or from one nearby.
     #[cold]
     pub(super) fn look_again(&mut self, class: Class) -> Option<usize> {
         let last = self.hints[class.index()].slab;
         self.heap.take_again(last, class).or_else(|| self.look_near(class))
     }
 
-    /// Looks where an object was freed, then at some of the runs between which own slabs are.
+    /// Looks in the slab where an object was freed, then in some of the runs between which the
+    /// caller's slabs are.
     fn look_near(&mut self, class: Class) -> Option<usize> {
         let hint = self.hints[class.index()];
         if let Some(object) = self.heap.take(hint.freed, class) {
@@ -143,7 +145,7 @@ impl Caller<'_> {
         self.found(class, page, object)
     }
 
-    /// Notes where a look has ended.
+    /// Records where a look has ended.
     fn found(&mut self, class: Class, page: usize, object: Option<usize>) -> Option<usize> {
         let hint = &mut self.hints[class.index()];
         hint.next = page;
@@ -153,12 +155,12 @@ impl Caller<'_> {
         object
     }
 
-    /// Puts a slab together; its first object.
+    /// Puts a slab together; returns its first object.
     pub(super) fn new_slab(&mut self, class: Class) -> Option<usize> {
         let (from, all) = (self.free.0, self.heap.open);
         let (head, offset) = self
             .new_slab_within(class, from, all)
-            // A run may begin before and end behind.
+            // The run may begin before `from` and end behind it.
             .or_else(|| self.new_slab_within(class, 0, (from + class.pages()).min(all)))?;
         self.hints[class.index()].slab = head;
         self.free.0 = head + class.pages();
@@ -210,7 +212,6 @@ impl Caller<'_> {
         None
     }
 
-    /// Frees a large object.
     #[cold]
     pub(super) fn free_pages(
         &mut self,
@@ -218,7 +219,7 @@ impl Caller<'_> {
         bytes: usize,
         page: Page,
     ) -> Result<(), NotAllocated> {
-        // Release pairs with the Acquire in `sweep`.
+        // Release: pairs with the Acquire in `take_over`.
         let freed = bytes == 0
             && page.pages().is_some()
             && self.heap.exchange(head, page, Page::claim(self.id), Ordering::Release);
@@ -229,10 +230,11 @@ impl Caller<'_> {
         Ok(())
     }
 
-    /// Makes free pages of all slabs without objects, whoever has put them together: how many bytes.
+    /// Frees the pages of all slabs without objects, also of other callers, and returns the number
+    /// of bytes.
     ///
-    /// [`alloc`](Self::alloc) does so where it finds no room, and only then: a slab that is emptied again
-    /// and again should not be put together each time. Walks all pages.
+    /// [`alloc`](Self::alloc) does so when it finds no room, and only then: a slab that is emptied
+    /// again and again should not be put together each time. Walks all pages.
     pub fn reclaim(&mut self) -> usize {
         self.at_each_page(|head| self.reclaim_slab(head))
     }
@@ -243,24 +245,28 @@ impl Caller<'_> {
             return 0;
         }
         if cfg!(weaken = "slab-reclaim") {
-            // Emptiness is looked at, and not checked by what commits.
+            // Emptiness is only looked at, and not checked by the exchange that commits.
             self.heap.words[head].swap(Page::claim(self.id).0, Ordering::AcqRel);
             return self.heap.give_back(self.id, head);
         }
-        // Acquire pairs with the Release in `free`, the contents, and Release with the Acquire in `sweep`.
+        // Acquire: pairs with the Release in `free`; the contents. Release: pairs with the Acquire
+        // in `take_over`.
         let claimed = self.heap.exchange(head, page, Page::claim(self.id), Ordering::AcqRel);
         if claimed { self.heap.give_back(self.id, head) } else { 0 }
     }
 
-    /// Gives back what a caller who is dead was putting together or taking apart: how many bytes.
+    /// Gives back the pages that a dead caller was putting together or taking apart, and returns
+    /// the number of bytes.
     ///
-    /// Any number of callers may do so at once, and die: each run is taken over in one step. Walks all pages.
-    /// `dead` makes no further step, and no further caller has its name before all have swept it.
+    /// Any number of callers may do so at once, and die: each run is taken over in one step. Walks
+    /// all pages. `dead` makes no further step, and no further caller has its name before all have
+    /// swept it.
     pub fn sweep(&mut self, dead: u32) -> usize {
         self.at_each_page(|head| self.take_over(head, dead))
     }
 
-    /// Has each page given back by `by`, which says how many there were from there on: how many bytes.
+    /// Calls `by` for each page, which gives pages back from there on and returns their number.
+    /// Returns the number of bytes.
     fn at_each_page(&self, by: impl Fn(usize) -> usize) -> usize {
         let (mut page, mut given) = (0, 0);
         while page < self.heap.open {
@@ -276,11 +282,11 @@ impl Caller<'_> {
             return 0;
         }
         if cfg!(weaken = "slab-take-over") {
-            // As if two could take the same run apart.
+            // As if two callers could take the same run apart.
             return self.heap.give_back(dead, head);
         }
-        // Acquire pairs with the Release of whoever claimed a run to free it, the contents, and Release
-        // with another sweep.
+        // Acquire: pairs with the Release of the exchange by which a run was claimed to be freed;
+        // the contents. Release: pairs with the Acquire of another sweep here.
         let taken =
             self.heap.exchange(head, Page::claim(dead), Page::claim(self.id), Ordering::AcqRel);
         if taken { self.heap.give_back(self.id, head) } else { 0 }

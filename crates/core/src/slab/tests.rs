@@ -1,4 +1,4 @@
-//! The heap against a map of what is allocated, under threads, and over words that are not its own.
+//! The heap against a map of its objects, under threads, and over foreign words.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
@@ -12,13 +12,12 @@ use super::region::{HEADER, divide};
 use super::reserve::FIRST;
 use super::*;
 
-/// Memory for a heap.
 struct Memory {
     base: NonNull<u8>,
     layout: Layout,
 }
 
-// SAFETY: plain memory; who writes to a part of it has been given that.
+// SAFETY: plain memory; a thread writes only to parts that it was given.
 unsafe impl Sync for Memory {}
 
 impl Memory {
@@ -30,7 +29,7 @@ impl Memory {
     }
 
     fn open(&self, len: usize) -> Result<Heap<'_>, Refused> {
-        // SAFETY: it lives as long as the heap, and objects are written only where they are.
+        // SAFETY: it lives as long as the heap, and objects are written only at their places.
         unsafe { Heap::over(self.base, len) }
     }
 
@@ -48,7 +47,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated so.
+        // SAFETY: allocated with this layout.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }
@@ -70,12 +69,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(prop_oneof![60 => alloc, 45 => free, 1 => reclaim], 0..300)
 }
 
-/// What is allocated: its length and what its bytes are.
+/// The live objects: the length and fill byte of each.
 #[derive(Default)]
 struct Live(BTreeMap<usize, (usize, u8)>);
 
 impl Live {
-    /// Notes an object that overlaps no other, and fills it.
+    /// Adds an object that overlaps no other, and fills it.
     fn add(&mut self, memory: &Memory, offset: usize, len: usize, fill: u8) {
         let before = self.0.range(..=offset).next_back();
         assert!(before.is_none_or(|(&before, &(len, _))| before + len <= offset), "overlaps");
@@ -85,7 +84,7 @@ impl Live {
         self.0.insert(offset, (len, fill));
     }
 
-    /// One of them, whose bytes are as they were.
+    /// Removes one of them, and checks that its bytes are unchanged.
     fn remove(&mut self, memory: &Memory, which: usize) -> Option<usize> {
         let at = which.checked_rem(self.0.len())?;
         let (&offset, &(len, fill)) = self.0.iter().nth(at).unwrap();
@@ -95,7 +94,7 @@ impl Live {
     }
 }
 
-/// The bytes of its pages, none of which is used.
+/// Returns the statistics of a heap without objects.
 fn all_free(heap: Heap<'_>) -> Stats {
     Stats { free: heap.pages() * PAGE, ..Stats::default() }
 }
@@ -237,7 +236,7 @@ fn what_a_dead_caller_had_claimed_comes_back() {
     let heap = memory.heap();
     let mut caller = Caller::new(heap, 1);
     let (kept, lost) = (caller.alloc(40_000, 1).unwrap(), caller.alloc(50_000, 1).unwrap());
-    // As if it had died when it had begun to free.
+    // As if the caller had died at the beginning of a free.
     let (head, ..) = heap.find(lost).unwrap();
     heap.words[head].store(Page::claim(1).0, Ordering::Relaxed);
     assert_eq!(heap.stats().in_flight, 49 * PAGE);
@@ -271,9 +270,9 @@ fn pages_fill_the_memory_and_no_more() {
     }
 }
 
-/// A reserve of which little is open, and a caller of it.
+/// Creates a reserve of which little is open, and a caller of it.
 fn reserve(memory: &Memory) -> (Reserve<'_>, Caller<'_>) {
-    // SAFETY: it lives as long as the reserve, and objects are written only where they are.
+    // SAFETY: it lives as long as the reserve, and objects are written only at their places.
     let reserve = unsafe { Reserve::over(memory.base, memory.layout.size()) }.unwrap();
     (reserve, Caller::new(reserve.heap(), 1))
 }
@@ -321,7 +320,7 @@ fn what_was_opened_by_others_is_freed_swept_and_counted() {
     let other = reserve.alloc(&mut caller, 1 << 20, 8).unwrap();
     narrow.free(other).unwrap();
     assert_eq!(reserve.stats().in_use, 1 << 20);
-    // As if the first had died when it had begun to free.
+    // As if the first caller had died at the beginning of a free.
     let (head, ..) = narrow.heap.find(large).unwrap();
     narrow.heap.words[head].store(Page::claim(1).0, Ordering::Relaxed);
     assert_eq!(reserve.stats().in_flight, 1 << 20);

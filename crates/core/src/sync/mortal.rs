@@ -1,10 +1,11 @@
-//! Atomics for models whose threads may die: the modeller's own, and before each access a step at which
-//! the thread may stop for ever.
+//! Atomics for models with threads that may die: the modeller's own, with a step before each access
+//! at which the thread may stop for ever.
 //!
-//! A killed process stops between two of its steps and runs nothing more. A modelled thread cannot be
-//! stopped without an end, so it unwinds to where its life began; the destructors on the way act on
-//! copies, so that nobody else sees them. Cells have no steps: what survivors read of the dead has to be
-//! atomic anyway. Destructors that write to cells, or that wait for others, are not for those who may die.
+//! A killed process stops between two of its steps and runs nothing more. A modelled thread cannot
+//! be stopped without an end, so it unwinds to where its life began; the destructors on the way act
+//! on copies, so that no other thread sees them. Cells have no steps: data that survivors read of
+//! the dead has to be atomic anyway. A thread that may die must not run destructors that write to
+//! cells, or that wait for other threads.
 #![allow(clippy::disallowed_types, reason = "part of the door")]
 #![allow(dead_code, reason = "a door offers what either build may need")]
 #![allow(
@@ -25,14 +26,14 @@ use shuttle as source;
 use super::{Ordering, const_fn};
 use source::thread::{ThreadId, current};
 
-/// What a thread that died unwinds with.
+/// The payload with which a dying thread unwinds.
 struct Died;
 
 /// The one thread of an execution that may die.
 #[derive(Clone, Copy)]
 struct Mortal {
     thread: ThreadId,
-    /// So many accesses take place before it dies.
+    /// Number of accesses that take place before it dies.
     steps: usize,
     dead: bool,
 }
@@ -42,12 +43,13 @@ thread_local! {
     static MORTAL: Cell<Option<Mortal>> = const { Cell::new(None) };
 }
 
-/// Runs `life` on this thread, which dies before its access number `steps`, counted from 0: what it
-/// returns, or `None` if it died. One thread at a time, of each execution.
+/// Runs `life` on this thread, which dies before its access number `steps`, counted from 0. Returns
+/// its result, or `None` if it died. One thread at a time, of each execution.
 pub(crate) fn live<R>(steps: usize, life: impl FnOnce() -> R) -> Option<R> {
     let mortal = Mortal { thread: current().id(), steps, dead: false };
     assert!(MORTAL.replace(Some(mortal)).is_none(), "two that may die");
-    // Nobody looks at what it leaves: that is in the memory that all share, and in no broken state to them.
+    // The broken state is not looked at: the thread leaves only the shared memory, which is sound
+    // to all survivors.
     let lived = catch_unwind(AssertUnwindSafe(life));
     MORTAL.set(None);
     match lived {
@@ -57,7 +59,7 @@ pub(crate) fn live<R>(steps: usize, life: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// Whether the access that follows is seen by others.
+/// Returns true if other threads see the access that follows.
 fn takes_place() -> bool {
     let Some(mut mortal) = MORTAL.get().filter(|mortal| mortal.thread == current().id()) else {
         return true;
@@ -75,7 +77,7 @@ fn takes_place() -> bool {
     true
 }
 
-/// An atomic; getting at it is the step.
+/// An atomic that counts each access to it as a step.
 #[derive(Debug, Default)]
 pub struct Step<A>(A);
 
@@ -83,13 +85,13 @@ impl<A: Copied> Deref for Step<A> {
     type Target = A;
 
     fn deref(&self) -> &A {
-        // Leaked, as it is few: one for each access in a destructor that runs as a thread dies.
+        // Leaked, as these are few: one for each access in a destructor that runs as a thread dies.
         if takes_place() { &self.0 } else { Box::leak(Box::new(self.0.copied())) }
     }
 }
 
 pub trait Copied {
-    /// One more with this one's value.
+    /// Returns a new atomic with the same value.
     fn copied(&self) -> Self;
 }
 

@@ -1,28 +1,28 @@
-//! One timer, as it stands in a wheel.
+//! One timer, as an entry of a wheel.
 
 use std::ptr::NonNull;
 
 use crate::circle::{Circular, Links};
 use crate::sync::{AtomicU8, Ordering, UnsafeCell, unless_weakened};
 
-/// Where a timer stands.
+/// The place of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimerState {
-    /// In no wheel: not armed yet, or disarmed.
+    /// Outside any wheel: not armed yet, or disarmed.
     Out,
-    /// In a wheel.
+    /// Inside a wheel.
     Armed,
     /// It was due, and the call for its waiter has returned.
     Fired,
 }
 
-/// One waiter's timer; lives where the waiter waits, usually in its stack frame.
+/// One waiter's timer. It lies in memory of the waiter, usually in its stack frame.
 ///
 /// It may be armed again once it is out or has fired.
 pub struct Timer<W> {
     /// Touched under the wheel's lock, or by the waiter while the timer is in no wheel.
     links: Links<Self>,
-    /// When it is due. Touched as the links are.
+    /// The due time. Touched as the links are.
     tick: UnsafeCell<u64>,
     /// Stored under the wheel's lock; loaded by the waiter at any time.
     state: AtomicU8,
@@ -32,8 +32,8 @@ pub struct Timer<W> {
 
 // SAFETY: only `waiter` leads anywhere, and a copy of it goes to the wheel's owner.
 unsafe impl<W: Copy + Send> Send for Timer<W> {}
-// SAFETY: links and tick are touched under the wheel's lock, the state is atomic, the waiter is only
-// copied.
+// SAFETY: links and tick are touched under the wheel's lock, the state is atomic, the waiter is
+// only copied.
 unsafe impl<W: Copy + Send> Sync for Timer<W> {}
 
 // SAFETY: always the same field.
@@ -48,7 +48,7 @@ impl<W: Copy> Timer<W> {
     const ARMED: u8 = 1;
     const FIRED: u8 = 2;
 
-    /// A timer of `waiter`, in no wheel.
+    /// Creates a timer of `waiter`, in no wheel.
     pub fn new(waiter: W) -> Self {
         Self {
             links: Links::new(),
@@ -58,9 +58,10 @@ impl<W: Copy> Timer<W> {
         }
     }
 
-    /// Where the timer stands. Whoever sees it fired owns it again, and sees what the call did.
+    /// Returns the place of the timer. A waiter that sees it fired owns it again, and sees the
+    /// writes of the call.
     pub fn state(&self) -> TimerState {
-        // Acquire pairs with the Release in `set_fired`.
+        // Acquire: pairs with the Release in `set_fired`.
         match self.state.load(Ordering::Acquire) {
             Self::OUT => TimerState::Out,
             Self::ARMED => TimerState::Armed,
@@ -68,12 +69,12 @@ impl<W: Copy> Timer<W> {
         }
     }
 
-    /// Whom the timer stands for.
+    /// Returns the waiter that the timer stands for.
     pub fn waiter(&self) -> W {
         self.waiter
     }
 
-    /// When the timer is due, in ticks.
+    /// Returns the due time, in ticks.
     ///
     /// # Safety
     ///
@@ -97,14 +98,14 @@ impl<W: Copy> Timer<W> {
         self.state.store(Self::OUT, Ordering::Relaxed);
     }
 
-    /// Gives the timer back to its waiter, who may free it before this returns: hence no `&self`,
+    /// Gives the timer back to its waiter, which may free it before this returns: hence no `&self`,
     /// which would have to be valid for longer.
     ///
     /// # Safety
     ///
     /// `timer` is alive.
     pub(super) unsafe fn set_fired(timer: NonNull<Self>) {
-        // Pairs with the Acquire in `state`: from here on the timer is the waiter's.
+        // Release: pairs with the Acquire in `state`. From here on the timer is the waiter's.
         let ordering = unless_weakened!("timer-fired", Ordering::Release);
         // SAFETY: alive by this function's contract; the reference is to an atomic alone.
         unsafe { &(*timer.as_ptr()).state }.store(Self::FIRED, ordering);

@@ -1,26 +1,26 @@
-//! The timers of a wheel, by when they are due: levels of slots, each level coarser than the one
-//! below it. Times are ticks. Its user's lock guards all of it.
+//! The timers of a wheel, ordered by due time: levels of slots, each level coarser than the one
+//! below it. Times are ticks. The wheel's lock guards all of it.
 
 use std::ptr::NonNull;
 
 use super::entry::Timer;
 use crate::circle;
 
-/// Bits of a tick that one level tells apart.
+/// Number of bits of a tick that one level distinguishes.
 const DIGIT: u32 = if cfg!(loom) { 1 } else { 6 };
-/// Enough for every tick that a time in ns can have.
+/// Number of levels: enough for every tick that a time in ns can have.
 const LEVELS: usize = if cfg!(loom) { 3 } else { 9 };
 const SLOTS: usize = 1 << DIGIT;
 
-/// The last tick that can be told apart.
+/// Last tick that levels distinguish.
 pub(super) const LAST_TICK: u64 = (1 << (DIGIT * LEVELS as u32)) - 1;
 
-/// The timers whose ticks agree in all digits from that of their level upwards.
+/// The timers that agree in all digits of their ticks, from that of their level upwards.
 struct Slot<W> {
-    /// The one that came first, if the slot is occupied.
+    /// The timer that came first, if the slot is occupied.
     first: Option<NonNull<Timer<W>>>,
-    /// What the least tick in the slot was when it had all its timers; since then some may have been
-    /// removed. Meaningless while the slot is empty.
+    /// The least tick in the slot when it had all its timers; some may have been removed since. It
+    /// has no meaning while the slot is empty.
     earliest: u64,
 }
 
@@ -28,7 +28,6 @@ impl<W> Slot<W> {
     const EMPTY: Self = Self { first: None, earliest: 0 };
 }
 
-/// Where a slot is.
 #[derive(Clone, Copy)]
 struct Place {
     level: usize,
@@ -41,25 +40,25 @@ impl Place {
     }
 }
 
-/// Timers, each in the slot that [`Levels::place`] says: its level is that of the highest digit in
+/// Timers, each in the slot given by [`Levels::place`]: its level is that of the highest digit in
 /// which the timer's tick differs from `at`, its slot that digit of the tick.
 pub(super) struct Levels<W> {
-    /// No timer has a lesser tick.
+    /// A lower bound of the ticks of all timers.
     at: u64,
-    /// A bit per slot that has timers.
+    /// A bit for each slot that has timers.
     occupied: [u64; LEVELS],
     slots: [[Slot<W>; SLOTS]; LEVELS],
 }
 
 impl<W: Copy> Levels<W> {
-    /// Without timers.
+    /// Levels without timers.
     pub(super) const EMPTY: Self = Self {
         at: 0,
         occupied: [0; LEVELS],
         slots: [const { [const { Slot::EMPTY }; SLOTS] }; LEVELS],
     };
 
-    /// No timer is due before this tick; and unless one was removed, one is due at it.
+    /// Returns a tick before which no timer is due; unless a timer was removed, one is due at it.
     pub(super) fn earliest(&self) -> Option<u64> {
         self.first().map(|place| self.slot(place).earliest)
     }
@@ -84,7 +83,7 @@ impl<W: Copy> Levels<W> {
     ///
     /// `timer` is in these levels, and the lock is held.
     pub(super) unsafe fn remove(&mut self, timer: NonNull<Timer<W>>) {
-        // SAFETY: alive because it is here, as all that are; the lock is held.
+        // SAFETY: alive because it is here, as all timers here are; the lock is held.
         let (tick, next) = unsafe { (timer.as_ref().tick(), circle::remove(timer)) };
         let place = self.place(tick);
         let slot = self.slot_mut(place);
@@ -104,7 +103,8 @@ impl<W: Copy> Levels<W> {
     pub(super) unsafe fn pop_due(&mut self, now: u64) -> Option<NonNull<Timer<W>>> {
         while let Some(place) = self.first().filter(|&place| self.start(place) <= now) {
             let Slot { first, earliest } = *self.slot(place);
-            // Into the slot as far as its timers and the time allow: the further, the fewer moves.
+            // Moves into the slot as far as its timers and the time allow: the further, the fewer
+            // moves of timers.
             self.at = earliest.min(now);
             if place.level == 0 {
                 // SAFETY: it is here, and the lock is held.
@@ -145,13 +145,13 @@ impl<W: Copy> Levels<W> {
         let place = self.place(tick);
         let slot = self.slot_mut(place);
         let earliest = if slot.first.is_some() { slot.earliest.min(tick) } else { tick };
-        // SAFETY: alive and in no list, as all of the slot are alive; the lock is held.
+        // SAFETY: alive and in no list; all timers of the slot are alive; the lock is held.
         unsafe { circle::insert(slot.first, timer) };
         *slot = Slot { first: slot.first.or(Some(timer)), earliest };
         self.occupied[place.level] |= 1 << place.slot;
     }
 
-    /// Where a timer of this tick lies.
+    /// Returns the place of a timer of this tick.
     fn place(&self, tick: u64) -> Place {
         let highest_bit = ((tick ^ self.at) | 1).ilog2();
         let level = highest_bit / DIGIT;
@@ -159,13 +159,14 @@ impl<W: Copy> Levels<W> {
         Place { level: level as usize, slot }
     }
 
-    /// The slot whose timers are due before all others: they differ from `at` in the lowest digit.
+    /// Returns the slot of the timers that are due first: they differ from `at` in the lowest
+    /// digit.
     fn first(&self) -> Option<Place> {
         let level = self.occupied.iter().position(|&slots| slots != 0)?;
         Some(Place { level, slot: self.occupied[level].trailing_zeros() as usize })
     }
 
-    /// The least tick that lies in the slot at `place`.
+    /// Returns the least tick that lies in the slot at `place`.
     fn start(&self, place: Place) -> u64 {
         let above = place.shift() + DIGIT;
         self.at >> above << above | (place.slot as u64) << place.shift()

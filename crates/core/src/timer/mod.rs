@@ -1,8 +1,8 @@
-//! Timers: one wheel per worker, the timers in the frames of those who wait.
+//! Timers: one wheel per worker, the timers in the frames of the waiters.
 //!
-//! A hierarchical timing wheel: George Varghese and Tony Lauck, *Hashed and Hierarchical Timing Wheels:
-//! Data Structures for the Efficient Implementation of a Timer Facility*, SOSP 1987, scheme 7.
-//! README.md beside this file has the states, the steps and the proof.
+//! A hierarchical timing wheel: George Varghese and Tony Lauck, *Hashed and Hierarchical Timing
+//! Wheels: Data Structures for the Efficient Implementation of a Timer Facility*, SOSP 1987,
+//! scheme 7. README.md beside this file has the states, the steps and the proof.
 
 mod entry;
 mod levels;
@@ -21,14 +21,15 @@ mod model;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// The resolution in ns: a timer is due at the first multiple that is not before its time.
+/// Resolution in ns: a timer is due at the first multiple that is not before its time.
 pub const TICK_NS: u64 = 1024;
 
 /// The timers of one worker. Times are ns of one clock that does not go back, such as
 /// `CLOCK_MONOTONIC`.
 ///
-/// Whoever owns the wheel arms and fires, or another fires for it; anyone may disarm. Nothing else is needed to begin: the
-/// wheel comes to the present when it first fires. It takes about 9 KB, and nothing per timer.
+/// The owner of the wheel arms and fires, or another thread fires for it; any thread may disarm.
+/// The wheel needs no start: it comes to the present when it first fires. It takes about 9 KB, and
+/// nothing per timer.
 ///
 /// # Examples
 ///
@@ -60,21 +61,21 @@ pub const TICK_NS: u64 = 1024;
 pub struct Wheel<W> {
     /// Guards the levels and all timers in them; held while waiters are called.
     lock: QueueLock,
-    /// In ns. Stored under the lock, loaded by anyone.
+    /// The next due time, in ns. Stored under the lock, loaded by any thread.
     next_due: AtomicU64,
     /// Touched under the lock only.
     levels: UnsafeCell<Levels<W>>,
 }
 
-// SAFETY: levels and timers are touched under the lock only, but for the timers' states, which are
-// atomic; a `W` is copied from the waiter to whoever fires.
+// SAFETY: levels and timers are touched under the lock only, except for the timers' states, which
+// are atomic; a `W` is copied from the waiter to the firing thread.
 unsafe impl<W: Copy + Send> Send for Wheel<W> {}
 // SAFETY: as for Send.
 unsafe impl<W: Copy + Send> Sync for Wheel<W> {}
 
 impl<W: Copy> Wheel<W> {
     const_fn! {
-        /// A wheel without timers.
+        /// Creates a wheel without timers.
         #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
         pub const fn new() -> Self {
             Self {
@@ -85,23 +86,24 @@ impl<W: Copy> Wheel<W> {
         }
     }
 
-    /// When [`Wheel::fire`] has something to do next, in ns; `u64::MAX` if no timer is armed. One
-    /// relaxed load.
+    /// Returns the time at which [`Wheel::fire`] has something to do next, in ns; `u64::MAX` if no
+    /// timer is armed. One relaxed load.
     ///
-    /// It is never later than the first timer's due time, rounded up to a tick, as the owner sees it
-    /// who armed that timer. It is earlier only where a timer was disarmed: who sleeps from one value
-    /// to the next wakes in vain at most once per timer that was disarmed, and at most once in a row
-    /// if none is disarmed in between.
+    /// It is never later than the first timer's due time, rounded up to a tick, as seen by the
+    /// owner that armed that timer. It is earlier only after a timer was disarmed: a worker that
+    /// sleeps from one value to the next wakes in vain at most once per disarmed timer, and at most
+    /// once in a row if none is disarmed in between.
     #[inline]
     pub fn next_due(&self) -> u64 {
         // Relaxed: see `publish`.
         self.next_due.load(Ordering::Relaxed)
     }
 
-    /// Arms `timer`: it fires at the first [`Wheel::fire`] that is not before `due_ns`, or a tick later.
+    /// Arms `timer`: it fires at the first [`Wheel::fire`] that is not before `due_ns`, or a tick
+    /// later.
     ///
-    /// Where another than the owner arms it, the owner may sleep on. A time within the last tick that 64
-    /// bits hold counts as the beginning of that tick.
+    /// If a thread other than the owner arms it, the owner may sleep on. A time within the last
+    /// tick that 64 bits hold counts as the beginning of that tick.
     ///
     /// # Safety
     ///
@@ -117,10 +119,11 @@ impl<W: Copy> Wheel<W> {
         }
     }
 
-    /// Disarms `timer`. Afterwards nobody touches it, and no call for its waiter is under way or will
-    /// come. Any thread may do this; none may while it fires this wheel.
+    /// Disarms `timer`. Afterwards no other thread touches it, and no call for its waiter is under
+    /// way or will come. Any thread may do this, but not while it fires this wheel.
     ///
-    /// [`Unlinked::AlreadyGone`]: it has fired, or was not armed. No lock is taken where it is seen fired.
+    /// [`Unlinked::AlreadyGone`]: it has fired, or was not armed. No lock is taken if it is seen
+    /// fired.
     ///
     /// # Safety
     ///
@@ -128,7 +131,7 @@ impl<W: Copy> Wheel<W> {
     pub unsafe fn disarm(&self, by: &impl Contender, timer: NonNull<Timer<W>>) -> Unlinked {
         // SAFETY: alive by this function's contract.
         let state = || unsafe { timer.as_ref() }.state();
-        // Without the lock, because who fires does nothing more to a timer that is seen fired.
+        // Without the lock, because the firing thread does not touch a timer that is seen fired.
         if state() == TimerState::Fired {
             return Unlinked::AlreadyGone;
         }
@@ -145,17 +148,18 @@ impl<W: Copy> Wheel<W> {
         Unlinked::Mine
     }
 
-    /// Takes out the timers that are due at `now_ns`, earliest first, and calls `fire` once with the
-    /// waiter of each. Returns how many there were.
+    /// Takes out the timers that are due at `now_ns`, earliest first, and calls `fire` once with
+    /// the waiter of each. Returns the number of timers.
     ///
-    /// One load if nothing is due. `fire` runs under the lock: it may queue and mail, but not use this
-    /// wheel. A waiter that it wakes may find its timer still armed; [`Wheel::disarm`] waits for the
-    /// end of the call. Timers of one tick, or armed when their tick had passed, fire in any order.
+    /// One load if nothing is due. `fire` runs under the lock: it may queue and send messages, but
+    /// not use this wheel. A waiter that it wakes may find its timer still armed; [`Wheel::disarm`]
+    /// waits for the end of the call. Timers of one tick, or armed when their tick had passed, fire
+    /// in any order.
     ///
     /// # Panics
     ///
-    /// If `fire` does; its timer counts as fired, those not called for stay armed, and until the next
-    /// call [`Wheel::next_due`] may say too early a time.
+    /// If `fire` does; its timer counts as fired, the timers not called for stay armed, and until
+    /// the next call [`Wheel::next_due`] may return too early a time.
     pub fn fire(&self, by: &impl Contender, now_ns: u64, fire: impl FnMut(W)) -> usize {
         if self.next_due() > now_ns {
             return 0;
@@ -163,12 +167,12 @@ impl<W: Copy> Wheel<W> {
         self.fire_held(self.lock.lock(by), now_ns, fire)
     }
 
-    /// As [`fire`](Self::fire), for an owner that does not come to it; none if somebody has the lock, who may be that owner,
-    /// and away for long.
+    /// Fires like [`fire`](Self::fire), on behalf of an owner that does not get round to it. Fires
+    /// none if the lock is held: the holder may be that owner, and away for long.
     ///
     /// # Panics
     ///
-    /// As [`fire`](Self::fire).
+    /// The same as [`fire`](Self::fire).
     pub fn try_fire(&self, by: &impl Contender, now_ns: u64, fire: impl FnMut(W)) -> usize {
         if self.next_due() > now_ns {
             return 0;
@@ -179,7 +183,8 @@ impl<W: Copy> Wheel<W> {
     fn fire_held(&self, held: Held<'_>, now_ns: u64, mut fire: impl FnMut(W)) -> usize {
         let now = (now_ns / TICK_NS).min(LAST_TICK);
         let mut fired = 0;
-        // SAFETY: the lock is held; a timer in a wheel is alive until its state says that it is out.
+        // SAFETY: the lock is held; a timer in a wheel is alive until its state says that it is
+        // out.
         unsafe {
             while let Some(timer) = self.with(|levels| levels.pop_due(now)) {
                 Due(timer).call(&mut fire);
@@ -190,7 +195,7 @@ impl<W: Copy> Wheel<W> {
         fired
     }
 
-    /// Stores what is due next, before the lock is free.
+    /// Stores the next due time, before the lock is free.
     ///
     /// # Safety
     ///
@@ -215,7 +220,7 @@ impl<W: Copy> Wheel<W> {
 }
 
 /// A timer that was taken out because it is due, and is alive. Dropping it gives it back to its
-/// waiter, so that this comes last also where the call panics.
+/// waiter, so that this comes last even if the call panics.
 struct Due<W: Copy>(NonNull<Timer<W>>);
 
 impl<W: Copy> Due<W> {

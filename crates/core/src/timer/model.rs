@@ -11,15 +11,15 @@ use crate::modelled::spawn;
 const OWNER: Tester = Tester(1);
 const MOVER: Tester = Tester(2);
 
-/// Two timers with due times on the upper levels, and their waiters' frames, which are gone once the
-/// waits are over.
+/// Two timers with due times on the upper levels, and their waiters' frames, which are gone once
+/// the waits are over.
 struct Shared {
     wheel: Wheel<usize>,
     timers: [Timer<usize>; 2],
     frames: [UnsafeCell<usize>; 2],
 }
 
-// SAFETY: a frame is touched by whoever the protocol gives it to; that is what the models check.
+// SAFETY: the models check that the protocol gives each frame to one thread at a time.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -43,18 +43,18 @@ impl Shared {
         unsafe { self.wheel.disarm(&MOVER, NonNull::from(&self.timers[i])) }
     }
 
-    /// Fires, which writes to the frames of those who are called for.
+    /// Fires, which writes to the frames of the waiters that are called for.
     fn fire(&self, tick: u64) -> usize {
         self.wheel.fire(&OWNER, tick * TICK_NS, |waiter| {
-            // SAFETY: the waiter stays until the call is over; that is what the models check.
+            // SAFETY: the waiter stays until the call is over; the models check that.
             self.frames[waiter].with_mut(|calls| unsafe { *calls += 1 });
         })
     }
 
-    /// Ends the frame of a waiter and returns how often it was called for.
+    /// Ends the frame of a waiter and returns the number of calls for it.
     fn leave(&self, i: usize) -> usize {
         self.timers[i].links().reclaim();
-        // SAFETY: nobody else touches the frame any more; that is what the models check.
+        // SAFETY: no other thread touches the frame any more; the models check that.
         self.frames[i].with_mut(|calls| unsafe { *calls })
     }
 }

@@ -13,7 +13,7 @@ const TIMERS: usize = 16;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// So far from now.
+    /// Arms a timer; the due time is relative to now.
     Arm(usize, i64),
     Disarm(usize),
     /// Time passes, then the owner fires.
@@ -22,7 +22,7 @@ enum Step {
     Sleep,
 }
 
-/// Up to about two hours, most of them far less.
+/// Generates distances up to about two hours, most of them far less.
 fn distance() -> impl Strategy<Value = u64> {
     (0u32..43, any::<u64>()).prop_map(|(bits, any)| any % (1 << bits))
 }
@@ -37,15 +37,14 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A wheel with its timers, and what should be in it.
 struct Checked {
     wheel: Wheel<usize>,
     timers: Vec<Timer<usize>>,
     now: u64,
-    /// When each armed timer is due: in whole ticks, and not before it was armed.
+    /// The due time of each armed timer: in whole ticks, and not before it was armed.
     armed: BTreeMap<usize, u64>,
     disarmed: usize,
-    /// How often the owner slept until nothing was due.
+    /// Number of times that the owner slept until nothing was due.
     in_vain: usize,
 }
 
@@ -68,7 +67,7 @@ impl Checked {
         self.disarmed += usize::from(unlinked == Unlinked::Mine);
     }
 
-    /// Fires, and compares with what is due. Returns how many fired.
+    /// Fires, and compares with the expected timers. Returns the number of fired timers.
     fn fire(&mut self) -> usize {
         let mut fired = Vec::new();
         let count = self.wheel.fire(&ME, self.now, |waiter| fired.push(waiter));
@@ -81,7 +80,7 @@ impl Checked {
         count
     }
 
-    /// Sleeps until a timer fires, which nobody disarms meanwhile.
+    /// Sleeps until a timer fires; no timer is disarmed meanwhile.
     fn sleep(&mut self) {
         for _ in 0..2 {
             if self.armed.is_empty() {
@@ -132,7 +131,7 @@ proptest! {
         }
     }
 
-    /// Where timers are close together, slots are shared on every level, and disarming leaves others behind.
+    /// Timers close together share slots on every level, and disarming leaves other timers behind.
     #[test]
     fn who_sleeps_from_one_due_time_to_the_next_meets_each_timer(
         dues in prop::collection::vec((0..LAST_TICK, any::<bool>()), 1..100), close in 0u32..54,
@@ -192,7 +191,8 @@ fn a_time_that_never_comes_is_armed_and_disarmed_as_any_other() {
 fn a_clock_read_before_the_last_fire_does_not_turn_the_wheel_back() {
     let (mut levels, timer) = (Levels::EMPTY, Timer::new(()));
     let timer = NonNull::from(&timer);
-    // SAFETY: the timer outlives the levels, is in them from insert to remove, and nobody else is.
+    // SAFETY: the timer outlives the levels, is in them from insert to remove, and no other thread
+    // has them.
     unsafe {
         assert_eq!(levels.pop_due(70), None);
         levels.insert(timer, 0);
@@ -239,7 +239,8 @@ fn a_panic_in_a_call_leaves_the_other_timers_armed() {
 fn a_million_timers_fire_once_each_and_in_order() {
     const MILLION: usize = 1_000_000;
     let mut checked = Checked::new(MILLION, 0);
-    // A multiple of what has no factor in common with a million: a shuffle without a generator.
+    // A multiple of a number that has no factor in common with a million: a shuffle without a
+    // generator.
     let due = |i: usize| (i * 7_654_321 % MILLION) as u64 * 3_600_000;
     for i in 0..MILLION {
         checked.arm(i, due(i));

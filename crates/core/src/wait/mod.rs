@@ -1,7 +1,8 @@
-//! The wait queue: who waits for an object, first come first served.
+//! The wait queue: the waiters of one object, first come first served.
 //!
-//! It serves pinned fibers, movers and kernel threads alike: it hands out a copy of the waiter's `W`,
-//! and waking is the caller's job. README.md beside this file has the states, the steps and the proof.
+//! It serves pinned fibers, migratable fibers and kernel threads alike: it hands out a copy of the
+//! waiter's `W`, and waking is the caller's job. README.md beside this file has the states, the
+//! steps and the proof.
 
 mod node;
 
@@ -23,7 +24,7 @@ mod tests;
 /// The waiters of one object, in 16 bytes that include the object's own word.
 #[repr(C)]
 pub struct WaitQueue<W> {
-    /// The oldest node, whose predecessor in the circle is the youngest. Stored under the lock,
+    /// The oldest node; its predecessor in the circle is the youngest. Stored under the lock,
     /// loaded by wakers without it.
     oldest: AtomicPtr<Node<W>>,
     lock: QueueLock,
@@ -33,19 +34,19 @@ pub struct WaitQueue<W> {
 #[cfg(not(any(loom, shuttle)))]
 const _: () = assert!(size_of::<WaitQueue<usize>>() == 16);
 
-// SAFETY: nodes are touched under the lock only, but for their state, which is atomic; a `W` is
-// copied from the thread that waits to the thread that wakes.
+// SAFETY: nodes are touched under the lock only, except for their state, which is atomic; a `W` is
+// copied from the waiting thread to the waking thread.
 unsafe impl<W: Copy + Send> Send for WaitQueue<W> {}
 // SAFETY: as for Send.
 unsafe impl<W: Copy + Send> Sync for WaitQueue<W> {}
 
-// Nobody unwinds out of a change of the links.
+// No change of the links can unwind.
 impl<W> UnwindSafe for WaitQueue<W> {}
 impl<W> RefUnwindSafe for WaitQueue<W> {}
 
 impl<W: Copy> WaitQueue<W> {
     const_fn! {
-        /// An empty queue, with the object's word at `word`.
+        /// Creates an empty queue, with the object's word at `word`.
         pub const fn new(word: u32) -> Self {
             Self {
                 oldest: AtomicPtr::new(ptr::null_mut()),
@@ -55,18 +56,18 @@ impl<W: Copy> WaitQueue<W> {
         }
     }
 
-    /// The object's own word (locked or not, permits), which the queue leaves alone. It lies here
-    /// because the lock leaves four bytes.
+    /// Returns the object's own word (locked or not, permits), which the queue leaves alone. It
+    /// lies here because the lock leaves four bytes.
     pub fn word(&self) -> &AtomicU32 {
         &self.word
     }
 
-    /// Takes the queue lock, for changes that belong together.
+    /// Takes the queue lock, for several changes that belong together.
     pub fn lock(&self, by: &impl Contender) -> Locked<'_, W> {
         Locked { queue: self, _held: self.lock.lock(by) }
     }
 
-    /// Adds `node` as the youngest. The caller then checks once more whether it has to wait.
+    /// Adds `node` as the youngest. The caller then checks once more that it has to wait.
     ///
     /// # Safety
     ///
@@ -79,32 +80,34 @@ impl<W: Copy> WaitQueue<W> {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether nobody waits, in the eyes of who comes later than those who waited: their enqueuing
-    /// happened before this call, by other means.
+    /// Returns true if the queue is empty. For a caller that is ordered behind the enqueuing of
+    /// earlier waiters by other means.
     pub fn is_empty(&self) -> bool {
         self.oldest.load(Ordering::Relaxed).is_null()
     }
 
-    /// Whether somebody waits, for a waker that has changed the object and holds no lock.
+    /// Returns true if there is a waiter. For a waker that has changed the object and holds no
+    /// lock.
     pub fn anyone_waiting(&self) -> bool {
         if !cfg!(weaken = "wait-fence") {
-            // Pairs with the fence in `enqueue`: either this load sees the node or the
-            // waiter's second check sees the change.
+            // Pairs with the fence in `enqueue`: either this load sees the node, or the waiter's
+            // second check sees the change.
             fence(Ordering::SeqCst);
         }
         !self.oldest.load(Ordering::Relaxed).is_null()
     }
 
-    /// Claims the oldest node and returns its waiter, whom the caller wakes exactly once. `note` is
-    /// what the waiter reads in its node.
+    /// Claims the oldest node and returns its waiter, which the caller wakes exactly once. The
+    /// waiter reads `note` in its node.
     pub fn claim_first(&self, by: &impl Contender, note: u8) -> Option<W> {
         self.lock(by).claim_first(note)
     }
 
     /// Ends the wait of `node` for another reason than a wake: timeout or cancel.
     ///
-    /// [`Unlinked::AlreadyGone`]: a waker claimed it and wakes the waiter once, so this caller does
-    /// not. Where the waiter leaves without what it was woken for, [`WaitQueue::pass_on`] is due.
+    /// [`Unlinked::AlreadyGone`]: a waker has claimed the node and wakes the waiter once, so this
+    /// caller does not. If the waiter then leaves without taking the object, it must call
+    /// [`WaitQueue::pass_on`].
     ///
     /// # Safety
     ///
@@ -114,14 +117,14 @@ impl<W: Copy> WaitQueue<W> {
         unsafe { self.lock(by).unlink(node) }
     }
 
-    /// Gives a wake that the caller was claimed for, but has no use of, to the next in line, whom
-    /// the caller wakes.
+    /// Passes a wake that the caller was claimed for, but has no use for, to the next in line. The
+    /// caller wakes that waiter.
     #[must_use = "the waiter that takes over is to be woken"]
     pub fn pass_on(&self, by: &impl Contender, note: u8) -> Option<W> {
         self.claim_first(by, note)
     }
 
-    /// Lets loom complain unless the caller may reuse the queue's memory.
+    /// Makes loom fail unless the caller may reuse the queue's memory.
     #[cfg(all(test, loom))]
     pub(crate) fn reclaim(&self) {
         self.lock.reclaim();
@@ -130,18 +133,19 @@ impl<W: Copy> WaitQueue<W> {
     }
 }
 
-/// Nodes that were taken out of a queue, oldest first. Each is claimed, with the note 0, as its
-/// waiter is asked for, whom the caller then wakes exactly once.
+/// Nodes that were taken out of a queue, oldest first. The iterator claims each node, with the note
+/// 0, as it returns the waiter, which the caller then wakes exactly once.
 ///
-/// To be used up: until then those who are left in here wait, whatever else would end their waits.
+/// It must be used up: until then the remaining waiters wait, and neither timeout nor cancel ends
+/// their waits.
 #[must_use = "the waiters are to be woken"]
 pub struct Taken<W> {
-    /// Any node of a circle that nobody else changes, as its nodes are moved.
+    /// Any node of a circle that no other thread changes, as its nodes are moved.
     first: Option<NonNull<Node<W>>>,
 }
 
 impl<W> Taken<W> {
-    /// Nobody.
+    /// No waiter.
     pub const NONE: Self = Taken { first: None };
 }
 
@@ -150,8 +154,8 @@ impl<W: Copy> Iterator for Taken<W> {
 
     fn next(&mut self) -> Option<W> {
         let node = self.first?;
-        // SAFETY: a moved node is alive until it is claimed, which is the last that is done to it; so
-        // are those that it is linked to, and the links are this object's alone.
+        // SAFETY: a moved node is alive until it is claimed, which is the last access to it; so are
+        // the nodes that it is linked to, and the links are this object's alone.
         unsafe {
             self.first = circle::remove(node);
             let waiter = node.as_ref().waiter();
@@ -161,7 +165,7 @@ impl<W: Copy> Iterator for Taken<W> {
     }
 }
 
-/// A wait queue whose lock is held.
+/// A locked wait queue.
 #[must_use]
 pub struct Locked<'q, W> {
     queue: &'q WaitQueue<W>,
@@ -169,23 +173,22 @@ pub struct Locked<'q, W> {
 }
 
 impl<W: Copy> Locked<'_, W> {
-    /// Whether nobody waits.
+    /// Returns true if there is no waiter.
     pub fn is_empty(&self) -> bool {
         self.oldest().is_none()
     }
 
-    /// The waiter that is first in line.
+    /// Returns the waiter that is first in line.
     pub fn first(&self) -> Option<W> {
         self.first_node().map(|(waiter, _)| waiter)
     }
 
-    /// The waiter that is first in line, and his node.
     pub(crate) fn first_node(&self) -> Option<(W, NonNull<Node<W>>)> {
         // SAFETY: a listed node is alive: the contract of `enqueue`.
         self.oldest().map(|node| (unsafe { node.as_ref() }.waiter(), node))
     }
 
-    /// Whether somebody is queued whose waiter `suits`.
+    /// Returns true if a queued waiter `suits`.
     pub fn any(&self, mut suits: impl FnMut(W) -> bool) -> bool {
         let Some(first) = self.oldest() else { return false };
         let mut node = first;
@@ -203,8 +206,8 @@ impl<W: Copy> Locked<'_, W> {
         }
     }
 
-    /// Adds `node` as the youngest. That the waiter has to wait is certain, as what it waits for
-    /// changes under this lock, or by an exchange that knows of the queue.
+    /// Adds `node` as the youngest. The waiter certainly has to wait: its condition changes under
+    /// this lock, or by an exchange that knows of the queue.
     ///
     /// # Safety
     ///
@@ -218,8 +221,8 @@ impl<W: Copy> Locked<'_, W> {
         }
     }
 
-    /// Adds `node` as the oldest, for a waiter that was woken and has to wait again. As
-    /// [`enqueue`](Self::enqueue) otherwise.
+    /// Adds `node` as the oldest, for a waiter that was woken and has to wait again. Otherwise as
+    /// [`enqueue`](Self::enqueue).
     ///
     /// # Safety
     ///
@@ -227,7 +230,7 @@ impl<W: Copy> Locked<'_, W> {
     pub unsafe fn enqueue_first(&mut self, node: NonNull<Node<W>>) {
         // SAFETY: passed on to the caller.
         unsafe { self.insert(node) };
-        // The list is a circle: who is last before the oldest becomes it.
+        // The list is a circle: the node before the oldest becomes the oldest.
         self.set_oldest(Some(node));
     }
 
@@ -235,24 +238,26 @@ impl<W: Copy> Locked<'_, W> {
     ///
     /// As for [`enqueue`](Self::enqueue).
     unsafe fn insert(&mut self, node: NonNull<Node<W>>) {
-        // SAFETY: the node is alive and in no list, by this function's contract, and the lock is held.
+        // SAFETY: the node is alive and in no list, by this function's contract, and the lock is
+        // held.
         unsafe {
             node.as_ref().set_queued();
             circle::insert(self.oldest(), node);
         }
     }
 
-    /// Claims the oldest node and returns its waiter, whom the caller wakes exactly once. `note` is
-    /// what the waiter reads in its node.
+    /// Claims the oldest node and returns its waiter, which the caller wakes exactly once. The
+    /// waiter reads `note` in its node.
     pub fn claim_first(&mut self, note: u8) -> Option<W> {
         self.claim_first_that(note, |_| true)
     }
 
-    /// As [`claim_first`](Self::claim_first), of those whose waiter `takes` it; the others stay.
+    /// Claims the oldest node that `takes` accepts, as [`claim_first`](Self::claim_first) does; all
+    /// other nodes stay.
     pub fn claim_first_that(&mut self, note: u8, mut takes: impl FnMut(W) -> bool) -> Option<W> {
         let first = self.oldest()?;
         let mut node = first;
-        // SAFETY: a listed node is alive until it is claimed, which is the last that is done to it.
+        // SAFETY: a listed node is alive until it is claimed, which is the last access to it.
         unsafe {
             while !takes(node.as_ref().waiter()) {
                 node = circle::next(node);
@@ -267,9 +272,9 @@ impl<W: Copy> Locked<'_, W> {
         }
     }
 
-    /// Takes the oldest node out, for the queue of another object, where it is as if its waiter had
-    /// enqueued it. From here on [`unlink`](Self::unlink) finds it gone: its waiter is bound to wait
-    /// until it is claimed there.
+    /// Takes the oldest node out, for the queue of another object. There it is treated as if its
+    /// waiter had enqueued it. From here on [`unlink`](Self::unlink) finds it gone: its waiter has
+    /// to wait until it is claimed there.
     pub fn take_first(&mut self) -> Option<NonNull<Node<W>>> {
         let node = self.oldest()?;
         // SAFETY: a listed node is alive.
@@ -280,13 +285,14 @@ impl<W: Copy> Locked<'_, W> {
         Some(node)
     }
 
-    /// Claims `node`, which is in no queue; returns its waiter, whom the caller wakes exactly once.
+    /// Claims `node`, which is in no queue; returns its waiter, which the caller wakes exactly
+    /// once.
     ///
     /// # Safety
     ///
-    /// `node` was taken by [`take_first`](Self::take_first), and is in no queue since.
+    /// `node` was taken by [`take_first`](Self::take_first), and has been in no queue since.
     pub unsafe fn claim_taken(&mut self, node: NonNull<Node<W>>, note: u8) -> W {
-        // SAFETY: a moved node is alive until it is claimed, which is the last that is done to it.
+        // SAFETY: a moved node is alive until it is claimed, which is the last access to it.
         unsafe {
             let waiter = node.as_ref().waiter();
             Node::set_claimed(node, note);
@@ -303,12 +309,13 @@ impl<W: Copy> Locked<'_, W> {
         Taken { first }
     }
 
-    /// Takes all nodes out, as [`take_one`](Self::take_one) does one: who enqueues himself from here
-    /// on is not meant.
+    /// Takes all nodes out, as [`take_one`](Self::take_one) does one. Waiters that enqueue
+    /// themselves from here on are not included.
     pub fn take_all(&mut self) -> Taken<W> {
         let first = self.oldest();
         if let Some(mut node) = first.filter(|_| !cfg!(weaken = "wait-taken")) {
-            // SAFETY: listed nodes are alive, and lead to each other until they are back at the first.
+            // SAFETY: listed nodes are alive, and lead to each other until they are back at the
+            // first.
             unsafe {
                 node.as_ref().set_moved();
                 while Some(circle::next(node)) != first {
@@ -321,7 +328,7 @@ impl<W: Copy> Locked<'_, W> {
         Taken { first }
     }
 
-    /// Takes `node` out, unless a waker claimed it before.
+    /// Takes `node` out, unless a waker has claimed it.
     ///
     /// # Safety
     ///
@@ -343,7 +350,7 @@ impl<W: Copy> Locked<'_, W> {
     ///
     /// `node` is listed in this queue.
     unsafe fn remove(&mut self, node: NonNull<Node<W>>) {
-        // SAFETY: listed, so alive as all that are listed; the lock is held.
+        // SAFETY: listed, so alive, as all listed nodes are; the lock is held.
         let next = unsafe { circle::remove(node) };
         if self.oldest() == Some(node) {
             self.set_oldest(next);
@@ -356,7 +363,8 @@ impl<W: Copy> Locked<'_, W> {
 
     fn set_oldest(&mut self, node: Option<NonNull<Node<W>>>) {
         let node = node.map_or(ptr::null_mut(), NonNull::as_ptr);
-        // Relaxed: under the lock for those who hold it, and fences order it for those who do not.
+        // Relaxed: holders of the lock are ordered by it; for loads without the lock the fences in
+        // `enqueue` and `anyone_waiting` order it.
         self.queue.oldest.store(node, Ordering::Relaxed);
     }
 }

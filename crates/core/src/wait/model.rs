@@ -1,4 +1,4 @@
-//! A waiter with its second thoughts, a waker, and a timeout.
+//! A waiter with its second check, a waker, and a timeout.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -16,7 +16,7 @@ struct Shared {
     frame: UnsafeCell<()>,
 }
 
-// SAFETY: the frame is touched by whoever the protocol gives it to; that is what the model checks.
+// SAFETY: the model checks that the protocol gives the frame to one thread at a time.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -35,7 +35,7 @@ impl Shared {
         NonNull::from(&self.node)
     }
 
-    /// Changes the object and claims whoever waits.
+    /// Changes the object and claims the waiter, if there is one.
     fn wake(&self, by: u32) -> Option<usize> {
         self.changed.store(true, Ordering::Relaxed);
         if !self.queue.anyone_waiting() {

@@ -1,16 +1,16 @@
-//! One wait, as it stands in a queue.
+//! One wait, as a node of a queue.
 
 use std::ptr::NonNull;
 
 use crate::circle::{Circular, Links};
 use crate::sync::{AtomicU32, Ordering, unless_weakened};
 
-/// Where a node stands.
+/// The place of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
-    /// In no queue: not added yet, or unlinked by a timeout or cancel.
+    /// Outside any queue: not added yet, or unlinked by a timeout or cancel.
     Out,
-    /// In the queue that it was added to.
+    /// Inside the queue that it was added to.
     Queued,
     /// Moved to the queue of another object, or on its way there.
     Moved,
@@ -18,7 +18,7 @@ pub enum NodeState {
     Claimed(u8),
 }
 
-/// One waiter's place in a queue; lives where the waiter waits, usually in its stack frame.
+/// One waiter's node in a queue. It lies in memory of the waiter, usually in its stack frame.
 pub struct Node<W> {
     /// Touched under the queue lock, or by the waiter while the node is in no queue.
     links: Links<Self>,
@@ -34,7 +34,8 @@ pub struct Node<W> {
 
 // SAFETY: only `waiter` leads anywhere, and a copy of it goes to the waker.
 unsafe impl<W: Copy + Send> Send for Node<W> {}
-// SAFETY: the links are touched under the queue lock, the state is atomic, the waiter is only copied.
+// SAFETY: the links are touched under the queue lock, the state is atomic, the waiter is only
+// copied.
 unsafe impl<W: Copy + Send> Sync for Node<W> {}
 
 // SAFETY: always the same field.
@@ -50,14 +51,15 @@ impl<W: Copy> Node<W> {
     const MOVED: u32 = 2;
     const CLAIMED: u32 = 3;
 
-    /// A node of `waiter`, in no queue.
+    /// Creates a node of `waiter`, in no queue.
     pub fn new(waiter: W) -> Self {
         Self { links: Links::new(), state: AtomicU32::new(Self::OUT), waiter }
     }
 
-    /// Where the node stands. Whoever sees it claimed owns it again, and sees what the waker did.
+    /// Returns the place of the node. A waiter that sees it claimed owns it again, and sees the
+    /// writes of the waker.
     pub fn state(&self) -> NodeState {
-        // Acquire pairs with the Release in `set_claimed`.
+        // Acquire: pairs with the Release in `set_claimed`.
         match self.state.load(Ordering::Acquire) {
             Self::OUT => NodeState::Out,
             Self::QUEUED => NodeState::Queued,
@@ -66,23 +68,23 @@ impl<W: Copy> Node<W> {
         }
     }
 
-    /// Changes what the waiter of `node` will read in it.
+    /// Changes the note that the waiter of `node` will read.
     ///
     /// # Safety
     ///
-    /// `node` is alive and claimed, and its waiter comes to read it behind this call, as by running on this
-    /// very thread.
+    /// `node` is alive and claimed, and its waiter reads the note after this call, for instance
+    /// because it runs on this very thread.
     pub(crate) unsafe fn set_note(node: NonNull<Self>, note: u8) {
         // SAFETY: passed on to the caller.
         unsafe { Self::set_claimed(node, note) };
     }
 
-    /// Whom the node stands for.
+    /// Returns the waiter that the node stands for.
     pub fn waiter(&self) -> W {
         self.waiter
     }
 
-    /// A moved node stays one: it is the queue that it was taken from which its waiter asks.
+    /// A moved node stays marked: its waiter asks the queue that it was taken from.
     pub(super) fn set_queued(&self) {
         debug_assert_ne!(self.state(), NodeState::Queued, "a node is in one queue at a time");
         if self.state() != NodeState::Moved {
@@ -98,14 +100,14 @@ impl<W: Copy> Node<W> {
         self.state.store(Self::OUT, Ordering::Relaxed);
     }
 
-    /// Gives the node back to its waiter, who may free it before this returns: hence no `&self`,
+    /// Gives the node back to its waiter, which may free it before this returns: hence no `&self`,
     /// which would have to be valid for longer.
     ///
     /// # Safety
     ///
     /// `node` is alive.
     pub(super) unsafe fn set_claimed(node: NonNull<Self>, note: u8) {
-        // Pairs with the Acquire in `state`: from here on the node is the waiter's.
+        // Release: pairs with the Acquire in `state`. From here on the node is the waiter's.
         let ordering = unless_weakened!("wait-claim", Ordering::Release);
         // SAFETY: alive by this function's contract; the reference is to an atomic alone.
         unsafe { &(*node.as_ptr()).state }.store(Self::CLAIMED + u32::from(note), ordering);

@@ -1,4 +1,4 @@
-//! The notification area: adjacent words, each with the one who waits for it.
+//! The notification area: adjacent words, each with its waiter.
 //!
 //! Three arrays side by side, so that a vector instruction looks at many words and masks at once.
 
@@ -35,15 +35,15 @@ use crate::sync::{AtomicPtr, Ordering, unless_weakened};
 pub struct Area<'m, V: Value, T> {
     /// Stored by writers, taken by waiters, loaded by scanners.
     words: &'m [V::Atomic],
-    /// Stored by waiters that arm and by whoever ends a wait; loaded by scanners.
+    /// Stored by waiters that arm and by the thread that ends a wait; loaded by scanners.
     masks: &'m [V::Atomic],
-    /// Who waits, null if nobody. Whoever exchanges it for null ends the wait.
+    /// The waiter of each word, or null. The thread that exchanges it for null ends the wait.
     waiters: &'m [AtomicPtr<T>],
 }
 
 impl<'m, V: Value, T> Area<'m, V, T> {
-    /// An area over three arrays, of which `masks` are 0 and `waiters` null unless another `Area`
-    /// over the same arrays has armed them.
+    /// Creates an area over three arrays. All `masks` are 0 and all `waiters` null, unless another
+    /// `Area` over the same arrays has armed them.
     ///
     /// # Panics
     ///
@@ -57,38 +57,39 @@ impl<'m, V: Value, T> Area<'m, V, T> {
         Self { words, masks, waiters }
     }
 
-    /// How many words there are.
+    /// Returns the number of words.
     pub fn len(&self) -> usize {
         self.words.len()
     }
 
-    /// Whether there is no word.
+    /// Returns true if there is no word.
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
     }
 
-    /// The words, for writers and for vector scans.
+    /// Returns the words, for writers and for vector scans.
     pub fn words(&self) -> &'m [V::Atomic] {
         self.words
     }
 
-    /// The masks, for vector scans.
+    /// Returns the masks, for vector scans.
     pub fn masks(&self) -> &'m [V::Atomic] {
         self.masks
     }
 
-    /// Lets `waiter` wait until word `i` has a bit of `mask`. Only where nobody waits for it.
+    /// Lets `waiter` wait until word `i` has a bit of `mask`. The word must have no waiter.
     ///
     /// No second look is needed: a word that has the bit already is a hit at the next scan.
     pub fn arm(&self, i: usize, mask: V, waiter: NonNull<T>) {
         // Release, both: pairs with the Acquire of mask and waiter in `claim_hit`, and with that of
-        // the waiter in `take_waiter`, so that who ends the wait sees what the waiter did before.
+        // the waiter in `take_waiter`, so that the thread that ends the wait sees the waiter's
+        // earlier writes.
         let release = unless_weakened!("area-arm", Ordering::Release);
         self.waiters[i].store(waiter.as_ptr(), release);
         V::store(&self.masks[i], mask, release);
     }
 
-    /// The lowest hit of `from..to`, one word at a time: the reference for vector scans.
+    /// Returns the lowest hit of `from..to`, one word at a time: the reference for vector scans.
     ///
     /// # Panics
     ///
@@ -97,8 +98,8 @@ impl<'m, V: Value, T> Area<'m, V, T> {
         find_hit::<V>(self.words, self.masks, from, to)
     }
 
-    /// Ends the wait for word `i`, which a scan reported, if it is a hit indeed and nobody else ends
-    /// it: the caller wakes the waiter exactly once.
+    /// Ends the wait for word `i`, which a scan reported, if it is a hit indeed and no other thread
+    /// ends it. The caller wakes the waiter exactly once.
     ///
     /// A scanner that was slow may end a later wait for the same word: the waiter takes the word,
     /// finds nothing, and arms again.
@@ -109,8 +110,8 @@ impl<'m, V: Value, T> Area<'m, V, T> {
         if hit { self.take_waiter(i) } else { None }
     }
 
-    /// Ends the wait for word `i`, hit or not (cancel, timeout, the end of the area), unless somebody
-    /// else ends it: the caller wakes the waiter exactly once.
+    /// Ends the wait for word `i`, hit or not (cancel, timeout, the end of the area), unless
+    /// another thread ends it. The caller wakes the waiter exactly once.
     pub fn take_waiter(&self, i: usize) -> Option<NonNull<T>> {
         let waiter = NonNull::new(self.exchange_waiter(i))?;
         // Relaxed: the waiter arms again only after its wake, which orders it behind this.
@@ -124,18 +125,19 @@ impl<'m, V: Value, T> Area<'m, V, T> {
             self.waiters[i].store(ptr::null_mut(), Ordering::Release);
             return waiter;
         }
-        // Acquire pairs with the Release in `arm`.
+        // Acquire: pairs with the Release in `arm`.
         self.waiters[i].swap(ptr::null_mut(), Ordering::Acquire)
     }
 
-    /// Takes what word `i` holds and leaves 0, so that no bit stored meanwhile is lost. The waiter
-    /// does it after its wake, and before it arms.
+    /// Takes the value of word `i` and leaves 0, so that no bit stored meanwhile is lost. The
+    /// waiter does it after its wake, and before it arms.
     pub fn take(&self, i: usize) -> V {
-        // Acquire pairs with the writer's Release.
+        // Acquire: pairs with the writer's Release.
         V::swap(&self.words[i], V::default(), Ordering::Acquire)
     }
 
-    /// Whether anybody waited a moment ago. Looks at every mask: for agents about to park.
+    /// Returns true if there was a waiter a moment ago. Looks at every mask: for agents about to
+    /// park.
     pub fn any_armed(&self) -> bool {
         self.masks.iter().any(|mask| V::load(mask, Ordering::Relaxed) != V::default())
     }
@@ -149,9 +151,9 @@ impl<V: Value, T> Clone for Area<'_, V, T> {
 
 impl<V: Value, T> Copy for Area<'_, V, T> {}
 
-/// The lowest `i` of `from..to` for which `words[i]` has a bit of `masks[i]`.
+/// Returns the lowest `i` of `from..to` for which `words[i]` has a bit of `masks[i]`.
 ///
-/// A hint, loaded relaxed: whoever acts on it looks again with Acquire.
+/// A hint, loaded relaxed: a caller that acts on it looks again with Acquire.
 ///
 /// # Panics
 ///

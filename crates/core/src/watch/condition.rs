@@ -1,4 +1,4 @@
-//! What a word is waited on to hold.
+//! The conditions on a word that a watch waits for.
 
 use std::fmt::Debug;
 use std::ops::BitAnd;
@@ -20,18 +20,18 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition<V> {
-    /// Any value but this one.
+    /// Any other value than this.
     ChangedFrom(V),
-    /// This value.
+    /// This value alone.
     Equal(V),
     /// This value or a greater one, unsigned: a counter that wraps around starts over.
     AtLeast(V),
-    /// A value with one of these bits at least.
+    /// Any value with at least one of these bits.
     AnyBit(V),
 }
 
 impl<V: Value> Condition<V> {
-    /// Whether `value` satisfies the condition.
+    /// Returns true if `value` satisfies the condition.
     #[inline]
     pub fn holds(self, value: V) -> bool {
         match self {
@@ -54,11 +54,11 @@ pub trait Value: Sealed + Copy + Debug + Default + Ord + BitAnd<Output = Self> +
     /// Stores to the word.
     fn store(word: &Self::Atomic, value: Self, ordering: Ordering);
 
-    /// Stores to the word and returns what it held.
+    /// Stores to the word and returns its previous value.
     fn swap(word: &Self::Atomic, value: Self, ordering: Ordering) -> Self;
 }
 
-/// What the table needs of a [`Value`], kept from other implementors.
+/// Functions that the table needs of a [`Value`]; it keeps other implementors out.
 pub trait Sealed: Sized {
     #[doc(hidden)]
     fn watched(word: NonNull<<Self as Value>::Atomic>, until: Condition<Self>) -> Word

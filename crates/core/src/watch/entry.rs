@@ -1,4 +1,4 @@
-//! One watch, as it stands in a table.
+//! One watch, as an entry of a table.
 
 use std::ptr::NonNull;
 
@@ -6,37 +6,38 @@ use super::condition::{Condition, Value};
 use crate::circle::{Circular, Links};
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering, unless_weakened};
 
-/// How an agent learns of a change.
+/// The way an agent learns of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// By sampling the word again and again.
+    /// Polling: agents look at the word again and again.
     Silent,
-    /// By sampling, while an agent is awake; who changes the word rings for one that sleeps, if he was told before that it is
-    /// waited for.
+    /// Polling while an agent is awake. A thread that changes the word rings for an agent that
+    /// sleeps, if it has been told that the word is watched.
     Rung,
     /// The writer notifies after each change.
     Told,
 }
 
-/// Where an entry stands.
+/// The place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryState {
-    /// In no table.
+    /// Outside any table.
     Out,
-    /// In a table.
+    /// Inside a table.
     Listed,
-    /// The condition was seen to hold with this value; whoever saw it wakes the waiter once.
+    /// The condition was seen to hold with this value; the thread that saw it wakes the waiter
+    /// once.
     Hit(u64),
 }
 
-/// A condition on more than one word, which agents sample as one.
+/// A condition on more than one word, which agents poll as one.
 pub trait Probe: Sync {
-    /// Looks once: what the waiter is to be told, if the condition holds. Short, and never blocks: it runs
-    /// under the lock of a table.
+    /// Looks once. Returns the value for the waiter, if the condition holds. Short, and never
+    /// blocks: it runs under the lock of a table.
     fn sample(&self) -> Option<u64>;
 }
 
-/// A word and the condition that is waited for, with the width taken out of the type.
+/// A word and its condition, with the width taken out of the type.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
 pub enum Word {
@@ -46,13 +47,13 @@ pub enum Word {
 }
 
 impl Word {
-    /// The value, if it satisfies the condition.
+    /// Returns the value, if it satisfies the condition.
     ///
     /// # Safety
     ///
     /// The word is alive.
     unsafe fn sample(self) -> Option<u64> {
-        // Acquire pairs with the writer's Release, so that the waiter sees what was written before.
+        // Acquire: pairs with the writer's Release, so that the waiter sees the writes before it.
         match self {
             Word::U32(word, until) => {
                 // SAFETY: alive by this function's contract.
@@ -78,23 +79,25 @@ impl Word {
     }
 }
 
-/// One waiter's watch; lives where the waiter waits, usually in its stack frame.
+/// One waiter's watch. It lies in memory of the waiter, usually in its stack frame.
 pub struct Entry<W> {
     /// Touched under the table's lock, or by the waiter while the entry is in no table.
     links: Links<Self>,
     /// Stored under the table's lock; loaded by the waiter at any time.
     state: AtomicU8,
-    /// What was seen, stored before `state` says that there was a hit.
+    /// The value of the hit, stored before `state` says that there was one.
     seen: AtomicU64,
-    /// The rest is written by the waiter before the entry is listed.
+    /// This and the following fields are written by the waiter before the entry is listed.
     word: Word,
     notice: Notice,
     waiter: W,
 }
 
-// SAFETY: the word is an atomic that outlives the watch, and a copy of the waiter goes to the scanner.
+// SAFETY: the word is an atomic that outlives the watch, and a copy of the waiter goes to the
+// scanner.
 unsafe impl<W: Copy + Send> Send for Entry<W> {}
-// SAFETY: the links are touched under the table's lock, states are atomic, the waiter is only copied.
+// SAFETY: the links are touched under the table's lock, states are atomic, the waiter is only
+// copied.
 unsafe impl<W: Copy + Send> Sync for Entry<W> {}
 
 // SAFETY: always the same field.
@@ -109,15 +112,17 @@ impl<W: Copy> Entry<W> {
     const LISTED: u8 = 1;
     const HIT: u8 = 2;
 
-    /// A watch of `waiter` on `word`, in no table.
+    /// Creates a watch of `waiter` on `word`, in no table.
     pub fn new<V: Value>(word: &V::Atomic, until: Condition<V>, notice: Notice, waiter: W) -> Self {
         Self::on(V::watched(NonNull::from(word), until), notice, waiter)
     }
 
-    /// A watch of `waiter` on whatever `probe` looks at, in no table. As for a word, `probe` outlives the watch.
+    /// Creates a watch of `waiter` on the words that `probe` looks at, in no table. `probe`
+    /// outlives the watch, as a word does.
     pub fn probing<'p>(probe: &'p (dyn Probe + 'p), notice: Notice, waiter: W) -> Self {
         let probe: NonNull<dyn Probe + 'p> = NonNull::from(probe);
-        // SAFETY: the same pointer; the contract of `Table::insert` keeps the probe alive while it is used.
+        // SAFETY: the same pointer; the contract of `Table::insert` keeps the probe alive while it
+        // is used.
         let probe: NonNull<dyn Probe> = unsafe { std::mem::transmute(probe) };
         Self::on(Word::Probe(probe), notice, waiter)
     }
@@ -127,10 +132,10 @@ impl<W: Copy> Entry<W> {
         Self { links: Links::new(), state, seen, word, notice, waiter }
     }
 
-    /// Where the entry stands. Whoever sees a hit owns the entry again, and sees what the writer of
-    /// the word wrote before with Release.
+    /// Returns the place of the entry. A waiter that sees a hit owns the entry again, and sees the
+    /// writes before the Release store of the word.
     pub fn state(&self) -> EntryState {
-        // Acquire pairs with the Release in `set_hit`.
+        // Acquire: pairs with the Release in `set_hit`.
         match self.state.load(Ordering::Acquire) {
             Self::OUT => EntryState::Out,
             Self::LISTED => EntryState::Listed,
@@ -138,22 +143,21 @@ impl<W: Copy> Entry<W> {
         }
     }
 
-    /// Whom the entry stands for.
+    /// Returns the waiter that the entry stands for.
     pub fn waiter(&self) -> W {
         self.waiter
     }
 
-    /// How changes of its word become known.
+    /// Returns the way changes of its word become known.
     pub fn notice(&self) -> Notice {
         self.notice
     }
 
-    /// Whether this watches the word at `address`.
     pub(super) fn watches(&self, address: usize) -> bool {
         self.word.address() == address
     }
 
-    /// The value of the word, if it satisfies the condition.
+    /// Returns the value of the word, if it satisfies the condition.
     ///
     /// # Safety
     ///
@@ -172,14 +176,14 @@ impl<W: Copy> Entry<W> {
         self.state.store(Self::OUT, Ordering::Relaxed);
     }
 
-    /// Gives the entry back to its waiter, who may free it before this returns: hence no `&self`,
+    /// Gives the entry back to its waiter, which may free it before this returns: hence no `&self`,
     /// which would have to be valid for longer.
     ///
     /// # Safety
     ///
     /// `entry` is alive.
     pub(super) unsafe fn set_hit(entry: NonNull<Self>, seen: u64) {
-        // Pairs with the Acquire in `state`: from here on the entry is the waiter's.
+        // Release: pairs with the Acquire in `state`. From here on the entry is the waiter's.
         let ordering = unless_weakened!("watch-hit", Ordering::Release);
         // SAFETY: alive by this function's contract; the references are to atomics alone.
         unsafe {

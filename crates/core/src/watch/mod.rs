@@ -1,7 +1,9 @@
-//! Watches: words in memory that agents sample for whoever waits until they hold a value.
+//! Watches: words in memory that agents poll for fibers that wait until they hold a value.
 //!
-//! A *silent* watch is sampled, because its writer tells nobody; a *told* one is looked at when its
-//! writer notifies; a *rung* one is sampled until the agents sleep, and its writer wakes them. Conditions are levels: a value that passes between two samples may be missed.
+//! A *polled* watch ([`Notice::Silent`]) is looked at again and again, because its writer does not
+//! announce changes. A *notified* watch ([`Notice::Told`]) is looked at when its writer notifies. A
+//! watch with a *doorbell* ([`Notice::Rung`]) is polled until the agents sleep, and its writer
+//! wakes them. Conditions are levels: a value that passes between two looks may be missed.
 //! README.md beside this file has the steps and the proof.
 
 mod area;

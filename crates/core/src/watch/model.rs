@@ -1,4 +1,4 @@
-//! Writers, scanners and those who leave, over table and area.
+//! Writers, scanners and waiters that leave, over table and area.
 
 use std::ptr::{self, NonNull};
 
@@ -13,7 +13,7 @@ use crate::lock::testing::Tester;
 use crate::modelled::spawn;
 use crate::sync::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-/// A word with the entry that watches it, and a datum that its writer publishes by it.
+/// A word with the entry that watches it, and a datum that its writer publishes through it.
 struct Watched {
     table: Table<usize>,
     word: Arc<AtomicU64>,
@@ -21,7 +21,7 @@ struct Watched {
     datum: UnsafeCell<u32>,
 }
 
-// SAFETY: the datum is handed over by the word; that is what the models check.
+// SAFETY: the models check that the word hands the datum over.
 unsafe impl Sync for Watched {}
 // SAFETY: as for Sync.
 unsafe impl Send for Watched {}
@@ -63,7 +63,7 @@ fn a_silent_change_is_hit_once_and_shows_what_was_written_before() {
         shared.insert();
         if let EntryState::Hit(1) = shared.entry.state() {
             shared.entry.links().reclaim();
-            // SAFETY: written before the word was.
+            // SAFETY: written before the word.
             assert_eq!(shared.datum.with(|datum| unsafe { *datum }), 5);
         }
         let early = scanner.join().unwrap();
@@ -72,7 +72,7 @@ fn a_silent_change_is_hit_once_and_shows_what_was_written_before() {
     });
 }
 
-/// An agent that goes to sleep on a doorbell while another, or the monitor's stand-in, scans as well.
+/// An agent goes to sleep on a doorbell while another scanner is at work as well.
 #[test]
 fn a_rung_change_is_not_slept_through() {
     loom::model(|| {
@@ -124,7 +124,6 @@ fn a_told_change_is_seen_by_waiter_or_notifier() {
     });
 }
 
-/// One word of an area, and the frame of the one who waits for it.
 struct Armed {
     words: [AtomicU32; 1],
     masks: [AtomicU32; 1],
@@ -133,7 +132,7 @@ struct Armed {
     datum: UnsafeCell<u32>,
 }
 
-// SAFETY: frame and datum are handed over by the protocol; that is what the models check.
+// SAFETY: the models check that the protocol hands frame and datum over.
 unsafe impl Sync for Armed {}
 // SAFETY: as for Sync.
 unsafe impl Send for Armed {}
@@ -154,7 +153,7 @@ impl Armed {
     }
 
     fn arm(&self) {
-        // SAFETY: nobody else touches the frame before it is armed.
+        // SAFETY: no other thread touches the frame before it is armed.
         self.frame.with_mut(|frame| unsafe { *frame = 3 });
         self.area().arm(0, 1, NonNull::from(&self.frame));
     }
@@ -171,10 +170,10 @@ impl Armed {
         let Some(waiter) = area.find_hit(0, 1).and_then(|i| area.claim_hit(i)) else {
             return false;
         };
-        // SAFETY: whoever ended the wait has the frame.
+        // SAFETY: the thread that ended the wait has the frame.
         unsafe { waiter.as_ref().with_mut(|frame| assert_eq!(*frame, 3)) };
         assert_eq!(area.take(0), 1);
-        // SAFETY: written before the word was, and the word was taken.
+        // SAFETY: written before the word, and the word was taken.
         assert_eq!(self.datum.with(|datum| unsafe { *datum }), 5);
         true
     }

@@ -8,26 +8,26 @@ use crate::list::Unlinked;
 use crate::lock::{Contender, QueueLock};
 use crate::sync::{AtomicUsize, Ordering, UnsafeCell, fence};
 
-/// What a scan did.
+/// The outcome of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Scan {
-    /// Nothing: somebody else has the table's lock, most likely to scan it.
+    /// No look was made: another thread has the table's lock, most likely to scan it.
     Busy,
-    /// It looked at entries.
+    /// Entries were looked at.
     Done {
-        /// How many.
+        /// Number of entries.
         visited: usize,
-        /// How many of them were hits.
+        /// Number of hits among them.
         hits: usize,
     },
 }
 
-/// Entries in the frames of their waiters, those that are sampled and the told ones apart.
+/// Entries in the frames of their waiters; the polled and the notified are in separate lists.
 pub struct Table<W> {
-    /// Guards both lists, and every word of theirs: a scanner looks at words under it only.
+    /// Guards both lists, and the words of their entries: a scanner looks at words under it only.
     lock: QueueLock,
-    /// How many are listed. Stored under the lock, loaded by anyone.
+    /// Numbers of listed entries. Stored under the lock, loaded by any thread.
     silent: AtomicUsize,
     rung: AtomicUsize,
     told: AtomicUsize,
@@ -36,19 +36,20 @@ pub struct Table<W> {
 }
 
 struct Lists<W> {
-    /// The silent or rung entry that is looked at next.
+    /// The polled or doorbell entry that is looked at next.
     sampled: Option<NonNull<Entry<W>>>,
-    /// The oldest told entry.
+    /// The oldest notified entry.
     told: Option<NonNull<Entry<W>>>,
 }
 
-// SAFETY: lists and entries are touched under the lock only; a `W` is copied from waiter to scanner.
+// SAFETY: lists and entries are touched under the lock only; a `W` is copied from waiter to
+// scanner.
 unsafe impl<W: Copy + Send> Send for Table<W> {}
 // SAFETY: as for Send.
 unsafe impl<W: Copy + Send> Sync for Table<W> {}
 
 impl<W: Copy> Table<W> {
-    /// An empty table.
+    /// Creates an empty table.
     #[allow(clippy::new_without_default, reason = "loom's atomics have no const default")]
     pub fn new() -> Self {
         Self {
@@ -60,27 +61,27 @@ impl<W: Copy> Table<W> {
         }
     }
 
-    /// How many silent entries were listed a moment ago: while there are any, somebody samples.
+    /// Returns the number of polled entries a moment ago: while there are any, an agent polls.
     pub fn silent(&self) -> usize {
         self.silent.load(Ordering::Relaxed)
     }
 
-    /// How many rung entries were listed a moment ago.
+    /// Returns the number of doorbell entries a moment ago.
     pub fn rung(&self) -> usize {
         self.rung.load(Ordering::Relaxed)
     }
 
-    /// How many entries a full pass has to look at.
+    /// Returns the number of entries that a full pass has to look at.
     fn sampled(&self) -> usize {
         self.silent() + self.rung()
     }
 
-    /// How many told entries were listed a moment ago.
+    /// Returns the number of notified entries a moment ago.
     pub fn told(&self) -> usize {
         self.told.load(Ordering::Relaxed)
     }
 
-    /// Lists `entry`. Where it is told, the waiter then samples its word once more.
+    /// Lists `entry`. If it is notified, the waiter then looks at its word once more.
     ///
     /// # Safety
     ///
@@ -126,11 +127,12 @@ impl<W: Copy> Table<W> {
         Unlinked::Mine
     }
 
-    /// Samples at most `budget` silent and rung entries, from where the last scan stopped, and reports the
-    /// waiter of each hit, whom the caller wakes exactly once.
+    /// Looks at up to `budget` polled and doorbell entries, from where the last scan stopped, and
+    /// reports the waiter of each hit, which the caller wakes exactly once.
     ///
-    /// Gives up at once if the lock is taken. `hit` runs under the lock: it may queue and mail, but
-    /// not use this table. A pass over all entries takes their number `/ budget` scans, rounded up.
+    /// Gives up at once if the lock is taken. `hit` runs under the lock: it may queue and send
+    /// messages, but not use this table. A pass over all entries takes (number of entries)
+    /// `/ budget` scans, rounded up.
     pub fn scan(&self, by: &impl Contender, budget: usize, hit: impl FnMut(W)) -> Scan {
         if self.sampled() == 0 {
             return Scan::Done { visited: 0, hits: 0 };
@@ -142,15 +144,15 @@ impl<W: Copy> Table<W> {
         Scan::Done { visited, hits }
     }
 
-    /// Samples all silent and rung entries once, whoever else does so: the last look before a sleep.
-    /// Reports as [`scan`](Self::scan) does; how many hits there were.
+    /// Looks at all polled and doorbell entries once, even if another thread does so: the last look
+    /// before a sleep. Reports as [`scan`](Self::scan) does; returns the number of hits.
     pub fn scan_all(&self, by: &impl Contender, hit: impl FnMut(W)) -> usize {
         let _held = self.lock.lock(by);
         // SAFETY: the lock is held.
         unsafe { self.sample_next(self.sampled(), hit) }
     }
 
-    /// Looks at the next so many entries; how many hits there were.
+    /// Looks at the next `entries` entries; returns the number of hits.
     ///
     /// # Safety
     ///
@@ -172,14 +174,16 @@ impl<W: Copy> Table<W> {
         hits
     }
 
-    /// Samples the told entries of the word at `address`, which the caller has just changed, and
-    /// reports the waiter of each hit, whom the caller wakes exactly once. Returns how many.
+    /// Looks at the notified entries of the word at `address`, which the caller has just changed,
+    /// and reports the waiter of each hit, which the caller wakes exactly once. Returns the number
+    /// of hits.
     ///
-    /// Costs a fence and a load where no entry is told. `hit` runs under the lock, as in [`Table::scan`].
+    /// Costs a fence and a load if there is no notified entry. `hit` runs under the lock, as in
+    /// [`Table::scan`].
     pub fn notify(&self, by: &impl Contender, address: usize, mut hit: impl FnMut(W)) -> usize {
         if !cfg!(weaken = "watch-told") {
-            // Pairs with the fence in `insert`: either this sees the entry or the waiter's sample
-            // sees the change.
+            // Pairs with the fence in `insert`: either this sees the entry, or the waiter's second
+            // look sees the change.
             fence(Ordering::SeqCst);
         }
         if self.told() == 0 {
@@ -209,7 +213,7 @@ impl<W: Copy> Table<W> {
     ///
     /// `entry` is listed here, and the lock is held.
     unsafe fn sample(&self, entry: NonNull<Entry<W>>) -> Option<W> {
-        // SAFETY: a listed entry is alive until it is seen hit, which is the last that is done to it.
+        // SAFETY: a listed entry is alive until it is seen hit, which is the last access to it.
         unsafe {
             let seen = entry.as_ref().sample()?;
             let waiter = entry.as_ref().waiter();
@@ -223,7 +227,7 @@ impl<W: Copy> Table<W> {
     ///
     /// `entry` is listed here, and the lock is held.
     unsafe fn unlist(&self, entry: NonNull<Entry<W>>) {
-        // SAFETY: listed, so alive as all that are listed; the lock is held.
+        // SAFETY: listed, so alive, as all listed entries are; the lock is held.
         unsafe {
             let notice = entry.as_ref().notice();
             let next = circle::remove(entry);
@@ -236,7 +240,7 @@ impl<W: Copy> Table<W> {
 
     fn first(&self, notice: Notice) -> Option<NonNull<Entry<W>>> {
         self.lists.with(|lists| {
-            // SAFETY: callers hold the lock, so nobody writes.
+            // SAFETY: callers hold the lock, so no thread writes.
             let lists = unsafe { &*lists };
             match notice {
                 Notice::Silent | Notice::Rung => lists.sampled,
@@ -259,14 +263,15 @@ impl<W: Copy> Table<W> {
         });
     }
 
-    /// Under the lock, so that a load and a store suffice.
+    /// Adds `change` to a count; under the lock, so that a load and a store suffice.
     fn count(&self, notice: Notice, change: isize) {
         let count = match notice {
             Notice::Silent => &self.silent,
             Notice::Rung => &self.rung,
             Notice::Told => &self.told,
         };
-        // Relaxed: for told entries the fence in `insert` orders it, a silent one is sampled anyway.
+        // Relaxed: for notified entries the fence in `insert` orders it; a polled one is looked at
+        // anyway.
         count.store(count.load(Ordering::Relaxed).wrapping_add_signed(change), Ordering::Relaxed);
     }
 }

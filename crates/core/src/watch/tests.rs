@@ -1,4 +1,4 @@
-//! Table and area against plain ones.
+//! Table and area against simple counterparts.
 
 use std::ptr::{self, NonNull};
 
@@ -50,12 +50,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// All kinds, in turn.
 fn notice(i: usize) -> Notice {
     [Notice::Silent, Notice::Told, Notice::Rung, Notice::Told][i % 4]
 }
 
-/// What the table should hold: the listed entries, and those that are sampled in the order of their turns.
+/// The expected contents of the table: the listed entries, and the polled entries in the order of
+/// the scan.
 #[derive(Default)]
 struct Expected {
     states: [Option<EntryState>; ENTRIES],

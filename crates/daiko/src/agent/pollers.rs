@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use daiko_sys::Scope;
 use daiko_sys::lock::{Lock, Tally};
 
-use crate::process;
-use crate::runtime::{self, Shared};
-use crate::worker;
+use crate::sources;
+use daiko_rt::process;
+use daiko_rt::runtime::{self, Shared};
+use daiko_rt::worker::{self, Round, Source, Worker};
 
 /// A source of completions that agents poll: a queue in memory, a device, a library's progress
 /// call.
@@ -116,7 +117,8 @@ impl fmt::Debug for Registration {
 pub fn register(poller: impl Poller) -> Registration {
     let runtime = runtime::of(worker::current());
     let _call = process::call();
-    runtime.pollers.register(Box::new(poller), runtime)
+    let pollers = runtime.sources.get_or_add(&sources::POLLERS, || Pollers::new(runtime.scope()));
+    pollers.register(Box::new(poller), runtime)
 }
 
 /// The pollers of a runtime.
@@ -127,7 +129,7 @@ pub(crate) struct Pollers {
 }
 
 impl Pollers {
-    pub(crate) fn new(scope: Scope) -> Self {
+    fn new(scope: Scope) -> Self {
         Pollers { count: AtomicUsize::new(0), all: Arc::new(Lock::new(scope, Vec::new())) }
     }
 
@@ -146,18 +148,13 @@ impl Pollers {
     }
 
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         // Relaxed: a poller that has just come is seen at the next round.
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Calls each poller that nobody else calls at this moment; true if one found something.
-    #[inline]
-    pub(crate) fn poll(&self) -> bool {
-        !self.is_empty() && self.poll_slow()
-    }
-
-    fn poll_slow(&self) -> bool {
+    /// Calls each poller that no other agent calls at this moment; returns true if one found something.
+    fn poll_all(&self) -> bool {
         let mut found = false;
         // The pollers run without the lock, so that they may register and drop others; who is
         // passed over because another went is called at the next round.
@@ -172,6 +169,16 @@ impl Pollers {
         let all = self.all.try_lock()?;
         self.count.store(all.len(), Ordering::Release);
         all.get(at).cloned()
+    }
+}
+
+impl Source for Pollers {
+    fn poll(&self, _: &Worker, _: Round) -> bool {
+        !self.is_empty() && self.poll_all()
+    }
+
+    fn is_silent(&self) -> bool {
+        !self.is_empty()
     }
 }
 

@@ -7,16 +7,13 @@
 //! [`CancelToken::run`] and [`time::timeout`](crate::time::timeout) do the same with a part of a fiber's
 //! course: it is unwound out of that, and goes on. They nest; of those that are over, the outermost is left.
 
-mod scope;
 mod token;
 
-use crate::fiber::{ControlBlock, flag};
-use crate::worker::suspend;
+use daiko_rt::fiber::{flag, is_any_scope_over};
+use daiko_rt::worker::suspend;
 
-pub(crate) use self::scope::Scope;
 pub use self::token::CancelToken;
-pub(crate) use self::token::Listens;
-pub use crate::fiber::Cancelled;
+pub use daiko_rt::fiber::Cancelled;
 
 /// Runs `body`, in which the calling fiber is not unwound by a cancel, nor out of a
 /// [`timeout`](crate::time::timeout) or [`CancelToken::run`] around it: that waits for its next
@@ -68,16 +65,6 @@ pub fn is_cancelled() -> bool {
     suspend::try_caller().is_some_and(|(_, fiber)| {
         fiber.flags.get() & flag::CANCEL != 0
             || fiber.state.is_cancelled()
-            || scope::is_any_over(fiber)
+            || is_any_scope_over(fiber)
     })
-}
-
-/// What is to be raised where `fiber`, the caller, has suspended or is about to, if nothing keeps it back: a
-/// cancel of its own, or else the end of a scope.
-pub(crate) fn due(fiber: &ControlBlock) -> Option<Cancelled> {
-    let flags = fiber.flags.get();
-    if flags & flag::CANCEL != 0 && flags & flag::SHIELD == 0 {
-        return Some(Cancelled::WHOLLY);
-    }
-    scope::due(fiber).map(Cancelled::by)
 }

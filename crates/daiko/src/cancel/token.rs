@@ -3,23 +3,21 @@
 use std::cell::Cell;
 use std::fmt;
 use std::mem::MaybeUninit;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
-use std::time::{Duration, Instant};
 
 use daiko_core::cancel::{Mark, Signal};
 use daiko_core::fiber::{Event, WaiterId};
 use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
-use super::scope::Scope;
-use crate::deadlock::{Kind, Target};
-use crate::fiber::{Cancelled, ControlBlock};
-use crate::process::{self, Item};
-use crate::runtime::kernel::ThisThread;
 use crate::sync::TimedOut;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
-use crate::worker::{self, Wish, suspend};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::fiber::{CancelScope, Cancelled, ControlBlock};
+use daiko_rt::process::{self, Item, ItemKind};
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::worker::{self, Wish, suspend};
 
 /// Cancels, once and for all, what runs in its name: handed to whoever shall stop together.
 ///
@@ -86,29 +84,17 @@ enum Listener {
 // SAFETY: who listens stays where it is until it is called for, or has left.
 unsafe impl Send for Listener {}
 
-/// The place of a fiber in [`CancelToken::run`] among those who listen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Listens {
-    signal: NonNull<Signal<Listener>>,
-    node: NonNull<Node<Listener>>,
-}
-
-impl Listens {
-    /// Where it lies, in the fiber's frame.
-    pub(crate) fn node(self) -> *const u8 {
-        self.node.as_ptr().cast()
-    }
-
-    /// Takes the fiber, which is lost, out.
-    ///
-    /// # Safety
-    ///
-    /// Its frames are there, and so is the token; the fiber has not left.
-    pub(crate) unsafe fn settle(self) {
-        // SAFETY: by this function's contract.
-        let _ = unsafe { self.signal.as_ref().leave(&ThisThread, self.node) };
-    }
-}
+/// Takes the node of a fiber, which is lost, out of the queue of a token's listeners. The object is
+/// the node, in the fiber's frame; the detail is the address of the signal.
+static RECOVERY: ItemKind = ItemKind {
+    recover: |node, signal, _| {
+        // SAFETY: the items of this kind are valid, and the fiber has not left the queue.
+        let _ = unsafe {
+            let signal = &*signal.cast::<Signal<Listener>>();
+            signal.leave(&ThisThread, node.cast())
+        };
+    },
+};
 
 impl CancelToken {
     /// A token that is not cancelled.
@@ -194,21 +180,8 @@ impl CancelToken {
     /// # Panics
     ///
     /// As [`wait`](Self::wait).
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), TimedOut> {
-        self.wait_until(Deadline::after(timeout))
-    }
-
-    /// As [`wait`](Self::wait), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// If the time is over.
-    ///
-    /// # Panics
-    ///
-    /// As [`wait`](Self::wait).
-    pub fn wait_deadline(&self, deadline: Instant) -> Result<(), TimedOut> {
-        self.wait_until(Deadline::at(deadline))
+    pub fn wait_timeout(&self, timeout: impl Into<Deadline>) -> Result<(), TimedOut> {
+        self.wait_until(timeout.into())
     }
 
     fn wait_until(&self, deadline: Deadline) -> Result<(), TimedOut> {
@@ -259,17 +232,17 @@ impl CancelToken {
             return Ok(body());
         }
         let call = process::call();
-        let (signal, scope) = (&self.shared().signal, Scope::new(fiber, Deadline::NEVER));
+        let (signal, scope) = (&self.shared().signal, CancelScope::new(fiber, Deadline::NEVER));
         let listener = Listener::Scope(NonNull::from(fiber), NonNull::from(scope.mark()));
         let node = Node::new(listener);
         // SAFETY: the node is new, and stays here until it has left below: `Scope::run` does not unwind.
         if !unsafe { signal.listen(&ThisThread, NonNull::from(&node)) } {
             return Err(Cancelled::by(&scope));
         }
-        let listens = Listens { signal: NonNull::from(signal), node: NonNull::from(&node) };
-        call.gains(Item::Listens(listens));
+        let listens = Item::new(&node, ptr::from_ref(signal).cast(), &RECOVERY);
+        call.gains(listens);
         let result = scope.run(fiber, body);
-        call.parts_with(Item::Listens(listens));
+        call.parts_with(listens);
         // SAFETY: the node is alive, and in that queue since it was put there.
         let _ = unsafe { signal.leave(&ThisThread, NonNull::from(&node)) };
         scope.settle(fiber, result)

@@ -8,8 +8,8 @@ use std::ptr;
 use std::thread::LocalKey;
 
 use self::table::Found;
-use crate::fiber::ControlBlock;
-use crate::worker::suspend;
+use daiko_rt::fiber::ControlBlock;
+use daiko_rt::worker::suspend;
 
 /// Declares statics of which every fiber has its own value, as [`std::thread_local!`] does for threads.
 ///

@@ -10,15 +10,17 @@ use std::ptr::{self, NonNull};
 
 use daiko_sys::memory::MemoryError;
 
-use crate::fiber::{ControlBlock, flag};
-use crate::process;
+use daiko_rt::fiber::{ControlBlock, FiberData, flag};
+use daiko_rt::process;
 
 /// Buckets of a fiber's first table, as a power of two.
 const FIRST_BITS: u32 = 2;
 
 /// Open addressing, never more than half full; nothing is removed while the fiber lives.
 #[repr(C)]
-pub(crate) struct Table {
+struct Table {
+    /// The fiber's pointer leads here.
+    data: FiberData,
     /// The number of buckets, as a power of two.
     bits: u32,
     used: u32,
@@ -77,7 +79,7 @@ pub(super) enum Found<T> {
 /// Values under `key` are of type `T`.
 #[inline]
 pub(super) unsafe fn find<T>(fiber: &ControlBlock, key: usize) -> Found<T> {
-    let Some(table) = NonNull::new(fiber.locals.get()) else { return Found::Nothing };
+    let Some(table) = Table::of(fiber) else { return Found::Nothing };
     // SAFETY: the fiber's own table, which it alone uses.
     let bucket = unsafe { Table::bucket(table, key).read() };
     match NonNull::new(bucket.value) {
@@ -122,7 +124,7 @@ pub(super) unsafe fn insert<T>(fiber: &ControlBlock, key: usize, value: T) -> No
 ///
 /// As in an unwinding, destructors are not cancelled. A panic ends with its destructor.
 #[cold]
-pub(crate) fn end(fiber: &ControlBlock) {
+fn end(fiber: &ControlBlock) {
     fiber.nested(flag::SHIELD, "shield", || {
         while let Some(value) = take_newest(fiber) {
             // SAFETY: its drop is called once, and nothing finds it any more.
@@ -137,7 +139,7 @@ pub(crate) fn end(fiber: &ControlBlock) {
         }
     });
     let table = fiber.locals.replace(ptr::null_mut());
-    if let Some(table) = NonNull::new(table) {
+    if let Some(table) = NonNull::new(table.cast()) {
         // SAFETY: the fiber's own, and not used any more.
         unsafe { Table::free(fiber, table) };
     }
@@ -145,7 +147,7 @@ pub(crate) fn end(fiber: &ControlBlock) {
 
 /// Takes the newest value out of the table of `fiber`: its key leads to nothing from here on.
 fn take_newest(fiber: &ControlBlock) -> Option<NonNull<Header>> {
-    let table = NonNull::new(fiber.locals.get())?;
+    let table = Table::of(fiber)?;
     // SAFETY: the fiber's own table and values, which it alone uses.
     unsafe {
         let newest = NonNull::new((*table.as_ptr()).newest)?;
@@ -157,9 +159,9 @@ fn take_newest(fiber: &ControlBlock) -> Option<NonNull<Header>> {
 
 /// The table of `fiber`, with room for one more key.
 fn room_for_one(fiber: &ControlBlock) -> Result<NonNull<Table>, MemoryError> {
-    let Some(old) = NonNull::new(fiber.locals.get()) else {
+    let Some(old) = Table::of(fiber) else {
         let table = Table::new(fiber, FIRST_BITS)?;
-        fiber.locals.set(table.as_ptr());
+        fiber.locals.set(table.as_ptr().cast());
         return Ok(table);
     };
     // SAFETY: the fiber's own table; the old one is not used any more once it is copied.
@@ -170,13 +172,19 @@ fn room_for_one(fiber: &ControlBlock) -> Result<NonNull<Table>, MemoryError> {
         }
         let table = Table::new(fiber, bits + 1)?;
         Table::copy(old, table);
-        fiber.locals.set(table.as_ptr());
+        fiber.locals.set(table.as_ptr().cast());
         Table::free(fiber, old);
         Ok(table)
     }
 }
 
 impl Table {
+    /// The table of `fiber`, the caller, if it has one.
+    #[inline]
+    fn of(fiber: &ControlBlock) -> Option<NonNull<Self>> {
+        NonNull::new(fiber.locals.get().cast())
+    }
+
     fn layout(bits: u32) -> Layout {
         let buckets = Layout::array::<Bucket>(1 << bits).expect("below isize::MAX");
         Layout::new::<Self>().extend(buckets).expect("below isize::MAX").0
@@ -187,7 +195,7 @@ impl Table {
         let table = allocate(fiber, Self::layout(bits))?.cast::<Self>();
         // SAFETY: the memory is new, with room for the table and its buckets.
         unsafe {
-            table.write(Table { bits, used: 0, newest: ptr::null_mut() });
+            table.write(Table { data: FiberData { end }, bits, used: 0, newest: ptr::null_mut() });
             for index in 0..1 << bits {
                 let free = Bucket { key: 0, value: ptr::null_mut() };
                 Self::buckets(table).add(index).write(free);

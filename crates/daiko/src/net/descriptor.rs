@@ -5,12 +5,11 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use daiko_sys::descriptor;
 
-use super::source::{Source, Way};
-use crate::wait::Deadline;
+use super::descriptor_state::{DescriptorState, Way};
+use daiko_rt::wait::Deadline;
 
 /// A descriptor whose calls suspend the calling fiber where they would block; a thread that is no fiber blocks.
 ///
@@ -36,7 +35,7 @@ use crate::wait::Deadline;
 /// ```
 pub struct Async<T: AsFd> {
     io: ManuallyDrop<T>,
-    source: Arc<Source>,
+    source: Arc<DescriptorState>,
 }
 
 impl<T: AsFd> Async<T> {
@@ -57,7 +56,7 @@ impl<T: AsFd> Async<T> {
     }
 
     pub(super) fn of_nonblocking(io: T) -> Self {
-        Async { io: ManuallyDrop::new(io), source: Source::new() }
+        Async { io: ManuallyDrop::new(io), source: DescriptorState::new() }
     }
 
     /// What it was made of.
@@ -135,27 +134,10 @@ impl<T: AsFd> Async<T> {
     /// As [`read_with`](Self::read_with).
     pub fn read_with_timeout<R>(
         &self,
-        timeout: Duration,
+        timeout: impl Into<Deadline> + Copy,
         call: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
-        self.perform(Way::In, "Async::read_with", || Deadline::after(timeout), call, |_| false)
-    }
-
-    /// As [`read_with`](Self::read_with), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`read_with_timeout`](Self::read_with_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`read_with`](Self::read_with).
-    pub fn read_with_deadline<R>(
-        &self,
-        deadline: Instant,
-        call: impl FnMut(&T) -> io::Result<R>,
-    ) -> io::Result<R> {
-        self.perform(Way::In, "Async::read_with", || Deadline::at(deadline), call, |_| false)
+        self.perform(Way::In, "Async::read_with", || timeout.into(), call, |_| false)
     }
 
     /// As [`read_with`](Self::read_with), of a call that writes.
@@ -182,27 +164,10 @@ impl<T: AsFd> Async<T> {
     /// As [`read_with`](Self::read_with).
     pub fn write_with_timeout<R>(
         &self,
-        timeout: Duration,
+        timeout: impl Into<Deadline> + Copy,
         call: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
-        self.perform(Way::Out, "Async::write_with", || Deadline::after(timeout), call, |_| false)
-    }
-
-    /// As [`write_with`](Self::write_with), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`read_with_timeout`](Self::read_with_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`read_with`](Self::read_with).
-    pub fn write_with_deadline<R>(
-        &self,
-        deadline: Instant,
-        call: impl FnMut(&T) -> io::Result<R>,
-    ) -> io::Result<R> {
-        self.perform(Way::Out, "Async::write_with", || Deadline::at(deadline), call, |_| false)
+        self.perform(Way::Out, "Async::write_with", || timeout.into(), call, |_| false)
     }
 
     #[inline]

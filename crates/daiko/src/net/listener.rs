@@ -8,9 +8,9 @@ use std::time::Duration;
 use daiko_sys::socket::{self, SockAddr};
 
 use super::Async;
-use super::source::Way;
+use super::descriptor_state::Way;
 use crate::time;
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// The first pause after there was no descriptor for a connection, and the longest: each is twice the one before.
 const PAUSES_MS: [u64; 2] = [1, 128];

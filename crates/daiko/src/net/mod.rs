@@ -15,11 +15,12 @@
 mod address;
 mod datagram;
 mod descriptor;
+mod descriptor_state;
+mod follow;
+mod io;
 mod listener;
 mod options;
 mod pipe;
-mod selector;
-mod source;
 mod split;
 mod stream;
 mod tcp;
@@ -28,11 +29,11 @@ mod unix;
 
 pub use self::address::{Addresses, ToSocketAddrs, lookup_host};
 pub use self::descriptor::Async;
+pub(crate) use self::io::Io;
 pub use self::options::ListenOptions;
 pub use self::pipe::pipe;
-pub use self::selector::Selector;
-pub(crate) use self::source::Source;
 pub use self::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 pub use self::tcp::{TcpListener, TcpStream};
 pub use self::udp::UdpSocket;
 pub use self::unix::{UnixDatagram, UnixListener, UnixStream};
+pub use daiko_rt::Selector;

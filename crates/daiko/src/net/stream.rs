@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Async;
-use super::source::Way;
-use crate::wait::Deadline;
+use super::descriptor_state::Way;
+use daiko_rt::wait::Deadline;
 
 /// How long calls of one direction wait.
 #[derive(Debug)]

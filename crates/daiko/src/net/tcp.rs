@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use daiko_sys::socket::{self, Listen};
 
 use super::address::first_of;
+use super::descriptor_state::Way;
 use super::listener::Listener;
-use super::source::Way;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::stream::{Stream, stream};
 use super::{ListenOptions, ToSocketAddrs};
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// A TCP connection, as [`std::net::TcpStream`]: who reads or writes is suspended until it can be.
 ///
@@ -73,21 +73,11 @@ impl TcpStream {
     /// # Panics
     ///
     /// As [`connect`](Self::connect).
-    pub fn connect_timeout(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
-        Self::connect_until(address, || Deadline::after(timeout))
-    }
-
-    /// As [`connect_timeout`](Self::connect_timeout), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`connect_timeout`](Self::connect_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`connect`](Self::connect).
-    pub fn connect_deadline(address: &SocketAddr, deadline: Instant) -> io::Result<TcpStream> {
-        Self::connect_until(address, || Deadline::at(deadline))
+    pub fn connect_timeout(
+        address: &SocketAddr,
+        timeout: impl Into<Deadline> + Copy,
+    ) -> io::Result<TcpStream> {
+        Self::connect_until(address, || timeout.into())
     }
 
     fn connect_until(

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::address::first_of;
 use super::datagram::datagram;
-use super::source::Way;
+use super::descriptor_state::Way;
 use super::stream::Patience;
 use super::{Async, ToSocketAddrs};
 

@@ -12,12 +12,12 @@ use daiko_sys::socket;
 
 use super::Async;
 use super::datagram::datagram;
+use super::descriptor_state::Way;
 use super::listener::Listener;
-use super::source::Way;
 use super::split::{self, OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::stream::{Patience, Stream, stream};
 use crate::time;
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// Between two attempts where another socket has no room: the first pause, and the longest.
 const PAUSES_MS: [u64; 2] = [1, 32];

@@ -1,7 +1,6 @@
 //! Whether something has happened, in any of several processes.
 
 use std::fmt;
-use std::time::{Duration, Instant};
 
 use daiko_core::robust;
 use daiko_shm::{Segment, SegmentError};
@@ -9,7 +8,7 @@ use daiko_shm::{Segment, SegmentError};
 use super::placed::{Placed, Shape, Waited};
 use super::{kind, wait};
 use crate::sync::TimedOut;
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// Something that happens in one process, and that others wait for.
 ///
@@ -134,21 +133,8 @@ impl Event {
     /// # Panics
     ///
     /// As [`wait`](Self::wait).
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), TimedOut> {
-        self.wait_until(Deadline::after(timeout))
-    }
-
-    /// As [`wait`](Self::wait), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// If the time is over.
-    ///
-    /// # Panics
-    ///
-    /// As [`wait`](Self::wait).
-    pub fn wait_deadline(&self, deadline: Instant) -> Result<(), TimedOut> {
-        self.wait_until(Deadline::at(deadline))
+    pub fn wait_timeout(&self, timeout: impl Into<Deadline>) -> Result<(), TimedOut> {
+        self.wait_until(timeout.into())
     }
 
     fn wait_until(&self, deadline: Deadline) -> Result<(), TimedOut> {

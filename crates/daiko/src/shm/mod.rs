@@ -41,6 +41,7 @@ mod rwlock;
 mod semaphore;
 mod service;
 mod wait;
+mod waits;
 mod word;
 
 #[doc(no_inline)]
@@ -60,7 +61,7 @@ pub use self::service::{
     Call, CallError, Client, Draft, Reply, ServeError, Server, Service, ServiceOptions,
 };
 
-pub(crate) use self::wait::ROUND;
+pub(crate) use self::waits::SegmentWaits;
 
 /// What objects are, in a segment.
 mod kind {

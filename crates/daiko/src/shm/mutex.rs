@@ -3,7 +3,6 @@
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use daiko_core::robust::{self, Found};
@@ -15,7 +14,7 @@ use super::poison::{LockResult, TimedLockError, TryLockError, for_ever, told};
 use super::wait::At;
 use super::word::{Poise, Word};
 use crate::sync;
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// A lock around a value in a segment, which one fiber or thread of one process has at a time.
 ///
@@ -157,22 +156,8 @@ impl<T: Pod> Mutex<T> {
     ///
     /// As [`lock`](Self::lock).
     #[track_caller]
-    pub fn lock_timeout(&self, timeout: Duration) -> TimedResult<'_, T> {
-        self.lock_until(Deadline::after(timeout))
-    }
-
-    /// As [`lock`](Self::lock), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock_timeout`](Self::lock_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`lock`](Self::lock).
-    #[track_caller]
-    pub fn lock_deadline(&self, deadline: Instant) -> TimedResult<'_, T> {
-        self.lock_until(Deadline::at(deadline))
+    pub fn lock_timeout(&self, timeout: impl Into<Deadline>) -> TimedResult<'_, T> {
+        self.lock_until(timeout.into())
     }
 
     #[track_caller]

@@ -5,7 +5,6 @@ mod readers;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use daiko_core::robust::{self, Found, Holder, Reads};
@@ -18,7 +17,7 @@ use super::poison::{LockResult, TimedLockError, TryLockError, for_ever, told};
 use super::wait::At;
 use super::word::{Poise, Word};
 use crate::sync;
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// A lock around a value in a segment, which many read at a time, or one writes.
 ///
@@ -162,22 +161,11 @@ impl<T: Pod> RwLock<T> {
     ///
     /// As [`read`](Self::read).
     #[track_caller]
-    pub fn read_timeout(&self, timeout: Duration) -> TimedResult<RwLockReadGuard<'_, T>> {
-        self.read_until(Deadline::after(timeout))
-    }
-
-    /// As [`read`](Self::read), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`read_timeout`](Self::read_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`read`](Self::read).
-    #[track_caller]
-    pub fn read_deadline(&self, deadline: Instant) -> TimedResult<RwLockReadGuard<'_, T>> {
-        self.read_until(Deadline::at(deadline))
+    pub fn read_timeout(
+        &self,
+        timeout: impl Into<Deadline>,
+    ) -> TimedResult<RwLockReadGuard<'_, T>> {
+        self.read_until(timeout.into())
     }
 
     #[track_caller]
@@ -234,22 +222,11 @@ impl<T: Pod> RwLock<T> {
     ///
     /// As [`read`](Self::read).
     #[track_caller]
-    pub fn write_timeout(&self, timeout: Duration) -> TimedResult<RwLockWriteGuard<'_, T>> {
-        self.write_until(Deadline::after(timeout))
-    }
-
-    /// As [`write`](Self::write), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`write_timeout`](Self::write_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`read`](Self::read).
-    #[track_caller]
-    pub fn write_deadline(&self, deadline: Instant) -> TimedResult<RwLockWriteGuard<'_, T>> {
-        self.write_until(Deadline::at(deadline))
+    pub fn write_timeout(
+        &self,
+        timeout: impl Into<Deadline>,
+    ) -> TimedResult<RwLockWriteGuard<'_, T>> {
+        self.write_until(timeout.into())
     }
 
     #[track_caller]

@@ -4,7 +4,6 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
 
 use daiko_core::robust::{self, Acquire, Seen};
 use daiko_shm::{Segment, SegmentError};
@@ -13,7 +12,7 @@ use super::kind;
 use super::placed::{LINES, Placed, Shape, Waited};
 use super::wait::At;
 use crate::sync::{self, TimedOut};
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// A number of permits, each of which is one process's, or free.
 ///
@@ -168,26 +167,10 @@ impl Semaphore {
     /// # Panics
     ///
     /// As [`acquire`](Self::acquire).
-    pub fn acquire_timeout(&self, timeout: Duration) -> Result<Permit<'_>, TimedOut> {
+    pub fn acquire_timeout(&self, timeout: impl Into<Deadline>) -> Result<Permit<'_>, TimedOut> {
         match self.try_acquire() {
             Some(permit) => Ok(permit),
-            None => self.acquire_slow(Deadline::after(timeout)),
-        }
-    }
-
-    /// As [`acquire`](Self::acquire), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// If the time is over.
-    ///
-    /// # Panics
-    ///
-    /// As [`acquire`](Self::acquire).
-    pub fn acquire_deadline(&self, deadline: Instant) -> Result<Permit<'_>, TimedOut> {
-        match self.try_acquire() {
-            Some(permit) => Ok(permit),
-            None => self.acquire_slow(Deadline::at(deadline)),
+            None => self.acquire_slow(timeout.into()),
         }
     }
 

@@ -9,11 +9,11 @@ use daiko_core::watch::{Notice, Probe};
 use daiko_shm::{Bell, Segment};
 use daiko_sys::futex;
 
-use crate::fiber::ControlBlock;
-use crate::process;
-use crate::wait::{Deadline, Waiter};
-use crate::watch::wait_rung;
-use crate::worker::{self, OwnBell, Worker};
+use super::waits::{OwnBell, SegmentWaits, new_bell};
+use daiko_rt::fiber::ControlBlock;
+use daiko_rt::process;
+use daiko_rt::wait::{Deadline, Waiter};
+use daiko_rt::worker::{self, Worker};
 
 /// Looks that are taken in place, while others run who could end the wait: together about as long as a futex
 /// wake across CPUs takes.
@@ -24,7 +24,7 @@ pub(super) const SOON: u32 = 50;
 const SAMPLE: Duration = Duration::from_millis(1);
 /// How often who sleeps looks at what he waits for, though nobody has rung: no ring reaches a doorbell that was cut off
 /// with its file.
-pub(crate) const ROUND: Duration = Duration::from_secs(1);
+pub(super) const ROUND: Duration = Duration::from_secs(1);
 
 /// Something that is waited for.
 struct Look<F>(F);
@@ -148,15 +148,16 @@ fn as_fiber(
     holds: impl Fn() -> bool + Sync,
 ) -> bool {
     let Some(worker) = worker::current() else { unreachable!("a fiber runs on a worker") };
-    let bell = worker.bell_in(segment).filter(|bell| told.reaches(bell.number));
-    let company = worker.company();
+    let waits = SegmentWaits::of(worker);
+    let bell = waits.bell_in(worker, segment).filter(|bell| told.reaches(bell.number));
+    let company = waits.peers();
     if company.elsewhere && looks(LOOKS, || holds().then_some(())).is_some()
-        || !company.elsewhere && company.here && worker.yields_until(&holds)
+        || !company.elsewhere && company.here && waits.yields_until(worker, &holds)
     {
         return true;
     }
     let notice = if bell.is_some() { Notice::Rung } else { Notice::Silent };
-    wait_rung(worker, fiber, &Look(holds), notice, deadline).is_some()
+    waits.wait(worker, fiber, &Look(holds), notice, deadline)
 }
 
 fn as_thread(
@@ -228,7 +229,7 @@ pub(super) fn give_way() {
 #[inline]
 pub(super) fn own_bell(segment: &Segment) -> Option<OwnBell> {
     match worker::current() {
-        Some(worker) => worker.bell_in(segment),
+        Some(worker) => SegmentWaits::of(worker).bell_in(worker, segment),
         None => with_thread_bell(segment, |bell| bell.map(OwnBell::of)),
     }
 }
@@ -242,7 +243,7 @@ fn with_thread_bell<R>(segment: &Segment, f: impl FnOnce(Option<&Bell>) -> R) ->
     BELLS.with_borrow_mut(|bells| {
         bells.retain(|bell| bell.segment().is_in_use());
         if !bells.iter().any(|bell| bell.segment().is(segment)) {
-            bells.extend(worker::new_bell(segment));
+            bells.extend(new_bell(segment));
         }
         f(bells.iter().find(|bell| bell.segment().is(segment)))
     })

@@ -3,8 +3,8 @@
 use daiko_core::robust::{Found, Holder, Lock, Mutex, Unlock};
 
 use super::wait::At;
-use crate::fiber::panicking;
-use crate::wait::Deadline;
+use daiko_rt::fiber::panicking;
+use daiko_rt::wait::Deadline;
 
 /// A lock's word, and who waits for it.
 #[derive(Clone, Copy)]

@@ -3,17 +3,16 @@
 use std::fmt;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_core::wait::{Node, WaitQueue};
 
 use super::TimedOut;
-use crate::deadlock::{Kind, Target};
-use crate::process;
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::process;
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
 
 /// Where so many wait for each other, again and again, as [`std::sync::Barrier`].
 ///
@@ -89,21 +88,11 @@ impl Barrier {
     /// # Panics
     ///
     /// As [`wait`](Self::wait).
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<BarrierWaitResult, TimedOut> {
-        self.wait_until(Deadline::after(timeout))
-    }
-
-    /// As [`wait`](Self::wait), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`wait_timeout`](Self::wait_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`wait`](Self::wait).
-    pub fn wait_deadline(&self, deadline: Instant) -> Result<BarrierWaitResult, TimedOut> {
-        self.wait_until(Deadline::at(deadline))
+    pub fn wait_timeout(
+        &self,
+        timeout: impl Into<Deadline>,
+    ) -> Result<BarrierWaitResult, TimedOut> {
+        self.wait_until(timeout.into())
     }
 
     fn wait_until(&self, deadline: Deadline) -> Result<BarrierWaitResult, TimedOut> {

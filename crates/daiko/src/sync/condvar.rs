@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use daiko_core::condvar::{OtherMutex, RawCondvar};
 use daiko_core::fiber::WaiterId;
@@ -12,12 +12,12 @@ use daiko_core::wait::Node;
 
 use super::mutex::{Mutex, MutexGuard};
 use super::poison::LockResult;
-use crate::deadlock::{Kind, Target};
-use crate::fiber::waiter;
-use crate::process;
-use crate::runtime::kernel::{ThisThread, ThisWorker};
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
-use crate::worker::suspend;
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::fiber::waiter;
+use daiko_rt::process;
+use daiko_rt::runtime::kernel::{ThisThread, ThisWorker};
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::worker::suspend;
 
 /// A condition that others make true, as [`std::sync::Condvar`].
 ///
@@ -115,27 +115,9 @@ impl Condvar {
     pub fn wait_timeout<'m, T: ?Sized>(
         &self,
         guard: MutexGuard<'m, T>,
-        timeout: Duration,
+        timeout: impl Into<Deadline>,
     ) -> LockResult<(MutexGuard<'m, T>, WaitTimeoutResult)> {
-        self.wait_timed(guard, Deadline::after(timeout))
-    }
-
-    /// As [`wait`](Self::wait), until `deadline` at most, beside the time that the lock takes.
-    ///
-    /// # Errors
-    ///
-    /// As [`wait`](Self::wait).
-    ///
-    /// # Panics
-    ///
-    /// As [`wait`](Self::wait).
-    #[track_caller]
-    pub fn wait_deadline<'m, T: ?Sized>(
-        &self,
-        guard: MutexGuard<'m, T>,
-        deadline: Instant,
-    ) -> LockResult<(MutexGuard<'m, T>, WaitTimeoutResult)> {
-        self.wait_timed(guard, Deadline::at(deadline))
+        self.wait_timed(guard, timeout.into())
     }
 
     /// Waits until `condition` is false, for at most `timeout`, beside the time that the lock takes.
@@ -274,7 +256,7 @@ impl Condvar {
 
     #[inline(never)]
     fn notify_first(&self) {
-        process::in_call!({
+        daiko_rt::in_call!({
             let here = ThisWorker::get();
             let runs_next = |waiter, node, mutex: &_| becomes_heir(here, waiter, node, mutex);
             wait::wake(self.raw.notify_one(&here, runs_next, now_for_mutex));

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
 
 use daiko_core::event::RawEvent;
 use daiko_core::fiber::WaiterId;
@@ -10,10 +9,9 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
 use super::TimedOut;
-use crate::deadlock::{Kind, Target};
-use crate::process;
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
 
 /// Something that happens, and that others wait for.
 ///
@@ -71,7 +69,7 @@ impl Event {
     /// Says that it has happened: lets all who wait go, or one of them.
     #[inline]
     pub fn set(&self) {
-        process::in_call!(if !self.raw.set_fast() {
+        daiko_rt::in_call!(if !self.raw.set_fast() {
             self.set_slow();
         });
     }
@@ -111,21 +109,8 @@ impl Event {
     /// # Panics
     ///
     /// As [`wait`](Self::wait).
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), TimedOut> {
-        self.wait_until("Event::wait", || Deadline::after(timeout))
-    }
-
-    /// As [`wait`](Self::wait), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// If the time is over.
-    ///
-    /// # Panics
-    ///
-    /// As [`wait`](Self::wait).
-    pub fn wait_deadline(&self, deadline: Instant) -> Result<(), TimedOut> {
-        self.wait_until("Event::wait", || Deadline::at(deadline))
+    pub fn wait_timeout(&self, timeout: impl Into<Deadline>) -> Result<(), TimedOut> {
+        self.wait_until("Event::wait", || timeout.into())
     }
 
     /// Waits in the name of `what`.
@@ -135,7 +120,7 @@ impl Event {
         what: &str,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), TimedOut> {
-        process::in_call!(match self.raw.try_pass() {
+        daiko_rt::in_call!(match self.raw.try_pass() {
             true => Ok(()),
             false => self.wait_slow(what, deadline()),
         })

@@ -1,8 +1,8 @@
 //! What a guard remembers of the moment at which its lock was taken.
 
-use crate::deadlock;
-use crate::fiber::panicking;
-use crate::process::Call;
+use daiko_rt::deadlock;
+use daiko_rt::fiber::panicking;
+use daiko_rt::process::Call;
 
 /// Mostly nothing, so that one look is enough.
 #[derive(Clone, Copy, PartialEq)]

@@ -4,12 +4,11 @@ use std::cell::Cell;
 use std::fmt;
 use std::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::time::{Duration, Instant};
 
 use super::once::Call;
 use super::{OnceLock, TimedOut};
 use crate::cancel;
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// A value that is made by the first who asks for it, as [`std::sync::LazyLock`].
 ///
@@ -74,22 +73,8 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     ///
     /// As [`force`](Self::force).
     #[track_caller]
-    pub fn force_timeout(this: &Self, timeout: Duration) -> Result<&T, TimedOut> {
-        this.get(|| Deadline::after(timeout))
-    }
-
-    /// As [`force_timeout`](Self::force_timeout), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`force_timeout`](Self::force_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`force`](Self::force).
-    #[track_caller]
-    pub fn force_deadline(this: &Self, deadline: Instant) -> Result<&T, TimedOut> {
-        this.get(|| Deadline::at(deadline))
+    pub fn force_timeout(this: &Self, timeout: impl Into<Deadline>) -> Result<&T, TimedOut> {
+        this.get(|| timeout.into())
     }
 
     #[inline]

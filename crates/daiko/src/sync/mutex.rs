@@ -5,8 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
-use std::time::{Duration, Instant};
+use std::ptr::{self, NonNull};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
@@ -16,11 +15,11 @@ use daiko_sys::clock;
 
 use super::holding::Holding;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
-use crate::deadlock::{self, Kind, Target};
-use crate::fiber::panicking;
-use crate::process::{self, Call, Item, estate};
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::deadlock::{self, Kind, Target};
+use daiko_rt::fiber::panicking;
+use daiko_rt::process::{self, Call, Item, ItemKind, estate};
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
 
 /// So long after a waiter came too late for the first time the lock is handed over to it, whatever
 /// the processors wait for.
@@ -33,7 +32,7 @@ const LATE_NS: u64 = 500_000;
 /// half a millisecond has passed since it came too late for the first time. Holding it over a suspension is allowed, and costs those
 /// who wait.
 ///
-/// It is poisoned where a holder panics, as in `std`, or is lost with its [worker's process](crate::process); not by a
+/// It is poisoned where a holder panics, as in `std`, or is lost with its [worker's process](daiko_rt::process); not by a
 /// cancel.
 ///
 /// ```
@@ -147,26 +146,9 @@ impl<T: ?Sized> Mutex<T> {
     #[track_caller]
     pub fn lock_timeout(
         &self,
-        timeout: Duration,
+        timeout: impl Into<Deadline>,
     ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {
-        self.lock_until(|| Deadline::after(timeout))
-    }
-
-    /// As [`lock`](Self::lock), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`lock_timeout`](Self::lock_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`lock`](Self::lock).
-    #[track_caller]
-    pub fn lock_deadline(
-        &self,
-        deadline: Instant,
-    ) -> Result<MutexGuard<'_, T>, TimedLockError<MutexGuard<'_, T>>> {
-        self.lock_until(|| Deadline::at(deadline))
+        self.lock_until(|| timeout.into())
     }
 
     #[track_caller]
@@ -265,7 +247,7 @@ fn address(raw: &RawMutex<WaiterId>) -> usize {
 /// What the lock is in its holder's estate.
 #[inline]
 fn item(raw: &RawMutex<WaiterId>) -> Item {
-    Item::Mutex(NonNull::from(raw))
+    Item::new(raw, ptr::null(), &RECOVERY)
 }
 
 /// Notes that the caller, in this call, has just taken the lock; how it holds it.
@@ -328,7 +310,7 @@ fn wait_with(
         if arrival != Arrival::New {
             since.get_or_insert_with(clock::monotonic_ns);
         }
-        match waiter.wait(node, raw, deadline) {
+        match waiter.wait(node, &InQueue(raw), deadline) {
             Ended::TimedOut => return false,
             Ended::Claimed(note::HANDED_OVER) => return true,
             Ended::Claimed(_) => {}
@@ -379,25 +361,32 @@ fn unlock_slow(raw: &RawMutex<WaiterId>) {
     wait::wake(raw.release(&ThisThread));
 }
 
-/// Frees the lock in the stead of its holder, who is lost.
-pub(crate) fn settle(raw: &RawMutex<WaiterId>) {
-    raw.poison();
-    unlock(raw);
-}
+/// Poisons and frees the lock in the stead of its holder, which is lost.
+static RECOVERY: ItemKind = ItemKind {
+    recover: |raw, _, _| {
+        // SAFETY: the items of this kind are valid locks.
+        let raw = unsafe { raw.cast::<RawMutex<WaiterId>>().as_ref() };
+        raw.poison();
+        unlock(raw);
+    },
+};
 
-impl Object<WaiterId> for RawMutex<WaiterId> {
+/// The queue of a mutex, as a waiter sees it.
+struct InQueue<'m>(&'m RawMutex<WaiterId>);
+
+impl Object<WaiterId> for InQueue<'_> {
     unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { RawMutex::leave(self, &ThisThread, node) }
+        unsafe { self.0.leave(&ThisThread, node) }
     }
 
     fn give_way(&self, note: u8) -> bool {
-        wait::wake(RawMutex::give_way(self, &ThisThread, note));
+        wait::wake(self.0.give_way(&ThisThread, note));
         true
     }
 
     fn target(&self) -> Target {
-        Target::new(Kind::Mutex, self)
+        Target::new(Kind::Mutex, self.0)
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU64;
-use std::ptr::NonNull;
-use std::time::{Duration, Instant};
+use std::ptr::{self, NonNull};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
@@ -11,18 +10,18 @@ use daiko_core::once::{Begin, End, Purpose, RawOnce};
 use daiko_core::wait::Node;
 
 use super::TimedOut;
-use crate::deadlock::{self, Kind, Target};
-use crate::fiber::panicking;
-use crate::process::{self, Item, own_code};
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::deadlock::{self, Kind, Target};
+use daiko_rt::fiber::panicking;
+use daiko_rt::process::{self, Item, ItemKind, own_code};
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
 
 /// Something that is done once, by the first who comes, as [`std::sync::Once`].
 ///
 /// A fiber that has to wait for another to do it suspends, any other thread blocks.
 ///
 /// It is poisoned where who does it panics, as in `std`, or is lost with his
-/// [worker's process](crate::process). If he is cancelled it is as if he had not
+/// [worker's process](daiko_rt::process). If he is cancelled it is as if he had not
 /// begun: the next one does it.
 ///
 /// Who comes back here while he does it panics, as he would wait for himself. If he waits for another,
@@ -121,28 +120,10 @@ impl Once {
     #[track_caller]
     pub fn call_once_timeout(
         &self,
-        timeout: Duration,
+        timeout: impl Into<Deadline>,
         init: impl FnOnce(),
     ) -> Result<(), TimedOut> {
-        self.call(&Call::ONCE, || Deadline::after(timeout), |_| init())
-    }
-
-    /// As [`call_once_timeout`](Self::call_once_timeout), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`call_once_timeout`](Self::call_once_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`call_once`](Self::call_once).
-    #[track_caller]
-    pub fn call_once_deadline(
-        &self,
-        deadline: Instant,
-        init: impl FnOnce(),
-    ) -> Result<(), TimedOut> {
-        self.call(&Call::ONCE, || Deadline::at(deadline), |_| init())
+        self.call(&Call::ONCE, || timeout.into(), |_| init())
     }
 
     /// As [`call_once`](Self::call_once), also after a closure panicked here: `init` is told so.
@@ -178,28 +159,10 @@ impl Once {
     #[track_caller]
     pub fn call_once_force_timeout(
         &self,
-        timeout: Duration,
+        timeout: impl Into<Deadline>,
         init: impl FnOnce(&OnceState),
     ) -> Result<(), TimedOut> {
-        self.call(&Call::FORCE, || Deadline::after(timeout), init)
-    }
-
-    /// As [`call_once_deadline`](Self::call_once_deadline), also after a closure panicked here.
-    ///
-    /// # Errors
-    ///
-    /// As [`call_once_timeout`](Self::call_once_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`call_once_force`](Self::call_once_force).
-    #[track_caller]
-    pub fn call_once_force_deadline(
-        &self,
-        deadline: Instant,
-        init: impl FnOnce(&OnceState),
-    ) -> Result<(), TimedOut> {
-        self.call(&Call::FORCE, || Deadline::at(deadline), init)
+        self.call(&Call::FORCE, || timeout.into(), init)
     }
 
     /// Waits until it is done, by somebody else.
@@ -221,21 +184,8 @@ impl Once {
     /// # Panics
     ///
     /// As [`call_once`](Self::call_once).
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), TimedOut> {
-        self.see(&Call::WAIT, || Deadline::after(timeout))
-    }
-
-    /// As [`wait`](Self::wait), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// If the time is over.
-    ///
-    /// # Panics
-    ///
-    /// As [`call_once`](Self::call_once).
-    pub fn wait_deadline(&self, deadline: Instant) -> Result<(), TimedOut> {
-        self.see(&Call::WAIT, || Deadline::at(deadline))
+    pub fn wait_timeout(&self, timeout: impl Into<Deadline>) -> Result<(), TimedOut> {
+        self.see(&Call::WAIT, || timeout.into())
     }
 
     /// As [`wait`](Self::wait), also if a closure panics here, or has: for one that does not.
@@ -257,21 +207,8 @@ impl Once {
     /// # Panics
     ///
     /// As [`call_once_force`](Self::call_once_force).
-    pub fn wait_force_timeout(&self, timeout: Duration) -> Result<(), TimedOut> {
-        self.see(&Call::WAIT_FORCE, || Deadline::after(timeout))
-    }
-
-    /// As [`wait_force`](Self::wait_force), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// If the time is over.
-    ///
-    /// # Panics
-    ///
-    /// As [`call_once_force`](Self::call_once_force).
-    pub fn wait_force_deadline(&self, deadline: Instant) -> Result<(), TimedOut> {
-        self.see(&Call::WAIT_FORCE, || Deadline::at(deadline))
+    pub fn wait_force_timeout(&self, timeout: impl Into<Deadline>) -> Result<(), TimedOut> {
+        self.see(&Call::WAIT_FORCE, || timeout.into())
     }
 
     /// Waits for somebody who does it.
@@ -346,12 +283,7 @@ impl Once {
 
     /// What it is in the estate of who does it.
     fn item(&self) -> Item {
-        Item::Once(NonNull::from(self))
-    }
-
-    /// Poisons it in the stead of who does it, who is lost.
-    pub(crate) fn settle(&self) {
-        wait::wake_all(self.raw.end(&ThisThread, End::Poisoned));
+        Item::new(self, ptr::null(), &RECOVERY)
     }
 
     /// What it is known by where it is tracked who does it.
@@ -436,3 +368,12 @@ impl fmt::Debug for Once {
         f.debug_struct("Once").field("completed", &self.is_completed()).finish_non_exhaustive()
     }
 }
+
+/// Poisons the object in the stead of its initializer, which is lost.
+static RECOVERY: ItemKind = ItemKind {
+    recover: |once, _, _| {
+        // SAFETY: the items of this kind are valid.
+        let once = unsafe { once.cast::<Once>().as_ref() };
+        wait::wake_all(once.raw.end(&ThisThread, End::Poisoned));
+    },
+};

@@ -3,12 +3,11 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use std::time::{Duration, Instant};
 
 use super::once::Call;
 use super::{Once, TimedOut};
-use crate::process::own_code;
-use crate::wait::Deadline;
+use daiko_rt::process::own_code;
+use daiko_rt::wait::Deadline;
 
 /// Room for a value that is written once, by the first who comes, as [`std::sync::OnceLock`].
 ///
@@ -134,21 +133,12 @@ impl<T> OnceLock<T> {
     /// # Panics
     ///
     /// As [`get_or_init`](Self::get_or_init).
-    pub fn set_timeout(&self, value: T, timeout: Duration) -> Result<(), SetTimeoutError<T>> {
-        self.set_until(value, || Deadline::after(timeout))
-    }
-
-    /// As [`set_timeout`](Self::set_timeout), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`set_timeout`](Self::set_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`get_or_init`](Self::get_or_init).
-    pub fn set_deadline(&self, value: T, deadline: Instant) -> Result<(), SetTimeoutError<T>> {
-        self.set_until(value, || Deadline::at(deadline))
+    pub fn set_timeout(
+        &self,
+        value: T,
+        timeout: impl Into<Deadline>,
+    ) -> Result<(), SetTimeoutError<T>> {
+        self.set_until(value, || timeout.into())
     }
 
     fn set_until(
@@ -195,28 +185,10 @@ impl<T> OnceLock<T> {
     #[track_caller]
     pub fn get_or_init_timeout(
         &self,
-        timeout: Duration,
+        timeout: impl Into<Deadline>,
         make: impl FnOnce() -> T,
     ) -> Result<&T, TimedOut> {
-        self.init(&INIT, || Deadline::after(timeout), make)
-    }
-
-    /// As [`get_or_init_timeout`](Self::get_or_init_timeout), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`get_or_init_timeout`](Self::get_or_init_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`get_or_init`](Self::get_or_init).
-    #[track_caller]
-    pub fn get_or_init_deadline(
-        &self,
-        deadline: Instant,
-        make: impl FnOnce() -> T,
-    ) -> Result<&T, TimedOut> {
-        self.init(&INIT, || Deadline::at(deadline), make)
+        self.init(&INIT, || timeout.into(), make)
     }
 
     #[inline]
@@ -255,22 +227,8 @@ impl<T> OnceLock<T> {
     /// # Panics
     ///
     /// As [`get_or_init`](Self::get_or_init).
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<&T, TimedOut> {
-        self.once.see(&WAIT, || Deadline::after(timeout))?;
-        Ok(self.done())
-    }
-
-    /// As [`wait`](Self::wait), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// If the time is over.
-    ///
-    /// # Panics
-    ///
-    /// As [`get_or_init`](Self::get_or_init).
-    pub fn wait_deadline(&self, deadline: Instant) -> Result<&T, TimedOut> {
-        self.once.see(&WAIT, || Deadline::at(deadline))?;
+    pub fn wait_timeout(&self, timeout: impl Into<Deadline>) -> Result<&T, TimedOut> {
+        self.once.see(&WAIT, || timeout.into())?;
         Ok(self.done())
     }
 

@@ -1,41 +1,43 @@
 //! Waiting for permits, and serving who waits: what semaphores and read-write locks share.
 
-use std::ptr::NonNull;
-use std::sync::atomic::AtomicBool;
+use std::ptr::{self, NonNull};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::list::Unlinked;
 use daiko_core::semaphore::{Overflow, RawSemaphore, Request};
 use daiko_core::wait::Node;
 
-use crate::deadlock::{Kind, Target};
-use crate::process::{self, Item, estate};
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::process::{self, Item, ItemKind, estate};
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
 
 type Raw = RawSemaphore<WaiterId>;
 
-/// What `count` permits are in their holder's estate; those of a writer by what he poisons.
+/// The item of a robust list for `count` permits, unless the permits are those of a writer.
 #[inline]
-pub(super) fn item(raw: &Raw, count: u32, poisons: Option<&AtomicBool>) -> Item {
-    match poisons {
-        Some(poisoned) => Item::Writer(NonNull::from(raw), NonNull::from(poisoned)),
-        None => Item::Permits(NonNull::from(raw), count),
-    }
+pub(super) fn item(raw: &Raw, count: u32) -> Item {
+    Item::new(raw, ptr::without_provenance(count as usize), &RECOVERY)
 }
 
-/// Takes `count` permits, until the deadline at most, and notes that the caller has them: as [`item`]; false if the
-/// deadline passed.
+/// Gives the permits back in the stead of their holder, which is lost: as many as the detail says.
+static RECOVERY: ItemKind = ItemKind {
+    // SAFETY: the items of this kind are valid semaphores.
+    recover: |raw, count, _| release(unsafe { raw.cast::<Raw>().as_ref() }, count.addr() as u32),
+};
+
+/// Takes `count` permits, until the deadline at most, and notes that the caller has them as `item`.
+/// Returns false if the deadline passed.
 #[inline(never)]
 pub(super) fn take_in_call(
     raw: &Raw,
     count: u32,
     what: &(Kind, &str),
-    poisons: Option<&AtomicBool>,
+    item: Item,
     deadline: impl FnOnce() -> Deadline,
 ) -> bool {
-    estate::gains_quickly(item(raw, count, poisons), || raw.try_acquire(count))
-        || take_in_call_slow(raw, count, what, poisons, deadline())
+    estate::gains_quickly(item, || raw.try_acquire(count))
+        || take_in_call_slow(raw, count, what, item, deadline())
 }
 
 #[cold]
@@ -44,50 +46,50 @@ fn take_in_call_slow(
     raw: &Raw,
     count: u32,
     what: &(Kind, &str),
-    poisons: Option<&AtomicBool>,
+    item: Item,
     deadline: Deadline,
 ) -> bool {
     let call = process::call();
     let taken = raw.try_acquire(count) || acquire_slow(raw, count, what, deadline);
     if taken {
-        call.gains(item(raw, count, poisons));
+        call.gains(item);
     }
     taken
 }
 
 /// As [`take_in_call`], if they are there.
-pub(super) fn try_take(raw: &Raw, count: u32, poisons: Option<&AtomicBool>) -> bool {
+pub(super) fn try_take(raw: &Raw, count: u32, item: Item) -> bool {
     let call = process::call();
     let taken = raw.try_acquire(count);
     if taken {
-        call.gains(item(raw, count, poisons));
+        call.gains(item);
     }
     taken
 }
 
-/// Gives `count` permits back that the caller has as [`item`].
+/// Gives `count` permits back that the caller has as `item`.
 #[inline]
-pub(super) fn give_back(raw: &Raw, count: u32, poisons: Option<&AtomicBool>) {
+pub(super) fn give_back(raw: &Raw, count: u32, item: Item) {
     if process::notes_calls() {
-        give_back_in_call(raw, count, poisons);
+        give_back_in_call(raw, count, item);
     } else {
         release(raw, count);
     }
 }
 
 #[inline(never)]
-fn give_back_in_call(raw: &Raw, count: u32, poisons: Option<&AtomicBool>) {
+fn give_back_in_call(raw: &Raw, count: u32, item: Item) {
     let gives = || raw.release_fast(count) == Ok(true);
-    if !estate::parts_quickly(item(raw, count, poisons), gives) {
-        give_back_in_call_slow(raw, count, poisons);
+    if !estate::parts_quickly(item, gives) {
+        give_back_in_call_slow(raw, count, item);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn give_back_in_call_slow(raw: &Raw, count: u32, poisons: Option<&AtomicBool>) {
+fn give_back_in_call_slow(raw: &Raw, count: u32, item: Item) {
     let call = process::call();
-    call.parts_with(item(raw, count, poisons));
+    call.parts_with(item);
     release(raw, count);
 }
 

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
@@ -15,9 +15,9 @@ use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 use super::holding::Holding;
 use super::permits;
 use super::poison::{LockResult, PoisonError, TimedLockError, TryLockError};
-use crate::deadlock::{self, Kind};
-use crate::process::{self, Item, estate};
-use crate::wait::Deadline;
+use daiko_rt::deadlock::{self, Kind};
+use daiko_rt::process::{self, Item, ItemKind, estate};
+use daiko_rt::wait::Deadline;
 
 /// What a reader takes of the permits.
 const READER: u32 = 1;
@@ -36,7 +36,7 @@ type TryResult<G> = Result<G, TryLockError<G>>;
 /// waits for those who came before, and readers who come later wait behind him, so that neither
 /// starves. Readers who stand in line together enter together.
 ///
-/// It is poisoned where a writer panics, as in `std`, or is lost with its [worker's process](crate::process); not by a
+/// It is poisoned where a writer panics, as in `std`, or is lost with its [worker's process](daiko_rt::process); not by a
 /// reader, and not by a cancel.
 ///
 /// ```
@@ -147,7 +147,7 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn read(&self) -> LockResult<RwLockReadGuard<'_, T>> {
-        self.acquire(READER, READ, None);
+        self.acquire(READER, READ, self.reader());
         self.read_guard()
     }
 
@@ -160,28 +160,18 @@ impl<T: ?Sized> RwLock<T> {
     /// # Panics
     ///
     /// As [`read`](Self::read).
-    pub fn read_timeout(&self, timeout: Duration) -> TimedResult<RwLockReadGuard<'_, T>> {
-        self.read_until(|| Deadline::after(timeout))
-    }
-
-    /// As [`read`](Self::read), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`read_timeout`](Self::read_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`read`](Self::read).
-    pub fn read_deadline(&self, deadline: Instant) -> TimedResult<RwLockReadGuard<'_, T>> {
-        self.read_until(|| Deadline::at(deadline))
+    pub fn read_timeout(
+        &self,
+        timeout: impl Into<Deadline>,
+    ) -> TimedResult<RwLockReadGuard<'_, T>> {
+        self.read_until(|| timeout.into())
     }
 
     pub(crate) fn read_until(
         &self,
         deadline: impl FnOnce() -> Deadline,
     ) -> TimedResult<RwLockReadGuard<'_, T>> {
-        if permits::take_in_call(&self.raw, READER, READ, None, deadline) {
+        if permits::take_in_call(&self.raw, READER, READ, self.reader(), deadline) {
             Ok(self.read_guard()?)
         } else {
             Err(TimedLockError::TimedOut)
@@ -194,7 +184,7 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// If one does, or a writer panicked; then the error has the guard.
     pub fn try_read(&self) -> TryResult<RwLockReadGuard<'_, T>> {
-        if permits::try_take(&self.raw, READER, None) {
+        if permits::try_take(&self.raw, READER, self.reader()) {
             Ok(self.read_guard()?)
         } else {
             Err(TryLockError::WouldBlock)
@@ -213,7 +203,7 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     #[track_caller]
     pub fn write(&self) -> LockResult<RwLockWriteGuard<'_, T>> {
-        self.acquire(WRITER, WRITE, Some(&self.poisoned));
+        self.acquire(WRITER, WRITE, self.writer());
         self.write_guard()
     }
 
@@ -227,22 +217,11 @@ impl<T: ?Sized> RwLock<T> {
     ///
     /// As [`read`](Self::read).
     #[track_caller]
-    pub fn write_timeout(&self, timeout: Duration) -> TimedResult<RwLockWriteGuard<'_, T>> {
-        self.write_until(|| Deadline::after(timeout))
-    }
-
-    /// As [`write`](Self::write), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`write_timeout`](Self::write_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`read`](Self::read).
-    #[track_caller]
-    pub fn write_deadline(&self, deadline: Instant) -> TimedResult<RwLockWriteGuard<'_, T>> {
-        self.write_until(|| Deadline::at(deadline))
+    pub fn write_timeout(
+        &self,
+        timeout: impl Into<Deadline>,
+    ) -> TimedResult<RwLockWriteGuard<'_, T>> {
+        self.write_until(|| timeout.into())
     }
 
     #[track_caller]
@@ -250,7 +229,7 @@ impl<T: ?Sized> RwLock<T> {
         &self,
         deadline: impl FnOnce() -> Deadline,
     ) -> TimedResult<RwLockWriteGuard<'_, T>> {
-        if permits::take_in_call(&self.raw, WRITER, WRITE, Some(&self.poisoned), deadline) {
+        if permits::take_in_call(&self.raw, WRITER, WRITE, self.writer(), deadline) {
             Ok(self.write_guard()?)
         } else {
             Err(TimedLockError::TimedOut)
@@ -264,7 +243,7 @@ impl<T: ?Sized> RwLock<T> {
     /// If somebody does, or a writer panicked; then the error has the guard.
     #[track_caller]
     pub fn try_write(&self) -> TryResult<RwLockWriteGuard<'_, T>> {
-        if permits::try_take(&self.raw, WRITER, Some(&self.poisoned)) {
+        if permits::try_take(&self.raw, WRITER, self.writer()) {
             Ok(self.write_guard()?)
         } else {
             Err(TryLockError::WouldBlock)
@@ -272,11 +251,23 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// Takes so many permits, waiting for them in the name of `what`; a writer's name what he poisons.
+    /// The item of a reader's robust list.
+    #[inline]
+    fn reader(&self) -> Item {
+        permits::item(&self.raw, READER)
+    }
+
+    /// The item of a writer's robust list.
+    #[inline]
+    fn writer(&self) -> Item {
+        Item::new(&self.raw, ptr::from_ref(&self.poisoned).cast(), &RECOVERY)
+    }
+
     #[inline]
     #[track_caller]
-    fn acquire(&self, permits: u32, what: &(Kind, &str), poisons: Option<&AtomicBool>) {
+    fn acquire(&self, permits: u32, what: &(Kind, &str), item: Item) {
         if process::notes_calls() {
-            self.acquire_in_call(permits, what, poisons);
+            self.acquire_in_call(permits, what, item);
         } else if !self.raw.try_acquire(permits) {
             self.acquire_slow(permits, what);
         }
@@ -284,8 +275,7 @@ impl<T: ?Sized> RwLock<T> {
 
     #[inline(never)]
     #[track_caller]
-    fn acquire_in_call(&self, permits: u32, what: &(Kind, &str), poisons: Option<&AtomicBool>) {
-        let item = permits::item(&self.raw, permits, poisons);
+    fn acquire_in_call(&self, permits: u32, what: &(Kind, &str), item: Item) {
         if !estate::gains_quickly(item, || self.raw.try_acquire(permits)) {
             self.acquire_in_call_slow(permits, what, item);
         }
@@ -377,8 +367,8 @@ impl<'l, T: ?Sized> RwLockWriteGuard<'l, T> {
         let (call, guard) = (process::call(), ManuallyDrop::new(guard));
         let lock = guard.lock;
         guard.holding.strike_out(lock.address());
-        call.parts_with(permits::item(&lock.raw, WRITER, Some(&lock.poisoned)));
-        call.gains(permits::item(&lock.raw, READER, None));
+        call.parts_with(lock.writer());
+        call.gains(lock.reader());
         permits::release(&lock.raw, WRITER - READER);
         RwLockReadGuard { lock, not_send: PhantomData }
     }
@@ -412,7 +402,7 @@ impl<T: ?Sized> DerefMut for RwLockWriteGuard<'_, T> {
 impl<T: ?Sized> Drop for RwLockReadGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        permits::give_back(&self.lock.raw, READER, None);
+        permits::give_back(&self.lock.raw, READER, self.lock.reader());
     }
 }
 
@@ -422,7 +412,7 @@ impl<T: ?Sized> Drop for RwLockWriteGuard<'_, T> {
         if self.holding.ends_in_panic(self.lock.address()) {
             poison(&self.lock.poisoned);
         }
-        permits::give_back(&self.lock.raw, WRITER, Some(&self.lock.poisoned));
+        permits::give_back(&self.lock.raw, WRITER, self.lock.writer());
     }
 }
 
@@ -431,11 +421,18 @@ fn poison(poisoned: &AtomicBool) {
     poisoned.store(true, Ordering::Relaxed);
 }
 
-/// Frees the lock in the stead of its writer, who is lost.
-pub(crate) fn settle(raw: &RawSemaphore<WaiterId>, poisoned: &AtomicBool) {
-    poison(poisoned);
-    permits::release(raw, WRITER);
-}
+/// Poisons and frees the lock in the stead of its writer, which is lost. The detail is the address
+/// of the mark of the poison.
+static RECOVERY: ItemKind = ItemKind {
+    recover: |raw, poisoned, _| {
+        // SAFETY: the items of this kind are valid locks with their marks.
+        let (raw, poisoned) = unsafe {
+            (raw.cast::<RawSemaphore<WaiterId>>().as_ref(), &*poisoned.cast::<AtomicBool>())
+        };
+        poison(poisoned);
+        permits::release(raw, WRITER);
+    },
+};
 
 impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLockReadGuard<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -3,15 +3,14 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
-use std::time::{Duration, Instant};
 
 use daiko_core::fiber::WaiterId;
 use daiko_core::semaphore::{MAX_PERMITS, RawSemaphore};
 
 use super::{TimedOut, permits};
-use crate::deadlock::Kind;
-use crate::process;
-use crate::wait::Deadline;
+use daiko_rt::deadlock::Kind;
+use daiko_rt::process::{self, Item};
+use daiko_rt::wait::Deadline;
 
 /// A number of permits, of which each is somebody's or nobody's.
 ///
@@ -47,7 +46,7 @@ const _: () = assert!(size_of::<Semaphore>() == 16);
 const WHAT: &(Kind, &str) = &(Kind::Semaphore, "Semaphore::acquire");
 
 /// Permits of a [`Semaphore`]; dropping it gives them back, as does the loss of their fiber with its
-/// [worker's process](crate::process).
+/// [worker's process](daiko_rt::process).
 ///
 /// It stays with the fiber or thread that acquired it: as the guards of locks, it is not [`Send`]. Permits that are
 /// to go to another are [forgotten](Self::forget) here, and [adopted](Semaphore::adopt) there:
@@ -104,7 +103,8 @@ impl Semaphore {
     #[inline]
     pub fn acquire_many(&self, count: u32) -> Permit<'_> {
         if process::notes_calls() {
-            let _ = permits::take_in_call(&self.raw, count, WHAT, None, || Deadline::NEVER);
+            let _ =
+                permits::take_in_call(&self.raw, count, WHAT, self.item(count), || Deadline::NEVER);
         } else if !self.raw.try_acquire(count) {
             let _ = permits::acquire_slow(&self.raw, count, WHAT, Deadline::NEVER);
         }
@@ -120,21 +120,12 @@ impl Semaphore {
     /// # Panics
     ///
     /// As [`acquire`](Self::acquire).
-    pub fn acquire_timeout(&self, count: u32, timeout: Duration) -> Result<Permit<'_>, TimedOut> {
-        self.acquire_until(count, || Deadline::after(timeout))
-    }
-
-    /// As [`acquire_many`](Self::acquire_many), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// If the time is over.
-    ///
-    /// # Panics
-    ///
-    /// As [`acquire`](Self::acquire).
-    pub fn acquire_deadline(&self, count: u32, deadline: Instant) -> Result<Permit<'_>, TimedOut> {
-        self.acquire_until(count, || Deadline::at(deadline))
+    pub fn acquire_timeout(
+        &self,
+        count: u32,
+        timeout: impl Into<Deadline>,
+    ) -> Result<Permit<'_>, TimedOut> {
+        self.acquire_until(count, || timeout.into())
     }
 
     pub(crate) fn acquire_until(
@@ -142,13 +133,13 @@ impl Semaphore {
         count: u32,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<Permit<'_>, TimedOut> {
-        let acquired = permits::take_in_call(&self.raw, count, WHAT, None, deadline);
+        let acquired = permits::take_in_call(&self.raw, count, WHAT, self.item(count), deadline);
         acquired.then(|| self.permit(count)).ok_or(TimedOut)
     }
 
     /// Takes `count` permits if they are there and nobody waits before.
     pub fn try_acquire(&self, count: u32) -> Option<Permit<'_>> {
-        permits::try_take(&self.raw, count, None).then(|| self.permit(count))
+        permits::try_take(&self.raw, count, self.item(count)).then(|| self.permit(count))
     }
 
     /// Makes `count` permits the caller's that somebody has [forgotten](Permit::forget).
@@ -170,8 +161,14 @@ impl Semaphore {
     ///
     /// Nobody checks whose they were: as [`add_permits`](Self::add_permits), once they are dropped.
     pub fn adopt(&self, count: u32) -> Permit<'_> {
-        process::call().gains(permits::item(&self.raw, count, None));
+        process::call().gains(self.item(count));
         self.permit(count)
+    }
+
+    /// The item of a holder's robust list.
+    #[inline]
+    fn item(&self, count: u32) -> Item {
+        permits::item(&self.raw, count)
     }
 
     /// Permits that are the caller's, as its estate says.
@@ -205,7 +202,7 @@ impl Permit<'_> {
 
     /// Makes the permits nobody's: they are not given back, unless somebody [adopts](Semaphore::adopt) them.
     pub fn forget(self) {
-        process::call().parts_with(permits::item(&self.semaphore.raw, self.count, None));
+        process::call().parts_with(self.semaphore.item(self.count));
         let _kept = ManuallyDrop::new(self);
     }
 }
@@ -213,7 +210,7 @@ impl Permit<'_> {
 impl Drop for Permit<'_> {
     #[inline]
     fn drop(&mut self) {
-        permits::give_back(&self.semaphore.raw, self.count, None);
+        permits::give_back(&self.semaphore.raw, self.count, self.semaphore.item(self.count));
     }
 }
 

@@ -2,10 +2,9 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
 
 use super::Event;
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// A member of a group; who [`wait`](Self::wait)s goes on when all others have left.
 ///
@@ -91,21 +90,8 @@ impl WaitGroup {
     /// # Panics
     ///
     /// As [`wait`](Self::wait).
-    pub fn wait_timeout(self, timeout: Duration) -> Result<(), WaitGroup> {
-        self.leave().wait_until(|| Deadline::after(timeout))
-    }
-
-    /// As [`wait`](Self::wait), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`wait_timeout`](Self::wait_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`wait`](Self::wait).
-    pub fn wait_deadline(self, deadline: Instant) -> Result<(), WaitGroup> {
-        self.leave().wait_until(|| Deadline::at(deadline))
+    pub fn wait_timeout(self, timeout: impl Into<Deadline>) -> Result<(), WaitGroup> {
+        self.leave().wait_until(|| timeout.into())
     }
 
     fn leave(self) -> Waiting {

@@ -6,22 +6,22 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence};
-use std::time::{Duration, Instant};
 
 use daiko_context::scan;
 use daiko_core::lock::{Held, QueueLock};
 use daiko_core::watch::{Area, Value};
 
 use super::Word;
-use crate::deadlock::{Kind, Target};
-use crate::fiber::{ControlBlock, unwind};
-use crate::process;
-use crate::runtime::kernel::ThisThread;
-use crate::runtime::{self, Hold};
+use crate::sources;
 use crate::sync::TimedOut;
-use crate::wait::Deadline;
-use crate::worker::suspend::{self, Resumed};
-use crate::worker::{self, Worker};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::fiber::{ControlBlock, unwind};
+use daiko_rt::process;
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::runtime::{self, Hold};
+use daiko_rt::wait::Deadline;
+use daiko_rt::worker::suspend::{self, Resumed};
+use daiko_rt::worker::{self, Round, Source, Worker};
 
 /// Words that a scan looks at before others have their turn.
 const SLICE: usize = 4096;
@@ -203,7 +203,7 @@ where
             home: NonNull::from(home),
             _runtime: home.runtime().hold(),
         });
-        shared.home().areas.add(shared.clone());
+        AreaList::of(shared.home()).add(shared.clone());
         // It may sleep, and has to sample from now on.
         shared.home().unpark(worker::current());
         let slots = (0..len).map(|index| Slot { shared: shared.clone(), index }).collect();
@@ -350,21 +350,8 @@ impl<V: Lane> Slot<V> {
     /// # Panics
     ///
     /// As [`wait`](Self::wait).
-    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<V, SlotTimeoutError> {
-        self.wait_until(Deadline::after(timeout))
-    }
-
-    /// As [`wait`](Self::wait), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`wait_timeout`](Self::wait_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`wait`](Self::wait).
-    pub fn wait_deadline(&mut self, deadline: Instant) -> Result<V, SlotTimeoutError> {
-        self.wait_until(Deadline::at(deadline))
+    pub fn wait_timeout(&mut self, timeout: impl Into<Deadline>) -> Result<V, SlotTimeoutError> {
+        self.wait_until(timeout.into())
     }
 
     #[inline]
@@ -442,7 +429,7 @@ impl<V: Lane> Shared<V> {
 
     #[cold]
     fn close(&self) {
-        self.home().areas.remove(std::ptr::from_ref(self).cast());
+        AreaList::of(self.home()).remove(std::ptr::from_ref(self).cast());
         self.end_waits();
     }
 }
@@ -520,7 +507,12 @@ unsafe impl Sync for AreaList {}
 unsafe impl Send for AreaList {}
 
 impl AreaList {
-    pub(crate) fn new() -> Self {
+    /// The list of `worker`.
+    fn of(worker: &Worker) -> &Self {
+        worker.sources.get_or_add(&sources::AREAS, AreaList::new)
+    }
+
+    fn new() -> Self {
         AreaList {
             lock: QueueLock::new(),
             areas: UnsafeCell::new(Vec::new()),
@@ -547,15 +539,6 @@ impl AreaList {
         drop(removed);
     }
 
-    /// Ends all waits at the areas, which nobody scans any more: the worker has ended, or resists.
-    pub(crate) fn close(&self) {
-        let held = self.lock.lock(&ThisThread);
-        let areas = std::mem::take(self.areas(&held));
-        self.recount(&held);
-        drop(held);
-        areas.iter().for_each(|area| area.end_waits());
-    }
-
     fn recount(&self, held: &Held<'_>) {
         let areas = self.areas(held);
         self.count.store(areas.len(), Ordering::Relaxed);
@@ -563,19 +546,8 @@ impl AreaList {
         self.silent.store(silent, Ordering::Relaxed);
     }
 
-    /// Whether somebody has to sample.
-    #[inline]
-    pub(crate) fn any_silent(&self) -> bool {
-        self.silent.load(Ordering::Relaxed) > 0
-    }
-
-    /// Samples one slice of each area up to the first hit, and wakes that waiter; true if so.
-    #[inline]
-    pub(crate) fn scan(&self) -> bool {
-        self.count.load(Ordering::Relaxed) > 0 && self.scan_slow()
-    }
-
-    fn scan_slow(&self) -> bool {
+    /// Samples one slice of each area up to the first hit, and wakes that waiter; returns true if so.
+    fn scan(&self) -> bool {
         let Some(held) = self.lock.try_lock(&ThisThread) else {
             return false;
         };
@@ -590,8 +562,28 @@ impl AreaList {
         hit.inspect(|waiter| unsafe { waiter.as_ref() }.wake(worker::current())).is_some()
     }
 
-    /// Whether a wait could be ended now: an agent's last look before it sleeps.
-    pub(crate) fn has_hit(&self) -> bool {
+    #[allow(clippy::mut_from_ref)]
+    fn areas<'l>(&'l self, _held: &'l Held<'_>) -> &'l mut Vec<Arc<dyn Scanned>> {
+        // SAFETY: the lock is held, and no caller keeps the reference beyond its next call.
+        unsafe { &mut *self.areas.get() }
+    }
+}
+
+impl Source for AreaList {
+    fn poll(&self, by: &Worker, _: Round) -> bool {
+        let hit = self.count.load(Ordering::Relaxed) > 0 && self.scan();
+        if hit {
+            by.counters.watch_hits.add(1);
+        }
+        hit
+    }
+
+    fn is_silent(&self) -> bool {
+        self.silent.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns true if a wait could be ended now.
+    fn is_pending(&self, _: &Worker) -> bool {
         if self.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
@@ -599,9 +591,16 @@ impl AreaList {
         self.areas(&held).iter().any(|area| area.has_hit())
     }
 
-    #[allow(clippy::mut_from_ref)]
-    fn areas<'l>(&'l self, _held: &'l Held<'_>) -> &'l mut Vec<Arc<dyn Scanned>> {
-        // SAFETY: the lock is held, and no caller keeps the reference beyond its next call.
-        unsafe { &mut *self.areas.get() }
+    fn may_be_polled_elsewhere(&self) -> bool {
+        true
+    }
+
+    /// Ends all waits at the areas. Fibers of other runtimes may wait there.
+    fn close(&self) {
+        let held = self.lock.lock(&ThisThread);
+        let areas = std::mem::take(self.areas(&held));
+        self.recount(&held);
+        drop(held);
+        areas.iter().for_each(|area| area.end_waits());
     }
 }

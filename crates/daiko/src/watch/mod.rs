@@ -20,10 +20,8 @@ use daiko_core::watch::Value;
 
 pub(crate) use self::area::AreaList;
 pub use self::area::{Closed, NotificationArea, Slot, SlotTimeoutError};
-pub(crate) use self::single::{Watches, wait_rung};
 pub use self::single::{
-    notify, wait_until, wait_until_deadline, wait_until_timeout, wait_until_told,
-    wait_until_told_deadline, wait_until_told_timeout,
+    notify, notify_in, wait_until, wait_until_timeout, wait_until_told, wait_until_told_timeout,
 };
 
 /// An atomic word that fibers can wait for: `AtomicU32` and `AtomicU64`.

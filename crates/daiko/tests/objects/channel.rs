@@ -190,13 +190,13 @@ fn waits_end_at_their_deadlines() {
         assert_eq!(receiver.try_recv(), Err(RecvError::Empty));
         for timeout in [Duration::ZERO, SHORT] {
             assert_eq!(receiver.recv_timeout(timeout), Err(RecvError::TimedOut));
-            assert_eq!(receiver.recv_deadline(Instant::now() + timeout), Err(RecvError::TimedOut));
+            assert_eq!(receiver.recv_timeout(Instant::now() + timeout), Err(RecvError::TimedOut));
         }
         sender.try_send(1).unwrap();
         assert_eq!(sender.try_send(2), Err(SendError::Full));
         for timeout in [Duration::ZERO, SHORT] {
             assert_eq!(sender.send_timeout(2, timeout), Err(SendError::TimedOut));
-            assert_eq!(sender.send_deadline(2, Instant::now() + timeout), Err(SendError::TimedOut));
+            assert_eq!(sender.send_timeout(2, Instant::now() + timeout), Err(SendError::TimedOut));
         }
         assert_eq!(receiver.recv_timeout(Duration::ZERO), Ok(1));
     };

@@ -191,7 +191,7 @@ fn waits_end_at_their_deadlines() {
         for timeout in [Duration::ZERO, SHORT] {
             let by_timeout = mutex.lock_timeout(timeout).map(drop);
             assert!(matches!(by_timeout, Err(TimedLockError::TimedOut)));
-            let by_deadline = mutex.lock_deadline(Instant::now() + timeout).map(drop);
+            let by_deadline = mutex.lock_timeout(Instant::now() + timeout).map(drop);
             assert!(matches!(by_deadline, Err(TimedLockError::TimedOut)));
         }
     };

@@ -260,8 +260,8 @@ fn waits_end_at_their_deadlines() {
             assert!(matches!(lock.read_timeout(timeout), Err(TimedLockError::TimedOut)));
             assert!(matches!(lock.write_timeout(timeout), Err(TimedLockError::TimedOut)));
             let deadline = Instant::now() + timeout;
-            assert!(matches!(lock.read_deadline(deadline), Err(TimedLockError::TimedOut)));
-            assert!(matches!(lock.write_deadline(deadline), Err(TimedLockError::TimedOut)));
+            assert!(matches!(lock.read_timeout(deadline), Err(TimedLockError::TimedOut)));
+            assert!(matches!(lock.write_timeout(deadline), Err(TimedLockError::TimedOut)));
         }
     };
     waits();

@@ -139,7 +139,7 @@ fn waits_end_at_their_deadlines() {
         for timeout in [Duration::ZERO, SHORT] {
             assert_eq!(semaphore.acquire_timeout(timeout).map(drop), Err(TimedOut));
             let deadline = Instant::now() + timeout;
-            assert_eq!(semaphore.acquire_deadline(deadline).map(drop), Err(TimedOut));
+            assert_eq!(semaphore.acquire_timeout(deadline).map(drop), Err(TimedOut));
         }
         drop(permit);
         assert_eq!(semaphore.acquire_timeout(Duration::ZERO).map(drop), Ok(()));

@@ -118,7 +118,7 @@ impl Traffic {
         self.has_sent(match dice.below(7) {
             0 => end.try_send(message).is_ok(),
             1 => end.send_timeout(message, time).is_ok(),
-            2 => end.send_deadline(message, Instant::now() + time).is_ok(),
+            2 => end.send_timeout(message, Instant::now() + time).is_ok(),
             3 => time::timeout(time, || end.send(message)).is_ok_and(|sent| sent.is_ok()),
             4 => select! {
                 send(first, message) -> sent => sent.is_ok(),
@@ -151,7 +151,7 @@ impl Traffic {
                 },
                 1 => unless_too_late(end.recv_timeout(time), |result| comes(at, result)),
                 2 => {
-                    let result = end.recv_deadline(Instant::now() + time);
+                    let result = end.recv_timeout(Instant::now() + time);
                     unless_too_late(result, |result| comes(at, result));
                 }
                 3 => _ = time::timeout(time, || end.recv()).map(|result| comes(at, result)),

@@ -11,9 +11,9 @@ const PAGE: usize = 4096;
 
 /// Reads the code of a process, each page once.
 pub(super) struct Code {
-    /// One that has not ended.
+    /// A thread of the process that has not ended.
     thread: u32,
-    /// `None` where the caller may not read the memory of the process.
+    /// `None` if the caller may not read the memory of the process.
     memory: Option<File>,
     mapped: Vec<Mapped>,
     pages: HashMap<u64, Option<Box<[u8; PAGE]>>>,
@@ -37,7 +37,7 @@ impl Code {
         read(self.memory.as_ref()?, start)
     }
 
-    /// From the file that is mapped there, which is the process's own view of it.
+    /// Reads from the file that is mapped there, through the process's own view of it.
     fn in_file(&self, start: u64) -> Option<Box<[u8; PAGE]>> {
         let mapped = self.mapped.iter().find(|mapped| mapped.contains(start))?;
         let file = seen_by(self.thread, mapped.path.as_deref()?)?;
@@ -77,7 +77,7 @@ mod tests {
         here as fn() -> u64 as usize as u64
     }
 
-    /// By both ways the same, also over the border of two pages.
+    /// Both ways read the same bytes, across a page boundary as well.
     #[test]
     fn code_is_that_of_memory_and_file() {
         let pid = std::process::id();

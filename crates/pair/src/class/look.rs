@@ -1,4 +1,4 @@
-//! Looks at threads for a short while.
+//! Short observations of threads.
 
 use std::collections::HashMap;
 use std::thread;
@@ -10,26 +10,27 @@ use daiko_sys::sampling::Sampler;
 use super::code::Code;
 use super::{Evidence, Mappings, Profiler, Unavailable};
 
-/// CPU time of a thread between two samples: short, as what is visited in order comes round to its beginning before long.
+/// CPU time of a thread between two samples. Short, as sequential accesses wrap around before long.
 const PERIOD_NS: u64 = 100_000;
-/// As many samples as tell enough; with fewer a look lasts its whole time.
+/// Number of samples that suffices. With fewer, an observation lasts its whole time.
 const ENOUGH: usize = 200;
-/// Between two looks at the samples: no more come meanwhile than there is room for.
+/// Time between two reads of the samples, short enough that the buffer does not overflow.
 const DRAIN: Duration = Duration::from_millis(5);
-/// Threads whose samples are taken at the same time: memory that may be locked is scarce.
+/// Threads sampled at the same time. Each needs locked memory, which is limited.
 const TOGETHER: usize = 12;
 
-/// How threads are looked at.
+/// Parameters of an observation.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
-    /// How long to wait for samples; threads that sleep give none.
+    /// Limit of the wait for samples. Threads that sleep give none.
     pub patience: Duration,
-    /// How many bytes the caches of a CPU hold.
+    /// Bytes held by the caches of a CPU.
     pub cache: u64,
 }
 
 impl Look {
-    /// Of a quarter of a second, with caches as of this machine; of 32 MiB where the kernel does not tell.
+    /// A quarter of a second, with the cache size of this machine, or 32 MiB if the kernel does not
+    /// report it.
     pub fn here(topology: Option<&daiko_sys::topology::Topology>) -> Self {
         let sizes =
             topology.map(|topology| topology.caches().iter().filter_map(|cache| cache.size));
@@ -37,7 +38,7 @@ impl Look {
         Self { patience: Duration::from_millis(250), cache }
     }
 
-    /// What can be found out about threads, given as process and thread.
+    /// Collects evidence about threads, given as process and thread.
     pub fn at(&self, threads: &[(u32, u32)]) -> Vec<Evidence> {
         let mut processes: HashMap<u32, Process> = HashMap::new();
         for (pid, thread) in threads {
@@ -79,7 +80,8 @@ impl Look {
     }
 }
 
-/// What the threads of a process share; any of them that has not ended has it, which the first may have.
+/// State shared by the threads of a process. Read through a thread that has not ended, as the first
+/// thread may have.
 struct Process {
     code: Code,
     mappings: Result<Option<String>, Unavailable>,
@@ -97,12 +99,12 @@ impl Process {
     }
 }
 
-/// A thread that is looked at.
+/// A thread under observation.
 struct Seen {
-    /// Until there are samples enough: it costs the thread some of its time.
+    /// Present until there are enough samples, as sampling costs the thread some of its time.
     sampler: Option<Sampler>,
     profiler: Profiler,
-    /// Cycles, and those without anything to do; `None` where the processor does not count them.
+    /// All cycles and stalled cycles; `None` if the processor does not count them.
     cycles: Option<[Counter; 2]>,
 }
 
@@ -122,7 +124,7 @@ impl Seen {
         }
     }
 
-    /// The share of cycles in which it waited.
+    /// The share of stalled cycles.
     fn stalled(&self) -> Option<f64> {
         let [cycles, stalled] =
             self.cycles.as_ref()?.each_ref().map(|counter| counter.count().ok());
@@ -138,9 +140,10 @@ mod tests {
     use super::*;
     use std::{fs, hint};
 
-    /// A process whose first thread has ended: the id of the one that goes on, and a child that is to be killed.
+    /// A process with an ended first thread: the id of the remaining thread, and the child, which
+    /// the test must kill.
     fn without_first_thread() -> (u32, libc::pid_t) {
-        // SAFETY: the child has one thread, which may start others, and it is killed.
+        // SAFETY: the child has one thread, which may start more, and it is killed.
         let child = unsafe { libc::fork() };
         if child == 0 {
             thread::spawn(|| {
@@ -148,7 +151,7 @@ mod tests {
                     hint::black_box(());
                 }
             });
-            // SAFETY: takes a plain integer, and ends this thread alone.
+            // SAFETY: takes a plain integer and ends this thread only.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
         }
         let ids = || {
@@ -166,12 +169,12 @@ mod tests {
     fn a_process_whose_first_thread_has_ended_has_its_code() {
         let (other, child) = without_first_thread();
         let look = || Look::here(None).at(&[(child as u32, other)]).remove(0).profile;
-        // It may have to wait for a CPU.
+        // The thread may have to wait for a CPU.
         let mut profile = look();
         while profile.as_ref().is_ok_and(|profile| profile.samples == 0) {
             profile = look();
         }
-        // SAFETY: takes plain integers; the child was not waited for.
+        // SAFETY: takes plain integers; the child was not waited for yet.
         unsafe {
             libc::kill(child, libc::SIGKILL);
             libc::waitpid(child, std::ptr::null_mut(), 0);

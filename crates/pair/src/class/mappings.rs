@@ -1,6 +1,7 @@
-//! Whether a process has persistent memory mapped.
+//! Detection of mapped persistent memory.
 //!
-//! A mapping says that a process *can* wait for persistent memory, not that it does, and nothing of which of its threads do.
+//! A mapping proves that a process *can* wait for persistent memory, not that it does, and says
+//! nothing about single threads.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,9 +18,9 @@ pub(super) struct Mapped {
     pub(super) offset: u64,
     /// `None` if no file is behind it.
     pub(super) path: Option<PathBuf>,
-    /// Whether what is written there reaches the file.
+    /// True if stores reach the file.
     is_shared: bool,
-    /// Major and minor number of the device of the file.
+    /// Major and minor number of the file's device.
     device: String,
 }
 
@@ -29,28 +30,29 @@ impl Mapped {
     }
 }
 
-/// How a process has persistent memory.
+/// Evidence that a process has mapped persistent memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Persistent {
-    /// A device or a file that has no page cache between (DAX), as whatever is mapped with `MAP_SYNC`.
+    /// A device or a file without a page cache in between (DAX). All `MAP_SYNC` mappings are of
+    /// this kind.
     Dax(PathBuf),
-    /// libpmem is loaded, and a file is mapped that others may have: it may be persistent, or stand for it.
+    /// libpmem is loaded and a shared file is mapped, which is persistent or emulates persistence.
     Library(PathBuf),
 }
 
 impl Persistent {
-    /// In one line.
+    /// The evidence in one line.
     fn why(&self) -> String {
         let why = match self {
             Self::Dax(path) => format!("{} is mapped by DAX", path.display()),
             Self::Library(path) => format!("libpmem is loaded and {} is mapped", path.display()),
         };
-        // A path may have any characters.
+        // A path may contain any characters.
         why.replace(char::is_control, "?")
     }
 }
 
-/// What a process has mapped.
+/// The mappings of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mappings {
     pub(super) mapped: Vec<Mapped>,
@@ -58,22 +60,23 @@ pub struct Mappings {
 }
 
 impl Mappings {
-    /// Of a process, by the id of a thread of it that has not ended: there is nothing to be read of one that has.
+    /// Reads the mappings of a process, through a thread of it that has not ended.
     ///
     /// # Errors
     ///
-    /// What the kernel says: `PermissionDenied` for processes of others.
+    /// The kernel's error: `PermissionDenied` for processes of another user.
     pub fn of(thread: u32) -> io::Result<Self> {
         let read = |name: &str| fs::read(format!("/proc/{thread}/{name}"));
         let text = |name| read(name).map(|text| String::from_utf8_lossy(&text).into_owned());
-        // Of a file that is not there under its name any more nothing is known.
+        // A file that was removed or renamed cannot be checked.
         let is_dax = |path: &Path| {
             seen_by(thread, path).is_some_and(|path| file::is_dax(&path).unwrap_or(false))
         };
         Ok(Self::parse(&text("maps")?, &text("mountinfo")?, is_dax))
     }
 
-    /// By what the kernel says in `/proc/PID/maps` and `mountinfo`, and of single files. What is no mapping is left out.
+    /// Parses `/proc/PID/maps` and `mountinfo`, with a check for single files. Invalid lines are
+    /// skipped.
     pub fn parse(maps: &str, mountinfo: &str, is_dax: impl Fn(&Path) -> bool) -> Self {
         let (mapped, mounts) = (parse(maps), dax_mounts(mountinfo));
         let persistent = persistent(&mapped, |mapped, path| {
@@ -83,19 +86,19 @@ impl Mappings {
         Self { mapped, persistent }
     }
 
-    /// By what sign it has persistent memory, if it has: in one line.
+    /// The evidence of persistent memory in one line, if there is any.
     pub fn persistent(&self) -> Option<String> {
         self.persistent.as_ref().map(Persistent::why)
     }
 }
 
-/// Where a path leads that a thread of another process sees; `None` for one that leads nowhere.
+/// Translates a path in the view of another process's thread; `None` for a relative path.
 pub(super) fn seen_by(thread: u32, path: &Path) -> Option<PathBuf> {
     let root = PathBuf::from(format!("/proc/{thread}/root"));
     Some(root.join(path.strip_prefix("/").ok()?))
 }
 
-/// The surest sign of all.
+/// The strongest evidence.
 fn persistent(mapped: &[Mapped], is_dax: impl Fn(&Mapped, &Path) -> bool) -> Option<Persistent> {
     let is_library = |mapped: &Mapped| {
         let name = mapped.path.as_deref().and_then(Path::file_name);
@@ -109,19 +112,19 @@ fn persistent(mapped: &[Mapped], is_dax: impl Fn(&Mapped, &Path) -> bool) -> Opt
         .or_else(|| first.map(|(_, path)| Persistent::Library(path.clone())))
 }
 
-/// As `/dev/dax0.0`.
+/// Returns true for devices like `/dev/dax0.0`.
 fn is_dax_device(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     let number = name.and_then(|name| name.strip_prefix("dax")).unwrap_or_default();
     path.starts_with("/dev") && number.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// Reads `/proc/PID/maps`; what is no mapping is left out.
+/// Parses `/proc/PID/maps`. Invalid lines are skipped.
 fn parse(text: &str) -> Vec<Mapped> {
     text.lines().filter_map(parse_line).collect()
 }
 
-/// `START-END ACCESS OFFSET MAJOR:MINOR INODE [PATH]`; the path may have any characters.
+/// Parses `START-END ACCESS OFFSET MAJOR:MINOR INODE [PATH]`. The path may contain any characters.
 fn parse_line(line: &str) -> Option<Mapped> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
@@ -130,24 +133,27 @@ fn parse_line(line: &str) -> Option<Mapped> {
     let access = fields.next().filter(|access| access.len() == 4)?;
     let offset = number(fields.next()?)?;
     let device = fields.next()?.to_owned();
-    // What processes share without a file is said to be /dev/zero; rings of the kernel's have names without a slash.
+    // Shared memory without a file is listed as /dev/zero; the kernel's rings have names without a
+    // slash.
     let is_file = |path: &&str| path.starts_with('/') && !path.starts_with("/dev/zero");
     let path = fields.nth(1).map(str::trim_start).filter(is_file).map(PathBuf::from);
     Some(Mapped { start, end, offset, path, is_shared: access.ends_with('s'), device })
 }
 
-/// File systems whose files may be mapped by DAX: their devices, as `maps` has them, and whether all files are.
+/// The devices of file systems with DAX, in the format of `maps`, each with true if all of its
+/// files use DAX.
 fn dax_mounts(mountinfo: &str) -> BTreeSet<(String, bool)> {
     mountinfo.lines().filter_map(dax_mount).collect()
 }
 
-/// `mountinfo` has devices in decimal numbers, where `maps` has hexadecimal ones.
+/// Parses a line of `mountinfo`, which has devices in decimal numbers, unlike `maps`.
 fn dax_mount(line: &str) -> Option<(String, bool)> {
     let (mount, system) = line.split_once(" - ")?;
     let (mut mount, mut system) = (mount.split(' '), system.split(' '));
     let (major, minor) = mount.nth(2)?.split_once(':')?;
     let (major, minor): (u32, u32) = (major.parse().ok()?, minor.parse().ok()?);
-    // Without an option, as with `dax=inode`, these let each file say so itself. Others may take long to answer for a file.
+    // Without an option, and with `dax=inode`, these two decide per file. Other file systems may
+    // take long to answer for a file.
     let by_file = matches!(system.next()?, "ext4" | "xfs");
     let mut options = mount.nth(2)?.split(',').chain(system.nth(1)?.split(','));
     let all = match options.find(|option| *option == "dax" || option.starts_with("dax=")) {

@@ -1,12 +1,16 @@
-//! What threads do with their core: [`Evidence`] of several sources, and one place that decides.
+//! The use that threads make of their cores: [`Evidence`] from several sources, and one place that
+//! classifies.
 //!
-//! 1. What was **declared** is not doubted.
-//! 2. **Sampling** tells what a thread did while it was looked at ([`Profile`]): a stall if at least half of its time went into
-//!    waiting for persistence or far memory, computation if not, nothing if it slept or spun or its code cannot be read. Where
-//!    the processor counts the cycles in which it waited, those have to agree.
-//! 3. **Mappings** of persistent memory tell what a process can do. They decide, without being sure, where sampling is not to
-//!    be had; a thread that was seen to compute does so, whatever its process has mapped.
-//! 4. **Trial** pairing ([`crate::trial`]) needs no class: it is for threads of which nothing else is known.
+//! 1. A **declared** class is not doubted.
+//! 2. **Sampling** shows the work of a thread during an observation ([`Profile`]): a stall if at
+//!    least half of its time went into waiting for persistence or far memory; computation if not;
+//!    nothing if it slept or spun or its code cannot be read. Stalled cycles have to agree if the
+//!    processor counts them.
+//! 3. **Mappings** of persistent memory show abilities of a process. They decide, without
+//!    certainty, if sampling is unavailable. A thread that was seen to compute computes, with any
+//!    mappings.
+//! 4. **Trial** pairing ([`crate::trial`]) needs no class: it serves threads without any other
+//!    evidence.
 
 mod code;
 mod decode;
@@ -23,36 +27,38 @@ pub use profile::{Profile, Profiler};
 
 use crate::Class;
 
-/// Samples without which nothing is said.
+/// Least number of samples for a classification.
 const ENOUGH_SAMPLES: usize = 20;
-/// A thread that waits for at least this share of its time stalls.
+/// Least share of waiting time of a stalling thread.
 const STALLS: f64 = 0.5;
-/// A thread that waits for another one for at least this share of its time is of no class.
+/// Least share of time spent waiting for another thread at which a thread has no class.
 const SPINS: f64 = 0.5;
-/// Samples are not independent of each other, and the one that is blamed may be a neighbour.
+/// Upper bound of confidence: samples depend on each other, and the blamed instruction may be an
+/// adjacent one.
 const SUREST_SAMPLING: f64 = 0.95;
-/// Below, the thread is said to be of no class.
+/// Least confidence of a class; below it the thread has none.
 const LEAST_SURE: f64 = 0.5;
-/// What is mapped may never be used.
+/// Confidence of mappings, as mapped memory may never be used.
 const MAPPINGS: f64 = 0.5;
-/// A thread that waits in so few of its cycles does not stall, whatever its code looks like; in so many, and by memory, it does.
+/// Bounds of the share of stalled cycles. Below the first, a thread does not stall, in spite of its
+/// code; above the second, it stalls if it waits for memory.
 const FEW_STALLED: f64 = 0.2;
 const MANY_STALLED: f64 = 0.6;
-/// As much of its time in waiting for memory has to be seen before counted cycles are taken for it.
+/// Least share of time spent waiting for memory at which stalled cycles are attributed to it.
 const SOME: f64 = 0.3;
 
-/// Who has said which class it is.
+/// The source of a class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// The user.
     Declared,
-    /// What its process has mapped.
+    /// The mappings of its process.
     Mappings,
-    /// Where it was, again and again.
+    /// Samples of its instructions.
     Sampling,
-    /// Which pairing made the most progress.
+    /// The pairing with the most progress.
     Trial,
-    /// Nobody: no source had anything to say.
+    /// None: no source had evidence.
     Nobody,
 }
 
@@ -68,7 +74,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// Why a source has nothing to say, in one line with the remedy.
+/// Reason why a source has no evidence, in one line with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable(pub String);
 
@@ -78,44 +84,45 @@ impl fmt::Display for Unavailable {
     }
 }
 
-/// What the sources have found out about a thread.
+/// The evidence about a thread.
 #[derive(Clone, Debug)]
 pub struct Evidence {
-    /// How its process has persistent memory mapped, if it has.
+    /// Evidence of persistent memory mapped by its process, if there is any.
     pub mappings: Result<Option<String>, Unavailable>,
-    /// What it was seen to do.
+    /// The result of sampling.
     pub profile: Result<Profile, Unavailable>,
-    /// The share of cycles in which it waited; `None` where the processor does not count them.
+    /// The share of stalled cycles; `None` if the processor does not count them.
     pub stalled: Option<f64>,
 }
 
-/// What a thread is, who says so, and how sure that is.
+/// The classification of a thread, with its source and confidence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// What it does with its core.
+    /// The class of its work.
     pub class: Class,
-    /// Who decided.
+    /// The deciding source.
     pub source: Source,
-    /// From 0 to 1. Of sampling: one minus the chance (by Hoeffding's bound) that as many samples lie so far on one side of the
-    /// threshold though the thread is on the other.
+    /// Confidence from 0 to 1. For sampling: one minus the chance (by Hoeffding's bound) that as
+    /// many samples lie so far on one side of the threshold although the thread belongs to the
+    /// other side.
     pub confidence: f64,
     /// One line for the user.
     pub why: String,
 }
 
 impl Verdict {
-    /// As the user has said.
+    /// The class declared by the user.
     pub fn declared(class: Class) -> Self {
         Self { class, source: Source::Declared, confidence: 1.0, why: "as declared".into() }
     }
 
-    /// Nothing is known.
+    /// No class.
     pub fn unknown(why: impl Into<String>) -> Self {
         Self { class: Class::Unknown, source: Source::Nobody, confidence: 0.0, why: why.into() }
     }
 }
 
-/// Decides by what was declared and found out.
+/// Classifies a thread by its declaration and its evidence.
 ///
 /// # Examples
 ///
@@ -138,7 +145,7 @@ pub fn decide(declared: Option<Class>, evidence: &Evidence) -> Verdict {
     }
 }
 
-/// The profile, if it tells enough; else why it does not.
+/// The profile if it suffices for a classification, otherwise the reason.
 fn telling(profile: &Profile) -> Result<&Profile, String> {
     let Profile { samples, persists, far, unread, .. } = *profile;
     if samples < ENOUGH_SAMPLES {
@@ -193,7 +200,7 @@ fn percent(share: f64) -> f64 {
     (share * 100.0).round()
 }
 
-/// Hoeffding's bound for `samples` whose mean is so far from the threshold.
+/// Hoeffding's bound for `samples` with a mean at this distance from the threshold.
 fn sureness(samples: usize, distance: f64) -> f64 {
     (1.0 - (-2.0 * samples as f64 * distance * distance).exp()).min(SUREST_SAMPLING)
 }

@@ -1,4 +1,4 @@
-//! What the samples of a thread say all together.
+//! The joint evaluation of a thread's samples.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -7,38 +7,39 @@ use daiko_sys::sampling::Sample;
 
 use super::decode::{Access, Kind, ReadCode, Site};
 
-/// Addresses of an access that are needed to say whether it is near or far.
+/// Least number of addresses that shows if an access is near or far.
 const ENOUGH_ADDRESSES: usize = 6;
-/// A thread that waits for flushes and fences for this share of its time does so again and again.
+/// Least share of time spent waiting for flushes and fences at which a thread does so repeatedly.
 const GOES_ON: f64 = 0.1;
-/// Of pairs of successive addresses, those that go one way more than the other, where they are visited in order.
+/// Least surplus of steps in one direction, as a share of all steps, of a sequential access.
 const ORDERED: f64 = 0.6;
 
-/// Shares of the time that a thread ran.
+/// Shares of a thread's run time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Profile {
-    /// How many samples there are.
+    /// The number of samples.
     pub samples: usize,
-    /// Waited for lines on their way to persistence.
+    /// Waiting for lines on their way to persistence.
     pub persists: f64,
-    /// Waited for addresses in far memory that are not visited in order.
+    /// Waiting for addresses in far memory that are not visited in order.
     pub far: f64,
-    /// Went round a loop that waits for another thread.
+    /// Running in a loop that waits for another thread.
     pub spins: f64,
-    /// Was in code that cannot be read: it may have done any of these.
+    /// Running code that cannot be read, so possibly any of these.
     pub unread: f64,
 }
 
-/// What a sample has waited for, as far as its surroundings tell.
+/// The awaited instruction of a sample.
 #[derive(Clone, Copy, Debug)]
 struct Waited {
     /// Kind and address of the instruction.
     culprit: Option<(Kind, u64)>,
-    /// Whether it would wait for stores of the thread that persist: it is a store, or lines are written back nearby.
+    /// True if the instruction waits for earlier stores on their way to persistence: it is a store,
+    /// or lines are written back nearby.
     behind: bool,
 }
 
-/// Makes a [`Profile`] of the samples of a thread, as they come.
+/// Builds a [`Profile`] from the samples of a thread as they arrive.
 ///
 /// # Examples
 ///
@@ -69,16 +70,16 @@ pub struct Profiler {
     waited: Vec<Waited>,
     spins: usize,
     unread: usize,
-    /// Whether lines are written back, near any sample.
+    /// True if lines are written back near any sample.
     writes_back: bool,
-    /// Of instructions that store past the caches, whether a fence is near.
+    /// True if a fence is near, by non-temporal store.
     fenced: HashMap<u64, bool>,
-    /// Addresses of data by the instruction, in the order of time.
+    /// Data addresses by instruction, in order of time.
     addresses: HashMap<u64, Vec<u64>>,
 }
 
 impl Profiler {
-    /// Without samples, on a machine whose caches hold so many bytes.
+    /// Creates a profiler without samples, for a machine with caches of `cache` bytes.
     pub fn new(cache: u64) -> Self {
         Self {
             cache,
@@ -92,12 +93,12 @@ impl Profiler {
         }
     }
 
-    /// How many there have been.
+    /// The number of samples so far.
     pub fn samples(&self) -> usize {
         self.waited.len()
     }
 
-    /// The next one, and the code that it is of.
+    /// Adds a sample; `code` reads the code of its process.
     pub fn add(&mut self, sample: &Sample, code: &mut dyn ReadCode) {
         let key = (sample.address, sample.bits);
         let site = self.sites.entry(key).or_insert_with(|| Rc::new(Site::at(code, sample)));
@@ -115,7 +116,7 @@ impl Profiler {
         }
     }
 
-    /// What they say so far.
+    /// The profile of the samples so far.
     pub fn finish(&self) -> Profile {
         let samples = self.samples();
         let share_of = |count: usize| count as f64 / samples.max(1) as f64;
@@ -131,7 +132,8 @@ impl Profiler {
             Some((Kind::Nontemporal, at)) => far(at) || self.fenced.get(at) == Some(&true),
             _ => false,
         };
-        // Stores wait in line behind those that persist, and lines that were written back have to be fetched again.
+        // Stores queue behind those on their way to persistence, and written-back lines must be
+        // fetched again.
         let goes_on = share(&persists) >= GOES_ON;
         let persists = |one: &Waited| persists(one) || goes_on && one.behind;
         let waits_far = |one: &Waited| matches!(&one.culprit, Some((Kind::Memory, at)) if far(at));
@@ -145,8 +147,8 @@ impl Profiler {
     }
 }
 
-/// Whether addresses are spread over more than the caches hold, in no order: what is visited in order is fetched before it is
-/// asked for.
+/// Returns true if the addresses span more than the caches hold, in no order: sequential accesses
+/// are prefetched.
 fn is_far(addresses: &[u64], cache: u64) -> bool {
     let (Some(least), Some(most)) = (addresses.iter().min(), addresses.iter().max()) else {
         return false;
@@ -167,7 +169,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Numbers that look drawn, below a power of two.
+    /// Pseudo-random numbers below a power of two.
     fn scattered(count: u64, within: u64) -> Vec<u64> {
         (1..=count)
             .map(|n| (n * n).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20 & (within - 1))

@@ -1,8 +1,10 @@
-//! Trial pairing: short slices with one pairing after another, and the one that makes the most progress is kept.
+//! Trial pairing, a repeated A/B trial: short slices with one pairing after another, of which the
+//! pairing with the most progress is kept.
 //!
-//! From A. Snavely and D. M. Tullsen, "Symbiotic jobscheduling for a simultaneous multithreaded processor" (ASPLOS 2000):
-//! sample some schedules, optimise, run the best one. What differs: progress is measured for each task, and divided by its own
-//! mean over all pairings, so that a task whose unit is small counts as much as others.
+//! From A. Snavely and D. M. Tullsen, "Symbiotic jobscheduling for a simultaneous multithreaded
+//! processor" (ASPLOS 2000): sample some schedules, optimise, run the best one. Unlike there,
+//! progress is measured for each task and divided by the task's own mean over all pairings, so that
+//! a task with a small unit has equal weight.
 
 mod trials;
 
@@ -10,39 +12,40 @@ pub use trials::{Trials, Tried};
 
 use daiko_core::place::Site;
 
-/// Pairings that are tried: SOS has found ten to be enough of any number.
+/// Largest number of pairings in a trial: SOS found ten to be enough for any number of tasks.
 const MOST: usize = 10;
-/// A pairing whose lead may be chance is not worth keeping.
+/// Least confidence of a pairing worth keeping.
 const LEAST_SURE: f64 = 0.5;
-/// What is tried for two slices is no proof.
+/// Upper bound of confidence, as two slices per pairing prove little.
 const SUREST: f64 = 0.95;
 
-/// Which task is on which site; the index of the site, for each task.
+/// The index of the site of each task.
 pub type Pairing = Vec<usize>;
 
-/// Pairings, and how far tasks have come with those that were tried: each twice, the second time in reverse order, so that
-/// neither a drift favours any nor chance is taken for progress.
+/// Pairings, and the progress of tasks in those tried so far. Each is tried twice, the second time
+/// in reverse order, so that a drift favours none and chance is not mistaken for progress.
 #[derive(Clone, Debug)]
 pub struct Trial {
     pairings: Vec<Pairing>,
-    /// For each slice, each task's progress.
+    /// The progress of each task in each slice.
     progress: Vec<Vec<f64>>,
 }
 
 /// The pairing that has made the most progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Best {
-    /// Which.
+    /// The pairing.
     pub pairing: Pairing,
-    /// How much more than all in the mean, as a share.
+    /// Its lead over the mean of all pairings, as a share.
     pub gain: f64,
-    /// From 0 to 1: one minus the chance that one of as many pairings is so far ahead though all are alike.
+    /// Confidence from 0 to 1: one minus the chance that one of as many equal pairings would lead
+    /// by as much.
     pub confidence: f64,
 }
 
 impl Trial {
-    /// For so many tasks on these sites, each on one of its own; `None` if there are more tasks than sites, or if all pairings
-    /// would be alike. `seed` says which are tried where there are many.
+    /// Creates a trial of `tasks` tasks, each on a site of its own. `None` if there are more tasks
+    /// than sites, or all pairings would be equivalent. `seed` selects pairings if there are many.
     ///
     /// # Examples
     ///
@@ -68,7 +71,7 @@ impl Trial {
         (pairings.len() > 1).then_some(Self { pairings, progress: Vec::new() })
     }
 
-    /// The pairing to be tried next; `None` if all were.
+    /// The next pairing to try; `None` once all were tried.
     pub fn next(&self) -> Option<&Pairing> {
         self.tried_in(self.progress.len()).map(|pairing| &self.pairings[pairing])
     }
@@ -78,19 +81,20 @@ impl Trial {
         (slice <= last).then(|| slice.min(last - slice))
     }
 
-    /// How far each task has come with the pairing that was next, in any unit of its own, in slices of the same length.
+    /// Records the progress of each task with the next pairing, in any unit per task, for slices of
+    /// equal length.
     ///
     /// # Panics
     ///
-    /// If there was none, or for another number of tasks.
+    /// If there was no next pairing, or for another number of tasks.
     pub fn record(&mut self, progress: Vec<f64>) {
         let next = self.next().expect("a pairing was tried");
         assert_eq!(progress.len(), next.len(), "one for each task");
         self.progress.push(progress);
     }
 
-    /// The pairing with the most progress in all, the first of equals; `None` before all were tried, and if none is ahead of the
-    /// others by more than slices with the same pairing differ.
+    /// The pairing with the most progress in total, the first if several are equal. `None` before
+    /// all were tried, and if no lead exceeds the difference between slices of one pairing.
     pub fn best(&self) -> Option<Best> {
         if self.next().is_some() {
             return None;
@@ -99,7 +103,8 @@ impl Trial {
         let best = (0..sums.len()).rev().max_by(|&a, &b| sums[a].total_cmp(&sums[b]))?;
         let mean = sums.iter().sum::<f64>() / sums.len() as f64;
         let lead = sums[best] - mean;
-        // Gaussian noise is as far away with at most half of this chance, on one side; any of the pairings may be the lucky one.
+        // Gaussian noise exceeds this distance with at most half of this chance, on one side; any
+        // of the pairings may be the lucky one.
         let chance = sums.len() as f64 * 0.5 * (-(lead / noise).powi(2) / 2.0).exp();
         let confidence = if lead > 0.0 { (1.0 - chance).min(SUREST) } else { 0.0 };
         let gain = if mean > 0.0 { lead / mean } else { 0.0 };
@@ -107,8 +112,8 @@ impl Trial {
         (confidence >= LEAST_SURE).then_some(Best { pairing, gain, confidence })
     }
 
-    /// Of each pairing: progress of all tasks, each relative to its own mean, in the mean of both slices; and the standard
-    /// deviation of such a mean.
+    /// The mean progress of each pairing over both slices, with each task relative to its own mean,
+    /// and the standard deviation of such a mean.
     fn sums(&self) -> (Vec<f64>, f64) {
         let slices = self.progress.len();
         let mean = |task: usize| {
@@ -131,12 +136,12 @@ impl Trial {
     }
 }
 
-/// All pairings if they are few, else some that look drawn; each once.
+/// All pairings if they are few, otherwise a pseudo-random choice; each once.
 fn some(tasks: usize, sites: &[Site], seed: u64) -> Vec<Pairing> {
     let mut found: Vec<(Vec<Vec<usize>>, Pairing)> = Vec::new();
     let mut draw = Draw(seed);
     let mut order: Vec<usize> = (0..sites.len()).collect();
-    // More draws than there are pairings to be found: small numbers are exhausted.
+    // More draws than pairings to find: small numbers of pairings are exhausted.
     for _ in 0..MOST * 20 {
         let kind = alike(&order[..tasks], sites);
         if found.iter().all(|(known, _)| *known != kind) {
@@ -152,7 +157,7 @@ fn some(tasks: usize, sites: &[Site], seed: u64) -> Vec<Pairing> {
     found.into_iter().map(|(_, pairing)| pairing).collect()
 }
 
-/// Which tasks share a core: all that tells pairings apart.
+/// The groups of tasks that share a core, which alone distinguish pairings.
 fn alike(pairing: &[usize], sites: &[Site]) -> Vec<Vec<usize>> {
     let core = |task: &usize| sites[pairing[*task]].core;
     let mut tasks: Vec<usize> = (0..pairing.len()).collect();
@@ -202,7 +207,7 @@ mod tests {
         assert!(Trial::new(0, &sites(2, 2), 1).is_none());
     }
 
-    /// The best of a trial in whose slices the second of two tasks has come so far.
+    /// The best pairing of a trial with this progress of the second of two tasks in its slices.
     fn best(slices: [f64; 4]) -> Option<(usize, Best)> {
         let mut trial = Trial::new(2, &sites(2, 2), 1).unwrap();
         for slice in slices {
@@ -252,7 +257,7 @@ mod tests {
                 let best = trial.pairings.iter().position(|p| *p == best.pairing).unwrap();
                 prop_assert!(sums.iter().all(|sum| *sum <= sums[best]));
             }
-            // Relative progress is 1 on average, for each task.
+            // Relative progress is 1 on average for each task.
             let mean = sums.iter().sum::<f64>() / sums.len() as f64;
             prop_assert!((mean - tasks as f64).abs() < 1e-6);
         }

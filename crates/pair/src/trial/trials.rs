@@ -1,4 +1,4 @@
-//! Trials of threads that run.
+//! Trials of running threads.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,54 +11,55 @@ use crate::progress::Progress;
 use crate::session::{Session, Standing};
 use crate::thread::ThreadId;
 
-/// Looks between two trials at most, where threads come and go all the time.
+/// Largest number of observations between two trials, reached if threads come and go all the time.
 const RAREST: u32 = 64;
 
-/// Which threads were tried last, and with what success.
+/// The threads of the last trial, and its success.
 #[derive(Debug)]
 pub struct Trials {
-    /// By process, as declared.
+    /// Declared progress by process.
     declared: BTreeMap<u32, Progress>,
     tried: Vec<ThreadId>,
-    /// Whether a pairing of them is in force.
+    /// True while a pairing of these threads is in force.
     decided: bool,
-    /// Looks until the next trial.
+    /// Observations until the next trial.
     wait: u32,
-    /// How many that will be after the next trial.
+    /// The value of `wait` after the next trial.
     rest: u32,
 }
 
-/// What became of a trial.
+/// The outcome of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Tried {
-    /// The best pairing is in force now.
+    /// The best pairing has just been put in force.
     Now,
-    /// It still is, since an earlier trial.
+    /// The pairing of an earlier trial is still in force.
     Before,
-    /// There is nothing to be tried, no pairing is better than the others, or a thread has ended meanwhile.
+    /// There are no pairings to try, no pairing is better than the rest, or a thread has ended
+    /// meanwhile.
     Nothing,
-    /// Nobody tells how far a thread has come: why, with the remedy.
+    /// No progress can be measured: the reason with the remedy.
     Unavailable(String),
 }
 
 impl Trials {
-    /// With what processes count up themselves.
+    /// Starts with the counts that processes maintain themselves.
     pub fn new(declared: BTreeMap<u32, Progress>) -> Self {
         Self { declared, tried: Vec::new(), decided: false, wait: 0, rest: 0 }
     }
 
-    /// What a trial has decided is not in force any more.
+    /// Forgets the last decision, which is not in force any more.
     pub fn forget(&mut self) {
         (self.tried, self.decided) = (Vec::new(), false);
     }
 
-    /// Tries pairings of the threads that `ran` since the last look, if they are others than before. `slice` waits for the end of
-    /// a slice, and says whether to go on.
+    /// Tries pairings of the threads that `ran` since the last observation, if they differ from
+    /// those of the last trial. `slice` waits for the end of a slice and returns false to stop.
     ///
     /// # Errors
     ///
-    /// If a change cannot be noted.
+    /// If a change cannot be recorded.
     pub fn run<M: Machine>(
         &mut self,
         session: &mut Session<M>,
@@ -68,7 +69,7 @@ impl Trials {
         let threads = runners(session, ran);
         let waits = self.wait > 0;
         self.wait = self.wait.saturating_sub(1);
-        // Threads that sleep for a while are those that were tried, too.
+        // A subset is no difference: the missing threads may only sleep.
         if waits || threads.iter().all(|id| self.tried.contains(id)) {
             return Ok(if self.decided { Tried::Before } else { Tried::Nothing });
         }
@@ -95,7 +96,7 @@ impl Trials {
         Ok(Tried::Now)
     }
 
-    /// Counters of instructions, for all that have not declared anything.
+    /// Instruction counters for all threads without a declared count.
     fn counted(&self, threads: &[ThreadId]) -> Result<BTreeMap<ThreadId, Progress>, String> {
         let others = threads.iter().filter(|id| !self.declared.contains_key(&id.pid));
         let count = |id: &ThreadId| match Progress::instructions(id.tid) {
@@ -116,7 +117,7 @@ fn verdict(best: &Best) -> Verdict {
     Verdict { class: Class::Unknown, source, confidence, why }
 }
 
-/// Those that may be placed.
+/// The threads that may be placed.
 fn runners<M: Machine>(session: &Session<M>, ran: &[ThreadId]) -> Vec<ThreadId> {
     let may = |id: &ThreadId| {
         let watched = session.watched(*id);
@@ -127,7 +128,7 @@ fn runners<M: Machine>(session: &Session<M>, ran: &[ThreadId]) -> Vec<ThreadId> 
     threads
 }
 
-/// All slices of a trial; `None` if a thread has ended meanwhile, or it is not to go on.
+/// Runs all slices of a trial; `None` if a thread has ended meanwhile or `slice` returned false.
 fn run<M: Machine>(
     mut trial: Trial,
     session: &mut Session<M>,
@@ -159,7 +160,8 @@ mod tests {
     use std::os::unix::fs::{FileExt, PermissionsExt};
     use tempfile::TempDir;
 
-    /// Four processes on two cores of two, each of which counts up a file; 1 and 3 do well together.
+    /// Four processes on two cores with two siblings each, each counting up a file; 1 and 3 do well
+    /// together.
     struct Ground {
         folder: TempDir,
         machine: Described,
@@ -258,7 +260,7 @@ mod tests {
                 true
             };
             let some = &ground.ids[look % 2..look % 2 + 3];
-            // Nobody counts up anything.
+            // No process counts up anything.
             assert_eq!(trials.run(&mut ground.session, some, &mut slice).unwrap(), Tried::Nothing);
             tried.extend((slices > 0).then_some(look));
         }
@@ -296,7 +298,7 @@ mod tests {
     fn without_progress_it_says_why() {
         let mut ground = Ground::new();
         let mut trials = Trials::new(BTreeMap::new());
-        // The threads are made up: nobody counts for them.
+        // Nothing counts for synthetic threads.
         let Tried::Unavailable(why) = ground.run(&mut trials) else { panic!("nobody tells") };
         assert!(why.contains("--progress"), "{why}");
     }

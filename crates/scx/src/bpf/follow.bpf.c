@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Where a woken task goes on, as a scheduler of sched_ext: as kernels have it, or so that tasks wait for the interrupt
- * that wakes them (crates/scx/README.md).
+ * Placement of woken tasks, as a scheduler of sched_ext: the existing policy of kernels, or the
+ * policy by which tasks wait for the interrupt that wakes them (crates/scx/README.md).
  *
- * From Goda and Tago, "Improvement of load balancing at process wake-up that considers interrupts which follow the
- * process". The part above DAIKO_POLICY_ONLY is plain C, compiled by tests for the machine as well; it has to choose what
- * crates/core/src/place/follow/vectors.txt says.
+ * From Goda and Tago, "Improvement of load balancing at process wake-up that considers interrupts
+ * which follow the process". The part above DAIKO_POLICY_ONLY is plain C and is also compiled for
+ * the machine by tests. It has to choose the CPUs in crates/core/src/place/follow/vectors.txt.
  */
 
 typedef unsigned char __u8;
@@ -30,35 +30,35 @@ struct cpus {
 
 enum policy { EXISTING = 0, FOLLOW = 1 };
 
-/* What is remembered of a task. */
+/* The state of a task. */
 struct memory {
-	__u16 home; /* where it was put last */
-	__u16 left; /* where the last wake-up has taken it from */
-	__u8 held; /* how many wake-ups more it stays at most */
+	__u16 home; /* CPU of the last placement */
+	__u16 left; /* CPU that the last wake-up has taken it from */
+	__u8 held; /* further wake-ups for which it stays at most */
 };
 
-/* What became of a hold at a wake-up. */
+/* The outcome of a hold at a wake-up. */
 enum hold { NOT_HELD, STILL_HELD, FOLLOWED, BOUND_REACHED };
 
 struct verdict {
 	__u16 chosen;
 	__u8 hold;
-	__u8 swap; /* goes back to where it just came from, as that CPU wakes it */
-	__u8 balanced; /* was moved by something else than a wake-up */
+	__u8 swap; /* returns to the CPU it just left, which wakes it */
+	__u8 balanced; /* was moved between wake-ups */
 };
 
 static inline __attribute__((always_inline)) int has(const struct cpus *set, __u16 cpu)
 {
 	__u64 word = 0;
 
-	/* By constant positions: the verifier follows no computed one into a stack. */
+	/* Only constant indices: the verifier accepts no computed index into a stack. */
 	for (int at = 0; at < WORDS; at++)
 		if (at == cpu / 64)
 			word = set->word[at];
 	return word >> cpu % 64 & 1;
 }
 
-/* The first CPU of the set that is not below `from`, else NOWHERE. */
+/* The first CPU of the set that is not below `from`, or NOWHERE. */
 static inline __attribute__((always_inline)) __u16 first_from(const struct cpus *set, __u16 from)
 {
 	for (int at = 0; at < WORDS; at++) {
@@ -75,8 +75,8 @@ static inline __attribute__((always_inline)) __u16 first_from(const struct cpus 
 }
 
 /*
- * Where kernels put a task: on the CPU that wakes it if that is idle, else on the one where it last ran, else on the
- * idle one next after the waker, counted round; on the waker's if none is idle.
+ * The kernel's policy: the waking CPU if it is idle; else the previous CPU if it is idle; else the
+ * next idle CPU behind the waker, wrapping around; the waker if no CPU is idle.
  */
 static inline __attribute__((always_inline)) __u16 existing(__u16 waker, __u16 previous, const struct cpus *idle)
 {
@@ -92,7 +92,10 @@ static inline __attribute__((always_inline)) __u16 existing(__u16 waker, __u16 p
 	return next == NOWHERE ? waker : next;
 }
 
-/* The same, unless it has moved and no wake-up has been processed since then where it is; for `bound` wake-ups at most. */
+/*
+ * The same policy, but a moved task stays on its CPU until that CPU has processed a wake-up, for at
+ * most `bound` wake-ups.
+ */
 static inline __attribute__((always_inline)) void follow(struct memory *task, __u16 waker, __u16 previous,
 							 const struct cpus *idle, __u8 bound, struct verdict *verdict)
 {
@@ -112,7 +115,7 @@ static inline __attribute__((always_inline)) void follow(struct memory *task, __
 		task->held = bound;
 }
 
-/* Decides on a wake-up, and takes note of it. */
+/* Decides on a wake-up and updates the state of the task. */
 static inline __attribute__((always_inline)) struct verdict place(struct memory *task, __u32 policy, __u8 bound,
 								  __u16 waker, __u16 previous, const struct cpus *idle)
 {
@@ -130,7 +133,7 @@ static inline __attribute__((always_inline)) struct verdict place(struct memory 
 	return verdict;
 }
 
-/* One wake-up to decide on, for tests. */
+/* A wake-up with its decision, for tests. */
 struct trial {
 	struct memory task;
 	__u16 waker, previous;
@@ -141,7 +144,7 @@ struct trial {
 
 static inline __attribute__((always_inline)) void decide(struct trial *trial)
 {
-	/* Copies, as accesses to a context must be of known place. */
+	/* Copies, as accesses to a context need constant offsets. */
 	struct cpus idle = trial->idle;
 	struct memory task = trial->task;
 
@@ -169,7 +172,7 @@ struct bpf_iter_num {
 
 char _license[] SEC("license") = "GPL";
 
-/* Of the kernel's types what is used here; where it lies is found when the program is loaded. */
+/* The used members of the kernel's types. libbpf finds their offsets when the program is loaded. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
 struct cpumask {
@@ -214,14 +217,14 @@ struct sched_ext_ops {
 	char name[128];
 };
 
-/* The kernel's, each the same in all versions with sched_ext. */
+/* Constants of the kernel, which are the same in all versions with sched_ext. */
 #define PF_KTHREAD 0x00200000
 #define SCX_TASK_QUEUED 1
 #define SCX_WAKE_TTWU 8
 #define SCX_KICK_IDLE 1
 #define SCX_DSQ_LOCAL (1ULL << 63 | 2)
 
-/* Weak, so that the trial below can be loaded by a kernel without sched_ext. */
+/* Weak, so that a kernel without sched_ext can load the trial below. */
 __s32 scx_bpf_create_dsq(__u64 queue, __s32 node) __ksym __weak;
 void scx_bpf_dsq_insert(struct task_struct *p, __u64 queue, __u64 slice, __u64 flags) __ksym __weak;
 bool scx_bpf_dsq_insert___v2(struct task_struct *p, __u64 queue, __u64 slice, __u64 flags) __ksym __weak;
@@ -237,7 +240,7 @@ const struct cpumask *scx_bpf_get_idle_cpumask(void) __ksym __weak;
 void scx_bpf_put_idle_cpumask(const struct cpumask *mask) __ksym __weak;
 __s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym __weak;
 
-/* Nanoseconds that a task may run while others wait. */
+/* Nanoseconds that a task may run while other tasks wait. */
 #define SLICE 5000000
 
 /* Set by the loader at any time: `settings` of src/loader/maps.rs. */
@@ -271,7 +274,7 @@ struct {
 	__type(value, struct memory);
 } memories SEC(".maps");
 
-/* For each CPU, one more than the one that has something for it to run. */
+/* For each CPU: 1 + the CPU that offers it a task. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MOST_CPUS);
@@ -279,7 +282,7 @@ struct {
 	__type(value, __u32);
 } offers SEC(".maps");
 
-/* A wake-up, as src/event.rs reads it. */
+/* A wake-up in the format of src/event.rs. */
 struct event {
 	__u64 time; /* ns since boot */
 	__u32 task;
@@ -292,7 +295,7 @@ struct {
 	__uint(max_entries, 4 << 20);
 } events SEC(".maps");
 
-/* Why the kernel has let go of this scheduler, as src/ending.rs reads it; of kind 0 while it runs. */
+/* Reason for the end of this scheduler, in the format of src/ending.rs; of kind 0 while it runs. */
 struct ending {
 	__s32 kind, unused;
 	__s64 code;
@@ -343,7 +346,7 @@ static inline __u64 lowest(__u32 bits)
 	return bits < 64 ? (1ULL << bits) - 1 : ~0ULL;
 }
 
-/* What lies behind the bits of CPUs that may be there is not the mask's. A kernel for up to 64 CPUs has one word only. */
+/* Bits behind the possible CPUs are undefined. A kernel for up to 64 CPUs has one word only. */
 static inline struct cpus read_mask(const struct cpumask *mask)
 {
 	__u32 cpus = scx_bpf_nr_cpu_ids();
@@ -397,7 +400,7 @@ static inline void record(const struct task_struct *p, __u16 waker, __u16 previo
 	bpf_ringbuf_submit(event, 0);
 }
 
-/* Of a wake-up, or of a task that starts, which is no wake-up. */
+/* Chooses a CPU for a wake-up, or for a starting task, which is not counted as a wake-up. */
 static inline __u16 choose(struct task_struct *p, __u16 waker, __u16 previous, const struct cpus *idle,
 			   __u64 wake_flags)
 {
@@ -420,7 +423,7 @@ __s32 BPF_PROG(follow_select_cpu, struct task_struct *p, __s32 previous, __u64 w
 	struct cpus idle = idle_and(&allowed);
 	__s32 cpu = choose(p, bpf_get_smp_processor_id(), previous, &idle, wake_flags);
 
-	/* The policies know of no affinity: the waker's CPU, and where the task was, may be out of bounds by now. */
+	/* The policies ignore affinity: the waker's CPU and the previous CPU may be forbidden by now. */
 	if (!has(&allowed, cpu))
 		cpu = has(&allowed, previous) ? previous : scx_bpf_pick_any_cpu(p->cpus_ptr, 0);
 	if (cpu >= 0 && has(&idle, cpu) && scx_bpf_test_and_clear_cpu_idle(cpu))
@@ -428,7 +431,7 @@ __s32 BPF_PROG(follow_select_cpu, struct task_struct *p, __s32 previous, __u64 w
 	return cpu;
 }
 
-/* A queue for each CPU: what waits there can be taken by one that has nothing to do. */
+/* Queues the task on its CPU. An idle CPU may take it from there. */
 SEC("struct_ops/enqueue")
 void BPF_PROG(follow_enqueue, struct task_struct *p, __u64 flags)
 {
@@ -439,11 +442,14 @@ void BPF_PROG(follow_enqueue, struct task_struct *p, __u64 flags)
 		return;
 	}
 	insert(p, cpu, flags);
-	/* It may have become idle since it was found busy. */
+	/* The CPU may have become idle since it was found busy. */
 	scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
-/* From which queue to take one task, if that has so many: two are an imbalance, one will have its turn. */
+/*
+ * Takes a task from a queue of at least `least` tasks. Two are an imbalance; a single task will
+ * have its turn.
+ */
 static inline bool steal(__u64 queue, __s32 least)
 {
 	if (scx_bpf_dsq_nr_queued(queue) < least || !take_from(queue))
@@ -472,7 +478,7 @@ void BPF_PROG(follow_dispatch, __s32 cpu, struct task_struct *running)
 			return;
 }
 
-/* What waits behind a task that keeps running is offered to an idle CPU. */
+/* Offers a task that waits behind a running task to an idle CPU. */
 SEC("struct_ops/tick")
 void BPF_PROG(follow_tick, struct task_struct *p)
 {
@@ -496,7 +502,9 @@ __s32 BPF_PROG(follow_init_task, struct task_struct *p, struct scx_init_task_arg
 {
 	struct memory fresh = { .home = NOWHERE, .left = NOWHERE };
 
-	return bpf_task_storage_get(&memories, p, &fresh, BPF_LOCAL_STORAGE_GET_F_CREATE) ? 0 : -12; /* ENOMEM */
+	return bpf_task_storage_get(&memories, p, &fresh, BPF_LOCAL_STORAGE_GET_F_CREATE)
+		       ? 0
+		       : -12; /* ENOMEM */
 }
 
 SEC("struct_ops.s/init")
@@ -506,7 +514,7 @@ __s32 BPF_PROG(follow_init)
 	__u32 cpu;
 
 	if (cpus > MOST_CPUS)
-		return -7; /* E2BIG; the loader has said so before */
+		return -7; /* E2BIG; the loader has checked this before */
 	bpf_for(cpu, 0, cpus) {
 		__s32 error = scx_bpf_create_dsq(cpu, -1);
 
@@ -530,7 +538,10 @@ void BPF_PROG(follow_exit, struct scx_exit_info *info)
 	ending->kind = info->kind;
 }
 
-/* A CPU that goes or comes is the kernel's to handle: it lets go of schedulers that do not care for it, and says why. */
+/*
+ * Hotplug is left to the kernel, which detaches schedulers without hotplug callbacks and gives the
+ * reason.
+ */
 SEC(".struct_ops.link")
 struct sched_ext_ops daiko_follow = {
 	.select_cpu = (void *)follow_select_cpu,

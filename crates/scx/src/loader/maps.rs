@@ -1,4 +1,4 @@
-//! What the scheduler and the processes of this crate share.
+//! The maps that the scheduler shares with the processes of this crate.
 
 use std::{fs, io, path::PathBuf};
 
@@ -6,28 +6,28 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, Object};
 
 use crate::{Counters, Ending, Error, Policy, Settings};
 
-/// Where maps are pinned while the scheduler is attached.
+/// Folder of the maps that are pinned while the scheduler is attached.
 pub(super) const FOLDER: &str = "/sys/fs/bpf/daiko";
 const NAMES: [&str; 4] = ["settings", "counters", "events", "endings"];
 /// The only key of maps with one value.
 const FIRST: [u8; 4] = [0; 4];
 
-/// What the scheduler reads (`enum setting` in `bpf/follow.bpf.c`).
+/// The settings of the scheduler (`enum setting` in `bpf/follow.bpf.c`).
 #[derive(Clone, Copy)]
 pub(super) enum Setting {
     Policy = 0,
     Bound = 1,
     /// The process that records, or 0.
     Recorder = 2,
-    /// Whether the process that has started it is to end.
+    /// 1 if the process that has started the scheduler is to end.
     Stop = 3,
 }
 
-/// The maps under their names. They go with this.
+/// The pinned maps. Dropping this value removes their names.
 pub(super) struct Pins;
 
 impl Pins {
-    /// Pins the maps of `object`, in place of what a killed process has left behind.
+    /// Pins the maps of `object`, replacing those left by a killed process.
     pub(super) fn make(object: &mut Object) -> Result<Self, Error> {
         let _ = fs::remove_dir_all(FOLDER);
         fs::create_dir_all(FOLDER).map_err(cannot_pin)?;
@@ -43,7 +43,7 @@ impl Pins {
 
 impl Drop for Pins {
     fn drop(&mut self) {
-        // The next start sees to what could not be removed.
+        // The next start removes the rest.
         let _ = fs::remove_dir_all(FOLDER);
     }
 }
@@ -95,7 +95,7 @@ impl Maps {
         Ok(value.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes)))
     }
 
-    /// The bound first, so that no task is held by one that was meant for another policy.
+    /// The bound goes first, so that no task is held by the bound of another policy.
     pub(super) fn change(&self, settings: Settings) -> Result<(), Error> {
         self.set(Setting::Bound, settings.bound.into())?;
         self.set(Setting::Policy, settings.policy.number())

@@ -1,16 +1,16 @@
-//! What libbpf would print: the library here prints nothing, and tells one line of it in an error.
+//! The messages of libbpf: kept instead of printed, and used for the text of an error.
 
 use std::sync::{Mutex, PoisonError};
 
 use libbpf_rs::PrintLevel;
 
-/// As much as makes a line; the verifier's log has thousands.
+/// Largest length of a message in characters; the verifier's log has thousands of lines.
 const LONGEST: usize = 300;
 
-/// The first complaint, and what the verifier said last.
+/// The first message, and the last line of the verifier.
 static TOLD: Mutex<(String, String)> = Mutex::new((String::new(), String::new()));
 
-/// From now on complaints are kept.
+/// Keeps messages from now on.
 pub(super) fn keep() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
         let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
@@ -23,7 +23,7 @@ pub(super) fn keep() {
     })));
 }
 
-/// The complaints since the last ones were taken; empty if there were none.
+/// Takes the messages since the last call; empty if there were none.
 pub(super) fn take() -> String {
     let told = std::mem::take(&mut *TOLD.lock().unwrap_or_else(PoisonError::into_inner));
     match told {
@@ -37,7 +37,7 @@ fn first_line(text: &str) -> String {
     line.trim_start_matches("libbpf: ").chars().take(LONGEST).collect()
 }
 
-/// The verifier ends its log by statistics; before them it says what it does not like.
+/// The verifier ends its log with statistics, behind its reason.
 fn last_of_verifier(text: &str) -> Option<String> {
     let (log, _) = text.split_once("\nprocessed ")?;
     Some(log.lines().last()?.chars().take(LONGEST).collect())

@@ -1,8 +1,9 @@
-//! Loads the scheduler into the kernel, and reaches the one that runs.
+//! Loads the scheduler into the kernel, and reaches the running scheduler.
 //!
-//! What it reads and counts lies in maps, which are pinned while it is attached, so that other processes find them. It is
-//! attached as long as the process that has started it lives; what that leaves behind when it is killed is told from
-//! what is in use by the kernel's own word on who schedules.
+//! Its settings and counters lie in maps, which are pinned while it is attached, so that other
+//! processes find them. It stays attached as long as the process that has started it lives. The
+//! kernel's report of the active scheduler distinguishes pinned maps in use from those left by a
+//! killed process.
 
 mod maps;
 mod messages;
@@ -23,17 +24,17 @@ use maps::{Maps, Setting};
 
 pub use recording::Recording;
 
-/// The scheduler, compiled.
+/// The compiled scheduler.
 const OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/follow.bpf.o"));
-/// How many CPUs its masks have bits for (`MOST_CPUS`).
+/// Number of bits in its masks of CPUs (`MOST_CPUS`).
 const MOST_CPUS: u32 = 128;
-/// The longest that the kernel may take for letting go of it.
+/// Time limit for the kernel to detach the scheduler.
 const END_WITHIN: Duration = Duration::from_secs(20);
 
-/// The scheduler, attached by this process. It is detached when this goes out of scope.
+/// The scheduler, attached by this process. Dropping this value detaches it.
 pub struct Running {
     maps: Maps,
-    /// Dropped first: nobody has to find maps of a scheduler that decides no more.
+    /// Dropped first, so that no process finds maps of a detached scheduler.
     _pins: maps::Pins,
     _link: Link,
     _object: Object,
@@ -57,9 +58,9 @@ pub fn start(settings: Settings) -> Result<Running, Error> {
 }
 
 fn check() -> Result<(), Error> {
-    is_root()?;
+    require_root()?;
     let kernel = Kernel::here();
-    kernel.is_free()?;
+    kernel.ensure_attachable()?;
     match kernel.cpus()? {
         cpus if cpus > MOST_CPUS => Err(Error::new(format!(
             "this machine may have {cpus} CPUs; the scheduler is for {MOST_CPUS} at most"
@@ -68,15 +69,15 @@ fn check() -> Result<(), Error> {
     }
 }
 
-fn is_root() -> Result<(), Error> {
-    // The folder belongs to whom the process acts as.
+fn require_root() -> Result<(), Error> {
+    // The folder belongs to the effective user of the process.
     match fs::metadata("/proc/self").map(|folder| folder.uid()) {
         Ok(0) => Ok(()),
         _ => Err(Error::new("schedulers are root's to see and change: run it with sudo")),
     }
 }
 
-/// What the kernel, or the library before it, did not like.
+/// The error for a refusal by the kernel or by libbpf.
 fn refused(error: libbpf_rs::Error) -> Error {
     let told = messages::take();
     let because = if told.is_empty() { error.to_string() } else { told };
@@ -92,27 +93,27 @@ fn refused(error: libbpf_rs::Error) -> Error {
 }
 
 impl Running {
-    /// What it has counted since it was attached.
+    /// The counters since it was attached.
     pub fn counters(&self) -> Result<Counters, Error> {
         self.maps.counters()
     }
 
-    /// What it reads at each wake-up.
+    /// The current settings.
     pub fn settings(&self) -> Result<Settings, Error> {
         self.maps.settings()
     }
 
-    /// Whether `daiko follow stop` was called.
+    /// Returns true if `daiko follow stop` was called.
     pub fn is_to_stop(&self) -> Result<bool, Error> {
         Ok(self.maps.get(Setting::Stop)? != 0)
     }
 
-    /// Why the kernel has let go of it, if it has.
+    /// The reason for the end of the scheduler, if the kernel has detached it.
     pub fn ending(&self) -> Result<Option<Ending>, Error> {
         self.maps.ending()
     }
 
-    /// Detaches it, and waits until the kernel has let go of all tasks.
+    /// Detaches the scheduler and waits until the kernel has released all tasks.
     pub fn stop(self) -> Result<(), Error> {
         drop(self);
         wait_for_end()
@@ -125,37 +126,38 @@ pub struct Attached {
 }
 
 impl Attached {
-    /// The one that is attached now, if it is ours.
+    /// The attached scheduler, if it is this crate's.
     pub fn find() -> Result<Option<Self>, Error> {
         if Kernel::here().state() != State::Attached(NAME.into()) {
             return Ok(None);
         }
-        is_root()?;
+        require_root()?;
         Ok(Some(Attached { maps: Maps::open()? }))
     }
 
-    /// What it has counted since it was attached.
+    /// The counters since it was attached.
     pub fn counters(&self) -> Result<Counters, Error> {
         self.maps.counters()
     }
 
-    /// What it reads at each wake-up.
+    /// The current settings.
     pub fn settings(&self) -> Result<Settings, Error> {
         self.maps.settings()
     }
 
-    /// Goes on with another policy or bound, from the next wake-up on.
+    /// Changes the settings from the next wake-up on.
     pub fn change(&self, settings: Settings) -> Result<(), Error> {
         self.maps.change(settings)
     }
 
-    /// Asks the process that has started it to end, and waits until the kernel has let go of all tasks.
+    /// Tells the process that has started the scheduler to end, and waits until the kernel has
+    /// released all tasks.
     pub fn stop(self) -> Result<(), Error> {
         self.maps.set(Setting::Stop, 1)?;
         wait_for_end()
     }
 
-    /// Has each wake-up told from now on.
+    /// Reports each wake-up from now on.
     pub fn record(&self) -> Result<Recording<'_>, Error> {
         Recording::start(&self.maps)
     }

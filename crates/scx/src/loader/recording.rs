@@ -1,4 +1,4 @@
-//! Each wake-up, as it is decided on.
+//! Recording of decisions, one event for each wake-up.
 
 use std::{path::Path, process, time::Duration};
 
@@ -7,10 +7,10 @@ use libbpf_rs::{ErrorKind, RingBufferBuilder};
 use super::maps::{Maps, Setting};
 use crate::{Error, Event};
 
-/// A recording that is under way. It ends when this goes out of scope.
+/// A running recording. Dropping it ends the recording.
 pub struct Recording<'a> {
     maps: &'a Maps,
-    /// How many events were lost before.
+    /// Number of events lost before.
     lost: u64,
 }
 
@@ -21,7 +21,7 @@ impl<'a> Recording<'a> {
             let line = format!("process {other} records already; there can be one only");
             return Err(Error::new(line));
         }
-        // What one that was killed has left in the buffer is none of ours.
+        // Discards events left in the buffer by a killed recorder.
         maps.set(Setting::Recorder, 0)?;
         read(maps, Duration::ZERO, |_| ())?;
         let recording = Recording { maps, lost: maps.counters()?.get("lost") };
@@ -29,12 +29,13 @@ impl<'a> Recording<'a> {
         Ok(recording)
     }
 
-    /// Passes on what has happened since the last call, in the order of decisions, waiting up to `most` for it.
+    /// Passes on the events since the last call, in order of decision, waiting for up to `most`.
     pub fn pass_on(&self, most: Duration, each: impl FnMut(Event)) -> Result<(), Error> {
         read(self.maps, most, each)
     }
 
-    /// Ends it, passes on what is left, and says how many events found no room in the buffer.
+    /// Ends the recording, passes on the remaining events, and returns the number of events lost
+    /// for lack of room in the buffer.
     pub fn end(self, each: impl FnMut(Event)) -> Result<u64, Error> {
         self.maps.set(Setting::Recorder, 0)?;
         read(self.maps, Duration::ZERO, each)?;
@@ -44,7 +45,7 @@ impl<'a> Recording<'a> {
 
 impl Drop for Recording<'_> {
     fn drop(&mut self) {
-        // If the map cannot be reached, the scheduler is gone, and its recording with it.
+        // If the map cannot be reached, the scheduler is gone with its recording.
         let _ = self.maps.set(Setting::Recorder, 0);
     }
 }

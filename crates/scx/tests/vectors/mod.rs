@@ -1,8 +1,9 @@
-//! What all implementations of the policies have to choose: `crates/core/src/place/follow/vectors.txt`.
+//! The choices that all implementations of the policies must make:
+//! `crates/core/src/place/follow/vectors.txt`.
 
 const VECTORS: &str = include_str!("../../../core/src/place/follow/vectors.txt");
 
-/// What is remembered of a task, a policy, and a wake-up; and what is chosen for it (`struct trial` in `follow.bpf.c`).
+/// The state of a task, a policy, a wake-up and the decision (`struct trial` in `follow.bpf.c`).
 pub(crate) struct Trial {
     bytes: [u8; 48],
 }
@@ -36,7 +37,7 @@ impl Trial {
     }
 }
 
-/// Has `decide` decide on all wake-ups there are.
+/// Calls `decide` for all wake-ups and checks the choices.
 pub(crate) fn check(mut decide: impl FnMut(&mut [u8; 48])) {
     let (mut tasks, mut wakes) = (0, 0);
     let mut trial = Trial::new(0, 0);

@@ -1,4 +1,4 @@
-//! How a process comes to a segment: it creates it, or opens it, and is attached.
+//! Creating and opening segments, and attaching to them.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -15,17 +15,18 @@ use crate::error::{self, SegmentError};
 use crate::layout::{Header, MACHINE, MAGIC, MAX_ATTACHED, MIN_BYTES, Tables, VERSION};
 use crate::table::Table;
 
-/// So often `open_or_create` looks anew because others create and remove the segment meanwhile.
+/// Largest number of attempts of `open_or_create`, if other processes create and remove the segment
+/// meanwhile.
 const MOST_TRIES: usize = 100;
 
 impl Segment {
     /// Creates a segment of at least `bytes` bytes and attaches to it. Without a slash `name` means
-    /// `/dev/shm/NAME`; else it is a path. Only this user may open it (0600).
+    /// `/dev/shm/NAME`; otherwise it is a path. Only this user may open it (mode 0600).
     ///
     /// # Errors
     ///
-    /// [`Reason::Taken`] if there is one of this name already, [`Reason::Full`] if the file system has no room for it, or
-    /// whatever else [`SegmentError`] says.
+    /// [`Reason::Taken`] if the name exists, [`Reason::Full`] if the file system has no room for
+    /// it, or another [`SegmentError`].
     pub fn create(name: impl AsRef<Path>, bytes: usize) -> Result<Segment, SegmentError> {
         check_size(bytes)?;
         let me = identify()?;
@@ -37,24 +38,25 @@ impl Segment {
 
     /// Attaches to the segment of this name.
     ///
-    /// Those attached to it that have died meanwhile are attached no more: what they held is nobody's. So
-    /// a segment that all its processes have died in is simply opened.
+    /// Attached processes that have died meanwhile are detached, and their locks are free. So a
+    /// segment in which all processes have died can simply be opened.
     ///
     /// # Errors
     ///
-    /// [`Reason::Missing`] if there is none, or whatever else [`SegmentError`] says.
+    /// [`Reason::Missing`] if there is no such segment, or another [`SegmentError`].
     pub fn open(name: impl AsRef<Path>) -> Result<Segment, SegmentError> {
         attach_to(SharedFile::open(name)?, 0)
     }
 
-    /// Attaches to the segment of this name, or creates it with `bytes` bytes if there is none.
+    /// Attaches to the segment of this name, or creates it with `bytes` bytes if it does not exist.
     ///
-    /// A smaller one in which nobody lives is replaced. Any number of processes may do this at once: all get the
-    /// same segment.
+    /// A smaller segment without a live process is replaced. Any number of processes may call this
+    /// at once: all get the same segment.
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create) and [`open`](Self::open); [`SegmentError::Smaller`] if the segment is, and in use.
+    /// The errors of [`create`](Self::create) and [`open`](Self::open); [`SegmentError::Smaller`]
+    /// if the segment is smaller and in use.
     pub fn open_or_create(name: impl AsRef<Path>, bytes: usize) -> Result<Segment, SegmentError> {
         check_size(bytes)?;
         let name = name.as_ref();
@@ -72,12 +74,13 @@ impl Segment {
         last
     }
 
-    /// Creates a segment without a name, of at least `bytes` bytes, and attaches to it: for this process and those
-    /// that inherit its [descriptor](Self::as_fd), or are sent it. Nobody can cut it short.
+    /// Creates a segment without a name, of at least `bytes` bytes, and attaches to it. Its users
+    /// are this process and processes that inherit its [descriptor](Self::as_fd) or are sent it. It
+    /// cannot be truncated.
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create).
+    /// The errors of [`create`](Self::create).
     pub fn anonymous(bytes: usize) -> Result<Segment, SegmentError> {
         check_size(bytes)?;
         let me = identify()?;
@@ -91,9 +94,11 @@ impl Segment {
     ///
     /// # Errors
     ///
-    /// [`Reason::Unsealed`] if it is not one of [`anonymous`](Self::anonymous), or whatever else [`SegmentError`] says.
+    /// [`Reason::Unsealed`] if the descriptor is not of [`anonymous`](Self::anonymous), or another
+    /// [`SegmentError`].
     pub fn from_fd(descriptor: BorrowedFd<'_>) -> Result<Segment, SegmentError> {
-        // Opened anew, as a lock belongs to the open file, which a forked process shares with its parent.
+        // Opened anew, as a lock belongs to the open file, which a forked process shares with its
+        // parent.
         let path = PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()));
         let file = File::options().read(true).write(true).open(&path);
         let failed =
@@ -103,7 +108,7 @@ impl Segment {
     }
 }
 
-/// Whether that is not to be had for one of these reasons.
+/// Returns true if the segment is not available for one of these reasons.
 fn is(segment: &Result<Segment, SegmentError>, reasons: &[Reason]) -> bool {
     matches!(segment, Err(SegmentError::File(error)) if reasons.contains(&error.reason()))
 }
@@ -113,11 +118,12 @@ fn check_size(bytes: usize) -> Result<(), SegmentError> {
 }
 
 fn header(mapping: &Mapping) -> &Header {
-    // SAFETY: the mapping has at least a page, and the header is atomics, valid whatever they hold.
+    // SAFETY: the mapping has at least a page, and the header consists of atomics, valid with any
+    // bits.
     unsafe { mapping.start().cast::<Header>().as_ref() }
 }
 
-/// Makes zeroed memory that nobody else sees a segment.
+/// Turns zeroed memory that no other process sees into a segment.
 fn write_header(mapping: &Mapping) {
     let header = header(mapping);
     header.version.store(VERSION, Ordering::Relaxed);
@@ -126,15 +132,15 @@ fn write_header(mapping: &Mapping) {
     header.magic.store(MAGIC, Ordering::Relaxed);
 }
 
-/// Who this process is, which has to be able to tell when others die.
+/// The identity of this process, which must be able to detect the deaths of other processes.
 fn identify() -> Result<ProcessId, SegmentError> {
     let me = ProcessId::own().map_err(SegmentError::Process)?;
     PidFd::open(me.pid).map_err(SegmentError::Process)?;
     Ok(me)
 }
 
-/// Maps a file that says it is a segment, and attaches; if it has fewer than `least` bytes and nobody lives in it, removes
-/// it instead.
+/// Maps the file of a segment and attaches. If it has fewer than `least` bytes and no live process,
+/// removes it instead.
 fn attach_to(file: SharedFile, least: usize) -> Result<Segment, SegmentError> {
     let me = identify()?;
     let mapping = file.map_guarded(Populate::OnUse)?;
@@ -155,13 +161,13 @@ fn check_header(header: &Header, file: &SharedFile) -> Result<(), SegmentError> 
     if machine != MACHINE {
         return Err(SegmentError::Machine { path: path() });
     }
-    // Who says that it has less than the tables does not say the truth.
+    // A header must not claim less than the size of the tables.
     let says = header.bytes.load(Ordering::Relaxed).max(MIN_BYTES as u64);
     let has = file.size() as u64;
     if says == has { Ok(()) } else { Err(SegmentError::Size { path: path(), says, has }) }
 }
 
-/// Enters this process among those that are attached, once it has taken those out that have died.
+/// Enters this process in the table of attached processes, after removing dead processes.
 fn attach(
     mut file: SharedFile,
     mapping: Guarded,
@@ -169,7 +175,7 @@ fn attach(
     least: usize,
 ) -> Result<Segment, SegmentError> {
     let path = file.path().to_path_buf();
-    // SAFETY: the mapping begins with the tables, which are atomics, valid whatever they hold.
+    // SAFETY: the mapping begins with the tables, which consist of atomics, valid with any bits.
     let table = Table(&unsafe { mapping.start().cast::<Tables>().as_ref() }.attached);
     let attached = locked(&mut file, LOCK_PATIENCE, |lock| {
         if is_removed(&lock)? {
@@ -190,12 +196,12 @@ fn attach(
     let (all_watched, private) = (AtomicU64::new(0), Mutex::default());
     let me = attached?;
     let inner = Inner { mapping, path, file, me, process, users, watched, all_watched, private };
-    // Before this process does anything else here: who sleeps has it watched from then on.
+    // Before any other use of the segment: sleepers watch this process from now on.
     inner.announce();
     Ok(Segment { inner: Arc::new(inner), is_user: true })
 }
 
-/// Under the lock.
+/// Detaches dead processes. Called under the lock.
 fn take_out_the_dead(table: &Table<'_>, me: ProcessId, path: &Path) -> Result<(), SegmentError> {
     for (holder, process) in table.live().filter(|(_, process)| *process != me) {
         match process.find() {
@@ -213,8 +219,9 @@ fn take_out_the_dead(table: &Table<'_>, me: ProcessId, path: &Path) -> Result<()
     Ok(())
 }
 
-/// Removes a segment that is too small, unless somebody lives in it. It is decided under the lock, before the caller is
-/// attached: else of several who come at once each would find the others there.
+/// Removes a segment that is too small, unless a live process is attached. Decided under the lock
+/// and before the caller is attached: otherwise each of several simultaneous callers would find the
+/// rest attached.
 fn make_way(lock: FileLock<'_>, table: &Table<'_>, asked: usize) -> SegmentError {
     let (path, has) = (lock.path().to_path_buf(), lock.size());
     if table.live().next().is_some() {
@@ -226,8 +233,8 @@ fn make_way(lock: FileLock<'_>, table: &Table<'_>, asked: usize) -> SegmentError
     }
 }
 
-/// Whether the file has lost its name meanwhile, so that others may create another one. One without a name has
-/// none to lose.
+/// Returns true if the file has lost its name meanwhile, so that another process may create a new
+/// one. A file without a name has none to lose.
 pub(super) fn is_removed(file: &SharedFile) -> Result<bool, SegmentError> {
     Ok(file.path().is_absolute() && !file.has_its_name()?)
 }

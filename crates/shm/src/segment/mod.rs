@@ -1,4 +1,4 @@
-//! A segment, as this process has it.
+//! A segment in this process.
 
 mod create;
 mod object;
@@ -25,21 +25,22 @@ use crate::layout::{Header, MAX_ATTACHED, Tables};
 use crate::reaper;
 use crate::table::Table;
 
-/// How long the segment's lock may be held by another before that is an error: changes take microseconds.
+/// Time after which another process's hold on the segment's lock is an error: changes take
+/// microseconds.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Memory that unrelated processes share, to which this process is attached.
+/// Memory that unrelated processes share, and to which this process is attached.
 ///
-/// A segment is a file: of memory, under a name in `/dev/shm`, or on any path; or one without a name, for a tree of
-/// processes. It has its size from the beginning, and all its memory. Clones are cheap, and refer to the same
-/// attachment; the last one, with all that was made of it, detaches. Threads that have waited in the segment keep their
-/// doorbells, and by them the attachment: a worker until it sleeps next, any other thread until it waits in a segment next, or
-/// ends.
+/// A segment is a file: in memory under a name in `/dev/shm`, on any path, or without a name, for a
+/// tree of processes. It has its size and all its memory from the beginning. Clones are cheap and
+/// refer to the same attachment; dropping the last clone, with all objects made from it, detaches.
+/// Threads that have waited in the segment keep their doorbells, and by them the attachment: a
+/// worker until it sleeps next, any other thread until it waits in a segment next, or ends.
 ///
-/// A process that was forked is not attached by what it has inherited, and does its parent no harm when it drops that:
-/// it opens the segment itself. A process that becomes another program (`exec`) is attached no more. Those learn of it who
-/// come next, the new program for one, or begin to wait for it; who waits for it already is told then, or when the
-/// process ends.
+/// A forked process is not attached by the handles that it has inherited, and dropping them does no
+/// harm to its parent: it opens the segment itself. A process that becomes another program (`exec`)
+/// is detached. Processes that attach later, or begin to wait for it later, notice that at once;
+/// current waiters notice it when such a process comes, or when the process ends.
 ///
 /// ```
 /// use daiko_shm::Segment;
@@ -53,46 +54,48 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// ```
 pub struct Segment {
     inner: Arc<Inner>,
-    /// Whether it counts among the users.
+    /// True if this handle counts as a user.
     is_user: bool,
 }
 
 pub(crate) struct Inner {
-    /// Its memory; the field keeps it mapped.
+    /// The memory. This field keeps it mapped.
     mapping: Guarded,
     path: PathBuf,
-    /// For the lock; and by it the threads of this process exclude each other.
+    /// The file for the lock. Its mutex excludes the threads of this process.
     file: Mutex<SharedFile>,
     me: Holder,
-    /// The id of this process: another one has inherited this, and is not attached.
+    /// The id of this process. A process with another id has inherited this value and is not
+    /// attached.
     process: u32,
-    /// Handles other than those of doorbells, which keep the segment mapped but do not use it.
+    /// Number of handles other than those of doorbells, which keep the segment mapped but do not
+    /// use it.
     users: AtomicUsize,
-    /// The generations of those attachments whose end the reaper tells of.
+    /// The generations of the attachments that the reaper watches.
     watched: [AtomicU32; MAX_ATTACHED],
-    /// The census as of which all who were attached are watched.
+    /// The membership epoch at which all attached processes were watched.
     pub(crate) all_watched: AtomicU64,
-    /// What this process alone knows of objects, by their offset.
+    /// State of objects that is private to this process, by their offset.
     private: Mutex<HashMap<usize, Arc<dyn Any + Send + Sync>>>,
 }
 
-// SAFETY: the memory is reached by atomics alone.
+// SAFETY: the memory is accessed by atomics only.
 unsafe impl Send for Inner {}
-// SAFETY: as for Send.
+// SAFETY: see Send.
 unsafe impl Sync for Inner {}
 
 impl Segment {
-    /// Bytes of the segment.
+    /// Size of the segment in bytes.
     pub fn bytes(&self) -> usize {
         self.inner.mapping.len()
     }
 
-    /// Bytes of the largest object that it has room for.
+    /// Size of the largest object that it has room for, in bytes.
     pub fn free_bytes(&self) -> usize {
         self.directory().free()
     }
 
-    /// The path of its file; of one without a name, what it is called.
+    /// The path of its file; of a segment without a name, the name of the memfd.
     pub fn path(&self) -> &Path {
         &self.inner.path
     }
@@ -102,7 +105,7 @@ impl Segment {
         self.directory().all().map(|(name, _)| name).collect()
     }
 
-    /// The ids of the processes that are attached, as far as their end is not known.
+    /// The ids of the attached processes, except those known to have ended.
     pub fn attached(&self) -> Vec<u32> {
         self.table().live().map(|(_, process)| process.pid).collect()
     }
@@ -113,38 +116,41 @@ impl Segment {
         self.inner.me
     }
 
-    /// Whether both are one attachment.
+    /// Returns true if both handles belong to one attachment.
     #[inline]
     pub fn is(&self, other: &Segment) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// Whether anything but doorbells of this process uses this attachment.
+    /// Returns true if this attachment has users in this process other than doorbells.
     pub fn is_in_use(&self) -> bool {
-        // Relaxed: a user has come from another one, so that nobody who could wait here overlooks himself.
+        // Relaxed: a handle is cloned from another, so a thread that could wait here always sees
+        // its own.
         self.inner.users.load(Ordering::Relaxed) > 0
     }
 
-    /// A handle that keeps the segment mapped, but does not use it.
+    /// A handle that keeps the segment mapped but is no user of it.
     pub(crate) fn unused(&self) -> Segment {
         Segment { inner: self.inner.clone(), is_user: false }
     }
 
-    /// Removes the segment's name. Who is attached stays so; the memory goes with the last of them.
+    /// Removes the segment's name. Attached processes stay attached; the memory is freed with the
+    /// last of them.
     ///
     /// # Errors
     ///
-    /// If that is not allowed, or the segment is locked or inherited. It is none if the name is gone already, or another's.
+    /// If that is not allowed, or the segment is locked or inherited. A name that is gone already,
+    /// or belongs to another file, is no error.
     pub fn remove(&self) -> Result<(), SegmentError> {
         self.locked(|lock| Ok(lock.remove().map(drop)?))
     }
 
-    /// Whether the segment's name was removed, or is another segment's by now: who opens it does not come here. One
-    /// without a name never had any.
+    /// Returns true if the segment's name was removed or belongs to another segment by now, so that
+    /// opening it leads elsewhere. A segment without a name never had one to lose.
     ///
     /// # Errors
     ///
-    /// If its path cannot be looked at.
+    /// If its path cannot be read.
     pub fn is_removed(&self) -> Result<bool, SegmentError> {
         create::is_removed(&self.file())
     }
@@ -154,22 +160,23 @@ impl Segment {
         use_it(self.file().as_fd())
     }
 
-    /// Rings for all who listen, once the caller, who runs on `cpu`, has changed by a read-modify-write what they wait for.
-    /// Whether one of them runs elsewhere, so that looking for an answer is of use.
+    /// Rings for all listeners. The caller, which runs on `cpu`, has changed the awaited state by a
+    /// read-modify-write. Returns true if a listener runs on another CPU, so that spinning for an
+    /// answer is useful.
     #[inline]
     pub fn ring(&self, listeners: &Listeners, cpu: Option<u32>) -> bool {
         let bells = self.bells();
         listeners.ring(bells, cpu, |number| wake(bells[number].word()))
     }
 
-    /// As [`ring`](Self::ring), once the caller has changed it by a plain store.
+    /// [`ring`](Self::ring) after a change by a plain store.
     #[inline]
     pub fn ring_behind_store(&self, listeners: &Listeners, cpu: Option<u32>) -> bool {
         let bells = self.bells();
         listeners.ring_behind_store(bells, cpu, |number| wake(bells[number].word()))
     }
 
-    /// As [`ring`](Self::ring), for doorbell number `bell`, if there is one.
+    /// [`ring`](Self::ring) for the doorbell with number `bell`, if it exists.
     #[inline]
     pub fn ring_bell(&self, bell: usize, cpu: Option<u32>) -> bool {
         let Some(bell) = self.tables().doorbells.get(bell) else { return false };
@@ -182,26 +189,30 @@ impl Segment {
         }
     }
 
-    /// Whether `holder` is attached no more: what it held is nobody's.
+    /// Returns true if `holder` is not attached any more. Its locks are free then.
     #[inline]
     pub fn is_gone(&self, holder: Holder) -> bool {
         self.table().is_gone(holder)
     }
 
-    /// Another number than before whenever somebody has attached or detached, or one who was [watched](Self::watch)
-    /// is known to be dead: all who wait are rung for then.
+    /// The membership epoch. It changes whenever a process attaches, detaches, or a
+    /// [watched](Self::watch) process is known to be dead; all waiters are rung then.
     ///
-    /// Who waits for something that anybody may bring about, and may have died before he rang, remembers it, has
-    /// [all watched](Self::watch_all), looks, and looks again once it has changed.
+    /// A condition that any process may fulfil needs care, as that process may die between the
+    /// change and the ring. A waiter reads the epoch, [watches all processes](Self::watch_all),
+    /// checks the condition, and checks again once the epoch has changed.
     #[inline]
     pub fn census(&self) -> u64 {
-        // Acquire: pairs with the Release in `count`: who sees that somebody has come finds him in the table.
+        // Acquire: pairs with the Release in `count`: a reader of the new epoch finds the new
+        // process in the table.
         self.tables().header.0.census.load(Ordering::Acquire)
     }
 
-    /// Whether the file was cut short while it was mapped, as far as this process has touched what is gone.
+    /// Returns true if the file was truncated while it was mapped and this process has touched the
+    /// missing part.
     ///
-    /// What was lost reads as zeros then, and what is written there is this process's alone: nobody is to go on with it.
+    /// Lost data reads as zeros then, and stores reach this process only: the segment must not be
+    /// used further.
     #[inline]
     pub fn is_truncated(&self) -> bool {
         self.inner.mapping.is_broken()
@@ -229,13 +240,13 @@ impl Segment {
         SegmentError::Full { path: self.path().into(), of }
     }
 
-    /// Refuses to go on with what this process has inherited.
+    /// Refuses a segment that this process has inherited.
     pub(crate) fn check_own(&self) -> Result<(), SegmentError> {
         let inherited = || SegmentError::Inherited { path: self.path().into() };
         self.inner.is_own().then_some(()).ok_or_else(inherited)
     }
 
-    /// Refuses what was read from a segment that [was cut short](Self::is_truncated).
+    /// Refuses data of a segment that [was truncated](Self::is_truncated).
     ///
     /// # Errors
     ///
@@ -263,7 +274,8 @@ impl Segment {
 impl Inner {
     #[inline]
     fn tables(&self) -> &Tables {
-        // SAFETY: the mapping begins with the tables, which are atomics, valid whatever they hold.
+        // SAFETY: the mapping begins with the tables, which consist of atomics, valid with any
+        // bits.
         unsafe { self.mapping.start().cast::<Tables>().as_ref() }
     }
 
@@ -271,17 +283,18 @@ impl Inner {
         Table(&self.tables().attached)
     }
 
-    /// Whether the reaper watches `holder` from now on by the caller's doing; false: it did before.
+    /// Claims the watch of `holder`. Returns true if the caller must register it, false if it was
+    /// claimed before.
     #[inline]
     pub(crate) fn begins_to_watch(&self, holder: Holder) -> bool {
         let Some(watched) = self.watched.get(usize::from(holder.index())) else { return false };
         let generation = holder.generation().get();
-        // Relaxed: whoever has changed it does what follows.
+        // Relaxed: the thread that changes it registers the watch.
         watched.load(Ordering::Relaxed) != generation
             && watched.swap(generation, Ordering::Relaxed) != generation
     }
 
-    /// Asks anew when `holder` is to be watched again.
+    /// Releases the claim on the watch of `holder`, so that the next waiter watches it again.
     pub(crate) fn forgets(&self, holder: Holder) {
         self.watched[usize::from(holder.index()) % MAX_ATTACHED].store(0, Ordering::Relaxed);
     }
@@ -290,38 +303,38 @@ impl Inner {
         self.process == std::process::id()
     }
 
-    /// Whether the reaper is to tell of the end of `holder`, or that is this process.
+    /// Returns true if the reaper watches `holder`, or `holder` is this process.
     pub(crate) fn watches(&self, holder: Holder) -> bool {
         let watched = &self.watched[usize::from(holder.index()) % MAX_ATTACHED];
         holder == self.me || watched.load(Ordering::Relaxed) == holder.generation().get()
     }
 
-    /// Says that `holder` has died, and has this process's waiters look again. Each process rings for its own: whoever
-    /// does so for others may die first.
-    pub(crate) fn has_ended(&self, holder: Holder) {
+    /// Records the death of `holder` and wakes this process's waiters. Each process rings for its
+    /// own waiters, as a process that rang for another might die first.
+    pub(crate) fn record_death(&self, holder: Holder) {
         self.table().end(holder);
         self.count();
         self.ring_whose(|owner| owner == self.me.bits());
     }
 
-    /// Changes the census.
+    /// Increments the membership epoch.
     fn count(&self) {
         // Release: pairs with the Acquire in `census`.
         self.tables().header.0.census.fetch_add(1, Ordering::Release);
     }
 
-    /// Says to all who sleep in the segment that this process has come or left.
+    /// Rings for all sleepers in the segment after this process has attached or detached.
     fn announce(&self) {
         self.count();
         self.ring_whose(|_| true);
     }
 
-    /// Wakes all threads that sleep for something in the segment, so that they look again, and whose owner will do.
+    /// Wakes all threads that sleep in the segment with an owner that `rings` accepts.
     fn ring_whose(&self, rings: impl Fn(u64) -> bool) {
         std::sync::atomic::fence(Ordering::SeqCst);
         for (bell, owner) in self.tables().doorbells.iter().zip(&self.tables().owners) {
             match owner.load(Ordering::Relaxed) {
-                // Nobody ever had this one, nor those behind it.
+                // This doorbell and all behind it never had an owner.
                 0 => break,
                 owner if rings(owner) && bell.ring(None) == Rung::Asleep => wake(bell.word()),
                 _ => {}
@@ -365,8 +378,8 @@ fn wake(word: &AtomicU32) {
     futex::wake(word, 1, Scope::Shared);
 }
 
-/// Runs `change` under the lock of a segment's file, which dies with its holder. It is held for microseconds, unless
-/// that one is stopped.
+/// Runs `change` under the lock of a segment's file, which dies with its holder. The lock is held
+/// for microseconds unless its holder is stopped.
 fn locked<R>(
     file: &mut SharedFile,
     patience: Duration,
@@ -404,7 +417,7 @@ mod tests {
         let refused = locked(&mut file, Duration::from_millis(1), |_| Ok(()));
         let error = refused.unwrap_err();
         assert!(matches!(error, SegmentError::Locked { .. }), "{error}");
-        // SAFETY: the process is a child of the test, not reaped yet.
+        // SAFETY: takes plain integers; the process is a child of the test that is not reaped yet.
         unsafe { libc::kill(holder, libc::SIGKILL) };
         segment.remove().unwrap();
     }

@@ -9,19 +9,20 @@ use super::Segment;
 use crate::directory::{NoRoom, Spec, is_name};
 use crate::error::{self, SegmentError};
 
-/// What may lie in a segment: valid whatever bits are there, and reached by atomic accesses alone.
+/// A type that may lie in a segment: valid with any bits, and accessed by atomics only.
 ///
 /// # Safety
 ///
-/// Every pattern of bits is a valid value, all zeros a sensible one; there are no pointers in it; and its
-/// methods touch no memory outside of it, nor loop for ever, whatever others write meanwhile.
+/// Every pattern of bits is a valid value, and all zeros is a sensible one. The type contains no
+/// pointers. Its methods touch no memory outside of it and terminate, with any concurrent stores of
+/// other processes.
 pub unsafe trait Shared {}
 
-// SAFETY: atomics, valid whatever they hold; their operations are single accesses.
+// SAFETY: an atomic is valid with any bits; its operations are single accesses.
 unsafe impl Shared for std::sync::atomic::AtomicU32 {}
 // SAFETY: as above.
 unsafe impl Shared for std::sync::atomic::AtomicU64 {}
-// SAFETY: its README says so.
+// SAFETY: its README states these properties.
 unsafe impl Shared for daiko_core::call::Slot {}
 // SAFETY: as above.
 unsafe impl Shared for daiko_core::call::Mark {}
@@ -44,7 +45,7 @@ unsafe impl Shared for daiko_core::robust::Seat {}
 // SAFETY: as above.
 unsafe impl Shared for daiko_core::robust::Semaphore {}
 
-/// An object in a segment; the segment stays mapped as long as this is there.
+/// An object in a segment. It keeps the segment mapped.
 #[derive(Clone, Debug)]
 pub struct Object {
     segment: Segment,
@@ -53,12 +54,12 @@ pub struct Object {
 }
 
 impl Segment {
-    /// The object of this name, which is to be as `spec` says; what its maker has chosen, and its bytes, are his
-    /// affair: `fits` looks at them.
+    /// Opens the object of this name. `fits` checks its description, including the creator's
+    /// choices and its size; `is` names the expected kind.
     ///
     /// # Errors
     ///
-    /// If there is none, or it is another kind of object, or the segment was cut short.
+    /// If there is none, or it is another kind of object, or the segment was truncated.
     pub fn object(
         &self,
         name: &str,
@@ -74,11 +75,13 @@ impl Segment {
         Ok(Object { segment: self.clone(), offset: found.offset, spec: found.spec })
     }
 
-    /// Makes an object of this name; `init` is given its memory, zeroed, before anybody can find it.
+    /// Creates an object of this name. `init` gets its zeroed memory before any process can find
+    /// it.
     ///
     /// # Errors
     ///
-    /// If there is one already, no room for it, or its name is none; or the segment is locked, inherited or cut short.
+    /// If the name exists or is invalid, there is no room for the object, or the segment is locked,
+    /// inherited or truncated.
     pub fn make_object(
         &self,
         name: &str,
@@ -115,43 +118,43 @@ fn check_name(name: &str) -> Result<(), SegmentError> {
 }
 
 impl Object {
-    /// The segment that it lies in.
+    /// The segment of the object.
     #[inline]
     pub fn segment(&self) -> &Segment {
         &self.segment
     }
 
-    /// What its maker has said of it.
+    /// The description by its creator.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// What lies `offset` bytes behind the object's beginning.
+    /// The value `offset` bytes behind the object's beginning.
     ///
     /// # Panics
     ///
-    /// If it would not lie within the object, or not aligned.
+    /// If it would not lie within the object, or would not be aligned.
     #[inline]
     pub fn at<T: Shared>(&self, offset: usize) -> &T {
         &self.slice::<T>(offset, 1)[0]
     }
 
-    /// So many of a kind, as [`at`](Self::at).
+    /// `count` values behind `offset`, like [`at`](Self::at).
     ///
     /// # Panics
     ///
-    /// As [`at`](Self::at).
+    /// If they would not lie within the object, or would not be aligned.
     #[inline]
     pub fn slice<T: Shared>(&self, offset: usize, count: usize) -> &[T] {
         let bytes = size_of::<T>().checked_mul(count).expect("it was asked for");
         let start = self.range(offset, bytes).cast::<T>();
         assert!(start.is_aligned(), "what lies in an object is aligned");
-        // SAFETY: within the mapping, which lives as long as `self`, and aligned; valid whatever is there, by the
-        // contract of `Shared`.
+        // SAFETY: within the mapping, which lives as long as `self`, and aligned; valid with any
+        // bits by the contract of `Shared`.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), count) }
     }
 
-    /// So many bytes, `offset` bytes behind the object's beginning.
+    /// `len` bytes behind `offset`.
     ///
     /// # Panics
     ///
@@ -168,12 +171,13 @@ impl Object {
             end.is_some_and(|end| end <= self.spec.bytes),
             "what lies in an object is within it"
         );
-        // SAFETY: the directory has found the object to lie within the mapping.
+        // SAFETY: the directory has checked that the object lies within the mapping.
         unsafe { self.segment.inner.mapping.start().add(self.offset + offset) }
     }
 
-    /// What this process alone knows of the object, the same for all its handles of one attachment, as long as that is;
-    /// `None`, if it was made as another type. It is not to keep the segment.
+    /// State of the object that is private to this process. All handles of one attachment share it,
+    /// for the life of the attachment. `None` if it was created with another type. It must not
+    /// contain a handle of the segment.
     pub fn private<P: Any + Send + Sync>(&self, make: impl FnOnce() -> P) -> Option<Arc<P>> {
         let private = self.segment.inner.private.lock();
         let mut private = private.unwrap_or_else(PoisonError::into_inner);
@@ -183,12 +187,13 @@ impl Object {
 
     fn zero(&self) {
         let all = self.bytes(0, self.spec.bytes);
-        // SAFETY: the caller has the room for himself, by the lock, until the object is entered.
+        // SAFETY: the lock gives the room to the caller alone until the object is committed.
         unsafe { all.start.write_bytes(0, all.len) };
     }
 }
 
-/// Plain bytes in a segment, which others may write at any time: they are copied, not borrowed.
+/// Plain bytes in a segment. Other processes may write them at any time, so they are copied, not
+/// borrowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Bytes<'s> {
     start: NonNull<u8>,
@@ -196,25 +201,25 @@ pub struct Bytes<'s> {
     segment: PhantomData<&'s Segment>,
 }
 
-// SAFETY: the bytes are copied by accesses that may race, in which nothing is assumed of their contents.
+// SAFETY: the bytes are copied by accesses that may race and assume nothing about the contents.
 unsafe impl Send for Bytes<'_> {}
-// SAFETY: as for Send.
+// SAFETY: see Send.
 unsafe impl Sync for Bytes<'_> {}
 
 impl<'s> Bytes<'s> {
-    /// How many.
+    /// The number of bytes.
     #[expect(clippy::len_without_is_empty, reason = "a length that was asked for")]
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Their address.
+    /// The address of the first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// The first `len` of them.
+    /// The first `len` bytes.
     ///
     /// # Panics
     ///
@@ -225,7 +230,7 @@ impl<'s> Bytes<'s> {
         Bytes { len, ..self }
     }
 
-    /// Those from `start` on.
+    /// The bytes from `start` on.
     ///
     /// # Panics
     ///
@@ -233,7 +238,7 @@ impl<'s> Bytes<'s> {
     #[inline]
     pub fn behind(self, start: usize) -> Bytes<'s> {
         assert!(start <= self.len, "{start} bytes of {}", self.len);
-        // SAFETY: within, as was just asked.
+        // SAFETY: within the bytes, as was just checked.
         Bytes { start: unsafe { self.start.add(start) }, len: self.len - start, ..self }
     }
 
@@ -241,16 +246,17 @@ impl<'s> Bytes<'s> {
     ///
     /// # Panics
     ///
-    /// If there is not as much room.
+    /// If there is less room.
     #[inline]
     pub fn write(&self, from: &[u8]) {
         assert!(from.len() <= self.len, "{} bytes into {}", from.len(), self.len);
-        // SAFETY: both have so many bytes, which do not overlap, as one are a borrowed slice of this process. That
-        // others may write there at the same time spoils the contents alone.
+        // SAFETY: both have at least `from.len()` bytes. They do not overlap, as `from` is a
+        // borrowed slice of this process. Concurrent stores of other processes only affect the
+        // contents.
         unsafe { self.start.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) };
     }
 
-    /// Copies as many as `to` has from the beginning.
+    /// Copies the first `to.len()` bytes to `to`.
     ///
     /// # Panics
     ///
@@ -258,11 +264,11 @@ impl<'s> Bytes<'s> {
     #[inline]
     pub fn read(&self, to: &mut [u8]) {
         assert!(to.len() <= self.len, "{} bytes of {}", to.len(), self.len);
-        // SAFETY: as in `write`.
+        // SAFETY: see `write`.
         unsafe { self.start.copy_to_nonoverlapping(NonNull::from(&mut *to).cast(), to.len()) };
     }
 
-    /// A copy of all.
+    /// A copy of all bytes.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut copy = vec![0; self.len];
         self.read(&mut copy);

@@ -1,4 +1,4 @@
-//! How processes come to a segment and leave it.
+//! Attaching to segments and leaving them.
 
 use std::fs;
 use std::io::Read;
@@ -49,7 +49,8 @@ fn a_doorbell_keeps_its_segment_but_does_not_use_it() {
     assert!(first.is_gone(holder));
 }
 
-/// Others take doorbells and give them back meanwhile: who sees it unused gives up one that is slept on.
+/// Other threads take and return doorbells meanwhile. A thread that wrongly saw the segment unused
+/// would give up a doorbell that is slept on.
 #[test]
 fn a_segment_in_use_is_seen_so_whatever_becomes_of_doorbells() {
     let segment = Segment::anonymous(MIN_BYTES).unwrap();
@@ -80,7 +81,7 @@ fn a_removed_segment_makes_room_for_another() {
 
 const FULL: &str = "attach::a_full_table_takes_no_process";
 
-/// No process can map so many.
+/// One process alone cannot map the segment so many times.
 #[test]
 fn a_full_table_takes_no_process() {
     if is_child() {
@@ -100,19 +101,19 @@ fn a_full_table_takes_no_process() {
     assert!(opened.attached().len() <= MAX_ATTACHED / 2 + 2, "and the dead are attached no more");
 }
 
-/// Leaves a segment of `bytes` bytes whose processes were killed.
+/// Leaves a segment of `bytes` bytes with killed processes.
 fn stale(place: &Place, test: &str, bytes: usize) {
     let mut child = place.command(test);
     let _killed = Killed(child.env("DAIKO_TEST_BYTES", bytes.to_string()).spawn().unwrap());
     until("a segment", || {
         let Ok(segment) = place.open() else { return false };
-        // Not left in the midst of it.
+        // Waits until the creation is complete.
         let others = segment.attached().iter().any(|&pid| pid != std::process::id());
         others && !segment.objects().is_empty()
     });
 }
 
-/// Of a child: creates the segment that is to be left.
+/// Creates the segment that is to be left. Runs in a child.
 fn create_theirs() -> ! {
     let bytes = std::env::var("DAIKO_TEST_BYTES").unwrap().parse().unwrap();
     let segment = Segment::create(theirs(), bytes).unwrap();
@@ -149,13 +150,14 @@ fn a_smaller_segment_is_replaced_unless_somebody_lives_in_it() {
     drop(small);
     let large = Segment::open_or_create(place.path(), LARGE).unwrap();
     assert!(large.bytes() == LARGE && large.objects().is_empty());
-    // A larger one is as good.
+    // A larger segment is accepted.
     assert_eq!(Segment::open_or_create(place.path(), MIN_BYTES).unwrap().bytes(), LARGE);
 }
 
 const AT_ONCE: usize = 20;
 
-/// Of a child: comes as soon as it is told to, and waits until all others are where it is.
+/// Attaches once its standard input is closed, and waits until all other children have attached.
+/// Runs in a child.
 fn come_at_once() {
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     let segment = Segment::open_or_create(theirs(), LARGE).unwrap();
@@ -165,7 +167,7 @@ fn come_at_once() {
     std::process::exit(0);
 }
 
-/// All come at once, where `place` is, and get the same segment.
+/// Lets all children attach at once; all must get the same segment.
 fn all_come(place: &Place, test: &str) {
     let spawn = |_| Killed(place.command(test).stdin(Stdio::piped()).spawn().unwrap());
     let mut children: Vec<_> = (0..AT_ONCE).map(spawn).collect();
@@ -217,7 +219,7 @@ fn all_who_come_at_once_to_a_stale_smaller_segment_get_one_that_is_larger() {
     assert_eq!(place.open().unwrap().bytes(), LARGE);
 }
 
-/// Others create and remove it all the time: whoever gets it has got one that has its name.
+/// Other processes create and remove the segment all the time: an attached segment has its name.
 #[test]
 fn nobody_attaches_to_a_segment_that_is_removed_meanwhile() {
     let place = Place::new();
@@ -236,7 +238,7 @@ fn nobody_attaches_to_a_segment_that_is_removed_meanwhile() {
     assert!(!place.path().exists());
 }
 
-/// A process that comes and goes keeps nothing of those whom it has watched.
+/// A process that attaches and leaves keeps no descriptor of the processes it has watched.
 #[test]
 fn watching_costs_no_descriptor_once_the_segment_is_left() {
     const NAME: &str = "attach::watching_costs_no_descriptor_once_the_segment_is_left";

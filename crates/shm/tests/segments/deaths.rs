@@ -1,4 +1,4 @@
-//! Processes that are killed, and those of which nobody could tell.
+//! Killed processes, and processes with an unknown state.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
@@ -13,7 +13,7 @@ use crate::support::{
     Pair, Place, forked, in_fork, refused, rest, shared_words, sign_in, signed_in, theirs, until,
 };
 
-/// Sleeps as who waits in a segment does, until it is rung for.
+/// Sleeps until the ring, as a waiter in a segment does.
 fn sleep_on(bell: &Doorbell) {
     while bell.is_parked() {
         let _ = futex::wait(bell.word(), Doorbell::PARKED, None, futex::Scope::Shared);
@@ -37,7 +37,7 @@ fn a_death_is_noticed_and_sleepers_look_again() {
     assert_eq!(segment.attached(), [std::process::id()]);
 }
 
-/// Who is asked for after his death is found dead at once.
+/// A process that is checked only after its death is found dead at once.
 #[test]
 fn a_death_that_nobody_watched_for_is_found() {
     let pair = Pair::of("deaths::a_death_that_nobody_watched_for_is_found");
@@ -68,7 +68,8 @@ fn many_deaths_are_noticed_also_in_several_segments() {
         until("a death", || segments.iter().all(|segment| segment.is_gone(other)));
     }
     assert_eq!(segments[0].attached().len(), segments.len());
-    // The attachments of one process each have their own sleepers rung for; the last ring may follow the last mark.
+    // Each attachment of a process rings for its own sleepers; the last ring may follow the last
+    // mark.
     bells.iter().for_each(|bell| bell.doorbell().park());
     let last = place.child(NAME);
     signed_in(&words, MANY);
@@ -103,7 +104,7 @@ fn doorbells_of_the_dead_are_taken() {
     assert!(bells.iter().all(|bell| bell.number() != mine.number()));
 }
 
-/// Makes the children of this process the first of a PID namespace; whether that is allowed.
+/// Makes the children of this process the first of a PID namespace. Returns false if refused.
 fn leave_pid_namespace() -> bool {
     // SAFETY: both take plain integers or nothing; this process has one thread.
     unsafe {
@@ -112,7 +113,7 @@ fn leave_pid_namespace() -> bool {
     }
 }
 
-/// Mounts what `/proc` of the namespace is; whether that is allowed.
+/// Mounts the namespace's own `/proc`. Returns false if refused.
 fn mount_proc(options: &CStr) -> bool {
     let (root, proc) = (c"/".as_ptr(), c"proc".as_ptr());
     // SAFETY: all texts are live and end in a zero byte.
@@ -123,7 +124,7 @@ fn mount_proc(options: &CStr) -> bool {
     }
 }
 
-/// Gives up what lets root see all processes.
+/// Drops the capabilities that let root see all processes.
 fn drop_capabilities() {
     #[repr(C)]
     struct Header {
@@ -132,12 +133,12 @@ fn drop_capabilities() {
     }
     const VERSION_3: u32 = 0x2008_0522;
     let (header, none) = (Header { version: VERSION_3, pid: 0 }, [0u32; 6]);
-    // SAFETY: both are live, and of this version's sizes.
+    // SAFETY: both are live and have the sizes of this version.
     assert_eq!(unsafe { libc::syscall(libc::SYS_capset, &header, &none) }, 0);
 }
 
-/// Runs `body` as the first process of a PID namespace with a `/proc` of its own, mounted with these options, where
-/// that is allowed.
+/// Runs `body` as the first process of a PID namespace with a `/proc` of its own, mounted with
+/// these options, if that is allowed.
 fn in_pid_namespace(options: &CStr, body: impl FnOnce()) {
     in_fork(|| match leave_pid_namespace() {
         true => in_fork(|| match mount_proc(options) {
@@ -162,7 +163,7 @@ fn a_process_of_another_pid_namespace_is_refused_by_name() {
             }
             let error = refused(place.open(), "run both in one (docker: --pid)");
             assert!(matches!(error, SegmentError::Unwatchable { .. }), "{error}");
-            // Among themselves they are welcome.
+            // Processes of one namespace accept each other.
             let own = Place::new();
             drop(own.create());
             drop(own.open().unwrap());
@@ -175,16 +176,16 @@ fn a_process_of_another_pid_namespace_is_refused_by_name() {
     });
 }
 
-/// It cannot be told from one that has died, and whose id is another's.
+/// It cannot be distinguished from a dead process with a reused id.
 #[test]
 fn a_process_that_proc_hides_is_refused_by_name() {
     in_child_well("deaths::a_process_that_proc_hides_is_refused_by_name", || {
-        // Root's group would see all.
+        // Root's group would see all processes.
         in_pid_namespace(c"hidepid=2,gid=1", || {
             let place = Place::new();
             forked(|| {
-                // As programs are that have more rights than their user.
-                // SAFETY: takes plain integers.
+                // SAFETY: takes plain integers. Makes the process look like a program with more
+                // rights than its user.
                 unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
                 let _segment = place.create();
                 rest();

@@ -1,4 +1,4 @@
-//! Files that are no segments, or none for this process.
+//! Files that are not segments, or not for this process.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt};
@@ -8,13 +8,13 @@ use daiko_sys::file::Reason;
 
 use crate::support::{Place, refused};
 
-/// Where the header has what: see `layout.rs`.
+/// Offsets in the header: see `layout.rs`.
 const MAGIC: u64 = 0;
 const VERSION: u64 = 8;
 const MACHINE: u64 = 12;
 const BYTES: u64 = 16;
 
-/// A segment of which nobody is left, with other bytes at `offset`.
+/// A segment without processes, with other bytes at `offset`.
 fn changed(offset: u64, bytes: &[u8]) -> Place {
     let place = Place::new();
     drop(place.create());
@@ -73,7 +73,7 @@ fn a_file_of_another_size_than_it_says_is_refused() {
     }
 }
 
-/// However consistent the file is in that.
+/// The file is consistent in that.
 #[test]
 fn a_segment_smaller_than_its_tables_is_refused() {
     for has in [4096, MIN_BYTES as u64 - 4096] {

@@ -1,4 +1,4 @@
-//! What a process inherits of a segment from the one that forked it, or from the program that it was before.
+//! Segments inherited from a parent process or from the previous program.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -37,7 +37,7 @@ fn what_is_inherited_is_refused_and_does_no_harm_when_dropped() {
     });
 }
 
-/// The thread that watched for deaths is the parent's.
+/// The thread that watches for deaths belongs to the parent.
 #[test]
 fn a_forked_process_watches_for_deaths_itself() {
     const NAME: &str = "fork::a_forked_process_watches_for_deaths_itself";
@@ -51,7 +51,7 @@ fn a_forked_process_watches_for_deaths_itself() {
             bell.doorbell().park();
             // SAFETY: takes plain integers.
             assert_eq!(unsafe { libc::kill(child.0.id() as i32, libc::SIGKILL) }, 0);
-            // Its own watch alone rings for it.
+            // Only its own watch rings for it.
             until("a ring", || !bell.doorbell().is_parked());
             assert!(own.is_gone(other));
         });
@@ -59,10 +59,10 @@ fn a_forked_process_watches_for_deaths_itself() {
     });
 }
 
-/// Tells a child that it has become another program already.
+/// Marks a child that has become another program already.
 const AGAIN: &str = "DAIKO_TEST_AGAIN";
 
-/// Attaches, signs in, and becomes another program: this one again, or `other`.
+/// Attaches, signs in, and becomes another program: this program again, or `other`.
 fn become_another(place: &Path, test: &str, other: Option<&str>) -> ! {
     let _segment = sign_in(2);
     let mut command = other.map_or_else(|| command(test), Command::new);
@@ -70,7 +70,7 @@ fn become_another(place: &Path, test: &str, other: Option<&str>) -> ! {
     panic!("{error}");
 }
 
-/// Or else a server that begins anew, as the same process, would find itself serving.
+/// Otherwise a restarted server with the same process id would find itself serving.
 #[test]
 fn a_process_that_becomes_another_program_has_left_when_that_comes() {
     const NAME: &str = "fork::a_process_that_becomes_another_program_has_left_when_that_comes";

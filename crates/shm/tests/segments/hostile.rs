@@ -1,4 +1,4 @@
-//! Peers that write what they like, wherever they like.
+//! Peers that write arbitrary values to arbitrary places.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,11 +11,12 @@ use proptest::prelude::*;
 
 use crate::support::{Place, words};
 
-/// Where the tables are, in words: header, attached, doorbells, owners, seats, names, objects. See `layout.rs`.
+/// Offsets of the tables: header, attached, doorbells, owners, seats, names, objects. See
+/// `layout.rs`.
 const TABLES: [usize; 8] =
     [0, 4 << 10, 20 << 10, 84 << 10, 92 << 10, 108 << 10, 172 << 10, MIN_BYTES];
 
-/// A word that somebody writes.
+/// A word written by a peer.
 #[derive(Clone, Copy, Debug)]
 struct Scribble {
     at: usize,
@@ -27,13 +28,13 @@ fn scribble() -> impl Strategy<Value = Scribble> {
         any::<u64>(),
         0u64..4,
         Just(u64::MAX),
-        // What a generation and an index look like, and sizes and offsets.
+        // Values that resemble a generation with an index, sizes and offsets.
         (0u64..3, 0u64..300).prop_map(|(generation, index)| generation << 32 | index << 16 | 1),
         (0u64..64).prop_map(|shift| 1 << shift),
         (0..MIN_BYTES as u64 / 128).prop_map(|lines| lines * 128),
     ];
     let at = (0..TABLES.len() - 1).prop_flat_map(|table| {
-        // The beginning of each table is what is looked at first.
+        // The beginning of each table is read first.
         let (from, to) = (TABLES[table] / 8, TABLES[table + 1] / 8);
         prop_oneof![from..to, from..(from + 64).min(to)]
     });
@@ -42,12 +43,12 @@ fn scribble() -> impl Strategy<Value = Scribble> {
 
 fn write(mapping: &Mapping, scribble: Scribble) {
     assert!(8 * scribble.at < mapping.len());
-    // SAFETY: a word of a live mapping, aligned, which all reach by atomics alone.
+    // SAFETY: an aligned word of a live mapping that is accessed by atomics only.
     let word = unsafe { mapping.start().cast::<AtomicU64>().add(scribble.at).as_ref() };
     word.store(scribble.word, Ordering::Relaxed);
 }
 
-/// All that can be asked of a segment without waiting.
+/// Calls all methods of a segment that do not wait.
 fn use_all(segment: &Segment, number: usize) {
     let bell = segment.doorbell();
     if let Ok(bell) = &bell {
@@ -66,7 +67,7 @@ fn use_all(segment: &Segment, number: usize) {
     let name = format!("made {}", number % 4);
     let _ = segment.make_object(&name, words(1 + number % 100), |_| ());
     for name in segment.objects() {
-        // A name that is none is refused as any other is.
+        // An invalid name is refused like any other.
         let Ok(object) = segment.object(&name, "words", |_| Ok(())) else { continue };
         let bytes = object.spec().bytes;
         assert!(bytes <= segment.bytes());
@@ -97,7 +98,7 @@ proptest! {
         }
     }
 
-    /// They write at the same time.
+    /// The stores happen at the same time.
     #[test]
     fn whatever_is_written_meanwhile_nobody_panics_or_looks_outside(
         scribbles in prop::collection::vec(scribble(), 100),

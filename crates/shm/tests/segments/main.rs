@@ -1,4 +1,5 @@
-//! Segments as processes meet them: files that are none, tables that are full, others that die or write what they like.
+//! Segments in real processes: invalid files, full tables, peers that die or write arbitrary
+//! values.
 
 #[path = "../../../../tests/child.rs"]
 mod child;

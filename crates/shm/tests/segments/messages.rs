@@ -1,4 +1,4 @@
-//! What users read.
+//! The texts of the errors.
 
 use std::path::PathBuf;
 

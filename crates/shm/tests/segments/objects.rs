@@ -1,4 +1,4 @@
-//! Objects by name, and who is refused one.
+//! Objects by name, and refusals.
 
 use daiko_shm::{MAX_NAME, MAX_OBJECTS, MIN_BYTES, Segment, SegmentError, Spec};
 
@@ -75,7 +75,7 @@ fn a_segment_with_all_its_objects_takes_no_more() {
     assert_eq!(segment.objects().len(), MAX_OBJECTS);
 }
 
-/// Whatever the one before has left there.
+/// The previous creator has left data there.
 #[test]
 fn an_object_is_zeroed_and_complete_before_it_is_found() {
     let segment = segment();

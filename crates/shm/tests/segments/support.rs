@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of these tests.
 
 use std::fmt::Display;
 use std::fs;
@@ -12,12 +12,12 @@ use daiko_shm::{MIN_BYTES, Object, Segment, SegmentError, Spec};
 
 use crate::child::{Killed, command};
 
-/// Tells a child which segment is meant.
+/// Names the segment for a child.
 const SEGMENT: &str = "DAIKO_TEST_SEGMENT";
-/// After so long something that must come is lost.
+/// Time after which an expected event counts as lost.
 const LOST: Duration = Duration::from_secs(60);
 
-/// A path for one segment, whose file is removed at the end.
+/// A path for one segment. Its file is removed at the end.
 pub(crate) struct Place(PathBuf);
 
 impl Place {
@@ -40,7 +40,7 @@ impl Place {
         Segment::open(&self.0)
     }
 
-    /// The segment, as its file.
+    /// The file of the segment.
     pub(crate) fn file(&self) -> fs::File {
         fs::File::options().read(true).write(true).open(&self.0).unwrap()
     }
@@ -63,12 +63,12 @@ impl Drop for Place {
     }
 }
 
-/// Of a child: where the segment of its parent is.
+/// The segment of the parent. Called in a child.
 pub(crate) fn theirs() -> PathBuf {
     std::env::var_os(SEGMENT).unwrap().into()
 }
 
-/// Of a child: does nothing until it is killed.
+/// Does nothing until it is killed. Called in a child.
 pub(crate) fn rest() -> ! {
     loop {
         std::thread::park();
@@ -84,7 +84,7 @@ pub(crate) fn until(what: &str, mut come: impl FnMut() -> bool) {
     }
 }
 
-/// What a segment, or something of it, was refused for: one line that says what to do.
+/// The error of a refusal, which is one line with this remedy.
 #[track_caller]
 pub(crate) fn refused<T>(result: Result<T, SegmentError>, remedy: &str) -> SegmentError {
     let Err(error) = result else { panic!("not refused: {remedy}") };
@@ -99,12 +99,12 @@ pub(crate) fn assert_names(error: &impl Display, remedy: &str) {
     assert!(text.contains(remedy), "{text:?} does not name {remedy:?}");
 }
 
-/// An object of words.
+/// An object that consists of words.
 pub(crate) fn words(words: usize) -> Spec {
     Spec { kind: 77, bytes: 8 * words, agreed: 0, chosen: [0; 4] }
 }
 
-/// The words that all processes of a segment have.
+/// The words shared by all processes of a segment.
 pub(crate) fn shared_words(segment: &Segment, count: usize) -> Object {
     match segment.make_object("words", words(count), |_| ()) {
         Err(SegmentError::ObjectTaken { .. }) => {
@@ -118,7 +118,7 @@ pub(crate) fn word(words: &Object, at: usize) -> &AtomicU64 {
     words.at(8 * at)
 }
 
-/// Of a child: attaches, and says as whom in the first word that is free.
+/// Attaches and stores its holder in the first free word. Called in a child.
 pub(crate) fn sign_in(count: usize) -> Segment {
     let segment = Segment::open(theirs()).unwrap();
     let words = shared_words(&segment, count);
@@ -131,17 +131,18 @@ pub(crate) fn sign_in(count: usize) -> Segment {
     segment
 }
 
-/// A segment to which another process is attached, too, until it is killed.
+/// A segment to which another process is attached as well, until it is killed.
 pub(crate) struct Pair {
     pub(crate) place: Place,
     pub(crate) segment: Segment,
     pub(crate) child: Killed,
-    /// That one's attachment.
+    /// The attachment of the other process.
     pub(crate) other: Holder,
 }
 
 impl Pair {
-    /// For the `test` that calls this first of all. The other process runs it, and never comes back from here.
+    /// Starts the other process. `test` must call this first: the other process runs it and never
+    /// returns from here.
     pub(crate) fn of(test: &str) -> Pair {
         if std::env::var_os(SEGMENT).is_some() {
             let _segment = sign_in(1);
@@ -155,13 +156,13 @@ impl Pair {
     }
 }
 
-/// Who signed in as number `at`, once he has.
+/// The process that signed in as number `at`, once it has.
 pub(crate) fn signed_in(words: &Object, at: usize) -> Holder {
     until("a child", || word(words, at).load(Ordering::SeqCst) != 0);
     Holder::of(word(words, at).load(Ordering::SeqCst)).unwrap()
 }
 
-/// A process that was forked from this one, and runs `body`.
+/// Runs `body` in a forked process.
 pub(crate) fn forked(body: impl FnOnce()) -> libc::pid_t {
     // SAFETY: glibc makes its allocator usable in the child, which leaves by `_exit`.
     let child = unsafe { libc::fork() };
@@ -174,7 +175,7 @@ pub(crate) fn forked(body: impl FnOnce()) -> libc::pid_t {
     child
 }
 
-/// Runs `body` in a forked process, where it has to succeed.
+/// Runs `body` in a forked process and asserts that it succeeds.
 #[track_caller]
 pub(crate) fn in_fork(body: impl FnOnce()) {
     let (child, mut status) = (forked(body), -1);

@@ -1,4 +1,5 @@
-//! Files that are cut short below the processes that use them. Each in a child process, which a signal would end.
+//! Files truncated below the processes that use them. Each case runs in a child process, which a
+//! signal would end.
 
 use daiko_core::doorbell::Listeners;
 use daiko_shm::{MIN_BYTES, Segment, SegmentError};
@@ -6,7 +7,7 @@ use daiko_shm::{MIN_BYTES, Segment, SegmentError};
 use crate::child::in_child_well;
 use crate::support::{Place, refused, shared_words, words};
 
-/// A segment with an object, whose file was cut to `bytes` bytes.
+/// A segment with an object and a file truncated to `bytes` bytes.
 fn cut(bytes: u64) -> (Place, Segment) {
     let place = Place::new();
     let segment = place.create();

@@ -1,10 +1,9 @@
-//! One handle from which every object of a runtime comes.
+//! An arena: one handle from which all objects of a runtime are allocated.
 //!
-//! A private arena maps what it needs. A shared one carves everything out of a
-//! single mapping that forked processes inherit at the same address, so that a
-//! runtime whose objects all come from its arena may have processes as workers;
-//! or takes it from a [`Source`] that does so.
-//! After creation an arena never uses the global allocator.
+//! A private arena maps memory as it needs it. A shared arena carves all objects out of one mapping
+//! that forked processes inherit at the same address, so that the runtime may have processes as
+//! workers. A lent arena takes its memory from a [`Source`] with the same property. After creation
+//! an arena never uses the global allocator.
 
 mod pages;
 mod small;
@@ -52,23 +51,23 @@ struct Inner {
 }
 
 impl Arena {
-    /// An arena for one process; it maps memory as it needs it.
+    /// Creates an arena for one process, which maps memory as it needs it.
     pub fn private() -> Self {
         Self::over(Pages::private())
     }
 
-    /// An arena in one mapping of `reserve_bytes`, which forked processes share.
+    /// Creates an arena in one mapping of `reserve_bytes`, which forked processes share.
     ///
     /// The reservation takes addresses only; pages are committed when touched.
     ///
     /// # Errors
     ///
-    /// Which limit refused the reservation.
+    /// The limit that refused the reservation.
     pub fn shared(reserve_bytes: usize) -> Result<Self, MemoryError> {
         Ok(Self::over(Pages::shared(reserve_bytes)?))
     }
 
-    /// An arena over memory that somebody else hands out to several processes.
+    /// Creates an arena over memory of an allocator that several processes share.
     pub fn lent(source: &'static dyn Source) -> Self {
         Self::over(Pages::Lent(source))
     }
@@ -77,7 +76,7 @@ impl Arena {
         Self { inner: Arc::new(Inner::new(pages)) }
     }
 
-    /// Whether one process or several use this arena; futex calls on its words take the same.
+    /// The processes that use this arena. Futex calls on words in the arena take the same scope.
     pub fn scope(&self) -> Scope {
         self.inner.pages.scope()
     }
@@ -86,7 +85,7 @@ impl Arena {
     ///
     /// # Errors
     ///
-    /// Which limit refused the memory.
+    /// The limit that refused the memory.
     pub fn map(&self, bytes: usize, align: usize) -> Result<Region, MemoryError> {
         let (start, len) = self.inner.pages.map(bytes, align)?;
         Ok(Region { arena: self.clone(), start, len })
@@ -94,21 +93,21 @@ impl Arena {
 
     /// Allocates uninitialised memory for an object.
     ///
-    /// Sizes are rounded up to powers of two; what is larger than 32 KiB takes whole pages.
+    /// Sizes are rounded up to powers of two; an object larger than 32 KiB takes whole pages.
     ///
     /// # Errors
     ///
-    /// Which limit refused the memory.
+    /// The limit that refused the memory.
     pub fn alloc(&self, layout: Layout) -> Result<NonNull<u8>, MemoryError> {
         self.inner.alloc(layout)
     }
 
-    /// Takes an object's memory back.
+    /// Frees an object's memory.
     ///
     /// # Safety
     ///
-    /// `object` comes from [`Arena::alloc`] of this arena with the same
-    /// `layout`, has not been freed, and is not used any more.
+    /// `object` comes from [`Arena::alloc`] of this arena with the same `layout`, has not been
+    /// freed, and is not used any more.
     pub unsafe fn free(&self, object: NonNull<u8>, layout: Layout) {
         // SAFETY: passed on to the caller.
         unsafe { self.inner.free(object, layout) };
@@ -133,7 +132,7 @@ impl Inner {
 
     /// # Safety
     ///
-    /// As for [`Arena::free`].
+    /// The conditions of [`Arena::free`].
     unsafe fn free(&self, object: NonNull<u8>, layout: Layout) {
         if let Pages::Lent(source) = self.pages {
             // SAFETY: the caller's promise.
@@ -160,7 +159,7 @@ impl fmt::Debug for Arena {
     }
 }
 
-/// Whole pages of an arena; they go back, with any guards removed, when this is dropped.
+/// Whole pages of an arena. Dropping a region removes its guards and returns its pages.
 #[derive(Debug)]
 pub struct Region {
     arena: Arena,
@@ -168,8 +167,7 @@ pub struct Region {
     len: usize,
 }
 
-// SAFETY: a region belongs to the process, not to a thread, and the type gives
-// out its address only.
+// SAFETY: a region belongs to the process, not to a thread, and the type only hands out addresses.
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -194,7 +192,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the pages came from this arena, and go back once.
+        // SAFETY: the pages came from this arena and are returned once.
         unsafe { self.arena.inner.pages.unmap(self.start, self.len) };
     }
 }

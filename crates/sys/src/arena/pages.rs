@@ -7,13 +7,13 @@ use crate::Scope;
 use crate::lock::Lock;
 use crate::memory::{Mapping, MemoryError, discard, page_size, remove_guards, whole_pages};
 
-/// Where an arena's pages come from.
+/// The origin of an arena's pages.
 pub(super) enum Pages {
     /// One mapping for each request.
     Private,
     /// Runs of free pages in one mapping, which the field keeps alive.
     Shared { runs: Lock<Runs>, _mapping: Mapping },
-    /// Somebody else's, who also has what is smaller.
+    /// An allocator of several processes, which also serves small objects.
     Lent(&'static dyn Source),
 }
 
@@ -25,7 +25,7 @@ impl Pages {
     pub(super) fn shared(bytes: usize) -> Result<Self, MemoryError> {
         let mapping = Mapping::new(bytes, Scope::Shared)?;
         let mut runs = Runs { first: None };
-        // SAFETY: the mapping is fresh, and lives as long as the runs.
+        // SAFETY: the mapping is fresh and lives as long as the runs.
         unsafe { runs.insert(mapping.start(), mapping.len()) };
         Ok(Self::Shared { runs: Lock::new(Scope::Shared, runs), _mapping: mapping })
     }
@@ -37,7 +37,7 @@ impl Pages {
         }
     }
 
-    /// Zeroed pages, and their length.
+    /// Maps zeroed pages and returns them with their length.
     pub(super) fn map(
         &self,
         bytes: usize,
@@ -56,12 +56,12 @@ impl Pages {
 
     /// # Safety
     ///
-    /// The pages are what [`Pages::map`] returned for as many bytes; they are
-    /// not used any more.
+    /// [`Pages::map`] returned these pages for the same number of bytes; they are not used any
+    /// more.
     pub(super) unsafe fn unmap(&self, start: NonNull<u8>, bytes: usize) {
         let len = whole_pages(bytes.max(1)).expect("it was mapped");
         match self {
-            // SAFETY: the caller's promise: these are the parts of a mapping.
+            // SAFETY: the caller's promise: the pages are a whole mapping.
             Self::Private => drop(unsafe { Mapping::from_raw(start, len) }),
             Self::Shared { runs, .. } => {
                 // SAFETY: the caller gives these pages up.
@@ -76,11 +76,12 @@ impl Pages {
     }
 }
 
-/// Makes pages of a shared arena as good as new; if the kernel refuses that, they are lost.
+/// Removes guards and contents from pages of a shared arena. Returns false, and the pages are lost,
+/// if the kernel refuses.
 ///
 /// # Safety
 ///
-/// The pages are the caller's, who does not need them any more.
+/// The pages are the caller's, and the caller does not need them any more.
 unsafe fn restore(start: NonNull<u8>, len: usize) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
@@ -92,13 +93,13 @@ unsafe fn restore(start: NonNull<u8>, len: usize) -> bool {
     }
 }
 
-/// Has pages of a shared mapping, which have no guards, hold zeros.
+/// Zeroes pages of a shared mapping that have no guards.
 ///
 /// # Safety
 ///
-/// The pages are the caller's, who does not need what they hold.
+/// The pages are the caller's, and their contents are not needed any more.
 pub(super) unsafe fn zero(start: NonNull<u8>, len: usize) {
-    // SAFETY: the caller's promise. Locked pages cannot be discarded, but be zeroed.
+    // SAFETY: the caller's promise. Locked pages cannot be discarded, but they can be overwritten.
     unsafe {
         if discard(start, len, Scope::Shared).is_err() {
             ptr::write_bytes(start.as_ptr(), 0, len);
@@ -106,7 +107,7 @@ pub(super) unsafe fn zero(start: NonNull<u8>, len: usize) {
     }
 }
 
-/// A run of free pages; this header lies in its first bytes, all others are zero.
+/// A run of free pages. This header lies in its first bytes; all its other bytes are zero.
 struct Run {
     len: usize,
     next: Option<NonNull<Run>>,
@@ -120,20 +121,20 @@ impl Run {
     }
 }
 
-/// The free runs in ascending order of address; neighbours are always merged.
+/// The free runs in ascending order of address. Adjacent runs are always merged.
 pub(super) struct Runs {
     first: Option<NonNull<Run>>,
 }
 
-// SAFETY: the runs are memory of the process, reached through this list only.
+// SAFETY: the runs are memory of the process and are reached through this list only.
 unsafe impl Send for Runs {}
 
 impl Runs {
-    /// Takes pages off the end of the first run that has room, so that its header stays where it is.
+    /// Takes pages off the end of the first run that has room, so that its header stays in place.
     fn take(&mut self, len: usize, align: usize) -> Option<NonNull<u8>> {
         let mut link: *mut Option<NonNull<Run>> = &mut self.first;
-        // SAFETY: `link` points to the list's head or into a live run, and
-        // `&mut self` keeps everybody else away.
+        // SAFETY: `link` points to the list's head or into a live run, and `&mut self` is the only
+        // access.
         while let Some(run) = unsafe { *link } {
             let (low, high) = (run.as_ptr().addr(), Run::end(run).addr());
             let start = high.checked_sub(len).map_or(0, |start| start & !(align - 1));
@@ -155,8 +156,8 @@ impl Runs {
     ///
     /// `link` leads to a run of this list in which the bytes lie.
     unsafe fn cut(&mut self, link: *mut Option<NonNull<Run>>, start: NonNull<u8>, len: usize) {
-        // SAFETY: the caller's promise; the header of a consumed run is zeroed,
-        // and what is left behind the bytes becomes a run of its own.
+        // SAFETY: the caller's promise. The header of a consumed run is zeroed, and the rest behind
+        // the bytes becomes a run of its own.
         unsafe {
             let Some(run) = *link else { return };
             let rest = Run::end(run).addr() - start.addr().get() - len;
@@ -173,17 +174,17 @@ impl Runs {
         }
     }
 
-    /// Adds free pages, merging them with their neighbours.
+    /// Adds free pages and merges them with adjacent runs.
     ///
     /// # Safety
     ///
-    /// The pages are zeroed, in no run, and used by nobody; `len` is not zero.
+    /// The pages are zeroed, in no run and unused; `len` is not zero.
     unsafe fn insert(&mut self, start: NonNull<u8>, len: usize) {
         let run = start.cast::<Run>();
         let mut before: Option<NonNull<Run>> = None;
         let mut after = self.first;
-        // SAFETY: all runs in the list are live, and the new header is written
-        // to pages that the caller gives.
+        // SAFETY: all runs in the list are live, and the new header is written to the caller's
+        // pages.
         unsafe {
             while let Some(next) = after.filter(|next| *next < run) {
                 before = Some(next);

@@ -8,12 +8,12 @@ use crate::Scope;
 use crate::lock::Lock;
 use crate::memory::MemoryError;
 
-/// The smallest object is 2^4 = 16 bytes: a free one holds a link.
+/// The smallest object has 2^4 = 16 bytes: a free object holds a link.
 const LEAST: u32 = 4;
-/// The largest is 2^15 = 32 KiB; beyond, rounding to pages wastes less.
+/// The largest object has 2^15 = 32 KiB. Above that, rounding to pages wastes less.
 const MOST: u32 = 15;
 const CLASSES: usize = (MOST - LEAST + 1) as usize;
-/// How much is mapped at a time.
+/// Bytes mapped at a time.
 const CHUNK: usize = 256 * 1024;
 
 /// The binary logarithm of the size that serves `layout`; `None` if it takes whole pages.
@@ -49,12 +49,12 @@ impl Small {
         unsafe { self.state.lock().push(object, class) };
     }
 
-    /// Returns all chunks, with everything in them.
+    /// Returns all chunks with their objects.
     pub(super) fn release(&mut self, pages: &Pages) {
         let state = self.state.get_mut();
         while let Some(chunk) = state.chunks {
-            // SAFETY: the chunk is live until it is returned; with the arena's
-            // last handle gone, nobody uses an object in it.
+            // SAFETY: a chunk is live until it is returned. The arena's last handle is gone, so no
+            // object is in use.
             unsafe {
                 state.chunks = chunk.read().next;
                 pages.unmap(chunk.cast(), CHUNK);
@@ -63,7 +63,7 @@ impl Small {
     }
 }
 
-/// The first bytes of a free object, and of every chunk.
+/// The first bytes of a free object and of every chunk.
 #[derive(Clone, Copy)]
 struct Link {
     next: Option<NonNull<Link>>,
@@ -79,7 +79,7 @@ struct State {
     chunks: Option<NonNull<Link>>,
 }
 
-// SAFETY: the pointers refer to memory of the process, reached through this value only.
+// SAFETY: the pointers refer to memory of the process that is reached through this value only.
 unsafe impl Send for State {}
 
 impl State {
@@ -93,7 +93,7 @@ impl State {
 
     /// # Safety
     ///
-    /// `object` has 2^`class` bytes, so aligned, in a chunk of this arena, and nobody uses them.
+    /// `object` has 2^`class` bytes with that alignment, in a chunk of this arena, and is unused.
     unsafe fn push(&mut self, object: NonNull<u8>, class: u32) {
         let list = &mut self.free[(class - LEAST) as usize];
         let object = object.cast::<Link>();
@@ -102,7 +102,8 @@ impl State {
         *list = Some(object);
     }
 
-    /// Cuts an object off the newest chunk. What must be skipped goes to the free lists of smaller classes.
+    /// Cuts an object off the newest chunk. Pieces skipped for alignment or at the end go to the
+    /// free lists of smaller classes.
     #[cold]
     fn carve(&mut self, class: u32, pages: &Pages) -> Result<NonNull<u8>, MemoryError> {
         loop {
@@ -111,7 +112,7 @@ impl State {
                     return Ok(self.cut(class));
                 }
                 let skipped = self.cut(piece);
-                // SAFETY: the piece was just cut off for nobody else.
+                // SAFETY: the piece was just cut off and is not used yet.
                 unsafe { self.push(skipped, piece) };
             }
             let (chunk, left) = pages.map(CHUNK, 1 << MOST)?;
@@ -126,7 +127,8 @@ impl State {
         }
     }
 
-    /// The largest class up to `class` that the unused part starts with; `None` if nothing is left.
+    /// The largest class up to `class` that the unused part can start with; `None` if nothing is
+    /// left.
     fn next_piece(&self, class: u32) -> Option<u32> {
         let aligned = self.unused?.addr().trailing_zeros();
         let fitting = self.left.checked_ilog2()?;
@@ -135,7 +137,8 @@ impl State {
 
     fn cut(&mut self, class: u32) -> NonNull<u8> {
         let object = self.unused.expect("`next_piece` found one");
-        // First, so that who dies in between leaves too little behind, not too much.
+        // The count goes first: a process that dies in between leaves too little behind, not too
+        // much.
         self.left -= 1 << class;
         // SAFETY: `next_piece` saw at least 2^`class` bytes here.
         self.unused = Some(unsafe { object.add(1 << class) });

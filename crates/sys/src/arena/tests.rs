@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 const RESERVE: usize = 8 << 20;
 
-/// Hands out what is not zero, as nobody promises that it is.
+/// Hands out memory that is not zero, as a source need not zero it.
 struct Heap;
 
 // SAFETY: in tests there is one process.
@@ -77,7 +77,8 @@ proptest! {
         }
     }
 
-    /// Regions are zeroed and apart, however they are taken and given back, and the whole reservation returns.
+    /// Regions are zeroed and disjoint in any order of mapping and dropping, and the whole
+    /// reservation becomes free again.
     #[test]
     fn regions_are_zeroed_and_return(
         steps in prop::collection::vec((0..3u8, 1..90_000usize, 12..18u32), 1..60)
@@ -106,7 +107,7 @@ proptest! {
 #[test]
 fn freed_memory_is_used_again() {
     let layout = Layout::from_size_align(64, 64).unwrap();
-    // What is lent, its owner uses again.
+    // Reuse of lent memory is up to its source.
     for arena in arenas().into_iter().take(2) {
         let first = arena.alloc(layout).unwrap();
         // SAFETY: the object is live, of this arena and layout.

@@ -1,4 +1,4 @@
-//! Sets of CPUs read as the kernel writes them: `0-3,8`.
+//! Parses sets of CPUs in the kernel's format: `0-3,8`.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 
 use super::CpuSet;
 
-/// Why a text is no set of CPUs; its message is one line.
+/// Reason why a text is not a set of CPUs. Its message is one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseCpuSetError {
-    /// The part that is wrong, cut if it is long.
+    /// The invalid part, cut if it is long.
     part: String,
 }
 
@@ -26,9 +26,10 @@ impl fmt::Display for ParseCpuSetError {
 
 impl std::error::Error for ParseCpuSetError {}
 
-/// Reads what `Display` and the kernel write: numbers below [`CpuSet::LIMIT`] and ranges of them, ascending, each once.
+/// Parses the format of `Display` and the kernel: numbers below [`CpuSet::LIMIT`] and ranges of
+/// them, ascending, each once.
 ///
-/// Whatever the text is, this takes no more memory than a set of that size, and no more time than the text is long.
+/// For any text, memory is bounded by the size of such a set, and time by the length of the text.
 ///
 /// # Examples
 ///
@@ -46,7 +47,7 @@ impl FromStr for CpuSet {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut set = CpuSet::new();
         let mut least = 0;
-        // The kernel writes the empty set as nothing at all.
+        // The kernel writes the empty set as an empty text.
         for part in text.split(',').filter(|_| !text.is_empty()) {
             let range = range(part).filter(|range| *range.start() >= least);
             let range =
@@ -64,7 +65,7 @@ fn range(part: &str) -> Option<RangeInclusive<usize>> {
     (start <= end && end < CpuSet::LIMIT).then_some(start..=end)
 }
 
-/// `parse` alone would take a sign.
+/// Parses digits only; `parse` alone would accept a sign.
 fn number(digits: &str) -> Option<usize> {
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
     plain.then(|| digits.parse().ok()).flatten()
@@ -83,7 +84,7 @@ mod tests {
             prop_assert_eq!(set.to_string().parse(), Ok(set));
         }
 
-        /// Against a plain reading of the same text.
+        /// Compares with a plain reading of the same text.
         #[test]
         fn what_is_accepted_is_what_the_text_says(text in "[0-9,-]{0,12}") {
             let mut plain = BTreeSet::new();

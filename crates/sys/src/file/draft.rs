@@ -1,4 +1,4 @@
-//! Files that have no name yet.
+//! Files without a name so far.
 
 use std::ffi::CString;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use super::{FileError, Guarded, Populate, Reason, SharedFile, allocate, failed};
 use crate::memory::Mapping;
 
-/// A file of shared memory that has all its pages, but no name: nobody else can open it.
+/// A file of shared memory that has all its pages but no name, so no other process can open it.
 ///
-/// Dropped, or left behind by a process that is killed, it is gone.
+/// A draft that is dropped, or left by a killed process, disappears.
 ///
 /// # Examples
 ///
@@ -21,7 +21,7 @@ use crate::memory::Mapping;
 ///
 /// let name = format!("daiko-draft-{}", std::process::id());
 /// let draft = SharedFile::draft(&name, 4096)?;
-/// // SAFETY: the mapping is live, and nobody else has one.
+/// // SAFETY: the mapping is live, and it is the only one.
 /// unsafe { draft.map(Populate::OnUse)?.start().write(7) };
 /// let mut file = draft.publish()?;
 /// // SAFETY: as above.
@@ -34,12 +34,12 @@ pub struct Draft(SharedFile);
 
 impl Draft {
     pub(super) fn new(path: PathBuf, bytes: usize) -> Result<Self, FileError> {
-        // Publishing finds this out as well, after all pages have been allocated for nothing.
+        // Publishing detects this as well, but only after all pages were allocated in vain.
         if fs::symlink_metadata(&path).is_ok() {
             return Err(FileError::new(&path, Reason::Taken));
         }
         let file = unnamed(&path)?;
-        // The umask took from the mode what it liked.
+        // The umask may have removed bits from the mode.
         file.set_permissions(Permissions::from_mode(0o600)).map_err(|e| failed(&path, e))?;
         let size = allocate(&file, &path, bytes)?;
         Ok(Self(SharedFile { file, path, size }))
@@ -50,20 +50,20 @@ impl Draft {
         self.0.size()
     }
 
-    /// As [`SharedFile::map`].
+    /// Maps the draft like [`SharedFile::map`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The errors of [`SharedFile::map`].
     pub fn map(&self, populate: Populate) -> Result<Mapping, FileError> {
         self.0.map(populate)
     }
 
-    /// As [`SharedFile::map_guarded`].
+    /// Maps the draft like [`SharedFile::map_guarded`].
     ///
     /// # Errors
     ///
-    /// As there.
+    /// The errors of [`SharedFile::map_guarded`].
     pub fn map_guarded(&self, populate: Populate) -> Result<Guarded, FileError> {
         self.0.map_guarded(populate)
     }
@@ -72,7 +72,7 @@ impl Draft {
     ///
     /// # Errors
     ///
-    /// [`Reason::Taken`] if somebody was faster; the draft is gone then.
+    /// [`Reason::Taken`] if another process took the name first; the draft is gone then.
     pub fn publish(self) -> Result<SharedFile, FileError> {
         let Self(file) = self;
         let descriptor = format!("/proc/self/fd/{}", file.file.as_raw_fd());
@@ -99,11 +99,11 @@ fn unnamed(path: &Path) -> Result<File, FileError> {
         .map_err(|error| in_directory(path, error))
 }
 
-/// What an error means for a file that is to be created.
+/// Translates an error of creating the file at `path`.
 fn in_directory(path: &Path, error: std::io::Error) -> FileError {
     match error.raw_os_error() {
         Some(libc::ENOENT) => FileError::new(path, Reason::NoDirectory),
-        // What file systems without unnamed files say, as the flag holds O_DIRECTORY.
+        // File systems without unnamed files return this, as the flag contains O_DIRECTORY.
         Some(libc::EISDIR) => FileError::new(path, Reason::Unsupported),
         _ => failed(path, error),
     }

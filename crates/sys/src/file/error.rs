@@ -1,4 +1,4 @@
-//! Why a shared file was refused, and what to change.
+//! Reasons for refusing a shared file, with their remedies.
 
 use std::fmt;
 use std::fs;
@@ -7,56 +7,56 @@ use std::path::{Path, PathBuf};
 
 use crate::memory::MemoryError;
 
-/// Why a shared file was refused; its message is one line and names the remedy.
+/// A refused shared file and the reason. Its message is one line and names the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileError {
     path: PathBuf,
     reason: Reason,
 }
 
-/// What stood in the way of a shared file.
+/// The reason why a shared file was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
     /// No file can have this name.
     BadName,
-    /// Something has this name already.
+    /// The name is taken.
     Taken,
-    /// Nothing has this name.
+    /// No file has this name.
     Missing,
     /// The directory of the new file does not exist.
     NoDirectory,
     /// The file belongs to another user, or the directory grants no access.
     Denied {
-        /// The user whom the file belongs to, if it exists and may be looked at.
+        /// The user that owns the file, if the file exists and may be inspected.
         owner: Option<u32>,
     },
     /// Something that is not a regular file has this name.
     NotAFile {
-        /// What it is.
+        /// The type of the file.
         kind: &'static str,
     },
-    /// The file has no byte.
+    /// The file is empty.
     Empty,
-    /// The file system, or the machine's memory, has no room for so much.
+    /// The file system, or the machine's memory, lacks room for that many bytes.
     Full {
-        /// How much was asked for.
+        /// The requested size.
         bytes: usize,
     },
     /// `RLIMIT_FSIZE` would be exceeded.
     SizeLimit {
-        /// How much was asked for.
+        /// The requested size.
         bytes: usize,
     },
     /// The file system cannot make unnamed files or allocate in advance.
     Unsupported,
-    /// The descriptor's seals do not keep its size.
+    /// The descriptor's seals do not fix its size.
     Unsealed,
     /// Too many files are mapped with a guard in this process.
     TooMany,
-    /// It could not be mapped.
+    /// The mapping failed.
     Memory(MemoryError),
-    /// The kernel refused for another reason.
+    /// The kernel refused for a reason of its own.
     Refused {
         /// The kernel's error number.
         errno: i32,
@@ -64,12 +64,12 @@ pub enum Reason {
 }
 
 impl FileError {
-    /// Says why of the file at `path`.
+    /// Creates the error `reason` for the file at `path`.
     pub fn new(path: &Path, reason: Reason) -> Self {
         Self { path: path.to_owned(), reason }
     }
 
-    /// What `errno` means for a file of this name.
+    /// Translates `errno` for a file of this name.
     pub fn diagnose(path: &Path, errno: i32) -> Self {
         let reason = match errno {
             libc::EEXIST => Reason::Taken,
@@ -91,7 +91,7 @@ impl FileError {
         &self.path
     }
 
-    /// What stood in the way.
+    /// The reason.
     pub fn reason(&self) -> Reason {
         self.reason
     }
@@ -101,7 +101,7 @@ fn owner(path: &Path) -> Option<u32> {
     Some(fs::symlink_metadata(path).ok()?.uid())
 }
 
-// Paths are written as `Debug` does it: a line break in one is escaped.
+// Paths are written by `Debug`, which escapes line breaks.
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = &self.path;

@@ -1,19 +1,19 @@
-//! Mapped files that survive being truncated.
+//! Mapped files that survive truncation.
 //!
-//! Touching a page behind the end of its file raises SIGBUS. The handler must
-//! find out, without a lock or an allocation, whether the page is one of ours;
-//! so the guarded ranges are listed in a table:
+//! Touching a page behind the end of its file raises SIGBUS. The handler must find out, without a
+//! lock or an allocation, whether the page belongs to a guarded mapping. The guarded ranges are
+//! therefore listed in a table:
 //!
 //! 1. A range claims an entry by moving its `start` from `FREE` to `CLAIMED`.
 //! 2. It writes the other fields, then publishes the true `start` (Release).
-//! 3. The handler reads `start` (Acquire), `end`, and `start` again. What
-//!    changed meanwhile is not the range that faults, which is in use.
-//! 4. It lowers `intact` to the page that faulted. Who finds it that low
-//!    already returns, to fault until the other is done; so no page is replaced
-//!    twice, which would lose what was written to it in between.
-//! 5. It maps zeroed private pages from there up to the old `intact`.
-//! 6. Dropped, the range frees the entry first and is unmapped then, so that no
-//!    successor at its addresses is taken for it.
+//! 3. The handler reads `start` (Acquire), `end`, and `start` again. A range that changed in
+//!    between is not the faulting range, which is in use.
+//! 4. The handler lowers `intact` to the page that faulted. A handler that finds `intact` that low
+//!    already returns, and its thread faults again until the first handler is done. So no page is
+//!    replaced twice, which would lose stores made in between.
+//! 5. The handler maps zeroed private pages from there up to the old `intact`.
+//! 6. Dropping a range frees its entry first and unmaps the range afterwards, so that a successor
+//!    at its addresses is not mistaken for it.
 
 use std::fmt;
 use std::ops::Deref;
@@ -24,17 +24,19 @@ use super::Reason;
 use crate::memory::{Mapping, page_size};
 use crate::signal;
 
-/// How many guarded mappings a process may have at a time.
+/// Largest number of guarded mappings of a process at a time.
 pub const MOST_GUARDED: usize = 256;
 
-/// A mapped file whose pages can always be read and written, also those that another process took away.
+/// A mapped file with pages that can always be read and written, even after another process
+/// truncated it.
 ///
-/// The first access to a page that is gone has it and all that follow replaced by zeroed pages of this
-/// process alone, and [says so](Guarded::is_broken). Nothing is sent to others by then, and what
-/// others wrote is lost, so whoever sees it gives the file up.
+/// The first access to a missing page replaces it and all following pages by zeroed pages of this
+/// process alone, and sets [`is_broken`](Guarded::is_broken). From then on stores reach no other
+/// process, and the stores of other processes are lost, so a process that sees the mark gives the
+/// file up.
 ///
-/// A system call that is given such an address reports `EFAULT` instead. Who installs a handler of
-/// SIGBUS later has it call the one that was there before.
+/// A system call that is given such an address reports `EFAULT` instead. A SIGBUS handler installed
+/// later must call the previous handler.
 ///
 /// # Examples
 ///
@@ -67,7 +69,7 @@ impl Guarded {
         Ok(Self { mapping, entry: entry.ok_or(Reason::TooMany)? })
     }
 
-    /// Whether a page was missing, so that what was read since may be zeros that nobody wrote.
+    /// Returns true if a page was missing. Data read since then may be zeros that no process wrote.
     #[inline]
     pub fn is_broken(&self) -> bool {
         self.entry.intact.load(Ordering::SeqCst) < self.entry.end.load(Ordering::Relaxed)
@@ -103,11 +105,12 @@ impl fmt::Debug for Guarded {
 const FREE: usize = 0;
 const CLAIMED: usize = 1;
 
-/// A place for a range. `start` says who may touch the other fields: see the head of this file.
+/// A place for a range. `start` decides about access to the other fields: see the head of this
+/// file.
 struct Entry {
     start: AtomicUsize,
     end: AtomicUsize,
-    /// Where the file's own pages end.
+    /// End of the file's own pages.
     intact: AtomicUsize,
 }
 
@@ -116,14 +119,14 @@ static TABLE: [Entry; MOST_GUARDED] = [const {
 }; MOST_GUARDED];
 
 impl Entry {
-    /// Publishes a range here, unless the entry is in use.
+    /// Publishes a range in this entry. Returns false if the entry is in use.
     fn claim(&self, start: usize, end: usize) -> bool {
         // Acquire: pairs with the Release in `Guarded::drop`.
         let free = self.start.compare_exchange(FREE, CLAIMED, Ordering::Acquire, Ordering::Relaxed);
         if free.is_err() {
             return false;
         }
-        // Pairs with the Acquire fence in `covers`: who sees a field below sees CLAIMED, too.
+        // Pairs with the Acquire fence in `covers`: a reader of a field below sees CLAIMED as well.
         fence(Ordering::Release);
         self.end.store(end, Ordering::Relaxed);
         self.intact.store(end, Ordering::Relaxed);
@@ -142,7 +145,7 @@ impl Entry {
         same && start > CLAIMED && (start..end).contains(&page)
     }
 
-    /// Puts zeros in the place of this page and those that follow; false if the kernel refuses.
+    /// Replaces this page and all following pages by zeros. Returns false if the kernel refuses.
     fn replace_from(&self, page: usize) -> bool {
         let end = self.intact.fetch_min(page, Ordering::SeqCst);
         if end <= page {
@@ -151,15 +154,16 @@ impl Entry {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
         let start = ptr::with_exposed_provenance_mut(page);
-        // SAFETY: the pages are part of a live mapping that is guarded, whose file has nothing at
-        // the first of them, and nobody replaces them twice.
+        // SAFETY: the pages are part of a live, guarded mapping, the file ends before the first of
+        // them, and `fetch_min` gives each page to one thread.
         unsafe { libc::mmap(start, end - page, access, flags, -1, 0) != libc::MAP_FAILED }
     }
 }
 
-/// What to do about a missing page at this address: whether the access can be repeated. Async-signal-safe.
+/// Handles a missing page at this address. Returns true if the access can be repeated.
+/// Async-signal-safe.
 fn repair(address: usize) -> bool {
-    // Known since the first mapping was made.
+    // The size has been cached since the first mapping.
     let page = address & !(page_size() - 1);
     TABLE.iter().find(|entry| entry.covers(page)).is_some_and(|entry| entry.replace_from(page))
 }
@@ -169,7 +173,7 @@ mod tests {
     use super::*;
     use crate::Scope;
 
-    /// The other guarded mappings of this process come and go: only these addresses are looked for.
+    /// Looks for these addresses only, as other tests have guarded mappings at the same time.
     fn is_listed(address: usize) -> bool {
         TABLE.iter().any(|entry| entry.covers(address))
     }

@@ -1,4 +1,4 @@
-//! Who may decide about a file.
+//! The lock that decides about a file's name.
 
 use std::fs::{self, TryLockError};
 use std::io::ErrorKind::Interrupted;
@@ -6,15 +6,16 @@ use std::ops::Deref;
 
 use super::{FileError, SharedFile, failed};
 
-/// The exclusive right to decide about a file, among those who ask for it (`flock`); ends with its holder.
+/// The exclusive right to decide about a file, by `flock`. Ends with its holder.
 ///
-/// A file whose processes are all dead is taken over by: open it, lock it, see whether it
-/// [has its name](SharedFile::has_its_name) still, see that nobody uses it, [remove](Self::remove)
-/// it, create its successor. Of several who do so, one removes it; the others, who waited for the
-/// lock of what is no longer there, begin anew.
+/// A file left by dead processes is taken over in these steps: open it, lock it, check that it
+/// still [has its name](SharedFile::has_its_name) and is unused, [remove](Self::remove) it, create
+/// its successor. Of several processes that do so, one removes the file. The other processes, which
+/// waited for the lock of a file that has no name any more, start again.
 ///
-/// The lock belongs to the open file, which a process that is forked meanwhile shares: it keeps
-/// the lock if its parent is killed, and takes it again without waiting for the other.
+/// The lock belongs to the open file, which a child forked meanwhile shares. If the parent is
+/// killed, the child keeps the lock, and the child can take it again without waiting for the
+/// parent.
 ///
 /// # Examples
 ///
@@ -39,11 +40,11 @@ pub struct FileLock<'a> {
 }
 
 impl SharedFile {
-    /// Waits until nobody else holds the lock, also one who is stopped, and takes it.
+    /// Waits until the lock is free, even if its holder is stopped, and takes it.
     ///
     /// # Errors
     ///
-    /// What `flock` reports where a file system or filter refuses it.
+    /// The error of `flock` if a file system or filter refuses it.
     pub fn lock(&mut self) -> Result<FileLock<'_>, FileError> {
         loop {
             match self.file.lock() {
@@ -54,11 +55,11 @@ impl SharedFile {
         }
     }
 
-    /// Takes the lock unless somebody holds it; `None` then.
+    /// Takes the lock if it is free; `None` otherwise.
     ///
     /// # Errors
     ///
-    /// As of [`SharedFile::lock`].
+    /// The errors of [`SharedFile::lock`].
     pub fn try_lock(&mut self) -> Result<Option<FileLock<'_>>, FileError> {
         match self.file.try_lock() {
             Ok(()) => Ok(Some(FileLock { file: self })),
@@ -69,14 +70,15 @@ impl SharedFile {
 }
 
 impl FileLock<'_> {
-    /// Takes the file's name away, if it has it still; `false` if not.
+    /// Removes the file's name if the file still has it; returns `false` if not.
     ///
-    /// Those who have the file open keep it. Nobody who removes by such a lock can do so between
-    /// the comparison and the removal; who renames or removes without one (`rm`, `mv`) can.
+    /// Processes that have the file open keep it. No process that holds such a lock can rename or
+    /// remove the file between the comparison and the removal; a process without the lock (`rm`,
+    /// `mv`) can.
     ///
     /// # Errors
     ///
-    /// Why the path cannot be looked at, or the directory not be changed.
+    /// The error of reading the path or changing the directory.
     pub fn remove(self) -> Result<bool, FileError> {
         if !self.has_its_name()? {
             return Ok(false);
@@ -99,7 +101,7 @@ impl Deref for FileLock<'_> {
 
 impl Drop for FileLock<'_> {
     fn drop(&mut self) {
-        // It can fail for a bad descriptor only.
+        // Fails for a bad descriptor only.
         let _ = self.file.file.unlock();
     }
 }

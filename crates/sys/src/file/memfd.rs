@@ -1,4 +1,4 @@
-//! Files without a path, whose size is sealed.
+//! Files without a path and with a sealed size.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -7,19 +7,20 @@ use std::path::Path;
 
 use super::{FileError, Reason, SharedFile, allocate, failed};
 
-/// What keeps a memfd's size for ever.
+/// The seals that fix a memfd's size for ever.
 const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 impl SharedFile {
-    /// Creates a file of at least `bytes` bytes, whole pages of zeros, that has no path, for processes
-    /// that inherit or are sent its descriptor.
+    /// Creates a file without a path, of at least `bytes` bytes, whole pages of zeros. Its users
+    /// are processes that inherit or are sent its descriptor.
     ///
-    /// Its size is sealed, so that no process can make another one fault. `name` is what
-    /// `/proc/PID/maps` shows; it need not be unique.
+    /// Its size is sealed, so that no process can make another one fault. `name` is shown in
+    /// `/proc/PID/maps` and need not be unique.
     ///
     /// # Errors
     ///
-    /// [`Reason::BadName`] for more than 249 bytes or a zero byte, [`Reason::Full`], [`Reason::SizeLimit`].
+    /// [`Reason::BadName`] for more than 249 bytes or a zero byte, [`Reason::Full`],
+    /// [`Reason::SizeLimit`].
     pub fn memfd(name: &str, bytes: usize) -> Result<Self, FileError> {
         let path = Path::new(name);
         let file = File::from(unsealed(name)?);
@@ -31,14 +32,14 @@ impl SharedFile {
         }
     }
 
-    /// Takes a descriptor that another process got from [`SharedFile::memfd`].
+    /// Takes a descriptor that another process made by [`SharedFile::memfd`].
     ///
     /// # Errors
     ///
-    /// [`Reason::Unsealed`] if the size may change; otherwise as of [`SharedFile::open`].
+    /// [`Reason::Unsealed`] if the size may change; otherwise the errors of [`SharedFile::open`].
     pub fn from_memfd(descriptor: OwnedFd) -> Result<Self, FileError> {
         let number = descriptor.as_raw_fd();
-        // SAFETY: this command takes nothing more, and fails for what has no seals.
+        // SAFETY: this command takes no further argument and fails for a file without seals.
         let seals = unsafe { libc::fcntl(number, libc::F_GET_SEALS) };
         let file = Self::over(File::from(descriptor), format!("memfd {number}").into())?;
         if seals == -1 || seals & SEALS != SEALS {
@@ -48,18 +49,18 @@ impl SharedFile {
     }
 }
 
-/// A file in memory without seals.
+/// Creates a file in memory without seals.
 pub(super) fn unsealed(name: &str) -> Result<OwnedFd, FileError> {
     const MFD_NOEXEC_SEAL: libc::c_uint = 8;
     let path = Path::new(name);
     let text = CString::new(name).map_err(|_| FileError::new(path, Reason::BadName))?;
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-    // Kernels from 6.3 on may insist on that flag, older ones do not know it.
+    // Kernels from 6.3 on may insist on that flag; older kernels do not know it.
     for flags in [flags | MFD_NOEXEC_SEAL, flags] {
         // SAFETY: the name is live and ends in a zero byte.
         let descriptor = unsafe { libc::memfd_create(text.as_ptr(), flags) };
         if descriptor >= 0 {
-            // SAFETY: the kernel just made it, for nobody else.
+            // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
             return Ok(unsafe { OwnedFd::from_raw_fd(descriptor) });
         }
     }

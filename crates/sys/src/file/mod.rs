@@ -1,14 +1,12 @@
 //! Files of shared memory: created as a whole or not at all, opened with suspicion.
 //!
-//! A file exists under its name only once it has all its memory and what its
-//! creator wrote first: it is made without a name (`O_TMPFILE`), allocated
-//! (`fallocate`), filled, and then linked, which fails if the name is taken. So
-//! a full file system is an error at creation, never a SIGBUS later; of several
-//! creators one wins; and who is killed half-way leaves nothing.
+//! A file exists under its name only once it has all its memory and its creator's first contents:
+//! it is created without a name (`O_TMPFILE`), allocated (`fallocate`), filled, and then linked,
+//! which fails if the name is taken. So a full file system is an error at creation, never a SIGBUS
+//! later; of several creators one wins; and a creator killed half-way leaves nothing.
 //!
-//! What is left to trust: a file that has a name can be truncated by any
-//! process of its user, which a [`Guarded`] mapping survives. A memfd cannot, by
-//! its seals.
+//! One risk remains: any process of the same user can truncate a file that has a name. A
+//! [`Guarded`] mapping survives that. The seals of a memfd prevent it.
 
 mod draft;
 mod error;
@@ -31,10 +29,10 @@ pub use error::{FileError, Reason};
 pub use guarded::{Guarded, MOST_GUARDED};
 pub use lock::FileLock;
 
-/// When the pages of a mapped file enter this process's page tables.
+/// The time at which the pages of a mapped file enter this process's page tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Populate {
-    /// Each at its first use, which faults.
+    /// Each page at its first use, which faults.
     OnUse,
     /// All at once, before the mapping is returned.
     Now,
@@ -42,7 +40,7 @@ pub enum Populate {
 
 /// A file of shared memory, open for reading and writing.
 ///
-/// A name without a slash means `/dev/shm/NAME`; anything else is a path.
+/// A name without a slash means `/dev/shm/NAME`; any other name is a path.
 ///
 /// # Examples
 ///
@@ -70,94 +68,97 @@ pub struct SharedFile {
 }
 
 impl SharedFile {
-    /// Creates a file of at least `bytes` bytes, whole pages of zeros, which only this user may open (0600).
+    /// Creates a file of at least `bytes` bytes, whole pages of zeros, for this user only (mode
+    /// 0600).
     ///
     /// [`SharedFile::draft`] creates one with contents.
     ///
     /// # Errors
     ///
-    /// As of [`SharedFile::draft`] and [`Draft::publish`].
+    /// The errors of [`SharedFile::draft`] and [`Draft::publish`].
     pub fn create(name: impl AsRef<Path>, bytes: usize) -> Result<Self, FileError> {
         Self::draft(name, bytes)?.publish()
     }
 
-    /// Makes a file as [`SharedFile::create`] does, which nobody else sees before [`Draft::publish`].
+    /// Creates a file like [`SharedFile::create`], but invisible until [`Draft::publish`].
     ///
     /// # Errors
     ///
     /// [`Reason::Taken`] if there is such a file already, [`Reason::Full`] if there is no room for
-    /// it, and whatever else [`Reason`] lists but what concerns opening.
+    /// it, and all other variants of [`Reason`] except those that concern opening.
     pub fn draft(name: impl AsRef<Path>, bytes: usize) -> Result<Draft, FileError> {
         Draft::new(resolve(name.as_ref())?, bytes)
     }
 
     /// Opens the file that has this name and belongs to this user.
     ///
-    /// Files of others are refused to root as well: in a directory such as
-    /// `/dev/shm` anybody may put a file where a service is going to look for
-    /// its own. Only the last component of the path must not be a symbolic link.
+    /// Files of other users are refused, to root as well: in a directory such as `/dev/shm` any
+    /// user may put a file where a service is going to look for its own. Only the last component of
+    /// the path must not be a symbolic link.
     ///
     /// # Errors
     ///
     /// [`Reason::Missing`], [`Reason::Denied`], [`Reason::NotAFile`], [`Reason::Empty`].
     pub fn open(name: impl AsRef<Path>) -> Result<Self, FileError> {
         let path = resolve(name.as_ref())?;
-        // Looked at before it is opened, because opening a device may have effects. The flags and
-        // the second look are for who replaces the file in between.
+        // The first check comes before the open, because opening a device may have effects. The
+        // flags and the second check are for a file that is replaced in between.
         check(&path, &fs::symlink_metadata(&path).map_err(|error| failed(&path, error))?)?;
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(&path);
         Self::over(file.map_err(|error| failed(&path, error))?, path)
     }
 
-    /// Takes an open file, whatever it is, unless [`check`] refuses it.
+    /// Takes an open file of any kind, unless [`check`] refuses it.
     fn over(file: File, path: PathBuf) -> Result<Self, FileError> {
         let metadata = file.metadata().map_err(|error| failed(&path, error))?;
         check(&path, &metadata)?;
-        // What exceeds the address space is refused when it is mapped.
+        // A size beyond the address space is refused when the file is mapped.
         let size = usize::try_from(metadata.size()).unwrap_or(usize::MAX);
         Ok(Self { file, path, size })
     }
 
-    /// The size in bytes that the file had when it was opened.
+    /// The size in bytes when the file was opened.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The absolute path by which it was opened; of a memfd only its name.
+    /// The absolute path by which the file was opened; of a memfd only its name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Maps the whole file at a place that the kernel chooses, shared with everyone who maps it.
+    /// Maps the whole file at a place that the kernel chooses, shared with all processes that map
+    /// it.
     ///
-    /// Pages behind the end of a file that was truncated meanwhile raise SIGBUS when touched:
-    /// [`SharedFile::map_guarded`] is for files that others may truncate.
+    /// Touching a page behind the end of a file that was truncated meanwhile raises SIGBUS:
+    /// [`SharedFile::map_guarded`] is for files that another process may truncate.
     ///
     /// # Errors
     ///
-    /// [`Reason::Memory`] says which limit refused the addresses or the pages.
+    /// [`Reason::Memory`] names the limit that refused the addresses or the pages.
     pub fn map(&self, populate: Populate) -> Result<Mapping, FileError> {
         map(&self.file, self.size, populate)
             .map_err(|error| FileError::new(&self.path, Reason::Memory(error)))
     }
 
-    /// As [`SharedFile::map`], but pages that are gone read as zero instead of raising a signal.
+    /// Maps the file like [`SharedFile::map`], but missing pages read as zero instead of raising a
+    /// signal.
     ///
     /// # Errors
     ///
-    /// As of [`SharedFile::map`]; [`Reason::TooMany`] beyond [`MOST_GUARDED`].
+    /// The errors of [`SharedFile::map`]; [`Reason::TooMany`] beyond [`MOST_GUARDED`].
     pub fn map_guarded(&self, populate: Populate) -> Result<Guarded, FileError> {
         Guarded::new(self.map(populate)?).map_err(|reason| FileError::new(&self.path, reason))
     }
 
-    /// Whether the path leads to this file still, and not to a successor or nowhere.
+    /// Returns true if the path still leads to this file, not to a successor or nowhere.
     ///
-    /// Only as long as nobody removes or renames it: see [`FileLock`].
+    /// The answer holds until a process removes or renames the file: see [`FileLock`].
     ///
     /// # Errors
     ///
-    /// Why the path cannot be looked at.
+    /// The error of reading the path.
     pub fn has_its_name(&self) -> Result<bool, FileError> {
         let mine = self.file.metadata().map_err(|error| failed(&self.path, error))?;
         match fs::symlink_metadata(&self.path) {
@@ -168,14 +169,16 @@ impl SharedFile {
     }
 }
 
-/// Whether a file, that may be anybody's, is mapped without the page cache between (DAX). False before Linux 5.8, which does not say.
+/// Returns true if a file, of any user, is mapped without the page cache in between (DAX). False
+/// before Linux 5.8, which does not report it.
 ///
 /// # Errors
 ///
-/// What `statx` reports.
+/// The error of `statx`.
 pub fn is_dax(path: &Path) -> io::Result<bool> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    // What the file system knows by itself, of nothing else.
+    // No fields are requested, and only information that the file system has without asking a
+    // server.
     let (flags, nothing) = (libc::AT_STATX_DONT_SYNC, 0);
     // SAFETY: zero is a valid `statx`, and the result goes to a live local.
     unsafe {
@@ -193,7 +196,7 @@ impl AsFd for SharedFile {
     }
 }
 
-/// Refuses what is no file of memory that this user made.
+/// Refuses a file that is not a file of memory created by this user.
 fn check(path: &Path, metadata: &fs::Metadata) -> Result<(), FileError> {
     // SAFETY: `geteuid` takes nothing and cannot fail.
     let user = unsafe { libc::geteuid() };
@@ -219,7 +222,7 @@ fn kind(file_type: fs::FileType) -> &'static str {
     kinds.into_iter().find_map(|(is, kind)| is.then_some(kind)).unwrap_or("a device")
 }
 
-/// The absolute path of the file that `name` means.
+/// The absolute path for `name`.
 fn resolve(name: &Path) -> Result<PathBuf, FileError> {
     let bytes = name.as_os_str().as_bytes();
     let bad = || FileError::new(name, Reason::BadName);
@@ -244,13 +247,13 @@ fn map(file: &File, size: usize, populate: Populate) -> Result<Mapping, memory::
     Ok(mapping)
 }
 
-/// Gives `file` at least `bytes` bytes of its own, and returns how many they are.
+/// Allocates at least `bytes` bytes to `file` and returns the number allocated.
 fn allocate(file: &File, path: &Path, bytes: usize) -> Result<usize, FileError> {
     let error = |reason| Err(FileError::new(path, reason));
     let full = Reason::Full { bytes };
     let size = memory::whole_pages(bytes.max(1)).filter(|&size| size <= isize::MAX as usize);
     let Some(size) = size.filter(|&size| !exceeds_memory(file, size)) else { return error(full) };
-    // Beyond this limit the kernel does not only refuse: it sends SIGXFSZ.
+    // Beyond this limit the kernel refuses and also sends SIGXFSZ.
     let limit = crate::limits::rlimit(crate::limits::Resource::FileSize);
     if limit.is_some_and(|limit| size as u64 > limit) {
         return error(Reason::SizeLimit { bytes });
@@ -268,8 +271,8 @@ fn allocate(file: &File, path: &Path, bytes: usize) -> Result<usize, FileError> 
     }
 }
 
-/// Whether a file that lies in memory would take more than there is: the kernel would notice when
-/// nothing is left, and then kill somebody.
+/// Returns true if a file in memory would exceed free memory. The kernel would notice only once
+/// nothing is left, and then kill a process.
 fn exceeds_memory(file: &File, size: usize) -> bool {
     // SAFETY: zero is a valid `statfs`, and the result goes to a live local.
     let in_memory = unsafe {

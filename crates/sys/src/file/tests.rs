@@ -9,7 +9,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
-/// A directory of one test, gone with all that is in it.
+/// A directory of one test. Removed with its contents on drop.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -87,14 +87,14 @@ fn of_many_creators_one_wins_and_nobody_sees_half_a_file() {
     let create = |byte| {
         let draft = SharedFile::draft(&path, 4 * page_size())?;
         let mapping = draft.map(Populate::OnUse)?;
-        // SAFETY: nobody else has a mapping of a draft.
+        // SAFETY: a draft has no other mapping.
         unsafe { mapping.start().write_bytes(byte, mapping.len()) };
         draft.publish()
     };
     let seen = |file: SharedFile| {
         let mapping = file.map(Populate::OnUse).unwrap();
         assert_eq!(mapping.len(), 4 * page_size());
-        // SAFETY: nobody writes once the file has its name.
+        // SAFETY: no process writes once the file has its name.
         unsafe { std::slice::from_raw_parts(mapping.start().as_ptr(), mapping.len()).to_vec() }
     };
     let (winners, bytes) = thread::scope(|s| {
@@ -151,7 +151,7 @@ fn what_is_no_file_of_this_user_is_refused() {
     assert_eq!(refused(SharedFile::open(directory.file("empty"))), Reason::Empty);
 }
 
-/// Also to root, for whom the kernel would open it.
+/// Refused to root as well, although the kernel would let root open it.
 #[test]
 fn a_file_of_another_user_is_refused_by_name_of_the_user() {
     let directory = Directory::new();
@@ -198,7 +198,7 @@ fn more_than_there_is_room_for_is_an_error() {
     assert!(directory.is_empty());
 }
 
-/// Mounts a tmpfs of `kib` there, for a process of one thread alone; `false` where that is refused.
+/// Mounts a tmpfs of `kib` KiB at `at`, in a process of one thread. Returns false if refused.
 fn mount_small(at: &Path, kib: usize) -> bool {
     let flags = libc::CLONE_NEWNS | if is_root() { 0 } else { libc::CLONE_NEWUSER };
     let at = std::ffi::CString::new(at.as_os_str().as_bytes()).unwrap();
@@ -303,7 +303,8 @@ fn a_lock_dies_with_its_holder() {
     assert!(file.try_lock().unwrap().is_some(), "dropped, a lock is free");
 }
 
-/// Each removes what it found stale and creates a successor; a successor must not be removed.
+/// Each thread removes the file it found stale and creates a successor. No successor may be
+/// removed.
 #[test]
 fn a_stale_file_is_taken_over_once() {
     let directory = Directory::new();

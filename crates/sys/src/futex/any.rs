@@ -8,16 +8,16 @@ use std::time::Duration;
 use super::{Scope, timespec};
 use crate::clock;
 
-/// The most words that [`wait_any`] takes.
+/// Largest number of words that [`wait_any`] takes.
 pub const MOST_WORDS: usize = libc::FUTEX_WAITV_MAX as usize;
 
-/// Why [`wait_any`] returned.
+/// Reason for the return of [`wait_any`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum WaitAny {
     /// A [`wake`](super::wake) of the word with this index chose this thread.
     Woken(usize),
-    /// One of the words did not hold its expected value, so nobody slept.
+    /// One of the words did not hold its expected value, so the thread did not sleep.
     Changed,
     /// The timeout passed.
     TimedOut,
@@ -25,10 +25,10 @@ pub enum WaitAny {
     Interrupted,
 }
 
-/// Sleeps while each word holds the value beside it, at most for `timeout`; `None` where the kernel (before
-/// Linux 5.16) or a filter refuses, found out at the first use.
+/// Sleeps while each word holds the value beside it, at most for `timeout`. Returns `None` if the
+/// kernel (before Linux 5.16) or a filter refuses, which is found out at the first use.
 ///
-/// All else is as of [`wait`](super::wait).
+/// All other properties are those of [`wait`](super::wait).
 ///
 /// # Examples
 ///
@@ -56,7 +56,7 @@ pub fn wait_any(words: &[(&AtomicU32, u32, Scope)], timeout: Option<Duration>) -
         entry.val = expected.into();
         entry.flags = flags(scope) as u32;
     }
-    // Unlike that of a plain wait, this timeout is a point in time.
+    // Unlike the timeout of a plain wait, this one is a point in time.
     let end = timeout.map(|timeout| timespec(now().saturating_add(timeout)));
     let result = call(&entries[..words.len()], end.as_ref());
     if let Ok(index) = usize::try_from(result) {
@@ -66,7 +66,7 @@ pub fn wait_any(words: &[(&AtomicU32, u32, Scope)], timeout: Option<Duration>) -
         libc::EAGAIN => Some(WaitAny::Changed),
         libc::ETIMEDOUT => Some(WaitAny::TimedOut),
         libc::EINTR => Some(WaitAny::Interrupted),
-        // A filter that came after the first use.
+        // A filter installed after the first use.
         libc::ENOSYS | libc::EPERM => None,
         libc::EFAULT if super::may_be_gone(words.iter().map(|word| word.2)) => {
             Some(WaitAny::Changed)
@@ -80,7 +80,7 @@ fn is_offered() -> bool {
     *OFFERED.get_or_init(probe)
 }
 
-/// Asks with no words, which a kernel that has the call finds invalid.
+/// Calls with no words, which a kernel that has the call reports as invalid.
 fn probe() -> bool {
     call(&[], None) < 0 && crate::thread::errno() == libc::EINVAL
 }
@@ -88,8 +88,7 @@ fn probe() -> bool {
 fn call(entries: &[libc::futex_waitv], end: Option<&libc::timespec>) -> libc::c_long {
     let end = end.map_or(ptr::null(), ptr::from_ref);
     let (first, count, clock) = (entries.as_ptr(), entries.len(), libc::CLOCK_MONOTONIC);
-    // SAFETY: the entries and the time are live; the words in the entries are
-    // borrowed by the caller.
+    // SAFETY: the entries and the time are live; the caller borrows the words in the entries.
     unsafe { libc::syscall(libc::SYS_futex_waitv, first, count, 0, end, clock) }
 }
 
@@ -127,7 +126,7 @@ mod tests {
         for scope in [Scope::Private, Scope::Shared] {
             let waits: Vec<_> =
                 words.iter().zip(0..).map(|(word, expected)| (word, expected, scope)).collect();
-            // The second is a point in the past, were it taken for one.
+            // The second timeout would be in the past if it were read as a point in time.
             for (index, timeout) in
                 [(0, None), (1, Some(now() / 2)), (MOST_WORDS - 1, Some(Duration::MAX))]
             {

@@ -1,4 +1,4 @@
-//! Sleeping on a word in memory until somebody wakes it.
+//! Sleeping on a word in memory until another thread wakes the sleeper.
 
 mod any;
 
@@ -9,14 +9,14 @@ use std::time::Duration;
 pub use crate::Scope;
 pub use any::{MOST_WORDS, WaitAny, wait_any};
 
-/// Why [`wait`] returned.
+/// Reason for the return of [`wait`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Wait {
     /// A [`wake`] chose this thread.
     Woken,
-    /// The word did not hold the expected value, so nobody slept; or it lies in a shared file that
-    /// was truncated, so that there is none.
+    /// The word did not hold the expected value, so the thread did not sleep; or the word lies in a
+    /// shared file that was truncated, so that the word is gone.
     Changed,
     /// The timeout passed.
     TimedOut,
@@ -26,8 +26,8 @@ pub enum Wait {
 
 /// Sleeps while `word` holds `expected`, at most for `timeout`.
 ///
-/// The comparison and the decision to sleep are one step with respect to
-/// [`wake`]. A return proves nothing about the word: read it again.
+/// The comparison and the decision to sleep are one step with respect to [`wake`]. A return proves
+/// nothing about the word: read it again.
 ///
 /// # Examples
 ///
@@ -41,8 +41,8 @@ pub enum Wait {
 pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: Scope) -> Wait {
     let timeout = timeout.map(timespec);
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the word is a live, aligned u32, and the timeout is null or
-    // points to a local that outlives the call.
+    // SAFETY: the word is a live, aligned u32, and the timeout is null or points to a local that
+    // outlives the call.
     let result = unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -64,25 +64,26 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>, scope: S
     }
 }
 
-/// Wakes at most `count` threads that sleep on `word`, and returns how many.
+/// Wakes at most `count` threads that sleep on `word` and returns their number.
 pub fn wake(word: &AtomicU32, count: u32, scope: Scope) -> usize {
     wake_addr(word, count, scope)
 }
 
-/// [`wake`] for a word that may be gone by now, since whoever slept on it saw what the caller had
-/// stored there: then it wakes nobody, or somebody who looks again and sleeps on.
+/// [`wake`] for a word that may be gone by now, since a sleeper may have seen the caller's store
+/// and freed the word. The call then wakes no thread, or a thread that looks again and sleeps on.
 pub fn wake_addr(word: *const AtomicU32, count: u32, scope: Scope) -> usize {
     let count = count.min(i32::MAX as u32);
     // SAFETY: the kernel uses the address as a key only.
     let woken = unsafe {
         libc::syscall(libc::SYS_futex, word.addr(), operation(libc::FUTEX_WAKE, scope), count)
     };
-    // An address that is not mapped any more is an error, and has no sleepers.
+    // An address that is not mapped any more is an error and has no sleepers.
     usize::try_from(woken).unwrap_or(0)
 }
 
-/// Whether a word of one of these scopes may have no memory though it is borrowed: another process
-/// can truncate the file below it. Whoever reads it next faults, or finds what replaced it.
+/// Returns true if a word of one of these scopes may have no memory although it is borrowed,
+/// because another process can truncate the file below it. The next reader faults or finds the
+/// replacement.
 fn may_be_gone(scopes: impl IntoIterator<Item = Scope>) -> bool {
     scopes.into_iter().any(|scope| scope == Scope::Shared)
 }
@@ -131,7 +132,7 @@ mod tests {
         let name = format!("daiko-futex-{}", std::process::id());
         let mut file = SharedFile::create(name, 4096).unwrap();
         let page = file.map(Populate::Now).unwrap();
-        // SAFETY: the page is mapped and aligned; nobody reads the word from here on.
+        // SAFETY: the page is mapped and aligned; the word is not read from here on.
         let word = unsafe { AtomicU32::from_ptr(page.start().as_ptr().cast()) };
         File::from(file.as_fd().try_clone_to_owned().unwrap()).set_len(0).unwrap();
         assert_eq!(wait(word, 0, None, Scope::Shared), Wait::Changed);
@@ -173,7 +174,8 @@ mod tests {
             while word.load(Relaxed) == 0 {
                 let _ = wait(word, 0, None, Scope::Shared);
             }
-            // SAFETY: ends the child at once, without running anything of the parent's.
+            // SAFETY: ends the child at once, without running destructors or exit handlers of the
+            // parent.
             unsafe { libc::_exit(0) };
         }
         assert!(child > 0);

@@ -1,4 +1,4 @@
-//! Why memory was refused, and what to change.
+//! Reasons for refusing memory, with their remedies.
 
 use std::fmt;
 use std::fs::File;
@@ -8,33 +8,33 @@ use std::ptr;
 use super::page_size;
 use crate::limits::{Resource, rlimit};
 
-/// Why memory was refused; its message names the remedy.
+/// Reason for refusing memory. Its message names the remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MemoryError {
-    /// This process has `vm.max_map_count` mappings.
+    /// This process already has `vm.max_map_count` mappings.
     Mappings,
     /// `RLIMIT_AS` or `RLIMIT_DATA` would be exceeded.
     AddressSpace {
-        /// How much was asked for.
+        /// The requested size.
         bytes: usize,
     },
     /// `RLIMIT_MEMLOCK` would be exceeded, in a process that locks its memory.
     Locked {
-        /// How much was asked for.
+        /// The requested size.
         bytes: usize,
     },
     /// The reservation of a shared arena is used up.
     Reservation {
-        /// How much was asked for.
+        /// The requested size.
         bytes: usize,
     },
-    /// The system has no such amount of memory or addresses.
+    /// The system lacks that amount of memory or addresses.
     Exhausted {
-        /// How much was asked for.
+        /// The requested size.
         bytes: usize,
     },
-    /// The kernel refused for another reason.
+    /// The kernel refused for a reason of its own.
     Refused {
         /// The kernel's error number.
         errno: i32,
@@ -42,7 +42,7 @@ pub enum MemoryError {
 }
 
 impl MemoryError {
-    /// Finds out which limit stands behind `errno`. Allocates nothing.
+    /// Determines the limit behind `errno`. Allocates nothing.
     pub(crate) fn diagnose(errno: i32, bytes: usize) -> Self {
         match errno {
             libc::EAGAIN => Self::Locked { bytes },
@@ -84,7 +84,8 @@ impl fmt::Display for MemoryError {
 
 impl std::error::Error for MemoryError {}
 
-/// Compares what the process has (`statm`: total in field 0, data in field 5) with its limits.
+/// Returns true if the process's use plus `bytes` exceeds a limit (`statm`: total in field 0, data
+/// in field 5).
 fn exceeds_rlimit(bytes: usize) -> bool {
     let mut text = [0; 256];
     let len = File::open("/proc/self/statm").and_then(|mut file| file.read(&mut text)).unwrap_or(0);
@@ -98,7 +99,7 @@ fn exceeds_rlimit(bytes: usize) -> bool {
     exceeds(Resource::AddressSpace, 0) || exceeds(Resource::Data, 5)
 }
 
-/// Tries a shared page, which the kernel never merges with a neighbour.
+/// Tries to map a shared page, which the kernel never merges with an adjacent mapping.
 fn may_map_one_more() -> bool {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new mapping at a place that the kernel chooses, unmapped again at once.

@@ -10,16 +10,15 @@ use crate::thread::errno;
 const MADV_GUARD_INSTALL: libc::c_int = 102;
 const MADV_GUARD_REMOVE: libc::c_int = 103;
 
-/// How guards are made.
+/// The mechanism of a guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GuardKind {
     /// `MADV_GUARD_INSTALL`: an entry in the page table, no mapping of its own.
     ///
-    /// Such a guard belongs to the process that installed it: a forked child
-    /// inherits it, but in a shared mapping no other process sees one that is
-    /// installed after the fork.
+    /// Such a guard belongs to the process that installed it. A forked child inherits it, but after
+    /// the fork no other process of a shared mapping sees a newly installed guard.
     Light,
-    /// `mprotect`: splits the mapping in two, against `vm.max_map_count`.
+    /// `mprotect`: splits the mapping in two, which counts against `vm.max_map_count`.
     Protect,
 }
 
@@ -29,9 +28,11 @@ impl GuardKind {
         Self::probe_for(Scope::Private)
     }
 
-    /// The better kind that this kernel offers for memory of this `scope`, found once by trying on a scratch page.
+    /// The better kind that this kernel offers for memory of this `scope`, found once by a trial on
+    /// a scratch page.
     ///
-    /// The two may differ: the first kernels with light guards had them for private memory only.
+    /// The two scopes may differ: the first kernels with light guards had them for private memory
+    /// only.
     pub fn probe_for(scope: Scope) -> Self {
         static PRIVATE: OnceLock<GuardKind> = OnceLock::new();
         static SHARED: OnceLock<GuardKind> = OnceLock::new();
@@ -41,7 +42,7 @@ impl GuardKind {
         };
         *kind.get_or_init(|| {
             let light = Mapping::new(page_size(), scope).is_ok_and(|page| {
-                // SAFETY: the scratch page is ours and holds nothing.
+                // SAFETY: the scratch page is this function's own and holds nothing.
                 unsafe { install_guard(page.start(), page.len(), GuardKind::Light) }.is_ok()
             });
             if light { GuardKind::Light } else { GuardKind::Protect }
@@ -49,7 +50,7 @@ impl GuardKind {
     }
 }
 
-/// Makes `len` bytes from `start` fault when touched, and forgets what they hold.
+/// Makes `len` bytes from `start` fault when touched, and discards their contents.
 ///
 /// # Errors
 ///
@@ -63,27 +64,27 @@ pub unsafe fn install_guard(
     len: usize,
     kind: GuardKind,
 ) -> Result<(), MemoryError> {
-    // SAFETY: the caller's promise, for an area that is one guard.
+    // SAFETY: the caller's promise, for an area that consists of one guard.
     unsafe { install_guards(start, len, len, len, kind) }
 }
 
-/// Makes the first `guard` bytes of every `stride` bytes of an area fault when touched, and forgets what they hold.
+/// Makes the first `guard` bytes of every `stride` bytes of an area fault when touched, and
+/// discards their contents.
 ///
-/// Light guards cannot be put on locked memory: if the area is locked it is
-/// unlocked, guarded, and locked again as a whole (`MLOCK_ONFAULT`), which
-/// keeps it one mapping.
+/// Light guards cannot be put on locked memory. A locked area is unlocked, guarded, and locked
+/// again as a whole (`MLOCK_ONFAULT`), which keeps it one mapping.
 ///
 /// # Errors
 ///
 /// [`MemoryError::Mappings`] if `mprotect` may not split the mapping once more,
-/// [`MemoryError::Locked`] if locked memory cannot be locked again. Guards
-/// installed before the error stay.
+/// [`MemoryError::Locked`] if locked memory cannot be locked again. Guards installed before the
+/// error stay.
 ///
 /// # Safety
 ///
-/// The area belongs to the caller, consists of `len` bytes in whole pages
-/// within one mapping, nothing that lies in the guards is still needed, and
-/// `stride` and `guard` are whole pages with `0 < guard <= stride`.
+/// The area belongs to the caller and consists of `len` bytes in whole pages within one mapping.
+/// The contents of the guards are not needed any more. `stride` and `guard` are whole pages with `0
+/// < guard <= stride`.
 pub unsafe fn install_guards(
     start: NonNull<u8>,
     len: usize,
@@ -98,7 +99,7 @@ pub unsafe fn install_guards(
     match each() {
         Err(MemoryError::Refused { errno: libc::EINVAL }) if kind == GuardKind::Light => {
             let area = start.as_ptr().cast();
-            // SAFETY: locking and unlocking do not change what the memory holds.
+            // SAFETY: locking and unlocking do not change the contents of memory.
             if unsafe { libc::munlock(area, len) } != 0 {
                 return Err(MemoryError::diagnose(errno(), len));
             }
@@ -115,10 +116,10 @@ pub unsafe fn install_guards(
 
 /// # Safety
 ///
-/// As for [`install_guard`].
+/// The conditions of [`install_guard`].
 unsafe fn install_one(start: NonNull<u8>, len: usize, kind: GuardKind) -> Result<(), MemoryError> {
     let start = start.as_ptr().cast();
-    // SAFETY: the caller owns these pages and needs their contents no more.
+    // SAFETY: the caller owns these pages and does not need their contents any more.
     let result = unsafe {
         match kind {
             GuardKind::Light => libc::madvise(start, len, MADV_GUARD_INSTALL),
@@ -127,13 +128,13 @@ unsafe fn install_one(start: NonNull<u8>, len: usize, kind: GuardKind) -> Result
     };
     match (result, kind) {
         (0, _) => Ok(()),
-        // Taking access away commits nothing, so that only the split can lack anything.
+        // Removing access commits no memory, so only the split can lack a resource.
         (_, GuardKind::Protect) if errno() == libc::ENOMEM => Err(MemoryError::Mappings),
         _ => Err(MemoryError::diagnose(errno(), len)),
     }
 }
 
-/// Makes an area ordinary memory again, whichever guards it has.
+/// Makes an area ordinary memory again, for both kinds of guards.
 ///
 /// # Errors
 ///
@@ -141,11 +142,12 @@ unsafe fn install_one(start: NonNull<u8>, len: usize, kind: GuardKind) -> Result
 ///
 /// # Safety
 ///
-/// The area belongs to the caller and consists of whole pages within one mapping or what `mprotect` made of it.
+/// The area belongs to the caller and consists of whole pages within one mapping, which `mprotect`
+/// may have split.
 pub unsafe fn remove_guards(start: NonNull<u8>, len: usize) -> Result<(), MemoryError> {
     let area = start.as_ptr().cast();
-    // SAFETY: the caller owns the area. A kernel without light guards refuses
-    // the advice, and has none to remove.
+    // SAFETY: the caller owns the area. A kernel without light guards refuses the advice and has
+    // none to remove.
     unsafe {
         libc::madvise(area, len, MADV_GUARD_REMOVE);
         match libc::mprotect(area, len, libc::PROT_READ | libc::PROT_WRITE) {
@@ -160,7 +162,7 @@ mod tests {
     use super::*;
     use crate::memory::populate;
 
-    /// Whether writing there would fault, asked of the kernel instead of tried.
+    /// Returns true if a write there would fault. Asks the kernel instead of trying.
     fn faults(at: NonNull<u8>) -> bool {
         populate(at, page_size()).is_err()
     }
@@ -201,7 +203,7 @@ mod tests {
         }
         let area = Mapping::new(8 * page_size(), Scope::Private).unwrap();
         let start = area.start().as_ptr();
-        // SAFETY: locking does not change what the memory holds.
+        // SAFETY: locking does not change the contents of memory.
         if unsafe { libc::mlock(start.cast(), area.len()) } != 0 {
             println!("skipped: RLIMIT_MEMLOCK is below {} bytes", area.len());
             return;

@@ -24,7 +24,7 @@ pub fn whole_pages(bytes: usize) -> Option<usize> {
     bytes.checked_next_multiple_of(page_size())
 }
 
-/// Whole pages, unmapped when dropped: of zeroed anonymous memory, or of a
+/// Whole pages that are unmapped on drop: zeroed anonymous memory, or a
 /// [file](crate::file::SharedFile::map).
 ///
 /// Anonymous pages are committed when first touched (`MAP_NORESERVE`).
@@ -44,18 +44,18 @@ pub struct Mapping {
     len: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread, and the type gives
-// out its address only.
+// SAFETY: a mapping belongs to the process, not to a thread, and the type only hands out addresses.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps at least `bytes` bytes, readable and writable; a shared mapping is inherited by forked processes.
+    /// Maps at least `bytes` bytes, readable and writable. Forked processes inherit a shared
+    /// mapping.
     ///
     /// # Errors
     ///
-    /// Which limit refused the memory.
+    /// The limit that refused the memory.
     pub fn new(bytes: usize, scope: Scope) -> Result<Self, MemoryError> {
         Self::aligned(bytes, 1, scope)
     }
@@ -64,15 +64,15 @@ impl Mapping {
     ///
     /// # Errors
     ///
-    /// Which limit refused the memory.
+    /// The limit that refused the memory.
     pub fn aligned(bytes: usize, align: usize, scope: Scope) -> Result<Self, MemoryError> {
         let len = whole_pages(bytes.max(1)).ok_or(MemoryError::Exhausted { bytes })?;
         let slack = align.saturating_sub(page_size());
         let total = len.checked_add(slack).ok_or(MemoryError::Exhausted { bytes })?;
         let start = map(total, scope)?;
         let skip = start.align_offset(align);
-        // SAFETY: the aligned start and its `len` bytes lie inside the fresh
-        // mapping; what surrounds them belongs to nobody else.
+        // SAFETY: the aligned start and its `len` bytes lie inside the fresh mapping; the
+        // surrounding pages have no other owner.
         unsafe {
             let inner = start.add(skip);
             unmap(start, skip);
@@ -81,7 +81,7 @@ impl Mapping {
         }
     }
 
-    /// Maps the first `bytes` bytes of a file, shared with all who map it.
+    /// Maps the first `bytes` bytes of a file, shared with all processes that map it.
     pub(crate) fn of_file(file: BorrowedFd<'_>, bytes: usize) -> Result<Self, MemoryError> {
         let len = whole_pages(bytes).ok_or(MemoryError::Exhausted { bytes })?;
         Ok(Self { start: map_pages(len, libc::MAP_SHARED, file.as_raw_fd())?, len })
@@ -109,7 +109,7 @@ impl Mapping {
     ///
     /// # Safety
     ///
-    /// `start` and `len` come from one `into_raw`, and are taken back once.
+    /// `start` and `len` come from one `into_raw` and are taken back once.
     pub unsafe fn from_raw(start: NonNull<u8>, len: usize) -> Self {
         Self { start, len }
     }
@@ -143,14 +143,14 @@ fn map_pages(len: usize, flags: libc::c_int, file: i32) -> Result<NonNull<u8>, M
 
 /// # Safety
 ///
-/// The pages belong to the caller, who does not use them any more.
+/// The pages belong to the caller, which does not use them any more.
 unsafe fn unmap(start: NonNull<u8>, len: usize) {
     if len == 0 {
         return;
     }
-    // SAFETY: as the caller promises. Cutting a hole into a mapping that the
-    // kernel merged with its neighbours may exceed vm.max_map_count; then the
-    // memory goes back, though its addresses stay taken.
+    // SAFETY: the caller's promise. Cutting a hole into a mapping that the kernel merged with an
+    // adjacent one may exceed vm.max_map_count; then the memory goes back, but its addresses stay
+    // taken.
     unsafe {
         if libc::munmap(start.as_ptr().cast(), len) != 0 {
             libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED);
@@ -158,9 +158,9 @@ unsafe fn unmap(start: NonNull<u8>, len: usize) {
     }
 }
 
-/// Keeps the kernel from backing these pages with huge ones; advice only.
+/// Keeps the kernel from backing these pages with huge pages. Advice only.
 pub fn advise_no_huge_pages(start: NonNull<u8>, len: usize) {
-    // SAFETY: this advice never changes what the memory holds.
+    // SAFETY: this advice never changes the contents of memory.
     unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_NOHUGEPAGE) };
 }
 
@@ -168,24 +168,24 @@ pub fn advise_no_huge_pages(start: NonNull<u8>, len: usize) {
 ///
 /// # Errors
 ///
-/// [`MemoryError::Refused`] with `EFAULT` if a guard lies among them, with
-/// `EINVAL` on kernels older than 5.14; otherwise which limit refused the memory.
+/// [`MemoryError::Refused`] with `EFAULT` if a guard lies among them, with `EINVAL` on kernels
+/// older than 5.14; otherwise the limit that refused the memory.
 pub fn populate(start: NonNull<u8>, len: usize) -> Result<(), MemoryError> {
-    // SAFETY: populating faults pages in as a write would, without changing them.
+    // SAFETY: populating faults pages in like a write, without changing them.
     match unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_POPULATE_WRITE) } {
         0 => Ok(()),
         _ => Err(MemoryError::diagnose(crate::thread::errno(), len)),
     }
 }
 
-/// Whether this process may have so many mappings more, as of a moment ago: for what aborts where it cannot map
-/// something, as a thread of `std` does that cannot map its alternate stack.
+/// Returns true if this process could map `count` more areas a moment ago. Meant for code that
+/// aborts if a mapping fails, as a thread of `std` does for its alternate stack.
 pub fn has_room_for_mappings(count: usize) -> bool {
     let Some(bytes) = count.checked_mul(2 * page_size()) else { return false };
     let Ok(mapping) = Mapping::new(bytes, Scope::Private) else { return false };
     // Each second page becomes a mapping of its own.
     (0..count).all(|at| {
-        // SAFETY: a page of a mapping that nobody uses.
+        // SAFETY: a page of an unused mapping.
         unsafe {
             let page = mapping.start().add(2 * at * page_size());
             libc::mprotect(page.as_ptr().cast(), page_size(), libc::PROT_NONE) == 0
@@ -193,7 +193,7 @@ pub fn has_room_for_mappings(count: usize) -> bool {
     })
 }
 
-/// Gives the memory of these pages back; they read as zero afterwards. Guards stay.
+/// Returns the memory of these pages, which read as zero afterwards. Guards stay.
 ///
 /// # Errors
 ///
@@ -201,7 +201,8 @@ pub fn has_room_for_mappings(count: usize) -> bool {
 ///
 /// # Safety
 ///
-/// The pages belong to the caller, lie in one mapping of this `scope`, and hold nothing that is still needed.
+/// The pages belong to the caller, lie in one mapping of this `scope`, and their contents are not
+/// needed any more.
 pub unsafe fn discard(start: NonNull<u8>, len: usize, scope: Scope) -> Result<(), MemoryError> {
     let advice = match scope {
         Scope::Private => libc::MADV_DONTNEED,
@@ -239,7 +240,7 @@ mod tests {
     fn a_dropped_mapping_gives_its_addresses_back() {
         for _ in 0..300 {
             let (start, len) = Mapping::new(1 << 40, Scope::Private).unwrap().into_raw();
-            // SAFETY: the parts come from `into_raw` just now.
+            // SAFETY: `into_raw` has just returned these parts.
             drop(unsafe { Mapping::from_raw(start, len) });
         }
     }

@@ -1,4 +1,4 @@
-//! What a parent does with its children: signals to them, their ends.
+//! Signals to children, and their ends.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -9,11 +9,11 @@ use std::ptr;
 use super::PidFd;
 use crate::thread::errno;
 
-/// Ends a process that does not handle or block it.
+/// Ends a process that neither handles nor blocks it.
 pub const TERMINATE: i32 = libc::SIGTERM;
 /// Ends any process.
 pub const KILL: i32 = libc::SIGKILL;
-/// Comes when a child has ended or, if it is traced, stopped.
+/// Arrives when a child has ended or, if it is traced, stopped.
 pub const CHILD_CHANGED: i32 = libc::SIGCHLD;
 
 impl PidFd {
@@ -21,24 +21,24 @@ impl PidFd {
     ///
     /// # Errors
     ///
-    /// `ESRCH` if it has been waited for, `EPERM` if it may not be sent one.
+    /// `ESRCH` if the process has been waited for, `EPERM` if the caller lacks permission.
     pub fn send(&self, signal: i32) -> io::Result<()> {
         let descriptor = self.as_fd().as_raw_fd();
         let (info, flags) = (ptr::null::<libc::siginfo_t>(), 0);
-        // SAFETY: the call takes plain integers, and no information.
+        // SAFETY: the call takes plain integers and a null pointer.
         let sent =
             unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, info, flags) };
         if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 }
 
-/// Waits for the end of a child, or of any if none is named, after which its id may be another's; who it was, and
-/// how it ended. `None` if there is no such child.
+/// Waits for the end of a child, or of any child if `child` is `None`. Returns its id, which may be
+/// reused from then on, and its status; `None` if there is no such child.
 pub fn wait(child: Option<u32>) -> Option<(u32, ExitStatus)> {
     wait_with(child, 0)
 }
 
-/// As [`wait`], if the child has ended already; `None` also if it has not.
+/// [`wait`] without blocking: `None` also if the child has not ended.
 pub fn wait_now(child: Option<u32>) -> Option<(u32, ExitStatus)> {
     wait_with(child, libc::WNOHANG)
 }
@@ -48,8 +48,8 @@ fn wait_with(child: Option<u32>, options: libc::c_int) -> Option<(u32, ExitStatu
     wait_status(child, options).map(|(ended, status)| (ended, ExitStatus::from_raw(status)))
 }
 
-/// `waitpid`, again where it is interrupted: who it was, and what it tells of him. `None`, with `errno`, if there is no such
-/// child; also if nothing is to be told and it does not wait.
+/// Calls `waitpid`, again after an interruption. Returns the child's id and its status; `None`,
+/// with `errno`, if there is no such child, or if there is no news and `options` forbid blocking.
 pub(super) fn wait_status(child: libc::pid_t, options: libc::c_int) -> Option<(u32, libc::c_int)> {
     loop {
         let mut status = 0;
@@ -62,35 +62,36 @@ pub(super) fn wait_status(child: libc::pid_t, options: libc::c_int) -> Option<(u
     }
 }
 
-/// Sends `signal` to a child that was not waited for, so that its id is nobody else's.
+/// Sends `signal` to a child that was not waited for, so that its id is not reused.
 pub fn signal_child(child: u32, signal: i32) {
-    // SAFETY: it takes plain integers. It fails if the child has changed its user.
+    // SAFETY: takes plain integers. Fails if the child has changed its user.
     unsafe { libc::kill(child as libc::pid_t, signal) };
 }
 
-/// Sends `signal` to the parent of this process, if that is in the same PID namespace.
+/// Sends `signal` to the parent of this process, if the parent is in the same PID namespace.
 pub fn signal_parent(signal: i32) {
-    // SAFETY: both calls take plain integers at most. It fails if there is no such process any more.
+    // SAFETY: both calls take plain integers at most. Fails if the parent is gone.
     unsafe { libc::kill(libc::getppid(), signal) };
 }
 
-/// Ends this process at once, without running anything of it any more.
+/// Ends this process at once, without destructors and exit handlers.
 pub fn exit(code: i32) -> ! {
     // SAFETY: `_exit` takes a plain integer.
     unsafe { libc::_exit(code) }
 }
 
-/// Signals that wait until the calling thread asks for them, until dropped.
+/// Signals that stay blocked, until dropped, for the calling thread to take them one by one.
 pub struct Signals {
     set: libc::sigset_t,
-    /// What was done at each of them before.
+    /// The previous action of each signal.
     before: Vec<(i32, libc::sigaction)>,
 }
 
 impl Signals {
     /// Blocks these signals. Meanwhile they have no handlers, and none is ignored.
     pub fn block(signals: &[i32]) -> Self {
-        // SAFETY: zero is a valid set and a valid action, the default one; all results go to live locals.
+        // SAFETY: zero is a valid set and a valid action, the default; all results go to live
+        // locals.
         unsafe {
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&mut set);
@@ -106,7 +107,7 @@ impl Signals {
         }
     }
 
-    /// Waits for the next of them.
+    /// Waits for the next of these signals.
     pub fn next(&self) -> i32 {
         let mut signal = 0;
         // SAFETY: both are live.
@@ -114,7 +115,8 @@ impl Signals {
         signal
     }
 
-    /// Lets them come to the calling thread again, as they do once this is dropped: in a child, for instance.
+    /// Unblocks the signals for the calling thread and restores their actions, as dropping does. A
+    /// child process may need that.
     pub fn unblock(&self) {
         // SAFETY: the set is live, and the actions were in force before.
         unsafe {
@@ -175,7 +177,7 @@ mod tests {
     fn signals_wait_until_they_are_asked_for() {
         in_fork(|| {
             let signals = Signals::block(&[TERMINATE, CHILD_CHANGED]);
-            // SAFETY: it takes plain integers.
+            // SAFETY: takes plain integers.
             unsafe { libc::kill(thread::id() as i32, TERMINATE) };
             assert_eq!(signals.next(), TERMINATE);
             let child = forked(|| exit(0));
@@ -196,7 +198,7 @@ mod tests {
             // SAFETY: the handler stores one word.
             unsafe { libc::signal(TERMINATE, handler) };
             let signals = Signals::block(&[TERMINATE]);
-            // SAFETY: it takes plain integers.
+            // SAFETY: takes a plain integer.
             unsafe { libc::raise(TERMINATE) };
             assert_eq!(SEEN.load(Ordering::Relaxed), 0);
             drop(signals);

@@ -1,4 +1,4 @@
-//! Waiting for the end of any of many processes.
+//! Waiting for the first end among many processes.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::{PidFd, ProcessError};
 use crate::thread::errno;
 
-/// A set of processes whose ends one thread waits for, while others add to it.
+/// A set of processes: one thread waits for their ends while other threads add to the set.
 ///
 /// # Examples
 ///
@@ -26,27 +26,27 @@ use crate::thread::errno;
 #[derive(Debug)]
 pub struct Ends {
     epoll: OwnedFd,
-    /// An eventfd, readable from [`Ends::close`] on.
+    /// An eventfd that is readable once [`Ends::close`] was called.
     closed: OwnedFd,
-    /// Those whose end nobody was told yet. Only who takes one out closes its descriptor.
+    /// Processes with an unreported end. Taking a process out closes its descriptor.
     processes: Mutex<HashMap<u64, PidFd>>,
 }
 
-/// What [`Ends::wait`] waited for.
+/// Result of [`Ends::wait`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub enum Waited {
-    /// Processes of these tokens have ended, and are no longer in the set.
+    /// The processes with these tokens have ended and left the set.
     Ended(Vec<u64>),
     /// The set was closed.
     Closed,
 }
 
-/// Stands for the eventfd among the tokens.
+/// The token of the eventfd.
 const CLOSED: u64 = u64::MAX;
 
 impl Ends {
-    /// An empty set.
+    /// Creates an empty set.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Ends {
         Ok(set)
     }
 
-    /// Adds a process, under a token that no other in the set has. One that has ended already is
+    /// Adds a process, under a token that is unique in the set. A process that has ended already is
     /// reported as well.
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Takes a process out; `None` if [`Ends::wait`] has reported it, or it was never there.
+    /// Takes a process out; `None` if [`Ends::wait`] has reported it or it was never added.
     pub fn remove(&self, token: u64) -> Option<PidFd> {
         let process = self.processes().remove(&token)?;
         // SAFETY: both descriptors are open, and removing takes no event.
@@ -91,7 +91,8 @@ impl Ends {
         Some(process)
     }
 
-    /// Blocks until processes of the set have ended, each of which is reported once, or the set is closed.
+    /// Blocks until processes of the set have ended or the set is closed. Reports each process
+    /// once.
     pub fn wait(&self) -> Waited {
         loop {
             let mut events = [libc::epoll_event { events: 0, u64: 0 }; 64];
@@ -99,7 +100,7 @@ impl Ends {
             // SAFETY: the events are a live local with this much room.
             let count =
                 unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), room, -1) };
-            // An interrupted call has no events.
+            // An interrupted call yields no events.
             let tokens = events[..count.max(0) as usize].iter().map(|event| event.u64);
             let ended: Vec<u64> = tokens.clone().filter(|&token| self.take_ended(token)).collect();
             if !ended.is_empty() {
@@ -111,19 +112,20 @@ impl Ends {
         }
     }
 
-    /// Has [`Ends::wait`] return, now and from now on, once it has reported those who have ended.
+    /// Makes [`Ends::wait`] return, now and later, once it has reported all processes that have
+    /// ended.
     pub fn close(&self) {
         let one = 1_u64.to_ne_bytes();
-        // SAFETY: the value is a live local of eight bytes. It fails only once the counter is full,
-        // and thus readable.
+        // SAFETY: the value is a live local of eight bytes. The write fails only if the counter is
+        // full, and thus readable.
         unsafe { libc::write(self.closed.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    /// Looks again: an event may tell of one that was removed, and its token given to another.
+    /// Checks the process again: an event may belong to a removed process with a reused token.
     fn take_ended(&self, token: u64) -> bool {
         let mut processes = self.processes();
         let ended = processes.get(&token).is_some_and(PidFd::has_ended);
-        // Its descriptor is closed here, which takes it out of the epoll set, too.
+        // This closes its descriptor, which also removes it from the epoll set.
         ended && processes.remove(&token).is_some()
     }
 
@@ -146,7 +148,7 @@ impl Ends {
 
 /// # Safety
 ///
-/// `descriptor` is what a system call just returned that makes one.
+/// A system call has just returned `descriptor` as a new descriptor or an error.
 unsafe fn owned(descriptor: i32, call: &'static str) -> Result<OwnedFd, ProcessError> {
     match descriptor {
         // SAFETY: the caller's promise.
@@ -170,7 +172,7 @@ mod tests {
     }
 
     fn kill(pid: libc::pid_t) {
-        // SAFETY: takes plain integers; the process is a child of the test, not reaped yet.
+        // SAFETY: takes plain integers; the process is a child of the test that is not reaped yet.
         assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
     }
 

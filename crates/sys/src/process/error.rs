@@ -1,34 +1,34 @@
-//! Why the kernel keeps a process from us, and what to change.
+//! Reasons for the kernel's refusals that concern processes, with their remedies.
 
 use std::fmt;
 
-/// Why a process cannot be watched; its message is one line and names the remedy.
+/// Reason why a process cannot be watched. Its message is one line and names the remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProcessError {
-    /// There is no process with this id, or none any more.
+    /// No process has this id, or it has ended.
     NoSuchProcess {
         /// The id.
         pid: u32,
     },
-    /// The kernel, or a seccomp filter, does not offer this system call.
+    /// The kernel lacks this system call, or a seccomp filter refuses it.
     Unsupported {
-        /// Which call.
+        /// The system call.
         call: &'static str,
         /// The first Linux that has it.
         since: &'static str,
     },
     /// `RLIMIT_NOFILE` or the system's limit of open files would be exceeded.
     Files,
-    /// `/proc` is not mounted, or shows another PID namespace than this process's own.
+    /// `/proc` is not mounted, or shows a PID namespace other than this process's own.
     ForeignProc,
-    /// This process has several threads, of which a forked one would have one alone.
+    /// This process has several threads, but a forked child would have only one.
     Threads,
     /// The limits of processes (`RLIMIT_NPROC`, `pids.max`, `kernel.pid_max`) are reached.
     Processes,
-    /// Where the C library keeps the thread's id cannot be found out.
+    /// The C library's copy of the thread id cannot be found.
     ThreadId,
-    /// The kernel refused for another reason.
+    /// The kernel refused for a reason of its own.
     Refused {
         /// The kernel's error number.
         errno: i32,

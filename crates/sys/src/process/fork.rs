@@ -1,10 +1,10 @@
 //! Forked processes that may share their descriptors.
 //!
-//! `fork` of the C library cannot share the table of open files, so the kernel
-//! is called directly, and what the library's wrapper does for the calling
-//! thread is done here: the thread id that it keeps (mutexes that know their
-//! owner and `abort` use it), and the list of robust mutexes. Its locks are free,
-//! because there is one thread only. What is left out: `pthread_atfork` handlers.
+//! `fork` of the C library cannot share the table of open files, so the kernel is called directly.
+//! The duties of the library's wrapper for the calling thread are done here: it updates the
+//! library's copy of the thread id (which `abort` and mutexes that record their owner use) and the
+//! list of robust mutexes. The library's locks are free, because there is one thread only.
+//! `pthread_atfork` handlers do not run.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -15,8 +15,8 @@ use super::children::wait_status;
 use super::{PidFd, ProcessError};
 use crate::thread::errno;
 
-/// Whether this process has one thread; also false where `/proc` does not tell, and for a moment
-/// after another one was joined.
+/// Returns true if this process has one thread. Also false if `/proc` cannot be read, and for a
+/// moment after another thread was joined.
 ///
 /// # Examples
 ///
@@ -30,16 +30,17 @@ pub fn is_single_threaded() -> bool {
     crate::thread::all().is_ok_and(|threads| threads.len() == 1)
 }
 
-/// Whether two processes have one table of open files, or each its own.
+/// The table of open files of two processes: one for both, or one for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Files {
-    /// What one opens or closes is open or closed in the other as well, until one of them calls `exec`.
+    /// A descriptor that one process opens or closes is open or closed in the other as well, until
+    /// one of them calls `exec`.
     Shared,
     /// The child begins with a copy.
     Copied,
 }
 
-/// Which process [`clone_process`] returned in.
+/// The process in which [`clone_process`] returned.
 #[derive(Debug)]
 #[must_use]
 pub enum Forked {
@@ -49,7 +50,8 @@ pub enum Forked {
     Child,
 }
 
-/// A process that [`clone_process`] made. Dropped, its end leaves a zombie as long as the parent lives.
+/// A process that [`clone_process`] created. If it is dropped without a wait, the ended process
+/// stays a zombie as long as its parent lives.
 #[derive(Debug)]
 pub struct Child {
     pid: u32,
@@ -57,26 +59,26 @@ pub struct Child {
 }
 
 impl Child {
-    /// Its id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Tells whether it has ended.
+    /// The pidfd, which tells if the child has ended.
     pub fn held(&self) -> &PidFd {
         &self.held
     }
 
-    /// Gives the pidfd away. The child remains to be waited for by its id.
+    /// Returns the pidfd. The child still has to be waited for by its id.
     pub fn into_held(self) -> PidFd {
         self.held
     }
 
-    /// Waits until it has ended, and how.
+    /// Waits for the end of the child and returns its status.
     ///
     /// # Errors
     ///
-    /// `ECHILD` if somebody else waited for it, or SIGCHLD is ignored.
+    /// `ECHILD` if it was waited for elsewhere, or SIGCHLD is ignored.
     pub fn wait(self) -> io::Result<ExitStatus> {
         let told = wait_status(self.pid as libc::pid_t, 0).ok_or_else(io::Error::last_os_error)?;
         Ok(ExitStatus::from_raw(told.1))
@@ -93,8 +95,8 @@ impl Child {
 ///
 /// # Safety
 ///
-/// - If files are [`Files::Shared`], no descriptor that lives when this is called is closed by both
-///   processes: a value that owns one is dropped in one of them only.
+/// - If files are [`Files::Shared`], no descriptor that is open at the call is closed by both
+///   processes: a value that owns one is dropped in only one of them.
 /// - No code relies on handlers of `pthread_atfork` being run.
 /// - Buffered output is flushed before, or it is written twice.
 pub unsafe fn clone_process(files: Files) -> Result<Forked, ProcessError> {
@@ -108,15 +110,15 @@ pub unsafe fn clone_process(files: Files) -> Result<Forked, ProcessError> {
         Files::Copied => 0,
     };
     let mut held = -1;
-    // SAFETY: the address is that of the C library's own copy of the id, which is to
-    // change in the child; the caller answers for all else that is shared.
+    // SAFETY: the address is that of the C library's own copy of the id, which is to change in the
+    // child; the caller answers for all other shared state.
     match unsafe { clone(sharing, &mut held, thread_id) } {
         0 => {
             robust.register();
             Ok(Forked::Child)
         }
         pid @ 1.. => {
-            // SAFETY: the kernel just made the pidfd, for nobody else.
+            // SAFETY: the kernel has just opened the pidfd, and nothing else owns it.
             let held = unsafe { PidFd::from_raw(held) };
             Ok(Forked::Parent(Child { pid: pid as u32, held }))
         }
@@ -129,7 +131,8 @@ pub unsafe fn clone_process(files: Files) -> Result<Forked, ProcessError> {
 
 /// # Safety
 ///
-/// As for [`clone_process`]; `thread_id` is where the C library keeps the id of this thread.
+/// The conditions of [`clone_process`]; `thread_id` is the address of the C library's copy of this
+/// thread's id.
 unsafe fn clone(files: libc::c_int, held: *mut i32, thread_id: *mut i32) -> libc::c_long {
     let flags = files
         | libc::CLONE_PIDFD
@@ -137,8 +140,8 @@ unsafe fn clone(files: libc::c_int, held: *mut i32, thread_id: *mut i32) -> libc
         | libc::CLONE_CHILD_CLEARTID
         | libc::SIGCHLD;
     let (stack, tls) = (ptr::null_mut::<u8>(), 0_usize);
-    // SAFETY: without a stack of its own the child goes on here, on a copy of
-    // this one. Both results go to live words.
+    // SAFETY: without a stack of its own the child continues here, on a copy of this one. Both
+    // results go to live words.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         return libc::syscall(libc::SYS_clone, flags, stack, held, thread_id, tls);
@@ -147,11 +150,12 @@ unsafe fn clone(files: libc::c_int, held: *mut i32, thread_id: *mut i32) -> libc
     }
 }
 
-/// Where the C library keeps the id of this thread: glibc has the kernel clear that word at the thread's end.
+/// The address of the C library's copy of this thread's id: glibc has the kernel clear that word at
+/// the thread's end.
 fn thread_id_address() -> Result<*mut i32, ProcessError> {
     let mut address: *mut i32 = ptr::null_mut();
-    // SAFETY: this option stores one address to a live local. If there is one, it is a word that
-    // the kernel is going to write to, so that it can be read. Other libraries have something else there.
+    // SAFETY: this option stores one address to a live local. A non-null address is a word that the
+    // kernel is going to write to, so it can be read. Other libraries keep another value there.
     unsafe {
         let told = libc::prctl(libc::PR_GET_TID_ADDRESS, &raw mut address) == 0;
         let is_id = told && !address.is_null() && address.read() == libc::gettid();
@@ -159,7 +163,8 @@ fn thread_id_address() -> Result<*mut i32, ProcessError> {
     }
 }
 
-/// Where the kernel finds the robust mutexes of a thread that dies. It forgets that for a forked one.
+/// The list of robust mutexes that the kernel walks when a thread dies. The kernel does not copy
+/// the registration to a forked child.
 struct RobustList {
     head: *mut u8,
     len: usize,
@@ -168,7 +173,7 @@ struct RobustList {
 impl RobustList {
     fn of_this_thread() -> Self {
         let mut list = Self { head: ptr::null_mut(), len: 0 };
-        // SAFETY: both results go to live locals, which stay null if it is refused.
+        // SAFETY: both results go to live locals, which stay null if the call is refused.
         unsafe {
             libc::syscall(libc::SYS_get_robust_list, 0, &raw mut list.head, &raw mut list.len)
         };
@@ -176,28 +181,29 @@ impl RobustList {
     }
 
     fn register(&self) {
-        // SAFETY: the child has a copy of the same list at the same place; the kernel
-        // releases only what bears the dying thread's own id.
+        // SAFETY: the child has a copy of the same list at the same place; the kernel releases only
+        // locks that contain the dying thread's own id.
         unsafe { libc::syscall(libc::SYS_set_robust_list, self.head, self.len) };
     }
 }
 
-/// Has the kernel kill this process as soon as the thread that forked it ends; kills it now if `parent` has
-/// ended already.
+/// Makes the kernel kill this process as soon as the thread that forked it ends, or now if `parent`
+/// has already ended.
 ///
 /// `parent` is the process that forked this one, in the same PID namespace.
 ///
 /// # Errors
 ///
-/// What `prctl` reports where a filter refuses it.
+/// The error of `prctl` if a filter refuses it.
 pub fn die_with_parent(parent: u32) -> io::Result<()> {
     // SAFETY: this option takes one plain integer.
     if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // Asked after the signal is armed: whoever ends between is seen by one of the two.
+    // Checked after the signal is armed: either the signal or this check catches a parent that ends
+    // in between.
     if std::os::unix::process::parent_id() != parent {
-        // SAFETY: takes plain integers, and ends this process.
+        // SAFETY: takes plain integers and ends this process.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
     Ok(())
@@ -248,11 +254,11 @@ mod tests {
                 });
                 assert!(child.wait().unwrap().success());
                 let number = shared_word(&page).load(SeqCst);
-                // SAFETY: this command takes nothing more.
+                // SAFETY: this command takes no further argument.
                 let is_open = unsafe { libc::fcntl(number, libc::F_GETFD) } >= 0;
                 assert_eq!(is_open, is_seen);
                 if is_seen {
-                    // SAFETY: the child left it to its parent.
+                    // SAFETY: the child left the descriptor to its parent.
                     let mut read = unsafe { File::from_raw_fd(number) };
                     let mut text = [0; 3];
                     read.read_exact(&mut text).unwrap();
@@ -277,8 +283,8 @@ mod tests {
         });
     }
 
-    /// Locks an error-checking mutex twice and releases it from the child; the codes tell whether
-    /// it knows who owns it.
+    /// Locks an error-checking mutex twice and releases it, in the child. The codes tell if the
+    /// mutex knows its owner.
     fn owner_codes(mutex: *mut libc::pthread_mutex_t) -> [i32; 3] {
         // SAFETY: the mutex is initialised, and both processes have it at this address.
         unsafe {
@@ -291,7 +297,8 @@ mod tests {
     }
 
     fn init(mutex: *mut libc::pthread_mutex_t, robust: bool) {
-        // SAFETY: zero is a valid attribute to initialise, and the mutex is mapped memory of nobody else.
+        // SAFETY: zero is a valid attribute to initialise, and the mutex lies in mapped memory
+        // without another user.
         unsafe {
             let mut attribute = std::mem::zeroed();
             libc::pthread_mutexattr_init(&mut attribute);
@@ -368,7 +375,7 @@ mod tests {
         });
     }
 
-    /// Ends the test by `alarm` if the child does not die.
+    /// Uses `alarm` to end the test if the child does not die.
     #[test]
     fn a_child_dies_with_its_parent() {
         let page = page();
@@ -397,7 +404,7 @@ mod tests {
             }
         };
         assert!(!child.has_ended());
-        // SAFETY: takes plain integers; the process is a child of the test, not reaped yet.
+        // SAFETY: takes plain integers; the process is a child of the test that is not reaped yet.
         unsafe { libc::kill(parent, libc::SIGKILL) };
         reap(parent);
         while !child.has_ended() {

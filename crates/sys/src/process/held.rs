@@ -1,4 +1,4 @@
-//! Processes that are there before the programs that they are to become.
+//! Processes that exist before they become their programs.
 
 use std::ffi::CString;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -12,23 +12,23 @@ use crate::signal::restore_default;
 const GO: u8 = 0;
 const END: u8 = 1;
 
-/// A process that waits to become a program. Dropped, it ends without.
+/// A process that waits to become a program. Dropping it ends the process without a program.
 #[derive(Debug)]
 pub struct Held {
     pid: u32,
-    /// Dropped by `release`, so that `drop` finds nothing to do.
+    /// Taken by `release`, so that `drop` finds nothing to do.
     say: Option<PipeWriter>,
-    /// What the kernel says about the program: nothing, if it runs.
+    /// Carries the kernel's error; closed without a byte if the program runs.
     hear: PipeReader,
 }
 
 impl Held {
-    /// Forks a process that is to become the program in the file `program`, with these arguments, of which the first is its
-    /// name.
+    /// Forks a process that is to become the program in the file `program`, with these arguments,
+    /// of which the first is its name.
     ///
     /// # Errors
     ///
-    /// `InvalidInput` for a zero byte in a word; what `pipe` and `fork` report.
+    /// `InvalidInput` for a zero byte in a word; the errors of `pipe` and `fork`.
     ///
     /// # Examples
     ///
@@ -49,7 +49,8 @@ impl Held {
         words.push(ptr::null());
         let (gate, say) = io::pipe()?;
         let (hear, tell) = io::pipe()?;
-        // SAFETY: the child allocates nothing and takes no lock, and becomes another program or leaves by `_exit`.
+        // SAFETY: the child allocates nothing, takes no lock, and becomes another program or leaves
+        // by `_exit`.
         match unsafe { libc::fork() } {
             -1 => Err(io::Error::last_os_error()),
             0 => {
@@ -60,24 +61,24 @@ impl Held {
         }
     }
 
-    /// Its id, which it keeps as that program.
+    /// The process id, which the program keeps.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Has it become the program; who it is, to be waited for.
+    /// Lets the process become the program. Returns its id, to be waited for.
     ///
     /// # Errors
     ///
-    /// What `execve` reports: the process has ended then, and was waited for.
+    /// The error of `execve`: then the process has ended and was waited for.
     pub fn release(mut self) -> io::Result<u32> {
         if let Some(mut say) = self.say.take() {
-            // It fails if the process was killed, which who waits for it will see.
+            // Fails if the process was killed, which its waiter will see.
             let _ = say.write_all(&[GO]);
         }
         let mut errno = [0; 4];
         match self.hear.read_exact(&mut errno) {
-            // The descriptor is closed by the change into the program.
+            // `execve` closes the descriptor.
             Err(_) => Ok(self.pid),
             Ok(()) => {
                 wait(Some(self.pid));
@@ -90,14 +91,14 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let Some(mut say) = self.say.take() {
-            // The pipe's end alone would not do: processes that were held later have it, too.
+            // Closing the pipe is not enough: processes held later have inherited its end.
             let _ = say.write_all(&[END]);
             wait(Some(self.pid));
         }
     }
 }
 
-/// Whether this process may run the file as a program, as far as permissions tell.
+/// Returns true if the permissions allow this process to run the file as a program.
 pub fn may_run(file: &Path) -> bool {
     let Ok(path) = CString::new(file.as_os_str().as_bytes()) else { return false };
     // SAFETY: the path is a string.
@@ -107,8 +108,8 @@ pub fn may_run(file: &Path) -> bool {
     is_allowed && file.is_file()
 }
 
-/// The child's life up to the program. No memory is allocated here, as a process that was forked from several threads must
-/// not.
+/// Runs in the child until the program starts. Allocates no memory, which is forbidden after a fork
+/// from a process with several threads.
 fn become_program(
     program: &CString,
     words: &[*const libc::c_char],
@@ -119,7 +120,7 @@ fn become_program(
     if gate.read_exact(&mut order).is_err() || order != [GO] {
         exit(0);
     }
-    // Rust ignores it, and a program keeps what is ignored.
+    // Rust ignores SIGPIPE, and a program inherits ignored signals.
     restore_default(libc::SIGPIPE);
     // SAFETY: the words are strings and end with a null.
     unsafe { libc::execv(program.as_ptr(), words.as_ptr()) };
@@ -159,19 +160,19 @@ mod tests {
         assert_eq!(wait(Some(pid)).unwrap().1.code(), Some(3), "not the other's affair");
     }
 
-    /// As in any program of Rust's, SIGPIPE is ignored in this one.
+    /// SIGPIPE is ignored in this process, as in any Rust program.
     #[test]
     fn what_rust_ignores_a_program_does_not() {
         let pid = shell("kill -PIPE $$; exit 3").unwrap().release().unwrap();
         assert_eq!(wait(Some(pid)).unwrap().1.signal(), Some(libc::SIGPIPE));
     }
 
-    /// Whose the file is does not give permission: only what its mode has for that user.
+    /// Owning the file gives no permission by itself: only the mode bits of the owner count.
     #[test]
     fn a_file_that_others_may_run_is_refused() {
         in_fork(|| {
             const NOBODY: libc::c_long = 65534;
-            // SAFETY: takes plain integers. It fails, and changes nothing, where this is not root.
+            // SAFETY: takes plain integers. Fails and changes nothing without root.
             unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
             let file = tempfile::NamedTempFile::new().unwrap();
             let has_mode = |mode| {

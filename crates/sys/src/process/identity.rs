@@ -1,4 +1,4 @@
-//! Names of processes that are never used twice.
+//! Names of processes that are never reused.
 
 use std::fmt;
 use std::fs;
@@ -7,11 +7,12 @@ use std::sync::OnceLock;
 
 use super::{PidFd, ProcessError};
 
-/// The name of a process: plain numbers, which mean the same to all processes of its PID namespace.
+/// The name of a process: plain numbers with the same meaning in all processes of its PID
+/// namespace.
 ///
-/// A pid alone is used again sooner or later. Together with the time at which its
-/// process started it is not: numbers do not come round within one tick. A process that becomes another program
-/// (`exec`) keeps both, and nothing else: it has another name from then on.
+/// A pid alone is reused sooner or later. Together with the start time of its process it is unique,
+/// as pids do not wrap around within one tick. A process that becomes another program (`exec`)
+/// keeps both and loses the rest: it has another name from then on.
 ///
 /// # Examples
 ///
@@ -28,39 +29,42 @@ use super::{PidFd, ProcessError};
 pub struct ProcessId {
     /// The pid, within its namespace.
     pub pid: u32,
-    /// When it started: ticks since the machine's start, usually of 10 ms.
+    /// Start time in ticks since the machine's start, usually of 10 ms.
     pub start_ticks: u64,
-    /// Which PID namespace it is in: that one's inode.
+    /// The PID namespace, as its inode.
     pub pid_namespace: u64,
-    /// By which clock it counts since the machine's start: the inode of its time namespace, 0 before Linux 5.6.
+    /// The time namespace that defines the clock since the machine's start, as its inode; 0 before
+    /// Linux 5.6.
     pub time_namespace: u64,
-    /// Which start of the machine: half of its boot id, 0 if that is unknown.
+    /// The start of the machine: half of its boot id, 0 if that is unknown.
     pub boot: u64,
-    /// Which program it runs: a hash of the addresses that the kernel chose at random when it began; 0 if they are unknown.
+    /// The program: a hash of the addresses that the kernel chose at random when it began; 0 if
+    /// they are unknown.
     pub image: u64,
 }
 
-/// Whether a process lives, as far as that can be found out.
+/// The best available answer to the question if a process lives.
 #[derive(Debug)]
 #[must_use]
 pub enum Life {
-    /// It did when asked, also if it is stopped; this tells when it no longer does.
+    /// The process lived when asked, and may be stopped. The pidfd tells when it has ended.
     Alive(PidFd),
-    /// It has ended, or will run no more instruction: a zombie, reaped or not; or it runs another program.
+    /// The process has ended, or will run no more instruction (a zombie, reaped or not), or runs
+    /// another program.
     Ended,
-    /// It may live.
+    /// The process may live.
     Unknown(Doubt),
 }
 
-/// Why it cannot be found out whether a process lives.
+/// Reason why it is unknown if a process lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Doubt {
-    /// It is in another PID or time namespace.
+    /// The process is in another PID or time namespace.
     OtherNamespace,
-    /// `/proc` does not show it, as by the mount option `hidepid`.
+    /// `/proc` does not show the process, because of the mount option `hidepid` for instance.
     Hidden,
-    /// This process cannot look at any.
+    /// This process cannot inspect any process.
     Blind(ProcessError),
 }
 
@@ -83,7 +87,7 @@ impl ProcessId {
     ///
     /// # Errors
     ///
-    /// [`ProcessError::ForeignProc`] if `/proc` does not tell about it, or about another one.
+    /// [`ProcessError::ForeignProc`] if `/proc` is missing or belongs to another PID namespace.
     pub fn own() -> Result<Self, ProcessError> {
         let pid = std::process::id();
         let start_ticks = start_ticks(pid).filter(|_| proc_is_ours());
@@ -97,7 +101,7 @@ impl ProcessId {
         })
     }
 
-    /// Finds the process, or that it has ended.
+    /// Finds the process, or finds out that it has ended.
     pub fn find(&self) -> Life {
         if self.boot != 0 && boot() != 0 && self.boot != boot() {
             return Life::Ended;
@@ -108,7 +112,7 @@ impl ProcessId {
         }
     }
 
-    /// Whoever has the pid of this process now; an answer at once where there is nobody.
+    /// Opens the current holder of this pid. Fails with the final answer if there is none.
     fn held(&self) -> Result<PidFd, Life> {
         if namespace("pid") != Some(self.pid_namespace)
             || namespace("time").unwrap_or(0) != self.time_namespace
@@ -124,8 +128,8 @@ impl ProcessId {
         })
     }
 
-    /// Compares the time of the start after the pid is held: if it is the same, then nobody else can
-    /// have had this pid before.
+    /// Compares the start times once the pid is held: if they are equal, no other process can have
+    /// had this pid before.
     fn recognise(&self, held: PidFd) -> Life {
         let start = start_ticks(self.pid);
         let is_another = start.is_some_and(|start| start != self.start_ticks);
@@ -138,13 +142,14 @@ impl ProcessId {
         }
     }
 
-    /// Whether whoever has this pid is known to run another program.
+    /// Returns true if the holder of this pid is known to run another program.
     fn runs_another_program(&self) -> bool {
         self.image != 0 && image(self.pid).is_some_and(|image| image != self.image)
     }
 }
 
-/// Whether `/proc` is that of this process's PID namespace; it is not where a container was made without mounting one.
+/// Returns true if `/proc` belongs to this process's PID namespace. It does not in a container made
+/// without mounting one.
 fn proc_is_ours() -> bool {
     let own = fs::read_link("/proc/self").ok();
     own.and_then(|own| own.to_str()?.parse().ok()) == Some(std::process::id())
@@ -158,23 +163,24 @@ fn start_ticks(pid: u32) -> Option<u64> {
     parse_start(&fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// A number for the program that a process runs; `None` if the kernel does not tell: it does those who may trace the
-/// process, and while that has its first thread.
+/// A number for the program that a process runs; `None` if the kernel does not reveal it. The
+/// kernel reveals it to processes that may trace this one, while its first thread lives.
 ///
-/// By a hash of what the kernel has told the program of itself, with addresses of its stack and of the vDSO.
+/// The number is a hash of the auxiliary vector, which has addresses of the stack and of the vDSO.
 fn image(pid: u32) -> Option<u64> {
     let told = fs::read(format!("/proc/{pid}/auxv")).ok().filter(|told| !told.is_empty())?;
     Some(fnv(&told).max(1))
 }
 
-/// FNV-1a, the same in all programs: <http://www.isthe.com/chongo/tech/comp/fnv/>.
+/// FNV-1a, which is stable across programs: <http://www.isthe.com/chongo/tech/comp/fnv/>.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// Reads the 22nd field of `/proc/PID/stat`, the twentieth behind the name, which may be any bytes in parentheses.
+/// Reads the 22nd field of `/proc/PID/stat`: the twentieth behind the name, which may be any bytes
+/// in parentheses.
 #[doc(hidden)]
 pub fn parse_start(stat: &[u8]) -> Option<u64> {
     let rest = stat.rsplit(|&byte| byte == b')').next().filter(|rest| rest.len() < stat.len())?;
@@ -183,13 +189,13 @@ pub fn parse_start(stat: &[u8]) -> Option<u64> {
     str::from_utf8(fields.nth(19)?).ok()?.parse().ok()
 }
 
-/// What is another one after the machine has started anew; empty if the kernel does not tell.
+/// The boot id, which changes when the machine starts anew; empty if the kernel does not report it.
 pub fn boot_id() -> String {
     let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().to_owned()
 }
 
-/// The first half of the boot id, which has more than enough random bits; 0 if the kernel does not tell.
+/// The first half of the boot id, which has more than enough random bits; 0 if it is unknown.
 fn boot() -> u64 {
     static BOOT: OnceLock<u64> = OnceLock::new();
     *BOOT.get_or_init(|| {
@@ -218,7 +224,7 @@ mod tests {
     }
 
     fn kill(pid: libc::pid_t, signal: libc::c_int, state: u8) {
-        // SAFETY: takes plain integers; the process is a child of the test, not reaped yet.
+        // SAFETY: takes plain integers; the process is a child of the test that is not reaped yet.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
         let letter = || {
             let stat = fs::read(format!("/proc/{pid}/stat")).unwrap();
@@ -295,7 +301,7 @@ mod tests {
         reap(child);
     }
 
-    /// The process lives as long as one thread does, though its first one is a zombie.
+    /// The process lives as long as one thread does, though its first thread is a zombie.
     #[test]
     fn a_process_outlives_its_first_thread() {
         let child = forked(|| {
@@ -304,7 +310,7 @@ mod tests {
                     std::thread::park();
                 }
             });
-            // SAFETY: ends this thread, of whose frame nobody keeps anything.
+            // SAFETY: ends this thread; no reference to its frame exists.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
         });
         let pid = child as u32;
@@ -317,7 +323,7 @@ mod tests {
         reap(child);
     }
 
-    /// A child in a PID namespace of its own, which still sees its parent's `/proc`.
+    /// The child is in a PID namespace of its own and still sees its parent's `/proc`.
     #[test]
     fn a_proc_of_another_namespace_is_not_believed() {
         in_fork(|| {

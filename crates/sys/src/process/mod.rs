@@ -1,8 +1,7 @@
-//! Other processes: who they are, whether they live, when they end.
+//! Other processes: identity, life and end.
 //!
-//! A process is named by a [`ProcessId`], which is plain data, fits into a
-//! segment and is never used twice, and held by a [`PidFd`], which no other
-//! process takes over when its number is used again.
+//! A [`ProcessId`] names a process. It is plain data, fits into a segment and is never reused. A
+//! [`PidFd`] holds a process and never refers to another process that reuses its number.
 
 mod children;
 mod ends;

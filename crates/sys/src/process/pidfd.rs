@@ -1,11 +1,11 @@
-//! A hold on a process that outlasts its number.
+//! A reference to a process that outlasts its pid.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use super::ProcessError;
 use crate::thread::errno;
 
-/// Refers to one process for ever, also when that has ended and its id is used again.
+/// Refers to one process for ever, even after it has ended and its id was reused.
 ///
 /// # Examples
 ///
@@ -19,8 +19,8 @@ use crate::thread::errno;
 pub struct PidFd(OwnedFd);
 
 impl PidFd {
-    /// Refers to the process that has this id now; [`ProcessId::find`](super::ProcessId::find)
-    /// makes sure that it is the one that is meant.
+    /// Refers to the process that has this id now. [`ProcessId::find`](super::ProcessId::find)
+    /// makes sure that it is the intended process.
     ///
     /// # Errors
     ///
@@ -31,11 +31,12 @@ impl PidFd {
         // SAFETY: this call takes plain integers.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, number, 0) };
         if descriptor >= 0 {
-            // SAFETY: the kernel just made it, for nobody else.
+            // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
             return Ok(unsafe { Self::from_raw(descriptor as i32) });
         }
         match errno() {
-            // All but the first: the id is nobody's, or that of a thread.
+            // ESRCH: the id is unused. EINVAL, ENOENT: it belongs to a thread that leads no
+            // process.
             libc::ESRCH | libc::EINVAL | libc::ENOENT => Err(missing),
             errno => Err(ProcessError::diagnose(errno, "pidfd_open", "5.3")),
         }
@@ -43,14 +44,14 @@ impl PidFd {
 
     /// # Safety
     ///
-    /// The descriptor is a pidfd, and nobody else's.
+    /// The descriptor is a pidfd without another owner.
     pub(super) unsafe fn from_raw(descriptor: i32) -> Self {
         // SAFETY: the caller's promise.
         Self(unsafe { OwnedFd::from_raw_fd(descriptor) })
     }
 
-    /// Whether all threads of the process have ended. Its memory is gone then, and its locks on files
-    /// are free; its parent may not know yet.
+    /// Returns true if all threads of the process have ended. Its memory is gone then, and its file
+    /// locks are free; its parent may not know yet.
     pub fn has_ended(&self) -> bool {
         let mut poll = libc::pollfd { fd: self.0.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: the one entry is a live local.
@@ -76,11 +77,11 @@ mod tests {
     }
 
     fn kill(pid: libc::pid_t, signal: libc::c_int) {
-        // SAFETY: takes plain integers; the process is a child of the test, not reaped yet.
+        // SAFETY: takes plain integers; the process is a child of the test that is not reaped yet.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     }
 
-    /// Waits until the child has changed its state in this way, and leaves that to be waited for again.
+    /// Waits for this change of the child's state, and leaves it to be waited for again.
     fn wait_for(pid: libc::pid_t, change: libc::c_int) {
         // SAFETY: zero is a valid `siginfo_t`, and the result goes to a live local.
         unsafe {

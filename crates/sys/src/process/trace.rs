@@ -1,7 +1,9 @@
-//! Children whose registers outlive them: what one had at hand when it was killed another can go on with.
+//! Tracing children, so that the registers of a killed child survive: another process can continue
+//! with them.
 //!
-//! The kernel lets the tracer of a process look at it once more before it ends, also where it was killed. Nothing else
-//! of the child is observed: it runs as fast as others, and stops for its tracer at signals only, which go on to it.
+//! The kernel lets a tracer inspect its tracee once more before the tracee ends, even if it was
+//! killed. The child is not observed otherwise: it runs at full speed and stops for its tracer at
+//! signals only, which the tracer passes on.
 
 use std::fmt;
 use std::io;
@@ -14,32 +16,33 @@ use super::children::wait_status;
 use super::{Child, ProcessError};
 use crate::thread::{self, errno};
 
-/// A child that the calling thread traces, or would have, had the kernel let it.
+/// A child that the calling thread traces, or that runs untraced because the kernel refused.
 ///
-/// All is to be called by the thread that has forked it.
+/// All methods are called by the thread that forked it.
 #[derive(Debug)]
 pub struct Traced {
     child: Child,
-    /// The kernel's answer where it was asked to trace it; 0: it does.
+    /// The error number of a refusal to trace; 0 if the child is traced.
     refused: i32,
 }
 
-/// What has become of a traced child.
+/// A change of a traced child.
 #[derive(Debug)]
 #[must_use]
 pub enum Change {
-    /// It was killed: by a signal of others, not by a fault of its own. It had these registers, and is to end so. It is
-    /// not gone, and its threads' ids are not given to others, until it is [let go](Traced::let_go).
+    /// The child was killed by a signal from outside, not by a fault of its own. It had these
+    /// registers and will have this status. The process is not gone, and the ids of its threads are
+    /// not reused, until it is [let go](Traced::let_go).
     Killed(Box<Registers>, ExitStatus),
-    /// It has [asked](await_registers) for registers.
+    /// The child has [asked](await_registers) for registers.
     Waits,
-    /// It has ended, and was waited for.
+    /// The child has ended and was waited for.
     Ended(ExitStatus),
 }
 
 impl Traced {
-    /// Traces `child`, if the kernel allows it. From then on signals stop it until [`change`](Self::change) is called:
-    /// the kernel tells of that, and of its end, by SIGCHLD.
+    /// Traces `child` if the kernel allows it. From then on signals stop the child until
+    /// [`change`](Self::change) is called: the kernel reports stops and the end by SIGCHLD.
     pub fn new(child: Child) -> Self {
         let options = libc::PTRACE_O_TRACEEXIT as usize;
         let refused = match request(libc::PTRACE_SEIZE, child.pid(), 0, options) {
@@ -49,12 +52,12 @@ impl Traced {
         Self { child, refused }
     }
 
-    /// As [`new`](Self::new), but does not trace it: the registers of a child that is killed are not known.
+    /// Takes `child` without tracing it: if it is killed, its registers are unknown.
     pub fn without(child: Child) -> Self {
         Self { child, refused: 0 }
     }
 
-    /// Its id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.child.pid()
     }
@@ -64,12 +67,12 @@ impl Traced {
         &self.child
     }
 
-    /// What the kernel said where it did not let the child be traced, maybe as that had ended.
+    /// The kernel's reason for refusing to trace the child, which may have ended already.
     pub fn refused(&self) -> Option<io::Error> {
         (self.refused != 0).then(|| io::Error::from_raw_os_error(self.refused))
     }
 
-    /// What has become of it, if anything has. What others send it by signals is passed on.
+    /// The next change of the child, if there is one. Signals sent to the child are passed on.
     pub fn change(&self) -> Option<Change> {
         loop {
             let status = self.wait(libc::WNOHANG)?;
@@ -79,7 +82,8 @@ impl Traced {
         }
     }
 
-    /// Waits until it has ended, also if it was killed; `None` if it was waited for.
+    /// Waits for the end of the child, even if it was killed; `None` if it was waited for
+    /// elsewhere.
     pub fn await_end(&self) -> Option<ExitStatus> {
         loop {
             match self.attend(self.wait(0)?) {
@@ -90,7 +94,7 @@ impl Traced {
         }
     }
 
-    /// Has it go on from where it has stopped, unless that is for others to know.
+    /// Lets the child continue from a stop, unless the caller must know about the stop.
     fn attend(&self, status: libc::c_int) -> Option<Change> {
         if !libc::WIFSTOPPED(status) {
             return Some(Change::Ended(ExitStatus::from_raw(status)));
@@ -103,7 +107,7 @@ impl Traced {
                 }
                 return killed;
             }
-            // Stopped as a whole, by SIGSTOP or the like, until somebody continues it.
+            // SIGSTOP or the like stopped the whole process until a SIGCONT.
             (signal, PTRACE_EVENT_STOP) if signal != libc::SIGTRAP => {
                 let _ = request(PTRACE_LISTEN, self.pid(), 0, 0);
             }
@@ -114,36 +118,39 @@ impl Traced {
         None
     }
 
-    /// Has it go on with these registers, which another had. It has [asked](Change::Waits) for them.
+    /// Lets the child continue with these registers of another process. The child has
+    /// [asked](Change::Waits) for registers.
     ///
     /// # Errors
     ///
-    /// [`ProcessError::NoSuchProcess`] if it was killed meanwhile, another if the kernel does not take the registers.
+    /// [`ProcessError::NoSuchProcess`] if the child was killed meanwhile, another error if the
+    /// kernel does not take the registers.
     ///
     /// # Safety
     ///
-    /// All that the code at these registers uses is in this process what and where it was in the other.
+    /// All that the code at these registers uses has the same address and contents in this process
+    /// as it had in the other.
     pub unsafe fn give(&self, registers: &Registers) -> Result<(), ProcessError> {
         registers.put(self.pid())?;
         self.go_on(0);
         Ok(())
     }
 
-    /// Waits until a child that was [killed](Change::Killed) has no thread but its first, which is kept: others may come to
-    /// their ends later than that one.
+    /// Waits until the [killed](Change::Killed) child has no thread but its first, which is kept:
+    /// the other threads may end later than the first.
     pub fn await_threads(&self) {
         while thread::count_of(self.pid()).is_some_and(|count| count > 1) {
             std::thread::sleep(LOOK);
         }
     }
 
-    /// Gives nothing to a child that has [asked](Change::Waits): somebody else has sent it the signal by which it would have,
-    /// which takes its course.
+    /// Rejects a request for registers: the child did not [ask](Change::Waits), but was sent that
+    /// signal from outside. The signal takes effect.
     pub fn turn_down(&self) {
         self.go_on(ASKS);
     }
 
-    /// Lets a child end that was [killed](Change::Killed).
+    /// Lets a [killed](Change::Killed) child end.
     pub fn let_go(&self) {
         self.go_on(0);
     }
@@ -154,7 +161,7 @@ impl Traced {
     }
 
     fn go_on(&self, signal: i32) {
-        // Refused if it was killed in its stop: then it goes on as well.
+        // Refused if the child was killed during its stop: then it continues as well.
         let _ = request(libc::PTRACE_CONT, self.pid(), 0, signal as usize);
     }
 
@@ -164,17 +171,17 @@ impl Traced {
         request(libc::PTRACE_GETEVENTMSG, self.pid(), 0, address).ok()?;
         let end = ExitStatus::from_raw(status as i32);
         let killed = end.signal().is_some_and(|signal| !FAULTS.contains(&signal));
-        // Refused if it was killed once more, so that it did not wait for us.
+        // Refused if the child was killed once more, as it then did not wait for its tracer.
         let registers = killed.then(|| Registers::of(self.pid()).ok()).flatten()?;
         Some(Change::Killed(registers, end))
     }
 }
 
-/// Whether the kernel lets this process trace its children: tries it with one.
+/// Checks that the kernel lets this process trace its children, by a trial with one child.
 ///
 /// # Errors
 ///
-/// What the kernel said; or why there is no child.
+/// The kernel's refusal, or the error of `fork`.
 ///
 /// # Examples
 ///
@@ -185,7 +192,7 @@ impl Traced {
 /// }
 /// ```
 pub fn probe_tracing() -> io::Result<()> {
-    // SAFETY: the child does nothing but wait for signals, which is allowed where the parent has threads.
+    // SAFETY: the child only waits for signals, which is allowed after a fork from several threads.
     let child = match unsafe { libc::fork() } {
         -1 => return Err(io::Error::last_os_error()),
         0 => loop {
@@ -196,13 +203,13 @@ pub fn probe_tracing() -> io::Result<()> {
     };
     let answer = request(libc::PTRACE_SEIZE, child as u32, 0, 0);
     let answer = answer.map(drop).map_err(|_| io::Error::from_raw_os_error(errno()));
-    // SAFETY: takes plain integers; the process is a child, not waited for yet.
+    // SAFETY: takes plain integers; the process is a child that was not waited for yet.
     unsafe { libc::kill(child, libc::SIGKILL) };
     let _ = wait_status(child, libc::__WALL);
     answer
 }
 
-/// Signals that tell a process of what it has done itself.
+/// Signals that report a process's own fault.
 const FAULTS: [i32; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,
@@ -213,42 +220,43 @@ const FAULTS: [i32; 7] = [
     libc::SIGABRT,
 ];
 
-/// Stops the calling process, which is traced or about to be, until its tracer [gives](Traced::give) it registers, with which it goes
-/// on. Returns only if it has none.
+/// Stops the calling process, which is traced or about to be, until its tracer
+/// [gives](Traced::give) it registers to continue with. Returns only if the tracer has none.
 pub fn await_registers() {
     await_tracer();
-    // SAFETY: takes plain integers. The signal stops the process for its tracer, who does not pass it on.
+    // SAFETY: takes plain integers. The signal stops the process for its tracer, which does not
+    // pass it on.
     unsafe { libc::kill(libc::getpid(), ASKS) };
 }
 
-/// The tracer comes right after the fork.
+/// Waits until this process is traced. The tracer attaches right after the fork.
 fn await_tracer() {
     while !is_traced() {
         std::thread::yield_now();
     }
 }
 
-/// Time between two looks whether threads have ended.
+/// Time between two checks that threads have ended.
 const LOOK: Duration = Duration::from_micros(50);
 
-/// Whether somebody traces this process; also where `/proc` does not tell.
+/// Returns true if this process is traced, or if `/proc` cannot be read.
 fn is_traced() -> bool {
     let status = std::fs::read_to_string("/proc/self/status");
     status.map_or(true, |status| !status.contains("TracerPid:\t0\n"))
 }
 
-/// By which a traced process says that it waits: a signal that nobody else sends.
+/// Signal by which a traced process asks for registers. It has no other sender.
 const ASKS: i32 = libc::SIGSTKFLT;
 
-// As in linux/ptrace.h.
+// Values from linux/ptrace.h.
 const PTRACE_LISTEN: libc::c_uint = 0x4208;
 const PTRACE_EVENT_STOP: i32 = 128;
 const NT_X86_XSTATE: usize = 0x202;
 const NT_PRSTATUS: usize = 1;
-/// Bytes of a processor's extended state: more than any has.
+/// Upper bound of a processor's extended state in bytes.
 const XSTATE: usize = 32 << 10;
 
-/// What a thread had in its processor's registers, and which signals it had blocked.
+/// The registers of a thread and the signals that it had blocked.
 #[derive(Clone)]
 pub struct Registers {
     general: libc::user_regs_struct,
@@ -285,7 +293,7 @@ impl Registers {
         request(libc::PTRACE_SETSIGMASK, pid, size_of::<u64>(), blocked)
     }
 
-    /// Moves one set of registers; how many bytes it has.
+    /// Transfers one set of registers and returns its size in bytes.
     fn transfer(
         &self,
         how: libc::c_uint,
@@ -297,24 +305,24 @@ impl Registers {
         Ok(area.iov_len)
     }
 
-    /// What it had on its stack, at its end, begins here.
+    /// The lowest address of its stack's contents.
     pub fn stack_pointer(&self) -> usize {
         self.general.rsp as usize
     }
 
-    /// The thread's own storage begins here.
+    /// The address of the thread's thread-local storage.
     pub fn thread_pointer(&self) -> usize {
         self.general.fs_base as usize
     }
 
-    /// A system call that the death has interrupted is begun anew, as after a signal; but one that waits for a time,
-    /// whose start is forgotten, returns "interrupted" (EINTR).
+    /// Restarts a system call that the death interrupted, as after a signal. A call that waits for
+    /// a duration returns "interrupted" (EINTR) instead, as its start time is lost.
     fn leave_system_call(&mut self) {
         const FIRST: i64 = 512;
         const LAST: i64 = 516;
         let general = &mut self.general;
         let (call, result) = (general.orig_rax as i64, general.rax as i64);
-        // No system call any more, so that the kernel begins none anew by itself.
+        // Marks "no system call", so that the kernel restarts none by itself.
         general.orig_rax = u64::MAX;
         if call < 0 || !(result == -i64::from(libc::EINTR) || (-LAST..=-FIRST).contains(&result)) {
             return;
@@ -328,9 +336,9 @@ impl Registers {
     }
 }
 
-/// The instruction that begins a system call.
+/// Length of the instruction that begins a system call.
 const SYSCALL_LEN: u64 = 2;
-/// Calls that wait, until a time or for good. Who makes them is ready for EINTR.
+/// Calls that wait, for a duration or without end. Their callers handle EINTR.
 const WAITS: [i64; 6] = [
     libc::SYS_futex,
     libc::SYS_futex_waitv,
@@ -355,8 +363,8 @@ fn area(general: &mut libc::user_regs_struct) -> libc::iovec {
 }
 
 fn request(how: libc::c_uint, pid: u32, address: usize, data: usize) -> Result<(), ProcessError> {
-    // SAFETY: the requests made here write to live locals of the size that they expect, if at all, whose address the
-    // callers have exposed.
+    // SAFETY: the requests made here write, if at all, to live locals of the size that they expect,
+    // with addresses exposed by the callers.
     match unsafe { libc::ptrace(how, pid as libc::pid_t, address, data) } {
         -1 if errno() == libc::ESRCH => Err(ProcessError::NoSuchProcess { pid }),
         -1 => Err(ProcessError::diagnose(errno(), "ptrace", "4.7")),
@@ -374,7 +382,7 @@ mod tests {
     use crate::testing::in_fork;
     use crate::{Scope, futex, process, thread};
 
-    /// Runs `body` in a process of one thread, if that may trace its children.
+    /// Runs `body` in a process of one thread, if that process may trace its children.
     #[track_caller]
     fn in_tracer(body: impl FnOnce()) {
         match probe_tracing() {
@@ -397,7 +405,7 @@ mod tests {
                 traced
             }
             Forked::Child => {
-                // SAFETY: whatever it waits for in vain, this ends it.
+                // SAFETY: takes a plain integer. Ends the child if it waits in vain.
                 unsafe { libc::alarm(60) };
                 await_tracer();
                 body();
@@ -424,7 +432,7 @@ mod tests {
         assert_eq!(status.signal(), Some(KILL));
     }
 
-    /// Counts in a register and in memory, which others have as well, on a stack that they have.
+    /// Counts in a register and in shared memory, on a shared stack.
     unsafe extern "C" fn count(page: *mut u8) -> ! {
         // SAFETY: the mapping's words are accessed by such atomics only.
         let [counted, wrong, over] =
@@ -442,7 +450,7 @@ mod tests {
 
     /// Calls `count` on the stack that ends at `top`.
     fn count_on(page: &Mapping, top: *mut u8) {
-        // SAFETY: the stack is mapped and nobody's, and `count` does not return.
+        // SAFETY: the stack is mapped and unused, and `count` does not return.
         unsafe {
             std::arch::asm!(
                 "mov rsp, {top}",
@@ -514,7 +522,7 @@ mod tests {
                 let successor = traced(await_registers);
                 assert!(matches!(next(&successor, &signals), Change::Waits));
                 assert!(thread::exists(now.pid()), "the dead one's id is not another's yet");
-                // SAFETY: the stack and the page are shared, and lie where they lay.
+                // SAFETY: the stack and the page are shared and have the same addresses.
                 unsafe { successor.give(&registers) }.unwrap();
                 now.let_go();
                 assert_killed(next(&now, &signals));
@@ -584,7 +592,7 @@ mod tests {
             counts.child().held().send(libc::SIGSTOP).unwrap();
             let path = format!("/proc/{}/stat", counts.pid());
             while !std::fs::read_to_string(&path).unwrap().contains(") t ") {
-                // Its stops are told, and passed on.
+                // Its stops are reported and passed on.
                 if counts.change().is_none() {
                     std::thread::yield_now();
                 }

@@ -1,12 +1,12 @@
-//! What a child of `std` has used.
+//! CPU time of a child started by `std`.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
-/// Waits for the end of `child`: how it ended, and the CPU time that it and its own children, as far as it has waited for them,
-/// have used.
+/// Waits for the end of `child`. Returns its status and the CPU time of the child and of all its
+/// own children that it has waited for.
 ///
 /// # Examples
 ///
@@ -21,14 +21,14 @@ use std::time::Duration;
 ///
 /// # Errors
 ///
-/// What `wait4` reports, for a child that somebody else has waited for.
+/// The error of `wait4` for a child that was waited for elsewhere.
 pub fn wait_with_usage(mut child: Child) -> io::Result<(ExitStatus, Duration)> {
-    // As `Child::wait` does: who reads from it would wait for ever.
+    // `Child::wait` does the same: a child that reads its input would never end.
     drop(child.stdin.take());
     let pid = child.id().cast_signed();
     loop {
         let mut status = 0;
-        // SAFETY: the structure is plain numbers, for which zeros are values.
+        // SAFETY: the structure consists of plain numbers, for which zero is valid.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: both results go to live locals.
         if unsafe { libc::wait4(pid, &mut status, 0, &mut usage) } == pid {
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn what_a_childs_own_child_used_counts_as_well() {
-        // A shell that does nothing but wait for one that counts.
+        // A shell that only waits for another shell, which counts.
         let count = "sh -c 'n=0; while [ $n -lt 200000 ]; do n=$((n + 1)); done'; exit 3";
         let child = Command::new("sh").args(["-c", count]).spawn().unwrap();
         let (status, used) = wait_with_usage(child).unwrap();

@@ -1,13 +1,15 @@
-//! How another thread ends a wait.
+//! Ending a wait from another thread.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// An eventfd that is watched like any other descriptor. It is never read: each write to it is a change.
+/// An eventfd that is watched like any other descriptor. It is never read: each write to it is a
+/// change.
 pub(super) struct Doorbell {
     event: OwnedFd,
-    /// Whether a look has taken a ring from the kernel that was meant for a wait. Written and taken by those who look.
+    /// Set if a non-blocking poll consumed a ring that was meant for a wait. Written and taken by
+    /// pollers.
     heard: AtomicBool,
 }
 
@@ -18,28 +20,28 @@ impl Doorbell {
         if event < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel just made it, for nobody else.
+        // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
         let event = unsafe { OwnedFd::from_raw_fd(event) };
         Ok(Self { event, heard: AtomicBool::new(false) })
     }
 
     pub(super) fn ring(&self) {
         let one = 1_u64;
-        // The sum of all rings has 64 bits: the write does not fail in any program's life.
-        // SAFETY: the eight bytes are a live local.
+        // SAFETY: the eight bytes are a live local. The write cannot fail in practice, as the sum
+        // of all rings has 64 bits.
         unsafe { libc::write(self.event.as_raw_fd(), (&raw const one).cast(), 8) };
     }
 
-    /// Keeps a ring that came in a look for the next wait.
+    /// Keeps a ring that arrived during a non-blocking poll for the next wait.
     pub(super) fn hear(&self) {
-        // Relaxed: a hint to whoever waits next, which publishes nothing. What the ring is about is published by
-        // what its ringer did before, and the call that brought it.
+        // Relaxed: a hint to the next waiter that publishes nothing. The subject of the ring is
+        // published by the ringer's earlier stores and the call that delivered the ring.
         self.heard.store(true, Ordering::Relaxed);
     }
 
-    /// Whether a ring was kept, which is used up by this.
+    /// Takes a kept ring. Returns true if there was one.
     pub(super) fn take_heard(&self) -> bool {
-        // Relaxed: as in `hear`. The load keeps the swap away from those who find nothing.
+        // Relaxed: see `hear`. The load saves pollers that find nothing the swap.
         self.heard.load(Ordering::Relaxed) && self.heard.swap(false, Ordering::Relaxed)
     }
 }

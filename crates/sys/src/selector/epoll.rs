@@ -1,4 +1,4 @@
-//! Changes by epoll.
+//! A selector on epoll.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -11,24 +11,25 @@ use super::single::timespec;
 use super::{Doorbell, Event, Interest, Kind, Refused, Selector, check};
 use crate::thread::errno;
 
-/// What the doorbell is watched as: no token has so many bits.
+/// Token of the doorbell, which no descriptor can have.
 const DOORBELL: u64 = u64::MAX;
 
-/// As many changes are taken from the kernel by one call.
+/// Largest number of changes taken from the kernel by one call.
 const BATCH: usize = 128;
 
 type Batch = [MaybeUninit<libc::epoll_event>; BATCH];
 
-/// A [`Selector`] by an instance of epoll, for all threads.
+/// A [`Selector`] on an epoll instance, for all threads.
 pub struct Epoll {
     epoll: OwnedFd,
     doorbell: Doorbell,
-    /// Whether the kernel, or a filter, lacks `epoll_pwait2`, so that timeouts are whole milliseconds. Found out once.
+    /// Set once the kernel or a filter turns out to lack `epoll_pwait2`. Timeouts are whole
+    /// milliseconds then.
     coarse: AtomicBool,
 }
 
 impl Epoll {
-    /// Makes one.
+    /// Creates an epoll instance.
     ///
     /// # Errors
     ///
@@ -60,7 +61,7 @@ impl Epoll {
         }
     }
 
-    /// Takes what has changed from the kernel; none if a signal came.
+    /// Takes changes from the kernel; none if a signal arrived.
     fn take<'a>(&self, batch: &'a mut Batch, wait: Wait) -> io::Result<&'a [libc::epoll_event]> {
         let count = match wait {
             Wait::For(timeout) if !self.coarse.load(Ordering::Relaxed) => {
@@ -69,27 +70,28 @@ impl Epoll {
             Wait::For(timeout) => self.wait_coarse(batch, milliseconds(timeout)),
             Wait::Not => self.wait_coarse(batch, 0),
         }?;
-        // SAFETY: the kernel has written so many, of which a batch has room for.
+        // SAFETY: the kernel has initialised `count` events, which fit into the batch.
         Ok(unsafe { std::slice::from_raw_parts(batch.as_ptr().cast(), count) })
     }
 
     fn wait_coarse(&self, batch: &mut Batch, timeout: libc::c_int) -> io::Result<usize> {
         let events = batch.as_mut_ptr().cast();
-        // SAFETY: the batch is live and has room for as many as are told.
+        // SAFETY: the batch is live and has room for the given number of events.
         let count = unsafe {
             libc::epoll_wait(self.epoll.as_raw_fd(), events, BATCH as libc::c_int, timeout)
         };
         counted(count.into())
     }
 
-    /// As [`wait_coarse`](Self::wait_coarse), which it calls where the kernel does not have this.
+    /// [`wait_coarse`](Self::wait_coarse) with nanoseconds. Falls back to it if the kernel lacks
+    /// this call.
     fn wait_fine(&self, batch: &mut Batch, timeout: Option<Duration>) -> io::Result<usize> {
         let (events, mask) = (batch.as_mut_ptr(), ptr::null::<libc::sigset_t>());
         let time = timeout.map(timespec);
         let time = time.as_ref().map_or(ptr::null(), ptr::from_ref);
         let epoll = self.epoll.as_raw_fd();
-        // SAFETY: the batch is live and has room for as many as are told; the timeout is null or a live local; no
-        // signal mask is given.
+        // SAFETY: the batch is live and has room for the given number of events; the timeout is
+        // null or a live local; no signal mask is given.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -102,14 +104,14 @@ impl Epoll {
             )
         };
         if count == -1 && matches!(errno(), libc::ENOSYS | libc::EPERM) {
-            // Relaxed: whoever does not see it yet finds out himself.
+            // Relaxed: a thread that does not see the flag yet finds out by itself.
             self.coarse.store(true, Ordering::Relaxed);
             return self.wait_coarse(batch, milliseconds(timeout));
         }
         counted(count)
     }
 
-    /// Calls `each` with what has changed; `rung` is called if the doorbell has.
+    /// Calls `each` with the changes, and `rung` if the doorbell is among them.
     fn look(
         &self,
         wait: Wait,
@@ -145,8 +147,9 @@ impl Selector for Epoll {
             false => (libc::EPOLL_CTL_MOD, libc::EPOLL_CTL_ADD),
         };
         match self.control(first, fd, token, new) {
-            // Watches belong to the open file, which lives on in its duplicates: a number that was closed unseen, and
-            // used again for one of those, is watched still. If no duplicate was left, it is not.
+            // Watches belong to the open file, which lives on in its duplicates. A number that was
+            // closed without `unwatch` and reused for a duplicate is therefore still watched; if no
+            // duplicate was left, it is not.
             Err(error) if matches!(error.raw_os_error(), Some(libc::EEXIST | libc::ENOENT)) => {
                 self.control(other, fd, token, new)
             }
@@ -186,7 +189,7 @@ impl Selector for Epoll {
     }
 }
 
-/// Whether and how long a look waits.
+/// The timeout of a poll.
 #[derive(Clone, Copy)]
 enum Wait {
     Not,
@@ -197,18 +200,19 @@ fn create() -> io::Result<OwnedFd> {
     // SAFETY: takes one plain integer.
     match unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) } {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: the kernel just made it, for nobody else.
+        // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
         fd => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
     }
 }
 
-/// Rounded up, so that no wait ends before its time, but as long as the kernel takes; -1 is for ever.
+/// The timeout in milliseconds, rounded up so that no wait ends early, clamped to the kernel's
+/// limit; -1 is without end.
 fn milliseconds(timeout: Option<Duration>) -> libc::c_int {
     let rounded = |timeout: Duration| timeout.as_nanos().div_ceil(1_000_000);
     timeout.map_or(-1, |timeout| rounded(timeout).try_into().unwrap_or(libc::c_int::MAX))
 }
 
-/// What a wait returned: a signal handler that ran is as good as no change.
+/// The result of a wait. An interruption by a signal handler counts as no change.
 fn counted(result: libc::c_long) -> io::Result<usize> {
     match usize::try_from(result) {
         Ok(count) => Ok(count),
@@ -217,7 +221,7 @@ fn counted(result: libc::c_long) -> io::Result<usize> {
     }
 }
 
-/// The error with a remedy, where the kernel's own text does not lead to it.
+/// Adds a remedy to an error if the kernel's own text does not suggest it.
 fn explained(error: io::Error) -> io::Error {
     let (kind, text) = match error.raw_os_error() {
         Some(libc::EPERM) => (

@@ -1,10 +1,12 @@
-//! The kernel's queue of changes of descriptors, in two ways that answer alike.
+//! The kernel's queue of changes of descriptors, with two interchangeable implementations.
 //!
-//! A [`Selector`] is told which descriptors to watch and reports their changes, each once: it is *edge-triggered*. Whoever
-//! learns of a change uses the descriptor until that says `EAGAIN`, and only then waits for the next one. The system calls
-//! on the descriptor itself are its user's, so that no buffer is ever the kernel's beyond a call.
+//! A [`Selector`] watches descriptors and reports each of their changes once: it is
+//! *edge-triggered*. The receiver of a change uses the descriptor until a call on it returns
+//! `EAGAIN`, and only then waits for the next change. The system calls on the descriptor itself are
+//! made by its user, so the kernel never holds a buffer beyond a call.
 //!
-//! [`choose`] finds out once per program what the system grants, [`open`] makes one selector per thread.
+//! [`choose`] finds out once per program which kind the system grants; [`open`] creates one
+//! selector per thread.
 
 mod doorbell;
 mod epoll;
@@ -32,41 +34,41 @@ use doorbell::Doorbell;
 pub struct Interest(u8);
 
 impl Interest {
-    /// Neither.
+    /// Neither direction.
     pub const NONE: Self = Self(0);
     /// Data, connections, or the end of either.
     pub const READ: Self = Self(1);
-    /// Room to write, or a connection that is made.
+    /// Room to write, or an established connection.
     pub const WRITE: Self = Self(2);
-    /// Both.
+    /// Both directions.
     pub const BOTH: Self = Self(3);
 
-    /// As a number that [`from_bits`](Self::from_bits) knows, to be kept in an atomic word.
+    /// The set as a number for [`from_bits`](Self::from_bits), to be kept in an atomic word.
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The set with this number; what is not in [`BOTH`](Self::BOTH) is left out.
+    /// The set with this number. Bits outside [`BOTH`](Self::BOTH) are ignored.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & Self::BOTH.0)
     }
 
-    /// Whether all of `other` is in this set.
+    /// Returns true if all of `other` is in this set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether it is [`NONE`](Self::NONE).
+    /// Returns true if the set is [`NONE`](Self::NONE).
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// This set if `condition` holds, else the empty one.
+    /// This set if `condition` holds, otherwise the empty set.
     const fn when(self, condition: bool) -> Self {
         if condition { self } else { Self::NONE }
     }
 
-    /// What poll(2) and epoll are asked for. They tell of `HUP` and `ERR` unasked.
+    /// The mask for poll(2) and epoll, which report `HUP` and `ERR` without being asked.
     const fn asked(self) -> u32 {
         let read = if self.contains(Self::READ) { READABLE | READ_CLOSED } else { 0 };
         let write = if self.contains(Self::WRITE) { WRITABLE } else { 0 };
@@ -107,17 +109,20 @@ const WRITABLE: u32 = libc::EPOLLOUT as u32;
 const READ_CLOSED: u32 = libc::EPOLLRDHUP as u32;
 const CLOSED: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
-/// A change that the kernel has reported. It may tell of more than was asked for, and, rarely, of what is over by now.
+/// A change reported by the kernel. It may include directions that were not asked for and, rarely,
+/// a state that is over by now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Event {
-    /// What the descriptor is [watched](Selector::watch) as.
+    /// The token under which the descriptor is [watched](Selector::watch).
     pub token: u64,
-    /// Directions in which the next call will not be in vain.
+    /// Directions in which the next call will not return `EAGAIN`.
     pub ready: Interest,
-    /// Those of them that have hung up or failed: once what is left is used up, calls return the end or an error instead
-    /// of `EAGAIN`, and no further change may come. A peer that has shut down its writing closes `READ` alone.
+    /// Directions of `ready` that have hung up or failed. Once the remaining data is used up, calls
+    /// return the end or an error instead of `EAGAIN`, and no further change may come. A peer that
+    /// has shut down its writing closes `READ` alone.
     pub closed: Interest,
-    /// Directions in which the kernel watches no more, though nobody asked: [watch](Selector::watch) them again.
+    /// Directions that the kernel has stopped watching by itself: [watch](Selector::watch) them
+    /// again.
     pub ended: Interest,
 }
 
@@ -131,16 +136,17 @@ impl Event {
     }
 }
 
-/// How a [`Selector`] asks the kernel.
+/// The kernel interface of a [`Selector`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// By epoll. One system call per look.
+    /// Epoll. One system call per poll.
     Epoll,
-    /// By poll requests of io_uring. A look that finds nothing is two loads.
+    /// Poll requests of io_uring. A poll that finds nothing costs two loads.
     Ring {
-        /// Whether the kernel leaves the reporting to the next look of the thread (`IORING_SETUP_DEFER_TASKRUN`, from
-        /// Linux 6.1 on), which costs one system call per look that finds something. Otherwise it interrupts the thread
-        /// for each change, which costs more.
+        /// True: the kernel leaves the reporting to the thread's next poll
+        /// (`IORING_SETUP_DEFER_TASKRUN`, from Linux 6.1 on), which costs one system call per poll
+        /// that finds a change. False: the kernel interrupts the thread for each change, which
+        /// costs more.
         deferred: bool,
     },
 }
@@ -157,14 +163,14 @@ impl fmt::Display for Kind {
 
 /// The kernel's queue of changes of descriptors, edge-triggered; see the [module](self).
 ///
-/// Callbacks are called without a lock held, and may use the selector. If one panics, changes that were taken from the
-/// kernel with its own are lost.
+/// Callbacks run without a lock held and may use the selector. If a callback panics, the other
+/// changes of its batch are lost.
 ///
 /// A forked child must not use its parent's selectors.
 ///
 /// # Panics
 ///
-/// Where only one thread may do something ([`is_bound`](Self::is_bound)), others panic.
+/// If a selector [bound](Self::is_bound) to one thread is used by another thread.
 ///
 /// # Examples
 ///
@@ -188,77 +194,85 @@ impl fmt::Display for Kind {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Selector: Send + Sync {
-    /// Reports changes of `fd` in the directions `new` as `token` from now on; what is ready already is a change.
+    /// Reports changes of `fd` in the directions `new` under `token` from now on. A direction that
+    /// is ready already counts as a change.
     ///
-    /// `old` is what it is watched for under this token so far: what `watch` was told last, without the directions that
-    /// have [`ended`](Event::ended). Tokens have 62 bits. The descriptor stays open until [`unwatch`](Self::unwatch).
+    /// `old` is the set of the last `watch` under this token, without the directions that have
+    /// [`ended`](Event::ended). Tokens have 62 bits. The descriptor stays open until
+    /// [`unwatch`](Self::unwatch).
     ///
-    /// A file that is always ready, such as a regular one, is refused by epoll; io_uring reports it once, as ready and
-    /// ended.
+    /// A file that is always ready, such as a regular file, is refused by epoll; io_uring reports
+    /// it once, as ready and ended.
     ///
     /// # Errors
     ///
-    /// As of `epoll_ctl`: too many watches, no memory, a descriptor that cannot be waited for. Of a ring: no memory; what
-    /// else the kernel says, the next look does.
+    /// The errors of `epoll_ctl`: too many watches, no memory, a descriptor that cannot be waited
+    /// for. With io_uring: no memory; the next poll reports all other errors.
     ///
     /// # Panics
     ///
-    /// If the token has more bits.
+    /// If the token has more than 62 bits.
     fn watch(&self, fd: BorrowedFd<'_>, token: u64, old: Interest, new: Interest)
     -> io::Result<()>;
 
-    /// Reports changes of it no more, but those that came before. Called before the descriptor is closed, so that its
-    /// peer learns of that at once.
+    /// Stops the reporting of changes. Called before the descriptor is closed, so that the peer
+    /// notices the close at once.
     ///
-    /// `of` is what it was watched for. Without a descriptor, for one that is closed already, a selector
-    /// [bound](Self::is_bound) to a thread ends what it watches under this token; the other one had the kernel do that.
+    /// `of` is the watched set. Without a descriptor (it is closed already) a selector
+    /// [bound](Self::is_bound) to a thread ends all watches of this token; with epoll the kernel
+    /// has done so.
     ///
-    /// An event that came before may still be told by the next look: where another descriptor gets the token, it may be
-    /// told of a change too many.
+    /// The next poll may still report an earlier event: another descriptor that gets the token may
+    /// see one change too many.
     ///
     /// # Errors
     ///
-    /// As of `epoll_ctl` or `io_uring_enter`; that it is not watched is none.
+    /// The errors of `epoll_ctl` or `io_uring_enter`. A descriptor that is not watched is no error.
     fn unwatch(&self, fd: Option<BorrowedFd<'_>>, token: u64, of: Interest) -> io::Result<()>;
 
-    /// Looks without waiting, and calls `each` with what has changed; how many events that were. There may be more.
+    /// Takes changes without waiting, passes them to `each` and returns their number. There may be
+    /// more.
     ///
     /// # Errors
     ///
-    /// Of the kernel: changes may have been lost.
+    /// An error of the kernel: changes may have been lost.
     fn poll(&self, each: &mut dyn FnMut(Event)) -> io::Result<usize>;
 
-    /// Waits until something has changed, the doorbell rings or the timeout has passed, and goes on as
-    /// [`poll`](Self::poll). It may also return early, as for a signal handler. Without a timeout it waits for ever.
+    /// Waits until a change arrives, the doorbell rings or the timeout passes, and then acts like
+    /// [`poll`](Self::poll). It may return early, for a signal handler for instance. Without a
+    /// timeout it waits without end.
     ///
     /// # Errors
     ///
-    /// As of [`poll`](Self::poll).
+    /// The errors of [`poll`](Self::poll).
     fn wait(&self, timeout: Option<Duration>, each: &mut dyn FnMut(Event)) -> io::Result<usize>;
 
-    /// Ends a [`wait`](Self::wait) that is under way, or the next one; also where [`poll`](Self::poll) is called in
-    /// between. From any thread, any number of times; one system call.
+    /// Ends the current [`wait`](Self::wait), or the next one, even if [`poll`](Self::poll) is
+    /// called in between. May be called by any thread, any number of times; one system call.
     fn ring(&self);
 
-    /// Whether only the thread that made it may watch, unwatch, poll and wait.
+    /// Returns true if only the thread that created the selector may watch, unwatch, poll and wait.
     fn is_bound(&self) -> bool;
 
-    /// How it asks.
+    /// The kernel interface in use.
     fn kind(&self) -> Kind;
 }
 
-/// What [`choose`] has found out.
+/// Result of [`choose`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Choice {
-    /// What to [`open`].
+    /// The kind to [`open`].
     pub kind: Kind,
-    /// Why it is not the best, if so.
+    /// Reason why the best kind was not chosen.
     pub refused: Option<Refused>,
 }
 
-/// The best kind of selector that the system grants: io_uring with deferred task work; else epoll, and why. Other rings are not the next best: with 50 connections they cost more than twice as much as epoll.
+/// Chooses the best kind of selector that the system grants: io_uring with deferred task work;
+/// otherwise epoll, with the reason. Other rings are not the next best: with 50 connections they
+/// cost more than twice as much as epoll.
 ///
-/// It makes one to see whether it works, since a filter of system calls may let io_uring be set up but not used.
+/// The choice includes a trial, since a filter of system calls may allow io_uring to be set up but
+/// not used.
 ///
 /// # Examples
 ///
@@ -276,11 +290,11 @@ pub fn choose() -> Choice {
     }
 }
 
-/// Whether a selector of this kind works here: one is made, and has to report a change.
+/// Checks that a selector of this kind works here: creates one that has to report a change.
 ///
 /// # Errors
 ///
-/// [`Refused`] says why not.
+/// The reason, as [`Refused`].
 pub fn probe(kind: Kind) -> Result<(), Refused> {
     let selector = open(kind)?;
     let used = |error: io::Error| Refused::new(kind, "io_uring_enter", &error);
@@ -294,11 +308,12 @@ pub fn probe(kind: Kind) -> Result<(), Refused> {
     if lasts { Ok(()) } else { Err(Refused::silent(kind)) }
 }
 
-/// Makes a selector, for the calling thread if it is of a kind that is [bound](Selector::is_bound) to one.
+/// Creates a selector, for the calling thread if the kind is [bound](Selector::is_bound) to one
+/// thread.
 ///
 /// # Errors
 ///
-/// [`Refused`] says why not, such as too many open files.
+/// The reason, as [`Refused`], such as too many open files.
 pub fn open(kind: Kind) -> Result<Box<dyn Selector>, Refused> {
     match kind {
         Kind::Epoll => Ok(Box::new(Epoll::new()?)),
@@ -306,10 +321,11 @@ pub fn open(kind: Kind) -> Result<Box<dyn Selector>, Refused> {
     }
 }
 
-/// The other bits are the selectors' own.
+/// Checks the width of a token. The other bits belong to the selectors.
 fn check(token: u64) {
     assert!(token < 1 << 62, "a token has 62 bits, not {token:#x}");
 }
 
-/// The longest timeout that is handed to the kernel, whose sums of times then stay in range: 136 years.
+/// The longest timeout that is passed to the kernel, chosen so that the kernel's sums of times stay
+/// in range: 136 years.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);

@@ -1,36 +1,37 @@
-//! Why a selector cannot be had, and what to change.
+//! Reasons for the lack of a selector, with their remedies.
 
 use std::fmt;
 use std::io;
 
 use super::Kind;
 
-/// Why a selector of some kind cannot be had; its message is one line and names the remedy.
+/// Reason why a selector of some kind is not available. Its message is one line and names the
+/// remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
     kind: Kind,
     call: &'static str,
-    /// The kernel's; 0 if all calls succeeded, and yet no change was reported.
+    /// The kernel's error number; 0 if all calls succeeded but no change was reported.
     errno: i32,
 }
 
 impl Refused {
     pub(super) fn new(kind: Kind, call: &'static str, error: &io::Error) -> Self {
-        // Our own errors are made of such that have a number.
+        // Errors of system calls have a number.
         Self { kind, call, errno: error.raw_os_error().unwrap_or(libc::EINVAL) }
     }
 
-    /// It does not report what it should.
+    /// The selector reported no change.
     pub(super) fn silent(kind: Kind) -> Self {
         Self { kind, call: "io_uring_enter", errno: 0 }
     }
 
-    /// What was refused.
+    /// The refused kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The first Linux that has all that it needs.
+    /// The first Linux that has all required features.
     fn since(&self) -> &'static str {
         match self.kind {
             Kind::Epoll => "2.6.27",

@@ -1,11 +1,12 @@
-//! Changes by poll requests of io_uring.
+//! A selector on poll requests of io_uring.
 //!
-//! A watched direction is one *multishot* poll request, which the kernel makes edge-triggered and answers with a
-//! completion for each change until it is cancelled. Completions lie in memory that is shared with the kernel: a look
-//! loads the end of their queue and a word of flags, and enters the kernel only if one of these asks for it.
+//! A watched direction is one *multishot* poll request. The kernel treats it as edge-triggered and
+//! answers with a completion for each change until it is cancelled. Completions lie in memory that
+//! is shared with the kernel: a poll loads the end of their queue and a word of flags, and enters
+//! the kernel only if one of these asks for it.
 //!
-//! Rings are for the thread that made them, whether their task work is deferred or not: requests end with the
-//! thread that submitted them, and are completed on it.
+//! A ring belongs to the thread that created it, with or without deferred task work: requests end
+//! with the thread that submitted them and are completed on it.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -19,30 +20,32 @@ use io_uring::{CompletionQueue, EnterFlags, IoUring, SubmissionQueue, cqueue, op
 use super::{Doorbell, Event, Interest, Kind, LONGEST, Refused, Selector, check};
 use crate::thread::cached_id;
 
-/// Requests that are made at once: two directions, or two cancels, and the doorbell's.
+/// Requests submitted together: two directions, or two cancels, and the doorbell's.
 const REQUESTS: u32 = 8;
 
-/// Completions that the kernel keeps in shared memory; if there are more, the requests of those end.
+/// Completions that the kernel keeps in shared memory. Beyond that, it ends the requests concerned.
 const COMPLETIONS: u32 = 4096;
 
-/// As many are taken from there at once.
+/// Completions taken from shared memory at a time.
 const BATCH: usize = 64;
 
-/// A [`Selector`] by an instance of io_uring, for the thread that makes it.
+/// A [`Selector`] on an io_uring instance, for the thread that creates it.
 ///
-/// What it watches is let go some time after it is dropped: unwatch it before.
+/// The kernel releases watched descriptors some time after the ring is dropped, so unwatch them
+/// before.
 pub struct Ring {
     ring: IoUring,
     doorbell: Doorbell,
-    /// Whether no request watches the doorbell, as at first and when it has ended: made up for before a sleep. The
-    /// owner's only.
+    /// True while no request watches the doorbell: at first, and after the request has ended. A
+    /// sleep submits a new request. Accessed by the owner only.
     is_deaf: AtomicBool,
-    /// The one thread that uses all of this, but to ring.
+    /// The one thread that may do anything but ring.
     owner: u32,
     deferred: bool,
 }
 
-/// What a request is called in its completions: the token, and the direction in the two lowest bits, or none of both.
+/// User data of a request: the token, and the direction in the two lowest bits, or neither
+/// direction for internal requests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Name(u64);
 
@@ -65,11 +68,12 @@ impl Name {
 }
 
 impl Ring {
-    /// Makes one for the calling thread.
+    /// Creates a ring for the calling thread.
     ///
     /// # Errors
     ///
-    /// No io_uring here, or not with deferred task work if that is wanted; no memory, too many open files.
+    /// No io_uring, or none with deferred task work although `deferred`; no memory, too many open
+    /// files.
     pub fn new(deferred: bool) -> Result<Self, Refused> {
         Self::with_completions(deferred, COMPLETIONS)
     }
@@ -92,23 +96,24 @@ impl Ring {
 
     fn on_requests<R>(&self, body: impl FnOnce(&mut SubmissionQueue<'_>) -> R) -> R {
         self.check_thread();
-        // SAFETY: there is no other: one thread gets here, and the bodies, all of them in this file, do not call this.
+        // SAFETY: no other reference exists: only one thread gets here, and the bodies, all of them
+        // in this file, do not call this function.
         let mut queue = unsafe { self.ring.submission_shared() };
         body(&mut queue)
     }
 
     fn on_completions<R>(&self, body: impl FnOnce(&mut CompletionQueue<'_>) -> R) -> R {
         self.check_thread();
-        // SAFETY: as in `on_requests`.
+        // SAFETY: see `on_requests`.
         let mut queue = unsafe { self.ring.completion_shared() };
         body(&mut queue)
     }
 
-    /// Hands a request to the next [`enter`](Self::enter).
+    /// Queues a request for the next [`enter`](Self::enter).
     fn push(&self, request: squeue::Entry) -> io::Result<()> {
         // SAFETY: requests refer to a descriptor or a name, not to memory.
         let pushed = self.on_requests(|queue| unsafe { queue.push(&request) });
-        // Requests are left in the queue only where the kernel lacked the memory for them.
+        // Requests stay in the queue only if the kernel lacked memory for them.
         pushed.map_err(|_| io::Error::from_raw_os_error(libc::ENOMEM))
     }
 
@@ -117,23 +122,25 @@ impl Ring {
         self.push(request.build().user_data(name.0))
     }
 
-    /// A request to remove the poll would fail, and leave it armed, if a change of it is about to be told.
+    /// Cancels the request. A request to remove the poll would fail and leave it armed if a change
+    /// is about to be reported.
     fn push_cancel(&self, name: Name) -> io::Result<()> {
         self.push(opcode::AsyncCancel::new(name.0).build().user_data(Name::CANCEL.0))
     }
 
-    /// Submits what was pushed, and has the kernel tell what it has put off.
+    /// Submits the queued requests and makes the kernel report deferred changes.
     fn enter(&self) -> io::Result<()> {
         self.enter_for(0, EnterFlags::GETEVENTS, &SubmitArgs::new())
     }
 
-    /// Sleeps until there is a completion. What was pushed is submitted before.
+    /// Submits the queued requests, then sleeps until there is a completion.
     fn sleep(&self, timeout: Option<Duration>) -> io::Result<()> {
         let time = timeout.map(|timeout| Timespec::from(timeout.min(LONGEST)));
         let none = SubmitArgs::new();
         let until = time.as_ref().map_or(none, |time| none.timespec(time));
         let quiet = match self.ring.params().is_feature_no_iowait() {
-            // Else the system takes the sleeper for one that waits for a disk: for work, in its figures of load.
+            // Without this flag the system counts the sleeper as waiting for a disk, which raises
+            // its load figures.
             true => EnterFlags::NO_IOWAIT,
             false => EnterFlags::empty(),
         };
@@ -148,7 +155,8 @@ impl Ring {
     ) -> io::Result<()> {
         let due = self.on_requests(|queue| queue.len()) as u32;
         let flags = (flags | EnterFlags::EXT_ARG).bits();
-        // SAFETY: with this flag the argument is of this type, and live; the requests refer to no memory.
+        // SAFETY: with this flag the argument has this type, and it is live; the requests refer to
+        // no memory.
         let entered = unsafe { self.ring.submitter().enter(due, least, flags, Some(until)) };
         match entered {
             Err(error) if !may_be_repeated(&error) => Err(error),
@@ -156,20 +164,21 @@ impl Ring {
         }
     }
 
-    /// Whether the kernel has something to tell which it puts off until it is asked, or was not given all requests.
+    /// Returns true if the kernel has deferred reports or has not taken all requests.
     fn has_more(&self) -> bool {
         self.on_requests(|queue| queue.taskrun() || queue.cq_overflow() || !queue.is_empty())
     }
 
-    /// Calls `each` with what the kernel has told, and `rung` if the doorbell is among it; how many events.
+    /// Calls `each` with the reported changes, and `rung` if the doorbell is among them. Returns
+    /// the number of changes.
     fn reap(&self, each: &mut dyn FnMut(Event), mut rung: impl FnMut()) -> usize {
         let mut found = 0;
-        // As many as fit into the queue: what comes meanwhile is for the next look.
+        // Bounded by the size of the queue: later completions are left for the next poll.
         for _ in 0..COMPLETIONS as usize / BATCH {
             let mut batch = [const { MaybeUninit::uninit() }; BATCH];
             let batch = self.on_completions(|queue| queue.fill(&mut batch));
             let is_bell = |it: &&cqueue::Entry| Name(it.user_data()) == Name::DOORBELL;
-            // First, so that a callback that panics does not make it deaf.
+            // The doorbell goes first, so that a panicking callback does not leave it unwatched.
             batch.iter().filter(is_bell).for_each(|completion| self.hear(completion, &mut rung));
             found += batch.iter().filter(|completion| tell(completion, each)).count();
             if batch.len() < BATCH {
@@ -181,13 +190,14 @@ impl Ring {
 
     fn hear(&self, completion: &cqueue::Entry, rung: &mut dyn FnMut()) {
         if !cqueue::more(completion.flags()) {
-            // Relaxed: the owner's only.
+            // Relaxed: accessed by the owner only.
             self.is_deaf.store(true, Ordering::Relaxed);
         }
         rung();
     }
 
-    /// Has the doorbell watched, from the next [`enter`](Self::enter) on. A ring that came before is told then.
+    /// Watches the doorbell from the next [`enter`](Self::enter) on, which also reports earlier
+    /// rings.
     fn listen(&self) -> io::Result<()> {
         if self.is_deaf.load(Ordering::Relaxed) {
             let bell = self.doorbell.as_fd().as_raw_fd();
@@ -199,8 +209,9 @@ impl Ring {
 }
 
 impl Selector for Ring {
-    // Submitted at once: the descriptor is lent for this call only. What the kernel does not take stays in the queue: the
-    // next look hands it over, or tells why it cannot. Its descriptor may be another file by then, and its name nobody's.
+    // Submitted at once: the descriptor is borrowed for this call only. Requests that the kernel
+    // does not take stay in the queue; the next poll submits them or reports the error. Their
+    // descriptor may be another file by then, and their token unused.
     fn watch(
         &self,
         fd: BorrowedFd<'_>,
@@ -220,7 +231,8 @@ impl Selector for Ring {
         Ok(())
     }
 
-    // Submitted at once: as long as a request holds the file, closing the descriptor does not close it.
+    // Submitted at once: as long as a request holds the file, closing the descriptor does not close
+    // it.
     fn unwatch(&self, _: Option<BorrowedFd<'_>>, token: u64, of: Interest) -> io::Result<()> {
         for way in ways(of) {
             self.push_cancel(Name::new(token, way))?;
@@ -275,27 +287,29 @@ fn ways(of: Interest) -> impl Iterator<Item = Interest> {
     [Interest::READ, Interest::WRITE].into_iter().filter(move |way| of.contains(*way))
 }
 
-/// Calls `each` if the completion tells of a change.
+/// Calls `each` if the completion reports a change. Returns true if it does.
 fn tell(completion: &cqueue::Entry, each: &mut dyn FnMut(Event)) -> bool {
     let name = Name(completion.user_data());
     let way = name.way();
-    // Not of a watch; or cancelled by who does not watch it any more.
+    // Internal requests have no direction; a cancelled watch has no watcher any more.
     if way.is_empty() || completion.result() == -libc::ECANCELED {
         return false;
     }
     let ended = way.when(!cqueue::more(completion.flags()));
     let event = match u32::try_from(completion.result()) {
         Ok(mask) => Event::new(name.token(), mask),
-        // The kernel does not watch it. The call on the descriptor tells why, or that it is to be watched again.
+        // The kernel does not watch the descriptor. The call on it returns the reason, or `EAGAIN`
+        // if it is to be watched again.
         Err(_) => Event { ready: way, ..Event::new(name.token(), 0) },
     };
     each(Event { ended, ..event });
     true
 }
 
-/// Whether another try may succeed, or the time has passed, so that there is nothing to tell.
+/// Returns true if another attempt may succeed, or if the time has passed and there is nothing to
+/// report.
 fn may_be_repeated(error: &io::Error) -> bool {
-    // Busy: completions are to be taken first, as is done next.
+    // Busy: completions are to be taken first, and the caller does so next.
     let codes = [libc::EINTR, libc::ETIME, libc::EBUSY, libc::EAGAIN];
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }

@@ -1,4 +1,4 @@
-//! A thread that waits for one descriptor by itself.
+//! Blocking the calling thread on one descriptor.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use super::{Interest, LONGEST};
 
-/// Blocks the thread until `fd` is ready in one of the directions `of`, or has failed; `false` if the timeout has passed.
+/// Blocks the thread until `fd` is ready in one of the directions `of`, or has failed. Returns
+/// `false` if the timeout has passed.
 ///
-/// It may also return `true` early, for a signal handler: the call on the descriptor tells.
+/// A signal handler may cause an early `true`: the call on the descriptor shows its true state.
 ///
 /// # Examples
 ///
@@ -30,7 +31,8 @@ pub fn wait_for(fd: BorrowedFd<'_>, of: Interest, timeout: Option<Duration>) -> 
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: of.asked() as i16, revents: 0 };
     let timeout = timeout.map(timespec);
     let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the one entry is a live local, and so is the timeout if there is one; no signal mask is given.
+    // SAFETY: the one entry is a live local, the timeout is null or a live local, and no signal
+    // mask is given.
     match unsafe { libc::ppoll(&mut poll, 1, timeout, ptr::null()) } {
         -1 => match io::Error::last_os_error() {
             error if error.kind() == io::ErrorKind::Interrupted => Ok(true),
@@ -40,7 +42,7 @@ pub fn wait_for(fd: BorrowedFd<'_>, of: Interest, timeout: Option<Duration>) -> 
     }
 }
 
-/// As the kernel wants it, at most [`LONGEST`].
+/// The timeout in the kernel's format, at most [`LONGEST`].
 pub(super) fn timespec(timeout: Duration) -> libc::timespec {
     let timeout = timeout.min(LONGEST);
     libc::timespec {

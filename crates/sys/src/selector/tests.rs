@@ -1,4 +1,4 @@
-//! What holds for selectors of all kinds; then what is special to one.
+//! Tests for selectors of all kinds, followed by tests for a single kind.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::testing::{forbid, in_fork};
 
-/// Opens a selector of this kind, for tests that are skipped where the system has none.
+/// Opens a selector of this kind. The test is skipped if the system has none.
 fn opened(kind: Kind) -> Option<Box<dyn Selector>> {
     match probe(kind) {
         Ok(()) => Some(open(kind).unwrap()),
@@ -71,20 +71,20 @@ for_all_kinds! {
     a_signal_ends_a_wait_without_an_error
 }
 
-/// All that is told now.
+/// All events reported now.
 fn look(selector: &dyn Selector) -> Vec<Event> {
     let mut events = Vec::new();
     while selector.poll(&mut |event| events.push(event)).unwrap() > 0 {}
     events
 }
 
-/// All that is told now, of one descriptor.
+/// All events reported now, merged. They are of one descriptor.
 fn one(selector: &dyn Selector) -> Event {
     let events = look(selector);
     events.into_iter().reduce(merged).expect("an event")
 }
 
-/// Kinds differ in whether two directions are one event or two.
+/// Merges events, as kinds differ in reporting two directions as one event or two.
 fn merged(one: Event, other: Event) -> Event {
     assert_eq!(one.token, other.token);
     Event {
@@ -95,7 +95,7 @@ fn merged(one: Event, other: Event) -> Event {
     }
 }
 
-/// A change that closes nothing, and after which the kernel watches on.
+/// An event that closes nothing, after which the kernel keeps watching.
 fn ready(token: u64, ready: Interest) -> Event {
     Event { token, ready, closed: Interest::NONE, ended: Interest::NONE }
 }
@@ -125,7 +125,7 @@ fn fill(mut stream: &UnixStream) {
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
 }
 
-/// Reads until there is nothing.
+/// Reads until there is no data.
 fn drain(mut stream: &UnixStream) {
     stream.set_nonblocking(true).unwrap();
     while stream.read(&mut [0; 4096]).is_ok() {}
@@ -216,7 +216,7 @@ fn a_reset_connection_is_closed(selector: &dyn Selector) {
     (&here).write_all(b"left unread").unwrap();
     assert!(there.peek(&mut [0]).is_ok());
     watch(selector, &here, 5, Interest::READ);
-    // Closed with data unread, it sends a reset.
+    // Closing with unread data sends a reset.
     there.write_all(b"x").unwrap();
     drop(there);
     let mut closed = Interest::NONE;
@@ -260,7 +260,7 @@ fn the_peer_sees_the_end_when_an_unwatched_socket_is_closed(selector: &dyn Selec
         unwatch(selector, &fd, token, Interest::BOTH);
     }
     drop((unix, tcp));
-    // These block for ever where something still holds the socket.
+    // These block for ever if a request still holds the socket.
     assert_eq!((&unix_peer).read(&mut [0]).unwrap(), 0);
     assert_eq!((&tcp_peer).read(&mut [0]).unwrap(), 0);
 }
@@ -371,7 +371,7 @@ fn a_ring_ends_the_next_wait(selector: &dyn Selector) {
 }
 
 fn a_ring_that_a_look_has_met_ends_the_next_wait(selector: &dyn Selector) {
-    // The first wait is what has the doorbell watched.
+    // The first wait is the call that watches the doorbell.
     selector.wait(Some(Duration::ZERO), &mut |_| ()).unwrap();
     for _ in 0..3 {
         selector.ring();
@@ -380,7 +380,7 @@ fn a_ring_that_a_look_has_met_ends_the_next_wait(selector: &dyn Selector) {
     }
 }
 
-/// Each waits for the other: a ring that is lost blocks both.
+/// Each thread waits for the other: a lost ring blocks both.
 fn no_ring_of_many_is_lost(selector: &dyn Selector) {
     let (rung, waited) = (AtomicBool::new(false), AtomicBool::new(false));
     let is_told = |flag: &AtomicBool| flag.swap(false, Ordering::SeqCst);
@@ -421,7 +421,7 @@ fn a_callback_may_use_the_selector(selector: &dyn Selector) {
     assert_eq!(told, [ready(6, Interest::WRITE)]);
 }
 
-/// Calls the selector, which panics.
+/// Calls the selector, which has to panic.
 fn panics(call: impl FnOnce()) {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(call)).unwrap_err();
 }
@@ -451,15 +451,15 @@ fn a_signal_ends_a_wait_without_an_error(selector: &dyn Selector) {
         extern "C" fn nothing(_: libc::c_int) {}
         let often = libc::timeval { tv_sec: 0, tv_usec: 2000 };
         let timer = libc::itimerval { it_interval: often, it_value: often };
-        // SAFETY: zero is a valid `sigaction`: an empty mask and no flags. The handler does nothing, and what the
-        // kernel reads is live.
+        // SAFETY: zero is a valid `sigaction`: an empty mask and no flags. The handler does
+        // nothing, and all pointers are to live locals.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = nothing as *const () as usize;
             assert_eq!(libc::sigaction(libc::SIGALRM, &action, std::ptr::null_mut()), 0);
             assert_eq!(libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()), 0);
         }
-        // More than once: the first wait has something to submit, and returns how much that was.
+        // Repeated, because the first wait also submits a request and returns the number submitted.
         for _ in 0..3 {
             assert_eq!(selector.wait(None, &mut |_| unreachable!()).unwrap(), 0);
         }
@@ -497,7 +497,7 @@ fn epoll_refuses_what_is_always_ready_and_says_so() {
     assert!(refused.to_string().contains("always ready"), "{refused}");
 }
 
-/// As when a descriptor was closed without `unwatch` while a duplicate lives on.
+/// A descriptor was closed without `unwatch` while a duplicate lives on.
 #[test]
 fn epoll_takes_a_number_over_that_is_watched_already() {
     let selector = Epoll::new().unwrap();
@@ -506,16 +506,16 @@ fn epoll_takes_a_number_over_that_is_watched_already() {
     watch(&selector, &here, 5, Interest::READ);
     let other = here.try_clone().unwrap();
     drop(here);
-    // SAFETY: the number was closed here. If another test has it since, that one's file is not replaced.
+    // SAFETY: the number was closed here. If another test has reused it, its file is not replaced.
     let again = unsafe { libc::fcntl(other.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number) };
-    // SAFETY: the kernel just made it, for nobody else.
+    // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
     let again = unsafe { OwnedFd::from_raw_fd(again) };
     watch(&selector, &again, 6, Interest::READ);
     there.write_all(b"x").unwrap();
     assert!(look(&selector).contains(&ready(6, Interest::READ)));
 }
 
-/// A number that was closed and is another file's now: what was watched is gone.
+/// The number was closed and now belongs to another file: the old watch is gone.
 #[test]
 fn epoll_watches_anew_what_was_closed_unseen() {
     let selector = Epoll::new().unwrap();
@@ -536,7 +536,7 @@ fn epoll_without_fine_timeouts_rounds_up() {
     });
 }
 
-/// Rings of both kinds with room for so many completions, where the system has them.
+/// Rings of both kinds with room for `completions`, if the system has them.
 fn rings(completions: u32) -> impl Iterator<Item = Ring> {
     [true, false].into_iter().filter_map(move |deferred| {
         opened(Kind::Ring { deferred })?;
@@ -605,7 +605,7 @@ fn a_ring_tells_that_what_is_always_ready_has_ended() {
 #[test]
 fn a_ring_tells_of_a_descriptor_that_it_cannot_watch() {
     for selector in rings(64) {
-        // SAFETY: no file ever has this number, so that it is nobody else's.
+        // SAFETY: no file ever has this number.
         let nothing = unsafe { BorrowedFd::borrow_raw(i32::MAX) };
         watch(&selector, &nothing, 5, Interest::READ);
         assert_eq!(look(&selector), [Event { ended: Interest::READ, ..ready(5, Interest::READ) }]);
@@ -634,7 +634,7 @@ fn a_ring_is_not_mapped_in_a_forked_child() {
         if opened(kind).is_none() {
             continue;
         }
-        // Where no other test makes a ring that is not finished at the fork.
+        // In a forked process, as other tests may be creating rings at the time of the fork.
         in_fork(|| {
             let others = mapped_rings();
             let selector = open(kind).unwrap();
@@ -658,7 +658,7 @@ fn what_is_chosen_works_and_epoll_is_refused_never() {
     assert_eq!(probe(Kind::Epoll), Ok(()));
 }
 
-/// A filter may forbid its use alone. Where io_uring is refused anyway, the reason is the earlier one.
+/// A filter may forbid only the use. If io_uring is refused anyway, the reason is the earlier call.
 #[test]
 fn where_a_filter_forbids_io_uring_epoll_is_chosen_and_the_reason_told() {
     for (number, call) in

@@ -1,31 +1,31 @@
-//! Why packets cannot be steered here, and what to change.
+//! Reasons why packets cannot be steered here, with their remedies.
 
 use std::fmt;
 use std::io;
 
-/// Why; its message is one line and names the remedy.
+/// Reason why packets cannot be steered. Its message is one line and names the remedy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SteeringError {
-    /// The table is not there: the kernel does not steer, or this is not the network namespace that shows it.
+    /// The table is missing: the kernel does not steer, or this network namespace does not show it.
     NoTable,
-    /// The loopback's queue cannot be told to steer: the kernel does not.
+    /// The loopback's queue has no setting for steering: the kernel does not steer.
     NoQueue,
-    /// The caller is not allowed to.
+    /// The caller lacks the permission.
     NotAllowed {
-        /// Do what.
+        /// The refused action.
         what: &'static str,
     },
-    /// Another process has changed the table for a while.
+    /// Another process has borrowed the table.
     Busy {
-        /// Who has; `None` if it does not say.
+        /// The id of that process; `None` if the journal does not name it.
         pid: Option<u32>,
     },
-    /// What was noted of a change is not readable.
+    /// The journal of a change is unreadable.
     Damaged,
-    /// The kernel refused for another reason.
+    /// The kernel refused for a reason of its own.
     Refused {
-        /// What it refused.
+        /// The refused action.
         what: &'static str,
         /// The kernel's error number.
         errno: i32,

@@ -1,7 +1,8 @@
-//! Receive Flow Steering: on which CPU the kernel processes what sockets receive, and whether that follows who reads.
+//! Receive Flow Steering: the CPU on which the kernel processes a socket's packets, and the setting
+//! that lets it follow the reader.
 //!
-//! The kernel notes in a table for the whole system (`net.core.rps_sock_flow_entries`) on which CPU a flow was read
-//! last, and a device's receive queue sends a flow's packets there if it counts flows (`rps_flow_cnt`).
+//! A system-wide table (`net.core.rps_sock_flow_entries`) records the CPU on which a flow was last
+//! read. A device's receive queue sends a flow's packets there if it counts flows (`rps_flow_cnt`).
 
 mod error;
 mod namespace;
@@ -18,13 +19,13 @@ use std::path::{Path, PathBuf};
 use crate::descriptor::check;
 use crate::limits::text;
 
-/// Only in `/proc` as the first network namespace of the system sees it, whatever namespace it works for.
+/// Visible only in the `/proc` of the system's first network namespace, though it applies to all.
 const TABLE: &str = "/proc/sys/net/core/rps_sock_flow_entries";
 /// The devices of the network namespace in which this file system was mounted.
 const DEVICES: &str = "/sys/class/net";
 
-/// The CPU on which the kernel processed the packet that a connected socket received last; `None` before any, and of
-/// sockets that receive no packets.
+/// The CPU on which the kernel processed the last packet that a connected socket received; `None`
+/// before the first packet, and for sockets that receive no packets.
 ///
 /// # Examples
 ///
@@ -34,32 +35,34 @@ const DEVICES: &str = "/sys/class/net";
 ///
 /// let listener = TcpListener::bind("127.0.0.1:0")?;
 /// let socket = TcpStream::connect(listener.local_addr()?)?;
-/// assert!(daiko_sys::steering::incoming_cpu(socket.as_fd())?.is_some(), "the other side's answer");
+/// assert!(
+///     daiko_sys::steering::incoming_cpu(socket.as_fd())?.is_some(), "the other side's answer"
+/// );
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// # Errors
 ///
-/// `ENOTSOCK` if it is no socket.
+/// `ENOTSOCK` if the descriptor is not a socket.
 pub fn incoming_cpu(socket: BorrowedFd<'_>) -> io::Result<Option<usize>> {
     let (mut cpu, mut len) = (-1, size_of::<libc::c_int>() as libc::socklen_t);
     let (level, option) = (libc::SOL_SOCKET, libc::SO_INCOMING_CPU);
     let value = (&raw mut cpu).cast();
-    // SAFETY: the value and its length are live locals, and the length is that of the value.
+    // SAFETY: the value and its length are live locals and match.
     check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, value, &mut len) })?;
-    // It starts as -1.
+    // The value starts as -1.
     Ok(usize::try_from(cpu).ok())
 }
 
-/// Whether packets follow who reads them, for any device that `/sys` shows.
+/// Returns true if packets follow their readers, for any device in `/sys`.
 ///
-/// Both the table and a queue have to have room for flows. The table is not visible from other network
-/// namespaces than the system's first: there a queue that counts flows is enough.
+/// Both the table and a queue must have room for flows. Other network namespaces than the system's
+/// first do not show the table: there a queue that counts flows is enough.
 pub fn is_on() -> bool {
     is_on_in(Path::new(TABLE), Path::new(DEVICES))
 }
 
-/// As [`is_on`], for that device alone.
+/// [`is_on`] for this device alone.
 pub fn is_on_for(device: &str) -> bool {
     number(Path::new(TABLE)) != Some(0)
         && queues_of(&Path::new(DEVICES).join(device)).iter().any(|queue| has_flows(queue))
@@ -120,7 +123,7 @@ mod tests {
         assert_eq!(incoming_cpu(listener.as_fd()).unwrap(), None);
     }
 
-    /// Nobody steers the loopback here, so that the sender's CPU does the work.
+    /// The loopback is not steered here, so the sender's CPU does the work.
     #[test]
     fn a_packet_is_processed_where_it_is_sent_unless_it_is_steered() {
         if is_on() {
@@ -166,7 +169,7 @@ mod tests {
         assert!(is_on_in(&table, &devices), "the table is not to be seen");
     }
 
-    /// Removed when dropped.
+    /// A folder that is removed on drop.
     struct Folder(PathBuf);
 
     impl Folder {

@@ -1,4 +1,5 @@
-//! A network of one's own, whose loopback may be steered: it has no name, and ends with the last process in it.
+//! A private network with a loopback that may be steered. It has no name and ends with its last
+//! process.
 
 use std::ffi::CStr;
 use std::fs;
@@ -15,25 +16,27 @@ use crate::limits::text;
 const ENTER: &str = "enter a network of its own";
 const LOOPBACK: &CStr = c"lo";
 const VIRTUAL_DEVICES: &CStr = c"/sys/devices/virtual/net";
-/// Where the new `/sys` is mounted until the folders that matter are taken from it; there is such a folder in each.
+/// Mount point of the new `/sys` until the needed folders are taken from it. Each `/sys` has this
+/// folder.
 const STAGE: &CStr = c"/sys/kernel";
 
-/// Says that the calling thread, and all threads and processes that it starts from now on, have a network of their own,
-/// with a loopback that is up and nothing else.
+/// Proof that the calling thread, and all threads and processes that it starts from now on, have a
+/// private network with a running loopback and nothing else.
 ///
-/// `/sys/class/net` shows that loopback to them. The network, and how it is steered, is gone with the last of them.
+/// `/sys/class/net` shows that loopback to them. The network and its steering disappear with the
+/// last of them.
 #[derive(Debug)]
 pub struct PrivateNetwork {
-    // Of the thread that has entered it.
+    // Belongs to the thread that has entered the network.
     _not_send: std::marker::PhantomData<*const ()>,
 }
 
 impl PrivateNetwork {
-    /// Enters one, for good.
+    /// Enters a private network, for good.
     ///
     /// # Errors
     ///
-    /// [`SteeringError::NotAllowed`] to whom is not root of the host.
+    /// [`SteeringError::NotAllowed`] without root of the host.
     pub fn enter() -> Result<Self, SteeringError> {
         let refused = SteeringError::of(ENTER);
         // SAFETY: the call takes a plain integer.
@@ -44,7 +47,7 @@ impl PrivateNetwork {
         Ok(Self { _not_send: std::marker::PhantomData })
     }
 
-    /// Whether the caller may enter one, as far as its capabilities tell; changes nothing.
+    /// Checks that the caller's capabilities allow it to enter a private network. Changes nothing.
     ///
     /// # Errors
     ///
@@ -63,12 +66,13 @@ impl PrivateNetwork {
         }
     }
 
-    /// Has packets of the loopback processed on those of `cpus` where they are read, for up to so many flows at the same
-    /// time; 0: where they are sent. In force while the system's [table](super::Table) has room.
+    /// Processes packets of the loopback on the CPU among `cpus` that reads them, for up to `flows`
+    /// flows at the same time; 0: on the CPU that sends them. In force while the system's
+    /// [table](super::Table) has room.
     ///
     /// # Errors
     ///
-    /// [`SteeringError::NoQueue`] of a kernel that does not steer.
+    /// [`SteeringError::NoQueue`] with a kernel that does not steer.
     pub fn steer(&self, cpus: &CpuSet, flows: u32) -> Result<(), SteeringError> {
         let cpus = if flows == 0 { CpuSet::new() } else { cpus.clone() };
         let queue = Path::new(DEVICES).join("lo/queues/rx-0");
@@ -82,7 +86,7 @@ impl PrivateNetwork {
     }
 }
 
-/// The set as the kernel reads it: hexadecimal words of 32 bits, the highest first.
+/// The set in the kernel's format: hexadecimal words of 32 bits, the highest first.
 fn mask(cpus: &CpuSet) -> String {
     let words = cpus.iter().max().map_or(1, |cpu| cpu / 32 + 1);
     let word = |index| {
@@ -92,7 +96,8 @@ fn mask(cpus: &CpuSet) -> String {
     (0..words).rev().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// The devices of `/sys` are those of the network in which it was mounted. All else of it stays (control groups).
+/// Shows the devices of this network in `/sys`, which otherwise shows those of the network in which
+/// it was mounted. The rest of `/sys` stays (control groups).
 fn show_own_devices() -> io::Result<()> {
     mount(None, c"/", None, libc::MS_REC | libc::MS_PRIVATE)?;
     mount(Some(c"sysfs"), STAGE, Some(c"sysfs"), 0)?;
@@ -110,7 +115,7 @@ fn mount(
 ) -> io::Result<()> {
     let pointer = |text: Option<&CStr>| text.map_or(ptr::null(), CStr::as_ptr);
     let (source, kind) = (pointer(source), pointer(kind));
-    // SAFETY: all paths are live C strings, or none; no file system here takes data.
+    // SAFETY: all paths are live C strings or null; no file system here takes data.
     check(unsafe { libc::mount(source, target.as_ptr(), kind, flags, ptr::null()) }).map(drop)
 }
 
@@ -118,14 +123,15 @@ fn raise_loopback() -> io::Result<()> {
     // SAFETY: the call takes plain integers.
     let socket =
         check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the kernel has just made it, for nobody else.
+    // SAFETY: the kernel has just opened this descriptor, and nothing else owns it.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    // SAFETY: it consists of integers and a union of such, for which zero is valid.
+    // SAFETY: the structure consists of integers and a union of integers, for which zero is valid.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(LOOPBACK.to_bytes()) {
         *to = *from as libc::c_char;
     }
-    // SAFETY: the request is a live local of the type that both commands take, and has the flags after the first.
+    // SAFETY: the request is a live local of the type that both commands take; the first command
+    // fills in the flags.
     unsafe {
         check(libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &raw mut request))?;
         request.ifr_ifru.ifru_flags |= libc::IFF_UP as libc::c_short;
@@ -145,7 +151,7 @@ mod tests {
     use crate::steering::{Table, incoming_cpu, is_on, is_on_for, queues};
     use crate::testing::{forked, in_fork, reap};
 
-    /// Calls `body` in a network of its own, in a process of its own.
+    /// Calls `body` in a process of its own, in a private network.
     fn in_network(test: &str, body: impl FnOnce(&PrivateNetwork)) {
         in_fork(|| match PrivateNetwork::enter() {
             Ok(network) => body(&network),
@@ -153,7 +159,7 @@ mod tests {
         });
     }
 
-    /// Said by a forked process, which prints nothing that tests catch.
+    /// Writes directly, as the test harness does not capture the output of a forked process.
     fn skip(test: &str, error: &SteeringError) {
         let line = format!("{test}: skipped: {error}\n");
         assert!(!matches!(error, SteeringError::Refused { .. }), "{line}");
@@ -176,7 +182,8 @@ mod tests {
         let probed = PrivateNetwork::probe();
         in_fork(|| match PrivateNetwork::enter() {
             Ok(_) => assert_eq!(probed, Ok(())),
-            // A filter of system calls, or a `/sys` that is closed, may forbid more.
+            // A filter of system calls, or a read-only `/sys`, may forbid more than the
+            // capabilities do.
             Err(error) => skip("a_probe_tells", &error),
         });
         in_fork(|| {
@@ -236,7 +243,7 @@ mod tests {
             return println!("skipped: needs two CPUs");
         };
         in_fork(|| {
-            // Not to be seen from the network.
+            // Opened before entering, as the private network does not show the table.
             let loan = Table::system().lend(1024);
             let entered = loan.and_then(|loan| Ok((loan, PrivateNetwork::enter()?)));
             let (_loan, network) = match entered {
@@ -247,7 +254,7 @@ mod tests {
             network.steer(&allowed, 1024).unwrap();
             assert!(is_on() && is_on_for("lo") && !is_on_for("eth0"));
             pair.processed(one, one);
-            // Late, as no packet may overtake another.
+            // The change takes effect late, as no packet may overtake an earlier one.
             let follows = (0..1000).any(|_| pair.processed(one, other) == other);
             assert!(follows, "never");
             network.steer(&allowed, 0).unwrap();
@@ -267,7 +274,7 @@ mod tests {
             Self { sender, receiver: listener.accept().unwrap().0 }
         }
 
-        /// Where a packet is processed that is sent on the one CPU, and read on the other.
+        /// The CPU that processes a packet sent on one CPU and read on the other.
         fn processed(&mut self, sent_on: usize, read_on: usize) -> usize {
             let bind = |cpu| cpu::bind_current(&CpuSet::from_iter([cpu])).unwrap();
             bind(sent_on);

@@ -1,14 +1,17 @@
-//! The system's table of flows, changed for a while: put back when the loan ends, also if its process is killed.
+//! A temporary change of the system's table of flows. It is undone when the loan ends, even if its
+//! process is killed.
 //!
-//! It is one for the whole system, and outlives every process. Three things see to it that it is put back:
+//! The table is system-wide and outlives every process. Three mechanisms restore it:
 //!
-//! 1. the loan, when it is dropped;
-//! 2. a guardian, a process forked before the change in a session of its own, which waits for the end of the
-//!    first, whatever that is;
-//! 3. a journal, written before the change: if both were killed, who comes next finds it and puts the table back.
+//! 1. The loan, when it is dropped.
+//! 2. A guardian: a process forked before the change into a session of its own, which waits for the
+//!    end of the borrower, for any reason.
+//! 3. A journal, written before the change. If both processes were killed, the next borrower finds
+//!    the journal and restores the table.
 //!
-//! The journal is locked by the two as long as one of them lives, so that loans exclude each other. The table is put back
-//! only where it still has the value of the loan: whoever has changed it since is right.
+//! The two processes keep the journal locked as long as one of them lives, so loans exclude each
+//! other. The table is restored only if it still has the value of the loan: a later change by an
+//! administrator takes precedence.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -22,71 +25,73 @@ use crate::descriptor::check;
 use crate::limits::text;
 use crate::process::{self, PidFd, boot_id};
 
-/// Where it is noted what to put back.
+/// The file that records the value to restore.
 pub(super) const JOURNAL: &str = "/run/daiko-steering";
-/// How long to wait for another loan to end: a sample of the lab takes some seconds.
+/// Limit of the wait for another loan to end: a sample of the lab takes some seconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The system's table of flows (`net.core.rps_sock_flow_entries`); without room in it no packet follows its reader.
+/// The system's table of flows (`net.core.rps_sock_flow_entries`). Packets follow their readers
+/// only if it has room.
 #[derive(Debug, Clone)]
 pub struct Table {
     table: PathBuf,
     journal: PathBuf,
 }
 
-/// What was found of a loan that nobody has ended.
+/// The state of an earlier loan that has not ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Leftover {
-    /// None.
+    /// No loan was found.
     Nothing,
-    /// One that goes on.
+    /// A loan is in force.
     InUse {
-        /// Of this process; `None` if it has not said so yet.
+        /// The borrower; `None` if it has not written the journal yet.
         pid: Option<u32>,
     },
-    /// One of a process that was killed with its guardian: the table is as before now.
+    /// The borrower and its guardian were killed; the table is restored now.
     Restored,
 }
 
 impl Table {
-    /// That of this system.
+    /// The table of this system.
     pub fn system() -> Self {
         Self { table: TABLE.into(), journal: JOURNAL.into() }
     }
 
-    /// Another file than that of the system, for tests.
+    /// Another file than the system's, for tests.
     #[doc(hidden)]
     pub fn at(table: &Path, journal: &Path) -> Self {
         Self { table: table.into(), journal: journal.into() }
     }
 
-    /// How many flows it has room for.
+    /// The number of flows that it has room for.
     ///
     /// # Errors
     ///
-    /// [`SteeringError::NoTable`] also from another network namespace than the system's first.
+    /// [`SteeringError::NoTable`], also in network namespaces other than the system's first.
     pub fn entries(&self) -> Result<u64, SteeringError> {
         let entries = text(&self.table).and_then(|text| first_number(text.as_bytes()));
         entries.ok_or(SteeringError::NoTable)
     }
 
-    /// Whether the caller may [lend](Self::lend) it, as far as its file tells; changes nothing.
+    /// Checks that the caller may [change](Self::lend) the table, by the permissions of its file.
+    /// Changes nothing.
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason.
     pub fn probe(&self) -> Result<(), SteeringError> {
         self.open_table().map(drop)
     }
 
-    /// Gives it room for `entries` flows, rounded up to a power of two, until the loan is dropped. Where it
-    /// has any room already it is left as it is.
+    /// Gives the table room for `entries` flows, rounded up to a power of two, until the loan is
+    /// dropped. A table that already has room is left unchanged.
     ///
     /// # Errors
     ///
-    /// [`SteeringError::Busy`] if another process has it for longer than some seconds.
+    /// [`SteeringError::Busy`] if another process borrows the table for longer than some seconds.
     ///
     /// # Panics
     ///
@@ -109,11 +114,11 @@ impl Table {
         Ok(Loan { lent: Some(lent) })
     }
 
-    /// Puts the table back if a process that had changed it was killed, and its guardian, too.
+    /// Restores the table if a borrower was killed together with its guardian.
     ///
     /// # Errors
     ///
-    /// [`SteeringError::NotAllowed`] if there is something to put back, and the caller may not.
+    /// [`SteeringError::NotAllowed`] if there is a value to restore but the caller may not.
     pub fn recover(&self) -> Result<Leftover, SteeringError> {
         match text(&self.journal) {
             None => return Ok(Leftover::Nothing),
@@ -137,7 +142,8 @@ impl Table {
         })
     }
 
-    /// Never removed: who has just opened it locks what others will find there.
+    /// The journal is never removed: a borrower that has just opened it locks the file that the
+    /// next borrower will find.
     fn open_journal(&self) -> Result<File, SteeringError> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o644);
@@ -146,22 +152,23 @@ impl Table {
     }
 }
 
-/// The table as it was, until dropped.
+/// A borrowed table, restored on drop.
 #[derive(Debug)]
 #[must_use]
 pub struct Loan {
-    /// `None`: it had room already.
+    /// `None` if the table had room already.
     lent: Option<Lent>,
 }
 
 impl Loan {
-    /// Whether the table was changed for this loan; else it had room already, and keeps it.
+    /// Returns true if the table was changed for this loan. Otherwise it had room already and keeps
+    /// it.
     pub fn has_changed(&self) -> bool {
         self.lent.is_some()
     }
 }
 
-/// What was changed, by which process.
+/// A change and its process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Change {
     pid: u32,
@@ -174,7 +181,8 @@ impl Change {
         format!("{} {} {} {}\n", boot_id(), self.pid, self.before, self.during)
     }
 
-    /// `None` of a line that is not one; of another boot, what restores nothing.
+    /// Parses a line of the journal; `None` if it is invalid. A line of another boot becomes a
+    /// change that restores nothing.
     fn parse(line: &str) -> Option<Self> {
         let fields: Vec<&str> = line.strip_suffix('\n')?.split(' ').collect();
         let [boot_then, pid, before, during] = fields[..] else { return None };
@@ -195,7 +203,7 @@ struct Files {
 }
 
 impl Files {
-    /// The lock is that of the open file: of all who have it by a fork.
+    /// Locks the journal. The lock belongs to the open file, so forked processes share it.
     fn lock_in(&self, patience: Duration) -> Result<(), SteeringError> {
         let deadline = Instant::now() + patience;
         loop {
@@ -216,7 +224,7 @@ impl Files {
         }
     }
 
-    /// Puts back what somebody has left, who held the lock before.
+    /// Restores the table after an earlier borrower that held the lock.
     fn recover(&self) -> Result<Leftover, SteeringError> {
         let Some(change) = self.noted()? else { return Ok(Leftover::Nothing) };
         self.restore(&change).map_err(SteeringError::of("restore the table"))?;
@@ -234,7 +242,8 @@ impl Files {
         line.and_then(Change::parse).map(Some).ok_or(SteeringError::Damaged)
     }
 
-    /// No memory is allocated here and below, as a process that was forked from several threads must not.
+    /// Allocates no memory, here and below: that is forbidden after a fork from a process with
+    /// several threads.
     fn restore(&self, change: &Change) -> io::Result<()> {
         if self.entries()? == change.during {
             self.set_entries(change.before)?;
@@ -254,7 +263,7 @@ impl Files {
         let mut rest = &mut bytes[..];
         writeln!(rest, "{entries}")?;
         let len = room - rest.len();
-        // In one piece: the kernel takes what a single call says.
+        // In one call, as the kernel parses each write by itself.
         self.table.write_at(&bytes[..len], 0).map(drop)
     }
 }
@@ -291,17 +300,18 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // A copy in a forked process ends nothing.
+        // A copy in a forked process must end nothing.
         if self.change.pid != std::process::id() {
             return;
         }
         self.guardian.release();
-        // If it was killed before; else there is nothing left to do. What fails here the journal keeps.
+        // Needed if the guardian was killed; otherwise there is nothing left to do. If this fails,
+        // the journal remains.
         let _ = self.files.restore(&self.change);
     }
 }
 
-/// The process that restores the table when its parent ends, or says so.
+/// The process that restores the table when its parent ends or asks for it.
 #[derive(Debug)]
 struct Guardian {
     pid: u32,
@@ -313,26 +323,26 @@ impl Guardian {
         let parent = PidFd::open(std::process::id()).map_err(io::Error::other)?;
         let (hear, say) = io::pipe()?;
         let (mut begun, begin) = io::pipe()?;
-        // SAFETY: the child allocates nothing and takes no lock, and leaves by `_exit`.
+        // SAFETY: the child allocates nothing, takes no lock, and leaves by `_exit`.
         let pid = check(unsafe { libc::fork() })?;
         if pid == 0 {
             guard(files, change, &parent, &hear, begin);
         }
         drop((begin, hear));
-        // Only now it survives what ends this process and its group.
+        // Only from now on the guardian survives a kill of this process and its group.
         let ready = begun.read_exact(&mut [0]);
         let guardian = Self { pid: pid as u32, say };
         ready.map(|()| guardian)
     }
 
-    /// Has it restore the table, and waits until it has.
+    /// Asks the guardian to restore the table and waits until it has.
     fn release(&mut self) {
         let _ = self.say.write(&[0]);
         let _ = process::wait(Some(self.pid));
     }
 }
 
-/// The guardian's life.
+/// Main function of the guardian.
 fn guard(
     files: &Files,
     change: &Change,
@@ -351,9 +361,10 @@ fn guard(
     process::exit(files.restore(change).is_err().into())
 }
 
-/// Neither the terminal nor a kill of the group, nor anything but SIGKILL, ends it.
+/// Makes the process survive its terminal, a kill of the group, and all signals but SIGKILL.
 fn leave_group() {
-    // SAFETY: the set is a live local, filled before it is used; the other calls take plain integers and a constant.
+    // SAFETY: the set is a live local, filled before it is used; the other calls take plain
+    // integers and a constant.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
@@ -363,20 +374,22 @@ fn leave_group() {
     }
 }
 
-/// Closes all other descriptors: who reads what the parent writes, to its end, does not wait for the guardian.
+/// Closes all other descriptors, so that a reader of the parent's output does not wait for the
+/// guardian.
 fn close_but(needed: &mut [RawFd]) {
     needed.sort_unstable();
     let mut next = 0;
     for &fd in needed.iter().chain([&i32::MAX]) {
         if next < fd {
-            // SAFETY: the call takes plain integers; nothing here uses those descriptors any more.
+            // SAFETY: the call takes plain integers; this process does not use those descriptors
+            // any more.
             unsafe { libc::syscall(libc::SYS_close_range, next, fd - 1, 0) };
         }
         next = fd.saturating_add(1);
     }
 }
 
-/// Waits until the parent has ended, or has said something.
+/// Waits until the parent has ended or has written to the pipe.
 fn wait_for(parent: RawFd, hear: RawFd) {
     let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut entries = [entry(parent), entry(hear)];

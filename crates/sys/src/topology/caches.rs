@@ -6,10 +6,10 @@ use super::files::Files;
 use super::{Cache, CacheKind, TopologyError};
 use crate::cpu::CpuSet;
 
-/// More than any processor has.
+/// Upper bound of caches per CPU.
 const MOST: usize = 10;
 
-/// All caches of the online CPUs. Virtual machines may have none, or some that lack this or that file.
+/// All caches of the online CPUs. Virtual machines may have none, or caches with missing files.
 pub(super) fn read(files: Files<'_>, online: &CpuSet) -> Result<Vec<Cache>, TopologyError> {
     let mut caches: Vec<Cache> = Vec::new();
     let mut taken = BTreeMap::new();
@@ -20,11 +20,12 @@ pub(super) fn read(files: Files<'_>, online: &CpuSet) -> Result<Vec<Cache>, Topo
             let Some(cpus) = files.list(&list)? else { continue };
             let Some((level, kind)) = level_and_kind(files, &folder)? else { continue };
             let cpus = cpus.intersection(online);
-            // Of an empty list nobody knows who they are.
+            // The CPUs of an empty list are unknown.
             if cpus.is_empty() {
                 continue;
             }
-            // A cache that is new has only CPUs that no other of its kind has; of one that is known, all list the same.
+            // A new cache has only CPUs that are in no other cache of its kind; all CPUs of a known
+            // cache list the same set.
             let at = *taken.entry((level, kind, cpu)).or_insert(caches.len());
             let agreed = match caches.get(at) {
                 Some(known) => known.cpus == cpus,
@@ -43,7 +44,7 @@ pub(super) fn read(files: Files<'_>, online: &CpuSet) -> Result<Vec<Cache>, Topo
     Ok(caches)
 }
 
-/// `None` where the kernel does not know what it is.
+/// `None` if the kernel does not know the cache.
 fn level_and_kind(
     files: Files<'_>,
     folder: &str,
@@ -63,7 +64,7 @@ fn kind(files: Files<'_>, file: &str) -> Result<Option<CacheKind>, TopologyError
     }
 }
 
-/// The kernel writes `32K`; a size of 0 is one that it does not know.
+/// Parses the kernel's `32K`. A size of 0 is unknown.
 fn size(files: Files<'_>, file: &str) -> Result<Option<u64>, TopologyError> {
     let Some(text) = files.text(file)? else { return Ok(None) };
     let kib = text.strip_suffix('K').and_then(|digits| digits.parse::<u64>().ok());

@@ -1,42 +1,42 @@
-//! What can be wrong with a description.
+//! Errors of a description.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why there is no topology; its message is one line and names the file.
+/// Reason for the lack of a topology. Its message is one line and names the file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TopologyError {
     /// A file that all kernels have is missing, or a file cannot be read.
     Unreadable {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// The error of reading it.
         error: io::Error,
     },
-    /// A file says something that is no list of CPUs, or no number.
+    /// A file contains a text that is neither a list of CPUs nor a number.
     Malformed {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// What it says; only how that begins, if it is long.
+        /// The text, cut if it is long.
         text: String,
     },
-    /// CPUs do not agree on who shares a core or a cache, or one is in two nodes.
+    /// CPUs disagree about the members of a core or a cache, or a CPU is in two nodes.
     Contradictory {
-        /// Whose list others contradict.
+        /// The file that other files contradict.
         file: PathBuf,
     },
-    /// The set of online CPUs changed, as often as it was read.
+    /// The set of online CPUs changed during every attempt to read it.
     Changing,
     /// None of the allowed CPUs is online.
     NoCpu,
-    /// The kernel does not say which CPUs are allowed.
+    /// The kernel does not report the allowed CPUs.
     Affinity(io::Error),
 }
 
-/// Paths are quoted where they hold control characters, so that it stays one line.
+/// Paths with control characters are quoted, so that the message stays one line.
 impl fmt::Display for TopologyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! The files of a description: of a system, or made up.
+//! The files of a description: of a system, or synthetic.
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -9,16 +9,18 @@ use std::str::FromStr;
 use super::TopologyError;
 use crate::cpu::CpuSet;
 
-/// The text of a file, which is named by an absolute path.
+/// Returns the text of a file, given its absolute path.
 pub(super) type Source<'a> = &'a dyn Fn(&Path) -> io::Result<String>;
 
-/// Longer than any file that is read here: the list of every second CPU below [`CpuSet::LIMIT`] is a third of it.
+/// Longer than any file that is read here: the list of every second CPU below [`CpuSet::LIMIT`] is
+/// a third of it.
 const LONGEST: u64 = 64 << 10;
 
-/// How much of a malformed text an error shows, in characters.
+/// Characters of a malformed text in an error.
 const SHOWN: usize = 40;
 
-/// Reads a file of the system. Whoever writes the description cannot have it wait (a pipe) or go on for ever (a device).
+/// Reads a file of the system. A hostile description can neither block the reader (a pipe) nor feed
+/// it without end (a device).
 pub(super) fn of_system(file: &Path) -> io::Result<String> {
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(file)?;
     let mut bytes = Vec::new();
@@ -29,7 +31,7 @@ pub(super) fn of_system(file: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Where a description is, and how its files are read.
+/// The root of a description, and the function that reads its files.
 #[derive(Clone, Copy)]
 pub(super) struct Files<'a> {
     pub(super) root: &'a Path,
@@ -41,8 +43,8 @@ impl Files<'_> {
         self.root.join(file)
     }
 
-    /// What a file says, without the line feed that ends it; `None` if there is no such file. Some kernels (5.16 is one)
-    /// give the zero byte behind it away as well.
+    /// The text of a file without its final line feed; `None` if there is no such file. Some
+    /// kernels (5.16 is one) also return the zero byte behind it.
     pub(super) fn text(&self, file: &str) -> Result<Option<String>, TopologyError> {
         let path = self.path(file);
         match (self.source)(&path) {
@@ -56,7 +58,7 @@ impl Files<'_> {
         }
     }
 
-    /// A list of CPUs, or of nodes, which are written the same.
+    /// A list of CPUs, or of nodes, which have the same format.
     pub(super) fn list(&self, file: &str) -> Result<Option<CpuSet>, TopologyError> {
         self.value(file)
     }
@@ -66,7 +68,7 @@ impl Files<'_> {
         self.list(file)?.ok_or_else(|| self.missing(file))
     }
 
-    /// Whatever is read from a whole text.
+    /// A value parsed from the whole text.
     pub(super) fn value<T: FromStr>(&self, file: &str) -> Result<Option<T>, TopologyError> {
         let Some(text) = self.text(file)? else { return Ok(None) };
         text.parse().map(Some).map_err(|_| self.malformed(file, &text))

@@ -1,7 +1,9 @@
-//! The processors of a machine as the kernel describes them: packages, NUMA nodes, cores, siblings, caches.
+//! The processors of a machine in the kernel's description: packages, NUMA nodes, cores, siblings,
+//! caches.
 //!
-//! From `/sys/devices/system/cpu` and `/sys/devices/system/node` (Documentation/ABI/stable/sysfs-devices-system-cpu),
-//! of this machine or of a copy under another root.
+//! The source is `/sys/devices/system/cpu` and `/sys/devices/system/node`
+//! (Documentation/ABI/stable/sysfs-devices-system-cpu), of this machine or of a copy under another
+//! root.
 
 mod caches;
 #[doc(hidden)]
@@ -19,7 +21,7 @@ use std::fmt;
 
 use crate::cpu::CpuSet;
 
-/// The CPUs that are online, and what they share.
+/// The CPUs that are online, with their cores, nodes and caches.
 ///
 /// # Examples
 ///
@@ -34,9 +36,9 @@ use crate::cpu::CpuSet;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
-    /// In ascending order of `id`.
+    /// Sorted by `id`, ascending.
     cpus: Vec<Cpu>,
-    /// By number; they are disjoint, and together all of `cpus`.
+    /// Indexed by number. The sets are disjoint, and their union is `cpus`.
     cores: Vec<CpuSet>,
     nodes: Vec<Node>,
     caches: Vec<Cache>,
@@ -48,78 +50,80 @@ pub struct Topology {
 /// A CPU that is online: one hardware thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cpu {
-    /// Its number in the kernel.
+    /// The kernel's number.
     pub id: usize,
-    /// Its package (socket), as the kernel numbers it; 0 where the kernel does not know.
+    /// The kernel's number of its package (socket); 0 if unknown.
     pub package: usize,
-    /// Its NUMA node, as the kernel numbers it; 0 where the kernel lists none.
+    /// The kernel's number of its NUMA node; 0 if the kernel lists none.
     pub node: usize,
-    /// Its core: cores are numbered from 0 by their first CPU.
+    /// The number of its core. Cores are numbered from 0 by their first CPU.
     pub core: usize,
-    /// Its place among the online CPUs of its core.
+    /// The index among the online CPUs of its core.
     pub thread: usize,
-    /// How fast its core is, in 1024ths of the fastest, as the kernel says (`cpu_capacity`). Where it only
-    /// tells efficient cores from others (hybrid x86), they have 512: a rank, no measurement. Otherwise 1024.
+    /// Speed of its core in 1024ths of the fastest core, from the kernel (`cpu_capacity`). If the
+    /// kernel only distinguishes efficient cores (hybrid x86), they have 512, a rank and no
+    /// measurement. Otherwise 1024.
     pub capacity: u32,
 }
 
 /// A NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Its number in the kernel.
+    /// The kernel's number.
     pub id: usize,
-    /// Its online CPUs; empty for one that is memory only.
+    /// The node's online CPUs; empty for a node with memory only.
     pub cpus: CpuSet,
 }
 
-/// What a cache holds.
+/// The contents of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum CacheKind {
     /// Data.
     Data,
     /// Instructions.
     Instruction,
-    /// Both.
+    /// Data and instructions.
     Unified,
 }
 
 /// A cache and the online CPUs that share it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache {
-    /// 1 is next to the core.
+    /// The level: 1 is next to the core.
     pub level: u32,
-    /// What it holds.
+    /// The contents.
     pub kind: CacheKind,
-    /// In bytes; `None` where the kernel does not say.
+    /// Size in bytes; `None` if the kernel does not report it.
     pub size: Option<u64>,
-    /// Who shares it.
+    /// The CPUs that share it.
     pub cpus: CpuSet,
 }
 
-/// What the kernel says of its switch for siblings (`smt/control`).
+/// The state of the kernel's switch for siblings (`smt/control`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Control {
     On,
     Off,
     ForcedOff,
-    /// There are no siblings, or the kernel has no such switch.
+    /// No siblings, or no such switch in the kernel.
     None,
 }
 
-/// Whether siblings can be used together, and why not.
+/// Tells if siblings can be used together, and the reason if not.
 ///
-/// Its `Display` says so in one line, with the remedy where there is one.
+/// Its `Display` is one line, with the remedy if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Smt {
     /// Two CPUs of a core are allowed.
     Usable,
-    /// There are siblings, but of no core two are allowed.
+    /// Siblings are online, but no core has two allowed CPUs.
     Excluded,
-    /// CPUs are offline, siblings it seems: they were switched off one by one, as the kernel's control has them on.
+    /// CPUs are offline, apparently siblings switched off one by one, as the kernel's control is
+    /// on.
     Offline,
-    /// There are siblings, but the kernel's control has them off.
+    /// The machine has siblings, but the kernel's control is off.
     Off,
-    /// The same, and nothing switches them on before the next boot.
+    /// The control is off and cannot be switched on before the next boot.
     ForcedOff,
     /// No core has a second CPU.
     Absent,
@@ -152,32 +156,33 @@ impl Topology {
         &self.cpus
     }
 
-    /// The online CPU of that number.
+    /// The online CPU with that number.
     pub fn cpu(&self, id: usize) -> Option<&Cpu> {
         self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|at| &self.cpus[at])
     }
 
-    /// The CPUs that the process may run on and that are online.
+    /// The CPUs that are online and that the process may run on.
     pub fn allowed(&self) -> &CpuSet {
         &self.allowed
     }
 
-    /// The CPUs that are there but switched off.
+    /// The CPUs that exist but are switched off.
     pub fn offline(&self) -> &CpuSet {
         &self.offline
     }
 
-    /// The NUMA nodes, in ascending order. CPUs of which the kernel lists no node are in node 0.
+    /// The NUMA nodes, in ascending order. CPUs without a node are in node 0.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// All caches, by level, then by their first CPU, then by kind.
+    /// All caches, ordered by level, first CPU and kind.
     pub fn caches(&self) -> &[Cache] {
         &self.caches
     }
 
-    /// The online hardware threads of that CPU's core, itself included; empty if it is not online.
+    /// The online hardware threads of that CPU's core, including the CPU; empty if it is not
+    /// online.
     pub fn siblings(&self, id: usize) -> CpuSet {
         self.cpu(id).map_or_else(CpuSet::new, |cpu| self.core(cpu.core))
     }
@@ -187,17 +192,17 @@ impl Topology {
         self.cores.get(core).cloned().unwrap_or_default()
     }
 
-    /// How many cores have a CPU online.
+    /// The number of cores with an online CPU.
     pub fn cores(&self) -> usize {
         self.cores.len()
     }
 
-    /// Whether two CPUs of a core are both allowed.
+    /// Returns true if some core has two allowed CPUs.
     pub fn has_siblings(&self) -> bool {
         self.cores.iter().any(|core| core.intersection(&self.allowed).len() > 1)
     }
 
-    /// Whether siblings can be used together, and why not.
+    /// Tells if siblings can be used together, and the reason if not.
     ///
     /// # Examples
     ///

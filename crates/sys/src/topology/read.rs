@@ -1,4 +1,4 @@
-//! How a description is read.
+//! Reading a description.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,29 +12,31 @@ const ONLINE: &str = "sys/devices/system/cpu/online";
 /// The capacity of the fastest core, in the kernel's unit.
 const FULL: u32 = 1024;
 
-/// Of a core that is efficient rather than fast, where the kernel has no figure: anything between 0 and [`FULL`] ranks it.
+/// Capacity of an efficient core without a figure from the kernel: any value between 0 and [`FULL`]
+/// ranks it.
 const EFFICIENT: u32 = FULL / 2;
 
-/// Where x86 lists the efficient cores of a hybrid processor: by their event sources.
+/// The lists of efficient cores of a hybrid x86: those of their event sources.
 const EFFICIENT_CPUS: [&str; 2] = ["sys/devices/cpu_atom/cpus", "sys/devices/cpu_lowpower/cpus"];
 
-/// How often a description is read again that CPUs changed meanwhile.
+/// Number of attempts to read a description while CPUs change.
 const ATTEMPTS: usize = 8;
 
 impl Topology {
-    /// Of this machine; allowed are the CPUs of the calling thread.
+    /// Reads this machine. Allowed are the CPUs of the calling thread.
     ///
     /// # Errors
     ///
-    /// [`TopologyError`] where sysfs is not mounted, for example.
+    /// [`TopologyError`] if sysfs is not mounted, for example.
     pub fn read() -> Result<Self, TopologyError> {
         let allowed = cpu::allowed().map_err(TopologyError::Affinity)?;
         Self::read_in(Path::new("/"), Some(&allowed))
     }
 
-    /// As described by the files under `root`.
+    /// Reads the files under `root`.
     ///
-    /// Without `allowed`, those CPUs are that `proc/self/status` allows; all online ones, if `root` has no such file.
+    /// Without `allowed`, the allowed CPUs are those in `proc/self/status`, or all online CPUs if
+    /// `root` lacks that file.
     ///
     /// # Errors
     ///
@@ -43,7 +45,7 @@ impl Topology {
         Self::read_from(root, &files::of_system, allowed)
     }
 
-    /// [`read_in`](Self::read_in), with the files as `source` has them.
+    /// [`read_in`](Self::read_in) with an injected file reader.
     #[doc(hidden)]
     pub fn read_from(
         root: &Path,
@@ -55,12 +57,12 @@ impl Topology {
     }
 }
 
-/// The online CPUs of each core of this machine, in the order of [`Topology::core`]: for whoever needs no more, as a
-/// [`Topology`] is read from some twenty files for each CPU, and this from one.
+/// The online CPUs of each core of this machine, in the order of [`Topology::core`]. This reads one
+/// file per CPU, a [`Topology`] some twenty.
 ///
 /// # Errors
 ///
-/// As [`Topology::read`].
+/// The errors of [`Topology::read`].
 ///
 /// # Examples
 ///
@@ -75,7 +77,7 @@ pub fn read_cores() -> Result<Vec<CpuSet>, TopologyError> {
     unchanged(files, |online| cores(files, online))
 }
 
-/// What `read` returns, if the same CPUs are online before and after.
+/// The result of `read`, if the same CPUs are online before and after.
 fn unchanged<T>(
     files: Files<'_>,
     read: impl Fn(&CpuSet) -> Result<T, TopologyError>,
@@ -115,7 +117,7 @@ fn machine(
     })
 }
 
-/// The affinity mask as `proc` shows it.
+/// The affinity mask in `proc`.
 fn mask(files: Files<'_>, online: &CpuSet) -> Result<CpuSet, TopologyError> {
     const FILE: &str = "proc/self/status";
     let status = files.text(FILE)?.unwrap_or_default();
@@ -125,14 +127,15 @@ fn mask(files: Files<'_>, online: &CpuSet) -> Result<CpuSet, TopologyError> {
     })
 }
 
-/// Who shares a core, in the order of their first CPUs.
+/// The CPUs of each core, in the order of their first CPUs.
 fn cores(files: Files<'_>, online: &CpuSet) -> Result<Vec<CpuSet>, TopologyError> {
     let mut cores = Vec::new();
     let mut taken = BTreeMap::new();
     for cpu in online.iter() {
         let (file, siblings) = siblings(files, cpu, online)?;
         let core = *taken.entry(cpu).or_insert(cores.len());
-        // A core that is new has only CPUs of none; of one that is known, all list the same.
+        // A new core has only CPUs that are in no other core; all CPUs of a known core list the
+        // same set.
         let agreed = match cores.get(core) {
             Some(known) => *known == siblings,
             None => siblings.iter().all(|sibling| *taken.entry(sibling).or_insert(core) == core),
@@ -147,7 +150,8 @@ fn cores(files: Files<'_>, online: &CpuSet) -> Result<Vec<CpuSet>, TopologyError
     Ok(cores)
 }
 
-/// The online CPUs of a CPU's core, and the file that lists them; before Linux 5.3 it had another name.
+/// The online CPUs of a CPU's core, and the file that lists them; before Linux 5.3 it had another
+/// name.
 fn siblings(
     files: Files<'_>,
     cpu: usize,
@@ -167,8 +171,9 @@ fn siblings(
     }
 }
 
-/// In ascending order; each CPU is in one of them. The kernel lists neither nodes where it has none, nor one that is
-/// offline though its CPUs are not (all of its memory, and CPU 0): then they are in node 0.
+/// The nodes, in ascending order; each CPU is in one node. The kernel lists no nodes if it has
+/// none, and no node that is offline although its CPUs are online (all memory removed, and CPU 0):
+/// then the CPUs are in node 0.
 fn nodes(files: Files<'_>, online: &CpuSet) -> Result<Vec<Node>, TopologyError> {
     let mut rest = online.clone();
     let mut nodes = BTreeMap::new();
@@ -221,7 +226,7 @@ fn efficient(files: Files<'_>) -> Result<CpuSet, TopologyError> {
     Ok(cpus)
 }
 
-/// Virtual machines may say -1.
+/// The package of a CPU. Virtual machines may report -1.
 fn package(files: Files<'_>, cpu: usize) -> Result<usize, TopologyError> {
     let file = format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
     match files.text(&file)?.as_deref() {
@@ -236,7 +241,7 @@ fn control(files: Files<'_>) -> Result<Control, TopologyError> {
         None | Some("notsupported" | "notimplemented") => Control::None,
         Some("off") => Control::Off,
         Some("forceoff") => Control::ForcedOff,
-        // `on`, or how many siblings of each core may be.
+        // `on`, or the largest number of siblings per core.
         Some(_) => Control::On,
     })
 }

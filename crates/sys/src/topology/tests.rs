@@ -1,4 +1,4 @@
-//! Described machines, and descriptions that are wrong.
+//! Described machines, and invalid descriptions.
 
 use std::cell::Cell;
 use std::fs;
@@ -109,7 +109,7 @@ fn what_is_offline_is_no_sibling() {
     assert_eq!(described("1x2x2 smt=off").offline().to_string(), "2-3");
 }
 
-/// Containers may show the host's lists, though fewer CPUs are online for them (LXCFS).
+/// Containers may show the host's lists although fewer CPUs are online for them (LXCFS).
 #[test]
 fn cpus_that_are_listed_but_not_online_are_left_out() {
     let mut description = Described::parse("1x2x2").unwrap();
@@ -140,7 +140,7 @@ fn siblings_are_usable_excluded_off_or_absent() {
     }
 }
 
-/// Writing `on` does nothing where the control is on already, and is refused where it is forced off.
+/// Writing `on` does nothing if the control is on already, and is refused if it is forced off.
 #[test]
 fn siblings_that_are_off_have_the_remedy_that_helps() {
     for (control, expected, remedy) in [
@@ -355,7 +355,7 @@ fn words_that_describe_no_machine_are_named() {
     }
 }
 
-/// Removed when the test ends.
+/// A folder that is removed when the test ends.
 struct Folder(std::path::PathBuf);
 
 impl Folder {

@@ -5,7 +5,7 @@ use super::*;
 /// The joiner; its frame is the fiber's `sent[1]`, the result `sent[0]`.
 const JOINER: WaiterId = WaiterId(64);
 
-/// Ends the fiber: writes the result, and claims the joiner if one waits.
+/// Ends the fiber: writes the result, and claims the joiner if there is one.
 fn finish(fiber: &Fiber) -> Finish {
     fiber.write(0);
     let finish = fiber.completion.finish();
@@ -75,7 +75,8 @@ fn an_abandoned_joiner_is_woken_once() {
     });
 }
 
-/// Ends the fiber without a result, for its worker, which has died; whether somebody waited.
+/// Ends the fiber without a result, on behalf of its worker, which has died. Returns true if a
+/// joiner waited.
 fn die(fiber: &Fiber) -> bool {
     let waiter = fiber.completion.die();
     if waiter == Some(JOINER) {

@@ -1,4 +1,4 @@
-//! A fiber whose worker stops for ever at any of its steps, and what is left if that was in its own code.
+//! The state that a fiber leaves if its worker stops for ever at any step in user code.
 
 use super::*;
 use crate::lock::QueueLock;
@@ -6,14 +6,14 @@ use crate::lock::testing::Tester;
 use crate::modelled::dies_at_each_step;
 use crate::sync::{AtomicBool, AtomicU32};
 
-/// What fibers share under a queue lock: two words that are equal while it is free.
+/// State that fibers share under a queue lock: two words that are equal while it is free.
 struct Shared {
     course: Course,
     lock: QueueLock,
     words: [AtomicU32; 2],
-    /// A lock that is held for longer than a call.
+    /// A lock that is held for longer than a runtime section.
     held: AtomicBool,
-    /// That it is, in the estate of the fiber.
+    /// The entry for `held` in the fiber's robust list.
     noted: AtomicBool,
 }
 
@@ -31,12 +31,11 @@ impl Shared {
         }
     }
 
-    /// As a call of users does.
+    /// Makes a call of the public API.
     fn call(&self) {
         self.call_and(|| ());
     }
 
-    /// As a call that does something more in its middle.
     fn call_and(&self, more: impl FnOnce()) {
         let enters = self.course.enter(false);
         more();
@@ -47,7 +46,8 @@ impl Shared {
     }
 }
 
-/// A fiber that does this, and stops for ever at each step of it, has left nothing half done if it was in its own code.
+/// Checks that a fiber that stops for ever at each step of `life` has left nothing half done if it
+/// was in user code.
 fn leaves_nothing_half_done(life: fn(&Shared)) {
     dies_at_each_step(2, move |death| {
         let shared = Arc::new(Shared::new());
@@ -101,7 +101,7 @@ fn whoever_suspends_at_its_end_is_not_back_in_its_own_code() {
         shared.course.end();
         shared.course.suspend();
         shared.course.resume();
-        // In no call, as it is in the runtime for good.
+        // Without a runtime section of its own, as the fiber is in the runtime for good.
         shared.add(1);
     });
 }
@@ -119,7 +119,7 @@ fn who_died_in_its_own_code_has_noted_what_it_holds() {
                 shared.held.store(true, Ordering::Relaxed);
                 shared.noted.store(true, Ordering::Relaxed);
                 let lent = shared.course.lend();
-                // Here the user's code runs, which holds it.
+                // The user code that holds the lock runs here.
                 shared.course.take_back(lent, false);
                 shared.noted.store(false, Ordering::Relaxed);
                 shared.held.store(false, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! A worker whose mail others send, and take in its stead, while it parks.
+//! A worker that parks while other threads send it mail, and take mail on its behalf.
 
 use loom::thread;
 
@@ -7,16 +7,15 @@ use crate::barrier::Fences;
 use crate::idle::IdleSet;
 use crate::sync::AtomicU32;
 
-/// What each sender sends.
 const LETTERS: [Letters; 2] = [Letters::WAKE, Letters::UNPARK];
 
-/// The parts of a worker that others reach, and what its kernel thread sleeps on.
+/// The parts of a worker that other threads reach, and the token on which its kernel thread sleeps.
 struct Worker {
     inbox: Inbox<Fiber>,
     idle: IdleSet,
-    /// Stands for the queues that anyone may fill.
+    /// Stands for the queues that any thread may fill.
     work: AtomicBool,
-    /// 1 when an unpark has come.
+    /// 1 once an unpark has come.
     unparked: AtomicU32,
     fibers: [Fiber; 2],
 }
@@ -32,7 +31,6 @@ impl Worker {
         })
     }
 
-    /// Sends the letter of `sender` to fiber `to`.
     fn send(&self, sender: usize, to: usize) {
         let fiber = &self.fibers[to];
         fiber.write(sender);
@@ -41,7 +39,7 @@ impl Worker {
         }
     }
 
-    /// The same by a postcard, if there is no mail.
+    /// Sends the same message inline, if there is no mail.
     fn send_postcard(&self, sender: usize, to: usize) {
         let fiber = &self.fibers[to];
         fiber.write(sender);
@@ -55,7 +53,7 @@ impl Worker {
     }
 
     fn deliver(&self, fiber: &Fiber) {
-        // SAFETY: its mail was empty, or it was just taken out; it outlives the inbox.
+        // SAFETY: its message word was empty, or it was just taken out; it outlives the inbox.
         match unsafe { self.inbox.push(NonNull::from(fiber)) } {
             Pushed::OwnerParked => self.unpark_thread(),
             Pushed::Delivered => {}
@@ -73,11 +71,11 @@ impl Worker {
     }
 
     fn unpark_thread(&self) {
-        // Release pairs with the Acquire in `park`.
+        // Release: pairs with the Acquire in `sleep`.
         self.unparked.store(1, Ordering::Release);
     }
 
-    /// Takes the mail; how many letters there were.
+    /// Takes the mail, and returns the number of senders' messages in it.
     fn read_mail(&self) -> usize {
         let mail = self.inbox.take().map(|(fiber, postcard)| {
             // SAFETY: the fibers outlive the inbox.
@@ -90,7 +88,7 @@ impl Worker {
         mail.sum()
     }
 
-    /// How many senders' letters there were.
+    /// Acts on `letters`, and returns the number of senders' messages among them.
     fn read_letters(&self, fiber: &Fiber, letters: Letters) -> usize {
         if letters.contains(Letters::FREE) {
             match self.inbox.is_in_hand() {
@@ -102,7 +100,7 @@ impl Worker {
         known.inspect(|&sender| fiber.read(sender)).count()
     }
 
-    /// The last handle is dropped, of a fiber to which postcards were sent.
+    /// Drops the last handle of a fiber to which inline messages were sent.
     fn free_behind_postcards(&self, fiber: &Fiber) {
         if self.inbox.is_settled() {
             fiber.free_behind_mail();
@@ -111,8 +109,8 @@ impl Worker {
         }
     }
 
-    /// What the monitor does in the owner's stead: keeps fibers that have a letter of sender 1, and
-    /// gives the others back. How many letters it has read.
+    /// Takes the mail as the monitor thread does: keeps fibers that have a message of sender 1, and
+    /// gives the rest back. Returns the number of messages that it has read.
     fn rescue(&self) -> usize {
         self.sort(self.inbox.take_from())
     }
@@ -137,7 +135,7 @@ impl Worker {
         read
     }
 
-    /// Reads all mail, once nobody else is at it, and says how often fiber 0 was freed.
+    /// Reads all mail, once all other threads are done, and returns how often fiber 0 was freed.
     fn frees_at_last(&self) -> u32 {
         while self.inbox.has_mail() {
             self.read_mail();
@@ -147,7 +145,7 @@ impl Worker {
     }
 
     fn take_work(&self) -> usize {
-        // Looked at first, as a queue is: a store of nothing would race with that of the maker.
+        // Looked at first, as a queue is: a store of `false` would race with that of the maker.
         let come = self.work.load(Ordering::Relaxed);
         usize::from(come && self.work.swap(false, Ordering::Relaxed))
     }
@@ -168,13 +166,13 @@ impl Worker {
     }
 
     fn sleep(&self) {
-        // Acquire pairs with the Release in `unpark_thread`.
+        // Acquire: pairs with the Release in `unpark_thread`.
         while self.unparked.load(Ordering::Acquire) == 0 {
             thread::yield_now();
         }
     }
 
-    /// Works and parks until `all` letters and pieces of work have come.
+    /// Works and parks until `all` messages and pieces of work have come.
     fn run(&self, all: usize) {
         let mut found = 0;
         loop {
@@ -188,21 +186,21 @@ impl Worker {
 }
 
 impl Fiber {
-    /// The last handle is dropped, or the letter that says so was read.
+    /// Frees the fiber as its last handle, or the reader of FREE, does.
     fn free_behind_mail(&self) {
         if self.mail.is_empty() || self.mail.post(Letters::FREE) == Posted::Push {
             self.free();
         }
     }
 
-    /// The memory becomes another fiber's.
+    /// Stands for the reuse of the memory by another fiber.
     fn free(&self) {
         self.run();
     }
 
-    /// Somebody relies on the memory not becoming another fiber's at the same time, nor before.
+    /// Asserts that the memory has not become another fiber's, and does not at the same time.
     fn in_use(&self) {
-        // SAFETY: loom checks that nobody else is at it.
+        // SAFETY: loom checks that no other thread writes it.
         assert_eq!(self.stack.with(|stack| unsafe { *stack }), 0);
     }
 }
@@ -227,7 +225,7 @@ fn fibers_of_two_senders_leave_the_inbox() {
         let senders =
             [0, 1].map(|sender| spawn(&worker, move |worker| worker.send(sender, sender)));
         let early = worker.read_mail();
-        // Not joined yet: what is in the inbox is seen by way of the inbox alone.
+        // Not joined yet: the inbox is the only way by which its contents are seen.
         let late = worker.read_mail();
         for sender in senders {
             sender.join().unwrap();
@@ -236,14 +234,14 @@ fn fibers_of_two_senders_leave_the_inbox() {
     });
 }
 
-/// Sender 0 has a postcard, if it comes first.
+/// Checks that both messages arrive; that of sender 0 is inline if it comes first.
 fn a_postcard_and_a_letter_arrive(to: [usize; 2]) {
     loom::model(move || {
         let worker = Worker::new();
         let first = spawn(&worker, move |worker| worker.send_postcard(0, to[0]));
         let second = spawn(&worker, move |worker| worker.send(1, to[1]));
         let early = worker.read_mail();
-        // Not joined yet: what is in the inbox is seen by way of the inbox alone.
+        // Not joined yet: the inbox is the only way by which its contents are seen.
         let late = worker.read_mail();
         first.join().unwrap();
         second.join().unwrap();
@@ -314,13 +312,13 @@ fn mail_to_a_closed_inbox_is_read_by_who_closed_it_or_by_its_sender() {
     });
 }
 
-/// Both letters are read once, by the rescuer or the owner, whichever fibers they are for.
+/// Checks that both messages are read once, by the rescuer or the owner.
 fn mail_is_rescued(to: [usize; 2]) {
     loom::model(move || {
         let worker = Worker::new();
         let senders =
             [0, 1].map(|sender| spawn(&worker, move |worker| worker.send(sender, to[sender])));
-        // Not joined yet: what is in the inbox is seen by way of the inbox alone.
+        // Not joined yet: the inbox is the only way by which its contents are seen.
         let rescued = worker.rescue();
         for sender in senders {
             sender.join().unwrap();

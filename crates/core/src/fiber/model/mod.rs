@@ -15,7 +15,6 @@ use super::*;
 use crate::modelled::spawn;
 use crate::sync::{AtomicPtr, Ordering};
 
-/// What the words of a fiber guard, and the words.
 #[repr(align(64))]
 struct Fiber {
     owner: OwnerWord<u32>,
@@ -23,18 +22,18 @@ struct Fiber {
     mail: Mail,
     mail_link: AtomicPtr<Fiber>,
     completion: Completion,
-    /// Belongs to whoever runs the fiber.
+    /// Belongs to the worker that runs the fiber.
     stack: UnsafeCell<u32>,
-    /// What two senders write before they send.
+    /// Data that two senders write before they send.
     sent: [UnsafeCell<u32>; 2],
 }
 
-// SAFETY: the cells are touched by whoever the protocols give them to; that is what is checked.
+// SAFETY: the model checks that the protocols give each cell to one thread at a time.
 unsafe impl Sync for Fiber {}
 // SAFETY: as for Sync.
 unsafe impl Send for Fiber {}
 
-// SAFETY: the one field, that only the inbox writes.
+// SAFETY: the one field, which only the inbox writes.
 unsafe impl Addressee for Fiber {
     unsafe fn mail_link<'a>(this: NonNull<Self>) -> &'a AtomicPtr<Self> {
         // SAFETY: valid, by the contract of `mail_link`.
@@ -55,23 +54,24 @@ impl Fiber {
         }
     }
 
-    /// Runs for a while: only whoever has the stack may.
+    /// Runs for a while. Only the thread that has the stack may.
     fn run(&self) {
-        // SAFETY: loom checks that nobody else is at it.
+        // SAFETY: loom checks that no other thread touches it.
         self.stack.with_mut(|stack| unsafe { *stack += 1 });
     }
 
     fn write(&self, sender: usize) {
-        // SAFETY: nobody reads it before it is sent.
+        // SAFETY: it is read only after it has been sent.
         self.sent[sender].with_mut(|sent| unsafe { *sent = 5 });
     }
 
     fn read(&self, sender: usize) {
-        // SAFETY: as above, the other way round.
+        // SAFETY: it is not written after it has been sent.
         assert_eq!(self.sent[sender].with(|sent| unsafe { *sent }), 5);
     }
 
-    /// What any thread does with a mover; true if the fiber is now the caller's to queue.
+    /// Applies `event` to a migratable fiber, as any thread may. Returns true if the caller has to
+    /// queue the fiber.
     fn deliver(&self, event: Event) -> bool {
         let enqueue = self.state.apply::<Shared>(event) == Effect::Enqueue;
         if enqueue {
@@ -80,7 +80,7 @@ impl Fiber {
         enqueue
     }
 
-    /// From any thread, before or after the start; true if the fiber is now the caller's to queue.
+    /// Unparks the fiber, before or after its start. Returns true if the caller has to queue it.
     fn unpark(&self) -> bool {
         loop {
             match self.owner.load() {
@@ -91,7 +91,7 @@ impl Fiber {
         }
     }
 
-    /// What a worker does with an unstarted mover.
+    /// Starts a migratable fiber, as a worker does.
     fn start(&self) {
         static WORKER: u32 = 0;
         self.state.reset();
@@ -100,7 +100,8 @@ impl Fiber {
         }
     }
 
-    /// What is done for a mover that has left its stack; true if it goes on at once.
+    /// Applies the suspension of a migratable fiber that has left its stack. Returns true if it
+    /// goes on at once.
     fn settle(&self, event: Event) -> bool {
         let goes_on = self.state.apply::<Shared>(event) != Effect::Suspended;
         if goes_on {

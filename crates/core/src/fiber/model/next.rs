@@ -1,10 +1,9 @@
-//! A worker with a next slot, and thieves.
+//! A worker with a LIFO slot, and thieves.
 
 use super::*;
 use crate::lock::testing::Tester;
 use crate::sync::fence;
 
-/// A next slot and two fibers that pass through it.
 struct Slot {
     next: NextSlot<Fiber>,
     fibers: [Fiber; 2],
@@ -30,7 +29,7 @@ impl Slot {
         self.got(stolen.map(|fiber| Entry { fiber, stealable: true }))
     }
 
-    /// Runs what came out; how many that was.
+    /// Runs the fiber that came out, and returns how many fibers that were.
     fn got(&self, entry: Option<Entry<Fiber>>) -> usize {
         // SAFETY: the fibers outlive the slot.
         entry.inspect(|entry| unsafe { entry.fiber.as_ref() }.run()).iter().count()
@@ -52,7 +51,7 @@ fn two_thieves_and_owner(access: Access) {
     loom::model(move || {
         let slot = Slot::new(access);
         assert_eq!(slot.put(0), 0);
-        // A thief is the thread that runs at first: so two preemptions make it the slow one.
+        // The first thread to run is a thief, so that two preemptions make it the slow one.
         let owner = spawn(&slot, Slot::take);
         let thief = spawn(&slot, |slot| slot.steal(1));
         let stolen = slot.steal(2) + thief.join().unwrap();

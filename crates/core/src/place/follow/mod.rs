@@ -1,8 +1,9 @@
-//! Wake-ups that wait for their interrupt: where a task goes on while what wakes it follows it about.
+//! Wake-ups that wait for their interrupt: the placement of a task while the interrupts that wake
+//! it follow it.
 //!
-//! From Goda and Tago, "Improvement of load balancing at process wake-up that considers interrupts which follow the
-//! process" (P3 in ARCHITECTURE.md). A task is a process where a kernel or the simulator asks, a fiber where the runtime does; a
-//! CPU is a worker there.
+//! From Goda and Tago, "Improvement of load balancing at process wake-up that considers interrupts
+//! which follow the process" (P3 in ARCHITECTURE.md). A task is a process if a kernel or the
+//! simulator asks, a fiber if the runtime does; there a CPU is a worker.
 
 mod swap;
 
@@ -11,11 +12,12 @@ pub use swap::Swaps;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-/// How many wake-ups a task stays at most, whose interrupt does not follow it.
+/// Largest number of wake-ups for which a task stays if its interrupt does not follow it.
 pub const BOUND: u8 = 4;
 
-/// Where a kernel puts a woken task: on the CPU that wakes it if that is idle, else on the one where it last ran,
-/// else on the idle one next after the waker, counted round; on the waker's if none is idle.
+/// Returns where a kernel puts a woken task: on the CPU that wakes it if that is idle, else on the
+/// one where it last ran, else on the idle one next after the waker, counted round; on the waker's
+/// if none is idle.
 ///
 /// `idle` has a bit for each of the at most 128 CPUs.
 ///
@@ -37,22 +39,23 @@ pub fn existing(waker: u16, previous: u16, idle: u128) -> u16 {
     } else if is_idle(previous) {
         previous
     } else {
-        // No shift by 128: the waker is not idle, so that it is not found behind itself.
+        // No shift by 128: the waker is not idle, so it is not found behind itself.
         let after = idle & (u128::MAX << waker);
         (if after != 0 { after } else { idle }).trailing_zeros() as u16
     }
 }
 
-/// What is remembered of a task so that it waits for its interrupt.
+/// The state of a task that waits for its interrupt.
 ///
-/// After it has moved, by a wake-up or otherwise, it stays until a wake-up is processed on the CPU where it is,
-/// *that one included*: where it is let go at it already, the policy of before sends it on as ever. What wakes it from
-/// elsewhere, and will for ever, holds it for a bounded number of wake-ups.
+/// After it has moved, by a wake-up or otherwise, it stays until a wake-up is processed on the CPU
+/// where it is, *that one included*: if it were released at that wake-up, the policy of before
+/// would send it on as ever. A task that is woken from elsewhere, maybe for ever, is held for a
+/// bounded number of wake-ups.
 ///
 /// # Examples
 ///
-/// The sequence of the paper's figure 2. CPU 0 is busy at first, so the task moves, and by the policy of kernels it changes
-/// CPU at each wake-up from then on:
+/// The sequence of the paper's figure 2. CPU 0 is busy at first, so the task moves, and by the
+/// policy of kernels it changes CPU at each wake-up from then on:
 ///
 /// ```
 /// use daiko_core::place::{BOUND, Follow, existing};
@@ -65,22 +68,23 @@ pub fn existing(waker: u16, previous: u16, idle: u128) -> u16 {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Follow {
-    /// Where it was put last.
+    /// The CPU where it was put last.
     home: u16,
-    /// How many wake-ups more it stays at most.
+    /// Largest number of further wake-ups for which it stays.
     held: u8,
 }
 
 impl Follow {
     const NOWHERE: u16 = u16::MAX;
 
-    /// Of a task that has not been woken yet.
+    /// Creates the state of a task that has not been woken yet.
     pub const fn new() -> Self {
         Follow { home: Self::NOWHERE, held: 0 }
     }
 
-    /// Where to put the task, which last ran on `previous`, at a wake-up that `waker` processes; `otherwise` says where it
-    /// goes if nothing holds it. It is held for at most `bound` wake-ups after a move; 0 holds nobody.
+    /// Returns where to put the task, which last ran on `previous`, at a wake-up that `waker`
+    /// processes; `otherwise` says where it goes if nothing holds it. It is held for at most
+    /// `bound` wake-ups after a move; 0 holds no task.
     #[inline]
     pub fn place(
         &mut self,
@@ -105,7 +109,7 @@ impl Follow {
         self.home
     }
 
-    /// Whether it stays at the next wake-up in any case.
+    /// Returns true if it stays at the next wake-up in any case.
     pub fn is_held(&self) -> bool {
         self.held > 0
     }

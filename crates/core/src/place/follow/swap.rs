@@ -1,9 +1,10 @@
-//! Migrations that nobody wanted.
+//! Unintended migrations.
 
-/// What is remembered of a task so that its unintended migrations are told from others.
+/// The state of a task by which its unintended migrations are told from other migrations.
 ///
-/// Such a one, a *swap*, takes a task back to where the wake-up just before has taken it from, since that CPU still processes its wake-ups: the
-/// waking CPU and the chosen one change places each time (the paper's figure 2, second wake-up and after).
+/// An unintended migration, a *swap*, takes a task back to where the wake-up just before has taken
+/// it from, since that CPU still processes its wake-ups: the waking CPU and the chosen one change
+/// places each time (the paper's figure 2, second wake-up and after).
 ///
 /// # Examples
 ///
@@ -19,20 +20,20 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swaps {
-    /// Where the last wake-up has taken it from.
+    /// The CPU from which the last wake-up has taken it.
     left: u16,
 }
 
 impl Swaps {
     const NOWHERE: u16 = u16::MAX;
 
-    /// Of a task that has not been woken yet.
+    /// Creates the state of a task that has not been woken yet.
     pub const fn new() -> Self {
         Swaps { left: Self::NOWHERE }
     }
 
-    /// Takes note that a wake-up on `waker` has put the task, which last ran on `previous`, on `chosen`; whether that is a
-    /// swap.
+    /// Records that a wake-up on `waker` has put the task, which last ran on `previous`, on
+    /// `chosen`. Returns true if that is a swap.
     #[inline]
     pub fn is_swap(&mut self, waker: u16, previous: u16, chosen: u16) -> bool {
         let moves = chosen != previous;

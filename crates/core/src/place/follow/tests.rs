@@ -51,7 +51,8 @@ proptest! {
         }
     }
 
-    /// Against the rule as a user would say it: after a move none for so many wake-ups, or until behind one at home.
+    /// Compares with the rule in words: a task that has moved stays for `bound` wake-ups, or until
+    /// after the first wake-up at home.
     #[test]
     fn a_task_that_has_moved_stays_until_it_was_followed_or_the_bound_is_reached(
         bound in 0u8..6,

@@ -1,7 +1,8 @@
-//! Which tasks share a core: those that stall with those that compute.
+//! The choice of tasks that share a core: stalling beside computing.
 //!
-//! From Kida et al., "Scheduling for persistent memory under simultaneous multithreading" (P4 in ARCHITECTURE.md).
-//! `assign` gives every task its place at once; `pick` chooses the next of a queue, beside what the siblings run.
+//! From Kida et al., "Scheduling for persistent memory under simultaneous multithreading" (P4 in
+//! ARCHITECTURE.md). `assign` gives every task its place at once; `pick` chooses the next of a
+//! queue, beside the fibers of the siblings.
 
 mod assign;
 mod pick;
@@ -9,21 +10,23 @@ mod pick;
 pub use assign::{Policy, Site, Task, assign};
 pub use pick::{LOOKS, PASSES, POLITE_NS, ends_look, gives_way, pick, wanted};
 
-/// What a task does with its core while it runs.
+/// The effect of a running task on its core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {
-    /// Nobody has said, and nothing was seen.
+    /// It was neither declared nor observed.
     #[default]
     Unknown,
     /// It keeps the units of the core busy.
     Compute,
-    /// It waits for memory most of the time, so that the units are idle: for persistent memory, flushes and fences.
+    /// It waits for memory most of the time, so that the units are idle; with persistent memory,
+    /// for flushes and fences.
     Stall,
 }
 
 impl Class {
-    /// The class that is this number (`class as u8`); [`Unknown`](Self::Unknown) for any other.
+    /// Returns the class that is this number (`class as u8`); [`Unknown`](Self::Unknown) for any
+    /// other.
     #[inline]
     pub const fn from_bits(bits: u8) -> Self {
         const COMPUTE: u8 = Class::Compute as u8;
@@ -35,7 +38,8 @@ impl Class {
         }
     }
 
-    /// Whether two of these use a core better together than two that are alike: one computes, one stalls.
+    /// Returns true if two tasks of these classes use a core better than two alike: one computes,
+    /// one stalls.
     ///
     /// # Examples
     ///

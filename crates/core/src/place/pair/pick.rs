@@ -1,17 +1,20 @@
-//! What a worker runs next whose siblings run something, and when its agent leaves them the core.
+//! The next fiber of a worker beside running siblings, and the time when its agent leaves them the
+//! core.
 
 use super::Class;
 
-/// How many of the queued fibers are looked at.
+/// Number of queued fibers that are looked at.
 pub const LOOKS: usize = 4;
 
-/// How often a queued fiber is passed over at most.
+/// Largest number of times that a queued fiber is passed over.
 pub const PASSES: u8 = 4;
 
-/// How long an agent looks for work beside a sibling that computes, in nanoseconds: a few wakes across workers.
+/// Time that an agent looks for work beside a sibling that computes, in nanoseconds: a few wakes
+/// across workers.
 pub const POLITE_NS: u64 = 4_000;
 
-/// What goes best beside those that the siblings run; `None` if neither kind outnumbers the other.
+/// Returns the best class beside the fibers that the siblings run; `None` if neither class
+/// outnumbers the other.
 ///
 /// # Examples
 ///
@@ -36,10 +39,12 @@ pub fn wanted(running: impl IntoIterator<Item = Class>) -> Option<Class> {
     }
 }
 
-/// Which of the `first` fibers of a queue runs next: the oldest of the `wanted` class, if it is among the first
-/// [`LOOKS`] and none before it was passed over [`PASSES`] times; else the oldest of all.
+/// Chooses one of the `first` fibers of a queue to run next: the oldest of the `wanted` class, if
+/// it is among the first [`LOOKS`] and none before it was passed over [`PASSES`] times; else the
+/// oldest of all.
 ///
-/// Each comes with how often it was passed over. Whoever runs the chosen one counts once more for those before it.
+/// Each comes with the number of times it was passed over. The worker that runs the chosen one
+/// counts once more for those before it.
 ///
 /// # Examples
 ///
@@ -59,13 +64,14 @@ pub fn pick(wanted: Class, first: impl IntoIterator<Item = (Class, u8)>) -> usiz
     }
 }
 
-/// Whether nobody behind this fiber is looked at: it is of the `wanted` class, or was passed over [`PASSES`] times.
+/// Returns true if no fiber behind this one is looked at: it is of the `wanted` class, or was
+/// passed over [`PASSES`] times.
 #[inline]
 pub fn ends_look(wanted: Class, (class, passed): (Class, u8)) -> bool {
     class == wanted || passed >= PASSES
 }
 
-/// Whether an agent that has found nothing for `idle_ns` leaves the core to those that the siblings run.
+/// Returns true if an agent that has found nothing for `idle_ns` leaves the core to its siblings.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Nobody starves in a queue whose fibers are passed over.
+//! No fiber starves in a queue that passes fibers over.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A fiber in a queue: its class, how often it was passed over, and how many runs it may have to wait for yet.
+/// A fiber in a queue: its class, the number of times it was passed over, and the number of runs it
+/// may still have to wait for.
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     class: Class,
@@ -18,7 +19,6 @@ fn class() -> impl Strategy<Value = Class> {
     prop_oneof![Just(Class::Unknown), Just(Class::Compute), Just(Class::Stall)]
 }
 
-/// Takes the next of the queue as a worker does.
 fn take(queue: &mut VecDeque<Queued>, sought: Class) -> Queued {
     let chosen = pick(sought, queue.iter().map(|fiber| (fiber.class, fiber.passed)));
     queue.iter_mut().take(chosen).for_each(|before| before.passed += 1);

@@ -1,4 +1,4 @@
-//! An event that comes and goes, and one that lets one go at a time.
+//! An event that comes and goes, and one that releases one waiter at a time.
 
 use loom::cell::UnsafeCell;
 
@@ -12,7 +12,7 @@ struct Shared {
     data: UnsafeCell<u32>,
 }
 
-// SAFETY: the data is touched by who was let go; that is what the model checks.
+// SAFETY: the model checks that only a released waiter touches the data.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -25,12 +25,12 @@ impl Shared {
     }
 
     fn add(&self) {
-        // SAFETY: nobody has been let go, or the caller alone.
+        // SAFETY: no waiter has been released, or the caller alone.
         self.data.with_mut(|data| unsafe { *data += 1 });
     }
 
     fn read(&self) -> u32 {
-        // SAFETY: the caller was let go.
+        // SAFETY: the caller was released.
         self.data.with(|data| unsafe { *data })
     }
 
@@ -91,7 +91,7 @@ fn each_set_lets_one_go_though_one_of_those_who_wait_dies() {
             shared.set(1);
         }
         let other = victim.join().unwrap();
-        // Who was let go and died has let nobody else go.
+        // A victim that was released and died has released no other waiter.
         assert!(shared.event.reset() || other.is_none());
         if let Some(other) = other {
             assert_eq!(shared.read(), u32::from(mine) + u32::from(other));

@@ -1,4 +1,4 @@
-//! A lane whose sender or receiver dies, and has an heir.
+//! A lane with a sender or receiver that dies, and its successor.
 
 use loom::sync::atomic::AtomicU32 as Note;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::modelled::dies_at_each_step;
 use crate::sync::AtomicU64;
 
-/// Heirs come last.
+/// Indices of the attachments; successors come last.
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
 
@@ -14,7 +14,8 @@ struct Shared {
     attached: Attached<3>,
     lane: Lane,
     words: [AtomicU64; 2],
-    /// How many the victim has sent, or the sum of what it has received; no step of its own.
+    /// Number of messages that the victim has sent, or the sum of those that it has received; no
+    /// step of its own.
     noted: Note,
 }
 
@@ -65,7 +66,8 @@ impl Shared {
         Ok(u64::from_ne_bytes(message))
     }
 
-    /// Receives, or waits; `None` if the sender has closed the lane, or is dead and has left nothing.
+    /// Receives, or waits; returns `None` if the sender has closed the lane, or is dead and has
+    /// left no message.
     fn receive(&self, who: usize, receiver: &mut Receiver) -> Option<u64> {
         let sender = Attached::<3>::holder(SENDER);
         loop {
@@ -112,7 +114,8 @@ fn what_the_dead_have_sent_arrives_in_order_and_then_what_their_heir_sends() {
         }
         let lived = victim.join().unwrap().is_some();
         let sent = u64::from(shared.noted.load(Ordering::Relaxed));
-        // All that it knows to have sent, and perhaps the one that it was about to ring for.
+        // All messages that the victim knows it has sent, and perhaps the one that it was about to
+        // ring for.
         assert!(received == sent || !lived && received == sent + 1);
         if !lived {
             let mut heir = shared.sender(2);
@@ -153,7 +156,6 @@ fn what_the_dead_have_not_received_their_heir_receives_and_nothing_twice() {
     });
 }
 
-/// Sends one message, if nobody else has the seat.
 fn send_one(shared: &Shared, who: usize) -> u64 {
     let me = Attached::<3>::holder(who);
     let Take::Taken { .. } = shared.lane.sender().take(me, |_| false) else { return 0 };

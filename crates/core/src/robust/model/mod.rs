@@ -1,4 +1,4 @@
-//! Attachments of which one may die at each of its steps, and what the others then do.
+//! Attachments of which one may die at each of its steps, and the recovery by the rest.
 
 use std::array;
 
@@ -14,10 +14,10 @@ mod mutex;
 mod rwlock;
 mod semaphore;
 
-/// Attachments, known by their places. What they do is rung for as callers do it.
+/// Attachments, known by their places. The models ring as callers do.
 struct Attached<const N: usize> {
     dead: [AtomicBool; N],
-    /// Who has ever waited.
+    /// True for each attachment that has ever waited.
     listens: [AtomicBool; N],
     bells: [Notify; N],
 }
@@ -40,7 +40,7 @@ impl<const N: usize> Attached<N> {
         self.dead[usize::from(holder.index())].load(Ordering::Acquire)
     }
 
-    /// Is `who` for the time of `life`; if it died, all learn of it.
+    /// Runs `life` as the attachment `who`; if it died, all learn of it.
     fn live<R>(&self, who: usize, death: &Death, life: impl FnOnce() -> R) -> Option<R> {
         let lived = death.of(life);
         if lived.is_none() {
@@ -50,42 +50,42 @@ impl<const N: usize> Attached<N> {
         lived
     }
 
-    /// Rings for all who wait, but for `who`.
     fn ring(&self, who: usize) {
         for other in (0..N).filter(|&other| other != who) {
-            // Relaxed: what makes this one seen is up to the object.
+            // Relaxed: the object orders it.
             if self.listens[other].load(Ordering::Relaxed) {
                 self.bells[other].notify();
             }
         }
     }
 
-    /// Rings behind a fence, for what changes by a store.
+    /// Rings behind a fence, for conditions that change by a store.
     fn ring_fenced(&self, who: usize) {
         fence(Ordering::SeqCst);
         self.ring(who);
     }
 
-    /// To be called before `who` says that it waits.
+    /// Announces that `who` will wait, before it tells the object.
     fn listen(&self, who: usize) {
         self.listens[who].store(true, Ordering::Relaxed);
     }
 
-    /// Until what `who` waits for is so. It looks again when somebody rings, or is known to have died.
+    /// Sleeps until the condition of `who` holds. It looks again when it is rung for, or an
+    /// attachment is known to have died.
     fn sleep(&self, who: usize, until: impl Fn() -> bool) {
         while !until() {
             self.bells[who].wait();
         }
     }
 
-    /// The same for what changes by a store.
+    /// Sleeps likewise, for a condition that changes by a store.
     fn sleep_fenced(&self, who: usize, until: impl Fn() -> bool) {
         self.listen(who);
         fence(Ordering::SeqCst);
         self.sleep(who, until);
     }
 
-    /// Until `by`, who was `seen` to have the lock, has left or is dead.
+    /// Sleeps until `by`, which was `seen` to have the lock, has left or is dead.
     fn sleep_for(&self, who: usize, mutex: &Mutex, by: Holder, seen: Seen) {
         self.listen(who);
         if let Some(seen) = mutex.wait_for(seen) {

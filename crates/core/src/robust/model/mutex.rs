@@ -1,4 +1,4 @@
-//! A mutex whose holder dies.
+//! A mutex with a holder that dies.
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicBool as Note;
@@ -9,13 +9,14 @@ use crate::modelled::dies_at_each_step;
 struct Shared {
     attached: Attached<3>,
     mutex: Mutex,
-    /// Counted one after the other by each who has the lock: in order if they are the same.
+    /// Two counts that each holder counts up one after the other: they are in order if they are
+    /// equal.
     counts: UnsafeCell<[u32; 2]>,
-    /// Whether the victim had it last.
+    /// True if the victim had the lock last.
     victims: Note,
 }
 
-// SAFETY: the counts are touched by who has the lock; that is what the model checks.
+// SAFETY: the model checks that only the holder of the lock touches the counts.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -55,16 +56,17 @@ impl Shared {
     }
 
     fn count(&self, which: usize) {
-        // SAFETY: one has the lock.
+        // SAFETY: one attachment has the lock.
         self.counts.with_mut(|counts| unsafe { (*counts)[which] += 1 });
     }
 
     fn counts(&self) -> [u32; 2] {
-        // SAFETY: one has the lock.
+        // SAFETY: one attachment has the lock.
         self.counts.with(|counts| unsafe { *counts })
     }
 
-    /// Locks, counts in two steps, and unlocks. Whoever finds it clean finds it in order.
+    /// Locks, counts in two steps, and unlocks. A holder that finds the lock clean finds the counts
+    /// in order.
     fn add(&self, who: usize) -> Found {
         let found = self.lock(who);
         self.victims.store(who == VICTIM, Ordering::Relaxed);
@@ -90,7 +92,7 @@ fn of_each_death_one_learns_and_who_comes_later_finds_it_poisoned() {
         let victim = Shared::victim(&shared, death);
         let found = shared.add(1);
         let lived = victim.join().unwrap().is_some();
-        // He is dead and had it, and nobody has had it since.
+        // The victim is dead and had the lock, and no other attachment has had it since.
         let held = !lived && shared.victims.load(Ordering::Relaxed);
         let later = shared.add(2);
         match (held, found) {
@@ -124,7 +126,7 @@ fn two_wait_and_none_of_them_for_the_dead() {
 fn who_repairs_it_leaves_it_clean_unless_he_dies_before() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
-        // Somebody else has died before.
+        // Another attachment has died before.
         assert_eq!(shared.try_lock(2), Lock::Locked(Found::Clean));
         shared.attached.dead[2].store(true, Ordering::Release);
         let death = death.clone();
@@ -145,7 +147,7 @@ fn who_repairs_it_leaves_it_clean_unless_he_dies_before() {
         match (early, repaired) {
             (Found::OwnerDied, None) => assert_ne!(late, Found::Clean),
             (Found::OwnerDied, Some(found)) => assert_eq!((found, late), (Found::Poisoned, found)),
-            // Repaired, by one who may have died afterwards.
+            // Repaired, by an attachment that may have died afterwards.
             (early, found) => {
                 assert!(matches!(found, None | Some(Found::OwnerDied)));
                 assert_eq!((early, late), (Found::Clean, Found::Clean));

@@ -1,4 +1,4 @@
-//! A lock for readers and writers, one of whom dies.
+//! A lock for readers and writers, one of which dies.
 
 use loom::cell::UnsafeCell;
 
@@ -9,11 +9,12 @@ struct Shared {
     attached: Attached<3>,
     lock: RwLock,
     reads: [Reads; 3],
-    /// Counted one after the other by who writes: in order if they are the same.
+    /// Two counts that each writer counts up one after the other: they are in order if they are
+    /// equal.
     counts: UnsafeCell<[u32; 2]>,
 }
 
-// SAFETY: the counts are touched by who has the lock; that is what the model checks.
+// SAFETY: the model checks that only holders of the lock touch the counts.
 unsafe impl Sync for Shared {}
 // SAFETY: as for Sync.
 unsafe impl Send for Shared {}
@@ -41,7 +42,7 @@ impl Shared {
         }
     }
 
-    /// What a reader has found, who finds the counts in order if it was clean.
+    /// Reads as `who`, and returns the state it found. The counts are in order if that was clean.
     fn read(&self, who: usize) -> Found {
         let me = Attached::<3>::holder(who);
         let found = loop {
@@ -57,7 +58,7 @@ impl Shared {
                 }
             }
         };
-        // SAFETY: nobody writes.
+        // SAFETY: there is no writer.
         let [first, second] = self.counts.with(|counts| unsafe { *counts });
         assert!(found != Found::Clean || first == second);
         self.ring_if(who, self.lock.unlock_read(me, &self.reads));
@@ -87,7 +88,7 @@ impl Shared {
     fn write(&self, who: usize) -> Found {
         let found = self.lock(who);
         for which in 0..2 {
-            // SAFETY: nobody else writes, and nobody reads.
+            // SAFETY: there is no other writer, and no reader.
             self.counts.with_mut(|counts| unsafe { (*counts)[which] += 1 });
             assert_eq!(self.lock.writer().holder(), Some(Attached::<3>::holder(who)));
         }

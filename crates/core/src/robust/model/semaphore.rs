@@ -1,4 +1,4 @@
-//! Permits whose holders die.
+//! Permits with holders that die.
 
 use loom::cell::UnsafeCell;
 
@@ -9,11 +9,11 @@ struct Shared<const P: usize> {
     attached: Attached<3>,
     semaphore: Semaphore,
     permits: [Permit; P],
-    /// One for each permit, for who has it.
+    /// A count for each permit, touched by its holder.
     counts: [UnsafeCell<u32>; P],
 }
 
-// SAFETY: a count is touched by who has its permit; that is what the model checks.
+// SAFETY: the model checks that only the holder of a permit touches its count.
 unsafe impl<const P: usize> Sync for Shared<P> {}
 // SAFETY: as for Sync.
 unsafe impl<const P: usize> Send for Shared<P> {}
@@ -35,13 +35,13 @@ impl<const P: usize> Shared<P> {
         let acquired =
             self.semaphore.try_acquire(Attached::<3>::holder(who), &self.permits, 0, is_dead);
         if let Acquire::Acquired(permit) = acquired {
-            // SAFETY: one has the permit.
+            // SAFETY: one attachment has the permit.
             self.counts[permit].with_mut(|count| unsafe { *count += 1 });
         }
         acquired
     }
 
-    /// Acquires, waiting as callers do: who learns of the death sweeps.
+    /// Acquires, and waits as callers do: a waiter that learns of the death sweeps.
     fn acquire(&self, who: usize) -> usize {
         let victim = Attached::<3>::holder(VICTIM);
         let mut swept = false;
@@ -69,7 +69,6 @@ impl<const P: usize> Shared<P> {
         self.attached.ring_fenced(who);
     }
 
-    /// So many can be had.
     fn count(&self, who: usize) -> usize {
         std::iter::from_fn(|| match self.try_acquire(who) {
             Acquire::Acquired(permit) => Some(permit),
@@ -134,7 +133,7 @@ fn who_sweeps_late_takes_nothing_from_who_lives() {
             assert_eq!(acquired, Acquire::Acquired(permit));
         }
         shared.attached.dead[2].store(true, Ordering::Release);
-        // It may die in the middle of its sweep.
+        // The victim may die in the middle of its sweep.
         let victim = spawn(&shared, {
             let death = death.clone();
             move |shared| shared.attached.live(VICTIM, &death, || shared.sweep(VICTIM, dead))

@@ -1,4 +1,4 @@
-//! A lane against a plain queue, between threads, and with ends as a peer may leave them.
+//! A lane against a plain queue, between threads, and with ends that a peer has spoilt.
 
 use std::collections::VecDeque;
 use std::thread;
@@ -14,7 +14,7 @@ fn words(count: usize) -> Vec<AtomicU64> {
 enum Step {
     Send(Vec<u8>),
     Receive,
-    /// Somebody else goes on.
+    /// A successor goes on.
     Heirs,
 }
 
@@ -27,7 +27,7 @@ fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..200)
 }
 
-/// A message as long as a slot, behind its length.
+/// Returns a message as long as a slot, behind its length.
 fn framed(message: &[u8], size: usize) -> Vec<u8> {
     let mut framed = vec![message.len() as u8];
     framed.extend(message);
@@ -97,7 +97,7 @@ proptest! {
         for (tail, head, near) in ends {
             for tail in [tail, head.wrapping_add(near) << 1] {
                 lane.spoil(tail, head);
-                // Both keep to what they know themselves: a burst is no longer than there are slots.
+                // Both sides use their own counts: a burst is no longer than there are slots.
                 let sent = (0..10).take_while(|_| sender.send(&lane, slots, &[1; 8]).is_ok()).count();
                 lane.spoil(tail, head);
                 let mut into = [0; 8];

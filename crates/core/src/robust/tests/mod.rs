@@ -1,4 +1,4 @@
-//! What is said to whom, one step after the other; and what a peer may write, which is anything.
+//! Results of single steps, one after the other; and words of peers, which may be any.
 
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ fn holder(index: u16, generation: u32) -> Holder {
 
 const NOBODY: fn(Holder) -> bool = |_| false;
 
-/// Who is dead, in the eyes of who asks: some of those that a word may name.
+/// Returns an `is_dead` that is true for some of the holders that a word may name.
 fn dead(salt: u32) -> impl Fn(Holder) -> bool + Copy {
     move |holder| (holder.generation().get() ^ salt).count_ones().is_multiple_of(2)
 }

@@ -1,4 +1,4 @@
-//! A peer who writes to every word all the time: what everybody else does comes to an end.
+//! A peer that writes to every word all the time: each operation of other processes still ends.
 
 use std::cell::Cell;
 use std::thread;
@@ -19,7 +19,7 @@ struct Objects {
 }
 
 impl Objects {
-    /// Writes to each word, each time something else.
+    /// Writes to each word, another value each time.
     fn spoil(&self, random: &mut impl FnMut() -> u64) {
         self.mutex.spoil(random());
         self.lock.writer().spoil(random());
@@ -32,7 +32,6 @@ impl Objects {
         self.lane.spoil(sent.rotate_left(1), head);
     }
 
-    /// Does everything once.
     fn use_all(&self, me: Holder, dead: impl Fn(Holder) -> bool + Copy, slots: Slots<'_>) {
         if let Lock::Held { seen, .. } = self.mutex.try_lock(me, dead) {
             _ = self.mutex.wait_for(seen);
@@ -99,7 +98,7 @@ fn nobody_is_kept_by_a_peer_who_writes_without_end() {
 #[test]
 fn who_finds_another_holder_at_each_try_gives_up() {
     let (objects, me, generation) = (Objects::default(), holder(1, 1), Cell::new(0u32));
-    // Each of them dead, and succeeded as soon as that is known.
+    // Each holder is dead, and succeeded as soon as that is known.
     let succeeded = |spoil: &dyn Fn(u64)| {
         generation.update(|generation| generation + 1);
         spoil(holder(2, generation.get()).bits());

@@ -10,7 +10,7 @@ enum Step {
     Forget(usize),
     Adopt(usize),
     Add,
-    /// Another takes this one's place.
+    /// A new attachment takes the place of this attachment.
     Dies(usize),
 }
 
@@ -84,7 +84,7 @@ proptest! {
         let semaphore = Semaphore::new();
         let permits: Vec<_> = words.iter().map(|_| Permit::new()).collect();
         permits.iter().zip(&words).for_each(|(permit, &word)| permit.spoil(word));
-        // Nobody that a word may name, to those who are asked.
+        // An attachment that no word may name, according to `dead`.
         let me = holder(1, 1);
         let dead = |by: Holder| by != me && dead(salt)(by);
         let mut had = 0;

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use daiko_core::robust::{self, NotReceived, Round, Seen};
 
 use super::{Channel, ConnectError, RecvError};
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// The end of a [`Channel`] to receive from; dropping it leaves its place to another.
 ///
@@ -70,22 +69,8 @@ impl<T: Pod> Receiver<T> {
     ///
     /// As [`recv`](Self::recv).
     #[inline]
-    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<T, RecvError> {
-        self.recv_until(|| Deadline::after(timeout))
-    }
-
-    /// As [`recv`](Self::recv), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`recv_timeout`](Self::recv_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`recv`](Self::recv).
-    #[inline]
-    pub fn recv_deadline(&mut self, deadline: Instant) -> Result<T, RecvError> {
-        self.recv_until(|| Deadline::at(deadline))
+    pub fn recv_timeout(&mut self, timeout: impl Into<Deadline>) -> Result<T, RecvError> {
+        self.recv_until(|| timeout.into())
     }
 
     /// Receives a message if there is one.

@@ -2,13 +2,12 @@
 
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use daiko_core::robust::{self, NotSent, Seen};
 
 use super::{Channel, ConnectError, SendError};
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// An end of a [`Channel`] to send into; dropping it leaves its place to another.
 ///
@@ -76,22 +75,12 @@ impl<T: Pod> Sender<T> {
     ///
     /// As [`send`](Self::send).
     #[inline]
-    pub fn send_timeout(&mut self, message: T, timeout: Duration) -> Result<(), SendError> {
-        self.send_until(&message, || Deadline::after(timeout))
-    }
-
-    /// As [`send`](Self::send), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`send_timeout`](Self::send_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`send`](Self::send).
-    #[inline]
-    pub fn send_deadline(&mut self, message: T, deadline: Instant) -> Result<(), SendError> {
-        self.send_until(&message, || Deadline::at(deadline))
+    pub fn send_timeout(
+        &mut self,
+        message: T,
+        timeout: impl Into<Deadline>,
+    ) -> Result<(), SendError> {
+        self.send_until(&message, || timeout.into())
     }
 
     /// Sends `message` if there is room for it.

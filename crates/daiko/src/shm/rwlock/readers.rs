@@ -11,7 +11,7 @@ use super::super::mutex::zeroed;
 use super::super::wait::At;
 use super::super::word::Word;
 use crate::sync;
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// What this process alone knows of a lock.
 pub(super) struct Local<T> {

@@ -5,7 +5,7 @@ mod scout;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytemuck::NoUninit;
 use daiko_core::robust::Holder;
@@ -19,7 +19,7 @@ use super::super::wait::At;
 use super::ServiceOptions;
 use super::{CallError, Service};
 use crate::sync::Semaphore;
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// The most slots that one client claims.
 pub(super) const MOST_SLOTS: usize = 64;
@@ -130,24 +130,6 @@ impl Client {
         timeout: Duration,
     ) -> Result<Reply<'_>, CallError> {
         self.ask(bytemuck::bytes_of(request), Some(timeout))
-    }
-
-    /// As [`call`](Self::call), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`call_timeout`](Self::call_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`call`](Self::call).
-    #[inline]
-    pub fn call_deadline<Q: NoUninit>(
-        &self,
-        request: &Q,
-        deadline: Instant,
-    ) -> Result<Reply<'_>, CallError> {
-        self.ask(bytemuck::bytes_of(request), Some(left_until(deadline)))
     }
 
     /// As [`call_timeout`](Self::call_timeout), with bytes of any number; `None`: however long it takes.
@@ -385,10 +367,6 @@ impl Service {
 
 fn deadline_after(timeout: Option<Duration>) -> Deadline {
     timeout.map_or(Deadline::NEVER, Deadline::after)
-}
-
-fn left_until(deadline: Instant) -> Duration {
-    deadline.saturating_duration_since(Instant::now())
 }
 
 struct OnDrop<F: FnMut()>(F);

@@ -54,7 +54,7 @@ impl CallError {
     ///     loop {
     ///         let left = deadline.saturating_duration_since(Instant::now());
     ///         client.wait_served(Some(left))?;
-    ///         match client.call_deadline(&by, deadline) {
+    ///         match client.call_timeout(&by, left) {
     ///             Err(error) if error.was_not_carried_out() && Instant::now() < deadline => {}
     ///             outcome => return outcome,
     ///         }

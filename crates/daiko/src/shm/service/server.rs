@@ -11,10 +11,10 @@ use daiko_shm::Bytes;
 
 use super::super::wait::{self, Told};
 use super::{CallError, ServeError, Service, Words};
-use crate::fiber::{Builder, Cancelled, JoinHandle};
-use crate::runtime::{self, Runtime, Shared};
-use crate::wait::Deadline;
-use crate::worker;
+use daiko_rt::fiber::{Builder, Cancelled, JoinHandle};
+use daiko_rt::runtime::{self, Runtime, Shared};
+use daiko_rt::wait::Deadline;
+use daiko_rt::worker;
 
 /// What a reply is.
 pub(super) mod code {

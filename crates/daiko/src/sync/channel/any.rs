@@ -12,10 +12,10 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
 use super::{RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendError};
-use crate::deadlock::{Kind, Target};
-use crate::process;
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::process;
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
 
 /// A channel with the number of its ends.
 pub(super) struct Channel<T> {
@@ -339,10 +339,13 @@ impl<B: Buffer> Object<Party<WaiterId>> for AtSide<'_, B> {
     }
 }
 
-impl<T> Object<Offer<T, WaiterId>> for Rendezvous<T, WaiterId> {
+/// The queue of a rendezvous, as a waiter sees it.
+pub(super) struct AtMeeting<'c, T>(pub(super) &'c Rendezvous<T, WaiterId>);
+
+impl<T> Object<Offer<T, WaiterId>> for AtMeeting<'_, T> {
     unsafe fn leave(&self, node: NonNull<Node<Offer<T, WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.lock(&ThisThread).leave(node) }
+        unsafe { self.0.lock(&ThisThread).leave(node) }
     }
 
     /// The message has passed.
@@ -351,7 +354,7 @@ impl<T> Object<Offer<T, WaiterId>> for Rendezvous<T, WaiterId> {
     }
 
     fn target(&self) -> Target {
-        Target::new(Kind::Channel, self)
+        Target::new(Kind::Channel, self.0)
     }
 }
 
@@ -456,7 +459,7 @@ fn meet<T>(
     if met != Met::No {
         return met;
     }
-    if waiter.wait_inlined(&node, channel, deadline) == Ended::TimedOut {
+    if waiter.wait_inlined(&node, &AtMeeting(channel), deadline) == Ended::TimedOut {
         return Met::No;
     }
     // SAFETY: claimed, so that the slot is this caller's again.

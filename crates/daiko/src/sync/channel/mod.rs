@@ -26,7 +26,6 @@ mod select;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use self::any::{Any, Channel};
 pub use self::errors::{
@@ -35,8 +34,8 @@ pub use self::errors::{
 pub use self::oneshot::{OneshotReceiver, OneshotSender, oneshot};
 #[doc(hidden)]
 pub use self::select::{Patience, select};
-use crate::process;
-use crate::wait::Deadline;
+use daiko_rt::process;
+use daiko_rt::wait::Deadline;
 
 /// A channel that holds at most `capacity` messages; with 0 it is a [`rendezvous`].
 ///
@@ -115,7 +114,7 @@ impl<T> Sender<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline(always)]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        let sent = process::in_call!(self.channel.any.send(message, || Deadline::NEVER));
+        let sent = daiko_rt::in_call!(self.channel.any.send(message, || Deadline::NEVER));
         sent.map_err(|error| SendError(error.into_inner()))
     }
 
@@ -128,23 +127,13 @@ impl<T> Sender<T> {
     /// # Panics
     ///
     /// As [`send`](Self::send).
-    pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
+    pub fn send_timeout(
+        &self,
+        message: T,
+        timeout: impl Into<Deadline>,
+    ) -> Result<(), SendTimeoutError<T>> {
         let _call = process::call();
-        self.channel.any.send(message, || Deadline::after(timeout))
-    }
-
-    /// As [`send`](Self::send), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`send_timeout`](Self::send_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`send`](Self::send).
-    pub fn send_deadline(&self, message: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
-        let _call = process::call();
-        self.channel.any.send(message, || Deadline::at(deadline))
+        self.channel.any.send(message, || timeout.into())
     }
 
     /// Sends `message` if that is possible at once.
@@ -155,7 +144,7 @@ impl<T> Sender<T> {
     /// the error has the message.
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        process::in_call!(self.channel.any.try_send(message))
+        daiko_rt::in_call!(self.channel.any.try_send(message))
     }
 
     /// Whether there is no receiver any more.
@@ -197,7 +186,7 @@ impl<T> Receiver<T> {
     /// [`Poller`](crate::agent::Poller).
     #[inline(always)]
     pub fn recv(&self) -> Result<T, RecvError> {
-        process::in_call!(self.channel.any.recv(|| Deadline::NEVER)).map_err(|_| RecvError)
+        daiko_rt::in_call!(self.channel.any.recv(|| Deadline::NEVER)).map_err(|_| RecvError)
     }
 
     /// As [`recv`](Self::recv), for at most `timeout`.
@@ -209,23 +198,9 @@ impl<T> Receiver<T> {
     /// # Panics
     ///
     /// As [`recv`](Self::recv).
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
+    pub fn recv_timeout(&self, timeout: impl Into<Deadline>) -> Result<T, RecvTimeoutError> {
         let _call = process::call();
-        self.channel.any.recv(|| Deadline::after(timeout))
-    }
-
-    /// As [`recv`](Self::recv), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`recv_timeout`](Self::recv_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`recv`](Self::recv).
-    pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
-        let _call = process::call();
-        self.channel.any.recv(|| Deadline::at(deadline))
+        self.channel.any.recv(|| timeout.into())
     }
 
     /// Receives a message if that is possible at once.
@@ -235,7 +210,7 @@ impl<T> Receiver<T> {
     /// If there is none or, at a rendezvous, nobody waits to send one, or there is no sender any more.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        process::in_call!(self.channel.any.try_recv())
+        daiko_rt::in_call!(self.channel.any.try_recv())
     }
 
     /// The messages, each once it is there, until there is no sender any more.

@@ -6,7 +6,6 @@ use std::marker::PhantomData;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use daiko_core::channel::{Oneshot, Party, Unsent};
 use daiko_core::fiber::WaiterId;
@@ -14,10 +13,10 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 
 use super::{RecvError, RecvTimeoutError, SendError, TryRecvError};
-use crate::deadlock::{Kind, Target};
-use crate::process;
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::process;
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
 
 /// A channel for one message.
 ///
@@ -97,21 +96,8 @@ impl<T> OneshotReceiver<T> {
     /// # Panics
     ///
     /// As [`recv`](Self::recv).
-    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        self.receive(|| Deadline::after(timeout))
-    }
-
-    /// As [`recv_timeout`](Self::recv_timeout), until `deadline` at most.
-    ///
-    /// # Errors
-    ///
-    /// As [`recv_timeout`](Self::recv_timeout).
-    ///
-    /// # Panics
-    ///
-    /// As [`recv`](Self::recv).
-    pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
-        self.receive(|| Deadline::at(deadline))
+    pub fn recv_timeout(&self, timeout: impl Into<Deadline>) -> Result<T, RecvTimeoutError> {
+        self.receive(|| timeout.into())
     }
 
     /// Receives the message, if it is there.
@@ -143,23 +129,26 @@ impl<T> OneshotReceiver<T> {
         let node = Node::new(Party::alone(waiter.id()));
         // SAFETY: the node is new, and stays until it has left or is claimed.
         let queued = unsafe { self.channel.enqueue(&ThisThread, NonNull::from(&node)) };
-        !queued || waiter.wait(&node, &*self.channel, deadline) != Ended::TimedOut
+        !queued || waiter.wait(&node, &AtOneshot(&self.channel), deadline) != Ended::TimedOut
     }
 }
 
-impl<T> Object<Party<WaiterId>> for Oneshot<T, WaiterId> {
+/// The queue of a channel for one message, as its receiver sees it.
+struct AtOneshot<'c, T>(&'c Oneshot<T, WaiterId>);
+
+impl<T> Object<Party<WaiterId>> for AtOneshot<'_, T> {
     unsafe fn leave(&self, node: NonNull<Node<Party<WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { Oneshot::leave(self, &ThisThread, node) }
+        unsafe { self.0.leave(&ThisThread, node) }
     }
 
-    /// There is nobody else who could use it.
+    /// No other receiver could use it.
     fn give_way(&self, _: u8) -> bool {
         false
     }
 
     fn target(&self) -> Target {
-        Target::new(Kind::Channel, self)
+        Target::new(Kind::Channel, self.0)
     }
 }
 
@@ -172,7 +161,7 @@ impl<T> Drop for OneshotSender<T> {
 
 impl<T> Drop for OneshotReceiver<T> {
     fn drop(&mut self) {
-        process::in_call!(wait::wake(self.channel.close(&ThisThread)));
+        daiko_rt::in_call!(wait::wake(self.channel.close(&ThisThread)));
         // The destructor is the user's.
         drop(self.try_recv());
     }

@@ -11,12 +11,12 @@ use daiko_core::list::Unlinked;
 use daiko_core::wait::Node;
 use daiko_sys::clock;
 
-use super::any::{Any, AtSide, Met, try_meet};
+use super::any::{Any, AtMeeting, AtSide, Met, try_meet};
 use super::{OneshotReceiver, Receiver, RecvError, SendError, Sender, TryRecvError, TrySendError};
-use crate::deadlock::{Kind, Target};
-use crate::process;
-use crate::runtime::kernel::ThisThread;
-use crate::wait::{Deadline, Ended, Object, Wait, Waiter};
+use daiko_rt::deadlock::{Kind, Target};
+use daiko_rt::process;
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{Deadline, Ended, Object, Wait, Waiter};
 
 /// Waits for the first of several operations on channels, and runs what belongs to it.
 ///
@@ -371,7 +371,9 @@ impl<T> Case for Operation<'_, T> {
             (Place::Side(node), Any::Unbounded(channel)) => {
                 self.leave_from(&self.at(channel), node);
             }
-            (Place::Offer(node), Any::Rendezvous(channel)) => self.leave_from(channel, node),
+            (Place::Offer(node), Any::Rendezvous(channel)) => {
+                self.leave_from(&AtMeeting(channel), node)
+            }
             _ => {}
         }
         *self.place.borrow_mut() = Place::Nowhere;

@@ -1,4 +1,4 @@
-//! Addresses of data, as the registers of a sample tell them.
+//! Addresses of data, computed from the registers of a sample.
 
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, Register};
 
@@ -8,7 +8,7 @@ use super::{Kind, kind};
 /// An operand in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::class) struct Operand {
-    /// Registers as encodings number them.
+    /// Register numbers of instruction encodings.
     base: Option<u8>,
     index: Option<u8>,
     scale: u64,
@@ -16,7 +16,7 @@ pub(in crate::class) struct Operand {
 }
 
 impl Operand {
-    /// The address, with those registers.
+    /// The address with these register values.
     pub(in crate::class) fn address(&self, registers: &[u64; 16]) -> u64 {
         let value = |number: Option<u8>| number.map_or(0, |number| registers[usize::from(number)]);
         let index = value(self.index).wrapping_mul(self.scale);
@@ -28,7 +28,7 @@ impl Operand {
     }
 }
 
-/// An access whose address the registers of a sample tell.
+/// An access with an address that follows from the registers of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::class) struct Access {
     /// The instruction.
@@ -36,7 +36,7 @@ pub(in crate::class) struct Access {
     pub(in crate::class) operand: Operand,
 }
 
-/// The accesses before and behind an address whose registers nobody writes in between.
+/// The accesses before and behind an address that use only registers left unchanged in between.
 pub(super) fn accesses(before: &[Instruction], after: &[Instruction]) -> Vec<Access> {
     let mut factory = InstructionInfoFactory::new();
     let mut found: Vec<Access> = Vec::new();
@@ -47,14 +47,14 @@ pub(super) fn accesses(before: &[Instruction], after: &[Instruction]) -> Vec<Acc
     }
     gone = 0;
     for instruction in before.iter().rev() {
-        // What it writes itself is gone behind it, too.
+        // The registers that an instruction writes are lost behind it.
         gone |= Used::by(instruction, &mut factory).written;
         note(&mut found, instruction, gone);
     }
     found
 }
 
-/// Each instruction once.
+/// Adds the access of an instruction, once.
 fn note(found: &mut Vec<Access>, instruction: &Instruction, gone: u32) {
     let Some(operand) = operand(instruction) else { return };
     let at = instruction.ip();
@@ -64,7 +64,8 @@ fn note(found: &mut Vec<Access>, instruction: &Instruction, gone: u32) {
     }
 }
 
-/// What it reads or writes in memory, if general registers tell the address: not of flushes, and not of vectors of addresses.
+/// The memory operand, if general registers determine its address. Flushes and vectors of addresses
+/// have none.
 fn operand(instruction: &Instruction) -> Option<Operand> {
     if !matches!(kind(instruction), Kind::Memory | Kind::Nontemporal)
         || instruction.segment_prefix() != Register::None
@@ -88,7 +89,7 @@ fn operand(instruction: &Instruction) -> Option<Operand> {
     })
 }
 
-/// The register that has the address, of those that write memory without naming it.
+/// The address register of instructions that write memory without a memory operand.
 fn target(instruction: &Instruction) -> Option<u8> {
     const RAX: u8 = 0;
     const RDI: u8 = 7;

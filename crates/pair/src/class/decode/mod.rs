@@ -1,7 +1,7 @@
-//! What the code around an address does, and what a thread that is there was waiting for.
+//! The code around an address, and the instruction that a thread at this address was waiting for.
 //!
-//! A timer's interrupt is taken once the instruction that is being waited for has retired, so that the address of a sample is
-//! that of the instruction behind it.
+//! A timer interrupt is taken once the awaited instruction has retired, so the address of a sample
+//! is that of the next instruction.
 
 mod access;
 mod text;
@@ -17,12 +17,12 @@ use access::accesses;
 use text::Text;
 use used::{Used, leaves_nothing};
 
-/// Instructions that are looked at before and behind an address.
+/// Number of instructions examined before and behind an address.
 const WINDOW: usize = 16;
-/// What retires with the one that was waited for may be up to so many.
+/// Largest number of instructions that retire together with the awaited instruction.
 const SKID: usize = 4;
 
-/// What an instruction does that may take long.
+/// The kind of an instruction, by its reason to take long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Writes a line back: CLFLUSH, CLFLUSHOPT, CLWB.
@@ -31,34 +31,35 @@ pub(super) enum Kind {
     Fence,
     /// Stores past the caches.
     Nontemporal,
-    /// Gives way to the sibling.
+    /// Yields to the sibling.
     Pause,
     /// Reads or writes memory.
     Memory,
-    /// Anything else.
+    /// Any other instruction.
     Plain,
 }
 
 /// The surroundings of an address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Site {
-    /// Whether there is no code to be read.
+    /// True if the code cannot be read.
     pub(super) unread: bool,
-    /// What was waited for: kind and address of the instruction.
+    /// The awaited instruction: kind and address.
     pub(super) culprit: Option<(Kind, u64)>,
-    /// Whether a line is written back nearby, or written past the caches.
+    /// True if code nearby writes a line back or stores past the caches.
     pub(super) writes_back: bool,
-    /// Whether a fence is nearby.
+    /// True if a fence is nearby.
     pub(super) fences: bool,
-    /// Whether there was a store among what has retired last, be it to the stack.
+    /// True if the instructions that retired last include a store, even to the stack.
     pub(super) stores: bool,
-    /// Whether it is in a loop no round of which leaves anything to the next: it waits for another thread.
+    /// True inside a loop that carries nothing from round to round: it waits for another thread.
     pub(super) spins: bool,
     pub(super) accesses: Vec<Access>,
 }
 
 impl Site {
-    /// What is around the address of `sample`. Its registers tell where a call has gone.
+    /// Analyses the code around the address of `sample`. The sample's registers determine the
+    /// targets of calls.
     pub(super) fn at(code: &mut dyn ReadCode, sample: &Sample) -> Self {
         let Sample { address, ref registers, bits } = *sample;
         if code.read(address, &mut [0]) == 0 {
@@ -70,12 +71,12 @@ impl Site {
             Some(cycle) => cycle.iter().copied().take(WINDOW).collect(),
             None => text.straight(address, WINDOW),
         };
-        // The nearest comes last, as in memory.
+        // In memory order: the nearest instruction comes last.
         let mut before = match &cycle {
             Some(cycle) => tail(cycle),
             None => text.caller(sample).unwrap_or_else(|| text.before(address)),
         };
-        // A call that was followed already leads here.
+        // A call that ends elsewhere was followed already and leads here.
         if before.last().is_none_or(|last| last.next_ip() == address || !is_call(last)) {
             text.enter_calls(&mut before, registers);
         }
@@ -97,15 +98,15 @@ impl Site {
     }
 }
 
-/// One that is interrupted between its rounds: the sample is at it.
+/// Finds a repeated string instruction that is interrupted between its rounds: the sample is at it.
 fn repeated(after: &[Instruction]) -> Option<(Kind, u64)> {
     let first = after.first()?;
     let repeats = first.has_rep_prefix() || first.has_repne_prefix();
     (repeats && first.is_string_instruction()).then_some((Kind::Memory, first.ip()))
 }
 
-/// The nearest that may take long, of those that may have retired together. A store, as that of a call, waits for the fence
-/// before it.
+/// The nearest slow instruction among those that may have retired together. A store, including that
+/// of a call, waits for the fence before it.
 fn culprit(before: &[Instruction], kind: &dyn Fn(&Instruction) -> Kind) -> Option<(Kind, u64)> {
     let named = |one: &Instruction| Some((kind(one), one.ip()));
     for (distance, one) in before.iter().rev().take(SKID).enumerate() {
@@ -139,7 +140,7 @@ fn tail(instructions: &[Instruction]) -> Vec<Instruction> {
     instructions[instructions.len().saturating_sub(WINDOW)..].to_vec()
 }
 
-/// As [`kind`], where lines are written back nearby or not: what is locked waits for them as a fence does.
+/// [`kind`], but near flushes a locked instruction counts as a fence, as it waits for them.
 fn kind_beside(instruction: &Instruction, writes_back: bool) -> Kind {
     if writes_back && is_locked(instruction) { Kind::Fence } else { kind(instruction) }
 }
@@ -166,8 +167,8 @@ fn kind(instruction: &Instruction) -> Kind {
     }
 }
 
-/// Whether it does so by an address that it names; the stack's own traffic is always near. What is prefetched is waited for by
-/// whoever uses it.
+/// Returns true for accesses to an address that the instruction names. Stack traffic is always
+/// near, and a prefetch is waited for only by the user of its data.
 fn touches_memory(instruction: &Instruction) -> bool {
     let access = |operand| InstructionInfoFactory::new().info(instruction).op_access(operand);
     let mut operands = (0..instruction.op_count())

@@ -17,7 +17,7 @@ impl ReadCode for Bytes {
 }
 
 const START: u64 = 0x40_0000;
-/// The code of a test begins behind so many other bytes.
+/// Bytes of other code before the code of a test.
 const AHEAD: usize = 128;
 
 const SFENCE: &[u8] = &[0x0f, 0xae, 0xf8];
@@ -34,7 +34,7 @@ const ADD: &[u8] = &[0x48, 0x83, 0xc1, 0x01];
 const PAUSE: &[u8] = &[0xf3, 0x90];
 const RET: &[u8] = &[0xc3];
 
-/// The address of the piece with that index, and code that has these pieces one after another.
+/// The address of the piece at that index, and code that consists of these pieces in order.
 fn code(pieces: &[&[u8]], index: usize) -> (Bytes, u64) {
     let mut bytes = vec![0x90; AHEAD];
     let at = AHEAD + pieces[..index].iter().map(|piece| piece.len()).sum::<usize>();
@@ -42,7 +42,7 @@ fn code(pieces: &[&[u8]], index: usize) -> (Bytes, u64) {
     (Bytes { start: START, bytes }, START + at as u64)
 }
 
-/// As [`code`], with a jump back to the first piece at the end, and a return behind it.
+/// [`code`] with a jump back to the first piece at the end, and a return behind it.
 fn looping(pieces: &[&[u8]], index: usize) -> (Bytes, u64) {
     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
     let jump = [0x75, (-(len as i64 + 2)) as u8];
@@ -100,7 +100,7 @@ fn what_is_locked_waits_for_lines_that_are_written_back() {
         assert_eq!(alone.culprit.unwrap().0, Kind::Memory, "{piece:x?}");
         assert!(!alone.fences && alone.accesses.len() == 1);
     }
-    // `xchg rsi, rdx` touches no memory; behind a fence, a store waits for that.
+    // `xchg rsi, rdx` touches no memory; behind a fence a store waits for the fence.
     assert_eq!(culprit_of(code(&[CLWB, &[0x48, 0x87, 0xd6], RET], 2)), Some(Kind::Flush));
     assert_eq!(culprit_of(code(&[SFENCE, locked[1], RET], 2)), Some(Kind::Fence));
 }
@@ -135,10 +135,10 @@ fn a_loop_that_leaves_nothing_waits_for_another() {
     // `cmp qword [rdi], 0`
     let look: &[u8] = &[0x48, 0x83, 0x3f, 0x00];
     assert!(site(looping(&[look], 0)).spins);
-    // `lea rdi, [rsp + 8]`, `mov [rsp], rdi`: made anew in each round.
+    // `lea rdi, [rsp + 8]`, `mov [rsp], rdi`: recomputed in each round.
     let anew: [&[u8]; 3] = [&[0x48, 0x8d, 0x7c, 0x24, 0x08], &[0x48, 0x89, 0x3c, 0x24], look];
     assert!((0..3).all(|index| site(looping(&anew, index)).spins));
-    // `mov rdx, [rsp + 8]`, `mov rdx, [rdx]`: loaded anew.
+    // `mov rdx, [rsp + 8]`, `mov rdx, [rdx]`: loaded in each round.
     let loaded: [&[u8]; 3] = [&[0x48, 0x8b, 0x54, 0x24, 0x08], &[0x48, 0x8b, 0x12], look];
     assert!((0..3).all(|index| site(looping(&loaded, index)).spins));
     // `mov rax, [rsp]`, `add rax, 1`, `mov [rsp], rax`: counted in memory.
@@ -153,7 +153,8 @@ fn a_loop_that_leaves_nothing_waits_for_another() {
 
 #[test]
 fn behind_a_call_the_function_is_to_blame() {
-    // `call` of the function behind the return; `call rbx`; `call [rip + 1]` of a pointer behind the return.
+    // A `call` of the function behind the return; `call rbx`; `call [rip + 1]` of a pointer behind
+    // the return.
     let near: &[u8] = &[0xe8, 1, 0, 0, 0];
     assert_eq!(culprit_of(code(&[near, RET, CLWB, SFENCE, RET], 1)), Some(Kind::Fence));
     let (mut bytes, at) = code(&[&[0xff, 0xd3], RET, SFENCE, RET], 1);
@@ -168,7 +169,7 @@ fn behind_a_call_the_function_is_to_blame() {
     assert_eq!(culprit_of(code(&[through, RET, &pointer, SFENCE, RET], 1)), Some(Kind::Fence));
 }
 
-/// As where nothing is optimised, and by tables of methods.
+/// The pattern of unoptimised code and of method tables.
 #[test]
 fn a_pointer_that_calls_do_not_keep_is_found_where_it_was_loaded() {
     // `mov rax, [rsp]`, `mov rcx, rax`, `mov edx, 1`; `call rcx`, `call [rax + 8]`.
@@ -190,7 +191,7 @@ fn a_pointer_that_calls_do_not_keep_is_found_where_it_was_loaded() {
     let pieces = [load, other, by_table];
     let table = function(&pieces) + 4;
     assert_eq!(culprit(&pieces, [table, function(&pieces)]), Some(Kind::Fence));
-    // Between the load and the call the register became another's.
+    // The register was overwritten between the load and the call.
     let pieces = [load, &[0xe8, 0, 0, 0, 0], by_table];
     assert_eq!(culprit(&pieces, [table, function(&pieces)]), Some(Kind::Memory));
 }
@@ -206,7 +207,7 @@ fn a_store_waits_for_the_fence_before_it() {
 
 #[test]
 fn a_function_begins_behind_its_call() {
-    // A call of what is behind the return; the return address is on a stack behind the code.
+    // A call of the code behind the return; the return address is on a stack behind the code.
     let near: &[u8] = &[0xe8, 1, 0, 0, 0];
     let (mut bytes, at) = code(&[SFENCE, near, RET, ADD, RET, &[0; 8]], 3);
     let mut entry = sample(at, 64);
@@ -220,7 +221,7 @@ fn a_function_begins_behind_its_call() {
 
 #[test]
 fn addresses_are_those_that_registers_still_tell() {
-    // Behind the load rdx is gone, not what its address is made of.
+    // Behind the load rdx is overwritten, but not the registers of its address.
     let behind = site(code(&[LOAD, RET], 1));
     let mut registers = [0; 16];
     (registers[6], registers[1]) = (0x1000, 3);
@@ -230,7 +231,7 @@ fn addresses_are_those_that_registers_still_tell() {
     assert_eq!(address(&behind), [0x1000 + 24 + 16]);
     let gone = site(code(&[LOAD, ADD, RET], 2));
     assert_eq!(gone.accesses, [], "rcx is another");
-    // The chase writes its own address; the next round's is known.
+    // The chase overwrites its own address; the address of the next round is known.
     let chase = site(looping(&[CHASE, ADD], 1));
     assert_eq!(chase.accesses.len(), 1);
     registers[0] = 0x7777;

@@ -1,8 +1,9 @@
-//! Where a thread comes from and goes to, as far as its code tells.
+//! The control flow around an address.
 //!
-//! What was before an address, in time, is told by the loop that the address is in, if it is in one; by the caller, where a
-//! function begins; else by the bytes before it. Those are decoded from every byte on, and the boundary that most of these
-//! decodings come to is taken, as decodings of x86 that begin at a wrong byte soon come to a right boundary.
+//! The instructions executed before an address follow from the loop around the address, if there is
+//! one; from the caller, at the beginning of a function; otherwise from the bytes before it. These
+//! are decoded from every byte on, and the boundary that most of these decodings reach is taken:
+//! decodings of x86 that begin at a wrong byte soon reach a right boundary.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -19,16 +20,16 @@ use super::{SKID, WINDOW, is_call, kind, tail, writes_back};
 const BEFORE: usize = 96;
 /// The longest instruction.
 const LONGEST: usize = 15;
-/// Instructions that a loop has at most.
+/// Largest number of instructions in a loop.
 const LOOP: usize = 192;
 
 /// Reads the code of a process.
 pub trait ReadCode {
-    /// As many bytes from `address` on as can be read, up to `bytes.len()`.
+    /// Reads up to `bytes.len()` bytes from `address` on and returns the number read.
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> usize;
 }
 
-/// The code of a process, and where a thread goes in it.
+/// The code of a process, for following its control flow.
 pub(super) struct Text<'a> {
     pub(super) code: &'a mut dyn ReadCode,
     pub(super) bits: u32,
@@ -41,7 +42,7 @@ impl Text<'_> {
         decode(&bytes[..len], address, self.bits)
     }
 
-    /// The instructions from `address` on, along jumps that are always taken.
+    /// The instructions from `address` on, along unconditional jumps.
     pub(super) fn straight(&mut self, address: u64, most: usize) -> Vec<Instruction> {
         let mut instructions = Vec::new();
         let mut next = Some(address);
@@ -53,12 +54,13 @@ impl Text<'_> {
         instructions
     }
 
-    /// The shortest way from `address` back to it, past calls.
+    /// The shortest path from `address` back to it, stepping over calls.
     pub(super) fn cycle(&mut self, address: u64) -> Option<Vec<Instruction>> {
         self.shortest_way(address, |_, next| next == Some(address))
     }
 
-    /// The shortest way from `address` to an instruction for which `is_end` holds, with one that may follow.
+    /// The shortest path from `address` to an instruction for which `is_end` holds with one of its
+    /// successors.
     fn shortest_way(
         &mut self,
         address: u64,
@@ -82,7 +84,8 @@ impl Text<'_> {
         None
     }
 
-    /// Where a thread may go next, also through a pointer at a fixed place, as to other libraries.
+    /// The possible successors, including a jump through a pointer at a fixed address, as between
+    /// libraries.
     fn successors(&mut self, instruction: &Instruction) -> [Option<u64>; 2] {
         match instruction.flow_control() {
             FlowControl::IndirectBranch => [self.pointer(instruction, &[], None), None],
@@ -90,8 +93,8 @@ impl Text<'_> {
         }
     }
 
-    /// Where a jump or a call goes that says so by a register or in memory: with the registers behind it, and `before`, what has
-    /// come before it; without either, by what is at a fixed place.
+    /// The target of an indirect jump or call. `registers` are the values behind it, and `before`
+    /// the instructions before it. Without both, only a pointer at a fixed address is resolved.
     fn pointer(
         &mut self,
         instruction: &Instruction,
@@ -105,7 +108,8 @@ impl Text<'_> {
         }
     }
 
-    /// What a register had behind `before`: what it has still, if calls keep it; else what was moved there last.
+    /// The value of a register behind `before`: its current value if it is callee-saved, otherwise
+    /// the value moved there last.
     fn value(
         &mut self,
         register: Register,
@@ -137,7 +141,7 @@ impl Text<'_> {
         }
     }
 
-    /// The word that an instruction has in memory.
+    /// The word in an instruction's memory operand.
     fn loaded(
         &mut self,
         instruction: &Instruction,
@@ -158,7 +162,8 @@ impl Text<'_> {
         (self.code.read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
     }
 
-    /// If a function begins at the sample's address: the call that has come here, and what is before that.
+    /// The call to the function that begins at the sample's address, with the instructions before
+    /// the call.
     pub(super) fn caller(&mut self, sample: &Sample) -> Option<Vec<Instruction>> {
         const STACK: usize = 4;
         let back = self.word(sample.registers[STACK]).filter(|_| self.bits == 64)?;
@@ -170,7 +175,7 @@ impl Text<'_> {
         leads_here.then_some(before)
     }
 
-    /// Where a call goes.
+    /// The target of a call.
     fn function(
         &mut self,
         call: &Instruction,
@@ -183,7 +188,7 @@ impl Text<'_> {
         }
     }
 
-    /// Whether a function that is called nearby writes lines back, or one that it calls.
+    /// Returns true if a function called nearby, or one that it calls, writes lines back.
     pub(super) fn writes_back_in_calls<'a>(
         &mut self,
         around: impl Iterator<Item = &'a Instruction>,
@@ -208,14 +213,15 @@ impl Text<'_> {
         false
     }
 
-    /// Puts behind a near call what its function has done last. The registers are those behind it, of which it has kept some.
+    /// Inserts the last instructions of a called function behind a near call. `registers` are the
+    /// values behind the call, which has preserved some of them.
     pub(super) fn enter_calls(&mut self, before: &mut Vec<Instruction>, registers: &[u64; 16]) {
         const DEPTH: usize = 3;
         let mut entered = 0;
         for depth in 0..DEPTH {
             let first = before.len().saturating_sub(SKID).max(entered);
             let Some(at) = (first..before.len()).rfind(|&at| is_call(&before[at])) else { return };
-            // Within the function its registers were others.
+            // Inside the function the registers had other values.
             let registers = (depth == 0).then_some(registers);
             let function = self.function(&before[at], &before[..at], registers);
             let is_return = |one: &Instruction, _| one.flow_control() == FlowControl::Return;
@@ -225,7 +231,7 @@ impl Text<'_> {
         }
     }
 
-    /// The instructions before `address`, the last last.
+    /// The instructions before `address`, in memory order.
     pub(super) fn before(&mut self, address: u64) -> Vec<Instruction> {
         let mut bytes = [0; BEFORE];
         let Some(start) = address.checked_sub(BEFORE as u64) else { return Vec::new() };
@@ -247,7 +253,7 @@ fn decode(bytes: &[u8], address: u64, bits: u32) -> Option<Instruction> {
     (!instruction.is_invalid() && instruction.code() != Code::INVALID).then_some(instruction)
 }
 
-/// Where a thread may go next: on or along the jump first.
+/// The possible successors; the fall-through or the target of an unconditional jump comes first.
 fn successors(instruction: &Instruction) -> [Option<u64>; 2] {
     match instruction.flow_control() {
         FlowControl::UnconditionalBranch => [Some(instruction.near_branch_target()), None],
@@ -265,7 +271,7 @@ fn goes_on(instruction: &Instruction) -> bool {
     successors(instruction)[0] == Some(instruction.next_ip())
 }
 
-/// The way that ends with `last`.
+/// The path that ends with `last`.
 fn way(came_from: &HashMap<u64, Option<Instruction>>, last: Instruction) -> Vec<Instruction> {
     let mut way = vec![last];
     while let Some(Some(earlier)) = came_from.get(&way[way.len() - 1].ip()) {
@@ -275,7 +281,7 @@ fn way(came_from: &HashMap<u64, Option<Instruction>>, last: Instruction) -> Vec<
     way
 }
 
-/// Of the decodings that begin at each byte, the boundaries before `address` that most of them come to.
+/// The boundaries before `address` on which most of the decodings that begin at each byte agree.
 fn agreed(decoded: &[Option<Instruction>], address: u64) -> Vec<Instruction> {
     let start = address - decoded.len() as u64;
     let mut votes = vec![1_u32; decoded.len()];
@@ -293,7 +299,7 @@ fn agreed(decoded: &[Option<Instruction>], address: u64) -> Vec<Instruction> {
             instruction.filter(|instruction| instruction.next_ip() == end).map(|one| (votes, one))
         });
         let best = ends_there.max_by_key(|(votes, _)| **votes);
-        // Nobody comes past a return or a jump.
+        // Control does not pass a return or an unconditional jump.
         let Some((_, best)) = best.filter(|(_, best)| goes_on(best)) else { break };
         end = best.ip();
         instructions.push(best);

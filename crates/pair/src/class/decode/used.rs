@@ -1,13 +1,15 @@
-//! What instructions read and write, and what is left of it from round to round of a loop.
+//! Registers and memory that instructions read and write, and values that a loop carries from round
+//! to round.
 
 use iced_x86::{Instruction, InstructionInfoFactory, OpAccess, Register};
 
 use super::is_call;
 
-/// Stands for memory where registers are bits.
+/// Stands for memory in sets of registers.
 const MEMORY: u64 = 1 << 32;
 
-/// What an instruction reads and writes: registers as encodings number them, and memory.
+/// The registers that an instruction reads and writes, by their numbers in encodings, and its use
+/// of memory.
 #[derive(Default)]
 pub(super) struct Used {
     read: u32,
@@ -36,7 +38,7 @@ impl Used {
 }
 
 impl Used {
-    /// Whether it writes this register, or a part of it.
+    /// Returns true if the instruction writes this register or a part of it.
     pub(super) fn writes(&self, register: Register) -> bool {
         number(register).is_some_and(|number| self.written >> number & 1 == 1)
     }
@@ -49,7 +51,7 @@ fn directions(access: OpAccess) -> (bool, bool) {
     (reads, writes)
 }
 
-/// As encodings number it, vector registers from 16 on.
+/// The number in encodings; vector registers follow from 16 on.
 fn number(register: Register) -> Option<u8> {
     if register.is_gpr() {
         return Some(register.full_register().number() as u8);
@@ -57,14 +59,14 @@ fn number(register: Register) -> Option<u8> {
     register.is_vector_register().then(|| 16 + (register.number() % 16) as u8)
 }
 
-/// Whether a loop's rounds are all alike: no register's value is made of what an earlier round has made, and nothing is stored
-/// that was loaded.
+/// Returns true if all rounds of a loop are alike: no register's value depends on an earlier round,
+/// and no stored value depends on a loaded one.
 pub(super) fn leaves_nothing(cycle: &[Instruction]) -> bool {
     let mut factory = InstructionInfoFactory::new();
-    // What each register is made of: registers at the beginning of the round, and memory.
+    // The sources of each register's value: registers at the beginning of the round, and memory.
     let mut made_of: [u64; 32] = std::array::from_fn(|register| 1 << register);
     let mut written = 0;
-    // Twice, as the end of the loop may load what its beginning stores.
+    // Two rounds, as the end of the loop may load a value that its beginning stores.
     for (step, instruction) in cycle.iter().chain(cycle).enumerate() {
         if step == cycle.len() {
             (0..32).for_each(|register| {
@@ -83,7 +85,8 @@ pub(super) fn leaves_nothing(cycle: &[Instruction]) -> bool {
     changing(&made_of, written) == 0
 }
 
-/// The registers that may differ from round to round: of those that are written, the ones that are made of such.
+/// The registers that may differ from round to round: the written registers that depend on such
+/// registers.
 fn changing(made_of: &[u64; 32], written: u32) -> u32 {
     let mut changing = written;
     loop {

@@ -1,4 +1,4 @@
-//! Loans of a file that stands for the table, and children killed at each step of one.
+//! Loans of a file in place of the table, with children killed at each step.
 
 use std::cell::Cell;
 use std::fs;
@@ -6,14 +6,14 @@ use std::fs;
 use super::*;
 use crate::testing::{forked, in_fork, reap};
 
-/// What to do once which step is done.
+/// A step of a loan, and a function to call once it is done.
 type AtStep = (&'static str, fn());
 
 thread_local! {
     static AT_STEP: Cell<Option<AtStep>> = const { Cell::new(None) };
 }
 
-/// Called when a step of a loan is done.
+/// Runs the registered function if it belongs to this step.
 pub(super) fn step(done: &str) {
     if let Some((step, call)) = AT_STEP.get()
         && step == done
@@ -22,7 +22,7 @@ pub(super) fn step(done: &str) {
     }
 }
 
-/// A folder with a table and a journal, removed when dropped.
+/// A folder with a table and a journal, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -54,11 +54,11 @@ fn kill_self() {
 }
 
 fn kill_group() {
-    // SAFETY: the call takes plain integers; the group is that of the child alone.
+    // SAFETY: the call takes plain integers; the child is alone in its group.
     unsafe { libc::kill(0, libc::SIGKILL) };
 }
 
-/// Whoever has the lock is waited for: the guardian that is at it.
+/// Reads the table once the lock is free, that is, once a guardian has finished.
 fn entries_once_free(folder: &Folder) -> u64 {
     let table = folder.table();
     let files =
@@ -67,7 +67,7 @@ fn entries_once_free(folder: &Folder) -> u64 {
     files.entries().unwrap()
 }
 
-/// A child that lends the table, and is killed after `step`, with all of its group.
+/// A child that borrows the table and is killed after `step`, with its whole group.
 fn killed_at(folder: &Folder, step: &'static str, kill: fn()) {
     let child = forked(|| {
         // SAFETY: the call takes plain integers.
@@ -109,7 +109,7 @@ fn whoever_is_killed_at_any_step_leaves_the_table_as_it_was() {
             let folder = Folder::new("0\n");
             killed_at(&folder, step, kill);
             assert_eq!(entries_once_free(&folder), 0, "{step}");
-            // Before there was a guardian, the note stays, until the next one reads it.
+            // Without a guardian, the journal stays until the next borrower reads it.
             assert_eq!(folder.journal().is_empty(), step != "noted", "{step}");
             let recovered = folder.table().recover().unwrap();
             assert_eq!(recovered == Leftover::Restored, step == "noted", "{step}");
@@ -145,7 +145,7 @@ fn killed_at_with_guardian(folder: &Folder) {
     assert!(libc::WIFSIGNALED(reap(child)));
 }
 
-/// It is gone afterwards, but not waited for.
+/// Kills the guardian without waiting for it, so it remains a zombie.
 fn kill_guardian(loan: &Loan) {
     let held = PidFd::open(loan.lent.as_ref().unwrap().guardian.pid).unwrap();
     held.send(process::KILL).unwrap();

@@ -1,21 +1,26 @@
-//! Machines in a few words, described as the kernel would: for the tests of whoever reads a [`Topology`].
+//! Descriptions of machines in a few words, in the kernel's format: for tests of code that reads a
+//! [`Topology`].
 //!
-//! The first word is the shape, packages x cores x threads: `2x4x2`, of up to 1024 CPUs. Cores of several kinds are joined by `+`;
-//! `1x8x2+4x1e` has 4 efficient cores as on hybrid x86, `1x4x1@1024+4x1@446` tells capacities as on ARM.
+//! The first word is the shape, packages x cores x threads: `2x4x2`, of up to 1024 CPUs. Cores of
+//! several kinds are joined by `+`: `1x8x2+4x1e` has 4 efficient cores like a hybrid x86, and
+//! `1x4x1@1024+4x1@446` has capacities like ARM.
 //!
 //! Other words, in any order:
 //!
-//! | word | meaning | default |
-//! |---|---|---|
-//! | `order=tpc` | who is numbered first: which of thread, package, core changes slowest, .., fastest | `tpc`: siblings n, n+N |
-//! | `ids=0-3,8-11` | the numbers that CPUs take, in that order; they may have holes | from 0 |
-//! | `offline=3,7` | CPUs that are switched off | none |
-//! | `smt=off` | all but the first CPU of each core are switched off | `smt=on` |
-//! | `allowed=0-1` | the affinity mask and the cpuset | all |
-//! | `nodes=4` | NUMA nodes, which divide all cores evenly | one per package |
-//! | `node-ids=0,8` | the numbers of those, then of nodes with memory only | from 0 |
-//! | `l3=4` | how many cores share an L3, within a package | all of a package |
-//! | `without=nodes,caches` | what the kernel does not say: `nodes`, `caches`, `sizes` (of caches), `packages` (their numbers are -1), `new-names` (of lists, before Linux 5.3), `smt` (who controls it), `mask` | nothing |
+//! - `order=tpc`: order of CPU numbers, from the slowest changing part to the fastest, of thread,
+//!   package and core; by default `tpc`: siblings n, n+N.
+//! - `ids=0-3,8-11`: the numbers of the CPUs in that order, which may have holes; by default from
+//!   0.
+//! - `offline=3,7`: CPUs that are switched off; by default none.
+//! - `smt=off`: all but the first CPU of each core are switched off; by default `smt=on`.
+//! - `allowed=0-1`: the affinity mask and the cpuset; by default all.
+//! - `nodes=4`: NUMA nodes, which divide all cores evenly; by default one per package.
+//! - `node-ids=0,8`: the numbers of the nodes, followed by those of nodes with memory only; by
+//!   default from 0.
+//! - `l3=4`: number of cores that share an L3 within a package; by default all of the package.
+//! - `without=nodes,caches`: parts that the kernel leaves out, by default none: `nodes`, `caches`,
+//!   `sizes` (of caches), `packages` (their numbers are -1), `new-names` (of lists, before Linux
+//!   5.3), `smt` (its control), `mask`.
 
 mod sysfs;
 
@@ -29,7 +34,7 @@ use std::str::FromStr;
 use super::{Topology, TopologyError};
 use crate::cpu::CpuSet;
 
-/// More CPUs are not described: every file lists some of them.
+/// Largest number of CPUs, as every file lists some of them.
 const MOST: usize = 1024;
 
 /// The files of a machine's description.
@@ -46,7 +51,7 @@ const MOST: usize = 1024;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Described {
-    /// By absolute path.
+    /// Texts by absolute path.
     files: BTreeMap<PathBuf, String>,
 }
 
@@ -63,33 +68,33 @@ impl fmt::Display for DescribedError {
 impl std::error::Error for DescribedError {}
 
 impl Described {
-    /// Of a machine in the words that the module documents.
+    /// Describes a machine in the words that the module documents.
     ///
     /// # Errors
     ///
-    /// [`DescribedError`] names the word that is none of them, or does not fit the others.
+    /// [`DescribedError`] with the word that is unknown or contradicts another word.
     pub fn parse(text: &str) -> Result<Self, DescribedError> {
         let machine: Machine = text.parse()?;
         Ok(Self { files: sysfs::files(&machine) })
     }
 
-    /// What is read of it.
+    /// The topology that is read from these files.
     ///
     /// # Errors
     ///
-    /// [`TopologyError`] if no CPU is left that is online and allowed, or files were changed.
+    /// [`TopologyError`] if no CPU is both online and allowed, or files were changed.
     pub fn topology(&self) -> Result<Topology, TopologyError> {
         let read =
             |path: &Path| self.files.get(path).cloned().ok_or(io::ErrorKind::NotFound.into());
         Topology::read_from(Path::new("/"), &read, None)
     }
 
-    /// Puts `text` into the file of that absolute path, whether or not there is one.
+    /// Writes `text` to the file at that absolute path, whether or not it exists.
     pub fn set(&mut self, path: impl Into<PathBuf>, text: impl Into<String>) {
         self.files.insert(path.into(), text.into());
     }
 
-    /// Takes the file of that absolute path away, or all in the folder of that path.
+    /// Removes the file, or all files in the folder, at that absolute path.
     pub fn remove(&mut self, path: impl AsRef<Path>) {
         self.files.retain(|file, _| !file.starts_with(&path));
     }
@@ -98,7 +103,7 @@ impl Described {
     ///
     /// # Errors
     ///
-    /// Of the file system.
+    /// The error of the file system.
     pub fn write_to(&self, root: &Path) -> io::Result<()> {
         for (path, text) in &self.files {
             let file = root.join(path.strip_prefix("/").expect("paths are absolute"));
@@ -109,11 +114,11 @@ impl Described {
     }
 }
 
-/// A machine before anything is switched off.
+/// A machine with all its CPUs switched on.
 #[derive(Debug)]
 struct Machine {
     packages: usize,
-    /// Of each package, in turn.
+    /// The kinds of cores of each package, in order.
     kinds: Vec<Kind>,
     order: Order,
     ids: Option<CpuSet>,
@@ -122,12 +127,12 @@ struct Machine {
     allowed: Option<CpuSet>,
     nodes: usize,
     node_ids: Option<CpuSet>,
-    /// In cores.
+    /// Number of cores that share an L3.
     l3: usize,
     without: Vec<Without>,
 }
 
-/// Cores that are alike.
+/// Equal cores.
 #[derive(Debug)]
 struct Kind {
     cores: usize,
@@ -138,13 +143,13 @@ struct Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rank {
     Fast,
-    /// x86 says no more.
+    /// Marked as efficient, without a figure, as on x86.
     Efficient,
-    /// In 1024ths.
+    /// Capacity in 1024ths.
     Capacity(u32),
 }
 
-/// From the slowest to the fastest.
+/// Order of numbering, from the slowest changing part to the fastest.
 #[derive(Debug)]
 struct Order([Counter; 3]);
 
@@ -223,7 +228,7 @@ impl Machine {
         Some(())
     }
 
-    /// Of a package.
+    /// The number of cores of a package.
     fn cores(&self) -> usize {
         self.kinds.iter().map(|kind| kind.cores).sum()
     }
@@ -290,7 +295,7 @@ fn on(value: &str) -> Option<bool> {
     }
 }
 
-/// At least one, and so few that products of them are numbers.
+/// Parses a count of at least one, small enough that products of counts do not overflow.
 fn count(digits: &str) -> Option<usize> {
     digits.parse().ok().filter(|count| (1..=MOST).contains(count))
 }

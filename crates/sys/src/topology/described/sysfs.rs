@@ -1,4 +1,4 @@
-//! What the kernel would write about a machine: lists, and the masks that older readers (and hwloc) take.
+//! The kernel's files for a machine: lists, and the masks that older readers (and hwloc) use.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::{Counter, Machine, Rank, Without};
 use crate::cpu::CpuSet;
 
-/// Efficient cores share an L2 by fours.
+/// Number of efficient cores that share an L2.
 const CLUSTER: usize = 4;
 
 /// A hardware thread that is online.
@@ -14,11 +14,11 @@ const CLUSTER: usize = 4;
 struct Thread {
     id: usize,
     package: usize,
-    /// Within the machine.
+    /// Number within the machine.
     core: usize,
-    /// Within its package.
+    /// Number within its package.
     core_of_package: usize,
-    /// The first of its cluster, within the machine.
+    /// The first core of its cluster, within the machine.
     cluster: usize,
     thread: usize,
     rank: Rank,
@@ -26,7 +26,7 @@ struct Thread {
 
 struct Writer<'a> {
     machine: &'a Machine,
-    /// In ascending order of `id`.
+    /// Sorted by `id`, ascending.
     online: Vec<Thread>,
     files: BTreeMap<PathBuf, String>,
 }
@@ -51,7 +51,7 @@ pub(super) fn files(machine: &Machine) -> BTreeMap<PathBuf, String> {
     writer.files
 }
 
-/// All of a machine, in the order of their numbers.
+/// All threads of a machine, in the order of their numbers.
 fn threads(machine: &Machine) -> Vec<Thread> {
     let mut threads = Vec::new();
     for package in 0..machine.packages {
@@ -92,7 +92,7 @@ impl Writer<'_> {
         self.files.insert(path.into(), text.to_string() + "\n");
     }
 
-    /// A set under both of its names.
+    /// Writes a set under both of its names.
     fn set(&mut self, mask: String, list: String, cpus: &CpuSet) {
         self.put(mask, hexadecimal(cpus));
         self.put(list, cpus);
@@ -195,7 +195,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A hybrid x86 has an event source for each rank.
+    /// Writes one event source per rank, as a hybrid x86 has.
     fn ranks(&mut self) {
         let efficient = self.who(|thread| thread.rank == Rank::Efficient);
         if !efficient.is_empty() {
@@ -205,7 +205,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The affinity mask of a process, and the cpuset of its control group.
+    /// Writes the affinity mask of a process and the cpuset of its control group.
     fn masks(&mut self) {
         if !self.machine.says(Without::Mask) {
             return;
@@ -224,7 +224,7 @@ impl Writer<'_> {
     }
 }
 
-/// As the kernel writes masks: by 32 bits, the highest first.
+/// Formats a mask in the kernel's way: words of 32 bits, the highest first.
 fn hexadecimal(cpus: &CpuSet) -> String {
     let words = cpus.iter().max().map_or(1, |last| last / 32 + 1);
     let bit = |cpu| u32::from(cpus.contains(cpu)) << (cpu % 32);

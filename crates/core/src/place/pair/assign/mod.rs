@@ -1,7 +1,8 @@
-//! Where tasks run, all at once: which of them share a core.
+//! The placement of all tasks at once, by the choice of those that share a core.
 //!
-//! Tasks of a class that are on the same core are alike, and so are the hardware threads of a core: what is decided is how many
-//! tasks of each class a core gets (`search`, from where `start` begins). Then `seat` says which.
+//! Tasks of a class on the same core are alike, and so are the hardware threads of a core. So the
+//! search decides only how many tasks of each class a core gets (`search`, from the plan of
+//! `start`). Then `seat` chooses the tasks.
 
 mod search;
 mod seat;
@@ -9,12 +10,12 @@ mod start;
 
 use super::Class;
 
-/// What is to become of the siblings.
+/// The use of siblings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Policy {
-    /// Those that stall beside those that compute.
+    /// Stalling tasks beside computing tasks.
     Cross,
-    /// Like beside like: as few beside their complement as can be.
+    /// Like beside like: as few tasks beside their complement as possible.
     Parallel,
     /// One hardware thread of each core, its siblings idle.
     NoSmt,
@@ -29,33 +30,38 @@ pub struct Site {
     pub node: usize,
 }
 
-/// What is to be placed.
+/// A task to be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// What it does.
+    /// Its class.
     pub class: Class,
-    /// On which site it is now, by its index; `None` if on none of them.
+    /// The index of the site where it is now; `None` if on none of them.
     pub at: Option<usize>,
 }
 
-/// Where each task goes: the index of its site.
+/// Returns the index of the site of each task.
 ///
-/// Sites get tasks evenly: none has two more than another. What counts next, one after the other, under [`Policy::Cross`]:
+/// Sites get tasks evenly: none has two more than another. Then the following count, one after the
+/// other, under [`Policy::Cross`]:
 ///
-/// 1. most pairs: a core of two sites or more, on which `c` tasks compute and `s` stall, has the lesser of both;
+/// 1. most pairs: a core of two sites or more, on which `c` tasks compute and `s` stall, has the
+///    lesser of both;
 /// 2. fewest cores without a task;
-/// 3. fewest migrations: tasks that change their core. Siblings share all that would have to follow;
+/// 3. fewest migrations: tasks that change their core. Siblings share all caches, so that between
+///    them nothing has to follow;
 /// 4. fewest of them to another NUMA node.
 ///
-/// [`Policy::Parallel`] has the fewest pairs in place of the most. [`Policy::NoSmt`] counts the same, with one site of each core.
-/// Within its core a task stays on its site as far as there is room. The same question has the same answer.
+/// [`Policy::Parallel`] has the fewest pairs in place of the most. [`Policy::NoSmt`] counts the
+/// same, with one site of each core. Within its core a task stays on its site as far as there is
+/// room. The same arguments have the same result.
 ///
-/// It is the best choice there is up to some 64 CPUs of one NUMA node, or 32 of two, with as many tasks. Beyond, 1 and 2 of `Cross`
-/// still are the best, and in 3 and 4 nothing near it is better: README of `core/place/pair`.
+/// The result is the best choice up to some 64 CPUs of one NUMA node, or 32 of two, with as many
+/// tasks. Beyond, 1 and 2 of `Cross` still are the best, and in 3 and 4 no plan near it is better:
+/// README of `core/place/pair`.
 ///
 /// # Panics
 ///
-/// If there are tasks and no site, or if a task is on a site that there is not.
+/// If there are tasks and no site, or if the site of a task does not exist.
 ///
 /// # Examples
 ///
@@ -85,7 +91,7 @@ pub fn assign(policy: Policy, sites: &[Site], tasks: &[Task]) -> Vec<usize> {
     seat::tasks(&machine, &plan, tasks)
 }
 
-/// How many tasks there are of each class, by `class as usize`.
+/// Numbers of tasks of each class, by `class as usize`.
 type Counts = [usize; 3];
 
 const UNKNOWN: usize = Class::Unknown as usize;
@@ -100,7 +106,6 @@ fn plus(left: Counts, right: Counts) -> Counts {
     [left[0] + right[0], left[1] + right[1], left[2] + right[2]]
 }
 
-/// A core as far as tasks are concerned.
 struct Core {
     /// Its sites that get tasks, by their index.
     sites: Vec<usize>,
@@ -109,28 +114,27 @@ struct Core {
 }
 
 impl Core {
-    /// How many pairs it has with these tasks.
+    /// Returns the number of its pairs with these tasks.
     fn pairs(&self, tasks: &Counts) -> usize {
         if self.sites.len() < 2 { 0 } else { tasks[COMPUTE].min(tasks[STALL]) }
     }
 
-    /// How many of its tasks stay if it gets these.
+    /// Returns the number of its tasks that stay if it gets these.
     fn stays(&self, tasks: &Counts) -> usize {
         self.present.iter().zip(tasks).map(|(now, then)| now.min(then)).sum()
     }
 }
 
-/// What is known of the machine and the tasks on it.
 struct Machine {
     policy: Policy,
-    /// Those of a node follow each other.
+    /// The cores; those of a node follow each other.
     cores: Vec<Core>,
-    /// Where those of each node end.
+    /// The ends of the nodes, as indices of cores.
     node_ends: Vec<usize>,
     /// The core of each site, those of `NoSmt` that get no tasks included.
     core_of: Vec<usize>,
     totals: Counts,
-    /// The fewest tasks of a site, and how many sites have one more.
+    /// The fewest tasks of a site, and the number of sites that have one more.
     floor: usize,
     over: usize,
 }
@@ -186,17 +190,17 @@ impl Machine {
         (self.floor, self.over) = (tasks.len() / sites, tasks.len() % sites);
     }
 
-    /// The fewest tasks of a core.
+    /// Returns the fewest tasks of a core.
     fn least(&self, core: &Core) -> usize {
         core.sites.len() * self.floor
     }
 
-    /// The most tasks of a core.
+    /// Returns the most tasks of a core.
     fn most(&self, core: &Core) -> usize {
         core.sites.len() * (self.floor + usize::from(self.over > 0))
     }
 
-    /// The cores of each node, as ranges.
+    /// Returns the cores of each node, as ranges.
     fn nodes(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
         let starts = std::iter::once(0).chain(self.node_ends.iter().copied());
         starts.zip(&self.node_ends).map(|(start, &end)| start..end)

@@ -1,25 +1,27 @@
-//! The best plan within reach of another one: a dynamic program over the cores, one node after the other.
+//! The best plan within reach of another one: a dynamic program over the cores, one node after the
+//! other.
 //!
-//! What is known after some cores is, for each number of tasks of each class that they may have got, the most that this is worth
-//! and what the last core got for it. The reach says how far such a number may differ from that of the plan before; where it covers
-//! all numbers there are, the result is the best plan of all.
+//! After some cores, the state is, for each number of tasks of each class that they may have got,
+//! the highest value, and the counts that the last core got for it. The reach says how far such a
+//! number may differ from that of the previous plan. If it covers all possible numbers, the result
+//! is the best plan of all.
 
 use std::array;
 
 use super::{Counts, Machine, Policy, plus, sum};
 
-/// What one search costs at most, in cells looked at.
+/// Largest cost of a search, in cells looked at.
 const COST: usize = 4_000_000;
-/// The least reach.
 const LEAST_REACH: usize = 2;
 
-/// What a plan is worth: pairs, busy cores, tasks that stay, in 32 bits each from the highest on, less the crossings.
+/// The value of a plan: pairs, busy cores, tasks that stay, in 32 bits each from the highest on,
+/// less the crossings.
 type Value = i128;
 
-/// Of a cell that no choice leads to.
+/// The value of a cell that no choice leads to.
 const NONE: Value = Value::MIN;
 
-/// The best plan, or one that no plan within `reach` of it is better than.
+/// Returns the best plan, or one to which no plan within `reach` of it is superior.
 pub(super) fn best(machine: &Machine, mut plan: Vec<Counts>, reach: usize) -> Vec<Counts> {
     loop {
         let before = value(machine, &plan);
@@ -34,20 +36,20 @@ pub(super) fn best(machine: &Machine, mut plan: Vec<Counts>, reach: usize) -> Ve
     }
 }
 
-/// The widest reach whose search is not too dear.
+/// Returns the widest reach with an affordable search.
 pub(super) fn reach(machine: &Machine) -> usize {
     let all = machine.totals.into_iter().max().unwrap_or(0);
     let affordable = |reach: &usize| cost(machine, *reach) <= COST;
     (LEAST_REACH..=all).take_while(affordable).last().unwrap_or(LEAST_REACH)
 }
 
-/// How many cells a search looks at, at most.
+/// Returns the largest number of cells that a search looks at.
 fn cost(machine: &Machine, reach: usize) -> usize {
     let cells = |most: usize| -> usize {
         machine.totals.iter().map(|&total| total.min(most).min(2 * reach) + 1).product()
     };
     let states = cells(usize::MAX);
-    // Of one core: so many numbers have no greater sum.
+    // For one core: the number of vectors with no greater sum.
     let ways = |load: usize| (load + 1) * (load + 2) * (load + 3) / 6;
     let of_core = machine.cores.iter().map(|core| machine.most(core));
     let choices = of_core.map(|most| cells(most).min(ways(most)));
@@ -74,7 +76,8 @@ fn value_of_core(machine: &Machine, core: usize, tasks: &Counts) -> Value {
     ((((pairs << 32) + busy) << 32) + stays) << 32
 }
 
-/// How many tasks leave a node: those that it has more of than it gets, as others of it take what places there are.
+/// Returns the number of tasks that leave a node: those that it has more of than it gets, as tasks
+/// of the node take its free places.
 fn crossings(present: &Counts, got: &Counts) -> Value {
     present.iter().zip(got).map(|(now, then)| now.saturating_sub(*then) as Value).sum()
 }
@@ -83,7 +86,7 @@ fn present(machine: &Machine, node: std::ops::Range<usize>) -> Counts {
     machine.cores[node].iter().map(|core| core.present).fold([0; 3], plus)
 }
 
-/// The best plan within `reach` of `plan`.
+/// Returns the best plan within `reach` of `plan`.
 fn improve(machine: &Machine, plan: &[Counts], reach: usize) -> Vec<Counts> {
     let mut all = Chain::new();
     let mut nodes = Vec::new();
@@ -103,7 +106,7 @@ fn improve(machine: &Machine, plan: &[Counts], reach: usize) -> Vec<Counts> {
     nodes.iter().zip(gets).flat_map(|(chain, got)| chain.trace(got)).collect()
 }
 
-/// What a core may get, and what that is worth.
+/// Returns the possible counts of a core, and their values.
 fn choices(machine: &Machine, core: usize, planned: Counts, reach: usize) -> Vec<(Counts, Value)> {
     let (least, most) = (machine.least(&machine.cores[core]), machine.most(&machine.cores[core]));
     let room = Grid::around(planned, reach, &machine.totals.map(|total| total.min(most)));
@@ -114,10 +117,10 @@ fn choices(machine: &Machine, core: usize, planned: Counts, reach: usize) -> Vec
 
 /// Cores, or nodes, one after the other.
 struct Chain {
-    /// What those so far get by the plan before.
+    /// The counts that the links so far get by the previous plan.
     planned: Counts,
     links: Vec<Grid>,
-    /// What the one of each link may get.
+    /// The possible counts of each link.
     choices: Vec<Vec<(Counts, Value)>>,
 }
 
@@ -132,7 +135,7 @@ impl Chain {
         self.links.last().expect("the first is of nobody")
     }
 
-    /// One more, which may get one of `choices`, and gets `planned` by the plan before.
+    /// Adds a link, which may get one of `choices`, and gets `planned` by the previous plan.
     fn extend(
         &mut self,
         choices: Vec<(Counts, Value)>,
@@ -151,7 +154,7 @@ impl Chain {
         self.choices.push(choices);
     }
 
-    /// What each gets if all get `together`.
+    /// Returns the counts of each link if all together get `together`.
     fn trace(&self, mut together: Counts) -> Vec<Counts> {
         let steps = self.links[1..].iter().zip(&self.choices).rev();
         let mut gets: Vec<_> = steps
@@ -171,12 +174,12 @@ struct Grid {
     low: Counts,
     len: Counts,
     values: Vec<Value>,
-    /// Which choice has led there.
+    /// The choice that has led to each cell.
     chosen: Vec<u32>,
 }
 
 impl Grid {
-    /// At most `reach` from `middle`, and no more than `most`.
+    /// Creates the grid of counts at most `reach` from `middle`, and no more than `most`.
     fn around(middle: Counts, reach: usize, most: &Counts) -> Self {
         let low: Counts = array::from_fn(|class| middle[class].saturating_sub(reach));
         let len: Counts =
@@ -191,7 +194,7 @@ impl Grid {
             .map(move |cell| plus(low, [cell / (b * c), cell / c % b, cell % c]))
     }
 
-    /// The cells that something leads to.
+    /// Returns the cells that a choice leads to.
     fn choices(&self) -> Vec<(Counts, Value)> {
         let all = self.cells().zip(self.values.iter().copied());
         all.filter(|(_, value)| *value != NONE).collect()
@@ -203,7 +206,7 @@ impl Grid {
         inside.then(|| (at[0] * self.len[1] + at[1]) * self.len[2] + at[2])
     }
 
-    /// Takes note of a way to `counts`, if there is none as good.
+    /// Records a way to `counts`, if there is none as good.
     #[inline]
     fn offer(&mut self, counts: Counts, value: Value, choice: usize) {
         if let Some(cell) = self.cell(counts)

@@ -1,16 +1,16 @@
-//! Which tasks a core gets, and on which of its sites, once it is decided how many of each class.
+//! The choice of the tasks of a core, and of their sites there, from the counts of each class.
 
 use std::ops::Range;
 
 use super::{Counts, Machine, Task, sum};
 
-/// The site of each task.
+/// Returns the site of each task.
 pub(super) fn tasks(machine: &Machine, plan: &[Counts], tasks: &[Task]) -> Vec<usize> {
     let cores = cores(machine, plan, tasks);
     let loads = vec![[0; 3]; machine.core_of.len()];
     let over = plan.iter().zip(&machine.cores).map(|(got, core)| sum(got) - machine.least(core));
     let mut seats = Seats { machine, loads, over: over.collect() };
-    // Who keeps his site comes first, so that no sibling takes it.
+    // Tasks that keep their sites come first, so that no sibling takes them.
     let kept: Vec<_> = tasks
         .iter()
         .zip(&cores)
@@ -20,7 +20,8 @@ pub(super) fn tasks(machine: &Machine, plan: &[Counts], tasks: &[Task]) -> Vec<u
     all.map(|((task, core), kept)| kept.unwrap_or_else(|| seats.sit(task, core))).collect()
 }
 
-/// The core of each task: its own, one of its node, or any, whichever of them has a place for its class first.
+/// Returns the core of each task: its own, one of its node, or any, whichever has a place for its
+/// class first.
 fn cores(machine: &Machine, plan: &[Counts], tasks: &[Task]) -> Vec<usize> {
     let mut left = plan.to_vec();
     let mut cores = vec![None; tasks.len()];
@@ -43,14 +44,15 @@ fn cores(machine: &Machine, plan: &[Counts], tasks: &[Task]) -> Vec<usize> {
 
 struct Seats<'m> {
     machine: &'m Machine,
-    /// What each site has got.
+    /// The tasks that each site has got.
     loads: Vec<Counts>,
-    /// How many sites of each core get one task more than the others.
+    /// Number of sites of each core that still get one task more than the rest.
     over: Vec<usize>,
 }
 
 impl Seats<'_> {
-    /// Leaves a task on `site`, where it is, if that is of its `core` and has room.
+    /// Leaves a task on `site`, where it is, if that is of its `core` and has room; returns true if
+    /// so.
     fn keep(&mut self, task: &Task, site: usize, core: usize) -> bool {
         let load = sum(&self.loads[site]);
         let has_room =
@@ -62,7 +64,8 @@ impl Seats<'_> {
         keeps
     }
 
-    /// The site of `core` that has fewest tasks, of those the one that has most of the class.
+    /// Takes the site of `core` that has fewest tasks; among equals the one that has most of the
+    /// class.
     fn sit(&mut self, task: &Task, core: usize) -> usize {
         let class = task.class as usize;
         let load = |site: usize| (sum(&self.loads[site]), usize::MAX - self.loads[site][class]);

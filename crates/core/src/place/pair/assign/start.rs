@@ -1,8 +1,8 @@
-//! Where the search begins: with as many pairs, and as few idle cores, as can be.
+//! The plan where the search begins: with the most pairs, and the fewest idle cores.
 
 use super::{COMPUTE, Counts, Machine, Policy, STALL, UNKNOWN, sum};
 
-/// How many tasks of each class each core gets.
+/// Returns the number of tasks of each class for each core.
 pub(super) fn plan(machine: &Machine) -> Vec<Counts> {
     let mut start = Start {
         machine,
@@ -22,14 +22,15 @@ pub(super) fn plan(machine: &Machine) -> Vec<Counts> {
 struct Start<'m> {
     machine: &'m Machine,
     plan: Vec<Counts>,
-    /// Tasks without a place.
+    /// Numbers of tasks without a place.
     left: Counts,
-    /// How many of them are beyond what the cores need.
+    /// Number of them beyond the needs of the cores.
     over: usize,
 }
 
 impl Start<'_> {
-    /// As many pairs as there can be: where they take least of what is over, then on cores that have fewest.
+    /// Places as many pairs as possible: where they take fewest of the tasks over, then on cores
+    /// that have fewest tasks.
     fn place_pairs(&mut self) {
         while self.left[COMPUTE] > 0 && self.left[STALL] > 0 {
             let fitting = (0..self.plan.len()).filter(|&at| {
@@ -46,7 +47,8 @@ impl Start<'_> {
         }
     }
 
-    /// The others: first where tasks are missing, then on idle cores, then anywhere; where they stay, if they can.
+    /// Places the remaining tasks: first where tasks are missing, then on idle cores, then
+    /// anywhere; where they stay, if they can.
     fn place_singles(&mut self) {
         while sum(&self.left) > 0 {
             let places = (0..self.plan.len())
@@ -63,7 +65,7 @@ impl Start<'_> {
         }
     }
 
-    /// One class after the other, core by core.
+    /// Places one class after the other, core by core.
     fn place_alike(&mut self) {
         let mut classes = [COMPUTE, UNKNOWN, STALL]
             .into_iter()
@@ -76,7 +78,8 @@ impl Start<'_> {
         }
     }
 
-    /// How many tasks each core gets: none is idle while another has two more than it needs.
+    /// Returns the number of tasks of each core: none is idle while another has two more than it
+    /// needs.
     fn even_loads(&self) -> Vec<usize> {
         let cores = &self.machine.cores;
         let mut loads: Vec<usize> = cores.iter().map(|core| self.machine.least(core)).collect();
@@ -100,12 +103,12 @@ impl Start<'_> {
         self.machine.most(&self.machine.cores[at]) - sum(&self.plan[at])
     }
 
-    /// How many tasks a core lacks.
+    /// Returns the number of tasks that a core lacks.
     fn need(&self, at: usize) -> usize {
         self.machine.least(&self.machine.cores[at]).saturating_sub(sum(&self.plan[at]))
     }
 
-    /// How many of a pair it does not need.
+    /// Returns how many of a pair the core does not need.
     fn price(&self, at: usize) -> usize {
         2 - self.need(at).min(2)
     }

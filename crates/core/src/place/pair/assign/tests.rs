@@ -1,4 +1,4 @@
-//! Against all there is, on small machines; and what holds on large ones.
+//! Comparison with all placements, on small machines; properties on large machines.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a placement is worth, as a user would count it: pairs, busy cores, and fewer is better of migrations and crossings.
+/// The value of a placement, as a user would count it: pairs, busy cores, and fewer is better of
+/// migrations and crossings.
 type Worth = (isize, usize, std::cmp::Reverse<usize>, std::cmp::Reverse<usize>);
 
 fn worth(policy: Policy, sites: &[Site], tasks: &[Task], placed: &[usize]) -> Worth {
@@ -28,13 +29,13 @@ fn worth(policy: Policy, sites: &[Site], tasks: &[Task], placed: &[usize]) -> Wo
     (pairs, busy, std::cmp::Reverse(moved.len()), std::cmp::Reverse(crossed))
 }
 
-/// How many tasks each of `sites` has got: the fewest and the most.
+/// Returns the fewest and the most tasks that one of `sites` has got.
 fn spread(sites: &[usize], placed: &[usize]) -> (usize, usize) {
     let loads = sites.iter().map(|site| placed.iter().filter(|at| *at == site).count());
     loads.fold((usize::MAX, 0), |(least, most), load| (least.min(load), most.max(load)))
 }
 
-/// The best that any placement on `open` sites is worth that is even.
+/// Returns the highest value of an even placement on `open` sites.
 fn best_of_all(policy: Policy, sites: &[Site], open: &[usize], tasks: &[Task]) -> Worth {
     let count = open.len().pow(tasks.len() as u32);
     let placements = (0..count).map(|mut number| {
@@ -56,7 +57,8 @@ fn class() -> impl Strategy<Value = Class> {
     prop_oneof![Just(Class::Unknown), Just(Class::Compute), Just(Class::Stall)]
 }
 
-/// Machines of up to so many sites, their cores on up to three nodes, with up to so many tasks that are anywhere.
+/// Generates machines of up to `most_sites` sites, with their cores on up to three nodes, and up to
+/// `most_tasks` tasks that are anywhere.
 fn settings(most_sites: usize, most_tasks: usize) -> impl Strategy<Value = (Vec<Site>, Vec<Task>)> {
     let cores = prop::collection::vec(
         (prop_oneof![4 => Just(2_usize), 2 => Just(1), 1 => Just(3), 2 => Just(4)], 0_usize..3),
@@ -119,14 +121,14 @@ proptest! {
         prop_assert!(placed.iter().all(|at| open.contains(at)), "two siblings have got tasks");
         let (least, most) = spread(&open, &placed);
         prop_assert!(most <= least + 1);
-        // Only one site of a core has tasks, so that there are no pairs, whatever they are.
+        // Only one site of a core has tasks, so that there are no pairs of any class.
         let plain: Vec<_> = tasks.iter().map(|task| Task { class: Class::Unknown, ..*task }).collect();
         let best = best_of_all(Policy::Cross, &sites, &open, &plain);
         prop_assert_eq!(worth(Policy::Cross, &sites, &plain, &placed), best);
     }
 }
 
-/// What the cores from `at` on may get of what is `left`.
+/// Returns the possible counts of the cores from `at` on, with `left` tasks to place.
 fn plans_from(machine: &Machine, at: usize, left: Counts) -> Vec<Vec<Counts>> {
     let Some(core) = machine.cores.get(at) else {
         return if sum(&left) == 0 { vec![Vec::new()] } else { Vec::new() };
@@ -143,7 +145,8 @@ fn plans_from(machine: &Machine, at: usize, left: Counts) -> Vec<Vec<Counts>> {
     plans.collect()
 }
 
-/// Whether two plans differ by no more than `reach`: in each core, in the cores of a node up to any one, in the nodes up to any one.
+/// Returns true if two plans differ by no more than `reach`: in each core, in the cores of a node
+/// up to any core, in the nodes up to any node.
 fn is_within(machine: &Machine, reach: usize, one: &[Counts], other: &[Counts]) -> bool {
     let near = |(one, other): (&Counts, &Counts)| {
         one.iter().zip(other).all(|(one, other)| one.abs_diff(*other) <= reach)
@@ -184,7 +187,8 @@ proptest! {
     }
 }
 
-/// Two cores with one of the tasks of a class moved from the first to the second, and perhaps one of another class back.
+/// Returns plans in which one task of a class moves from one core to another, and perhaps one of
+/// another class moves back.
 fn changes(machine: &Machine, plan: &[Counts]) -> impl Iterator<Item = Vec<Counts>> {
     let cores = 0..plan.len();
     let pairs = cores.clone().flat_map(move |one| cores.clone().map(move |other| (one, other)));
@@ -210,7 +214,7 @@ fn changes(machine: &Machine, plan: &[Counts]) -> impl Iterator<Item = Vec<Count
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// With the least reach, on cores of one and of two threads.
+    /// Uses the least reach, on cores of one and of two threads.
     #[test]
     fn no_swap_and_no_move_is_better_on_large_machines(
         threads in prop::collection::vec(1_usize..3, 10..20), nodes in 1_usize..4,
@@ -240,7 +244,8 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Where the search does not reach all plans, pairs and idle cores are as few as can be.
+    /// Checks that pairs and busy cores are the most possible, even if the search does not reach
+    /// all plans.
     #[test]
     fn pairs_and_busy_cores_are_the_most_there_can_be_on_large_machines(
         cores in 20_usize..40, threads in 1_usize..5, nodes in 1_usize..4,
@@ -275,21 +280,24 @@ proptest! {
     }
 }
 
-/// How many pairs cores can have that are alike, with so many tasks placed evenly, if these are as is best.
+/// Returns the largest number of pairs of `cores` equal cores, with `tasks` tasks placed evenly, if
+/// the counts of the classes are ideal.
 fn most_pairs(cores: usize, threads: usize, tasks: usize) -> usize {
     if threads == 1 {
         return 0;
     }
     let (floor, over) = (tasks / (cores * threads), tasks % (cores * threads));
     let least = threads * floor;
-    // One task more makes a pair where the number is odd, elsewhere two do, as often as the threads allow.
+    // One task more makes a pair if the number is odd, otherwise two do, as often as the threads
+    // allow.
     let (odd, extra) = (least % 2, over.min(cores * threads));
     let firsts = if odd == 1 { extra.min(cores) } else { 0 };
     let twos = ((extra - firsts) / 2).min(cores * ((threads - odd) / 2));
     cores * (least / 2) + firsts + twos
 }
 
-/// Two of a class on a core would both stay, or one of them as half of a pair: a choice of pairs by itself cannot know.
+/// Two of a class on a core would both stay, or one of them as half of a pair: a choice of pairs by
+/// itself cannot know that.
 #[test]
 fn a_core_gives_up_a_pair_where_two_of_a_class_may_stay() {
     let sites = [0, 0, 1, 1, 2, 2].map(|core| Site { core, node: 0 });
@@ -299,8 +307,8 @@ fn a_core_gives_up_a_pair_where_two_of_a_class_may_stay() {
     assert_eq!(assign(Policy::Cross, &sites, &tasks), [0, 1, 2, 3, 4, 5]);
 }
 
-/// Ten tasks on eight sites: two are over, and make two pairs of what the cores of three have left, or one on that of two, where
-/// its tasks are already.
+/// Ten tasks on eight sites: two are over. They make two pairs of the tasks left on the cores of
+/// three, or one on the core of two, where its tasks are already.
 #[test]
 fn the_search_begins_with_pairs_where_they_take_least_of_what_is_over() {
     let sites = [0, 0, 1, 1, 1, 2, 2, 2].map(|core| Site { core, node: 0 });
@@ -317,7 +325,7 @@ fn where_nobody_is_nobody_is_placed() {
     assert!(assign(Policy::Cross, &[], &[]).is_empty());
 }
 
-/// More than 16 bits count.
+/// Counts exceed 16 bits.
 #[test]
 fn tasks_may_be_as_many_as_threads_of_a_kernel() {
     let sites = [0, 0, 1, 1].map(|core| Site { core, node: core });

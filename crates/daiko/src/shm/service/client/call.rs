@@ -11,7 +11,7 @@ use super::super::super::wait::{self, Told};
 use super::super::CallError;
 use super::super::server::code;
 use super::{Client, WHAT, deadline_after};
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// A slot in which it is the client's turn; free again when this is dropped.
 ///

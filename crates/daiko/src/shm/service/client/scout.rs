@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::{Client, WHAT};
 use crate::shm::service::CallError;
 use crate::shm::wait::{self, At};
-use crate::wait::Deadline;
+use daiko_rt::wait::Deadline;
 
 /// One of a client's calls that wait: it looks for slots of the service, while the others wait behind it for the client's
 /// own. So a process is woken once for each change, and those are served in turn.

@@ -1,0 +1,99 @@
+//! The decision of an agent that finds no work, as one function of numbers.
+
+use super::Preset;
+
+/// Time that an agent spins on behalf of other processes if some of them need its CPU: some round
+/// trips, in nanoseconds.
+pub(super) const SHARED_SPIN_NS: u64 = 4_000;
+
+/// The next step of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Decision {
+    /// Poll again.
+    Spin,
+    /// Park until unparked.
+    Park,
+    /// Park until unparked or for this many nanoseconds, then look at the polled sources.
+    ParkFor(u64),
+}
+
+/// The peer processes that are awake, and may end a wait of this worker's fibers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Company {
+    /// A peer runs on another CPU than the caller's, or on any.
+    pub elsewhere: bool,
+    /// A peer runs on the caller's CPU.
+    pub here: bool,
+}
+
+impl Company {
+    /// Returns the peers of both.
+    #[must_use]
+    pub fn and(self, other: Company) -> Company {
+        Company { elsewhere: self.elsewhere || other.elsewhere, here: self.here || other.here }
+    }
+
+    /// Returns true if no peer is awake.
+    pub fn is_none(self) -> bool {
+        self == Company::default()
+    }
+}
+
+/// The state of an agent that has found no work.
+#[derive(Clone, Copy, Debug)]
+pub struct Idle {
+    /// Time since the agent last had work, in nanoseconds.
+    pub idle_ns: u64,
+    /// True if there is a polled source, which this agent has to look at: its writer announces
+    /// nothing.
+    pub silent: bool,
+    /// The peer processes that fibers of this worker wait for, as the agent saw them when it became
+    /// idle.
+    pub company: Company,
+    /// True if no other process has begun to spin on this CPU. Only asked if there is company.
+    pub has_seat: bool,
+    /// True if a sibling on this core needs the units that a spinning agent would use.
+    pub gives_way: bool,
+}
+
+impl Idle {
+    /// Creates the state of an agent of a process without peers, on an unshared core.
+    pub fn alone(idle_ns: u64, silent: bool) -> Self {
+        Idle { idle_ns, silent, company: Company::default(), has_seat: true, gives_way: false }
+    }
+}
+
+impl Preset {
+    /// Returns the time that an agent spins on behalf of `company`, in nanoseconds (`Some(None)`:
+    /// without limit), in place of the preset's time for a process without peers; `None` if there
+    /// is no company.
+    ///
+    /// A process may spin for its peers on its only CPU, as they run on other CPUs.
+    const fn spin_for(self, company: Company) -> Option<Option<u64>> {
+        match (company.elsewhere, company.here, self) {
+            (false, false, _) => None,
+            (false, true, _) | (true, true, Preset::Power) => Some(Some(0)),
+            (true, true, _) => Some(Some(SHARED_SPIN_NS)),
+            (true, false, preset) => Some(preset.spin_ns()),
+        }
+    }
+
+    /// Returns true if an agent may spin at all: not if a peer that is awake needs its CPU.
+    pub const fn may_spin_for(self, company: Company) -> bool {
+        !matches!(self.spin_for(company), Some(Some(0)))
+    }
+
+    /// Decides on the next step of an agent; `permitted` if it may be one of those that spin.
+    ///
+    /// README has a row for each case.
+    pub fn decide(self, idle: &Idle, permitted: bool) -> Decision {
+        let parks = if idle.silent { Decision::ParkFor(self.sample_ns()) } else { Decision::Park };
+        let within = |budget: Option<u64>| budget.is_none_or(|budget| idle.idle_ns < budget);
+        let spins = match self.spin_for(idle.company) {
+            None => permitted && within(self.spin_ns()),
+            Some(budget) => within(budget) && idle.has_seat,
+        };
+        if spins && !idle.gives_way { Decision::Spin } else { parks }
+    }
+}

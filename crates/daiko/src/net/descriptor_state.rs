@@ -1,0 +1,410 @@
+//! A descriptor that fibers wait for: who waits, and which worker's agent looks for him.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU8, Ordering};
+use std::time::Duration;
+
+use daiko_core::fiber::WaiterId;
+use daiko_core::list::Unlinked;
+use daiko_core::readiness::{RawReadiness, Seen};
+use daiko_core::wait::Node;
+use daiko_sys::Scope;
+use daiko_sys::lock::Lock;
+use daiko_sys::selector::{self, Event, Interest};
+
+use super::io::{Io, Token};
+use daiko_rt::process;
+use daiko_rt::runtime::Hold;
+use daiko_rt::runtime::kernel::ThisThread;
+use daiko_rt::wait::{self, Deadline, Ended, Object, Waiter};
+use daiko_rt::worker::{self, Worker};
+
+/// `EIO`, for an error of another origin than the kernel.
+const UNKNOWN: i32 = 5;
+
+/// After so many calls in a row, none of which has waited, others run.
+const IN_A_ROW: u8 = 32;
+
+/// Bit of [`DescriptorState::watched`]: who waits next has its own worker's agent look.
+const MOVES_ON: u8 = 1 << 7;
+
+/// Lets others of the worker run, if there are any and the caller is a fiber that may suspend here.
+#[cold]
+fn give_way() {
+    let caller = Waiter::unasked();
+    if matches!(caller, Waiter::Fiber(_))
+        && !caller.may_be_refused()
+        && worker::current().is_some_and(Worker::has_other_work)
+    {
+        crate::yield_now();
+    }
+}
+
+/// Which way bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    In,
+    Out,
+}
+
+impl Way {
+    fn interest(self) -> Interest {
+        match self {
+            Way::In => Interest::READ,
+            Way::Out => Interest::WRITE,
+        }
+    }
+}
+
+/// Whether to make a call.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// If the kernel has reported a change since the last one that has left nothing.
+    IfChanged,
+    /// In any case: the kernel was asked, by a thread that is no fiber.
+    Always,
+    /// As the time is over: nobody may have come to look at what the kernel reports.
+    Last,
+}
+
+/// What is known of a descriptor, as long as it is open.
+pub(crate) struct DescriptorState {
+    input: RawReadiness<WaiterId>,
+    output: RawReadiness<WaiterId>,
+    /// An error of the kernel in watching it, for one of those who wait; 0: there is none.
+    error: AtomicI32,
+    /// What the selector of `home` looks for: an [`Interest`], and `MOVES_ON`. Grows under the lock of `home`.
+    watched: AtomicU8,
+    /// Calls since the last wait. What is lost of it does no harm.
+    in_a_row: AtomicU8,
+    /// Whose agent looks.
+    home: Lock<Option<Home>>,
+}
+
+struct Home {
+    /// Keeps the worker's memory.
+    _runtime: Hold,
+    io: NonNull<Io>,
+    token: Token,
+}
+
+// SAFETY: `Io` is Sync, and there as long as its runtime's memory is held.
+unsafe impl Send for Home {}
+
+impl Home {
+    fn io(&self) -> &Io {
+        // SAFETY: held.
+        unsafe { self.io.as_ref() }
+    }
+}
+
+impl DescriptorState {
+    /// Of a descriptor that nobody looks for. All functions are given the same one, open until [`close`](Self::close).
+    pub(crate) fn new() -> Arc<Self> {
+        let scope = if process::is_active() { Scope::Shared } else { Scope::Private };
+        Arc::new(DescriptorState {
+            input: RawReadiness::new(),
+            output: RawReadiness::new(),
+            error: AtomicI32::new(0),
+            watched: AtomicU8::new(Interest::NONE.bits()),
+            in_a_row: AtomicU8::new(0),
+            home: Lock::new(scope, None),
+        })
+    }
+
+    fn readiness(&self, way: Way) -> &RawReadiness<WaiterId> {
+        match way {
+            Way::In => &self.input,
+            Way::Out => &self.output,
+        }
+    }
+
+    /// Makes `call`, which does not block, as soon as there is something for it, until it does not fail for want of
+    /// that. `drains` says of a result that there is nothing left.
+    #[inline]
+    pub(crate) fn perform<R>(
+        self: &Arc<Self>,
+        fd: BorrowedFd<'_>,
+        way: Way,
+        what: &str,
+        deadline: impl Fn() -> Deadline,
+        mut call: impl FnMut() -> io::Result<R>,
+        drains: impl Fn(&R) -> bool,
+    ) -> io::Result<R> {
+        // Before a call: what it has taken would be lost with who is cancelled meanwhile.
+        self.give_way_now_and_then();
+        let readiness = self.readiness(way);
+        let mut turn = Turn { source: self, way, claimed: false };
+        let (mut until, mut look) = (None, Look::IfChanged);
+        loop {
+            let seen = readiness.seen();
+            if look != Look::IfChanged || !seen.is_drained() {
+                match call() {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        readiness.drained(seen);
+                        turn.claimed = false;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    done => {
+                        if done.as_ref().is_ok_and(&drains) {
+                            readiness.drained(seen);
+                            // At an end there is more to be found behind what was taken.
+                            turn.claimed &= seen.is_closed();
+                        }
+                        return done;
+                    }
+                }
+            }
+            if look == Look::Last {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let until = *until.get_or_insert_with(&deadline);
+            look = self.wait(fd, &mut turn, what, seen, until)?;
+        }
+    }
+
+    /// Lets others run after so many calls without a wait.
+    #[inline]
+    fn give_way_now_and_then(&self) {
+        let calls = self.in_a_row.load(Ordering::Relaxed);
+        self.in_a_row.store(if calls < IN_A_ROW { calls + 1 } else { 0 }, Ordering::Relaxed);
+        if calls == IN_A_ROW {
+            give_way();
+        }
+    }
+
+    /// Waits until the kernel says that there is something. It is asked only where nothing is known.
+    pub(crate) fn await_ready(
+        self: &Arc<Self>,
+        fd: BorrowedFd<'_>,
+        way: Way,
+        what: &str,
+        deadline: Deadline,
+    ) -> io::Result<()> {
+        let is_ready = || selector::wait_for(fd, way.interest(), Some(Duration::ZERO));
+        let readiness = self.readiness(way);
+        let seen = readiness.seen();
+        if !seen.is_drained() {
+            if is_ready()? {
+                return Ok(());
+            }
+            readiness.drained(seen);
+        }
+        // He takes nothing, so it is the next one's turn as well.
+        let mut turn = Turn { source: self, way, claimed: false };
+        match self.wait(fd, &mut turn, what, seen, deadline)? {
+            Look::Last if !is_ready()? => Err(io::ErrorKind::TimedOut.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Lets the next one look who waits for the same: the caller was claimed, and leaves something, or may do so.
+    fn pass_on(&self, way: Way) {
+        if self.readiness(way).anyone_waiting() {
+            let _call = process::call();
+            wait::wake(self.readiness(way).pass_on(&ThisThread));
+        }
+    }
+
+    /// Waits until there is something else than what the caller has `seen`, or the deadline has passed.
+    #[cold]
+    #[inline(never)]
+    fn wait(
+        self: &Arc<Self>,
+        fd: BorrowedFd<'_>,
+        turn: &mut Turn<'_>,
+        what: &str,
+        seen: Seen,
+        deadline: Deadline,
+    ) -> io::Result<Look> {
+        let _call = process::call();
+        let way = turn.way;
+        let waiter = Waiter::caller(what);
+        if let Waiter::Thread(_) = waiter {
+            let is_there = selector::wait_for(fd, way.interest(), deadline.left())?;
+            return Ok(if is_there { Look::Always } else { Look::Last });
+        }
+        let Some(worker) = worker::current() else { unreachable!("a fiber runs on a worker") };
+        self.be_watched(fd, worker, way)?;
+        self.in_a_row.store(0, Ordering::Relaxed);
+        let node = Node::new(waiter.id());
+        // SAFETY: the node is new, and stays here until it has left or is claimed.
+        if unsafe { self.readiness(way).wait(&ThisThread, NonNull::from(&node), seen) } {
+            return self.check();
+        }
+        match waiter.wait(&node, &Waiting { source: self, way }, deadline) {
+            Ended::Claimed(_) => {
+                turn.claimed = true;
+                self.check()
+            }
+            Ended::TimedOut => Ok(Look::Last),
+        }
+    }
+
+    fn check(&self) -> io::Result<Look> {
+        match self.error.swap(0, Ordering::Relaxed) {
+            0 => Ok(Look::IfChanged),
+            error => Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+
+    /// Sees to it that changes are reported, `here` if nobody does so far.
+    #[inline]
+    fn be_watched(self: &Arc<Self>, fd: BorrowedFd<'_>, here: &Worker, way: Way) -> io::Result<()> {
+        // Acquire: pairs with the Release in `be_watched_slow`.
+        let watched = self.watched.load(Ordering::Acquire);
+        let asked = way.interest().bits();
+        if watched & (asked | MOVES_ON) == asked {
+            Ok(())
+        } else {
+            self.be_watched_slow(fd, here, way)
+        }
+    }
+
+    #[cold]
+    fn be_watched_slow(
+        self: &Arc<Self>,
+        fd: BorrowedFd<'_>,
+        here: &Worker,
+        way: Way,
+    ) -> io::Result<()> {
+        let mut home = self.home.lock();
+        let new = self.watched() | way.interest();
+        if self.watched.load(Ordering::Relaxed) & MOVES_ON != 0 {
+            self.leave_home(fd, &mut home);
+        }
+        let old = self.watched();
+        if old == new {
+            return Ok(());
+        }
+        if let Err(error) = self.watch(fd, here, &mut home, old, new) {
+            drop(home);
+            if old.is_empty() {
+                // Who waits for the other direction may have nobody who looks any more.
+                self.is_unwatched(None);
+            }
+            return Err(error);
+        }
+        // Release: pairs with the Acquire in `be_watched`.
+        // The other direction may have ended since.
+        self.watched.fetch_or(new.bits() & !old.bits(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Has `new` looked for, `here` if it is so nowhere yet.
+    fn watch(
+        self: &Arc<Self>,
+        fd: BorrowedFd<'_>,
+        here: &Worker,
+        home: &mut Option<Home>,
+        old: Interest,
+        new: Interest,
+    ) -> io::Result<()> {
+        let at = match home {
+            Some(at) => at,
+            None => {
+                let io = Io::of(here);
+                let token = io.register(self, fd)?;
+                let _runtime = here.runtime().hold();
+                home.insert(Home { _runtime, io: NonNull::from(io), token })
+            }
+        };
+        at.io().watch(fd, at.token, old, new).inspect_err(|_| {
+            if old.is_empty() {
+                at.io().unwatch(fd, at.token, Interest::NONE);
+            }
+        })
+    }
+
+    /// Ends what is reported. What comes meanwhile is there at the next registration.
+    fn leave_home(&self, fd: BorrowedFd<'_>, home: &mut Option<Home>) {
+        if let Some(home) = home.take() {
+            home.io().unwatch(fd, home.token, self.watched());
+        }
+        self.watched.store(Interest::NONE.bits(), Ordering::Relaxed);
+    }
+
+    fn watched(&self) -> Interest {
+        Interest::from_bits(self.watched.load(Ordering::Relaxed))
+    }
+
+    /// Has the worker look where who waits next is then.
+    pub(crate) fn moves_on(&self) {
+        // Relaxed: seen at the next wait or a later one.
+        self.watched.fetch_or(MOVES_ON, Ordering::Relaxed);
+    }
+
+    /// What the kernel has reported.
+    pub(crate) fn reports(&self, event: Event, mut wake: impl FnMut(WaiterId)) {
+        if !event.ended.is_empty() {
+            // Before the wake: who waits again has it looked for anew.
+            self.watched.fetch_and((!event.ended).bits(), Ordering::Release);
+        }
+        for way in [Way::In, Way::Out] {
+            if (event.ready | event.ended).contains(way.interest()) {
+                let closed = event.closed.contains(way.interest());
+                self.readiness(way).signal(&ThisThread, closed).for_each(&mut wake);
+            }
+        }
+    }
+
+    /// Nobody looks any more: the worker has ended, or lost its selector. Who waits registers anew; one of them returns the
+    /// error, if there is one: where it lasts, the others meet it.
+    pub(crate) fn is_unwatched(&self, error: Option<&io::Error>) {
+        if let Some(error) = error {
+            self.error.store(error.raw_os_error().unwrap_or(UNKNOWN), Ordering::Relaxed);
+        }
+        *self.home.lock() = None;
+        self.watched.store(Interest::NONE.bits(), Ordering::Release);
+        for way in [Way::In, Way::Out] {
+            wait::wake_all(self.readiness(way).wake_all(&ThisThread));
+        }
+    }
+
+    /// Ends all that the kernel looks for, before the descriptor is closed.
+    pub(crate) fn close(&self, fd: BorrowedFd<'_>) {
+        let _call = process::call();
+        let home = self.home.lock().take();
+        if let Some(home) = home {
+            home.io().unwatch(fd, home.token, self.watched());
+        }
+    }
+}
+
+/// Somebody's turn to look, which goes on to the next who waits, however it ends, unless nothing was left.
+struct Turn<'s> {
+    source: &'s DescriptorState,
+    way: Way,
+    /// Whether an edge was his.
+    claimed: bool,
+}
+
+impl Drop for Turn<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.claimed {
+            self.source.pass_on(self.way);
+        }
+    }
+}
+
+/// A wait for one way of a source.
+struct Waiting<'s> {
+    source: &'s DescriptorState,
+    way: Way,
+}
+
+impl Object<WaiterId> for Waiting<'_> {
+    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
+        // SAFETY: passed on to the caller.
+        unsafe { self.source.readiness(self.way).leave(&ThisThread, node) }
+    }
+
+    fn give_way(&self, _: u8) -> bool {
+        self.source.pass_on(self.way);
+        true
+    }
+}

@@ -1,0 +1,67 @@
+//! Movers that wait for sockets whose packets are steered after them: [`Placement::Follow`](crate::Placement::Follow).
+//!
+//! At a wake-up the policy (`core/place`) is asked, for the waking worker with the one at whose CPU the packet was processed. Once a
+//! mover has settled elsewhere, and its packets with it, its source is looked for there as well.
+//!
+//! Budget: a mover that is woken where it last ran, and is not held, costs the question alone; else one system call more,
+//! which says where the packet was processed.
+
+use std::os::fd::BorrowedFd;
+
+use daiko_core::place::{self, BOUND, Follow, Kind, Target};
+use daiko_sys::selector::Event;
+use daiko_sys::steering;
+
+use super::descriptor_state::DescriptorState;
+use super::io::Registered;
+use daiko_rt::fiber::waiter;
+use daiko_rt::wait;
+use daiko_rt::worker::{Worker, wake_mover};
+
+impl Registered {
+    /// Wakes who has waited for what the agent of `by` has seen.
+    pub(super) fn reports_to_followers(&mut self, by: &Worker, event: Event) {
+        let Registered { source, fd, follow } = self;
+        // SAFETY: open as long as it is registered.
+        let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
+        source.reports(event, |waiter| {
+            // SAFETY: who waits was claimed by the caller, and stays until the wake.
+            match unsafe { waiter::fiber_of(waiter) } {
+                Some(fiber) if fiber.is_mover() => {
+                    wake_mover(by, fiber, |previous| place_on(by, previous, source, fd, follow));
+                }
+                _ => wait::wake(Some(waiter)),
+            }
+        });
+    }
+}
+
+/// Returns where a mover goes on that last ran on worker `previous`, has waited for `source`, and is woken
+/// by the agent of `by`.
+fn place_on(
+    by: &Worker,
+    previous: u16,
+    source: &DescriptorState,
+    fd: BorrowedFd<'_>,
+    follow: &mut Follow,
+) -> u16 {
+    let me = by.index as u16;
+    let is_settled = previous == me && !follow.is_held();
+    let waker = if is_settled { me } else { interrupted(by, fd).unwrap_or(me) };
+    let target = follow.place(waker, previous, BOUND, || {
+        match place::wake(Kind::Mover, previous.into(), Some(me.into()), by.will_suspend()) {
+            Target::NextSlot => me,
+            Target::Inbox(worker) => worker as u16,
+        }
+    });
+    if target == previous && waker == previous && previous != me {
+        source.moves_on();
+    }
+    target
+}
+
+/// Returns the worker at whose CPU the last packet was processed.
+fn interrupted(by: &Worker, fd: BorrowedFd<'_>) -> Option<u16> {
+    let cpu = steering::incoming_cpu(fd).ok()??;
+    by.runtime().steering.worker_at(cpu)
+}

@@ -1,0 +1,357 @@
+//! The source of a worker's descriptors: its agent asks the kernel which of them have changed.
+//!
+//! Descriptors are registered with the selector of the worker whose fiber waits first, and its agent wakes who waits. A
+//! worker with such descriptors sleeps in its selector instead of on its token; who unparks it rings the selector's
+//! doorbell.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::time::Duration;
+
+use daiko_core::place::Follow;
+use daiko_sys::lock::{Guard, Lock};
+use daiko_sys::selector::{self, Event, Interest, Kind, Selector};
+
+use super::descriptor_state::DescriptorState;
+use crate::sources;
+use daiko_rt::wait;
+use daiko_rt::worker::{self, Bed, Round, Rung, Source, Worker};
+
+/// What a selector calls a source: the place in the table, and how often that was used before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token(u64);
+
+impl Token {
+    const PLACES: u32 = 32;
+
+    fn new(place: u32, uses: u32) -> Self {
+        // Selectors have 62 bits for it.
+        Token(u64::from(uses & ((1 << 29) - 1)) << Self::PLACES | u64::from(place))
+    }
+
+    fn place(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
+
+/// The descriptors that fibers of a worker wait for.
+pub(crate) struct Io {
+    /// The worker whose agent looks. It owns this.
+    worker: NonNull<Worker>,
+    /// Opened for the first of them.
+    selector: OnceLock<Box<dyn Selector>>,
+    /// Opened when that has failed, and used from then on. The first one stays, as others may be ringing it.
+    substitute: OnceLock<Box<dyn Selector>>,
+    sources: Lock<Sources>,
+    /// The number of `sources`. Written under their lock.
+    count: AtomicU32,
+    /// What others want of a selector that is for its worker alone.
+    errands: Lock<Vec<Errand>>,
+    has_errands: AtomicBool,
+}
+
+/// What a thread wants that is not the worker.
+enum Errand {
+    Watch { fd: OwnedFd, token: Token, old: Interest, new: Interest },
+    Unwatch { token: Token, of: Interest },
+}
+
+/// The registered sources by token.
+#[derive(Default)]
+struct Sources {
+    places: Vec<Place>,
+    free: Vec<u32>,
+}
+
+#[derive(Default)]
+struct Place {
+    uses: u32,
+    registered: Option<Registered>,
+}
+
+/// A source that this worker's agent looks for.
+pub(super) struct Registered {
+    pub(super) source: Arc<DescriptorState>,
+    /// Open as long as it is registered.
+    pub(super) fd: RawFd,
+    /// Where a mover is to go on that waits for it.
+    pub(super) follow: Follow,
+}
+
+impl Sources {
+    fn add(&mut self, registered: Registered) -> Token {
+        let at = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place::default());
+            self.places.len() as u32 - 1
+        });
+        let place = &mut self.places[at as usize];
+        place.registered = Some(registered);
+        Token::new(at, place.uses)
+    }
+
+    fn get(&mut self, token: Token) -> Option<&mut Registered> {
+        let place = self.places.get_mut(token.place())?;
+        let uses = place.uses;
+        place.registered.as_mut().filter(|_| Token::new(token.place() as u32, uses) == token)
+    }
+
+    fn remove(&mut self, token: Token) -> Option<Arc<DescriptorState>> {
+        self.get(token)?;
+        let place = &mut self.places[token.place()];
+        place.uses = place.uses.wrapping_add(1);
+        self.free.push(token.place() as u32);
+        place.registered.take().map(|registered| registered.source)
+    }
+
+    fn remove_all(&mut self) -> Vec<Arc<DescriptorState>> {
+        let token = |place: u32| Token::new(place, self.places[place as usize].uses);
+        let tokens: Vec<_> = (0..self.places.len() as u32).map(token).collect();
+        tokens.into_iter().filter_map(|token| self.remove(token)).collect()
+    }
+
+    fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+}
+
+// SAFETY: workers are Sync, and this is never used longer than its own.
+unsafe impl Send for Io {}
+// SAFETY: as for Send; the rest is Sync by itself.
+unsafe impl Sync for Io {}
+
+impl Io {
+    /// The source of `worker`.
+    pub(super) fn of(worker: &Worker) -> &Self {
+        worker.sources.get_or_add(&sources::IO, || Self::new(worker))
+    }
+
+    fn new(worker: &Worker) -> Self {
+        let scope = worker.runtime().scope();
+        Io {
+            worker: NonNull::from(worker),
+            selector: OnceLock::new(),
+            substitute: OnceLock::new(),
+            sources: Lock::new(scope, Sources::default()),
+            count: AtomicU32::new(0),
+            errands: Lock::new(scope, Vec::new()),
+            has_errands: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether nothing is registered here, and nobody wants anything.
+    #[inline]
+    fn is_idle(&self) -> bool {
+        // Relaxed: what has just come is seen at the next look.
+        self.count.load(Ordering::Relaxed) == 0 && !self.has_errands.load(Ordering::Relaxed)
+    }
+
+    fn worker(&self) -> &Worker {
+        // SAFETY: the worker owns this.
+        unsafe { self.worker.as_ref() }
+    }
+
+    fn opened(&self) -> Option<&dyn Selector> {
+        self.substitute.get().or_else(|| self.selector.get()).map(AsRef::as_ref)
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Sources) -> R) -> R {
+        let mut sources = self.sources.lock();
+        let result = change(&mut sources);
+        self.count.store(sources.len() as u32, Ordering::Relaxed);
+        result
+    }
+
+    fn take_errands(&self) -> Vec<Errand> {
+        let mut errands = self.errands.lock();
+        self.has_errands.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *errands)
+    }
+
+    /// Has whoever waits look again, or tells him why not: nobody looks for him any more. How many sources there were.
+    fn give_up(&self, why: Option<&io::Error>) -> usize {
+        let all = self.change(Sources::remove_all);
+        all.iter().for_each(|source| source.is_unwatched(why));
+        all.len()
+    }
+
+    /// Registers `source`, which the selector knows by the token from here on. Only the owner. The descriptor stays open
+    /// until [`unwatch`](Self::unwatch).
+    pub(crate) fn register(
+        &self,
+        source: &Arc<DescriptorState>,
+        fd: BorrowedFd<'_>,
+    ) -> io::Result<Token> {
+        self.selector()?;
+        let (source, fd) = (source.clone(), fd.as_raw_fd());
+        let registered = Registered { source, fd, follow: Follow::new() };
+        Ok(self.change(|sources| sources.add(registered)))
+    }
+
+    /// Has changes reported of the source with this token, for all of `new`; so far they were for `old`. By any thread.
+    pub(crate) fn watch(
+        &self,
+        fd: BorrowedFd<'_>,
+        token: Token,
+        old: Interest,
+        new: Interest,
+    ) -> io::Result<()> {
+        let selector = self.selector()?;
+        if self.may_use(selector) {
+            return selector.watch(fd, token.0, old, new);
+        }
+        // It may be closed, and the number another's, before the worker comes to it.
+        let fd = fd.try_clone_to_owned()?;
+        self.send_errand(Errand::Watch { fd, token, old, new });
+        Ok(())
+    }
+
+    /// Ends the reports. The descriptor may be closed afterwards.
+    pub(crate) fn unwatch(&self, fd: BorrowedFd<'_>, token: Token, of: Interest) {
+        if self.change(|sources| sources.remove(token)).is_none() {
+            return;
+        }
+        let Some(selector) = self.opened() else { return };
+        if self.may_use(selector) {
+            // Nothing is to be done about a descriptor that it does not know.
+            let _ = selector.unwatch(Some(fd), token.0, of);
+        } else {
+            self.send_errand(Errand::Unwatch { token, of });
+        }
+    }
+
+    fn selector(&self) -> io::Result<&dyn Selector> {
+        if let Some(selector) = self.opened() {
+            return Ok(selector);
+        }
+        let selector = self.open_selector()?;
+        Ok(self.selector.get_or_init(|| selector).as_ref())
+    }
+
+    fn open_selector(&self) -> io::Result<Box<dyn Selector>> {
+        let runtime = self.worker().runtime();
+        let opened = match runtime.options.selector {
+            Some(kind) => selector::open(kind),
+            // This thread may not be granted what another thread was.
+            None => selector::open(*runtime.selector.get_or_init(|| selector::choose().kind))
+                .or_else(|_| selector::open(selector::Kind::Epoll)),
+        };
+        opened.map_err(io::Error::from)
+    }
+
+    fn may_use(&self, selector: &dyn Selector) -> bool {
+        !selector.is_bound()
+            || worker::current().is_some_and(|worker| std::ptr::eq(worker, self.worker()))
+    }
+
+    fn send_errand(&self, errand: Errand) {
+        let mut errands = self.errands.lock();
+        errands.push(errand);
+        self.has_errands.store(true, Ordering::SeqCst);
+        drop(errands);
+        // Pairs with the barrier between a worker's parked mark and its last look.
+        fence(Ordering::SeqCst);
+        self.worker().unpark(worker::current());
+    }
+
+    fn run_errands(&self) {
+        if !self.has_errands.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(selector) = self.opened() else { return };
+        for errand in self.take_errands() {
+            match errand {
+                Errand::Unwatch { token, of } => _ = selector.unwatch(None, token.0, of),
+                Errand::Watch { fd, token, old, new } => {
+                    // `None`: it was closed since.
+                    let registered = self.sources.lock().get(token).map(|at| at.source.clone());
+                    if let Some(source) = registered
+                        && let Err(error) = selector.watch(fd.as_fd(), token.0, old, new)
+                    {
+                        self.change(|sources| sources.remove(token));
+                        source.is_unwatched(Some(&error));
+                    }
+                }
+            }
+        }
+    }
+
+    fn report(
+        &self,
+        look: impl FnOnce(&dyn Selector, &mut dyn FnMut(Event)) -> io::Result<usize>,
+    ) -> bool {
+        let Some(selector) = self.opened() else { return false };
+        let follows = self.worker().runtime().steering.is_followed();
+        // Taken with the first event: not over a sleep.
+        let mut sources: Option<Guard<'_, Sources>> = None;
+        let found = look(selector, &mut |event| {
+            let sources = sources.get_or_insert_with(|| self.sources.lock());
+            if let Some(registered) = sources.get(Token(event.token)) {
+                self.reports(registered, event, follows);
+            }
+        });
+        drop(sources);
+        found.unwrap_or_else(|error| self.lose_selector(selector, &error)) > 0
+    }
+
+    fn reports(&self, registered: &mut Registered, event: Event, follows: bool) {
+        if follows {
+            registered.reports_to_followers(self.worker(), event);
+        } else {
+            registered.source.reports(event, |waiter| wait::wake(Some(waiter)));
+        }
+    }
+
+    /// The kernel does not look any more, as a filter of system calls forbids it by now, say. Who waits registers anew,
+    /// with epoll after a ring; else he is told. How many sources there are.
+    #[cold]
+    fn lose_selector(&self, lost: &dyn Selector, error: &io::Error) -> usize {
+        let has_other = lost.kind() != Kind::Epoll
+            && selector::open(Kind::Epoll).is_ok_and(|epoll| self.substitute.set(epoll).is_ok());
+        self.give_up((!has_other).then_some(error))
+    }
+}
+
+impl Source for Io {
+    /// Wakes the fibers whose descriptors have changed.
+    fn poll(&self, _: &Worker, _: Round) -> bool {
+        if self.is_idle() {
+            return false;
+        }
+        self.run_errands();
+        self.report(|selector, each| selector.poll(each))
+    }
+
+    /// Returns true if other threads want something of the selector.
+    fn is_pending(&self, _: &Worker) -> bool {
+        // SeqCst: pairs with the store in `send_errand`.
+        self.has_errands.load(Ordering::SeqCst)
+    }
+
+    fn park(&self, _: bool) -> Bed {
+        match self.count.load(Ordering::Relaxed) {
+            0 => Bed::Token,
+            _ => Bed::Own { sampled: Duration::ZERO },
+        }
+    }
+
+    /// Sleeps until a descriptor changes, the doorbell is rung, or the timeout has passed.
+    fn sleep(&self, _: &Worker, _: &AtomicU32, timeout: Option<Duration>) {
+        self.report(|selector, each| selector.wait(timeout, each));
+    }
+
+    fn ring(&self) -> Rung {
+        if let Some(selector) = self.opened() {
+            selector.ring();
+        }
+        Rung::Done
+    }
+
+    /// Gives all descriptors up, as the worker ends.
+    fn leave(&self) {
+        self.give_up(None);
+    }
+}

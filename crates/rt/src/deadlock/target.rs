@@ -1,0 +1,146 @@
+//! What a fiber waits for, while that is tracked.
+
+use super::is_tracking;
+use crate::fiber::ControlBlock;
+
+/// What a fiber waits for: a kind of thing, and which of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    pub(super) kind: Kind,
+    pub(super) address: usize,
+}
+
+/// A kind of thing that fibers wait for.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Not noted: a part of the runtime waits, and knows who will wake it.
+    Unknown,
+    /// An unpark.
+    Park,
+    /// The end of the fiber whose control block has the address.
+    Join,
+    Mutex,
+    RwLock,
+    Condvar,
+    Semaphore,
+    Barrier,
+    Event,
+    Once,
+    CancelToken,
+    Channel,
+    /// The first of several channels.
+    Select,
+    /// The end of a scope's fibers.
+    Scope,
+    /// A time that never comes.
+    Sleep,
+    /// A call on another thread.
+    Blocking,
+    /// A word in memory.
+    Watch,
+}
+
+impl Kind {
+    const ALL: [(Kind, &str); 17] = [
+        (Kind::Unknown, "something"),
+        (Kind::Park, "park"),
+        (Kind::Join, "join"),
+        (Kind::Mutex, "Mutex"),
+        (Kind::RwLock, "RwLock"),
+        (Kind::Condvar, "Condvar"),
+        (Kind::Semaphore, "Semaphore"),
+        (Kind::Barrier, "Barrier"),
+        (Kind::Event, "Event"),
+        (Kind::Once, "Once"),
+        (Kind::CancelToken, "CancelToken"),
+        (Kind::Channel, "channel"),
+        (Kind::Select, "select"),
+        (Kind::Scope, "scope"),
+        (Kind::Sleep, "sleep"),
+        (Kind::Blocking, "blocking"),
+        (Kind::Watch, "watch"),
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// Whether neither fibers nor threads of this process need to do anything for it to come.
+    pub(super) fn comes_by_itself(self) -> bool {
+        matches!(self, Kind::Unknown | Kind::Sleep | Kind::Blocking | Kind::Watch)
+    }
+}
+
+impl Target {
+    pub(super) const UNKNOWN: Target = Target { kind: Kind::Unknown, address: 0 };
+    const PARK: Target = Target { kind: Kind::Park, address: 0 };
+    /// Bits of an address of user space.
+    const ADDRESS: u64 = (1 << 56) - 1;
+
+    pub fn new<T: ?Sized>(kind: Kind, object: *const T) -> Target {
+        Target { kind, address: object.addr() }
+    }
+
+    /// Something of which there is only one, or whose address says nothing.
+    pub const fn of(kind: Kind) -> Target {
+        Target { kind, address: 0 }
+    }
+
+    fn packed(self) -> u64 {
+        (self.kind as u64) << 56 | self.address as u64 & Self::ADDRESS
+    }
+
+    fn unpacked(word: u64) -> Target {
+        let (kind, _) = Kind::ALL[(word >> 56) as usize];
+        Target { kind, address: (word & Self::ADDRESS) as usize }
+    }
+}
+
+impl ControlBlock {
+    /// Runs `wait`, in which the fiber waits for `target`. Only the fiber.
+    #[inline]
+    pub fn waiting_for<R>(&self, target: Target, wait: impl FnOnce() -> R) -> R {
+        struct Ended<'f>(&'f ControlBlock);
+        impl Drop for Ended<'_> {
+            fn drop(&mut self) {
+                self.0.moves_to(Target::UNKNOWN);
+            }
+        }
+        let _ended = is_tracking().then(|| {
+            self.moves_to(target);
+            Ended(self)
+        });
+        wait()
+    }
+
+    /// Notes that the fiber, which waits, does so for `target` from now on. The fiber itself, or who
+    /// has its node in hand, so that it cannot go on.
+    pub(crate) fn moves_to(&self, target: Target) {
+        self.aside.set_target(target.packed());
+    }
+
+    /// What the fiber, which is suspended, waits for.
+    pub(super) fn target(&self) -> Target {
+        // An unpark is not noted: the run state has it.
+        match self.state.is_parked() {
+            true => Target::PARK,
+            false => Target::unpacked(self.aside.target()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_kept_in_one_word() {
+        for (index, (kind, name)) in Kind::ALL.into_iter().enumerate() {
+            let target = Target::new(kind, &kind);
+            assert_eq!((kind as usize, kind.name()), (index, name));
+            assert_eq!(Target::unpacked(target.packed()), target);
+        }
+        assert_eq!(Target::unpacked(0), Target::UNKNOWN);
+    }
+}

@@ -1,0 +1,145 @@
+//! A fiber's life: from its first switch to its last.
+
+use std::any::Any;
+use std::mem::ManuallyDrop;
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr::NonNull;
+
+use daiko_core::fiber::Finish;
+
+use super::control::{ControlBlock, Lost, Vtable, flag};
+use super::join::{JoinError, Outcome};
+use super::unwind::Cancelled;
+use super::waiter;
+use crate::worker::{self, Worker, suspend};
+
+/// What a packet holds: the closure, and later the result.
+#[repr(C)]
+pub(super) union Body<F, T> {
+    closure: ManuallyDrop<F>,
+    outcome: ManuallyDrop<Outcome<T>>,
+}
+
+impl<F, T> Body<F, T> {
+    pub(super) fn new(closure: F) -> Self {
+        Body { closure: ManuallyDrop::new(closure) }
+    }
+}
+
+/// The functions for a closure of type `F`.
+pub(crate) struct Functions<F, T>(std::marker::PhantomData<(F, T)>);
+
+impl<F: FnOnce() -> T, T> Functions<F, T> {
+    pub(crate) const VTABLE: Vtable = Vtable {
+        run: run::<F, T>,
+        cancel: cancel::<F, T>,
+        drop_result: drop_result::<T>,
+        leave: None,
+        lost: Lost::Ends,
+    };
+}
+
+/// # Safety
+///
+/// `packet` holds an `F`, and has room for an `Outcome<T>`.
+unsafe fn run<F: FnOnce() -> T, T>(packet: NonNull<u8>) {
+    // SAFETY: the packet holds an `F`, which is not read again.
+    let closure = unsafe { packet.cast::<F>().read() };
+    let outcome = panic::catch_unwind(AssertUnwindSafe(closure)).map_err(JoinError::from_payload);
+    // SAFETY: the packet has room for it.
+    unsafe { packet.cast::<Outcome<T>>().write(outcome) };
+}
+
+/// # Safety
+///
+/// As for `run`.
+unsafe fn cancel<F: FnOnce() -> T, T>(packet: NonNull<u8>) {
+    // SAFETY: the packet holds an `F`, which is not read again.
+    let closure = unsafe { packet.cast::<F>().read() };
+    let dropped = panic::catch_unwind(AssertUnwindSafe(|| drop(closure)));
+    let error = dropped.map_or_else(JoinError::from_payload, |()| JoinError::Cancelled);
+    // SAFETY: the packet has room for it.
+    unsafe { packet.cast::<Outcome<T>>().write(Err(error)) };
+}
+
+/// # Safety
+///
+/// `packet` holds an `Outcome<T>`.
+unsafe fn drop_result<T>(packet: NonNull<u8>) {
+    // SAFETY: the packet holds it, and it is not used again.
+    unsafe { packet.cast::<Outcome<T>>().drop_in_place() };
+}
+
+impl JoinError {
+    pub(super) fn from_payload(payload: Box<dyn Any + Send>) -> Self {
+        match payload.downcast::<Cancelled>() {
+            Ok(_) => JoinError::Cancelled,
+            Err(payload) => JoinError::Panicked(payload),
+        }
+    }
+}
+
+/// Where every fiber begins and ends.
+///
+/// # Safety
+///
+/// `arg` is the fiber's control block, in use, and the fiber runs on the stack below it.
+pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
+    suspend::arrive();
+    // SAFETY: by this function's contract.
+    let fiber = unsafe { &*arg.cast::<ControlBlock>() };
+    let (vtable, packet) = (fiber.vtable.get(), fiber.packet.get());
+    let cancelled = fiber.flags.get() & flag::CANCEL != 0;
+    let body = if cancelled { vtable.cancel } else { vtable.run };
+    if fiber.has_course() {
+        fiber.course.resume();
+    }
+    // SAFETY: the spawn put the closure into the packet, and it is run once.
+    unsafe { body(packet) };
+    if fiber.has_course() {
+        fiber.course.end();
+    }
+    drop_locals(fiber);
+    // Asked before anybody can know of the end, and shut the runtime down for it.
+    let unwound = fiber.flags.get() & flag::CANCEL != 0
+        && worker::current().is_some_and(Worker::is_shutting_down);
+    let finish = fiber.completion.finish();
+    if finish == Finish::Detached {
+        drop_unwanted(vtable, packet);
+        // Those that the destructor of the result has used.
+        drop_locals(fiber);
+    }
+    if let Some(leave) = vtable.leave {
+        // SAFETY: the fiber has come to its end, once.
+        unsafe { leave(packet) };
+    }
+    let worker = worker::current();
+    if let Finish::Wake(id) = finish {
+        // SAFETY: the end has claimed the wait.
+        unsafe { waiter::wake(id, worker) };
+    }
+    // SAFETY: a fiber runs on a worker.
+    let worker = unsafe { worker.unwrap_unchecked() };
+    if unwound {
+        worker.counters.unwound.add(1);
+    }
+    suspend::finish(worker, fiber)
+}
+
+#[inline]
+fn drop_locals(fiber: &ControlBlock) {
+    // SAFETY: the data is the fiber's own, and stays at least until `end`.
+    if let Some(data) = unsafe { fiber.locals.get().as_ref() } {
+        (data.end)(fiber);
+    }
+}
+
+/// Drops a result that nobody asks for; a panic on the way ends there, as it has no one to go to.
+#[cold]
+fn drop_unwanted(vtable: &Vtable, packet: NonNull<u8>) {
+    // SAFETY: `run` or `cancel` left the result there, and it is not used again.
+    let dropped = panic::catch_unwind(|| unsafe { (vtable.drop_result)(packet) });
+    if let Err(payload) = dropped {
+        std::mem::forget(payload);
+    }
+}

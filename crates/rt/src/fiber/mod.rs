@@ -1,0 +1,247 @@
+//! Fibers: their handles, how they are spawned, run and joined.
+
+mod anew;
+mod aside;
+mod cancel_scope;
+mod control;
+mod entry;
+mod join;
+mod lost;
+mod scope;
+mod spawn;
+pub mod unwind;
+pub mod waiter;
+
+use std::fmt;
+use std::panic::Location;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+pub use self::cancel_scope::{CancelScope, is_any_over as is_any_scope_over};
+pub use self::control::{ControlBlock, FiberData, flag, kind};
+pub use self::join::{JoinError, JoinHandle};
+pub(crate) use self::lost::die;
+pub(crate) use self::scope::in_runtime;
+pub use self::scope::{Scope, ScopedJoinHandle, scope};
+pub(crate) use self::spawn::Place;
+pub use self::spawn::{Builder, SpawnError, spawn};
+pub use self::unwind::{Cancelled, panicking};
+use crate::process;
+use crate::wait::Deadline;
+use crate::worker::{self, Wish, Worker, suspend};
+
+/// A handle to a fiber, as [`std::thread::Thread`] is one to a thread.
+///
+/// The memory of a fiber, its stack included, is kept until its last handle is dropped, and its
+/// worker has read what was sent to it.
+pub struct Fiber {
+    block: NonNull<ControlBlock>,
+    /// The fiber's worker, once this handle has seen it pinned there: null before. It spares an
+    /// unpark from another worker the look at the block, whose line is at that other worker.
+    home: AtomicPtr<Worker>,
+}
+
+// SAFETY: the handle reaches only what any thread may touch, or what was fixed at the spawn.
+unsafe impl Send for Fiber {}
+// SAFETY: as for Send.
+unsafe impl Sync for Fiber {}
+
+impl Fiber {
+    /// Takes over one reference.
+    pub(crate) fn from_block(block: NonNull<ControlBlock>) -> Self {
+        Fiber { block, home: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    #[inline]
+    pub fn block(&self) -> &ControlBlock {
+        // SAFETY: the handle is a reference, so the block is in use.
+        unsafe { self.block.as_ref() }
+    }
+
+    /// Lets the fiber's [`park`] return: now, or when it is called next.
+    ///
+    /// Any thread may call it, at any time; a fiber that has ended takes no notice. What came
+    /// before the unpark happens before the return of that park.
+    #[inline]
+    pub fn unpark(&self) {
+        crate::in_call!(self.unpark_now());
+    }
+
+    #[inline(always)]
+    fn unpark_now(&self) {
+        // Relaxed: a hint that is right once it is not null, as workers outlive fibers.
+        let home = self.home.load(Ordering::Relaxed);
+        let current = worker::current();
+        if home.is_null() || current.is_some_and(|worker| ptr::eq(worker, home)) {
+            return self.unpark_known(current);
+        }
+        // SAFETY: the fiber is pinned to `home`, which lives as long as its block, and so as this.
+        worker::mail_pinned(current, unsafe { &*home }, self.block(), Wish::UNPARK.letter);
+    }
+
+    /// Unparks a fiber that is the caller's own worker's, or has not been seen at its worker.
+    #[inline]
+    fn unpark_known(&self, current: Option<&Worker>) {
+        self.deliver(current, Wish::UNPARK);
+    }
+
+    #[inline]
+    fn deliver(&self, current: Option<&Worker>, wish: Wish) {
+        if !self.block().deliver_local(current, wish.event)
+            && let Some(home) = worker::send(current, self.block(), wish)
+        {
+            self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
+        }
+    }
+
+    /// Has the fiber unwind at the suspension that it is in, or its next one.
+    pub(crate) fn cancel(&self) {
+        let _call = process::call();
+        self.deliver(worker::current(), Wish::CANCEL);
+    }
+
+    /// The name given by [`Builder::name`].
+    pub fn name(&self) -> Option<&str> {
+        self.block().name()
+    }
+
+    /// Where the fiber was spawned.
+    pub fn spawned_at(&self) -> &'static Location<'static> {
+        self.block().spawned_at.get()
+    }
+}
+
+impl Clone for Fiber {
+    fn clone(&self) -> Self {
+        self.block().retain();
+        Self::from_block(self.block)
+    }
+}
+
+impl Drop for Fiber {
+    #[inline]
+    fn drop(&mut self) {
+        crate::in_call!(match self.home.get_mut().is_null() {
+            true => self.block().release(),
+            // An unpark may be under way to that worker.
+            false => self.block().release_behind_postcards(),
+        });
+    }
+}
+
+impl PartialEq for Fiber {
+    fn eq(&self, other: &Self) -> bool {
+        self.block == other.block
+    }
+}
+
+impl Eq for Fiber {}
+
+impl fmt::Debug for Fiber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fiber")
+            .field("name", &self.name())
+            .field("spawned_at", &format_args!("{}", self.spawned_at()))
+            .finish()
+    }
+}
+
+/// The calling fiber.
+///
+/// # Panics
+///
+/// If the caller is not a fiber; [`try_current`] asks.
+pub fn current() -> Fiber {
+    let (_, fiber) = suspend::caller("current");
+    fiber.retain();
+    Fiber::from_block(NonNull::from(fiber))
+}
+
+/// The calling fiber, or `None` if the caller is not one.
+pub fn try_current() -> Option<Fiber> {
+    let (_, fiber) = suspend::try_caller()?;
+    fiber.retain();
+    Some(Fiber::from_block(NonNull::from(fiber)))
+}
+
+/// Suspends the calling fiber until somebody calls [`Fiber::unpark`] on it.
+///
+/// As [`std::thread::park`]: an unpark that came before lets the park return at once, several
+/// are one, and the caller checks its condition in a loop.
+///
+/// ```
+/// # use daiko_rt as daiko;
+/// # daiko::run(|| {
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// static READY: AtomicBool = AtomicBool::new(false);
+///
+/// let waiter = daiko::spawn(|| {
+///     while !READY.load(Ordering::Acquire) {
+///         daiko::park();
+///     }
+/// });
+/// READY.store(true, Ordering::Release);
+/// waiter.fiber().unpark();
+/// waiter.join().unwrap();
+/// # });
+/// ```
+///
+/// # Panics
+///
+/// If the caller is not a fiber, or is inside [`no_suspend`].
+#[inline(always)]
+pub fn park() {
+    suspend::park();
+}
+
+/// As [`park`], for at most `timeout`, as [`std::thread::park_timeout`].
+///
+/// It does not say what ended it: the caller checks its condition, and its clock, in a loop.
+///
+/// ```
+/// # use daiko_rt as daiko;
+/// # daiko::run(|| {
+/// use std::time::{Duration, Instant};
+///
+/// let (start, timeout) = (Instant::now(), Duration::from_millis(1));
+/// daiko::park_timeout(timeout);
+/// assert!(start.elapsed() >= timeout);
+/// # });
+/// ```
+///
+/// # Panics
+///
+/// As [`park`].
+pub fn park_timeout(timeout: impl Into<Deadline>) {
+    suspend::park_until("park_timeout", timeout.into());
+}
+
+/// Lets other runnable fibers of this worker run before the caller goes on.
+///
+/// # Panics
+///
+/// If the caller is not a fiber, or is inside [`no_suspend`].
+#[inline(always)]
+pub fn yield_now() {
+    suspend::yield_now();
+}
+
+/// Runs `body`, during which the calling fiber must not suspend: if it would, it panics.
+///
+/// For code that keeps something in thread-local storage, which the other fibers of the same
+/// worker would see, or that holds a lock of `std` across calls of unknown code: held over a
+/// suspension it may block the worker, or be poisoned by a neighbour that unwinds
+/// ([what fibers share](crate#what-the-fibers-of-a-worker-share)). Outside of a fiber it only runs
+/// `body`.
+///
+/// # Panics
+///
+/// At whatever suspends inside `body`. It lets suspensions pass while the thread is
+/// [panicking](std::thread::panicking): where the caller unwinds, as a second panic would end the process;
+/// and where a neighbour is suspended in its unwinding, which cannot always be told from that.
+pub fn no_suspend<R>(body: impl FnOnce() -> R) -> R {
+    match suspend::try_caller() {
+        Some((_, fiber)) => fiber.nested(flag::NO_SUSPEND, "no_suspend", body),
+        None => body(),
+    }
+}

@@ -1,0 +1,378 @@
+//! Fibers that borrow from the frame of whoever spawned them.
+
+mod child;
+
+use std::any::Any;
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{self, AssertUnwindSafe};
+use std::ptr;
+
+pub(crate) use self::child::Family;
+use self::child::Packet;
+use super::spawn::room;
+use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, flag, unwind};
+use crate::process::{self, Item, ItemKind};
+use crate::runtime::{self, Shared};
+use crate::wait::Waiter;
+use crate::worker;
+
+/// Where scoped fibers are spawned: [`scope`] passes one to its closure, as [`std::thread::scope`] does.
+///
+/// `'scope` is the time in which fibers may be spawned, and run: it begins before the closure does
+/// and ends when `scope` returns. `'env` is that of what they borrow from outside, and longer.
+//
+// Why no fiber of a scope touches what it borrows after `scope` has returned:
+//
+// 1. `scope` waits for all of them before it returns, unwinds, or does anything else with what the
+//    closure left. Between the closure and the end of that wait nothing unwinds: no cancel is raised
+//    there, and `AbortOnUnwind` guards against a fault of ours. A fiber whose runtime ends before it
+//    may never leave the wait; then its frames are never freed, nor is what owns them.
+// 2. The wait ends when every fiber that has entered has left (README.md of `core::children`). It enters
+//    before it is launched; whoever spawns it is the closure or a fiber that has not left, since
+//    `&'scope Scope` cannot be had by anything that lives on.
+// 3. Of `'scope` are the closure, with what it captures; the result; the family. When a fiber leaves,
+//    the closure was run or dropped. Its result was taken or dropped, or is the handle's, which cannot
+//    leave `'scope` either, or forgotten, and then never looked at again. A panic's payload is
+//    `'static`, as are thread-locals. To leave is the last access to the family. What the fiber does
+//    afterwards, to the end of its life, is done to its own block and stack, which are the runtime's.
+// 4. So a stack may still be in use when `scope` returns, but nothing that was borrowed is.
+pub struct Scope<'scope, 'env: 'scope> {
+    family: Family,
+    runtime: &'scope Shared,
+    /// Invariant: no shorter time will do than that for which `scope` waits.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    /// Likewise.
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+/// Runs `f`, in which fibers can be spawned that borrow from outside, and waits for their end: as
+/// [`std::thread::scope`].
+///
+/// It returns what `f` does, once `f` and all fibers spawned in the scope have ended, also those that
+/// these have spawned in it. A fiber suspends meanwhile, any other thread blocks.
+///
+/// ```
+/// # use daiko_rt as daiko;
+/// # daiko::run(|| {
+/// let (mut numbers, limit) = (vec![1, 2, 3], 2);
+/// let above = daiko::scope(|s| {
+///     let above = s.spawn(|| numbers.iter().filter(|&&number| number > limit).count());
+///     s.spawn(|| assert_eq!(numbers.len(), 3));
+///     above.join().unwrap()
+/// });
+/// numbers.push(4);
+/// assert_eq!(above, 1);
+/// # });
+/// ```
+///
+/// The fibers run in the runtime of the calling fiber. A thread that is no fiber may call it as well:
+/// then `f` runs on that thread, and the fibers run in the default runtime, or in that of
+/// [`Runtime::scope`](crate::Runtime::scope).
+///
+/// # Cancel
+///
+/// If the caller is cancelled, while `f` runs or while it waits, so are the fibers of the scope, also
+/// those that are spawned in it afterwards. It unwinds once all of them have ended. One that resists
+/// holds it up, in a shutdown of the runtime too; both are left behind then. Inside
+/// `cancel::shield` the cancel waits, also for the fibers.
+///
+/// # Panics
+///
+/// If `f` panics, with its payload: the fibers are not cancelled, but waited for. Otherwise if one of
+/// the fibers panicked, or was lost with its [worker's process](crate::process), and was not joined, even if the caller
+/// is cancelled too. Who joins a fiber has its panic.
+///
+/// Inside [`no_suspend`](crate::no_suspend), or in a `agent::Poller`.
+///
+/// # What the compiler refuses
+///
+/// What a fiber borrows has to outlive the scope:
+///
+/// ```compile_fail,E0373
+/// # use daiko_rt as daiko;
+/// daiko::scope(|s| {
+///     let inside = 7;
+///     s.spawn(|| assert_eq!(inside, 7));
+/// });
+/// ```
+///
+/// One fiber at a time may change it:
+///
+/// ```compile_fail,E0499
+/// # use daiko_rt as daiko;
+/// let mut count = 0;
+/// daiko::scope(|s| {
+///     s.spawn(|| count += 1);
+///     s.spawn(|| count += 1);
+/// });
+/// ```
+///
+/// Nor can `f` itself while one does:
+///
+/// ```compile_fail,E0502
+/// # use daiko_rt as daiko;
+/// let mut numbers = vec![1];
+/// daiko::scope(|s| {
+///     s.spawn(|| numbers.push(2));
+///     assert_eq!(numbers.len(), 1);
+/// });
+/// ```
+///
+/// What is not [`Sync`] is not shared with fibers, which may be elsewhere:
+///
+/// ```compile_fail,E0277
+/// # use daiko_rt as daiko;
+/// let cell = std::cell::Cell::new(0);
+/// daiko::scope(|s| {
+///     s.spawn(|| cell.set(1));
+/// });
+/// ```
+///
+/// Neither a handle nor the scope leaves the scope:
+///
+/// ```compile_fail
+/// # use daiko_rt as daiko;
+/// let handle = daiko::scope(|s| s.spawn(|| 7));
+/// ```
+///
+/// ```compile_fail,E0521
+/// # use daiko_rt as daiko;
+/// let mut kept: Option<&daiko::Scope<'_, '_>> = None;
+/// daiko::scope(|s| kept = Some(s));
+/// ```
+///
+/// ```compile_fail,E0521
+/// # use daiko_rt as daiko;
+/// use std::sync::Mutex;
+///
+/// let kept = Mutex::new(None);
+/// daiko::scope(|s| {
+///     s.spawn(|| *kept.lock().unwrap() = Some(s.spawn(|| 7)));
+/// });
+/// ```
+#[track_caller]
+pub fn scope<'env, F, T>(f: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    in_runtime(runtime::of(worker::current()), f)
+}
+
+/// [`scope`], with fibers of `runtime`.
+#[track_caller]
+pub(crate) fn in_runtime<'env, F, T>(runtime: &Shared, f: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    let call = process::call();
+    let waiter = Waiter::caller("scope");
+    let scope = Scope { family: Family::new(), runtime, scope: PhantomData, env: PhantomData };
+    let lent = Item::new(&scope.family, ptr::null(), &RECOVERY);
+    call.gains(lent);
+    let result = process::own_code(|| panic::catch_unwind(AssertUnwindSafe(|| f(&scope))));
+    // Not while it unwinds: to suspend in that would be seen by the neighbours.
+    let borrowed = AbortOnUnwind;
+    let unwound_by_cancel = result.as_ref().is_err_and(|payload| payload.is::<Cancelled>());
+    if unwound_by_cancel {
+        scope.family.cancel();
+    }
+    let cancelled = scope.family.wait(&waiter);
+    std::mem::forget(borrowed);
+    call.parts_with(lent);
+    match (result, scope.family.failure()) {
+        (Err(payload), _) if !unwound_by_cancel => resume(payload),
+        (_, Some(failure)) => fail(failure),
+        (Err(payload), None) => raise_again(&waiter, payload),
+        (Ok(result), None) => {
+            if cancelled && let Waiter::Fiber(fiber) = waiter {
+                unwind::raise_now(fiber);
+            }
+            result
+        }
+    }
+}
+
+/// Waits for the fibers of the scope in the stead of the fiber that opened it, which is lost.
+static RECOVERY: ItemKind = ItemKind {
+    // SAFETY: the items of this kind are valid, and the fiber is the caller.
+    recover: |family, _, fiber| unsafe { family.cast::<Family>().as_ref().settle(fiber) },
+};
+
+/// Goes on with the cancel that has unwound the body.
+fn raise_again(waiter: &Waiter, payload: Box<dyn Any + Send>) -> ! {
+    if let Waiter::Fiber(fiber) = waiter {
+        fiber.add_flags(flag::RAISED);
+    }
+    resume(payload)
+}
+
+fn resume(payload: Box<dyn Any + Send>) -> ! {
+    process::unwinds();
+    panic::resume_unwind(payload)
+}
+
+#[track_caller]
+fn fail(failure: &str) -> ! {
+    process::unwinds();
+    panic!("{failure}")
+}
+
+/// Ends the process if a scope were to unwind past fibers that borrow from it.
+struct AbortOnUnwind;
+
+impl Drop for AbortOnUnwind {
+    fn drop(&mut self) {
+        std::process::abort();
+    }
+}
+
+impl<'scope, 'env> Scope<'scope, 'env> {
+    /// Spawns a fiber that may borrow from outside the scope; see [`scope`] and [`spawn`](crate::spawn).
+    ///
+    /// With a handle that is dropped the fiber is not joined, but waited for all the same. The fiber
+    /// may spawn others, if it is given the scope:
+    ///
+    /// ```
+    /// # use daiko_rt as daiko;
+    /// # daiko::run(|| {
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    ///
+    /// let sum = AtomicU32::new(0);
+    /// let add = |number| drop(sum.fetch_add(number, Ordering::Relaxed));
+    /// daiko::scope(|s| {
+    ///     s.spawn(|| {
+    ///         s.spawn(|| add(1));
+    ///         add(2);
+    ///     });
+    /// });
+    /// assert_eq!(sum.into_inner(), 3);
+    /// # });
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory for one more fiber, or the runtime is shutting down;
+    /// [`Builder::spawn_scoped`] returns an error instead.
+    #[track_caller]
+    pub fn spawn<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        match Builder::new().spawn_scoped(self, f) {
+            Ok(handle) => handle,
+            Err(error) => panic!("Scope::spawn: {error}"),
+        }
+    }
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scope").finish_non_exhaustive()
+    }
+}
+
+impl Builder {
+    /// Spawns the fiber in `scope`, where it may borrow from outside of that: as
+    /// [`std::thread::Builder::spawn_scoped`].
+    ///
+    /// ```
+    /// # use daiko_rt as daiko;
+    /// # daiko::run(|| {
+    /// let text = String::from("daiko");
+    /// daiko::scope(|s| {
+    ///     let builder = daiko::Builder::new().name("measurer").on(0);
+    ///     let len = builder.spawn_scoped(s, || text.len()).unwrap();
+    ///     assert_eq!(len.join().unwrap(), 5);
+    /// });
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`spawn`](Self::spawn).
+    #[track_caller]
+    pub fn spawn_scoped<'scope, 'env, F, T>(
+        self,
+        scope: &'scope Scope<'scope, 'env>,
+        f: F,
+    ) -> Result<ScopedJoinHandle<'scope, T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let _call = process::call();
+        let here = worker::current().filter(|worker| worker.is_of(scope.runtime));
+        let block = self.allocate(scope.runtime, here, const { room::<Packet<F, T>>() })?;
+        // SAFETY: the block is new, so nobody else knows it.
+        let fiber = unsafe { block.as_ref() };
+        fiber.vtable.set(&const { Packet::<F, T>::VTABLE });
+        let packet = Packet::<F, T>::new(f, &scope.family, block);
+        // SAFETY: `allocate` made room for it.
+        unsafe { fiber.packet.get().cast().write(packet) };
+        let handle = JoinHandle::new(Fiber::from_block(block));
+        // SAFETY: the packet is such a one, and only those have the scope who are in its body or of
+        // its family: `Scope` says why.
+        unsafe { scope.family.enter::<F, T>(fiber) };
+        scope.runtime.launch(fiber, here, self.place);
+        Ok(ScopedJoinHandle { handle, family: &scope.family })
+    }
+}
+
+/// The right to wait for the end of a scoped fiber and to have its result, as
+/// [`std::thread::ScopedJoinHandle`].
+///
+/// Dropping it leaves the fiber to the scope, which waits for it; its result is dropped.
+pub struct ScopedJoinHandle<'scope, T> {
+    handle: JoinHandle<T>,
+    family: &'scope Family,
+}
+
+impl<T> ScopedJoinHandle<'_, T> {
+    /// The fiber.
+    pub fn fiber(&self) -> &Fiber {
+        self.handle.fiber()
+    }
+
+    /// Whether the fiber has ended, so that [`join`](Self::join) would return at once.
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+
+    /// Has the fiber unwind: see [`JoinHandle::cancel`]. Its scope does not mind.
+    pub fn cancel(&self) {
+        self.handle.cancel();
+    }
+
+    /// Waits for the fiber's end: a fiber suspends, any other thread blocks.
+    ///
+    /// ```
+    /// # use daiko_rt as daiko;
+    /// # daiko::run(|| {
+    /// daiko::scope(|s| {
+    ///     let bad = s.spawn(|| panic!("on purpose"));
+    ///     let payload = bad.join().unwrap_err().into_panic().unwrap();
+    ///     assert_eq!(*payload.downcast::<&str>().unwrap(), "on purpose");
+    /// });
+    /// # });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`JoinHandle::join`].
+    ///
+    /// # Panics
+    ///
+    /// As [`JoinHandle::join`].
+    pub fn join(self) -> Result<T, JoinError> {
+        let outcome = self.handle.join();
+        outcome.inspect_err(|error| self.family.forgive(error))
+    }
+}
+
+impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScopedJoinHandle").field("fiber", self.fiber()).finish_non_exhaustive()
+    }
+}

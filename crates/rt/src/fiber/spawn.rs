@@ -1,0 +1,312 @@
+//! Spawning fibers.
+
+use std::alloc::Layout;
+use std::fmt;
+use std::panic::Location;
+use std::ptr::NonNull;
+
+use daiko_context::prepare;
+use daiko_context::stack::StackError;
+use daiko_core::place::Class;
+
+use super::control::Vtable;
+use super::entry::{Body, Functions, entry};
+use super::{ControlBlock, Fiber, JoinHandle, kind};
+use crate::process;
+use crate::runtime::{self, Shared, phase};
+use crate::worker::{self, Worker};
+
+/// Spawns a fiber: in the caller's runtime if the caller is a fiber, else in the default runtime.
+///
+/// The fiber starts on a worker chosen by load, and stays on it.
+///
+/// Fibers borrow their worker's thread-local storage: a value that a fiber leaves in a
+/// thread-local is seen by the other fibers of the worker once it suspends. That is sound with
+/// `std`; crates whose unsafe code relies on properly nested scopes in thread-locals must not
+/// suspend inside them: [`no_suspend`](crate::no_suspend) enforces that. The
+/// [crate's documentation](crate#what-the-fibers-of-a-worker-share) says what else they share:
+/// `std::thread::panicking`, and with it the poison of `std`'s locks.
+///
+/// ```
+/// # use daiko_rt as daiko;
+/// # daiko::run(|| {
+/// let fibers: Vec<_> = (0..10).map(|i| daiko::spawn(move || i * i)).collect();
+/// let sum: u32 = fibers.into_iter().map(|fiber| fiber.join().unwrap()).sum();
+/// assert_eq!(sum, 285);
+/// # });
+/// ```
+///
+/// # Panics
+///
+/// If there is no memory for one more fiber; [`Builder::spawn`] returns an error instead.
+#[track_caller]
+pub fn spawn<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    match Builder::new().spawn(f) {
+        Ok(handle) => handle,
+        Err(error) => panic!("daiko::spawn: {error}"),
+    }
+}
+
+/// Why a fiber was not spawned. Nothing of it is left; the closure was dropped.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SpawnError {
+    /// There is no stack for it.
+    Stack(StackError),
+    /// [`Builder::on`] named a worker that the runtime does not have.
+    NoSuchWorker {
+        /// What was asked for.
+        worker: usize,
+        /// How many there are.
+        workers: usize,
+    },
+    /// The runtime is shutting down.
+    ShuttingDown,
+}
+
+impl fmt::Display for SpawnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SpawnError::Stack(error) => error.fmt(f),
+            SpawnError::NoSuchWorker { worker, workers } => write!(
+                f,
+                "no worker {worker}: this runtime has workers 0 to {}; ask for fewer or set \
+                 RuntimeBuilder::workers",
+                workers - 1
+            ),
+            SpawnError::ShuttingDown => {
+                f.write_str("the runtime is shutting down; spawn before Runtime::shutdown")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SpawnError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            SpawnError::Stack(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// What a fiber shall be, as [`std::thread::Builder`] for threads.
+///
+/// ```
+/// # use daiko_rt as daiko;
+/// # daiko::run(|| {
+/// let fiber = daiko::Builder::new().name("parser").stack_size(256 * 1024).on(0);
+/// let handle = fiber.spawn(|| daiko::current().name().map(str::to_owned)).unwrap();
+/// assert_eq!(handle.join().unwrap().as_deref(), Some("parser"));
+/// # });
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder spawns nothing before `spawn`"]
+pub struct Builder {
+    name: Option<String>,
+    stack_size: Option<usize>,
+    pub(super) place: Place,
+    mover: bool,
+    class: Class,
+}
+
+/// On which worker a fiber starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Place {
+    /// The caller's, unless it has many more than others.
+    #[default]
+    Near,
+    On(usize),
+    /// The one that has fewest.
+    Spread,
+}
+
+impl Builder {
+    /// A pinned fiber without a name, with the runtime's stack size, near who spawns it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Names the fiber, for reports about it.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Asks for a stack of at least `bytes`, besides its guard; rounded up to a power of two.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Starts the fiber on this worker, counted from 0.
+    pub fn on(mut self, worker: usize) -> Self {
+        self.place = Place::On(worker);
+        self
+    }
+
+    /// Starts the fiber on the worker that has the fewest, rather than on the caller's. For what has little to say to who
+    /// spawns it, and works for long, as who serves a connection.
+    ///
+    /// It looks at every worker; `spawn` then costs a message to another one mostly, instead of none.
+    ///
+    /// ```
+    /// # use daiko_rt as daiko;
+    /// use daiko::{Builder, Runtime};
+    /// use std::sync::{Arc, Barrier};
+    ///
+    /// let runtime = Runtime::builder().workers(2).build().unwrap();
+    /// // Each keeps its worker until the other one is there.
+    /// let both = Arc::new(Barrier::new(2));
+    /// let fibers = [both.clone(), both]
+    ///     .map(|both| runtime.spawn_with(Builder::new().spread(), move || both.wait()).unwrap());
+    /// let leads = fibers.map(|fiber| fiber.join().unwrap().is_leader());
+    /// assert_ne!(leads[0], leads[1]);
+    /// ```
+    pub fn spread(mut self) -> Self {
+        self.place = Place::Spread;
+        self
+    }
+
+    /// Says what the fiber does, so that where two workers share a core one of them runs what stalls while the other one
+    /// runs what computes. The fiber may [change](crate::set_class) that. Default: [`Class::Unknown`].
+    ///
+    /// See the guide.
+    ///
+    /// ```
+    /// # use daiko_rt as daiko;
+    /// # daiko::run(|| {
+    /// use daiko::{Builder, Class};
+    ///
+    /// let sum = Builder::new().class(Class::Compute).spawn(|| (1..=100).sum::<u32>()).unwrap();
+    /// assert_eq!(sum.join().unwrap(), 5050);
+    /// # });
+    /// ```
+    pub fn class(mut self, class: Class) -> Self {
+        self.class = class;
+        self
+    }
+
+    /// Makes the fiber a mover: it may go on, after any suspension, on another worker.
+    ///
+    /// # Safety
+    ///
+    /// Nothing that the fiber runs may keep anything in thread-local storage, nor the address of
+    /// a thread-local, across a suspension. What the compiler or a library keeps there counts
+    /// too: `errno`, the random keys of a `HashMap` under construction, a lock of `std` or
+    /// `parking_lot` that is held, anything that is not `Send` and lives across a suspension. The guards of
+    /// `sync` are excepted: they belong to the fiber, not to its thread.
+    pub unsafe fn mover(mut self) -> Self {
+        self.mover = true;
+        self
+    }
+
+    /// Spawns the fiber: in the caller's runtime if the caller is a fiber, else in the default
+    /// one. [`Runtime::spawn_with`](crate::Runtime::spawn_with) names another.
+    ///
+    /// # Errors
+    ///
+    /// If there is no memory or no mapping for its stack, no such worker, or if the runtime is
+    /// shutting down.
+    #[track_caller]
+    pub fn spawn<F, T>(self, f: F) -> Result<JoinHandle<T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let here = worker::current();
+        self.spawn_in(runtime::of(here), here, f)
+    }
+
+    /// `here` is the worker of `runtime` that calls, if one does.
+    #[track_caller]
+    pub fn spawn_in<F, T>(
+        self,
+        runtime: &Shared,
+        here: Option<&Worker>,
+        f: F,
+    ) -> Result<JoinHandle<T>, SpawnError>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let functions = &const { Functions::<F, T>::VTABLE };
+        // SAFETY: those of that packet.
+        unsafe { self.spawn_packet(runtime, here, functions, || Body::<F, T>::new(f)) }
+    }
+
+    /// Spawns a fiber with the packet that `make` makes, if there is a stack.
+    ///
+    /// # Safety
+    ///
+    /// The functions are for a packet of type `P`, and leave an `Outcome<T>` at its beginning.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) unsafe fn spawn_packet<P, T>(
+        self,
+        runtime: &Shared,
+        here: Option<&Worker>,
+        functions: &'static Vtable,
+        make: impl FnOnce() -> P,
+    ) -> Result<JoinHandle<T>, SpawnError> {
+        let _call = process::call();
+        let block = self.allocate(runtime, here, const { room::<P>() })?;
+        // SAFETY: the block is new, so nobody else knows it.
+        let fiber = unsafe { block.as_ref() };
+        fiber.vtable.set(functions);
+        // SAFETY: `allocate` made room for it.
+        unsafe { fiber.packet.get().cast().write(make()) };
+        let handle = JoinHandle::new(Fiber::from_block(block));
+        runtime.launch(fiber, here, self.place);
+        Ok(handle)
+    }
+
+    /// A fiber with everything but its packet, for which it has `room`.
+    #[track_caller]
+    pub(super) fn allocate(
+        &self,
+        runtime: &Shared,
+        here: Option<&Worker>,
+        room: Layout,
+    ) -> Result<NonNull<ControlBlock>, SpawnError> {
+        let workers = runtime.worker_count();
+        if let Place::On(worker) = self.place
+            && worker >= workers
+        {
+            return Err(SpawnError::NoSuchWorker { worker, workers });
+        }
+        if runtime.phase() != phase::RUNNING {
+            return Err(SpawnError::ShuttingDown);
+        }
+        let block = runtime.pool.take(runtime, here, self.stack_size).map_err(SpawnError::Stack)?;
+        // SAFETY: nobody else uses the block.
+        let fiber = unsafe { block.as_ref() };
+        let kind = if self.mover { kind::MOVER } else { 0 };
+        fiber.renew(kind | runtime.options.kind, Location::caller());
+        if self.class != Class::Unknown {
+            fiber.set_class(self.class);
+            runtime.pairing.declare(runtime);
+        }
+        match runtime.pool.furnish(block, room, self.name.as_deref()) {
+            Ok(stack_top) => {
+                // SAFETY: the stack below is this fiber's and unused; `entry` gets its block.
+                fiber.sp.set(unsafe { prepare(stack_top, entry, block.as_ptr().cast()) });
+                Ok(block)
+            }
+            Err(error) => {
+                fiber.discard();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// What a packet needs.
+pub(super) const fn room<P>() -> Layout {
+    assert!(align_of::<P>() <= 4096, "aligned to more than a page");
+    Layout::new::<P>()
+}

@@ -1,0 +1,139 @@
+//! Who waits for one event: a fiber, which suspends, or another thread, which blocks.
+
+use std::cell::Cell;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use daiko_core::fiber::WaiterId;
+use daiko_sys::futex::{self, Scope};
+
+use super::ControlBlock;
+use crate::process;
+use crate::wait::Deadline;
+use crate::worker::Worker;
+
+/// Low bit of the id: the address is a [`ThreadWaiter`]'s, not a control block's.
+const THREAD: usize = 1;
+
+/// The id of a waiting fiber.
+pub(crate) fn fiber_id(fiber: &ControlBlock) -> WaiterId {
+    WaiterId(ptr::from_ref(fiber).expose_provenance() as u64)
+}
+
+/// Whether `id` stands for a fiber that `worker` has started, or where it ran last.
+///
+/// # Safety
+///
+/// The id is that of somebody who waits under it.
+pub(crate) unsafe fn is_of(id: WaiterId, worker: &Worker) -> bool {
+    // SAFETY: passed on to the caller.
+    unsafe { fiber_of(id) }.is_some_and(|fiber| fiber.owner.is(worker))
+}
+
+/// The fiber that `id` stands for, if it is one.
+///
+/// # Safety
+///
+/// The id is that of somebody who waits under it, and goes on doing so while the fiber is used.
+pub unsafe fn fiber_of<'w>(id: WaiterId) -> Option<&'w ControlBlock> {
+    let addr = id.0 as usize;
+    // SAFETY: the id was made by `fiber_id`; a waiter stays until it is woken.
+    (addr & THREAD == 0).then(|| unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) })
+}
+
+/// Wakes whoever `id` stands for, on behalf of the worker `here`, if one calls.
+///
+/// # Safety
+///
+/// The caller has claimed the wait under which the id was published.
+pub(crate) unsafe fn wake(id: WaiterId, here: Option<&Worker>) {
+    let addr = id.0 as usize;
+    if addr & THREAD == 0 {
+        // SAFETY: the id was made by `fiber_id`; a claimed waiter stays until it is woken.
+        unsafe { &*ptr::with_exposed_provenance::<ControlBlock>(addr) }.wake(here);
+    } else {
+        // SAFETY: the id was made by `ThreadWaiter::id`, likewise.
+        unsafe {
+            ThreadWaiter::wake(NonNull::new_unchecked(ptr::with_exposed_provenance_mut(
+                addr & !THREAD,
+            )))
+        };
+    }
+}
+
+/// A thread that is no worker, or a worker's agent, while it waits for one event.
+#[repr(align(64))]
+pub struct ThreadWaiter {
+    word: AtomicU32,
+    /// Who may wake it.
+    scope: Scope,
+}
+
+thread_local! {
+    static THIS_THREAD: ThreadWaiter = const { ThreadWaiter::new(Scope::Private) };
+    /// The same where other processes wake it, too.
+    static IN_SEGMENT: Cell<Option<&'static ThreadWaiter>> = const { Cell::new(None) };
+}
+
+impl ThreadWaiter {
+    /// The calling thread, which waits for one event at a time. Not for other threads: it goes with its own.
+    pub(crate) fn this_thread() -> &'static Self {
+        if process::is_active() {
+            return Self::in_segment();
+        }
+        // SAFETY: without a destructor a thread-local is there until its thread is gone.
+        THIS_THREAD.with(|waiter| unsafe { &*ptr::from_ref(waiter) })
+    }
+
+    const fn new(scope: Scope) -> Self {
+        ThreadWaiter { word: AtomicU32::new(0), scope }
+    }
+
+    /// Made once for each thread, and never freed: it is of one line, and few threads are no fibers there.
+    #[cold]
+    fn in_segment() -> &'static Self {
+        IN_SEGMENT.get().unwrap_or_else(|| {
+            let waiter = Box::leak(Box::new(Self::new(Scope::Shared)));
+            IN_SEGMENT.set(Some(waiter));
+            waiter
+        })
+    }
+
+    pub(crate) fn id(&self) -> WaiterId {
+        WaiterId((ptr::from_ref(self).expose_provenance() | THREAD) as u64)
+    }
+
+    /// Blocks until the wake.
+    pub(crate) fn block(&self) {
+        let _ = self.block_until(Deadline::NEVER);
+    }
+
+    /// Blocks until the wake; false if the deadline passes before.
+    pub(crate) fn block_until(&self, deadline: Deadline) -> bool {
+        // Acquire: pairs with the Release in `wake`.
+        while self.word.load(Ordering::Acquire) == 0 {
+            let left = deadline.left();
+            if left == Some(Duration::ZERO) {
+                return false;
+            }
+            let _ = futex::wait(&self.word, 0, left, self.scope);
+        }
+        // Relaxed: for another wait, under an id that is published later.
+        self.word.store(0, Ordering::Relaxed);
+        true
+    }
+
+    /// # Safety
+    ///
+    /// The waiter is valid until the store below; afterwards its thread may be gone, so that
+    /// only its address is used, for a wake that then finds nobody.
+    unsafe fn wake(this: NonNull<Self>) {
+        // SAFETY: valid until the store, by this function's contract.
+        let (word, scope) = unsafe { (&raw const (*this.as_ptr()).word, this.as_ref().scope) };
+        // SAFETY: as above.
+        // Release: pairs with the Acquire in `block`.
+        unsafe { (*word).store(1, Ordering::Release) };
+        futex::wake_addr(word, 1, scope);
+    }
+}

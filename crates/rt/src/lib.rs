@@ -1,0 +1,41 @@
+//! The runtime of Daiko: fibers, the workers that run them, and the agents that poll on their behalf.
+//!
+//! Programs use the crate `daiko`, which re-exports what is theirs and adds locks, channels, time,
+//! sockets and the rest. This crate knows none of these: they wait by [`wait`] and [`worker`], and
+//! register what agents shall poll for them as a [`worker::Source`]. Everything that is hidden here
+//! may change in any version.
+
+#[doc(hidden)]
+pub mod deadlock;
+#[doc(hidden)]
+pub mod fiber;
+#[doc(hidden)]
+pub mod jobs;
+mod monitor;
+mod overflow;
+mod pairing;
+#[doc(hidden)]
+pub mod placement;
+#[doc(hidden)]
+pub mod process;
+#[doc(hidden)]
+pub mod runtime;
+#[doc(hidden)]
+pub mod wait;
+#[doc(hidden)]
+pub mod worker;
+
+pub use daiko_context::stack::StackError;
+pub use deadlock::{Awaited, Deadlock, Holder, WaitingFiber};
+pub use fiber::{
+    Builder, Cancelled, Fiber, JoinError, JoinHandle, Scope, ScopedJoinHandle, SpawnError, current,
+    no_suspend, panicking, park, park_timeout, scope, spawn, try_current, yield_now,
+};
+pub use monitor::Stuck;
+pub use pairing::{Class, set_class};
+pub use placement::Placement;
+pub use runtime::{
+    BuildError, Preset, Runtime, RuntimeBuilder, Selector, ShutdownReport, default_runtime, run,
+};
+pub use wait::Deadline;
+pub use worker::WorkerCounters;

@@ -1,0 +1,218 @@
+//! Which workers share a core, once somebody has said what his fibers do.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use daiko_sys::clock;
+use daiko_sys::cpu::CpuSet;
+use daiko_sys::topology::{TopologyError, read_cores};
+
+use crate::runtime::Shared;
+use crate::worker::suspend;
+pub use daiko_core::place::Class;
+
+/// How workers come to know their siblings: not before a fiber has a class, as it takes files, and most programs have no use for
+/// it.
+///
+/// Its words are hints, each of which stands for itself: so all accesses are relaxed.
+pub(crate) struct Pairing {
+    /// The CPU that each worker is bound to; none if there are to be no siblings.
+    bound: Box<[usize]>,
+    /// Where each worker is, if that is taken for granted.
+    assumed: Option<Box<[Option<Place>]>>,
+    is_declared: AtomicBool,
+    /// When the machine is looked at, on the monotonic clock; at its end never. Only the monitor.
+    next_look_ns: AtomicU64,
+}
+
+/// The core of a worker, and how many workers before it are bound to the same CPU: those of one CPU take turns, and so are no
+/// siblings of each other.
+type Place = (usize, usize);
+
+/// Time between a look that has failed and the next one.
+const LOOK_NS: u64 = 1_000_000_000;
+
+impl Pairing {
+    /// Of so many workers that are bound to one CPU of `bound` each, in turn, or are on these `cores`.
+    pub(crate) fn new(bound: &[usize], cores: Option<Vec<usize>>, workers: usize) -> Self {
+        let bound: Box<[usize]> = bound.iter().copied().cycle().take(workers).collect();
+        let has_to_look = cores.is_none() && bound.len() > 1;
+        Pairing {
+            bound,
+            assumed: cores
+                .map(|cores| cores.into_iter().take(workers).map(|core| Some((core, 0))).collect()),
+            is_declared: AtomicBool::new(false),
+            next_look_ns: AtomicU64::new(if has_to_look { 0 } else { u64::MAX }),
+        }
+    }
+
+    /// Some fiber of `runtime`, whose this is, has a class.
+    #[inline]
+    pub(crate) fn declare(&self, runtime: &Shared) {
+        if !self.is_declared.load(Ordering::Relaxed) {
+            self.declare_first(runtime);
+        }
+    }
+
+    #[cold]
+    fn declare_first(&self, runtime: &Shared) {
+        if !self.is_declared.swap(true, Ordering::Relaxed)
+            && let Some(places) = &self.assumed
+        {
+            introduce(runtime, places);
+        }
+    }
+
+    /// Looks at the machine, once it matters. By the monitor: a worker has fibers to run.
+    pub(crate) fn look(&self, runtime: &Shared) {
+        let is_learnt = self.next_look_ns.load(Ordering::Relaxed) == u64::MAX;
+        if !is_learnt && self.is_declared.load(Ordering::Relaxed) {
+            self.look_at(clock::monotonic_ns(), runtime, read_cores);
+        }
+    }
+
+    /// What cannot be read now may be later, as where there are too many open files; `daiko doctor` says why not.
+    fn look_at(
+        &self,
+        now_ns: u64,
+        runtime: &Shared,
+        read_cores: impl FnOnce() -> Result<Vec<CpuSet>, TopologyError>,
+    ) {
+        if now_ns < self.next_look_ns.load(Ordering::Relaxed) {
+            return;
+        }
+        let next = match read_cores() {
+            Ok(cores) => {
+                introduce(runtime, &places(&self.bound, &cores));
+                u64::MAX
+            }
+            Err(_) => now_ns + LOOK_NS,
+        };
+        self.next_look_ns.store(next, Ordering::Relaxed);
+    }
+}
+
+/// Of workers that are bound to these CPUs. None of one whose CPU is offline: the kernel has moved it, and does not bring it back.
+fn places(bound: &[usize], cores: &[CpuSet]) -> Vec<Option<Place>> {
+    let place = |(index, cpu): (usize, &usize)| {
+        let core = cores.iter().position(|core| core.contains(*cpu))?;
+        Some((core, bound[..index].iter().filter(|before| *before == cpu).count()))
+    };
+    bound.iter().enumerate().map(place).collect()
+}
+
+/// Has the workers of each place know each other.
+fn introduce(runtime: &Shared, places: &[Option<Place>]) {
+    let mut workers: Vec<_> =
+        (0..places.len()).filter(|worker| places[*worker].is_some()).collect();
+    workers.sort_by_key(|&worker| places[worker]);
+    let circles = workers.chunk_by(|&a, &b| places[a] == places[b]).filter(|all| all.len() > 1);
+    for siblings in circles {
+        let next = siblings.iter().cycle().skip(1);
+        for (&worker, &next) in siblings.iter().zip(next) {
+            runtime.workers()[worker].set_sibling(next);
+        }
+    }
+}
+
+/// Says what the calling fiber does from here on; returns what it has said before.
+///
+/// [`Builder::class`](crate::Builder::class) says so from the start. Where workers share no core, or are not
+/// [bound](crate::RuntimeBuilder::bind), it makes no difference.
+///
+/// ```
+/// # use daiko_rt as daiko;
+/// use daiko::Class;
+///
+/// # daiko::run(|| {
+/// let before = daiko::set_class(Class::Stall);
+/// // Here it writes to persistent memory.
+/// assert_eq!(daiko::set_class(before), Class::Stall);
+/// # });
+/// ```
+///
+/// # Panics
+///
+/// If the caller is not a fiber.
+pub fn set_class(class: Class) -> Class {
+    let (worker, fiber) = suspend::caller("set_class");
+    let before = fiber.class();
+    fiber.set_class(class);
+    if class != Class::Unknown {
+        worker.runtime().pairing.declare(worker.runtime());
+    }
+    before
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Preset, Runtime, RuntimeBuilder};
+    use daiko_sys::topology::described::Described;
+
+    fn cores(machine: &str) -> Vec<CpuSet> {
+        let machine = Described::parse(machine).unwrap().topology().unwrap();
+        (0..machine.cores()).map(|core| machine.core(core)).collect()
+    }
+
+    /// A runtime that learns nothing by itself.
+    fn unbound(workers: usize) -> Runtime {
+        Runtime::builder().workers(workers).bind(false).preset(Preset::Power).build().unwrap()
+    }
+
+    fn siblings(runtime: &Runtime) -> Vec<Vec<u32>> {
+        let workers = runtime.shared().workers().iter();
+        workers.map(|worker| worker.siblings().map(|sibling| sibling.index).collect()).collect()
+    }
+
+    #[test]
+    fn workers_on_different_cpus_of_a_core_are_siblings() {
+        let none = || [vec![], vec![]];
+        for (machine, bound, expected) in [
+            ("1x2x2", vec![0, 1, 2, 3], vec![vec![2], vec![3], vec![0], vec![1]]),
+            ("1x2x2 offline=3", vec![0, 1, 2, 3], vec![vec![2], vec![], vec![0], vec![]]),
+            ("1x2x2", vec![0, 1], none().to_vec()),
+            ("1x1x2", vec![0, 0], none().to_vec()),
+            ("1x1x2", vec![0, 1, 0, 1], vec![vec![1], vec![0], vec![3], vec![2]]),
+            ("1x1x2", vec![0, 1, 1], vec![vec![1], vec![0], vec![]]),
+            ("1x1x3", vec![2, 1, 0], vec![vec![1, 2], vec![2, 0], vec![0, 1]]),
+        ] {
+            let runtime = unbound(bound.len());
+            introduce(runtime.shared(), &places(&bound, &cores(machine)));
+            assert_eq!(siblings(&runtime), expected, "{bound:?} of {machine}");
+        }
+    }
+
+    #[test]
+    fn workers_are_bound_in_turn_however_many_they_are() {
+        assert_eq!(*Pairing::new(&[4, 6], None, 5).bound, [4, 6, 4, 6, 4]);
+        assert_eq!(*Pairing::new(&[4, 6], None, 1).bound, [4]);
+    }
+
+    #[test]
+    fn who_cannot_have_siblings_does_not_look() {
+        let has_to_look = |builder: RuntimeBuilder| {
+            let runtime = builder.build().unwrap();
+            runtime.shared().pairing.next_look_ns.load(Ordering::Relaxed) == 0
+        };
+        let two = || Runtime::builder().workers(2);
+        assert!(has_to_look(two()));
+        for not in [two().bind(false), two().pairing(false), two().cores([0, 0]), two().workers(1)]
+        {
+            assert!(!has_to_look(not));
+        }
+    }
+
+    #[test]
+    fn a_look_that_fails_is_repeated_after_a_second() {
+        let (runtime, pairing) = (unbound(2), Pairing::new(&[0, 1], None, 2));
+        type Read = fn() -> Result<Vec<CpuSet>, TopologyError>;
+        let look_at = |now, read: Read| pairing.look_at(now, runtime.shared(), read);
+        look_at(5, || Err(TopologyError::Changing));
+        let too_early = || unreachable!("it was just looked");
+        look_at(4 + LOOK_NS, too_early);
+        assert_eq!(siblings(&runtime), [[], []]);
+        look_at(5 + LOOK_NS, || Ok(cores("1x1x2")));
+        assert_eq!(siblings(&runtime), [[1], [0]]);
+        look_at(u64::MAX - 1, too_early);
+    }
+}

@@ -1,0 +1,115 @@
+//! Where woken movers go that wait for sockets, and whether the kernel steers packets after them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use daiko_sys::{clock, steering};
+
+/// Where a [mover](crate::Builder::mover) goes on that has waited for a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Placement {
+    /// On the worker whose agent has seen that the socket is ready, if that one has nothing else to do; else
+    /// where it last ran.
+    #[default]
+    Default,
+    /// Where it is, after it has moved, until a packet for it was processed on that CPU: at most 4 wake-ups. Then its
+    /// socket is looked after there as well.
+    ///
+    /// For kernels that steer packets after their readers (Receive Flow Steering), and do so late, lest one overtakes
+    /// another: meanwhile wake-ups come from where the reader was, and would take it back there. Elsewhere, and while that
+    /// is seen to be off (it is looked at every second), this is as `Default`. On which CPU a packet was processed the kernel says of sockets
+    /// of the internet; other descriptors count as processed where their agent is. Workers that are not
+    /// [bound](crate::RuntimeBuilder::bind) have no CPU: then, too.
+    ///
+    /// From Goda and Tago, "Improvement of load balancing at process wake-up that considers interrupts which follow the
+    /// process".
+    Follow,
+}
+
+/// What [`Placement::Follow`] has to know.
+pub struct Steering {
+    placement: Placement,
+    /// Which worker is bound to a CPU: the first one's index, and one; 0: none.
+    workers: Box<[u16]>,
+    /// Whether the kernel steers packets, as far as is known. Written by the monitor.
+    is_on: AtomicBool,
+    /// When that is looked at again, on the monotonic clock; at its end never.
+    next_look_ns: AtomicU64,
+}
+
+/// Time between two looks.
+const LOOK_NS: u64 = 1_000_000_000;
+
+impl Steering {
+    /// With worker `i` bound to the `i`th CPU of `bound`, if there is one. Whether packets are steered may be `assumed`.
+    pub(crate) fn new(
+        placement: Placement,
+        assumed: Option<bool>,
+        bound: &[usize],
+        workers: usize,
+    ) -> Self {
+        let most = bound.iter().max().map_or(0, |most| most + 1);
+        let mut of_cpu = vec![0; most].into_boxed_slice();
+        for (index, cpu) in bound.iter().take(workers).enumerate() {
+            of_cpu[*cpu] = index as u16 + 1;
+        }
+        let this = Steering {
+            placement,
+            workers: of_cpu,
+            is_on: AtomicBool::new(assumed.unwrap_or(false)),
+            next_look_ns: AtomicU64::new(if assumed.is_some() { u64::MAX } else { 0 }),
+        };
+        this.look();
+        this
+    }
+
+    /// Whether movers are to wait for their packets.
+    #[inline]
+    pub fn is_followed(&self) -> bool {
+        // Relaxed: a second late in any case.
+        self.placement == Placement::Follow && self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Looks whether the kernel steers packets, if that is wanted, and once a second.
+    pub(crate) fn look(&self) {
+        if self.placement == Placement::Default {
+            return;
+        }
+        let now = clock::monotonic_ns();
+        if now >= self.next_look_ns.load(Ordering::Relaxed) {
+            self.next_look_ns.store(now + LOOK_NS, Ordering::Relaxed);
+            self.is_on.store(steering::is_on(), Ordering::Relaxed);
+        }
+    }
+
+    /// The worker that is bound to `cpu`.
+    pub fn worker_at(&self, cpu: usize) -> Option<u16> {
+        self.workers.get(cpu)?.checked_sub(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worker_of_a_cpu_is_the_one_bound_there() {
+        let steering = Steering::new(Placement::Follow, Some(true), &[5, 2], 2);
+        assert_eq!([5, 2, 0, 9].map(|cpu| steering.worker_at(cpu)), [Some(0), Some(1), None, None]);
+        let fewer = Steering::new(Placement::Follow, Some(true), &[5, 2], 1);
+        assert_eq!([5, 2].map(|cpu| fewer.worker_at(cpu)), [Some(0), None]);
+        assert_eq!(Steering::new(Placement::Follow, Some(true), &[], 2).worker_at(0), None);
+    }
+
+    #[test]
+    fn nobody_is_followed_who_has_not_asked() {
+        let is_followed = |placement, steered| {
+            let steering = Steering::new(placement, Some(steered), &[0], 1);
+            steering.look();
+            steering.is_followed()
+        };
+        assert!(is_followed(Placement::Follow, true));
+        assert!(!is_followed(Placement::Follow, false));
+        assert!(!is_followed(Placement::Default, true));
+    }
+}

@@ -1,0 +1,591 @@
+//! Starting a runtime.
+
+use std::alloc::Layout;
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Mutex, OnceLock};
+
+use daiko_context::stack::StackError;
+use daiko_core::fiber::Access;
+use daiko_core::glance::Glance;
+use daiko_core::governor::{Governor, Preset};
+use daiko_core::idle::IdleSet;
+use daiko_core::injector::Injector;
+use daiko_sys::Scope;
+use daiko_sys::arena::Arena;
+use daiko_sys::cpu::{self, CpuSet};
+use daiko_sys::lock::Tally;
+use daiko_sys::memory::{self, GuardKind, MemoryError};
+use daiko_sys::{selector, signal, thread};
+
+use super::kernel::Barriers;
+use super::pool::Pool;
+use super::{Options, Runtime, Selector, Shared, SharedPtr, phase};
+use crate::deadlock::{self, Deadlock, DeadlockHook};
+use crate::fiber::kind;
+use crate::jobs::BlockingPool;
+use crate::monitor::{Monitor, Stuck, StuckHook};
+use crate::overflow;
+use crate::pairing::Pairing;
+use crate::placement::{Placement, Steering};
+use crate::process::crew::{Crew, Roster};
+use crate::process::{self, ProcessError};
+use crate::worker::{Sources, Worker};
+
+/// The most workers of a runtime.
+pub(crate) const MAX_WORKERS: usize = 512;
+
+/// Why a runtime did not start. Nothing of it is left.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The number of workers is not between 1 and 512.
+    Workers {
+        /// What was asked for.
+        workers: usize,
+    },
+    /// None of the CPUs asked for is allowed.
+    NoAllowedCpu {
+        /// What was asked for.
+        asked: Vec<usize>,
+        /// What the affinity mask of the process allows.
+        allowed: Vec<usize>,
+    },
+    /// The stack size is not usable.
+    Stack(StackError),
+    /// There is no memory for the runtime itself.
+    Memory(MemoryError),
+    /// A kernel thread could not be started or set up.
+    Thread(io::Error),
+    /// Workers cannot be processes here.
+    Process(ProcessError),
+    /// The kernel refuses the [selector](RuntimeBuilder::selector) that was asked for.
+    Selector(selector::Refused),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::Workers { workers } => {
+                write!(f, "{workers} workers are not possible; ask for 1 to {MAX_WORKERS}")
+            }
+            BuildError::NoAllowedCpu { asked, allowed } => write!(
+                f,
+                "none of the CPUs {asked:?} is allowed here; choose among {allowed:?} or change the \
+                 affinity mask (taskset, cpuset)"
+            ),
+            BuildError::Stack(error) => error.fmt(f),
+            BuildError::Memory(error) => error.fmt(f),
+            BuildError::Thread(error) => {
+                write!(f, "a worker thread could not be started: {error}; see ulimit -u")
+            }
+            BuildError::Process(error) => error.fmt(f),
+            BuildError::Selector(refused) => {
+                write!(f, "{refused}; or leave the selector to the runtime")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BuildError::Stack(error) => Some(error),
+            BuildError::Memory(error) => Some(error),
+            BuildError::Thread(error) => Some(error),
+            BuildError::Process(error) => Some(error),
+            BuildError::Selector(refused) => Some(refused),
+            BuildError::Workers { .. } | BuildError::NoAllowedCpu { .. } => None,
+        }
+    }
+}
+
+/// How a [`Runtime`] shall be.
+///
+/// ```
+/// # use daiko_rt as daiko;
+/// use daiko::{Preset, Runtime};
+///
+/// let runtime = Runtime::builder().workers(1).preset(Preset::Latency).build().unwrap();
+/// assert_eq!(runtime.workers(), 1);
+/// ```
+#[must_use = "a builder starts nothing before `build`"]
+pub struct RuntimeBuilder {
+    workers: Option<usize>,
+    processes: bool,
+    cpus: Option<Vec<usize>>,
+    bind: bool,
+    preset: Option<Preset>,
+    max_agents: Option<usize>,
+    any_agent: bool,
+    traced: bool,
+    stack_size: usize,
+    guard_size: usize,
+    arena: Option<Arena>,
+    guard_kind: Option<GuardKind>,
+    membarrier: bool,
+    selector: Option<selector::Kind>,
+    placement: Placement,
+    steered: Option<bool>,
+    pairing: bool,
+    cores: Option<Vec<usize>>,
+    on_stuck: Option<StuckHook>,
+    on_deadlock: Option<DeadlockHook>,
+}
+
+impl Default for RuntimeBuilder {
+    fn default() -> Self {
+        RuntimeBuilder {
+            workers: None,
+            processes: false,
+            cpus: None,
+            bind: true,
+            preset: None,
+            max_agents: None,
+            any_agent: false,
+            traced: true,
+            stack_size: 64 * 1024,
+            guard_size: daiko_sys::memory::page_size(),
+            arena: None,
+            guard_kind: None,
+            membarrier: true,
+            selector: None,
+            placement: Placement::Default,
+            steered: None,
+            pairing: true,
+            cores: None,
+            on_stuck: None,
+            on_deadlock: None,
+        }
+    }
+}
+
+impl fmt::Debug for RuntimeBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuntimeBuilder")
+            .field("workers", &self.workers)
+            .field("cpus", &self.cpus)
+            .field("bind", &self.bind)
+            .field("preset", &self.preset)
+            .field("stack_size", &self.stack_size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RuntimeBuilder {
+    /// How many workers: 1 to 512. Default: as many as CPUs are allowed, by the affinity mask
+    /// and the cgroup's quota, rounded up.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Makes the workers processes: so many, of 1 to 512, forked by [`build`](Self::build) from this one. Fibers go
+    /// on, after any suspension, in whichever has time for them; all are [movers](crate::Builder::mover). Where a worker
+    /// is killed, its fibers go on in the next one, behind any call of this library.
+    ///
+    /// The program keeps its objects where all of them see these, in a
+    /// [`SharedHeap`](crate::process::SharedHeap), and builds the runtime while it has but one thread. That
+    /// process itself runs no fibers: it waits for them, and ends the others.
+    /// [The module](crate::process) has an example, and says what else differs.
+    ///
+    /// # Safety
+    ///
+    /// What fibers run keeps to this, in addition to what [`Builder::mover`](crate::Builder::mover) asks for:
+    ///
+    /// 1. *Statics* are each process's own, as they were when the workers were forked. No two processes write
+    ///    to what they reach from such a copy: a static that owns memory of the heap by then (a `Vec`,
+    ///    a `LazyLock` that was used, the buffer of standard output once something was printed) is not
+    ///    changed by fibers, nor freed. What is to be one for all is declared by
+    ///    [`shared!`](crate::shared).
+    /// 2. *Blocking objects and thread handles* of `std` and of C stay inside one process: no fiber holds one, or
+    ///    waits for one, that another fiber uses. Those of `sync` are for all. Nor do fibers, or their
+    ///    `blocking(`) calls, start threads by `std`, whose list of them is such a static as in 1.
+    /// 3. *Mappings* that are made, and libraries that are loaded, after the build are not used across a
+    ///    call of this library: other processes do not have them. Memory of `malloc` is such a mapping. Nor are locks and
+    ///    buffers of 1 and 2 held across one.
+    /// 4. Nothing that a fiber borrows lies in the frame of a thread.
+    /// 5. Where a guard or permit of `sync` is leaked, as by [`std::mem::forget`], what it is of is not
+    ///    freed before the fiber has ended: if that is lost, it is freed from it.
+    /// 6. What a fiber was changing when it was [lost](crate::JoinError::WorkerDied) may be changed by half: the value
+    ///    behind a poisoned lock, what atomics guard, what the closure of a fiber owns that begins anew. Nobody relies on more.
+    pub unsafe fn process_workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self.processes = true;
+        self
+    }
+
+    /// Whether worker processes are traced (by `ptrace`, from the process that forks them), so that what one of them was in
+    /// the middle of when it was killed another finishes. Default: yes.
+    ///
+    /// A debugger can attach to a worker only if not. Then, and where the kernel does not allow it, the program ends
+    /// with a worker that was killed in a call of this library or in its agent; the last words say so.
+    pub fn trace_workers(mut self, traced: bool) -> Self {
+        self.traced = traced;
+        self
+    }
+
+    /// The CPUs that workers are bound to, in turn; those that are not allowed are left out.
+    /// Default: all that are allowed.
+    pub fn cpus(mut self, cpus: impl IntoIterator<Item = usize>) -> Self {
+        self.cpus = Some(cpus.into_iter().collect());
+        self
+    }
+
+    /// Whether each worker is bound to one CPU, as is the default, or runs on any allowed one.
+    pub fn bind(mut self, bind: bool) -> Self {
+        self.bind = bind;
+        self
+    }
+
+    /// How long agents poll before they sleep. Default: [`Preset::Balanced`], under a CPU quota
+    /// [`Preset::Power`].
+    pub fn preset(mut self, preset: Preset) -> Self {
+        self.preset = Some(preset);
+        self
+    }
+
+    /// How many agents may poll at a time. Default: as many as there are workers.
+    pub fn max_agents(mut self, agents: usize) -> Self {
+        self.max_agents = Some(agents);
+        self
+    }
+
+    /// Whether an agent may also look at the watches of other workers, and resume movers that it
+    /// finds there itself. Default: no.
+    pub fn any_agent(mut self, any: bool) -> Self {
+        self.any_agent = any;
+        self
+    }
+
+    /// Bytes of a fiber's stack, without its guard; rounded up to a power of two. Default: 64 KiB.
+    /// Memory is committed page by page, as it is used.
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.stack_size = bytes;
+        self
+    }
+
+    /// Bytes of the guard at the end of each stack. Default: one page, enough for Rust, which
+    /// touches every page of a large frame; C code needs 64 KiB.
+    pub fn guard_size(mut self, bytes: usize) -> Self {
+        self.guard_size = bytes;
+        self
+    }
+
+    /// Called when a worker has been stuck in one fiber, without a suspension, for several
+    /// milliseconds. It runs on a thread of the runtime's own and must not block.
+    pub fn on_stuck(mut self, hook: impl Fn(&Stuck) + Send + Sync + 'static) -> Self {
+        self.on_stuck = Some(Box::new(hook));
+        self
+    }
+
+    /// Called when fibers wait for each other in a cycle, or all for what nobody is left to bring:
+    /// with who waits for what, held by whom.
+    ///
+    /// The runtime is looked at where it rests: no worker runs a fiber, and no timer, silent watch or
+    /// poller could make one runnable. A cycle is reported in any case where each waits for the next to free
+    /// a mutex or what it has locked for writing, to have done what is done once, or to end. Other waits
+    /// are reported only if nothing of the process could still end one: all its other threads are blocked
+    /// until another wakes them, and no signal has a handler. What another process, a device or a time
+    /// could bring is not taken for lost. Each standstill is reported once, and another one after a fiber
+    /// has run.
+    ///
+    /// With the first such runtime the process begins to track who holds which lock, as builds with debug
+    /// assertions always do, which makes each lock and unlock slower. Locks taken before are not known, nor
+    /// are the readers of a read-write lock, and who has permits of a semaphore, which anyone may give back.
+    /// Without a hook, builds with debug assertions write the report to standard error, and others do not
+    /// look for deadlocks.
+    ///
+    /// The hook runs on a thread of the runtime's own and must not block.
+    ///
+    /// ```
+    /// # use daiko_rt as daiko;
+    /// use daiko::Runtime;
+    /// use std::sync::mpsc;
+    ///
+    /// let (tell, told) = mpsc::channel();
+    /// let hook = move |deadlock: &daiko::Deadlock| _ = tell.send(deadlock.clone());
+    /// let runtime = Runtime::builder().workers(1).on_deadlock(hook).build().unwrap();
+    /// let parked = runtime.spawn(daiko::park);
+    /// let deadlock = told.recv().unwrap();
+    /// assert_eq!(deadlock.fibers[0].waits_for.kind, "park");
+    /// parked.cancel();
+    /// ```
+    pub fn on_deadlock(mut self, hook: impl Fn(&Deadlock) + Send + Sync + 'static) -> Self {
+        self.on_deadlock = Some(Box::new(hook));
+        self
+    }
+
+    /// Where the runtime's objects come from: for tests.
+    #[doc(hidden)]
+    pub fn arena(mut self, arena: Arena) -> Self {
+        self.arena = Some(arena);
+        self
+    }
+
+    /// Forces the fallback for guards, and for `membarrier`: for tests and measurements.
+    #[doc(hidden)]
+    pub fn fallbacks(mut self, guard_kind: Option<GuardKind>, membarrier: bool) -> Self {
+        self.guard_kind = guard_kind;
+        self.membarrier = membarrier;
+        self
+    }
+
+    /// Has [`Placement::Follow`] take for granted that packets are steered, or that they are not: for tests.
+    #[doc(hidden)]
+    pub fn steered(mut self, steered: bool) -> Self {
+        self.steered = Some(steered);
+        self
+    }
+
+    /// How workers ask the kernel which descriptors have changed. Default: by io_uring where it is granted, else by epoll.
+    pub fn selector(self, selector: Selector) -> Self {
+        self.selector_kind(selector.into())
+    }
+
+    /// As [`selector`](Self::selector), with what is there only to be tested and measured.
+    #[doc(hidden)]
+    pub fn selector_kind(mut self, kind: selector::Kind) -> Self {
+        self.selector = Some(kind);
+        self
+    }
+
+    /// Where [movers](crate::Builder::mover) go on that have waited for a socket.
+    ///
+    /// ```
+    /// # use daiko_rt as daiko;
+    /// use daiko::{Placement, Runtime};
+    ///
+    /// let runtime = Runtime::builder().workers(1).placement(Placement::Follow).build().unwrap();
+    /// ```
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
+
+    /// Whether workers whose CPUs are hardware threads of one core heed each other, once a fiber has a
+    /// [class](crate::Builder::class): one runs what stalls while the other one runs what computes, and an agent leaves the core
+    /// to a sibling that computes. Default: yes.
+    ///
+    /// ```
+    /// # use daiko_rt as daiko;
+    /// use daiko::{Preset, Runtime};
+    ///
+    /// // Here agents poll for ever, whatever a sibling does.
+    /// let builder = Runtime::builder().workers(1).preset(Preset::Latency).pairing(false);
+    /// let runtime = builder.build().unwrap();
+    /// ```
+    pub fn pairing(mut self, pairing: bool) -> Self {
+        self.pairing = pairing;
+        self
+    }
+
+    /// Takes for granted on which core each worker is, in turn, by any numbers: for tests.
+    #[doc(hidden)]
+    pub fn cores(mut self, cores: impl IntoIterator<Item = usize>) -> Self {
+        self.cores = Some(cores.into_iter().collect());
+        self
+    }
+
+    /// Starts the runtime.
+    ///
+    /// # Errors
+    ///
+    /// If the number of workers, the CPUs, the stack size or the selector are not possible, or no memory or
+    /// kernel thread is to be had.
+    pub fn build(self) -> Result<Runtime, BuildError> {
+        let cpus = self.allowed_cpus()?;
+        let workers = self.workers.unwrap_or_else(|| cpu::default_workers().min(cpus.len()));
+        if !(1..=MAX_WORKERS).contains(&workers) {
+            return Err(BuildError::Workers { workers });
+        }
+        let occupied = process::occupy(&self).map_err(BuildError::Process)?;
+        if let Some(kind) = self.selector {
+            selector::probe(kind).map_err(BuildError::Selector)?;
+        }
+        overflow::install().map_err(BuildError::Thread)?;
+        if self.on_deadlock.is_some() {
+            deadlock::track();
+        }
+        let (bind, processes) = (self.bind, self.processes);
+        let shared = self.make_shared(workers, &cpus)?;
+        // From here on a failure ends in the drop of the runtime, which ends what was started.
+        let mut runtime = Runtime { shared, monitor: None, crew: None };
+        let cpus_of = |index: usize| match bind {
+            true => CpuSet::from_iter([cpus[index % cpus.len()]]),
+            false => CpuSet::from_iter(cpus.iter().copied()),
+        };
+        if processes {
+            let crew = Crew::start(SharedPtr(runtime.shared.0), occupied, cpus_of);
+            runtime.crew = Some(crew.map_err(BuildError::Process)?);
+        } else {
+            for index in 0..workers {
+                runtime
+                    .shared()
+                    .start_thread(index, &cpus_of(index))
+                    .map_err(BuildError::Thread)?;
+            }
+        }
+        let monitor = Monitor::start(SharedPtr(runtime.shared.0)).map_err(BuildError::Thread)?;
+        runtime.monitor = Some(monitor);
+        Ok(runtime)
+    }
+
+    /// Whether the workers shall be processes.
+    pub(crate) fn has_processes(&self) -> bool {
+        self.processes
+    }
+
+    /// What was asked for that processes cannot have.
+    pub(crate) fn not_for_processes(&self) -> Option<&'static str> {
+        let private = |arena: &Arena| arena.scope() == Scope::Private;
+        match () {
+            () if self.on_deadlock.is_some() => Some("on_deadlock"),
+            // A ring is its thread's, and processes come and go.
+            () if self.selector.is_some_and(|kind| kind != selector::Kind::Epoll) => {
+                Some("selector")
+            }
+            () if self.arena.as_ref().is_some_and(private) => Some("arena"),
+            () => None,
+        }
+    }
+
+    fn allowed_cpus(&self) -> Result<Vec<usize>, BuildError> {
+        let allowed: Vec<usize> = cpu::allowed().map_err(BuildError::Thread)?.iter().collect();
+        let Some(asked) = &self.cpus else {
+            return Ok(allowed);
+        };
+        let cpus: Vec<usize> = asked.iter().copied().filter(|cpu| allowed.contains(cpu)).collect();
+        if cpus.is_empty() {
+            return Err(BuildError::NoAllowedCpu { asked: asked.clone(), allowed });
+        }
+        Ok(cpus)
+    }
+
+    fn make_shared(self, workers: usize, cpus: &[usize]) -> Result<SharedPtr, BuildError> {
+        let arena = match self.arena {
+            Some(arena) => arena,
+            None if self.processes => process::heap::arena().map_err(BuildError::Memory)?,
+            None => Arena::private(),
+        };
+        // A spare behind each worker; movers need none, as other workers take them.
+        let all = if self.processes { workers } else { 2 * workers };
+        let preset = self.preset.unwrap_or_else(|| match cpu::quota() {
+            Some(_) => Preset::Power,
+            None => Preset::Balanced,
+        });
+        let barriers = match self.processes {
+            _ if !self.membarrier => Barriers::Fences,
+            true => Barriers::of_processes(),
+            false => Barriers::of_threads(),
+        };
+        let scope = arena.scope();
+        let guard_kind = self.guard_kind.unwrap_or_else(|| GuardKind::probe_for(scope));
+        let pool = Pool::new(arena.clone(), guard_kind, self.guard_size, self.stack_size)
+            .map_err(BuildError::Stack)?;
+        let memory = arena.alloc(Layout::new::<Shared>()).map_err(BuildError::Memory)?;
+        let workers_memory = match arena.alloc(Shared::workers_layout(all)) {
+            Ok(memory) => memory,
+            Err(error) => {
+                // SAFETY: just allocated with this layout.
+                unsafe { arena.free(memory, Layout::new::<Shared>()) };
+                return Err(BuildError::Memory(error));
+            }
+        };
+        let shared = memory.cast::<Shared>();
+        let first = workers_memory.cast::<Worker>();
+        let access = match barriers {
+            Barriers::Fences => Access::Exchange,
+            Barriers::Threads | Barriers::Processes => Access::Plain,
+        };
+        for index in 0..all {
+            // SAFETY: the memory has room for `all` workers.
+            unsafe { first.add(index).write(Worker::new(shared, index as u32, access, scope)) };
+        }
+        let governor = Governor::new(workers as u32, cpus.len() as u32, preset);
+        if let Some(agents) = self.max_agents {
+            governor.set_max_agents(u32::try_from(agents).unwrap_or(u32::MAX));
+        }
+        let (on_stuck, on_deadlock) = (self.on_stuck, self.on_deadlock);
+        let (any_agent, processes, traced) = (self.any_agent, self.processes, self.traced);
+        let bound = if self.bind { cpus } else { &[] };
+        let steering = Steering::new(self.placement, self.steered, bound, workers);
+        let pairing = match self.pairing {
+            true => Pairing::new(bound, self.cores, workers),
+            false => Pairing::new(&[], None, 0),
+        };
+        let kind = if processes { kind::MOVER } else { 0 };
+        let selector = if processes { Some(selector::Kind::Epoll) } else { self.selector };
+        let options =
+            Options { processes, traced, kind, any_agent, selector, on_stuck, on_deadlock };
+        // SAFETY: the memory has room for it.
+        unsafe {
+            shared.write(Shared {
+                pool,
+                workers: first,
+                worker_count: workers as u32,
+                all_count: all as u32,
+                injector: Injector::new(),
+                idle: IdleSet::new(all),
+                governor,
+                sources: Sources::new(scope),
+                blocking: BlockingPool::default(),
+                monitor: Monitor::new(scope),
+                glance: Glance::new(),
+                stand_in: AtomicBool::new(false),
+                spares: AtomicU32::new(0),
+                barriers,
+                selector: OnceLock::new(),
+                ended: Tally::new(scope),
+                roster: Roster::new(scope),
+                threads: Mutex::new(Vec::new()),
+                steering,
+                pairing,
+                cpus: cpus.iter().copied().collect(),
+                phase: AtomicU32::new(phase::RUNNING),
+                options,
+            });
+        }
+        Ok(SharedPtr(shared))
+    }
+}
+
+impl Shared {
+    /// Starts the thread of worker `index`, which may run on `cpus`.
+    pub(crate) fn start_thread(&self, index: usize, cpus: &CpuSet) -> io::Result<()> {
+        if !memory::has_room_for_mappings(MAPPINGS_OF_THREAD) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        let (shared, cpus) = (SharedPtr(NonNull::from(self)), cpus.clone());
+        let (report, reported) = std::sync::mpsc::sync_channel(1);
+        let thread =
+            std::thread::Builder::new().name(format!("daiko-{index}")).spawn(move || {
+                let shared = shared;
+                // SAFETY: the shared part lives until all threads have ended.
+                let shared = unsafe { shared.0.as_ref() };
+                match set_up_thread(&cpus) {
+                    Ok(alternate_stack) => {
+                        let _ = report.send(Ok(()));
+                        shared.all_workers()[index].main();
+                        drop(alternate_stack);
+                    }
+                    Err(error) => drop(report.send(Err(error))),
+                }
+                shared.ended.add();
+            })?;
+        self.threads().push(thread);
+        reported.recv().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+    }
+}
+
+/// Mappings of a thread: its stack, the alternate stacks of `std` and of ours, memory of `malloc`, and their guards.
+const MAPPINGS_OF_THREAD: usize = 8;
+
+/// What a worker's kernel thread needs: its CPUs, exact timers, a stack for the overflow report.
+pub(crate) fn set_up_thread(cpus: &CpuSet) -> io::Result<signal::AltStack> {
+    cpu::bind_current(cpus)?;
+    thread::set_timer_slack_ns(1)?;
+    signal::AltStack::install().map_err(io::Error::other)
+}

@@ -1,0 +1,71 @@
+//! The default runtime, for those who name none.
+
+use std::sync::OnceLock;
+
+use super::{Runtime, Shared};
+use crate::fiber::{JoinError, JoinHandle};
+use crate::worker::Worker;
+
+static DEFAULT: OnceLock<Runtime> = OnceLock::new();
+
+/// The process-wide runtime, started at its first use with the default settings.
+///
+/// It is never shut down: its fibers end with the process. A program that wants other settings,
+/// or an orderly end, builds a [`Runtime`] of its own.
+///
+/// # Panics
+///
+/// If it cannot be started: no thread or no memory is to be had; or while a runtime has
+/// [processes](crate::process) as workers.
+pub fn default_runtime() -> &'static Runtime {
+    assert!(
+        !crate::process::is_active(),
+        "daiko: no default runtime beside one whose workers are processes; spawn by a fiber, or by Runtime::spawn"
+    );
+    DEFAULT.get_or_init(|| match Runtime::builder().build() {
+        Ok(runtime) => runtime,
+        Err(error) => panic!("daiko: the default runtime cannot start: {error}"),
+    })
+}
+
+/// Runs `f` in a fiber of the default runtime and waits for its end.
+///
+/// The calling thread blocks; a fiber suspends, and then `f` runs in that fiber's runtime.
+///
+/// ```
+/// # use daiko_rt as daiko;
+/// let answer = daiko::run(|| daiko::spawn(|| 6 * 7).join().unwrap());
+/// assert_eq!(answer, 42);
+/// ```
+///
+/// # Panics
+///
+/// If `f` panics, with its payload, or if the default runtime cannot be started.
+#[track_caller]
+pub fn run<F, T>(f: F) -> T
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    join_main(crate::spawn(f))
+}
+
+/// Waits for the fiber that stands for the caller.
+#[track_caller]
+pub(super) fn join_main<T>(main: JoinHandle<T>) -> T {
+    match main.join() {
+        Ok(result) => result,
+        Err(JoinError::Panicked(payload)) => std::panic::resume_unwind(payload),
+        Err(error) => panic!("daiko::run: {error}"),
+    }
+}
+
+/// The runtime of the worker that calls, or the default one.
+#[track_caller]
+#[inline]
+pub fn of(here: Option<&Worker>) -> &Shared {
+    match here {
+        Some(worker) => worker.runtime(),
+        None => default_runtime().shared(),
+    }
+}

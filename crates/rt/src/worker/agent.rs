@@ -1,0 +1,455 @@
+//! The agent: the worker's own stack, which polls when no fiber is runnable.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use daiko_core::barrier::{Barrier, Fences};
+use daiko_core::fiber::{Effect, Event};
+use daiko_core::governor::{Company, Decision, Idle, Permit};
+use daiko_core::place;
+use daiko_sys::{clock, futex};
+
+use super::Worker;
+use super::source::{Bed, Round, Rung, Source};
+use super::succession::Rest;
+use crate::fiber::ControlBlock;
+use crate::runtime::kernel::ThisThread;
+use crate::runtime::phase;
+use crate::wait::Deadline;
+
+/// Time between two looks at other workers' queues, and before the first, in nanoseconds.
+const STEAL_NS: u64 = 3_000;
+/// Looks at the inbox between two looks at everything else and at the clock.
+const INBOX_LOOKS: u32 = 16;
+
+impl Worker {
+    /// Runs fibers and polls, until the runtime ends.
+    pub(super) fn run_agent(&self) {
+        while !self.is_done() {
+            while let Some(fiber) = self.pick() {
+                self.resume(fiber);
+            }
+            if !self.poll_sources(Round::Idle) && !self.is_done() {
+                self.idle();
+            }
+        }
+        // The others may have parked before the last fiber ended, here.
+        self.runtime().unpark_all();
+    }
+
+    /// Calls `each` with every source of this worker, in order of cost: first the runtime's, where a
+    /// new one is entered, then those of clients.
+    #[inline]
+    fn each_own_source(&self, mut each: impl FnMut(&dyn Source)) {
+        each(&Mail);
+        each(&self.timers);
+        each(&self.desk);
+        each(&Injected);
+        each(&self.watches);
+        self.sources.each(|_, source| each(source));
+        each(&Theft);
+    }
+
+    /// Calls `each` with every source that this worker polls.
+    #[inline]
+    fn each_source(&self, mut each: impl FnMut(&dyn Source)) {
+        self.each_own_source(&mut each);
+        self.runtime().sources.each(|_, source| each(source));
+    }
+
+    /// Polls each source once; returns true if a fiber may be runnable.
+    ///
+    /// The agent calls it when nothing is runnable, a running fiber's pick at every 61st pick.
+    pub(super) fn poll_sources(&self, round: Round) -> bool {
+        self.counters.polls.add(1);
+        if self.is_expected() {
+            self.arrive();
+        }
+        let mut found = false;
+        self.each_source(|source| found |= source.poll(self, round));
+        if self.polls_for_others() {
+            found |= self.poll_sources_of_others(round);
+        }
+        let phase = self.runtime().phase();
+        if phase != self.phase.replace(phase) {
+            self.unwind_fibers();
+        }
+        found || self.has_runnable()
+    }
+
+    /// Returns true if this worker polls what the agents of other workers, which are busy, do not.
+    #[inline]
+    fn polls_for_others(&self) -> bool {
+        let runtime = self.runtime();
+        runtime.options.any_agent || runtime.stand_in.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn poll_sources_of_others(&self, round: Round) -> bool {
+        let mut found = false;
+        let others = self.runtime().all_workers().iter().filter(|other| other.index != self.index);
+        for other in others {
+            // All of them: a source that always hits must not hide those behind it.
+            other.each_own_source(|source| {
+                found |= source.may_be_polled_elsewhere() && source.poll(self, round);
+            });
+        }
+        found
+    }
+
+    /// Nothing was found: spins or parks, as the governor says, until something may be.
+    fn idle(&self) {
+        let runtime = self.runtime();
+        let company = self.company();
+        // Mail comes soonest, and costs the senders nothing to wait for.
+        if runtime.governor.preset().may_spin_for(company) && self.begin_to_spin(company) {
+            return;
+        }
+        let mut permit: Option<Permit<'_>> = None;
+        let idle_since = clock::monotonic_ns();
+        let (mut now, mut last_steal) = (idle_since, idle_since);
+        loop {
+            match runtime.governor.decide(&mut permit, &self.idle_for(now - idle_since, company)) {
+                Decision::Spin => {
+                    // Seldom: a look at another worker's queue takes the line from under its hands.
+                    let round = match now - last_steal >= STEAL_NS {
+                        true => Round::IdleForLong,
+                        false => Round::Idle,
+                    };
+                    if round == Round::IdleForLong {
+                        last_steal = now;
+                    }
+                    if self.spin() || self.poll_sources(round) || self.is_done() {
+                        return;
+                    }
+                }
+                // A last look at the others' queues, which `park_thread` takes for empty.
+                Decision::Park | Decision::ParkFor(_) if self.steal() => return,
+                Decision::Park => {
+                    drop(permit);
+                    return self.park_thread(None);
+                }
+                Decision::ParkFor(ns) => {
+                    self.park_thread(Some(Duration::from_nanos(ns)));
+                    // A poll without a hit is no work: no reason to spin anew.
+                    if self.poll_sources(Round::IdleForLong) || self.is_done() {
+                        return;
+                    }
+                }
+            }
+            now = clock::monotonic_ns();
+        }
+    }
+
+    /// The state of this agent for the governor.
+    fn idle_for(&self, idle_ns: u64, company: Company) -> Idle {
+        Idle {
+            idle_ns,
+            silent: self.has_silent_work(),
+            company,
+            has_seat: company.is_none() || self.has_seat(),
+            gives_way: self.has_siblings() && place::gives_way(self.beside(), idle_ns),
+        }
+    }
+
+    /// The peer processes that fibers of this worker wait for.
+    fn company(&self) -> Company {
+        let mut company = Company::default();
+        self.sources.each(|_, source| company = company.and(source.company()));
+        company
+    }
+
+    fn has_seat(&self) -> bool {
+        let mut has_seat = true;
+        self.sources.each(|_, source| has_seat &= source.has_seat());
+        has_seat
+    }
+
+    fn begin_to_spin(&self, company: Company) -> bool {
+        if !company.is_none() {
+            self.sources.each(|_, source| source.take_seat());
+        }
+        self.spin()
+    }
+
+    /// Looks a few times at the inbox, and at sources that change as quickly; returns true if
+    /// something has come.
+    #[inline]
+    fn spin(&self) -> bool {
+        for _ in 0..INBOX_LOOKS {
+            let mut found = self.inbox.has_mail();
+            self.sources.each(|_, source| found |= source.glance(self));
+            if found {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        false
+    }
+
+    /// Returns true if a source that this worker polls may change without an announcement.
+    fn has_silent_work(&self) -> bool {
+        let mut silent = false;
+        self.each_source(|source| silent |= source.is_silent());
+        silent
+            || self.polls_for_others()
+                && self.runtime().all_workers().iter().any(|other| other.needs_stand_in(self))
+    }
+
+    /// Returns true if `agent`, which stands in for others, has to poll sources of this worker. A
+    /// sleeping worker is told of what it finds only by looking while it is awake.
+    fn needs_stand_in(&self, agent: &Worker) -> bool {
+        let is_awake = self.index != agent.index && !self.is_parked();
+        let mut needs = false;
+        self.each_own_source(|source| {
+            needs |= source.may_be_polled_elsewhere()
+                && (source.is_silent() || is_awake && source.is_awaited());
+        });
+        needs
+    }
+
+    /// Returns true if one of this worker's own sources may come to something that it finds only by
+    /// looking. Any thread.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let mut awaited = false;
+        self.each_own_source(|source| awaited |= source.is_awaited());
+        awaited
+    }
+
+    pub fn is_parked(&self) -> bool {
+        self.inbox.is_parked()
+    }
+
+    /// Sleeps until another thread unparks this worker or a timer is due, at most for `polling` where
+    /// a source is silent.
+    ///
+    /// The order rules out a lost wake-up: say "parked", then look again at all that others may
+    /// fill, then sleep. They fill first and look for parked workers afterwards.
+    fn park_thread(&self, polling: Option<Duration>) {
+        let runtime = self.runtime();
+        if polling.is_none() {
+            // A worker that sleeps spawns nothing: others may need the stacks.
+            self.pool.give_back(&runtime.pool, usize::MAX);
+        }
+        let sampled = self.park_sources(polling.is_none());
+        if !self.inbox.park() {
+            return self.unpark_sources();
+        }
+        match polling {
+            None => self.announce(&runtime.idle_barrier()),
+            // Work whose maker passes the light half alone may be missed, for as long as this
+            // sleeps: then all sources are polled. README of `core::idle`.
+            Some(_) => self.announce(&Fences),
+        }
+        // A worker that does not poll sleeps only if nothing silent has come either.
+        let silent = polling.is_none() && self.has_silent_work();
+        if !silent && !self.has_shared_work() {
+            self.counters.parks.add(1);
+            self.sleep(polling, sampled);
+        }
+        let _ = runtime.idle.retract(self.index as usize);
+        if !self.inbox.unpark() {
+            // The thread that has taken the mark touches this worker until it has stored the token:
+            // before that neither the worker may go on to its end, nor the runtime.
+            self.await_token();
+        }
+        self.unpark_sources();
+        self.unparked.store(0, Ordering::Relaxed);
+    }
+
+    fn announce(&self, barrier: &impl Barrier) {
+        if self.is_active() {
+            self.runtime().idle.announce(self.index as usize, barrier);
+        } else {
+            barrier.heavy();
+        }
+    }
+
+    /// Chooses the bed for a sleep, and publishes it for the thread that ends the sleep. Returns how
+    /// long the worker may sleep there at most, as the source of another bed is not heard.
+    fn park_sources(&self, for_good: bool) -> Option<Duration> {
+        let (mut bed, mut sampled) = (TOKEN, None);
+        self.sources.each(|index, source| match source.park(for_good) {
+            Bed::Own { .. } if bed == TOKEN => bed = index + 1,
+            Bed::Own { sampled: often } => sampled = sampled.into_iter().chain([often]).min(),
+            Bed::Token => {}
+        });
+        // Relaxed: published by the mark in the inbox.
+        self.bed.store(bed, Ordering::Relaxed);
+        sampled
+    }
+
+    fn unpark_sources(&self) {
+        self.bed.store(TOKEN, Ordering::Relaxed);
+        self.sources.each(|_, source| source.unpark());
+    }
+
+    /// The source in whose bed the worker sleeps, or was about to; `None`: it sleeps on its token. For
+    /// the owner, and the thread that has taken the mark of its inbox.
+    fn bed(&self) -> Option<&dyn Source> {
+        self.sources.at(self.bed.load(Ordering::Relaxed).checked_sub(1)?)
+    }
+
+    /// The last look before sleep: at what others fill without mail.
+    fn has_shared_work(&self) -> bool {
+        let mut pending = self.runtime().phase() != self.phase.get() || self.is_done();
+        self.each_source(|source| pending = pending || source.is_pending(self));
+        pending
+    }
+
+    fn sleep(&self, polling: Option<Duration>, sampled: Option<Duration>) {
+        let monitor = &self.runtime().monitor;
+        if polling.is_none() {
+            monitor.worker_parks();
+        }
+        self.note_rest(if polling.is_none() { Rest::Parked } else { Rest::Sampling });
+        // Only this worker arms its timers, so none comes that is due sooner.
+        let mut due = Deadline::NEVER;
+        self.each_source(|source| due = due.min(source.next_due()));
+        let timeout = polling.into_iter().chain(sampled).chain(due.left()).min();
+        match self.bed() {
+            Some(source) => source.sleep(self, &self.unparked, timeout),
+            None => self.sleep_on_token(timeout),
+        }
+        self.note_rest(Rest::No);
+        if polling.is_none() {
+            monitor.worker_runs();
+        }
+    }
+
+    /// Waits for the token that is on its way.
+    fn await_token(&self) {
+        if self.bed().is_none() {
+            return self.sleep_on_token(None);
+        }
+        // Stored right behind the ring that has ended the sleep, or would have.
+        // Acquire: pairs with the Release in `unpark_thread`.
+        while self.unparked.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+    }
+
+    fn sleep_on_token(&self, timeout: Option<Duration>) {
+        let scope = self.runtime().scope();
+        // Acquire: pairs with the Release in `unpark_thread`.
+        while self.unparked.load(Ordering::Acquire) == 0 {
+            match futex::wait(&self.unparked, 0, timeout, scope) {
+                futex::Wait::TimedOut => return,
+                futex::Wait::Woken | futex::Wait::Changed | futex::Wait::Interrupted => {}
+            }
+        }
+    }
+
+    /// Unparks this worker, if it is parked.
+    pub fn unpark(&self, from: Option<&Worker>) {
+        if self.inbox.unpark() {
+            self.unpark_thread(from);
+        }
+    }
+
+    /// Wakes the kernel thread, whose parked mark the caller has taken. Once the token is stored
+    /// the worker may end.
+    pub(super) fn unpark_thread(&self, from: Option<&Worker>) {
+        if let Some(from) = from {
+            from.counters.unparks.add(1);
+        }
+        let (word, scope) = match self.bed().map_or(Rung::Token, Source::ring) {
+            Rung::Token => (&raw const self.unparked, self.runtime().scope()),
+            Rung::Word(word) => (word, futex::Scope::Shared),
+            // Release: as below.
+            Rung::Done => return self.unparked.store(1, Ordering::Release),
+        };
+        // Release: pairs with the Acquire in `sleep_on_token` and `await_token`.
+        self.unparked.store(1, Ordering::Release);
+        futex::wake_addr(word, 1, scope);
+    }
+
+    /// Takes this worker's share of the fibers that anyone may start.
+    fn take_injected(&self) -> bool {
+        let runtime = self.runtime();
+        if runtime.injector.is_empty() || !self.is_active() {
+            return false;
+        }
+        let share = runtime.injector.len() / runtime.worker_count() + 1;
+        let batch = runtime.injector.pop_batch(&ThisThread, share.min(64));
+        let found = !batch.is_empty();
+        for fiber in batch {
+            // SAFETY: a queued fiber is in use.
+            self.enqueue_stealable(unsafe { fiber.as_ref() });
+        }
+        found
+    }
+
+    /// Whether the worker's thread may end.
+    pub(super) fn is_done(&self) -> bool {
+        let runtime = self.runtime();
+        match runtime.phase() {
+            phase::RUNNING => false,
+            phase::UNWINDING => {
+                runtime.is_unwound() && !self.has_runnable() && !self.inbox.has_mail()
+            }
+            _ => true,
+        }
+    }
+
+    /// Cancels the started fibers of this worker, once: from then on each is unwound where it
+    /// suspends next.
+    fn unwind_fibers(&self) {
+        self.for_each_own(|fiber| {
+            if fiber.apply(Event::Cancel) == Effect::Enqueue && !self.sent_home(fiber) {
+                self.enqueue(fiber);
+            }
+        });
+    }
+
+    /// Calls `each` with the started fibers of this worker. Only the owner.
+    pub(super) fn for_each_own(&self, mut each: impl FnMut(&ControlBlock)) {
+        self.runtime().pool.for_each(|fiber| {
+            if fiber.is_used() && fiber.owner.is(self) {
+                each(fiber);
+            }
+        });
+    }
+}
+
+/// The value of `bed` of a worker that sleeps on its token.
+pub(super) const TOKEN: u32 = 0;
+
+/// What other workers want of this one.
+struct Mail;
+
+impl Source for Mail {
+    fn poll(&self, by: &Worker, _: Round) -> bool {
+        if by.inbox.has_mail() {
+            by.read_mail();
+        }
+        false
+    }
+}
+
+/// The fibers that any worker may start.
+struct Injected;
+
+impl Source for Injected {
+    fn poll(&self, by: &Worker, _: Round) -> bool {
+        by.take_injected()
+    }
+
+    fn is_pending(&self, by: &Worker) -> bool {
+        by.is_active() && !by.runtime().injector.is_empty()
+    }
+}
+
+/// The queues of other workers.
+struct Theft;
+
+impl Source for Theft {
+    fn poll(&self, by: &Worker, round: Round) -> bool {
+        round == Round::IdleForLong && by.steal()
+    }
+
+    fn is_pending(&self, by: &Worker) -> bool {
+        let stealable = |other: &Worker| !other.ring.steal().is_empty();
+        by.is_active() && by.runtime().all_workers().iter().any(stealable)
+    }
+}

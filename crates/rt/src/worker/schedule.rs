@@ -1,0 +1,250 @@
+//! Which fiber runs next.
+//!
+//! Order: next slot, the two local queues in turn, inbox. Every 16th pick comes from the local
+//! queues if they have any; at every 61st, and whenever the monitor raised the tick flag, the
+//! agent's sources come first (`core::turns` counts). So a runnable fiber waits for at most 16
+//! picks for each one queued before it, and a source for at most 61 picks, each as long as the
+//! longest run between two suspensions.
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::Ordering;
+
+use daiko_context::prefetch_write;
+use daiko_core::fiber::{Early, Entry, Event, Owner};
+use daiko_core::list::Fifo;
+use daiko_core::place;
+
+use super::{Round, Worker};
+use crate::fiber::{ControlBlock, flag};
+use crate::process;
+use crate::runtime::phase;
+
+impl Worker {
+    /// The next fiber to run, ready to be switched to; `None` leaves the worker to its agent.
+    ///
+    /// Budget of a hop by the next slot: four loads and three stores on the owner's lines, one
+    /// load of the fiber's first line, no RMW.
+    #[inline]
+    pub(crate) fn pick(&self) -> Option<&ControlBlock> {
+        // Relaxed: a late look at the flag is as good.
+        if self.tick.load(Ordering::Relaxed) || !self.turns.take_credit() {
+            return self.pick_slow();
+        }
+        match self.next.take() {
+            Some(entry) => self.admit(entry.fiber),
+            None => self.pick_queued(),
+        }
+    }
+
+    /// Every 16th pick, or a tick: whoever waits behind the next slot gets a turn.
+    #[cold]
+    #[inline(never)]
+    fn pick_slow(&self) -> Option<&ControlBlock> {
+        if self.turns.start_streak(self.tick.load(Ordering::Relaxed)) {
+            self.tick.store(false, Ordering::Relaxed);
+            self.poll_sources(Round::Busy);
+        }
+        if let Some(entry) = self.next.take() {
+            self.enqueue_entry(entry);
+        }
+        self.pick_queued()
+    }
+
+    /// The next fiber from the queues. It calls nothing on its usual way, and so saves no register.
+    #[inline(never)]
+    fn pick_queued(&self) -> Option<&ControlBlock> {
+        if self.has_siblings() {
+            return self.pick_beside();
+        }
+        let popped = self.pop();
+        // SAFETY: a queued fiber is in use.
+        match popped.map(|fiber| unsafe { fiber.as_ref() }) {
+            Some(fiber) if fiber.owner.is(self) => Some(fiber),
+            _ => self.pick_queued_slow(popped),
+        }
+    }
+
+    /// `popped` is a fiber that may not be this worker's, if there was one.
+    #[inline(never)]
+    fn pick_queued_slow(&self, mut popped: Option<NonNull<ControlBlock>>) -> Option<&ControlBlock> {
+        loop {
+            match popped {
+                Some(fiber) => {
+                    if let Some(fiber) = self.admit(fiber) {
+                        return Some(fiber);
+                    }
+                }
+                None if self.inbox.has_mail() => self.read_mail(),
+                None => return None,
+            }
+            popped = if self.has_siblings() { self.pop_beside() } else { self.pop() };
+        }
+    }
+
+    /// As [`pick_queued`](Self::pick_queued), where siblings have a say. By itself, as its calls need registers.
+    #[inline(never)]
+    fn pick_beside(&self) -> Option<&ControlBlock> {
+        self.pick_queued_slow(self.pop_beside())
+    }
+
+    /// The oldest fiber of one of the queues, which take turns.
+    #[inline]
+    fn pop(&self) -> Option<NonNull<ControlBlock>> {
+        if self.turns.second_first() {
+            self.pinned().pop().or_else(|| self.stealable().pop())
+        } else {
+            self.stealable().pop().or_else(|| self.pinned().pop())
+        }
+    }
+
+    /// Makes sure that a fiber taken from a queue is this worker's: starts it, or takes note
+    /// that a mover is here now. `None` if it goes to another worker instead.
+    #[inline]
+    fn admit(&self, fiber: NonNull<ControlBlock>) -> Option<&ControlBlock> {
+        // SAFETY: a queued fiber is in use.
+        let fiber = unsafe { fiber.as_ref() };
+        if fiber.owner.is(self) { Some(fiber) } else { self.admit_slow(fiber) }
+    }
+
+    #[inline(never)]
+    fn admit_slow<'w>(&'w self, fiber: &'w ControlBlock) -> Option<&'w ControlBlock> {
+        if self.alone.get() {
+            self.cross();
+        }
+        // A thief has it that may have no siblings, and so does not ask.
+        fiber.set_passed(0);
+        if !matches!(fiber.owner.load(), Owner::Unstarted) {
+            debug_assert!(fiber.is_mover());
+            fiber.owner.moved_to(self);
+            return Some(fiber);
+        }
+        // Not at the end: a worker that has gone already would not start it.
+        if fiber.flags.get() & flag::PLACED == 0
+            && self.runtime().phase() == phase::RUNNING
+            && let place::Start::To(other) = self.runtime().place_start(self)
+        {
+            self.counters.imbalance.add(1);
+            self.runtime().send_start(Some(self), other, fiber);
+            return None;
+        }
+        self.start(fiber);
+        Some(fiber)
+    }
+
+    /// A fiber comes into this worker's process: it must find its stack guarded there, and statics as it left them.
+    #[cold]
+    fn cross(&self) {
+        let (pool, adopted) = (&self.runtime().pool, self.adopted.get());
+        if pool.slabs() != adopted {
+            match pool.adopt_after(adopted, true) {
+                Ok(adopted) => self.adopted.set(adopted),
+                Err(error) => process::no_guards(error),
+            }
+        }
+        process::canary::check(self.index);
+    }
+
+    /// Makes `fiber` this worker's own.
+    fn start(&self, fiber: &ControlBlock) {
+        // The state is nobody else's yet: it is set before the owner word names this worker,
+        // and once more where an unpark came before.
+        fiber.state.reset();
+        self.counters.starts.add(1);
+        if fiber.flags.get() & flag::PLACED != 0 {
+            fiber.flags.update(|flags| flags & !flag::PLACED);
+            // Release: the start is counted before, for the Acquire in `is_drained`.
+            self.coming.fetch_sub(1, Ordering::Release);
+        }
+        let early = fiber.owner.start(self);
+        if early.contains(Early::UNPARK) {
+            let _ = fiber.apply(Event::Unpark);
+        }
+        if early.contains(Early::CANCEL) || self.is_shutting_down() {
+            fiber.must_unwind();
+        }
+        if !fiber.is_mover() {
+            self.live.store(self.live.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Puts a fiber that this worker has made active into the next slot; who was there goes to
+    /// the end of its queue.
+    #[inline]
+    pub(crate) fn make_next(&self, fiber: &ControlBlock) {
+        self.counters.wakes_local.add(1);
+        self.prefetch_stack(fiber);
+        let entry = Entry { fiber: NonNull::from(fiber), stealable: fiber.may_move() };
+        if let Some(displaced) = self.next.put(entry) {
+            self.enqueue_entry(displaced);
+        }
+    }
+
+    /// Asks for the stack lines that the resumed fiber will pop, without waiting for the saved
+    /// stack pointer: fibers mostly suspend as deep as the one that was resumed last.
+    #[inline]
+    fn prefetch_stack(&self, fiber: &ControlBlock) {
+        let sp = ptr::from_ref(fiber).cast::<u8>().wrapping_sub(self.depth.get());
+        prefetch_write(sp);
+        prefetch_write(sp.wrapping_add(64));
+        prefetch_write(sp.wrapping_add(128));
+    }
+
+    fn enqueue_entry(&self, entry: Entry<ControlBlock>) {
+        // SAFETY: a fiber in the next slot is in use.
+        self.enqueue(unsafe { entry.fiber.as_ref() });
+    }
+
+    /// Puts an active fiber of this worker at the end of its queue.
+    #[inline]
+    pub(crate) fn enqueue(&self, fiber: &ControlBlock) {
+        if fiber.may_move() {
+            self.enqueue_stealable(fiber);
+        } else {
+            // SAFETY: an active fiber that is not running is in one list, this one; it stays in
+            // use until it has run.
+            unsafe { self.pinned().push(NonNull::from(fiber)) };
+        }
+    }
+
+    /// Puts a fiber at the end of the queue that others steal from, and tells an idle worker.
+    pub(crate) fn enqueue_stealable(&self, fiber: &ControlBlock) {
+        self.push_stealable(fiber);
+        self.runtime().work_is_available();
+    }
+
+    /// Puts a fiber at the end of the queue that others steal from. The caller tells an idle worker.
+    #[inline]
+    pub(super) fn push_stealable(&self, fiber: &ControlBlock) {
+        // SAFETY: the fiber is in no list, and stays in use until it has run.
+        if let Err(full) = unsafe { self.stealable().push(NonNull::from(fiber)) } {
+            self.runtime().inject(full.0);
+        }
+    }
+
+    /// The queue of started pinned fibers. Only on this worker's thread, one use at a time.
+    #[inline]
+    #[allow(clippy::mut_from_ref)]
+    pub(super) fn pinned(&self) -> &mut Fifo<ControlBlock> {
+        // SAFETY: only the owner's thread calls it, and no caller keeps the reference across
+        // another call.
+        unsafe { &mut *self.pinned.get() }
+    }
+
+    /// The owner's end of the queue that others steal from. Only on this worker's thread.
+    #[inline]
+    pub(super) fn stealable(&self) -> daiko_core::queue::Local<'_, ControlBlock> {
+        // SAFETY: only the owner's thread calls it.
+        unsafe { self.ring.local() }
+    }
+
+    /// Whether a local queue or the next slot has a fiber.
+    pub(super) fn has_runnable(&self) -> bool {
+        !self.next.is_empty() || !self.pinned().is_empty() || !self.stealable().is_empty()
+    }
+
+    /// Whether there is a fiber to run, or mail that may bring one.
+    #[inline]
+    pub fn has_other_work(&self) -> bool {
+        self.has_runnable() || self.inbox.has_mail()
+    }
+}

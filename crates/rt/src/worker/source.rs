@@ -1,0 +1,248 @@
+//! Sources: all that an agent polls on behalf of the fibers that wait.
+//!
+//! A source of the runtime itself is entered in [`Worker::each_source`], which calls it directly. A
+//! source of a client is registered under a [`SourceKey`] at the first wait that needs it: at one
+//! worker, or at the runtime, whose agents then all poll it. A worker without such sources reads two
+//! words instead.
+//!
+//! # Sleep
+//!
+//! A worker that finds nothing announces that it is parked, looks once more at what writers fill
+//! without mail ([`is_pending`](Source::is_pending)), and sleeps. It sleeps on its token, unless a
+//! source has a [bed](Source::park) of its own: a call of the kernel that waits for the source as
+//! well. Of several such sources the first in the order of the keys wins, and the worker looks at the
+//! rest [now and then](Bed::Own).
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+use std::{cell::UnsafeCell, ptr};
+
+use daiko_core::governor::Company;
+use daiko_sys::Scope;
+use daiko_sys::lock::Lock;
+
+use super::Worker;
+use crate::wait::Deadline;
+
+/// Something that an agent polls. A method is called by the agent of the worker that the source
+/// belongs to, unless it says otherwise.
+pub trait Source: Send + Sync {
+    /// Looks once, for a bounded time; returns true if a fiber may be runnable now. Every worker may
+    /// call it of a source that [stands in](Self::may_be_polled_elsewhere), and of one of the runtime.
+    fn poll(&self, by: &Worker, round: Round) -> bool;
+
+    /// Looks once between two looks at the clock, by a few loads; returns true if there was something.
+    fn glance(&self, _by: &Worker) -> bool {
+        false
+    }
+
+    /// Returns true if a change may come that no writer announces, so that the worker must keep
+    /// looking. Any thread.
+    fn is_silent(&self) -> bool {
+        false
+    }
+
+    /// Returns true if something may come that a worker finds only by looking while it is awake. Any
+    /// thread.
+    fn is_awaited(&self) -> bool {
+        self.is_silent()
+    }
+
+    /// Returns true if something has come that its writer announces to no sleeping worker: the last
+    /// look, behind the barrier, before a sleep.
+    fn is_pending(&self, _by: &Worker) -> bool {
+        false
+    }
+
+    /// Returns true if other workers may poll it while its own is busy.
+    fn may_be_polled_elsewhere(&self) -> bool {
+        false
+    }
+
+    /// Returns the time at which it must be polled.
+    fn next_due(&self) -> Deadline {
+        Deadline::NEVER
+    }
+
+    /// Returns the processes that might end a wait, if it is other processes that do.
+    fn company(&self) -> Company {
+        Company::default()
+    }
+
+    /// Begins to spin on behalf of other processes, on the CPU of this worker.
+    fn take_seat(&self) {}
+
+    /// Returns true unless another process has begun to spin on the CPU of this worker.
+    fn has_seat(&self) -> bool {
+        true
+    }
+
+    /// Prepares a sleep, before the worker announces that it is parked; `for_good` if nothing is to be
+    /// polled meanwhile.
+    fn park(&self, _for_good: bool) -> Bed {
+        Bed::Token
+    }
+
+    /// Sleeps in the source's own bed until `token` is 1, the source has changed, or `timeout` has
+    /// passed.
+    fn sleep(&self, _by: &Worker, _token: &AtomicU32, _timeout: Option<Duration>) {
+        unreachable!("a source without a bed");
+    }
+
+    /// Ends the sleep of a worker in the source's own bed. Called by any thread that has taken the
+    /// worker's parked mark, before it stores the token: afterwards the worker may be gone.
+    fn ring(&self) -> Rung {
+        Rung::Token
+    }
+
+    /// Ends what [`park`](Self::park) has prepared.
+    fn unpark(&self) {}
+
+    /// The worker's thread ends.
+    fn leave(&self) {}
+
+    /// The runtime has ended: what still waits will not be polled any more. The thread that ends the
+    /// runtime calls it, also if the worker has been left behind.
+    fn close(&self) {}
+}
+
+/// How much time a look at a source may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Round {
+    /// A fiber runs on the worker, which only looks in between.
+    Busy,
+    /// The agent has nothing to run.
+    Idle,
+    /// The agent has had nothing to run for some time, and has spared the others' lines meanwhile.
+    IdleForLong,
+}
+
+/// How a worker sleeps that waits for a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bed {
+    /// On its token, which the source's writers store.
+    Token,
+    /// By [`Source::sleep`]. A worker that sleeps elsewhere looks at the source each `sampled`.
+    Own {
+        /// The time between two looks.
+        sampled: Duration,
+    },
+}
+
+/// How the sleep of a worker in a source's bed was ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rung {
+    /// It is still to be ended, by the token.
+    Token,
+    /// It was ended.
+    Done,
+    /// It is still to be ended, by a wake of this word, which processes share.
+    Word(*const AtomicU32),
+}
+
+/// The most sources that clients can register.
+const MOST: usize = 8;
+
+/// The name of a client's source of type `S`.
+pub struct SourceKey<S> {
+    index: u32,
+    source: PhantomData<fn() -> S>,
+}
+
+impl<S: Source + 'static> SourceKey<S> {
+    /// A key by its number, the position of the source in the order of polling.
+    ///
+    /// # Safety
+    ///
+    /// No other key has this number.
+    pub const unsafe fn new(index: u32) -> Self {
+        assert!((index as usize) < MOST, "there is no place for so many sources");
+        SourceKey { index, source: PhantomData }
+    }
+}
+
+/// The registered sources of a worker, or of a runtime. They stay as long as that does.
+pub struct Sources {
+    /// A bit for each place that is taken.
+    taken: AtomicU32,
+    /// Written once, under the lock, before the bit is set; any thread reads it behind that.
+    places: [UnsafeCell<Option<Box<dyn Source>>>; MOST],
+    adding: Lock<()>,
+}
+
+// SAFETY: a place is written once, under the lock, and read behind its bit; sources are Sync.
+unsafe impl Sync for Sources {}
+// SAFETY: sources are Send.
+unsafe impl Send for Sources {}
+
+impl Sources {
+    pub(crate) fn new(scope: Scope) -> Self {
+        let places = [const { UnsafeCell::new(None) }; MOST];
+        Sources { taken: AtomicU32::new(0), places, adding: Lock::new(scope, ()) }
+    }
+
+    /// Returns the source under `key`, if it has been registered.
+    #[inline]
+    pub(crate) fn get<S: Source + 'static>(&self, key: &SourceKey<S>) -> Option<&S> {
+        let source = ptr::from_ref(self.at(key.index)?).cast::<S>();
+        // SAFETY: the source under a key is of the key's type, as no other key has its number.
+        Some(unsafe { &*source })
+    }
+
+    /// Returns the source under `key`, which is `new` if there is none yet.
+    pub fn get_or_add<S: Source + 'static>(
+        &self,
+        key: &SourceKey<S>,
+        new: impl FnOnce() -> S,
+    ) -> &S {
+        match self.get(key) {
+            Some(source) => source,
+            None => self.add(key, new),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add<S: Source + 'static>(&self, key: &SourceKey<S>, new: impl FnOnce() -> S) -> &S {
+        let adding = self.adding.lock();
+        if self.at(key.index).is_none() {
+            let source: Box<dyn Source> = Box::new(new());
+            // SAFETY: the lock is held, and no thread reads the place before its bit is set.
+            unsafe { *self.places[key.index as usize].get() = Some(source) };
+            // Release: pairs with the Acquire in `taken`.
+            self.taken.fetch_or(1 << key.index, Ordering::Release);
+        }
+        drop(adding);
+        let Some(source) = self.get(key) else { unreachable!("it was just added") };
+        source
+    }
+
+    #[inline]
+    pub(super) fn at(&self, index: u32) -> Option<&dyn Source> {
+        if self.taken() & 1 << index == 0 {
+            return None;
+        }
+        // SAFETY: a place whose bit is set is not written any more.
+        unsafe { (*self.places[index as usize].get()).as_deref() }
+    }
+
+    #[inline]
+    fn taken(&self) -> u32 {
+        // Acquire: pairs with the Release in `add`.
+        self.taken.load(Ordering::Acquire)
+    }
+
+    /// Calls `each` with every source, in the order of the keys.
+    #[inline]
+    pub(crate) fn each(&self, mut each: impl FnMut(u32, &dyn Source)) {
+        let mut left = self.taken();
+        while left != 0 {
+            let index = left.trailing_zeros();
+            left &= left - 1;
+            if let Some(source) = self.at(index) {
+                each(index, source);
+            }
+        }
+    }
+}
