@@ -3,11 +3,7 @@
 use std::time::Duration;
 
 use crate::{
-    kit::{
-        Failure, Params, Reading, Unit,
-        host::Host,
-        results::{Point, Results, SCHEMA},
-    },
+    kit::{Failure, Host, Params, Point, Reading, Results, Unit, results::SCHEMA},
     report,
 };
 
@@ -79,10 +75,7 @@ pub(crate) fn page(points: Vec<Point>) -> String {
 /// Points as runs of experiments have them.
 pub(crate) mod made_up {
     use super::points;
-    use crate::kit::{
-        Params, Reading, Unit,
-        results::{Point, Results},
-    };
+    use crate::kit::{Params, Point, Reading, Results, Unit};
 
     pub(crate) fn ring(method: &str, threads: u64, ns: f64) -> Vec<Point> {
         let params = Params::new().with("threads", threads).with("order", "shuffled");

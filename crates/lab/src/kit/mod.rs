@@ -33,4 +33,21 @@ pub use self::{
     case::{Case, Choice, Effort, Params, Reading, Sample, Unit, Value},
     experiment::{CpuTask, Experiment, List, Measure, Options, Plan, Planned, Rounds},
     failure::{Failure, Skip},
+    figure::{
+        Bar, BarChart, BarGroup, Cell, Chart, Column, Curve, CurveLine, DataTable, Drawing, Family,
+        Mark, Part, RatioChart, RatioRow, Section,
+    },
+    host::Host,
+    order::Order,
+    results::{Missing, Point, Points, Results, Spread, distinct},
+};
+pub(crate) use self::{
+    children::{Processes, again},
+    complaint::Complaint,
+    conductor::Conductor,
+    histogram::{Histogram, Latencies},
+    persistent::Memory,
+    random::SplitMix64,
+    reach::{Baseline, Reach},
+    shared::{Shared, Zeroed},
 };

@@ -4,11 +4,7 @@ use super::{
     axis::Axis,
     svg::{Anchor, Screen, Svg},
 };
-use crate::kit::{
-    figure::{Bar, BarChart},
-    format,
-    results::Spread,
-};
+use crate::kit::{Bar, BarChart, Spread, format};
 
 const BAR: f64 = 14.0;
 const ROW: f64 = 20.0;

@@ -4,10 +4,7 @@ use super::{
     axis::Axis,
     svg::{Anchor, Screen, Svg},
 };
-use crate::kit::{
-    figure::{Curve, CurveLine, Mark},
-    format,
-};
+use crate::kit::{Curve, CurveLine, Mark, format};
 
 /// Sizes of a drawing in pixels.
 struct Frame {

@@ -14,10 +14,8 @@ use self::svg::{Escaped, Screen};
 use crate::{
     experiments,
     kit::{
-        figure::{Cell, Chart, Column, DataTable, Drawing, Family, Part, Section},
+        Cell, Chart, Column, DataTable, Drawing, Family, Host, Missing, Part, Results, Section,
         format,
-        host::Host,
-        results::{Missing, Results},
     },
 };
 

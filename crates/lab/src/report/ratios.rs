@@ -4,10 +4,7 @@ use super::{
     axis::Axis,
     svg::{Anchor, Screen, Svg},
 };
-use crate::kit::{
-    figure::{RatioChart, RatioRow},
-    format,
-};
+use crate::kit::{RatioChart, RatioRow, format};
 
 impl RatioChart {
     pub(super) fn draw(&self, screen: Screen) -> String {

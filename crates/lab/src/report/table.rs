@@ -4,12 +4,7 @@ use std::fmt;
 
 use crate::{
     experiments,
-    kit::{
-        case::Value,
-        figure::{Cell, DataTable},
-        format,
-        results::{Point, Points, Results, Spread, distinct},
-    },
+    kit::{Cell, DataTable, Point, Points, Results, Spread, Value, distinct, format},
 };
 
 /// A table of one experiment and unit.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    kit::results::Missing,
+    kit::Missing,
     testing::{self, made_up::full},
 };
 

@@ -13,8 +13,7 @@ use std::{
 };
 
 use crate::kit::{
-    Case, Effort, Failure, Planned, Reading, Rounds, Sample, Skip, Unit,
-    results::{Point, Spread, distinct},
+    Case, Effort, Failure, Planned, Point, Reading, Rounds, Sample, Skip, Spread, Unit, distinct,
 };
 
 /// Samples that only look for the number of rounds.

@@ -3,11 +3,7 @@
 use super::{Measured, Schedule, Series};
 use crate::{
     experiments,
-    kit::{
-        Case, format,
-        host::Host,
-        results::{Missing, Point, Results, SCHEMA},
-    },
+    kit::{Case, Host, Missing, Point, Results, format, results::SCHEMA},
 };
 
 /// A run of this many times its intended length, with so few rounds, is told to

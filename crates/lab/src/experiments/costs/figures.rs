@@ -2,12 +2,7 @@
 //! published.
 
 use super::published::{P2_MUTEX, P5_MACHINES, P5_RATIOS};
-use crate::kit::{
-    Params,
-    figure::{Cell, DataTable, Part, Section},
-    format,
-    results::{Points, distinct},
-};
+use crate::kit::{Cell, DataTable, Params, Part, Points, Section, distinct, format};
 
 const P2_TEXT: &str = "What it costs to lock and to unlock a mutex that no other thread wants. P2 compared PTL, \
      whose threads are those of one process, and whose mutex is a variable that they change at user level, with its \

@@ -57,11 +57,8 @@ mod turn;
 
 use self::item::{CostMethod, Item, KINDS, Run};
 use crate::kit::{
-    Experiment, List, Measure, Options, Params, Plan, Rounds,
-    figure::Section,
+    Baseline, Experiment, List, Measure, Options, Params, Plan, Reach, Results, Rounds, Section,
     processes,
-    reach::{Baseline, Reach},
-    results::Results,
 };
 
 /// The methods, in the order of tables.

@@ -8,7 +8,7 @@ use super::{
     calls::check_count,
     laps::{Laps, SELDOM},
 };
-use crate::kit::{Effort, Failure, Sample, random::SplitMix64};
+use crate::kit::{Effort, Failure, Sample, SplitMix64};
 
 /// Decisions in a round: beside as many, counting rounds is nothing.
 const ASKED: u64 = 128;

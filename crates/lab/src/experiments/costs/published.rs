@@ -8,7 +8,7 @@
 //!
 //! All points are of times, and say so by `quantity=time`: less is faster.
 
-use crate::kit::{Params, results::Point};
+use crate::kit::{Params, Point};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "costs";

@@ -23,7 +23,7 @@ use super::{
     locks::Semaphore,
     threads::Threads,
 };
-use crate::kit::{Effort, Failure, Reading, Sample, Unit, results::Spread};
+use crate::kit::{Effort, Failure, Reading, Sample, Spread, Unit};
 
 /// Of `state=polling`: within the 50 µs for which an agent polls by default.
 pub(super) const SHORT: Duration = Duration::from_micros(20);

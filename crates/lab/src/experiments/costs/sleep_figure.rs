@@ -1,11 +1,7 @@
 //! How late sleepers are resumed, by method, beside what Daiko is to reach.
 
 use super::item::SLEEP_LATENESS;
-use crate::kit::{
-    figure::{Cell, DataTable, Part, Section},
-    format,
-    results::Points,
-};
+use crate::kit::{Cell, DataTable, Part, Points, Section, format};
 
 /// What Daiko is to reach in each `state`: a median of at most so many nanoseconds.
 const REACH: [(&str, f64); 2] = [("polling", 2_000.0), ("parked", 80_000.0)];

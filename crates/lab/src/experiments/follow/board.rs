@@ -4,11 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use daiko_sys::futex;
 
-use crate::kit::{
-    Failure,
-    histogram::{Histogram, Latencies},
-    shared::{Shared, Zeroed},
-};
+use crate::kit::{Failure, Histogram, Latencies, Shared, Zeroed};
 
 /// All of it.
 pub(super) struct Board {

@@ -2,10 +2,8 @@
 
 use super::published::NAME;
 use crate::kit::{
-    figure::{Cell, DataTable, Part, Section},
-    format,
+    Cell, DataTable, Part, Points, Results, Section, format,
     p3::{CPU, EVENTS, FLOWS, MACHINE, SETTLE, UNINTENDED},
-    results::{Points, Results},
 };
 
 const TEXT: &str = "P3 has receivers stay where they have moved to until the interrupt that wakes them has followed, by Receive \
@@ -133,7 +131,7 @@ fn table(points: &Points<'_>, title: String, with_published: bool) -> DataTable 
 #[cfg(test)]
 mod tests {
     use crate::{
-        kit::{Params, Reading, Unit, results::Point},
+        kit::{Params, Point, Reading, Unit},
         report,
         testing::{made_up::full, page, points},
     };

@@ -19,10 +19,7 @@ use super::{
     method::Method,
     sender::Senders,
 };
-use crate::kit::{
-    Failure, Reading, Sample, Unit, children::Processes, complaint::Complaint, files,
-    histogram::Latencies, shared::Shared,
-};
+use crate::kit::{Complaint, Failure, Latencies, Processes, Reading, Sample, Shared, Unit, files};
 
 /// Messages per second of all flows while latencies are measured: a small part of what the receivers could take,
 /// so that CPUs are idle now and then, and a wake-up finds some.

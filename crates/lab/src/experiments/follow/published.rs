@@ -2,9 +2,8 @@
 //! under kernel threads.
 
 use crate::kit::{
-    Params, Unit,
+    Params, Point, Unit,
     p3::{CPU, EVENTS, FLOWS, SETTLE, UNINTENDED},
-    results::Point,
 };
 
 /// The name of the experiment.

@@ -18,7 +18,7 @@ use super::{
     board::Board,
     flow::{self, Times},
 };
-use crate::kit::{Failure, host, random::SplitMix64};
+use crate::kit::{Failure, SplitMix64, host};
 
 /// Messages of a flow that may be under way, where it is sent to as fast as it receives.
 const WINDOW: u64 = 16;

@@ -1,6 +1,6 @@
 //! Times and chances that look drawn.
 
-use crate::kit::random::SplitMix64;
+use crate::kit::SplitMix64;
 
 const QUANTILES: usize = 1024;
 /// Quantiles are in parts of this of the mean.

@@ -6,10 +6,8 @@ use super::{
     published::{self, NAME},
 };
 use crate::kit::{
-    Unit,
-    figure::{Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Section},
-    format, p3,
-    results::{Point, Points, Results, Spread},
+    Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Point, Points, Results,
+    Section, Spread, Unit, format, p3,
 };
 
 const UNINTENDED_TEXT: &str = "Which part of migrations is unintended under the existing policy, in per cent, against the lag: the time from \

@@ -1,7 +1,7 @@
 //! What a simulation has come to.
 
 use super::tally::Tally;
-use crate::kit::histogram::Latencies;
+use crate::kit::Latencies;
 
 /// What has happened in simulated time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,9 +1,8 @@
 //! What a simulator of P3's policies is to find.
 
 use crate::kit::{
-    Params, Unit,
+    Params, Point, Unit,
     p3::{CPU, EVENTS, FLOWS, SETTLE, UNINTENDED},
-    results::Point,
 };
 
 /// The name of the experiment.

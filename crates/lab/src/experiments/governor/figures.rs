@@ -1,10 +1,7 @@
 //! What waiting costs in CPU against how soon a waiter wakes.
 
 use crate::kit::{
-    Unit,
-    figure::{Chart, Curve, CurveLine, Drawing, Family, Mark, Section},
-    format,
-    results::{Point, Points, Results},
+    Chart, Curve, CurveLine, Drawing, Family, Mark, Point, Points, Results, Section, Unit, format,
 };
 
 /// The name of the experiment.

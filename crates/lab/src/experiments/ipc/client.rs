@@ -11,7 +11,7 @@ use daiko_sys::{
     futex::{self, Scope},
 };
 
-use crate::kit::{histogram::Histogram, shared::Zeroed};
+use crate::kit::{Histogram, Zeroed};
 
 /// The clock is read once for so long a batch of calls: it takes a thousandth of it.
 const BATCH_NS: u64 = 25_000;

@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{client::Questions, method::Link, slot::Slot};
-use crate::kit::{Failure, children::again, shared::Shared};
+use crate::kit::{Failure, Shared, again};
 
 pub(super) struct EventFd {
     slots: Shared<Slot>,

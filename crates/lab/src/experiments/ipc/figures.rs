@@ -1,10 +1,6 @@
 //! What it costs to ask another process, against the number of clients.
 
-use crate::kit::{
-    Unit,
-    figure::{Chart, Curve, CurveLine, Drawing, Family, Mark, Section},
-    results::{Point, Results},
-};
+use crate::kit::{Chart, Curve, CurveLine, Drawing, Family, Mark, Point, Results, Section, Unit};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "ipc";

@@ -9,7 +9,7 @@ use super::{
     method::{Link, Method, Spec},
     outcome::Outcome,
 };
-use crate::kit::{Failure, Skip, children::Processes, complaint::Complaint, host, shared::Shared};
+use crate::kit::{Complaint, Failure, Processes, Shared, Skip, host};
 
 /// The server is the first process that is forked.
 const SERVER: usize = 0;

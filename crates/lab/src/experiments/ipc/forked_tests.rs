@@ -3,7 +3,7 @@ use std::{array, sync::atomic::AtomicU32};
 use daiko_sys::futex::{self, Scope};
 
 use super::{super::tests::spec, *};
-use crate::kit::shared::Zeroed;
+use crate::kit::Zeroed;
 
 /// A method that does what a test wants; its processes tell their numbers.
 struct Staged<const PLAY: u8> {

@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use super::client::Tally;
-use crate::kit::{Failure, Reading, Sample, Unit, histogram::Latencies, results::Spread};
+use crate::kit::{Failure, Latencies, Reading, Sample, Spread, Unit};
 
 /// Of one client after the other.
 #[derive(Default)]

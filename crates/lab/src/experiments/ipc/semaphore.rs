@@ -4,11 +4,7 @@
 use std::{cell::UnsafeCell, convert::Infallible, io, mem::MaybeUninit};
 
 use super::{client::Questions, method::Link, slot::Slot};
-use crate::kit::{
-    Failure,
-    children::again,
-    shared::{Shared, Zeroed},
-};
+use crate::kit::{Failure, Shared, Zeroed, again};
 
 pub(super) struct Semaphore {
     slots: Shared<Slot>,

@@ -18,10 +18,7 @@ use super::{
     method::Link,
     slot::{ANSWERED, ASKED, Slot},
 };
-use crate::kit::{
-    Failure,
-    shared::{Shared, Zeroed},
-};
+use crate::kit::{Failure, Shared, Zeroed};
 
 /// State of a slot: as [`ASKED`], and the client sleeps on it.
 const SLEEPING: u32 = 2;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::client::answer;
-use crate::kit::shared::Zeroed;
+use crate::kit::Zeroed;
 
 /// The longest message, in words.
 const MOST_WORDS: usize = 8;

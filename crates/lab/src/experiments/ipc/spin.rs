@@ -4,7 +4,7 @@
 use std::{convert::Infallible, hint::spin_loop, io};
 
 use super::{client::Questions, method::Link, slot::Slot};
-use crate::kit::{Failure, shared::Shared};
+use crate::kit::{Failure, Shared};
 
 pub(super) struct Spin(Shared<Slot>);
 

@@ -14,7 +14,7 @@ use super::{
     client::{Questions, answer},
     method::Link,
 };
-use crate::kit::{Failure, children::again};
+use crate::kit::{Failure, again};
 
 /// A kind of connection.
 pub(super) trait Stream {

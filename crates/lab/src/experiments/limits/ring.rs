@@ -6,7 +6,7 @@ use super::{
     stacks::Stacks,
     switch::{self, Context},
 };
-use crate::kit::{Failure, Sample, order::Order};
+use crate::kit::{Failure, Order, Sample};
 
 /// As many 64 KiB stacks as a small machine holds.
 pub(super) const MOST_THREADS: usize = 100_000;

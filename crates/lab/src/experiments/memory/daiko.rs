@@ -5,7 +5,7 @@ use std::sync::Arc;
 use daiko::{Builder, JoinHandle, Runtime};
 
 use super::resident::{places, resident_bytes};
-use crate::kit::{Failure, conductor::Conductor};
+use crate::kit::{Conductor, Failure};
 
 /// By how many bytes the process grows with `count` suspended fibers.
 pub(super) fn growth(count: usize) -> Result<u64, Failure> {

@@ -10,8 +10,7 @@ use daiko_sys::futex::{self, Scope};
 
 use super::resident::{places, resident_bytes};
 use crate::kit::{
-    Failure,
-    conductor::Conductor,
+    Conductor, Failure,
     pthread::{Attributes, Pthread, broken},
     thread_limits,
 };

@@ -1,10 +1,7 @@
 //! What the ring of a run says, in four lines.
 
 use super::published::{self, NAME, P1_METHOD};
-use crate::kit::{
-    format,
-    results::{Point, Points, Results},
-};
+use crate::kit::{Point, Points, Results, format};
 
 /// The size of ring that the conclusion is about, if it was measured.
 const PREFERRED: u64 = 1000;

@@ -5,13 +5,8 @@ use super::{
     published::{self, NAME, P1_CPUS, P1_METHOD},
 };
 use crate::kit::{
-    figure::{
-        Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Part, RatioChart,
-        RatioRow, Section,
-    },
-    format,
-    reach::{Baseline, Reach},
-    results::{Point, Results},
+    Baseline, Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Part, Point,
+    RatioChart, RatioRow, Reach, Results, Section, format,
 };
 
 /// What a hop of worker processes may cost.

@@ -15,8 +15,7 @@ mod published;
 
 pub use self::method::{Cpus, Kind, Layout, Method, Outcome, Spec};
 use crate::kit::{
-    Experiment, Failure, List, Measure, Options, Params, Plan, Rounds, Sample, Skip, host,
-    order::Order,
+    Experiment, Failure, List, Measure, Options, Order, Params, Plan, Rounds, Sample, Skip, host,
 };
 
 /// Beyond this many kernel threads a machine's limits are the subject, not its

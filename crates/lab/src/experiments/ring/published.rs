@@ -3,7 +3,7 @@
 //!
 //! P1 gives speeds relative to another method, which carry over to another machine.
 
-use crate::kit::{Params, results::Point};
+use crate::kit::{Params, Point};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "ring";

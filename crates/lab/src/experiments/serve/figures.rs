@@ -1,9 +1,8 @@
 //! What servers answer, what it costs them, and how long that takes, by the number of connections.
 
 use crate::kit::{
-    figure::{Bar, BarChart, BarGroup, Chart, Curve, CurveLine, Drawing, Family, Mark, Section},
-    format,
-    results::{Point, Points, Results},
+    Bar, BarChart, BarGroup, Chart, Curve, CurveLine, Drawing, Family, Mark, Point, Points,
+    Results, Section, format,
 };
 
 /// The name of the experiment.

@@ -165,7 +165,7 @@ fn percent(stat: &str, part_ns: u64, whole_ns: u64) -> Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kit::histogram::Latencies;
+    use crate::kit::Latencies;
 
     #[test]
     fn readings_are_per_second_of_the_clock_and_of_the_cpu() {

@@ -2,7 +2,7 @@
 //! sends it a copy, and its reply a comparison.
 
 use crate::kit::{
-    random::SplitMix64,
+    SplitMix64,
     redis::{command, string},
 };
 

@@ -12,7 +12,7 @@ use super::{
     address::{Address, Socket, Stream},
     method::Method,
 };
-use crate::kit::{Failure, children::Processes, complaint::Complaint, host, shared::Shared};
+use crate::kit::{Complaint, Failure, Processes, Shared, host};
 
 /// How long it may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -2,14 +2,13 @@
 
 use super::quiet::THRESHOLD;
 use crate::kit::{
-    Choice,
-    figure::{BarGroup, Chart, Curve, CurveLine, Drawing, Family, Mark, Section},
+    BarGroup, Chart, Choice, Curve, CurveLine, Drawing, Family, Mark, Results, Section, Spread,
+    distinct,
     p4::{
         figures::{self, FigureKind, KINDS, TEXT, bar, bars, family, named},
         published::MACHINE,
         verdict::{Comparison, DISTURBED, RBTREE, comparisons},
     },
-    results::{Results, Spread, distinct},
 };
 
 /// The name of the experiment.
@@ -140,12 +139,11 @@ mod tests {
     use super::*;
     use crate::{
         kit::{
-            Params, Reading, Unit,
+            Params, Point, Reading, Unit,
             p4::{
                 published::{self, CPU_TIME, IO_THROUGHPUT},
                 setting::Setting,
             },
-            results::Point,
         },
         report::{drawings, html},
         testing,

@@ -66,13 +66,12 @@ use self::{
 };
 pub use crate::kit::p4::setting::{Cores, Pair, Setting};
 use crate::kit::{
-    Choice, CpuTask, Effort, Experiment, Failure, List, Measure, Options, Params, Plan, Reading,
-    Rounds, Sample, Skip, Unit,
+    Choice, CpuTask, Effort, Experiment, Failure, List, Measure, Memory, Options, Params, Plan,
+    Reading, Rounds, Sample, Skip, Unit,
     p4::{
         published::{self, CPU_TIME, IO_THROUGHPUT},
         verdict::{DISTURBED, DRAM, PMEM, RBTREE},
     },
-    persistent::Memory,
     pmem,
 };
 

@@ -7,7 +7,7 @@ use super::{
     run::{Amount, PairDone, Start, Stopped, all, bind},
     tree::Tree,
 };
-use crate::kit::{Failure, p4::setting::Pair, persistent::Memory};
+use crate::kit::{Failure, Memory, p4::setting::Pair};
 
 /// Runs maps whose data lie in `memory`, and programs that do `work`.
 pub(super) fn run(

@@ -12,7 +12,7 @@ use std::{
 use daiko_sys::process::wait_with_usage;
 
 use super::run::{Amount, Done};
-use crate::kit::{Failure, Skip, failure::last_line, host, random::SplitMix64};
+use crate::kit::{Failure, Skip, SplitMix64, failure::last_line, host};
 
 /// A program of the named set.
 #[derive(Debug)]

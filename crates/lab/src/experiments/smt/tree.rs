@@ -16,10 +16,9 @@ use daiko_sys::process::PidFd;
 
 use super::run::Done;
 use crate::kit::{
-    Failure, Skip,
+    Failure, Memory, Skip,
     driver::{self, Sources, Toolchain, find_compiler, say, words},
     failure::quoted,
-    persistent::Memory,
     pmem::Library,
 };
 

@@ -12,10 +12,8 @@ use daiko_sys::{
 };
 
 use crate::kit::{
-    Failure,
-    persistent::Memory,
+    Failure, Memory, SplitMix64,
     pmem::{Library, PmemFile},
-    random::SplitMix64,
 };
 
 /// Bytes of a write: what P4's persistent memory writes at once.

@@ -3,11 +3,7 @@
 use daiko_pair::Class;
 
 use super::programs::Half;
-use crate::kit::{
-    Choice,
-    figure::{DataTable, Part, Section},
-    results::{Points, Results},
-};
+use crate::kit::{Choice, DataTable, Part, Points, Results, Section};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "smt-classes";

@@ -11,7 +11,7 @@ use std::{
 use daiko_sys::process::PidFd;
 
 use super::programs::{Program, Run};
-use crate::kit::{Failure, children::Processes, complaint::Complaint, shared::Shared};
+use crate::kit::{Complaint, Failure, Processes, Shared};
 
 /// A program that has prepared, and goes on until it is dropped.
 pub(super) struct Running {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    kit::{Case, Effort, Options, host::Host},
+    kit::{Case, Effort, Host, Options},
     runner::{Measured, Schedule, Series},
 };
 

@@ -1,14 +1,12 @@
 //! P4's figures 2 and 3 by the model, beside what P4 has.
 
 use crate::kit::{
-    Choice,
-    figure::{Bar, BarGroup, Drawing, Family, Section},
+    Bar, BarGroup, Choice, Drawing, Family, Results, Section, distinct,
     p4::{
         figures::{self, FigureKind, KINDS, TEXT, bar, bars, family},
         published::MACHINE,
         verdict::{Comparison, comparisons},
     },
-    results::{Results, distinct},
 };
 
 /// The name of the experiment.

@@ -5,10 +5,8 @@ use proptest::prelude::*;
 use super::{network::tests::demands, predict::MACHINE, *};
 use crate::{
     kit::{
-        Case, Effort, Options,
-        host::Host,
+        Case, Effort, Host, Options, Results,
         p4::verdict::{Comparison, Sign, comparisons, conclusions},
-        results::Results,
     },
     runner::{Measured, Schedule, Series},
 };

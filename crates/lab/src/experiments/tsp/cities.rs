@@ -1,6 +1,6 @@
 //! Cities and the distances between them.
 
-use crate::kit::random::SplitMix64;
+use crate::kit::SplitMix64;
 
 /// More cities take a minute and more.
 pub(super) const MOST: usize = 14;

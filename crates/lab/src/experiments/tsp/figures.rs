@@ -3,11 +3,8 @@
 
 use super::published::{NAME, P2_CITIES, P2_MACHINE, P2_RATIO};
 use crate::kit::{
-    Unit,
-    figure::{Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Section},
-    format,
-    reach::{Baseline, Reach},
-    results::{Point, Results, distinct},
+    Baseline, Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Point, Reach,
+    Results, Section, Unit, distinct, format,
 };
 
 /// What a search by worker processes may cost.

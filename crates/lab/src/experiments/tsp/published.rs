@@ -2,7 +2,7 @@
 //! Electro-Communications, 1998. It gives the time of its application relative to that under
 //! another library.
 
-use crate::kit::{Params, processes, results::Point};
+use crate::kit::{Params, Point, processes};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "tsp";

@@ -6,9 +6,7 @@ use super::{
     verdict::{Comparison, Sign, conclusions, largest},
 };
 use crate::kit::{
-    Choice,
-    figure::{Bar, BarChart, BarGroup, Cell, Chart, DataTable, Drawing, Family, Part, Section},
-    results::Spread,
+    Bar, BarChart, BarGroup, Cell, Chart, Choice, DataTable, Drawing, Family, Part, Section, Spread,
 };
 
 /// P4's settings, for readers.

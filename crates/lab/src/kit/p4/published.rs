@@ -1,7 +1,7 @@
 //! P4's figures: run times and throughputs of its settings relative to `cross`, the one that it
 //! proposes. Points are of what their `stat` says.
 
-use crate::kit::{Params, results::Point};
+use crate::kit::{Params, Point};
 
 /// The value of `stat` for writes or operations per second of all IO tasks.
 pub(crate) const IO_THROUGHPUT: &str = "io-throughput";

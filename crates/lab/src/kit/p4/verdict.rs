@@ -6,10 +6,7 @@ use super::{
     published::{BASELINE, CPU_TIME, IO_THROUGHPUT, SPEC},
     setting::Setting,
 };
-use crate::kit::{
-    Choice,
-    results::{Point, Points, Results, Spread, distinct},
-};
+use crate::kit::{Choice, Point, Points, Results, Spread, distinct};
 
 /// The value of `stat` for whether a sample stayed disturbed: 1 then.
 pub(crate) const DISTURBED: &str = "disturbed";

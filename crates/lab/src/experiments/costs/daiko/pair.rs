@@ -15,7 +15,7 @@ use daiko::{Builder, Class, JoinHandle};
 use super::{Kind, cpus};
 use crate::{
     experiments::costs::laps::{Laps, SELDOM},
-    kit::{Effort, Failure, Sample, Skip, random::SplitMix64},
+    kit::{Effort, Failure, Sample, Skip, SplitMix64},
 };
 
 /// Fibers of each worker.

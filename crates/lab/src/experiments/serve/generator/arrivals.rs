@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::kit::random::SplitMix64;
+use crate::kit::SplitMix64;
 
 /// The same requests at the same times for every server and in every run.
 const SEED: u64 = 0x5e_7e;

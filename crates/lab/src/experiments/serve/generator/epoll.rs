@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
 };
 
-use crate::kit::children::again;
+use crate::kit::again;
 
 /// Connections that are handled before the next look at the clock.
 const MOST_AT_ONCE: usize = 16;

@@ -13,7 +13,7 @@ use daiko_sys::clock;
 
 use self::{arrivals::Arrivals, connection::Connection, epoll::Epoll};
 use super::script::Scripts;
-use crate::kit::{Failure, histogram::Latencies};
+use crate::kit::{Failure, Latencies};
 
 /// Longer than a server that goes on lets anybody wait.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use crate::kit::random::SplitMix64;
+use crate::kit::SplitMix64;
 
 /// P4's task without memory: divisions, each of the one before.
 pub(super) fn idiv(ready: &mut dyn FnMut()) -> io::Result<Infallible> {

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, hint::black_box, io};
 
 use super::field::{FAR, Field, LINE, NEAR};
-use crate::kit::random::SplitMix64;
+use crate::kit::SplitMix64;
 
 /// Words of a line.
 const STEP: usize = LINE / 8;

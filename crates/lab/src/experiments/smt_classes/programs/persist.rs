@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::field::{FAR, Field, LINE, NEAR};
-use crate::kit::{Skip, random::SplitMix64};
+use crate::kit::{Skip, SplitMix64};
 
 const RECORD: usize = 256;
 

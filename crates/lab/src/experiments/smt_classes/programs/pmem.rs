@@ -4,7 +4,7 @@
 use std::{convert::Infallible, io, os::fd::AsRawFd, ptr};
 
 use super::field::FAR;
-use crate::kit::{pmem::Library, random::SplitMix64};
+use crate::kit::{SplitMix64, pmem::Library};
 
 /// Where memory is a file's.
 const FOLDER: &str = "/dev/shm";

@@ -27,7 +27,7 @@ pub(crate) use self::{
     port::{Agent, Buffer, Gate, Port, Turn},
     threads::Threads,
 };
-pub(crate) use crate::kit::conductor::Conductor;
+pub(crate) use crate::kit::Conductor;
 
 #[cfg(test)]
 pub(crate) mod testing;
