@@ -2,7 +2,6 @@
 
 use std::{
     arch::asm,
-    convert::Infallible,
     hint::{black_box, spin_loop},
     io,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -10,10 +9,11 @@ use std::{
     time::Duration,
 };
 
+use super::field::{Endless, repeat};
 use crate::kit::SplitMix64;
 
 /// P4's task without memory: divisions, each of the one before.
-pub(super) fn idiv(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn idiv(ready: &mut dyn FnMut()) -> Endless {
     ready();
     let mut value = i64::MAX;
     loop {
@@ -26,13 +26,12 @@ pub(super) fn idiv(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
 }
 
 /// P4's product of matrices, of a size that the second cache holds.
-pub(super) fn matrix_product(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn matrix_product(ready: &mut dyn FnMut()) -> Endless {
     const SIDE: usize = 160;
     let a = vec![1.5_f64; SIDE * SIDE];
     let b = vec![0.5_f64; SIDE * SIDE];
     let mut c = vec![0.0_f64; SIDE * SIDE];
-    ready();
-    loop {
+    repeat(ready, || {
         for (row, out) in a.chunks(SIDE).zip(c.chunks_mut(SIDE)) {
             for (column, out) in out.iter_mut().enumerate() {
                 let column = b[column..].iter().step_by(SIDE);
@@ -40,13 +39,12 @@ pub(super) fn matrix_product(ready: &mut dyn FnMut()) -> io::Result<Infallible> 
             }
         }
         black_box(&mut c);
-    }
+    })
 }
 
-pub(super) fn mandelbrot(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
-    ready();
+pub(super) fn mandelbrot(ready: &mut dyn FnMut()) -> Endless {
     let mut point = 0_u32;
-    loop {
+    repeat(ready, || {
         point = point.wrapping_add(1);
         let (x, y) =
             (f64::from(point % 1000) / 400.0 - 2.0, f64::from(point / 1000 % 1000) / 1000.0);
@@ -56,13 +54,12 @@ pub(super) fn mandelbrot(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
             steps += 1;
         }
         black_box(steps);
-    }
+    })
 }
 
-pub(super) fn collatz(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
-    ready();
+pub(super) fn collatz(ready: &mut dyn FnMut()) -> Endless {
     let mut start = 1_u64;
-    loop {
+    repeat(ready, || {
         start = start % (1 << 30) + 1;
         let (mut n, mut steps) = (start, 0);
         while n > 1 {
@@ -70,79 +67,77 @@ pub(super) fn collatz(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
             steps += 1;
         }
         black_box(steps);
-    }
+    })
 }
 
-pub(super) fn sort(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn sort(ready: &mut dyn FnMut()) -> Endless {
     let mut random = SplitMix64(1);
     let mut numbers = vec![0_u32; 16 << 10];
-    ready();
-    loop {
+    repeat(ready, || {
         numbers.iter_mut().for_each(|number| *number = random.next() as u32);
         numbers.sort_unstable();
         black_box(&mut numbers);
-    }
+    })
 }
 
-pub(super) fn histogram(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn histogram(ready: &mut dyn FnMut()) -> Endless {
     let mut random = SplitMix64(1);
     let text: Vec<u8> = (0..16 << 10).map(|_| random.next() as u8).collect();
     let mut counts = [0_u32; 256];
-    ready();
-    loop {
+    repeat(ready, || {
         text.iter().for_each(|byte| {
             counts[usize::from(*byte)] = counts[usize::from(*byte)].wrapping_add(1)
         });
         black_box(&mut counts);
-    }
+    })
 }
 
 /// CRC-32 byte by byte.
-pub(super) fn crc_table(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn crc_table(ready: &mut dyn FnMut()) -> Endless {
     let entry = |byte: u32| (0..8).fold(byte, |crc, _| (crc >> 1) ^ (0xEDB8_8320 * (crc & 1)));
     let table: Vec<u32> = (0..256).map(entry).collect();
     let text = vec![0x5A_u8; 8 << 10];
-    ready();
-    loop {
+    repeat(ready, || {
         let step = |crc: u32, byte: &u8| crc >> 8 ^ table[usize::from(crc as u8 ^ byte)];
         black_box(text.iter().fold(u32::MAX, step));
-    }
+    })
 }
 
-pub(super) fn mix(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn mix(ready: &mut dyn FnMut()) -> Endless {
     let mut random = SplitMix64(1);
-    ready();
-    loop {
+    repeat(ready, || {
         black_box(random.next());
-    }
+    })
 }
 
 /// What nobody else counts: the exchange is with the first cache.
-pub(super) fn atomic_counter(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn atomic_counter(ready: &mut dyn FnMut()) -> Endless {
     let counter = AtomicU64::new(0);
-    ready();
-    loop {
+    repeat(ready, || {
         black_box(&counter).fetch_add(1, Relaxed);
-    }
+    })
 }
 
-pub(super) fn spin_pause(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+/// Waits for a word to change, which it does not.
+#[inline(always)]
+fn spin(ready: &mut dyn FnMut(), between: impl Fn()) -> Endless {
     let word = AtomicU64::new(0);
     ready();
     while black_box(&word).load(Relaxed) == 0 {
-        spin_loop();
+        between();
     }
-    Err(io::Error::other("nobody writes this word"))
+    Err(io::Error::other("no thread writes this word"))
 }
 
-pub(super) fn spin_bare(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
-    let word = AtomicU64::new(0);
-    ready();
-    while black_box(&word).load(Relaxed) == 0 {}
-    Err(io::Error::other("nobody writes this word"))
+pub(super) fn spin_pause(ready: &mut dyn FnMut()) -> Endless {
+    spin(ready, spin_loop)
 }
 
-pub(super) fn sleep(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn spin_bare(ready: &mut dyn FnMut()) -> Endless {
+    spin(ready, || {})
+}
+
+pub(super) fn sleep(ready: &mut dyn FnMut()) -> Endless {
     ready();
     loop {
         thread::sleep(Duration::from_secs(3600));
@@ -150,11 +145,10 @@ pub(super) fn sleep(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
 }
 
 /// The sieve of Eratosthenes on what the second cache holds.
-pub(super) fn sieve(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn sieve(ready: &mut dyn FnMut()) -> Endless {
     const NUMBERS: usize = 200_000;
     let mut is_composite = vec![false; NUMBERS];
-    ready();
-    loop {
+    repeat(ready, || {
         is_composite.fill(false);
         for number in (2..NUMBERS).take_while(|number| number * number < NUMBERS) {
             if !is_composite[number] {
@@ -162,15 +156,14 @@ pub(super) fn sieve(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
             }
         }
         black_box(&mut is_composite);
-    }
+    })
 }
 
 /// Bodies that attract each other.
-pub(super) fn bodies(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn bodies(ready: &mut dyn FnMut()) -> Endless {
     let place = |n: u32| [f64::from(n), f64::from(n * n), 1.0 / f64::from(n + 1)];
     let mut places: Vec<[f64; 3]> = (0..64).map(place).collect();
-    ready();
-    loop {
+    repeat(ready, || {
         for one in 0..places.len() {
             let force = (0..places.len()).fold([0.0; 3], |force: [f64; 3], other| {
                 let way: [f64; 3] =
@@ -182,16 +175,15 @@ pub(super) fn bodies(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
             (0..3).for_each(|axis| places[one][axis] += 1e-6 * force[axis]);
         }
         black_box(&mut places);
-    }
+    })
 }
 
 /// How far words are from each other, by the table of Wagner and Fischer.
-pub(super) fn edit_distance(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn edit_distance(ready: &mut dyn FnMut()) -> Endless {
     let mut random = SplitMix64(1);
     let mut word = || (0..500).map(|_| (random.next() % 4) as u8).collect::<Vec<_>>();
     let (one, other) = (word(), word());
-    ready();
-    loop {
+    repeat(ready, || {
         let mut row: Vec<u32> = (0..=other.len() as u32).collect();
         for (at, letter) in one.iter().enumerate() {
             let mut corner = at as u32;
@@ -203,15 +195,10 @@ pub(super) fn edit_distance(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
             }
         }
         black_box(row);
-    }
+    })
 }
 
 /// Gives the CPU away again and again until a word changes, which it does not.
-pub(super) fn spin_yield(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
-    let word = AtomicU64::new(0);
-    ready();
-    while black_box(&word).load(Relaxed) == 0 {
-        thread::yield_now();
-    }
-    Err(io::Error::other("nobody writes this word"))
+pub(super) fn spin_yield(ready: &mut dyn FnMut()) -> Endless {
+    spin(ready, thread::yield_now)
 }

@@ -1,8 +1,10 @@
 //! The memory that programs work on.
 
-use std::io;
+use std::{convert::Infallible, io};
 
 use daiko_sys::{Scope, memory::Mapping};
+
+use crate::kit::SplitMix64;
 
 /// Beyond all caches of machines of today, but for the largest; less in tests, which share the machine with others.
 pub(super) const FAR: usize = if cfg!(test) { 64 << 20 } else { 256 << 20 };
@@ -34,4 +36,40 @@ impl Field {
         // SAFETY: as above; a byte has no other alignment.
         unsafe { std::slice::from_raw_parts_mut(self.0.start().as_ptr(), self.0.len()) }
     }
+}
+
+/// What a program returns: why it could not go on.
+pub(super) type Endless = io::Result<Infallible>;
+
+/// Tells that all is prepared, and repeats `step` until the process is killed.
+#[inline(always)]
+pub(super) fn repeat(ready: &mut dyn FnMut(), mut step: impl FnMut()) -> Endless {
+    ready();
+    loop {
+        step();
+    }
+}
+
+/// Repeats `step` on the words of a field, with numbers to draw.
+#[inline(always)]
+pub(super) fn on_words(
+    bytes: usize,
+    ready: &mut dyn FnMut(),
+    mut step: impl FnMut(&mut [u64], &mut SplitMix64),
+) -> Endless {
+    let (mut field, mut random) = (Field::new(bytes)?, SplitMix64(1));
+    let words = field.words();
+    repeat(ready, || step(words, &mut random))
+}
+
+/// Repeats `step` on the bytes of a field, with numbers to draw.
+#[inline(always)]
+pub(super) fn on_bytes(
+    bytes: usize,
+    ready: &mut dyn FnMut(),
+    mut step: impl FnMut(&mut [u8], &mut SplitMix64),
+) -> Endless {
+    let (mut field, mut random) = (Field::new(bytes)?, SplitMix64(1));
+    let bytes = field.bytes();
+    repeat(ready, || step(bytes, &mut random))
 }

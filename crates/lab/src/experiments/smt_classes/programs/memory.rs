@@ -1,8 +1,8 @@
 //! Programs that read and write plain memory: far or near, in order or not.
 
-use std::{convert::Infallible, hint::black_box, io};
+use std::hint::black_box;
 
-use super::field::{FAR, Field, LINE, NEAR};
+use super::field::{Endless, FAR, Field, LINE, NEAR, on_bytes, on_words, repeat};
 use crate::kit::SplitMix64;
 
 /// Words of a line.
@@ -21,83 +21,75 @@ fn link(words: &mut [u64]) {
     }
 }
 
-fn chase(bytes: usize, ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+fn chase(bytes: usize, ready: &mut dyn FnMut()) -> Endless {
     let mut field = Field::new(bytes)?;
     let words = field.words();
     link(words);
-    ready();
     let mut at = 0;
-    loop {
+    repeat(ready, || {
         at = words[at] as usize;
         black_box(at);
-    }
+    })
 }
 
-pub(super) fn chase_dram(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn chase_dram(ready: &mut dyn FnMut()) -> Endless {
     chase(FAR, ready)
 }
 
-pub(super) fn chase_cached(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn chase_cached(ready: &mut dyn FnMut()) -> Endless {
     chase(16 << 10, ready)
 }
 
 /// As a list of the heap: each node's values are added up.
-pub(super) fn list_sum(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn list_sum(ready: &mut dyn FnMut()) -> Endless {
     let mut field = Field::new(FAR)?;
     let words = field.words();
     link(words);
-    ready();
     let (mut at, mut sum) = (0, 0_u64);
-    loop {
+    repeat(ready, || {
         let node = &words[at..at + STEP];
         sum = node[1..].iter().fold(sum, |sum, value| sum.wrapping_mul(31).wrapping_add(*value));
         at = node[0] as usize;
         black_box(sum);
-    }
+    })
 }
 
 /// Looks up hashed keys: no look waits for the one before.
-fn look_up(bytes: usize, ready: &mut dyn FnMut()) -> io::Result<Infallible> {
-    let mut field = Field::new(bytes)?;
-    let (words, mut random) = (field.words(), SplitMix64(1));
-    ready();
+fn look_up(bytes: usize, ready: &mut dyn FnMut()) -> Endless {
     let mut found = 0_u64;
-    loop {
+    on_words(bytes, ready, |words, random| {
         found += words[random.below((bytes / 8) as u64) as usize];
         black_box(found);
-    }
+    })
 }
 
-pub(super) fn probe(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn probe(ready: &mut dyn FnMut()) -> Endless {
     look_up(FAR, ready)
 }
 
-pub(super) fn probe_cached(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn probe_cached(ready: &mut dyn FnMut()) -> Endless {
     look_up(NEAR, ready)
 }
 
 /// P4's task on DRAM: 256 bytes at random places, by the C library; of what is written a byte changes each time.
-pub(super) fn random_writes(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn random_writes(ready: &mut dyn FnMut()) -> Endless {
     write_records(FAR, true, ready)
 }
 
 /// The same as [`smt`](crate::experiments::smt) has it: what is written stays as it is.
-pub(super) fn same_writes(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn same_writes(ready: &mut dyn FnMut()) -> Endless {
     write_records(FAR, false, ready)
 }
 
-pub(super) fn random_writes_cached(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn random_writes_cached(ready: &mut dyn FnMut()) -> Endless {
     write_records(32 << 10, true, ready)
 }
 
-fn write_records(bytes: usize, changes: bool, ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+fn write_records(bytes: usize, changes: bool, ready: &mut dyn FnMut()) -> Endless {
     const RECORD: usize = 256;
-    let mut field = Field::new(bytes)?;
-    let (target, mut random) = (field.bytes(), SplitMix64(1));
     // No zeros: some processors write none back over zeros.
     let mut record = [1; RECORD];
-    ready();
-    loop {
+    on_bytes(bytes, ready, |target, random| {
         let at = random.below((bytes / RECORD) as u64) as usize * RECORD;
         if changes {
             record[at % RECORD] = random.0 as u8;
@@ -105,104 +97,91 @@ fn write_records(bytes: usize, changes: bool, ready: &mut dyn FnMut()) -> io::Re
         // Not of a length that is known: a call.
         let len = black_box(RECORD);
         target[at..at + len].copy_from_slice(&record[..len]);
-    }
+    })
 }
 
-pub(super) fn sum_stream(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
-    let mut field = Field::new(FAR)?;
-    ready();
-    loop {
-        black_box(field.words().iter().fold(0_u64, |sum, word| sum.wrapping_add(*word)));
-    }
+pub(super) fn sum_stream(ready: &mut dyn FnMut()) -> Endless {
+    on_words(FAR, ready, |words, _| {
+        black_box(words.iter().fold(0_u64, |sum, word| sum.wrapping_add(*word)));
+    })
 }
 
 /// P4's sum of matrices: two are read, one is written, in order.
-pub(super) fn matrix_sum(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn matrix_sum(ready: &mut dyn FnMut()) -> Endless {
     let (mut a, mut b, mut sum) =
         (Field::new(FAR / 4)?, Field::new(FAR / 4)?, Field::new(FAR / 4)?);
-    ready();
-    loop {
+    repeat(ready, || {
         let operands = a.words().iter().zip(b.words().iter());
         for (sum, (a, b)) in sum.words().iter_mut().zip(operands) {
             *sum = (f64::from_bits(*a) + f64::from_bits(*b)).to_bits();
         }
         black_box(&mut sum);
-    }
+    })
 }
 
 /// Half of the memory to the other half, by the C library.
-pub(super) fn copy_stream(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
-    let mut field = Field::new(FAR)?;
-    ready();
-    loop {
-        let (from, to) = field.bytes().split_at_mut(FAR / 2);
+pub(super) fn copy_stream(ready: &mut dyn FnMut()) -> Endless {
+    on_bytes(FAR, ready, |bytes, _| {
+        let (from, to) = bytes.split_at_mut(FAR / 2);
         to.copy_from_slice(from);
         black_box(to);
-    }
+    })
 }
 
 /// Looks for keys in what is sorted, by halves: each step waits for the one before.
-pub(super) fn binary_search(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn binary_search(ready: &mut dyn FnMut()) -> Endless {
     let mut field = Field::new(FAR)?;
     let (words, mut random) = (field.words(), SplitMix64(1));
     words.iter_mut().enumerate().for_each(|(at, word)| *word = at as u64 * 3);
-    ready();
-    loop {
+    repeat(ready, || {
         let key = random.below(words.len() as u64 * 3);
         black_box(words.binary_search(&key).is_ok());
-    }
+    })
 }
 
 /// Chains under hashed keys: a head, then nodes that lie anywhere.
-pub(super) fn hash_chains(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn hash_chains(ready: &mut dyn FnMut()) -> Endless {
     let (mut heads, mut nodes) = (Field::new(FAR / 4)?, Field::new(FAR)?);
     let (heads, nodes, mut random) = (heads.words(), nodes.words(), SplitMix64(3));
     let lines = (nodes.len() / STEP) as u64;
     let mut somewhere = || random.below(lines) * STEP as u64;
     heads.iter_mut().for_each(|head| *head = somewhere());
     nodes.chunks_mut(STEP).for_each(|node| node[0] = somewhere());
-    ready();
     let mut random = SplitMix64(1);
-    loop {
+    repeat(ready, || {
         let mut at = heads[random.below(heads.len() as u64) as usize] as usize;
         for _ in 0..3 {
             at = nodes[at] as usize;
         }
         black_box(at);
-    }
+    })
 }
 
 /// Lines from random places to random places.
-pub(super) fn scatter(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
-    let mut field = Field::new(FAR)?;
-    let (words, mut random) = (field.words(), SplitMix64(1));
-    let lines = (words.len() / STEP) as u64;
-    ready();
-    loop {
+pub(super) fn scatter(ready: &mut dyn FnMut()) -> Endless {
+    let lines = (FAR / LINE) as u64;
+    on_words(FAR, ready, |words, random| {
         let [from, to] = [0, 1].map(|_| random.below(lines) as usize * STEP);
         words.copy_within(from..from + STEP, to);
-    }
+    })
 }
 
 /// A large matrix times a small vector: the matrix is read once, in order.
-pub(super) fn matrix_vector(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn matrix_vector(ready: &mut dyn FnMut()) -> Endless {
     const SIDE: usize = 4096;
     let matrix = vec![1.25_f64; SIDE * SIDE];
     let vector = vec![0.5_f64; SIDE];
-    ready();
-    loop {
+    repeat(ready, || {
         for row in matrix.chunks(SIDE) {
             black_box(row.iter().zip(&vector).map(|(a, b)| a * b).sum::<f64>());
         }
-    }
+    })
 }
 
 /// Compares two halves that are alike, by the C library.
-pub(super) fn compare_stream(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
-    let mut field = Field::new(FAR)?;
-    ready();
-    loop {
-        let (one, other) = field.bytes().split_at(FAR / 2);
+pub(super) fn compare_stream(ready: &mut dyn FnMut()) -> Endless {
+    on_bytes(FAR, ready, |bytes, _| {
+        let (one, other) = bytes.split_at(FAR / 2);
         black_box(one == other);
-    }
+    })
 }

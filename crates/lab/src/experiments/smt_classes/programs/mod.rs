@@ -13,10 +13,9 @@ mod memory;
 mod persist;
 mod pmem;
 
-use std::{convert::Infallible, io};
-
 use daiko_pair::Class;
 
+use self::field::Endless;
 use Class::{Compute, Stall, Unknown};
 
 use crate::kit::{Choice, Skip, host, pmem::require_libpmem};
@@ -40,7 +39,7 @@ pub(super) enum Run {
 }
 
 /// What a program of the lab does.
-pub(super) type Body = fn(&mut dyn FnMut()) -> io::Result<Infallible>;
+pub(super) type Body = fn(&mut dyn FnMut()) -> Endless;
 
 /// What a program was for when thresholds were chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Programs that persist by libpmem, if that is installed: on a file of `/dev/shm`. Its flushes are those for
 //! persistent memory whatever is behind the addresses.
 
-use std::{convert::Infallible, io, os::fd::AsRawFd, ptr};
+use std::{io, os::fd::AsRawFd, ptr};
 
-use super::field::FAR;
+use super::field::{Endless, FAR, repeat};
 use crate::kit::{SplitMix64, pmem::Library};
 
 /// Where memory is a file's.
@@ -34,38 +34,35 @@ fn map() -> io::Result<*mut u8> {
 }
 
 /// P4's task: 256 bytes at random places.
-pub(super) fn memmove(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn memmove(ready: &mut dyn FnMut()) -> Endless {
     let (pmem, target, mut random) = (library()?, map()?, SplitMix64(1));
     let record = [1_u8; RECORD];
-    ready();
-    loop {
+    repeat(ready, || {
         let at = random.below((FAR / RECORD) as u64) as usize * RECORD;
         // SAFETY: the target is mapped for so many bytes and nobody else's.
         unsafe { (pmem.memmove_persist)(target.add(at).cast(), record.as_ptr().cast(), RECORD) };
-    }
+    })
 }
 
 /// A word that is counted up, persistent each time.
-pub(super) fn counter(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn counter(ready: &mut dyn FnMut()) -> Endless {
     let (pmem, target) = (library()?, map()?.cast::<u64>());
-    ready();
-    loop {
+    repeat(ready, || {
         // SAFETY: the first word is mapped and nobody else's.
         unsafe {
             *target += 1;
             (pmem.persist)(target.cast(), 8);
         }
-    }
+    })
 }
 
 /// Whole kilobytes at random places, all of one value.
-pub(super) fn memset(ready: &mut dyn FnMut()) -> io::Result<Infallible> {
+pub(super) fn memset(ready: &mut dyn FnMut()) -> Endless {
     const BLOCK: usize = 1 << 10;
     let (pmem, target, mut random) = (library()?, map()?, SplitMix64(1));
-    ready();
-    loop {
+    repeat(ready, || {
         let at = random.below((FAR / BLOCK) as u64) as usize * BLOCK;
         // SAFETY: the target is mapped for so many bytes and nobody else's.
         unsafe { (pmem.memset_persist)(target.add(at).cast(), at as i32, BLOCK) };
-    }
+    })
 }
