@@ -6,7 +6,12 @@ use std::{
     process::ExitStatus,
 };
 
-use daiko_sys::process::{self, PidFd, die_with_parent};
+use daiko_sys::{
+    clock,
+    process::{self, PidFd, die_with_parent},
+};
+
+use super::{complaint::Complaint, failure::Failure, shared::Shared};
 
 /// Forked processes, killed and reaped with this.
 #[derive(Default)]
@@ -71,6 +76,56 @@ impl Drop for Processes {
         self.0.iter().filter(|process| !process.reaped).for_each(|process| {
             kill_and_reap(process.pid);
         });
+    }
+}
+
+/// A forked process that tells why it has ended, killed when this is dropped.
+pub(crate) struct Fork {
+    pid: u32,
+    complaint: Shared<Complaint>,
+    process: Processes,
+}
+
+impl Fork {
+    /// Forks a process that runs `body`, and is called `what` if that fails.
+    pub(crate) fn start<T>(
+        what: &str,
+        body: impl FnOnce() -> io::Result<T>,
+    ) -> Result<Self, Failure> {
+        let complaint = Shared::<Complaint>::new(1)?;
+        let mut process = Processes::default();
+        let pid = process.fork(|| complaint[0].note(body()));
+        let refused = |error| Failure::Limit(format!("cannot start {what}: {error}"));
+        Ok(Self { pid: pid.map_err(refused)?, complaint, process })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// CPU time that it has used, in user space and in the kernel.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        clock::cpu_ns_of_process(self.pid).unwrap_or_default()
+    }
+
+    /// Why it has ended, if that was an error.
+    pub(crate) fn complaint(&self) -> Option<io::Error> {
+        self.complaint[0].get()
+    }
+
+    /// What `failure` comes from, if the process has ended, which is `who`.
+    pub(crate) fn explain(&self, failure: Failure, who: &str) -> Failure {
+        let Some(error) = self.complaint() else { return failure };
+        let line = format!("{who} ended: {error}");
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Failure::Limit(line),
+            _ => Failure::Broken(line),
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        self.process.next_end().map(drop)
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::{
     io,
-    sync::atomic::{AtomicI32, Ordering},
+    sync::atomic::{AtomicI32, AtomicU64, Ordering},
 };
 
-use super::shared::Zeroed;
+use super::{failure::Failure, shared::Zeroed};
 
 /// What a process could not do.
 pub(crate) struct Complaint(AtomicI32);
@@ -26,6 +26,35 @@ impl Complaint {
     pub(crate) fn get(&self) -> Option<io::Error> {
         let number = self.0.load(Ordering::Relaxed);
         (number != 0).then(|| io::Error::from_raw_os_error(number))
+    }
+}
+
+/// A datum that was not the expected one, told by the process that got it.
+pub(crate) struct WrongDatum {
+    is_told: AtomicU64,
+    expected: AtomicU64,
+    found: AtomicU64,
+}
+
+// SAFETY: atomic numbers, for which zero is a value: none was wrong.
+unsafe impl Zeroed for WrongDatum {}
+
+impl WrongDatum {
+    /// Writes down the first of them.
+    #[cold]
+    pub(crate) fn note(&self, expected: u64, found: u64) {
+        // Relaxed, as below: read when the process has ended.
+        if self.is_told.swap(1, Ordering::Relaxed) == 0 {
+            self.expected.store(expected, Ordering::Relaxed);
+            self.found.store(found, Ordering::Relaxed);
+        }
+    }
+
+    /// The failure that it is, once the process has ended.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        let [is_told, expected, found] =
+            [&self.is_told, &self.expected, &self.found].map(|word| word.load(Ordering::Relaxed));
+        (is_told != 0).then_some(Failure::WrongDatum { expected, found })
     }
 }
 

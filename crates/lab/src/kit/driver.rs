@@ -7,6 +7,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::OnceLock,
 };
 
 use super::failure::{Failure, Skip, quoted};
@@ -27,13 +28,37 @@ pub(crate) struct Toolchain {
     pub(crate) version: String,
 }
 
-/// The compiled program, compiling it if the cache does not have it.
-pub(crate) fn program(sources: Sources, toolchain: &Toolchain) -> Result<PathBuf, Failure> {
-    let program = cache()?.join(key(sources, toolchain));
-    if !program.exists() {
-        compile(sources, toolchain, &program)?;
+/// A program in another language.
+pub(crate) struct Driver {
+    sources: Sources,
+    /// Finds compiler and library, or says what is missing.
+    find: fn() -> Result<Toolchain, Skip>,
+    found: OnceLock<Result<Toolchain, Skip>>,
+}
+
+impl Driver {
+    pub(crate) const fn new(sources: Sources, find: fn() -> Result<Toolchain, Skip>) -> Self {
+        Self { sources, find, found: OnceLock::new() }
     }
-    Ok(program)
+
+    /// Whether compiler and library are installed, as far as that can be seen without compiling.
+    pub(crate) fn supports(&self) -> Result<(), Skip> {
+        self.toolchain().map(drop)
+    }
+
+    fn toolchain(&self) -> Result<&Toolchain, Skip> {
+        self.found.get_or_init(self.find).as_ref().map_err(Skip::clone)
+    }
+
+    /// The compiled program, compiling it if the cache does not have it.
+    pub(crate) fn program(&self) -> Result<PathBuf, Failure> {
+        let toolchain = self.toolchain()?;
+        let program = cache()?.join(key(self.sources, toolchain));
+        if !program.exists() {
+            compile(self.sources, toolchain, &program)?;
+        }
+        Ok(program)
+    }
 }
 
 /// `$XDG_CACHE_HOME/daiko` or `~/.cache/daiko`.
@@ -123,6 +148,12 @@ pub(crate) fn say(program: &Path, arguments: &[&str], input: &'static str) -> Op
     let _ = child.stdin.take()?.write_all(input.as_bytes());
     let output = child.wait_with_output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What `pkg-config` says of a library.
+pub(crate) fn pkg_config(question: &str, library: &str) -> Option<String> {
+    let arguments: Vec<_> = question.split(' ').chain([library]).collect();
+    say(Path::new("pkg-config"), &arguments, "")
 }
 
 /// `text`, word by word.

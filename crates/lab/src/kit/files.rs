@@ -1,18 +1,32 @@
-//! How many files a process may have open: each connection is one.
+//! The number of files that a process may have open.
 
 use std::io;
 
-use super::failure::Failure;
+use super::failure::{Failure, Skip};
 
 /// Descriptors that a process has for other things.
 const OTHERS: u64 = 100;
 
-/// Lets this process, and those that it forks, have so many connections.
+/// Tests whether this process may open so many files without privileges.
+///
+/// # Errors
+/// Too few files are allowed; the reason names the remedy.
+pub(crate) fn check_allowed(files: usize) -> Result<(), Skip> {
+    let (needed, allowed) = (files as u64 + OTHERS, limit().rlim_max);
+    match needed <= allowed {
+        true => Ok(()),
+        false => Err(Skip::new(format!(
+            "needs {needed} descriptors, {allowed} are allowed: raise `ulimit -Hn`"
+        ))),
+    }
+}
+
+/// Lets this process, and those that it forks, open so many files.
 ///
 /// # Errors
 /// That it is not allowed, with the remedy.
-pub(crate) fn allow(connections: usize) -> Result<(), Failure> {
-    let needed = connections as u64 + OTHERS;
+pub(crate) fn allow(files: usize) -> Result<(), Failure> {
+    let needed = files as u64 + OTHERS;
     let mut limit = limit();
     if needed <= limit.rlim_cur {
         return Ok(());
@@ -52,6 +66,12 @@ mod tests {
         let before = limit();
         assert_eq!(allow(1), Ok(()));
         assert_eq!((limit().rlim_cur, limit().rlim_max), (before.rlim_cur, before.rlim_max));
+    }
+
+    #[test]
+    fn more_descriptors_than_allowed_are_refused_with_the_remedy() {
+        let skip = check_allowed(usize::MAX / 2).unwrap_err();
+        assert!(skip.reason.contains("ulimit -Hn"), "{skip}");
     }
 
     #[test]

@@ -6,6 +6,8 @@ pub(crate) mod complaint;
 pub(crate) mod conductor;
 pub(crate) mod control;
 pub(crate) mod driver;
+pub(crate) mod epoll;
+pub(crate) mod exchange;
 pub mod experiment;
 pub mod failure;
 pub mod figure;
@@ -42,8 +44,8 @@ pub use self::{
     results::{Missing, Point, Points, Results, Spread, distinct},
 };
 pub(crate) use self::{
-    children::{Processes, again},
-    complaint::Complaint,
+    children::{Fork, Processes, again},
+    complaint::{Complaint, WrongDatum},
     conductor::Conductor,
     histogram::{Histogram, Latencies},
     persistent::Memory,

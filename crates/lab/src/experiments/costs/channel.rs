@@ -18,48 +18,41 @@ use crate::kit::{Effort, Failure, Sample};
 /// Messages that a bounded channel holds.
 pub(super) const CAPACITY: usize = 128;
 
-/// A channel from one thread to another.
-pub(super) trait Channel: 'static {
-    type Sender: Send + 'static;
-    type Receiver: Send + 'static;
-
-    fn open() -> (Self::Sender, Self::Receiver);
-
-    /// Waits while the channel is full; false if there is no receiver.
-    fn send(sender: &mut Self::Sender, message: u64) -> bool;
-
-    /// Waits for a message; `None` if there is none, and no sender.
-    fn receive(receiver: &mut Self::Receiver) -> Option<u64>;
-}
-
 /// Messages from one thread to another.
-pub(super) fn channel<T: Threads, C: Channel>(effort: Effort) -> Result<Sample, Failure> {
-    let (sender, mut receiver) = C::open();
+///
+/// `send` waits while the channel is full, and returns false if the receiver is gone. `receive`
+/// waits for a message, and returns none if there is none and the sender is gone. Each is
+/// dropped at its thread's end.
+pub(super) fn channel<T: Threads>(
+    send: impl FnMut(u64) -> bool,
+    receive: impl FnMut() -> Option<u64> + Send + 'static,
+    effort: Effort,
+) -> Result<Sample, Failure> {
     let begun = Arc::new(Begun::default());
     let seen = Arc::clone(&begun);
     // The second of two threads, of which the caller is the first.
-    let consumer = T::spawn(1, 2, move || consume::<C>(&mut receiver, &seen))?;
-    let sent = produce::<T, C>(sender, &begun, effort);
+    let consumer = T::spawn(1, 2, move || consume(receive, &seen))?;
+    let sent = produce::<T>(send, &begun, effort);
     T::join(consumer)?.timed(sent)
 }
 
 /// Sends messages until there were enough of them, or the limit has passed.
-fn produce<T: Threads, C: Channel>(mut sender: C::Sender, begun: &Begun, effort: Effort) -> Sent {
-    C::send(&mut sender, FIRST);
+fn produce<T: Threads>(mut send: impl FnMut(u64) -> bool, begun: &Begun, effort: Effort) -> Sent {
+    send(FIRST);
     while !begun.has() {
         T::yield_now();
     }
     let mut sent = Sent::begin(effort);
     while let Some(message) = sent.another()
-        && C::send(&mut sender, message)
+        && send(message)
     {}
     sent
 }
 
 /// Receives messages until no more will come, or one is wrong.
-fn consume<C: Channel>(receiver: &mut C::Receiver, begun: &Begun) -> Receipt {
+fn consume(mut receive: impl FnMut() -> Option<u64>, begun: &Begun) -> Receipt {
     let mut receipt = Receipt::default();
-    while let Some(message) = C::receive(receiver) {
+    while let Some(message) = receive() {
         begun.set();
         if !receipt.take(message) {
             break;
@@ -160,42 +153,29 @@ mod tests {
 
     const EFFORT: Effort = Effort { rounds: 10, limit: Duration::from_secs(60) };
 
-    /// Instead of message `AT` it delivers another one, or with `LOSES` none.
-    struct Bad<const AT: u64, const LOSES: bool>;
-
-    impl<const AT: u64, const LOSES: bool> Channel for Bad<AT, LOSES> {
-        type Sender = mpsc::Sender<u64>;
-        type Receiver = mpsc::Receiver<u64>;
-
-        fn open() -> (Self::Sender, Self::Receiver) {
-            mpsc::channel()
-        }
-
-        fn send(sender: &mut Self::Sender, message: u64) -> bool {
-            match message == AT {
-                true if LOSES => true,
-                true => sender.send(99).is_ok(),
-                false => sender.send(message).is_ok(),
-            }
-        }
-
-        fn receive(receiver: &mut Self::Receiver) -> Option<u64> {
-            receiver.recv().ok()
-        }
+    /// Measures a channel that delivers 99 instead of message `at`, or with `loses` nothing.
+    fn bad(at: u64, loses: bool) -> Result<Sample, Failure> {
+        let (sender, receiver) = mpsc::channel();
+        let send = move |message| match message == at {
+            true if loses => true,
+            true => sender.send(99).is_ok(),
+            false => sender.send(message).is_ok(),
+        };
+        channel::<Kernel>(send, move || receiver.recv().ok(), EFFORT)
     }
 
     #[test]
     fn a_wrong_message_is_found_and_ends_both() {
         let wrong = |expected| Err(Failure::WrongDatum { expected, found: 99 });
-        assert_eq!(channel::<Kernel, Bad<0, false>>(EFFORT).map(|timed| timed.rounds), wrong(0));
-        assert_eq!(channel::<Kernel, Bad<7, false>>(EFFORT).map(|timed| timed.rounds), wrong(7));
+        assert_eq!(bad(0, false).map(|timed| timed.rounds), wrong(0));
+        assert_eq!(bad(7, false).map(|timed| timed.rounds), wrong(7));
     }
 
     #[test]
     fn a_lost_message_is_missed() {
-        let lost = channel::<Kernel, Bad<7, true>>(EFFORT).unwrap_err();
+        let lost = bad(7, true).unwrap_err();
         assert_eq!(lost, Failure::WrongDatum { expected: 7, found: 8 });
-        let last = channel::<Kernel, Bad<10, true>>(EFFORT).unwrap_err();
+        let last = bad(10, true).unwrap_err();
         assert!(matches!(last, Failure::Broken(_)), "{last}");
     }
 

@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::lock_api::{self, RawMutex, RawRwLock};
+
 /// A mutex around a number, which is 0 at first.
 pub(super) trait Mutex: Send + Sync + 'static {
     /// Unlocks when it is dropped.
@@ -55,6 +57,34 @@ pub(super) trait RwLock: Default + Send + Sync + 'static {
     fn read(&self) -> Self::Read<'_>;
 
     fn write(&self) -> Self::Write<'_>;
+}
+
+impl<R: RawMutex + Send + Sync + 'static> Mutex for lock_api::Mutex<R, u64> {
+    type Guard<'a> = lock_api::MutexGuard<'a, R, u64>;
+
+    #[inline]
+    fn lock(&self) -> Self::Guard<'_> {
+        self.lock()
+    }
+
+    fn try_lock(&self) -> Option<Self::Guard<'_>> {
+        self.try_lock()
+    }
+}
+
+impl<R: RawRwLock + Send + Sync + 'static> RwLock for lock_api::RwLock<R, Pair> {
+    type Read<'a> = lock_api::RwLockReadGuard<'a, R, Pair>;
+    type Write<'a> = lock_api::RwLockWriteGuard<'a, R, Pair>;
+
+    #[inline]
+    fn read(&self) -> Self::Read<'_> {
+        self.read()
+    }
+
+    #[inline]
+    fn write(&self) -> Self::Write<'_> {
+        self.write()
+    }
 }
 
 /// Locks that do not exclude.

@@ -1,6 +1,6 @@
 //! `parking_lot`'s locks, on the kernel's threads.
 
-use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use super::{
     calls, crowd,
@@ -28,19 +28,6 @@ pub(super) const METHOD: CostMethod = CostMethod {
     ],
 };
 
-impl locks::Mutex for Mutex<u64> {
-    type Guard<'a> = MutexGuard<'a, u64>;
-
-    #[inline]
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.lock()
-    }
-
-    fn try_lock(&self) -> Option<MutexGuard<'_, u64>> {
-        self.try_lock()
-    }
-}
-
 impl locks::Condvar<Mutex<u64>> for Condvar {
     #[inline]
     fn wait<'a>(&'a self, mut guard: MutexGuard<'a, u64>) -> MutexGuard<'a, u64> {
@@ -51,20 +38,5 @@ impl locks::Condvar<Mutex<u64>> for Condvar {
     #[inline]
     fn notify_one(&self) {
         self.notify_one();
-    }
-}
-
-impl locks::RwLock for RwLock<Pair> {
-    type Read<'a> = RwLockReadGuard<'a, Pair>;
-    type Write<'a> = RwLockWriteGuard<'a, Pair>;
-
-    #[inline]
-    fn read(&self) -> RwLockReadGuard<'_, Pair> {
-        self.read()
-    }
-
-    #[inline]
-    fn write(&self) -> RwLockWriteGuard<'_, Pair> {
-        self.write()
     }
 }

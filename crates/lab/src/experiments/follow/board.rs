@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use daiko_sys::futex;
 
-use crate::kit::{Failure, Histogram, Latencies, Shared, Zeroed};
+use crate::kit::{Failure, Histogram, Latencies, Shared, WrongDatum, Zeroed};
 
 /// All of it.
 pub(super) struct Board {
@@ -15,13 +15,9 @@ pub(super) struct Board {
 }
 
 /// Whether the receivers may begin, and what was wrong with what they got.
-#[derive(Default)]
 struct Start {
     begun: AtomicU32,
-    /// Whether the next two were written.
-    is_wrong: AtomicU32,
-    expected: AtomicU64,
-    found: AtomicU64,
+    wrong: WrongDatum,
 }
 
 /// Messages of a flow that were received; written by its receiver alone.
@@ -90,22 +86,9 @@ impl Board {
         }
     }
 
-    /// A receiver of flow number `flow` got another message than its next one.
-    pub(super) fn note_wrong(&self, expected: u64, found: u64) {
-        let start = &self.start[0];
-        if start.is_wrong.swap(1, Ordering::Relaxed) == 0 {
-            // Relaxed: read when the receivers have ended.
-            start.expected.store(expected, Ordering::Relaxed);
-            start.found.store(found, Ordering::Relaxed);
-        }
-    }
-
-    /// What receivers got that they should not, once they have ended.
-    pub(super) fn wrong(&self) -> Option<Failure> {
-        let [expected, found] = [&self.start[0].expected, &self.start[0].found]
-            .map(|word| word.load(Ordering::Relaxed));
-        let is_wrong = self.start[0].is_wrong.load(Ordering::Relaxed) != 0;
-        is_wrong.then_some(Failure::WrongDatum { expected, found })
+    /// A message that was not its flow's next one.
+    pub(super) fn wrong(&self) -> &WrongDatum {
+        &self.start[0].wrong
     }
 
     /// Flow number `flow` has so many messages by now, `new` of them received on `cpu` just now.

@@ -95,7 +95,7 @@ impl<'a> Receiver<'a> {
         for message in bytes.chunks_exact(BYTES) {
             let (of, number, times) = read(message);
             if of != flow || number != self.number {
-                self.board.note_wrong(self.number, number);
+                self.board.wrong().note(self.number, number);
                 return Err(io::ErrorKind::InvalidData.into());
             }
             self.number += 1;
@@ -199,7 +199,7 @@ mod tests {
             prop_assert_eq!((of_due.total(), of_sent.total()), (count, count));
             prop_assert!(of_due.max() > of_sent.max());
             prop_assert!((1..=count).contains(&board.totals().wakes));
-            prop_assert_eq!(board.wrong(), None);
+            prop_assert_eq!(board.wrong().failure(), None);
         }
     }
 
@@ -211,7 +211,7 @@ mod tests {
             let bytes = [message(0, 0, None), wrong].concat();
             let error = in_pieces(&bytes, &board, &[ROOM]).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
-            assert!(board.wrong().is_some());
+            assert!(board.wrong().failure().is_some());
         }
     }
 }

@@ -19,7 +19,7 @@ use super::{
     method::Method,
     sender::Senders,
 };
-use crate::kit::{Complaint, Failure, Latencies, Processes, Reading, Sample, Shared, Unit, files};
+use crate::kit::{Failure, Fork, Latencies, Reading, Sample, Unit, files};
 
 /// Messages per second of all flows while latencies are measured: a small part of what the receivers could take,
 /// so that CPUs are idle now and then, and a wake-up finds some.
@@ -87,11 +87,9 @@ fn same_cpus(before: &CpuSet, after: &CpuSet) -> Result<(), Failure> {
 
 /// The process that receives, killed when dropped.
 struct Receivers {
-    pid: u32,
+    process: Fork,
     listener: TcpListener,
     counters: Vec<(&'static str, Counter)>,
-    complaint: Shared<Complaint>,
-    _process: Processes,
 }
 
 /// What was seen while messages came at their times.
@@ -108,22 +106,20 @@ impl Receivers {
     fn start(method: &dyn Method, flows: usize, board: &Arc<Board>) -> Result<Self, Failure> {
         let failed = |error| Failure::Limit(format!("cannot start receivers: {error}"));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
-        let complaint = Shared::<Complaint>::new(1)?;
-        let mut process = Processes::default();
         let receive = || {
             board.await_begin();
             let accepted: io::Result<Vec<TcpStream>> =
                 (0..flows).map(|_| Ok(listener.accept()?.0)).collect();
             method.receive(accepted?, board)
         };
-        let pid = process.fork(|| complaint[0].note(receive())).map_err(failed)?;
+        let process = Fork::start("receivers", receive)?;
         // Threads are counted that are started later.
         let counters = MISSES
             .into_iter()
-            .filter_map(|(miss, name)| Some((name, Counter::open(miss, pid).ok()?)));
+            .filter_map(|(miss, name)| Some((name, Counter::open(miss, process.pid()).ok()?)));
         let counters = counters.collect();
         board.begin();
-        Ok(Self { pid, listener, counters, complaint, _process: process })
+        Ok(Self { process, listener, counters })
     }
 
     fn connect(&self, flows: usize) -> Result<Vec<TcpStream>, Failure> {
@@ -141,7 +137,7 @@ impl Receivers {
         let now = || {
             (
                 clock::monotonic_ns(),
-                self.cpu_ns(),
+                self.process.cpu_ns(),
                 clock::machine_busy_ns().unwrap_or_default(),
                 self.misses(),
             )
@@ -163,10 +159,6 @@ impl Receivers {
         })
     }
 
-    fn cpu_ns(&self) -> u64 {
-        clock::cpu_ns_of_process(self.pid).unwrap_or_default()
-    }
-
     /// Counters that cannot be read are as good as none.
     fn misses(&self) -> Vec<(&'static str, f64)> {
         let read = |(name, counter): &(&'static str, Counter)| Some((*name, counter.count().ok()?));
@@ -175,15 +167,10 @@ impl Receivers {
 
     /// What `failure` comes from, if the receivers have ended.
     fn explain(&self, failure: Failure, board: &Board) -> Failure {
-        if let Some(wrong) = board.wrong() {
-            return wrong;
-        }
-        let Some(error) = self.complaint[0].get() else { return failure };
-        let line = format!("the receivers have ended: {error}");
-        match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Failure::Limit(line),
-            _ => Failure::Broken(line),
-        }
+        board
+            .wrong()
+            .failure()
+            .unwrap_or_else(|| self.process.explain(failure, "the receivers have"))
     }
 }
 

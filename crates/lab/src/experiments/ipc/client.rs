@@ -11,7 +11,7 @@ use daiko_sys::{
     futex::{self, Scope},
 };
 
-use crate::kit::{Histogram, Zeroed};
+use crate::kit::{Histogram, WrongDatum, Zeroed};
 
 /// The clock is read once for so long a batch of calls: it takes a thousandth of it.
 const BATCH_NS: u64 = 25_000;
@@ -60,19 +60,19 @@ impl Gate {
 /// the client has ended, or behind a gate.
 #[repr(C)]
 pub(super) struct Tally {
-    /// Calls in batches, and when the last of them ended.
+    /// Caller in batches, and when the last of them ended.
     pub(super) calls: AtomicU64,
     pub(super) elapsed_ns: AtomicU64,
-    /// Calls of a batch that this client would make, read by the others.
+    /// Caller of a batch that this client would make, read by the others.
     fitting_batch: AtomicU64,
-    /// Calls of a batch, and how long each of `batches` took.
+    /// Caller of a batch, and how long each of `batches` took.
     pub(super) batch_calls: AtomicU64,
     pub(super) batches: AtomicU64,
     pub(super) batch_ns: [AtomicU64; MOST_BATCHES],
     /// Of calls one by one.
     pub(super) latencies: Histogram,
-    /// An answer that was not the one to the question: both words, and a 1 before them.
-    pub(super) wrong: [AtomicU64; 3],
+    /// A word of an answer that was not the one to the question.
+    pub(super) wrong: WrongDatum,
 }
 
 // SAFETY: atomics without pointers, for which zero is a value.
@@ -98,21 +98,13 @@ impl Tally {
             add(&self.batches, 1);
         }
     }
-
-    #[cold]
-    fn refuse(&self, expected: u64, found: u64) -> io::Error {
-        for (word, value) in self.wrong.iter().zip([1, expected, found]) {
-            word.store(value, Ordering::Relaxed);
-        }
-        io::ErrorKind::InvalidData.into()
-    }
 }
 
 /// How often all clients wait for each other.
 pub(super) const GATES: usize = 3;
 
 /// The calls of one client, which all clients begin at the same time.
-pub(super) struct Questions<'a, const WORDS: usize> {
+pub(super) struct Calls<'a, const WORDS: usize> {
     /// Of all clients, and which one this is.
     pub(super) tallies: &'a [Tally],
     pub(super) client: usize,
@@ -121,24 +113,24 @@ pub(super) struct Questions<'a, const WORDS: usize> {
     pub(super) window: Duration,
 }
 
-impl<const WORDS: usize> Questions<'_, WORDS> {
+impl<const WORDS: usize> Calls<'_, WORDS> {
     /// Makes all calls by `call`, which puts the answer in place of the question.
     ///
     /// # Errors
     /// Those of `call`; an answer to another question.
-    pub(super) fn ask(
+    pub(super) fn make(
         self,
         call: impl FnMut(&mut [u64; WORDS]) -> io::Result<()>,
     ) -> io::Result<()> {
         let tally = &self.tallies[self.client];
         let window = self.window.as_nanos() as u64;
-        let mut calls = Calls { tally, call, number: 0 };
+        let mut caller = Caller { tally, call, number: 0 };
         tally.touch();
         let until = self.pass(0) + window;
-        tally.fitting_batch.store(calls.fitting_batch(until)?, Ordering::Relaxed);
+        tally.fitting_batch.store(caller.fitting_batch(until)?, Ordering::Relaxed);
         let start = self.pass(1);
-        calls.in_batches(self.common_batch(), start, window)?;
-        calls.one_by_one(self.pass(2), window)
+        caller.in_batches(self.common_batch(), start, window)?;
+        caller.one_by_one(self.pass(2), window)
     }
 
     fn pass(&self, gate: usize) -> u64 {
@@ -154,13 +146,13 @@ impl<const WORDS: usize> Questions<'_, WORDS> {
     }
 }
 
-struct Calls<'a, C, const WORDS: usize> {
+struct Caller<'a, C, const WORDS: usize> {
     tally: &'a Tally,
     call: C,
     number: u64,
 }
 
-impl<C: FnMut(&mut [u64; WORDS]) -> io::Result<()>, const WORDS: usize> Calls<'_, C, WORDS> {
+impl<C: FnMut(&mut [u64; WORDS]) -> io::Result<()>, const WORDS: usize> Caller<'_, C, WORDS> {
     /// Asks another question than ever before, and checks the answer.
     #[inline]
     fn next(&mut self) -> io::Result<()> {
@@ -173,7 +165,8 @@ impl<C: FnMut(&mut [u64; WORDS]) -> io::Result<()>, const WORDS: usize> Calls<'_
             return Ok(());
         }
         let wrong = (0..WORDS).find(|&word| message[word] != right[word]).unwrap_or(0);
-        Err(self.tally.refuse(right[wrong], message[wrong]))
+        self.tally.wrong.note(right[wrong], message[wrong]);
+        Err(io::ErrorKind::InvalidData.into())
     }
 
     #[inline]

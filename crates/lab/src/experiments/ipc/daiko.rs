@@ -6,7 +6,7 @@ use daiko::Runtime;
 use daiko::shm::{Client, Segment, Service};
 
 use super::{
-    client::{Questions, answer},
+    client::{Calls, answer},
     method::Link,
 };
 use crate::kit::Failure;
@@ -42,18 +42,14 @@ impl Link for Daiko {
         Err(io::Error::other("the server's fibers have ended"))
     }
 
-    fn ask<const WORDS: usize>(
-        &self,
-        _client: usize,
-        questions: Questions<'_, WORDS>,
-    ) -> io::Result<()> {
+    fn ask<const WORDS: usize>(&self, _client: usize, calls: Calls<'_, WORDS>) -> io::Result<()> {
         let segment = self.attach()?;
         let client = Client::connect(&segment, NAME).map_err(io::Error::other)?;
         let runtime = runtime()?;
         runtime.scope(|s| {
             let asks = s.spawn(|| {
                 wait_for_server(&client)?;
-                questions.ask(|message| {
+                calls.make(|message| {
                     let reply = client.call_timeout(message, TIMEOUT).map_err(io::Error::other)?;
                     *message = reply.read().map_err(io::Error::other)?;
                     Ok(())

@@ -1,11 +1,9 @@
 //! One sample between a server and clients that are forked from this process.
 
-use std::{
-    convert::Infallible, io, marker::PhantomData, process::ExitStatus, sync::atomic::Ordering,
-};
+use std::{convert::Infallible, io, marker::PhantomData, process::ExitStatus};
 
 use super::{
-    client::{GATES, Gate, Questions, Tally},
+    client::{Calls, GATES, Gate, Tally},
     method::{Link, Method, Spec},
     outcome::Outcome,
 };
@@ -81,10 +79,10 @@ fn start<L: Link, const WORDS: usize>(
     processes.fork(|| board.complaints[SERVER].note(serve()))?;
     for client in 0..spec.clients {
         let (tallies, gates, window) = (&board.tallies[..], &board.gates[..], spec.window);
-        let questions = Questions { tallies, client, gates, window };
+        let calls = Calls { tallies, client, gates, window };
         let ask = || {
             host::bind(spec.client_cpu)?;
-            link.ask::<WORDS>(client, questions)
+            link.ask::<WORDS>(client, calls)
         };
         processes.fork(|| board.complaints[SERVER + 1 + client].note(ask()))?;
     }
@@ -109,12 +107,7 @@ fn wait(processes: &mut Processes, board: &Board) -> Result<(), Failure> {
 /// Why a process ended: a wrong answer, or who complains first. The server does before its clients:
 /// they miss it when it has ended.
 fn fault(board: &Board, index: usize, status: ExitStatus) -> Failure {
-    let wrong = |tally: &Tally| {
-        let [is_wrong, expected, found] =
-            tally.wrong.each_ref().map(|word| word.load(Ordering::Relaxed));
-        (is_wrong != 0).then_some(Failure::WrongDatum { expected, found })
-    };
-    if let Some(failure) = board.tallies.iter().find_map(wrong) {
+    if let Some(failure) = board.tallies.iter().find_map(|tally| tally.wrong.failure()) {
         return failure;
     }
     let who = |index| if index == SERVER { "the server" } else { "a client" };

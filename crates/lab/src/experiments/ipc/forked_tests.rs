@@ -1,3 +1,5 @@
+use std::sync::atomic::Ordering;
+
 use std::{array, sync::atomic::AtomicU32};
 
 use daiko_sys::futex::{self, Scope};
@@ -72,14 +74,10 @@ impl<const PLAY: u8> Link for Staged<PLAY> {
         }
     }
 
-    fn ask<const WORDS: usize>(
-        &self,
-        client: usize,
-        questions: Questions<'_, WORDS>,
-    ) -> io::Result<()> {
+    fn ask<const WORDS: usize>(&self, client: usize, calls: Calls<'_, WORDS>) -> io::Result<()> {
         self.tell(1 + client);
         (0..self.pids.len()).for_each(|index| self.await_told(index));
-        questions.ask(|_| match PLAY {
+        calls.make(|_| match PLAY {
             CLIENT_DIES if client == 0 => die(),
             ECHO => Ok(()),
             _ => sleep_for_ever(),
@@ -127,12 +125,12 @@ fn a_message_is_checked_to_its_last_word() {
     let tallies = Shared::<Tally>::new(1).unwrap();
     let gates = Shared::<Gate>::new(GATES).unwrap();
     let window = std::time::Duration::ZERO;
-    let questions = Questions::<'_, 8> { tallies: &tallies, client: 0, gates: &gates, window };
+    let calls = Calls::<'_, 8> { tallies: &tallies, client: 0, gates: &gates, window };
     let spoiled = |message: &mut [u64; 8]| {
         *message = array::from_fn(|word| message[word] + u64::from(word < 7));
         Ok(())
     };
-    questions.ask(spoiled).unwrap_err();
-    let wrong = tallies[0].wrong.each_ref().map(|word| word.load(Ordering::Relaxed));
-    assert_eq!(wrong, [1, 8, 7]);
+    calls.make(spoiled).unwrap_err();
+    let wrong = Failure::WrongDatum { expected: 8, found: 7 };
+    assert_eq!(tallies[0].wrong.failure(), Some(wrong));
 }

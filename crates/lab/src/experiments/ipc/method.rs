@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, io, time::Duration};
 
-use super::{client::Questions, outcome::Outcome};
+use super::{client::Calls, outcome::Outcome};
 use crate::kit::{Failure, Skip};
 
 /// What is measured.
@@ -68,9 +68,5 @@ pub(super) trait Link: Sized {
     ///
     /// # Errors
     /// If it cannot go on.
-    fn ask<const WORDS: usize>(
-        &self,
-        client: usize,
-        questions: Questions<'_, WORDS>,
-    ) -> io::Result<()>;
+    fn ask<const WORDS: usize>(&self, client: usize, calls: Calls<'_, WORDS>) -> io::Result<()>;
 }

@@ -37,6 +37,7 @@ mod redis;
 mod semaphore;
 mod sleepers;
 mod slot;
+mod slotted;
 mod spin;
 mod spin_futex;
 mod streams;
@@ -58,6 +59,7 @@ use self::{
     redis::Redis,
     semaphore::Semaphore,
     sleepers::Sleepers,
+    slotted::Slotted,
     spin::Spin,
     spin_futex::SpinFutex,
     streams::Streams,
@@ -73,8 +75,8 @@ const METHODS: [&dyn Method; 11] = [
     &Forked::<Sleepers<Futex>>::NEW,
     &Forked::<Streams<Pipe>>::NEW,
     &Forked::<Streams<UnixSocket>>::NEW,
-    &Forked::<EventFd>::NEW,
-    &Forked::<Semaphore>::NEW,
+    &Forked::<Slotted<EventFd>>::NEW,
+    &Forked::<Slotted<Semaphore>>::NEW,
     &Forked::<Streams<Tcp>>::NEW,
     &Mpi,
     &Forked::<Redis>::NEW,
@@ -86,7 +88,7 @@ const SPIN: &str = "spin";
 const BYTES: [usize; 2] = [8, 64];
 const CLIENTS: [usize; 3] = [1, 4, 16];
 
-/// Questions and answers between processes, by every mechanism.
+/// Calls and answers between processes, by every mechanism.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: figures::NAME,
     about: "question and answer between processes, one to sixteen clients of one server",

@@ -6,7 +6,6 @@ use std::{
     os::unix::process::CommandExt,
     path::Path,
     process::{self, Command, Stdio},
-    sync::OnceLock,
 };
 
 use daiko_sys::process::die_with_parent;
@@ -17,11 +16,12 @@ use super::{
 };
 use crate::kit::{
     Failure, Sample, Skip,
-    driver::{self, Sources, Toolchain, find_compiler, say},
+    driver::{Driver, Toolchain, find_compiler, say},
     failure::last_line,
 };
 
-const SOURCES: Sources = &[("ipc-mpi.c", include_str!("../../../drivers/ipc-mpi.c"))];
+static DRIVER: Driver =
+    Driver::new(&[("ipc-mpi.c", include_str!("../../../drivers/ipc-mpi.c"))], find);
 
 /// What the server adds to each word of a question.
 const ADDED: u64 = 1;
@@ -34,17 +34,12 @@ impl Method for Mpi {
     }
 
     fn supports(&self) -> Result<(), Skip> {
-        toolchain().map(drop)
+        DRIVER.supports()
     }
 
     fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
         run(spec, ADDED)
     }
-}
-
-fn toolchain() -> Result<&'static Toolchain, Skip> {
-    static FOUND: OnceLock<Result<Toolchain, Skip>> = OnceLock::new();
-    FOUND.get_or_init(find).as_ref().map_err(Skip::clone)
 }
 
 fn find() -> Result<Toolchain, Skip> {
@@ -60,8 +55,7 @@ fn find() -> Result<Toolchain, Skip> {
 
 /// Has the ranks ask, where a right answer is each word and 1, and the server adds `added`.
 fn run(spec: &Spec, added: u64) -> Result<Outcome, Failure> {
-    let toolchain = toolchain().map_err(|skip| Failure::Unavailable(skip.reason))?;
-    let program = driver::program(SOURCES, toolchain)?;
+    let program = DRIVER.program()?;
     let folder = tempfile::tempdir();
     let folder = folder.map_err(|error| Failure::Unavailable(format!("no folder: {error}")))?;
     let mut command = command(&program, spec, folder.path(), added);

@@ -14,7 +14,7 @@ use std::{
 use tempfile::TempDir;
 
 use super::{
-    client::{Questions, answer},
+    client::{Calls, answer},
     method::Link,
 };
 use crate::kit::{
@@ -73,17 +73,13 @@ impl Link for Redis {
 
     /// The value stays the same, so it is here that it is checked; as what `questions` wants to hear
     /// it says what other servers would.
-    fn ask<const WORDS: usize>(
-        &self,
-        client: usize,
-        questions: Questions<'_, WORDS>,
-    ) -> io::Result<()> {
+    fn ask<const WORDS: usize>(&self, client: usize, calls: Calls<'_, WORDS>) -> io::Result<()> {
         let mut server = self.connect()?;
         let value: Vec<u8> = (0..WORDS * 8).map(|index| (client + index) as u8).collect();
         let key = format!("client {client}");
         demand(&mut server, &command(&[b"SET", key.as_bytes(), &value]), b"+OK\r\n")?;
         let (get, found) = (command(&[b"GET", key.as_bytes()]), string(&value));
-        questions.ask(|message| {
+        calls.make(|message| {
             demand(&mut server, &get, &found)?;
             *message = answer(*message);
             Ok(())

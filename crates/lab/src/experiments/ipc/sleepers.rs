@@ -14,7 +14,7 @@ use std::{
 use daiko_sys::futex::{self, Scope};
 
 use super::{
-    client::{Questions, answer},
+    client::{Calls, answer},
     method::Link,
     slot::{ANSWERED, ASKED, Slot},
 };
@@ -72,12 +72,8 @@ impl<P: Patience> Link for Sleepers<P> {
         }
     }
 
-    fn ask<const WORDS: usize>(
-        &self,
-        client: usize,
-        questions: Questions<'_, WORDS>,
-    ) -> io::Result<()> {
-        questions.ask(|message| {
+    fn ask<const WORDS: usize>(&self, client: usize, calls: Calls<'_, WORDS>) -> io::Result<()> {
+        calls.make(|message| {
             self.call(client, message);
             Ok(())
         })

@@ -3,7 +3,7 @@
 
 use std::{convert::Infallible, hint::spin_loop, io};
 
-use super::{client::Questions, method::Link, slot::Slot};
+use super::{client::Calls, method::Link, slot::Slot};
 use crate::kit::{Failure, Shared};
 
 pub(super) struct Spin(Shared<Slot>);
@@ -24,13 +24,9 @@ impl Link for Spin {
         }
     }
 
-    fn ask<const WORDS: usize>(
-        &self,
-        client: usize,
-        questions: Questions<'_, WORDS>,
-    ) -> io::Result<()> {
+    fn ask<const WORDS: usize>(&self, client: usize, calls: Calls<'_, WORDS>) -> io::Result<()> {
         let slot = &self.0[client];
-        questions.ask(|message| {
+        calls.make(|message| {
             slot.ask(message);
             *message = wait(slot);
             Ok(())

@@ -6,15 +6,15 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     marker::PhantomData,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::OwnedFd,
     slice,
 };
 
 use super::{
-    client::{Questions, answer},
+    client::{Calls, answer},
     method::Link,
 };
-use crate::kit::{Failure, again};
+use crate::kit::{Failure, epoll::Epoll};
 
 /// A kind of connection.
 pub(super) trait Stream {
@@ -93,13 +93,9 @@ impl<S: Stream> Link for Streams<S> {
         }
     }
 
-    fn ask<const WORDS: usize>(
-        &self,
-        client: usize,
-        questions: Questions<'_, WORDS>,
-    ) -> io::Result<()> {
+    fn ask<const WORDS: usize>(&self, client: usize, calls: Calls<'_, WORDS>) -> io::Result<()> {
         let end = &self.clients[client];
-        questions.ask(|message| {
+        calls.make(|message| {
             end.send(*message)?;
             *message = end.receive()?;
             Ok(())
@@ -108,34 +104,13 @@ impl<S: Stream> Link for Streams<S> {
 }
 
 fn serve_several<const WORDS: usize>(ends: &[End]) -> io::Result<Infallible> {
-    let epoll = epoll(ends)?;
-    let mut events = vec![libc::epoll_event { events: 0, u64: 0 }; ends.len()];
-    let most = events.len() as i32;
+    let mut epoll = Epoll::new(ends.len())?;
+    for (index, end) in ends.iter().enumerate() {
+        epoll.add(&end.read, libc::EPOLLIN, index)?;
+    }
     loop {
-        // SAFETY: the events are valid for writes, and as many as is said.
-        let ready = again(|| unsafe {
-            libc::epoll_wait(epoll.as_raw_fd(), events.as_mut_ptr(), most, -1)
-        })?;
-        for event in &events[..ready as usize] {
-            let index = event.u64;
-            ends[index as usize].answer::<WORDS>()?;
+        for index in epoll.wait(-1)? {
+            ends[index].answer::<WORDS>()?;
         }
     }
-}
-
-/// Tells which of `ends` can be read, by index.
-fn epoll(ends: &[End]) -> io::Result<OwnedFd> {
-    // SAFETY: always safe to call.
-    let fd = again(|| unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-    // SAFETY: `fd` is open and nobody else's.
-    let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
-    for (index, end) in ends.iter().enumerate() {
-        let (fd, readable) = (end.read.as_raw_fd(), libc::EPOLLIN as u32);
-        let mut event = libc::epoll_event { events: readable, u64: index as u64 };
-        // SAFETY: the event is a live local.
-        again(|| unsafe {
-            libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event)
-        })?;
-    }
-    Ok(epoll)
 }

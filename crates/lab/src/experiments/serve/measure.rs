@@ -43,7 +43,7 @@ impl Spec<'_> {
         self.with_server(Socket::Tcp, pipeline, |server, generator| {
             self.connect(server, generator)?;
             // Caches, buffers and predictors of both sides.
-            let cpu_ns = || server.cpu_ns();
+            let cpu_ns = || server.process.cpu_ns();
             generator.closed(self.window / 4, cpu_ns)?;
             let closed = generator.closed(self.window, cpu_ns)?;
             if closed.requests == 0 {
@@ -84,9 +84,9 @@ impl Spec<'_> {
     /// CPU time of the server while nobody asks, once it has noticed that, and how long that was.
     fn idle_cpu(&self, server: &Server) -> (u64, Duration) {
         thread::sleep(self.window / 4);
-        let (start, before) = (clock::monotonic_ns(), server.cpu_ns());
+        let (start, before) = (clock::monotonic_ns(), server.process.cpu_ns());
         thread::sleep(self.window);
-        let used = server.cpu_ns().saturating_sub(before);
+        let used = server.process.cpu_ns().saturating_sub(before);
         (used, Duration::from_nanos(clock::monotonic_ns() - start))
     }
 
@@ -106,7 +106,7 @@ impl Spec<'_> {
             set_up(&mut server.connect()?.blocking(), &scripts.set_up)?;
             body(&server, &mut Generator::new(&scripts)?)
         };
-        sample().map_err(|failure| server.explain(failure))
+        sample().map_err(|failure| server.process.explain(failure, "the server has"))
     }
 
     /// Makes the connections that there still are to be, and has each of them served once.

@@ -5,14 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use daiko_sys::{clock, limits};
+use daiko_sys::limits;
 use tempfile::TempDir;
 
 use super::{
     address::{Address, Socket, Stream},
     method::Method,
 };
-use crate::kit::{Complaint, Failure, Processes, Shared, host};
+use crate::kit::{Failure, Fork, host};
 
 /// How long it may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -20,11 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(1);
 
 pub(super) struct Server {
-    pid: u32,
+    pub(super) process: Fork,
     address: Address,
-    complaint: Shared<Complaint>,
-    /// The server alone, which is killed with it.
-    _process: Processes,
     /// Where its socket is, if it has a path.
     _folder: TempDir,
 }
@@ -43,11 +40,9 @@ impl Server {
         let refused = |error| Failure::Limit(format!("cannot start a server: {error}"));
         let folder = tempfile::tempdir().map_err(refused)?;
         let address = Address::free(socket, folder.path()).map_err(refused)?;
-        let complaint = Shared::<Complaint>::new(1)?;
-        let mut process = Processes::default();
         let serve = || host::bind(cpu).and_then(|()| method.serve(&address, connections));
-        let pid = process.fork(|| complaint[0].note(serve())).map_err(refused)?;
-        Ok(Self { pid, address, complaint, _process: process, _folder: folder })
+        let process = Fork::start("a server", serve)?;
+        Ok(Self { process, address, _folder: folder })
     }
 
     /// A connection, once the server has begun.
@@ -59,7 +54,7 @@ impl Server {
                 Err(error) if !may_begin(&error) || Instant::now() > deadline => {
                     return Err(Failure::Limit(format!("cannot connect: {error}")));
                 }
-                Err(_) if self.complaint[0].get().is_some() => {
+                Err(_) if self.process.complaint().is_some() => {
                     return Err(Failure::Broken("the server did not begin".into()));
                 }
                 Err(_) => thread::sleep(LOOK),
@@ -67,27 +62,12 @@ impl Server {
         }
     }
 
-    /// What `failure` comes from, if the server has ended.
-    pub(super) fn explain(&self, failure: Failure) -> Failure {
-        let Some(error) = self.complaint[0].get() else { return failure };
-        let line = format!("the server has ended: {error}");
-        match error.raw_os_error() {
-            Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Failure::Limit(line),
-            _ => Failure::Broken(line),
-        }
-    }
-
-    /// CPU time that it has used, in user space and in the kernel.
-    pub(super) fn cpu_ns(&self) -> u64 {
-        clock::cpu_ns_of_process(self.pid).unwrap_or_default()
-    }
-
     /// Its bytes that are resident, and those of its page tables.
     ///
     /// # Errors
     /// If `/proc` does not tell.
     pub(super) fn resident_bytes(&self) -> Result<u64, Failure> {
-        let file = format!("/proc/{}/status", self.pid);
+        let file = format!("/proc/{}/status", self.process.pid());
         let status = fs::read_to_string(&file).unwrap_or_default();
         let [resident, tables] = ["VmRSS", "VmPTE"].map(|name| limits::kib_field(&status, name));
         let kib = resident.zip(tables).map(|(resident, tables)| resident + tables);

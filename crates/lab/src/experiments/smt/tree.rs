@@ -5,10 +5,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     path::{Path, PathBuf},
     process::{self, Child, ChildStdout, Command, Stdio},
-    sync::{
-        OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
@@ -17,12 +14,13 @@ use daiko_sys::process::PidFd;
 use super::run::Done;
 use crate::kit::{
     Failure, Memory, Skip,
-    driver::{self, Sources, Toolchain, find_compiler, say, words},
+    driver::{Driver, Toolchain, find_compiler, pkg_config, words},
     failure::quoted,
     pmem::Library,
 };
 
-const SOURCES: Sources = &[("smt-rbtree.c", include_str!("../../../drivers/smt-rbtree.c"))];
+static DRIVER: Driver =
+    Driver::new(&[("smt-rbtree.c", include_str!("../../../drivers/smt-rbtree.c"))], find);
 const MISSING: &str =
     "libpmemobj is not found by pkg-config (Debian: apt install gcc pkg-config libpmemobj-dev)";
 
@@ -36,35 +34,21 @@ const LEAST_BYTES: usize = 2 << 20;
 
 /// Whether its library is there.
 pub(super) fn supports() -> Result<(), Skip> {
-    toolchain().map(drop)
-}
-
-fn toolchain() -> Result<&'static Toolchain, Skip> {
-    static FOUND: OnceLock<Result<Toolchain, Skip>> = OnceLock::new();
-    FOUND.get_or_init(find).as_ref().map_err(Skip::clone)
+    DRIVER.supports()
 }
 
 fn find() -> Result<Toolchain, Skip> {
     let compiler = find_compiler("cc", "gcc")?;
-    let ask = |question: &str| {
-        let arguments: Vec<_> = question.split(' ').chain(["libpmemobj"]).collect();
-        say(Path::new("pkg-config"), &arguments, "")
-    };
+    let ask = |question| pkg_config(question, "libpmemobj");
     let missing = || Skip::new(MISSING);
     let version = ask("--modversion").ok_or_else(missing)?;
     let flags = ask("--cflags --libs").ok_or_else(missing)?;
     Ok(Toolchain { after: words(&flags), version: compiler.version + &version, ..compiler })
 }
 
-/// The program, compiled if need be.
-fn program() -> Result<PathBuf, Failure> {
-    let toolchain = toolchain().map_err(|skip| Failure::Unavailable(skip.reason))?;
-    driver::program(SOURCES, toolchain)
-}
-
 /// The program with its arguments, for data that lie in `memory`.
 fn command(memory: &Memory, arguments: &[&str]) -> Result<Command, Failure> {
-    let mut command = Command::new(program()?);
+    let mut command = Command::new(DRIVER.program()?);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     if *memory == Memory::Emulated {
         // So that the library flushes lines instead of asking the kernel.

@@ -11,14 +11,12 @@ use std::{
 use daiko_sys::process::PidFd;
 
 use super::programs::{Program, Run};
-use crate::kit::{Complaint, Failure, Processes, Shared};
+use crate::kit::{Failure, Fork};
 
 /// A program that has prepared, and goes on until it is dropped.
 pub(super) struct Running {
-    pid: u32,
+    process: Fork,
     end: PidFd,
-    complaint: Shared<Complaint>,
-    _process: Processes,
 }
 
 impl Running {
@@ -26,26 +24,23 @@ impl Running {
     /// If it ends before it has prepared, with the reason.
     pub(super) fn start(program: &Program) -> Result<Self, Failure> {
         let refused = |error| Failure::Limit(format!("cannot start {}: {error}", program.name));
-        let complaint = Shared::<Complaint>::new(1)?;
         let (mut prepared, prepares) = io::pipe().map_err(refused)?;
-        let mut process = Processes::default();
-        let run = || complaint[0].note(run(program, &prepares));
-        let pid = process.fork(run).map_err(refused)?;
+        let mut process = Fork::start(program.name, || run(program, &prepares))?;
         drop(prepares);
-        let end = PidFd::open(pid).map_err(io::Error::other).map_err(refused)?;
+        let end = PidFd::open(process.pid()).map_err(io::Error::other).map_err(refused)?;
         // One of the lab says so; another program has closed the pipe once it runs.
         let says_so = prepared.read(&mut [0]).is_ok_and(|len| len > 0);
         if !says_so && matches!(program.run, Run::Own { .. }) {
             // Its end is a while behind that of the pipe.
-            process.next_end().map_err(refused)?;
+            process.wait().map_err(refused)?;
         }
-        let running = Self { pid, end, complaint, _process: process };
+        let running = Self { process, end };
         running.check_running()?;
         Ok(running)
     }
 
     pub(super) fn pid(&self) -> u32 {
-        self.pid
+        self.process.pid()
     }
 
     /// # Errors
@@ -54,7 +49,7 @@ impl Running {
         if !self.end.has_ended() {
             return Ok(());
         }
-        let why = self.complaint[0].get().map_or("ended early".into(), |error| error.to_string());
+        let why = self.process.complaint().map_or("ended early".into(), |error| error.to_string());
         Err(Failure::Broken(format!("the program: {why}")))
     }
 }

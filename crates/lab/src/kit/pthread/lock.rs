@@ -1,90 +1,142 @@
-//! Mutex and condition variable.
+//! Mutex, lock of readers and writers, and condition variable, as raw locks of `lock_api`.
 //!
-//! Their results are not looked at: each of these calls fails for a misuse only,
-//! and every measurement proves by its outcome that the locks did what they
-//! should.
+//! The results of the calls are ignored: each call fails for a misuse only, and every
+//! measurement proves by its outcome that the locks exclude.
 
-use std::{
-    cell::UnsafeCell,
-    marker::PhantomData,
-    ops::{Deref, DerefMut},
-};
+use std::cell::UnsafeCell;
 
-use libc::{PTHREAD_COND_INITIALIZER, PTHREAD_MUTEX_INITIALIZER};
+use libc::{PTHREAD_COND_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_RWLOCK_INITIALIZER};
+use parking_lot::lock_api::{self, GuardNoSend, MutexGuard};
 
 /// A `pthread_mutex_t` of the default kind, around a value.
-pub(crate) struct Mutex<T> {
-    raw: UnsafeCell<libc::pthread_mutex_t>,
-    value: UnsafeCell<T>,
-}
+pub(crate) type Mutex<T> = lock_api::Mutex<RawMutex, T>;
+/// A [`Mutex`] that is locked by the current thread.
+pub(crate) type Guard<'a, T> = MutexGuard<'a, RawMutex, T>;
+/// A `pthread_rwlock_t` of the default kind, which prefers readers, around a value.
+pub(crate) type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
 
-// SAFETY: the mutex is used through its own functions only, which synchronise,
-// and the value by its holder alone, one thread after the other.
-unsafe impl<T: Send> Sync for Mutex<T> {}
+/// A `pthread_mutex_t`.
+pub(crate) struct RawMutex(UnsafeCell<libc::pthread_mutex_t>);
 
-impl<T> Mutex<T> {
-    /// An unlocked one.
-    pub(crate) fn new(value: T) -> Self {
-        let raw = UnsafeCell::new(PTHREAD_MUTEX_INITIALIZER);
-        Self { raw, value: UnsafeCell::new(value) }
-    }
+// SAFETY: the mutex is used through its own functions only, which synchronise, and does not
+// depend on its address while it is unlocked.
+unsafe impl Send for RawMutex {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for RawMutex {}
 
-    /// Waits until nobody holds it. Who holds it already waits for ever.
+// SAFETY: the C library's mutex excludes, and is unlocked by the thread that locked it, because
+// its guards are not `Send`.
+unsafe impl lock_api::RawMutex for RawMutex {
+    const INIT: Self = Self(UnsafeCell::new(PTHREAD_MUTEX_INITIALIZER));
+
+    type Guard = GuardNoSend;
+
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_, T> {
+    fn lock(&self) -> GuardNoSend {
         // SAFETY: initialised, and not moved while it is locked or waited for: guards borrow it.
-        unsafe { libc::pthread_mutex_lock(self.raw.get()) };
-        Guard(self, PhantomData)
+        unsafe { libc::pthread_mutex_lock(self.0.get()) };
+        GuardNoSend::new()
     }
 
-    /// Without waiting.
-    pub(crate) fn try_lock(&self) -> Option<Guard<'_, T>> {
+    fn try_lock(&self) -> Option<GuardNoSend> {
         // SAFETY: as in `lock`.
-        let result = unsafe { libc::pthread_mutex_trylock(self.raw.get()) };
-        (result == 0).then(|| Guard(self, PhantomData))
+        let result = unsafe { libc::pthread_mutex_trylock(self.0.get()) };
+        (result == 0).then_some(GuardNoSend::new())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, _: GuardNoSend) {
+        // SAFETY: initialised, and locked by this thread, which its guard does not leave.
+        unsafe { libc::pthread_mutex_unlock(self.0.get()) };
+    }
+
+    fn is_locked(&self) -> bool {
+        // SAFETY: `unlock` gets the guard that `try_lock` returned.
+        self.try_lock().map(|guard| unsafe { self.unlock(guard) }).is_none()
     }
 }
 
-impl<T: Default> Default for Mutex<T> {
-    fn default() -> Self {
-        Self::new(T::default())
-    }
-}
-
-impl<T> Drop for Mutex<T> {
+impl Drop for RawMutex {
     fn drop(&mut self) {
-        // SAFETY: initialised, and unlocked: guards borrow it, and nobody forgets one.
-        unsafe { libc::pthread_mutex_destroy(self.raw.get()) };
+        // SAFETY: initialised, and unlocked: guards borrow it, and no caller forgets one.
+        unsafe { libc::pthread_mutex_destroy(self.0.get()) };
     }
 }
 
-/// A [`Mutex`] that is locked, by the thread that has this.
-#[must_use = "unlocks when it is dropped"]
-pub(crate) struct Guard<'a, T>(&'a Mutex<T>, PhantomData<*const ()>);
+/// A `pthread_rwlock_t`.
+pub(crate) struct RawRwLock(UnsafeCell<libc::pthread_rwlock_t>);
 
-impl<T> Deref for Guard<'_, T> {
-    type Target = T;
+// SAFETY: as for `RawMutex`.
+unsafe impl Send for RawRwLock {}
+// SAFETY: as for `RawMutex`.
+unsafe impl Sync for RawRwLock {}
 
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: the holder alone reaches the value.
-        unsafe { &*self.0.value.get() }
+impl RawRwLock {
+    /// Returns the guard if the call that returned `result` has locked.
+    fn locked(result: i32) -> Option<GuardNoSend> {
+        (result == 0).then_some(GuardNoSend::new())
     }
 }
 
-impl<T> DerefMut for Guard<'_, T> {
+// SAFETY: the C library's lock excludes writers from readers and writers, and is unlocked by the
+// thread that locked it, because its guards are not `Send`.
+unsafe impl lock_api::RawRwLock for RawRwLock {
+    const INIT: Self = Self(UnsafeCell::new(PTHREAD_RWLOCK_INITIALIZER));
+
+    type SharedGuard = GuardNoSend;
+    type ExclusiveGuard = GuardNoSend;
+
     #[inline]
-    fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as in `deref`.
-        unsafe { &mut *self.0.value.get() }
+    fn lock_shared(&self) -> GuardNoSend {
+        // SAFETY: initialised, and not moved while it is locked or waited for: guards borrow it.
+        unsafe { libc::pthread_rwlock_rdlock(self.0.get()) };
+        GuardNoSend::new()
+    }
+
+    fn try_lock_shared(&self) -> Option<GuardNoSend> {
+        // SAFETY: as in `lock_shared`.
+        Self::locked(unsafe { libc::pthread_rwlock_tryrdlock(self.0.get()) })
+    }
+
+    #[inline]
+    unsafe fn unlock_shared(&self, _: GuardNoSend) {
+        // SAFETY: initialised, and locked by this thread, which its guard does not leave.
+        unsafe { libc::pthread_rwlock_unlock(self.0.get()) };
+    }
+
+    #[inline]
+    fn lock_exclusive(&self) -> GuardNoSend {
+        // SAFETY: as in `lock_shared`.
+        unsafe { libc::pthread_rwlock_wrlock(self.0.get()) };
+        GuardNoSend::new()
+    }
+
+    fn try_lock_exclusive(&self) -> Option<GuardNoSend> {
+        // SAFETY: as in `lock_shared`.
+        Self::locked(unsafe { libc::pthread_rwlock_trywrlock(self.0.get()) })
+    }
+
+    #[inline]
+    unsafe fn unlock_exclusive(&self, guard: GuardNoSend) {
+        // SAFETY: as the caller promises; the C library has one call for both.
+        unsafe { self.unlock_shared(guard) };
+    }
+
+    fn is_locked(&self) -> bool {
+        // SAFETY: the guard is that of the lock that was just taken.
+        self.try_lock_exclusive().map(|guard| unsafe { self.unlock_exclusive(guard) }).is_none()
+    }
+
+    fn is_locked_exclusive(&self) -> bool {
+        // SAFETY: the guard is that of the lock that was just taken.
+        self.try_lock_shared().map(|guard| unsafe { self.unlock_shared(guard) }).is_none()
     }
 }
 
-impl<T> Drop for Guard<'_, T> {
-    #[inline]
+impl Drop for RawRwLock {
     fn drop(&mut self) {
-        // SAFETY: initialised, and locked by this thread, which a guard does not leave.
-        unsafe { libc::pthread_mutex_unlock(self.0.raw.get()) };
+        // SAFETY: initialised, and unlocked: guards borrow it, and no caller forgets one.
+        unsafe { libc::pthread_rwlock_destroy(self.0.get()) };
     }
 }
 
@@ -103,7 +155,7 @@ impl Condvar {
     pub(crate) unsafe fn wait<'a, T>(&self, guard: Guard<'a, T>) -> Guard<'a, T> {
         // SAFETY: both are initialised, and not moved while this thread waits, as it borrows them.
         // It holds the mutex, and that all others use the same is the caller's to say.
-        unsafe { libc::pthread_cond_wait(self.0.get(), guard.0.raw.get()) };
+        unsafe { libc::pthread_cond_wait(self.0.get(), MutexGuard::mutex(&guard).raw().0.get()) };
         guard
     }
 
@@ -159,6 +211,20 @@ mod tests {
         assert!(mutex.try_lock().is_none());
         drop(held);
         assert!(mutex.try_lock().is_some());
+    }
+
+    #[test]
+    fn a_writer_excludes_and_readers_exclude_writers() {
+        let lock = RwLock::new(1);
+        let reader = lock.read();
+        assert!(lock.try_read().is_some() && lock.try_write().is_none());
+        assert!(lock.is_locked() && !lock.is_locked_exclusive());
+        drop(reader);
+        let writer = lock.write();
+        assert!(lock.try_read().is_none() && lock.try_write().is_none());
+        assert!(lock.is_locked() && lock.is_locked_exclusive());
+        drop(writer);
+        assert!(!lock.is_locked() && lock.try_write().is_some());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::io;
 use super::failure::Failure;
 
 pub(crate) use self::{
-    lock::{Condvar, Guard, Mutex},
+    lock::{Condvar, Guard, Mutex, RwLock},
     sleep::{sleep_until, timespec},
     thread::{Attributes, Pthread},
 };

@@ -2,53 +2,36 @@
 
 use daiko::{
     Builder,
-    sync::channel::{self, Receiver, Sender},
+    sync::channel::{Receiver, Sender},
 };
 
-use super::{Fibers, Kind, Spread, cpus, run, run_on};
+use super::{Fibers, Kind, Spread, cpus, run_on};
 use crate::{
-    experiments::costs::channel::{CAPACITY, Channel, channel},
+    experiments::costs::{channel::channel, threads::Threads},
     kit::{Effort, Failure, Sample},
 };
 
-pub(super) type Rendezvous = Holding<0>;
-pub(super) type Bounded = Holding<CAPACITY>;
-pub(super) type Unbounded = Holding<{ usize::MAX }>;
-
-/// Holds so many messages; the most: any number.
-pub(super) struct Holding<const MESSAGES: usize>;
-
-impl<const MESSAGES: usize> Channel for Holding<MESSAGES> {
-    type Sender = Sender<u64>;
-    type Receiver = Receiver<u64>;
-
-    fn open() -> (Sender<u64>, Receiver<u64>) {
-        if MESSAGES == usize::MAX { channel::unbounded() } else { channel::bounded(MESSAGES) }
-    }
-
-    #[inline(always)]
-    fn send(sender: &mut Sender<u64>, message: u64) -> bool {
-        sender.send(message).is_ok()
-    }
-
-    #[inline(always)]
-    fn receive(receiver: &mut Receiver<u64>) -> Option<u64> {
-        receiver.recv().ok()
-    }
+/// Measures a channel whose ends both are on one worker.
+pub(super) fn beside<K: Kind>(open: Open, effort: Effort) -> Result<Sample, Failure> {
+    run_on::<K, _>(1, move || through::<Fibers>(open, effort))
 }
 
-/// Both on one worker.
-pub(super) fn beside<K: Kind, C: Channel>(effort: Effort) -> Result<Sample, Failure> {
-    run::<K>(channel::<Fibers, C>, effort)
-}
-
-/// The consumer on another worker than the producer, if there is another CPU.
-pub(super) fn across<K: Kind, C: Channel>(effort: Effort) -> Result<Sample, Failure> {
+/// Measures a channel whose ends are on different workers, if there are two CPUs.
+pub(super) fn across<K: Kind>(open: Open, effort: Effort) -> Result<Sample, Failure> {
     run_on::<K, _>(cpus(), move || {
         let first = Builder::new().on(0);
-        let producer = first.spawn(move || channel::<Spread, C>(effort))?;
+        let producer = first.spawn(move || through::<Spread>(open, effort))?;
         producer.join()?
     })
+}
+
+/// Opens a channel.
+type Open = fn() -> (Sender<u64>, Receiver<u64>);
+
+fn through<T: Threads>(open: Open, effort: Effort) -> Result<Sample, Failure> {
+    let (sender, receiver) = open();
+    let receive = move || receiver.recv().ok();
+    channel::<T>(move |message| sender.send(message).is_ok(), receive, effort)
 }
 
 #[cfg(test)]
@@ -56,7 +39,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::experiments::costs::{daiko, threads::Threads};
+    use crate::experiments::costs::daiko;
 
     #[test]
     fn who_sends_across_is_on_another_worker() {

@@ -8,15 +8,19 @@ use std::{marker::PhantomData, sync::OnceLock, time::Duration};
 
 use daiko::{
     Builder, JoinHandle, Preset, Runtime, RuntimeBuilder,
-    sync::{Condvar, Mutex, RwLock, Semaphore},
+    sync::{
+        Condvar, Mutex, RwLock, Semaphore,
+        channel::{bounded, unbounded},
+    },
 };
 
 use self::{
-    channel::{Bounded, Rendezvous, Unbounded, across, beside},
+    channel::{across, beside},
     pair::{hops, mover},
 };
 use super::{
     calls,
+    channel::CAPACITY,
     create::{self, Create, TOKEN},
     crowd, info,
     item::{
@@ -108,12 +112,19 @@ impl<K: Kind> Items<K> {
         Item::of_many(RWLOCK_CONTENDED, |threads, effort| {
             run_on::<K, _>(cpus(), move || crowd::rwlock::<Spread, RwLock<Pair>>(threads, effort))
         }),
-        Item::of(CHANNEL, beside::<K, Rendezvous>).with("kind", "rendezvous").with("workers", "1"),
-        Item::of(CHANNEL, beside::<K, Bounded>).with("kind", "bounded").with("workers", "1"),
-        Item::of(CHANNEL, beside::<K, Unbounded>).with("kind", "unbounded").with("workers", "1"),
-        Item::of(CHANNEL, across::<K, Rendezvous>).with("kind", "rendezvous"),
-        Item::of(CHANNEL, across::<K, Bounded>).with("kind", "bounded"),
-        Item::of(CHANNEL, across::<K, Unbounded>).with("kind", "unbounded"),
+        Item::of(CHANNEL, |effort| beside::<K>(|| bounded(0), effort))
+            .with("kind", "rendezvous")
+            .with("workers", "1"),
+        Item::of(CHANNEL, |effort| beside::<K>(|| bounded(CAPACITY), effort))
+            .with("kind", "bounded")
+            .with("workers", "1"),
+        Item::of(CHANNEL, |effort| beside::<K>(unbounded, effort))
+            .with("kind", "unbounded")
+            .with("workers", "1"),
+        Item::of(CHANNEL, |effort| across::<K>(|| bounded(0), effort)).with("kind", "rendezvous"),
+        Item::of(CHANNEL, |effort| across::<K>(|| bounded(CAPACITY), effort))
+            .with("kind", "bounded"),
+        Item::of(CHANNEL, |effort| across::<K>(unbounded, effort)).with("kind", "unbounded"),
         Item::of_sleeps(SLEEP_LATENESS, room_to_poll, |timers, effort| {
             sleeps::<K>(SHORT, timers, effort)
         })

@@ -6,15 +6,21 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    experiments::costs::channel::{CAPACITY, Channel},
-    kit::pthread::{Condvar, Mutex},
+    experiments::costs::{
+        channel::{CAPACITY, channel},
+        threads::Kernel,
+    },
+    kit::{
+        Effort, Failure, Sample,
+        pthread::{Condvar, Mutex},
+    },
 };
 
 /// Any number of messages.
 pub(super) const ANY: usize = usize::MAX;
 
-/// Holds so many messages.
-pub(super) struct Queue<const MESSAGES: usize> {
+/// A queue that holds so many messages.
+struct Queue<const MESSAGES: usize> {
     state: Mutex<State>,
     /// Waited for by the receiver.
     filled: Condvar,
@@ -73,7 +79,7 @@ impl<const MESSAGES: usize> Queue<MESSAGES> {
 
 /// One end of a queue: that of its only sender, or that of its only receiver. Closes it when
 /// it is dropped.
-pub(super) struct End<const MESSAGES: usize>(Arc<Queue<MESSAGES>>);
+struct End<const MESSAGES: usize>(Arc<Queue<MESSAGES>>);
 
 impl<const MESSAGES: usize> Drop for End<MESSAGES> {
     fn drop(&mut self) {
@@ -81,24 +87,16 @@ impl<const MESSAGES: usize> Drop for End<MESSAGES> {
     }
 }
 
-impl<const MESSAGES: usize> Channel for Queue<MESSAGES> {
-    type Sender = End<MESSAGES>;
-    type Receiver = End<MESSAGES>;
+/// Opens a queue, as the end of its sender and that of its receiver.
+fn open<const MESSAGES: usize>() -> (End<MESSAGES>, End<MESSAGES>) {
+    let queue = Arc::new(Queue::new());
+    (End(Arc::clone(&queue)), End(queue))
+}
 
-    fn open() -> (End<MESSAGES>, End<MESSAGES>) {
-        let queue = Arc::new(Self::new());
-        (End(Arc::clone(&queue)), End(queue))
-    }
-
-    #[inline]
-    fn send(sender: &mut End<MESSAGES>, message: u64) -> bool {
-        sender.0.put(message)
-    }
-
-    #[inline]
-    fn receive(receiver: &mut End<MESSAGES>) -> Option<u64> {
-        receiver.0.take()
-    }
+/// Sends through a queue that holds so many messages.
+pub(super) fn queue<const MESSAGES: usize>(effort: Effort) -> Result<Sample, Failure> {
+    let (sender, receiver) = open::<MESSAGES>();
+    channel::<Kernel>(move |message| sender.0.put(message), move || receiver.0.take(), effort)
 }
 
 #[cfg(test)]
@@ -109,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_was_sent_arrives_in_order_also_when_the_sender_is_gone() {
-        let (sender, receiver) = Queue::<ANY>::open();
+        let (sender, receiver) = open::<ANY>();
         let messages = 0..2 * CAPACITY as u64;
         assert!(messages.clone().all(|message| sender.0.put(message)));
         drop(sender);
@@ -119,7 +117,7 @@ mod tests {
     #[test]
     fn a_full_queue_takes_no_more() {
         const ALL: u64 = 1000;
-        let (sender, receiver) = Queue::<2>::open();
+        let (sender, receiver) = open::<2>();
         let sent = thread::spawn(move || (0..ALL).filter(|&message| sender.0.put(message)).count());
         let mut most = 0;
         for expected in 0..ALL {
@@ -133,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_waits_is_told_that_nobody_receives() {
-        let (sender, receiver) = Queue::<1>::open();
+        let (sender, receiver) = open::<1>();
         assert!(sender.0.put(1));
         let second = thread::spawn(move || sender.0.put(2));
         drop(receiver);

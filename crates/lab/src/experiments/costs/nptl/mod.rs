@@ -15,13 +15,13 @@ use std::{
 };
 
 use self::{
-    channel::{ANY, Queue},
-    primitives::{RwLock, Semaphore},
+    channel::{ANY, queue},
+    primitives::Semaphore,
     sleep::{Posix, room_for},
 };
 use super::{
     calls,
-    channel::{CAPACITY, channel},
+    channel::CAPACITY,
     create::{self, Create, TOKEN},
     crowd, info,
     item::{
@@ -29,6 +29,7 @@ use super::{
         MUTEX_LOCK, MUTEX_UNLOCK, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR,
         SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD,
     },
+    locks::Pair,
     sleep::{LONG, SHORT, lateness},
     switch::{ByCondvar, ByMutex, BySemaphore, switch},
     threads::{Kernel, Threads, on_one_cpu},
@@ -36,7 +37,7 @@ use super::{
 };
 use crate::kit::{
     Effort, Failure, Sample,
-    pthread::{Attributes, Condvar, Mutex, Pthread, broken},
+    pthread::{Attributes, Condvar, Mutex, Pthread, RwLock, broken},
     thread_limits,
 };
 
@@ -63,9 +64,9 @@ pub(super) const METHOD: CostMethod = CostMethod {
         Item::of(FORK_JOIN, |effort| on_one_cpu(fork_join, effort)),
         Item::of(YIELD, |effort| on_one_cpu(yield_pair::<Kernel>, effort)),
         Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex<u64>>),
-        Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock>),
-        Item::of(CHANNEL, channel::<Kernel, Queue<CAPACITY>>).with("kind", "bounded"),
-        Item::of(CHANNEL, channel::<Kernel, Queue<ANY>>).with("kind", "unbounded"),
+        Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock<Pair>>),
+        Item::of(CHANNEL, queue::<CAPACITY>).with("kind", "bounded"),
+        Item::of(CHANNEL, queue::<ANY>).with("kind", "unbounded"),
         Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
             on_one_cpu(move |effort| lateness::<Kernel, Posix>(SHORT, timers, effort), effort)
         })

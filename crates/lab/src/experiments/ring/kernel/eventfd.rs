@@ -9,7 +9,10 @@ use super::{
     fd,
     harness::{Gate, Turn},
 };
-use crate::{experiments::ring::Spec, kit::Skip};
+use crate::{
+    experiments::ring::Spec,
+    kit::{Skip, files},
+};
 
 /// A counter whose reader waits until it is not 0, and clears it.
 pub(super) struct EventFd(OwnedFd);
@@ -30,11 +33,11 @@ impl Gate for EventFd {
     const NAME: &'static str = "eventfd";
 
     fn supports(spec: &Spec) -> Result<(), Skip> {
-        fd::supports(spec.threads)
+        files::check_allowed(spec.threads)
     }
 
     fn open(threads: usize) -> io::Result<Vec<Self>> {
-        fd::allow(threads);
+        files::allow(threads).map_err(io::Error::other)?;
         (0..threads).map(|_| Self::new()).collect()
     }
 

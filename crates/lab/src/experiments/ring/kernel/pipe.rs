@@ -9,7 +9,10 @@ use super::{
     fd,
     harness::{Gate, Turn},
 };
-use crate::{experiments::ring::Spec, kit::Skip};
+use crate::{
+    experiments::ring::Spec,
+    kit::{Skip, files},
+};
 
 /// The two ends.
 pub(super) struct Pipe {
@@ -34,11 +37,11 @@ impl Gate for Pipe {
     const NAME: &'static str = "pipe";
 
     fn supports(spec: &Spec) -> Result<(), Skip> {
-        fd::supports(2 * spec.threads)
+        files::check_allowed(2 * spec.threads)
     }
 
     fn open(threads: usize) -> io::Result<Vec<Self>> {
-        fd::allow(2 * threads);
+        files::allow(2 * threads).map_err(io::Error::other)?;
         (0..threads).map(|_| Self::new()).collect()
     }
 

@@ -1,41 +1,30 @@
 //! `go`, `argobots`, `boost-fiber`: when installed.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::OnceLock,
-};
+use std::path::{Path, PathBuf};
 
 use super::driver::{self, FIRST};
 use crate::{
     experiments::ring::{Kind, Method, Outcome, Spec},
     kit::{
         Failure, Skip,
-        driver::{Sources, Toolchain, find_compiler, program, say, words},
+        driver::{Driver, Sources, Toolchain, find_compiler, pkg_config, say, words},
     },
 };
 
 /// A library whose ring is a program of its own.
 pub(super) struct External {
     name: &'static str,
-    sources: Sources,
-    /// Finds compiler and library, or says what is missing.
-    find: fn() -> Result<Toolchain, Skip>,
-    found: OnceLock<Result<Toolchain, Skip>>,
+    driver: Driver,
 }
 
 impl External {
     fn new(name: &'static str, sources: Sources, find: fn() -> Result<Toolchain, Skip>) -> Self {
-        Self { name, sources, find, found: OnceLock::new() }
-    }
-
-    fn toolchain(&self) -> Result<&Toolchain, Skip> {
-        self.found.get_or_init(self.find).as_ref().map_err(Skip::clone)
+        Self { name, driver: Driver::new(sources, find) }
     }
 
     /// Runs a ring whose first datum is `first`.
     pub(super) fn run_from(&self, spec: &Spec, first: u64) -> Result<Outcome, Failure> {
-        let toolchain = self.toolchain().map_err(|skip| Failure::Unavailable(skip.reason))?;
-        driver::run(&program(self.sources, toolchain)?, spec, first)
+        driver::run(&self.driver.program()?, spec, first)
     }
 }
 
@@ -49,7 +38,7 @@ impl Method for External {
     }
 
     fn supports(&self, _: &Spec) -> Result<(), Skip> {
-        self.toolchain().map(drop)
+        self.driver.supports()
     }
 
     fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
@@ -99,10 +88,7 @@ fn find_go() -> Result<Toolchain, Skip> {
 
 fn find_argobots() -> Result<Toolchain, Skip> {
     let compiler = find_compiler("cc", "gcc")?;
-    let ask = |question: &str| {
-        let arguments: Vec<_> = question.split(' ').chain(["argobots"]).collect();
-        say(Path::new("pkg-config"), &arguments, "")
-    };
+    let ask = |question| pkg_config(question, "argobots");
     let (Some(version), Some(flags), Some(folder)) =
         (ask("--modversion"), ask("--cflags --libs"), ask("--variable=libdir"))
     else {

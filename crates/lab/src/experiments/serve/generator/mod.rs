@@ -5,15 +5,14 @@
 
 mod arrivals;
 mod connection;
-mod epoll;
 
 use std::{fs::File, io, time::Duration};
 
 use daiko_sys::clock;
 
-use self::{arrivals::Arrivals, connection::Connection, epoll::Epoll};
+use self::{arrivals::Arrivals, connection::Connection};
 use super::script::Scripts;
-use crate::kit::{Failure, Latencies};
+use crate::kit::{Failure, Latencies, epoll::Epoll};
 
 /// Longer than a server that goes on lets anybody wait.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -21,6 +20,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const STALL: Duration = Duration::from_millis(1);
 /// More than a server sends by one connection before it is asked for more.
 const BUFFER: usize = 16 << 10;
+
+/// Connections that are handled before the next look at the clock.
+const MOST_AT_ONCE: usize = 16;
+/// Each is told once.
+const CHANGES: i32 = libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLET;
 
 /// Connections to a server, and what is under way by them.
 pub(super) struct Generator<'a> {
@@ -75,7 +79,7 @@ impl<'a> Generator<'a> {
         Ok(Self {
             scripts,
             connections: Vec::new(),
-            epoll: Epoll::new().map_err(|error| refused(&error))?,
+            epoll: Epoll::new(MOST_AT_ONCE).map_err(|error| refused(&error))?,
             buffer: vec![0; BUFFER].into(),
             answered: Vec::new(),
             outstanding: 0,
@@ -85,7 +89,7 @@ impl<'a> Generator<'a> {
     /// Adds a connection, which must not block.
     pub(super) fn add(&mut self, socket: File) -> Result<(), Failure> {
         let index = self.connections.len();
-        self.epoll.add(&socket, index).map_err(|error| refused(&error))?;
+        self.epoll.add(&socket, CHANGES, index).map_err(|error| refused(&error))?;
         self.connections.push(Connection::new(socket, index, self.scripts));
         Ok(())
     }
@@ -181,7 +185,7 @@ impl<'a> Generator<'a> {
     fn look(&mut self) -> Result<(), Failure> {
         let Self { scripts, connections, epoll, buffer, answered, outstanding } = self;
         answered.clear();
-        for index in epoll.poll().map_err(|error| refused(&error))? {
+        for index in epoll.wait(0).map_err(|error| refused(&error))? {
             let connection = &mut connections[index];
             let note = |due_ns| answered.push(Answered { connection: index, due_ns });
             connection.receive(buffer, scripts, note)?;
