@@ -1,8 +1,15 @@
-//! The number of files that a process may have open.
+//! The number of files that a process may have open, and files without a name.
 
-use std::io;
+use std::{
+    fs::File,
+    io,
+    os::fd::{FromRawFd, OwnedFd},
+};
 
-use super::failure::{Failure, Skip};
+use super::{
+    children::again,
+    failure::{Failure, Skip},
+};
 
 /// Descriptors that a process has for other things.
 const OTHERS: u64 = 100;
@@ -40,6 +47,17 @@ pub(crate) fn allow(files: usize) -> Result<(), Failure> {
             self::limit().rlim_max
         ))
     })
+}
+
+/// Opens an event counter, whose reads wait until it is not 0.
+///
+/// # Errors
+/// The error of `eventfd`.
+pub(crate) fn event_counter() -> io::Result<File> {
+    // SAFETY: always safe to call.
+    let fd = again(|| unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
+    // SAFETY: `fd` is open and owned by nothing else.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 fn limit() -> libc::rlimit {

@@ -7,11 +7,10 @@
 use std::{
     fs::File,
     io::{self, Read, Write},
-    os::fd::{FromRawFd, OwnedFd},
 };
 
 use super::slotted::Bell;
-use crate::kit::again;
+use crate::kit::files;
 
 /// An event counter, whose reader waits until it is not 0, and clears it.
 pub(super) struct EventFd(File);
@@ -22,11 +21,7 @@ impl Bell for EventFd {
     type Bells = Vec<Self>;
 
     fn open(count: usize) -> io::Result<Vec<Self>> {
-        // SAFETY: always safe to call.
-        let open = |_| again(|| unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) });
-        // SAFETY: `fd` is open and owned by nothing else.
-        let own = |fd| Self(File::from(unsafe { OwnedFd::from_raw_fd(fd) }));
-        (0..count).map(|index| open(index).map(own)).collect()
+        (0..count).map(|_| files::event_counter().map(Self)).collect()
     }
 
     fn get(bells: &Vec<Self>, index: usize) -> &Self {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use daiko::watch::{NotificationArea, Slot};
 use daiko::{Builder, Fiber, Preset, Runtime, RuntimeBuilder};
@@ -12,7 +11,7 @@ use super::{
     Kind, Layout, Method, Outcome, Spec,
     kernel::harness::{
         Conductor,
-        part::{Follower, Leader, Part, START, Step},
+        part::{Follower, Leader, Part, START, pass_on},
     },
 };
 use crate::kit::{Failure, Skip, host, processes};
@@ -228,7 +227,7 @@ impl<B: Bell> Seat<B> {
 
 struct Ring<B> {
     seats: Box<[Seat<B>]>,
-    successor: Box<[u32]>,
+    successors: Vec<u32>,
     conductor: Conductor,
 }
 
@@ -237,7 +236,7 @@ impl<B: Bell> Ring<B> {
         let seat = |_| Seat { datum: AtomicU64::new(0), bell: OnceLock::new() };
         Arc::new(Self {
             seats: (0..spec.threads).map(seat).collect(),
-            successor: spec.successor.as_slice().into(),
+            successors: spec.successors(),
             conductor: Conductor::default(),
         })
     }
@@ -271,7 +270,7 @@ impl<B: Bell> Ring<B> {
                 index,
                 Box::new(move |ring, index, waits| {
                     play(ring, index, waits, Follower::new(laps));
-                    Outcome { laps: 0, elapsed: Duration::ZERO }
+                    Outcome::default()
                 }),
             )?;
         }
@@ -346,7 +345,7 @@ fn play<W: Waits, P: Part, const SITE: usize>(
 ) -> P {
     distinct::<SITE>();
     let own = &ring.seats[index].datum;
-    let next = &ring.seats[ring.successor[index] as usize];
+    let next = &ring.seats[ring.successors[index] as usize];
     ring.conductor.arrive(ring.seats.len());
     let (mut last, mut bell) = (0, None);
     loop {
@@ -362,20 +361,8 @@ fn play<W: Waits, P: Part, const SITE: usize>(
         last = found;
         // A handle of its own, on its own stack: the seat's line is the successor's.
         let bell = &*bell.get_or_insert_with(|| next.bell().clone());
-        match part.take(found) {
-            Ok(Step::Pass(datum)) => next.send(bell, datum),
-            Ok(Step::PassLast(datum)) => {
-                next.send(bell, datum);
-                return part;
-            }
-            Ok(Step::End) => {
-                ring.conductor.report(Ok(()));
-                return part;
-            }
-            Err(wrong) => {
-                ring.conductor.report(Err(wrong));
-                return part;
-            }
+        if !pass_on(&mut part, found, &ring.conductor, |datum| next.send(bell, datum)) {
+            return part;
         }
     }
 }
@@ -398,9 +385,9 @@ mod tests {
             for threads in [2, 3, 10, 100] {
                 let one = ring(threads, 20);
                 assert_eq!(method.run(&one).unwrap().laps, 20, "{}", method.name());
-                assert_eq!(method.run(&Spec { sites: 16, ..one.clone() }).unwrap().laps, 20);
+                assert_eq!(method.run(&Spec { sites: 16, ..one }).unwrap().laps, 20);
                 for layout in [Layout::Half, Layout::Cross, Layout::Free] {
-                    let two = Spec { workers: 2, layout: Some(layout), ..one.clone() };
+                    let two = Spec { workers: 2, layout: Some(layout), ..one };
                     assert_eq!(method.run(&two).unwrap().laps, 20, "{layout:?}");
                 }
             }
@@ -410,9 +397,9 @@ mod tests {
     #[test]
     fn every_hop_crosses_in_layout_cross() {
         let spec = Spec { workers: 2, layout: Some(Layout::Cross), ..ring(10, 1) };
-        let workers = workers(&spec);
+        let (workers, successors) = (workers(&spec), spec.successors());
         for thread in 0..10 {
-            assert_ne!(workers[thread], workers[spec.successor[thread] as usize]);
+            assert_ne!(workers[thread], workers[successors[thread] as usize]);
         }
     }
 }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use crate::kit::{Choice, Failure, Skip};
+use crate::kit::{Choice, Failure, Order, Params, Skip};
 
 /// A ring to run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// Threads or fibers in the ring, at least 2.
     pub threads: usize,
-    /// `successor[i]` gets the datum from thread `i`; one cycle over all.
-    pub successor: Vec<u32>,
+    /// The order of the threads in the ring.
+    pub order: Order,
     /// Laps to do.
     pub laps: u64,
     /// Where kernel threads may run.
@@ -27,14 +27,65 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// A ring of `threads` threads where nothing else varies, with neither laps nor a limit.
+    pub fn of_threads(threads: usize) -> Self {
+        Self {
+            threads,
+            order: Order::Shuffled,
+            laps: 0,
+            cpus: Cpus::All,
+            workers: 1,
+            layout: None,
+            sites: 1,
+            limit: Duration::ZERO,
+        }
+    }
+
+    /// The parameters of this point of a method of `kind`.
+    pub fn params(&self, kind: Kind) -> Params {
+        let params = Params::new().with("threads", self.threads);
+        let params = match kind {
+            Kind::Kernel => params.with("cpus", self.cpus),
+            _ => params.with("workers", self.workers).with_some("layout", self.layout),
+        };
+        let sites = (kind == Kind::Daiko).then_some(self.sites);
+        params.with_some("sites", sites).with("order", self.order)
+    }
+
+    /// The ring that `params` describe.
+    pub fn from_params(params: &Params) -> Option<Self> {
+        let mut spec = Self::of_threads(params.size("threads")?);
+        spec.order = params.choice("order")?;
+        spec.workers = params.size("workers").unwrap_or(1);
+        spec.sites = params.size("sites").unwrap_or(1);
+        if params.get("cpus").is_some() {
+            spec.cpus = params.choice("cpus")?;
+        }
+        if params.get("layout").is_some() {
+            spec.layout = Some(params.choice("layout")?);
+        }
+        Some(spec)
+    }
+
+    /// The usual laps of the first, calibrating run.
+    pub fn usual_laps(&self) -> u64 {
+        (2000 / self.threads as u64).max(2)
+    }
+
+    /// `successors()[i]` gets the datum from thread `i`; one cycle over all.
+    pub fn successors(&self) -> Vec<u32> {
+        self.order.successors(self.threads)
+    }
+
     /// `positions()[i]` is how many hops after thread 0 thread `i` gets the
     /// datum.
     pub fn positions(&self) -> Vec<u32> {
+        let successors = self.successors();
         let mut positions = vec![0; self.threads];
         let mut thread = 0;
         for position in 0..self.threads {
             positions[thread] = position as u32;
-            thread = self.successor[thread] as usize;
+            thread = successors[thread] as usize;
         }
         positions
     }
@@ -83,7 +134,7 @@ pub enum Kind {
 
 /// What a ring measured, from lap mark to lap mark of one thread: set-up and
 /// tear-down are outside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Time of all `laps`.
     pub elapsed: Duration,
@@ -100,8 +151,7 @@ pub trait Method: Sync {
     fn kind(&self) -> Kind;
 
     /// Whether `spec` can be run here; must be quick (it may look for an
-    /// installed library, not compile one). `spec.laps` and `spec.successor`
-    /// are not filled in yet.
+    /// installed library, not compile one). `spec.laps` is not filled in yet.
     ///
     /// # Errors
     /// Why not, in one line with the remedy.
@@ -109,7 +159,7 @@ pub trait Method: Sync {
 
     /// Laps of the first, calibrating run: few where a hop is slow.
     fn first_laps(&self, spec: &Spec) -> u64 {
-        (2000 / spec.threads as u64).max(2)
+        spec.usual_laps()
     }
 
     /// Runs the ring once, in a process of its own.

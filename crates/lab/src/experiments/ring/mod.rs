@@ -15,7 +15,8 @@ mod published;
 
 pub use self::method::{Cpus, Kind, Layout, Method, Outcome, Spec};
 use crate::kit::{
-    Experiment, Failure, List, Measure, Options, Order, Params, Plan, Rounds, Sample, Skip, host,
+    Effort, Experiment, Failure, List, Measure, Options, Order, Params, Plan, Rounds, Sample, Skip,
+    host,
 };
 
 /// Beyond this many kernel threads a machine's limits are the subject, not its
@@ -45,8 +46,9 @@ fn methods() -> impl Iterator<Item = Box<dyn Method>> {
 fn cases(plan: &mut Plan<'_>) {
     for method in methods().filter(|method| plan.wants(method.name())).collect::<Vec<_>>() {
         for threads in threads(method.as_ref(), plan.options) {
-            for variant in variants(method.kind(), threads, plan.options) {
-                plan.add(method.name(), variant.params(), variant.rounds(method.as_ref()));
+            for spec in variants(method.kind(), threads, plan.options) {
+                let rounds = rounds(method.as_ref(), &spec);
+                plan.add(method.name(), spec.params(method.kind()), rounds);
             }
         }
     }
@@ -54,18 +56,13 @@ fn cases(plan: &mut Plan<'_>) {
 
 fn measure(method: &str, params: &Params) -> Option<Measure> {
     let method = methods().find(|known| known.name() == method)?;
-    let variant = Variant::from_params(params)?;
+    let spec = Spec::from_params(params)?;
     Some(Box::new(move |effort| {
-        let spec = Spec {
-            successor: variant.order.successors(variant.threads),
-            laps: effort.rounds,
-            limit: effort.limit,
-            ..variant.spec()
-        };
-        let Outcome { laps, elapsed } = method.run(&spec)?;
+        let Effort { rounds, limit } = effort;
+        let Outcome { laps, elapsed } = method.run(&Spec { laps: rounds, limit, ..spec })?;
         match laps {
-            0 => Err(Failure::Limit(format!("no lap ended within {:?}", effort.limit))),
-            _ => Ok(Sample::timed(laps, laps * variant.threads as u64, elapsed)),
+            0 => Err(Failure::Limit(format!("no lap ended within {limit:?}"))),
+            _ => Ok(Sample::timed(laps, laps * spec.threads as u64, elapsed)),
         }
     }))
 }
@@ -103,20 +100,12 @@ fn too_many(method: &dyn Method, threads: usize) -> Option<Skip> {
 
 /// The points of a method of `kind` at `threads`. The second order is measured
 /// where nothing else varies.
-fn variants(kind: Kind, threads: usize, options: &Options) -> Vec<Variant> {
-    let plain = Variant {
-        kind,
-        threads,
-        order: Order::Shuffled,
-        cpus: Cpus::All,
-        workers: 1,
-        layout: None,
-        sites: 1,
-    };
-    let mut variants = match kind {
-        Kind::Kernel => vec![plain, Variant { cpus: Cpus::One, ..plain }],
+fn variants(kind: Kind, threads: usize, options: &Options) -> Vec<Spec> {
+    let plain = Spec::of_threads(threads);
+    let mut variants: Vec<Spec> = match kind {
+        Kind::Kernel => vec![plain, Spec { cpus: Cpus::One, ..plain }],
         Kind::Library => {
-            workers(options).into_iter().map(|workers| Variant { workers, ..plain }).collect()
+            workers(options).into_iter().map(|workers| Spec { workers, ..plain }).collect()
         }
         Kind::Daiko => workers(options)
             .into_iter()
@@ -125,18 +114,22 @@ fn variants(kind: Kind, threads: usize, options: &Options) -> Vec<Variant> {
     };
     // Two threads have only one cycle.
     if !options.quick && threads > 2 {
-        let first = variants[0];
-        variants.insert(1, Variant { order: Order::Sequential, ..first });
+        variants.insert(1, Spec { order: Order::Sequential, ..variants[0] });
     }
     variants
 }
 
-fn daiko_variants(plain: Variant, workers: usize) -> Vec<Variant> {
+fn daiko_variants(plain: Spec, workers: usize) -> Vec<Spec> {
     if workers == 1 {
-        return vec![plain, Variant { sites: 16, ..plain }];
+        return vec![plain, Spec { sites: 16, ..plain }];
     }
     let layouts = [Layout::Half, Layout::Cross, Layout::Free];
-    layouts.into_iter().map(|layout| Variant { workers, layout: Some(layout), ..plain }).collect()
+    layouts.into_iter().map(|layout| Spec { workers, layout: Some(layout), ..plain }).collect()
+}
+
+fn rounds(method: &dyn Method, spec: &Spec) -> Result<Rounds, Skip> {
+    too_many(method, spec.threads).map_or_else(|| method.supports(spec), Err)?;
+    Ok(Rounds::Calibrated { first: method.first_laps(spec).max(1) })
 }
 
 fn workers(options: &Options) -> Vec<usize> {
@@ -149,71 +142,6 @@ fn workers(options: &Options) -> Vec<usize> {
     })
 }
 
-/// What the parameters of a point say.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Variant {
-    kind: Kind,
-    threads: usize,
-    order: Order,
-    cpus: Cpus,
-    workers: usize,
-    layout: Option<Layout>,
-    sites: usize,
-}
-
-impl Variant {
-    fn rounds(&self, method: &dyn Method) -> Result<Rounds, Skip> {
-        if let Some(skip) = too_many(method, self.threads) {
-            return Err(skip);
-        }
-        let spec = self.spec();
-        let first = method.supports(&spec).map(|()| method.first_laps(&spec).max(1));
-        first.map(|first| Rounds::Calibrated { first })
-    }
-
-    fn spec(&self) -> Spec {
-        Spec {
-            threads: self.threads,
-            successor: Vec::new(),
-            laps: 0,
-            cpus: self.cpus,
-            workers: self.workers,
-            layout: self.layout,
-            sites: self.sites,
-            limit: std::time::Duration::ZERO,
-        }
-    }
-
-    fn params(&self) -> Params {
-        let params = Params::new().with("threads", self.threads);
-        let params = match self.kind {
-            Kind::Kernel => params.with("cpus", self.cpus),
-            _ => params.with("workers", self.workers).with_some("layout", self.layout),
-        };
-        let sites = (self.kind == Kind::Daiko).then_some(self.sites);
-        params.with_some("sites", sites).with("order", self.order)
-    }
-
-    fn from_params(params: &Params) -> Option<Self> {
-        let kind = match (params.get("cpus"), params.get("sites")) {
-            (Some(_), _) => Kind::Kernel,
-            (None, Some(_)) => Kind::Daiko,
-            (None, None) => Kind::Library,
-        };
-        Some(Self {
-            kind,
-            threads: params.size("threads")?,
-            order: params.choice("order")?,
-            cpus: if kind == Kind::Kernel { params.choice("cpus")? } else { Cpus::All },
-            workers: params.size("workers").unwrap_or(1),
-            layout: params
-                .get("layout")
-                .map_or(Some(None), |_| params.choice("layout").map(Some))?,
-            sites: params.size("sites").unwrap_or(1),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,7 +151,7 @@ mod tests {
         let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
         for kind in [Kind::Kernel, Kind::Library, Kind::Daiko] {
             for variant in variants(kind, 10, &options) {
-                assert_eq!(Variant::from_params(&variant.params()), Some(variant));
+                assert_eq!(Spec::from_params(&variant.params(kind)), Some(variant));
             }
         }
     }
@@ -232,7 +160,8 @@ mod tests {
     fn no_two_points_have_the_same_params() {
         let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
         for kind in [Kind::Kernel, Kind::Library, Kind::Daiko] {
-            let params: Vec<_> = variants(kind, 10, &options).iter().map(Variant::params).collect();
+            let params: Vec<_> =
+                variants(kind, 10, &options).iter().map(|variant| variant.params(kind)).collect();
             for (index, one) in params.iter().enumerate() {
                 assert!(!params[index + 1..].contains(one), "{one:?} twice");
             }

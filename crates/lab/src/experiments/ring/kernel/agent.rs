@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    harness::{Agent, Buffer, Conductor, Gate, Turn},
+    harness::{Buffer, Conductor, Gate, Threads, Turn},
     signal::Target,
 };
 
@@ -27,16 +27,17 @@ pub(super) struct Asked {
     index: usize,
 }
 
+pub(super) fn method() -> Threads<Buffer<Asked>> {
+    Threads { agent: Some(poll), ..Threads::new("agent+rtsignal", open) }
+}
+
+fn open(threads: usize) -> io::Result<Vec<Buffer<Asked>>> {
+    let area: Arc<[AtomicU32]> = (0..threads).map(|_| AtomicU32::new(0)).collect();
+    let gate = |index| Asked { target: Target::default(), area: Arc::clone(&area), index };
+    Ok((0..threads).map(|index| Buffer::new(gate(index))).collect())
+}
+
 impl Gate for Asked {
-    const NAME: &'static str = "agent+rtsignal";
-    const AGENT: Option<Agent<Buffer<Self>>> = Some(poll);
-
-    fn open(threads: usize) -> io::Result<Vec<Self>> {
-        let area: Arc<[AtomicU32]> = (0..threads).map(|_| AtomicU32::new(0)).collect();
-        let gate = |index| Self { target: Target::default(), area: Arc::clone(&area), index };
-        Ok((0..threads).map(gate).collect())
-    }
-
     fn attach(&self) {
         self.target.attach();
     }

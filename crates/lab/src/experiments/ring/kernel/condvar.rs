@@ -1,7 +1,5 @@
 //! `condvar`: a POSIX mutex and condition variable per thread.
 
-use std::io;
-
 use super::harness::{Gate, Turn};
 use crate::kit::pthread::{self, Mutex};
 
@@ -13,12 +11,6 @@ pub(super) struct Condvar {
 }
 
 impl Gate for Condvar {
-    const NAME: &'static str = "condvar";
-
-    fn open(threads: usize) -> io::Result<Vec<Self>> {
-        Ok((0..threads).map(|_| Self::default()).collect())
-    }
-
     fn wait(&self, turn: &Turn<'_>) {
         let mut held = self.mutex.lock();
         while !turn.has_come() {

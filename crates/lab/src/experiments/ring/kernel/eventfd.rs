@@ -1,51 +1,34 @@
 //! `eventfd`: an event counter per thread.
 
 use std::{
-    io,
-    os::fd::{FromRawFd, OwnedFd},
+    fs::File,
+    io::{self, Read, Write},
 };
 
-use super::{
-    fd,
-    harness::{Gate, Turn},
-};
+use super::harness::{Buffer, Gate, Turn};
 use crate::{
     experiments::ring::Spec,
     kit::{Skip, files},
 };
 
 /// A counter whose reader waits until it is not 0, and clears it.
-pub(super) struct EventFd(OwnedFd);
+pub(super) struct EventFd(File);
 
-impl EventFd {
-    fn new() -> io::Result<Self> {
-        // SAFETY: always safe to call.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` is open and nobody else's.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
+pub(super) fn supports(spec: &Spec) -> Result<(), Skip> {
+    files::check_allowed(spec.threads)
+}
+
+pub(super) fn open(threads: usize) -> io::Result<Vec<Buffer<EventFd>>> {
+    files::allow(threads).map_err(io::Error::other)?;
+    (0..threads).map(|_| files::event_counter().map(EventFd).map(Buffer::new)).collect()
 }
 
 impl Gate for EventFd {
-    const NAME: &'static str = "eventfd";
-
-    fn supports(spec: &Spec) -> Result<(), Skip> {
-        files::check_allowed(spec.threads)
-    }
-
-    fn open(threads: usize) -> io::Result<Vec<Self>> {
-        files::allow(threads).map_err(io::Error::other)?;
-        (0..threads).map(|_| Self::new()).collect()
-    }
-
     fn wait(&self, _: &Turn<'_>) {
-        fd::read::<8>(&self.0);
+        (&self.0).read_exact(&mut [0; 8]).expect("a counter that is open is read");
     }
 
     fn wake(&self) {
-        fd::write(&self.0, 1u64.to_ne_bytes());
+        (&self.0).write_all(&1u64.to_ne_bytes()).expect("a counter that is open is written");
     }
 }

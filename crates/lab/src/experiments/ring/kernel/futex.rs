@@ -1,24 +1,16 @@
 //! `futex`: a private futex word per thread.
 
-use std::{
-    io,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use daiko_sys::futex::{self, Scope};
 
 use super::harness::{Gate, Turn};
 
 /// 1 after a wake, 0 after the wait that it ended.
+#[derive(Default)]
 pub(super) struct Futex(AtomicU32);
 
 impl Gate for Futex {
-    const NAME: &'static str = "futex";
-
-    fn open(threads: usize) -> io::Result<Vec<Self>> {
-        Ok((0..threads).map(|_| Self(AtomicU32::new(0))).collect())
-    }
-
     fn wait(&self, _: &Turn<'_>) {
         // Acquire: pairs with the Release in `wake`.
         while self.0.swap(0, Ordering::Acquire) == 0 {

@@ -7,7 +7,6 @@
 mod agent;
 mod condvar;
 mod eventfd;
-mod fd;
 mod futex;
 pub(crate) mod harness;
 mod pipe;
@@ -16,19 +15,19 @@ mod rtsignal;
 mod semaphore;
 mod signal;
 
-use self::harness::{Buffer, Threads};
+use self::harness::{Threads, gates};
 use super::Method;
 
 /// All methods of this module, in the order of tables.
 pub fn methods() -> Vec<Box<dyn Method>> {
     vec![
-        Box::new(Threads::<Buffer<rtsignal::RtSignal>>::new()),
-        Box::new(Threads::<Buffer<polling::Polling>>::new()),
-        Box::new(Threads::<Buffer<agent::Asked>>::new()),
-        Box::new(Threads::<Buffer<futex::Futex>>::new()),
-        Box::new(Threads::<Buffer<semaphore::Semaphore>>::new()),
-        Box::new(Threads::<Buffer<condvar::Condvar>>::new()),
-        Box::new(Threads::<Buffer<eventfd::EventFd>>::new()),
-        Box::new(Threads::<Buffer<pipe::Pipe>>::new()),
+        Box::new(gates::<rtsignal::RtSignal>("rtsignal")),
+        Box::new(polling::method()),
+        Box::new(agent::method()),
+        Box::new(gates::<futex::Futex>("futex")),
+        Box::new(gates::<semaphore::Semaphore>("semaphore")),
+        Box::new(gates::<condvar::Condvar>("condvar")),
+        Box::new(Threads { supports: eventfd::supports, ..Threads::new("eventfd", eventfd::open) }),
+        Box::new(Threads { supports: pipe::supports, ..Threads::new("pipe", pipe::open) }),
     ]
 }

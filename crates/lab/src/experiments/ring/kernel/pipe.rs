@@ -1,55 +1,32 @@
 //! `pipe`: a pipe per thread, one byte per wake.
 
-use std::{
-    io,
-    os::fd::{FromRawFd, OwnedFd},
-};
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
 
-use super::{
-    fd,
-    harness::{Gate, Turn},
-};
+use super::harness::{Buffer, Gate, Turn};
 use crate::{
     experiments::ring::Spec,
     kit::{Skip, files},
 };
 
 /// The two ends.
-pub(super) struct Pipe {
-    reader: OwnedFd,
-    writer: OwnedFd,
+pub(super) struct Pipe(PipeReader, PipeWriter);
+
+pub(super) fn supports(spec: &Spec) -> Result<(), Skip> {
+    files::check_allowed(2 * spec.threads)
 }
 
-impl Pipe {
-    fn new() -> io::Result<Self> {
-        let mut ends = [0; 2];
-        // SAFETY: `ends` is valid for writes of two descriptors.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: both are open and nobody else's.
-        let [reader, writer] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
-        Ok(Self { reader, writer })
-    }
+pub(super) fn open(threads: usize) -> io::Result<Vec<Buffer<Pipe>>> {
+    files::allow(2 * threads).map_err(io::Error::other)?;
+    let pipe = |_| io::pipe().map(|(reader, writer)| Buffer::new(Pipe(reader, writer)));
+    (0..threads).map(pipe).collect()
 }
 
 impl Gate for Pipe {
-    const NAME: &'static str = "pipe";
-
-    fn supports(spec: &Spec) -> Result<(), Skip> {
-        files::check_allowed(2 * spec.threads)
-    }
-
-    fn open(threads: usize) -> io::Result<Vec<Self>> {
-        files::allow(2 * threads).map_err(io::Error::other)?;
-        (0..threads).map(|_| Self::new()).collect()
-    }
-
     fn wait(&self, _: &Turn<'_>) {
-        fd::read::<1>(&self.reader);
+        (&self.0).read_exact(&mut [0]).expect("a pipe that is open is read");
     }
 
     fn wake(&self) {
-        fd::write(&self.writer, [1]);
+        (&self.1).write_all(&[1]).expect("a pipe that is open is written");
     }
 }

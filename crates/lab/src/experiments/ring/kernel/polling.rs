@@ -1,14 +1,15 @@
 //! `polling`: every thread spins on its own buffer.
 
-use std::{hint, io, thread};
+use std::{hint, thread};
 
-use super::harness::{Gate, Turn};
+use super::harness::{Buffer, Gate, Threads, Turn, gates};
 use crate::{
     experiments::ring::{Cpus, Spec},
     kit::Skip,
 };
 
 /// Nothing: the buffer is all there is.
+#[derive(Default)]
 pub(super) struct Polling;
 
 /// Threads that are measured on however few CPUs.
@@ -21,26 +22,24 @@ fn cpus(spec: &Spec) -> usize {
     }
 }
 
+pub(super) fn method() -> Threads<Buffer<Polling>> {
+    Threads { supports, first_laps, ..gates("polling") }
+}
+
+/// With more threads than CPUs, a hop waits for the end of a time slice.
+fn first_laps(spec: &Spec) -> u64 {
+    if spec.threads > cpus(spec) { 1 } else { spec.usual_laps() }
+}
+
+fn supports(spec: &Spec) -> Result<(), Skip> {
+    if spec.threads > FEW.max(2 * cpus(spec)) {
+        let line = "more polling threads than twice the CPUs: a hop takes many time slices";
+        return Err(Skip::new(line));
+    }
+    Ok(())
+}
+
 impl Gate for Polling {
-    const NAME: &'static str = "polling";
-
-    /// With more threads than CPUs, a hop waits for the end of a time slice.
-    fn first_laps(spec: &Spec) -> Option<u64> {
-        (spec.threads > cpus(spec)).then_some(1)
-    }
-
-    fn supports(spec: &Spec) -> Result<(), Skip> {
-        if spec.threads > FEW.max(2 * cpus(spec)) {
-            let line = "more polling threads than twice the CPUs: a hop takes many time slices";
-            return Err(Skip::new(line));
-        }
-        Ok(())
-    }
-
-    fn open(threads: usize) -> io::Result<Vec<Self>> {
-        Ok((0..threads).map(|_| Self).collect())
-    }
-
     #[inline]
     fn wait(&self, turn: &Turn<'_>) {
         while !turn.has_come() {

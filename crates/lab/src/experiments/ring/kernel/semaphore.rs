@@ -2,7 +2,6 @@
 
 use std::{
     cell::UnsafeCell,
-    io,
     mem::MaybeUninit,
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -26,17 +25,14 @@ impl Semaphore {
     }
 }
 
-impl Gate for Semaphore {
-    const NAME: &'static str = "semaphore";
-
-    fn open(threads: usize) -> io::Result<Vec<Self>> {
-        let gate = |_| Self {
-            semaphore: UnsafeCell::new(MaybeUninit::uninit()),
-            attached: AtomicBool::new(false),
-        };
-        Ok((0..threads).map(gate).collect())
+impl Default for Semaphore {
+    fn default() -> Self {
+        let semaphore = UnsafeCell::new(MaybeUninit::uninit());
+        Self { semaphore, attached: AtomicBool::new(false) }
     }
+}
 
+impl Gate for Semaphore {
     fn attach(&self) {
         // SAFETY: valid for writes; called once, before any other use.
         unsafe { libc::sem_init(self.get(), 0, 0) };

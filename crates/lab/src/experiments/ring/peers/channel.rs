@@ -13,17 +13,15 @@ pub(super) struct Channel {
     receiver: Receiver<u64>,
 }
 
+pub(super) fn open(threads: usize) -> io::Result<Vec<Channel>> {
+    let channel = |_| {
+        let (sender, receiver) = bounded(1);
+        Channel { sender, receiver }
+    };
+    Ok((0..threads).map(channel).collect())
+}
+
 impl Port for Channel {
-    const NAME: &'static str = "crossbeam-channel";
-
-    fn open(threads: usize) -> io::Result<Vec<Self>> {
-        let channel = |_| {
-            let (sender, receiver) = bounded(1);
-            Self { sender, receiver }
-        };
-        Ok((0..threads).map(channel).collect())
-    }
-
     fn receive(&self, last: u64, _: &Conductor) -> u64 {
         // A port has a sender of its own: it never disconnects.
         self.receiver.recv().unwrap_or(last)

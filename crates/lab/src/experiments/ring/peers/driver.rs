@@ -25,7 +25,7 @@ pub(super) fn run(program: &Path, spec: &Spec, first: u64) -> Result<Outcome, Fa
     let numbers = [spec.threads as u64, spec.laps, spec.workers as u64, limit, first];
     let mut command = Command::new(program);
     command.args(numbers.map(|number| number.to_string()));
-    let successors: Vec<_> = spec.successor.iter().map(u32::to_string).collect();
+    let successors: Vec<_> = spec.successors().iter().map(u32::to_string).collect();
     let answer = exchange(command, successors.join("\n").as_bytes(), spec.limit + SET_UP);
     let Exchange { reply, errors, status } =
         answer.map_err(|error| Failure::Broken(format!("{}: {error}", program.display())))?;

@@ -13,15 +13,15 @@ pub use driver::read_reply;
 
 use super::{
     Method,
-    kernel::harness::{Buffer, Threads},
+    kernel::harness::{Threads, gates},
 };
 
 /// All methods of this module, in the order of tables.
 pub fn methods() -> Vec<Box<dyn Method>> {
     vec![
         Box::new(tokio::Tokio),
-        Box::new(Threads::<Buffer<std_park::StdPark>>::new()),
-        Box::new(Threads::<channel::Channel>::new()),
+        Box::new(gates::<std_park::StdPark>("std-park")),
+        Box::new(Threads::new("crossbeam-channel", channel::open)),
         Box::new(external::go()),
         Box::new(external::argobots()),
         Box::new(external::boost_fiber()),

@@ -1,7 +1,6 @@
 //! `std-park`: `std::thread::park` and `unpark`.
 
 use std::{
-    io,
     sync::OnceLock,
     thread::{self, Thread},
 };
@@ -9,15 +8,10 @@ use std::{
 use crate::experiments::ring::kernel::harness::{Gate, Turn};
 
 /// The thread, once it is attached.
+#[derive(Default)]
 pub(super) struct StdPark(OnceLock<Thread>);
 
 impl Gate for StdPark {
-    const NAME: &'static str = "std-park";
-
-    fn open(threads: usize) -> io::Result<Vec<Self>> {
-        Ok((0..threads).map(|_| Self(OnceLock::new())).collect())
-    }
-
     fn attach(&self) {
         self.0.get_or_init(thread::current);
     }

@@ -15,7 +15,7 @@ use crate::{
         Kind, Method, Outcome, Spec,
         kernel::harness::{
             Conductor,
-            part::{Follower, Leader, Part, START, Step},
+            part::{Follower, Leader, Part, START, pass_on},
         },
     },
     kit::{Failure, Skip},
@@ -69,7 +69,7 @@ impl Seat {
 
 struct Ring {
     seats: Box<[Seat]>,
-    successor: Box<[u32]>,
+    successors: Vec<u32>,
     conductor: Conductor,
 }
 
@@ -77,7 +77,7 @@ impl Ring {
     fn new(spec: &Spec) -> Arc<Self> {
         Arc::new(Self {
             seats: (0..spec.threads).map(|_| Seat::default()).collect(),
-            successor: spec.successor.as_slice().into(),
+            successors: spec.successors(),
             conductor: Conductor::default(),
         })
     }
@@ -106,27 +106,15 @@ impl Ring {
     /// Passes data on until the part ends, or all are to end.
     async fn play<P: Part>(self: Arc<Self>, index: usize, mut part: P) -> P {
         let own = &self.seats[index];
-        let next = &self.seats[self.successor[index] as usize];
+        let next = &self.seats[self.successors[index] as usize];
         self.conductor.arrive(self.seats.len());
         loop {
             let found = own.receive().await;
             if self.conductor.halted() {
                 return part;
             }
-            match part.take(found) {
-                Ok(Step::Pass(datum)) => next.send(datum),
-                Ok(Step::PassLast(datum)) => {
-                    next.send(datum);
-                    return part;
-                }
-                Ok(Step::End) => {
-                    self.conductor.report(Ok(()));
-                    return part;
-                }
-                Err(wrong) => {
-                    self.conductor.report(Err(wrong));
-                    return part;
-                }
+            if !pass_on(&mut part, found, &self.conductor, |datum| next.send(datum)) {
+                return part;
             }
         }
     }

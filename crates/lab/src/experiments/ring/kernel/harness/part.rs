@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::Conductor;
 use crate::{experiments::ring::Outcome, kit::Failure};
 
 /// The datum by which a conductor starts thread 0. Buffers hold 0 before.
@@ -25,6 +26,29 @@ pub(crate) trait Part {
     /// # Errors
     /// It is not the one that this lap sent.
     fn take(&mut self, found: u64) -> Result<Step, Failure>;
+}
+
+/// Has `part` take the datum `found`, and sends by `send` what it passes on. Returns true if the
+/// part goes on; the end of a ring and faults are reported.
+#[inline(always)]
+pub(crate) fn pass_on(
+    part: &mut impl Part,
+    found: u64,
+    conductor: &Conductor,
+    send: impl FnOnce(u64),
+) -> bool {
+    let step = match part.take(found) {
+        Ok(step) => step,
+        Err(wrong) => {
+            conductor.report(Err(wrong));
+            return false;
+        }
+    };
+    match step {
+        Step::Pass(datum) | Step::PassLast(datum) => send(datum),
+        Step::End => conductor.report(Ok(())),
+    }
+    matches!(step, Step::Pass(_))
 }
 
 /// Thread 0: sends a new value every lap and keeps the time.
@@ -108,7 +132,7 @@ impl LapClock {
     const APART: Duration = Duration::from_millis(1);
 
     fn new(laps: u64) -> Self {
-        let outcome = Outcome { elapsed: Duration::ZERO, laps: 0 };
+        let outcome = Outcome::default();
         Self { started: Instant::now(), outcome, laps, stride: 1, next: 1 }
     }
 

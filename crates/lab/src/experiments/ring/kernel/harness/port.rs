@@ -6,10 +6,7 @@ use std::{
 };
 
 use super::Conductor;
-use crate::{
-    experiments::ring::Spec,
-    kit::{Failure, Skip},
-};
+use crate::kit::Failure;
 
 /// A thread that has a CPU of its own and serves all others until the conductor
 /// has halted.
@@ -17,25 +14,6 @@ pub(crate) type Agent<P> = fn(&[P], &Conductor);
 
 /// What a thread owns so that others can send to it.
 pub(crate) trait Port: Send + Sync + Sized + 'static {
-    /// The method's name.
-    const NAME: &'static str;
-
-    /// Who serves all threads, if anybody does.
-    const AGENT: Option<Agent<Self>> = None;
-
-    /// Laps of the first, calibrating run, where the usual number is too much.
-    fn first_laps(_spec: &Spec) -> Option<u64> {
-        None
-    }
-
-    /// Whether so many threads can wait this way here.
-    fn supports(_spec: &Spec) -> Result<(), Skip> {
-        Ok(())
-    }
-
-    /// One port for each of `threads` threads.
-    fn open(threads: usize) -> io::Result<Vec<Self>>;
-
     /// Called once by the owner, before anyone sends or rouses.
     fn attach(&self) {}
 
@@ -52,25 +30,6 @@ pub(crate) trait Port: Send + Sync + Sized + 'static {
 
 /// A way to wait for a buffer to be written, and to wake who does.
 pub(crate) trait Gate: Send + Sync + Sized + 'static {
-    /// The method's name.
-    const NAME: &'static str;
-
-    /// As [`Port::AGENT`].
-    const AGENT: Option<Agent<Buffer<Self>>> = None;
-
-    /// As [`Port::first_laps`].
-    fn first_laps(_spec: &Spec) -> Option<u64> {
-        None
-    }
-
-    /// As [`Port::supports`].
-    fn supports(_spec: &Spec) -> Result<(), Skip> {
-        Ok(())
-    }
-
-    /// One gate for each of `threads` threads.
-    fn open(threads: usize) -> io::Result<Vec<Self>>;
-
     /// Called once by the owner, when the gate will not move any more.
     fn attach(&self) {}
 
@@ -110,23 +69,14 @@ pub(crate) struct Buffer<G> {
     pub(crate) gate: G,
 }
 
+impl<G> Buffer<G> {
+    /// A buffer that is written next to `gate`.
+    pub(crate) fn new(gate: G) -> Self {
+        Self { datum: AtomicU64::new(0), gate }
+    }
+}
+
 impl<G: Gate> Port for Buffer<G> {
-    const NAME: &'static str = G::NAME;
-    const AGENT: Option<Agent<Self>> = G::AGENT;
-
-    fn first_laps(spec: &Spec) -> Option<u64> {
-        G::first_laps(spec)
-    }
-
-    fn supports(spec: &Spec) -> Result<(), Skip> {
-        G::supports(spec)
-    }
-
-    fn open(threads: usize) -> io::Result<Vec<Self>> {
-        let gates = G::open(threads)?;
-        Ok(gates.into_iter().map(|gate| Self { datum: AtomicU64::new(0), gate }).collect())
-    }
-
     fn attach(&self) {
         self.gate.attach();
     }

@@ -2,19 +2,9 @@
 
 use std::time::Duration;
 
-use crate::experiments::ring::{Cpus, Spec};
+use crate::experiments::ring::Spec;
 
-/// A ring in reverse order, with a limit that only a hanging run meets.
+/// A ring with a limit that only a hanging run meets.
 pub(crate) fn ring(threads: usize, laps: u64) -> Spec {
-    let before = |thread: usize| ((thread + threads - 1) % threads) as u32;
-    Spec {
-        threads,
-        successor: (0..threads).map(before).collect(),
-        laps,
-        cpus: Cpus::All,
-        workers: 1,
-        layout: None,
-        sites: 1,
-        limit: Duration::from_secs(60),
-    }
+    Spec { laps, limit: Duration::from_secs(60), ..Spec::of_threads(threads) }
 }

@@ -13,8 +13,8 @@ use std::{
 use daiko_sys::cpu;
 
 use super::{
-    super::{futex::Futex, methods, polling::Polling},
-    Buffer, Conductor, Port, Threads,
+    super::{futex::Futex, methods, polling},
+    Buffer, Conductor, Port, Threads, gates,
     testing::ring,
 };
 use crate::{
@@ -85,12 +85,12 @@ fn the_limit_ends_every_method_early() {
 #[test]
 fn the_limit_ends_polling_with_more_threads_than_cpus() {
     let threads = cpu::allowed().unwrap().len() + 1;
-    ended_early(Threads::<Buffer<Polling>>::new().run(&endless(threads)));
+    ended_early(polling::method().run(&endless(threads)));
 }
 
 #[test]
 fn polling_with_far_more_threads_than_cpus_is_refused() {
-    let skip = Threads::<Buffer<Polling>>::new().supports(&ring(100_000, 1)).unwrap_err();
+    let skip = polling::method().supports(&ring(100_000, 1)).unwrap_err();
     assert!(skip.reason.contains("time slices"), "{skip}");
 }
 
@@ -108,12 +108,6 @@ struct Spoiler<P>(P);
 const SPOILT: u64 = 4;
 
 impl<P: Port> Port for Spoiler<P> {
-    const NAME: &'static str = P::NAME;
-
-    fn open(threads: usize) -> io::Result<Vec<Self>> {
-        Ok(P::open(threads)?.into_iter().map(Self).collect())
-    }
-
     fn attach(&self) {
         self.0.attach();
     }
@@ -133,7 +127,10 @@ impl<P: Port> Port for Spoiler<P> {
 
 #[test]
 fn a_wrong_datum_is_found_and_ends_all() {
-    let result = Threads::<Spoiler<Buffer<Futex>>>::new().run(&ring(10, 100));
+    let method = Threads::new("spoiler", |threads| {
+        Ok((0..threads).map(|_| Spoiler(Buffer::new(Futex::default()))).collect())
+    });
+    let result = method.run(&ring(10, 100));
     assert_eq!(result, Err(Failure::WrongDatum { expected: SPOILT, found: SPOILT + 70 }));
 }
 
@@ -144,16 +141,14 @@ thread_local! {
     static OPEN: Arc<AtomicUsize> = Arc::default();
 }
 
+fn open_counted(threads: usize) -> io::Result<Vec<Counted>> {
+    let count = OPEN.with(Arc::clone);
+    count.store(threads, Ordering::Relaxed);
+    let port = |_| Counted(Buffer::new(Futex::default()), Arc::clone(&count));
+    Ok((0..threads).map(port).collect())
+}
+
 impl Port for Counted {
-    const NAME: &'static str = "counted";
-
-    fn open(threads: usize) -> io::Result<Vec<Self>> {
-        let count = OPEN.with(Arc::clone);
-        count.store(threads, Ordering::Relaxed);
-        let ports = Buffer::open(threads)?.into_iter();
-        Ok(ports.map(|port| Self(port, Arc::clone(&count))).collect())
-    }
-
     fn receive(&self, last: u64, conductor: &Conductor) -> u64 {
         self.0.receive(last, conductor)
     }
@@ -175,7 +170,7 @@ impl Drop for Counted {
 
 #[test]
 fn a_run_that_is_ended_early_leaves_no_port_behind() {
-    ended_early(Threads::<Counted>::new().run(&endless(50)));
+    ended_early(Threads::new("counted", open_counted).run(&endless(50)));
     assert_eq!(OPEN.with(|count| count.load(Ordering::Relaxed)), 0);
 }
 
@@ -205,7 +200,7 @@ fn threads_beyond_a_limit_fail_with_its_name() {
             .status();
         assert!(child.unwrap().success());
     } else if allow_few_threads() {
-        let failure = Threads::<Buffer<Futex>>::new().run(&ring(100, 1)).unwrap_err();
+        let failure = gates::<Futex>("futex").run(&ring(100, 1)).unwrap_err();
         assert!(matches!(failure, Failure::Limit(_)), "{failure:?}");
         assert!(failure.to_string().contains("RLIMIT_NPROC = 20"), "{failure}");
     } else {

@@ -2,17 +2,15 @@
 
 use std::{
     io,
-    marker::PhantomData,
     thread::{Builder, Scope, ScopedJoinHandle, scope},
-    time::Duration,
 };
 
 use daiko_sys::cpu;
 
 use super::{
-    Conductor, Port,
+    Agent, Buffer, Conductor, Gate, Port,
     cpus::Places,
-    part::{Follower, Leader, Part, START, Step},
+    part::{Follower, Leader, Part, START, pass_on},
     port::broken,
 };
 use crate::{
@@ -23,18 +21,34 @@ use crate::{
 /// Virtual; small, so that 10,000 threads fit wherever a few do.
 const STACK: usize = 64 * 1024;
 
-/// The method that sends by `P`.
-pub(crate) struct Threads<P>(PhantomData<fn() -> P>);
+/// The method that sends by ports of type `P`.
+pub(crate) struct Threads<P> {
+    pub(crate) name: &'static str,
+    /// Opens a port for each of so many threads.
+    pub(crate) open: fn(usize) -> io::Result<Vec<P>>,
+    /// Tests whether so many threads can wait this way here.
+    pub(crate) supports: fn(&Spec) -> Result<(), Skip>,
+    /// Laps of the first, calibrating run.
+    pub(crate) first_laps: fn(&Spec) -> u64,
+    /// Serves all threads, where they need it.
+    pub(crate) agent: Option<Agent<P>>,
+}
 
-impl<P: Port> Threads<P> {
-    pub(crate) fn new() -> Self {
-        Self(PhantomData)
+impl<P> Threads<P> {
+    /// A method that is supported everywhere, without an agent.
+    pub(crate) fn new(name: &'static str, open: fn(usize) -> io::Result<Vec<P>>) -> Self {
+        Self { name, open, supports: |_| Ok(()), first_laps: Spec::usual_laps, agent: None }
     }
+}
+
+/// The method whose threads wait at a gate each, as it is by default.
+pub(crate) fn gates<G: Gate + Default>(name: &'static str) -> Threads<Buffer<G>> {
+    Threads::new(name, |threads| Ok((0..threads).map(|_| Buffer::new(G::default())).collect()))
 }
 
 impl<P: Port> Method for Threads<P> {
     fn name(&self) -> &'static str {
-        P::NAME
+        self.name
     }
 
     fn kind(&self) -> Kind {
@@ -42,23 +56,30 @@ impl<P: Port> Method for Threads<P> {
     }
 
     fn supports(&self, spec: &Spec) -> Result<(), Skip> {
-        if P::AGENT.is_some() {
+        if self.agent.is_some() {
             own_cpu(spec.cpus)?;
         }
-        P::supports(spec)
+        (self.supports)(spec)
     }
 
     fn first_laps(&self, spec: &Spec) -> u64 {
-        let usual = (2000 / spec.threads as u64).max(2);
-        P::first_laps(spec).unwrap_or(usual)
+        (self.first_laps)(spec)
     }
 
     fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
         let allowed = cpu::allowed().map_err(|error| broken("sched_getaffinity", &error))?;
-        let places = Places::new(&allowed, spec.cpus, P::AGENT.is_some());
-        let ports = P::open(spec.threads)
-            .map_err(|error| Failure::Limit(format!("{}: {error}", P::NAME)))?;
-        Ring { spec, places, ports: &ports, conductor: &Conductor::default() }.run()
+        let agent = self.agent;
+        let ports = (self.open)(spec.threads)
+            .map_err(|error| Failure::Limit(format!("{}: {error}", self.name)))?;
+        Ring {
+            spec,
+            agent,
+            successors: spec.successors(),
+            places: Places::new(&allowed, spec.cpus, agent.is_some()),
+            ports: &ports,
+            conductor: &Conductor::default(),
+        }
+        .run()
     }
 }
 
@@ -77,6 +98,8 @@ fn own_cpu(cpus: Cpus) -> Result<(), Skip> {
 /// One run.
 struct Ring<'a, P> {
     spec: &'a Spec,
+    agent: Option<Agent<P>>,
+    successors: Vec<u32>,
     places: Places,
     ports: &'a [P],
     conductor: &'a Conductor,
@@ -107,7 +130,7 @@ impl<P: Port> Ring<'_, P> {
         scope: &'scope Scope<'scope, '_>,
         crew: &mut Vec<ScopedJoinHandle<'scope, Option<Outcome>>>,
     ) -> Result<(), Failure> {
-        let total = self.spec.threads + usize::from(P::AGENT.is_some());
+        let total = self.spec.threads + usize::from(self.agent.is_some());
         for index in 0..total {
             let body = move || self.thread(index, total);
             let made = Builder::new().stack_size(STACK).spawn_scoped(scope, body);
@@ -126,7 +149,7 @@ impl<P: Port> Ring<'_, P> {
     /// The life of thread `index` of `total`; the one after the ring's last is
     /// the agent. Returns what it measured, if it is the leader.
     fn thread(&self, index: usize, total: usize) -> Option<Outcome> {
-        let agent = P::AGENT.filter(|_| index == self.spec.threads);
+        let agent = self.agent.filter(|_| index == self.spec.threads);
         let place = if agent.is_some() { &self.places.agent } else { &self.places.ring };
         if let Err(error) = cpu::bind_current(place) {
             self.conductor.report(Err(broken("sched_setaffinity", &error)));
@@ -150,7 +173,7 @@ impl<P: Port> Ring<'_, P> {
     /// Passes data on until the part ends, or all are to end.
     fn play(&self, index: usize, part: &mut impl Part) {
         let own = &self.ports[index];
-        let next = &self.ports[self.spec.successor[index] as usize];
+        let next = &self.ports[self.successors[index] as usize];
         let mut last = 0;
         loop {
             let found = own.receive(last, self.conductor);
@@ -158,11 +181,8 @@ impl<P: Port> Ring<'_, P> {
                 return;
             }
             last = found;
-            match part.take(found) {
-                Ok(Step::Pass(datum)) => next.send(datum),
-                Ok(Step::PassLast(datum)) => return next.send(datum),
-                Ok(Step::End) => return self.conductor.report(Ok(())),
-                Err(wrong) => return self.conductor.report(Err(wrong)),
+            if !pass_on(part, found, self.conductor, |datum| next.send(datum)) {
+                return;
             }
         }
     }
@@ -175,5 +195,5 @@ fn join(crew: Vec<ScopedJoinHandle<'_, Option<Outcome>>>) -> Result<Outcome, Fai
         let result = thread.join().map_err(|_| Failure::Broken("a thread panicked".into()))?;
         outcome = outcome.or(result);
     }
-    Ok(outcome.unwrap_or(Outcome { elapsed: Duration::ZERO, laps: 0 }))
+    Ok(outcome.unwrap_or_default())
 }
