@@ -136,6 +136,25 @@ pub(super) fn check_permit(mut try_acquire: impl FnMut() -> bool) -> Result<(), 
     Err(Failure::Broken(format!("a semaphore of one permit has {left} or more at the end")))
 }
 
+/// Has `round` do a thing so many `times`, round after round, and checks that as many `what` as
+/// were done are counted.
+pub(super) fn counted(
+    effort: Effort,
+    look: u64,
+    times: u64,
+    what: &str,
+    mut round: impl FnMut() -> Result<u64, Failure>,
+) -> Result<Sample, Failure> {
+    let mut counted = 0;
+    let mut laps = Laps::new(effort, look);
+    while laps.another() {
+        counted += round()?;
+    }
+    let timed = laps.end(times);
+    check_count(what, counted, (timed.rounds + 1) * times)?;
+    Ok(timed)
+}
+
 /// `what` came out as often as was asked for.
 pub(super) fn check_count(what: &str, counted: u64, done: u64) -> Result<(), Failure> {
     if counted == done {

@@ -10,8 +10,8 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    calls::check_count,
-    laps::{ALWAYS, Laps, Parts, SELDOM},
+    calls::{check_count, counted},
+    laps::{ALWAYS, Parts, SELDOM},
 };
 use crate::kit::{Effort, Failure, Sample};
 
@@ -19,12 +19,16 @@ use crate::kit::{Effort, Failure, Sample};
 pub(super) const FORKED: usize = 10_000;
 /// Threads of a batch, of which creating or joining is timed.
 pub(super) const BATCH: usize = 100;
+/// What is counted.
+const THREADS: &str = "threads";
 /// What every thread gives to who joins it: the sum tells how many have run.
 pub(super) const TOKEN: u64 = 1;
 
 /// How a method creates threads that end with [`TOKEN`].
-pub(super) trait Create {
+pub(super) trait Create: Sized {
     type Thread;
+
+    fn new() -> Result<Self, Failure>;
 
     /// Creates thread `index` of `threads`.
     fn create(&self, index: usize, threads: usize) -> Result<Self::Thread, Failure>;
@@ -37,49 +41,43 @@ pub(super) trait Create {
 }
 
 /// One at a time.
-pub(super) fn create_join<C: Create>(creator: &C, effort: Effort) -> Result<Sample, Failure> {
-    let mut tokens = 0;
-    let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
-        tokens += C::join(creator.create(0, 1)?)?;
-    }
-    ended(laps.end(1), tokens, 1)
+pub(super) fn create_join<C: Create>(effort: Effort) -> Result<Sample, Failure> {
+    let creator = C::new()?;
+    counted(effort, SELDOM, 1, THREADS, || C::join(creator.create(0, 1)?))
 }
 
 /// All [`FORKED`] at a time.
-pub(super) fn fork_join<C: Create>(creator: &C, effort: Effort) -> Result<Sample, Failure> {
+pub(super) fn fork_join<C: Create>(effort: Effort) -> Result<Sample, Failure> {
+    let creator = C::new()?;
     let mut threads = Vec::with_capacity(FORKED);
-    let mut tokens = 0;
-    let mut laps = Laps::new(effort, ALWAYS);
-    while laps.another() {
-        fork(creator, &mut threads, FORKED)?;
-        tokens += join_all::<C>(&mut threads)?;
-    }
-    ended(laps.end(FORKED as u64), tokens, FORKED)
+    counted(effort, ALWAYS, FORKED as u64, THREADS, || {
+        fork(&creator, &mut threads, FORKED)?;
+        join_all::<C>(&mut threads)
+    })
 }
 
 /// Create alone.
-pub(super) fn create<C: Create>(creator: &C, effort: Effort) -> Result<Sample, Failure> {
-    batch(creator, effort, |create, _| create)
+pub(super) fn create<C: Create>(effort: Effort) -> Result<Sample, Failure> {
+    batch::<C>(effort, |create, _| create)
 }
 
 /// Join alone.
-pub(super) fn join<C: Create>(creator: &C, effort: Effort) -> Result<Sample, Failure> {
-    batch(creator, effort, |_, join| join)
+pub(super) fn join<C: Create>(effort: Effort) -> Result<Sample, Failure> {
+    batch::<C>(effort, |_, join| join)
 }
 
 /// Times the part that `choose` takes, of creating a batch and joining it.
 fn batch<C: Create>(
-    creator: &C,
     effort: Effort,
     choose: fn(Duration, Duration) -> Duration,
 ) -> Result<Sample, Failure> {
+    let creator = C::new()?;
     let mut threads = Vec::with_capacity(BATCH);
     let mut tokens = 0;
     let mut parts = Parts::new(effort);
     while parts.another() {
         let start = Instant::now();
-        fork(creator, &mut threads, BATCH)?;
+        fork(&creator, &mut threads, BATCH)?;
         let create = start.elapsed();
         creator.run(&threads);
         let start = Instant::now();
@@ -102,7 +100,7 @@ fn join_all<C: Create>(threads: &mut Vec<C::Thread>) -> Result<u64, Failure> {
 
 /// Whether every thread, `each` to a round, ran to its end.
 pub(super) fn ended(timed: Sample, tokens: u64, each: usize) -> Result<Sample, Failure> {
-    check_count("threads", tokens, (timed.rounds + 1) * each as u64 * TOKEN)?;
+    check_count(THREADS, tokens, (timed.rounds + 1) * each as u64 * TOKEN)?;
     Ok(timed)
 }
 
@@ -112,14 +110,18 @@ mod tests {
 
     const EFFORT: Effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
 
-    /// Every so many threads one does not run.
-    struct Forgetful(usize);
+    /// Of each `EVERY` threads one does not run.
+    struct Forgetful<const EVERY: usize>;
 
-    impl Create for Forgetful {
+    impl<const EVERY: usize> Create for Forgetful<EVERY> {
         type Thread = u64;
 
+        fn new() -> Result<Self, Failure> {
+            Ok(Self)
+        }
+
         fn create(&self, index: usize, _: usize) -> Result<u64, Failure> {
-            Ok(if index % self.0 == self.0 - 1 { 0 } else { TOKEN })
+            Ok(if index % EVERY == EVERY - 1 { 0 } else { TOKEN })
         }
 
         fn run(&self, _: &[u64]) {}
@@ -129,17 +131,21 @@ mod tests {
         }
     }
 
-    type Measure = fn(&Forgetful, Effort) -> Result<Sample, Failure>;
+    type Body = fn(Effort) -> Result<Sample, Failure>;
+
+    #[track_caller]
+    fn check(threads: usize, whole: Body, forgetful: Body) {
+        let timed = whole(EFFORT).expect("all have run");
+        assert_eq!(laps::count(&timed), 3 * threads as u64);
+        let failure = forgetful(EFFORT).unwrap_err();
+        assert!(matches!(failure, Failure::Broken(_)), "{failure}");
+    }
 
     #[test]
     fn threads_that_did_not_run_are_missed() {
-        let all: [(Measure, usize); 4] =
-            [(create_join, 1), (fork_join, FORKED), (create, BATCH), (join, BATCH)];
-        for (measure, threads) in all {
-            let timed = measure(&Forgetful(threads + 1), EFFORT).expect("all have run");
-            assert_eq!(laps::count(&timed), 3 * threads as u64);
-            let failure = measure(&Forgetful(threads), EFFORT).unwrap_err();
-            assert!(matches!(failure, Failure::Broken(_)), "{failure}");
-        }
+        check(1, create_join::<Forgetful<2>>, create_join::<Forgetful<1>>);
+        check(FORKED, fork_join::<Forgetful<{ FORKED + 1 }>>, fork_join::<Forgetful<FORKED>>);
+        check(BATCH, create::<Forgetful<{ BATCH + 1 }>>, create::<Forgetful<BATCH>>);
+        check(BATCH, join::<Forgetful<{ BATCH + 1 }>>, join::<Forgetful<BATCH>>);
     }
 }

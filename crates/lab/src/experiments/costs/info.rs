@@ -2,10 +2,7 @@
 
 use std::{cell::Cell, hint::black_box};
 
-use super::{
-    calls::check_count,
-    laps::{Laps, SELDOM},
-};
+use super::{calls::counted, laps::SELDOM};
 use crate::kit::{Effort, Failure, Sample};
 
 /// Questions in a round: beside as many, counting rounds is nothing.
@@ -35,16 +32,9 @@ fn own() -> usize {
 
 /// Asks `right`, which says whether the answer is this thread's.
 pub(super) fn ask(effort: Effort, right: impl Fn() -> bool) -> Result<Sample, Failure> {
-    let mut answers = 0;
-    let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
-        for _ in 0..ASKED {
-            answers += u64::from(black_box(right()));
-        }
-    }
-    let timed = laps.end(ASKED);
-    check_count("questions about the thread itself", answers, (timed.rounds + 1) * ASKED)?;
-    Ok(timed)
+    counted(effort, SELDOM, ASKED, "questions about the thread itself", || {
+        Ok((0..ASKED).map(|_| u64::from(black_box(right()))).sum())
+    })
 }
 
 #[cfg(test)]

@@ -62,7 +62,17 @@ pub(super) const MOST_THREADS: usize = 10_000;
 /// A way to have threads.
 pub(super) struct CostMethod {
     pub(super) name: &'static str,
-    pub(super) items: &'static [Item],
+    items: &'static [&'static [Item]],
+}
+
+impl CostMethod {
+    pub(super) const fn new(name: &'static str, items: &'static [&'static [Item]]) -> Self {
+        Self { name, items }
+    }
+
+    pub(super) fn items(&self) -> impl Iterator<Item = &'static Item> {
+        self.items.iter().copied().flatten()
+    }
 }
 
 /// Something that a method does and that costs time.
@@ -75,10 +85,16 @@ pub(super) struct Item {
     pub(super) run: Run,
 }
 
+/// Takes a sample on the calling thread.
+pub(super) type Body = fn(Effort) -> Result<Sample, Failure>;
+
+/// Takes a sample by a body, on a thread of the method's.
+pub(super) type Within = fn(Body, Effort) -> Result<Sample, Failure>;
+
 /// Takes a sample.
 #[derive(Clone, Copy)]
 pub(super) enum Run {
-    Few(fn(Effort) -> Result<Sample, Failure>),
+    Few(Within, Body),
     /// With so many threads.
     Many(fn(usize, Effort) -> Result<Sample, Failure>),
     Sleeps {
@@ -94,8 +110,14 @@ impl Item {
         Self { kind, variant: [None; 2], room: || Ok(()), run }
     }
 
-    pub(super) const fn of(kind: ItemKind, run: fn(Effort) -> Result<Sample, Failure>) -> Self {
-        Self::new(kind, Run::Few(run))
+    /// A point whose samples `body` takes on any thread.
+    pub(super) const fn of(kind: ItemKind, body: Body) -> Self {
+        Self::within(|body, effort| body(effort), kind, body)
+    }
+
+    /// A point whose samples `body` takes on a thread of the method's.
+    pub(super) const fn within(within: Within, kind: ItemKind, body: Body) -> Self {
+        Self::new(kind, Run::Few(within, body))
     }
 
     /// A point for each number of threads.

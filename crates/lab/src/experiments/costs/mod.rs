@@ -31,6 +31,7 @@
 //! `crowd`, `channel` and `sleep` measure it. Only what has to be awaited is written again,
 //! for tokio.
 
+mod blocking;
 mod calls;
 mod channel;
 mod create;
@@ -111,7 +112,7 @@ fn sections(results: &Results) -> Vec<Section> {
 fn cases(plan: &mut Plan<'_>) {
     for kind in KINDS {
         for method in METHODS {
-            for item in method.items.iter().filter(|item| item.kind == kind) {
+            for item in method.items().filter(|item| item.kind == kind) {
                 for params in points(item, plan.options) {
                     let skip = item.skip(&params);
                     let supported = skip.map_or_else(|| processes::supports(method.name), Err);
@@ -125,9 +126,9 @@ fn cases(plan: &mut Plan<'_>) {
 
 fn measure(method: &str, params: &Params) -> Option<Measure> {
     let method = const { &METHODS }.iter().find(|known| known.name == method)?;
-    let item = method.items.iter().find(|item| item.is_in(params))?;
+    let item = method.items().find(|item| item.is_in(params))?;
     match (item.run, params.size("threads"), params.size("timers")) {
-        (Run::Few(run), None, None) => Some(Box::new(run)),
+        (Run::Few(within, body), None, None) => Some(Box::new(move |effort| within(body, effort))),
         (Run::Many(run), Some(threads), None) => Some(Box::new(move |effort| run(threads, effort))),
         (Run::Sleeps { run, .. }, None, Some(timers)) => {
             Some(Box::new(move |effort| run(timers, effort)))
@@ -145,7 +146,7 @@ fn points(item: &Item, options: &Options) -> Vec<Params> {
         sizes.into_iter().map(|size| item.params().with(key, size)).collect()
     };
     match item.run {
-        Run::Few(_) => vec![item.params()],
+        Run::Few(..) => vec![item.params()],
         Run::Many(_) => {
             let asked = options.threads.clone();
             each("threads", asked.unwrap_or_else(|| up_to(CROWDS, MOST_QUICK)))

@@ -3,30 +3,22 @@
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use super::{
-    calls, crowd,
-    item::{
-        CostMethod, Item, MUTEX, MUTEX_CONTENDED, MUTEX_LOCK, MUTEX_UNLOCK, RWLOCK_CONTENDED,
-        SWITCH_CONDVAR, SWITCH_MUTEX,
-    },
+    blocking, crowd,
+    item::{CostMethod, Item, MUTEX_CONTENDED, RWLOCK_CONTENDED},
     locks::{self, Pair},
-    switch::{ByCondvar, ByMutex, switch},
     threads::{Kernel, on_one_cpu},
 };
 
-pub(super) const METHOD: CostMethod = CostMethod {
-    name: "parking_lot",
-    items: &[
-        Item::of(MUTEX, |effort| on_one_cpu(calls::mutex::<Mutex<u64>>, effort)),
-        Item::of(MUTEX_LOCK, |effort| on_one_cpu(calls::mutex_lock::<Mutex<u64>>, effort)),
-        Item::of(MUTEX_UNLOCK, |effort| on_one_cpu(calls::mutex_unlock::<Mutex<u64>>, effort)),
-        Item::of(SWITCH_MUTEX, |effort| on_one_cpu(switch::<Kernel, ByMutex<Mutex<u64>>>, effort)),
-        Item::of(SWITCH_CONDVAR, |effort| {
-            on_one_cpu(switch::<Kernel, ByCondvar<Mutex<u64>, Condvar>>, effort)
-        }),
-        Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex<u64>>),
-        Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock<Pair>>),
+pub(super) const METHOD: CostMethod = CostMethod::new(
+    "parking_lot",
+    &[
+        &blocking::locks::<Kernel, Mutex<u64>, Condvar>(on_one_cpu),
+        &[
+            Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex<u64>>),
+            Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock<Pair>>),
+        ],
     ],
-};
+);
 
 impl locks::Condvar<Mutex<u64>> for Condvar {
     #[inline]

@@ -4,10 +4,7 @@ use std::hint::black_box;
 
 use daiko_core::place::{BOUND, Follow, Kind, Target, wake};
 
-use super::{
-    calls::check_count,
-    laps::{Laps, SELDOM},
-};
+use super::{calls::counted, laps::SELDOM};
 use crate::kit::{Effort, Failure, Sample, SplitMix64};
 
 /// Decisions in a round: beside as many, counting rounds is nothing.
@@ -35,16 +32,12 @@ pub(super) fn place_follow(effort: Effort) -> Result<Sample, Failure> {
     let mut worker = || random.below(WORKERS) as u16;
     let wakes: Vec<_> = (0..ASKED).map(|_| Wake { agent: worker(), interrupt: worker() }).collect();
     let mut movers = [Mover { follow: Follow::new(), at: 0 }; 16];
-    let mut right = 0;
-    let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
-        for (index, wake) in wakes.iter().enumerate() {
-            right += u64::from(decide(&mut movers[index % 16], black_box(*wake)));
-        }
-    }
-    let timed = laps.end(ASKED);
-    check_count("wake-ups that went somewhere", right, (timed.rounds + 1) * ASKED)?;
-    Ok(timed)
+    counted(effort, SELDOM, ASKED, "wake-ups that went somewhere", || {
+        let decided = wakes.iter().enumerate();
+        let decided =
+            decided.map(|(index, wake)| decide(&mut movers[index % 16], black_box(*wake)));
+        Ok(decided.map(u64::from).sum())
+    })
 }
 
 /// Whether the mover has stayed, or gone to the agent.

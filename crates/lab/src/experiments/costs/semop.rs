@@ -17,13 +17,13 @@ use super::{
 };
 use crate::kit::Failure;
 
-pub(super) const METHOD: CostMethod = CostMethod {
-    name: "semop",
-    items: &[
+pub(super) const METHOD: CostMethod = CostMethod::new(
+    "semop",
+    &[&[
         Item::of(MUTEX_LOCK, |effort| lock_each(&mutexes()?, effort)),
         Item::of(MUTEX_UNLOCK, |effort| unlock_each(&mutexes()?, effort)),
-    ],
-};
+    ]],
+);
 
 /// Free mutexes, of one set of semaphores.
 fn mutexes() -> Result<Vec<Line<Mutex>>, Failure> {

@@ -9,14 +9,14 @@ use super::{
 };
 use crate::kit::{Effort, Failure, Sample};
 
-pub(super) const METHOD: CostMethod = CostMethod {
-    name: "std-mpsc",
-    items: &[
+pub(super) const METHOD: CostMethod = CostMethod::new(
+    "std-mpsc",
+    &[&[
         Item::of(CHANNEL, |effort| bounded(0, effort)).with("kind", "rendezvous"),
         Item::of(CHANNEL, |effort| bounded(CAPACITY, effort)).with("kind", "bounded"),
         Item::of(CHANNEL, unbounded).with("kind", "unbounded"),
-    ],
-};
+    ]],
+);
 
 /// Sends through a channel that holds so many messages; with 0, the sender waits for the receiver.
 fn bounded(messages: usize, effort: Effort) -> Result<Sample, Failure> {

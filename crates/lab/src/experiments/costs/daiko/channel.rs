@@ -5,20 +5,20 @@ use daiko::{
     sync::channel::{Receiver, Sender},
 };
 
-use super::{Fibers, Kind, Spread, cpus, run_on};
+use super::fibers::{Fibers, Spread, Workers, cpus, run_on};
 use crate::{
     experiments::costs::{channel::channel, threads::Threads},
     kit::{Effort, Failure, Sample},
 };
 
 /// Measures a channel whose ends both are on one worker.
-pub(super) fn beside<K: Kind>(open: Open, effort: Effort) -> Result<Sample, Failure> {
-    run_on::<K, _>(1, move || through::<Fibers>(open, effort))
+pub(super) fn beside<W: Workers>(open: Open, effort: Effort) -> Result<Sample, Failure> {
+    run_on::<W, _>(1, move || through::<Fibers>(open, effort))
 }
 
 /// Measures a channel whose ends are on different workers, if there are two CPUs.
-pub(super) fn across<K: Kind>(open: Open, effort: Effort) -> Result<Sample, Failure> {
-    run_on::<K, _>(cpus(), move || {
+pub(super) fn across<W: Workers>(open: Open, effort: Effort) -> Result<Sample, Failure> {
+    run_on::<W, _>(cpus(), move || {
         let first = Builder::new().on(0);
         let producer = first.spawn(move || through::<Spread>(open, effort))?;
         producer.join()?
@@ -39,7 +39,7 @@ mod tests {
     use std::thread;
 
     use super::*;
-    use crate::experiments::costs::daiko;
+    use crate::experiments::costs::daiko::fibers;
 
     #[test]
     fn who_sends_across_is_on_another_worker() {
@@ -47,7 +47,7 @@ mod tests {
             return println!("skipped: one CPU is allowed");
         }
         let on = |thread: thread::Thread| thread.name().map(str::to_owned);
-        let (first, second) = run_on::<daiko::Threads, _>(cpus(), move || {
+        let (first, second) = run_on::<fibers::Threads, _>(cpus(), move || {
             let first = Builder::new().on(0).spawn(move || {
                 let second = Spread::spawn(1, 2, move || on(thread::current()))?;
                 Ok((on(thread::current()), Spread::join(second)?))

@@ -12,10 +12,10 @@ use std::{
 
 use daiko::{Builder, Class, JoinHandle};
 
-use super::{Kind, cpus};
+use super::fibers::Workers;
 use crate::{
     experiments::costs::laps::{Laps, SELDOM},
-    kit::{Effort, Failure, Sample, Skip, SplitMix64},
+    kit::{Effort, Failure, Sample, SplitMix64},
 };
 
 /// Fibers of each worker.
@@ -29,21 +29,13 @@ pub(super) fn mover() -> Builder {
     unsafe { Builder::new().mover() }
 }
 
-/// Whether two workers run at the same time.
-pub(super) fn room() -> Result<(), Skip> {
-    match cpus() {
-        0 | 1 => Err(Skip::new("workers run beside each other where two CPUs or more are allowed")),
-        _ => Ok(()),
-    }
-}
-
 /// Hops from `fiber` to fiber on one of two workers.
-pub(super) fn hops<K: Kind>(
+pub(super) fn hops<W: Workers>(
     fiber: fn() -> Builder,
     pairing: bool,
     effort: Effort,
 ) -> Result<Sample, Failure> {
-    let runtime = K::builder(2).cores([0, 0]).pairing(pairing).build()?;
+    let runtime = W::builder(2).cores([0, 0]).pairing(pairing).build()?;
     let timed = runtime.run(move || beside_another(fiber, effort))?;
     let overtakes: u64 = runtime.counters().iter().map(|worker| worker.overtakes).sum();
     if pairing != (overtakes > 0) {

@@ -20,20 +20,16 @@ use self::{
     sleep::{Posix, room_for},
 };
 use super::{
-    calls,
+    blocking,
     channel::CAPACITY,
-    create::{self, Create, TOKEN},
+    create::{Create, TOKEN},
     crowd, info,
     item::{
-        CHANNEL, CREATE, CREATE_JOIN, CostMethod, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED,
-        MUTEX_LOCK, MUTEX_UNLOCK, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR,
-        SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD,
+        CHANNEL, CostMethod, Item, MUTEX_CONTENDED, RWLOCK_CONTENDED, SLEEP_LATENESS, THREAD_INFO,
     },
     locks::Pair,
     sleep::{LONG, SHORT, lateness},
-    switch::{ByCondvar, ByMutex, BySemaphore, switch},
     threads::{Kernel, Threads, on_one_cpu},
-    turn::yield_pair,
 };
 use crate::kit::{
     Effort, Failure, Sample,
@@ -41,42 +37,31 @@ use crate::kit::{
     thread_limits,
 };
 
-pub(super) const METHOD: CostMethod = CostMethod {
-    name: "nptl",
-    items: &[
-        Item::of(THREAD_INFO, |effort| on_one_cpu(info::thread_local, effort)).with("of", "tls"),
-        Item::of(THREAD_INFO, |effort| on_one_cpu(specific, effort)).with("of", "specific"),
-        Item::of(THREAD_INFO, |effort| on_one_cpu(current, effort)).with("of", "current"),
-        Item::of(MUTEX, |effort| on_one_cpu(calls::mutex::<Mutex<u64>>, effort)),
-        Item::of(MUTEX_LOCK, |effort| on_one_cpu(calls::mutex_lock::<Mutex<u64>>, effort)),
-        Item::of(MUTEX_UNLOCK, |effort| on_one_cpu(calls::mutex_unlock::<Mutex<u64>>, effort)),
-        Item::of(SEMAPHORE, |effort| on_one_cpu(calls::semaphore::<Semaphore>, effort)),
-        Item::of(SWITCH_MUTEX, |effort| on_one_cpu(switch::<Kernel, ByMutex<Mutex<u64>>>, effort)),
-        Item::of(SWITCH_SEMAPHORE, |effort| {
-            on_one_cpu(switch::<Kernel, BySemaphore<Semaphore>>, effort)
-        }),
-        Item::of(SWITCH_CONDVAR, |effort| {
-            on_one_cpu(switch::<Kernel, ByCondvar<Mutex<u64>, Condvar>>, effort)
-        }),
-        Item::of(CREATE, |effort| on_one_cpu(create, effort)),
-        Item::of(JOIN, |effort| on_one_cpu(join, effort)),
-        Item::of(CREATE_JOIN, |effort| on_one_cpu(create_join, effort)),
-        Item::of(FORK_JOIN, |effort| on_one_cpu(fork_join, effort)),
-        Item::of(YIELD, |effort| on_one_cpu(yield_pair::<Kernel>, effort)),
-        Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex<u64>>),
-        Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock<Pair>>),
-        Item::of(CHANNEL, queue::<CAPACITY>).with("kind", "bounded"),
-        Item::of(CHANNEL, queue::<ANY>).with("kind", "unbounded"),
-        Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
-            on_one_cpu(move |effort| lateness::<Kernel, Posix>(SHORT, timers, effort), effort)
-        })
-        .with("state", "polling"),
-        Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
-            on_one_cpu(move |effort| lateness::<Kernel, Posix>(LONG, timers, effort), effort)
-        })
-        .with("state", "parked"),
+pub(super) const METHOD: CostMethod = CostMethod::new(
+    "nptl",
+    &[
+        &[
+            Item::within(on_one_cpu, THREAD_INFO, info::thread_local).with("of", "tls"),
+            Item::within(on_one_cpu, THREAD_INFO, specific).with("of", "specific"),
+            Item::within(on_one_cpu, THREAD_INFO, current).with("of", "current"),
+            Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex<u64>>),
+            Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock<Pair>>),
+            Item::of(CHANNEL, queue::<CAPACITY>).with("kind", "bounded"),
+            Item::of(CHANNEL, queue::<ANY>).with("kind", "unbounded"),
+            Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
+                on_one_cpu(move |effort| lateness::<Kernel, Posix>(SHORT, timers, effort), effort)
+            })
+            .with("state", "polling"),
+            Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
+                on_one_cpu(move |effort| lateness::<Kernel, Posix>(LONG, timers, effort), effort)
+            })
+            .with("state", "parked"),
+        ],
+        &blocking::locks::<Kernel, Mutex<u64>, Condvar>(on_one_cpu),
+        &blocking::semaphores::<Kernel, Semaphore>(on_one_cpu),
+        &blocking::threads::<Kernel, Creator>(on_one_cpu),
     ],
-};
+);
 
 /// Storage found by `pthread_getspecific`.
 fn specific(effort: Effort) -> Result<Sample, Failure> {
@@ -101,22 +86,6 @@ fn current(effort: Effort) -> Result<Sample, Failure> {
     info::ask(effort, || current() == own)
 }
 
-fn create(effort: Effort) -> Result<Sample, Failure> {
-    create::create(&Creator::new()?, effort)
-}
-
-fn join(effort: Effort) -> Result<Sample, Failure> {
-    create::join(&Creator::new()?, effort)
-}
-
-fn create_join(effort: Effort) -> Result<Sample, Failure> {
-    create::create_join(&Creator::new()?, effort)
-}
-
-fn fork_join(effort: Effort) -> Result<Sample, Failure> {
-    create::fork_join(&Creator::new()?, effort)
-}
-
 /// Creates threads with stacks as small as a fiber's.
 struct Creator {
     attributes: Attributes,
@@ -124,15 +93,13 @@ struct Creator {
     run: &'static AtomicUsize,
 }
 
-impl Creator {
+impl Create for Creator {
+    type Thread = Pthread;
+
     fn new() -> Result<Self, Failure> {
         let attributes = Attributes::small_stacks().map_err(broken)?;
         Ok(Self { attributes, run: Box::leak(Box::default()) })
     }
-}
-
-impl Create for Creator {
-    type Thread = Pthread;
 
     fn create(&self, index: usize, threads: usize) -> Result<Pthread, Failure> {
         let refused = |error: io::Error| thread_limits::refused(index, threads, &error);

@@ -7,7 +7,7 @@ use tokio::{
     task,
 };
 
-use super::broken;
+use super::runtime::broken;
 use crate::{
     experiments::costs::channel::{Begun, CAPACITY, FIRST, Receipt, Sent},
     kit::{Effort, Failure, Sample},

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::{self, JoinHandle};
 
-use super::broken;
+use super::runtime::broken;
 use crate::{
     experiments::costs::{
         create::{BATCH, FORKED, TOKEN, ended},

@@ -7,7 +7,7 @@ use tokio::{
     task::{self, JoinHandle},
 };
 
-use super::broken;
+use super::runtime::broken;
 use crate::{
     experiments::costs::{
         crowd::{self, Course, Record, WRITES_IN},

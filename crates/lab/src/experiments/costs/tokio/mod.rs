@@ -12,18 +12,17 @@ mod calls;
 mod channel;
 mod create;
 mod crowd;
+mod runtime;
 mod sleep;
 mod switch;
 
 use std::sync::Arc;
 
-use tokio::{
-    runtime::Builder,
-    task::{self, JoinError},
-};
+use tokio::task;
 
 use self::{
     channel::{Bounded, Unbounded},
+    runtime::{broken, clocked, run, thread, workers},
     switch::{ByMutex, ByNotify, BySemaphore},
 };
 use super::{
@@ -39,9 +38,9 @@ use super::{
 };
 use crate::kit::{Effort, Failure, Sample, host};
 
-pub(super) const METHOD: CostMethod = CostMethod {
-    name: "tokio",
-    items: &[
+pub(super) const METHOD: CostMethod = CostMethod::new(
+    "tokio",
+    &[&[
         Item::of(THREAD_INFO, |effort| run(thread(), local(effort))).with("of", "tls"),
         Item::of(THREAD_INFO, |effort| run(thread(), current(effort))).with("of", "current"),
         Item::of(MUTEX, |effort| run(thread(), calls::mutex(effort))),
@@ -80,42 +79,8 @@ pub(super) const METHOD: CostMethod = CostMethod {
             |timers, effort| run(clocked(), sleep::lateness(LONG, timers, effort)),
         )
         .with("state", "parked"),
-    ],
-};
-
-/// The runtime that is the calling thread.
-fn thread() -> Builder {
-    Builder::new_current_thread()
-}
-
-/// The same, with timers: those who need none are not to look after them.
-fn clocked() -> Builder {
-    let mut builder = thread();
-    builder.enable_time();
-    builder
-}
-
-/// The runtime of so many threads.
-fn workers(count: usize) -> Builder {
-    let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(count);
-    builder
-}
-
-/// Runs `body` in a task.
-fn run<T: Send + 'static>(
-    mut builder: Builder,
-    body: impl Future<Output = Result<T, Failure>> + Send + 'static,
-) -> Result<T, Failure> {
-    let runtime = builder
-        .build()
-        .map_err(|error| Failure::Limit(format!("tokio's runtime did not start: {error}")))?;
-    runtime.block_on(runtime.spawn(body)).map_err(broken)?
-}
-
-fn broken(error: JoinError) -> Failure {
-    Failure::Broken(format!("tokio: {error}"))
-}
+    ]],
+);
 
 tokio::task_local! {
     static OWN: usize;

@@ -10,7 +10,7 @@ use tokio::{
     task,
 };
 
-use super::broken;
+use super::runtime::broken;
 use crate::{
     experiments::costs::{
         laps::{Laps, SELDOM},
