@@ -11,7 +11,11 @@ use daiko_sys::{
     process::{self, PidFd, die_with_parent},
 };
 
-use super::{complaint::Complaint, failure::Failure, shared::Shared};
+use super::{
+    complaint::Complaint,
+    failure::{Failure, OrFailure},
+    shared::Shared,
+};
 
 /// Forked processes, killed and reaped with this.
 #[derive(Default)]
@@ -95,8 +99,8 @@ impl Fork {
         let complaint = Shared::<Complaint>::new(1)?;
         let mut process = Processes::default();
         let pid = process.fork(|| complaint[0].note(body()));
-        let refused = |error| Failure::Limit(format!("cannot start {what}: {error}"));
-        Ok(Self { pid: pid.map_err(refused)?, complaint, process })
+        let pid = pid.or_limit(format_args!("cannot start {what}"))?;
+        Ok(Self { pid, complaint, process })
     }
 
     pub(crate) fn pid(&self) -> u32 {

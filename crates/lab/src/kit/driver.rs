@@ -10,7 +10,7 @@ use std::{
     sync::OnceLock,
 };
 
-use super::failure::{Failure, Skip, quoted};
+use super::failure::{Failure, OrFailure, Skip, quoted};
 
 /// The text of a program and of what it includes: names and contents, the main
 /// file first.
@@ -104,9 +104,7 @@ fn call_compiler(folder: &Path, main: &str, toolchain: &Toolchain) -> Result<(),
         .args(&toolchain.after)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| {
-            Failure::Unavailable(format!("{}: {error}", toolchain.program.display()))
-        })?;
+        .or_unavailable(toolchain.program.display())?;
     if !output.status.success() {
         let line = first_error(&String::from_utf8_lossy(&output.stderr));
         return Err(Failure::Unavailable(format!("{main} does not compile: {line}")));

@@ -86,6 +86,30 @@ impl From<JoinError> for Failure {
     }
 }
 
+/// Says what failed, with the error behind it.
+pub(crate) trait OrFailure<T> {
+    /// As [`Failure::Unavailable`].
+    fn or_unavailable(self, what: impl fmt::Display) -> Result<T, Failure>;
+    /// As [`Failure::Limit`].
+    fn or_limit(self, what: impl fmt::Display) -> Result<T, Failure>;
+    /// As [`Failure::Broken`].
+    fn or_broken(self, what: impl fmt::Display) -> Result<T, Failure>;
+}
+
+impl<T, E: fmt::Display> OrFailure<T> for Result<T, E> {
+    fn or_unavailable(self, what: impl fmt::Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure::Unavailable(format!("{what}: {error}")))
+    }
+
+    fn or_limit(self, what: impl fmt::Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure::Limit(format!("{what}: {error}")))
+    }
+
+    fn or_broken(self, what: impl fmt::Display) -> Result<T, Failure> {
+        self.map_err(|error| Failure::Broken(format!("{what}: {error}")))
+    }
+}
+
 /// What another program said, without the characters by which it colours a terminal or moves about.
 pub(crate) fn quoted(words: &str) -> String {
     words.trim().replace(char::is_control, "\u{fffd}")

@@ -5,10 +5,15 @@ use std::{env, fs, io, time::SystemTime};
 use daiko_sys::{
     cpu::{self, CpuSet},
     limits,
+    topology::Topology,
 };
 use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
 
-use super::{control, failure::Skip};
+use super::{
+    control,
+    failure::{Failure, OrFailure, Skip},
+};
 
 /// What a reader of the results has to know about the machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -88,6 +93,16 @@ pub(crate) fn two_cpus() -> Result<(usize, usize), Skip> {
 /// Binds the calling thread to `cpu`.
 pub(crate) fn bind(cpu: usize) -> io::Result<()> {
     cpu::bind_current(&CpuSet::from_iter([cpu]))
+}
+
+/// Cores, caches and packages.
+pub(crate) fn topology() -> Result<Topology, Skip> {
+    Topology::read().map_err(|error| Skip::new(error.to_string()))
+}
+
+/// A folder that is removed when it is dropped.
+pub(crate) fn temporary_folder() -> Result<TempDir, Failure> {
+    tempfile::tempdir().or_limit("no folder in TMPDIR")
 }
 
 /// Requires that a program is installed, as `name`.

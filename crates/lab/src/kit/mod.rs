@@ -47,6 +47,7 @@ pub(crate) use self::{
     children::{Fork, Processes, again},
     complaint::{Complaint, WrongDatum},
     conductor::Conductor,
+    failure::OrFailure,
     histogram::{Histogram, Latencies},
     persistent::Memory,
     random::SplitMix64,

@@ -10,7 +10,11 @@ use std::{
     time::Instant,
 };
 
-use super::{case::Sample, failure::Failure, host};
+use super::{
+    case::Sample,
+    failure::{Failure, OrFailure},
+    host,
+};
 
 /// Two lines apart: the prefetcher of adjacent lines fetches pairs.
 #[repr(align(128))]
@@ -80,8 +84,7 @@ pub(crate) fn between<const DATUM: bool>(
         });
         let echoed = echo.join().expect("the echo does not panic");
         let timed = timer.join().expect("the timer does not panic");
-        let unbound = |error| Failure::Broken(format!("cannot bind to a CPU: {error}"));
-        echoed.and(timed).map_err(unbound)?
+        echoed.and(timed).or_broken("cannot bind to a CPU")?
     })
 }
 

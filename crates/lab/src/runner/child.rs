@@ -16,7 +16,7 @@ use super::Sampler;
 use crate::{
     experiments,
     kit::{
-        Case, Effort, Failure, Sample,
+        Case, Effort, Failure, OrFailure, Sample,
         exchange::{Exchange, exchange},
         failure::last_line,
         processes,
@@ -76,11 +76,10 @@ impl ChildSampler {
 impl Sampler for ChildSampler {
     fn sample(&mut self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
         let request = serde_json::to_vec(&Request { case: case.clone(), effort });
-        let request = request.map_err(|error| broken(format_args!("cannot ask: {error}")))?;
+        let request = request.or_broken("cannot ask")?;
         let patience = effort.limit + self.set_up;
         let answer = exchange(self.command(case), &request, patience);
-        let start = |error| broken(format_args!("cannot start a sample: {error}"));
-        sample_of(answer.map_err(start)?, patience)
+        sample_of(answer.or_broken("cannot start a sample")?, patience)
     }
 }
 

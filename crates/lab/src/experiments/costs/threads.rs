@@ -1,12 +1,9 @@
 //! What a method's threads have to offer where several take part in a
 //! measurement, and the kernel's threads.
 
-use std::{
-    io,
-    thread::{self, Builder, JoinHandle},
-};
+use std::thread::{self, Builder, JoinHandle};
 
-use crate::kit::{Effort, Failure, host, thread_limits};
+use crate::kit::{Effort, Failure, OrFailure, host, thread_limits};
 
 /// A kind of threads. How they are created and joined is not measured here.
 pub(super) trait Threads: 'static {
@@ -62,8 +59,9 @@ pub(super) fn on_one_cpu<R: Send + 'static>(
     effort: Effort,
 ) -> Result<R, Failure> {
     let cpu = *host::cpu_list().first().expect("a process has a CPU");
-    let unbound =
-        move |error: io::Error| Failure::Broken(format!("cannot bind to CPU {cpu}: {error}"));
-    let bound = move || host::bind(cpu).map_err(unbound).and_then(|()| body(effort));
+    let bound = move || {
+        host::bind(cpu).or_broken(format_args!("cannot bind to CPU {cpu}"))?;
+        body(effort)
+    };
     thread::spawn(bound).join().expect("no body panics")
 }

@@ -3,6 +3,7 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
+    sync::{Arc, mpsc},
 };
 
 use daiko_core::place::Swaps;
@@ -42,11 +43,33 @@ fn read(message: &[u8]) -> (u64, u64, Option<Times>) {
 /// How a receiver takes what has come: how many bytes, none at the end; and whether it had to wait for them.
 pub(super) type Taken = io::Result<(usize, bool)>;
 
+/// Receives all of the flows by `take`, each in a body that `spawn` starts, until all have ended.
+///
+/// # Errors
+/// That of `spawn`, or of the first flow that fails.
+pub(super) fn receive_each<S: AsFd + Send + 'static>(
+    flows: Vec<S>,
+    board: &Arc<Board>,
+    take: fn(&S, &mut [u8]) -> Taken,
+    spawn: impl Fn(Box<dyn FnOnce() + Send>) -> io::Result<()>,
+) -> io::Result<()> {
+    let (tell, ends) = mpsc::channel();
+    for stream in flows {
+        let (board, tell) = (board.clone(), tell.clone());
+        spawn(Box::new(move || {
+            // Nobody listens any more once another one has failed.
+            let _ = tell.send(receive(&stream, &board, |bytes| take(&stream, bytes)));
+        }))?;
+    }
+    drop(tell);
+    ends.iter().collect()
+}
+
 /// Receives all of a flow, by `take`.
 ///
 /// # Errors
 /// That of `take`; `InvalidData` for what was not sent.
-pub(super) fn receive(
+fn receive(
     socket: &impl AsFd,
     board: &Board,
     mut take: impl FnMut(&mut [u8]) -> Taken,

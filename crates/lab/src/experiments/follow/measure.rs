@@ -16,16 +16,18 @@ use daiko_sys::{
 use super::{
     board::{Board, Totals},
     ground::Ground,
-    method::Method,
+    method::Receiving,
     sender::Senders,
 };
-use crate::kit::{Failure, Fork, Latencies, Reading, Sample, Unit, files};
+use crate::kit::{Failure, Fork, Latencies, OrFailure, Reading, Sample, Unit, files};
 
 /// Messages per second of all flows while latencies are measured: a small part of what the receivers could take,
 /// so that CPUs are idle now and then, and a wake-up finds some.
 pub(super) const RATE: f64 = 20_000.0;
 /// Descriptors for each flow: both ends, which the receivers' process has, too.
 const ENDS: usize = 2;
+
+const REFUSED: &str = "cannot connect";
 
 /// What the counters of the processor are called in results.
 const MISSES: [(Miss, &str); 4] = [
@@ -36,8 +38,8 @@ const MISSES: [(Miss, &str); 4] = [
 ];
 
 /// What is measured.
-pub(super) struct Spec<'a> {
-    pub(super) method: &'a dyn Method,
+pub(super) struct Spec {
+    pub(super) method: Receiving,
     pub(super) flows: usize,
     /// Whether packets follow who reads them.
     pub(super) rfs: bool,
@@ -45,7 +47,7 @@ pub(super) struct Spec<'a> {
     pub(super) window: Duration,
 }
 
-impl Spec<'_> {
+impl Spec {
     /// # Errors
     /// One line for the user.
     pub(super) fn sample(&self) -> Result<Sample, Failure> {
@@ -63,7 +65,7 @@ impl Spec<'_> {
         let board = Arc::new(Board::new(self.flows, most)?);
         let receivers = Receivers::start(self.method, self.flows, &board)?;
         let measured = receivers.connect(self.flows).and_then(|sockets| {
-            let mut senders = Senders::new(cpus, sockets).map_err(|error| refused(&error))?;
+            let mut senders = Senders::new(cpus, sockets).or_limit(REFUSED)?;
             senders.greet(&board)?;
             // Caches, buffers and predictors of both sides.
             senders.flood(&board, self.window / 4)?;
@@ -103,14 +105,14 @@ struct Open {
 }
 
 impl Receivers {
-    fn start(method: &dyn Method, flows: usize, board: &Arc<Board>) -> Result<Self, Failure> {
-        let failed = |error| Failure::Limit(format!("cannot start receivers: {error}"));
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
+    fn start(method: Receiving, flows: usize, board: &Arc<Board>) -> Result<Self, Failure> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+        let listener = listener.or_limit("cannot start receivers")?;
         let receive = || {
             board.await_begin();
             let accepted: io::Result<Vec<TcpStream>> =
                 (0..flows).map(|_| Ok(listener.accept()?.0)).collect();
-            method.receive(accepted?, board)
+            (method.receive)(accepted?, board)
         };
         let process = Fork::start("receivers", receive)?;
         // Threads are counted that are started later.
@@ -123,8 +125,8 @@ impl Receivers {
     }
 
     fn connect(&self, flows: usize) -> Result<Vec<TcpStream>, Failure> {
-        let address = self.listener.local_addr().map_err(|error| refused(&error))?;
-        let connect = |_| TcpStream::connect(address).map_err(|error| refused(&error));
+        let address = self.listener.local_addr().or_limit(REFUSED)?;
+        let connect = |_| TcpStream::connect(address).or_limit(REFUSED);
         (0..flows).map(connect).collect()
     }
 
@@ -172,10 +174,6 @@ impl Receivers {
             .failure()
             .unwrap_or_else(|| self.process.explain(failure, "the receivers have"))
     }
-}
-
-fn refused(error: &io::Error) -> Failure {
-    Failure::Limit(format!("cannot connect: {error}"))
 }
 
 /// A round is a message.

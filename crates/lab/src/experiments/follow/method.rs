@@ -1,17 +1,15 @@
-//! What receives many flows, and which there are.
+//! What receives many flows.
 
 use std::{io, net::TcpStream, sync::Arc};
 
 use super::board::Board;
 
 /// Receivers.
-pub(super) trait Method: Sync {
+#[derive(Clone, Copy)]
+pub(super) struct Receiving {
     /// The name in the command line and in results.
-    fn name(&self) -> &'static str;
-
-    /// Receives all of these flows, each by a receiver of its own, until the other side ends.
-    ///
-    /// # Errors
-    /// If it cannot begin, or a flow fails.
-    fn receive(&self, flows: Vec<TcpStream>, board: &Arc<Board>) -> io::Result<()>;
+    pub(super) name: &'static str,
+    /// Receives all of these flows, each by a receiver of its own, until the other side ends; fails
+    /// if it cannot begin, or a flow fails.
+    pub(super) receive: fn(Vec<TcpStream>, &Arc<Board>) -> io::Result<()>,
 }

@@ -47,11 +47,15 @@ mod published;
 mod sender;
 mod threads;
 
-use self::{fibers::Fibers, ground::Ground, measure::Spec, method::Method, threads::Threads};
+use self::{ground::Ground, measure::Spec, method::Receiving};
 use crate::kit::{Choice, Experiment, Measure, Params, Plan, Rounds, host};
 
 /// The methods, in the order of tables. Another one is added here.
-const METHODS: [&dyn Method; 4] = [&Threads, &Fibers::Pinned, &Fibers::Mover, &Fibers::Follow];
+const METHODS: [&[Receiving]; 2] = [&[threads::METHOD], &fibers::METHODS];
+
+fn methods() -> impl Iterator<Item = Receiving> {
+    METHODS.into_iter().flatten().copied()
+}
 
 const FLOWS: [usize; 4] = [2, 32, 128, 512];
 const MOST_QUICK: usize = 32;
@@ -64,7 +68,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "receivers of many flows, and where they go on when a packet wakes them: migrations, CPU time, latency",
     sizes: &["flows"],
     lists: &[],
-    methods: || METHODS.iter().map(|method| method.name()).collect(),
+    methods: || methods().map(|method| method.name).collect(),
     cases,
     measure,
     published: published::points,
@@ -76,11 +80,11 @@ fn cases(plan: &mut Plan<'_>) {
     let quick = plan.options.quick;
     for flows in FLOWS.into_iter().filter(|flows| !quick || *flows <= MOST_QUICK) {
         for rfs in Rfs::all() {
-            for method in METHODS {
+            for method in methods() {
                 let supports = host::two_cpus().and(Ground::supports(rfs == Rfs::On));
                 let rounds = supports.map(|()| Rounds::Fixed(if quick { 200 } else { 1000 }));
                 let params = Params::new().with("flows", flows).with("rfs", rfs);
-                plan.add(method.name(), params, rounds);
+                plan.add(method.name, params, rounds);
             }
         }
     }
@@ -88,7 +92,7 @@ fn cases(plan: &mut Plan<'_>) {
 
 /// Of a fixed length.
 fn measure(method: &str, params: &Params) -> Option<Measure> {
-    let method = METHODS.into_iter().find(|known| known.name() == method)?;
+    let method = methods().find(|known| known.name == method)?;
     let flows = params.size("flows").filter(|flows| (1..=MOST).contains(flows))?;
     let rfs = params.choice::<Rfs>("rfs")? == Rfs::On;
     Some(Box::new(move |effort| Spec { method, flows, rfs, window: effort.window() }.sample()))

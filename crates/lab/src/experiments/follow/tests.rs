@@ -18,7 +18,7 @@ fn names_are_those_of_the_result_format() {
 #[test]
 fn every_combination_has_one_point() {
     let cases = cases(&Options::default());
-    assert_eq!(cases.len(), METHODS.len() * FLOWS.len() * 2);
+    assert_eq!(cases.len(), methods().count() * FLOWS.len() * 2);
     assert!(cases.contains(&"follow daiko-mover flows=512 rfs=on".to_owned()));
     let distinct: BTreeSet<_> = cases.iter().collect();
     assert_eq!(distinct.len(), cases.len(), "none is there twice");
@@ -29,7 +29,7 @@ fn a_quick_run_has_the_points_of_few_flows() {
     let quick = cases(&Options { quick: true, ..Options::default() });
     let all = cases(&Options::default());
     assert!(quick.iter().all(|case| all.contains(case) && !case.contains("128")));
-    assert_eq!(quick.len(), METHODS.len() * 4);
+    assert_eq!(quick.len(), methods().count() * 4);
 }
 
 #[test]
@@ -50,23 +50,23 @@ fn every_method_receives_all_that_is_sent() {
         println!("skipped: {NAME}: {skip}");
         return;
     }
-    for method in METHODS {
+    for method in methods() {
         for rfs in [false, true] {
             if let Err(skip) = Ground::supports(rfs) {
-                println!("skipped: {NAME}: {} {rfs}: {skip}", method.name());
+                println!("skipped: {NAME}: {} {rfs}: {skip}", method.name);
                 continue;
             }
             match sample_on_a_thread(method, rfs) {
                 Ok(sample) => check(method, &sample),
                 Err(Failure::Unavailable(reason)) => println!("skipped: {NAME}: {reason}"),
-                Err(failure) => panic!("{} {rfs}: {failure}", method.name()),
+                Err(failure) => panic!("{} {rfs}: {failure}", method.name),
             }
         }
     }
 }
 
 /// On a thread of its own, as it enters another network.
-fn sample_on_a_thread(method: &dyn Method, rfs: bool) -> Result<Sample, Failure> {
+fn sample_on_a_thread(method: Receiving, rfs: bool) -> Result<Sample, Failure> {
     long_enough(Duration::from_millis(100), |window| {
         let sample = || Spec { method, flows: 5, rfs, window }.sample();
         let sample = thread::scope(|scope| scope.spawn(sample).join()).expect("no panic")?;
@@ -83,33 +83,24 @@ fn value(sample: &Sample, unit: Unit, stat: &str) -> f64 {
     reading.unwrap_or_else(|| panic!("{stat}: {sample:?}")).value
 }
 
-fn check(method: &dyn Method, sample: &Sample) {
+fn check(method: Receiving, sample: &Sample) {
     let count = |stat| value(sample, Unit::PerSecond, stat);
     assert!(count("throughput") > 0.0 && count("wakes") > 0.0, "{sample:?}");
     assert!(count("swaps") <= count("migrations") && count("migrations") <= count("wakes"));
     assert!(value(sample, Unit::Nanoseconds, "p99") > 0.0);
     assert!(value(sample, Unit::CpuPercent, "cpu") > 0.0);
-    if method.name() == "daiko-pinned" {
+    if method.name == "daiko-pinned" {
         assert_eq!(count("migrations"), 0.0, "{sample:?}");
     }
 }
 
 #[test]
 fn receivers_that_cannot_begin_are_told_with_their_reason() {
-    struct Refused;
-    impl Method for Refused {
-        fn name(&self) -> &'static str {
-            "refused"
-        }
-        fn receive(
-            &self,
-            _: Vec<std::net::TcpStream>,
-            _: &std::sync::Arc<board::Board>,
-        ) -> std::io::Result<()> {
-            Err(std::io::Error::from_raw_os_error(libc::EMFILE))
-        }
-    }
-    match sample_on_a_thread(&Refused, false) {
+    let refused = Receiving {
+        name: "refused",
+        receive: |_, _| Err(std::io::Error::from_raw_os_error(libc::EMFILE)),
+    };
+    match sample_on_a_thread(refused, false) {
         Err(Failure::Limit(reason)) => {
             assert!(reason.starts_with("the receivers have ended: Too many"), "{reason}");
         }

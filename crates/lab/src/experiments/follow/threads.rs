@@ -4,7 +4,7 @@ use std::{
     io::{self, Read},
     net::TcpStream,
     os::fd::AsFd,
-    sync::{Arc, mpsc},
+    sync::Arc,
     thread,
 };
 
@@ -12,33 +12,18 @@ use daiko_sys::socket;
 
 use super::{
     board::Board,
-    flow::{self, Taken},
-    method::Method,
+    flow::{Taken, receive_each},
+    method::Receiving,
 };
 
 /// As small as a fiber's.
 const STACK: usize = 64 << 10;
 
-pub(super) struct Threads;
+pub(super) const METHOD: Receiving = Receiving { name: "threads", receive };
 
-impl Method for Threads {
-    fn name(&self) -> &'static str {
-        "threads"
-    }
-
-    fn receive(&self, flows: Vec<TcpStream>, board: &Arc<Board>) -> io::Result<()> {
-        let (tell, ends) = mpsc::channel();
-        for stream in flows {
-            let (board, tell) = (board.clone(), tell.clone());
-            let body = move || {
-                // Nobody listens any more once another one has failed.
-                let _ = tell.send(flow::receive(&stream, &board, |bytes| take(&stream, bytes)));
-            };
-            thread::Builder::new().stack_size(STACK).spawn(body)?;
-        }
-        drop(tell);
-        ends.iter().collect()
-    }
+fn receive(flows: Vec<TcpStream>, board: &Arc<Board>) -> io::Result<()> {
+    let spawn = |body| thread::Builder::new().stack_size(STACK).spawn(body).map(drop);
+    receive_each(flows, board, take, spawn)
 }
 
 /// Two calls for each wake-up, as a fiber makes.

@@ -12,7 +12,7 @@ use daiko::{Builder, Preset, Runtime};
 use daiko_sys::futex::{self, Scope};
 
 use super::wakes::Wakes;
-use crate::kit::{Failure, host};
+use crate::kit::{Failure, OrFailure, host};
 
 /// Who waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ fn with_thread<R>(
         futex::wake(word, 1, Scope::Private);
     };
     let wait = || {
-        host::bind(cpu).map_err(|error| Failure::Broken(format!("sched_setaffinity: {error}")))?;
+        host::bind(cpu).or_broken("sched_setaffinity")?;
         let mut last = 0;
         loop {
             let _ = futex::wait(word, last, None, Scope::Private);

@@ -8,7 +8,7 @@ use daiko_sys::{
 };
 
 use super::{clients::Waiter, schedule::Schedule, wakes::Wakes};
-use crate::kit::{Failure, Reading, Sample, Unit, host, pthread::sleep_until};
+use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, host, pthread::sleep_until};
 
 /// Wakes that come first and do not count: they bring code and memory in.
 const WARM_UP: usize = 8;
@@ -76,7 +76,7 @@ struct Waker<'a> {
 
 impl Waker<'_> {
     fn run(&self) -> Result<Sample, Failure> {
-        settle_down().map_err(|error| Failure::Broken(format!("the waker's thread: {error}")))?;
+        settle_down().or_broken("the waker's thread")?;
         for _ in 0..WARM_UP {
             thread::sleep(WARM_UP_GAP);
             self.send();

@@ -1,13 +1,13 @@
 //! One sample between a server and clients that are forked from this process.
 
-use std::{convert::Infallible, io, marker::PhantomData, process::ExitStatus};
+use std::{convert::Infallible, io, process::ExitStatus};
 
 use super::{
     client::{Calls, GATES, Gate, Tally},
-    method::{Link, Method, Spec},
+    method::{Link, Mechanism, Spec},
     outcome::Outcome,
 };
-use crate::kit::{Complaint, Failure, Processes, Shared, Skip, host};
+use crate::kit::{Complaint, Failure, OrFailure, Processes, Shared, host};
 
 /// The server is the first process that is forked.
 const SERVER: usize = 0;
@@ -29,36 +29,23 @@ impl Board {
     }
 }
 
-/// A [`Link`] as a [`Method`]: between processes that are forked here.
-pub(super) struct Forked<L>(PhantomData<fn() -> L>);
-
-impl<L> Forked<L> {
-    pub(super) const NEW: Self = Self(PhantomData);
+/// A [`Link`] as a [`Mechanism`]: between processes that are forked here.
+pub(super) const fn forked<L: Link>() -> Mechanism {
+    Mechanism { name: L::NAME, supports: L::supports, run: run::<L> }
 }
 
-impl<L: Link> Method for Forked<L> {
-    fn name(&self) -> &'static str {
-        L::NAME
-    }
-
-    fn supports(&self) -> Result<(), Skip> {
-        L::supports()
-    }
-
-    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
-        match spec.bytes {
-            8 => run_link::<L, 1>(&L::open(spec.clients)?, spec),
-            64 => run_link::<L, 8>(&L::open(spec.clients)?, spec),
-            other => Err(Failure::Broken(format!("messages have 8 or 64 bytes, not {other}"))),
-        }
+fn run<L: Link>(spec: &Spec) -> Result<Outcome, Failure> {
+    match spec.bytes {
+        8 => run_link::<L, 1>(&L::open(spec.clients)?, spec),
+        64 => run_link::<L, 8>(&L::open(spec.clients)?, spec),
+        other => Err(Failure::Broken(format!("messages have 8 or 64 bytes, not {other}"))),
     }
 }
 
 fn run_link<L: Link, const WORDS: usize>(link: &L, spec: &Spec) -> Result<Outcome, Failure> {
     let board = Board::new(spec.clients)?;
     let mut processes = Processes::default();
-    start::<L, WORDS>(link, spec, &board, &mut processes)
-        .map_err(|error| Failure::Limit(format!("cannot start a process: {error}")))?;
+    start::<L, WORDS>(link, spec, &board, &mut processes).or_limit("cannot start a process")?;
     wait(&mut processes, &board)?;
     drop(processes);
     let mut outcome = Outcome::default();
@@ -93,8 +80,7 @@ fn start<L: Link, const WORDS: usize>(
 fn wait(processes: &mut Processes, board: &Board) -> Result<(), Failure> {
     let mut clients = board.tallies.len();
     while clients > 0 {
-        let next = processes.next_end();
-        let next = next.map_err(|error| Failure::Broken(format!("cannot wait: {error}")))?;
+        let next = processes.next_end().or_broken("cannot wait")?;
         let (index, status) = next.expect("the server does not end by itself");
         if index == SERVER || !status.success() {
             return Err(fault(board, index, status));

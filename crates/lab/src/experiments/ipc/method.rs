@@ -21,21 +21,16 @@ pub(super) struct Spec {
 }
 
 /// A mechanism by which client processes ask a server process.
-pub(super) trait Method: Sync {
+#[derive(Clone, Copy)]
+pub(super) struct Mechanism {
     /// The name in the command line and in results.
-    fn name(&self) -> &'static str;
-
-    /// Whether what it needs is installed; quick.
-    ///
-    /// # Errors
-    /// What is missing, in one line with the remedy.
-    fn supports(&self) -> Result<(), Skip>;
-
-    /// Has the clients ask, until the windows are over.
-    ///
-    /// # Errors
-    /// One line for the user, if a process ended early or was answered wrongly.
-    fn run(&self, spec: &Spec) -> Result<Outcome, Failure>;
+    pub(super) name: &'static str,
+    /// Whether what it needs is installed, quickly; else what is missing, in one line with the
+    /// remedy.
+    pub(super) supports: fn() -> Result<(), Skip>,
+    /// Has the clients ask, until the windows are over. Fails with one line for the user, if a
+    /// process ended early or was answered wrongly.
+    pub(super) run: fn(&Spec) -> Result<Outcome, Failure>,
 }
 
 /// What the clients and the server of a method have in common: made before they are forked.
@@ -46,7 +41,7 @@ pub(super) trait Link: Sized {
     /// The name in the command line and in results.
     const NAME: &'static str;
 
-    /// As [`Method::supports`].
+    /// As [`Mechanism::supports`].
     fn supports() -> Result<(), Skip> {
         Ok(())
     }

@@ -28,21 +28,16 @@ mod daiko;
 mod eventfd;
 mod figures;
 mod forked;
-mod futex;
 mod method;
 mod mpi;
 mod outcome;
-mod pipe;
 mod redis;
 mod semaphore;
 mod sleepers;
 mod slot;
 mod slotted;
 mod spin;
-mod spin_futex;
 mod streams;
-mod tcp;
-mod unix_socket;
 
 use std::time::Duration;
 
@@ -51,36 +46,30 @@ pub use self::mpi::sample_of;
 use self::{
     daiko::Daiko,
     eventfd::EventFd,
-    forked::Forked,
-    futex::Futex,
-    method::{Method, Spec},
-    mpi::Mpi,
-    pipe::Pipe,
+    forked::forked,
+    method::{Mechanism, Spec},
     redis::Redis,
     semaphore::Semaphore,
-    sleepers::Sleepers,
+    sleepers::{Futex, Sleepers, SpinFutex},
     slotted::Slotted,
     spin::Spin,
-    spin_futex::SpinFutex,
-    streams::Streams,
-    tcp::Tcp,
-    unix_socket::UnixSocket,
+    streams::{Pipe, Streams, Tcp, UnixSocket},
 };
 use crate::kit::{Choice, Experiment, Failure, Measure, Params, Plan, Rounds, Skip, host};
 
 /// The methods, in the order of tables. Another one is added here.
-const METHODS: [&dyn Method; 11] = [
-    &Forked::<Spin>::NEW,
-    &Forked::<Sleepers<SpinFutex>>::NEW,
-    &Forked::<Sleepers<Futex>>::NEW,
-    &Forked::<Streams<Pipe>>::NEW,
-    &Forked::<Streams<UnixSocket>>::NEW,
-    &Forked::<Slotted<EventFd>>::NEW,
-    &Forked::<Slotted<Semaphore>>::NEW,
-    &Forked::<Streams<Tcp>>::NEW,
-    &Mpi,
-    &Forked::<Redis>::NEW,
-    &Forked::<Daiko>::NEW,
+const METHODS: [Mechanism; 11] = [
+    forked::<Spin>(),
+    forked::<Sleepers<SpinFutex>>(),
+    forked::<Sleepers<Futex>>(),
+    forked::<Streams<Pipe>>(),
+    forked::<Streams<UnixSocket>>(),
+    forked::<Slotted<EventFd>>(),
+    forked::<Slotted<Semaphore>>(),
+    forked::<Streams<Tcp>>(),
+    mpi::METHOD,
+    forked::<Redis>(),
+    forked::<Daiko>(),
 ];
 
 const SPIN: &str = "spin";
@@ -94,7 +83,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "question and answer between processes, one to sixteen clients of one server",
     sizes: &["clients"],
     lists: &[],
-    methods: || METHODS.iter().map(|method| method.name()).collect(),
+    methods: || METHODS.iter().map(|method| method.name).collect(),
     cases,
     measure,
     published: Vec::new,
@@ -106,8 +95,8 @@ fn cases(plan: &mut Plan<'_>) {
     let quick = plan.options.quick;
     let wanted: Vec<_> = METHODS
         .iter()
-        .filter(|method| plan.wants(method.name()))
-        .map(|method| (method.name(), method.supports()))
+        .filter(|method| plan.wants(method.name))
+        .map(|method| (method.name, (method.supports)()))
         .collect();
     for point in points().filter(|point| !quick || point.bytes == 8 && point.clients != 4) {
         for (method, supports) in &wanted {
@@ -123,9 +112,9 @@ fn cases(plan: &mut Plan<'_>) {
 
 /// Of a fixed length.
 fn measure(method: &str, params: &Params) -> Option<Measure> {
-    let method = METHODS.into_iter().find(|known| known.name() == method)?;
+    let method = METHODS.into_iter().find(|known| known.name == method)?;
     let point = Point::from_params(params)?;
-    Some(Box::new(move |effort| method.run(&point.spec(effort.window())?)?.into_sample()))
+    Some(Box::new(move |effort| (method.run)(&point.spec(effort.window())?)?.into_sample()))
 }
 
 /// Where the processes are.

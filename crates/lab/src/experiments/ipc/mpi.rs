@@ -11,13 +11,14 @@ use std::{
 use daiko_sys::process::die_with_parent;
 
 use super::{
-    method::{Method, Spec},
+    method::{Mechanism, Spec},
     outcome::Outcome,
 };
 use crate::kit::{
-    Failure, Sample, Skip,
+    Failure, OrFailure, Sample, Skip,
     driver::{Driver, Toolchain, find_compiler, say},
     failure::last_line,
+    host,
 };
 
 static DRIVER: Driver =
@@ -26,21 +27,8 @@ static DRIVER: Driver =
 /// What the server adds to each word of a question.
 const ADDED: u64 = 1;
 
-pub(super) struct Mpi;
-
-impl Method for Mpi {
-    fn name(&self) -> &'static str {
-        "mpi"
-    }
-
-    fn supports(&self) -> Result<(), Skip> {
-        DRIVER.supports()
-    }
-
-    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
-        run(spec, ADDED)
-    }
-}
+pub(super) const METHOD: Mechanism =
+    Mechanism { name: "mpi", supports: || DRIVER.supports(), run: |spec| run(spec, ADDED) };
 
 fn find() -> Result<Toolchain, Skip> {
     let missing = "not installed (Debian: apt install openmpi-bin libopenmpi-dev)";
@@ -56,11 +44,8 @@ fn find() -> Result<Toolchain, Skip> {
 /// Has the ranks ask, where a right answer is each word and 1, and the server adds `added`.
 fn run(spec: &Spec, added: u64) -> Result<Outcome, Failure> {
     let program = DRIVER.program()?;
-    let folder = tempfile::tempdir();
-    let folder = folder.map_err(|error| Failure::Unavailable(format!("no folder: {error}")))?;
-    let mut command = command(&program, spec, folder.path(), added);
-    let output = command.output();
-    let output = output.map_err(|error| Failure::Broken(format!("mpirun: {error}")))?;
+    let folder = host::temporary_folder()?;
+    let output = command(&program, spec, folder.path(), added).output().or_broken("mpirun")?;
     if let Some(failure) = wrong_answer(folder.path()) {
         return Err(failure);
     }
@@ -154,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_wrong_answer_is_found() {
-        if let Err(skip) = Mpi.supports() {
+        if let Err(skip) = DRIVER.supports() {
             println!("skipped: a_wrong_answer_is_found: mpi: {skip}");
             return;
         }

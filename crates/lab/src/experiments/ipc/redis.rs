@@ -18,7 +18,7 @@ use super::{
     method::Link,
 };
 use crate::kit::{
-    Failure, Skip,
+    Failure, Skip, host,
     redis::{become_server, command, installed, quiet, string},
 };
 
@@ -60,8 +60,7 @@ impl Link for Redis {
     }
 
     fn open(_clients: usize) -> Result<Self, Failure> {
-        let folder = tempfile::tempdir();
-        let folder = folder.map_err(|error| Failure::Unavailable(format!("no folder: {error}")))?;
+        let folder = host::temporary_folder()?;
         let arguments = arguments(&folder);
         Ok(Self { folder, arguments })
     }

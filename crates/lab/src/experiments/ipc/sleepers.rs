@@ -42,6 +42,24 @@ pub(super) trait Patience {
     const LOOKS: u32;
 }
 
+/// `futex`: both sides sleep on a word at once. What a hand-made wait costs without spinning.
+pub(super) struct Futex;
+
+impl Patience for Futex {
+    const NAME: &'static str = "futex";
+    const LOOKS: u32 = 0;
+}
+
+/// `spin-futex`: both sides look some hundred times, then sleep on a word. What one makes by hand for
+/// processes that wait for each other.
+pub(super) struct SpinFutex;
+
+impl Patience for SpinFutex {
+    const NAME: &'static str = "spin-futex";
+    /// Some microseconds: longer than an answer takes from another CPU, shorter than a sleep.
+    const LOOKS: u32 = 300;
+}
+
 /// Both sides look as often as `P` says, then sleep.
 pub(super) struct Sleepers<P> {
     slots: Shared<Slot>,

@@ -3,7 +3,7 @@
 use std::{convert::Infallible, io};
 
 use super::{client::Calls, method::Link, slot::Slot};
-use crate::kit::{Failure, Shared};
+use crate::kit::{Failure, OrFailure, Shared};
 
 /// Wakes its owner, who waits for it.
 pub(super) trait Bell: Sized {
@@ -41,8 +41,7 @@ impl<B: Bell> Link for Slotted<B> {
     const NAME: &'static str = B::NAME;
 
     fn open(clients: usize) -> Result<Self, Failure> {
-        let bells = B::open(clients + 1);
-        let bells = bells.map_err(|error| Failure::Limit(format!("{}: {error}", B::NAME)))?;
+        let bells = B::open(clients + 1).or_limit(B::NAME)?;
         Ok(Self { slots: Shared::new(clients)?, bells })
     }
 

@@ -6,7 +6,8 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     marker::PhantomData,
-    os::fd::OwnedFd,
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    os::{fd::OwnedFd, unix::net::UnixStream},
     slice,
 };
 
@@ -14,7 +15,7 @@ use super::{
     client::{Calls, answer},
     method::Link,
 };
-use crate::kit::{Failure, epoll::Epoll};
+use crate::kit::{Failure, OrFailure, epoll::Epoll};
 
 /// A kind of connection.
 pub(super) trait Stream {
@@ -25,6 +26,47 @@ pub(super) trait Stream {
     fn connect() -> io::Result<[End; 2]>;
 }
 
+/// `pipe`: one for each direction.
+pub(super) struct Pipe;
+
+impl Stream for Pipe {
+    const NAME: &'static str = "pipe";
+
+    fn connect() -> io::Result<[End; 2]> {
+        let (questions, asks) = io::pipe()?;
+        let (answers, says) = io::pipe()?;
+        Ok([End::new(questions, says), End::new(answers, asks)])
+    }
+}
+
+/// `unix-socket`: a pair of stream sockets.
+pub(super) struct UnixSocket;
+
+impl Stream for UnixSocket {
+    const NAME: &'static str = "unix-socket";
+
+    fn connect() -> io::Result<[End; 2]> {
+        let (server, client) = UnixStream::pair()?;
+        Ok([End::of_both(server)?, End::of_both(client)?])
+    }
+}
+
+/// `tcp`: a connection over the loopback, without delay for more to send.
+pub(super) struct Tcp;
+
+impl Stream for Tcp {
+    const NAME: &'static str = "tcp";
+
+    fn connect() -> io::Result<[End; 2]> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let client = TcpStream::connect(listener.local_addr()?)?;
+        let (server, _) = listener.accept()?;
+        server.set_nodelay(true)?;
+        client.set_nodelay(true)?;
+        Ok([End::of_both(server)?, End::of_both(client)?])
+    }
+}
+
 /// One side's end of a connection.
 pub(super) struct End {
     read: File,
@@ -33,12 +75,12 @@ pub(super) struct End {
 
 impl End {
     /// What is read from `read` and written to `write`.
-    pub(super) fn new(read: impl Into<OwnedFd>, write: impl Into<OwnedFd>) -> Self {
+    fn new(read: impl Into<OwnedFd>, write: impl Into<OwnedFd>) -> Self {
         Self { read: File::from(read.into()), write: File::from(write.into()) }
     }
 
     /// That of a descriptor for both.
-    pub(super) fn of_both(both: impl Into<OwnedFd>) -> io::Result<Self> {
+    fn of_both(both: impl Into<OwnedFd>) -> io::Result<Self> {
         let both = both.into();
         Ok(Self::new(both.try_clone()?, both))
     }
@@ -79,8 +121,8 @@ impl<S: Stream> Link for Streams<S> {
 
     fn open(clients: usize) -> Result<Self, Failure> {
         let pairs = (0..clients).map(|_| S::connect()).collect::<io::Result<Vec<_>>>();
-        let pairs = pairs.map_err(|error| Failure::Limit(format!("{}: {error}", S::NAME)))?;
-        let (servers, clients) = pairs.into_iter().map(<(End, End)>::from).unzip();
+        let (servers, clients) =
+            pairs.or_limit(S::NAME)?.into_iter().map(<(End, End)>::from).unzip();
         Ok(Self { servers, clients, kind: PhantomData })
     }
 

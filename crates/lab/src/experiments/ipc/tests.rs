@@ -57,22 +57,22 @@ fn a_sample_runs_what_the_params_say() {
 #[test]
 fn every_method_measures_calls_of_every_length() {
     for method in METHODS {
-        if let Err(skip) = method.supports() {
+        if let Err(skip) = (method.supports)() {
             println!(
                 "skipped: every_method_measures_calls_of_every_length: {}: {skip}",
-                method.name()
+                method.name
             );
             continue;
         }
         for (bytes, clients) in [(8, 1), (64, 1), (64, 3)] {
             let spec = spec(bytes, clients);
             let sample = long_enough(spec.window, |window| {
-                method.run(&Spec { window, ..spec })?.into_sample()
+                (method.run)(&Spec { window, ..spec })?.into_sample()
             });
             let sample = sample.unwrap_or_else(|failure| {
-                panic!("{}, {bytes} bytes, {clients} clients: {failure}", method.name())
+                panic!("{}, {bytes} bytes, {clients} clients: {failure}", method.name)
             });
-            assert_sane(&sample.readings, method.name());
+            assert_sane(&sample.readings, method.name);
         }
     }
 }

@@ -8,44 +8,44 @@ use daiko::{
 };
 use daiko_sys::selector::{self, Kind};
 
-use super::{address::Address, echo::echo, method::Method};
+use super::{address::Address, echo::echo, method::ServerMethod};
 use crate::kit::Skip;
 
-pub(super) struct EchoDaiko {
-    name: &'static str,
-    /// How the worker asks for descriptors; `None`: as it does by itself.
-    selector: Option<Kind>,
+/// As a worker asks for descriptors by itself, then as it does by each selector.
+pub(super) const METHODS: [ServerMethod; 4] = [
+    ServerMethod::echo("echo-daiko", |address, _| serve(None, address)),
+    ServerMethod {
+        supports: |_| probe(Kind::Epoll),
+        ..ServerMethod::echo("echo-daiko-epoll", |address, _| serve(Some(Kind::Epoll), address))
+    },
+    ServerMethod {
+        supports: |_| probe(RING),
+        ..ServerMethod::echo("echo-daiko-uring", |address, _| serve(Some(RING), address))
+    },
+    ServerMethod {
+        supports: |_| probe(INTERRUPTING),
+        ..ServerMethod::echo("echo-daiko-uring-irq", |address, _| {
+            serve(Some(INTERRUPTING), address)
+        })
+    },
+];
+
+const RING: Kind = Kind::Ring { deferred: true };
+const INTERRUPTING: Kind = Kind::Ring { deferred: false };
+
+fn probe(kind: Kind) -> Result<(), Skip> {
+    selector::probe(kind).map_err(|refused| Skip::new(refused.to_string()))
 }
 
-impl EchoDaiko {
-    pub(super) const BY_ITSELF: Self = Self { name: "echo-daiko", selector: None };
-    pub(super) const EPOLL: Self = Self { name: "echo-daiko-epoll", selector: Some(Kind::Epoll) };
-    pub(super) const RING: Self =
-        Self { name: "echo-daiko-uring", selector: Some(Kind::Ring { deferred: true }) };
-    pub(super) const INTERRUPTING: Self =
-        Self { name: "echo-daiko-uring-irq", selector: Some(Kind::Ring { deferred: false }) };
-}
-
-impl Method for EchoDaiko {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn supports(&self, _: usize) -> Result<(), Skip> {
-        let Some(kind) = self.selector else { return Ok(()) };
-        selector::probe(kind).map_err(|refused| Skip::new(refused.to_string()))
-    }
-
-    fn serve(&self, address: &Address, _: usize) -> io::Result<Infallible> {
-        let builder = Runtime::builder().workers(1);
-        let builder = match self.selector {
-            Some(kind) => builder.selector_kind(kind),
-            None => builder,
-        };
-        let runtime = builder.build().map_err(io::Error::other)?;
-        let address = address.clone();
-        runtime.run(move || accept(&address))
-    }
+fn serve(selector: Option<Kind>, address: &Address) -> io::Result<Infallible> {
+    let builder = Runtime::builder().workers(1);
+    let builder = match selector {
+        Some(kind) => builder.selector_kind(kind),
+        None => builder,
+    };
+    let runtime = builder.build().map_err(io::Error::other)?;
+    let address = address.clone();
+    runtime.run(move || accept(&address))
 }
 
 fn accept(address: &Address) -> io::Result<Infallible> {

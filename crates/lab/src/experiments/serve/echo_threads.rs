@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use super::{address::Address, echo::echo, method::Method};
+use super::{address::Address, echo::echo, method::ServerMethod};
 use crate::kit::Skip;
 
 /// Beyond this many kernel threads a machine's limits are the subject.
@@ -16,35 +16,30 @@ const MOST_THREADS: usize = 10_000;
 /// As small as a fiber's.
 const STACK: usize = 64 << 10;
 
-pub(super) struct EchoThreads;
+pub(super) const METHOD: ServerMethod =
+    ServerMethod { supports, ..ServerMethod::echo("echo-threads", serve) };
 
-impl Method for EchoThreads {
-    fn name(&self) -> &'static str {
-        "echo-threads"
+fn supports(connections: usize) -> Result<(), Skip> {
+    if connections > MOST_THREADS {
+        return Err(Skip::new(format!("kernel threads are measured up to {MOST_THREADS}")));
     }
+    Ok(())
+}
 
-    fn supports(&self, connections: usize) -> Result<(), Skip> {
-        if connections > MOST_THREADS {
-            return Err(Skip::new(format!("kernel threads are measured up to {MOST_THREADS}")));
-        }
-        Ok(())
-    }
-
-    fn serve(&self, address: &Address, _: usize) -> io::Result<Infallible> {
-        match address {
-            Address::Tcp(address) => {
-                let listener = TcpListener::bind(address)?;
-                loop {
-                    let (stream, _) = listener.accept()?;
-                    stream.set_nodelay(true)?;
-                    start(stream)?;
-                }
+fn serve(address: &Address, _: usize) -> io::Result<Infallible> {
+    match address {
+        Address::Tcp(address) => {
+            let listener = TcpListener::bind(address)?;
+            loop {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                start(stream)?;
             }
-            Address::Unix(path) => {
-                let listener = UnixListener::bind(path)?;
-                loop {
-                    start(listener.accept()?.0)?;
-                }
+        }
+        Address::Unix(path) => {
+            let listener = UnixListener::bind(path)?;
+            loop {
+                start(listener.accept()?.0)?;
             }
         }
     }

@@ -9,40 +9,23 @@ use tokio::{
     runtime::Builder,
 };
 
-use super::{address::Address, echo::BUFFER, method::Method};
+use super::{address::Address, echo::BUFFER, method::ServerMethod};
 
-/// The runtimes of tokio.
-pub(super) enum EchoTokio {
-    /// The one that programs get by default.
-    Threads,
-    SingleThread,
-}
+/// By the runtime that programs get by default, and by the one that is a single thread.
+pub(super) const METHODS: [ServerMethod; 2] = [
+    ServerMethod::echo("echo-tokio", |address, _| {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_io().build()?;
+        // On the worker, as the connections are.
+        let accepting = runtime.spawn(accept(address.clone()));
+        runtime.block_on(accepting).map_err(io::Error::other)?
+    }),
+    ServerMethod::echo("echo-tokio-single", |address, _| {
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(accept(address.clone()))
+    }),
+];
 
-impl Method for EchoTokio {
-    fn name(&self) -> &'static str {
-        match self {
-            Self::Threads => "echo-tokio",
-            Self::SingleThread => "echo-tokio-single",
-        }
-    }
-
-    fn serve(&self, address: &Address, _: usize) -> io::Result<Infallible> {
-        let address = address.clone();
-        let accepting = async move { accept(&address).await };
-        match self {
-            // On the worker, as the connections are.
-            Self::Threads => {
-                let runtime = Builder::new_multi_thread().worker_threads(1).enable_io().build()?;
-                runtime.block_on(runtime.spawn(accepting)).map_err(io::Error::other)?
-            }
-            Self::SingleThread => {
-                Builder::new_current_thread().enable_io().build()?.block_on(accepting)
-            }
-        }
-    }
-}
-
-async fn accept(address: &Address) -> io::Result<Infallible> {
+async fn accept(address: Address) -> io::Result<Infallible> {
     match address {
         Address::Tcp(address) => {
             let listener = TcpListener::bind(address).await?;

@@ -22,24 +22,15 @@ use self::{
     commands::Server,
     serve::{Connection, serve},
 };
-use super::{address::Address, method::Method, script::Language};
+use super::{address::Address, method::ServerMethod, script::Language};
 
-pub(super) struct Kv;
+pub(super) const METHOD: ServerMethod =
+    ServerMethod { language: Language::Resp, ..ServerMethod::echo("kv", serve_here) };
 
-impl Method for Kv {
-    fn name(&self) -> &'static str {
-        "kv"
-    }
-
-    fn language(&self) -> Language {
-        Language::Resp
-    }
-
-    fn serve(&self, address: &Address, _: usize) -> io::Result<Infallible> {
-        let runtime = Runtime::builder().workers(1).build().map_err(io::Error::other)?;
-        let address = address.clone();
-        runtime.run(move || accept(&address))
-    }
+fn serve_here(address: &Address, _: usize) -> io::Result<Infallible> {
+    let runtime = Runtime::builder().workers(1).build().map_err(io::Error::other)?;
+    let address = address.clone();
+    runtime.run(move || accept(&address))
 }
 
 fn accept(address: &Address) -> io::Result<Infallible> {

@@ -12,11 +12,11 @@ use daiko_sys::clock;
 use super::{
     address::Socket,
     generator::{Closed, Generator, Open},
-    method::Method,
+    method::ServerMethod,
     script::{Script, Scripts},
     server::Server,
 };
-use crate::kit::{Failure, Reading, Sample, Unit, files, host};
+use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, files, host};
 
 /// Connections that are made before the server has to have accepted the last one: fewer than any of
 /// the servers lets wait.
@@ -25,8 +25,8 @@ const AT_ONCE: usize = 100;
 const PERCENTILES: [(&str, u64); 3] = [("p50", 500), ("p99", 990), ("p999", 999)];
 
 /// What is measured, and where.
-pub(super) struct Spec<'a> {
-    pub(super) method: &'a dyn Method,
+pub(super) struct Spec {
+    pub(super) method: ServerMethod,
     pub(super) connections: usize,
     pub(super) server_cpu: usize,
     pub(super) client_cpu: usize,
@@ -34,7 +34,7 @@ pub(super) struct Spec<'a> {
     pub(super) window: Duration,
 }
 
-impl Spec<'_> {
+impl Spec {
     /// Throughput, its price, and latencies at half of it, `pipeline` requests at once.
     ///
     /// # Errors
@@ -98,10 +98,9 @@ impl Spec<'_> {
         body: impl FnOnce(&Server, &mut Generator<'_>) -> Result<Sample, Failure>,
     ) -> Result<Sample, Failure> {
         files::allow(self.connections)?;
-        let unbound = |error| Failure::Limit(format!("cannot bind to a CPU: {error}"));
-        let scripts = Scripts::new(self.method.language(), pipeline);
+        let scripts = Scripts::new(self.method.language, pipeline);
         let server = Server::start(self.method, socket, self.connections, self.server_cpu)?;
-        host::bind(self.client_cpu).map_err(unbound)?;
+        host::bind(self.client_cpu).or_limit("cannot bind to a CPU")?;
         let sample = || {
             set_up(&mut server.connect()?.blocking(), &scripts.set_up)?;
             body(&server, &mut Generator::new(&scripts)?)
@@ -124,15 +123,14 @@ impl Spec<'_> {
 }
 
 fn open(server: &Server) -> Result<File, Failure> {
-    let socket = server.connect()?.non_blocking();
-    socket.map_err(|error| Failure::Broken(format!("a connection blocks: {error}")))
+    server.connect()?.non_blocking().or_broken("a connection blocks")
 }
 
 /// Asks what is to be asked once.
 fn set_up(server: &mut File, script: &Script) -> Result<(), Failure> {
     let mut reply = vec![0; script.reply.len()];
     let result = server.write_all(&script.request).and_then(|()| server.read_exact(&mut reply));
-    result.map_err(|error| Failure::Broken(format!("cannot store what is asked for: {error}")))?;
+    result.or_broken("cannot store what is asked for")?;
     if reply[..] != script.reply[..] {
         return Err(Failure::Broken("the server does not store what is asked for".into()));
     }

@@ -1,4 +1,4 @@
-//! What a server has to offer, and which there are.
+//! What a server has to offer.
 
 use std::{convert::Infallible, io};
 
@@ -6,28 +6,27 @@ use super::{address::Address, script::Language};
 use crate::kit::Skip;
 
 /// A server.
-pub(super) trait Method: Sync {
+#[derive(Clone, Copy)]
+pub(super) struct ServerMethod {
     /// The name in the command line and in results.
-    fn name(&self) -> &'static str;
-
+    pub(super) name: &'static str,
     /// What it is asked, and answers.
-    fn language(&self) -> Language {
-        Language::Echo
-    }
+    pub(super) language: Language,
+    /// Whether it can be tried with so many connections, quickly; else what is missing, in one line
+    /// with the remedy.
+    pub(super) supports: fn(usize) -> Result<(), Skip>,
+    /// The server's process, pinned to its CPU: listens at the address, and answers until it is
+    /// killed or cannot go on. There will be at most so many connections at once, and some more to
+    /// see that it listens.
+    pub(super) serve: fn(&Address, usize) -> io::Result<Infallible>,
+}
 
-    /// Whether it can be tried with so many `_connections`; quick.
-    ///
-    /// # Errors
-    /// What is missing, in one line with the remedy.
-    fn supports(&self, _connections: usize) -> Result<(), Skip> {
-        Ok(())
+impl ServerMethod {
+    /// An echo that can be tried anywhere.
+    pub(super) const fn echo(
+        name: &'static str,
+        serve: fn(&Address, usize) -> io::Result<Infallible>,
+    ) -> Self {
+        Self { name, language: Language::Echo, supports: |_| Ok(()), serve }
     }
-
-    /// The server's process, pinned to its CPU: listens at `address`, and answers until it is killed.
-    ///
-    /// There will be at most `connections` at once, and some more to see that it listens.
-    ///
-    /// # Errors
-    /// If it cannot go on.
-    fn serve(&self, address: &Address, connections: usize) -> io::Result<Infallible>;
 }

@@ -51,24 +51,20 @@ mod server;
 
 use std::time::Duration;
 
-use self::{
-    address::Socket, echo_daiko::EchoDaiko, echo_threads::EchoThreads, echo_tokio::EchoTokio,
-    kv::Kv, measure::Spec, method::Method, redis::Redis,
-};
+use self::{address::Socket, measure::Spec, method::ServerMethod};
 use crate::kit::{Experiment, Failure, Measure, Params, Plan, Rounds, Sample, host};
 
 /// The methods, in the order of tables. Another one is added here.
-const METHODS: [&dyn Method; 9] = [
-    &Kv,
-    &Redis,
-    &EchoDaiko::BY_ITSELF,
-    &EchoDaiko::EPOLL,
-    &EchoDaiko::RING,
-    &EchoDaiko::INTERRUPTING,
-    &EchoTokio::Threads,
-    &EchoTokio::SingleThread,
-    &EchoThreads,
+const METHODS: [&[ServerMethod]; 4] = [
+    &[kv::METHOD, redis::METHOD],
+    &echo_daiko::METHODS,
+    &echo_tokio::METHODS,
+    &[echo_threads::METHOD],
 ];
+
+fn methods() -> impl Iterator<Item = ServerMethod> {
+    METHODS.into_iter().flatten().copied()
+}
 
 const CONNECTIONS: [usize; 4] = [1, 50, 1000, 10_000];
 const PIPELINES: [usize; 2] = [1, 16];
@@ -82,7 +78,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "servers of one to ten thousand connections: requests, their price in CPU time and their latency",
     sizes: &["connections"],
     lists: &[],
-    methods: || METHODS.iter().map(|method| method.name()).collect(),
+    methods: || methods().map(|method| method.name).collect(),
     cases,
     measure,
     published: Vec::new,
@@ -93,17 +89,17 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 fn cases(plan: &mut Plan<'_>) {
     let quick = plan.options.quick;
     for point in points().filter(|point| !quick || point.connections <= MOST_QUICK) {
-        for method in METHODS {
-            let supports = method.supports(point.connections).and(host::two_cpus());
+        for method in methods() {
+            let supports = (method.supports)(point.connections).and(host::two_cpus());
             let rounds = supports.map(|_| Rounds::Fixed(point.milliseconds(quick)));
-            plan.add(method.name(), point.params(), rounds);
+            plan.add(method.name, point.params(), rounds);
         }
     }
 }
 
 /// Of a fixed length.
 fn measure(method: &str, params: &Params) -> Option<Measure> {
-    let method = METHODS.into_iter().find(|known| known.name() == method)?;
+    let method = methods().find(|known| known.name == method)?;
     let point = Point::from_params(params)?;
     Some(Box::new(move |effort| point.sample(method, effort.window())))
 }
@@ -159,7 +155,7 @@ impl Point {
         }
     }
 
-    fn sample(self, method: &dyn Method, window: Duration) -> Result<Sample, Failure> {
+    fn sample(self, method: ServerMethod, window: Duration) -> Result<Sample, Failure> {
         let (server_cpu, client_cpu) = host::two_cpus()?;
         let spec = Spec { method, connections: self.connections, server_cpu, client_cpu, window };
         match self.kind {

@@ -10,9 +10,9 @@ use tempfile::TempDir;
 
 use super::{
     address::{Address, Socket, Stream},
-    method::Method,
+    method::ServerMethod,
 };
-use crate::kit::{Failure, Fork, host};
+use crate::kit::{Failure, Fork, OrFailure, host};
 
 /// How long it may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,15 +32,14 @@ impl Server {
     /// # Errors
     /// If there is no process, folder or port left for it.
     pub(super) fn start(
-        method: &dyn Method,
+        method: ServerMethod,
         socket: Socket,
         connections: usize,
         cpu: usize,
     ) -> Result<Self, Failure> {
-        let refused = |error| Failure::Limit(format!("cannot start a server: {error}"));
-        let folder = tempfile::tempdir().map_err(refused)?;
-        let address = Address::free(socket, folder.path()).map_err(refused)?;
-        let serve = || host::bind(cpu).and_then(|()| method.serve(&address, connections));
+        let folder = host::temporary_folder()?;
+        let address = Address::free(socket, folder.path()).or_limit("cannot start a server")?;
+        let serve = || host::bind(cpu).and_then(|()| (method.serve)(&address, connections));
         let process = Fork::start("a server", serve)?;
         Ok(Self { process, address, _folder: folder })
     }

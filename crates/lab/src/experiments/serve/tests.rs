@@ -2,7 +2,7 @@ use std::thread;
 
 use super::*;
 use crate::{
-    kit::{Options, Skip, Unit},
+    kit::{Options, Unit},
     testing::long_enough,
 };
 
@@ -32,12 +32,12 @@ fn names_are_those_of_the_result_format() {
 fn every_combination_has_one_point() {
     let mut cases = cases(&Options::default());
     let points = CONNECTIONS.len() * PIPELINES.len() + IDLE.len();
-    assert_eq!(cases.len(), METHODS.len() * points);
+    assert_eq!(cases.len(), methods().count() * points);
     assert!(cases.contains(&"serve redis connections=10000 pipeline=16".to_owned()));
     assert!(cases.contains(&"serve echo-tokio connections=100000 socket=unix".to_owned()));
     cases.sort_unstable();
     cases.dedup();
-    assert_eq!(cases.len(), METHODS.len() * points, "none is there twice");
+    assert_eq!(cases.len(), methods().count() * points, "none is there twice");
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_quick_run_has_the_points_of_up_to_a_thousand_connections() {
     let quick = cases(&Options { quick: true, ..Options::default() });
     let all = cases(&Options::default());
     assert!(quick.iter().all(|case| all.contains(case) && !case.contains("0000 ")));
-    assert_eq!(quick.len(), METHODS.len() * 7);
+    assert_eq!(quick.len(), methods().count() * 7);
 }
 
 #[test]
@@ -78,9 +78,9 @@ fn every_method_serves_as_many_requests_as_are_sent() {
         println!("skipped: {NAME}: {skip}");
         return;
     }
-    for method in METHODS {
-        if let Err(skip) = method.supports(3) {
-            println!("skipped: {NAME}: {}: {skip}", method.name());
+    for method in methods() {
+        if let Err(skip) = (method.supports)(3) {
+            println!("skipped: {NAME}: {}: {skip}", method.name);
             continue;
         }
         for pipeline in PIPELINES {
@@ -98,19 +98,19 @@ fn stats(sample: &Sample) -> Vec<(Unit, &str)> {
 }
 
 /// On a thread of its own, as it is bound to a CPU.
-fn sample_on_a_thread(method: &dyn Method, point: Point) -> Result<Sample, Failure> {
+fn sample_on_a_thread(method: ServerMethod, point: Point) -> Result<Sample, Failure> {
     long_enough(Duration::from_millis(50), |window| {
         let sample = || point.sample(method, window);
         thread::scope(|scope| scope.spawn(sample).join()).expect("no panic")
     })
 }
 
-fn sample_of(method: &dyn Method, kind: Kind) -> Sample {
+fn sample_of(method: ServerMethod, kind: Kind) -> Sample {
     let sample = sample_on_a_thread(method, Point { connections: 3, kind });
-    sample.unwrap_or_else(|failure| panic!("{}, {kind:?}: {failure}", method.name()))
+    sample.unwrap_or_else(|failure| panic!("{}, {kind:?}: {failure}", method.name))
 }
 
-fn assert_load(method: &dyn Method, pipeline: usize) {
+fn assert_load(method: ServerMethod, pipeline: usize) {
     let sample = sample_of(method, Kind::Load { pipeline });
     let format = [
         (Unit::PerSecond, "throughput"),
@@ -123,49 +123,32 @@ fn assert_load(method: &dyn Method, pipeline: usize) {
         (Unit::Nanoseconds, "p99"),
         (Unit::Nanoseconds, "p999"),
     ];
-    assert_eq!(stats(&sample), format, "{}", method.name());
+    assert_eq!(stats(&sample), format, "{}", method.name);
     let values: Vec<f64> = sample.readings.iter().map(|reading| reading.value).collect();
     let [share, stalls] = [4, 5];
     let positive = |(index, value): (usize, &f64)| *value > 0.0 || [share, stalls].contains(&index);
-    assert!(values.iter().enumerate().all(positive), "{}: {values:?}", method.name());
+    assert!(values.iter().enumerate().all(positive), "{}: {values:?}", method.name);
     assert!(
         values[share] <= 1.0 && values[6..].is_sorted() && values[3] <= 100.0,
         "{}: {values:?}",
-        method.name()
+        method.name
     );
-    assert!(sample.rounds.is_multiple_of(pipeline as u64), "{}: {sample:?}", method.name());
+    assert!(sample.rounds.is_multiple_of(pipeline as u64), "{}: {sample:?}", method.name);
 }
 
-fn assert_idle(method: &dyn Method, socket: Socket) {
+fn assert_idle(method: ServerMethod, socket: Socket) {
     let sample = sample_of(method, Kind::Idle { socket });
     let format = [(Unit::Bytes, "idle-memory"), (Unit::CpuPercent, "idle-cpu")];
-    assert_eq!(stats(&sample), format, "{}", method.name());
+    assert_eq!(stats(&sample), format, "{}", method.name);
     assert_eq!(sample.rounds, 3);
 }
 
 #[test]
 fn a_server_that_cannot_begin_is_told_with_its_reason() {
-    struct Refused;
-    impl Method for Refused {
-        fn name(&self) -> &'static str {
-            "refused"
-        }
-        fn language(&self) -> script::Language {
-            script::Language::Echo
-        }
-        fn supports(&self, _: usize) -> Result<(), Skip> {
-            Ok(())
-        }
-        fn serve(
-            &self,
-            _: &address::Address,
-            _: usize,
-        ) -> std::io::Result<std::convert::Infallible> {
-            Err(std::io::Error::from_raw_os_error(libc::EMFILE))
-        }
-    }
+    let refused =
+        ServerMethod::echo("refused", |_, _| Err(std::io::Error::from_raw_os_error(libc::EMFILE)));
     let point = Point { connections: 1, kind: Kind::Load { pipeline: 1 } };
-    match sample_on_a_thread(&Refused, point) {
+    match sample_on_a_thread(refused, point) {
         Err(Failure::Limit(reason)) => {
             assert!(reason.starts_with("the server has ended: Too many"))
         }

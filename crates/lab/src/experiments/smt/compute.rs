@@ -2,6 +2,8 @@
 
 use std::{arch::asm, hint::black_box, iter};
 
+use crate::kit::Choice;
+
 /// A CPU task and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kernel {
@@ -21,21 +23,12 @@ pub(super) enum Kind {
     Sum,
 }
 
+impl Choice for Kind {
+    const NAMES: &'static [(Self, &'static str)] =
+        &[(Self::Idiv, "idiv"), (Self::Product, "product"), (Self::Sum, "sum")];
+}
+
 impl Kind {
-    pub(super) const ALL: [Self; 3] = [Self::Idiv, Self::Product, Self::Sum];
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Idiv => "idiv",
-            Self::Product => "product",
-            Self::Sum => "sum",
-        }
-    }
-
-    pub(super) fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.name() == name)
-    }
-
     /// The sizes to measure. P4's figures have an axis of sizes, of which its text says nothing.
     pub(super) fn sizes(self, quick: bool) -> &'static [u64] {
         match (self, quick) {
@@ -152,7 +145,7 @@ mod tests {
 
     #[test]
     fn every_task_can_be_done_again() {
-        for kind in Kind::ALL {
+        for kind in Kind::all() {
             let mut work = Kernel { kind, size: 3 }.prepare();
             work();
             work();

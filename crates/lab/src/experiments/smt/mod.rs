@@ -67,7 +67,7 @@ use self::{
 pub use crate::kit::p4::setting::{Cores, Pair, Setting};
 use crate::kit::{
     Choice, CpuTask, Effort, Experiment, Failure, List, Measure, Memory, Options, Params, Plan,
-    Reading, Rounds, Sample, Skip, Unit,
+    Reading, Rounds, Sample, Skip, Unit, host,
     p4::{
         published::{self, CPU_TIME, IO_THROUGHPUT},
         verdict::{DISTURBED, DRAM, PMEM, RBTREE},
@@ -100,7 +100,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 };
 
 fn cases(plan: &mut Plan<'_>) {
-    let machine = Topology::read().map_err(|error| Skip::new(error.to_string()));
+    let machine = host::topology();
     let cores = machine.as_ref().map_err(Skip::clone).and_then(Cores::find);
     let region = machine.as_ref().map_or(LEAST_REGION, region_mib);
     for (params, missing) in points(plan.options, region) {
@@ -115,8 +115,7 @@ fn cases(plan: &mut Plan<'_>) {
 fn measure(method: &str, params: &Params) -> Option<Measure> {
     let job = Job::of(method, params)?;
     Some(Box::new(move |effort| {
-        let machine = Topology::read().map_err(|error| Failure::Unavailable(error.to_string()))?;
-        let cores = Cores::find(&machine)?;
+        let cores = Cores::find(&host::topology()?)?;
         proof::prove(&cores)?;
         job.sample(&cores, effort)
     }))
@@ -182,7 +181,7 @@ impl Tasks {
         };
         let bytes = params.number("region-mib")?.checked_mul(MIB).filter(|&bytes| bytes > 0)?;
         let target = Target { memory, bytes: bytes.try_into().ok()? };
-        let kind = Kind::from_name(params.text("cpu")?)?;
+        let kind: Kind = params.choice("cpu")?;
         let size = params.number("size").filter(|size| (1..=kind.most()).contains(size))?;
         Some(Self::Threads { target, kernel: Kernel { kind, size } })
     }
@@ -199,9 +198,7 @@ impl Tasks {
     /// A folder with what the programs of the set read.
     fn inputs(&self) -> Result<Option<tempfile::TempDir>, Failure> {
         let Self::Programs { task: Task::OfSet(_), .. } = self else { return Ok(None) };
-        let folder = tempfile::tempdir();
-        let folder =
-            folder.map_err(|error| Failure::Limit(format!("no folder: {error}; set TMPDIR")))?;
+        let folder = host::temporary_folder()?;
         programs::make_inputs(folder.path())?;
         Ok(Some(folder))
     }
@@ -277,9 +274,9 @@ fn points(options: &Options, region: u64) -> Vec<(Params, Result<(), Skip>)> {
     let memory = Memory::new(options.pmem.as_deref());
     let mut points = Vec::new();
     for (io, found) in [(DRAM, Ok(())), (PMEM, pmem::require_libpmem())] {
-        for kind in Kind::ALL {
+        for kind in Kind::all() {
             for &size in kind.sizes(options.quick) {
-                let params = Params::new().with("io", io).with("cpu", kind.name());
+                let params = Params::new().with("io", io).with("cpu", kind);
                 let params = match io {
                     PMEM => memory.tell(params),
                     _ => params.with("memory", "dram"),

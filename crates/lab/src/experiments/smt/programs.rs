@@ -12,7 +12,9 @@ use std::{
 use daiko_sys::process::wait_with_usage;
 
 use super::run::{Amount, Done};
-use crate::kit::{Failure, Skip, SplitMix64, failure::last_line, host};
+use crate::kit::{Failure, OrFailure, Skip, SplitMix64, failure::last_line, host};
+
+const SHELL: &str = "/bin/sh";
 
 /// A program of the named set.
 #[derive(Debug)]
@@ -93,17 +95,16 @@ impl Work {
 
     /// The CPU time that it and all that it waited for have used.
     fn run_once(&self) -> Result<Duration, Failure> {
-        let broken = |error: io::Error| Failure::Broken(format!("/bin/sh: {error}"));
-        let complaints = tempfile::tempfile().map_err(broken)?;
-        let mut command = Command::new("/bin/sh");
+        let complaints = tempfile::tempfile().or_broken(SHELL)?;
+        let mut command = Command::new(SHELL);
         command.args(["-c", &self.command]);
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(complaints.try_clone().map_err(broken)?);
+        command.stderr(complaints.try_clone().or_broken(SHELL)?);
         if let Some(folder) = &self.folder {
             command.current_dir(folder);
         }
-        let child = command.spawn().map_err(broken)?;
-        let (status, cpu) = wait_with_usage(child).map_err(broken)?;
+        let child = command.spawn().or_broken(SHELL)?;
+        let (status, cpu) = wait_with_usage(child).or_broken(SHELL)?;
         if !status.success() {
             return Err(self.refused(complaints, status));
         }

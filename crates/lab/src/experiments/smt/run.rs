@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::kit::{Failure, host};
+use crate::kit::{Failure, OrFailure, host};
 
 /// What a task did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -118,6 +118,5 @@ pub(super) fn all<T>(results: Vec<Result<T, Stopped>>) -> Result<Vec<T>, Failure
 
 /// Binds the calling thread, and what it starts from now on.
 pub(super) fn bind(cpu: usize) -> Result<(), Failure> {
-    let unbound = |error| Failure::Broken(format!("cannot bind a task to CPU {cpu}: {error}"));
-    host::bind(cpu).map_err(unbound)
+    host::bind(cpu).or_broken(format_args!("cannot bind a task to CPU {cpu}"))
 }

@@ -135,7 +135,7 @@ fn threads_run_in_every_setting_on_described_cores() {
         Err(skip) => println!("skipped: {skip}"),
     }
     for target in targets {
-        for (setting, kind) in Setting::all().zip(Kind::ALL.into_iter().cycle()) {
+        for (setting, kind) in Setting::all().zip(Kind::all().cycle()) {
             let kernel = Kernel { kind, size: 100 };
             let tasks = Tasks::Threads { target: target.clone(), kernel };
             check(&Job { setting, tasks }, 3);

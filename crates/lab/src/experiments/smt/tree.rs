@@ -13,7 +13,7 @@ use daiko_sys::process::PidFd;
 
 use super::run::Done;
 use crate::kit::{
-    Failure, Memory, Skip,
+    Failure, Memory, OrFailure, Skip,
     driver::{Driver, Toolchain, find_compiler, pkg_config, words},
     failure::quoted,
     pmem::Library,
@@ -23,6 +23,8 @@ static DRIVER: Driver =
     Driver::new(&[("smt-rbtree.c", include_str!("../../../drivers/smt-rbtree.c"))], find);
 const MISSING: &str =
     "libpmemobj is not found by pkg-config (Debian: apt install gcc pkg-config libpmemobj-dev)";
+
+const PROGRAM: &str = "the map's program";
 
 /// P4 keeps so many.
 const NODES: u64 = 1000;
@@ -81,7 +83,7 @@ impl Tree {
         let numbers = [bytes, NODES, seed].map(|number| number.to_string());
         let [bytes, nodes, seed] = numbers.each_ref().map(String::as_str);
         let mut child =
-            command(memory, &["run", pool, bytes, nodes, seed])?.spawn().map_err(broken)?;
+            command(memory, &["run", pool, bytes, nodes, seed])?.spawn().or_broken(PROGRAM)?;
         let output = BufReader::new(child.stdout.take().expect("piped"));
         let mut tree = Self { child, output };
         match tree.line().as_deref() {
@@ -100,7 +102,7 @@ impl Tree {
         self.signal(libc::SIGUSR2)?;
         let line = self.line().unwrap_or_default();
         let numbers: Vec<u64> = line.split(' ').map_while(|word| word.parse().ok()).collect();
-        let status = self.child.wait().map_err(broken)?;
+        let status = self.child.wait().or_broken(PROGRAM)?;
         match numbers[..] {
             [count, elapsed, cpu] if status.success() && elapsed > 0 => Ok(Done {
                 count,
@@ -118,7 +120,7 @@ impl Tree {
         // It has not been waited for, so that the id is its own.
         let held = PidFd::open(self.child.id());
         let held = held.map_err(|error| Failure::Unavailable(error.to_string()))?;
-        held.send(signal).map_err(broken)
+        held.send(signal).or_broken(PROGRAM)
     }
 
     fn line(&mut self) -> Option<String> {
@@ -141,7 +143,7 @@ impl Tree {
                 "{line}; make room in {}, or name another folder with --pmem",
                 memory.folder().display()
             )),
-            _ => Failure::Broken(format!("the map's program: {line}")),
+            _ => Failure::Broken(format!("{PROGRAM}: {line}")),
         }
     }
 }
@@ -160,10 +162,6 @@ fn pool_in(folder: &Path) -> PathBuf {
     // Only its being another one each time matters.
     let number = POOLS.fetch_add(1, Ordering::Relaxed);
     folder.join(format!("daiko-smt-{}-{number}", process::id()))
-}
-
-fn broken(error: std::io::Error) -> Failure {
-    Failure::Broken(format!("the map's program: {error}"))
 }
 
 #[cfg(test)]

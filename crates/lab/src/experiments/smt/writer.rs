@@ -1,7 +1,6 @@
 //! P4's IO tasks of set 1: writes of 256 bytes to random places of a region far larger than any cache.
 
 use std::{
-    fs,
     hint::black_box,
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -12,7 +11,8 @@ use daiko_sys::{
 };
 
 use crate::kit::{
-    Failure, Memory, SplitMix64,
+    Failure, Memory, OrFailure, SplitMix64,
+    free_memory::available_bytes,
     pmem::{Library, PmemFile},
 };
 
@@ -35,7 +35,7 @@ impl Target {
             return Ok(());
         }
         let asked = self.bytes.saturating_mul(tasks) as u64;
-        match available().filter(|&available| asked > available) {
+        match available_bytes().filter(|&available| asked > available) {
             None => Ok(()),
             Some(available) => Err(Failure::Limit(format!(
                 "{tasks} IO tasks need {} MiB, but {} MiB of memory are free: end other programs",
@@ -58,17 +58,10 @@ impl Target {
     }
 }
 
-/// Bytes of memory that programs can have, if the kernel tells.
-fn available() -> Option<u64> {
-    let info = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
-}
-
 fn dram(bytes: usize) -> Result<Mapping, Failure> {
-    let refused = |error| Failure::Limit(format!("{bytes} bytes to write to: {error}"));
-    let region = Mapping::new(bytes, Scope::Private).map_err(refused)?;
-    memory::populate(region.start(), region.len()).map_err(refused)?;
+    let asked = format!("{bytes} bytes to write to");
+    let region = Mapping::new(bytes, Scope::Private).or_limit(&asked)?;
+    memory::populate(region.start(), region.len()).or_limit(&asked)?;
     Ok(region)
 }
 

@@ -28,14 +28,14 @@ use daiko_pair::{
     Class,
     class::{Evidence, Look, Unavailable, Verdict, decide},
 };
-use daiko_sys::{clock::thread_cpu_ns, topology::Topology};
+use daiko_sys::clock::thread_cpu_ns;
 
 use self::{
     figures::{CLASSES, SAMPLING, class_name},
     programs::Program,
     run::Running,
 };
-use crate::kit::{Experiment, Failure, Measure, Params, Plan, Reading, Rounds, Sample, Unit};
+use crate::kit::{Experiment, Failure, Measure, Params, Plan, Reading, Rounds, Sample, Unit, host};
 
 const MAPPINGS: &str = "mappings";
 const METHODS: [&str; 2] = [SAMPLING, MAPPINGS];
@@ -81,7 +81,7 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
 /// What the classifier says about a program that runs, and how much CPU time it took.
 fn judge(program: &Program, method: &str) -> Result<(Verdict, u64), Failure> {
     let running = Running::start(program)?;
-    let machine = Topology::read().map_err(|error| Failure::Unavailable(error.to_string()))?;
+    let machine = host::topology()?;
     let before = thread_cpu_ns();
     let evidence = Look::here(Some(&machine)).at(&[(running.pid(), running.pid())]).remove(0);
     let cpu_ns = thread_cpu_ns() - before;

@@ -11,7 +11,7 @@ use std::{
 use daiko_sys::process::PidFd;
 
 use super::programs::{Program, Run};
-use crate::kit::{Failure, Fork};
+use crate::kit::{Failure, Fork, OrFailure};
 
 /// A program that has prepared, and goes on until it is dropped.
 pub(super) struct Running {
@@ -23,16 +23,16 @@ impl Running {
     /// # Errors
     /// If it ends before it has prepared, with the reason.
     pub(super) fn start(program: &Program) -> Result<Self, Failure> {
-        let refused = |error| Failure::Limit(format!("cannot start {}: {error}", program.name));
-        let (mut prepared, prepares) = io::pipe().map_err(refused)?;
+        let refused = format!("cannot start {}", program.name);
+        let (mut prepared, prepares) = io::pipe().or_limit(&refused)?;
         let mut process = Fork::start(program.name, || run(program, &prepares))?;
         drop(prepares);
-        let end = PidFd::open(process.pid()).map_err(io::Error::other).map_err(refused)?;
+        let end = PidFd::open(process.pid()).or_limit(&refused)?;
         // One of the lab says so; another program has closed the pipe once it runs.
         let says_so = prepared.read(&mut [0]).is_ok_and(|len| len > 0);
         if !says_so && matches!(program.run, Run::Own { .. }) {
             // Its end is a while behind that of the pipe.
-            process.wait().map_err(refused)?;
+            process.wait().or_limit(&refused)?;
         }
         let running = Self { process, end };
         running.check_running()?;

@@ -2,7 +2,7 @@
 
 use tokio::{runtime::Builder, task::JoinError};
 
-use crate::kit::Failure;
+use crate::kit::{Failure, OrFailure};
 
 /// The runtime that is the calling thread.
 pub(super) fn thread() -> Builder {
@@ -28,9 +28,7 @@ pub(super) fn run<T: Send + 'static>(
     mut builder: Builder,
     body: impl Future<Output = Result<T, Failure>> + Send + 'static,
 ) -> Result<T, Failure> {
-    let runtime = builder
-        .build()
-        .map_err(|error| Failure::Limit(format!("tokio's runtime did not start: {error}")))?;
+    let runtime = builder.build().or_limit("tokio's runtime did not start")?;
     runtime.block_on(runtime.spawn(body)).map_err(broken)?
 }
 

@@ -11,7 +11,7 @@ use crate::{
     experiments::ring::kernel::harness::part::START,
     experiments::ring::method::{Outcome, Spec},
     kit::{
-        Failure,
+        Failure, OrFailure,
         exchange::{Exchange, exchange},
     },
 };
@@ -27,8 +27,7 @@ pub(super) fn run(program: &Path, spec: &Spec, first: u64) -> Result<Outcome, Fa
     command.args(numbers.map(|number| number.to_string()));
     let successors: Vec<_> = spec.successors().iter().map(u32::to_string).collect();
     let answer = exchange(command, successors.join("\n").as_bytes(), spec.limit + SET_UP);
-    let Exchange { reply, errors, status } =
-        answer.map_err(|error| Failure::Broken(format!("{}: {error}", program.display())))?;
+    let Exchange { reply, errors, status } = answer.or_broken(program.display())?;
     // The sample's own last words, if this is what it dies of.
     let _ = io::stderr().write_all(&errors);
     match reply {

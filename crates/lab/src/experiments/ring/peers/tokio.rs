@@ -18,7 +18,7 @@ use crate::{
             part::{Follower, Leader, Part, START, pass_on},
         },
     },
-    kit::{Failure, Skip},
+    kit::{Failure, OrFailure, Skip},
 };
 
 /// The multi-threaded runtime with as many worker threads as workers.
@@ -38,10 +38,8 @@ impl Method for Tokio {
     }
 
     fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(spec.workers)
-            .build()
-            .map_err(|error| Failure::Limit(format!("tokio's runtime did not start: {error}")))?;
+        let runtime = Builder::new_multi_thread().worker_threads(spec.workers).build();
+        let runtime = runtime.or_limit("tokio's runtime did not start")?;
         Ring::new(spec).run(&runtime, spec, START)
     }
 }
@@ -98,8 +96,7 @@ impl Ring {
         self.seats[0].send(first);
         let over = self.conductor.wait_over(spec.limit);
         self.seats[0].notify.notify_one();
-        let leader = runtime.block_on(leader);
-        let leader = leader.map_err(|error| Failure::Broken(format!("tokio: {error}")))?;
+        let leader = runtime.block_on(leader).or_broken("tokio")?;
         over.map(|()| leader.outcome())
     }
 

@@ -1,6 +1,6 @@
 //! When requests are due, and by whom.
 
-use std::time::Duration;
+use std::{iter, time::Duration};
 
 use crate::kit::SplitMix64;
 
@@ -16,44 +16,25 @@ pub(super) struct Arrival {
     pub(super) connection: usize,
 }
 
+/// `rate` arrivals per second on average, spread over so many connections, within `window`; one at
+/// least.
+///
 /// A Poisson process: gaps between arrivals are exponentially distributed, so that it is not known when
 /// the next one comes, as of many clients that know nothing of each other.
-pub(super) struct Arrivals {
-    random: SplitMix64,
-    mean_gap_ns: f64,
-    at_ns: f64,
+pub(super) fn arrivals(
+    window: Duration,
+    rate: f64,
     connections: usize,
-}
-
-impl Arrivals {
-    /// `rate` arrivals per second on average, spread over so many connections.
-    fn new(rate: f64, connections: usize) -> Self {
-        Self { random: SplitMix64(SEED), mean_gap_ns: 1e9 / rate, at_ns: 0.0, connections }
-    }
-
-    /// Those within `window`; one at least.
-    pub(super) fn within(
-        window: Duration,
-        rate: f64,
-        connections: usize,
-    ) -> impl Iterator<Item = Arrival> {
-        let end = window.as_nanos() as u64;
-        let arrivals = Self::new(rate, connections).enumerate();
-        arrivals
-            .take_while(move |(index, next)| *index == 0 || next.due_ns < end)
-            .map(|next| next.1)
-    }
-}
-
-impl Iterator for Arrivals {
-    type Item = Arrival;
-
-    /// There is always a next one.
-    fn next(&mut self) -> Option<Arrival> {
-        self.at_ns -= self.random.unit().ln() * self.mean_gap_ns;
-        let connection = self.random.below(self.connections as u64) as usize;
-        Some(Arrival { due_ns: self.at_ns as u64, connection })
-    }
+) -> impl Iterator<Item = Arrival> {
+    let end = window.as_nanos() as u64;
+    let (mut random, mean_gap_ns, mut at_ns) = (SplitMix64(SEED), 1e9 / rate, 0.0);
+    let next = move || {
+        at_ns -= random.unit().ln() * mean_gap_ns;
+        let connection = random.below(connections as u64) as usize;
+        Arrival { due_ns: at_ns as u64, connection }
+    };
+    let all = iter::repeat_with(next).enumerate();
+    all.take_while(move |(index, next)| *index == 0 || next.due_ns < end).map(|next| next.1)
 }
 
 #[cfg(test)]
@@ -63,21 +44,25 @@ mod tests {
     const RATE: f64 = 50_000.0;
     const COUNT: usize = 100_000;
 
+    /// So long that there are more than are asked for.
+    const LONG: Duration = Duration::from_secs(3600);
+
     fn gaps() -> Vec<f64> {
-        let times: Vec<u64> = Arrivals::new(RATE, 10).take(COUNT).map(|next| next.due_ns).collect();
+        let all = arrivals(LONG, RATE, 10).take(COUNT);
+        let times: Vec<u64> = all.map(|next| next.due_ns).collect();
         times.windows(2).map(|pair| pair[1] as f64 - pair[0] as f64).collect()
     }
 
     #[test]
     fn every_run_has_the_same_arrivals() {
-        assert!(Arrivals::new(RATE, 50).take(1000).eq(Arrivals::new(RATE, 50).take(1000)));
-        let first = Arrivals::new(RATE, 50).next();
-        assert_eq!(first, Some(Arrival { due_ns: 4279, connection: 19 }));
+        let all = || arrivals(LONG, RATE, 50).take(1000);
+        assert!(all().eq(all()));
+        assert_eq!(all().next(), Some(Arrival { due_ns: 4279, connection: 19 }));
     }
 
     #[test]
     fn there_are_as_many_as_are_due_and_one_at_least() {
-        let within = |window| Arrivals::within(window, RATE, 10);
+        let within = |window| arrivals(window, RATE, 10);
         let second = within(Duration::from_secs(1));
         assert!(second.last().unwrap().due_ns < 1_000_000_000);
         assert_eq!(within(Duration::from_nanos(4279)).count(), 1);
@@ -102,7 +87,7 @@ mod tests {
     #[test]
     fn every_connection_has_its_share() {
         let mut shares = [0; 10];
-        Arrivals::new(RATE, 10).take(COUNT).for_each(|next| shares[next.connection] += 1);
+        arrivals(LONG, RATE, 10).take(COUNT).for_each(|next| shares[next.connection] += 1);
         assert!(shares.iter().all(|share| (9_500..10_500).contains(share)), "{shares:?}");
     }
 }

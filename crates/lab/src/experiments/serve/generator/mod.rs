@@ -6,13 +6,13 @@
 mod arrivals;
 mod connection;
 
-use std::{fs::File, io, time::Duration};
+use std::{fs::File, time::Duration};
 
 use daiko_sys::clock;
 
-use self::{arrivals::Arrivals, connection::Connection};
+use self::{arrivals::arrivals, connection::Connection};
 use super::script::Scripts;
-use crate::kit::{Failure, Latencies, epoll::Epoll};
+use crate::kit::{Failure, Latencies, OrFailure, epoll::Epoll};
 
 /// Longer than a server that goes on lets anybody wait.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -21,6 +21,7 @@ const STALL: Duration = Duration::from_millis(1);
 /// More than a server sends by one connection before it is asked for more.
 const BUFFER: usize = 16 << 10;
 
+const REFUSED: &str = "the kernel does not watch connections";
 /// Connections that are handled before the next look at the clock.
 const MOST_AT_ONCE: usize = 16;
 /// Each is told once.
@@ -79,7 +80,7 @@ impl<'a> Generator<'a> {
         Ok(Self {
             scripts,
             connections: Vec::new(),
-            epoll: Epoll::new(MOST_AT_ONCE).map_err(|error| refused(&error))?,
+            epoll: Epoll::new(MOST_AT_ONCE).or_limit(REFUSED)?,
             buffer: vec![0; BUFFER].into(),
             answered: Vec::new(),
             outstanding: 0,
@@ -89,7 +90,7 @@ impl<'a> Generator<'a> {
     /// Adds a connection, which must not block.
     pub(super) fn add(&mut self, socket: File) -> Result<(), Failure> {
         let index = self.connections.len();
-        self.epoll.add(&socket, CHANGES, index).map_err(|error| refused(&error))?;
+        self.epoll.add(&socket, CHANGES, index).or_limit(REFUSED)?;
         self.connections.push(Connection::new(socket, index, self.scripts));
         Ok(())
     }
@@ -148,7 +149,7 @@ impl<'a> Generator<'a> {
     /// Asks `rate` scripts per second for so long, at times that do not depend on answers. A latency is from
     /// when a script was *due*, however late it was sent, until the last of its replies has come.
     pub(super) fn open(&mut self, rate: f64, window: Duration) -> Result<Open, Failure> {
-        let mut arrivals = Arrivals::within(window, rate, self.len()).peekable();
+        let mut arrivals = arrivals(window, rate, self.len()).peekable();
         let (mut latencies, mut stalled_ns) = (Latencies::default(), 0);
         let start = clock::monotonic_ns();
         let (mut now, mut patience) = (start, Patience::new(start));
@@ -185,7 +186,7 @@ impl<'a> Generator<'a> {
     fn look(&mut self) -> Result<(), Failure> {
         let Self { scripts, connections, epoll, buffer, answered, outstanding } = self;
         answered.clear();
-        for index in epoll.wait(0).map_err(|error| refused(&error))? {
+        for index in epoll.wait(0).or_limit(REFUSED)? {
             let connection = &mut connections[index];
             let note = |due_ns| answered.push(Answered { connection: index, due_ns });
             connection.receive(buffer, scripts, note)?;
@@ -232,10 +233,6 @@ impl Patience {
 /// What of the time between two looks nobody was looking.
 fn stall_ns(between_ns: u64) -> u64 {
     if between_ns > STALL.as_nanos() as u64 { between_ns } else { 0 }
-}
-
-fn refused(error: &io::Error) -> Failure {
-    Failure::Limit(format!("the kernel does not watch connections: {error}"))
 }
 
 #[cfg(test)]

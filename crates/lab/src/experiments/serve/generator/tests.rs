@@ -78,7 +78,7 @@ fn an_open_loop_asks_what_is_due_whatever_was_answered() {
     let rate = 10_000.0;
     let latencies =
         with_echo(3, 1, |_| true, |mut generator| generator.open(rate, WINDOW).unwrap().latencies);
-    assert_eq!(latencies.total(), Arrivals::within(WINDOW, rate, 3).count() as u64);
+    assert_eq!(latencies.total(), arrivals(WINDOW, rate, 3).count() as u64);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::{
     arch::asm,
-    hint::{black_box, spin_loop},
+    hint::black_box,
     io,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     thread,
@@ -120,21 +120,13 @@ pub(super) fn atomic_counter(ready: &mut dyn FnMut()) -> Endless {
 
 /// Waits for a word to change, which it does not.
 #[inline(always)]
-fn spin(ready: &mut dyn FnMut(), between: impl Fn()) -> Endless {
+pub(super) fn spin(ready: &mut dyn FnMut(), between: impl Fn()) -> Endless {
     let word = AtomicU64::new(0);
     ready();
     while black_box(&word).load(Relaxed) == 0 {
         between();
     }
     Err(io::Error::other("no thread writes this word"))
-}
-
-pub(super) fn spin_pause(ready: &mut dyn FnMut()) -> Endless {
-    spin(ready, spin_loop)
-}
-
-pub(super) fn spin_bare(ready: &mut dyn FnMut()) -> Endless {
-    spin(ready, || {})
 }
 
 pub(super) fn sleep(ready: &mut dyn FnMut()) -> Endless {
@@ -196,9 +188,4 @@ pub(super) fn edit_distance(ready: &mut dyn FnMut()) -> Endless {
         }
         black_box(row);
     })
-}
-
-/// Gives the CPU away again and again until a word changes, which it does not.
-pub(super) fn spin_yield(ready: &mut dyn FnMut()) -> Endless {
-    spin(ready, thread::yield_now)
 }

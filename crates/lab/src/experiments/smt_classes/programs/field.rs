@@ -50,26 +50,15 @@ pub(super) fn repeat(ready: &mut dyn FnMut(), mut step: impl FnMut()) -> Endless
     }
 }
 
-/// Repeats `step` on the words of a field, with numbers to draw.
+/// Repeats `step` on the words or bytes of a field, with numbers to draw.
 #[inline(always)]
-pub(super) fn on_words(
+pub(super) fn on<T>(
+    units: fn(&mut Field) -> &mut [T],
     bytes: usize,
     ready: &mut dyn FnMut(),
-    mut step: impl FnMut(&mut [u64], &mut SplitMix64),
+    mut step: impl FnMut(&mut [T], &mut SplitMix64),
 ) -> Endless {
     let (mut field, mut random) = (Field::new(bytes)?, SplitMix64(1));
-    let words = field.words();
-    repeat(ready, || step(words, &mut random))
-}
-
-/// Repeats `step` on the bytes of a field, with numbers to draw.
-#[inline(always)]
-pub(super) fn on_bytes(
-    bytes: usize,
-    ready: &mut dyn FnMut(),
-    mut step: impl FnMut(&mut [u8], &mut SplitMix64),
-) -> Endless {
-    let (mut field, mut random) = (Field::new(bytes)?, SplitMix64(1));
-    let bytes = field.bytes();
-    repeat(ready, || step(bytes, &mut random))
+    let units = units(&mut field);
+    repeat(ready, || step(units, &mut random))
 }

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use super::field::{Endless, FAR, Field, LINE, NEAR, on_bytes, on_words, repeat};
+use super::field::{Endless, FAR, Field, LINE, on, repeat};
 use crate::kit::SplitMix64;
 
 /// Words of a line.
@@ -21,7 +21,7 @@ fn link(words: &mut [u64]) {
     }
 }
 
-fn chase(bytes: usize, ready: &mut dyn FnMut()) -> Endless {
+pub(super) fn chase(bytes: usize, ready: &mut dyn FnMut()) -> Endless {
     let mut field = Field::new(bytes)?;
     let words = field.words();
     link(words);
@@ -30,14 +30,6 @@ fn chase(bytes: usize, ready: &mut dyn FnMut()) -> Endless {
         at = words[at] as usize;
         black_box(at);
     })
-}
-
-pub(super) fn chase_dram(ready: &mut dyn FnMut()) -> Endless {
-    chase(FAR, ready)
-}
-
-pub(super) fn chase_cached(ready: &mut dyn FnMut()) -> Endless {
-    chase(16 << 10, ready)
 }
 
 /// As a list of the heap: each node's values are added up.
@@ -55,41 +47,21 @@ pub(super) fn list_sum(ready: &mut dyn FnMut()) -> Endless {
 }
 
 /// Looks up hashed keys: no look waits for the one before.
-fn look_up(bytes: usize, ready: &mut dyn FnMut()) -> Endless {
+pub(super) fn look_up(bytes: usize, ready: &mut dyn FnMut()) -> Endless {
     let mut found = 0_u64;
-    on_words(bytes, ready, |words, random| {
+    on(Field::words, bytes, ready, |words, random| {
         found += words[random.below((bytes / 8) as u64) as usize];
         black_box(found);
     })
 }
 
-pub(super) fn probe(ready: &mut dyn FnMut()) -> Endless {
-    look_up(FAR, ready)
-}
-
-pub(super) fn probe_cached(ready: &mut dyn FnMut()) -> Endless {
-    look_up(NEAR, ready)
-}
-
-/// P4's task on DRAM: 256 bytes at random places, by the C library; of what is written a byte changes each time.
-pub(super) fn random_writes(ready: &mut dyn FnMut()) -> Endless {
-    write_records(FAR, true, ready)
-}
-
-/// The same as [`smt`](crate::experiments::smt) has it: what is written stays as it is.
-pub(super) fn same_writes(ready: &mut dyn FnMut()) -> Endless {
-    write_records(FAR, false, ready)
-}
-
-pub(super) fn random_writes_cached(ready: &mut dyn FnMut()) -> Endless {
-    write_records(32 << 10, true, ready)
-}
-
-fn write_records(bytes: usize, changes: bool, ready: &mut dyn FnMut()) -> Endless {
+/// P4's task on DRAM: 256 bytes at random places, by the C library. If it `changes`, a byte of what is written
+/// does each time; else it stays as it is, as [`smt`](crate::experiments::smt) has it.
+pub(super) fn write_records(bytes: usize, changes: bool, ready: &mut dyn FnMut()) -> Endless {
     const RECORD: usize = 256;
     // No zeros: some processors write none back over zeros.
     let mut record = [1; RECORD];
-    on_bytes(bytes, ready, |target, random| {
+    on(Field::bytes, bytes, ready, |target, random| {
         let at = random.below((bytes / RECORD) as u64) as usize * RECORD;
         if changes {
             record[at % RECORD] = random.0 as u8;
@@ -101,7 +73,7 @@ fn write_records(bytes: usize, changes: bool, ready: &mut dyn FnMut()) -> Endles
 }
 
 pub(super) fn sum_stream(ready: &mut dyn FnMut()) -> Endless {
-    on_words(FAR, ready, |words, _| {
+    on(Field::words, FAR, ready, |words, _| {
         black_box(words.iter().fold(0_u64, |sum, word| sum.wrapping_add(*word)));
     })
 }
@@ -121,7 +93,7 @@ pub(super) fn matrix_sum(ready: &mut dyn FnMut()) -> Endless {
 
 /// Half of the memory to the other half, by the C library.
 pub(super) fn copy_stream(ready: &mut dyn FnMut()) -> Endless {
-    on_bytes(FAR, ready, |bytes, _| {
+    on(Field::bytes, FAR, ready, |bytes, _| {
         let (from, to) = bytes.split_at_mut(FAR / 2);
         to.copy_from_slice(from);
         black_box(to);
@@ -160,7 +132,7 @@ pub(super) fn hash_chains(ready: &mut dyn FnMut()) -> Endless {
 /// Lines from random places to random places.
 pub(super) fn scatter(ready: &mut dyn FnMut()) -> Endless {
     let lines = (FAR / LINE) as u64;
-    on_words(FAR, ready, |words, random| {
+    on(Field::words, FAR, ready, |words, random| {
         let [from, to] = [0, 1].map(|_| random.below(lines) as usize * STEP);
         words.copy_within(from..from + STEP, to);
     })
@@ -180,7 +152,7 @@ pub(super) fn matrix_vector(ready: &mut dyn FnMut()) -> Endless {
 
 /// Compares two halves that are alike, by the C library.
 pub(super) fn compare_stream(ready: &mut dyn FnMut()) -> Endless {
-    on_bytes(FAR, ready, |bytes, _| {
+    on(Field::bytes, FAR, ready, |bytes, _| {
         let (one, other) = bytes.split_at(FAR / 2);
         black_box(one == other);
     })

@@ -13,9 +13,14 @@ mod memory;
 mod persist;
 mod pmem;
 
+use std::{hint::spin_loop, thread::yield_now};
+
 use daiko_pair::Class;
 
-use self::field::Endless;
+use self::{
+    field::{Endless, FAR, NEAR},
+    persist::Flush,
+};
 use Class::{Compute, Stall, Unknown};
 
 use crate::kit::{Choice, Skip, host, pmem::require_libpmem};
@@ -121,31 +126,37 @@ const ZEROS: &str = "/dev/zero";
 
 /// All programs, in the order of tables.
 pub(super) const ALL: &[Program] = &[
-    needing("persist-clwb", Stall, persist::require_clwb, persist::clwb_random),
-    needing("persist-clflushopt", Stall, persist::require_clflushopt, persist::clflushopt_random),
+    needing("persist-clwb", Stall, persist::require_clwb, |ready| {
+        persist::records(ready, Flush::Clwb)
+    }),
+    needing("persist-clflushopt", Stall, persist::require_clflushopt, |ready| {
+        persist::records(ready, Flush::Clflushopt)
+    }),
     own("persist-log", Stall, persist::log),
     own("persist-nontemporal", Stall, persist::nontemporal_random),
     needing("persist-map", Stall, persist::require_clwb, persist::map),
     needing("persist-after-work", Stall, persist::require_clwb, persist::after_work),
     needing("libpmem-memmove", Stall, require_libpmem, pmem::memmove),
     needing("libpmem-counter", Stall, require_libpmem, pmem::counter),
-    trap(own("chase-dram", Stall, memory::chase_dram)),
+    trap(own("chase-dram", Stall, |ready| memory::chase(FAR, ready))),
     trap(own("list-sum-dram", Stall, memory::list_sum)),
-    trap(own("probe-dram", Stall, memory::probe)),
-    trap(own("random-writes-dram", Stall, memory::random_writes)),
+    trap(own("probe-dram", Stall, |ready| memory::look_up(FAR, ready))),
+    trap(own("random-writes-dram", Stall, |ready| memory::write_records(FAR, true, ready))),
     trap(own("writes-beside-flush", Compute, persist::writes_beside_flush)),
     trap(needing("flush-seldom", Compute, persist::require_clwb, persist::seldom)),
     trap(own("nontemporal-stream", Compute, persist::nontemporal_stream)),
     trap(own("fence-cached", Compute, persist::fence_cached)),
-    trap(own("chase-cached", Compute, memory::chase_cached)),
+    trap(own("chase-cached", Compute, |ready| memory::chase(16 << 10, ready))),
     trap(own("sum-stream", Compute, memory::sum_stream)),
     trap(own("matrix-sum", Compute, memory::matrix_sum)),
     trap(own("copy-stream", Compute, memory::copy_stream)),
-    trap(own("random-writes-cached", Compute, memory::random_writes_cached)),
-    trap(own("probe-cached", Compute, memory::probe_cached)),
+    trap(own("random-writes-cached", Compute, |ready| {
+        memory::write_records(32 << 10, true, ready)
+    })),
+    trap(own("probe-cached", Compute, |ready| memory::look_up(NEAR, ready))),
     trap(own("atomic-counter", Compute, compute::atomic_counter)),
-    trap(own("spin-pause", Unknown, compute::spin_pause)),
-    trap(own("spin-bare", Unknown, compute::spin_bare)),
+    trap(own("spin-pause", Unknown, |ready| compute::spin(ready, spin_loop))),
+    trap(own("spin-bare", Unknown, |ready| compute::spin(ready, || {}))),
     own("sleep", Unknown, compute::sleep),
     own("idiv", Compute, compute::idiv),
     own("matrix-product", Compute, compute::matrix_product),
@@ -175,7 +186,7 @@ pub(super) const ALL: &[Program] = &[
     trap(own("snapshots", Compute, persist::snapshots)),
     trap(own("matrix-vector", Compute, memory::matrix_vector)),
     trap(own("compare-stream", Compute, memory::compare_stream)),
-    trap(own("spin-yield", Unknown, compute::spin_yield)),
+    trap(own("spin-yield", Unknown, |ready| compute::spin(ready, yield_now))),
     own("sieve", Compute, compute::sieve),
     own("bodies", Compute, compute::bodies),
     own("edit-distance", Compute, compute::edit_distance),
@@ -185,7 +196,7 @@ pub(super) const ALL: &[Program] = &[
     installed("zstd", &["zstd", "-9", "-c"], ZEROS),
     installed("od", &["od", "-v"], ZEROS),
     // These came last, and were looked at: for what random-writes-dram is taken for, and for tests.
-    trap(own("same-writes-dram", Stall, memory::same_writes)),
+    trap(own("same-writes-dram", Stall, |ready| memory::write_records(FAR, false, ready))),
     needing("persist-assembly", Stall, persist::require_clwb, persist::assembly),
 ];
 

@@ -8,7 +8,7 @@ use std::{
     slice::{self, from_ref},
 };
 
-use super::field::{Endless, FAR, Field, LINE, NEAR, on_bytes, on_words, repeat};
+use super::field::{Endless, FAR, Field, LINE, NEAR, on, repeat};
 use crate::kit::{Skip, SplitMix64};
 
 const RECORD: usize = 256;
@@ -31,7 +31,7 @@ pub(super) fn require_clflushopt() -> Result<(), Skip> {
 
 /// How a line is written back.
 #[derive(Clone, Copy)]
-enum Flush {
+pub(super) enum Flush {
     Clflush,
     Clflushopt,
     Clwb,
@@ -66,7 +66,7 @@ fn store_nontemporal(word: &mut u64, value: u64) {
     unsafe { x86_64::_mm_stream_si64((word as *mut u64).cast(), value as i64) };
 }
 
-/// As [`clwb_random`], a word each: the same code however this is built.
+/// As [`records`] with CLWB, a word each: the same code however this is built.
 pub(super) fn assembly(ready: &mut dyn FnMut()) -> Endless {
     const ROUNDS: u64 = 1 << 20;
     let mut field = Field::new(FAR)?;
@@ -100,8 +100,8 @@ pub(super) fn assembly(ready: &mut dyn FnMut()) -> Endless {
 }
 
 #[inline(always)]
-fn records(ready: &mut dyn FnMut(), how: Flush) -> Endless {
-    on_bytes(FAR, ready, |bytes, random| {
+pub(super) fn records(ready: &mut dyn FnMut(), how: Flush) -> Endless {
+    on(Field::bytes, FAR, ready, |bytes, random| {
         let at = random.below((FAR / RECORD) as u64) as usize * RECORD;
         let record = &mut bytes[at..at + RECORD];
         record.fill(random.0 as u8);
@@ -110,18 +110,10 @@ fn records(ready: &mut dyn FnMut(), how: Flush) -> Endless {
     })
 }
 
-pub(super) fn clwb_random(ready: &mut dyn FnMut()) -> Endless {
-    records(ready, Flush::Clwb)
-}
-
-pub(super) fn clflushopt_random(ready: &mut dyn FnMut()) -> Endless {
-    records(ready, Flush::Clflushopt)
-}
-
 /// Lines one after another, each written back before the next.
 pub(super) fn log(ready: &mut dyn FnMut()) -> Endless {
     let mut count = 0;
-    on_bytes(FAR, ready, |bytes, _| {
+    on(Field::bytes, FAR, ready, |bytes, _| {
         for line in bytes.chunks_mut(LINE) {
             count += 1;
             line.fill(count as u8);
@@ -133,7 +125,7 @@ pub(super) fn log(ready: &mut dyn FnMut()) -> Endless {
 
 /// As libpmem writes pieces that are not small.
 pub(super) fn nontemporal_random(ready: &mut dyn FnMut()) -> Endless {
-    on_words(FAR, ready, |words, random| {
+    on(Field::words, FAR, ready, |words, random| {
         let at = random.below((FAR / RECORD) as u64) as usize * (RECORD / 8);
         for word in &mut words[at..at + RECORD / 8] {
             store_nontemporal(word, at as u64);
@@ -173,30 +165,34 @@ fn bytes_of(words: &[u64]) -> &[u8] {
     unsafe { slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }
 
+/// Writes `value` to the first word of any line, and the line back.
+#[inline(always)]
+fn persist_somewhere(words: &mut [u64], random: &mut SplitMix64, value: u64) {
+    let word = &mut words[random.below((FAR / LINE) as u64) as usize * (LINE / 8)];
+    *word = value;
+    persist(from_ref(word), Flush::Clwb);
+}
+
 /// Some work before each line.
 pub(super) fn after_work(ready: &mut dyn FnMut()) -> Endless {
-    on_words(FAR, ready, |words, random| {
+    on(Field::words, FAR, ready, |words, random| {
         let value = (0..16).fold(0, |sum, _| sum ^ random.next());
-        let word = &mut words[random.below((FAR / LINE) as u64) as usize * (LINE / 8)];
-        *word = value;
-        persist(from_ref(word), Flush::Clwb);
+        persist_somewhere(words, random, value);
     })
 }
 
 /// A line is written back after much work.
 pub(super) fn seldom(ready: &mut dyn FnMut()) -> Endless {
-    on_words(FAR, ready, |words, random| {
+    on(Field::words, FAR, ready, |words, random| {
         let value = (0..8192).fold(0, |sum: u64, _| sum.rotate_left(7) ^ random.next());
-        let word = &mut words[random.below((FAR / LINE) as u64) as usize * (LINE / 8)];
-        *word = value;
-        persist(from_ref(word), Flush::Clwb);
+        persist_somewhere(words, random, value);
     })
 }
 
 /// Plain writes in order; the flush that stands beside them is seldom reached.
 pub(super) fn writes_beside_flush(ready: &mut dyn FnMut()) -> Endless {
     let mut count = 0_u64;
-    on_words(FAR, ready, |words, _| {
+    on(Field::words, FAR, ready, |words, _| {
         for line in words.chunks_mut(LINE / 8) {
             count += 1;
             line.fill(black_box(count));
@@ -210,7 +206,7 @@ pub(super) fn writes_beside_flush(ready: &mut dyn FnMut()) -> Endless {
 /// As a copy of much does: past the caches, in order, with no fence to wait at.
 pub(super) fn nontemporal_stream(ready: &mut dyn FnMut()) -> Endless {
     let mut count = 0;
-    on_words(FAR, ready, |words, _| {
+    on(Field::words, FAR, ready, |words, _| {
         count += 1;
         words.iter_mut().for_each(|word| store_nontemporal(word, count));
         fence();
@@ -245,7 +241,7 @@ pub(super) fn queue(ready: &mut dyn FnMut()) -> Endless {
 
 /// Single bits at random places, with the fence that also waits for loads.
 pub(super) fn bitmap(ready: &mut dyn FnMut()) -> Endless {
-    on_words(FAR, ready, |words, random| {
+    on(Field::words, FAR, ready, |words, random| {
         let bit = random.below(FAR as u64 * 8) as usize;
         let word = &mut words[bit / 64];
         *word ^= 1 << (bit % 64);
@@ -274,7 +270,7 @@ pub(super) fn undo_log(ready: &mut dyn FnMut()) -> Endless {
 
 /// Plain writes in order, with a fence behind each page and nothing to be written back.
 pub(super) fn fenced_stream(ready: &mut dyn FnMut()) -> Endless {
-    on_words(FAR, ready, |words, _| {
+    on(Field::words, FAR, ready, |words, _| {
         for page in words.chunks_mut(512) {
             let value = black_box(page[0] + 1);
             page.fill(value);

@@ -1,12 +1,8 @@
 //! How a datum gets into and out of a thread.
 
-use std::{
-    io,
-    sync::atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Conductor;
-use crate::kit::Failure;
 
 /// A thread that has a CPU of its own and serves all others until the conductor
 /// has halted.
@@ -98,10 +94,4 @@ impl<G: Gate> Port for Buffer<G> {
     fn rouse(&self) {
         self.gate.rouse();
     }
-}
-
-/// A failure for a system call that cannot fail unless the lab is wrong or a
-/// limit was met that its caller did not foresee.
-pub(super) fn broken(what: &str, error: &io::Error) -> Failure {
-    Failure::Broken(format!("{what}: {error}"))
 }

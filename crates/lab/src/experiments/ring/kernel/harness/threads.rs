@@ -11,11 +11,10 @@ use super::{
     Agent, Buffer, Conductor, Gate, Port,
     cpus::Places,
     part::{Follower, Leader, Part, START, pass_on},
-    port::broken,
 };
 use crate::{
     experiments::ring::{Cpus, Kind, Method, Outcome, Spec},
-    kit::{Failure, Skip, thread_limits},
+    kit::{Failure, OrFailure, Skip, thread_limits},
 };
 
 /// Virtual; small, so that 10,000 threads fit wherever a few do.
@@ -67,10 +66,9 @@ impl<P: Port> Method for Threads<P> {
     }
 
     fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
-        let allowed = cpu::allowed().map_err(|error| broken("sched_getaffinity", &error))?;
+        let allowed = cpu::allowed().or_broken("sched_getaffinity")?;
         let agent = self.agent;
-        let ports = (self.open)(spec.threads)
-            .map_err(|error| Failure::Limit(format!("{}: {error}", self.name)))?;
+        let ports = (self.open)(spec.threads).or_limit(self.name)?;
         Ring {
             spec,
             agent,
@@ -151,8 +149,8 @@ impl<P: Port> Ring<'_, P> {
     fn thread(&self, index: usize, total: usize) -> Option<Outcome> {
         let agent = self.agent.filter(|_| index == self.spec.threads);
         let place = if agent.is_some() { &self.places.agent } else { &self.places.ring };
-        if let Err(error) = cpu::bind_current(place) {
-            self.conductor.report(Err(broken("sched_setaffinity", &error)));
+        if let Err(failure) = cpu::bind_current(place).or_broken("sched_setaffinity") {
+            self.conductor.report(Err(failure));
         }
         if let Some(agent) = agent {
             self.conductor.arrive(total);
