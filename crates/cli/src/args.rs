@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand, error::ErrorKind};
-use daiko_lab::experiment::CpuTask;
+use daiko_lab::kit::CpuTask;
 use daiko_scx::{DEFAULT_BOUND, Policy, Settings};
 
 use crate::{

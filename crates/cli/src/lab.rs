@@ -11,18 +11,22 @@ use std::{
 };
 
 use daiko_lab::{
-    conclusion,
-    experiment::{Experiment, List, Options, Planned},
-    follow_sim::{replay, trace::Reader},
-    host::Host,
-    processes, registry, report,
-    results::{Results, write_whole},
+    experiments::{
+        self,
+        follow_sim::{replay, trace::Reader},
+    },
+    kit::{
+        Experiment, List, Options, Planned,
+        host::Host,
+        processes,
+        results::{Results, write_whole},
+    },
+    report::{self, table},
     runner::{
         self, Measured, Schedule,
         child::{self, ChildSampler},
         progress,
     },
-    table,
 };
 
 use crate::{
@@ -36,9 +40,9 @@ const MOST_OF_PROGRAMS: Duration = Duration::from_secs(12 * 3600);
 
 /// Lists the experiments.
 pub(crate) fn list(out: &mut dyn Write) -> Result<ExitCode, Problem> {
-    for experiment in registry::all() {
-        writeln!(out, "{}: {}", experiment.name(), experiment.about())?;
-        writeln!(out, "    {}", experiment.methods().join(", "))?;
+    for experiment in experiments::ALL {
+        writeln!(out, "{}: {}", experiment.name, experiment.about)?;
+        writeln!(out, "    {}", (experiment.methods)().join(", "))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -73,7 +77,7 @@ pub(crate) fn run(request: &Request, out: &mut dyn Write) -> Result<ExitCode, Pr
     let host = Host::detect();
     let own_programs = request.cpu_tasks.is_some();
     let measured = measure(plan, schedule, own_programs, &stop)?;
-    let results = Results::new(host, &measured, schedule);
+    let results = measured.results(host, schedule);
     let report = save(&results, &request.out)?;
     print(&results, &measured, &report, out)?;
     Ok(exit_code(&measured))
@@ -115,15 +119,16 @@ fn existing_folder(folder: &Path) -> Result<PathBuf, Problem> {
     })
 }
 
-fn find(name: &str) -> Result<Box<dyn Experiment>, Problem> {
-    registry::find(name).ok_or_else(|| {
-        let names: Vec<&str> = registry::all().iter().map(|experiment| experiment.name()).collect();
+fn find(name: &str) -> Result<Experiment, Problem> {
+    experiments::find(name).ok_or_else(|| {
+        let names: Vec<&str> = experiments::ALL.iter().map(|experiment| experiment.name).collect();
         Problem::usage(format!("no experiment is named '{name}'; there are: {}", names.join(", ")))
     })
 }
 
-fn check_methods(request: &Request, experiments: &[Box<dyn Experiment>]) -> Result<(), Problem> {
-    let known: Vec<&str> = experiments.iter().flat_map(|experiment| experiment.methods()).collect();
+fn check_methods(request: &Request, experiments: &[Experiment]) -> Result<(), Problem> {
+    let known: Vec<&str> =
+        experiments.iter().flat_map(|experiment| (experiment.methods)()).collect();
     for name in request.methods.iter().flatten() {
         if !known.contains(&name.as_str()) {
             let among = request.experiments.join(", ");
@@ -137,7 +142,7 @@ fn check_methods(request: &Request, experiments: &[Box<dyn Experiment>]) -> Resu
 }
 
 /// Refuses a list without any effect: a long run would hide the mistake.
-fn check_lists(request: &Request, experiments: &[Box<dyn Experiment>]) -> Result<(), Problem> {
+fn check_lists(request: &Request, experiments: &[Experiment]) -> Result<(), Problem> {
     let lists = [
         ("--threads", request.threads.is_some(), List::Threads),
         ("--workers", request.workers.is_some(), List::Workers),
@@ -146,8 +151,8 @@ fn check_lists(request: &Request, experiments: &[Box<dyn Experiment>]) -> Result
     ];
     for (option, given, list) in lists {
         if given && !experiments.iter().any(|experiment| experiment.takes(list)) {
-            let takers = registry::all().into_iter().filter(|experiment| experiment.takes(list));
-            let takers: Vec<&str> = takers.map(|experiment| experiment.name()).collect();
+            let takers = experiments::ALL.into_iter().filter(|experiment| experiment.takes(list));
+            let takers: Vec<&str> = takers.map(|experiment| experiment.name).collect();
             return Err(Problem::usage(format!(
                 "{option} changes nothing in {}; it is for {}",
                 request.experiments.join(", "),
@@ -199,7 +204,7 @@ fn save(results: &Results, folder: &Path) -> Result<PathBuf, Problem> {
     let mut drawings = report::drawings(results).into_iter();
     results
         .write(&folder.join("results.json"))
-        .and_then(|()| write_whole(&report, &report::html(results, &report)))
+        .and_then(|()| write_whole(&report, &report::html(results)))
         .and_then(|()| drawings.try_for_each(|(name, svg)| write_whole(&folder.join(name), &svg)))
         .map_err(|error| {
             Problem::System(format!("cannot write to {}: {error}", folder.display()))
@@ -214,9 +219,13 @@ fn print(
     report: &Path,
     out: &mut dyn Write,
 ) -> Result<(), Problem> {
-    match conclusion::lines(results, report) {
-        Some(lines) => writeln!(out, "{}\n", lines.join("\n"))?,
-        None => writeln!(out, "Report: {}\n", report.display())?,
+    let report = report.display();
+    match report::conclusion(results) {
+        Some(lines) => {
+            writeln!(out, "{}", lines.join("\n"))?;
+            writeln!(out, "Report, with all figures and tables: {report}\n")?;
+        }
+        None => writeln!(out, "Report: {report}\n")?,
     }
     for table in table::tables(results) {
         writeln!(out, "{table}")?;

@@ -9,8 +9,8 @@ use std::{
 };
 
 use daiko_lab::{
-    experiment::{Case, Effort, Options, Sample, Unit},
-    processes, registry,
+    experiments,
+    kit::{Case, Effort, Options, Sample, Unit, processes},
     runner::{Sampler, child::ChildSampler},
 };
 
@@ -26,7 +26,7 @@ fn cases(experiment: &str) -> Vec<Case> {
         quick: true,
         ..Options::default()
     };
-    let plan = registry::find(experiment).expect("an experiment").plan(&options);
+    let plan = experiments::find(experiment).expect("an experiment").plan(&options);
     let cases = plan.into_iter().map(|planned| planned.case);
     let size = |case: &Case| case.params.number("cities").or(case.params.number("timers"));
     cases.filter(|case| size(case).is_none_or(|size| size <= 7)).collect()

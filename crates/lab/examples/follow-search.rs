@@ -4,7 +4,7 @@
 //! a little as long as that helps. It prints how often each figure appears alone, and the models that come nearest to
 //! all: without any lag but that of queues, with whatever lag, and at P3's rate of migrations as well.
 
-use daiko_lab::follow_sim::{Model, Outcome, Policy, Steering, simulate};
+use daiko_lab::experiments::follow_sim::{Model, Outcome, Policy, Steering, simulate};
 
 /// P3's figures: unintended migrations, of all; wake-ups until settled, mean and most; migrations of the
 /// new policy, of those of the old; migrations per second of the old.

@@ -7,7 +7,7 @@ use std::{
 };
 
 use daiko_cli::args::{self, Command, LabCommand, Request};
-use daiko_lab::format;
+use daiko_lab::kit::format;
 
 /// The input is the words after the program's name, separated by zero bytes.
 pub(super) fn fuzz(data: &[u8]) {

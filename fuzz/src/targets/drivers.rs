@@ -3,9 +3,12 @@
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
 use daiko_lab::{
-    Failure, ipc,
-    ring::{Outcome, peers},
-    runner::child,
+    Failure,
+    experiments::{
+        ipc,
+        ring::{Outcome, peers},
+    },
+    kit::failure,
 };
 
 /// The input is the exit code, two numbers, then any text.
@@ -38,7 +41,7 @@ fn any_answer(reply: &str, status: ExitStatus) {
 
 fn complaints_are_lines(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    for line in [peers::first_error(&text), child::last_line(bytes)] {
+    for line in [peers::first_error(&text), failure::last_line(bytes)] {
         assert!(!line.contains(char::is_control), "{line:?}");
     }
 }

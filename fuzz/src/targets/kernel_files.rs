@@ -1,6 +1,6 @@
 //! Files of `/proc` and `/sys` with one fact each: a fact written into any text is read back.
 
-use daiko_lab::host;
+use daiko_lab::kit::host;
 use daiko_sys::{limits, process, thread};
 
 /// The input is a number, then any text.

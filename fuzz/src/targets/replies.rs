@@ -4,8 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use daiko_lab::{
     Failure,
-    experiment::{Case, Effort, Params, Planned, Rounds, Sample},
-    results::Results,
+    kit::{Case, Effort, Params, Planned, Rounds, Sample},
     runner::{self, Observer, Sampler, Schedule},
 };
 
@@ -23,7 +22,7 @@ pub(super) fn fuzz(data: &[u8]) {
     let (schedule, stop) = (Schedule::QUICK, AtomicBool::new(false));
     let measured = runner::run(plan, schedule, &mut Child(answer), &mut Nobody, &stop);
     assert_eq!(measured.series.len() + measured.skipped.len() + measured.failed.len(), 1);
-    results::check(&Results::new(results::host(), &measured, schedule));
+    results::check(&measured.results(results::host(), schedule));
 }
 
 type Answer = Result<Sample, Failure>;

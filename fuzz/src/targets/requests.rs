@@ -1,9 +1,8 @@
 //! The request to a sample's child, which answers every valid request and refuses any other.
 
 use daiko_lab::{
-    Failure,
-    experiment::{Case, Sample},
-    registry,
+    Failure, experiments,
+    kit::{Case, Sample},
     runner::child,
 };
 use serde::Deserialize;
@@ -14,7 +13,7 @@ use serde_json::Value;
 pub(super) fn fuzz(data: &[u8]) {
     let request: Option<Value> = serde_json::from_slice(data).ok();
     let case = request.as_ref().and_then(|request| Case::deserialize(request.get("case")?).ok());
-    if case.as_ref().is_some_and(|case| registry::find(&case.experiment).is_some()) {
+    if case.as_ref().is_some_and(|case| experiments::find(&case.experiment).is_some()) {
         return;
     }
     let mut output = Vec::new();

@@ -1,8 +1,9 @@
 //! `results.json`: it survives a round trip, and any contents make a report.
 
-use std::path::Path;
-
-use daiko_lab::{conclusion, host::Host, report, results::Results, table};
+use daiko_lab::{
+    kit::{host::Host, results::Results},
+    report::{self, table},
+};
 use roxmltree::{Document, ParsingOptions};
 
 /// The input is the file.
@@ -18,16 +19,15 @@ pub(super) fn check(results: &Results) {
     let again: Results = serde_json::from_slice(&text).expect("the same JSON");
     assert_eq!(&again, results);
 
-    let path = Path::new("report.html");
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
-    let html = report::html(results, path);
+    let html = report::html(results);
     Document::parse_with_options(&html, options).expect("a well-formed report");
     for (name, drawing) in report::drawings(results) {
         Document::parse(&drawing).expect(name);
     }
     let tables: String = table::tables(results).iter().map(ToString::to_string).collect();
     assert!(!tables.contains("NaN"), "{tables}");
-    let _ = conclusion::lines(results, path);
+    let _ = report::conclusion(results);
 }
 
 /// A constant host.

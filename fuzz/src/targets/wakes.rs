@@ -1,7 +1,7 @@
 //! A trace of wake-ups: an accepted trace reads the same after printing and can be replayed, and a
 //! refusal is one line.
 
-use daiko_lab::follow_sim::{
+use daiko_lab::experiments::follow_sim::{
     replay::replay,
     trace::{Reader, TraceError, Wake, Writer},
 };

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use daiko_lab::follow_sim::trace::{Wake, Writer};
+use daiko_lab::experiments::follow_sim::trace::{Wake, Writer};
 use daiko_scx::Event;
 
 /// A file of wake-ups under construction. Without its last line it counts as truncated.

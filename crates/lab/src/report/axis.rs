@@ -1,6 +1,6 @@
 //! Scales from values to pixels, and where their ticks lie.
 
-use crate::format;
+use crate::kit::format;
 
 /// Maps values to a range of pixels.
 #[derive(Clone, Debug)]

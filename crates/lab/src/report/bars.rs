@@ -2,30 +2,9 @@
 
 use super::{
     axis::Axis,
-    chart::{Family, Span},
-    svg::{Anchor, Svg},
+    svg::{Anchor, Screen, Svg},
 };
-use crate::format;
-
-/// Values of several methods in several situations, on one linear axis.
-pub(super) struct BarChart {
-    pub(super) label: String,
-    pub(super) axis: String,
-    pub(super) groups: Vec<Group>,
-}
-
-/// The bars of one situation.
-pub(super) struct Group {
-    pub(super) name: String,
-    pub(super) bars: Vec<Bar>,
-}
-
-/// A method's value, with its range.
-pub(super) struct Bar {
-    pub(super) name: String,
-    pub(super) family: Family,
-    pub(super) value: Span,
-}
+use crate::kit::{Bar, BarChart, Spread, format};
 
 const BAR: f64 = 14.0;
 const ROW: f64 = 20.0;
@@ -35,20 +14,7 @@ const TOP: f64 = 4.0;
 const LETTER: f64 = 7.0;
 
 impl BarChart {
-    /// The families that have a bar, in the order of legends.
-    pub(super) fn families(&self) -> Vec<Family> {
-        let mut families: Vec<Family> = self.bars().map(|bar| bar.family).collect();
-        families.sort_unstable();
-        families.dedup();
-        families
-    }
-
-    /// Both drawings.
-    pub(super) fn draw(&self) -> String {
-        self.draw_in("wide", 1032.0) + &self.draw_in("narrow", 358.0)
-    }
-
-    fn bars(&self) -> impl Iterator<Item = &Bar> {
+    pub(super) fn bars(&self) -> impl Iterator<Item = &Bar> {
         self.groups.iter().flat_map(|group| &group.bars)
     }
 
@@ -58,11 +24,15 @@ impl BarChart {
         104f64.max(letters.unwrap_or_default() as f64 * LETTER + 14.0)
     }
 
-    fn draw_in(&self, class: &'static str, width: f64) -> String {
+    pub(super) fn draw(&self, screen: Screen) -> String {
+        let width = match screen {
+            Screen::Wide => 1032.0,
+            Screen::Narrow => 358.0,
+        };
         let (left, right) = (self.names_width(), width - 76.0);
         let bottom = TOP + HEAD * self.groups.len() as f64 + ROW * self.bars().count() as f64;
         let axis = Axis::linear(self.bars().map(|bar| bar.value.max), left, right);
-        let mut svg = Svg::new(class, width, bottom + 44.0, &self.label);
+        let mut svg = Svg::new(screen, width, bottom + 44.0, &self.label);
         for (value, label) in axis.ticks(48.0) {
             svg.line("grid", (axis.at(value), TOP), (axis.at(value), bottom));
             svg.text("tick", (axis.at(value), bottom + 16.0), Anchor::Middle, &label);
@@ -83,7 +53,7 @@ impl BarChart {
 
 impl Bar {
     fn draw(&self, svg: &mut Svg, group: &str, axis: &Axis, left: f64, top: f64) {
-        let (class, Span { median, min, max }) = (self.family.class(), self.value);
+        let (class, Spread { median, min, max }) = (self.family.class(), self.value);
         let (middle, end) = (top + BAR / 2.0, axis.at(median));
         let [median_text, min_text, max_text] = [median, min, max].map(format::number);
         let title = format!("{}, {group}: {median_text} ({min_text} to {max_text})", self.name);

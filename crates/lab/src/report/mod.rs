@@ -3,47 +3,33 @@
 
 mod axis;
 mod bars;
-mod chart;
-mod figures;
-mod follow_sim;
-mod ipc;
-mod items;
-mod p2;
-mod p3;
-mod p5;
-mod processes;
-mod serve;
-mod sleep;
-mod smt;
-mod smt_classes;
+mod curve;
+mod ratios;
 mod svg;
-mod tsp;
+pub mod table;
 
-use std::{collections::BTreeMap, fmt::Write, path::Path};
+use std::{collections::BTreeMap, fmt::Write};
 
-use chart::Family;
-use figures::{Figure, RatioTable};
-use svg::Escaped;
-
+use self::svg::{Escaped, Screen};
 use crate::{
-    conclusion, format,
-    host::Host,
-    results::{Missing, Results},
-    table::{self, Table},
+    experiments,
+    kit::{
+        Cell, Chart, Column, DataTable, Drawing, Family, Host, Missing, Part, Results, Section,
+        format,
+    },
 };
 
 const STYLE: &str = include_str!("style.css");
 
-/// The report of `results`, which will lie at `path`.
+/// The report of `results`.
 ///
 /// # Examples
 /// ```
-/// use std::path::Path;
-/// use daiko_lab::{host::Host, report, results::Results, runner::{Measured, Schedule}};
-/// let results = Results::new(Host::detect(), &Measured::default(), Schedule::QUICK);
-/// assert!(report::html(&results, Path::new("report.html")).starts_with("<!DOCTYPE html>"));
+/// use daiko_lab::{kit::host::Host, report, runner::{Measured, Schedule}};
+/// let results = Measured::default().results(Host::detect(), Schedule::QUICK);
+/// assert!(report::html(&results).starts_with("<!DOCTYPE html>"));
 /// ```
-pub fn html(results: &Results, path: &Path) -> String {
+pub fn html(results: &Results) -> String {
     let mut page = Page::default();
     page.add(format_args!(
         r#"<!DOCTYPE html>
@@ -52,24 +38,10 @@ pub fn html(results: &Results, path: &Path) -> String {
 <title>Daiko lab</title><style>{STYLE}</style></head><body>
 "#
     ));
-    page.header(results, path);
+    let sections = sections(results);
+    page.header(results, &sections);
     page.0.push_str("<main>");
-    page.ring(results);
-    page.figure_section(figures::governor_curve(results));
-    page.p2(results);
-    page.p3(results);
-    page.p5(results);
-    page.sleep(results);
-    page.figure_section(tsp::curve(results));
-    page.figure_section(ipc::curve(results));
-    serve::figures(results).into_iter().for_each(|(_, figure)| page.figure_section(Some(figure)));
-    follow_sim::figures(results)
-        .into_iter()
-        .for_each(|(_, figure)| page.figure_section(Some(figure)));
-    page.p4(results);
-    smt::figures(results).into_iter().for_each(|(_, figure)| page.figure_section(Some(figure)));
-    page.processes(results);
-    page.smt_classes(results);
+    sections.iter().for_each(|section| page.section(section));
     page.tables(results);
     page.missing("Left out", &results.skipped);
     page.missing("Failed", &results.failed);
@@ -80,35 +52,113 @@ pub fn html(results: &Results, path: &Path) -> String {
     page.0
 }
 
-/// The curves of `results`, each with a name for a file of its own: SVG that stands alone.
+/// The drawings of `results`, each with a name for a file of its own: SVG that stands alone.
 ///
 /// # Examples
 /// ```
-/// use daiko_lab::{host::Host, report, results::Results, runner::{Measured, Schedule}};
-/// let results = Results::new(Host::detect(), &Measured::default(), Schedule::QUICK);
+/// use daiko_lab::{kit::host::Host, report, runner::{Measured, Schedule}};
+/// let results = Measured::default().results(Host::detect(), Schedule::QUICK);
 /// assert!(report::drawings(&results).is_empty(), "nothing was measured");
 /// ```
 pub fn drawings(results: &Results) -> Vec<(&'static str, String)> {
-    let curves = [
-        ("ring.svg", figures::ring_curve(results)),
-        ("governor.svg", figures::governor_curve(results)),
-        ("tsp.svg", tsp::curve(results)),
-        ("ipc.svg", ipc::curve(results)),
-    ];
-    let curves = curves.into_iter().filter_map(|(name, figure)| Some((name, figure?)));
-    let all = curves.chain(serve::figures(results)).chain(follow_sim::figures(results));
-    let all = all.chain(smt::figures(results));
-    all.map(|(name, figure)| (name, stand_alone(&figure.drawing))).collect()
+    let alone = |section| match section {
+        Section::Drawing(Drawing { file, chart, .. }) => Some((file?, stand_alone(&chart))),
+        _ => None,
+    };
+    sections(results).into_iter().filter_map(alone).collect()
 }
 
-/// The first, wide drawing, with the style that a page would give it, at whatever width.
-fn stand_alone(drawings: &str) -> String {
-    let wide = drawings.split_inclusive("</svg>").next().unwrap_or_default();
-    let (open, body) = wide.split_once('>').unwrap_or_default();
+/// The lines that `results` begin with, if they allow a conclusion.
+pub fn conclusion(results: &Results) -> Option<Vec<String>> {
+    sections(results).into_iter().find_map(|section| match section {
+        Section::Conclusion(lines) => Some(lines),
+        _ => None,
+    })
+}
+
+/// The sections of all experiments, those of one title as one.
+fn sections(results: &Results) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
+    for section in experiments::ALL.iter().flat_map(|experiment| (experiment.sections)(results)) {
+        if !sections.iter_mut().any(|other| has_joined(other, &section)) {
+            sections.push(section);
+        }
+    }
+    sections
+}
+
+/// Adds the rows of `section` to those of a section with its title; whether it is one.
+fn has_joined(other: &mut Section, section: &Section) -> bool {
+    let (Section::Titled(title, parts), Section::Titled(own, more)) = (other, section) else {
+        return false;
+    };
+    if title != own {
+        return false;
+    }
+    for pair in parts.iter_mut().zip(more) {
+        if let (Part::Table(table), Part::Table(more)) = pair {
+            table.rows.extend(more.rows.iter().cloned());
+        }
+    }
+    true
+}
+
+/// A drawing for wide screens, with the style that a page would give it, at whatever width.
+fn stand_alone(chart: &Chart) -> String {
+    let drawing = chart.draw(Screen::Wide);
+    let (open, body) = drawing.split_once('>').unwrap_or_default();
     format!(
         "{open}><style>{STYLE}\nsvg.wide {{ display: block; background: var(--paper); }}</style>{body}\n"
     )
 }
+
+impl Chart {
+    fn draw(&self, screen: Screen) -> String {
+        match self {
+            Self::Curve(chart) => chart.draw(screen),
+            Self::Bars(chart) => chart.draw(screen),
+            Self::Ratios(chart) => chart.draw(screen),
+        }
+    }
+
+    /// The families that it shows, in the order of legends.
+    fn families(&self) -> Vec<Family> {
+        let mut families: Vec<Family> = match self {
+            Self::Curve(chart) => chart.lines.iter().map(|line| line.family).collect(),
+            Self::Bars(chart) => chart.bars().map(|bar| bar.family).collect(),
+            Self::Ratios(chart) => chart.rows.iter().map(|row| row.family).collect(),
+        };
+        families.sort_unstable();
+        families.dedup();
+        families
+    }
+}
+
+impl Family {
+    fn class(self) -> &'static str {
+        match self {
+            Self::Ours => "ours",
+            Self::Peer => "peer",
+            Self::Kernel => "kernel",
+            Self::Alone | Self::Limit | Self::Published => "limit",
+        }
+    }
+
+    /// Its name in a legend.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ours => "Daiko",
+            Self::Peer => "libraries",
+            Self::Kernel => "kernel mechanisms",
+            Self::Alone => "no threads",
+            Self::Limit => "limit",
+            Self::Published => "published",
+        }
+    }
+}
+
+const CLASS_FACTS: &str = r#" class="facts""#;
+const CLASS_HINT: &str = r#" class="hint""#;
 
 #[derive(Default)]
 struct Page(String);
@@ -118,68 +168,84 @@ impl Page {
         self.0.write_fmt(markup).expect("strings take all");
     }
 
-    fn header(&mut self, results: &Results, path: &Path) {
+    /// An element with an attribute or none, around a text.
+    fn element(&mut self, tag: &str, attribute: &str, text: &str) {
+        self.add(format_args!("<{tag}{attribute}>{}</{tag}>", Escaped(text)));
+    }
+
+    fn list(&mut self, attribute: &str, lines: &[String]) {
+        self.add(format_args!("<ul{attribute}>"));
+        lines.iter().for_each(|line| self.element("li", "", line));
+        self.0.push_str("</ul>");
+    }
+
+    fn header(&mut self, results: &Results, sections: &[Section]) {
         self.add(format_args!("<header><h1>Waiting, measured on this machine</h1>"));
-        self.add(format_args!(r#"<p class="facts">{}</p>"#, Escaped(&facts(&results.host))));
+        self.element("p", CLASS_FACTS, &facts(&results.host));
         if !results.host.optimised {
             self.warning("A debug build: build with --release before you compare anything.");
         }
         if results.interrupted {
             self.warning("Stopped before its end: points have fewer runs, or are missing.");
         }
-        if let Some(lines) = conclusion::lines(results, path) {
-            self.0.push_str(r#"<ul class="conclusion">"#);
-            // The last line says where the report is: the reader is there.
-            for line in &lines[..4] {
-                self.add(format_args!("<li>{}</li>", Escaped(line)));
+        for section in sections {
+            if let Section::Conclusion(lines) = section {
+                self.list(r#" class="conclusion""#, lines);
             }
-            self.0.push_str("</ul>");
         }
         self.0.push_str("</header>");
     }
 
     fn warning(&mut self, text: &str) {
-        self.add(format_args!(r#"<p class="warning">{}</p>"#, Escaped(text)));
+        self.element("p", r#" class="warning""#, text);
     }
 
-    fn ring(&mut self, results: &Results) {
-        self.figure_section(figures::ring_curve(results));
-        let figures = figures::of_p1(results);
-        if figures.is_empty() {
-            return;
+    fn section(&mut self, section: &Section) {
+        match section {
+            Section::Conclusion(_) => return,
+            Section::Drawing(drawing) => {
+                self.0.push_str("<section>");
+                self.drawing(drawing, "h2");
+            }
+            Section::Titled(title, parts) => {
+                self.0.push_str("<section>");
+                self.element("h2", "", title);
+                parts.iter().for_each(|part| self.part(part));
+            }
         }
-        self.0.push_str(
-            r#"<section><h2>The figures of P1, redrawn</h2><p>P1 is the paper that polling agents come from: "waiting by polling agents and lightweight threads" (Computer System Symposium 2015; 4 cores, Linux 2.6.32). It compares methods by their speed relative to RT signals; ratios carry over to another machine, nanoseconds do not.</p><div class="pair">"#,
-        );
-        for figure in &figures {
-            self.figure(figure, "h3");
-        }
-        self.0.push_str("</div></section>");
+        self.0.push_str("</section>");
     }
 
-    fn figure_section(&mut self, figure: Option<Figure>) {
-        if let Some(figure) = figure {
-            self.0.push_str("<section>");
-            self.figure(&figure, "h2");
-            self.0.push_str("</section>");
+    fn part(&mut self, part: &Part) {
+        match part {
+            Part::Text(text) => self.element("p", "", text),
+            Part::Hint(text) => self.element("p", CLASS_HINT, text),
+            Part::List(lines) => self.list("", lines),
+            Part::Table(table) => self.table(table),
+            Part::Drawings(drawings) => {
+                self.0.push_str(r#"<div class="pair">"#);
+                drawings.iter().for_each(|drawing| self.drawing(drawing, "h3"));
+                self.0.push_str("</div>");
+            }
         }
     }
 
-    fn figure(&mut self, figure: &Figure, heading: &str) {
-        self.add(format_args!("<figure><{heading}>{}</{heading}>", Escaped(&figure.title)));
-        self.add(format_args!("<figcaption>{}</figcaption>", Escaped(&figure.text)));
-        self.legend(&figure.legend);
-        self.0.push_str(&figure.drawing);
-        if let Some(table) = &figure.table {
-            self.ratio_table(&figure.title, table);
+    /// A drawing for each width, so that text is readable on both.
+    fn drawing(&mut self, drawing: &Drawing, heading: &str) {
+        self.0.push_str("<figure>");
+        self.element(heading, "", &drawing.title);
+        self.element("figcaption", "", &drawing.text);
+        if drawing.has_legend {
+            self.legend(&drawing.chart.families());
         }
+        for screen in [Screen::Wide, Screen::Narrow] {
+            self.0.push_str(&drawing.chart.draw(screen));
+        }
+        drawing.table.iter().for_each(|table| self.table(table));
         self.0.push_str("</figure>");
     }
 
     fn legend(&mut self, families: &[Family]) {
-        if families.is_empty() {
-            return;
-        }
         self.0.push_str(r#"<ul class="legend">"#);
         for family in families {
             self.add(format_args!(r#"<li class="{}">{}</li>"#, family.class(), family.name()));
@@ -187,102 +253,77 @@ impl Page {
         self.0.push_str("</ul>");
     }
 
-    fn ratio_table(&mut self, title: &str, table: &RatioTable) {
-        self.open_scroll(title);
-        self.0.push_str(r#"<table><thead><tr><th class="text" scope="col">method</th>"#);
-        for head in &table.heads {
-            self.add(format_args!(r#"<th scope="col">{}</th>"#, Escaped(head)));
+    /// A table, in a region that scrolls where it is wide, and that the keyboard reaches.
+    fn table(&mut self, table: &DataTable) {
+        self.add(format_args!(
+            r#"<div class="scroll" role="region" tabindex="0" aria-label="Table: {}"><table>"#,
+            Escaped(&table.label)
+        ));
+        if table.has_caption {
+            self.element("caption", "", &table.label);
+        }
+        self.0.push_str("<thead><tr>");
+        for column in &table.columns {
+            match column {
+                Column::Text(head) | Column::Lines(head) => {
+                    self.element("th", r#" class="text" scope="col""#, head);
+                }
+                Column::Number(head) => self.element("th", r#" scope="col""#, head),
+            }
         }
         self.0.push_str("</tr></thead><tbody>");
-        for row in &table.rows {
-            let cell = |value: Option<String>| value.unwrap_or_else(|| "\u{2013}".into());
-            self.add(format_args!(
-                r#"<tr><th scope="row">{}</th><td>{}</td><td>{}</td><td>{}</td></tr>"#,
-                Escaped(&row.name),
-                cell(row.time.map(format::number)),
-                cell(row.measured.map(table.ratio)),
-                cell(row.published.map(table.ratio)),
-            ));
-        }
+        table.rows.iter().for_each(|row| self.row(&table.columns, row));
         self.0.push_str("</tbody></table></div>");
+    }
+
+    fn row(&mut self, columns: &[Column], cells: &[Cell]) {
+        self.0.push_str("<tr>");
+        for (index, (column, cell)) in columns.iter().zip(cells).enumerate() {
+            let (tag, attribute) = match column {
+                _ if index == 0 => ("th", r#" scope="row""#),
+                Column::Text(_) => ("td", r#" class="text""#),
+                Column::Lines(_) => ("td", r#" class="text wrap""#),
+                Column::Number(_) => ("td", ""),
+            };
+            self.add(format_args!("<{tag}{attribute}>{}", Escaped(&cell.value)));
+            cell.below.iter().for_each(|below| self.element("small", "", below));
+            self.add(format_args!("</{tag}>"));
+        }
+        self.0.push_str("</tr>");
     }
 
     fn tables(&mut self, results: &Results) {
         let tables = table::tables(results);
-        if tables.is_empty() {
-            return;
+        if !tables.is_empty() {
+            let hint = "Medians, and under each the fastest and the slowest run.";
+            let tables = tables.iter().map(|table| Part::Table(table.data()));
+            let parts = [Part::Hint(hint.into())].into_iter().chain(tables).collect();
+            self.section(&Section::Titled("All figures".into(), parts));
         }
-        self.0.push_str(
-            r#"<section><h2>All figures</h2><p class="hint">Medians, and under each the fastest and the slowest run.</p>"#,
-        );
-        for table in &tables {
-            self.table(table);
-        }
-        self.0.push_str("</section>");
     }
 
-    fn table(&mut self, table: &Table) {
-        self.open_scroll(&table.title);
-        self.add(format_args!("<table><caption>{}</caption><thead><tr>", Escaped(&table.title)));
-        self.0.push_str(
-            r#"<th class="text" scope="col">method</th><th class="text" scope="col">variant</th>"#,
-        );
-        for head in &table.heads {
-            let column = table.column.as_ref().map_or(String::new(), |column| format!("{column} "));
-            self.add(format_args!(r#"<th scope="col">{}{}</th>"#, Escaped(&column), Escaped(head)));
-        }
-        self.0.push_str("</tr></thead><tbody>");
-        for row in &table.rows {
-            self.add(format_args!(
-                r#"<tr><th scope="row">{}</th><td class="text">{}</td>"#,
-                Escaped(&row.method),
-                Escaped(&row.variant)
-            ));
-            for cell in &row.cells {
-                match cell {
-                    Some(cell) => self.add(format_args!(
-                        "<td>{}<small>{}\u{2013}{}</small></td>",
-                        format::number(cell.median),
-                        format::number(cell.min),
-                        format::number(cell.max)
-                    )),
-                    None => self.0.push_str("<td>\u{2013}</td>"),
-                }
-            }
-            self.0.push_str("</tr>");
-        }
-        self.0.push_str("</tbody></table></div>");
-    }
-
-    /// What has no value, one row per method and reason.
+    /// Points without a value, one row per method and reason.
     fn missing(&mut self, title: &str, missing: &[Missing]) {
         if missing.is_empty() {
             return;
         }
-        self.add(format_args!("<section><h2>{title}: {} points</h2>", missing.len()));
-        self.open_scroll(title);
-        self.0.push_str(
-            r#"<table><thead><tr><th class="text" scope="col">method</th><th scope="col">points</th><th class="text" scope="col">reason</th></tr></thead><tbody>"#,
-        );
-        for ((method, reason), count) in grouped(missing) {
-            self.add(format_args!(
-                r#"<tr><th scope="row">{}</th><td>{count}</td><td class="text wrap">{}</td></tr>"#,
-                Escaped(&method),
-                Escaped(reason)
-            ));
-        }
-        self.0.push_str("</tbody></table></div></section>");
+        let row = |((method, reason), count): ((String, &str), usize)| {
+            vec![method.into(), count.to_string().into(), reason.into()]
+        };
+        let mut table = DataTable::new(title, ["method"], ["points"]);
+        table.columns.push(Column::Lines("reason".into()));
+        let table = table.with_rows(grouped(missing).into_iter().map(row));
+        let title = format!("{title}: {} points", missing.len());
+        self.section(&Section::Titled(title, vec![Part::Table(table)]));
     }
 
     fn notes(&mut self, notes: &[String]) {
-        if notes.is_empty() {
-            return;
+        if !notes.is_empty() {
+            let hint =
+                "Rounds of these are long: a run has few, and takes longer than it is meant to.";
+            let parts = vec![Part::Hint(hint.into()), Part::List(notes.into())];
+            self.section(&Section::Titled("Few rounds".into(), parts));
         }
-        self.0.push_str("<section><h2>Few rounds</h2><p class=\"hint\">Rounds of these are long: a run has few, and takes longer than it is meant to.</p><ul>");
-        for note in notes {
-            self.add(format_args!("<li>{}</li>", Escaped(note)));
-        }
-        self.0.push_str("</ul></section>");
     }
 
     fn footer(&mut self) {
@@ -292,14 +333,6 @@ impl Page {
              hop reads an 8-byte datum, checks that it is this lap's, and writes it to the next thread's buffer. \
              Set-up is not part of any figure. The numbers behind this page are in results.json beside it.</p></footer>",
         );
-    }
-
-    /// A wide table scrolls in a region that the keyboard reaches.
-    fn open_scroll(&mut self, label: &str) {
-        self.add(format_args!(
-            r#"<div class="scroll" role="region" tabindex="0" aria-label="Table: {}">"#,
-            Escaped(label)
-        ));
     }
 }
 

@@ -29,6 +29,13 @@ pub(super) struct Svg {
     body: String,
 }
 
+/// The width that a drawing is for.
+#[derive(Clone, Copy)]
+pub(super) enum Screen {
+    Wide,
+    Narrow,
+}
+
 /// Where text lies relative to its point.
 #[derive(Clone, Copy)]
 pub(super) enum Anchor {
@@ -39,7 +46,11 @@ pub(super) enum Anchor {
 
 impl Svg {
     /// A drawing that a screen reader announces as `label`.
-    pub(super) fn new(class: &str, width: f64, height: f64, label: &str) -> Self {
+    pub(super) fn new(screen: Screen, width: f64, height: f64, label: &str) -> Self {
+        let class = match screen {
+            Screen::Wide => "wide",
+            Screen::Narrow => "narrow",
+        };
         let body = format!(
             r#"<svg xmlns="http://www.w3.org/2000/svg" class="{class}" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" aria-label="{}">"#,
             Escaped(label)

@@ -4,11 +4,9 @@
 use std::{
     fmt::Display,
     io::{self, Read, Write},
-    os::unix::process::{CommandExt, ExitStatusExt},
+    os::unix::process::ExitStatusExt,
     path::PathBuf,
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc,
-    thread,
+    process::Command,
     time::Duration,
 };
 
@@ -16,10 +14,13 @@ use serde::{Deserialize, Serialize};
 
 use super::Sampler;
 use crate::{
-    Failure,
-    experiment::{Case, Effort, Sample},
-    failure::quoted,
-    processes, registry,
+    experiments,
+    kit::{
+        Case, Effort, Failure, OrFailure, Sample,
+        exchange::{Exchange, exchange},
+        failure::last_line,
+        processes,
+    },
 };
 
 /// Time for what is not measured: making a million threads, and at first use
@@ -61,17 +62,6 @@ impl ChildSampler {
         Self { set_up, ..self }
     }
 
-    /// A child in a process group of its own: an interrupt from the terminal is
-    /// the runner's to handle, and a kill reaches the child's children.
-    fn spawn(&self, case: &Case) -> io::Result<Child> {
-        self.command(case)
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-    }
-
     fn command(&self, case: &Case) -> Command {
         if let Some(program) = self.processes.as_ref().filter(|_| case.method == processes::METHOD)
         {
@@ -81,59 +71,32 @@ impl ChildSampler {
         command.args(&self.arguments);
         command
     }
-
-    fn exchange(&self, request: &Request) -> io::Result<Answer> {
-        let mut child = self.spawn(&request.case)?;
-        let mut stdin = child.stdin.take().expect("piped");
-        // A child that dies early closes the pipe; its status tells more.
-        let _ = stdin.write_all(&serde_json::to_vec(request)?);
-        drop(stdin);
-        let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
-        let reply = stdout.recv_timeout(request.effort.limit + self.set_up);
-        kill_group(&child);
-        let status = child.wait()?;
-        Ok(Answer {
-            hung: reply.is_err(),
-            reply: reply.unwrap_or_default(),
-            status,
-            complaint: last_line(&stderr.recv().unwrap_or_default()),
-        })
-    }
 }
 
 impl Sampler for ChildSampler {
     fn sample(&mut self, case: &Case, effort: Effort) -> Result<Sample, Failure> {
-        let request = Request { case: case.clone(), effort };
-        match self.exchange(&request) {
-            Ok(answer) => answer.into_sample(effort.limit + self.set_up),
-            Err(error) => Err(broken(format_args!("cannot start a sample: {error}"))),
-        }
+        let request = serde_json::to_vec(&Request { case: case.clone(), effort });
+        let request = request.or_broken("cannot ask")?;
+        let patience = effort.limit + self.set_up;
+        let answer = exchange(self.command(case), &request, patience);
+        sample_of(answer.or_broken("cannot start a sample")?, patience)
     }
 }
 
-/// What came back from a child.
-struct Answer {
-    reply: Vec<u8>,
-    complaint: String,
-    status: ExitStatus,
-    hung: bool,
-}
-
-impl Answer {
-    fn into_sample(self, patience: Duration) -> Result<Sample, Failure> {
-        if self.hung {
-            return Err(broken(format_args!("hung: killed after {} s", patience.as_secs())));
-        }
-        if let Ok(result) = serde_json::from_slice(&self.reply) {
-            return result;
-        }
-        let end = match self.status.signal() {
-            Some(signal) => format!("signal {signal}"),
-            None => format!("exit code {}", self.status.code().unwrap_or_default()),
-        };
-        let colon = if self.complaint.is_empty() { "" } else { ": " };
-        Err(broken(format_args!("the sample died with {end}{colon}{}", self.complaint)))
+fn sample_of(answer: Exchange, patience: Duration) -> Result<Sample, Failure> {
+    let Some(reply) = answer.reply else {
+        return Err(broken(format_args!("hung: killed after {} s", patience.as_secs())));
+    };
+    if let Ok(result) = serde_json::from_slice(&reply) {
+        return result;
     }
+    let end = match answer.status.signal() {
+        Some(signal) => format!("signal {signal}"),
+        None => format!("exit code {}", answer.status.code().unwrap_or_default()),
+    };
+    let complaint = last_line(&answer.errors);
+    let colon = if complaint.is_empty() { "" } else { ": " };
+    Err(broken(format_args!("the sample died with {end}{colon}{complaint}")))
 }
 
 /// The child's side: takes one sample as told on standard input and writes it
@@ -142,45 +105,13 @@ impl Answer {
 /// # Errors
 /// When the input is not a request, or the output is closed.
 pub fn serve(input: impl Read, mut output: impl Write) -> io::Result<()> {
-    die_with_parent();
     let Request { case, effort } = serde_json::from_reader(input)?;
-    let result = match registry::find(&case.experiment) {
+    let result = match experiments::find(&case.experiment) {
         Some(experiment) => experiment.sample(&case, effort),
         None => Err(broken(format_args!("no experiment is named {}", case.experiment))),
     };
     serde_json::to_writer(&mut output, &result)?;
     output.flush()
-}
-
-/// A sample without its runner would use the CPUs for nobody.
-fn die_with_parent() {
-    // SAFETY: sets an attribute of this process; no memory is passed.
-    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-}
-
-/// Ends all that is left of the child's process group.
-fn kill_group(child: &Child) {
-    // SAFETY: no memory is passed. The child is not waited for yet, so its
-    // number is still its own.
-    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
-}
-
-/// Reads `pipe` to its end, on a thread: neither pipe may fill up meanwhile.
-fn drain(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        let _ = pipe.expect("piped").read_to_end(&mut bytes);
-        let _ = sender.send(bytes);
-    });
-    receiver
-}
-
-/// The last line that says something.
-#[doc(hidden)]
-pub fn last_line(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    quoted(text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default())
 }
 
 fn broken(line: impl Display) -> Failure {
@@ -190,7 +121,7 @@ fn broken(line: impl Display) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Params;
+    use crate::kit::Params;
 
     fn shell(script: &str) -> ChildSampler {
         let arguments = vec!["-c".into(), script.into()];

@@ -4,6 +4,7 @@
 
 pub mod child;
 pub mod progress;
+mod record;
 
 use std::{
     fmt,
@@ -11,9 +12,8 @@ use std::{
     time::Duration,
 };
 
-use crate::{
-    Failure, Skip,
-    experiment::{Case, Effort, Planned, Reading, Rounds, Sample, Unit},
+use crate::kit::{
+    Case, Effort, Failure, Planned, Point, Reading, Rounds, Sample, Skip, Spread, Unit, distinct,
 };
 
 /// Samples that only look for the number of rounds.
@@ -88,48 +88,21 @@ pub struct Series {
     pub samples: Vec<Sample>,
 }
 
-/// Median and range of one reading over the runs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summary {
-    /// The middle value, or the mean of the two middle ones.
-    pub median: f64,
-    /// The smallest value.
-    pub min: f64,
-    /// The largest value.
-    pub max: f64,
-    /// How many values there are.
-    pub runs: usize,
-}
-
-impl Summary {
-    /// The summary of `values`; `None` without values.
-    pub fn of(mut values: Vec<f64>) -> Option<Self> {
-        values.sort_unstable_by(f64::total_cmp);
-        let (&min, &max) = (values.first()?, values.last()?);
-        let runs = values.len();
-        let median = f64::midpoint(values[(runs - 1) / 2], values[runs / 2]);
-        Some(Self { median, min, max, runs })
-    }
-}
-
 impl Series {
-    /// Every reading of the samples with its summary.
-    pub fn summaries(&self) -> Vec<(Unit, Option<String>, Summary)> {
-        let mut kinds: Vec<(Unit, Option<String>)> = Vec::new();
-        for reading in self.readings() {
-            let kind = (reading.unit, reading.stat.clone());
-            if !kinds.contains(&kind) {
-                kinds.push(kind);
-            }
-        }
-        kinds
-            .into_iter()
-            .filter_map(|(unit, stat)| {
-                let same = |reading: &&Reading| reading.unit == unit && reading.stat == stat;
-                let values = self.readings().filter(same).map(|reading| reading.value).collect();
-                Some((unit, stat, Summary::of(values)?))
-            })
-            .collect()
+    /// A point for every reading of the samples.
+    pub fn points(&self) -> Vec<Point> {
+        let kinds = distinct(self.readings().map(|reading| (reading.unit, &reading.stat)));
+        kinds.into_iter().filter_map(|(unit, stat)| self.point(unit, stat)).collect()
+    }
+
+    fn point(&self, unit: Unit, stat: &Option<String>) -> Option<Point> {
+        let same = |reading: &&Reading| reading.unit == unit && reading.stat == *stat;
+        let values: Vec<f64> = self.readings().filter(same).map(|reading| reading.value).collect();
+        let runs = values.len();
+        let Spread { median, min, max } = Spread::of(values)?;
+        let Case { experiment, method, params } = self.case.clone();
+        let params = params.with_some("stat", stat.as_deref());
+        Some(Point { experiment, method, params, unit, median, min, max, runs, source: None })
     }
 
     fn readings(&self) -> impl Iterator<Item = &Reading> {

@@ -8,7 +8,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::Observer;
-use crate::{experiment::Case, format};
+use crate::kit::{Case, format};
 
 /// A bar if standard error is a terminal, else plain lines there.
 pub fn on_stderr() -> Box<dyn Observer> {

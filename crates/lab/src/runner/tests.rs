@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::experiment::Params;
+use crate::kit::Params;
 
 /// A method takes its name's length in microseconds per round.
 #[derive(Default)]
@@ -155,19 +155,13 @@ fn a_skip_of_the_plan_is_not_sampled() {
 }
 
 #[test]
-fn every_kind_of_reading_has_its_summary() {
+fn every_kind_of_reading_has_its_point() {
     let mut fake = Fake::default();
     let (measured, _) = run_fake(vec![fixed("a")], &mut fake);
-    let summaries = measured.series[0].summaries();
-    assert_eq!(summaries[0].1, None);
-    assert_eq!(summaries[0].2, Summary { median: 2.0, min: 1.0, max: 3.0, runs: 3 });
-    assert_eq!(summaries[1].1.as_deref(), Some("p99"));
-    assert_eq!(summaries[1].2.median, 4.0);
-}
-
-#[test]
-fn the_median_of_an_even_number_is_the_mean_of_the_middle_two() {
-    let summary = Summary::of(vec![9.0, 1.0, 2.0, 4.0]).unwrap();
-    assert_eq!(summary, Summary { median: 3.0, min: 1.0, max: 9.0, runs: 4 });
-    assert_eq!(Summary::of(vec![]), None);
+    let points = measured.series[0].points();
+    assert_eq!(points[0].params.get("stat"), None);
+    assert_eq!(points[0].spread(), Spread { median: 2.0, min: 1.0, max: 3.0 });
+    assert_eq!(points[0].runs, 3);
+    assert_eq!(points[1].params.text("stat"), Some("p99"));
+    assert_eq!(points[1].median, 4.0);
 }

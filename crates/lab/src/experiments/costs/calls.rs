@@ -1,0 +1,210 @@
+//! Calls of locks that nobody else wants.
+//!
+//! `mutex-lock` and `mutex-unlock` are timed over an array of mutexes, all of
+//! which are locked, then all unlocked. Each lies in a cache line of its own, and
+//! all of them in the first cache. Guards are kept meanwhile: one store more
+//! per lock, one load more per unlock.
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use super::{
+    laps::{Laps, Parts, SELDOM},
+    locks::{Mutex, Semaphore},
+};
+use crate::kit::{Effort, Failure, Sample};
+
+/// Pairs of calls in a round: beside as many, counting rounds is nothing.
+pub(super) const PAIRS: u64 = 64;
+/// Mutexes of an array: beside as many, two readings of the clock are nothing.
+pub(super) const ARRAY: usize = 256;
+
+/// A mutex in a cache line of its own.
+#[repr(align(64))]
+#[derive(Default)]
+pub(super) struct Line<M>(pub(super) M);
+
+/// Lock and unlock.
+pub(super) fn mutex<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failure> {
+    let mutex = M::default();
+    let mutex = black_box(&mutex);
+    let mut laps = Laps::new(effort, SELDOM);
+    while laps.another() {
+        for _ in 0..PAIRS {
+            *mutex.lock() += 1;
+        }
+    }
+    let timed = laps.end(PAIRS);
+    check_excludes(mutex)?;
+    check_count("locks", *mutex.lock(), (timed.rounds + 1) * PAIRS)?;
+    Ok(timed)
+}
+
+/// Lock alone.
+pub(super) fn mutex_lock<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failure> {
+    lock_each(&array::<M>(), effort)
+}
+
+/// Unlock alone.
+pub(super) fn mutex_unlock<M: Mutex + Default>(effort: Effort) -> Result<Sample, Failure> {
+    unlock_each(&array::<M>(), effort)
+}
+
+fn array<M: Mutex + Default>() -> Vec<Line<M>> {
+    (0..ARRAY).map(|_| Line::default()).collect()
+}
+
+/// Lock alone, of `mutexes`.
+pub(super) fn lock_each<M: Mutex>(mutexes: &[Line<M>], effort: Effort) -> Result<Sample, Failure> {
+    each(mutexes, effort, |lock, _| lock)
+}
+
+/// Unlock alone, of `mutexes`.
+pub(super) fn unlock_each<M: Mutex>(
+    mutexes: &[Line<M>],
+    effort: Effort,
+) -> Result<Sample, Failure> {
+    each(mutexes, effort, |_, unlock| unlock)
+}
+
+/// Times the part that `choose` takes, of locking all and unlocking all.
+fn each<M: Mutex>(
+    mutexes: &[Line<M>],
+    effort: Effort,
+    choose: fn(Duration, Duration) -> Duration,
+) -> Result<Sample, Failure> {
+    let mut guards = Vec::with_capacity(mutexes.len());
+    let mut parts = Parts::new(effort);
+    while parts.another() {
+        let start = Instant::now();
+        guards.extend(mutexes.iter().map(|line| line.0.lock()));
+        let lock = start.elapsed();
+        guards.iter_mut().for_each(|guard| **guard += 1);
+        let start = Instant::now();
+        guards.clear();
+        parts.add(choose(lock, start.elapsed()));
+    }
+    let timed = parts.end(mutexes.len() as u64);
+    for Line(mutex) in mutexes {
+        check_excludes(mutex)?;
+        check_count("locks", *mutex.lock(), timed.rounds + 1)?;
+    }
+    Ok(timed)
+}
+
+/// Acquire and release.
+pub(super) fn semaphore<S: Semaphore>(effort: Effort) -> Result<Sample, Failure> {
+    let semaphore = S::holding(1);
+    let semaphore = black_box(&semaphore);
+    let mut laps = Laps::new(effort, SELDOM);
+    while laps.another() {
+        for _ in 0..PAIRS {
+            semaphore.acquire();
+            semaphore.release();
+        }
+    }
+    let timed = laps.end(PAIRS);
+    check_permit(|| semaphore.try_acquire())?;
+    Ok(timed)
+}
+
+/// A mutex has at most one holder, and is free without one.
+fn check_excludes<M: Mutex>(mutex: &M) -> Result<(), Failure> {
+    let held = mutex.lock();
+    let second = mutex.try_lock().is_some();
+    drop(held);
+    check_lock(second, mutex.try_lock().is_some())
+}
+
+/// Whether a lock let a `second` holder in, and was `free` afterwards.
+pub(super) fn check_lock(second: bool, free: bool) -> Result<(), Failure> {
+    match (second, free) {
+        (true, _) => Err(Failure::Broken("a mutex had two holders".into())),
+        (_, false) => Err(Failure::Broken("a mutex that was unlocked is still locked".into())),
+        (false, true) => Ok(()),
+    }
+}
+
+/// Of one permit, as many were given back as were taken.
+pub(super) fn check_permit(mut try_acquire: impl FnMut() -> bool) -> Result<(), Failure> {
+    let left = (0..2).filter(|_| try_acquire()).count();
+    if left == 1 {
+        return Ok(());
+    }
+    Err(Failure::Broken(format!("a semaphore of one permit has {left} or more at the end")))
+}
+
+/// Has `round` do a thing so many `times`, round after round, and checks that as many `what` as
+/// were done are counted.
+pub(super) fn counted(
+    effort: Effort,
+    look: u64,
+    times: u64,
+    what: &str,
+    mut round: impl FnMut() -> Result<u64, Failure>,
+) -> Result<Sample, Failure> {
+    let mut counted = 0;
+    let mut laps = Laps::new(effort, look);
+    while laps.another() {
+        counted += round()?;
+    }
+    let timed = laps.end(times);
+    check_count(what, counted, (timed.rounds + 1) * times)?;
+    Ok(timed)
+}
+
+/// `what` came out as often as was asked for.
+pub(super) fn check_count(what: &str, counted: u64, done: u64) -> Result<(), Failure> {
+    if counted == done {
+        return Ok(());
+    }
+    Err(Failure::Broken(format!("{done} {what} were done, {counted} were counted")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::costs::locks::testing::Open;
+
+    const EFFORT: Effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
+
+    fn fault(result: Result<Sample, Failure>) -> String {
+        match result {
+            Err(Failure::Broken(line)) => line,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_mutex_with_two_holders_is_found() {
+        for measure in
+            [mutex::<Open<false>>, mutex_lock::<Open<false>>, mutex_unlock::<Open<false>>]
+        {
+            assert_eq!(fault(measure(EFFORT)), "a mutex had two holders");
+        }
+    }
+
+    #[test]
+    fn a_mutex_that_stays_locked_is_found() {
+        assert!(check_lock(false, true).is_ok());
+        assert!(check_lock(false, false).is_err());
+    }
+
+    #[test]
+    fn a_semaphore_without_end_is_found() {
+        assert!(fault(semaphore::<Open<false>>(EFFORT)).contains("has 2 or more"));
+    }
+
+    #[test]
+    fn a_permit_that_is_lost_is_missed() {
+        assert!(check_permit(|| false).is_err());
+    }
+
+    #[test]
+    fn what_is_counted_is_what_was_done() {
+        assert!(check_count("locks", 3, 3).is_ok());
+        assert!(check_count("locks", 2, 3).is_err());
+    }
+}

@@ -1,0 +1,191 @@
+//! A thread sends numbers to another, on all CPUs.
+//!
+//! The first message is not timed: the producer goes on when it has arrived. The
+//! time ends when the consumer has received the last one, and seen that no more
+//! will come. Every message has to be the one after the last.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use super::{calls::check_count, laps::SELDOM, threads::Threads};
+use crate::kit::{Effort, Failure, Sample};
+
+/// Messages that a bounded channel holds.
+pub(super) const CAPACITY: usize = 128;
+
+/// Messages from one thread to another.
+///
+/// `send` waits while the channel is full, and returns false if the receiver is gone. `receive`
+/// waits for a message, and returns none if there is none and the sender is gone. Each is
+/// dropped at its thread's end.
+pub(super) fn channel<T: Threads>(
+    send: impl FnMut(u64) -> bool,
+    receive: impl FnMut() -> Option<u64> + Send + 'static,
+    effort: Effort,
+) -> Result<Sample, Failure> {
+    let begun = Arc::new(Begun::default());
+    let seen = Arc::clone(&begun);
+    // The second of two threads, of which the caller is the first.
+    let consumer = T::spawn(1, 2, move || consume(receive, &seen))?;
+    let sent = produce::<T>(send, &begun, effort);
+    T::join(consumer)?.timed(sent)
+}
+
+/// Sends messages until there were enough of them, or the limit has passed.
+fn produce<T: Threads>(mut send: impl FnMut(u64) -> bool, begun: &Begun, effort: Effort) -> Sent {
+    send(FIRST);
+    while !begun.has() {
+        T::yield_now();
+    }
+    let mut sent = Sent::begin(effort);
+    while let Some(message) = sent.another()
+        && send(message)
+    {}
+    sent
+}
+
+/// Receives messages until no more will come, or one is wrong.
+fn consume(mut receive: impl FnMut() -> Option<u64>, begun: &Begun) -> Receipt {
+    let mut receipt = Receipt::default();
+    while let Some(message) = receive() {
+        begun.set();
+        if !receipt.take(message) {
+            break;
+        }
+    }
+    begun.set();
+    receipt.close()
+}
+
+/// The message that is not timed.
+pub(super) const FIRST: u64 = 0;
+
+/// Whether the first message has arrived.
+#[derive(Default)]
+pub(super) struct Begun(AtomicBool);
+
+impl Begun {
+    /// By the consumer, after each message and at its end.
+    #[inline]
+    pub(super) fn set(&self) {
+        // Relaxed: says nothing but itself.
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn has(&self) -> bool {
+        // Relaxed: as in `set`.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What a producer sends after the first message.
+pub(super) struct Sent {
+    effort: Effort,
+    start: Instant,
+    last: u64,
+}
+
+impl Sent {
+    pub(super) fn begin(effort: Effort) -> Self {
+        Self { effort, start: Instant::now(), last: FIRST }
+    }
+
+    /// The next message, unless there were enough of them, or the limit has passed.
+    #[inline]
+    pub(super) fn another(&mut self) -> Option<u64> {
+        let looks = self.last > FIRST && self.last.is_multiple_of(SELDOM);
+        if self.last >= self.effort.rounds || looks && self.start.elapsed() >= self.effort.limit {
+            return None;
+        }
+        self.last += 1;
+        Some(self.last)
+    }
+}
+
+/// What a consumer received.
+#[derive(Default)]
+pub(super) struct Receipt {
+    expected: u64,
+    wrong: Option<u64>,
+    end: Option<Instant>,
+}
+
+impl Receipt {
+    /// Whether `message` is the one after the last.
+    #[inline]
+    pub(super) fn take(&mut self, message: u64) -> bool {
+        if message != self.expected {
+            self.wrong = Some(message);
+            return false;
+        }
+        self.expected += 1;
+        true
+    }
+
+    /// No more messages will come.
+    pub(super) fn close(self) -> Self {
+        Self { end: Some(Instant::now()), ..self }
+    }
+
+    /// Whether all that was `sent` is there, and how long it took.
+    pub(super) fn timed(self, sent: Sent) -> Result<Sample, Failure> {
+        if let Some(found) = self.wrong {
+            return Err(Failure::WrongDatum { expected: self.expected, found });
+        }
+        check_count("messages", self.expected, sent.last + 1)?;
+        let end = self.end.expect("closed");
+        let elapsed = end.saturating_duration_since(sent.start);
+        Ok(Sample::timed(sent.last, sent.last, elapsed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, time::Duration};
+
+    use super::*;
+    use crate::experiments::costs::threads::Kernel;
+
+    const EFFORT: Effort = Effort { rounds: 10, limit: Duration::from_secs(60) };
+
+    /// Measures a channel that delivers 99 instead of message `at`, or with `loses` nothing.
+    fn bad(at: u64, loses: bool) -> Result<Sample, Failure> {
+        let (sender, receiver) = mpsc::channel();
+        let send = move |message| match message == at {
+            true if loses => true,
+            true => sender.send(99).is_ok(),
+            false => sender.send(message).is_ok(),
+        };
+        channel::<Kernel>(send, move || receiver.recv().ok(), EFFORT)
+    }
+
+    #[test]
+    fn a_wrong_message_is_found_and_ends_both() {
+        let wrong = |expected| Err(Failure::WrongDatum { expected, found: 99 });
+        assert_eq!(bad(0, false).map(|timed| timed.rounds), wrong(0));
+        assert_eq!(bad(7, false).map(|timed| timed.rounds), wrong(7));
+    }
+
+    #[test]
+    fn a_lost_message_is_missed() {
+        let lost = bad(7, true).unwrap_err();
+        assert_eq!(lost, Failure::WrongDatum { expected: 7, found: 8 });
+        let last = bad(10, true).unwrap_err();
+        assert!(matches!(last, Failure::Broken(_)), "{last}");
+    }
+
+    #[test]
+    fn what_is_sent_ends_at_the_rounds_or_the_limit() {
+        let count = |rounds, limit| {
+            let mut sent = Sent::begin(Effort { rounds, limit });
+            std::iter::from_fn(|| sent.another()).count() as u64
+        };
+        assert_eq!(count(SELDOM + 1, EFFORT.limit), SELDOM + 1);
+        assert_eq!(count(u64::MAX, Duration::ZERO), SELDOM);
+    }
+}

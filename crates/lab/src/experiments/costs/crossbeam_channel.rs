@@ -1,0 +1,24 @@
+//! `crossbeam-channel`, on the kernel's threads.
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+
+use super::{
+    channel::{CAPACITY, channel},
+    item::{CHANNEL, CostMethod, Item},
+    threads::Kernel,
+};
+use crate::kit::{Effort, Failure, Sample};
+
+pub(super) const METHOD: CostMethod = CostMethod::new(
+    "crossbeam-channel",
+    &[&[
+        Item::of(CHANNEL, |effort| by(bounded(0), effort)).with("kind", "rendezvous"),
+        Item::of(CHANNEL, |effort| by(bounded(CAPACITY), effort)).with("kind", "bounded"),
+        Item::of(CHANNEL, |effort| by(unbounded(), effort)).with("kind", "unbounded"),
+    ]],
+);
+
+fn by((sender, receiver): (Sender<u64>, Receiver<u64>), effort: Effort) -> Result<Sample, Failure> {
+    let receive = move || receiver.recv().ok();
+    channel::<Kernel>(move |message| sender.send(message).is_ok(), receive, effort)
+}

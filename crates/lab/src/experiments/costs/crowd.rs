@@ -1,0 +1,389 @@
+//! Many threads, on all CPUs, that want one lock.
+//!
+//! 1. The lock is held until all threads ask for it; it is first given free at
+//!    the start.
+//! 2. A thread asks, has the lock, reads the clock and counts, gives the lock
+//!    back, works for about as long as reading the clock takes a few times, and
+//!    asks again. A mutex is around a plain counter. A lock of readers and writers
+//!    is around two, which each [`WRITES_IN`]th turn of a thread writes; all others
+//!    compare them.
+//! 3. Who finds the counter at the number asked for, or the time over, leaves.
+//!    So all take part until the end, however unfair the lock is.
+//! 4. What all threads counted has to be in the counter: a lock with two holders
+//!    loses some.
+//!
+//! A value is the time from start to the last count by the number of times that
+//! the lock was had. The worst wait is from asking to having; one that the end
+//! cut short counts as far as it went.
+
+use std::{
+    hint::black_box,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use super::{
+    calls::check_count,
+    locks::{Mutex, Pair, RwLock},
+    threads::Threads,
+};
+use crate::kit::{Effort, Failure, Reading, Sample, Unit};
+
+/// One turn in so many writes.
+pub(super) const WRITES_IN: u64 = 20;
+/// Steps of work outside the lock, each about a clock cycle.
+const OUTSIDE: u32 = 200;
+
+/// Many threads on a mutex.
+pub(super) fn mutex<T: Threads, M: Mutex + Default>(
+    threads: usize,
+    effort: Effort,
+) -> Result<Sample, Failure> {
+    crowd::<T, Counter<M>>(threads, effort)
+}
+
+/// Many threads on a lock of readers and writers.
+pub(super) fn rwlock<T: Threads, R: RwLock>(
+    threads: usize,
+    effort: Effort,
+) -> Result<Sample, Failure> {
+    crowd::<T, Ledger<R>>(threads, effort)
+}
+
+/// What a crowd is after.
+trait Place: Default + Send + Sync + 'static {
+    /// Nobody visits while there is one.
+    type Hold<'a>;
+
+    fn hold(&self) -> Self::Hold<'_>;
+
+    /// The `turn`th time that a thread has the lock.
+    fn visit(&self, turn: u64, target: u64) -> Result<Visit, Failure>;
+
+    /// How many changes are in what the lock is around.
+    fn changes(&self) -> u64;
+}
+
+/// What a thread did when it had the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Visit {
+    /// Changed what the lock is around; it had the lock at that time.
+    Changed(Instant),
+    /// Only looked, likewise.
+    Looked(Instant),
+    /// Nothing: the target is reached.
+    Over,
+}
+
+/// A mutex.
+#[derive(Default)]
+struct Counter<M>(M);
+
+impl<M: Mutex + Default> Place for Counter<M> {
+    type Hold<'a> = M::Guard<'a>;
+
+    fn hold(&self) -> M::Guard<'_> {
+        self.0.lock()
+    }
+
+    #[inline]
+    fn visit(&self, _: u64, target: u64) -> Result<Visit, Failure> {
+        Ok(count(&mut self.0.lock(), target))
+    }
+
+    fn changes(&self) -> u64 {
+        *self.0.lock()
+    }
+}
+
+/// A lock of readers and writers.
+#[derive(Default)]
+struct Ledger<R>(R);
+
+impl<R: RwLock> Place for Ledger<R> {
+    type Hold<'a> = R::Write<'a>;
+
+    fn hold(&self) -> R::Write<'_> {
+        self.0.write()
+    }
+
+    #[inline]
+    fn visit(&self, turn: u64, target: u64) -> Result<Visit, Failure> {
+        match turn.is_multiple_of(WRITES_IN) {
+            true => write(&mut self.0.write(), target),
+            false => read(&self.0.read(), target),
+        }
+    }
+
+    fn changes(&self) -> u64 {
+        self.0.read()[0]
+    }
+}
+
+/// Done with a mutex held.
+#[inline]
+pub(super) fn count(counter: &mut u64, target: u64) -> Visit {
+    if *counter >= target {
+        return Visit::Over;
+    }
+    // Read, then written: between them a second holder would read the same.
+    let read = black_box(*counter);
+    let now = Instant::now();
+    *counter = read + 1;
+    Visit::Changed(now)
+}
+
+/// Done while nobody else may read or write.
+#[inline]
+pub(super) fn write(pair: &mut Pair, target: u64) -> Result<Visit, Failure> {
+    let [first, second] = black_box(&mut *pair);
+    same(*first, *second)?;
+    if *first >= target {
+        return Ok(Visit::Over);
+    }
+    *first += 1;
+    let now = Instant::now();
+    *black_box(second) += 1;
+    Ok(Visit::Changed(now))
+}
+
+/// Done while nobody writes.
+#[inline]
+pub(super) fn read(pair: &Pair, target: u64) -> Result<Visit, Failure> {
+    let first = black_box(pair)[0];
+    let now = Instant::now();
+    same(first, black_box(pair)[1])?;
+    Ok(if first >= target { Visit::Over } else { Visit::Looked(now) })
+}
+
+fn same(first: u64, second: u64) -> Result<(), Failure> {
+    if first == second {
+        return Ok(());
+    }
+    Err(Failure::Broken(format!("half of a write was seen: {first} and {second}")))
+}
+
+/// A run of a crowd, as far as all know of it.
+pub(super) struct Course {
+    threads: usize,
+    pub(super) target: u64,
+    limit: Duration,
+    arrived: AtomicUsize,
+    /// Set while nobody has had the lock yet.
+    start: OnceLock<Instant>,
+}
+
+impl Course {
+    pub(super) fn new(threads: usize, effort: Effort) -> Self {
+        let Effort { rounds, limit } = effort;
+        let arrived = AtomicUsize::new(0);
+        Self { threads, target: rounds, limit, arrived, start: OnceLock::new() }
+    }
+
+    /// Whether all threads ask for the lock, or are about to.
+    pub(super) fn assembled(&self) -> bool {
+        // Relaxed: a count alone.
+        self.arrived.load(Ordering::Relaxed) == self.threads
+    }
+
+    /// The lock is given free next.
+    pub(super) fn start(&self) {
+        self.start.get_or_init(Instant::now);
+    }
+
+    fn started(&self) -> Result<Instant, Failure> {
+        let early = || Failure::Broken("a lock let a thread in while another held it".into());
+        self.start.get().copied().ok_or_else(early)
+    }
+
+    /// What `records` of all threads come to, if `changes` are in what the lock is around.
+    pub(super) fn outcome(&self, records: &[Record], changes: u64) -> Result<Sample, Failure> {
+        let sum = |part: fn(&Record) -> u64| records.iter().map(part).sum::<u64>();
+        check_count("changes under a lock", changes, sum(|record| record.changed))?;
+        let end = records.iter().filter_map(|record| record.last).max();
+        let Some(end) = end.filter(|_| changes > 0) else {
+            return Err(Failure::Limit(format!("no round ended within {:?}", self.limit)));
+        };
+        let elapsed = end - self.started()?;
+        let mut sample = Sample::timed(changes, sum(|record| record.had), elapsed);
+        let worst = records.iter().map(|record| record.worst_until(end)).max().unwrap_or_default();
+        sample.readings.push(Reading::stat(Unit::Nanoseconds, "max", worst.as_nanos() as f64));
+        Ok(sample)
+    }
+}
+
+/// What one thread knows of its visits.
+pub(super) struct Record {
+    had: u64,
+    changed: u64,
+    worst: Duration,
+    last: Option<Instant>,
+    /// A wait that has not ended.
+    asked: Option<Instant>,
+}
+
+impl Record {
+    /// Of a thread that asks next.
+    pub(super) fn new(course: &Course) -> Self {
+        // Relaxed: as in `assembled`.
+        course.arrived.fetch_add(1, Ordering::Relaxed);
+        Self { had: 0, changed: 0, worst: Duration::ZERO, last: None, asked: None }
+    }
+
+    /// It asks now.
+    #[inline]
+    pub(super) fn ask(&mut self) {
+        self.asked = Some(Instant::now());
+    }
+
+    /// It has had the lock. Works, and says whether to ask again.
+    #[inline]
+    pub(super) fn enter(&mut self, visit: Visit, course: &Course) -> Result<bool, Failure> {
+        let start = course.started()?;
+        // Before the start all wait, for whoever is not there yet.
+        self.asked = self.asked.max(Some(start));
+        let now = match visit {
+            Visit::Changed(now) | Visit::Looked(now) => now,
+            Visit::Over => return Ok(false),
+        };
+        self.had += 1;
+        self.changed += u64::from(matches!(visit, Visit::Changed(_)));
+        self.worst = self.worst_until(now);
+        self.last = Some(now);
+        self.asked = None;
+        work();
+        Ok(now.duration_since(start) < course.limit)
+    }
+
+    /// The longest wait until `end`.
+    fn worst_until(&self, end: Instant) -> Duration {
+        let waiting = self.asked.map(|asked| end.saturating_duration_since(asked));
+        self.worst.max(waiting.unwrap_or_default())
+    }
+}
+
+/// What a thread does without the lock.
+#[inline]
+fn work() {
+    for step in 0..OUTSIDE {
+        black_box(step);
+    }
+}
+
+fn crowd<T: Threads, P: Place>(threads: usize, effort: Effort) -> Result<Sample, Failure> {
+    let shared = Arc::new((P::default(), Course::new(threads, effort)));
+    let (place, course) = &*shared;
+    let hold = place.hold();
+    let mut crew = Vec::with_capacity(threads);
+    let gathered = gather::<T, P>(&shared, &mut crew);
+    course.start();
+    drop(hold);
+    let records: Vec<Result<Record, Failure>> =
+        crew.into_iter().map(|thread| T::join(thread).and_then(|record| record)).collect();
+    gathered?;
+    let records: Vec<Record> = records.into_iter().collect::<Result<_, _>>()?;
+    course.outcome(&records, place.changes())
+}
+
+type Crew<T> = Vec<<T as Threads>::Handle<Result<Record, Failure>>>;
+
+/// Creates the threads, and waits until all ask.
+fn gather<T: Threads, P: Place>(
+    shared: &Arc<(P, Course)>,
+    crew: &mut Crew<T>,
+) -> Result<(), Failure> {
+    let course = &shared.1;
+    for index in 0..course.threads {
+        let shared = Arc::clone(shared);
+        crew.push(T::spawn(index, course.threads, move || attend(&shared.0, &shared.1, index))?);
+    }
+    while !course.assembled() {
+        T::yield_now();
+    }
+    Ok(())
+}
+
+/// Thread `index`'s part. The index spreads the writes.
+fn attend<P: Place>(place: &P, course: &Course, index: usize) -> Result<Record, Failure> {
+    let mut record = Record::new(course);
+    for turn in index as u64.. {
+        record.ask();
+        if !record.enter(place.visit(turn, course.target)?, course)? {
+            break;
+        }
+    }
+    Ok(record)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::costs::{locks::testing::Open, threads::Kernel};
+
+    const EFFORT: Effort = Effort { rounds: 10, limit: Duration::from_secs(60) };
+
+    fn fault<T: std::fmt::Debug>(result: Result<T, Failure>) -> String {
+        match result {
+            Err(Failure::Broken(line)) => line,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_mutex_with_two_holders_loses_count() {
+        let fault = fault(mutex::<Kernel, Open<true>>(2, EFFORT));
+        assert!(fault.contains("changes under a lock"), "{fault}");
+    }
+
+    #[test]
+    fn a_lock_with_two_writers_loses_count() {
+        let fault = fault(rwlock::<Kernel, Open<true>>(2, EFFORT));
+        assert!(fault.contains("changes under a lock"), "{fault}");
+    }
+
+    #[test]
+    fn who_has_the_lock_before_the_start_has_it_with_another() {
+        let course = Course::new(2, EFFORT);
+        let entered = Record::new(&course).enter(Visit::Changed(Instant::now()), &course);
+        assert!(fault(entered).contains("while another held it"));
+    }
+
+    #[test]
+    fn half_of_a_write_is_seen() {
+        assert_eq!(fault(read(&[1, 2], 9)), "half of a write was seen: 1 and 2");
+        assert_eq!(fault(write(&mut [2, 1], 9)), "half of a write was seen: 2 and 1");
+    }
+
+    #[test]
+    fn at_the_target_nobody_changes_anything() {
+        let (mut counter, mut pair) = (4, [4, 4]);
+        assert_eq!(count(&mut counter, 4), Visit::Over);
+        assert_eq!(write(&mut pair, 4), Ok(Visit::Over));
+        assert_eq!(read(&pair, 4), Ok(Visit::Over));
+        assert_eq!((counter, pair), (4, [4, 4]));
+        assert!(matches!(count(&mut counter, 5), Visit::Changed(_)));
+        assert!(matches!(write(&mut pair, 5), Ok(Visit::Changed(_))));
+        assert_eq!((counter, pair), (5, [5, 5]));
+    }
+
+    #[test]
+    fn the_worst_wait_counts_from_the_start_to_the_end() {
+        let course = Course::new(1, EFFORT);
+        let mut record = Record::new(&course);
+        record.ask();
+        course.start();
+        let start = course.started().expect("it has started");
+        let after = |milliseconds| start + Duration::from_millis(milliseconds);
+        assert_eq!(record.enter(Visit::Looked(after(5)), &course), Ok(true));
+        assert_eq!(record.worst_until(after(100)), Duration::from_millis(5), "it does not wait");
+        record.asked = Some(after(6));
+        assert_eq!(record.worst_until(after(8)), Duration::from_millis(5));
+        assert_eq!(record.worst_until(after(50)), Duration::from_millis(44), "it still waits");
+        assert_eq!(record.enter(Visit::Over, &course), Ok(false));
+        let outcome = course.outcome(&[record], 0);
+        assert!(matches!(outcome, Err(Failure::Limit(_))), "{outcome:?}");
+    }
+}

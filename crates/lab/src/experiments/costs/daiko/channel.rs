@@ -1,0 +1,60 @@
+//! Messages from fiber to fiber: on one worker, or from one worker to another.
+
+use daiko::{
+    Builder,
+    sync::channel::{Receiver, Sender},
+};
+
+use super::fibers::{Fibers, Spread, Workers, cpus, run_on};
+use crate::{
+    experiments::costs::{channel::channel, threads::Threads},
+    kit::{Effort, Failure, Sample},
+};
+
+/// Measures a channel whose ends both are on one worker.
+pub(super) fn beside<W: Workers>(open: Open, effort: Effort) -> Result<Sample, Failure> {
+    run_on::<W, _>(1, move || through::<Fibers>(open, effort))
+}
+
+/// Measures a channel whose ends are on different workers, if there are two CPUs.
+pub(super) fn across<W: Workers>(open: Open, effort: Effort) -> Result<Sample, Failure> {
+    run_on::<W, _>(cpus(), move || {
+        let first = Builder::new().on(0);
+        let producer = first.spawn(move || through::<Spread>(open, effort))?;
+        producer.join()?
+    })
+}
+
+/// Opens a channel.
+type Open = fn() -> (Sender<u64>, Receiver<u64>);
+
+fn through<T: Threads>(open: Open, effort: Effort) -> Result<Sample, Failure> {
+    let (sender, receiver) = open();
+    let receive = move || receiver.recv().ok();
+    channel::<T>(move |message| sender.send(message).is_ok(), receive, effort)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::experiments::costs::daiko::fibers;
+
+    #[test]
+    fn who_sends_across_is_on_another_worker() {
+        if cpus() < 2 {
+            return println!("skipped: one CPU is allowed");
+        }
+        let on = |thread: thread::Thread| thread.name().map(str::to_owned);
+        let (first, second) = run_on::<fibers::Threads, _>(cpus(), move || {
+            let first = Builder::new().on(0).spawn(move || {
+                let second = Spread::spawn(1, 2, move || on(thread::current()))?;
+                Ok((on(thread::current()), Spread::join(second)?))
+            });
+            first?.join()?
+        })
+        .unwrap();
+        assert!(first.is_some() && second.is_some() && first != second, "{first:?}, {second:?}");
+    }
+}

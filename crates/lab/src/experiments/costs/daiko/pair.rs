@@ -1,0 +1,124 @@
+//! What pairing adds to a hop: fibers that yield to each other, beside a worker that is taken for a sibling.
+//!
+//! That one is on another core, so that what is read of it comes from farther away than of a sibling, who shares all caches.
+
+use std::{
+    hint,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use daiko::{Builder, Class, JoinHandle};
+
+use super::fibers::Workers;
+use crate::{
+    experiments::costs::laps::{Laps, SELDOM},
+    kit::{Effort, Failure, Sample, SplitMix64},
+};
+
+/// Fibers of each worker.
+const FIBERS: u64 = 16;
+/// How long a fiber of the neighbour runs, in pauses of the processor: a microsecond or two.
+const SLICE: usize = 40;
+
+/// A fiber that others may take.
+pub(super) fn mover() -> Builder {
+    // SAFETY: the fibers of this module keep nothing in thread-local storage across a suspension.
+    unsafe { Builder::new().mover() }
+}
+
+/// Hops from `fiber` to fiber on one of two workers.
+pub(super) fn hops<W: Workers>(
+    fiber: fn() -> Builder,
+    pairing: bool,
+    effort: Effort,
+) -> Result<Sample, Failure> {
+    let runtime = W::builder(2).cores([0, 0]).pairing(pairing).build()?;
+    let timed = runtime.run(move || beside_another(fiber, effort))?;
+    let overtakes: u64 = runtime.counters().iter().map(|worker| worker.overtakes).sum();
+    if pairing != (overtakes > 0) {
+        return Err(Failure::Broken(format!("{overtakes} fibers have overtaken others")));
+    }
+    Ok(timed)
+}
+
+fn beside_another(fiber: fn() -> Builder, effort: Effort) -> Result<Sample, Failure> {
+    let crowd = Arc::new(Crowd::default());
+    let mut random = SplitMix64(1);
+    let mut classes = || if random.below(2) == 0 { Class::Compute } else { Class::Stall };
+    let mut others = Vec::new();
+    for _ in 1..FIBERS {
+        others.push(crowd.spawn(fiber().on(0).class(classes()), Crowd::hop)?);
+        others.push(crowd.spawn(fiber().on(1).class(classes()), Crowd::stay)?);
+    }
+    let leader = fiber().on(0).class(classes());
+    let timed = crowd.spawn(leader, move |crowd| crowd.lead(effort))?.join()?;
+    others.into_iter().try_for_each(|other| other.join().map_err(Failure::from))?;
+    Ok(timed)
+}
+
+/// What the fibers of both workers share.
+#[derive(Default)]
+struct Crowd {
+    /// Fibers that run, but for the leader.
+    running: AtomicU64,
+    over: AtomicBool,
+    /// Hops to them on the leader's worker.
+    hops: OwnLine,
+}
+
+/// On lines that the other worker does not read.
+#[derive(Default)]
+#[repr(align(128))]
+struct OwnLine(AtomicU64);
+
+impl Crowd {
+    fn spawn<T: Send + 'static>(
+        self: &Arc<Self>,
+        builder: Builder,
+        body: impl FnOnce(&Self) -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>, Failure> {
+        let crowd = Arc::clone(self);
+        builder.spawn(move || body(&crowd)).map_err(Failure::from)
+    }
+
+    /// One of the leader's worker.
+    fn hop(&self) {
+        // Relaxed, as all else here: fibers of one worker write, and each word stands for itself.
+        self.running.fetch_add(1, Ordering::Relaxed);
+        while !self.over.load(Ordering::Relaxed) {
+            self.hops.0.store(self.hops.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            daiko::yield_now();
+        }
+    }
+
+    /// One of the other worker.
+    fn stay(&self) {
+        self.running.fetch_add(1, Ordering::Relaxed);
+        while !self.over.load(Ordering::Relaxed) {
+            (0..SLICE).for_each(|_| hint::spin_loop());
+            daiko::yield_now();
+        }
+    }
+
+    /// The one that takes the time. A round ends when it runs again, and is that hop and those to others meanwhile.
+    fn lead(&self, effort: Effort) -> Sample {
+        while self.running.load(Ordering::Relaxed) < 2 * (FIBERS - 1) {
+            daiko::yield_now();
+        }
+        let mut laps = Laps::new(effort, SELDOM);
+        // The first round is not timed.
+        laps.another();
+        daiko::yield_now();
+        self.hops.0.store(0, Ordering::Relaxed);
+        while laps.another() {
+            daiko::yield_now();
+        }
+        let timed = laps.end(1);
+        self.over.store(true, Ordering::Relaxed);
+        let hops = timed.rounds + self.hops.0.load(Ordering::Relaxed);
+        Sample::timed(timed.rounds, hops, timed.elapsed)
+    }
+}

@@ -1,0 +1,225 @@
+//! What a method's locks have to offer, so that all of them go through the same
+//! measurements.
+
+use std::{
+    ops::{Deref, DerefMut},
+    time::Duration,
+};
+
+use parking_lot::lock_api::{self, RawMutex, RawRwLock};
+
+/// A mutex around a number, which is 0 at first.
+pub(super) trait Mutex: Send + Sync + 'static {
+    /// Unlocks when it is dropped.
+    type Guard<'a>: DerefMut<Target = u64>;
+
+    fn lock(&self) -> Self::Guard<'_>;
+
+    /// Without waiting.
+    fn try_lock(&self) -> Option<Self::Guard<'_>>;
+}
+
+/// A condition variable to [`Mutex`] `M`: to one of them, with which all wait.
+pub(super) trait Condvar<M: Mutex>: Default + Send + Sync + 'static {
+    /// May return without a notification.
+    fn wait<'a>(&'a self, guard: M::Guard<'a>) -> M::Guard<'a>;
+
+    fn notify_one(&self);
+}
+
+/// A counting semaphore.
+pub(super) trait Semaphore: Send + Sync + 'static {
+    fn holding(permits: u32) -> Self;
+
+    /// Takes a permit, and waits for one.
+    fn acquire(&self);
+
+    /// Takes a permit if there is one.
+    fn try_acquire(&self) -> bool;
+
+    /// Takes a permit, and waits for one no longer than `timeout`; whether it has one.
+    fn acquire_within(&self, timeout: Duration) -> bool;
+
+    /// Gives a permit.
+    fn release(&self);
+}
+
+/// Two numbers that are equal whenever no writer is at work.
+pub(super) type Pair = [u64; 2];
+
+/// A lock of readers and writers around a [`Pair`], which is 0 at first.
+pub(super) trait RwLock: Default + Send + Sync + 'static {
+    /// Unlocks when it is dropped.
+    type Read<'a>: Deref<Target = Pair>;
+    /// Unlocks when it is dropped.
+    type Write<'a>: DerefMut<Target = Pair>;
+
+    fn read(&self) -> Self::Read<'_>;
+
+    fn write(&self) -> Self::Write<'_>;
+}
+
+impl<R: RawMutex + Send + Sync + 'static> Mutex for lock_api::Mutex<R, u64> {
+    type Guard<'a> = lock_api::MutexGuard<'a, R, u64>;
+
+    #[inline]
+    fn lock(&self) -> Self::Guard<'_> {
+        self.lock()
+    }
+
+    fn try_lock(&self) -> Option<Self::Guard<'_>> {
+        self.try_lock()
+    }
+}
+
+impl<R: RawRwLock + Send + Sync + 'static> RwLock for lock_api::RwLock<R, Pair> {
+    type Read<'a> = lock_api::RwLockReadGuard<'a, R, Pair>;
+    type Write<'a> = lock_api::RwLockWriteGuard<'a, R, Pair>;
+
+    #[inline]
+    fn read(&self) -> Self::Read<'_> {
+        self.read()
+    }
+
+    #[inline]
+    fn write(&self) -> Self::Write<'_> {
+        self.write()
+    }
+}
+
+/// Locks that do not exclude.
+#[cfg(test)]
+pub(super) mod testing {
+    use std::sync::{
+        Barrier, Mutex as Safe, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use super::*;
+
+    /// Locks without waiting for who holds it: each holder has a copy, so that a
+    /// second one's change overwrites a first one's. Of changes that `MEET`, the
+    /// first excludes all, and the next two are under way at the same time for sure.
+    pub(crate) struct Open<const MEET: bool> {
+        value: Safe<Pair>,
+        begun: AtomicUsize,
+        first: Safe<()>,
+        meeting: Barrier,
+    }
+
+    impl<const MEET: bool> Default for Open<MEET> {
+        fn default() -> Self {
+            let begun = AtomicUsize::new(0);
+            Self { value: Safe::default(), begun, first: Safe::new(()), meeting: Barrier::new(2) }
+        }
+    }
+
+    impl<const MEET: bool> Open<MEET> {
+        fn value(&self) -> Pair {
+            *self.value.lock().expect("nobody panics")
+        }
+
+        fn change(&self) -> Copied<'_> {
+            // Relaxed: a count alone.
+            let begun = self.begun.fetch_add(1, Ordering::Relaxed);
+            let first = self.first.lock().expect("nobody panics");
+            let first = (MEET && begun == 0).then_some(first);
+            let copied = Copied { copy: self.value(), of: &self.value, first };
+            if MEET && matches!(begun, 1 | 2) {
+                self.meeting.wait();
+            }
+            copied
+        }
+    }
+
+    impl<const MEET: bool> Mutex for Open<MEET> {
+        type Guard<'a> = First<'a>;
+
+        fn lock(&self) -> First<'_> {
+            First(self.change())
+        }
+
+        fn try_lock(&self) -> Option<First<'_>> {
+            Some(self.lock())
+        }
+    }
+
+    impl<const MEET: bool> RwLock for Open<MEET> {
+        type Read<'a> = Box<Pair>;
+        type Write<'a> = Copied<'a>;
+
+        fn read(&self) -> Box<Pair> {
+            drop(self.first.lock());
+            Box::new(self.value())
+        }
+
+        fn write(&self) -> Copied<'_> {
+            self.change()
+        }
+    }
+
+    /// Never makes anybody wait.
+    impl<const MEET: bool> Semaphore for Open<MEET> {
+        fn holding(_: u32) -> Self {
+            Self::default()
+        }
+
+        fn acquire(&self) {}
+
+        fn try_acquire(&self) -> bool {
+            true
+        }
+
+        fn acquire_within(&self, _: Duration) -> bool {
+            true
+        }
+
+        fn release(&self) {}
+    }
+
+    /// Is written back when it is dropped.
+    pub(crate) struct Copied<'a> {
+        copy: Pair,
+        of: &'a Safe<Pair>,
+        /// Keeps all others away.
+        #[expect(dead_code, reason = "is there to be dropped")]
+        first: Option<MutexGuard<'a, ()>>,
+    }
+
+    impl Deref for Copied<'_> {
+        type Target = Pair;
+
+        fn deref(&self) -> &Pair {
+            &self.copy
+        }
+    }
+
+    impl DerefMut for Copied<'_> {
+        fn deref_mut(&mut self) -> &mut Pair {
+            &mut self.copy
+        }
+    }
+
+    impl Drop for Copied<'_> {
+        fn drop(&mut self) {
+            *self.of.lock().expect("nobody panics") = self.copy;
+        }
+    }
+
+    /// Of a pair.
+    pub(crate) struct First<'a>(Copied<'a>);
+
+    impl Deref for First<'_> {
+        type Target = u64;
+
+        fn deref(&self) -> &u64 {
+            &self.0[0]
+        }
+    }
+
+    impl DerefMut for First<'_> {
+        fn deref_mut(&mut self) -> &mut u64 {
+            &mut self.0[0]
+        }
+    }
+}

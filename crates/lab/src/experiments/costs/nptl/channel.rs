@@ -1,0 +1,140 @@
+//! A queue of messages as C programs have it: a ring under a mutex, and a
+//! condition variable for either end.
+//!
+//! Who signals has unlocked, so that the other is not woken into a locked mutex.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::{
+    experiments::costs::{
+        channel::{CAPACITY, channel},
+        threads::Kernel,
+    },
+    kit::{
+        Effort, Failure, Sample,
+        pthread::{Condvar, Mutex},
+    },
+};
+
+/// Any number of messages.
+pub(super) const ANY: usize = usize::MAX;
+
+/// A queue that holds so many messages.
+struct Queue<const MESSAGES: usize> {
+    state: Mutex<State>,
+    /// Waited for by the receiver.
+    filled: Condvar,
+    /// Waited for by the sender.
+    emptied: Condvar,
+}
+
+struct State {
+    /// Twice as large whenever it is full, up to all messages that the queue holds.
+    ring: VecDeque<u64>,
+    closed: bool,
+}
+
+impl<const MESSAGES: usize> Queue<MESSAGES> {
+    fn new() -> Self {
+        let ring = VecDeque::with_capacity(CAPACITY);
+        let state = Mutex::new(State { ring, closed: false });
+        Self { state, filled: Condvar::default(), emptied: Condvar::default() }
+    }
+
+    #[inline]
+    fn put(&self, message: u64) -> bool {
+        let mut state = self.state.lock();
+        while state.ring.len() >= MESSAGES && !state.closed {
+            // SAFETY: this condition variable is waited for here only, with the queue's mutex.
+            state = unsafe { self.emptied.wait(state) };
+        }
+        if state.closed {
+            return false;
+        }
+        state.ring.push_back(message);
+        drop(state);
+        self.filled.notify_one();
+        true
+    }
+
+    #[inline]
+    fn take(&self) -> Option<u64> {
+        let mut state = self.state.lock();
+        while state.ring.is_empty() && !state.closed {
+            // SAFETY: this condition variable is waited for here only, with the queue's mutex.
+            state = unsafe { self.filled.wait(state) };
+        }
+        let message = state.ring.pop_front();
+        drop(state);
+        self.emptied.notify_one();
+        message
+    }
+
+    fn close(&self) {
+        self.state.lock().closed = true;
+        self.filled.notify_one();
+        self.emptied.notify_one();
+    }
+}
+
+/// One end of a queue: that of its only sender, or that of its only receiver. Closes it when
+/// it is dropped.
+struct End<const MESSAGES: usize>(Arc<Queue<MESSAGES>>);
+
+impl<const MESSAGES: usize> Drop for End<MESSAGES> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Opens a queue, as the end of its sender and that of its receiver.
+fn open<const MESSAGES: usize>() -> (End<MESSAGES>, End<MESSAGES>) {
+    let queue = Arc::new(Queue::new());
+    (End(Arc::clone(&queue)), End(queue))
+}
+
+/// Sends through a queue that holds so many messages.
+pub(super) fn queue<const MESSAGES: usize>(effort: Effort) -> Result<Sample, Failure> {
+    let (sender, receiver) = open::<MESSAGES>();
+    channel::<Kernel>(move |message| sender.0.put(message), move || receiver.0.take(), effort)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{iter, thread};
+
+    use super::*;
+
+    #[test]
+    fn what_was_sent_arrives_in_order_also_when_the_sender_is_gone() {
+        let (sender, receiver) = open::<ANY>();
+        let messages = 0..2 * CAPACITY as u64;
+        assert!(messages.clone().all(|message| sender.0.put(message)));
+        drop(sender);
+        assert!(iter::from_fn(|| receiver.0.take()).eq(messages));
+    }
+
+    #[test]
+    fn a_full_queue_takes_no_more() {
+        const ALL: u64 = 1000;
+        let (sender, receiver) = open::<2>();
+        let sent = thread::spawn(move || (0..ALL).filter(|&message| sender.0.put(message)).count());
+        let mut most = 0;
+        for expected in 0..ALL {
+            thread::yield_now();
+            most = most.max(receiver.0.state.lock().ring.len());
+            assert_eq!(receiver.0.take(), Some(expected));
+        }
+        assert!(most <= 2, "{most} were there");
+        assert_eq!(sent.join().expect("it does not panic"), ALL as usize);
+    }
+
+    #[test]
+    fn a_sender_that_waits_is_told_that_nobody_receives() {
+        let (sender, receiver) = open::<1>();
+        assert!(sender.0.put(1));
+        let second = thread::spawn(move || sender.0.put(2));
+        drop(receiver);
+        assert!(!second.join().expect("it does not panic"));
+    }
+}

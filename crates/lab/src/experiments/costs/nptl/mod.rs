@@ -1,0 +1,139 @@
+//! POSIX threads, by the C library's own calls.
+//!
+//! Where nothing is contended, all threads are bound to one CPU: where the system
+//! places them they pay for moving and waking besides, and most of a create and
+//! join is that.
+
+mod channel;
+mod primitives;
+mod sleep;
+
+use std::{
+    ffi::c_void,
+    io, ptr,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use self::{
+    channel::{ANY, queue},
+    primitives::Semaphore,
+    sleep::{Posix, room_for},
+};
+use super::{
+    blocking,
+    channel::CAPACITY,
+    create::{Create, TOKEN},
+    crowd, info,
+    item::{
+        CHANNEL, CostMethod, Item, MUTEX_CONTENDED, RWLOCK_CONTENDED, SLEEP_LATENESS, THREAD_INFO,
+    },
+    locks::Pair,
+    sleep::{LONG, SHORT, lateness},
+    threads::{Kernel, Threads, on_one_cpu},
+};
+use crate::kit::{
+    Effort, Failure, Sample,
+    pthread::{Attributes, Condvar, Mutex, Pthread, RwLock, broken},
+    thread_limits,
+};
+
+pub(super) const METHOD: CostMethod = CostMethod::new(
+    "nptl",
+    &[
+        &[
+            Item::within(on_one_cpu, THREAD_INFO, info::thread_local).with("of", "tls"),
+            Item::within(on_one_cpu, THREAD_INFO, specific).with("of", "specific"),
+            Item::within(on_one_cpu, THREAD_INFO, current).with("of", "current"),
+            Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex<u64>>),
+            Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock<Pair>>),
+            Item::of(CHANNEL, queue::<CAPACITY>).with("kind", "bounded"),
+            Item::of(CHANNEL, queue::<ANY>).with("kind", "unbounded"),
+            Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
+                on_one_cpu(move |effort| lateness::<Kernel, Posix>(SHORT, timers, effort), effort)
+            })
+            .with("state", "polling"),
+            Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
+                on_one_cpu(move |effort| lateness::<Kernel, Posix>(LONG, timers, effort), effort)
+            })
+            .with("state", "parked"),
+        ],
+        &blocking::locks::<Kernel, Mutex<u64>, Condvar>(on_one_cpu),
+        &blocking::semaphores::<Kernel, Semaphore>(on_one_cpu),
+        &blocking::threads::<Kernel, Creator>(on_one_cpu),
+    ],
+);
+
+/// Storage found by `pthread_getspecific`.
+fn specific(effort: Effort) -> Result<Sample, Failure> {
+    let mut key = 0;
+    let mark = ptr::without_provenance_mut(info::MARK);
+    // SAFETY: the key goes to a live local, and there is no destructor.
+    check(unsafe { libc::pthread_key_create(&mut key, None) })?;
+    // SAFETY: the key was created just now; the value is not used as a pointer.
+    check(unsafe { libc::pthread_setspecific(key, mark) })?;
+    // SAFETY: the key was created above, and not deleted yet.
+    let timed = info::ask(effort, || unsafe { libc::pthread_getspecific(key) } == mark);
+    // SAFETY: as above; nobody uses it any more.
+    check(unsafe { libc::pthread_key_delete(key) })?;
+    timed
+}
+
+/// The thread's identifier, by `pthread_self`.
+fn current(effort: Effort) -> Result<Sample, Failure> {
+    // SAFETY: takes nothing, and cannot fail.
+    let current = || unsafe { libc::pthread_self() };
+    let own = current();
+    info::ask(effort, || current() == own)
+}
+
+/// Creates threads with stacks as small as a fiber's.
+struct Creator {
+    attributes: Attributes,
+    /// How many threads of a batch have run. Stays for those that a failure leaves unjoined.
+    run: &'static AtomicUsize,
+}
+
+impl Create for Creator {
+    type Thread = Pthread;
+
+    fn new() -> Result<Self, Failure> {
+        let attributes = Attributes::small_stacks().map_err(broken)?;
+        Ok(Self { attributes, run: Box::leak(Box::default()) })
+    }
+
+    fn create(&self, index: usize, threads: usize) -> Result<Pthread, Failure> {
+        let refused = |error: io::Error| thread_limits::refused(index, threads, &error);
+        let run: *const AtomicUsize = self.run;
+        // SAFETY: `token` expects a counter; this one stays, and is shared by reference.
+        unsafe { self.attributes.create(token, run.cast()) }.map_err(refused)
+    }
+
+    fn run(&self, threads: &[Pthread]) {
+        // Relaxed, both: a count alone.
+        while self.run.load(Ordering::Relaxed) < threads.len() {
+            Kernel::yield_now();
+        }
+        self.run.store(0, Ordering::Relaxed);
+    }
+
+    fn join(thread: Pthread) -> Result<u64, Failure> {
+        thread.value().map(|token| token as u64).map_err(broken)
+    }
+}
+
+/// Counts itself, and has nothing else to do.
+extern "C" fn token(run: *mut c_void) -> *mut c_void {
+    // SAFETY: `Creator` passes a counter that stays.
+    let run = unsafe { &*run.cast::<AtomicUsize>() };
+    // Relaxed: as in `run`.
+    run.fetch_add(1, Ordering::Relaxed);
+    ptr::without_provenance_mut(TOKEN as usize)
+}
+
+/// These functions return the error, instead of leaving it in `errno`.
+fn check(result: i32) -> Result<(), Failure> {
+    match result {
+        0 => Ok(()),
+        error => Err(broken(io::Error::from_raw_os_error(error))),
+    }
+}

@@ -1,0 +1,93 @@
+//! The locks of the C library, called as from C. Mutex and condition variable are
+//! those of [`crate::kit::pthread`].
+//!
+//! Their results are not looked at: each of these calls fails for a misuse only,
+//! and every measurement proves by its outcome that the locks did what they
+//! should.
+
+use std::{
+    cell::UnsafeCell,
+    io,
+    mem::MaybeUninit,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use crate::{
+    experiments::costs::locks,
+    kit::pthread::{Condvar, Guard, Mutex, timespec},
+};
+
+impl locks::Condvar<Mutex<u64>> for Condvar {
+    #[inline]
+    fn wait<'a>(&'a self, guard: Guard<'a, u64>) -> Guard<'a, u64> {
+        // SAFETY: it belongs to one mutex, as the trait says.
+        unsafe { self.wait(guard) }
+    }
+
+    #[inline]
+    fn notify_one(&self) {
+        self.notify_one();
+    }
+}
+
+/// A `sem_t`, which keeps its place.
+pub(super) struct Semaphore(Box<UnsafeCell<MaybeUninit<libc::sem_t>>>);
+
+// SAFETY: it is used through its own functions only, which synchronise.
+unsafe impl Sync for Semaphore {}
+
+impl Semaphore {
+    #[inline]
+    fn raw(&self) -> *mut libc::sem_t {
+        self.0.get().cast()
+    }
+}
+
+impl locks::Semaphore for Semaphore {
+    fn holding(permits: u32) -> Self {
+        let semaphore = Self(Box::new(UnsafeCell::new(MaybeUninit::uninit())));
+        // SAFETY: valid for writes, at its final place.
+        let result = unsafe { libc::sem_init(semaphore.raw(), 0, permits) };
+        assert_eq!(result, 0, "permits beyond SEM_VALUE_MAX");
+        semaphore
+    }
+
+    #[inline]
+    fn acquire(&self) {
+        // SAFETY: initialised. It fails for a signal handler only.
+        while unsafe { libc::sem_wait(self.raw()) } != 0 {}
+    }
+
+    fn try_acquire(&self) -> bool {
+        // SAFETY: initialised.
+        unsafe { libc::sem_trywait(self.raw()) == 0 }
+    }
+
+    fn acquire_within(&self, timeout: Duration) -> bool {
+        // By the clock that is set: the call knows no other.
+        let end = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + timeout;
+        let end = timespec(end);
+        loop {
+            // SAFETY: initialised; the time is a live local.
+            if unsafe { libc::sem_timedwait(self.raw(), &end) } == 0 {
+                return true;
+            }
+            if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+                return false;
+            }
+        }
+    }
+
+    #[inline]
+    fn release(&self) {
+        // SAFETY: initialised.
+        unsafe { libc::sem_post(self.raw()) };
+    }
+}
+
+impl Drop for Semaphore {
+    fn drop(&mut self) {
+        // SAFETY: initialised, and nobody waits: who waits borrows it.
+        unsafe { libc::sem_destroy(self.raw()) };
+    }
+}

@@ -1,0 +1,29 @@
+//! Sleeping by the kernel, with the timer slack that it gives every thread: 50 µs, by
+//! which a sleep may take longer so that several end together.
+
+use std::time::Duration;
+
+use super::primitives::Semaphore;
+use crate::{
+    experiments::costs::{item::MOST_THREADS, sleep::Sleep},
+    kit::{Skip, pthread},
+};
+
+/// `clock_nanosleep`, to a time.
+pub(super) struct Posix;
+
+impl Sleep for Posix {
+    type Semaphore = Semaphore;
+
+    fn sleep(_: Duration, due: u64) {
+        pthread::sleep_until(due);
+    }
+}
+
+/// Whether so many others can wait: each of them is a thread.
+pub(super) fn room_for(timers: usize) -> Result<(), Skip> {
+    if timers <= MOST_THREADS {
+        return Ok(());
+    }
+    Err(Skip::new(format!("who waits is a kernel thread: up to {MOST_THREADS} are created")))
+}

@@ -1,0 +1,228 @@
+//! How late a sleeper is resumed.
+//!
+//! It is the same sleeps for all methods, named by what they meet in Daiko. With
+//! `state=polling` they are so short that the agent of an idle worker polls until
+//! they end; with `state=parked` so long that the worker parks before.
+//!
+//! Meanwhile `timers` others wait for something with timeouts of an hour and more, no
+//! two until the same time. It comes when the sleeps are over.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use daiko_sys::clock;
+
+use super::{
+    calls::check_count,
+    laps::{ALWAYS, Laps},
+    locks::Semaphore,
+    threads::Threads,
+};
+use crate::kit::{Effort, Failure, Reading, Sample, Spread, Unit};
+
+/// Of `state=polling`: within the 50 µs for which an agent polls by default.
+pub(super) const SHORT: Duration = Duration::from_micros(20);
+/// Of `state=parked`: a hundred times as long.
+pub(super) const LONG: Duration = Duration::from_millis(5);
+
+/// How a method's threads sleep.
+pub(super) trait Sleep: 'static {
+    /// What others wait for.
+    type Semaphore: Semaphore;
+
+    /// Sleeps for `length` from now, which is until `due` on the monotonic clock, in nanoseconds.
+    fn sleep(length: Duration, due: u64);
+}
+
+/// Sleeps of `length`, while `timers` others wait.
+pub(super) fn lateness<T: Threads, S: Sleep>(
+    length: Duration,
+    timers: usize,
+    effort: Effort,
+) -> Result<Sample, Failure> {
+    among::<T, S, _>(timers, || {
+        let mut sleeps = Sleeps::new(length, effort);
+        while let Some(due) = sleeps.another() {
+            S::sleep(length, due);
+            sleeps.ended(due, clock::monotonic_ns())?;
+        }
+        Ok(sleeps.end())
+    })
+}
+
+/// The timeout of other `index`.
+pub(super) fn at_most(index: usize) -> Duration {
+    const HOUR: Duration = Duration::from_secs(3600);
+    HOUR + Duration::from_millis(index as u64)
+}
+
+/// Sleeps on the way.
+pub(super) struct Sleeps {
+    laps: Laps,
+    length: u64,
+    /// By how many nanoseconds, each.
+    late: Vec<f64>,
+}
+
+impl Sleeps {
+    pub(super) fn new(length: Duration, effort: Effort) -> Self {
+        let length = length.as_nanos() as u64;
+        Self { laps: Laps::new(effort, ALWAYS), length, late: Vec::new() }
+    }
+
+    /// When the next sleep, which begins now, is to end; `None` if there were enough.
+    pub(super) fn another(&mut self) -> Option<u64> {
+        self.laps.another().then(|| clock::monotonic_ns() + self.length)
+    }
+
+    /// The sleep until `due` has ended, and it is `now`.
+    pub(super) fn ended(&mut self, due: u64, now: u64) -> Result<(), Failure> {
+        if now < due {
+            let early = due - now;
+            return Err(Failure::Broken(format!("a sleep ended {early} ns before its time")));
+        }
+        self.late.push((now - due) as f64);
+        Ok(())
+    }
+
+    /// After the last one. The first does not count. The value is the median, as what disturbs the
+    /// machine holds up a few sleepers for very long.
+    pub(super) fn end(mut self) -> Sample {
+        let late = Spread::of(self.late.split_off(1)).expect("one that counts");
+        let readings = vec![
+            Reading::new(Unit::Nanoseconds, late.median),
+            Reading::stat(Unit::Nanoseconds, "max", late.max),
+        ];
+        Sample { readings, ..self.laps.end(1) }
+    }
+}
+
+/// What others wait for, and how many of them do.
+struct Bell<S> {
+    rings: S,
+    waiting: AtomicUsize,
+}
+
+impl<S: Semaphore> Bell<S> {
+    /// Whether it has rung within `timeout`.
+    fn wait(&self, timeout: Duration) -> bool {
+        // Relaxed: a count alone.
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.rings.acquire_within(timeout)
+    }
+}
+
+/// Runs `body` while others wait.
+fn among<T: Threads, S: Sleep, R>(
+    timers: usize,
+    body: impl FnOnce() -> Result<R, Failure>,
+) -> Result<R, Failure> {
+    let bell = Arc::new(Bell { rings: S::Semaphore::holding(0), waiting: AtomicUsize::new(0) });
+    let mut others = Vec::with_capacity(timers);
+    let result = gather::<T, S>(&bell, timers, &mut others).and_then(|()| body());
+    let begun = others.len();
+    others.iter().for_each(|_| bell.rings.release());
+    let mut heard = 0;
+    for other in others {
+        heard += u64::from(T::join(other)?);
+    }
+    check_count("waits of an hour", heard, begun as u64)?;
+    result
+}
+
+/// Creates the others, and waits until all wait.
+fn gather<T: Threads, S: Sleep>(
+    bell: &Arc<Bell<S::Semaphore>>,
+    timers: usize,
+    others: &mut Vec<T::Handle<bool>>,
+) -> Result<(), Failure> {
+    for index in 0..timers {
+        let bell = Arc::clone(bell);
+        others.push(T::spawn(index, timers, move || bell.wait(at_most(index)))?);
+        // It goes to wait at once. If all did later, a spare would help, and have some of them.
+        T::yield_now();
+    }
+    // Relaxed: as in `wait`.
+    while bell.waiting.load(Ordering::Relaxed) < timers {
+        T::yield_now();
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::costs::threads::Kernel;
+
+    const EFFORT: Effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
+
+    fn slept(late: &[u64]) -> Result<Sample, Failure> {
+        let mut sleeps = Sleeps::new(SHORT, EFFORT);
+        for late in late {
+            let due = sleeps.another().expect("there is time for more");
+            sleeps.ended(due, due + late)?;
+        }
+        assert_eq!(sleeps.another(), None, "more than asked for");
+        Ok(sleeps.end())
+    }
+
+    #[test]
+    fn all_sleeps_but_the_first_count() {
+        let sample = slept(&[900, 5, 100, 7]).expect("none is early");
+        let values: Vec<f64> = sample.readings.iter().map(|reading| reading.value).collect();
+        assert_eq!((sample.rounds, &values[..]), (3, &[7.0, 100.0][..]), "median and worst");
+    }
+
+    #[test]
+    fn a_sleep_that_ends_early_is_a_fault() {
+        let mut sleeps = Sleeps::new(SHORT, EFFORT);
+        let due = sleeps.another().expect("the first");
+        assert_eq!(sleeps.ended(due, due), Ok(()));
+        let early = sleeps.ended(due, due - 2);
+        assert_eq!(early, Err(Failure::Broken("a sleep ended 2 ns before its time".into())));
+    }
+
+    /// Waits for nothing.
+    struct Impatient;
+
+    impl Sleep for Impatient {
+        type Semaphore = Self;
+
+        fn sleep(_: Duration, _: u64) {}
+    }
+
+    impl Semaphore for Impatient {
+        fn holding(_: u32) -> Self {
+            Self
+        }
+
+        fn acquire(&self) {}
+
+        fn try_acquire(&self) -> bool {
+            false
+        }
+
+        fn acquire_within(&self, _: Duration) -> bool {
+            false
+        }
+
+        fn release(&self) {}
+    }
+
+    #[test]
+    fn sleeps_that_do_not_last_are_a_fault() {
+        let failure = lateness::<Kernel, Impatient>(at_most(0), 0, EFFORT).unwrap_err();
+        assert!(matches!(failure, Failure::Broken(_)), "{failure}");
+    }
+
+    #[test]
+    fn others_that_do_not_wait_are_missed() {
+        let failure = among::<Kernel, Impatient, _>(3, || Ok(())).unwrap_err();
+        assert!(failure.to_string().contains("waits of an hour"), "{failure}");
+    }
+}

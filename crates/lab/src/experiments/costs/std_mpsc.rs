@@ -1,0 +1,33 @@
+//! `std::sync::mpsc`, on the kernel's threads.
+
+use std::sync::mpsc;
+
+use super::{
+    channel::{CAPACITY, channel},
+    item::{CHANNEL, CostMethod, Item},
+    threads::Kernel,
+};
+use crate::kit::{Effort, Failure, Sample};
+
+pub(super) const METHOD: CostMethod = CostMethod::new(
+    "std-mpsc",
+    &[&[
+        Item::of(CHANNEL, |effort| bounded(0, effort)).with("kind", "rendezvous"),
+        Item::of(CHANNEL, |effort| bounded(CAPACITY, effort)).with("kind", "bounded"),
+        Item::of(CHANNEL, unbounded).with("kind", "unbounded"),
+    ]],
+);
+
+/// Sends through a channel that holds so many messages; with 0, the sender waits for the receiver.
+fn bounded(messages: usize, effort: Effort) -> Result<Sample, Failure> {
+    let (sender, receiver) = mpsc::sync_channel(messages);
+    let receive = move || receiver.recv().ok();
+    channel::<Kernel>(move |message| sender.send(message).is_ok(), receive, effort)
+}
+
+/// Sends through a channel that holds any number of messages.
+fn unbounded(effort: Effort) -> Result<Sample, Failure> {
+    let (sender, receiver) = mpsc::channel();
+    let receive = move || receiver.recv().ok();
+    channel::<Kernel>(move |message| sender.send(message).is_ok(), receive, effort)
+}

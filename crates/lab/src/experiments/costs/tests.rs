@@ -1,0 +1,190 @@
+use std::time::Duration;
+
+use super::{item::*, *};
+use crate::kit::{Case, Effort, Planned, Sample, Unit};
+
+fn plan(options: &Options) -> Vec<Planned> {
+    let mut plan = EXPERIMENT.plan(&Options { threads: Some(vec![2, 5]), ..options.clone() });
+    // More others than these take seconds to come.
+    plan.retain(|planned| planned.case.params.number("timers").is_none_or(|timers| timers <= 1000));
+    plan
+}
+
+/// What this process can sample: worker processes have a program of their own.
+fn plan_here() -> Vec<Planned> {
+    let mut plan = plan(&Options::default());
+    plan.retain(|planned| planned.case.method != processes::METHOD);
+    plan
+}
+
+fn sample(planned: &Planned, rounds: u64, limit: Duration) -> Sample {
+    let sample = EXPERIMENT.sample(&planned.case, Effort { rounds, limit });
+    sample.unwrap_or_else(|failure| panic!("{}: {failure}", planned.case))
+}
+
+fn cases(plan: &[Planned]) -> Vec<String> {
+    plan.iter().map(|planned| planned.case.to_string()).collect()
+}
+
+fn item(planned: &Planned) -> &str {
+    planned.case.params.text("item").expect("every point has an item")
+}
+
+/// How often the thing that is measured happens in a round, where that is always the same.
+fn times(item: &str) -> Option<u64> {
+    let all: [(&[ItemKind], u64); 7] = [
+        (&[THREAD_INFO], info::ASKED),
+        (&[MUTEX, SEMAPHORE], calls::PAIRS),
+        (&[MUTEX_LOCK, MUTEX_UNLOCK], calls::ARRAY as u64),
+        (&[SWITCH_MUTEX, SWITCH_SEMAPHORE, SWITCH_CONDVAR, YIELD], 2),
+        (&[CREATE, JOIN], create::BATCH as u64),
+        (&[FORK_JOIN], create::FORKED as u64),
+        (&[CREATE_JOIN, MUTEX_CONTENDED, CHANNEL], 1),
+    ];
+    let row = all.iter().find(|(kinds, _)| kinds.iter().any(|kind| kind.name == item));
+    row.map(|(_, times)| *times)
+}
+
+#[test]
+fn every_item_of_every_method_gives_all_rounds_and_what_each_costs() {
+    for planned in &plan_here() {
+        let sample = sample(planned, 3, Duration::from_secs(60));
+        assert_eq!(sample.rounds, 3, "{}", planned.case);
+        let value = sample.readings[0].value;
+        assert!(value > 0.0, "{}", planned.case);
+        let count = sample.elapsed.as_nanos() as f64 / value;
+        match times(item(planned)) {
+            Some(times) => assert_eq!(count.round() as u64, 3 * times, "{}", planned.case),
+            // A median.
+            None if item(planned) == SLEEP_LATENESS.name => {}
+            None => assert!(count >= 2.5, "{}: a write is not all that is counted", planned.case),
+        }
+    }
+}
+
+#[test]
+fn only_contended_locks_and_sleeps_have_a_worst_wait() {
+    for planned in &plan_here() {
+        let sample = sample(planned, 3, Duration::from_secs(60));
+        let kinds: Vec<_> =
+            sample.readings.iter().map(|reading| (reading.unit, reading.stat.as_deref())).collect();
+        let plain = (Unit::Nanoseconds, None);
+        let worst = (Unit::Nanoseconds, Some("max"));
+        let has_worst = [MUTEX_CONTENDED, RWLOCK_CONTENDED, SLEEP_LATENESS].map(|kind| kind.name);
+        match has_worst.contains(&item(planned)) {
+            true => assert_eq!(kinds, [plain, worst], "{}", planned.case),
+            false => assert_eq!(kinds, [plain], "{}", planned.case),
+        }
+    }
+}
+
+#[test]
+fn a_sample_ends_at_its_limit_with_whole_rounds() {
+    for planned in &plan_here() {
+        let sample = sample(planned, u64::MAX, Duration::from_millis(5));
+        assert!(sample.rounds > 0 && sample.readings[0].value > 0.0, "{}", planned.case);
+    }
+}
+
+#[test]
+fn every_item_has_a_method_and_no_point_is_there_twice() {
+    let plan = plan(&Options::default());
+    for ItemKind { name, .. } in KINDS {
+        assert!(plan.iter().any(|planned| item(planned) == name), "{name}");
+    }
+    let mut cases = cases(&plan);
+    let all = cases.len();
+    cases.sort_unstable();
+    cases.dedup();
+    assert_eq!(cases.len(), all);
+    let items: usize = METHODS.iter().map(|method| method.items().count()).sum();
+    let many = METHODS.iter().flat_map(CostMethod::items);
+    let many = many.filter(|item| !matches!(item.run, Run::Few(..))).count();
+    assert_eq!(all, items + many, "all items, contended locks and sleeps for two sizes");
+}
+
+#[test]
+fn fibers_of_processes_do_all_that_those_of_threads_do() {
+    let of = |method: &str| {
+        let options = Options { methods: Some(vec![method.into()]), ..Options::default() };
+        let params = |planned: Planned| planned.case.params;
+        EXPERIMENT.plan(&options).into_iter().map(params).collect::<Vec<_>>()
+    };
+    assert_eq!(of(processes::METHOD), of("daiko"));
+}
+
+#[test]
+fn only_the_methods_asked_for_are_planned() {
+    let options = Options { methods: Some(vec!["std-mpsc".into()]), ..Options::default() };
+    assert_eq!(
+        cases(&plan(&options)),
+        [
+            "costs std-mpsc item=channel kind=rendezvous",
+            "costs std-mpsc item=channel kind=bounded",
+            "costs std-mpsc item=channel kind=unbounded",
+        ]
+    );
+}
+
+#[test]
+fn crowds_are_those_asked_for_or_up_to_a_thousand() {
+    let crowds = |options: &Options| {
+        let plan = EXPERIMENT.plan(options);
+        let nptl = plan.into_iter().filter(|planned| planned.case.method == "nptl");
+        let mutex = nptl.filter(|planned| item(planned) == MUTEX_CONTENDED.name);
+        let sizes = mutex.map(|planned| planned.case.params.number("threads").unwrap());
+        sizes.collect::<Vec<_>>()
+    };
+    assert_eq!(crowds(&Options::default()), [2, 10, 100, 1000]);
+    assert_eq!(crowds(&Options { quick: true, ..Options::default() }), [2, 10, 100]);
+    let asked = Options { threads: Some(vec![7, 10_001]), quick: true, ..Options::default() };
+    assert_eq!(crowds(&asked), [7, 10_001]);
+    // That of worker processes depends on what else is installed.
+    let plan = EXPERIMENT.plan(&asked).into_iter();
+    for planned in plan.filter(|planned| planned.case.method != processes::METHOD) {
+        if let Some(threads) = planned.case.params.number("threads") {
+            assert_eq!(planned.rounds.is_ok(), threads == 7, "{}", planned.case);
+        }
+    }
+}
+
+#[test]
+fn sleeps_are_measured_beside_up_to_a_million_others_where_there_is_room() {
+    let others = |method: &str, quick| {
+        let options = Options { methods: Some(vec![method.into()]), quick, ..Options::default() };
+        let plan = EXPERIMENT.plan(&options).into_iter();
+        let polling = plan.filter(|planned| planned.case.params.text("state") == Some("polling"));
+        polling
+            .map(|planned| (planned.case.params.number("timers").unwrap(), planned.rounds.is_ok()))
+            .collect::<Vec<_>>()
+    };
+    let all = [(0, true), (1000, true), (100_000, true), (1_000_000, true)];
+    assert_eq!(others("tokio", false), all);
+    assert_eq!(others("tokio", true), all[..3]);
+    assert_eq!(others("nptl", true), [(0, true), (1000, true), (100_000, false)]);
+}
+
+#[test]
+fn a_point_that_does_not_exist_is_told() {
+    let named = |name: &str| Params::new().with("item", name);
+    let item = |kind: ItemKind| named(kind.name);
+    for params in [
+        Params::new(),
+        named("nonsense"),
+        item(THREAD_INFO),
+        item(THREAD_INFO).with("of", "nonsense"),
+        item(MUTEX).with("threads", 2usize),
+        item(MUTEX_CONTENDED),
+        item(MUTEX_CONTENDED).with("threads", 0usize),
+        item(SLEEP_LATENESS).with("timers", 0usize),
+        item(SLEEP_LATENESS).with("state", "polling"),
+        item(SLEEP_LATENESS)
+            .with("state", "polling")
+            .with("timers", 0usize)
+            .with("threads", 2usize),
+    ] {
+        let case = Case { experiment: "costs".into(), method: "nptl".into(), params };
+        let effort = Effort { rounds: 1, limit: Duration::ZERO };
+        assert!(EXPERIMENT.sample(&case, effort).is_err(), "{case}");
+    }
+}

@@ -1,0 +1,67 @@
+//! What a method's threads have to offer where several take part in a
+//! measurement, and the kernel's threads.
+
+use std::thread::{self, Builder, JoinHandle};
+
+use crate::kit::{Effort, Failure, OrFailure, host, thread_limits};
+
+/// A kind of threads. How they are created and joined is not measured here.
+pub(super) trait Threads: 'static {
+    type Handle<T: Send + 'static>;
+
+    /// Creates thread `index` of `threads`.
+    fn spawn<T: Send + 'static>(
+        index: usize,
+        threads: usize,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<Self::Handle<T>, Failure>;
+
+    /// Waits for its end.
+    fn join<T: Send + 'static>(thread: Self::Handle<T>) -> Result<T, Failure>;
+
+    /// Lets others run.
+    fn yield_now();
+}
+
+/// Kernel threads.
+pub(super) struct Kernel;
+
+impl Kernel {
+    /// Virtual; small, so that 10,000 threads fit wherever a few do.
+    const STACK: usize = 64 * 1024;
+}
+
+impl Threads for Kernel {
+    type Handle<T: Send + 'static> = JoinHandle<T>;
+
+    fn spawn<T: Send + 'static>(
+        index: usize,
+        threads: usize,
+        body: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<JoinHandle<T>, Failure> {
+        let refused = |error| thread_limits::refused(index, threads, &error);
+        Builder::new().stack_size(Self::STACK).spawn(body).map_err(refused)
+    }
+
+    fn join<T: Send + 'static>(thread: JoinHandle<T>) -> Result<T, Failure> {
+        thread.join().map_err(|_| Failure::Broken("a thread panicked".into()))
+    }
+
+    fn yield_now() {
+        thread::yield_now();
+    }
+}
+
+/// Runs `body` on a thread that is bound to one CPU; those that it creates
+/// inherit the CPU.
+pub(super) fn on_one_cpu<R: Send + 'static>(
+    body: impl FnOnce(Effort) -> Result<R, Failure> + Send + 'static,
+    effort: Effort,
+) -> Result<R, Failure> {
+    let cpu = *host::cpu_list().first().expect("a process has a CPU");
+    let bound = move || {
+        host::bind(cpu).or_broken(format_args!("cannot bind to CPU {cpu}"))?;
+        body(effort)
+    };
+    thread::spawn(bound).join().expect("no body panics")
+}

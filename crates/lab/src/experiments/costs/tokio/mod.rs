@@ -1,0 +1,136 @@
+//! Tasks of tokio, on a runtime of one thread but for what is to have all CPUs.
+//!
+//! Of the two runtimes of one thread each item has the faster one:
+//! `current_thread` creates and joins at about 0.8 times the cost of
+//! `multi_thread` with one worker, which yields at about 0.9 times that of the
+//! other, and notifies faster too.
+//!
+//! The measurements are those of the modules of the same names beside this one,
+//! with what has to be awaited.
+
+mod calls;
+mod channel;
+mod create;
+mod crowd;
+mod runtime;
+mod sleep;
+mod switch;
+
+use std::sync::Arc;
+
+use tokio::task;
+
+use self::{
+    channel::{Bounded, Unbounded},
+    runtime::{broken, clocked, run, thread, workers},
+    switch::{ByMutex, ByNotify, BySemaphore},
+};
+use super::{
+    info,
+    item::{
+        CHANNEL, CREATE, CREATE_JOIN, CostMethod, FORK_JOIN, Item, JOIN, MUTEX, MUTEX_CONTENDED,
+        MUTEX_LOCK, MUTEX_UNLOCK, RWLOCK_CONTENDED, SEMAPHORE, SLEEP_LATENESS, SWITCH_CONDVAR,
+        SWITCH_MUTEX, SWITCH_SEMAPHORE, THREAD_INFO, YIELD,
+    },
+    laps::{Laps, SELDOM},
+    sleep::{LONG, SHORT},
+    turn::{Turn, YIELDS},
+};
+use crate::kit::{Effort, Failure, Sample, host};
+
+pub(super) const METHOD: CostMethod = CostMethod::new(
+    "tokio",
+    &[&[
+        Item::of(THREAD_INFO, |effort| run(thread(), local(effort))).with("of", "tls"),
+        Item::of(THREAD_INFO, |effort| run(thread(), current(effort))).with("of", "current"),
+        Item::of(MUTEX, |effort| run(thread(), calls::mutex(effort))),
+        Item::of(MUTEX_LOCK, |effort| run(thread(), calls::mutex_lock(effort))),
+        Item::of(MUTEX_UNLOCK, |effort| run(thread(), calls::mutex_unlock(effort))),
+        Item::of(SEMAPHORE, |effort| run(thread(), calls::semaphore(effort))),
+        Item::of(SWITCH_MUTEX, |effort| run(thread(), switch::switch::<ByMutex>(effort))),
+        Item::of(SWITCH_SEMAPHORE, |effort| run(thread(), switch::switch::<BySemaphore>(effort))),
+        Item::of(SWITCH_CONDVAR, |effort| run(workers(1), switch::switch::<ByNotify>(effort))),
+        Item::of(CREATE, |effort| run(thread(), create::create(effort))),
+        Item::of(JOIN, |effort| run(thread(), create::join(effort))),
+        Item::of(CREATE_JOIN, |effort| run(thread(), create::create_join(effort))),
+        Item::of(FORK_JOIN, |effort| run(thread(), create::fork_join(effort))),
+        Item::of(YIELD, |effort| run(workers(1), yield_pair(effort))),
+        Item::of_many(MUTEX_CONTENDED, |threads, effort| {
+            run(workers(host::cpus()), crowd::mutex(threads, effort))
+        }),
+        Item::of_many(RWLOCK_CONTENDED, |threads, effort| {
+            run(workers(host::cpus()), crowd::rwlock(threads, effort))
+        }),
+        Item::of(CHANNEL, |effort| run(workers(host::cpus()), channel::channel::<Bounded>(effort)))
+            .with("kind", "bounded"),
+        Item::of(CHANNEL, |effort| {
+            run(workers(host::cpus()), channel::channel::<Unbounded>(effort))
+        })
+        .with("kind", "unbounded"),
+        Item::of_sleeps(
+            SLEEP_LATENESS,
+            |_| Ok(()),
+            |timers, effort| run(clocked(), sleep::lateness(SHORT, timers, effort)),
+        )
+        .with("state", "polling"),
+        Item::of_sleeps(
+            SLEEP_LATENESS,
+            |_| Ok(()),
+            |timers, effort| run(clocked(), sleep::lateness(LONG, timers, effort)),
+        )
+        .with("state", "parked"),
+    ]],
+);
+
+tokio::task_local! {
+    static OWN: usize;
+}
+
+/// Reads what is the task's own.
+async fn local(effort: Effort) -> Result<Sample, Failure> {
+    OWN.scope(info::MARK, async { info::ask(effort, || own() == info::MARK) }).await
+}
+
+/// A call of its own, as for kernel threads.
+#[inline(never)]
+fn own() -> usize {
+    OWN.get()
+}
+
+/// The task's identifier.
+async fn current(effort: Effort) -> Result<Sample, Failure> {
+    let own = task::id();
+    info::ask(effort, || task::id() == own)
+}
+
+async fn yield_pair(effort: Effort) -> Result<Sample, Failure> {
+    let turn = Arc::new(Turn::default());
+    let follower = task::spawn(follow(Arc::clone(&turn)));
+    let timed = lead(&turn, effort).await;
+    follower.await.map_err(broken)?;
+    Ok(timed)
+}
+
+async fn lead(turn: &Turn, effort: Effort) -> Sample {
+    let mut laps = Laps::new(effort, SELDOM);
+    while laps.another() {
+        turn.pass(Turn::FOLLOWER);
+        while turn.owner() != Turn::LEADER {
+            task::yield_now().await;
+        }
+    }
+    let timed = laps.end(YIELDS);
+    turn.pass(Turn::OVER);
+    timed
+}
+
+async fn follow(turn: Arc<Turn>) {
+    loop {
+        match turn.owner() {
+            Turn::OVER => return,
+            Turn::FOLLOWER => turn.pass(Turn::LEADER),
+            _ => {}
+        }
+        task::yield_now().await;
+    }
+}

@@ -1,0 +1,37 @@
+//! Runtimes of tokio.
+
+use tokio::{runtime::Builder, task::JoinError};
+
+use crate::kit::{Failure, OrFailure};
+
+/// The runtime that is the calling thread.
+pub(super) fn thread() -> Builder {
+    Builder::new_current_thread()
+}
+
+/// The same, with timers: those who need none are not to look after them.
+pub(super) fn clocked() -> Builder {
+    let mut builder = thread();
+    builder.enable_time();
+    builder
+}
+
+/// The runtime of so many threads.
+pub(super) fn workers(count: usize) -> Builder {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(count);
+    builder
+}
+
+/// Runs `body` in a task.
+pub(super) fn run<T: Send + 'static>(
+    mut builder: Builder,
+    body: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> Result<T, Failure> {
+    let runtime = builder.build().or_limit("tokio's runtime did not start")?;
+    runtime.block_on(runtime.spawn(body)).map_err(broken)?
+}
+
+pub(super) fn broken(error: JoinError) -> Failure {
+    Failure::Broken(format!("tokio: {error}"))
+}

@@ -1,0 +1,200 @@
+//! Two tasks that hand the turn to each other.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use tokio::{
+    sync::{Mutex, MutexGuard, Notify, Semaphore},
+    task,
+};
+
+use super::runtime::broken;
+use crate::{
+    experiments::costs::{
+        laps::{Laps, SELDOM},
+        switch::{SWITCHES, Turns},
+    },
+    kit::{Effort, Failure, Sample},
+};
+
+/// As the baton of threads.
+pub(super) trait Baton: Default + Send + Sync + 'static {
+    type Hand<'a>: Hand;
+
+    fn leader(&self) -> Self::Hand<'_>;
+
+    fn follower(&self) -> Self::Hand<'_>;
+}
+
+/// As the hand of a thread.
+pub(super) trait Hand: Send {
+    fn take(&mut self) -> impl Future<Output = ()> + Send;
+
+    fn give(&mut self);
+}
+
+pub(super) async fn switch<B: Baton>(effort: Effort) -> Result<Sample, Failure> {
+    let game = Arc::new((B::default(), Turns::default()));
+    let (baton, turns) = &*game;
+    let mut hand = baton.leader();
+    let follower = task::spawn(follow(Arc::clone(&game)));
+    while !turns.seated() {
+        task::yield_now().await;
+    }
+    let timed = lead(turns, &mut hand, effort).await;
+    drop(hand);
+    follower.await.map_err(broken)?;
+    turns.verdict().map(|()| timed)
+}
+
+async fn lead(turns: &Turns, hand: &mut impl Hand, effort: Effort) -> Sample {
+    let mut turn = Turns::LEADERS;
+    let mut laps = Laps::new(effort, SELDOM);
+    while laps.another() && turns.begin(turn) {
+        hand.give();
+        hand.take().await;
+        turn += SWITCHES;
+    }
+    let timed = laps.end(SWITCHES);
+    turns.end();
+    hand.give();
+    timed
+}
+
+async fn follow<B: Baton>(game: Arc<(B, Turns)>) {
+    let (baton, turns) = &*game;
+    let mut hand = baton.follower();
+    turns.seat();
+    hand.take().await;
+    let mut turn = Turns::FOLLOWERS;
+    while turns.begin(turn) {
+        hand.give();
+        hand.take().await;
+        turn += SWITCHES;
+    }
+    hand.give();
+}
+
+/// Three mutexes in a circle, as with threads.
+#[derive(Default)]
+pub(super) struct ByMutex([Mutex<()>; 3]);
+
+impl ByMutex {
+    fn lock(&self, index: usize) -> MutexGuard<'_, ()> {
+        self.0[index].try_lock().expect("the other begins with other mutexes")
+    }
+}
+
+impl Baton for ByMutex {
+    type Hand<'a> = MutexHand<'a>;
+
+    fn leader(&self) -> MutexHand<'_> {
+        MutexHand { circle: &self.0, held: self.lock(0), next: Some(self.lock(1)), last: 1 }
+    }
+
+    fn follower(&self) -> MutexHand<'_> {
+        MutexHand { circle: &self.0, held: self.lock(2), next: None, last: 2 }
+    }
+}
+
+/// A task's place in the circle.
+pub(super) struct MutexHand<'a> {
+    circle: &'a [Mutex<()>; 3],
+    held: MutexGuard<'a, ()>,
+    next: Option<MutexGuard<'a, ()>>,
+    last: usize,
+}
+
+impl Hand for MutexHand<'_> {
+    async fn take(&mut self) {
+        self.last = (self.last + 1) % 3;
+        self.next = Some(self.circle[self.last].lock().await);
+    }
+
+    fn give(&mut self) {
+        if let Some(next) = self.next.take() {
+            self.held = next;
+        }
+    }
+}
+
+/// A semaphore for each task.
+pub(super) struct BySemaphore([Semaphore; 2]);
+
+impl Default for BySemaphore {
+    fn default() -> Self {
+        Self([const { Semaphore::const_new(0) }; 2])
+    }
+}
+
+impl Baton for BySemaphore {
+    type Hand<'a> = SemaphoreHand<'a>;
+
+    fn leader(&self) -> SemaphoreHand<'_> {
+        SemaphoreHand { own: &self.0[0], other: &self.0[1] }
+    }
+
+    fn follower(&self) -> SemaphoreHand<'_> {
+        SemaphoreHand { own: &self.0[1], other: &self.0[0] }
+    }
+}
+
+/// A task's semaphore and the other's.
+pub(super) struct SemaphoreHand<'a> {
+    own: &'a Semaphore,
+    other: &'a Semaphore,
+}
+
+impl Hand for SemaphoreHand<'_> {
+    async fn take(&mut self) {
+        self.own.acquire().await.expect("nobody closes it").forget();
+    }
+
+    fn give(&mut self) {
+        self.other.add_permits(1);
+    }
+}
+
+/// A `Notify` for each task, which is what tokio has in the place of a condition
+/// variable, and the number of who has the turn.
+#[derive(Default)]
+pub(super) struct ByNotify {
+    owner: AtomicU32,
+    changed: [Notify; 2],
+}
+
+impl Baton for ByNotify {
+    type Hand<'a> = NotifyHand<'a>;
+
+    fn leader(&self) -> NotifyHand<'_> {
+        NotifyHand { baton: self, own: 0 }
+    }
+
+    fn follower(&self) -> NotifyHand<'_> {
+        NotifyHand { baton: self, own: 1 }
+    }
+}
+
+/// A task's number.
+pub(super) struct NotifyHand<'a> {
+    baton: &'a ByNotify,
+    own: u32,
+}
+
+impl Hand for NotifyHand<'_> {
+    async fn take(&mut self) {
+        // Relaxed: both are on one thread.
+        while self.baton.owner.load(Ordering::Relaxed) != self.own {
+            self.baton.changed[self.own as usize].notified().await;
+        }
+    }
+
+    fn give(&mut self) {
+        let other = 1 - self.own;
+        // Relaxed: as in `take`.
+        self.baton.owner.store(other, Ordering::Relaxed);
+        self.baton.changed[other as usize].notify_one();
+    }
+}

@@ -1,0 +1,99 @@
+//! Two threads that yield to each other on one worker or CPU.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
+};
+
+use super::{
+    laps::{Laps, SELDOM},
+    threads::Threads,
+};
+use crate::kit::{Effort, Failure, Sample};
+
+/// Yields in a round.
+pub(super) const YIELDS: u64 = 2;
+
+/// Yields back and forth.
+pub(super) fn yield_pair<T: Threads>(effort: Effort) -> Result<Sample, Failure> {
+    let turn = Arc::new(Turn::default());
+    let other = Arc::clone(&turn);
+    let follower = T::spawn(0, 1, move || other.follow::<T>())?;
+    let timed = turn.lead::<T>(effort);
+    T::join(follower)?;
+    Ok(timed)
+}
+
+/// Whose turn it is, of two threads that yield to each other.
+///
+/// Each yields until it has the turn, and passes it on: a yield that does not
+/// switch, as the kernel's may, gains nothing. A round is two turns.
+#[derive(Debug, Default)]
+pub(super) struct Turn(AtomicU32);
+
+impl Turn {
+    /// The one that counts the rounds. It has the first turn.
+    pub(super) const LEADER: u32 = 0;
+    /// The other.
+    pub(super) const FOLLOWER: u32 = 1;
+    /// There are no more turns.
+    pub(super) const OVER: u32 = 2;
+
+    /// Who has it.
+    #[inline]
+    pub(super) fn owner(&self) -> u32 {
+        // Relaxed: the turn carries nothing but itself.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// By its owner.
+    #[inline]
+    pub(super) fn pass(&self, to: u32) {
+        // Relaxed: as in `owner`.
+        self.0.store(to, Ordering::Relaxed);
+    }
+
+    fn lead<T: Threads>(&self, effort: Effort) -> Sample {
+        let mut laps = Laps::new(effort, SELDOM);
+        while laps.another() {
+            self.pass(Self::FOLLOWER);
+            while self.owner() != Self::LEADER {
+                T::yield_now();
+            }
+        }
+        let timed = laps.end(YIELDS);
+        self.pass(Self::OVER);
+        timed
+    }
+
+    fn follow<T: Threads>(&self) {
+        loop {
+            match self.owner() {
+                Self::OVER => return,
+                Self::FOLLOWER => self.pass(Self::LEADER),
+                _ => {}
+            }
+            T::yield_now();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{super::laps, *};
+    use crate::experiments::costs::threads::Kernel;
+
+    #[test]
+    fn two_threads_take_turns_until_the_leader_has_done_its_rounds() {
+        let turn = Turn::default();
+        let effort = Effort { rounds: 20, limit: Duration::from_secs(60) };
+        let timed = std::thread::scope(|scope| {
+            scope.spawn(|| turn.follow::<Kernel>());
+            turn.lead::<Kernel>(effort)
+        });
+        assert_eq!((timed.rounds, laps::count(&timed)), (20, 40));
+        assert_eq!(turn.owner(), Turn::OVER);
+    }
+}

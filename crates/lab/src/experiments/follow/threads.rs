@@ -1,0 +1,35 @@
+//! `threads`: a kernel thread for each flow, not bound, which blocks.
+
+use std::{
+    io::{self, Read},
+    net::TcpStream,
+    os::fd::AsFd,
+    sync::Arc,
+    thread,
+};
+
+use daiko_sys::socket;
+
+use super::{
+    board::Board,
+    flow::{Taken, receive_each},
+    method::Receiving,
+};
+
+/// As small as a fiber's.
+const STACK: usize = 64 << 10;
+
+pub(super) const METHOD: Receiving = Receiving { name: "threads", receive };
+
+fn receive(flows: Vec<TcpStream>, board: &Arc<Board>) -> io::Result<()> {
+    let spawn = |body| thread::Builder::new().stack_size(STACK).spawn(body).map(drop);
+    receive_each(flows, board, take, spawn)
+}
+
+/// Two calls for each wake-up, as a fiber makes.
+fn take(mut stream: &TcpStream, bytes: &mut [u8]) -> Taken {
+    match socket::receive_now(stream.as_fd(), bytes) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok((stream.read(bytes)?, true)),
+        taken => Ok((taken?, false)),
+    }
+}

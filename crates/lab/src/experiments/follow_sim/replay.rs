@@ -1,0 +1,225 @@
+//! A recorded trace, replayed under both policies.
+//!
+//! A trace has one past. Under another policy tasks would be elsewhere, so other CPUs would wake them and
+//! others would be idle. What a replay assumes of that:
+//!
+//! 1. *Wake-ups*: the same, at the same times, in the same order. Whatever a policy makes faster or slower changes none (open loop).
+//! 2. *Idle CPUs*: those of the trace. The tasks that were put elsewhere are taken to be too short to matter.
+//! 3. *Waking CPUs*: the interrupt follows the replayed task with the lag that the trace shows. If the trace's waking CPU is the one where
+//!    the task ran so many wake-ups before, the replay's is the one where the replayed task ran as many before. The fewest that
+//!    explain it are taken, so a task that was long in one place tells of no lag. A waking CPU that nothing explains
+//!    (a timer, another process) is kept, as is that of a task whose waking CPU has not changed yet (no steering).
+//! 4. *Other moves*: a task that last ran where it was not put was moved by a balancer, and is moved there in the replay as well.
+//!
+//! Under the policy by which it was recorded a trace of the simulator gives its own counts.
+
+use std::{collections::HashMap, fmt, io::BufRead};
+
+use daiko_core::place::{BOUND, Follow, existing};
+
+use super::{
+    tally::{Account, Tally},
+    trace::{Reader, TraceError, Wake},
+};
+use crate::kit::format;
+
+/// So many wake-ups back the interrupt is looked for: more than the longest settling that the paper saw.
+pub const MOST_LAG: usize = 12;
+/// What a replay remembers is bounded by the number of tasks.
+const MOST_TASKS: usize = 65_536;
+const NOWHERE: u16 = u16::MAX;
+
+/// What became of a trace's wake-ups, and what would have under each policy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Replay {
+    /// As it was recorded.
+    pub recorded: Tally,
+    /// Under [`existing`].
+    pub existing: Tally,
+    /// Under [`Follow`], with its [`BOUND`].
+    pub follow: Tally,
+    /// Wake-ups that [`existing`] sends where they were sent, given what they found.
+    pub as_existing: u64,
+    /// How many wake-ups the interrupt was behind its task, 0 first.
+    pub behind: [u64; MOST_LAG + 1],
+    /// Wake-ups whose CPU the task's past does not explain.
+    pub unexplained: u64,
+    /// Tasks that were woken.
+    pub tasks: usize,
+    /// Wake-ups that the trace says it lacks, if it says so.
+    pub lost: Option<u64>,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+/// Where a task has been, in one course of things.
+#[derive(Clone, Copy)]
+struct Course {
+    /// Where it last ran before each wake-up, the latest first.
+    ran: [u16; MOST_LAG + 1],
+    /// Where it was put last.
+    put: u16,
+    account: Account,
+}
+
+impl Course {
+    fn new() -> Self {
+        Self { ran: [NOWHERE; MOST_LAG + 1], put: NOWHERE, account: Account::default() }
+    }
+
+    fn ran_on(&mut self, cpu: u16) {
+        self.ran.copy_within(..MOST_LAG, 1);
+        self.ran[0] = cpu;
+    }
+}
+
+/// A task in all three courses.
+struct Task {
+    recorded: Course,
+    existing: Course,
+    follow: Course,
+    policy: Follow,
+    /// Its last waking CPU, and whether that has ever changed.
+    waker: u16,
+    is_followed: bool,
+}
+
+impl Task {
+    fn new() -> Self {
+        Self {
+            recorded: Course::new(),
+            existing: Course::new(),
+            follow: Course::new(),
+            policy: Follow::new(),
+            waker: NOWHERE,
+            is_followed: false,
+        }
+    }
+}
+
+/// Replays what `reader` has yet.
+///
+/// # Errors
+/// When the trace is malformed, truncated or too large.
+pub fn replay(reader: &mut Reader<impl BufRead>) -> Result<Replay, TraceError> {
+    let mut replay = Replay { first_ns: u64::MAX, ..Replay::default() };
+    let mut tasks: HashMap<u32, Task> = HashMap::new();
+    while let Some(wake) = reader.next().transpose()? {
+        if tasks.len() == MOST_TASKS && !tasks.contains_key(&wake.task) {
+            let what = format!("more than {MOST_TASKS} tasks; record a shorter time");
+            return Err(TraceError::new(reader.line(), what));
+        }
+        replay.wake(tasks.entry(wake.task).or_insert_with(Task::new), &wake);
+    }
+    replay.tasks = tasks.len();
+    replay.lost = reader.lost();
+    Ok(replay)
+}
+
+impl Replay {
+    fn wake(&mut self, task: &mut Task, wake: &Wake) {
+        self.first_ns = self.first_ns.min(wake.at_ns);
+        self.last_ns = self.last_ns.max(wake.at_ns);
+        let is_new = task.recorded.put == NOWHERE;
+        let is_moved = task.recorded.put != wake.previous;
+        let behind = self.record(task, wake, is_moved && !is_new);
+        let was_at = |course: &Course| if is_moved { wake.previous } else { course.put };
+        for (course, tally, policy) in [
+            (&mut task.existing, &mut self.existing, None),
+            (&mut task.follow, &mut self.follow, Some(&mut task.policy)),
+        ] {
+            let previous = was_at(course);
+            tally.other_migrations += u64::from(!is_new && course.put != previous);
+            course.ran_on(previous);
+            let waker = match behind.map(|behind| course.ran[behind]) {
+                Some(cpu) if task.is_followed => cpu,
+                _ => wake.waker,
+            };
+            let kernels = || existing(waker, previous, wake.idle);
+            course.put = match policy {
+                None => kernels(),
+                Some(policy) => policy.place(waker, previous, BOUND, kernels),
+            };
+            tally.count(&mut course.account, waker, previous, course.put);
+        }
+    }
+
+    /// The course that the trace has taken; how many wake-ups the interrupt is behind in it.
+    fn record(&mut self, task: &mut Task, wake: &Wake, is_moved: bool) -> Option<usize> {
+        let course = &mut task.recorded;
+        self.recorded.other_migrations += u64::from(is_moved);
+        course.ran_on(wake.previous);
+        course.put = wake.chosen;
+        self.recorded.count(&mut course.account, wake.waker, wake.previous, wake.chosen);
+        let before = existing(wake.waker, wake.previous, wake.idle);
+        self.as_existing += u64::from(before == wake.chosen);
+        task.is_followed |= task.waker != NOWHERE && task.waker != wake.waker;
+        task.waker = wake.waker;
+        let behind = course.ran.iter().position(|cpu| *cpu == wake.waker);
+        match behind {
+            Some(behind) => self.behind[behind] += 1,
+            None => self.unexplained += 1,
+        }
+        behind
+    }
+
+    /// From the first wake-up to the last, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9
+    }
+
+    fn row(&self, f: &mut fmt::Formatter<'_>, name: &str, tally: &Tally) -> fmt::Result {
+        let each_second = match self.seconds() {
+            0.0 => "-".into(),
+            seconds => format::number(tally.migrations() as f64 / seconds),
+        };
+        let mean = tally.settle_mean().map_or("-".into(), format::number);
+        writeln!(
+            f,
+            "{name:<12} {:>12} {each_second:>12} {:>10} {:>11.2}% {mean:>12} {:>11}",
+            tally.migrations(),
+            tally.swaps,
+            tally.unintended() * 100.0,
+            tally.settle_max(),
+        )
+    }
+}
+
+/// A table, and what it rests on.
+impl fmt::Display for Replay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wakes = self.recorded.wakes;
+        let lost = match self.lost {
+            None => "nobody knows how many lost".into(),
+            Some(lost) => format!("{lost} lost"),
+        };
+        let time = format::seconds(self.seconds());
+        writeln!(f, "{wakes} wake-ups of {} tasks in {time}, {lost}", self.tasks)?;
+        writeln!(
+            f,
+            "\n{:<12} {:>12} {:>12} {:>10} {:>12} {:>12} {:>11}",
+            "", "migrations", "1/s", "swaps", "unintended", "settle-mean", "settle-max"
+        )?;
+        self.row(f, "recorded", &self.recorded)?;
+        self.row(f, "existing", &self.existing)?;
+        self.row(f, "follow", &self.follow)?;
+        let percent = |part: u64| format!("{:.1}%", part as f64 * 100.0 / wakes.max(1) as f64);
+        let late: u64 = self.behind[1..].iter().sum();
+        writeln!(
+            f,
+            "\nThe interrupt was where its task last ran in {} of the wake-ups, behind it in {}, elsewhere in {}.",
+            percent(self.behind[0]),
+            percent(late),
+            percent(self.unexplained)
+        )?;
+        writeln!(
+            f,
+            "The policy 'existing' explains {} of the recorded choices by what they found.",
+            percent(self.as_existing)
+        )?;
+        write!(
+            f,
+            "Open loop: wake-ups and idle CPUs are those of the trace; interrupts follow the replayed tasks with the lag that it shows."
+        )
+    }
+}

@@ -1,0 +1,94 @@
+//! What it costs to ask another process, against the number of clients.
+
+use crate::kit::{Chart, Curve, CurveLine, Drawing, Family, Mark, Point, Results, Section, Unit};
+
+/// The name of the experiment.
+pub(super) const NAME: &str = "ipc";
+
+/// Placements with the words for them; the first that was measured is drawn.
+const PLACEMENTS: [(&str, &str); 2] = [
+    ("two-cpus", "The server is on one CPU, all clients are on another."),
+    ("one-cpu", "The server and all clients are on one CPU."),
+];
+
+const TEXT: &str = "From a question of 8 bytes until its answer has come, against the number of client processes \
+     of one server. Marks are medians of many calls together, without a clock between them; bars reach \
+     from the fastest to the slowest run. spin is the limit: two processes that look at one line of memory. \
+     Where clients share a CPU, one that never sleeps is answered at once as long as it runs, and not at \
+     all while others do: the tables tell the percentiles, what all clients get in a second, and the slowest \
+     client's share of it.";
+
+/// A line per method: the round trip of short messages.
+pub(super) fn sections(results: &Results) -> Vec<Section> {
+    let points = results.of(NAME).unit(Unit::Nanoseconds).without("stat").with("bytes", 8u64);
+    let of = |(placement, placed)| {
+        let points = points.with("placement", placement);
+        (CurveLine::of_methods(&points, family, mark), placed)
+    };
+    let drawn = PLACEMENTS.into_iter().map(of).find(|(lines, _)| !lines.is_empty());
+    let Some((lines, placed)) = drawn else { return Vec::new() };
+    let chart = Curve {
+        label: "Nanoseconds from question to answer against client processes, one line per method"
+            .into(),
+        x: "client processes".into(),
+        y: "ns per round trip".into(),
+        lines,
+        ..Curve::default()
+    };
+    let (title, text) = ("Between processes: from question to answer", format!("{TEXT} {placed}"));
+    vec![Section::Drawing(Drawing::new("ipc.svg", title, text, Chart::Curve(chart)))]
+}
+
+fn mark(point: &Point) -> Option<Mark> {
+    let clients = point.params.number("clients")?;
+    let means = if clients == 1 { "1 client".into() } else { format!("{clients} clients") };
+    Some(Mark { x: clients as f64, y: point.spread(), means })
+}
+
+fn family(method: &str) -> Family {
+    match method {
+        "spin" => Family::Limit,
+        "mpi" | "redis" => Family::Peer,
+        _ if method.starts_with("daiko") => Family::Ours,
+        _ => Family::Kernel,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        report,
+        testing::{
+            self,
+            made_up::{full, round_trips},
+        },
+    };
+
+    fn drawing(points: Vec<Point>) -> Drawing {
+        match &sections(&testing::results(points))[..] {
+            [Section::Drawing(drawing)] => drawing.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_curve_of_processes_is_of_medians_on_two_cpus() {
+        let page = report::html(&full());
+        assert!(page.contains("<title>spin, 1 client: 111 (99.9 to 133)</title>"));
+        let drawing_of_both = drawing([round_trips("one-cpu"), round_trips("two-cpus")].concat());
+        let Chart::Curve(Curve { lines, .. }) = drawing_of_both.chart else { panic!("no curve") };
+        let tcp = lines.iter().find(|line| line.name == "tcp").expect("a line");
+        let marks: Vec<&str> = tcp.marks.iter().map(|mark| mark.means.as_str()).collect();
+        assert_eq!(marks, ["1 client", "4 clients", "16 clients"]);
+        assert!(
+            drawing_of_both.text.ends_with("The server is on one CPU, all clients are on another.")
+        );
+        let mut long = round_trips("two-cpus");
+        for point in &mut long {
+            point.params = point.params.clone().with("bytes", 64u64);
+        }
+        let drawing = drawing([long, round_trips("one-cpu")].concat());
+        assert!(drawing.text.ends_with("on one CPU."), "what was measured, of short messages");
+    }
+}

@@ -1,0 +1,109 @@
+//! One sample between a server and clients that are forked from this process.
+
+use std::{convert::Infallible, io, process::ExitStatus};
+
+use super::{
+    client::{Calls, GATES, Gate, Tally},
+    method::{Link, Mechanism, Spec},
+    outcome::Outcome,
+};
+use crate::kit::{Complaint, Failure, OrFailure, Processes, Shared, host};
+
+/// The server is the first process that is forked.
+const SERVER: usize = 0;
+
+/// What all processes of a sample write to.
+struct Board {
+    complaints: Shared<Complaint>,
+    gates: Shared<Gate>,
+    tallies: Shared<Tally>,
+}
+
+impl Board {
+    fn new(clients: usize) -> Result<Self, Failure> {
+        Ok(Self {
+            complaints: Shared::new(1 + clients)?,
+            gates: Shared::new(GATES)?,
+            tallies: Shared::new(clients)?,
+        })
+    }
+}
+
+/// A [`Link`] as a [`Mechanism`]: between processes that are forked here.
+pub(super) const fn forked<L: Link>() -> Mechanism {
+    Mechanism { name: L::NAME, supports: L::supports, run: run::<L> }
+}
+
+fn run<L: Link>(spec: &Spec) -> Result<Outcome, Failure> {
+    match spec.bytes {
+        8 => run_link::<L, 1>(&L::open(spec.clients)?, spec),
+        64 => run_link::<L, 8>(&L::open(spec.clients)?, spec),
+        other => Err(Failure::Broken(format!("messages have 8 or 64 bytes, not {other}"))),
+    }
+}
+
+fn run_link<L: Link, const WORDS: usize>(link: &L, spec: &Spec) -> Result<Outcome, Failure> {
+    let board = Board::new(spec.clients)?;
+    let mut processes = Processes::default();
+    start::<L, WORDS>(link, spec, &board, &mut processes).or_limit("cannot start a process")?;
+    wait(&mut processes, &board)?;
+    drop(processes);
+    let mut outcome = Outcome::default();
+    board.tallies.iter().for_each(|tally| outcome.add(tally));
+    Ok(outcome)
+}
+
+fn start<L: Link, const WORDS: usize>(
+    link: &L,
+    spec: &Spec,
+    board: &Board,
+    processes: &mut Processes,
+) -> io::Result<()> {
+    let serve = || -> io::Result<Infallible> {
+        host::bind(spec.server_cpu)?;
+        link.serve::<WORDS>()
+    };
+    processes.fork(|| board.complaints[SERVER].note(serve()))?;
+    for client in 0..spec.clients {
+        let (tallies, gates, window) = (&board.tallies[..], &board.gates[..], spec.window);
+        let calls = Calls { tallies, client, gates, window };
+        let ask = || {
+            host::bind(spec.client_cpu)?;
+            link.ask::<WORDS>(client, calls)
+        };
+        processes.fork(|| board.complaints[SERVER + 1 + client].note(ask()))?;
+    }
+    Ok(())
+}
+
+/// Waits for all clients.
+fn wait(processes: &mut Processes, board: &Board) -> Result<(), Failure> {
+    let mut clients = board.tallies.len();
+    while clients > 0 {
+        let next = processes.next_end().or_broken("cannot wait")?;
+        let (index, status) = next.expect("the server does not end by itself");
+        if index == SERVER || !status.success() {
+            return Err(fault(board, index, status));
+        }
+        clients -= 1;
+    }
+    Ok(())
+}
+
+/// Why a process ended: a wrong answer, or who complains first. The server does before its clients:
+/// they miss it when it has ended.
+fn fault(board: &Board, index: usize, status: ExitStatus) -> Failure {
+    if let Some(failure) = board.tallies.iter().find_map(|tally| tally.wrong.failure()) {
+        return failure;
+    }
+    let who = |index| if index == SERVER { "the server" } else { "a client" };
+    let complaint = |index: usize| Some((index, board.complaints[index].get()?));
+    Failure::Broken(match (0..board.complaints.len()).find_map(complaint) {
+        Some((index, error)) => format!("{} ended: {error}", who(index)),
+        None => format!("{} ended with {status}", who(index)),
+    })
+}
+
+#[cfg(test)]
+#[path = "forked_tests.rs"]
+mod tests;

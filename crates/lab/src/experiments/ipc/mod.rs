@@ -1,0 +1,191 @@
+//! What it costs to ask another process.
+//!
+//! `clients` processes ask one server: each sends `bytes` bytes, waits for the answer, checks it and
+//! asks again. With `placement=two-cpus` the server is on one CPU and all clients are on another; with
+//! `one-cpu` all share one.
+//!
+//! | method | question and answer | who waits |
+//! |---|---|---|
+//! | `spin` | in a slot of shared memory for each client, which flag and message share | looks at its slot, the server at all slots |
+//! | `spin-futex` | likewise | looks 300 times, then sleeps on a futex |
+//! | `futex` | likewise | sleeps on a futex |
+//! | `eventfd`, `semaphore` | likewise | sleeps on an event counter, a `sem_t`; the server has one for all clients |
+//! | `pipe`, `unix-socket`, `tcp` | on a connection for each client | reads; a server of several clients waits by epoll |
+//! | `mpi` | Open MPI between processes of one machine | receives; it yields the CPU where processes share one |
+//! | `redis` | GET by a Unix socket | reads |
+//!
+//! 1. All clients call until they know how many calls of the quickest take 25 us: a batch.
+//! 2. All begin together, and call for a fixed time, in batches with a clock between them. A point's
+//!    median is that of the batches of all clients, so it has no clock in it; from the same calls
+//!    come `throughput`, calls per second of all clients, and `share`, the calls of the slowest
+//!    client relative to the mean of all.
+//! 3. For the same time again each call is timed by itself: `p50`, `p99`, `p999`, `max`.
+//!
+//! The processes are forked by the process of the sample, are killed with it, and are pinned.
+
+mod client;
+mod daiko;
+mod eventfd;
+mod figures;
+mod forked;
+mod method;
+mod mpi;
+mod outcome;
+mod redis;
+mod semaphore;
+mod sleepers;
+mod slot;
+mod slotted;
+mod spin;
+mod streams;
+
+use std::time::Duration;
+
+#[doc(hidden)]
+pub use self::mpi::sample_of;
+use self::{
+    daiko::Daiko,
+    eventfd::EventFd,
+    forked::forked,
+    method::{Mechanism, Spec},
+    redis::Redis,
+    semaphore::Semaphore,
+    sleepers::{Futex, Sleepers, SpinFutex},
+    slotted::Slotted,
+    spin::Spin,
+    streams::{Pipe, Streams, Tcp, UnixSocket},
+};
+use crate::kit::{Choice, Experiment, Failure, Measure, Params, Plan, Rounds, Skip, host};
+
+/// The methods, in the order of tables. Another one is added here.
+const METHODS: [Mechanism; 11] = [
+    forked::<Spin>(),
+    forked::<Sleepers<SpinFutex>>(),
+    forked::<Sleepers<Futex>>(),
+    forked::<Streams<Pipe>>(),
+    forked::<Streams<UnixSocket>>(),
+    forked::<Slotted<EventFd>>(),
+    forked::<Slotted<Semaphore>>(),
+    forked::<Streams<Tcp>>(),
+    mpi::METHOD,
+    forked::<Redis>(),
+    forked::<Daiko>(),
+];
+
+const SPIN: &str = "spin";
+
+const BYTES: [usize; 2] = [8, 64];
+const CLIENTS: [usize; 3] = [1, 4, 16];
+
+/// Calls and answers between processes, by every mechanism.
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: figures::NAME,
+    about: "question and answer between processes, one to sixteen clients of one server",
+    sizes: &["clients"],
+    lists: &[],
+    methods: || METHODS.iter().map(|method| method.name).collect(),
+    cases,
+    measure,
+    published: Vec::new,
+    sections: figures::sections,
+};
+
+/// A quick run leaves out the long messages, the few clients, and what would not be quick.
+fn cases(plan: &mut Plan<'_>) {
+    let quick = plan.options.quick;
+    let wanted: Vec<_> = METHODS
+        .iter()
+        .filter(|method| plan.wants(method.name))
+        .map(|method| (method.name, (method.supports)()))
+        .collect();
+    for point in points().filter(|point| !quick || point.bytes == 8 && point.clients != 4) {
+        for (method, supports) in &wanted {
+            let slices = *method == SPIN && point.placement == Placement::OneCpu;
+            if !quick || !slices || point.clients == 1 {
+                let rounds = supports.clone().and(point.placement.cpus());
+                let milliseconds = point.milliseconds(slices, quick);
+                plan.add(method, point.params(), rounds.map(|_| Rounds::Fixed(milliseconds)));
+            }
+        }
+    }
+}
+
+/// Of a fixed length.
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let method = METHODS.into_iter().find(|known| known.name == method)?;
+    let point = Point::from_params(params)?;
+    Some(Box::new(move |effort| (method.run)(&point.spec(effort.window())?)?.into_sample()))
+}
+
+/// Where the processes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placement {
+    TwoCpus,
+    OneCpu,
+}
+
+impl Choice for Placement {
+    const NAMES: &'static [(Self, &'static str)] =
+        &[(Self::TwoCpus, "two-cpus"), (Self::OneCpu, "one-cpu")];
+}
+
+impl Placement {
+    /// The server's CPU and that of the clients.
+    fn cpus(self) -> Result<(usize, usize), Skip> {
+        match (self, host::cpu_list().first()) {
+            (Self::OneCpu, Some(&cpu)) => Ok((cpu, cpu)),
+            _ => host::two_cpus(),
+        }
+    }
+}
+
+/// What the parameters of a point say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Point {
+    bytes: usize,
+    placement: Placement,
+    clients: usize,
+}
+
+/// All points of a method.
+fn points() -> impl Iterator<Item = Point> {
+    let of_bytes = |bytes| Placement::all().map(move |placement| (bytes, placement));
+    BYTES
+        .into_iter()
+        .flat_map(of_bytes)
+        .flat_map(|(bytes, placement)| CLIENTS.map(|clients| Point { bytes, placement, clients }))
+}
+
+impl Point {
+    fn params(self) -> Params {
+        let params = Params::new().with("bytes", self.bytes).with("placement", self.placement);
+        params.with("clients", self.clients)
+    }
+
+    fn from_params(params: &Params) -> Option<Self> {
+        Some(Self {
+            bytes: params.size("bytes")?,
+            placement: params.choice("placement")?,
+            clients: params.size("clients").filter(|clients| (1..=1000).contains(clients))?,
+        })
+    }
+
+    /// Long enough for each of many clients to have its time slices, several times.
+    fn milliseconds(self, slices: bool, quick: bool) -> u64 {
+        match (slices || self.clients > 1, quick) {
+            (false, false) => 60,
+            (false, true) => 20,
+            (true, false) => 400,
+            (true, true) => 120,
+        }
+    }
+
+    fn spec(self, window: Duration) -> Result<Spec, Failure> {
+        let (server_cpu, client_cpu) = self.placement.cpus()?;
+        let Self { bytes, clients, .. } = self;
+        Ok(Spec { clients, bytes, server_cpu, client_cpu, window })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,147 @@
+//! `redis`: GET of a value as long as a message, from a `redis-server` with a socket of its own, and
+//! without anything that it would write to disk.
+
+use std::{
+    convert::Infallible,
+    ffi::CString,
+    io::{self, Read, Write},
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use super::{
+    client::{Calls, answer},
+    method::Link,
+};
+use crate::kit::{
+    Failure, Skip, host,
+    redis::{become_server, command, installed, quiet, string},
+};
+
+/// How long the server may take to begin.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Between looks whether it has begun.
+const LOOK: Duration = Duration::from_millis(1);
+
+pub(super) struct Redis {
+    /// Where its socket is.
+    folder: TempDir,
+    /// Those of the server, its name the first: made before the fork, after which `Command` could
+    /// wait for a lock that a thread of the parent has held.
+    arguments: Vec<CString>,
+}
+
+impl Redis {
+    fn socket(&self) -> PathBuf {
+        socket_in(&self.folder)
+    }
+
+    /// A connection, once the server has begun.
+    fn connect(&self) -> io::Result<UnixStream> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match UnixStream::connect(self.socket()) {
+                Err(_) if Instant::now() < deadline => thread::sleep(LOOK),
+                result => return result,
+            }
+        }
+    }
+}
+
+impl Link for Redis {
+    const NAME: &'static str = "redis";
+
+    fn supports() -> Result<(), Skip> {
+        installed()
+    }
+
+    fn open(_clients: usize) -> Result<Self, Failure> {
+        let folder = host::temporary_folder()?;
+        let arguments = arguments(&folder);
+        Ok(Self { folder, arguments })
+    }
+
+    /// Becomes the server.
+    fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
+        become_server(&self.arguments)
+    }
+
+    /// The value stays the same, so it is here that it is checked; as what `questions` wants to hear
+    /// it says what other servers would.
+    fn ask<const WORDS: usize>(&self, client: usize, calls: Calls<'_, WORDS>) -> io::Result<()> {
+        let mut server = self.connect()?;
+        let value: Vec<u8> = (0..WORDS * 8).map(|index| (client + index) as u8).collect();
+        let key = format!("client {client}");
+        demand(&mut server, &command(&[b"SET", key.as_bytes(), &value]), b"+OK\r\n")?;
+        let (get, found) = (command(&[b"GET", key.as_bytes()]), string(&value));
+        calls.make(|message| {
+            demand(&mut server, &get, &found)?;
+            *message = answer(*message);
+            Ok(())
+        })
+    }
+}
+
+fn socket_in(folder: &TempDir) -> PathBuf {
+    folder.path().join("socket")
+}
+
+fn arguments(folder: &TempDir) -> Vec<CString> {
+    let socket = socket_in(folder).into_os_string().into_encoded_bytes();
+    quiet([b"--port".as_slice(), b"0", b"--unixsocket", &socket])
+}
+
+/// The longest reply: a string of 64 bytes.
+const MOST_BYTES: usize = 80;
+
+/// Sends `command`, and takes no other reply than `expected`.
+fn demand(server: &mut UnixStream, command: &[u8], expected: &[u8]) -> io::Result<()> {
+    server.write_all(command)?;
+    let mut reply = [0; MOST_BYTES];
+    let mut length = 0;
+    while length < expected.len() {
+        let count = server.read(&mut reply[length..])?;
+        length += count;
+        // What differs may be shorter, too: nothing more would come.
+        if count == 0 || reply[..length] != expected[..length.min(expected.len())] {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reply_may_come_in_pieces() {
+        let (mut client, mut server) = UnixStream::pair().unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for piece in [&b"$2\r"[..], b"\nab", b"\r\n"] {
+                    server.write_all(piece).unwrap();
+                }
+            });
+            demand(&mut client, b"", b"$2\r\nab\r\n").unwrap();
+        });
+    }
+
+    #[test]
+    fn another_reply_is_refused_whatever_its_length() {
+        for reply in
+            [&b"-ERR no\r\n"[..], b"$-1\r\n", b"$2\r\nax\r\n", b"$2\r\nab\r\nmore", b"$2\r\n"]
+        {
+            let (mut client, mut server) = UnixStream::pair().unwrap();
+            server.write_all(reply).unwrap();
+            drop(server);
+            // Closed: what is sent is not.
+            let error = demand(&mut client, b"", b"$2\r\nab\r\n").unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{reply:?}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `semaphore`: messages in slots; a `sem_t` shared by processes for the server and one for each
+//! client.
+
+use std::{cell::UnsafeCell, io, mem::MaybeUninit};
+
+use super::slotted::Bell;
+use crate::kit::{Shared, Zeroed, again};
+
+/// A semaphore for processes, on lines of its own.
+#[repr(C, align(128))]
+pub(super) struct Semaphore(UnsafeCell<MaybeUninit<libc::sem_t>>);
+
+// SAFETY: it is used through its own functions only, which synchronise processes, once `open` has
+// initialised it; memory of zeros is a value that is not initialised. It holds no address.
+unsafe impl Zeroed for Semaphore {}
+// SAFETY: as above.
+unsafe impl Sync for Semaphore {}
+
+impl Semaphore {
+    fn raw(&self) -> *mut libc::sem_t {
+        self.0.get().cast()
+    }
+}
+
+impl Bell for Semaphore {
+    const NAME: &'static str = "semaphore";
+    const IS_FOR_ALL: bool = false;
+    type Bells = Shared<Self>;
+
+    fn open(count: usize) -> io::Result<Shared<Self>> {
+        let all = Shared::<Self>::new(count).map_err(io::Error::other)?;
+        // SAFETY: valid for writes, and not used by another process yet.
+        let init = |one: &Self| again(|| unsafe { libc::sem_init(one.raw(), 1, 0) }).map(drop);
+        all.iter().try_for_each(init)?;
+        Ok(all)
+    }
+
+    fn get(bells: &Shared<Self>, index: usize) -> &Self {
+        &bells[index]
+    }
+
+    fn wait(&self) -> io::Result<()> {
+        // SAFETY: initialised by `open`.
+        again(|| unsafe { libc::sem_wait(self.raw()) }).map(drop)
+    }
+
+    fn ring(&self) -> io::Result<()> {
+        // SAFETY: initialised by `open`.
+        again(|| unsafe { libc::sem_post(self.raw()) }).map(drop)
+    }
+}

@@ -1,0 +1,45 @@
+//! `spin`: both sides look at the slot until it is their turn. What memory alone can do, where each
+//! process has a CPU.
+
+use std::{convert::Infallible, hint::spin_loop, io};
+
+use super::{client::Calls, method::Link, slot::Slot};
+use crate::kit::{Failure, Shared};
+
+pub(super) struct Spin(Shared<Slot>);
+
+impl Link for Spin {
+    const NAME: &'static str = "spin";
+
+    fn open(clients: usize) -> Result<Self, Failure> {
+        Shared::new(clients).map(Self)
+    }
+
+    fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
+        loop {
+            let answered = self.0.iter().filter(|slot| slot.answer::<WORDS>()).count();
+            if answered == 0 {
+                spin_loop();
+            }
+        }
+    }
+
+    fn ask<const WORDS: usize>(&self, client: usize, calls: Calls<'_, WORDS>) -> io::Result<()> {
+        let slot = &self.0[client];
+        calls.make(|message| {
+            slot.ask(message);
+            *message = wait(slot);
+            Ok(())
+        })
+    }
+}
+
+#[inline]
+fn wait<const WORDS: usize>(slot: &Slot) -> [u64; WORDS] {
+    loop {
+        if let Some(answer) = slot.answered() {
+            return answer;
+        }
+        spin_loop();
+    }
+}

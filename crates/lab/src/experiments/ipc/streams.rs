@@ -1,0 +1,158 @@
+//! What passes bytes on: a connection for each client, on which it writes its question and reads the
+//! answer. A server of one client reads; of several, it waits by epoll.
+
+use std::{
+    convert::Infallible,
+    fs::File,
+    io::{self, Read, Write},
+    marker::PhantomData,
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    slice,
+};
+
+use super::{
+    client::{Calls, answer},
+    method::Link,
+};
+use crate::kit::{Failure, OrFailure, epoll::Epoll};
+
+/// A kind of connection.
+pub(super) trait Stream {
+    /// The method's name.
+    const NAME: &'static str;
+
+    /// A new connection: the server's end and the client's.
+    fn connect() -> io::Result<[End; 2]>;
+}
+
+/// `pipe`: one for each direction.
+pub(super) struct Pipe;
+
+impl Stream for Pipe {
+    const NAME: &'static str = "pipe";
+
+    fn connect() -> io::Result<[End; 2]> {
+        let (questions, asks) = io::pipe()?;
+        let (answers, says) = io::pipe()?;
+        Ok([End::new(questions, says), End::new(answers, asks)])
+    }
+}
+
+/// `unix-socket`: a pair of stream sockets.
+pub(super) struct UnixSocket;
+
+impl Stream for UnixSocket {
+    const NAME: &'static str = "unix-socket";
+
+    fn connect() -> io::Result<[End; 2]> {
+        let (server, client) = UnixStream::pair()?;
+        Ok([End::of_both(server)?, End::of_both(client)?])
+    }
+}
+
+/// `tcp`: a connection over the loopback, without delay for more to send.
+pub(super) struct Tcp;
+
+impl Stream for Tcp {
+    const NAME: &'static str = "tcp";
+
+    fn connect() -> io::Result<[End; 2]> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let client = TcpStream::connect(listener.local_addr()?)?;
+        let (server, _) = listener.accept()?;
+        server.set_nodelay(true)?;
+        client.set_nodelay(true)?;
+        Ok([End::of_both(server)?, End::of_both(client)?])
+    }
+}
+
+/// One side's end of a connection.
+pub(super) struct End {
+    read: File,
+    write: File,
+}
+
+impl End {
+    /// What is read from `read` and written to `write`.
+    fn new(read: impl Into<OwnedFd>, write: impl Into<OwnedFd>) -> Self {
+        Self { read: File::from(read.into()), write: File::from(write.into()) }
+    }
+
+    /// That of a descriptor for both.
+    fn of_both(both: impl Into<OwnedFd>) -> io::Result<Self> {
+        let both = both.into();
+        Ok(Self::new(both.try_clone()?, both))
+    }
+
+    #[inline]
+    fn receive<const WORDS: usize>(&self) -> io::Result<[u64; WORDS]> {
+        let mut message = [0; WORDS];
+        (&self.read).read_exact(bytes(&mut message))?;
+        Ok(message)
+    }
+
+    #[inline]
+    fn send<const WORDS: usize>(&self, mut message: [u64; WORDS]) -> io::Result<()> {
+        (&self.write).write_all(bytes(&mut message))
+    }
+
+    fn answer<const WORDS: usize>(&self) -> io::Result<()> {
+        self.send::<WORDS>(answer(self.receive()?))
+    }
+}
+
+/// The bytes of `words`.
+fn bytes(words: &mut [u64]) -> &mut [u8] {
+    // SAFETY: the same memory, borrowed alike; every byte of a word is a byte, and the other way
+    // round.
+    unsafe { slice::from_raw_parts_mut(words.as_mut_ptr().cast(), size_of_val(words)) }
+}
+
+/// A connection for each client.
+pub(super) struct Streams<S> {
+    servers: Vec<End>,
+    clients: Vec<End>,
+    kind: PhantomData<fn() -> S>,
+}
+
+impl<S: Stream> Link for Streams<S> {
+    const NAME: &'static str = S::NAME;
+
+    fn open(clients: usize) -> Result<Self, Failure> {
+        let pairs = (0..clients).map(|_| S::connect()).collect::<io::Result<Vec<_>>>();
+        let (servers, clients) =
+            pairs.or_limit(S::NAME)?.into_iter().map(<(End, End)>::from).unzip();
+        Ok(Self { servers, clients, kind: PhantomData })
+    }
+
+    fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
+        match &self.servers[..] {
+            [only] => loop {
+                only.answer::<WORDS>()?;
+            },
+            several => serve_several::<WORDS>(several),
+        }
+    }
+
+    fn ask<const WORDS: usize>(&self, client: usize, calls: Calls<'_, WORDS>) -> io::Result<()> {
+        let end = &self.clients[client];
+        calls.make(|message| {
+            end.send(*message)?;
+            *message = end.receive()?;
+            Ok(())
+        })
+    }
+}
+
+fn serve_several<const WORDS: usize>(ends: &[End]) -> io::Result<Infallible> {
+    let mut epoll = Epoll::new(ends.len())?;
+    for (index, end) in ends.iter().enumerate() {
+        epoll.add(&end.read, libc::EPOLLIN, index)?;
+    }
+    loop {
+        for index in epoll.wait(-1)? {
+            ends[index].answer::<WORDS>()?;
+        }
+    }
+}

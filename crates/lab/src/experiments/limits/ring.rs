@@ -1,0 +1,154 @@
+//! A ring with no scheduler: every thread switches straight to its successor.
+
+use std::{ptr, time::Instant};
+
+use super::{
+    stacks::Stacks,
+    switch::{self, Context},
+};
+use crate::kit::{Failure, Order, Sample};
+
+/// As many 64 KiB stacks as a small machine holds.
+pub(super) const MOST_THREADS: usize = 100_000;
+
+/// A thread of the ring: all that a hop touches besides the stack is on one
+/// line.
+#[repr(C, align(64))]
+struct Member {
+    context: Context,
+    next: *mut Member,
+    /// Written by the predecessor, read by this member.
+    buffer: u64,
+    /// A datum that was not this lap's, if there was one.
+    wrong: Option<(u64, u64)>,
+}
+
+impl Member {
+    /// Checks and takes the datum of `lap`.
+    fn receive(&mut self, lap: u64) -> u64 {
+        if self.buffer != lap {
+            self.wrong = Some((lap, self.buffer));
+        }
+        self.buffer
+    }
+}
+
+/// Sends a new datum `laps` times round `threads` contexts in shuffled order.
+pub(super) fn run(threads: usize, laps: u64) -> Result<Sample, Failure> {
+    let ring = Ring::new(threads)?;
+    // The first lap starts the contexts and faults their stacks in.
+    ring.circulate(1..=1);
+    let start = Instant::now();
+    ring.circulate(2..=laps + 1);
+    let elapsed = start.elapsed();
+    match ring.wrong() {
+        Some((expected, found)) => Err(Failure::WrongDatum { expected, found }),
+        None => Ok(Sample::timed(laps, laps * threads as u64, elapsed)),
+    }
+}
+
+/// The members, reached by raw pointers only: contexts change them while a
+/// method of the ring is suspended.
+struct Ring {
+    /// Member 0 is the calling thread, on its own stack.
+    members: *mut [Member],
+    _stacks: Stacks,
+}
+
+impl Ring {
+    fn new(threads: usize) -> Result<Self, Failure> {
+        assert!(threads >= 2, "a ring has two threads at least");
+        let stacks = Stacks::new(threads)?;
+        let context = |index| match index {
+            0 => Context::running(),
+            // SAFETY: the top is 16-byte aligned, no other context is on this
+            // stack, and 64 KiB are enough for `member`.
+            _ => unsafe { Context::starting(stacks.top(index), member) },
+        };
+        let new = |index| Member {
+            context: context(index),
+            next: ptr::null_mut(),
+            buffer: 0,
+            wrong: None,
+        };
+        let members: *mut [Member] = Box::into_raw((0..threads).map(new).collect());
+        let ring = Self { members, _stacks: stacks };
+        for (thread, next) in Order::Shuffled.successors(threads).into_iter().enumerate() {
+            // SAFETY: `thread` is an index of the members, and none runs yet.
+            unsafe { (*ring.member(thread)).next = ring.member(next as usize) };
+        }
+        Ok(ring)
+    }
+
+    fn member(&self, index: usize) -> *mut Member {
+        assert!(index < self.members.len());
+        // SAFETY: the index is within the members, by the assertion.
+        unsafe { self.members.cast::<Member>().add(index) }
+    }
+
+    fn circulate(&self, laps: impl Iterator<Item = u64>) {
+        let me = self.member(0);
+        for lap in laps {
+            // SAFETY: members stay where they are as long as the ring, one
+            // context runs at a time, and the successor is starting or
+            // suspended in `member`.
+            unsafe {
+                let next = (*me).next;
+                (*next).buffer = lap;
+                switch::switch(me, next);
+                (*me).receive(lap);
+            }
+        }
+    }
+
+    /// What was sent and what arrived, where they differed.
+    fn wrong(&self) -> Option<(u64, u64)> {
+        // SAFETY: the index is valid, and all contexts are suspended.
+        (0..self.members.len()).find_map(|index| unsafe { (*self.member(index)).wrong })
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: made by `Box::into_raw` in `new`; contexts are never resumed
+        // any more.
+        drop(unsafe { Box::from_raw(self.members) });
+    }
+}
+
+/// What every context but the first runs; abandoned where it is suspended,
+/// owning nothing.
+unsafe extern "C" fn member(_from: *mut Member, me: *mut Member) -> ! {
+    let mut lap = 1;
+    loop {
+        // SAFETY: as in `Ring::circulate`.
+        unsafe {
+            let next = (*me).next;
+            (*next).buffer = (*me).receive(lap);
+            switch::switch(me, next);
+        }
+        lap += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_member_takes_part_in_every_lap() {
+        let ring = Ring::new(50).expect("stacks");
+        ring.circulate(1..=7);
+        // SAFETY: the index is valid, and all contexts are suspended.
+        assert!((0..50).all(|index| unsafe { (*ring.member(index)).buffer } == 7));
+        assert_eq!(ring.wrong(), None);
+    }
+
+    #[test]
+    fn a_wrong_datum_is_seen() {
+        let ring = Ring::new(3).expect("stacks");
+        ring.circulate(1..=2);
+        ring.circulate(4..=4);
+        assert_eq!(ring.wrong(), Some((3, 4)));
+    }
+}

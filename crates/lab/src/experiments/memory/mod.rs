@@ -1,0 +1,176 @@
+//! What a suspended thread costs in memory.
+//!
+//! 1. The handles have their place in a vector that is allocated and written
+//!    to beforehand: it is the user's own. One thread has run, so that code and
+//!    the runtime's first memory are there.
+//! 2. `VmRSS + VmPTE` is read: what is resident, and its page tables.
+//! 3. `threads` threads are created, all on stacks of 64 KiB with a guard, and
+//!    suspend.
+//! 4. It is read again. A point is the growth divided by `threads`.
+//!
+//! What the kernel keeps for a thread of its own (its kernel stack, its task)
+//! is in neither figure.
+
+mod daiko;
+mod nptl;
+mod resident;
+
+use std::time::Instant;
+
+use crate::kit::{
+    Experiment, List, Measure, Options, Params, Plan, Reading, Rounds, Sample, Skip, Unit,
+    free_memory::{self, available_bytes},
+};
+
+const NPTL: &str = "nptl";
+const DAIKO: &str = "daiko";
+
+const THREADS: [usize; 4] = [1000, 10_000, 100_000, 1_000_000];
+const MOST_QUICK: usize = 100_000;
+/// Beyond this many kernel threads a machine's limits are the subject.
+const MOST_KERNEL_THREADS: usize = 10_000;
+
+/// More bytes than a suspended thread takes, the kernel's own included.
+const ENOUGH_EACH_NPTL: u64 = 30_000;
+
+/// Bytes per suspended thread.
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: "memory",
+    about: "memory per suspended thread with a guarded stack, up to a million of them",
+    sizes: &["threads"],
+    lists: &[List::Threads],
+    methods: || vec![NPTL, DAIKO],
+    cases,
+    measure,
+    published: Vec::new,
+    sections: |_| Vec::new(),
+};
+
+/// A round is a thread.
+fn cases(plan: &mut Plan<'_>) {
+    let available = available_bytes();
+    for method in [NPTL, DAIKO] {
+        for threads in threads(method, plan.options) {
+            let rounds = too_many(method, threads, available).map_or(Ok(threads as u64), Err);
+            plan.add(method, Params::new().with("threads", threads), rounds.map(Rounds::Fixed));
+        }
+    }
+}
+
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let growth = match method {
+        NPTL => nptl::growth,
+        DAIKO => daiko::growth,
+        _ => return None,
+    };
+    let threads = params.size("threads").filter(|&threads| threads > 0)?;
+    Some(Box::new(move |_| {
+        let start = Instant::now();
+        let each = growth(threads)? as f64 / threads as f64;
+        let readings = vec![Reading::new(Unit::Bytes, each)];
+        Ok(Sample { rounds: threads as u64, elapsed: start.elapsed(), readings })
+    }))
+}
+
+fn threads(method: &str, options: &Options) -> Vec<usize> {
+    let most = match (method, options.quick) {
+        (NPTL, _) => MOST_KERNEL_THREADS,
+        (_, true) => MOST_QUICK,
+        (_, false) => usize::MAX,
+    };
+    let own = || THREADS.into_iter().filter(|&threads| threads <= most).collect();
+    options.threads.clone().unwrap_or_else(own)
+}
+
+/// Why so many threads are not even tried, where `available` bytes are free.
+fn too_many(method: &str, threads: usize, available: Option<u64>) -> Option<Skip> {
+    match method {
+        NPTL if threads > MOST_KERNEL_THREADS => {
+            Some(Skip::new(format!("kernel threads are measured up to {MOST_KERNEL_THREADS}")))
+        }
+        NPTL => free_memory::room(threads, ENOUGH_EACH_NPTL, available).err(),
+        _ => free_memory::room(threads, free_memory::FIBER, available).err(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, process::Command, time::Duration};
+
+    use super::{resident::*, *};
+    use crate::kit::Effort;
+
+    /// Set in a process that runs one test, and nothing else that allocates.
+    const ALONE: &str = "DAIKO_LAB_TEST_ALONE";
+
+    /// Runs `body`, the test `name` of this module, in a process of its own.
+    fn alone(name: &str, body: fn()) {
+        if env::var_os(ALONE).is_some() {
+            return body();
+        }
+        let name = format!("experiments::memory::tests::{name}");
+        let mut child = Command::new(env::current_exe().expect("the test's own program"));
+        let child = child.args(["--exact", &name, "--nocapture"]).env(ALONE, "1").output();
+        let output = child.expect("a child process");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let failed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}{failed}");
+    }
+
+    #[test]
+    fn a_suspended_thread_takes_its_page_and_not_much_more() {
+        alone("a_suspended_thread_takes_its_page_and_not_much_more", || {
+            let options = Options { threads: Some(vec![2000]), ..Options::default() };
+            for planned in EXPERIMENT.plan(&options) {
+                let effort = Effort { rounds: 2000, limit: Duration::from_secs(60) };
+                let sample = EXPERIMENT.sample(&planned.case, effort).expect("a sample");
+                let [reading] = &sample.readings[..] else { panic!("{}", planned.case) };
+                assert_eq!((sample.rounds, reading.unit), (2000, Unit::Bytes));
+                let most = match planned.case.method.as_str() {
+                    NPTL => 20_000.0,
+                    _ => 2.0 * free_memory::FIBER as f64,
+                };
+                assert!((4096.0..most).contains(&reading.value), "{}: {reading:?}", planned.case);
+            }
+        });
+    }
+
+    #[test]
+    fn places_are_resident_before_they_are_used() {
+        alone("places_are_resident_before_they_are_used", || {
+            let before = resident_bytes().unwrap();
+            let places = places::<Box<u8>>(1 << 21);
+            let grown = resident_bytes().unwrap() - before;
+            assert!(grown >= 15 << 20, "{grown}");
+            drop(places);
+        });
+    }
+
+    fn planned_threads(options: &Options) -> Vec<String> {
+        let plan = EXPERIMENT.plan(options);
+        plan.iter().map(|planned| planned.case.to_string()).collect()
+    }
+
+    #[test]
+    fn kernel_threads_end_where_the_machine_does() {
+        let plan = planned_threads(&Options::default());
+        let nptl: Vec<_> = plan.iter().filter(|case| case.contains("nptl")).collect();
+        assert_eq!(nptl, ["memory nptl threads=1000", "memory nptl threads=10000"]);
+        assert!(plan.contains(&"memory daiko threads=1000000".to_owned()));
+        assert!(too_many(NPTL, 10_001, None).is_some());
+    }
+
+    #[test]
+    fn quick_runs_leave_the_million_out() {
+        let plan = planned_threads(&Options { quick: true, ..Options::default() });
+        assert_eq!(plan.last().map(String::as_str), Some("memory daiko threads=100000"));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_skipped_with_the_figures() {
+        assert_eq!(too_many(DAIKO, 1_000_000, None), None);
+        assert_eq!(too_many(DAIKO, 1000, Some(5_000_000)), None);
+        let skip = too_many(DAIKO, 1000, Some(4 << 20)).expect("a skip");
+        assert_eq!(skip.reason, "needs 5 MiB of memory; 4 are available");
+    }
+}

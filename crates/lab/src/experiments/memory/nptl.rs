@@ -1,0 +1,81 @@
+//! POSIX threads that sleep on a futex, with stacks as small as a fiber's.
+
+use std::{
+    ffi::c_void,
+    ptr,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use daiko_sys::futex::{self, Scope};
+
+use super::resident::{places, resident_bytes};
+use crate::kit::{
+    Conductor, Failure,
+    pthread::{Attributes, Pthread, broken},
+    thread_limits,
+};
+
+/// What the threads share.
+struct Gate {
+    conductor: Conductor,
+    threads: usize,
+    /// 1 when all may end.
+    open: AtomicU32,
+}
+
+/// By how many bytes the process grows with `count` suspended threads.
+pub(super) fn growth(count: usize) -> Result<u64, Failure> {
+    let attributes = Attributes::small_stacks().map_err(broken)?;
+    let mut places = places(count);
+    suspended(&attributes, &mut places[..1], || ())?;
+    let before = resident_bytes()?;
+    let after = suspended(&attributes, &mut places, resident_bytes)??;
+    Ok(after.saturating_sub(before))
+}
+
+/// Calls `look` when a thread waits in each of the places.
+fn suspended<R>(
+    attributes: &Attributes,
+    places: &mut [Option<Pthread>],
+    look: impl FnOnce() -> R,
+) -> Result<R, Failure> {
+    let gate =
+        Gate { conductor: Conductor::default(), threads: places.len(), open: AtomicU32::new(0) };
+    let mut refused = None;
+    for (index, place) in places.iter_mut().enumerate() {
+        // SAFETY: `wait` expects a gate; this one outlives the joins below, which nothing skips,
+        // and is shared by reference.
+        match unsafe { attributes.create(wait, (&raw const gate).cast()) } {
+            Ok(thread) => *place = Some(thread),
+            Err(error) => {
+                refused = Some(thread_limits::refused(index, gate.threads, &error));
+                break;
+            }
+        }
+    }
+    let looked = refused.map_or_else(
+        || {
+            gate.conductor.wait_assembled();
+            Ok(look())
+        },
+        Err,
+    );
+    // Pairs with the Acquire in `wait`.
+    gate.open.store(1, Ordering::Release);
+    futex::wake(&gate.open, u32::MAX, Scope::Private);
+    let joined = places.iter_mut().filter_map(Option::take).map(Pthread::join);
+    // All are joined, whatever one of them says.
+    let failed = joined.filter_map(Result::err).last();
+    failed.map_or(looked, |error| Err(broken(error)))
+}
+
+extern "C" fn wait(argument: *mut c_void) -> *mut c_void {
+    // SAFETY: `suspended` passes a gate that outlives this thread.
+    let gate = unsafe { &*argument.cast::<Gate>() };
+    gate.conductor.arrive(gate.threads);
+    // Pairs with the Release in `suspended`.
+    while gate.open.load(Ordering::Acquire) == 0 {
+        let _ = futex::wait(&gate.open, 0, None, Scope::Private);
+    }
+    ptr::null_mut()
+}

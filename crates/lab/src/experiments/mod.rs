@@ -1,0 +1,42 @@
+//! The experiments of the lab: a folder and a row each.
+
+pub mod costs;
+pub mod follow;
+pub mod follow_sim;
+pub mod governor;
+pub mod ipc;
+pub mod limits;
+pub mod memory;
+pub mod ring;
+pub mod serve;
+pub mod smt;
+pub mod smt_classes;
+pub mod smt_model;
+pub mod tsp;
+
+use crate::kit::Experiment;
+
+/// All experiments, in the order of `daiko lab list` and of reports.
+pub const ALL: [Experiment; 13] = [
+    limits::EXPERIMENT,
+    ring::EXPERIMENT,
+    costs::EXPERIMENT,
+    memory::EXPERIMENT,
+    governor::EXPERIMENT,
+    tsp::EXPERIMENT,
+    ipc::EXPERIMENT,
+    serve::EXPERIMENT,
+    follow_sim::EXPERIMENT,
+    follow::EXPERIMENT,
+    smt::EXPERIMENT,
+    smt_classes::EXPERIMENT,
+    smt_model::EXPERIMENT,
+];
+
+/// The experiment of that name.
+pub fn find(name: &str) -> Option<Experiment> {
+    ALL.into_iter().find(|experiment| experiment.name == name)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,405 @@
+//! Rings of Daiko's fibers.
+
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use daiko::watch::{NotificationArea, Slot};
+use daiko::{Builder, Fiber, Preset, Runtime, RuntimeBuilder};
+
+use super::{
+    Kind, Layout, Method, Outcome, Spec,
+    kernel::harness::{
+        Conductor,
+        part::{Follower, Leader, Part, START, pass_on},
+    },
+};
+use crate::kit::{Failure, Skip, host, processes};
+
+/// All methods of this module, in the order of tables.
+pub fn methods() -> Vec<Box<dyn Method>> {
+    vec![
+        Box::new(Fibers::new("daiko")),
+        Box::new(Fibers { mover: true, ..Fibers::new("daiko-mover") }),
+        Box::new(Fibers { mover: true, membarrier: false, ..Fibers::new("daiko-mover-rmw") }),
+        Box::new(Fibers { mover: true, processes: true, ..Fibers::new(processes::METHOD) }),
+        Box::new(Fibers { wait: Wait::Watch, ..Fibers::new("daiko-watch") }),
+        Box::new(Fibers {
+            mover: true,
+            wait: Wait::Watch,
+            as_p1: true,
+            ..Fibers::new("daiko-watch-p1")
+        }),
+    ]
+}
+
+/// How fibers wait for their datum.
+#[derive(Clone, Copy)]
+enum Wait {
+    /// They park, and their predecessors unpark them.
+    Park,
+    /// They wait at a slot of a notification area, into which their predecessors store.
+    Watch,
+}
+
+/// A ring of fibers.
+struct Fibers {
+    name: &'static str,
+    mover: bool,
+    wait: Wait,
+    /// Whether thieves pay for the barriers; without the call the owner of a next slot does.
+    membarrier: bool,
+    /// Whether workers are processes.
+    processes: bool,
+    /// As in the paper: as many workers as CPUs, any agent resumes any fiber, and one polls at a
+    /// time while the others spin for its lock.
+    as_p1: bool,
+}
+
+impl Fibers {
+    /// Pinned ones that park.
+    const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            mover: false,
+            wait: Wait::Park,
+            membarrier: true,
+            processes: false,
+            as_p1: false,
+        }
+    }
+
+    fn workers(&self, count: usize) -> RuntimeBuilder {
+        if self.processes {
+            // SAFETY: all that fibers share is in the `Ring`, on the heap: no object of `std` that blocks, and
+            // nothing of a thread's frame. They change no static and map nothing.
+            unsafe { Runtime::builder().process_workers(count) }
+        } else {
+            Runtime::builder().workers(count)
+        }
+    }
+}
+
+impl Method for Fibers {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Daiko
+    }
+
+    fn supports(&self, spec: &Spec) -> Result<(), Skip> {
+        let asked = (spec.workers, spec.sites);
+        if self.as_p1 && (asked != (host::cpus(), 1) || !is_free(spec)) {
+            return Err(Skip::new("P1 has one worker for each CPU, and no layout"));
+        }
+        processes::supports(self.name)
+    }
+
+    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
+        let mut builder = self.workers(spec.workers).fallbacks(None, self.membarrier);
+        if self.as_p1 {
+            builder = builder.any_agent(true).preset(Preset::Latency);
+        }
+        let runtime = builder.build()?;
+        match self.wait {
+            Wait::Park => Ring::new(spec).run(&runtime, spec, self.mover, |_| Parking),
+            Wait::Watch => {
+                let mut slots = watches(&runtime, spec);
+                Ring::new(spec).run(&runtime, spec, self.mover, |index| {
+                    slots[index].take().expect("every fiber has a slot of its own")
+                })
+            }
+        }
+    }
+}
+
+fn is_free(spec: &Spec) -> bool {
+    matches!(spec.layout, None | Some(Layout::Free))
+}
+
+/// The receiving end of a fiber's wait.
+trait Waits: Send + 'static {
+    /// What the predecessor holds.
+    type Bell: Bell;
+
+    /// Makes the predecessor's end, and moves the other to where the fiber waits.
+    fn split(self) -> (Self, impl FnOnce(&Fiber) -> Self::Bell)
+    where
+        Self: Sized;
+
+    /// Suspends until the bell rings.
+    fn wait(&mut self);
+}
+
+/// The sending end of a fiber's wait.
+trait Bell: Clone + Send + Sync + 'static {
+    fn ring(&self);
+}
+
+struct Parking;
+
+impl Waits for Parking {
+    type Bell = Fiber;
+
+    fn split(self) -> (Self, impl FnOnce(&Fiber) -> Fiber) {
+        (self, Fiber::clone)
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        daiko::park();
+    }
+}
+
+impl Bell for Fiber {
+    #[inline]
+    fn ring(&self) {
+        self.unpark();
+    }
+}
+
+struct Watching {
+    slot: Slot,
+    area: NotificationArea,
+}
+
+impl Waits for Watching {
+    type Bell = (NotificationArea, usize);
+
+    fn split(self) -> (Self, impl FnOnce(&Fiber) -> Self::Bell) {
+        let bell = (self.area.clone(), self.slot.index());
+        (self, |_: &Fiber| bell)
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        // The fiber itself holds the area, so it is never closed.
+        let _ = self.slot.wait();
+    }
+}
+
+impl Bell for (NotificationArea, usize) {
+    #[inline]
+    fn ring(&self) {
+        self.0.notify(self.1);
+    }
+}
+
+/// A slot for each fiber, in an area that its own worker's agent scans.
+fn watches(runtime: &Runtime, spec: &Spec) -> Vec<Option<Watching>> {
+    let workers = workers(spec);
+    let mut slots: Vec<Option<Watching>> = (0..spec.threads).map(|_| None).collect();
+    for worker in 0..spec.workers {
+        let here = |&index: &usize| workers[index].unwrap_or(0) == worker;
+        let fibers: Vec<usize> = (0..spec.threads).filter(here).collect();
+        let len = fibers.len();
+        let area = runtime
+            .spawn_with(Builder::new().on(worker), move || NotificationArea::new(len))
+            .expect("a fiber per worker");
+        let (area, own) = area.join().expect("an area is made");
+        for (index, slot) in fibers.into_iter().zip(own) {
+            slots[index] = Some(Watching { slot, area: area.clone() });
+        }
+    }
+    slots
+}
+
+#[repr(align(64))]
+struct Seat<B> {
+    datum: AtomicU64,
+    bell: OnceLock<B>,
+}
+
+impl<B: Bell> Seat<B> {
+    #[inline]
+    fn send(&self, bell: &B, datum: u64) {
+        // Pairs with the Acquire in `play`.
+        self.datum.store(datum, Ordering::Release);
+        bell.ring();
+    }
+
+    fn bell(&self) -> &B {
+        self.bell.get().expect("set before the first datum is sent")
+    }
+}
+
+struct Ring<B> {
+    seats: Box<[Seat<B>]>,
+    successors: Vec<u32>,
+    conductor: Conductor,
+}
+
+impl<B: Bell> Ring<B> {
+    fn new(spec: &Spec) -> Arc<Self> {
+        let seat = |_| Seat { datum: AtomicU64::new(0), bell: OnceLock::new() };
+        Arc::new(Self {
+            seats: (0..spec.threads).map(seat).collect(),
+            successors: spec.successors(),
+            conductor: Conductor::default(),
+        })
+    }
+
+    fn run<W: Waits<Bell = B>>(
+        self: Arc<Self>,
+        runtime: &Runtime,
+        spec: &Spec,
+        mover: bool,
+        mut waits: impl FnMut(usize) -> W,
+    ) -> Result<Outcome, Failure> {
+        let mut builders = workers(spec).into_iter().map(|worker| builder(worker, mover));
+        let mut spawn = |index: usize, body: Body<W>| {
+            let (waits, bell) = waits(index).split();
+            let ring = Arc::clone(&self);
+            let builder = builders.next().expect("a builder for each thread");
+            let fiber = runtime.spawn_with(builder, move || body(&ring, index, waits))?;
+            let _ = self.seats[index].bell.set(bell(fiber.fiber()));
+            Ok::<_, Failure>(fiber)
+        };
+        let laps = spec.laps;
+        let leader = spawn(
+            0,
+            Box::new(move |ring, index, waits| {
+                play::<_, _, 0>(ring, index, waits, Leader::new(laps)).outcome()
+            }),
+        )?;
+        for index in 1..spec.threads {
+            let play = sites::<W>()[index % spec.sites];
+            spawn(
+                index,
+                Box::new(move |ring, index, waits| {
+                    play(ring, index, waits, Follower::new(laps));
+                    Outcome::default()
+                }),
+            )?;
+        }
+        self.conductor.wait_assembled();
+        self.seats[0].send(self.seats[0].bell(), START);
+        let over = self.conductor.wait_over(spec.limit);
+        self.seats.iter().for_each(|seat| seat.bell().ring());
+        let leader = leader.join()?;
+        over.map(|()| leader)
+    }
+}
+
+/// What a fiber runs.
+type Body<W> = Box<dyn FnOnce(&Ring<<W as Waits>::Bell>, usize, W) -> Outcome + Send>;
+
+/// A fiber on `worker`; `None` leaves that to the runtime.
+fn builder(worker: Option<usize>, mover: bool) -> Builder {
+    let builder = match worker {
+        Some(worker) => Builder::new().on(worker),
+        None => Builder::new(),
+    };
+    if mover {
+        // SAFETY: `play` keeps nothing in thread-local storage.
+        unsafe { builder.mover() }
+    } else {
+        builder
+    }
+}
+
+/// The worker of each fiber; `None` leaves it to the runtime.
+fn workers(spec: &Spec) -> Vec<Option<usize>> {
+    let positions = spec.positions();
+    let worker = |position: u32| match spec.layout {
+        Some(Layout::Half) => Some(position as usize * spec.workers / spec.threads),
+        Some(Layout::Cross) => Some(position as usize % spec.workers),
+        Some(Layout::Free) | None => None,
+    };
+    positions.into_iter().map(worker).collect()
+}
+
+type Play<W> = fn(&Ring<<W as Waits>::Bell>, usize, W, Follower) -> Follower;
+
+/// As many functions that suspend as there may be sites.
+fn sites<W: Waits>() -> [Play<W>; 16] {
+    [
+        play::<_, _, 0>,
+        play::<_, _, 1>,
+        play::<_, _, 2>,
+        play::<_, _, 3>,
+        play::<_, _, 4>,
+        play::<_, _, 5>,
+        play::<_, _, 6>,
+        play::<_, _, 7>,
+        play::<_, _, 8>,
+        play::<_, _, 9>,
+        play::<_, _, 10>,
+        play::<_, _, 11>,
+        play::<_, _, 12>,
+        play::<_, _, 13>,
+        play::<_, _, 14>,
+        play::<_, _, 15>,
+    ]
+}
+
+/// Passes data on until the part ends, or all are to end.
+#[inline(never)]
+fn play<W: Waits, P: Part, const SITE: usize>(
+    ring: &Ring<W::Bell>,
+    index: usize,
+    mut waits: W,
+    mut part: P,
+) -> P {
+    distinct::<SITE>();
+    let own = &ring.seats[index].datum;
+    let next = &ring.seats[ring.successors[index] as usize];
+    ring.conductor.arrive(ring.seats.len());
+    let (mut last, mut bell) = (0, None);
+    loop {
+        waits.wait();
+        if ring.conductor.halted() {
+            return part;
+        }
+        // Pairs with the Release in `send`.
+        let found = own.load(Ordering::Acquire);
+        if found == last {
+            continue;
+        }
+        last = found;
+        // A handle of its own, on its own stack: the seat's line is the successor's.
+        let bell = &*bell.get_or_insert_with(|| next.bell().clone());
+        if !pass_on(&mut part, found, &ring.conductor, |datum| next.send(bell, datum)) {
+            return part;
+        }
+    }
+}
+
+/// Keeps the functions of different sites from being merged into one.
+#[inline(always)]
+fn distinct<const SITE: usize>() {
+    // SAFETY: a comment, no instruction.
+    unsafe { std::arch::asm!("/* site {} */", const SITE, options(nomem, nostack)) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::ring::kernel::harness::testing::ring;
+
+    #[test]
+    fn every_layout_completes_its_laps() {
+        for method in methods().iter().filter(|method| method.name() != processes::METHOD) {
+            for threads in [2, 3, 10, 100] {
+                let one = ring(threads, 20);
+                assert_eq!(method.run(&one).unwrap().laps, 20, "{}", method.name());
+                assert_eq!(method.run(&Spec { sites: 16, ..one }).unwrap().laps, 20);
+                for layout in [Layout::Half, Layout::Cross, Layout::Free] {
+                    let two = Spec { workers: 2, layout: Some(layout), ..one };
+                    assert_eq!(method.run(&two).unwrap().laps, 20, "{layout:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_hop_crosses_in_layout_cross() {
+        let spec = Spec { workers: 2, layout: Some(Layout::Cross), ..ring(10, 1) };
+        let (workers, successors) = (workers(&spec), spec.successors());
+        for thread in 0..10 {
+            assert_ne!(workers[thread], workers[successors[thread] as usize]);
+        }
+    }
+}

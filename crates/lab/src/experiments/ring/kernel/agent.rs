@@ -1,0 +1,76 @@
+//! `agent+rtsignal`: one thread polls for all others and wakes them by signal
+//! (P1, figure 9).
+
+use std::{
+    hint, io,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use super::{
+    harness::{Buffer, Conductor, Gate, Threads, Turn},
+    signal::Target,
+};
+
+/// The receiver has asked the agent to wake it.
+const ASKED: u32 = 1;
+/// The sender has written the datum.
+const NOTIFIED: u32 = 2;
+
+/// A thread that asks the agent.
+pub(super) struct Asked {
+    target: Target,
+    /// The words of all, close together: the agent reads them over and over.
+    area: Arc<[AtomicU32]>,
+    index: usize,
+}
+
+pub(super) fn method() -> Threads<Buffer<Asked>> {
+    Threads { agent: Some(poll), ..Threads::new("agent+rtsignal", open) }
+}
+
+fn open(threads: usize) -> io::Result<Vec<Buffer<Asked>>> {
+    let area: Arc<[AtomicU32]> = (0..threads).map(|_| AtomicU32::new(0)).collect();
+    let gate = |index| Asked { target: Target::default(), area: Arc::clone(&area), index };
+    Ok((0..threads).map(|index| Buffer::new(gate(index))).collect())
+}
+
+impl Gate for Asked {
+    fn attach(&self) {
+        self.target.attach();
+    }
+
+    fn wait(&self, _: &Turn<'_>) {
+        // Relaxed: asking publishes nothing but itself.
+        self.area[self.index].fetch_or(ASKED, Ordering::Relaxed);
+        self.target.wait();
+    }
+
+    fn wake(&self) {
+        // Release: pairs with the Acquire in `poll`; the datum was written.
+        self.area[self.index].fetch_or(NOTIFIED, Ordering::Release);
+    }
+
+    fn rouse(&self) {
+        self.target.signal();
+    }
+}
+
+/// The agent: signals each thread that has asked and was notified.
+fn poll(buffers: &[Buffer<Asked>], conductor: &Conductor) {
+    let area = &buffers[0].gate.area;
+    while !conductor.halted() {
+        for (word, buffer) in area.iter().zip(buffers) {
+            // Acquire: pairs with the Release in `wake`.
+            if word.load(Ordering::Acquire) == ASKED | NOTIFIED {
+                // Relaxed: the receiver waits, and who would notify it again
+                // is behind it in the ring. The signal orders the rest.
+                word.store(0, Ordering::Relaxed);
+                buffer.gate.target.signal();
+            }
+        }
+        hint::spin_loop();
+    }
+}

@@ -1,0 +1,220 @@
+//! What a thread of the ring does with a datum: check, count, pass on.
+
+use std::time::{Duration, Instant};
+
+use super::Conductor;
+use crate::{experiments::ring::Outcome, kit::Failure};
+
+/// The datum by which a conductor starts thread 0. Buffers hold 0 before.
+pub(crate) const START: u64 = 1;
+
+/// What to do after a datum has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Send this to the successor and wait for the next.
+    Pass(u64),
+    /// Send this to the successor and end.
+    PassLast(u64),
+    /// End: all laps are done.
+    End,
+}
+
+/// The role of a thread.
+pub(crate) trait Part {
+    /// Takes the datum that arrived.
+    ///
+    /// # Errors
+    /// It is not the one that this lap sent.
+    fn take(&mut self, found: u64) -> Result<Step, Failure>;
+}
+
+/// Has `part` take the datum `found`, and sends by `send` what it passes on. Returns true if the
+/// part goes on; the end of a ring and faults are reported.
+#[inline(always)]
+pub(crate) fn pass_on(
+    part: &mut impl Part,
+    found: u64,
+    conductor: &Conductor,
+    send: impl FnOnce(u64),
+) -> bool {
+    let step = match part.take(found) {
+        Ok(step) => step,
+        Err(wrong) => {
+            conductor.report(Err(wrong));
+            return false;
+        }
+    };
+    match step {
+        Step::Pass(datum) | Step::PassLast(datum) => send(datum),
+        Step::End => conductor.report(Ok(())),
+    }
+    matches!(step, Step::Pass(_))
+}
+
+/// Thread 0: sends a new value every lap and keeps the time.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    expected: u64,
+    /// Laps that have begun, the one that is not measured among them.
+    begun: u64,
+    laps: u64,
+    clock: LapClock,
+}
+
+impl Leader {
+    pub(crate) fn new(laps: u64) -> Self {
+        Self { expected: START, begun: 0, laps, clock: LapClock::new(laps) }
+    }
+
+    /// What was measured until the last lap mark.
+    pub(crate) fn outcome(&self) -> Outcome {
+        self.clock.outcome
+    }
+}
+
+impl Part for Leader {
+    fn take(&mut self, found: u64) -> Result<Step, Failure> {
+        if found != self.expected {
+            return Err(Failure::WrongDatum { expected: self.expected, found });
+        }
+        match self.begun {
+            0 => {}
+            1 => self.clock.start(),
+            _ => self.clock.lap(self.begun - 1),
+        }
+        if self.begun > self.laps {
+            return Ok(Step::End);
+        }
+        self.begun += 1;
+        self.expected += 1;
+        Ok(Step::Pass(self.expected))
+    }
+}
+
+/// Every other thread.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    expected: u64,
+    last: u64,
+}
+
+impl Follower {
+    pub(crate) fn new(laps: u64) -> Self {
+        // One lap more than are measured.
+        Self { expected: START + 1, last: START + 1 + laps }
+    }
+}
+
+impl Part for Follower {
+    fn take(&mut self, found: u64) -> Result<Step, Failure> {
+        if found != self.expected {
+            return Err(Failure::WrongDatum { expected: self.expected, found });
+        }
+        self.expected += 1;
+        Ok(if found == self.last { Step::PassLast(found) } else { Step::Pass(found) })
+    }
+}
+
+/// Time at lap marks, without a clock read in every lap: at two threads that
+/// would be a tenth of a polled lap. The distance between marks doubles while
+/// they are less than [`LapClock::APART`] apart, so a run that is ended early
+/// loses about that much, or one lap if that is longer.
+#[derive(Debug)]
+struct LapClock {
+    started: Instant,
+    outcome: Outcome,
+    laps: u64,
+    stride: u64,
+    next: u64,
+}
+
+impl LapClock {
+    const APART: Duration = Duration::from_millis(1);
+
+    fn new(laps: u64) -> Self {
+        let outcome = Outcome::default();
+        Self { started: Instant::now(), outcome, laps, stride: 1, next: 1 }
+    }
+
+    fn start(&mut self) {
+        self.started = Instant::now();
+    }
+
+    #[inline]
+    fn lap(&mut self, lap: u64) {
+        if lap == self.next {
+            self.mark(lap, self.started.elapsed());
+        }
+    }
+
+    #[cold]
+    fn mark(&mut self, lap: u64, elapsed: Duration) {
+        if elapsed - self.outcome.elapsed < Self::APART {
+            self.stride *= 2;
+        }
+        self.outcome = Outcome { elapsed, laps: lap };
+        self.next = (lap + self.stride).min(self.laps);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leader_measures_the_laps_after_the_first() {
+        let mut leader = Leader::new(5);
+        assert_eq!(leader.take(START), Ok(Step::Pass(2)));
+        for sent in 2..=6 {
+            assert_eq!(leader.take(sent), Ok(Step::Pass(sent + 1)));
+        }
+        assert_eq!(leader.take(7), Ok(Step::End));
+        assert_eq!(leader.outcome().laps, 5);
+    }
+
+    #[test]
+    fn follower_ends_with_the_datum_that_ends_the_leader() {
+        let (mut leader, mut follower) = (Leader::new(3), Follower::new(3));
+        let mut datum = START;
+        while let Ok(Step::Pass(sent)) = leader.take(datum) {
+            match follower.take(sent).unwrap() {
+                Step::Pass(passed) => datum = passed,
+                Step::PassLast(passed) => {
+                    assert_eq!(leader.take(passed), Ok(Step::End));
+                    return;
+                }
+                Step::End => unreachable!("a follower always passes on"),
+            }
+        }
+        panic!("the leader ended before the follower");
+    }
+
+    #[test]
+    fn a_repeated_datum_is_wrong() {
+        let mut follower = Follower::new(9);
+        assert_eq!(follower.take(2), Ok(Step::Pass(2)));
+        assert_eq!(follower.take(2), Err(Failure::WrongDatum { expected: 3, found: 2 }));
+    }
+
+    /// The laps that are marked of 1000, each as long as `lap_time`.
+    fn marks(lap_time: Duration) -> Vec<u64> {
+        let mut clock = LapClock::new(1000);
+        let mut marks = Vec::new();
+        while marks.last() != Some(&1000) {
+            let lap = clock.next;
+            clock.mark(lap, lap_time * lap as u32);
+            marks.push(lap);
+        }
+        marks
+    }
+
+    #[test]
+    fn marks_of_short_laps_become_rare_and_end_on_the_last() {
+        assert_eq!(marks(Duration::from_nanos(250)), [1, 3, 7, 15, 31, 63, 127, 255, 511, 1000]);
+    }
+
+    #[test]
+    fn every_long_lap_is_marked() {
+        assert_eq!(marks(Duration::from_millis(2)).len(), 1000);
+    }
+}

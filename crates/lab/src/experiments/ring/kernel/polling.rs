@@ -1,0 +1,52 @@
+//! `polling`: every thread spins on its own buffer.
+
+use std::{hint, thread};
+
+use super::harness::{Buffer, Gate, Threads, Turn, gates};
+use crate::{
+    experiments::ring::{Cpus, Spec},
+    kit::Skip,
+};
+
+/// Nothing: the buffer is all there is.
+#[derive(Default)]
+pub(super) struct Polling;
+
+/// Threads that are measured on however few CPUs.
+const FEW: usize = 10;
+
+fn cpus(spec: &Spec) -> usize {
+    match spec.cpus {
+        Cpus::All => thread::available_parallelism().map_or(1, usize::from),
+        Cpus::One => 1,
+    }
+}
+
+pub(super) fn method() -> Threads<Buffer<Polling>> {
+    Threads { supports, first_laps, ..gates("polling") }
+}
+
+/// With more threads than CPUs, a hop waits for the end of a time slice.
+fn first_laps(spec: &Spec) -> u64 {
+    if spec.threads > cpus(spec) { 1 } else { spec.usual_laps() }
+}
+
+fn supports(spec: &Spec) -> Result<(), Skip> {
+    if spec.threads > FEW.max(2 * cpus(spec)) {
+        let line = "more polling threads than twice the CPUs: a hop takes many time slices";
+        return Err(Skip::new(line));
+    }
+    Ok(())
+}
+
+impl Gate for Polling {
+    #[inline]
+    fn wait(&self, turn: &Turn<'_>) {
+        while !turn.has_come() {
+            hint::spin_loop();
+        }
+    }
+
+    #[inline]
+    fn wake(&self) {}
+}

@@ -1,0 +1,25 @@
+//! `rtsignal`: a real-time signal to the receiver, which sits in `sigwait`
+//! (P1, figure 8).
+
+use super::{
+    harness::{Gate, Turn},
+    signal::Target,
+};
+
+/// A thread that is woken by signal.
+#[derive(Default)]
+pub(super) struct RtSignal(Target);
+
+impl Gate for RtSignal {
+    fn attach(&self) {
+        self.0.attach();
+    }
+
+    fn wait(&self, _: &Turn<'_>) {
+        self.0.wait();
+    }
+
+    fn wake(&self) {
+        self.0.signal();
+    }
+}

@@ -1,0 +1,61 @@
+//! `semaphore`: a POSIX semaphore per thread.
+
+use std::{
+    cell::UnsafeCell,
+    mem::MaybeUninit,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use super::harness::{Gate, Turn};
+
+/// A semaphore that counts the data not yet taken.
+pub(super) struct Semaphore {
+    /// Initialised by `attach`: a semaphore must not move afterwards.
+    semaphore: UnsafeCell<MaybeUninit<libc::sem_t>>,
+    attached: AtomicBool,
+}
+
+// SAFETY: `attach` alone writes without the semaphore's own synchronisation,
+// and nobody else uses the semaphore before its thread has attached.
+unsafe impl Sync for Semaphore {}
+
+impl Semaphore {
+    fn get(&self) -> *mut libc::sem_t {
+        self.semaphore.get().cast()
+    }
+}
+
+impl Default for Semaphore {
+    fn default() -> Self {
+        let semaphore = UnsafeCell::new(MaybeUninit::uninit());
+        Self { semaphore, attached: AtomicBool::new(false) }
+    }
+}
+
+impl Gate for Semaphore {
+    fn attach(&self) {
+        // SAFETY: valid for writes; called once, before any other use.
+        unsafe { libc::sem_init(self.get(), 0, 0) };
+        // Relaxed: read by `drop` only, after all threads were joined.
+        self.attached.store(true, Ordering::Relaxed);
+    }
+
+    fn wait(&self, _: &Turn<'_>) {
+        // SAFETY: initialised by `attach`. It fails for a signal handler only.
+        while unsafe { libc::sem_wait(self.get()) } != 0 {}
+    }
+
+    fn wake(&self) {
+        // SAFETY: initialised by `attach`.
+        unsafe { libc::sem_post(self.get()) };
+    }
+}
+
+impl Drop for Semaphore {
+    fn drop(&mut self) {
+        if *self.attached.get_mut() {
+            // SAFETY: initialised, and nobody waits: all threads were joined.
+            unsafe { libc::sem_destroy(self.get()) };
+        }
+    }
+}

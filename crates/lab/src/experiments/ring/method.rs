@@ -1,0 +1,170 @@
+//! What a method of the ring has to offer.
+
+use std::time::Duration;
+
+use crate::kit::{Choice, Failure, Order, Params, Skip};
+
+/// A ring to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spec {
+    /// Threads or fibers in the ring, at least 2.
+    pub threads: usize,
+    /// The order of the threads in the ring.
+    pub order: Order,
+    /// Laps to do.
+    pub laps: u64,
+    /// Where kernel threads may run.
+    pub cpus: Cpus,
+    /// Workers of a library, Daiko's included; at least 1.
+    pub workers: usize,
+    /// Which worker each fiber runs on; `None` with one worker, and for peers.
+    pub layout: Option<Layout>,
+    /// Distinct functions that call the suspend, 1 or 16: fiber `i` uses `i %
+    /// sites`.
+    pub sites: usize,
+    /// Give up after this long and report the laps that were done.
+    pub limit: Duration,
+}
+
+impl Spec {
+    /// A ring of `threads` threads where nothing else varies, with neither laps nor a limit.
+    pub fn of_threads(threads: usize) -> Self {
+        Self {
+            threads,
+            order: Order::Shuffled,
+            laps: 0,
+            cpus: Cpus::All,
+            workers: 1,
+            layout: None,
+            sites: 1,
+            limit: Duration::ZERO,
+        }
+    }
+
+    /// The parameters of this point of a method of `kind`.
+    pub fn params(&self, kind: Kind) -> Params {
+        let params = Params::new().with("threads", self.threads);
+        let params = match kind {
+            Kind::Kernel => params.with("cpus", self.cpus),
+            _ => params.with("workers", self.workers).with_some("layout", self.layout),
+        };
+        let sites = (kind == Kind::Daiko).then_some(self.sites);
+        params.with_some("sites", sites).with("order", self.order)
+    }
+
+    /// The ring that `params` describe.
+    pub fn from_params(params: &Params) -> Option<Self> {
+        let mut spec = Self::of_threads(params.size("threads")?);
+        spec.order = params.choice("order")?;
+        spec.workers = params.size("workers").unwrap_or(1);
+        spec.sites = params.size("sites").unwrap_or(1);
+        if params.get("cpus").is_some() {
+            spec.cpus = params.choice("cpus")?;
+        }
+        if params.get("layout").is_some() {
+            spec.layout = Some(params.choice("layout")?);
+        }
+        Some(spec)
+    }
+
+    /// The usual laps of the first, calibrating run.
+    pub fn usual_laps(&self) -> u64 {
+        (2000 / self.threads as u64).max(2)
+    }
+
+    /// `successors()[i]` gets the datum from thread `i`; one cycle over all.
+    pub fn successors(&self) -> Vec<u32> {
+        self.order.successors(self.threads)
+    }
+
+    /// `positions()[i]` is how many hops after thread 0 thread `i` gets the
+    /// datum.
+    pub fn positions(&self) -> Vec<u32> {
+        let successors = self.successors();
+        let mut positions = vec![0; self.threads];
+        let mut thread = 0;
+        for position in 0..self.threads {
+            positions[thread] = position as u32;
+            thread = successors[thread] as usize;
+        }
+        positions
+    }
+}
+
+/// Where kernel threads may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cpus {
+    /// On any allowed CPU: the system places them.
+    All,
+    /// All on one CPU.
+    One,
+}
+
+impl Choice for Cpus {
+    const NAMES: &'static [(Self, &'static str)] = &[(Self::All, "all"), (Self::One, "one")];
+}
+
+/// How fibers are laid out over several workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// A contiguous part of the cycle per worker.
+    Half,
+    /// Every hop crosses: who is `i` hops after thread 0 is on worker `i %
+    /// workers`.
+    Cross,
+    /// Where the runtime puts them.
+    Free,
+}
+
+impl Choice for Layout {
+    const NAMES: &'static [(Self, &'static str)] =
+        &[(Self::Half, "half"), (Self::Cross, "cross"), (Self::Free, "free")];
+}
+
+/// Which parameters a method varies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Kernel threads: `cpus`.
+    Kernel,
+    /// A library with workers of its own: `workers`.
+    Library,
+    /// Daiko: `workers`, `layout`, `sites`.
+    Daiko,
+}
+
+/// What a ring measured, from lap mark to lap mark of one thread: set-up and
+/// tear-down are outside.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Time of all `laps`.
+    pub elapsed: Duration,
+    /// Laps really done; fewer than asked for when the limit was reached.
+    pub laps: u64,
+}
+
+/// A mechanism by which the ring's threads wait for each other.
+pub trait Method: Sync {
+    /// The name in the command line and in results.
+    fn name(&self) -> &'static str;
+
+    /// Which parameters it varies.
+    fn kind(&self) -> Kind;
+
+    /// Whether `spec` can be run here; must be quick (it may look for an
+    /// installed library, not compile one). `spec.laps` is not filled in yet.
+    ///
+    /// # Errors
+    /// Why not, in one line with the remedy.
+    fn supports(&self, spec: &Spec) -> Result<(), Skip>;
+
+    /// Laps of the first, calibrating run: few where a hop is slow.
+    fn first_laps(&self, spec: &Spec) -> u64 {
+        spec.usual_laps()
+    }
+
+    /// Runs the ring once, in a process of its own.
+    ///
+    /// # Errors
+    /// One line for the user, when it could not be run to its end.
+    fn run(&self, spec: &Spec) -> Result<Outcome, Failure>;
+}

@@ -1,0 +1,185 @@
+//! The ring: how long a thread waits for another (P1).
+//!
+//! `threads` threads form one cycle. Each owns a 64-byte aligned buffer; when
+//! its 8-byte datum has arrived it reads it, checks that it is this lap's
+//! value, writes it to its successor's buffer and wakes the successor. Each
+//! lap sends a new value. One hop = time of a lap / threads.
+
+mod conclusion;
+pub mod daiko;
+mod figures;
+pub mod kernel;
+mod method;
+pub mod peers;
+mod published;
+
+pub use self::method::{Cpus, Kind, Layout, Method, Outcome, Spec};
+use crate::kit::{
+    Effort, Experiment, Failure, List, Measure, Options, Order, Params, Plan, Rounds, Sample, Skip,
+    host,
+};
+
+/// Beyond this many kernel threads a machine's limits are the subject, not its
+/// waits.
+const MOST_KERNEL_THREADS: usize = 10_000;
+/// A hop between pollers that share a CPU takes a time slice.
+const MOST_POLLERS_WORTH_WAITING: usize = 10;
+
+/// Waits round a ring of threads, by every mechanism (P1, figures 3 to 12).
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: published::NAME,
+    about: "one-way wait between threads round a ring, by every mechanism of P1, peers and Daiko",
+    sizes: &["threads"],
+    lists: &[List::Threads, List::Workers],
+    methods: || methods().map(|method| method.name()).collect(),
+    cases,
+    measure,
+    published: published::points,
+    sections: figures::sections,
+};
+
+/// The methods, in the order of tables.
+fn methods() -> impl Iterator<Item = Box<dyn Method>> {
+    [kernel::methods(), peers::methods(), daiko::methods()].into_iter().flatten()
+}
+
+fn cases(plan: &mut Plan<'_>) {
+    for method in methods().filter(|method| plan.wants(method.name())).collect::<Vec<_>>() {
+        for threads in threads(method.as_ref(), plan.options) {
+            for spec in variants(method.kind(), threads, plan.options) {
+                let rounds = rounds(method.as_ref(), &spec);
+                plan.add(method.name(), spec.params(method.kind()), rounds);
+            }
+        }
+    }
+}
+
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let method = methods().find(|known| known.name() == method)?;
+    let spec = Spec::from_params(params)?;
+    Some(Box::new(move |effort| {
+        let Effort { rounds, limit } = effort;
+        let Outcome { laps, elapsed } = method.run(&Spec { laps: rounds, limit, ..spec })?;
+        match laps {
+            0 => Err(Failure::Limit(format!("no lap ended within {limit:?}"))),
+            _ => Ok(Sample::timed(laps, laps * spec.threads as u64, elapsed)),
+        }
+    }))
+}
+
+/// The numbers of threads at which `method` is measured.
+fn threads(method: &dyn Method, options: &Options) -> Vec<usize> {
+    if let Some(asked) = &options.threads {
+        return asked.clone();
+    }
+    let cpus = host::cpus();
+    let mut list = vec![cpus.max(2), cpus + 1, 10, 100, 1000];
+    if options.quick {
+        list.retain(|&threads| method.name() != "polling" || threads <= cpus + 1);
+    } else {
+        list.extend([10_000, 100_000, 1_000_000]);
+    }
+    list.sort_unstable();
+    list.dedup();
+    list.retain(|&threads| threads >= 2 && too_many(method, threads).is_none());
+    list
+}
+
+/// Why so many threads are not even tried.
+fn too_many(method: &dyn Method, threads: usize) -> Option<Skip> {
+    if method.name() == "polling" && threads > (host::cpus() + 1).max(MOST_POLLERS_WORTH_WAITING) {
+        return Some(Skip::new(
+            "more pollers than CPUs take a time slice per hop; one more and 10 show it",
+        ));
+    }
+    if method.kind() == Kind::Kernel && threads > MOST_KERNEL_THREADS {
+        return Some(Skip::new(format!("kernel threads are measured up to {MOST_KERNEL_THREADS}")));
+    }
+    None
+}
+
+/// The points of a method of `kind` at `threads`. The second order is measured
+/// where nothing else varies.
+fn variants(kind: Kind, threads: usize, options: &Options) -> Vec<Spec> {
+    let plain = Spec::of_threads(threads);
+    let mut variants: Vec<Spec> = match kind {
+        Kind::Kernel => vec![plain, Spec { cpus: Cpus::One, ..plain }],
+        Kind::Library => {
+            workers(options).into_iter().map(|workers| Spec { workers, ..plain }).collect()
+        }
+        Kind::Daiko => workers(options)
+            .into_iter()
+            .flat_map(|workers| daiko_variants(plain, workers))
+            .collect(),
+    };
+    // Two threads have only one cycle.
+    if !options.quick && threads > 2 {
+        variants.insert(1, Spec { order: Order::Sequential, ..variants[0] });
+    }
+    variants
+}
+
+fn daiko_variants(plain: Spec, workers: usize) -> Vec<Spec> {
+    if workers == 1 {
+        return vec![plain, Spec { sites: 16, ..plain }];
+    }
+    let layouts = [Layout::Half, Layout::Cross, Layout::Free];
+    layouts.into_iter().map(|layout| Spec { workers, layout: Some(layout), ..plain }).collect()
+}
+
+fn rounds(method: &dyn Method, spec: &Spec) -> Result<Rounds, Skip> {
+    too_many(method, spec.threads).map_or_else(|| method.supports(spec), Err)?;
+    Ok(Rounds::Calibrated { first: method.first_laps(spec).max(1) })
+}
+
+fn workers(options: &Options) -> Vec<usize> {
+    options.workers.clone().unwrap_or_else(|| {
+        let cpus = host::cpus();
+        let mut list = vec![1, 2, cpus];
+        list.retain(|&workers| workers <= cpus);
+        list.dedup();
+        list
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_runs_what_the_params_say() {
+        let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
+        for kind in [Kind::Kernel, Kind::Library, Kind::Daiko] {
+            for variant in variants(kind, 10, &options) {
+                assert_eq!(Spec::from_params(&variant.params(kind)), Some(variant));
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_points_have_the_same_params() {
+        let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
+        for kind in [Kind::Kernel, Kind::Library, Kind::Daiko] {
+            let params: Vec<_> =
+                variants(kind, 10, &options).iter().map(|variant| variant.params(kind)).collect();
+            for (index, one) in params.iter().enumerate() {
+                assert!(!params[index + 1..].contains(one), "{one:?} twice");
+            }
+        }
+    }
+
+    #[test]
+    fn layout_is_absent_with_one_worker() {
+        let options = Options { workers: Some(vec![1]), ..Options::default() };
+        assert!(variants(Kind::Daiko, 10, &options).iter().all(|variant| variant.layout.is_none()));
+    }
+
+    #[test]
+    fn two_threads_have_one_order() {
+        let orders = |threads| {
+            let variants = variants(Kind::Library, threads, &Options::default());
+            variants.iter().filter(|variant| variant.order == Order::Sequential).count()
+        };
+        assert_eq!((orders(2), orders(3)), (0, 1));
+    }
+}

@@ -1,0 +1,116 @@
+//! `go`, `argobots`, `boost-fiber`: when installed.
+
+use std::path::{Path, PathBuf};
+
+use super::driver::{self, FIRST};
+use crate::{
+    experiments::ring::{Kind, Method, Outcome, Spec},
+    kit::{
+        Failure, Skip,
+        driver::{Driver, Sources, Toolchain, find_compiler, pkg_config, say, words},
+    },
+};
+
+/// A library whose ring is a program of its own.
+pub(super) struct External {
+    name: &'static str,
+    driver: Driver,
+}
+
+impl External {
+    fn new(name: &'static str, sources: Sources, find: fn() -> Result<Toolchain, Skip>) -> Self {
+        Self { name, driver: Driver::new(sources, find) }
+    }
+
+    /// Runs a ring whose first datum is `first`.
+    pub(super) fn run_from(&self, spec: &Spec, first: u64) -> Result<Outcome, Failure> {
+        driver::run(&self.driver.program()?, spec, first)
+    }
+}
+
+impl Method for External {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Library
+    }
+
+    fn supports(&self, _: &Spec) -> Result<(), Skip> {
+        self.driver.supports()
+    }
+
+    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
+        self.run_from(spec, FIRST)
+    }
+}
+
+macro_rules! sources {
+    ($($name:literal),+) => {
+        &[$(($name, include_str!(concat!("../../../../drivers/", $name)))),+]
+    };
+}
+
+/// A goroutine and a channel per thread.
+pub(super) fn go() -> External {
+    External::new("go", sources!["ring.go"], find_go)
+}
+
+/// Explicit hand-off on one execution stream, resume and suspend between two.
+pub(super) fn argobots() -> External {
+    External::new("argobots", sources!["ring-argobots.c", "ring.h"], find_argobots)
+}
+
+/// A fiber and a buffered channel per thread.
+pub(super) fn boost_fiber() -> External {
+    External::new("boost-fiber", sources!["ring-boost.cpp", "ring.h"], find_boost_fiber)
+}
+
+fn find_go() -> Result<Toolchain, Skip> {
+    let usual = PathBuf::from("/usr/local/go/bin/go");
+    let program = if usual.exists() && say(Path::new("go"), &["version"], "").is_none() {
+        usual
+    } else {
+        PathBuf::from("go")
+    };
+    let version = say(&program, &["version"], "")
+        .ok_or_else(|| Skip::new("not installed (Debian: apt install golang-go)"))?;
+    Ok(Toolchain {
+        program,
+        before: words("build -trimpath"),
+        after: vec![],
+        // The program needs nothing that would have to be fetched.
+        variables: vec![("GOTOOLCHAIN".into(), "local".into()), ("GOWORK".into(), "off".into())],
+        version,
+    })
+}
+
+fn find_argobots() -> Result<Toolchain, Skip> {
+    let compiler = find_compiler("cc", "gcc")?;
+    let ask = |question| pkg_config(question, "argobots");
+    let (Some(version), Some(flags), Some(folder)) =
+        (ask("--modversion"), ask("--cflags --libs"), ask("--variable=libdir"))
+    else {
+        return Err(Skip::new(
+            "not found by pkg-config (not in Debian: build it from github.com/pmodels/argobots \
+             and name its lib/pkgconfig in PKG_CONFIG_PATH)",
+        ));
+    };
+    let mut after = words(&flags);
+    after.push(format!("-Wl,-rpath,{}", folder.trim()));
+    Ok(Toolchain { after, version: compiler.version + &version, ..compiler })
+}
+
+fn find_boost_fiber() -> Result<Toolchain, Skip> {
+    let compiler = find_compiler("c++", "g++")?;
+    let question = "#include <boost/version.hpp>\n\
+                    #if !__has_include(<boost/fiber/all.hpp>)\n#error no fiber\n#endif\n\
+                    BOOST_LIB_VERSION\n";
+    let version = say(&compiler.program, &["-x", "c++", "-E", "-P", "-"], question)
+        .ok_or_else(|| Skip::new("not installed (Debian: apt install libboost-fiber-dev)"))?;
+    let mut before = compiler.before;
+    before.push("-std=c++17".into());
+    let after = words("-lboost_fiber -lboost_context -pthread");
+    Ok(Toolchain { before, after, version: compiler.version + &version, ..compiler })
+}

@@ -1,0 +1,132 @@
+//! `tokio`: a task per thread of the ring, `Notify` to wake it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::Notify,
+};
+
+use crate::{
+    experiments::ring::{
+        Kind, Method, Outcome, Spec,
+        kernel::harness::{
+            Conductor,
+            part::{Follower, Leader, Part, START, pass_on},
+        },
+    },
+    kit::{Failure, OrFailure, Skip},
+};
+
+/// The multi-threaded runtime with as many worker threads as workers.
+pub(super) struct Tokio;
+
+impl Method for Tokio {
+    fn name(&self) -> &'static str {
+        "tokio"
+    }
+
+    fn kind(&self) -> Kind {
+        Kind::Library
+    }
+
+    fn supports(&self, _: &Spec) -> Result<(), Skip> {
+        Ok(())
+    }
+
+    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
+        let runtime = Builder::new_multi_thread().worker_threads(spec.workers).build();
+        let runtime = runtime.or_limit("tokio's runtime did not start")?;
+        Ring::new(spec).run(&runtime, spec, START)
+    }
+}
+
+#[repr(align(64))]
+#[derive(Default)]
+struct Seat {
+    datum: AtomicU64,
+    notify: Notify,
+}
+
+impl Seat {
+    fn send(&self, datum: u64) {
+        // Pairs with the Acquire in `receive`.
+        self.datum.store(datum, Ordering::Release);
+        self.notify.notify_one();
+    }
+
+    async fn receive(&self) -> u64 {
+        self.notify.notified().await;
+        // Pairs with the Release in `send`.
+        self.datum.load(Ordering::Acquire)
+    }
+}
+
+struct Ring {
+    seats: Box<[Seat]>,
+    successors: Vec<u32>,
+    conductor: Conductor,
+}
+
+impl Ring {
+    fn new(spec: &Spec) -> Arc<Self> {
+        Arc::new(Self {
+            seats: (0..spec.threads).map(|_| Seat::default()).collect(),
+            successors: spec.successors(),
+            conductor: Conductor::default(),
+        })
+    }
+
+    /// Starts with the datum `first`. Tasks that still wait at the end are
+    /// dropped with the runtime.
+    fn run(
+        self: Arc<Self>,
+        runtime: &Runtime,
+        spec: &Spec,
+        first: u64,
+    ) -> Result<Outcome, Failure> {
+        let leader = runtime.spawn(Arc::clone(&self).play(0, Leader::new(spec.laps)));
+        for index in 1..spec.threads {
+            runtime.spawn(Arc::clone(&self).play(index, Follower::new(spec.laps)));
+        }
+        self.conductor.wait_assembled();
+        self.seats[0].send(first);
+        let over = self.conductor.wait_over(spec.limit);
+        self.seats[0].notify.notify_one();
+        let leader = runtime.block_on(leader).or_broken("tokio")?;
+        over.map(|()| leader.outcome())
+    }
+
+    /// Passes data on until the part ends, or all are to end.
+    async fn play<P: Part>(self: Arc<Self>, index: usize, mut part: P) -> P {
+        let own = &self.seats[index];
+        let next = &self.seats[self.successors[index] as usize];
+        self.conductor.arrive(self.seats.len());
+        loop {
+            let found = own.receive().await;
+            if self.conductor.halted() {
+                return part;
+            }
+            if !pass_on(&mut part, found, &self.conductor, |datum| next.send(datum)) {
+                return part;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::ring::kernel::harness::testing::ring;
+
+    #[test]
+    fn a_wrong_datum_is_found() {
+        let spec = ring(10, 100);
+        let runtime = Builder::new_multi_thread().worker_threads(1).build().unwrap();
+        let result = Ring::new(&spec).run(&runtime, &spec, 9);
+        assert_eq!(result, Err(Failure::WrongDatum { expected: START, found: 9 }));
+    }
+}

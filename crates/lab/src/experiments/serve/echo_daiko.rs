@@ -1,0 +1,69 @@
+//! `echo-daiko`: a fiber for each connection, on one worker; the same with each way to ask the kernel.
+
+use std::{convert::Infallible, io};
+
+use daiko::{
+    Runtime,
+    net::{TcpListener, UnixListener},
+};
+use daiko_sys::selector::{self, Kind};
+
+use super::{address::Address, echo::echo, method::ServerMethod};
+use crate::kit::Skip;
+
+/// As a worker asks for descriptors by itself, then as it does by each selector.
+pub(super) const METHODS: [ServerMethod; 4] = [
+    ServerMethod::echo("echo-daiko", |address, _| serve(None, address)),
+    ServerMethod {
+        supports: |_| probe(Kind::Epoll),
+        ..ServerMethod::echo("echo-daiko-epoll", |address, _| serve(Some(Kind::Epoll), address))
+    },
+    ServerMethod {
+        supports: |_| probe(RING),
+        ..ServerMethod::echo("echo-daiko-uring", |address, _| serve(Some(RING), address))
+    },
+    ServerMethod {
+        supports: |_| probe(INTERRUPTING),
+        ..ServerMethod::echo("echo-daiko-uring-irq", |address, _| {
+            serve(Some(INTERRUPTING), address)
+        })
+    },
+];
+
+const RING: Kind = Kind::Ring { deferred: true };
+const INTERRUPTING: Kind = Kind::Ring { deferred: false };
+
+fn probe(kind: Kind) -> Result<(), Skip> {
+    selector::probe(kind).map_err(|refused| Skip::new(refused.to_string()))
+}
+
+fn serve(selector: Option<Kind>, address: &Address) -> io::Result<Infallible> {
+    let builder = Runtime::builder().workers(1);
+    let builder = match selector {
+        Some(kind) => builder.selector_kind(kind),
+        None => builder,
+    };
+    let runtime = builder.build().map_err(io::Error::other)?;
+    let address = address.clone();
+    runtime.run(move || accept(&address))
+}
+
+fn accept(address: &Address) -> io::Result<Infallible> {
+    match address {
+        Address::Tcp(address) => {
+            let listener = TcpListener::bind(*address)?;
+            loop {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                daiko::spawn(|| echo(stream));
+            }
+        }
+        Address::Unix(path) => {
+            let listener = UnixListener::bind(path)?;
+            loop {
+                let stream = listener.accept()?;
+                daiko::spawn(|| echo(stream));
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! `echo-threads`: a kernel thread for each connection, which blocks.
+
+use std::{
+    convert::Infallible,
+    io::{self, Read, Write},
+    net::TcpListener,
+    os::unix::net::UnixListener,
+    thread,
+};
+
+use super::{address::Address, echo::echo, method::ServerMethod};
+use crate::kit::Skip;
+
+/// Beyond this many kernel threads a machine's limits are the subject.
+const MOST_THREADS: usize = 10_000;
+/// As small as a fiber's.
+const STACK: usize = 64 << 10;
+
+pub(super) const METHOD: ServerMethod =
+    ServerMethod { supports, ..ServerMethod::echo("echo-threads", serve) };
+
+fn supports(connections: usize) -> Result<(), Skip> {
+    if connections > MOST_THREADS {
+        return Err(Skip::new(format!("kernel threads are measured up to {MOST_THREADS}")));
+    }
+    Ok(())
+}
+
+fn serve(address: &Address, _: usize) -> io::Result<Infallible> {
+    match address {
+        Address::Tcp(address) => {
+            let listener = TcpListener::bind(address)?;
+            loop {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                start(stream)?;
+            }
+        }
+        Address::Unix(path) => {
+            let listener = UnixListener::bind(path)?;
+            loop {
+                start(listener.accept()?.0)?;
+            }
+        }
+    }
+}
+
+fn start(stream: impl Read + Write + Send + 'static) -> io::Result<()> {
+    // An echo that fails has closed its connection; the client tells.
+    thread::Builder::new().stack_size(STACK).spawn(move || echo(stream)).map(drop)
+}

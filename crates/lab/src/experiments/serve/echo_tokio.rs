@@ -1,0 +1,56 @@
+//! `echo-tokio`: a task of tokio for each connection, in its runtime of several threads, with one of them, as the
+//! server has a single CPU; and the same in the runtime that is a single thread.
+
+use std::{convert::Infallible, io};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpListener, UnixListener},
+    runtime::Builder,
+};
+
+use super::{address::Address, echo::BUFFER, method::ServerMethod};
+
+/// By the runtime that programs get by default, and by the one that is a single thread.
+pub(super) const METHODS: [ServerMethod; 2] = [
+    ServerMethod::echo("echo-tokio", |address, _| {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_io().build()?;
+        // On the worker, as the connections are.
+        let accepting = runtime.spawn(accept(address.clone()));
+        runtime.block_on(accepting).map_err(io::Error::other)?
+    }),
+    ServerMethod::echo("echo-tokio-single", |address, _| {
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(accept(address.clone()))
+    }),
+];
+
+async fn accept(address: Address) -> io::Result<Infallible> {
+    match address {
+        Address::Tcp(address) => {
+            let listener = TcpListener::bind(address).await?;
+            loop {
+                let (stream, _) = listener.accept().await?;
+                stream.set_nodelay(true)?;
+                tokio::spawn(echo(stream));
+            }
+        }
+        Address::Unix(path) => {
+            let listener = UnixListener::bind(path)?;
+            loop {
+                let (stream, _) = listener.accept().await?;
+                tokio::spawn(echo(stream));
+            }
+        }
+    }
+}
+
+async fn echo(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+    let mut buffer = [0; BUFFER];
+    loop {
+        match stream.read(&mut buffer).await? {
+            0 => return Ok(()),
+            read => stream.write_all(&buffer[..read]).await?,
+        }
+    }
+}

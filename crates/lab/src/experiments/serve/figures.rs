@@ -1,0 +1,132 @@
+//! What servers answer, what it costs them, and how long that takes, by the number of connections.
+
+use crate::kit::{
+    Bar, BarChart, BarGroup, Chart, Curve, CurveLine, Drawing, Family, Mark, Point, Points,
+    Results, Section, format,
+};
+
+/// The name of the experiment.
+pub(super) const NAME: &str = "serve";
+
+const BARS_TEXT: &str = "Requests answered per second of the server's CPU time, in user space and in the kernel, when it is \
+     asked as fast as it answers; thin lines reach from the slowest to the fastest run. The stores (kv, redis) are \
+     asked by the protocol of Redis, nine GET for each SET of 64 bytes; the echoes send back messages of \
+     64 bytes. The server is on one CPU, who asks is on another, over the loopback. The tables tell the requests \
+     per second of the clock, and how busy both sides were: where client-cpu is near 100 and server-cpu is \
+     not, those are the client's limit. They also tell the share of the connection that was served least: a server \
+     that leaves some waiting works in a smaller memory, and answers more.";
+
+const TOGETHER_TEXT: &str = "Likewise, where each connection sends sixteen requests together, and the next ones when all of them \
+     are answered.";
+
+const LATENCY_TEXT: &str = "The time that 99 of 100 requests do not exceed, without pipelining, against the number of \
+     connections that they come by. Requests are due at random times, each server's own half of what it can \
+     answer; a latency is from when a request was due, whatever earlier ones take. Marks are medians of runs, bars \
+     reach from the fastest to the slowest.";
+
+pub(super) fn sections(results: &Results) -> Vec<Section> {
+    let points =
+        |stat, pipeline: u64| results.of(NAME).with("stat", stat).with("pipeline", pipeline);
+    let title = "Serving: requests for a second of CPU time";
+    let together = format!("{title}, sixteen sent together");
+    let drawings = [
+        bars("serve.svg", &points("cpu-throughput", 1), title, BARS_TEXT),
+        bars("serve-pipeline.svg", &points("cpu-throughput", 16), &together, TOGETHER_TEXT),
+        latencies(&points("p99", 1)),
+    ];
+    drawings.into_iter().flatten().map(Section::Drawing).collect()
+}
+
+/// A group of bars for each number of connections, of all methods.
+fn bars(file: &'static str, points: &Points<'_>, title: &str, text: &str) -> Option<Drawing> {
+    let bar = |point: &Point| Bar {
+        name: point.method.clone(),
+        family: family(&point.method),
+        value: point.spread(),
+    };
+    let group = |connections| BarGroup {
+        name: many(connections),
+        bars: points.with("connections", connections).iter().map(bar).collect(),
+    };
+    let chart = BarChart {
+        label: format!("Requests per second of CPU time by connections and method: {title}"),
+        axis: "requests per CPU second".into(),
+        groups: points.sorted_numbers("connections").into_iter().map(group).collect(),
+    };
+    (!chart.groups.is_empty()).then(|| Drawing::new(file, title, text, Chart::Bars(chart)))
+}
+
+/// A line for each method.
+fn latencies(points: &Points<'_>) -> Option<Drawing> {
+    let mark = |point: &Point| {
+        let connections = point.params.number("connections")?;
+        Some(Mark { x: connections as f64, y: point.spread(), means: many(connections) })
+    };
+    let chart = Curve {
+        label: "99th percentile of latencies against connections, one line per method".into(),
+        x: "connections".into(),
+        y: "ns, 99th percentile".into(),
+        lines: CurveLine::of_methods(points, family, mark),
+        ..Curve::default()
+    };
+    let title = "Serving: latencies at half of what a server can answer";
+    let drawing =
+        || Drawing::new("serve-latency.svg", title, LATENCY_TEXT, Chart::Curve(chart.clone()));
+    (!chart.lines.is_empty()).then(drawing)
+}
+
+fn many(connections: u64) -> String {
+    match connections {
+        1 => "1 connection".into(),
+        _ => format!("{} connections", format::count(connections)),
+    }
+}
+
+fn family(method: &str) -> Family {
+    match method {
+        "kv" => Family::Ours,
+        _ if method.starts_with("echo-daiko") => Family::Ours,
+        "echo-threads" => Family::Kernel,
+        _ => Family::Peer,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{report::drawings, testing::made_up::full};
+
+    fn drawing(name: &str) -> String {
+        let drawing = drawings(&full()).into_iter().find(|(found, _)| *found == name);
+        drawing.expect(name).1
+    }
+
+    #[test]
+    fn servers_are_bars_in_groups_of_connections() {
+        let drawing = drawing("serve.svg");
+        let heads = ["1 connection", "10k connections"];
+        let heads = heads.map(|head| drawing.find(&format!(">{head}</text>")).expect(head));
+        assert!(heads.is_sorted(), "{heads:?}");
+        assert!(drawing.contains("<title>kv, 1 connection: 200,000 (180,000 to 240,000)</title>"));
+        assert_eq!(drawing.matches("<rect class=\"bar ours\"").count(), 2);
+        assert_eq!(drawing.matches("<rect class=\"bar kernel\"").count(), 2);
+    }
+
+    #[test]
+    fn requests_sent_together_have_bars_of_their_own() {
+        let drawing = drawing("serve-pipeline.svg");
+        assert!(drawing.contains("<title>kv, 1 connection: 1,600,000 ("));
+        assert_eq!(drawing.matches("<rect ").count(), 3);
+    }
+
+    #[test]
+    fn latencies_are_of_requests_one_by_one() {
+        let drawing = drawing("serve-latency.svg");
+        let mark = "<title>redis, 10k connections: 625,000 (562,500 to 750,000)</title>";
+        assert!(drawing.contains(mark), "{drawing}");
+        assert_eq!(
+            drawing.matches("<title>redis, ").count(),
+            2,
+            "one for each number of connections"
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! One sample of a server.
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    thread,
+    time::Duration,
+};
+
+use daiko_sys::clock;
+
+use super::{
+    address::Socket,
+    generator::{Closed, Generator, Open},
+    method::ServerMethod,
+    script::{Script, Scripts},
+    server::Server,
+};
+use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, files, host};
+
+/// Connections that are made before the server has to have accepted the last one: fewer than any of
+/// the servers lets wait.
+const AT_ONCE: usize = 100;
+
+const PERCENTILES: [(&str, u64); 3] = [("p50", 500), ("p99", 990), ("p999", 999)];
+
+/// What is measured, and where.
+pub(super) struct Spec {
+    pub(super) method: ServerMethod,
+    pub(super) connections: usize,
+    pub(super) server_cpu: usize,
+    pub(super) client_cpu: usize,
+    /// How long each part takes.
+    pub(super) window: Duration,
+}
+
+impl Spec {
+    /// Throughput, its price, and latencies at half of it, `pipeline` requests at once.
+    ///
+    /// # Errors
+    /// One line for the user.
+    pub(super) fn load(&self, pipeline: usize) -> Result<Sample, Failure> {
+        self.with_server(Socket::Tcp, pipeline, |server, generator| {
+            self.connect(server, generator)?;
+            // Caches, buffers and predictors of both sides.
+            let cpu_ns = || server.process.cpu_ns();
+            generator.closed(self.window / 4, cpu_ns)?;
+            let closed = generator.closed(self.window, cpu_ns)?;
+            if closed.requests == 0 {
+                let line = "no request was answered within the time of a sample";
+                return Err(Failure::TooShort(line.into()));
+            }
+            let scripts_per_second = closed.rate() / 2.0 / pipeline as f64;
+            let open = generator.open(scripts_per_second, self.window)?;
+            Ok(load_sample(&closed, &open))
+        })
+    }
+
+    /// Memory and CPU time of connections that have been served once and now say nothing.
+    ///
+    /// # Errors
+    /// One line for the user.
+    pub(super) fn idle(&self, socket: Socket) -> Result<Sample, Failure> {
+        self.with_server(socket, 1, |server, generator| {
+            // What the server has for its first connections is not for each of them.
+            generator.add(open(server)?)?;
+            generator.greet(0)?;
+            let before = server.resident_bytes()?;
+            self.connect(server, generator)?;
+            let grown = server.resident_bytes()?.saturating_sub(before);
+            let (cpu_ns, elapsed) = self.idle_cpu(server);
+            let each = grown as f64 / self.connections as f64;
+            Ok(Sample {
+                rounds: self.connections as u64,
+                elapsed,
+                readings: vec![
+                    Reading::stat(Unit::Bytes, "idle-memory", each),
+                    percent("idle-cpu", cpu_ns, elapsed.as_nanos() as u64),
+                ],
+            })
+        })
+    }
+
+    /// CPU time of the server while nobody asks, once it has noticed that, and how long that was.
+    fn idle_cpu(&self, server: &Server) -> (u64, Duration) {
+        thread::sleep(self.window / 4);
+        let (start, before) = (clock::monotonic_ns(), server.process.cpu_ns());
+        thread::sleep(self.window);
+        let used = server.process.cpu_ns().saturating_sub(before);
+        (used, Duration::from_nanos(clock::monotonic_ns() - start))
+    }
+
+    /// Calls `body` with a server that knows all keys, and a generator without connections.
+    fn with_server(
+        &self,
+        socket: Socket,
+        pipeline: usize,
+        body: impl FnOnce(&Server, &mut Generator<'_>) -> Result<Sample, Failure>,
+    ) -> Result<Sample, Failure> {
+        files::allow(self.connections)?;
+        let scripts = Scripts::new(self.method.language, pipeline);
+        let server = Server::start(self.method, socket, self.connections, self.server_cpu)?;
+        host::bind(self.client_cpu).or_limit("cannot bind to a CPU")?;
+        let sample = || {
+            set_up(&mut server.connect()?.blocking(), &scripts.set_up)?;
+            body(&server, &mut Generator::new(&scripts)?)
+        };
+        sample().map_err(|failure| server.process.explain(failure, "the server has"))
+    }
+
+    /// Makes the connections that there still are to be, and has each of them served once.
+    fn connect(&self, server: &Server, generator: &mut Generator<'_>) -> Result<(), Failure> {
+        let end = generator.len() + self.connections;
+        while generator.len() < end {
+            let first = generator.len();
+            for _ in first..end.min(first + AT_ONCE) {
+                generator.add(open(server)?)?;
+            }
+            generator.greet(first)?;
+        }
+        Ok(())
+    }
+}
+
+fn open(server: &Server) -> Result<File, Failure> {
+    server.connect()?.non_blocking().or_broken("a connection blocks")
+}
+
+/// Asks what is to be asked once.
+fn set_up(server: &mut File, script: &Script) -> Result<(), Failure> {
+    let mut reply = vec![0; script.reply.len()];
+    let result = server.write_all(&script.request).and_then(|()| server.read_exact(&mut reply));
+    result.or_broken("cannot store what is asked for")?;
+    if reply[..] != script.reply[..] {
+        return Err(Failure::Broken("the server does not store what is asked for".into()));
+    }
+    Ok(())
+}
+
+/// A round is a request.
+fn load_sample(closed: &Closed, open: &Open) -> Sample {
+    let cpu_ns = closed.server_cpu_ns;
+    let per_cpu_second = closed.requests as f64 * 1e9 / cpu_ns.max(1) as f64;
+    let mut readings = vec![
+        Reading::stat(Unit::PerSecond, "throughput", closed.rate()),
+        Reading::stat(Unit::PerSecond, "cpu-throughput", per_cpu_second),
+        percent("server-cpu", cpu_ns, closed.elapsed_ns),
+        percent("client-cpu", closed.busy_ns, closed.elapsed_ns),
+        Reading::stat(Unit::Ratio, "share", closed.share),
+        percent("client-stall", open.stalled_ns, open.elapsed_ns),
+    ];
+    readings.extend(PERCENTILES.into_iter().filter_map(|(stat, part)| {
+        Some(Reading::stat(Unit::Nanoseconds, stat, open.latencies.per_mille(part)? as f64))
+    }));
+    let elapsed = Duration::from_nanos(closed.elapsed_ns);
+    Sample { rounds: closed.requests, elapsed, readings }
+}
+
+fn percent(stat: &str, part_ns: u64, whole_ns: u64) -> Reading {
+    Reading::stat(Unit::CpuPercent, stat, 100.0 * part_ns as f64 / whole_ns.max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kit::Latencies;
+
+    #[test]
+    fn readings_are_per_second_of_the_clock_and_of_the_cpu() {
+        let closed = Closed {
+            requests: 1000,
+            elapsed_ns: 10_000_000,
+            busy_ns: 2_500_000,
+            server_cpu_ns: 5_000_000,
+            share: 0.75,
+        };
+        let mut latencies = Latencies::default();
+        (1..=1000).for_each(|latency| latencies.record(latency.min(60)));
+        let open = Open { latencies, elapsed_ns: 200, stalled_ns: 1 };
+        let sample = load_sample(&closed, &open);
+        assert_eq!((sample.rounds, sample.elapsed), (1000, Duration::from_millis(10)));
+        let values: Vec<f64> = sample.readings.iter().map(|reading| reading.value).collect();
+        assert_eq!(values, [1e5, 2e5, 50.0, 25.0, 0.75, 0.5, 60.0, 60.0, 60.0]);
+    }
+}

@@ -1,0 +1,305 @@
+//! Tasks that stall beside tasks that compute, on the hardware threads of one core: P4.
+//!
+//! 1. There are two cores of two hardware threads each, two IO tasks and two CPU tasks. A [`Setting`] says who runs where:
+//!
+//!    | method | one core | the other |
+//!    |---|---|---|
+//!    | `cross`, what P4 proposes | IO, CPU | IO, CPU |
+//!    | `parallel` | IO, IO | CPU, CPU |
+//!    | `nosmt` | IO | CPU, which does the work of two |
+//!    | `nosmt-2t-cross` | IO and CPU on one hardware thread | likewise |
+//!    | `nosmt-2t-parallel` | IO and IO on one hardware thread | CPU and CPU, likewise |
+//!
+//!    SMT is never switched off: who is not used is idle. P4 says of `nosmt` that there is one task of each kind, and gives it
+//!    the same run time as the settings that have two of each on as many hardware threads; as who is alone on a core is not slower
+//!    than who shares it, its run times must be of the same work, which is what the table says. That is deduced from P4's results:
+//!    where run times with `nosmt` are compared with P4's, they are counted apart.
+//! 2. All tasks are bound and prepared, and start together: who waits for a hardware thread that it shares has started. The IO task of
+//!    a pair ends with its CPU task. With `nosmt-2t` samples take half a second at least, which is many turns of each task.
+//! 3. **Set 1**, threads. IO tasks write 256 bytes to random places: `dram` by `memmove`, `pmem` by `pmem_memmove_persist` of libpmem.
+//!    A region has at least 1 GiB and at least eight times the last cache (`region-mib`). CPU tasks are `idiv`, divisions that
+//!    wait for one another, `product` and `sum` of matrices; `size` is the number of divisions, the side of the matrices. A
+//!    round does it once.
+//! 4. **Set 2**, programs. The IO task `rbtree` keeps 1,000 entries in a red-black tree of libpmemobj, and removes and inserts in
+//!    transactions. CPU tasks are the programs of a named set in place of SPEC CPU (`programs`), or those that the user names:
+//!    `--cpu-task NAME=CMD` has `/bin/sh -c CMD` run where the lab was started, and takes as long as that takes. Owners of SPEC CPU
+//!    2017 build a benchmark as `rate` and name its `specinvoke`, or what that shows (`specinvoke -n`), for each.
+//! 5. **Memory.** Persistent memory is a folder of a DAX file system (`--pmem DIR`, `memory=dax`), which is checked; without, a file in
+//!    `/dev/shm` passes for it (`memory=emulated`): the lines are flushed and waited for, but at DRAM's speed.
+//! 6. **Siblings** are those of [`daiko_sys::topology`]. Each sample first proves by what they do that they are (`proof`).
+//! 7. **Disturbances.** Before and after, a loop that takes all of a core runs on each CPU in use; if it takes 5% longer
+//!    than at its best, or a task of set 1 had less than 95% of a hardware thread that is to be its own, the sample is taken again,
+//!    four times at most (`repeats`). The last is taken as it is (`disturbed` is 1 then); points with such a sample are marked, and count in
+//!    no conclusion. The best loop of each sample is kept (`look`): the
+//!    report counts the points with one that is 5% longer than the best of the run, as somebody was there all the time.
+//!
+//! `io-throughput` is that of all IO tasks together; `cpu-time` the mean run time of the CPU work, of one task's in all settings
+//! but `nosmt`, where it is of both; `io-share` and `cpu-share` are which part of the time tasks had a CPU: how the
+//! kernel shared it out where two have one.
+
+mod compute;
+mod figures;
+mod issue;
+mod processes;
+mod programs;
+mod proof;
+mod quiet;
+mod run;
+mod threads;
+mod tree;
+mod writer;
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use daiko_sys::topology::Topology;
+
+use self::{
+    compute::{Kernel, Kind},
+    figures::{LOOK, NAME},
+    programs::{Program, Work},
+    quiet::{Quiet, undisturbed},
+    run::{Amount, PairDone},
+    writer::Target,
+};
+pub use crate::kit::p4::setting::{Cores, Pair, Setting};
+use crate::kit::{
+    Choice, CpuTask, Effort, Experiment, Failure, List, Measure, Memory, Options, Params, Plan,
+    Reading, Rounds, Sample, Skip, Unit, host,
+    p4::{
+        published::{self, CPU_TIME, IO_THROUGHPUT},
+        verdict::{DISTURBED, DRAM, PMEM, RBTREE},
+    },
+    pmem,
+};
+
+const MIB: u64 = 1 << 20;
+/// In MiB.
+const LEAST_REGION: u64 = 1024;
+const CACHES_OF_A_REGION: u64 = 8;
+/// Who has a hardware thread for itself has at least so much of it.
+const OWN_SHARE: f64 = 0.95;
+/// Who shares a hardware thread has twenty turns in it at least, of up to 12 ms each, as long as the other's.
+const SHARED_LEAST: Duration = Duration::from_millis(500);
+/// Repeats end so long behind a sample's limit.
+const REPEATS_END: Duration = Duration::from_secs(10);
+
+/// P4's settings, measured.
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    name: NAME,
+    about: "tasks that stall on memory beside tasks that compute, on siblings of a core or not (P4); needs SMT",
+    sizes: &["size"],
+    lists: &[List::CpuTasks, List::Pmem],
+    methods: || Setting::all().map(Setting::name).collect(),
+    cases,
+    measure,
+    published: || published::points(NAME),
+    sections: figures::sections,
+};
+
+fn cases(plan: &mut Plan<'_>) {
+    let machine = host::topology();
+    let cores = machine.as_ref().map_err(Skip::clone).and_then(Cores::find);
+    let region = machine.as_ref().map_or(LEAST_REGION, region_mib);
+    for (params, missing) in points(plan.options, region) {
+        for setting in Setting::all() {
+            let rounds = cores.clone().and(missing.clone());
+            let rounds = rounds.map(|()| Rounds::Calibrated { first: 1 });
+            plan.add(setting.name(), params.clone(), rounds);
+        }
+    }
+}
+
+fn measure(method: &str, params: &Params) -> Option<Measure> {
+    let job = Job::of(method, params)?;
+    Some(Box::new(move |effort| {
+        let cores = Cores::find(&host::topology()?)?;
+        proof::prove(&cores)?;
+        job.sample(&cores, effort)
+    }))
+}
+
+/// What a point measures.
+#[derive(Debug)]
+struct Job {
+    setting: Setting,
+    tasks: Tasks,
+}
+
+#[derive(Debug)]
+enum Tasks {
+    Threads { target: Target, kernel: Kernel },
+    Programs { memory: Memory, task: Task },
+}
+
+#[derive(Debug)]
+enum Task {
+    OfSet(&'static Program),
+    Own(String),
+}
+
+impl Job {
+    fn of(method: &str, params: &Params) -> Option<Self> {
+        let tasks = match params.text("io")? {
+            RBTREE => Tasks::programs(params)?,
+            io => Tasks::threads(io, params)?,
+        };
+        Some(Self { setting: Setting::from_name(method)?, tasks })
+    }
+
+    /// Takes a sample on `cores`, whatever they are.
+    fn sample(&self, cores: &Cores, effort: Effort) -> Result<Sample, Failure> {
+        let pairs = self.setting.pairs(cores);
+        let times = effort.rounds.max(1).saturating_mul(self.setting.work());
+        let least = if self.setting.has_threads_alone() { Duration::ZERO } else { SHARED_LEAST };
+        let amount = Amount { times, least, limit: effort.limit };
+        let inputs = self.tasks.inputs()?;
+        let folder = inputs.as_ref().map(tempfile::TempDir::path);
+        let mut cpus: Vec<usize> = pairs.iter().flat_map(|pair| [pair.io, pair.cpu]).collect();
+        cpus.sort_unstable();
+        cpus.dedup();
+        let end = || Instant::now() + effort.limit + REPEATS_END;
+        // Programs of users take as long as they take.
+        let is_own = matches!(self.tasks, Tasks::Programs { task: Task::Own(_), .. });
+        let quiet = undisturbed(&cpus, (!is_own).then(end), || {
+            let done = self.tasks.run(&pairs, folder, amount)?;
+            let robbed = self.setting.has_threads_alone() && self.tasks.are_robbed(&done);
+            Ok((done, robbed))
+        })?;
+        Ok(sample_of(self.setting, &quiet))
+    }
+}
+
+impl Tasks {
+    fn threads(io: &str, params: &Params) -> Option<Self> {
+        let memory = match io {
+            DRAM => None,
+            PMEM => Some(Memory::from_params(params)?),
+            _ => return None,
+        };
+        let bytes = params.number("region-mib")?.checked_mul(MIB).filter(|&bytes| bytes > 0)?;
+        let target = Target { memory, bytes: bytes.try_into().ok()? };
+        let kind: Kind = params.choice("cpu")?;
+        let size = params.number("size").filter(|size| (1..=kind.most()).contains(size))?;
+        Some(Self::Threads { target, kernel: Kernel { kind, size } })
+    }
+
+    fn programs(params: &Params) -> Option<Self> {
+        let memory = Memory::from_params(params)?;
+        let task = match params.text("command") {
+            Some(command) => Task::Own(command.into()),
+            None => Task::OfSet(Program::from_name(params.text("cpu")?)?),
+        };
+        Some(Self::Programs { memory, task })
+    }
+
+    /// A folder with what the programs of the set read.
+    fn inputs(&self) -> Result<Option<tempfile::TempDir>, Failure> {
+        let Self::Programs { task: Task::OfSet(_), .. } = self else { return Ok(None) };
+        let folder = host::temporary_folder()?;
+        programs::make_inputs(folder.path())?;
+        Ok(Some(folder))
+    }
+
+    fn run(
+        &self,
+        pairs: &[Pair],
+        inputs: Option<&Path>,
+        amount: Amount,
+    ) -> Result<Vec<PairDone>, Failure> {
+        match self {
+            Self::Threads { target, kernel } => {
+                target.check_room(pairs.len())?;
+                threads::run(pairs, target, *kernel, amount)
+            }
+            Self::Programs { memory, task } => {
+                let command = match task {
+                    Task::OfSet(program) => program.command,
+                    Task::Own(command) => command,
+                };
+                let work = Work { command: command.into(), folder: inputs.map(Path::to_owned) };
+                processes::run(pairs, memory, &work, amount)
+            }
+        }
+    }
+
+    /// Whether others had a hardware thread of tasks that never wait for anything else. Programs may.
+    fn are_robbed(&self, done: &[PairDone]) -> bool {
+        let short = |done: &PairDone| share(&done.io).min(share(&done.cpu)) < OWN_SHARE;
+        matches!(self, Self::Threads { .. }) && done.iter().any(short)
+    }
+}
+
+/// Which part of its time a task had a CPU.
+fn share(done: &run::Done) -> f64 {
+    done.cpu.as_secs_f64() / done.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
+}
+
+fn sample_of(setting: Setting, quiet: &Quiet<Vec<PairDone>>) -> Sample {
+    let done = &quiet.outcome;
+    let mean =
+        |value: &dyn Fn(&PairDone) -> f64| done.iter().map(value).sum::<f64>() / done.len() as f64;
+    let seconds = |time: Duration| time.as_secs_f64().max(f64::MIN_POSITIVE);
+    let throughput = |done: &PairDone| done.io.count as f64 / seconds(done.io.elapsed);
+    let work = setting.work() as f64;
+    let time = |done: &PairDone| done.cpu.elapsed.as_nanos() as f64 / done.cpu.count as f64 * work;
+    let readings = vec![
+        Reading::stat(Unit::PerSecond, IO_THROUGHPUT, done.iter().map(throughput).sum()),
+        Reading::stat(Unit::Nanoseconds, CPU_TIME, mean(&time)),
+        Reading::stat(Unit::CpuPercent, "io-share", mean(&|done| 100.0 * share(&done.io))),
+        Reading::stat(Unit::CpuPercent, "cpu-share", mean(&|done| 100.0 * share(&done.cpu))),
+        Reading::stat(Unit::Count, "repeats", quiet.repeats as f64),
+        Reading::stat(Unit::Count, DISTURBED, f64::from(u8::from(quiet.disturbed))),
+        Reading::stat(Unit::Nanoseconds, LOOK, quiet.best.as_nanos() as f64),
+    ];
+    let rounds = done.iter().map(|done| done.cpu.count / setting.work()).min();
+    let elapsed = done.iter().map(|done| done.cpu.elapsed).max();
+    Sample {
+        rounds: rounds.unwrap_or_default().max(1),
+        elapsed: elapsed.unwrap_or_default(),
+        readings,
+    }
+}
+
+/// In MiB; far larger than the last cache that a CPU has.
+fn region_mib(machine: &Topology) -> u64 {
+    let last = machine.caches().iter().filter_map(|cache| cache.size).max().unwrap_or_default();
+    LEAST_REGION.max((CACHES_OF_A_REGION * last).div_ceil(MIB))
+}
+
+/// The parameters of all points, and what they lack here.
+fn points(options: &Options, region: u64) -> Vec<(Params, Result<(), Skip>)> {
+    let memory = Memory::new(options.pmem.as_deref());
+    let mut points = Vec::new();
+    for (io, found) in [(DRAM, Ok(())), (PMEM, pmem::require_libpmem())] {
+        for kind in Kind::all() {
+            for &size in kind.sizes(options.quick) {
+                let params = Params::new().with("io", io).with("cpu", kind);
+                let params = match io {
+                    PMEM => memory.tell(params),
+                    _ => params.with("memory", "dram"),
+                };
+                let params = params.with("region-mib", region).with("size", size);
+                points.push((params, found.clone()));
+            }
+        }
+    }
+    let found = tree::supports();
+    let of_set2 = |name: &str| memory.tell(Params::new().with("io", RBTREE).with("cpu", name));
+    match &options.cpu_tasks {
+        Some(tasks) => points.extend(tasks.iter().map(|CpuTask { name, command }| {
+            (of_set2(name).with("command", command.as_str()), found.clone())
+        })),
+        None => points.extend(
+            programs::ALL
+                .iter()
+                .map(|program| (of_set2(program.name), program.supports().and(found.clone()))),
+        ),
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests;

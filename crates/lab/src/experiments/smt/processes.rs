@@ -1,0 +1,34 @@
+//! Set 2 of P4: all tasks are programs. An IO task is started first, and counts from when its CPU task starts until that has ended.
+
+use std::thread;
+
+use super::{
+    programs::Work,
+    run::{Amount, PairDone, Start, Stopped, all, bind},
+    tree::Tree,
+};
+use crate::kit::{Failure, Memory, p4::setting::Pair};
+
+/// Runs maps whose data lie in `memory`, and programs that do `work`.
+pub(super) fn run(
+    pairs: &[Pair],
+    memory: &Memory,
+    work: &Work,
+    amount: Amount,
+) -> Result<Vec<PairDone>, Failure> {
+    let start = Start::of(pairs.len());
+    let one = |(seed, pair): (u64, &Pair)| -> Result<PairDone, Stopped> {
+        // A program runs where the thread may that starts it.
+        let (tree, begin) = start.wait(bind(pair.io).and_then(|()| {
+            let tree = Tree::start(memory, seed)?;
+            bind(pair.cpu).map(|()| tree)
+        }))?;
+        tree.begin()?;
+        let cpu = work.run(begin, amount)?;
+        Ok(PairDone { io: tree.end(memory)?, cpu })
+    };
+    thread::scope(|scope| {
+        let tasks: Vec<_> = (0..).zip(pairs).map(|pair| scope.spawn(move || one(pair))).collect();
+        all(tasks.into_iter().map(|task| task.join().expect("no pair panics")).collect())
+    })
+}

@@ -1,0 +1,113 @@
+//! Whether anything else used the cores while a sample was taken.
+
+use std::time::{Duration, Instant};
+
+use super::issue;
+use crate::kit::Failure;
+
+/// A look that takes so much longer than the best one is disturbed.
+pub(crate) const THRESHOLD: f64 = 1.05;
+/// So often a disturbed sample is taken again.
+const MOST: u64 = 4;
+/// About 0.2 ms.
+const ROUNDS: u64 = 1 << 18;
+
+/// An outcome, and what it took to get it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Quiet<T> {
+    pub(super) outcome: T,
+    /// How many before it were disturbed.
+    pub(super) repeats: u64,
+    /// Whether it is disturbed itself, as all others before it.
+    pub(super) disturbed: bool,
+    /// The best look.
+    pub(super) best: Duration,
+}
+
+/// Takes a sample by `attempt`, which says whether it noticed a disturbance itself; takes it again while it is disturbed, until
+/// `deadline`, if any.
+///
+/// Looks at `cpus` before and after: what shares a core with others takes longer there. Disturbances that were there all the time,
+/// from the first look on, are only seen beside the best look of other samples.
+pub(super) fn undisturbed<T>(
+    cpus: &[usize],
+    deadline: Option<Instant>,
+    attempt: impl FnMut() -> Result<(T, bool), Failure>,
+) -> Result<Quiet<T>, Failure> {
+    repeated(|| issue::slowest(cpus, ROUNDS), deadline, attempt)
+}
+
+fn repeated<T>(
+    mut look: impl FnMut() -> Result<Duration, Failure>,
+    deadline: Option<Instant>,
+    mut attempt: impl FnMut() -> Result<(T, bool), Failure>,
+) -> Result<Quiet<T>, Failure> {
+    let is_over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+    let mut best = Duration::MAX;
+    for repeats in 0.. {
+        let before = look()?;
+        let (outcome, noticed) = attempt()?;
+        let after = look()?;
+        best = best.min(before).min(after);
+        let disturbed = noticed || before.max(after) > best.mul_f64(THRESHOLD);
+        if !disturbed || repeats == MOST || is_over() {
+            return Ok(Quiet { outcome, repeats, disturbed, best });
+        }
+    }
+    unreachable!("the loop ends at its bound")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With looks that take so many microseconds, and attempts that notice or not: which is taken, how many were before it, whether
+    /// it is disturbed, and the best look.
+    fn taken(looks: &[u64], notice: &[bool], deadline: Option<Instant>) -> (usize, u64, bool, u64) {
+        let mut looks = looks.iter().map(|&time| Duration::from_micros(time));
+        let mut attempts = notice.iter().enumerate();
+        let result = repeated(
+            || Ok(looks.next().expect("a look")),
+            deadline,
+            || Ok(attempts.next().map(|(index, &noticed)| (index, noticed)).expect("an attempt")),
+        );
+        let Quiet { outcome, repeats, disturbed, best } = result.expect("an outcome");
+        (outcome, repeats, disturbed, best.as_micros() as u64)
+    }
+
+    #[test]
+    fn who_is_not_disturbed_is_taken_at_once() {
+        assert_eq!(taken(&[100, 104], &[false], None), (0, 0, false, 100));
+    }
+
+    #[test]
+    fn who_is_disturbed_before_after_or_within_is_taken_again() {
+        let looks = [100, 106, 120, 100, 100, 100, 101, 99];
+        assert_eq!(taken(&looks, &[false, false, true, false], None), (3, 3, false, 99));
+    }
+
+    #[test]
+    fn it_ends_at_its_bound_and_says_so() {
+        assert_eq!(taken(&[100, 200].repeat(5), &[false; 5], None), (4, MOST, true, 100));
+    }
+
+    #[test]
+    fn it_ends_at_its_deadline_and_says_so() {
+        assert_eq!(taken(&[200, 100], &[false], Some(Instant::now())), (0, 0, true, 100));
+    }
+
+    #[test]
+    fn a_failure_is_not_taken_again() {
+        let failure = || Failure::Broken("gone".into());
+        let mut attempts = 0;
+        let result = repeated(
+            || Ok(Duration::from_secs(1)),
+            None,
+            || {
+                attempts += 1;
+                Err::<((), bool), _>(failure())
+            },
+        );
+        assert_eq!((result, attempts), (Err(failure()), 1));
+    }
+}

@@ -1,0 +1,194 @@
+//! P4's IO tasks of set 1: writes of 256 bytes to random places of a region far larger than any cache.
+
+use std::{
+    hint::black_box,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use daiko_sys::{
+    Scope,
+    memory::{self, Mapping},
+};
+
+use crate::kit::{
+    Failure, Memory, OrFailure, SplitMix64,
+    free_memory::available_bytes,
+    pmem::{Library, PmemFile},
+};
+
+/// Bytes of a write: what P4's persistent memory writes at once.
+pub(super) const BLOCK: usize = 256;
+
+/// Where IO tasks write; each has a region of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    /// By `pmem_memmove_persist` into a file there; by `memmove` to DRAM without.
+    pub(super) memory: Option<Memory>,
+    /// Bytes of a region, whole blocks.
+    pub(super) bytes: usize,
+}
+
+impl Target {
+    /// Whether memory for so many tasks is there: who asks the kernel for too much is killed.
+    pub(super) fn check_room(&self, tasks: usize) -> Result<(), Failure> {
+        if matches!(self.memory, Some(Memory::Dax(_))) {
+            return Ok(());
+        }
+        let asked = self.bytes.saturating_mul(tasks) as u64;
+        match available_bytes().filter(|&available| asked > available) {
+            None => Ok(()),
+            Some(available) => Err(Failure::Limit(format!(
+                "{tasks} IO tasks need {} MiB, but {} MiB of memory are free: end other programs",
+                asked >> 20,
+                available >> 20
+            ))),
+        }
+    }
+
+    /// Has a region in memory, all of its pages touched.
+    pub(super) fn writer(&self, seed: u64) -> Result<Writer, Failure> {
+        let region = match &self.memory {
+            None => Region::Dram(dram(self.bytes)?),
+            Some(memory) => Region::Pmem(Library::find()?.map(memory, self.bytes)?),
+        };
+        let blocks = (self.bytes / BLOCK) as u64;
+        // The region is all zeros, and some processors write no zeros back over zeros.
+        let data = [seed as u8 | 1; BLOCK];
+        Ok(Writer { region, blocks, random: SplitMix64(seed), data })
+    }
+}
+
+fn dram(bytes: usize) -> Result<Mapping, Failure> {
+    let asked = format!("{bytes} bytes to write to");
+    let region = Mapping::new(bytes, Scope::Private).or_limit(&asked)?;
+    memory::populate(region.start(), region.len()).or_limit(&asked)?;
+    Ok(region)
+}
+
+/// A region, and what is written to it.
+pub(super) struct Writer {
+    region: Region,
+    blocks: u64,
+    random: SplitMix64,
+    data: [u8; BLOCK],
+}
+
+enum Region {
+    Dram(Mapping),
+    Pmem(PmemFile),
+}
+
+impl Writer {
+    /// Writes until `end`, and once at least; how often.
+    pub(super) fn write_until(&mut self, end: &AtomicBool) -> u64 {
+        let data = &self.data;
+        let place = || self.random.below(self.blocks) as usize * BLOCK;
+        match &self.region {
+            Region::Dram(region) => until(end, place, |offset| {
+                // SAFETY: `below` keeps the block within the region, which nobody else uses; the data lie elsewhere.
+                unsafe {
+                    let to = region.start().add(offset);
+                    // A length that the compiler knows would have it copy by itself.
+                    libc::memmove(to.as_ptr().cast(), data.as_ptr().cast(), black_box(BLOCK));
+                }
+            }),
+            Region::Pmem(file) => until(end, place, |offset| file.persist(offset, data)),
+        }
+    }
+}
+
+fn until(end: &AtomicBool, mut place: impl FnMut() -> usize, write: impl Fn(usize)) -> u64 {
+    let mut count = 0;
+    loop {
+        write(place());
+        count += 1;
+        if end.load(Ordering::Relaxed) {
+            return count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{super::pmem::require_libpmem, *};
+
+    const BYTES: usize = 1 << 20;
+
+    fn target(memory: Option<Memory>) -> Target {
+        Target { memory, bytes: BYTES }
+    }
+
+    /// Of every task, the first one's, too: a block of zeros could not be told from the region.
+    #[test]
+    fn a_write_changes_one_whole_block_of_the_region() {
+        for seed in [0, 1, 7, 255, 256] {
+            let mut writer = target(None).writer(seed).expect("a region");
+            assert_eq!(writer.write_until(&AtomicBool::new(true)), 1);
+            let Region::Dram(region) = &writer.region else { unreachable!("asked for") };
+            // SAFETY: the mapping is as long, lives, and is not written to meanwhile.
+            let bytes = unsafe { std::slice::from_raw_parts(region.start().as_ptr(), BYTES) };
+            let written = |block: &&[u8]| block.iter().all(|byte| *byte != 0);
+            assert_eq!(bytes.chunks(BLOCK).filter(written).count(), 1, "{seed}");
+            assert_eq!(bytes.iter().filter(|byte| **byte != 0).count(), BLOCK, "{seed}");
+        }
+    }
+
+    #[test]
+    fn tasks_write_to_other_places() {
+        let places = [0, 1].map(|seed| {
+            let mut writer = target(None).writer(seed).expect("a region");
+            (0..9).map(|_| writer.random.below(writer.blocks)).collect::<Vec<_>>()
+        });
+        assert_ne!(places[0], places[1]);
+    }
+
+    #[test]
+    fn persistent_memory_that_is_emulated_takes_writes() {
+        if let Err(skip) = require_libpmem() {
+            println!("skipped: persistent_memory_that_is_emulated_takes_writes: {skip}");
+            return;
+        }
+        let mut writer = target(Some(Memory::Emulated)).writer(7).expect("a region");
+        assert_eq!(writer.write_until(&AtomicBool::new(true)), 1);
+    }
+
+    /// What is refused, and by which words.
+    fn refused(memory: Memory, bytes: usize) -> Option<String> {
+        match require_libpmem() {
+            Ok(()) => {
+                let result = Target { memory: Some(memory), bytes }.writer(1);
+                Some(result.err().expect("refused").to_string())
+            }
+            Err(skip) => {
+                println!("skipped: {skip}");
+                None
+            }
+        }
+    }
+
+    #[test]
+    fn a_full_file_system_is_told_with_the_remedy() {
+        let Some(told) = refused(Memory::Emulated, 1 << 50) else { return };
+        assert!(told.starts_with("cannot have 1125899906842624 bytes in /dev/shm: "), "{told}");
+        assert!(told.ends_with("; make room there, or name another folder with --pmem"), "{told}");
+    }
+
+    #[test]
+    fn a_folder_that_is_not_persistent_memory_is_refused() {
+        let folder = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let Some(told) = refused(Memory::Dax(folder.path().into()), BYTES) else { return };
+        assert!(told.contains("is not persistent memory: name a folder"), "{told}");
+        let gone = Path::new("/nonexistent");
+        let told = refused(Memory::Dax(gone.into()), BYTES).expect("the library is there");
+        assert!(told.contains("/nonexistent: ") && told.contains("--pmem"), "{told}");
+    }
+
+    #[test]
+    fn more_than_there_is_of_memory_is_refused_before_it_is_asked_for() {
+        assert_eq!(target(None).check_room(2), Ok(()));
+        let told = Target { memory: None, bytes: 1 << 50 }.check_room(2).unwrap_err().to_string();
+        assert!(told.starts_with("2 IO tasks need 2147483648 MiB, but "), "{told}");
+    }
+}

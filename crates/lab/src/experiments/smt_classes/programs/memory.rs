@@ -1,0 +1,159 @@
+//! Programs that read and write plain memory: far or near, in order or not.
+
+use std::hint::black_box;
+
+use super::field::{Endless, FAR, Field, LINE, on, repeat};
+use crate::kit::SplitMix64;
+
+/// Words of a line.
+const STEP: usize = LINE / 8;
+
+/// Makes the first words of all lines one cycle in random order, by Sattolo's algorithm: each holds the index of the next.
+fn link(words: &mut [u64]) {
+    let mut random = SplitMix64(7);
+    let lines = words.len() / STEP;
+    for line in 0..lines {
+        words[line * STEP] = (line * STEP) as u64;
+    }
+    for line in (1..lines).rev() {
+        let other = random.below(line as u64) as usize;
+        words.swap(line * STEP, other * STEP);
+    }
+}
+
+pub(super) fn chase(bytes: usize, ready: &mut dyn FnMut()) -> Endless {
+    let mut field = Field::new(bytes)?;
+    let words = field.words();
+    link(words);
+    let mut at = 0;
+    repeat(ready, || {
+        at = words[at] as usize;
+        black_box(at);
+    })
+}
+
+/// As a list of the heap: each node's values are added up.
+pub(super) fn list_sum(ready: &mut dyn FnMut()) -> Endless {
+    let mut field = Field::new(FAR)?;
+    let words = field.words();
+    link(words);
+    let (mut at, mut sum) = (0, 0_u64);
+    repeat(ready, || {
+        let node = &words[at..at + STEP];
+        sum = node[1..].iter().fold(sum, |sum, value| sum.wrapping_mul(31).wrapping_add(*value));
+        at = node[0] as usize;
+        black_box(sum);
+    })
+}
+
+/// Looks up hashed keys: no look waits for the one before.
+pub(super) fn look_up(bytes: usize, ready: &mut dyn FnMut()) -> Endless {
+    let mut found = 0_u64;
+    on(Field::words, bytes, ready, |words, random| {
+        found += words[random.below((bytes / 8) as u64) as usize];
+        black_box(found);
+    })
+}
+
+/// P4's task on DRAM: 256 bytes at random places, by the C library. If it `changes`, a byte of what is written
+/// does each time; else it stays as it is, as [`smt`](crate::experiments::smt) has it.
+pub(super) fn write_records(bytes: usize, changes: bool, ready: &mut dyn FnMut()) -> Endless {
+    const RECORD: usize = 256;
+    // No zeros: some processors write none back over zeros.
+    let mut record = [1; RECORD];
+    on(Field::bytes, bytes, ready, |target, random| {
+        let at = random.below((bytes / RECORD) as u64) as usize * RECORD;
+        if changes {
+            record[at % RECORD] = random.0 as u8;
+        }
+        // Not of a length that is known: a call.
+        let len = black_box(RECORD);
+        target[at..at + len].copy_from_slice(&record[..len]);
+    })
+}
+
+pub(super) fn sum_stream(ready: &mut dyn FnMut()) -> Endless {
+    on(Field::words, FAR, ready, |words, _| {
+        black_box(words.iter().fold(0_u64, |sum, word| sum.wrapping_add(*word)));
+    })
+}
+
+/// P4's sum of matrices: two are read, one is written, in order.
+pub(super) fn matrix_sum(ready: &mut dyn FnMut()) -> Endless {
+    let (mut a, mut b, mut sum) =
+        (Field::new(FAR / 4)?, Field::new(FAR / 4)?, Field::new(FAR / 4)?);
+    repeat(ready, || {
+        let operands = a.words().iter().zip(b.words().iter());
+        for (sum, (a, b)) in sum.words().iter_mut().zip(operands) {
+            *sum = (f64::from_bits(*a) + f64::from_bits(*b)).to_bits();
+        }
+        black_box(&mut sum);
+    })
+}
+
+/// Half of the memory to the other half, by the C library.
+pub(super) fn copy_stream(ready: &mut dyn FnMut()) -> Endless {
+    on(Field::bytes, FAR, ready, |bytes, _| {
+        let (from, to) = bytes.split_at_mut(FAR / 2);
+        to.copy_from_slice(from);
+        black_box(to);
+    })
+}
+
+/// Looks for keys in what is sorted, by halves: each step waits for the one before.
+pub(super) fn binary_search(ready: &mut dyn FnMut()) -> Endless {
+    let mut field = Field::new(FAR)?;
+    let (words, mut random) = (field.words(), SplitMix64(1));
+    words.iter_mut().enumerate().for_each(|(at, word)| *word = at as u64 * 3);
+    repeat(ready, || {
+        let key = random.below(words.len() as u64 * 3);
+        black_box(words.binary_search(&key).is_ok());
+    })
+}
+
+/// Chains under hashed keys: a head, then nodes that lie anywhere.
+pub(super) fn hash_chains(ready: &mut dyn FnMut()) -> Endless {
+    let (mut heads, mut nodes) = (Field::new(FAR / 4)?, Field::new(FAR)?);
+    let (heads, nodes, mut random) = (heads.words(), nodes.words(), SplitMix64(3));
+    let lines = (nodes.len() / STEP) as u64;
+    let mut somewhere = || random.below(lines) * STEP as u64;
+    heads.iter_mut().for_each(|head| *head = somewhere());
+    nodes.chunks_mut(STEP).for_each(|node| node[0] = somewhere());
+    let mut random = SplitMix64(1);
+    repeat(ready, || {
+        let mut at = heads[random.below(heads.len() as u64) as usize] as usize;
+        for _ in 0..3 {
+            at = nodes[at] as usize;
+        }
+        black_box(at);
+    })
+}
+
+/// Lines from random places to random places.
+pub(super) fn scatter(ready: &mut dyn FnMut()) -> Endless {
+    let lines = (FAR / LINE) as u64;
+    on(Field::words, FAR, ready, |words, random| {
+        let [from, to] = [0, 1].map(|_| random.below(lines) as usize * STEP);
+        words.copy_within(from..from + STEP, to);
+    })
+}
+
+/// A large matrix times a small vector: the matrix is read once, in order.
+pub(super) fn matrix_vector(ready: &mut dyn FnMut()) -> Endless {
+    const SIDE: usize = 4096;
+    let matrix = vec![1.25_f64; SIDE * SIDE];
+    let vector = vec![0.5_f64; SIDE];
+    repeat(ready, || {
+        for row in matrix.chunks(SIDE) {
+            black_box(row.iter().zip(&vector).map(|(a, b)| a * b).sum::<f64>());
+        }
+    })
+}
+
+/// Compares two halves that are alike, by the C library.
+pub(super) fn compare_stream(ready: &mut dyn FnMut()) -> Endless {
+    on(Field::bytes, FAR, ready, |bytes, _| {
+        let (one, other) = bytes.split_at(FAR / 2);
+        black_box(one == other);
+    })
+}

@@ -1,0 +1,234 @@
+//! The programs, with what they are: labels and halves were fixed before anything was tuned.
+//!
+//! A program *stalls* if it spends most of its time waiting for memory with the units of its core idle: for lines
+//! on their way to persistence (flush and fence, non-temporal stores and fence), or for addresses in DRAM that no
+//! prefetcher foresees. That is P4's task that is paired with computation, by `pmem_memmove_persist` as by `memmove`.
+//! It *computes* if anything else bounds it: the units, caches, or the bandwidth of what is read in order, as P4
+//! has the sum of matrices among its tasks that compute. It is *unknown* if it sleeps, or spins on a word: what it
+//! will do once it has what it waits for is not to be seen.
+
+mod compute;
+mod field;
+mod memory;
+mod persist;
+mod pmem;
+
+use std::{hint::spin_loop, thread::yield_now};
+
+use daiko_pair::Class;
+
+use self::{
+    field::{Endless, FAR, NEAR},
+    persist::Flush,
+};
+use Class::{Compute, Stall, Unknown};
+
+use crate::kit::{Choice, Skip, host, pmem::require_libpmem};
+
+/// A program that goes on until it is killed.
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    /// What it is, whatever a classifier says.
+    pub(super) label: Class,
+    /// Whether it looks like a class that it is not.
+    pub(super) trap: bool,
+    pub(super) run: Run,
+}
+
+/// How a program is run, in a process of its own.
+pub(super) enum Run {
+    /// One of the lab: it calls what it is given when it has prepared, and goes on.
+    Own { needs: fn() -> Result<(), Skip>, body: Body },
+    /// One that is installed, with what it is given as standard input.
+    Installed { command: &'static [&'static str], input: &'static str },
+}
+
+/// What a program of the lab does.
+pub(super) type Body = fn(&mut dyn FnMut()) -> Endless;
+
+/// What a program was for when thresholds were chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Half {
+    /// It might be looked at.
+    Training,
+    /// It was for a first verdict, whose mistakes then said what to improve: it is no test any more.
+    Looked,
+    /// It is for the verdict only.
+    Test,
+}
+
+impl Choice for Half {
+    const NAMES: &'static [(Self, &'static str)] =
+        &[(Self::Training, "training"), (Self::Looked, "looked"), (Self::Test, "test")];
+}
+
+impl Half {
+    /// By a hash of the name: FNV-1a, <http://www.isthe.com/chongo/tech/comp/fnv/>.
+    fn of(name: &str) -> Self {
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        // The upper bits are those that all bytes have moved.
+        if hash >> 32 & 1 == 0 { Self::Training } else { Self::Test }
+    }
+}
+
+impl Program {
+    /// Requires that this machine can run it.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub(super) fn require_available(&self) -> Result<(), Skip> {
+        match self.run {
+            Run::Own { needs, .. } => needs(),
+            Run::Installed { command, .. } => host::require_program(command[0]),
+        }
+    }
+
+    pub(super) fn half(&self) -> Half {
+        let is_of_the_first = ALL[..FIRST].iter().any(|first| first.name == self.name);
+        match Half::of(self.name) {
+            Half::Test if is_of_the_first => Half::Looked,
+            half => half,
+        }
+    }
+}
+
+/// One of the lab that every processor can run.
+const fn own(name: &'static str, label: Class, body: Body) -> Program {
+    needing(name, label, || Ok(()), body)
+}
+
+const fn needing(
+    name: &'static str,
+    label: Class,
+    needs: fn() -> Result<(), Skip>,
+    body: Body,
+) -> Program {
+    Program { name, label, trap: false, run: Run::Own { needs, body } }
+}
+
+/// One that looks like something else.
+const fn trap(program: Program) -> Program {
+    Program { trap: true, ..program }
+}
+
+const fn installed(
+    name: &'static str,
+    command: &'static [&'static str],
+    input: &'static str,
+) -> Program {
+    Program { name, label: Compute, trap: false, run: Run::Installed { command, input } }
+}
+
+const NOTHING: &str = "/dev/null";
+const ZEROS: &str = "/dev/zero";
+
+/// All programs, in the order of tables.
+pub(super) const ALL: &[Program] = &[
+    needing("persist-clwb", Stall, persist::require_clwb, |ready| {
+        persist::records(ready, Flush::Clwb)
+    }),
+    needing("persist-clflushopt", Stall, persist::require_clflushopt, |ready| {
+        persist::records(ready, Flush::Clflushopt)
+    }),
+    own("persist-log", Stall, persist::log),
+    own("persist-nontemporal", Stall, persist::nontemporal_random),
+    needing("persist-map", Stall, persist::require_clwb, persist::map),
+    needing("persist-after-work", Stall, persist::require_clwb, persist::after_work),
+    needing("libpmem-memmove", Stall, require_libpmem, pmem::memmove),
+    needing("libpmem-counter", Stall, require_libpmem, pmem::counter),
+    trap(own("chase-dram", Stall, |ready| memory::chase(FAR, ready))),
+    trap(own("list-sum-dram", Stall, memory::list_sum)),
+    trap(own("probe-dram", Stall, |ready| memory::look_up(FAR, ready))),
+    trap(own("random-writes-dram", Stall, |ready| memory::write_records(FAR, true, ready))),
+    trap(own("writes-beside-flush", Compute, persist::writes_beside_flush)),
+    trap(needing("flush-seldom", Compute, persist::require_clwb, persist::seldom)),
+    trap(own("nontemporal-stream", Compute, persist::nontemporal_stream)),
+    trap(own("fence-cached", Compute, persist::fence_cached)),
+    trap(own("chase-cached", Compute, |ready| memory::chase(16 << 10, ready))),
+    trap(own("sum-stream", Compute, memory::sum_stream)),
+    trap(own("matrix-sum", Compute, memory::matrix_sum)),
+    trap(own("copy-stream", Compute, memory::copy_stream)),
+    trap(own("random-writes-cached", Compute, |ready| {
+        memory::write_records(32 << 10, true, ready)
+    })),
+    trap(own("probe-cached", Compute, |ready| memory::look_up(NEAR, ready))),
+    trap(own("atomic-counter", Compute, compute::atomic_counter)),
+    trap(own("spin-pause", Unknown, |ready| compute::spin(ready, spin_loop))),
+    trap(own("spin-bare", Unknown, |ready| compute::spin(ready, || {}))),
+    own("sleep", Unknown, compute::sleep),
+    own("idiv", Compute, compute::idiv),
+    own("matrix-product", Compute, compute::matrix_product),
+    own("mandelbrot", Compute, compute::mandelbrot),
+    own("collatz", Compute, compute::collatz),
+    own("sort", Compute, compute::sort),
+    own("histogram", Compute, compute::histogram),
+    own("crc-table", Compute, compute::crc_table),
+    own("mix", Compute, compute::mix),
+    installed("gzip", &["gzip", "-9", "-c"], ZEROS),
+    installed("bzip2", &["bzip2", "-9", "-c"], ZEROS),
+    installed("xz", &["xz", "-6", "-c"], ZEROS),
+    installed("sha256sum", &["sha256sum"], ZEROS),
+    installed("md5sum", &["md5sum"], ZEROS),
+    installed("awk", &["awk", "BEGIN { while (1) x = sin(x + 1) }"], NOTHING),
+    installed("perl", &["perl", "-e", "while (1) { $h{$i++ % 1000} += length $i }"], NOTHING),
+    installed("openssl", &["openssl", "speed", "-seconds", "600", "rsa2048"], NOTHING),
+    // Those from here on came later: the test half of those before had been looked at, and said what was to be improved.
+    needing("persist-queue", Stall, persist::require_clwb, persist::queue),
+    needing("persist-bitmap", Stall, persist::require_clwb, persist::bitmap),
+    needing("persist-undo-log", Stall, persist::require_clwb, persist::undo_log),
+    needing("libpmem-memset", Stall, require_libpmem, pmem::memset),
+    trap(own("binary-search-dram", Stall, memory::binary_search)),
+    trap(own("hash-chains-dram", Stall, memory::hash_chains)),
+    trap(own("scatter-dram", Stall, memory::scatter)),
+    trap(own("fenced-stream", Compute, persist::fenced_stream)),
+    trap(own("snapshots", Compute, persist::snapshots)),
+    trap(own("matrix-vector", Compute, memory::matrix_vector)),
+    trap(own("compare-stream", Compute, memory::compare_stream)),
+    trap(own("spin-yield", Unknown, |ready| compute::spin(ready, yield_now))),
+    own("sieve", Compute, compute::sieve),
+    own("bodies", Compute, compute::bodies),
+    own("edit-distance", Compute, compute::edit_distance),
+    installed("cksum", &["cksum"], ZEROS),
+    installed("base64", &["base64"], ZEROS),
+    installed("sha512sum", &["sha512sum"], ZEROS),
+    installed("zstd", &["zstd", "-9", "-c"], ZEROS),
+    installed("od", &["od", "-v"], ZEROS),
+    // These came last, and were looked at: for what random-writes-dram is taken for, and for tests.
+    trap(own("same-writes-dram", Stall, |ready| memory::write_records(FAR, false, ready))),
+    needing("persist-assembly", Stall, persist::require_clwb, persist::assembly),
+];
+
+/// How many of [`ALL`] were there when the test half was looked at for the first time.
+const FIRST: usize = 42;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_enough_programs_and_traps_in_both_halves() {
+        let of = |half| ALL.iter().filter(move |program| program.half() == half);
+        assert!(ALL.len() >= 24);
+        for half in [Half::Training, Half::Looked, Half::Test] {
+            assert!(of(half).count() >= 12, "{half:?}");
+            assert!(of(half).filter(|program| program.trap).count() >= 3, "{half:?}");
+            for class in [Stall, Compute] {
+                assert!(of(half).any(|program| program.label == class), "{half:?} {class:?}");
+            }
+        }
+        assert!(ALL.iter().filter(|program| program.trap).count() >= 6);
+    }
+
+    #[test]
+    fn a_name_is_one_programs_and_its_half_is_fixed() {
+        let mut names: Vec<_> = ALL.iter().map(|program| program.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+        // FNV-1a of "foobar" is 0x85944171f73967e8.
+        assert_eq!(Half::of("foobar"), Half::Test);
+        assert_eq!(ALL[FIRST - 1].name, "openssl");
+    }
+}

@@ -1,0 +1,295 @@
+//! Programs that write lines back, or look as if they did.
+//!
+//! The memory is not persistent: what a processor does for a flush and a fence is the same, but for how long it takes.
+
+use std::{
+    arch::{asm, x86_64},
+    hint::black_box,
+    slice::{self, from_ref},
+};
+
+use super::field::{Endless, FAR, Field, LINE, NEAR, on, repeat};
+use crate::kit::{Skip, SplitMix64};
+
+const RECORD: usize = 256;
+
+fn feature(bit: u32, name: &str) -> Result<(), Skip> {
+    let leaf = x86_64::__cpuid_count(7, 0);
+    match leaf.ebx >> bit & 1 {
+        1 => Ok(()),
+        _ => Err(Skip::new(format!("the processor has no {name}"))),
+    }
+}
+
+pub(super) fn require_clwb() -> Result<(), Skip> {
+    feature(24, "CLWB")
+}
+
+pub(super) fn require_clflushopt() -> Result<(), Skip> {
+    feature(23, "CLFLUSHOPT")
+}
+
+/// How a line is written back.
+#[derive(Clone, Copy)]
+pub(super) enum Flush {
+    Clflush,
+    Clflushopt,
+    Clwb,
+}
+
+/// Begins to write back the lines of `bytes`; the processor has that instruction.
+#[inline(always)]
+fn flush(bytes: &[u8], how: Flush) {
+    for line in bytes.chunks(LINE) {
+        let address = line.as_ptr();
+        // SAFETY: writing a line back changes no value.
+        unsafe {
+            match how {
+                Flush::Clflush => asm!("clflush [{}]", in(reg) address, options(nostack)),
+                Flush::Clflushopt => asm!("clflushopt [{}]", in(reg) address, options(nostack)),
+                Flush::Clwb => asm!("clwb [{}]", in(reg) address, options(nostack)),
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn fence() {
+    // SAFETY: all processors of this architecture have it.
+    unsafe { x86_64::_mm_sfence() };
+}
+
+/// Eight bytes past the caches.
+#[inline(always)]
+fn store_nontemporal(word: &mut u64, value: u64) {
+    // SAFETY: the word is borrowed for writing.
+    unsafe { x86_64::_mm_stream_si64((word as *mut u64).cast(), value as i64) };
+}
+
+/// As [`records`] with CLWB, a word each: the same code however this is built.
+pub(super) fn assembly(ready: &mut dyn FnMut()) -> Endless {
+    const ROUNDS: u64 = 1 << 20;
+    let mut field = Field::new(FAR)?;
+    let (bytes, mut random) = (field.bytes(), 1_u64);
+    ready();
+    loop {
+        // SAFETY: the processor has that instruction, and the masked offset is that of a line of the memory, of which the length
+        // is a power of two.
+        unsafe {
+            asm!(
+                "2:",
+                // Xorshift (G. Marsaglia, 2003).
+                "mov {at}, {random}", "shl {at}, 13", "xor {random}, {at}",
+                "mov {at}, {random}", "shr {at}, 7", "xor {random}, {at}",
+                "mov {at}, {random}", "shl {at}, 17", "xor {random}, {at}",
+                "mov {at}, {random}", "and {at}, {mask}",
+                "mov [{start} + {at}], {random}",
+                "clwb [{start} + {at}]",
+                "sfence",
+                "dec {rounds}",
+                "jnz 2b",
+                start = in(reg) bytes.as_mut_ptr(),
+                mask = in(reg) (FAR - 1) & !(LINE - 1),
+                random = inout(reg) random,
+                rounds = inout(reg) ROUNDS => _,
+                at = out(reg) _,
+                options(nostack),
+            );
+        }
+    }
+}
+
+#[inline(always)]
+pub(super) fn records(ready: &mut dyn FnMut(), how: Flush) -> Endless {
+    on(Field::bytes, FAR, ready, |bytes, random| {
+        let at = random.below((FAR / RECORD) as u64) as usize * RECORD;
+        let record = &mut bytes[at..at + RECORD];
+        record.fill(random.0 as u8);
+        flush(record, how);
+        fence();
+    })
+}
+
+/// Lines one after another, each written back before the next.
+pub(super) fn log(ready: &mut dyn FnMut()) -> Endless {
+    let mut count = 0;
+    on(Field::bytes, FAR, ready, |bytes, _| {
+        for line in bytes.chunks_mut(LINE) {
+            count += 1;
+            line.fill(count as u8);
+            flush(line, Flush::Clflush);
+            fence();
+        }
+    })
+}
+
+/// As libpmem writes pieces that are not small.
+pub(super) fn nontemporal_random(ready: &mut dyn FnMut()) -> Endless {
+    on(Field::words, FAR, ready, |words, random| {
+        let at = random.below((FAR / RECORD) as u64) as usize * (RECORD / 8);
+        for word in &mut words[at..at + RECORD / 8] {
+            store_nontemporal(word, at as u64);
+        }
+        fence();
+    })
+}
+
+/// Chains under random keys: a new node is persistent before the chain begins with it.
+pub(super) fn map(ready: &mut dyn FnMut()) -> Endless {
+    const CHAINS: u64 = 1 << 16;
+    const NODE: usize = LINE / 8;
+    let (mut heads, mut nodes) = (Field::new(CHAINS as usize * 8)?, Field::new(FAR)?);
+    let (heads, nodes, mut random) = (heads.words(), nodes.words(), SplitMix64(1));
+    repeat(ready, || {
+        for at in (0..nodes.len()).step_by(NODE) {
+            let key = random.next();
+            let head = &mut heads[(key % CHAINS) as usize];
+            nodes[at..at + 3].copy_from_slice(&[key, *head, random.0]);
+            persist(&nodes[at..=at], Flush::Clwb);
+            *head = at as u64;
+            persist(from_ref(head), Flush::Clwb);
+        }
+    })
+}
+
+/// Writes the lines of `words` back, and waits for that.
+#[inline(always)]
+fn persist(words: &[u64], how: Flush) {
+    flush(bytes_of(words), how);
+    fence();
+}
+
+#[inline(always)]
+fn bytes_of(words: &[u64]) -> &[u8] {
+    // SAFETY: the same memory, borrowed alike; every byte of a word is a byte.
+    unsafe { slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
+}
+
+/// Writes `value` to the first word of any line, and the line back.
+#[inline(always)]
+fn persist_somewhere(words: &mut [u64], random: &mut SplitMix64, value: u64) {
+    let word = &mut words[random.below((FAR / LINE) as u64) as usize * (LINE / 8)];
+    *word = value;
+    persist(from_ref(word), Flush::Clwb);
+}
+
+/// Some work before each line.
+pub(super) fn after_work(ready: &mut dyn FnMut()) -> Endless {
+    on(Field::words, FAR, ready, |words, random| {
+        let value = (0..16).fold(0, |sum, _| sum ^ random.next());
+        persist_somewhere(words, random, value);
+    })
+}
+
+/// A line is written back after much work.
+pub(super) fn seldom(ready: &mut dyn FnMut()) -> Endless {
+    on(Field::words, FAR, ready, |words, random| {
+        let value = (0..8192).fold(0, |sum: u64, _| sum.rotate_left(7) ^ random.next());
+        persist_somewhere(words, random, value);
+    })
+}
+
+/// Plain writes in order; the flush that stands beside them is seldom reached.
+pub(super) fn writes_beside_flush(ready: &mut dyn FnMut()) -> Endless {
+    let mut count = 0_u64;
+    on(Field::words, FAR, ready, |words, _| {
+        for line in words.chunks_mut(LINE / 8) {
+            count += 1;
+            line.fill(black_box(count));
+            if count.is_multiple_of(1 << 20) {
+                persist(&line[..1], Flush::Clflush);
+            }
+        }
+    })
+}
+
+/// As a copy of much does: past the caches, in order, with no fence to wait at.
+pub(super) fn nontemporal_stream(ready: &mut dyn FnMut()) -> Endless {
+    let mut count = 0;
+    on(Field::words, FAR, ready, |words, _| {
+        count += 1;
+        words.iter_mut().for_each(|word| store_nontemporal(word, count));
+        fence();
+    })
+}
+
+/// Fences with nothing under way but writes to the first cache.
+pub(super) fn fence_cached(ready: &mut dyn FnMut()) -> Endless {
+    let mut words = [0_u64; NEAR / 1024];
+    let mut random = SplitMix64(1);
+    repeat(ready, || {
+        let value = (0..8).fold(0, |sum: u64, _| sum.rotate_left(7) ^ random.next());
+        words[value as usize % words.len()] = value;
+        black_box(&mut words);
+        fence();
+    })
+}
+
+/// Two cells of a ring and the word that says how far it is full, as producers have it.
+pub(super) fn queue(ready: &mut dyn FnMut()) -> Endless {
+    let (mut cells, mut ends) = (Field::new(FAR)?, Field::new(LINE)?);
+    let (cells, end, mut random) = (cells.words(), ends.words(), SplitMix64(1));
+    repeat(ready, || {
+        for cell in cells.chunks_mut(2 * LINE / 8) {
+            cell.fill(random.next());
+            persist(cell, Flush::Clwb);
+            end[0] += 2;
+            persist(&end[..1], Flush::Clwb);
+        }
+    })
+}
+
+/// Single bits at random places, with the fence that also waits for loads.
+pub(super) fn bitmap(ready: &mut dyn FnMut()) -> Endless {
+    on(Field::words, FAR, ready, |words, random| {
+        let bit = random.below(FAR as u64 * 8) as usize;
+        let word = &mut words[bit / 64];
+        *word ^= 1 << (bit % 64);
+        flush(bytes_of(from_ref(word)), Flush::Clwb);
+        // SAFETY: all processors of this architecture have it.
+        unsafe { x86_64::_mm_mfence() };
+    })
+}
+
+/// A journal's old and new values before the values themselves: four lines in order, at random places.
+pub(super) fn undo_log(ready: &mut dyn FnMut()) -> Endless {
+    let (mut log, mut data) = (Field::new(1 << 20)?, Field::new(FAR)?);
+    let (log, data, mut random) = (log.words(), data.words(), SplitMix64(1));
+    let mut at = 0;
+    repeat(ready, || {
+        let target = random.below((FAR / LINE) as u64) as usize * (LINE / 8);
+        at = (at + LINE / 8) % log.len();
+        log[at..at + 2].copy_from_slice(&[target as u64, data[target]]);
+        persist(&log[at..=at], Flush::Clwb);
+        data[target] = random.0;
+        persist(&data[target..=target], Flush::Clwb);
+        log[at] = 0;
+        persist(&log[at..=at], Flush::Clwb);
+    })
+}
+
+/// Plain writes in order, with a fence behind each page and nothing to be written back.
+pub(super) fn fenced_stream(ready: &mut dyn FnMut()) -> Endless {
+    on(Field::words, FAR, ready, |words, _| {
+        for page in words.chunks_mut(512) {
+            let value = black_box(page[0] + 1);
+            page.fill(value);
+            fence();
+        }
+    })
+}
+
+/// Work on a small table, of which a snapshot is persisted once in a while.
+pub(super) fn snapshots(ready: &mut dyn FnMut()) -> Endless {
+    let (mut table, mut image) = (Field::new(8 << 10)?, Field::new(8 << 10)?);
+    let mut random = SplitMix64(1);
+    repeat(ready, || {
+        for _ in 0..100_000 {
+            let at = random.below(1024) as usize;
+            table.words()[at] = table.words()[at].rotate_left(9) ^ random.0;
+        }
+        image.bytes().copy_from_slice(table.bytes());
+        flush(image.bytes(), Flush::Clflush);
+        fence();
+    })
+}

@@ -1,0 +1,51 @@
+//! P4's figures 2 and 3 by the model, beside what P4 has.
+
+use crate::kit::{
+    Bar, BarGroup, Choice, Drawing, Family, Results, Section, distinct,
+    p4::{
+        figures::{self, FigureKind, KINDS, TEXT, bar, bars, family},
+        published::MACHINE,
+        verdict::{Comparison, comparisons},
+    },
+};
+
+/// The name of the experiment.
+pub(super) const NAME: &str = "smt-model";
+
+const MODEL: &str = "By a model of contention on P4's machine, not measured. What P4 has measured was not used to make it, but for \
+     the work of nosmt, which is deduced from its run times.";
+
+const FILES: [&str; 2] = ["smt-model-time.svg", "smt-model-io.svg"];
+
+pub(super) fn sections(results: &Results) -> Vec<Section> {
+    let modelled = comparisons(results, NAME);
+    let found = figures::section(&modelled, "P4, by the model", MODEL);
+    let drawing = |(kind, file): (&FigureKind, &'static str)| {
+        let own: Vec<&Comparison> = modelled.iter().filter(|one| one.stat == kind.stat).collect();
+        (!own.is_empty()).then(|| drawing(file, &own, kind))
+    };
+    let drawings = KINDS.iter().zip(FILES).filter_map(drawing).map(Section::Drawing);
+    found.into_iter().chain(drawings).collect()
+}
+
+fn drawing(file: &'static str, own: &[&Comparison], kind: &FigureKind) -> Drawing {
+    let pairs = distinct(own.iter().map(|one| (one.io.as_str(), one.cpu.as_str())));
+    let group = |(io, cpu): (&str, &str)| BarGroup {
+        name: format!("{io} beside {cpu}"),
+        bars: own
+            .iter()
+            .filter(|one| (one.io.as_str(), one.cpu.as_str()) == (io, cpu))
+            .flat_map(|one| predicted(one))
+            .collect(),
+    };
+    let title = format!("P4, figure {}, by a model: {}", kind.numbers[0], kind.title);
+    let text = format!("{MODEL} {TEXT} Published: {MACHINE}.");
+    bars(file, title, text, kind, pairs.into_iter().map(group).collect())
+}
+
+/// A bar of the model's, and one of what P4 has, if it has that.
+fn predicted(one: &Comparison) -> impl Iterator<Item = Bar> {
+    let name = |what| format!("{}, {what}", one.setting.name());
+    let published = one.published.map(|value| bar(name("P4"), Family::Published, value));
+    [bar(name("model"), family(one.setting), one.here)].into_iter().chain(published)
+}

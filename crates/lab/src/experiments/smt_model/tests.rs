@@ -1,0 +1,150 @@
+//! The model's predictions: what any of them must be like, and how far P4 agrees.
+
+use proptest::prelude::*;
+
+use super::{network::tests::demands, predict::MACHINE, *};
+use crate::{
+    kit::{
+        Case, Effort, Host, Options, Results,
+        p4::verdict::{Comparison, Sign, comparisons, conclusions},
+    },
+    runner::{Measured, Schedule, Series},
+};
+
+proptest! {
+    /// Each of two IO tasks, and each CPU task.
+    #[test]
+    fn no_task_is_faster_in_a_setting_than_alone(io in demands(), cpu in demands()) {
+        for setting in Setting::all() {
+            let found = predict(setting, io, cpu);
+            let tasks = setting.pairs(&MACHINE).len() as f64;
+            prop_assert!(found.io_rate <= tasks / io.total() * (1.0 + 1e-9), "{:?}", setting);
+            let least = setting.work() as f64 * cpu.total();
+            prop_assert!(found.cpu_time >= least * (1.0 - 1e-9), "{:?}", setting);
+        }
+    }
+
+    /// Two that are alike have nobody that suits them better.
+    #[test]
+    fn tasks_that_are_alike_make_cross_and_parallel_alike(demand in demands()) {
+        let (cross, parallel) =
+            (predict(Setting::Cross, demand, demand), predict(Setting::Parallel, demand, demand));
+        prop_assert!((cross.io_rate / parallel.io_rate - 1.0).abs() < 1e-9);
+        prop_assert!((cross.cpu_time / parallel.cpu_time - 1.0).abs() < 1e-9);
+    }
+
+    /// Who shares nothing outside of a core has half of it for itself.
+    #[test]
+    fn a_thread_that_two_share_is_shared_evenly(io in demands(), cpu in demands()) {
+        let own = |demand| Demand { dram: 0.0, pmem: 0.0, ..demand };
+        let (io, cpu) = (own(io), own(cpu));
+        for setting in [Setting::NoSmt2tCross, Setting::NoSmt2tParallel] {
+            let found = predict(setting, io, cpu);
+            prop_assert!((found.io_rate * io.total() - 1.0).abs() < 1e-9);
+            prop_assert!((found.cpu_time / cpu.total() - 2.0).abs() < 1e-9);
+        }
+    }
+}
+
+#[test]
+fn stalls_beside_work_cost_nothing_and_work_beside_work_costs_double() {
+    let stall = Demand { alone: 7.0, ..Demand::default() };
+    let work = Demand { slots: 3.0, ..Demand::default() };
+    let cross = predict(Setting::Cross, stall, work);
+    assert!((cross.io_rate - 2.0 / 7.0).abs() < 1e-12);
+    assert_eq!((cross.cpu_time, predict(Setting::Parallel, stall, work).cpu_time), (3.0, 6.0));
+    assert_eq!(predict(Setting::NoSmt, stall, work).cpu_time, 6.0, "the work of two");
+}
+
+#[test]
+fn every_part_of_a_tasks_time_is_there() {
+    for (name, demand) in tasks::io().into_iter().chain(tasks::cpu()) {
+        let Demand { slots, divider, buffers, dram, pmem, alone } = demand;
+        let parts = [slots, divider, buffers, dram, pmem, alone];
+        assert!(parts.iter().all(|part| *part >= 0.0), "{name}: {demand:?}");
+        assert!(slots > 0.0 && demand.total() > slots, "{name}: {demand:?}");
+    }
+}
+
+/// All points, as a run of the lab has them.
+fn results() -> Results {
+    let effort = Effort { rounds: 1, limit: std::time::Duration::ZERO };
+    let series = |case: Case| {
+        let sample = EXPERIMENT.sample(&case, effort).expect("a point");
+        Series { case, rounds: 1, samples: vec![sample] }
+    };
+    let plan = EXPERIMENT.plan(&Options::default());
+    let series = plan.into_iter().map(|planned| series(planned.case)).collect();
+    Measured { series, ..Measured::default() }.results(Host::detect(), Schedule::QUICK)
+}
+
+#[test]
+fn the_same_is_predicted_each_time() {
+    let (one, other) = (results(), results());
+    assert_eq!(one.points, other.points);
+    assert_eq!(one.measured().count(), 5 * 2 * 3 * 2);
+}
+
+#[test]
+fn points_that_there_are_not_are_refused() {
+    let effort = Effort { rounds: 1, limit: std::time::Duration::ZERO };
+    let plan = EXPERIMENT.plan(&Options::default());
+    let case = &plan[0].case;
+    let other = |key: &str| Case { params: case.params.clone().with(key, "x"), ..case.clone() };
+    for wrong in [other("io"), other("cpu"), Case { method: "x".into(), ..case.clone() }] {
+        assert!(EXPERIMENT.sample(&wrong, effort).is_err(), "{wrong}");
+    }
+}
+
+/// How far the model is off: of the times or throughputs of all settings but `cross`, the middle one and the largest.
+fn errors(all: &[Comparison], stat: &str) -> [f64; 2] {
+    let error = |one: &Comparison| Some((one.here.median / one.published?.median - 1.0).abs());
+    let own = all.iter().filter(|one| one.stat == stat && !one.is_deduced());
+    let mut errors: Vec<f64> = own.filter_map(error).collect();
+    errors.sort_unstable_by(f64::total_cmp);
+    [errors[errors.len() / 2], errors[errors.len() - 1]]
+}
+
+/// What the model's text says. No parameter is chosen by it.
+#[test]
+fn how_far_p4_agrees() {
+    let all = comparisons(&results(), "smt-model");
+    let agrees = |is_own: &dyn Fn(&Comparison) -> bool| {
+        let signs: Vec<bool> =
+            all.iter().filter(|one| is_own(one)).filter_map(Comparison::agrees).collect();
+        (signs.iter().filter(|agrees| **agrees).count(), signs.len())
+    };
+    let is_without_smt = |one: &Comparison| one.setting != Setting::Parallel;
+    assert_eq!(agrees(&|one| is_without_smt(one) && !one.is_deduced()), (12, 12));
+    assert_eq!(agrees(&Comparison::is_deduced), (6, 6));
+    for one in all.iter().filter(|one| one.is_deduced()) {
+        let with_the_work_of_one = one.here.map(|value| value / 2.0);
+        assert_eq!(Sign::of(with_the_work_of_one, CPU_TIME), Sign::Worse, "{one:?}");
+    }
+    assert_eq!(agrees(&|one| one.setting == Setting::Parallel), (5, 12));
+    let near = |found: [f64; 2], told: [f64; 2]| {
+        std::iter::zip(found, told).all(|(found, told)| (found - told).abs() < 0.005)
+    };
+    let (times, throughputs) = (errors(&all, CPU_TIME), errors(&all, IO_THROUGHPUT));
+    assert!(
+        near(times, [0.38, 0.56]) && near(throughputs, [0.17, 0.28]),
+        "{times:?} {throughputs:?}"
+    );
+    let held = conclusions(&all).map(|conclusion| (conclusion.holds, conclusion.of));
+    assert_eq!(held, [(3, 3), (2, 4), (3, 6), (6, 6)]);
+}
+
+#[test]
+fn every_figure_of_the_model_has_a_drawing_and_the_page_is_well_formed() {
+    let drawings = crate::report::drawings(&results());
+    let names: Vec<&str> = drawings.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["smt-model-time.svg", "smt-model-io.svg"]);
+    for (name, svg) in drawings {
+        let document = roxmltree::Document::parse(&svg).expect(name);
+        let label = document.root_element().attribute("aria-label").expect("a label");
+        assert!(label.contains("model"), "{name}: {label}");
+    }
+    let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+    let html = crate::report::html(&results());
+    roxmltree::Document::parse_with_options(&html, options).expect("well-formed");
+}

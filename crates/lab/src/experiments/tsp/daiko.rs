@@ -1,0 +1,95 @@
+//! Fibers and their mutex. One worker is what P2 compares itself with: all
+//! threads on one CPU.
+//!
+//! The runtime has as many CPUs as workers. Else a spare, which takes unstarted
+//! fibers from a worker that is in one for long, would bring one more.
+
+use std::sync::Arc;
+
+use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, SpawnError, sync::Mutex};
+
+use super::{
+    cities::Cities,
+    job::{Counts, Found, Job, Prune, Searches},
+    method::Searcher,
+    search::{Start, Tour, starts},
+    shared::{Lock, Shared},
+};
+use crate::kit::{Failure, host, processes};
+
+pub(super) const METHOD: Searcher =
+    Searcher { name: "daiko", shares: true, workers: true, run: by_threads };
+
+/// Workers are processes.
+pub(super) const PROCESSES: Searcher =
+    Searcher { name: processes::METHOD, shares: true, workers: true, run: by_processes };
+
+fn by_threads(job: &Job, workers: usize) -> Result<Searches, Failure> {
+    run(job, workers, Runtime::builder().workers(workers))
+}
+
+fn by_processes(job: &Job, workers: usize) -> Result<Searches, Failure> {
+    // SAFETY: all that fibers share is in `Shared`, on the heap, under a lock of daiko's, and nothing in a thread's
+    // frame. They change no static and map nothing.
+    run(job, workers, unsafe { Runtime::builder().process_workers(workers) })
+}
+
+fn run(job: &Job, workers: usize, builder: RuntimeBuilder) -> Result<Searches, Failure> {
+    let cpus = host::cpu_list().into_iter().take(workers);
+    let runtime = builder.cpus(cpus).build()?;
+    let job = job.clone();
+    runtime.run(move || job.rounds(|bound| solve(&job.cities, job.prune, bound)))
+}
+
+/// The shortest tour below `bound`; called by a fiber.
+pub(super) fn solve(cities: &Cities, prune: Prune, bound: u32) -> Result<Found, Failure> {
+    let shared = Arc::new(Shared::new(cities, prune, bound));
+    let fibers: Result<Vec<_>, _> =
+        starts(cities.count()).map(|start| spawn(&shared, start)).collect();
+    // Those that were spawned search on, for nobody.
+    let fibers = fibers.inspect_err(|_| shared.give_up())?;
+    let mut counts = Counts::default();
+    for fiber in fibers {
+        counts += fiber.join()?;
+    }
+    Ok(Found { best: shared.best(), counts })
+}
+
+fn spawn(
+    shared: &Arc<Shared<Mutex<Tour>>>,
+    start: Start,
+) -> Result<JoinHandle<Counts>, SpawnError> {
+    let shared = Arc::clone(shared);
+    Builder::new().spawn(move || shared.search(start))
+}
+
+impl Lock for Mutex<Tour> {
+    fn new(best: Tour) -> Self {
+        Self::new(best)
+    }
+
+    #[inline]
+    fn with<R>(&self, look: impl FnOnce(&mut Tour) -> R) -> R {
+        look(&mut self.lock().expect("no searcher panics"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiments::tsp::optimum;
+
+    #[test]
+    fn fibers_find_the_shortest_tour() {
+        for (workers, prune) in
+            [(1, Prune::Relaxed), (1, Prune::Locked), (2, Prune::Relaxed), (2, Prune::Locked)]
+        {
+            let cities = Cities::fixed(7);
+            let shortest = optimum::length(&cities);
+            let runtime = Runtime::builder().workers(workers).build().expect("a runtime");
+            let found = runtime.run(move || solve(&cities, prune, u32::MAX)).expect("a tour");
+            assert_eq!(found.best.length, shortest, "{workers} workers, {prune:?}");
+            assert!(found.counts.nodes > 0 && found.counts.locks > 0);
+        }
+    }
+}

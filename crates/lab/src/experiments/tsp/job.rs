@@ -1,0 +1,101 @@
+//! A sample: search after search, each timed and checked.
+
+use std::{
+    ops::AddAssign,
+    time::{Duration, Instant},
+};
+
+use super::{cities::Cities, optimum, search::Tour};
+use crate::kit::{Choice, Effort, Failure};
+
+/// How a searcher learns the length of the best tour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Prune {
+    /// From a copy outside the lock, by a relaxed load.
+    Relaxed,
+    /// Under the lock, each time.
+    Locked,
+}
+
+impl Choice for Prune {
+    const NAMES: &'static [(Self, &'static str)] =
+        &[(Self::Relaxed, "relaxed"), (Self::Locked, "locked")];
+}
+
+/// What to solve, and how.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    pub(super) cities: Cities,
+    /// Of methods whose threads share the best tour.
+    pub(super) prune: Prune,
+    pub(super) effort: Effort,
+}
+
+/// What a search did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    /// Paths that were not ruled out.
+    pub(super) nodes: u64,
+    /// Calls of the lock.
+    pub(super) locks: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, other: Self) {
+        self.nodes += other.nodes;
+        self.locks += other.locks;
+    }
+}
+
+/// What came of a search.
+pub(super) struct Found {
+    pub(super) best: Tour,
+    pub(super) counts: Counts,
+}
+
+/// All searches of a sample.
+#[derive(Debug)]
+pub(super) struct Searches {
+    pub(super) rounds: u64,
+    pub(super) elapsed: Duration,
+    pub(super) counts: Counts,
+}
+
+impl Job {
+    /// Calls `solve` with a bound for as many rounds as there is time, at least
+    /// one.
+    ///
+    /// The first call is not timed. Its bound rules everything out, but threads
+    /// are created: their stacks, and what else a library keeps for reuse, are
+    /// there in the calls that are.
+    pub(super) fn rounds(
+        &self,
+        mut solve: impl FnMut(u32) -> Result<Found, Failure>,
+    ) -> Result<Searches, Failure> {
+        let shortest = optimum::length(&self.cities);
+        solve(0)?;
+        let (mut rounds, mut counts) = (0, Counts::default());
+        let start = Instant::now();
+        while rounds == 0 || rounds < self.effort.rounds && start.elapsed() < self.effort.limit {
+            let found = solve(u32::MAX)?;
+            self.check(&found.best, shortest)?;
+            counts += found.counts;
+            rounds += 1;
+        }
+        Ok(Searches { rounds, elapsed: start.elapsed(), counts })
+    }
+
+    /// A few nanoseconds, within the time of a round.
+    fn check(&self, tour: &Tour, shortest: u32) -> Result<(), Failure> {
+        let order = &tour.order[..self.cities.count()];
+        let visited = order.iter().fold(0u32, |visited, city| visited | 1 << city);
+        let all = visited == (1 << order.len()) - 1;
+        if all && tour.length == shortest && self.cities.around(order) == shortest {
+            return Ok(());
+        }
+        Err(Failure::Broken(format!(
+            "found a tour {order:?} of length {}, where the shortest has {shortest}",
+            tour.length
+        )))
+    }
+}

@@ -1,0 +1,127 @@
+//! The best tour that threads share, under a lock of their library.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{
+    cities::Cities,
+    job::{Counts, Prune},
+    search::{Best, Start, Tour, search},
+};
+
+/// A library's mutex around the best tour.
+pub(super) trait Lock: Sync {
+    fn new(best: Tour) -> Self;
+
+    /// What `look` makes of the tour while nobody else has it.
+    fn with<R>(&self, look: impl FnOnce(&mut Tour) -> R) -> R;
+}
+
+/// What all threads of one search have in common.
+pub(super) struct Shared<L> {
+    cities: Cities,
+    prune: Prune,
+    /// The length of `best`, or for a moment that of the one before: whoever
+    /// has the lock writes it. It only shrinks, and carries nothing but itself:
+    /// what it does not rule out is looked at again under the lock.
+    length: AtomicU32,
+    best: Apart<L>,
+}
+
+/// On cache lines of its own, with that of the adjacent-line prefetcher: the lock
+/// is written where the rest is only read.
+#[repr(align(128))]
+struct Apart<L>(L);
+
+impl<L: Lock> Shared<L> {
+    /// Before a search for tours below `bound`.
+    pub(super) fn new(cities: &Cities, prune: Prune, bound: u32) -> Self {
+        Self {
+            cities: cities.clone(),
+            prune,
+            length: AtomicU32::new(bound),
+            best: Apart(L::new(Tour::below(bound))),
+        }
+    }
+
+    /// A thread's part: all that begins with `start`.
+    pub(super) fn search(&self, start: Start) -> Counts {
+        match self.prune {
+            Prune::Relaxed => self.search_as::<false>(start),
+            Prune::Locked => self.search_as::<true>(start),
+        }
+    }
+
+    /// Two searches in code as well: with a lock in its loop, the one that does not
+    /// lock would be the slower.
+    fn search_as<const LOCKED: bool>(&self, start: Start) -> Counts {
+        let mut view = View::<_, LOCKED> { shared: self, locks: 0 };
+        let nodes = search(&self.cities, start, &mut view);
+        Counts { nodes, locks: view.locks }
+    }
+
+    /// The best tour; once all threads have ended, the shortest.
+    pub(super) fn best(&self) -> Tour {
+        self.best.0.with(|best| *best)
+    }
+
+    /// Rules out all there is, so that the threads end soon.
+    pub(super) fn give_up(&self) {
+        self.improve(&Tour::below(0));
+    }
+
+    fn improve(&self, tour: &Tour) {
+        self.best.0.with(|best| {
+            if tour.length < best.length {
+                *best = *tour;
+                // Relaxed: see the field.
+                self.length.store(tour.length, Ordering::Relaxed);
+            }
+        });
+    }
+}
+
+/// What is shared, as one thread sees it; if `LOCKED`, under the lock only.
+struct View<'a, L, const LOCKED: bool> {
+    shared: &'a Shared<L>,
+    /// How often this thread has locked.
+    locks: u64,
+}
+
+impl<L: Lock, const LOCKED: bool> Best for View<'_, L, LOCKED> {
+    #[inline]
+    fn rules_out(&mut self, length: u32) -> bool {
+        if LOCKED {
+            self.locks += 1;
+            return self.shared.best.0.with(|best| length >= best.length);
+        }
+        // Relaxed: see the field.
+        length >= self.shared.length.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn offer(&mut self, tour: &Tour) {
+        self.locks += 1;
+        self.shared.improve(tour);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// Another thread was first, after this one had looked.
+    #[test]
+    fn a_tour_that_is_offered_too_late_changes_nothing() {
+        let shared = Shared::<Mutex<Tour>>::new(&Cities::fixed(6), Prune::Relaxed, u32::MAX);
+        let mut relaxed = View::<_, false> { shared: &shared, locks: 0 };
+        let mut locked = View::<_, true> { shared: &shared, locks: 0 };
+        for length in [10, 12, 11] {
+            relaxed.offer(&Tour::below(length));
+        }
+        assert_eq!(shared.best().length, 10);
+        assert!(relaxed.rules_out(10) && !relaxed.rules_out(9));
+        assert!(locked.rules_out(10) && !locked.rules_out(9));
+    }
+}

@@ -1,0 +1,285 @@
+//! Processes that are forked from this one, and never outlive it.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd},
+    process::ExitStatus,
+};
+
+use daiko_sys::{
+    clock,
+    process::{self, PidFd, die_with_parent},
+};
+
+use super::{
+    complaint::Complaint,
+    failure::{Failure, OrFailure},
+    shared::Shared,
+};
+
+/// Forked processes, killed and reaped with this.
+#[derive(Default)]
+pub(crate) struct Processes(Vec<Process>);
+
+struct Process {
+    pid: libc::pid_t,
+    /// Readable when it has ended.
+    end: PidFd,
+    reaped: bool,
+}
+
+impl Processes {
+    /// Forks a process that runs `body` and ends, and returns its id.
+    ///
+    /// # Errors
+    /// If there are too many processes or descriptors.
+    pub(crate) fn fork(&mut self, body: impl FnOnce() -> bool) -> io::Result<u32> {
+        let parent = std::process::id();
+        // SAFETY: the child runs `body` and leaves by `_exit`; glibc keeps its allocator usable
+        // after the fork of a process with several threads, and `body` needs no lock of others.
+        match unsafe { libc::fork() } {
+            -1 => Err(io::Error::last_os_error()),
+            0 => run(|| die_with_parent(parent).is_ok() && body()),
+            pid => self.adopt(pid),
+        }
+    }
+
+    fn adopt(&mut self, pid: libc::pid_t) -> io::Result<u32> {
+        match PidFd::open(pid as u32) {
+            Ok(end) => self.0.push(Process { pid, end, reaped: false }),
+            Err(error) => {
+                kill_and_reap(pid);
+                return Err(io::Error::other(error));
+            }
+        }
+        Ok(pid as u32)
+    }
+
+    /// Waits until another one ends: which, in the order of forks, and how; `None` after the last.
+    ///
+    /// # Errors
+    /// What `poll` and `waitpid` report.
+    pub(crate) fn next_end(&mut self) -> io::Result<Option<(usize, ExitStatus)>> {
+        let running: Vec<usize> = (0..self.0.len()).filter(|&i| !self.0[i].reaped).collect();
+        let mut ends: Vec<libc::pollfd> =
+            running.iter().map(|&index| readable(&self.0[index].end)).collect();
+        if ends.is_empty() {
+            return Ok(None);
+        }
+        poll(&mut ends)?;
+        let ended = ends.iter().position(|end| end.revents != 0);
+        let index = running[ended.expect("poll returns when one is ready")];
+        let status = wait(self.0[index].pid)?;
+        self.0[index].reaped = true;
+        Ok(Some((index, status)))
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        self.0.iter().filter(|process| !process.reaped).for_each(|process| {
+            kill_and_reap(process.pid);
+        });
+    }
+}
+
+/// A forked process that tells why it has ended, killed when this is dropped.
+pub(crate) struct Fork {
+    pid: u32,
+    complaint: Shared<Complaint>,
+    process: Processes,
+}
+
+impl Fork {
+    /// Forks a process that runs `body`, and is called `what` if that fails.
+    pub(crate) fn start<T>(
+        what: &str,
+        body: impl FnOnce() -> io::Result<T>,
+    ) -> Result<Self, Failure> {
+        let complaint = Shared::<Complaint>::new(1)?;
+        let mut process = Processes::default();
+        let pid = process.fork(|| complaint[0].note(body()));
+        let pid = pid.or_limit(format_args!("cannot start {what}"))?;
+        Ok(Self { pid, complaint, process })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// CPU time that it has used, in user space and in the kernel.
+    pub(crate) fn cpu_ns(&self) -> u64 {
+        clock::cpu_ns_of_process(self.pid).unwrap_or_default()
+    }
+
+    /// Why it has ended, if that was an error.
+    pub(crate) fn complaint(&self) -> Option<io::Error> {
+        self.complaint[0].get()
+    }
+
+    /// What `failure` comes from, if the process has ended, which is `who`.
+    pub(crate) fn explain(&self, failure: Failure, who: &str) -> Failure {
+        let Some(error) = self.complaint() else { return failure };
+        let line = format!("{who} ended: {error}");
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Failure::Limit(line),
+            _ => Failure::Broken(line),
+        }
+    }
+
+    /// Waits for its end.
+    pub(crate) fn wait(&mut self) -> io::Result<()> {
+        self.process.next_end().map(drop)
+    }
+}
+
+/// The child's whole life.
+fn run(body: impl FnOnce() -> bool) -> ! {
+    /// An unwind would run on in a copy of the parent's frames.
+    struct End;
+    impl Drop for End {
+        fn drop(&mut self) {
+            process::exit(101);
+        }
+    }
+    let _end = End;
+    process::exit(if body() { 0 } else { 1 })
+}
+
+fn kill_and_reap(pid: libc::pid_t) {
+    // SAFETY: no memory is passed. The child is not waited for yet, so its number is its own.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    let _ = wait(pid);
+}
+
+fn wait(pid: libc::pid_t) -> io::Result<ExitStatus> {
+    let ended = process::wait(Some(pid as u32));
+    ended.map(|(_, status)| status).ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
+}
+
+fn readable(end: &PidFd) -> libc::pollfd {
+    libc::pollfd { fd: end.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 }
+}
+
+fn poll(ends: &mut [libc::pollfd]) -> io::Result<()> {
+    // SAFETY: the entries are valid for reads and writes, and as many as is said.
+    again(|| unsafe { libc::poll(ends.as_mut_ptr(), ends.len() as libc::nfds_t, -1) }).map(drop)
+}
+
+/// What a system call returns that signal handlers did not interrupt.
+pub(crate) fn again(mut call: impl FnMut() -> i32) -> io::Result<i32> {
+    loop {
+        let result = call();
+        if result >= 0 {
+            return Ok(result);
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::unix::process::ExitStatusExt,
+        sync::atomic::{AtomicI32, Ordering},
+    };
+
+    use daiko_sys::futex;
+
+    use super::{super::shared::*, *};
+
+    /// The number of a process, told by itself.
+    #[derive(Default)]
+    struct Pid(AtomicI32);
+
+    // SAFETY: an atomic number, for which zero is a value.
+    unsafe impl Zeroed for Pid {}
+
+    fn sleep_for_ever() -> ! {
+        loop {
+            // SAFETY: takes nothing.
+            unsafe { libc::pause() };
+        }
+    }
+
+    #[test]
+    fn ends_are_told_in_the_order_of_their_happening() {
+        let mut processes = Processes::default();
+        processes.fork(|| sleep_for_ever()).unwrap();
+        processes.fork(|| false).unwrap();
+        let (index, status) = processes.next_end().unwrap().expect("one has ended");
+        assert_eq!((index, status.code()), (1, Some(1)));
+        // SAFETY: no memory is passed; the child is not waited for yet.
+        unsafe { libc::kill(processes.0[0].pid, libc::SIGTERM) };
+        let (index, status) = processes.next_end().unwrap().expect("the other has ended");
+        assert_eq!((index, status.signal()), (0, Some(libc::SIGTERM)));
+        assert!(processes.next_end().unwrap().is_none());
+    }
+
+    #[test]
+    fn a_child_that_panics_runs_nothing_of_its_parents() {
+        let mut processes = Processes::default();
+        processes.fork(|| std::panic::resume_unwind(Box::new(()))).unwrap();
+        let (_, status) = processes.next_end().unwrap().expect("it has ended");
+        assert_eq!(status.code(), Some(101));
+    }
+
+    #[test]
+    fn a_dropped_family_is_killed_and_reaped() {
+        let mut processes = Processes::default();
+        processes.fork(|| sleep_for_ever()).unwrap();
+        let pid = processes.0[0].pid;
+        drop(processes);
+        // SAFETY: asks for a status only, of a process that is none of this one's children.
+        let result = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
+        let error = io::Error::last_os_error();
+        assert_eq!((result, error.raw_os_error()), (-1, Some(libc::ECHILD)));
+    }
+
+    #[test]
+    fn children_end_with_a_parent_that_is_killed() {
+        let grandchild = Shared::<Pid>::new(1).unwrap();
+        let ready = Shared::<Word>::new(1).unwrap();
+        let mut processes = Processes::default();
+        processes.fork(|| parent_of(&grandchild[0], &ready[0])).unwrap();
+        ready[0].wait_while(0);
+        let pid = grandchild[0].0.load(Ordering::Relaxed);
+        // The process exists as long as its parent does.
+        let end = PidFd::open(pid as u32).unwrap();
+        drop(processes);
+        poll(&mut [readable(&end)]).unwrap();
+    }
+
+    /// Forks a process that does not end by itself, and waits for it.
+    fn parent_of(pid: &Pid, ready: &Word) -> bool {
+        let mut processes = Processes::default();
+        let forked = processes.fork(|| sleep_for_ever());
+        // Relaxed: seen with the word.
+        pid.0.store(processes.0[0].pid, Ordering::Relaxed);
+        ready.set(1);
+        forked.is_ok() && processes.next_end().is_ok()
+    }
+
+    /// A word that is waited for.
+    #[derive(Default)]
+    struct Word(std::sync::atomic::AtomicU32);
+
+    // SAFETY: an atomic number, for which zero is a value.
+    unsafe impl Zeroed for Word {}
+
+    impl Word {
+        fn set(&self, value: u32) {
+            self.0.store(value, Ordering::SeqCst);
+            futex::wake(&self.0, u32::MAX, futex::Scope::Shared);
+        }
+
+        fn wait_while(&self, value: u32) {
+            while self.0.load(Ordering::SeqCst) == value {
+                let _ = futex::wait(&self.0, value, None, futex::Scope::Shared);
+            }
+        }
+    }
+}

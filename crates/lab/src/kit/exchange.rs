@@ -1,0 +1,68 @@
+//! A conversation with another program: it is told a text, and answers until it ends.
+
+use std::{
+    io::{self, Read, Write},
+    os::unix::process::CommandExt,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use daiko_sys::process::die_with_parent;
+
+/// What a program answered, and how it ended.
+pub(crate) struct Exchange {
+    /// All that it wrote to its standard output; `None` if it was killed before it had ended.
+    pub(crate) reply: Option<Vec<u8>>,
+    /// All that it wrote to its standard error.
+    pub(crate) errors: Vec<u8>,
+    pub(crate) status: ExitStatus,
+}
+
+/// Starts `command`, tells it `input`, and kills it after `patience`.
+///
+/// The program is in a process group of its own: an interrupt from the terminal is left to the
+/// caller, and a kill reaches the program's children. It never outlives the calling thread.
+///
+/// # Errors
+/// If the program cannot be started.
+pub(crate) fn exchange(
+    mut command: Command,
+    input: &[u8],
+    patience: Duration,
+) -> io::Result<Exchange> {
+    let parent = std::process::id();
+    command.process_group(0);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    // SAFETY: the closure makes system calls only, without memory or locks.
+    unsafe { command.pre_exec(move || die_with_parent(parent)) };
+    let mut child = command.spawn()?;
+    let mut stdin = child.stdin.take().expect("piped");
+    // A program that ends early closes the pipe; its status tells more.
+    let _ = stdin.write_all(input);
+    drop(stdin);
+    let (stdout, stderr) = (drain(child.stdout.take()), drain(child.stderr.take()));
+    let reply = stdout.recv_timeout(patience).ok();
+    kill_group(&child);
+    let status = child.wait()?;
+    Ok(Exchange { reply, errors: stderr.recv().unwrap_or_default(), status })
+}
+
+/// Ends all that is left of the child's process group.
+fn kill_group(child: &Child) {
+    // SAFETY: no memory is passed. The child is not waited for yet, so its
+    // number is still its own.
+    unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+}
+
+/// Reads `pipe` to its end, on a thread: neither pipe may fill up meanwhile.
+fn drain(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = pipe.expect("piped").read_to_end(&mut bytes);
+        let _ = sender.send(bytes);
+    });
+    receiver
+}

@@ -1,0 +1,295 @@
+//! Figures as data: what an experiment gives to the report, which draws them.
+
+use super::results::{Point, Points, Spread};
+
+/// A section of the report. Sections with the same title are drawn as one.
+#[derive(Clone, Debug)]
+pub enum Section {
+    /// Lines that the report and the command begin with.
+    Conclusion(Vec<String>),
+    /// A drawing, whose title is the heading.
+    Drawing(Drawing),
+    /// A heading and the parts below it.
+    Titled(String, Vec<Part>),
+}
+
+/// A part of a section.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// A paragraph.
+    Text(String),
+    /// A paragraph in small print.
+    Hint(String),
+    /// Lines, each with a mark before it.
+    List(Vec<String>),
+    /// A table.
+    Table(DataTable),
+    /// Drawings beside each other.
+    Drawings(Vec<Drawing>),
+}
+
+/// A chart with the words around it.
+#[derive(Clone, Debug)]
+pub struct Drawing {
+    /// The file that has it alone, if it has one.
+    pub file: Option<&'static str>,
+    /// The heading.
+    pub title: String,
+    /// What stands between the heading and the chart.
+    pub text: String,
+    /// The chart itself.
+    pub chart: Chart,
+    /// Whether colours tell families apart that a legend names.
+    pub has_legend: bool,
+    /// Its numbers, beside what was published.
+    pub table: Option<DataTable>,
+}
+
+impl Drawing {
+    /// A chart with a file of its own and a legend.
+    pub fn new(
+        file: &'static str,
+        title: impl Into<String>,
+        text: impl Into<String>,
+        chart: Chart,
+    ) -> Self {
+        let (title, text) = (title.into(), text.into());
+        Self { file: Some(file), title, text, chart, has_legend: true, table: None }
+    }
+}
+
+/// The kinds of charts.
+#[derive(Clone, Debug)]
+pub enum Chart {
+    /// Lines over a size.
+    Curve(Curve),
+    /// Bars from 0, in groups.
+    Bars(BarChart),
+    /// Ratios, measured and published, on one logarithmic axis.
+    Ratios(RatioChart),
+}
+
+/// The family of a method, which its colour shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// Daiko.
+    Ours,
+    /// Libraries.
+    Peer,
+    /// Mechanisms of the kernel.
+    Kernel,
+    /// No threads at all; drawn as a limit.
+    Alone,
+    /// What the hardware allows.
+    Limit,
+    /// What a paper found; drawn as a limit.
+    Published,
+}
+
+/// Values over a size, both axes logarithmic unless told otherwise.
+#[derive(Clone, Debug, Default)]
+pub struct Curve {
+    /// The description for readers who do not see it.
+    pub label: String,
+    /// The name of the horizontal axis.
+    pub x: String,
+    /// The name of the vertical axis.
+    pub y: String,
+    /// Whether the horizontal axis is linear.
+    pub linear_x: bool,
+    /// Whether the vertical axis is linear.
+    pub linear_y: bool,
+    /// Whether horizontal values were measured as well. Otherwise they are few and the same for all
+    /// lines, and are the ticks of the axis; here the ends of each line say what they stand for.
+    pub measured_x: bool,
+    /// The lines.
+    pub lines: Vec<CurveLine>,
+}
+
+/// One line of a [`Curve`].
+#[derive(Clone, Debug)]
+pub struct CurveLine {
+    /// Its name, beside its end.
+    pub name: String,
+    /// Its colour.
+    pub family: Family,
+    /// In the order in which the line connects them.
+    pub marks: Vec<Mark>,
+}
+
+/// A mark on a line.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// Where it lies horizontally.
+    pub x: f64,
+    /// Its value.
+    pub y: Spread,
+    /// What the mark stands for: `n = 1000`.
+    pub means: String,
+}
+
+impl CurveLine {
+    /// A line of those points that have a mark, from left to right.
+    pub fn new(
+        name: impl Into<String>,
+        family: Family,
+        points: &Points<'_>,
+        mark: impl Fn(&Point) -> Option<Mark>,
+    ) -> Self {
+        let mut marks: Vec<Mark> = points.iter().filter_map(mark).collect();
+        marks.sort_by(|one, other| one.x.total_cmp(&other.x));
+        Self { name: name.into(), family, marks }
+    }
+
+    /// A line for each method that has a mark, families together.
+    pub fn of_methods(
+        points: &Points<'_>,
+        family: impl Fn(&str) -> Family,
+        mark: impl Fn(&Point) -> Option<Mark>,
+    ) -> Vec<Self> {
+        let line = |method| Self::new(method, family(method), &points.method(method), &mark);
+        let mut lines: Vec<Self> = points.methods().into_iter().map(line).collect();
+        lines.retain(|line| !line.marks.is_empty());
+        lines.sort_by_key(|line| line.family);
+        lines
+    }
+
+    /// A value that is the same everywhere between two `ends`.
+    pub fn level(name: &str, family: Family, value: Spread, means: &str, ends: [f64; 2]) -> Self {
+        let mark = |x| Mark { x, y: value, means: means.into() };
+        Self { name: name.into(), family, marks: ends.map(mark).into() }
+    }
+}
+
+/// Values of several methods in several situations, on one linear axis.
+#[derive(Clone, Debug)]
+pub struct BarChart {
+    /// The description for readers who do not see it.
+    pub label: String,
+    /// The name of the axis.
+    pub axis: String,
+    /// The situations.
+    pub groups: Vec<BarGroup>,
+}
+
+/// The bars of one situation.
+#[derive(Clone, Debug)]
+pub struct BarGroup {
+    /// The situation.
+    pub name: String,
+    /// A bar for each method.
+    pub bars: Vec<Bar>,
+}
+
+/// A value, drawn as long as it is.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// The method.
+    pub name: String,
+    /// Its colour.
+    pub family: Family,
+    /// Its value.
+    pub value: Spread,
+}
+
+/// Ratios of several methods on one logarithmic axis.
+#[derive(Clone, Debug)]
+pub struct RatioChart {
+    /// The description for readers who do not see it.
+    pub label: String,
+    /// The name of the axis.
+    pub axis: String,
+    /// A row for each method.
+    pub rows: Vec<RatioRow>,
+}
+
+/// A method's ratio, published and measured.
+#[derive(Clone, Debug)]
+pub struct RatioRow {
+    /// The method.
+    pub name: String,
+    /// Its colour.
+    pub family: Family,
+    /// The ratio that a paper found.
+    pub published: Option<f64>,
+    /// The ratio found here.
+    pub measured: Option<Spread>,
+}
+
+/// A table, whose first column names the rows.
+#[derive(Clone, Debug)]
+pub struct DataTable {
+    /// Its name, for readers who do not see it.
+    pub label: String,
+    /// Whether it shows its name.
+    pub has_caption: bool,
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// A cell for each column.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A column's head, and how its cells are written.
+#[derive(Clone, Debug)]
+pub enum Column {
+    /// Text, to the left.
+    Text(String),
+    /// Text of several lines, to the left.
+    Lines(String),
+    /// A number, to the right.
+    Number(String),
+}
+
+/// A cell of a table.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Its value.
+    pub value: String,
+    /// What stands below it in small print.
+    pub below: Option<String>,
+}
+
+impl DataTable {
+    /// A table without rows, whose columns are `text` and then `numbers`.
+    pub fn new<'a>(
+        label: impl Into<String>,
+        text: impl IntoIterator<Item = &'a str>,
+        numbers: impl IntoIterator<Item: Into<String>>,
+    ) -> Self {
+        let text = text.into_iter().map(|head| Column::Text(head.into()));
+        let columns = text.chain(numbers.into_iter().map(|head| Column::Number(head.into())));
+        let (label, columns) = (label.into(), columns.collect());
+        Self { label, has_caption: false, columns, rows: Vec::new() }
+    }
+
+    /// The same with a caption.
+    #[must_use]
+    pub fn captioned(self) -> Self {
+        Self { has_caption: true, ..self }
+    }
+
+    /// The same with these rows.
+    #[must_use]
+    pub fn with_rows(self, rows: impl IntoIterator<Item = Vec<Cell>>) -> Self {
+        Self { rows: rows.into_iter().collect(), ..self }
+    }
+}
+
+impl Cell {
+    /// A value as text, or a dash where there is none.
+    pub fn some(value: Option<impl Into<String>>) -> Self {
+        value.map_or_else(|| "\u{2013}".into(), Into::into).into()
+    }
+
+    /// The same with small print below it, if there is any.
+    #[must_use]
+    pub fn above(self, below: Option<String>) -> Self {
+        Self { below, ..self }
+    }
+}
+
+impl<T: Into<String>> From<T> for Cell {
+    fn from(value: T) -> Self {
+        Self { value: value.into(), below: None }
+    }
+}

@@ -1,0 +1,101 @@
+//! The number of files that a process may have open, and files without a name.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{FromRawFd, OwnedFd},
+};
+
+use super::{
+    children::again,
+    failure::{Failure, Skip},
+};
+
+/// Descriptors that a process has for other things.
+const OTHERS: u64 = 100;
+
+/// Tests whether this process may open so many files without privileges.
+///
+/// # Errors
+/// Too few files are allowed; the reason names the remedy.
+pub(crate) fn check_allowed(files: usize) -> Result<(), Skip> {
+    let (needed, allowed) = (files as u64 + OTHERS, limit().rlim_max);
+    match needed <= allowed {
+        true => Ok(()),
+        false => Err(Skip::new(format!(
+            "needs {needed} descriptors, {allowed} are allowed: raise `ulimit -Hn`"
+        ))),
+    }
+}
+
+/// Lets this process, and those that it forks, open so many files.
+///
+/// # Errors
+/// That it is not allowed, with the remedy.
+pub(crate) fn allow(files: usize) -> Result<(), Failure> {
+    let needed = files as u64 + OTHERS;
+    let mut limit = limit();
+    if needed <= limit.rlim_cur {
+        return Ok(());
+    }
+    limit.rlim_cur = needed;
+    // Beyond the hard limit only who is privileged can go.
+    limit.rlim_max = limit.rlim_max.max(needed);
+    set(&limit).map_err(|_| {
+        Failure::Limit(format!(
+            "needs {needed} open files; {} are allowed: raise the limit by `ulimit -Hn`",
+            self::limit().rlim_max
+        ))
+    })
+}
+
+/// Opens an event counter, whose reads wait until it is not 0.
+///
+/// # Errors
+/// The error of `eventfd`.
+pub(crate) fn event_counter() -> io::Result<File> {
+    // SAFETY: always safe to call.
+    let fd = again(|| unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
+    // SAFETY: `fd` is open and owned by nothing else.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+fn limit() -> libc::rlimit {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the result goes to a live local.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    limit
+}
+
+fn set(limit: &libc::rlimit) -> io::Result<()> {
+    // SAFETY: the limit is a live local.
+    match unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, limit) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_allowed_already_is_left_alone() {
+        let before = limit();
+        assert_eq!(allow(1), Ok(()));
+        assert_eq!((limit().rlim_cur, limit().rlim_max), (before.rlim_cur, before.rlim_max));
+    }
+
+    #[test]
+    fn more_descriptors_than_allowed_are_refused_with_the_remedy() {
+        let skip = check_allowed(usize::MAX / 2).unwrap_err();
+        assert!(skip.reason.contains("ulimit -Hn"), "{skip}");
+    }
+
+    #[test]
+    fn what_nobody_may_have_is_refused_with_the_remedy() {
+        // More than the kernel lets a privileged process have (fs.nr_open).
+        let failure = allow(usize::MAX / 2).unwrap_err().to_string();
+        assert!(failure.contains("are allowed: raise the limit"), "{failure}");
+    }
+}

@@ -1,0 +1,35 @@
+//! Memory that programs can have.
+
+use std::fs;
+
+use daiko_sys::limits;
+
+use super::failure::Skip;
+
+/// More bytes than a suspended fiber takes: a page of stack, page tables, what
+/// the runtime adds.
+pub(crate) const FIBER: u64 = 5000;
+
+/// What can be used without swapping, as the kernel estimates it.
+pub(crate) fn available_bytes() -> Option<u64> {
+    limits::kib_field(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")?.checked_mul(1024)
+}
+
+/// Whether `count` things of `each` bytes fit into `available` bytes.
+pub(crate) fn room(count: usize, each: u64, available: Option<u64>) -> Result<(), Skip> {
+    let needed = count as u64 * each;
+    let mebibytes = |bytes: u64| bytes.div_ceil(1 << 20);
+    match available {
+        Some(available) if needed > available => Err(Skip::new(format!(
+            "needs {} MiB of memory; {} are available",
+            mebibytes(needed),
+            mebibytes(available)
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Whether this machine has memory for so many fibers, as far as it tells.
+pub(crate) fn room_for_fibers(fibers: usize) -> Result<(), Skip> {
+    room(fibers, FIBER, available_bytes())
+}

@@ -1,0 +1,183 @@
+//! Latencies by size: written down in shared memory at the cost of two stores, and read as
+//! percentiles.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::shared::Zeroed;
+
+/// Values are told apart by so many leading bits, the first one not counted: to 1 in 64.
+const BITS: u32 = 6;
+const PER_POWER: usize = 1 << BITS;
+/// Values of so many bits or more, 18 minutes in nanoseconds, count as the greatest below.
+const MOST_BITS: u32 = 40;
+const BUCKETS: usize = (MOST_BITS - BITS + 1) as usize * PER_POWER;
+
+/// The bucket of `value`: one for each value at first, then `PER_POWER` for each power of two.
+fn bucket(value: u64) -> usize {
+    let value = value.min((1 << MOST_BITS) - 1);
+    let dropped = value.checked_ilog2().unwrap_or(0).saturating_sub(BITS);
+    dropped as usize * PER_POWER + (value >> dropped) as usize
+}
+
+/// The greatest value in a bucket.
+fn greatest(bucket: usize) -> u64 {
+    let dropped = (bucket / PER_POWER).saturating_sub(1);
+    let leading = (bucket - dropped * PER_POWER) as u64;
+    ((leading + 1) << dropped) - 1
+}
+
+/// Counts of latencies; others than who writes read when that one has ended.
+#[repr(C)]
+pub(crate) struct Histogram {
+    counts: [AtomicU64; BUCKETS],
+    max: AtomicU64,
+}
+
+// SAFETY: atomics without pointers, for which zero is a value.
+unsafe impl Zeroed for Histogram {}
+
+impl Histogram {
+    /// Counts `value`.
+    #[inline]
+    pub(crate) fn record(&self, value: u64) {
+        let count = &self.counts[bucket(value)];
+        // Relaxed, as all here: one process writes, and it ends before another reads.
+        count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if value > self.max.load(Ordering::Relaxed) {
+            self.max.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// As [`record`](Self::record), also where others write at the same time.
+    #[inline]
+    pub(crate) fn record_shared(&self, value: u64) {
+        self.counts[bucket(value)].fetch_add(1, Ordering::Relaxed);
+        self.max.fetch_max(value, Ordering::Relaxed);
+    }
+
+    /// Forgets all; brings its pages in, too.
+    pub(crate) fn clear(&self) {
+        self.counts.iter().chain([&self.max]).for_each(|word| word.store(0, Ordering::Relaxed));
+    }
+}
+
+/// The latencies of all clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Latencies {
+    counts: Box<[u64]>,
+    total: u64,
+    max: u64,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self { counts: vec![0; BUCKETS].into(), total: 0, max: 0 }
+    }
+}
+
+impl Latencies {
+    /// Adds what a client has counted.
+    pub(crate) fn add(&mut self, histogram: &Histogram) {
+        for (sum, count) in self.counts.iter_mut().zip(&histogram.counts) {
+            let count = count.load(Ordering::Relaxed);
+            *sum += count;
+            self.total += count;
+        }
+        self.max = self.max.max(histogram.max.load(Ordering::Relaxed));
+    }
+
+    /// Adds one latency.
+    pub(crate) fn record(&mut self, value: u64) {
+        self.counts[bucket(value)] += 1;
+        self.total += 1;
+        self.max = self.max.max(value);
+    }
+
+    /// How many there are.
+    #[cfg(test)]
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// The least value that so many in a thousand do not exceed, at most 1 in 64 too great.
+    pub(crate) fn per_mille(&self, part: u64) -> Option<u64> {
+        let rank = (self.total * part).div_ceil(1000).max(1);
+        let mut seen = 0;
+        let bucket = self.counts.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        })?;
+        Some(greatest(bucket).min(self.max))
+    }
+
+    /// The greatest, exactly.
+    pub(crate) fn max(&self) -> Option<u64> {
+        (self.total > 0).then_some(self.max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{super::shared::Shared, *};
+
+    /// Of all sizes alike, which drawn numbers are not.
+    fn latency() -> impl Strategy<Value = u64> {
+        (0..MOST_BITS, any::<u64>()).prop_map(|(bits, drawn)| drawn & ((1 << bits) - 1))
+    }
+
+    proptest! {
+        #[test]
+        fn percentiles_are_those_of_sorting(mut values in prop::collection::vec(latency(), 1..300)) {
+            let histograms = Shared::<Histogram>::new(2).unwrap();
+            for (index, value) in values.iter().enumerate() {
+                match index % 2 {
+                    0 => histograms[0].record(*value),
+                    _ => histograms[1].record_shared(*value),
+                }
+            }
+            let mut latencies = Latencies::default();
+            histograms.iter().for_each(|histogram| latencies.add(histogram));
+            values.sort_unstable();
+            for part in [1, 500, 990, 999, 1000] {
+                let rank = (values.len() as u64 * part).div_ceil(1000).max(1);
+                let (exact, found) = (values[rank as usize - 1], latencies.per_mille(part).unwrap());
+                prop_assert!(found >= exact && found - exact <= exact / 64, "{part}: {found}, {exact}");
+            }
+            prop_assert_eq!(latencies.max(), values.last().copied());
+        }
+    }
+
+    #[test]
+    fn buckets_follow_each_other_without_gap() {
+        for bucket in 1..BUCKETS {
+            assert_eq!(super::bucket(greatest(bucket)), bucket);
+            assert_eq!(super::bucket(greatest(bucket - 1) + 1), bucket);
+        }
+    }
+
+    #[test]
+    fn what_is_too_great_for_any_bucket_is_still_counted() {
+        let mut latencies = Latencies::default();
+        latencies.record(u64::MAX);
+        assert_eq!(latencies.per_mille(500), Some((1 << MOST_BITS) - 1));
+        assert_eq!(latencies.max(), Some(u64::MAX));
+    }
+
+    #[test]
+    fn nothing_has_no_percentile() {
+        assert_eq!(Latencies::default().per_mille(500), None);
+        assert_eq!(Latencies::default().max(), None);
+    }
+
+    #[test]
+    fn a_cleared_histogram_has_forgotten_all() {
+        let histograms = Shared::<Histogram>::new(1).unwrap();
+        histograms[0].record(70);
+        histograms[0].clear();
+        let mut latencies = Latencies::default();
+        latencies.add(&histograms[0]);
+        assert_eq!(latencies.max(), None);
+    }
+}

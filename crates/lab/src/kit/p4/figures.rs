@@ -1,0 +1,135 @@
+//! What figures of P4 have in common, and whether they say what P4 says.
+
+use super::{
+    published::{CPU_TIME, IO_THROUGHPUT},
+    setting::Setting,
+    verdict::{Comparison, Sign, conclusions, largest},
+};
+use crate::kit::{
+    Bar, BarChart, BarGroup, Cell, Chart, Choice, DataTable, Drawing, Family, Part, Section, Spread,
+};
+
+/// P4's settings, for readers.
+pub(crate) const TEXT: &str = "P4 has a task that stalls on memory (IO) share a core with one that computes (CPU), by the core's two hardware threads: \
+     cross. In parallel the tasks of a kind share a core; with nosmt there is one of each, on a core of its own, and the CPU task does the \
+     work of two, which P4 does not say, but its run times with nosmt do; with nosmt-2t two share a hardware thread. All values are relative to those of cross.";
+
+/// What a figure is about: its number in P4 for set 1 and set 2, its name, its axis.
+pub(crate) struct FigureKind {
+    pub(crate) stat: &'static str,
+    pub(crate) numbers: [u32; 2],
+    pub(crate) title: &'static str,
+    pub(crate) axis: &'static str,
+}
+
+/// The two kinds of figures.
+pub(crate) const KINDS: [FigureKind; 2] = [
+    FigureKind {
+        stat: CPU_TIME,
+        numbers: [2, 6],
+        title: "run time of CPU tasks",
+        axis: "run time, of that of cross (less is better)",
+    },
+    FigureKind {
+        stat: IO_THROUGHPUT,
+        numbers: [3, 5],
+        title: "throughput of IO tasks",
+        axis: "throughput, of that of cross (more is better)",
+    },
+];
+
+/// The IO task and the memory that it writes to, where the two are not the same.
+pub(crate) fn named(one: &Comparison) -> String {
+    match one.memory.as_deref() {
+        Some(memory) if memory != one.io => format!("{} ({memory})", one.io),
+        _ => one.io.clone(),
+    }
+}
+
+pub(crate) fn family(setting: Setting) -> Family {
+    match setting {
+        Setting::Cross => Family::Ours,
+        Setting::Parallel => Family::Peer,
+        _ => Family::Kernel,
+    }
+}
+
+/// A drawing of bars. Colours are of no families here: bars bear their names.
+pub(crate) fn bars(
+    file: &'static str,
+    title: String,
+    text: String,
+    kind: &FigureKind,
+    groups: Vec<BarGroup>,
+) -> Drawing {
+    let chart = BarChart { label: title.clone(), axis: kind.axis.into(), groups };
+    Drawing { has_legend: false, ..Drawing::new(file, title, text, Chart::Bars(chart)) }
+}
+
+pub(crate) fn bar(name: String, family: Family, value: Spread) -> Bar {
+    Bar { name, family, value }
+}
+
+/// What of P4 is found: conclusions, and the signs of its figures.
+pub(crate) fn section(all: &[Comparison], title: &str, text: &str) -> Option<Section> {
+    let held = conclusions(all).map(|conclusion| {
+        let held = match conclusion.of {
+            0 => "not measured".into(),
+            of => format!("holds in {} of {of} cases", conclusion.holds),
+        };
+        format!("{}: {held}", conclusion.statement)
+    });
+    let published: Vec<&Comparison> =
+        largest(all).into_iter().filter(|one| one.published.is_some()).collect();
+    let heads = ["of cross, here", "of cross, P4", "cross here", "cross in P4", "sign"];
+    let signs = DataTable::new(format!("{title}: signs"), ["tasks", "what", "setting"], heads);
+    let parts = vec![
+        Part::Text(TEXT.into()),
+        Part::Hint(text.trim().into()),
+        Part::List(held.into()),
+        Part::Text(counted(&published)),
+        Part::Table(signs.with_rows(published.iter().filter_map(|one| row(one)))),
+    ];
+    (!all.is_empty()).then(|| Section::Titled(title.into(), parts))
+}
+
+/// How many figures of P4 have the same sign here.
+fn counted(rows: &[&Comparison]) -> String {
+    let disturbed = rows.iter().filter(|one| one.is_disturbed).count();
+    // How many there are, deduced or not, and how many of them agree.
+    let count = |is_deduced: bool| {
+        let own =
+            || rows.iter().filter(move |one| !one.is_disturbed && one.is_deduced() == is_deduced);
+        (own().count(), own().filter(|one| one.agrees() == Some(true)).count())
+    };
+    let ((own, agree), (deduced, deduced_agree)) = (count(false), count(true));
+    format!(
+        "Of {own} figures of P4, {agree} have the same sign here: cross is better, worse, or equal within the range. Of {deduced} run times with nosmt, \
+             from which its work is deduced, {deduced_agree} have. {disturbed} are left out, of points with samples that stayed disturbed."
+    )
+}
+
+fn row(one: &Comparison) -> Option<Vec<Cell>> {
+    let published = one.published?;
+    let size = one.size.map_or(String::new(), |size| format!(" {size}"));
+    let verdict = match one.agrees() {
+        _ if one.is_disturbed => "disturbed",
+        Some(true) if one.is_deduced() => "agrees (deduced)",
+        Some(true) => "agrees",
+        _ => "disagrees",
+    };
+    let value = |Spread { median, min, max }: Spread| {
+        Cell::from(format!("{median:.2}")).above(Some(format!("{min:.2}\u{2013}{max:.2}")))
+    };
+    let sign = |value| Sign::of(value, one.stat).to_string().into();
+    Some(vec![
+        format!("{} beside {}{size}", named(one), one.cpu).into(),
+        one.stat.into(),
+        one.setting.name().into(),
+        value(one.here),
+        value(published),
+        sign(one.here),
+        sign(published),
+        verdict.into(),
+    ])
+}

@@ -1,0 +1,21 @@
+//! POSIX threads, their locks and their sleep, as a C program uses them: what
+//! Daiko's fibers are measured against.
+
+mod lock;
+mod sleep;
+mod thread;
+
+use std::io;
+
+use super::failure::Failure;
+
+pub(crate) use self::{
+    lock::{Condvar, Guard, Mutex, RwLock},
+    sleep::{sleep_until, timespec},
+    thread::{Attributes, Pthread},
+};
+
+/// The failure of a call that only a fault makes fail.
+pub(crate) fn broken(error: io::Error) -> Failure {
+    Failure::Broken(format!("a POSIX thread failed: {error}"))
+}

@@ -1,0 +1,132 @@
+//! What worker processes cost beside worker threads, and what they may cost.
+
+use super::{
+    case::{Params, Unit},
+    figure::{DataTable, Part, Section},
+    format, processes,
+    results::{Point, Results},
+};
+
+const TEXT: &str = "Fibers whose workers are processes, beside the same fibers on as many workers that are threads, \
+     and a mutex that nobody else wants beside the two locked instructions without which there is none. Rings of the \
+     layout free are left out: it is chance how many of their hops cross.";
+
+/// Points of worker processes in an experiment, and how many times as long they may take as others.
+pub(crate) struct Reach {
+    /// Their name in the table.
+    pub(crate) what: &'static str,
+    /// The item of these points, if the experiment has items.
+    pub(crate) item: Option<&'static str>,
+    /// What they are compared with.
+    pub(crate) baseline: Baseline,
+    /// How many times as long they may take at most.
+    pub(crate) most: f64,
+}
+
+/// What points of worker processes are compared with.
+pub(crate) enum Baseline {
+    /// The point of that method with the same parameters.
+    Same(&'static str),
+    /// The point of `limits` of that name.
+    Limit(&'static str),
+}
+
+impl Reach {
+    /// A section with a row for each point of `experiment` that there is a baseline for. All
+    /// experiments give it the same title.
+    pub(crate) fn section(&self, results: &Results, experiment: &str) -> Option<Section> {
+        let own = results.of(experiment).method(processes::METHOD).unit(Unit::Nanoseconds);
+        let own = own.without("stat").filter(|point| {
+            let params = &point.params;
+            params.text("item") == self.item && params.text("layout") != Some("free")
+        });
+        let rows = own.iter().filter_map(|point| {
+            let baseline = self.baseline(results, point)?;
+            let params = match self.item {
+                Some(_) => String::new(),
+                None => format!(", {}", listed(&point.params)),
+            };
+            Some(vec![
+                format!("{}{params}", self.what).into(),
+                baseline.method.as_str().into(),
+                format::number(baseline.median).into(),
+                format::number(point.median).into(),
+                format!("{:.2}", point.median / baseline.median).into(),
+                format!("\u{2264} {}", self.most).into(),
+            ])
+        });
+        let heads = ["that, ns", "processes, ns", "ratio", "to reach"];
+        let table = DataTable::new("workers that are processes", ["what", "beside"], heads);
+        let table = table.with_rows(rows);
+        let is_empty = table.rows.is_empty();
+        let parts = vec![Part::Text(TEXT.into()), Part::Table(table)];
+        (!is_empty).then(|| Section::Titled("Workers that are processes".into(), parts))
+    }
+
+    fn baseline<'a>(&self, results: &'a Results, of: &Point) -> Option<&'a Point> {
+        match self.baseline {
+            Baseline::Same(method) => {
+                let same = results.of(&of.experiment).method(method).unit(of.unit);
+                same.filter(|point| point.params == of.params).first()
+            }
+            Baseline::Limit(method) => results.of("limits").method(method).first(),
+        }
+    }
+}
+
+fn listed(params: &Params) -> String {
+    params.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        kit::{Params, Reading, Unit, processes},
+        testing::{
+            made_up::{cost, ring, salesman},
+            page, points,
+        },
+    };
+
+    #[test]
+    fn worker_processes_are_compared_with_the_same_on_threads() {
+        let layout = |method: &str, layout: &str, ns: f64| {
+            let mut points = ring(method, 10, ns);
+            points[0].params = points[0].params.clone().with("layout", layout);
+            points
+        };
+        let pair = || {
+            points("limits", "rmw-pair", &Params::new(), &[Reading::new(Unit::Nanoseconds, 10.0)])
+        };
+        let ours = processes::METHOD;
+        let all = [
+            pair(),
+            layout("daiko-mover", "half", 20.0),
+            layout("daiko-mover", "free", 20.0),
+            layout(ours, "half", 22.0),
+            layout(ours, "free", 90.0),
+            layout(ours, "cross", 90.0),
+            cost(ours, "mutex", 13.0),
+            salesman("daiko", Params::new().with("cities", 11u64), 40.0),
+            salesman(ours, Params::new().with("cities", 11u64), 41.0),
+        ];
+        let html = page(all.concat());
+        let row = |what: &str, cells: &str| {
+            let cells = cells.replace('|', "</td><td>");
+            format!(r#"<tr><th scope="row">{what}</th><td class="text">{cells}</td></tr>"#)
+        };
+        for row in [
+            row(
+                "hop, threads=10 order=shuffled layout=half",
+                "daiko-mover|20.0|22.0|1.10|\u{2264} 1.15",
+            ),
+            row("mutex pair", "rmw-pair|10.0|13.0|1.30|\u{2264} 1.35"),
+            row("travelling salesman, cities=11", "daiko|40,000,000|41,000,000|1.02|\u{2264} 1.05"),
+        ] {
+            assert!(html.contains(&row), "{row}");
+        }
+        assert_eq!(html.matches("<tr><th scope=\"row\">hop, ").count(), 1, "what can be compared");
+        let heading = "Workers that are processes";
+        assert!(!page([pair(), cost("daiko", "mutex", 9.0)].concat()).contains(heading));
+    }
+}

@@ -1,0 +1,42 @@
+//! Memory that forked processes share.
+
+use std::{marker::PhantomData, ops::Deref, slice};
+
+use daiko_sys::{Scope, memory::Mapping};
+
+use super::failure::Failure;
+
+/// What may lie in memory that processes share.
+///
+/// # Safety
+/// Memory of zeros is a value; references to it may be used by several processes at once, as by
+/// several threads; and it holds no address of what one process has for itself.
+pub(crate) unsafe trait Zeroed: Sync {}
+
+/// Some values, all zero at first, shared with every process that is forked afterwards.
+pub(crate) struct Shared<T> {
+    mapping: Mapping,
+    len: usize,
+    values: PhantomData<T>,
+}
+
+impl<T: Zeroed> Shared<T> {
+    /// `len` values.
+    pub(crate) fn new(len: usize) -> Result<Self, Failure> {
+        const { assert!(align_of::<T>() <= 4096, "a mapping begins with a page") };
+        let mapping = Mapping::new(len * size_of::<T>(), Scope::Shared)
+            .map_err(|error| Failure::Limit(error.to_string()))?;
+        Ok(Self { mapping, len, values: PhantomData })
+    }
+}
+
+impl<T: Zeroed> Deref for Shared<T> {
+    type Target = [T];
+
+    #[inline]
+    fn deref(&self) -> &[T] {
+        // SAFETY: the mapping has room for `len` values, is aligned to a page and lives as long
+        // as `self`; zeros are values, and what changes them does so through references.
+        unsafe { slice::from_raw_parts(self.mapping.start().as_ptr().cast(), self.len) }
+    }
+}
