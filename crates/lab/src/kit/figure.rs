@@ -4,6 +4,7 @@ use super::results::{Point, Points, Spread};
 
 /// A section of the report. Sections with the same title are drawn as one.
 #[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "a report has a few dozen sections")]
 pub enum Section {
     /// Lines that the report and the command begin with.
     Conclusion(Vec<String>),

@@ -63,6 +63,7 @@ pub struct Lookout {
 
 impl Lookout {
     /// Registers the calling thread, a monitor.
+    #[allow(clippy::new_without_default, reason = "it registers the calling thread")]
     pub fn new() -> Self {
         monitors().push(thread::id());
         let pause = FIRST_PAUSE;

@@ -31,6 +31,7 @@ impl Watcher {
 }
 
 impl Watches {
+    #[allow(clippy::new_without_default, reason = "a worker makes its tables by hand")]
     pub fn new() -> Self {
         Watches(Table::new())
     }

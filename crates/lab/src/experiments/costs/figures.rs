@@ -88,7 +88,7 @@ fn table(
     }
     let heads = methods.iter().map(|method| format!("{method}, ns")).chain(published);
     let table = DataTable::new(label, ["item"], heads).with_rows(rows);
-    (!points.is_empty()).then(|| Part::Table(table))
+    (!points.is_empty()).then_some(Part::Table(table))
 }
 
 /// The item, then what else tells the row from others: `thread-info, of=tls`.
