@@ -19,7 +19,7 @@ pub fn simulate(model: &Model, packets: u64) -> Result<Outcome, BadModel> {
     Ok(machine.outcome)
 }
 
-/// The same from the beginning, all of which counts; `observe` sees each wake-up, as a [`trace::Writer`] takes it.
+/// The same from the beginning, all of which counts; `observe` sees each wake-up, as a `trace::Writer` takes it.
 ///
 /// # Errors
 /// When the model is out of range.
