@@ -1,5 +1,4 @@
-//! Where the system grants no more: the call returns an error, nothing leaks, and running fibers go
-//! on.
+//! Exhausted resources: the call returns an error, nothing leaks, and running fibers go on.
 //!
 //! Each case changes the limits of a child process.
 
@@ -154,7 +153,7 @@ fn guards_beyond_the_limit_of_mappings_name_it() {
     });
 }
 
-/// Becomes a user to whom RLIMIT_NPROC applies and that has no other process, as each test has its
+/// Becomes a user that RLIMIT_NPROC applies to and that has no other process, as each test has its
 /// own `user`. Lets it start `more` threads.
 fn limit_threads(user: libc::uid_t, more: usize) -> bool {
     // SAFETY: plain system calls; no thread of this process relies on its user.
