@@ -109,7 +109,8 @@ fn finish(hog: daiko::JoinHandle<()>) {
     }
 }
 
-/// Whether the kernel lets this process trace its children. If not, prints that the test `skips` is skipped.
+/// Whether the kernel lets this process trace its children. If not, prints that the test `skips` is
+/// skipped.
 fn can_trace(skips: &str) -> bool {
     let answer = daiko_sys::process::probe_tracing();
     if let Err(error) = &answer {
