@@ -171,8 +171,8 @@ fn receive(mut up: Receiver<Message>, ends: &AtomicBool) -> HashMap<u64, u64> {
     }
 }
 
-/// Kills children, and starts new children in their place, until the time is over; returns the number
-/// of kills.
+/// Kills children, and starts new children in their place, until the time is over; returns the
+/// number of kills.
 fn kill(place: &Place, seconds: u64, dice: &mut Dice) -> u64 {
     let mut number = 0;
     let mut child = || {
