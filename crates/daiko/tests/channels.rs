@@ -1,4 +1,4 @@
-//! Channels between fibers, movers and threads, and selects among several channels.
+//! Channels between fibers, migratable fibers and threads, and selects among several channels.
 
 mod support;
 

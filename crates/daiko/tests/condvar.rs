@@ -1,4 +1,4 @@
-//! Condition variables, between fibers, movers, threads, and all of them together.
+//! Condition variables, between fibers, migratable fibers, threads, and all of them together.
 
 mod support;
 
@@ -21,7 +21,8 @@ fn a_queue_of_mutex_and_condvar_loses_and_doubles_nothing() {
     let (shared, sums) = (queue.clone(), sum.clone());
     everywhere(2, move || {
         let (items, filled, emptied) = &*shared;
-        // Of each six callers two are pinned, two movers, two threads: half of them produce.
+        // Of each six callers two are pinned, two migratable fibers, two threads: half of them
+        // produce.
         if turn.fetch_add(1, Ordering::Relaxed) % 2 == 0 {
             for value in 1..=EACH {
                 let full = |items: &mut VecDeque<usize>| items.len() == 4;

@@ -1,4 +1,5 @@
-//! Event, barrier and wait group, between fibers, movers, threads, and all of them together.
+//! Event, barrier and wait group, between fibers, migratable fibers, threads, and all of them
+//! together.
 
 mod support;
 

@@ -9,7 +9,7 @@ use std::thread;
 
 use daiko::{Builder, JoinHandle, Runtime, RuntimeBuilder, Stuck};
 use support::child::in_child_well;
-use support::{Drops, PRESETS, end, mover, panic_of, run_on, until, workers, yield_until};
+use support::{Drops, PRESETS, end, migratable, panic_of, run_on, until, workers, yield_until};
 
 /// Returns a runtime, and the channel through which its reports come.
 fn reporting(builder: RuntimeBuilder) -> (Runtime, mpsc::Receiver<Report>) {
@@ -220,7 +220,7 @@ fn a_spare_takes_runnable_movers() {
                 yield_until("the hog", || go.load(Ordering::Acquire));
                 i
             };
-            send.send(mover().spawn(body).unwrap()).unwrap();
+            send.send(migratable().spawn(body).unwrap()).unwrap();
         }
         yield_until("the start of all movers", || reach.load(Ordering::Acquire) == 20);
     });
@@ -232,7 +232,7 @@ fn a_spare_takes_runnable_movers() {
     end(runtime);
 }
 
-/// A mover that suspended on a worker which is now stuck continues elsewhere.
+/// A migratable fiber that suspended on a worker which is now stuck continues elsewhere.
 #[test]
 fn a_spare_takes_movers_that_are_unparked() {
     let runtime = workers(1);
@@ -242,7 +242,7 @@ fn a_spare_takes_movers_that_are_unparked() {
         tell.store(true, Ordering::Release);
         daiko::park();
     };
-    let waiting = runtime.spawn_with(mover(), body).unwrap();
+    let waiting = runtime.spawn_with(migratable(), body).unwrap();
     until("the mover", || parked.load(Ordering::Acquire));
     runtime.run(daiko::yield_now);
     let hog = Hog::on(&runtime, 0);
@@ -336,8 +336,8 @@ fn a_spare_keeps_the_fibers_that_it_started() {
     end(runtime);
 }
 
-/// Spawns a mover, and returns once it has run for the first time and is about to park.
-fn parked_mover(runtime: &Runtime, then: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+/// Spawns a migratable fiber, and returns once it has run for the first time and is about to park.
+fn parked_migratable(runtime: &Runtime, then: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
     let there = Arc::new(AtomicBool::new(false));
     let tell = there.clone();
     let body = move || {
@@ -345,7 +345,7 @@ fn parked_mover(runtime: &Runtime, then: impl FnOnce() + Send + 'static) -> Join
         daiko::park();
         then();
     };
-    let fiber = runtime.spawn_with(mover(), body).unwrap();
+    let fiber = runtime.spawn_with(migratable(), body).unwrap();
     until("its start", || there.load(Ordering::Acquire));
     fiber
 }
@@ -364,10 +364,10 @@ fn movers_that_a_spare_ran_last_are_woken_after_its_release() {
     for preset in PRESETS {
         let runtime = Runtime::builder().workers(1).preset(preset).build().unwrap();
         let hog = Hog::on(&runtime, 0);
-        let movers: Vec<_> = (0..10).map(|_| parked_mover(&runtime, || ())).collect();
+        let migratable: Vec<_> = (0..10).map(|_| parked_migratable(&runtime, || ())).collect();
         hog.end();
         until_the_monitor_has_looked();
-        for fiber in movers {
+        for fiber in migratable {
             fiber.fiber().unpark();
             fiber.join().unwrap();
         }
@@ -375,16 +375,16 @@ fn movers_that_a_spare_ran_last_are_woken_after_its_release() {
     }
 }
 
-/// Spawns a mover that wakes two movers, one of them into the LIFO slot, and keeps the worker until
-/// both have run.
+/// Spawns a migratable fiber that wakes two migratable fibers, one of them into the LIFO slot, and
+/// keeps the worker until both have run.
 fn wakes_two_and_hogs(runtime: &Runtime) -> JoinHandle<()> {
     let ran = Arc::new(AtomicUsize::new(0));
     let woken = [0; 2].map(|_| {
         let count = ran.clone();
-        parked_mover(runtime, move || _ = count.fetch_add(1, Ordering::Release))
+        parked_migratable(runtime, move || _ = count.fetch_add(1, Ordering::Release))
     });
-    parked_mover(runtime, move || {
-        woken.iter().for_each(|mover| mover.fiber().unpark());
+    parked_migratable(runtime, move || {
+        woken.iter().for_each(|migratable| migratable.fiber().unpark());
         until("the movers behind it", || {
             // A fiber that yields all the time would not be stuck.
             (0..10_000).for_each(|_| spin_loop());
@@ -405,7 +405,7 @@ fn movers_behind_a_hog_go_on_elsewhere() {
     }
 }
 
-/// There is no further spare behind a spare: the worker itself must take the movers.
+/// There is no further spare behind a spare: the worker itself must take the migratable fibers.
 #[test]
 fn movers_behind_a_hog_on_a_released_spare_go_on_elsewhere() {
     for preset in PRESETS {
@@ -440,7 +440,7 @@ fn a_blocking_call_leaves_its_worker_to_others() {
 
 #[test]
 fn a_panic_of_a_blocking_call_comes_through() {
-    for builder in [Builder::new(), mover()] {
+    for builder in [Builder::new(), migratable()] {
         run_on(Runtime::builder().workers(2), move || {
             let body = || {
                 let text = panic_of(|| daiko::blocking(|| panic!("in the pool")));
@@ -463,7 +463,7 @@ fn six_hundred_blocking_calls_at_once() {
         let fibers: Vec<_> = (0..600)
             .map(|i| {
                 let (inside, most, opened) = (inside.clone(), most.clone(), opened.clone());
-                let builder = if i % 2 == 0 { mover() } else { Builder::new() };
+                let builder = if i % 2 == 0 { migratable() } else { Builder::new() };
                 let body = move || {
                     daiko::blocking(|| {
                         let now = inside.fetch_add(1, Ordering::AcqRel) + 1;

@@ -21,19 +21,19 @@ use daiko_sys::selector::{self, Kind};
 use support::child::in_child_well;
 use support::seccomp::forbid;
 use support::waits::waiting;
-use support::{end, mover, until, workers, yield_until};
+use support::{end, migratable, until, workers, yield_until};
 
 /// The duration of a wait that ends by its timeout.
 const SHORT: Duration = Duration::from_millis(20);
 /// More bytes than the buffers of any socket or pipe take.
 const MUCH: usize = 8 << 20;
 
-/// Runs `body` in runtimes of one worker and of two, pinned and as a mover, with each selector that
-/// the kernel grants.
+/// Runs `body` in runtimes of one worker and of two, pinned and as a migratable fiber, with each
+/// selector that the kernel grants.
 fn everywhere(body: impl Fn() + Clone + Send + 'static) {
     for kind in kinds() {
         for count in 1..=2 {
-            for builder in [Builder::new as fn() -> Builder, mover] {
+            for builder in [Builder::new as fn() -> Builder, migratable] {
                 let runtime =
                     Runtime::builder().workers(count).selector_kind(kind).build().unwrap();
                 runtime.spawn_with(builder(), body.clone()).unwrap().join().unwrap();

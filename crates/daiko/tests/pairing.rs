@@ -9,7 +9,7 @@ use daiko::{Builder, Class, JoinHandle, Preset, Runtime, RuntimeBuilder, WorkerC
 use daiko_core::place::PASSES;
 use daiko_sys::topology::Topology;
 use daiko_sys::{cpu, thread};
-use support::{end, mover, until, yield_until};
+use support::{end, migratable, until, yield_until};
 
 const C: Class = Class::Compute;
 const S: Class = Class::Stall;
@@ -20,9 +20,9 @@ fn two(cores: [usize; 2]) -> RuntimeBuilder {
     Runtime::builder().workers(2).cores(cores).preset(Preset::Power)
 }
 
-/// Returns builders of a fiber pinned to worker 0, and of a mover that worker 0 spawns.
+/// Returns builders of a fiber pinned to worker 0, and of a migratable fiber that worker 0 spawns.
 fn kinds() -> [fn() -> Builder; 2] {
-    [|| Builder::new().on(0), mover]
+    [|| Builder::new().on(0), migratable]
 }
 
 /// A fiber that keeps a worker busy, so that its agent does not run, until the test ends it.
@@ -83,7 +83,7 @@ fn order(
 
 #[test]
 fn what_complements_the_sibling_runs_first() {
-    // Pinned fibers that are passed over keep their place; movers go to the end.
+    // Pinned fibers that are passed over keep their place; migratable fibers go to the end.
     for (kind, beside_a_stall) in kinds().into_iter().zip([[0, 1, 3, 2, 4], [0, 1, 3, 4, 2]]) {
         let order = |beside| order(two([7, 7]), &[beside], &[C, C, S, C, S], kind);
         assert_eq!(order(C), (vec![2, 4, 0, 1, 3], 2));
@@ -180,11 +180,11 @@ fn longest_wait(others: usize, kind: fn() -> Builder) -> usize {
 #[test]
 fn a_fiber_that_does_not_complement_waits_for_so_many_more_and_no_longer() {
     const OTHERS: usize = 4;
-    let [pinned, mover] = kinds().map(|kind| longest_wait(OTHERS, kind));
+    let [pinned, migratable] = kinds().map(|kind| longest_wait(OTHERS, kind));
     let passes = usize::from(PASSES);
     assert!((OTHERS + 1..=OTHERS + passes).contains(&pinned), "{pinned} before a pinned fiber");
-    // A mover that is passed over goes to the end of the ring, once.
-    assert!((OTHERS + 1..=2 * OTHERS).contains(&mover), "{mover} before a mover");
+    // A migratable fiber that is passed over goes to the end of the ring, once.
+    assert!((OTHERS + 1..=2 * OTHERS).contains(&migratable), "{migratable} before a mover");
 }
 
 /// Returns how many slices of two workers ran beside a slice of the same class, and beside one of
@@ -232,8 +232,9 @@ fn two_workers_run_different_classes_more_often_than_without_pairing() {
     assert!(paired >= alone + 12, "of 100 slices {paired} with pairing, {alone} without");
 }
 
-/// Returns the order in which a thief runs the movers of its victims, each of which has queued
-/// some. Returns `None` if another worker ran some of them. The sibling of the thief computes.
+/// Returns the order in which a thief runs the migratable fibers of its victims, each of which has
+/// queued some. Returns `None` if another worker ran some of them. The sibling of the thief
+/// computes.
 fn stolen(victims: &[&'static [Class]]) -> Option<Vec<Class>> {
     // The thief is worker 0, and shares its core with worker 1.
     let cores = [0, 0].into_iter().chain(1..=victims.len());
@@ -249,13 +250,14 @@ fn stolen(victims: &[&'static [Class]]) -> Option<Vec<Class>> {
             let spawn = |class: &Class| {
                 let (ran, class) = (ran.clone(), *class);
                 let body = move || ran.lock().unwrap().push((thread::id(), class));
-                mover().class(class).spawn(body).unwrap()
+                migratable().class(class).spawn(body).unwrap()
             };
             let queued: Vec<_> = queued.iter().map(spawn).collect();
             ready.fetch_add(1, Ordering::Release);
-            // The victim does not suspend, so that its worker does not run the movers itself.
+            // The victim does not suspend, so that its worker does not run the migratable fibers
+            // itself.
             until("they were stolen", || enough.load(Ordering::Acquire));
-            queued.into_iter().for_each(|mover| mover.join().unwrap());
+            queued.into_iter().for_each(|migratable| migratable.join().unwrap());
         };
         runtime.spawn_with(Builder::new().on(2 + index), body).unwrap()
     });
@@ -278,7 +280,8 @@ fn stolen(victims: &[&'static [Class]]) -> Option<Vec<Class>> {
 fn a_thief_looks_first_for_what_complements_its_sibling_and_runs_that_first() {
     let victims: [&[&[Class]]; 2] = [&[&[C], &[S]], &[&[S, C, C, C, C, C, C, C, C, C]]];
     for victims in victims {
-        // A victim that is kept from its CPU for long may have a spare that takes its movers.
+        // A victim that is kept from its CPU for long may have a spare that takes its migratable
+        // fibers.
         let order = (0..100).find_map(|_| stolen(victims)).expect("it, once at least");
         assert_eq!(order[0], S, "{order:?}");
     }
@@ -301,8 +304,8 @@ fn who_passes_others_over_wakes_one_worker_for_all_of_them() {
     let runtime = builder.preset(Preset::Power).build().unwrap();
     let threads = threads(&runtime);
     let neighbour = Neighbour::new(&runtime, 1, C);
-    let spawn = |class| mover().class(class).spawn(|| ()).unwrap();
-    let driver = move || _ = [C, C, C, S].map(spawn).map(|mover| mover.join().unwrap());
+    let spawn = |class| migratable().class(class).spawn(|| ()).unwrap();
+    let driver = move || _ = [C, C, C, S].map(spawn).map(|migratable| migratable.join().unwrap());
     for _ in 0..50 {
         until_parked(&threads[2..]);
         let before = runtime.counters()[0];
@@ -326,8 +329,8 @@ fn a_wake_prefers_a_worker_whose_sibling_is_idle() {
     let threads = threads(&runtime);
     let driver = || {
         daiko::set_class(C);
-        let woken = mover().spawn(thread::id).unwrap();
-        // The fiber does not suspend, so that another worker takes the mover.
+        let woken = migratable().spawn(thread::id).unwrap();
+        // The fiber does not suspend, so that another worker takes the migratable fiber.
         until("it was taken", || woken.is_finished());
         woken.join().unwrap()
     };
@@ -335,7 +338,7 @@ fn a_wake_prefers_a_worker_whose_sibling_is_idle() {
         until_parked(&threads);
         runtime.spawn_with(Builder::new().on(0), driver).unwrap().join().unwrap()
     };
-    // If the woken worker is kept from its CPU for long, a spare may take the mover.
+    // If the woken worker is kept from its CPU for long, a spare may take the migratable fiber.
     assert!((0..100).any(|_| woken() == threads[2]), "worker 1 is woken, whose sibling runs");
     end(runtime);
 }

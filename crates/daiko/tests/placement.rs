@@ -1,4 +1,4 @@
-//! Placement: the worker on which a mover continues after a wait for a socket.
+//! Placement: the worker on which a migratable fiber continues after a wait for a socket.
 //!
 //! If packets are not steered, those of a loopback connection are processed on the CPU of their
 //! sender. So a test chooses, by the CPU of the sender, whether the packets have followed their
@@ -17,7 +17,7 @@ use daiko::net::{Selector, TcpListener, TcpStream};
 use daiko::{Builder, Placement, Preset, Runtime};
 use daiko_sys::cpu::{self, CpuSet};
 use daiko_sys::selector;
-use support::{end, mover, until};
+use support::{end, migratable, until};
 
 /// Returns CPUs for two workers.
 fn two_cpus() -> Option<[usize; 2]> {
@@ -29,12 +29,12 @@ fn two_cpus() -> Option<[usize; 2]> {
     two
 }
 
-/// The values that tests change while a mover runs.
+/// The values that tests change while a migratable fiber runs.
 #[derive(Default)]
 struct Play {
     /// The behaviour of worker 0: one of the constants below.
     busy: AtomicUsize,
-    /// Whether the mover goes to worker 1.
+    /// Whether the migratable fiber goes to worker 1.
     moves: AtomicBool,
 }
 
@@ -63,12 +63,12 @@ impl Here {
     }
 }
 
-/// A connection with a reader that is a mover, on worker 1, registered with worker 0.
+/// A connection with a reader that is a migratable fiber, on worker 1, registered with worker 0.
 struct Setting {
     runtime: Runtime,
     play: Arc<Play>,
     sender: StdStream,
-    /// The workers on which the mover has read.
+    /// The workers on which the migratable fiber has read.
     read_on: mpsc::Receiver<Here>,
     /// The workers.
     all: [Here; 2],
@@ -85,7 +85,7 @@ impl Setting {
         let (stream, _) = listener.accept().unwrap();
         let (play, (tell, read_on)) = (Arc::new(Play::default()), mpsc::channel());
         let (reader, keeper) = (play.clone(), play.clone());
-        drop(runtime.spawn_with(mover().on(0), move || reader.read(stream, &tell)).unwrap());
+        drop(runtime.spawn_with(migratable().on(0), move || reader.read(stream, &tell)).unwrap());
         let here = read_on.recv().unwrap();
         until("it waits", || here.sleeps());
         drop(runtime.spawn_with(Builder::new().on(0), move || keeper.keep()).unwrap());
@@ -108,8 +108,8 @@ impl Setting {
         thread::scope(|scope| scope.spawn(send).join().unwrap());
     }
 
-    /// Sends a byte from the CPU of worker `from`. Returns the worker on which the mover reads it,
-    /// once the mover waits for the next byte.
+    /// Sends a byte from the CPU of worker `from`. Returns the worker on which the migratable fiber
+    /// reads it, once the migratable fiber waits for the next byte.
     fn reads(&mut self, from: usize) -> usize {
         self.send(from);
         let here = self.read_on.recv().unwrap();
@@ -141,7 +141,7 @@ impl Play {
         let (mut byte, start) = ([0], Here::now());
         let _ = tell.send(start);
         while stream.read(&mut byte).unwrap() == 1 {
-            // Another worker takes the mover, as worker 0 has another runnable fiber.
+            // Another worker takes the migratable fiber, as worker 0 has another runnable fiber.
             while self.moves.load(Ordering::SeqCst) && Here::now() == start {
                 daiko::yield_now();
             }
@@ -162,9 +162,9 @@ impl Play {
     }
 }
 
-/// Returns the workers on which a mover reads that has moved, while its packets are always
-/// processed on the CPU of its first worker, which is idle. Repeats the test if another worker
-/// stole the mover meanwhile.
+/// Returns the workers on which a migratable fiber reads that has moved, while its packets are
+/// always processed on the CPU of its first worker, which is idle. Repeats the test if another
+/// worker stole the migratable fiber meanwhile.
 fn reads_of_one_never_followed(
     placement: Placement,
     steered: bool,
@@ -196,7 +196,7 @@ fn a_mover_that_has_settled_is_looked_for_where_it_is() {
         assert_eq!(setting.reads(1), 1);
         assert_eq!(setting.reads(1), 1);
         // The agent of the first worker sees no more packets, and is not needed: a spare of that
-        // worker may have run the mover.
+        // worker may have run the migratable fiber.
         setting.worker_0(KEEPS);
         for _ in 0..100 {
             setting.send(0);

@@ -8,7 +8,7 @@ use std::thread;
 
 use daiko::watch::{self, NotificationArea, at_least};
 use daiko::{Builder, JoinHandle, Preset, Runtime, WorkerCounters};
-use support::{PRESETS, end, mover, until, workers};
+use support::{PRESETS, end, migratable, until, workers};
 
 /// Fibers that wait in every way, and the objects that end their waits.
 struct Waiters {
@@ -22,8 +22,8 @@ struct Waiters {
 impl Waiters {
     /// Spawns ten fibers for each way; all wait, or are about to.
     fn spawn(runtime: &Runtime) -> Self {
-        let (silent, silent_slots) = runtime.run(|| NotificationArea::new(10));
-        let (told, told_slots) = runtime.run(|| NotificationArea::told(10));
+        let (silent, polled_slots) = runtime.run(|| NotificationArea::new(10));
+        let (told, notified_slots) = runtime.run(|| NotificationArea::notified(10));
         let mut waiters = Waiters {
             word: Arc::default(),
             areas: [silent, told],
@@ -44,9 +44,9 @@ impl Waiters {
             let word = released.clone();
             waiters.add(runtime, i, move || _ = watch::wait_until(&*word, at_least(1)));
             let word = released.clone();
-            waiters.add(runtime, i, move || _ = watch::wait_until_told(&*word, at_least(1)));
+            waiters.add(runtime, i, move || _ = watch::wait_until_notified(&*word, at_least(1)));
         }
-        for mut slot in silent_slots.into_iter().chain(told_slots) {
+        for mut slot in polled_slots.into_iter().chain(notified_slots) {
             waiters.add(runtime, slot.index(), move || _ = slot.wait().unwrap());
         }
         waiters
@@ -58,7 +58,7 @@ impl Waiters {
             wait();
             ended.fetch_add(1, Ordering::Release);
         };
-        let builder = if i.is_multiple_of(2) { mover() } else { Builder::new() };
+        let builder = if i.is_multiple_of(2) { migratable() } else { Builder::new() };
         self.handles.push(runtime.spawn_with(builder, body).unwrap());
     }
 

@@ -3,7 +3,7 @@
 //! | guide | for a program that |
 //! |---|---|
 //! | [From `std::thread` to Daiko](from_std) | has threads or tasks, and is to use fibers |
-//! | [Pinned, mover, `no_suspend`](placement) | uses thread-locals or `unsafe`, or chooses where fibers run |
+//! | [Pinned, migratable fiber, `no_suspend`](placement) | uses thread-locals or `unsafe`, or chooses where fibers run |
 //! | [Which calls may block](blocking) | uses files, locks of `std`, or libraries that know nothing of Daiko |
 //!
 //! The tests run the examples, and check that the quoted messages are those of the code.

@@ -140,7 +140,7 @@ pub(crate) struct Crowd {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Place {
     Pinned,
-    Mover,
+    Migratable,
     Thread,
 }
 
@@ -324,7 +324,7 @@ pub(crate) fn channel_step() -> impl Strategy<Value = ChannelStep> {
 }
 
 fn place() -> impl Strategy<Value = Place> {
-    prop_oneof![3 => Just(Place::Pinned), 2 => Just(Place::Mover), 1 => Just(Place::Thread)]
+    prop_oneof![3 => Just(Place::Pinned), 2 => Just(Place::Migratable), 1 => Just(Place::Thread)]
 }
 
 fn act() -> impl Strategy<Value = Act> {

@@ -1,12 +1,12 @@
 //! Cases for workers that are processes.
 
 mod blocking;
-mod course;
+mod exec_mode;
 mod crossing;
 mod death;
 mod ends;
 mod errors;
-mod estate;
+mod robust_list;
 mod heap;
 mod kills;
 mod objects;
@@ -28,11 +28,11 @@ pub(super) fn all() -> Vec<Case> {
         objects::cases(),
         ends::cases(),
         errors::cases(),
-        course::cases(),
+        exec_mode::cases(),
         death::cases(),
         stops::cases(),
         kills::cases(),
-        estate::cases(),
+        robust_list::cases(),
         blocking::cases(),
         sockets::cases(),
         pairing::cases(),

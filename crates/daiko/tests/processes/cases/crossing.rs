@@ -43,9 +43,9 @@ fn a_ring_goes_round_over_two_processes() {
         for membarrier in [true, false] {
             let builder = processes(2).preset(preset).fallbacks(None, membarrier);
             let runtime = builder.build().unwrap();
-            let maker = std::process::id();
+            let launcher = std::process::id();
             let ran_in = runtime.run(|| [2, 7, 100].map(|fibers| ring(fibers, 50)));
-            assert!(ran_in.iter().all(|processes| !processes.contains(&maker)));
+            assert!(ran_in.iter().all(|processes| !processes.contains(&launcher)));
             end(runtime);
         }
     }
@@ -116,7 +116,7 @@ fn descriptors_are_common() {
     });
 }
 
-/// The count of panics belongs to a process, so a mover stays while it unwinds.
+/// The count of panics belongs to a process, so a migratable fiber stays while it unwinds.
 fn who_unwinds_stays() {
     struct OnDrop(fn());
     impl Drop for OnDrop {
