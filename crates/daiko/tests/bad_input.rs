@@ -289,7 +289,7 @@ fn a_call_that_needs_a_fiber_names_the_line_of_its_caller() {
 fn a_suspension_inside_no_suspend_panics() {
     for preset in support::PRESETS {
         run_on(Runtime::builder().workers(2).preset(preset), || {
-            for builder in [Builder::new(), support::mover()] {
+            for builder in [Builder::new(), support::migratable()] {
                 builder.spawn(suspend_inside_no_suspend).unwrap().join().unwrap();
             }
         });

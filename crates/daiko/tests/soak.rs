@@ -1,9 +1,9 @@
 //! Random work for as long as is asked for: nothing may be lost, leaked or wrong.
 //!
-//! It runs for `DAIKO_SOAK_SECONDS`; `DAIKO_SOAK_SEED=number` begins with that round's choices. It is a
-//! runtime of random shape whose fibers all know what they wait for and how often, so that a
-//! lost wake-up shows as a wait that never ends: far beyond any documented bound a watchdog
-//! prints the counters and kills the process.
+//! It runs for `DAIKO_SOAK_SECONDS`; `DAIKO_SOAK_SEED=number` begins with that round's choices. It
+//! is a runtime of random shape whose fibers all know what they wait for and how often, so that a
+//! lost wake-up shows as a wait that never ends: far beyond any documented bound a watchdog prints
+//! the counters and kills the process.
 
 #[path = "soak/families.rs"]
 mod families;
@@ -30,7 +30,7 @@ use daiko::{Builder, JoinError, JoinHandle, Placement, Runtime, cancel, time};
 use daiko_sys::memory::GuardKind;
 use daiko_sys::selector::{self, Kind};
 use support::endless;
-use support::{Drops, LOOK, OnDrop, PRESETS, mover, until};
+use support::{Drops, LOOK, OnDrop, PRESETS, migratable, until};
 
 /// So often at least a cancel races what it would end.
 const RACES: u64 = 1_000_000;
@@ -239,7 +239,7 @@ impl Watchdog {
 
 impl Round {
     fn builder(&self, dice: &mut Dice) -> Builder {
-        let builder = if dice.one_in(3) { mover() } else { Builder::new() };
+        let builder = if dice.one_in(3) { migratable() } else { Builder::new() };
         let builder = if dice.one_in(8) { builder.stack_size(256 << 10) } else { builder };
         if dice.one_in(4) { builder.on(dice.below(self.workers)) } else { builder }
     }

@@ -193,8 +193,9 @@ fn a_watch_is_sampled_while_its_worker_is_busy() {
     let word = Arc::new(AtomicU64::new(0));
     let watched = word.clone();
     // SAFETY: the fiber keeps nothing in thread-local storage.
-    let mover = unsafe { daiko::Builder::new().on(0).mover() };
-    let waiter = runtime.spawn_with(mover, move || watch::wait_until(&*watched, equal(1))).unwrap();
+    let migratable = unsafe { daiko::Builder::new().on(0).migratable() };
+    let waiter =
+        runtime.spawn_with(migratable, move || watch::wait_until(&*watched, equal(1))).unwrap();
     let busy = word.clone();
     let hog = runtime
         .spawn_with(daiko::Builder::new().on(0), move || {

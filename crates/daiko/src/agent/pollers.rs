@@ -246,7 +246,7 @@ impl Entry {
         match std::mem::replace(&mut *state, State::Gone) {
             State::Idle(source) => {
                 drop(state);
-                process::own_code(|| drop(source));
+                process::user_code(|| drop(source));
             }
             State::Running => {
                 *state = State::Ending;

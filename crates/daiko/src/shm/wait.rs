@@ -113,13 +113,13 @@ impl At<'_> {
         let Self { segment, listeners, what } = self;
         loop {
             // Before the attached processes are watched, and before the attempt.
-            let census = segment.census();
+            let membership_epoch = segment.membership_epoch();
             segment.watch_all();
             let seen = match attempt() {
                 Err(seen) => seen,
                 done => return done,
             };
-            let due = || has_changed(&seen) || segment.census() != census;
+            let due = || has_changed(&seen) || segment.membership_epoch() != membership_epoch;
             if !until(segment, Told::At(listeners), what, deadline, due) || deadline.is_over() {
                 return attempt();
             }

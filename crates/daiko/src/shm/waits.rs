@@ -178,7 +178,7 @@ impl Source for SegmentWaits {
         self.watches.poll(by, round)
     }
 
-    fn glance(&self, by: &Worker) -> bool {
+    fn peek(&self, by: &Worker) -> bool {
         self.watches.any_rung() && self.watches.poll(by, Round::Idle)
     }
 

@@ -12,7 +12,7 @@ use daiko_sys::{clock, futex};
 
 use super::Worker;
 use super::source::{Bed, Round, Rung, Source};
-use super::stage::Rest;
+use super::stage::Idling;
 use super::state::TOKEN;
 use crate::deadline::Deadline;
 use crate::fiber::ControlBlock;
@@ -45,7 +45,7 @@ impl Worker {
     fn each_own_source(&self, mut each: impl FnMut(&dyn Source)) {
         each(&Mail);
         each(&self.timers);
-        each(&self.desk);
+        each(&self.submissions);
         each(&Injected);
         each(&self.watches);
         self.sources.each(|_, source| each(source));
@@ -182,7 +182,7 @@ impl Worker {
     fn spin(&self) -> bool {
         for _ in 0..INBOX_LOOKS {
             let mut found = self.inbox.has_mail();
-            self.sources.each(|_, source| found |= source.glance(self));
+            self.sources.each(|_, source| found |= source.peek(self));
             if found {
                 return true;
             }
@@ -304,7 +304,7 @@ impl Worker {
         if polling.is_none() {
             monitor.worker_parks();
         }
-        self.note_rest(if polling.is_none() { Rest::Parked } else { Rest::Sampling });
+        self.note_idling(if polling.is_none() { Idling::Parked } else { Idling::Sampling });
         // Only this worker arms its timers, so none comes that is due sooner.
         let mut due = Deadline::NEVER;
         self.each_source(|source| due = due.min(source.next_due()));
@@ -313,7 +313,7 @@ impl Worker {
             Some(source) => source.sleep(self, &self.unparked, timeout),
             None => self.sleep_on_token(timeout),
         }
-        self.note_rest(Rest::No);
+        self.note_idling(Idling::No);
         if polling.is_none() {
             monitor.worker_runs();
         }

@@ -36,7 +36,7 @@ pub trait Source: Send + Sync {
 
     /// Looks once, by a few loads, between two looks at the clock; returns true if there was an
     /// event.
-    fn glance(&self, _by: &Worker) -> bool {
+    fn peek(&self, _by: &Worker) -> bool {
         false
     }
 

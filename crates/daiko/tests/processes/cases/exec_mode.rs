@@ -1,5 +1,5 @@
-//! A fiber is in its own code again where a call of the library has come to its end, whichever it was and however it
-//! ended: what its worker's death then takes along is this one fiber.
+//! A fiber is in its own code again where a call of the library has come to its end, whichever it
+//! was and however it ended: what its worker's death then takes along is this one fiber.
 
 use std::cell::Cell;
 use std::panic;
