@@ -91,8 +91,8 @@ fn who_waits_for_a_word_may_be_woken() {
     static TOLD: AtomicU64 = AtomicU64::new(0);
     let one = watch::equal(1);
     may_be_woken(move || watch::wait_until(&SILENT, one), |_| SILENT.store(1, Ordering::Release));
-    may_be_woken(move || watch::wait_until_told(&TOLD, one), JoinHandle::cancel);
-    let (area, mut slots) = watch::NotificationArea::<u64>::told(1);
+    may_be_woken(move || watch::wait_until_notified(&TOLD, one), JoinHandle::cancel);
+    let (area, mut slots) = watch::NotificationArea::<u64>::notified(1);
     let mut slot = slots.remove(0);
     may_be_woken(move || slot.wait(), |_| area.notify(0));
 }
@@ -112,11 +112,11 @@ fn nothing_is_reported_while_some_fiber_runs() {
     });
     crossing.iter().for_each(|fiber| fiber.fiber().unpark());
     until(|| if_all_others_slept(&runtime).is_some_and(|found| found.cycles.len() == 1));
-    let (go_on, told) = mpsc::channel();
+    let (go_on, notified) = mpsc::channel();
     let (runs, running) = mpsc::channel();
     let busy = runtime.spawn(move || {
         runs.send(()).unwrap();
-        told.recv().unwrap();
+        notified.recv().unwrap();
     });
     running.recv().unwrap();
     assert!(runtime.shared().switches_if_idle().is_none());

@@ -131,7 +131,7 @@ fn work(area: &NotificationArea<u64>, slot: Slot<u64>) -> Slot<u64> {
         let builder = if i % 2 == 0 { migratable() } else { Builder::new() };
         let body = move || match i % 5 {
             0 => drop(watch::wait_until(&MARK, at_least(mark))),
-            1 => drop(watch::wait_until_told(&MARK, at_least(mark))),
+            1 => drop(watch::wait_until_notified(&MARK, at_least(mark))),
             2 => daiko::spawn(daiko::yield_now).join().unwrap(),
             _ => {
                 daiko::yield_now();

@@ -22,8 +22,8 @@ struct Waiters {
 impl Waiters {
     /// Ten fibers for each way; all wait, or are about to.
     fn spawn(runtime: &Runtime) -> Self {
-        let (silent, silent_slots) = runtime.run(|| NotificationArea::new(10));
-        let (told, told_slots) = runtime.run(|| NotificationArea::told(10));
+        let (silent, polled_slots) = runtime.run(|| NotificationArea::new(10));
+        let (told, notified_slots) = runtime.run(|| NotificationArea::notified(10));
         let mut waiters = Waiters {
             word: Arc::default(),
             areas: [silent, told],
@@ -44,9 +44,9 @@ impl Waiters {
             let word = released.clone();
             waiters.add(runtime, i, move || _ = watch::wait_until(&*word, at_least(1)));
             let word = released.clone();
-            waiters.add(runtime, i, move || _ = watch::wait_until_told(&*word, at_least(1)));
+            waiters.add(runtime, i, move || _ = watch::wait_until_notified(&*word, at_least(1)));
         }
-        for mut slot in silent_slots.into_iter().chain(told_slots) {
+        for mut slot in polled_slots.into_iter().chain(notified_slots) {
             waiters.add(runtime, slot.index(), move || _ = slot.wait().unwrap());
         }
         waiters

@@ -20,14 +20,14 @@ const SHORT: Duration = Duration::from_secs(1);
 enum Place {
     Parked,
     Watching,
-    Told,
+    Notified,
     Slot,
     Yielding,
     Joining,
 }
 
 const PLACES: [Place; 6] =
-    [Place::Parked, Place::Watching, Place::Told, Place::Slot, Place::Yielding, Place::Joining];
+    [Place::Parked, Place::Watching, Place::Notified, Place::Slot, Place::Yielding, Place::Joining];
 
 /// Stays at `place` until it is unwound; says when it is about to wait there.
 fn stay(place: Place, token: Token, there: Arc<AtomicUsize>) {
@@ -45,7 +45,7 @@ fn stay(place: Place, token: Token, there: Arc<AtomicUsize>) {
             daiko::park();
         },
         Place::Watching => drop(watch::wait_until(&word, at_least(1))),
-        Place::Told => drop(watch::wait_until_told(&word, at_least(1))),
+        Place::Notified => drop(watch::wait_until_notified(&word, at_least(1))),
         Place::Slot => drop(slots[0].wait()),
         Place::Yielding => loop {
             daiko::yield_now();
@@ -430,7 +430,7 @@ fn handles_and_areas_outlive_the_runtime() {
             let (area, slots) = NotificationArea::<u64>::new(2);
             (area, slots, daiko::spawn(daiko::park))
         });
-        let (told_area, told_slots) = runtime.run(|| NotificationArea::<u32>::told(2));
+        let (notified_area, notified_slots) = runtime.run(|| NotificationArea::<u32>::notified(2));
         let handle = parked.fiber().clone();
         assert_eq!(runtime.shutdown().leaked, 0);
         handle.unpark();
@@ -442,16 +442,16 @@ fn handles_and_areas_outlive_the_runtime() {
         drop(finished.join().unwrap());
         drops.assert_all();
         area.notify(1);
-        told_area.notify(0);
-        drop((area, told_area));
-        drop((slots, told_slots, handle));
+        notified_area.notify(0);
+        drop((area, notified_area));
+        drop((slots, notified_slots, handle));
     }
 }
 
 /// Nobody scans the area any more, so nobody may wait there.
 #[test]
 fn waits_at_an_area_end_with_its_runtime() {
-    for make in [NotificationArea::<u64>::new, NotificationArea::told] {
+    for make in [NotificationArea::<u64>::new, NotificationArea::notified] {
         let (home, other) = (workers(1), workers(1));
         let (area, mut slots) = home.run(move || make(2));
         let mut late = slots.remove(0);

@@ -191,7 +191,7 @@ fn leave(dice: &mut Dice, runtime: &Runtime, round: &Round, count: usize) {
             let (_token, word) = (token, AtomicU64::new(0));
             match i % 5 {
                 0 => _ = watch::wait_until(&word, at_least(1)),
-                1 => _ = watch::wait_until_told(&word, at_least(1)),
+                1 => _ = watch::wait_until_notified(&word, at_least(1)),
                 2 => _ = NotificationArea::<u64>::new(1).1[0].wait(),
                 3 => loop {
                     daiko::park();
@@ -499,7 +499,7 @@ fn watch_words(dice: &mut Dice, round: &Arc<Round>) {
             let word = word.clone();
             round.spawn(dice, move |dice, _| {
                 let wait: fn(&AtomicU64, _) -> _ =
-                    if told { watch::wait_until_told } else { watch::wait_until };
+                    if told { watch::wait_until_notified } else { watch::wait_until };
                 let mut seen = 0;
                 while seen < last {
                     let until = match dice.below(3) {
@@ -533,7 +533,7 @@ fn watch_words(dice: &mut Dice, round: &Arc<Round>) {
 /// Each slot gets its values one by one, acknowledged by an unpark; some areas end early.
 fn watch_slots(dice: &mut Dice, round: &Arc<Round>) {
     let (len, laps) = (1 + dice.below(20), 1 + dice.below(5) as u64);
-    let make = if dice.one_in(2) { NotificationArea::told } else { NotificationArea::new };
+    let make = if dice.one_in(2) { NotificationArea::notified } else { NotificationArea::new };
     let (area, slots) = make(len);
     let (taken, writer) = (Arc::new(AtomicUsize::new(0)), daiko::current());
     let takers: Vec<_> = slots

@@ -182,7 +182,7 @@ impl Source for Pollers {
         !self.is_empty() && self.poll_all()
     }
 
-    fn is_silent(&self) -> bool {
+    fn is_polled(&self) -> bool {
         !self.is_empty()
     }
 }

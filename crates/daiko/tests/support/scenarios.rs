@@ -103,7 +103,7 @@ fn watches() {
             let word = word.clone();
             daiko::spawn(move || match mark % 2 {
                 0 => watch::wait_until(&*word, at_least(mark)),
-                _ => watch::wait_until_told(&*word, at_least(mark)),
+                _ => watch::wait_until_notified(&*word, at_least(mark)),
             })
         })
         .collect();
@@ -119,8 +119,8 @@ fn watches() {
 }
 
 fn area() {
-    for told in [false, true] {
-        let make = if told { NotificationArea::<u32>::told } else { NotificationArea::new };
+    for notified in [false, true] {
+        let make = if notified { NotificationArea::<u32>::notified } else { NotificationArea::new };
         let (area, slots) = make(40);
         let fibers: Vec<_> =
             slots.into_iter().map(|mut slot| daiko::spawn(move || slot.wait().unwrap())).collect();

@@ -39,7 +39,7 @@ fn monitors() -> MutexGuard<'static, Vec<u32>> {
 }
 
 /// Runs `hook`, which is user code, on a monitor, which then counts as an ordinary thread.
-pub(crate) fn as_somebody(hook: impl FnOnce()) {
+pub(crate) fn as_a_peer(hook: impl FnOnce()) {
     let me = thread::id();
     monitors().retain(|&monitor| monitor != me);
     // A hook that panics must not end the monitor; the panic hook has reported it.
@@ -52,7 +52,7 @@ pub struct StuckSampler {
     /// Number of switches of all workers up to the last look.
     switches: Option<u64>,
     /// True if a deadlock has been reported since then.
-    told: bool,
+    reported: bool,
     /// True if cycles have been searched for since then: there is none if nothing was reported.
     searched: bool,
     others: Option<Others>,
@@ -69,7 +69,7 @@ impl StuckSampler {
         let pause = FIRST_PAUSE;
         StuckSampler {
             switches: None,
-            told: false,
+            reported: false,
             searched: false,
             others: None,
             pause,
@@ -90,11 +90,11 @@ impl StuckSampler {
     pub fn look(&mut self, runtime: &Shared) -> Option<Duration> {
         let switches = runtime.switches_if_idle()?;
         if self.switches.replace(switches) != Some(switches) {
-            (self.told, self.searched, self.others) = (false, false, None);
+            (self.reported, self.searched, self.others) = (false, false, None);
             self.pause = FIRST_PAUSE;
             return Some(self.pause);
         }
-        if self.told {
+        if self.reported {
             return None;
         }
         let others = Others::of(runtime);
@@ -104,7 +104,7 @@ impl StuckSampler {
             && let Some(deadlock) = runtime.deadlock(asleep, others.awake)
             && runtime.switches_if_idle() == Some(switches)
         {
-            self.told = true;
+            self.reported = true;
             runtime.tell(&deadlock);
             return None;
         }
@@ -177,7 +177,7 @@ impl Shared {
 
     fn tell(&self, deadlock: &Deadlock) {
         match &self.options.on_deadlock {
-            Some(hook) => as_somebody(|| hook(deadlock)),
+            Some(hook) => as_a_peer(|| hook(deadlock)),
             // An error means that standard error is closed, and no report is wanted.
             None => _ = writeln!(io::stderr(), "{deadlock}"),
         }

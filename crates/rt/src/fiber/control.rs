@@ -424,7 +424,7 @@ impl ControlBlock {
             self.state.apply::<Plain>(event)
         };
         match event {
-            Event::Cancel => self.was_cancelled(effect),
+            Event::Cancel => self.record_cancel(effect),
             // The thread that made it active has it alone.
             Event::Interrupt if effect == Effect::Enqueue => self.add_flags(flag::INTERRUPTED),
             _ => {}
@@ -440,7 +440,7 @@ impl ControlBlock {
     /// A migratable fiber that is active may run elsewhere, so its flags must not be touched: it
     /// finds the cancel in its run state when it suspends.
     #[cold]
-    fn was_cancelled(&self, effect: Effect) {
+    fn record_cancel(&self, effect: Effect) {
         match effect {
             Effect::Enqueue => self.add_flags(flag::CANCEL | flag::INTERRUPTED),
             _ if self.is_migratable() => {}

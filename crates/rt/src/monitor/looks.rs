@@ -190,7 +190,7 @@ impl Shared {
         if let Some(hook) = &self.options.on_stuck
             && let Some(report) = self.stuck_report(worker)
         {
-            deadlock::as_somebody(|| hook(&report));
+            deadlock::as_a_peer(|| hook(&report));
         }
     }
 

@@ -80,7 +80,7 @@ pub fn mail_pinned(from: Option<&Worker>, owner: &Worker, fiber: &ControlBlock, 
     // handle that knows its worker is freed after that message. The worker outlives its fibers, and
     // does not end before the token that is owed to it is stored.
     if let Some(pushed) = unsafe { owner.inbox.push_inline(NonNull::from(fiber), message) } {
-        return owner.has_got(from, pushed);
+        return owner.finish_delivery(from, pushed);
     }
     push_message(from, owner, fiber, message);
 }
@@ -176,11 +176,11 @@ impl Worker {
         // its messages alone; they keep it in use.
         match unsafe { self.inbox.push(NonNull::from(fiber)) } {
             Pushed::Closed => self.discard_messages(fiber),
-            pushed => self.has_got(from, pushed),
+            pushed => self.finish_delivery(from, pushed),
         }
     }
 
-    fn has_got(&self, from: Option<&Worker>, pushed: Pushed) {
+    fn finish_delivery(&self, from: Option<&Worker>, pushed: Pushed) {
         if let Some(from) = from {
             from.counters.mails_sent.add(1);
         }

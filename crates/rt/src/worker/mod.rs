@@ -27,7 +27,7 @@ pub use self::counters::WorkerCounters;
 pub(crate) use self::current::current_of_process;
 pub use self::current::{assert_no_poller, caller, current, is_agent, try_caller, without_fiber};
 pub use self::mail::{WakeRequest, mail_pinned, send, wake_migratable};
-pub use self::source::{Bed, Round, Rung, Source, SourceKey, Sources};
+pub use self::source::{Bed, Round, Source, SourceKey, Sources, WakeBy};
 pub(crate) use self::stage::{Coming, Unclear};
 pub use self::state::{Timers, Watcher, Watches, Worker};
 pub(crate) use self::succession::Plan;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use daiko_core::doorbell::{Listeners, Rung};
+use daiko_core::doorbell::{Listeners, RingOutcome};
 use daiko_core::robust::Holder;
 use daiko_sys::file::{FileLock, Guarded, SharedFile};
 use daiko_sys::{Scope, futex};
@@ -181,8 +181,8 @@ impl Segment {
     pub fn ring_bell(&self, bell: usize, cpu: Option<u32>) -> bool {
         let Some(bell) = self.tables().doorbells.get(bell) else { return false };
         match bell.ring_behind(cpu) {
-            Rung::Awake { elsewhere } => elsewhere,
-            Rung::Asleep => {
+            RingOutcome::Awake { elsewhere } => elsewhere,
+            RingOutcome::Asleep => {
                 wake(bell.word());
                 false
             }
@@ -336,7 +336,9 @@ impl Inner {
             match owner.load(Ordering::Relaxed) {
                 // This doorbell and all behind it never had an owner.
                 0 => break,
-                owner if rings(owner) && bell.ring(None) == Rung::Asleep => wake(bell.word()),
+                owner if rings(owner) && bell.ring(None) == RingOutcome::Asleep => {
+                    wake(bell.word())
+                }
                 _ => {}
             }
         }
