@@ -20,7 +20,7 @@ pub(crate) struct Options {
 
 const USUAL_SLOT_BYTES: u32 = 1024;
 /// Fibers that serve on each worker: so many requests may wait for the lock of the store while
-/// others are carried out.
+/// more are carried out.
 const FIBERS: usize = 4;
 
 /// Serves the store `name` until a client asks to stop.

@@ -3,8 +3,8 @@
 //! | guide | for a program that |
 //! |---|---|
 //! | [From `std::thread` to Daiko](from_std) | has threads or tasks, and is to use fibers |
-//! | [Pinned, migratable fiber, `no_suspend`](placement) | uses thread-locals or `unsafe`, or chooses where fibers run |
-//! | [Which calls may block](blocking) | uses files, locks of `std`, or libraries that know nothing of Daiko |
+//! | [Pinned, migratable, `no_suspend`](placement) | uses thread-locals or `unsafe` |
+//! | [Blocking calls](blocking) | uses files, locks of `std`, or other blocking libraries |
 //!
 //! The tests run the examples, and check that the quoted messages are those of the code.
 
