@@ -1,4 +1,4 @@
-//! What the server does for each command, and what it replies.
+//! The server's commands and their replies.
 
 use std::process;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::resp::{Arguments, Replies, integer};
 use super::store::{NEVER, Store};
 
-/// The state that all connections share.
+/// State shared by all connections.
 pub(crate) struct Database {
     store: Store,
     started: Instant,
@@ -14,15 +14,16 @@ pub(crate) struct Database {
 
 struct Command {
     name: &'static str,
-    /// How many words a request has, with the name; if negative, the least.
+    /// Number of words in a request, including the name; if negative, the minimum.
     words: i64,
     flags: &'static [&'static str],
-    /// The first key, the last one (from the end if negative), and how far it is from key to key.
+    /// Position of the first key, of the last key (from the end if negative), and the step from key
+    /// to key.
     keys: [i64; 3],
     run: fn(&Database, Arguments<'_>, &mut Replies) -> Done,
 }
 
-/// The text of an error, if it is one.
+/// Result of a command: the text of an error, if there is one.
 type Done = Result<(), Vec<u8>>;
 
 const READ: &[&str] = &["readonly", "fast"];
@@ -30,7 +31,7 @@ const WRITE: &[&str] = &["write"];
 const ALL: [i64; 3] = [1, -1, 1];
 const NO_KEY: [i64; 3] = [0, 0, 0];
 
-/// The first ones are found first.
+/// Commands by frequency, as they are searched in this order.
 static COMMANDS: [Command; 16] = [
     Command { name: "get", words: 2, flags: READ, keys: [1, 1, 1], run: get },
     Command { name: "set", words: -3, flags: WRITE, keys: [1, 1, 1], run: set },
@@ -50,7 +51,7 @@ static COMMANDS: [Command; 16] = [
     Command { name: "config", words: -2, flags: &["admin"], keys: NO_KEY, run: config },
 ];
 
-/// Of what is not known, an error quotes at most so many bytes.
+/// Bytes of an unknown command that an error quotes at most.
 const MOST_QUOTED: usize = 128;
 const NO_NUMBER: &str = "value is not an integer or out of range";
 
@@ -59,9 +60,9 @@ impl Database {
         Database { store: Store::new(), started: Instant::now() }
     }
 
-    /// Does what a request says. Returns whether the connection goes on.
+    /// Executes a request. Returns whether the connection continues.
     pub(crate) fn carry_out(&self, request: Arguments<'_>, replies: &mut Replies) -> bool {
-        // An empty line says nothing, and gets no reply.
+        // An empty line gets no reply.
         let Some(name) = request.from(0).next() else { return true };
         let Some(command) = find(name) else {
             replies.error(&unknown(request));
@@ -104,11 +105,11 @@ fn set(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done
     Ok(())
 }
 
-/// What follows key and value of a `SET`.
+/// Words after key and value of a `SET`.
 struct Options<'r> {
-    /// Whether there has to be a value already (`XX`), or must be none (`NX`).
+    /// Whether there must already be a value (`XX`), or must be none (`NX`).
     only_if: Option<bool>,
-    /// How long it is to last (`EX`, `PX`), and in how many milliseconds that is told.
+    /// Lifetime (`EX`, `PX`), and its unit in milliseconds.
     time: Option<(&'r [u8], i64)>,
 }
 
@@ -134,7 +135,7 @@ impl<'r> Options<'r> {
     }
 }
 
-/// When a value expires that lasts for so many units from now.
+/// Expiry time of a value that lives for this many units from now.
 fn expiry(server: &Database, text: &[u8], unit: i64) -> Result<i64, Vec<u8>> {
     let milliseconds = integer(text).ok_or(NO_NUMBER)?.checked_mul(unit);
     let milliseconds = milliseconds.filter(|milliseconds| *milliseconds > 0);
@@ -196,7 +197,7 @@ fn exists(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> D
     Ok(())
 }
 
-/// Says what it is told, as `ECHO` does, or that it is there.
+/// Replies with its argument, like `ECHO`, or with `PONG`.
 fn ping(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     match request.len() {
         1 => replies.simple("PONG"),
@@ -206,7 +207,7 @@ fn ping(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     Ok(())
 }
 
-/// There is one database, number 0.
+/// Accepts only number 0, the single database.
 fn select(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     if integer(&request[1]).ok_or(NO_NUMBER)? != 0 {
         return Err("DB index is out of range".into());
@@ -214,7 +215,7 @@ fn select(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> D
     ok(server, request, replies)
 }
 
-/// All that there is to do for `QUIT`: [`Database::carry_out`] ends the connection.
+/// Replies to `QUIT` as well: [`Database::carry_out`] ends the connection.
 fn ok(_: &Database, _: Arguments<'_>, replies: &mut Replies) -> Done {
     replies.simple("OK");
     Ok(())
@@ -233,7 +234,7 @@ fn flushall(server: &Database, request: Arguments<'_>, replies: &mut Replies) ->
     ok(server, request, replies)
 }
 
-/// All sections, or those that are asked for.
+/// Replies with all sections, or with the requested sections.
 fn info(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     let (id, seconds) = (process::id(), server.started.elapsed().as_secs());
     let about = format!(
@@ -249,7 +250,7 @@ fn info(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Don
     Ok(())
 }
 
-/// What clients ask to learn where the keys of a request are.
+/// Describes commands, so that clients can find the keys of a request.
 fn command(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     match request.from(1).next() {
         None => {
@@ -266,7 +267,7 @@ fn command(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done 
     Ok(())
 }
 
-/// As Redis described commands before version 6, which all clients read.
+/// Describes a command as Redis did before version 6, which all clients can read.
 fn describe(command: &Command, replies: &mut Replies) {
     replies.array(6);
     replies.bulk(command.name.as_bytes());
@@ -276,7 +277,7 @@ fn describe(command: &Command, replies: &mut Replies) {
     command.keys.iter().for_each(|number| replies.integer(*number));
 }
 
-/// Settings that clients ask for; none can be changed.
+/// Replies with settings that clients ask for; none can be changed.
 fn config(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     if !is(&request[1], "get") {
         return Err(unknown_subcommand(&request[1], "CONFIG"));
@@ -304,7 +305,7 @@ fn unknown_subcommand(word: &[u8], of: &str) -> Vec<u8> {
     [b"unknown subcommand '", quoted(word, MOST_QUOTED), rest.as_bytes()].concat()
 }
 
-/// What Redis says of a command that there is not.
+/// Error of Redis for an unknown command.
 fn unknown(request: Arguments<'_>) -> Vec<u8> {
     let mut told = Vec::new();
     for argument in request.from(1) {
@@ -317,12 +318,12 @@ fn unknown(request: Arguments<'_>) -> Vec<u8> {
     [b"unknown command '", name, b"', with args beginning with: ", &told].concat()
 }
 
-/// Upper and lower case are one.
+/// Whether both are equal without regard to case.
 fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// The beginning of a word, up to a byte of zero, as C would print it.
+/// The beginning of a word, up to a zero byte, as C would print it.
 fn quoted(word: &[u8], most: usize) -> &[u8] {
     let word = &word[..word.len().min(most)];
     word.split(|byte| *byte == 0).next().unwrap_or_default()

@@ -1,14 +1,16 @@
-//! RESP2, the protocol of Redis: requests out of bytes, replies into bytes. It knows no socket and no store.
+//! RESP2, the protocol of Redis: parses requests from bytes, and formats replies into bytes. It
+//! knows no socket and no store.
 //!
-//! A request is an array of strings, each behind its length; or a line of words, as one types it into `telnet`:
+//! A request is an array of strings, each after its length; or a line of words, as typed into
+//! `telnet`:
 //!
 //! ```text
 //! *2\r\n$3\r\nGET\r\n$4\r\ncity\r\n
 //! GET "city"\r\n
 //! ```
 //!
-//! What is taken for a request, the limits, and what is said of all else are as in Redis. It does not look at the byte
-//! behind a `\r`, nor at the two behind an argument, and neither does this.
+//! Accepted requests, limits and errors are those of Redis. Like Redis, it checks neither the byte
+//! after a `\r` nor the two bytes after an argument.
 
 use std::ops::{Index, Range};
 
@@ -18,37 +20,39 @@ const MOST_ARGUMENTS: i64 = 1 << 20;
 const MOST_ARGUMENT_BYTES: i64 = 512 << 20;
 const MOST_LINE_BYTES: usize = 64 << 10;
 
-/// Finds the requests in what a client sends, which may be cut anywhere.
+/// Finds the requests in a client's bytes, which may be cut anywhere.
 #[derive(Default)]
 pub(crate) struct Parser {
-    /// Where the arguments lie that are there. It grows with them, not with how many were announced.
+    /// Ranges of the arguments that are complete. It grows with them rather than with the announced
+    /// number.
     arguments: Vec<Range<usize>>,
-    /// How many are still to come; 0 before the first line of a request.
+    /// Number of missing arguments; 0 before the first line of a request.
     missing: usize,
-    /// The length of the next one, once that was read.
+    /// Length of the next argument, once that was read.
     announced: Option<usize>,
-    /// What lies before it is parsed.
+    /// End of the parsed bytes.
     at: usize,
-    /// What lies before it has no end of the line that begins at `at`.
+    /// End of the bytes known to contain no end of the line that begins at `at`.
     searched: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// A request takes the first `bytes`; [`Parser::arguments`] has what it says.
+    /// A request takes the first `bytes`; [`Parser::arguments`] returns its arguments.
     Request { bytes: usize },
-    /// More has to come.
+    /// More bytes are needed.
     Incomplete,
 }
 
-/// Why bytes are no request. Where the next one would begin, nobody knows then.
+/// Reason why bytes are no request. The beginning of the next request is then unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProtocolError(pub(crate) Vec<u8>);
 
 impl Parser {
-    /// Goes on with `input`: all bytes behind the last request, those that it has seen already and those that came since.
+    /// Continues with `input`: all bytes after the last request, including those that it has seen
+    /// already.
     ///
-    /// It decodes words in quotes where they lie, and changes nothing else.
+    /// It decodes quoted words in place, and changes nothing else.
     pub(crate) fn parse(&mut self, input: &mut [u8]) -> Result<Parsed, ProtocolError> {
         if self.missing == 0 {
             self.arguments.clear();
@@ -70,17 +74,18 @@ impl Parser {
         Ok(Parsed::Request { bytes: std::mem::take(&mut self.at) })
     }
 
-    /// What the request says that was found last, in the `input` where it was: nothing, if it is an empty line.
+    /// Arguments of the request that was found last, given the same `input`. There are none if it
+    /// is an empty line.
     pub(crate) fn arguments<'r>(&'r self, input: &'r [u8]) -> Arguments<'r> {
         Arguments { input, ranges: &self.arguments }
     }
 
-    /// Bytes that it keeps for the next requests.
+    /// Bytes of memory that it keeps for later requests.
     pub(crate) fn capacity(&self) -> usize {
         self.arguments.capacity() * size_of::<Range<usize>>()
     }
 
-    /// Reads how many arguments there are. A negative number is as good as 0.
+    /// Reads the number of arguments. A negative number counts as 0.
     fn count(&mut self, input: &[u8]) -> Result<bool, ProtocolError> {
         let Some(line) = self.header(input, "too big mbulk count string")? else {
             return Ok(false);
@@ -91,7 +96,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// Finds the next argument, if all of it is there.
+    /// Finds the next argument, if it is complete.
     fn argument(&mut self, input: &[u8]) -> Result<bool, ProtocolError> {
         let bytes = match self.announced {
             Some(bytes) => bytes,
@@ -112,7 +117,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// The next line, without its two last bytes, if all of it is there.
+    /// Returns the next line without its last two bytes, if it is complete.
     #[inline]
     fn header<'i>(
         &mut self,
@@ -127,7 +132,7 @@ impl Parser {
         }))
     }
 
-    /// Splits the line that `input` begins with.
+    /// Splits the line at the start of `input`.
     fn line_of_words(&mut self, input: &mut [u8]) -> Result<bool, ProtocolError> {
         let Some(end) = self.find(b'\n', input, "too big inline request")? else {
             return Ok(false);
@@ -139,7 +144,8 @@ impl Parser {
         Ok(true)
     }
 
-    /// Where a line ends. No byte is looked at twice, however small the pieces in which it comes.
+    /// Finds the end of a line. Each byte is examined only once, however small the pieces are in
+    /// which it arrives.
     #[inline]
     fn find(
         &mut self,
@@ -157,7 +163,7 @@ impl Parser {
     }
 }
 
-/// The length that the line before an argument tells.
+/// The length stated by the line before an argument.
 fn length(line: &[u8]) -> Result<usize, ProtocolError> {
     let Some(digits) = line.strip_prefix(b"$") else {
         let got = line.first().unwrap_or(&b'\r');
@@ -167,10 +173,10 @@ fn length(line: &[u8]) -> Result<usize, ProtocolError> {
     bytes.map(|bytes| bytes as usize).ok_or_else(|| ProtocolError::new("invalid bulk length"))
 }
 
-/// A number as Redis takes one: no sign but a minus, no zeros in front, no blanks.
+/// Parses a number as Redis does: no sign except a minus, no leading zeros, no blanks.
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let (sign, digits) = match text {
-        // Most of them, and the only ones that begin with 0.
+        // The most frequent case, and the only numbers that may begin with 0.
         [digit @ b'0'..=b'9'] => return Some(i64::from(digit - b'0')),
         [b'-', digits @ ..] => (-1, digits),
         digits => (1, digits),
@@ -190,7 +196,7 @@ impl ProtocolError {
     }
 }
 
-/// What a request says: slices of the bytes that came.
+/// Arguments of a request: slices of the received bytes.
 #[derive(Clone, Copy)]
 pub(crate) struct Arguments<'r> {
     input: &'r [u8],
@@ -202,7 +208,7 @@ impl<'r> Arguments<'r> {
         self.ranges.len()
     }
 
-    /// Those from `first` on.
+    /// The arguments from `first` on.
     pub(crate) fn from(self, first: usize) -> impl Iterator<Item = &'r [u8]> {
         self.ranges[first..].iter().map(move |range| &self.input[range.clone()])
     }
@@ -216,19 +222,19 @@ impl Index<usize> for Arguments<'_> {
     }
 }
 
-/// Replies, one behind the other, until they are sent.
+/// Replies in order, until they are sent.
 #[derive(Default)]
 pub(crate) struct Replies {
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Replies {
-    /// A line that the program knows.
+    /// Appends a fixed line.
     pub(crate) fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// A line that may quote what was asked, so that not all of its bytes can be sent as they are.
+    /// Appends an error. It may quote the request, so line ends in it are replaced.
     pub(crate) fn error(&mut self, text: &[u8]) {
         let no_end = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
         let text: Vec<u8> = b"ERR ".iter().chain(text).map(no_end).collect();
@@ -240,19 +246,19 @@ impl Replies {
     }
 
     pub(crate) fn bulk(&mut self, text: &[u8]) {
-        // At once what all of it takes, as it may be long.
+        // Reserves the memory at once, as the text may be long.
         self.bytes.reserve(text.len() + 32);
         self.number(b'$', text.len() as i64);
         self.bytes.extend_from_slice(text);
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// What a key without a value has.
+    /// Appends the reply for a key without a value.
     pub(crate) fn nothing(&mut self) {
         self.line(b'$', b"-1");
     }
 
-    /// The head of an array, whose elements follow.
+    /// Appends the head of an array. Its elements follow.
     pub(crate) fn array(&mut self, elements: usize) {
         self.number(b'*', elements as i64);
     }

@@ -1,4 +1,5 @@
-//! The keys and their values, in shards with a lock each, so that the fibers of several workers seldom meet.
+//! Keys and values, in shards with a lock each, so that the fibers of several workers seldom
+//! contend.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem;
@@ -9,20 +10,20 @@ use daiko::sync::{Mutex, MutexGuard};
 use hashbrown::HashTable;
 use hashbrown::hash_table::{Entry as Place, OccupiedEntry};
 
-/// As many as a set of them has bits.
+/// Number of shards: the bits of a set.
 const SHARDS: usize = 64;
 
-/// When a value expires that never does.
+/// Expiry time of a value that never expires.
 pub(crate) const NEVER: i64 = i64::MAX;
 
 pub(crate) struct Store {
     shards: Box<[Shard]>,
-    /// With a seed of its own, so that nobody can choose keys that all get the same hash.
+    /// Seeded randomly, so that a client cannot choose keys with equal hashes.
     hasher: RandomState,
     clock: Clock,
 }
 
-/// On cache lines of its own.
+/// A shard on cache lines of its own.
 #[repr(align(128))]
 struct Shard(Mutex<Map>);
 
@@ -32,7 +33,7 @@ pub(crate) struct Map {
     clock: Clock,
 }
 
-/// A key and its value behind it, in one piece of memory, so that short ones take one cache line.
+/// A key followed by its value, in one allocation, so that a short entry takes one cache line.
 pub(crate) struct Entry {
     text: Box<[u8]>,
     key_bytes: usize,
@@ -47,7 +48,8 @@ pub(crate) struct Key<'k> {
     hash: u64,
 }
 
-/// Milliseconds since the store was made, from 1 on: so no time that passes ends at [`NEVER`].
+/// A clock in milliseconds since the creation of the store, starting at 1. No finite lifetime ends
+/// at [`NEVER`].
 #[derive(Clone, Copy)]
 struct Clock(Instant);
 
@@ -58,13 +60,14 @@ impl Store {
         Store { shards: (0..SHARDS).map(shard).collect(), hasher: RandomState::new(), clock }
     }
 
-    /// The shard of a key, locked.
+    /// Locks the shard of a key.
     pub(crate) fn lock<'k>(&self, text: &'k [u8]) -> (MutexGuard<'_, Map>, Key<'k>) {
         let key = self.key(text);
         (self.lock_shard(key.shard()), key)
     }
 
-    /// Calls `each` with every key and its number while all their shards are locked: others see all changes or none.
+    /// Calls `each` with every key and its index while all their shards are locked: other requests
+    /// see all changes or none.
     pub(crate) fn for_each<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
@@ -86,12 +89,12 @@ impl Store {
     pub(crate) fn clear(&self) {
         let mut maps = self.lock_set(u64::MAX);
         let old: Vec<_> = maps.iter_mut().map(|map| mem::take(&mut map.entries)).collect();
-        // Others go on while all that is freed.
+        // The locks are released first, so that other fibers continue while the memory is freed.
         drop(maps);
         drop(old);
     }
 
-    /// When a value expires that is set now, to last for so long.
+    /// Expiry time of a value that is set now and lives for `milliseconds`.
     pub(crate) fn expiry(&self, milliseconds: i64) -> Option<i64> {
         self.clock.now().checked_add(milliseconds)
     }
@@ -102,14 +105,14 @@ impl Store {
         Key { text, hash: hasher.finish() }
     }
 
-    /// The shards in `set`, in their order: so no two wait for each other.
+    /// Locks the shards in `set` in ascending order, so that two callers cannot deadlock.
     fn lock_set(&self, set: u64) -> Vec<MutexGuard<'_, Map>> {
         let shards = (0..SHARDS).filter(|shard| set & 1 << shard != 0);
         shards.map(|shard| self.lock_shard(shard)).collect()
     }
 
     fn lock_shard(&self, shard: usize) -> MutexGuard<'_, Map> {
-        // Whoever panicked has left the map whole: each change is one call of it.
+        // A panic leaves the map intact, as each change is one call of it.
         self.shards[shard].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -131,7 +134,7 @@ impl Map {
         }
     }
 
-    /// Whether there was one.
+    /// Removes a key. Returns whether it had a value.
     pub(crate) fn remove(&mut self, key: Key<'_>) -> bool {
         self.place(key).map(OccupiedEntry::remove).is_some()
     }
@@ -146,8 +149,8 @@ impl Map {
         None
     }
 
-    /// Frees what has expired before the table grows, so that no timer has to. If that is little, the table grows all
-    /// the same, so that it is half full at most when that was done.
+    /// Frees expired entries before the table grows, so that no timer is needed. If few are freed,
+    /// the table grows as well, so that it is at most half full afterwards.
     fn make_room(&mut self) {
         let most = self.entries.capacity();
         if self.entries.len() == most {
@@ -170,7 +173,7 @@ impl Entry {
         &self.text[self.key_bytes..]
     }
 
-    /// Where it is, if it is as long as the one before.
+    /// Replaces the value, in place if the length is the same.
     pub(crate) fn set_value(&mut self, value: &[u8]) {
         let (key, old) = self.text.split_at_mut(self.key_bytes);
         if old.len() == value.len() {
@@ -182,7 +185,7 @@ impl Entry {
 }
 
 impl Key<'_> {
-    /// By bits that a shard's table looks at last.
+    /// Chooses the shard by bits that a shard's table uses last.
     fn shard(self) -> usize {
         (self.hash >> 40) as usize % SHARDS
     }

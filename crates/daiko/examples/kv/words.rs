@@ -1,12 +1,13 @@
-//! A line as people type it, split into words as Redis does.
+//! Splitting of a typed line into words, as Redis does.
 
 use std::ops::Range;
 
-/// A quote that is not closed, or not followed by a blank.
+/// A quote that is not closed, or is not followed by a blank.
 #[derive(Debug)]
 pub(crate) struct Unbalanced;
 
-/// Finds the words of `line`, each decoded to where those before it end: none is longer than it was in quotes.
+/// Finds the words of `line`. Each word is decoded in place, behind the previous one: no word is
+/// longer than its quoted form.
 pub(crate) fn split(line: &mut [u8], words: &mut Vec<Range<usize>>) -> Result<(), Unbalanced> {
     let (mut from, mut to) = (0, 0);
     loop {
@@ -20,7 +21,7 @@ pub(crate) fn split(line: &mut [u8], words: &mut Vec<Range<usize>>) -> Result<()
     }
 }
 
-/// Decodes the word at `from` to where `to` is; returns what lies behind both.
+/// Decodes the word at `from`, and writes it to `to`. Returns the positions after both.
 fn decode(line: &mut [u8], mut from: usize, mut to: usize) -> Result<(usize, usize), Unbalanced> {
     let mut quote = None;
     loop {
@@ -46,7 +47,7 @@ fn decode(line: &mut [u8], mut from: usize, mut to: usize) -> Result<(usize, usi
     }
 }
 
-/// What a backslash and `escaped` stand for, and how many bytes they are.
+/// The byte that a backslash and `escaped` denote, and the number of bytes used.
 fn unescape(escaped: &[u8]) -> (u8, usize) {
     if let [b'x', high, low, ..] = escaped
         && let (Some(high), Some(low)) = (hex(*high), hex(*low))
@@ -68,7 +69,7 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
-/// As `isspace` of C has it.
+/// Whether C's `isspace` accepts the byte.
 fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
