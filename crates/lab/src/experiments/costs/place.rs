@@ -15,7 +15,7 @@ const WORKERS: u64 = 4;
 
 /// A migratable fiber: its placement history and its worker.
 #[derive(Clone, Copy)]
-struct Mover {
+struct Migratable {
     follow: Follow,
     at: u16,
 }
@@ -33,25 +33,26 @@ pub(super) fn place_follow(effort: Effort) -> Result<Sample, Failure> {
     let mut random = SplitMix64(1);
     let mut worker = || random.below(WORKERS) as u16;
     let wakes: Vec<_> = (0..ASKED).map(|_| Wake { agent: worker(), interrupt: worker() }).collect();
-    let mut movers = [Mover { follow: Follow::new(), at: 0 }; 16];
+    let mut migratable = [Migratable { follow: Follow::new(), at: 0 }; 16];
     counted(effort, SELDOM, ASKED, "wake-ups that went somewhere", || {
         let decided = wakes.iter().enumerate();
         let decided =
-            decided.map(|(index, wake)| decide(&mut movers[index % 16], black_box(*wake)));
+            decided.map(|(index, wake)| decide(&mut migratable[index % 16], black_box(*wake)));
         Ok(decided.map(u64::from).sum())
     })
 }
 
-/// Decides where the mover goes. Returns whether it stayed or went to the agent's worker.
-fn decide(mover: &mut Mover, by: Wake) -> bool {
-    let previous = mover.at;
-    mover.at = mover.follow.place(by.interrupt, previous, BOUND, || {
-        match wake(Kind::Mover, previous.into(), Some(by.agent.into()), true) {
-            Target::NextSlot => by.agent,
+/// Decides where the migratable fiber goes. Returns whether it stayed or went to the agent's
+/// worker.
+fn decide(migratable: &mut Migratable, by: Wake) -> bool {
+    let previous = migratable.at;
+    migratable.at = migratable.follow.place(by.interrupt, previous, BOUND, || {
+        match wake(Kind::Migratable, previous.into(), Some(by.agent.into()), true) {
+            Target::LifoSlot => by.agent,
             Target::Inbox(worker) => worker as u16,
         }
     });
-    mover.at == previous || mover.at == by.agent
+    migratable.at == previous || migratable.at == by.agent
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! `daiko-pinned`, `daiko-mover` and `daiko-follow`: one fiber per flow, on one worker per CPU.
+//! `daiko-pinned`, `daiko-migratable` and `daiko-follow`: one fiber per flow, on one worker per
+//! CPU.
 
 use std::{io, net::TcpStream, os::fd::AsFd, sync::Arc};
 
@@ -12,9 +13,9 @@ use super::{
 };
 
 /// Receivers by the place where a fiber continues after a wait. A pinned fiber always continues on
-/// its first worker. A mover continues on the worker that sees the packet if that worker has time,
-/// else on its previous worker. A following mover does the same, but after a move it stays until a
-/// packet was processed on its new worker.
+/// its first worker. A migratable fiber continues on the worker that sees the packet if that worker
+/// has time, else on its previous worker. A following migratable fiber does the same, but after a
+/// move it stays until a packet was processed on its new worker.
 pub(super) const METHODS: [Receiving; 3] = [
     Receiving {
         name: "daiko-pinned",
@@ -22,11 +23,11 @@ pub(super) const METHODS: [Receiving; 3] = [
     },
     Receiving {
         name: "daiko-mover",
-        receive: |flows, board| receive(mover, Placement::Default, flows, board),
+        receive: |flows, board| receive(migratable, Placement::Default, flows, board),
     },
     Receiving {
         name: "daiko-follow",
-        receive: |flows, board| receive(mover, Placement::Follow, flows, board),
+        receive: |flows, board| receive(migratable, Placement::Follow, flows, board),
     },
 ];
 
@@ -50,10 +51,10 @@ fn pinned() -> Builder {
     Builder::new().spread()
 }
 
-fn mover() -> Builder {
+fn migratable() -> Builder {
     // SAFETY: the receiver keeps nothing in thread-local storage across a wait for its socket. It
     // uses numbers in its frame and words in shared memory only.
-    unsafe { pinned().mover() }
+    unsafe { pinned().migratable() }
 }
 
 fn take(stream: &Async<TcpStream>, bytes: &mut [u8]) -> Taken {

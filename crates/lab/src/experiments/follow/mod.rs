@@ -9,8 +9,8 @@
 //!
 //! - `threads`: one kernel thread per flow, not bound, placed by the kernel.
 //! - `daiko-pinned`: one fiber per flow that never moves; 0 migrations are expected.
-//! - `daiko-mover`: a fiber continues on the worker that sees the packet if that worker has time,
-//!   else on its previous worker.
+//! - `daiko-migratable`: a fiber continues on the worker that sees the packet if that worker has
+//!   time, else on its previous worker.
 //! - `daiko-follow`: after a move, a fiber stays until a packet was processed on its new worker,
 //!   for at most 4 wake-ups.
 //!
@@ -41,7 +41,7 @@
 //!
 //! Kernel threads move because the senders occupy their CPU when they wake a receiver by a packet
 //! processed there, because there are more receivers than CPUs, and because of other load of the
-//! machine. On two CPUs a mover has only one other place.
+//! machine. On two CPUs a migratable fiber has only one other place.
 
 mod board;
 mod fibers;

@@ -238,7 +238,7 @@ impl Machine {
                 self.outcome.busy_ns += self.model.interrupt_ns;
                 self.deliver(packet, cpu as u16, observe);
             }
-            Doing::Task if self.cpus[cpu].service_left == 0 => self.has_read(cpu),
+            Doing::Task if self.cpus[cpu].service_left == 0 => self.finish_packet(cpu),
             Doing::Task => self.yields(cpu),
             Doing::Other => self.set_idle(cpu),
             Doing::Idle => unreachable!("an idle CPU has no event"),
@@ -279,7 +279,7 @@ impl Machine {
     }
 
     /// Records that the running task has read a packet and asks for the next on this CPU.
-    fn has_read(&mut self, cpu: usize) {
+    fn finish_packet(&mut self, cpu: usize) {
         let task = self.cpus[cpu].running;
         self.flows[task as usize].wish(cpu as u16, self.now, self.model.steering);
         let packets = &mut self.tasks[task as usize].packets;

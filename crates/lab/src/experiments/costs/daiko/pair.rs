@@ -27,9 +27,9 @@ const FIBERS: u64 = 16;
 const SLICE: usize = 40;
 
 /// Builder of a fiber that other workers may take.
-pub(super) fn mover() -> Builder {
+pub(super) fn migratable() -> Builder {
     // SAFETY: the fibers of this module keep nothing in thread-local storage across a suspension.
-    unsafe { Builder::new().mover() }
+    unsafe { Builder::new().migratable() }
 }
 
 /// Measures switches between fibers on one of two workers.
