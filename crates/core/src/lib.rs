@@ -10,6 +10,7 @@
 pub mod announce;
 pub mod barrier;
 pub mod blocking;
+pub mod budget;
 pub mod call;
 pub mod cancel;
 pub mod channel;
@@ -25,6 +26,7 @@ pub mod fiber;
 pub mod futex;
 pub mod hazard;
 pub mod governor;
+pub mod hazard;
 pub mod idle;
 pub mod injector;
 pub mod list;

@@ -11,6 +11,7 @@ mod heap;
 mod kills;
 mod objects;
 mod pairing;
+mod robust_list;
 mod sockets;
 mod stops;
 

@@ -16,6 +16,7 @@ use daiko_sys::signal;
 
 use super::union_word::UnionWord;
 use super::cancelled::CancelScope;
+use super::union_word::UnionWord;
 use crate::process;
 use crate::runtime::Shared as Runtime;
 use crate::worker::Worker;

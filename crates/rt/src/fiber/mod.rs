@@ -12,6 +12,7 @@ mod lost;
 mod scope;
 mod spawn;
 mod spawn_error;
+mod union_word;
 pub mod unwind;
 pub mod waiter;
 mod wake;

@@ -9,10 +9,12 @@ pub mod holding;
 mod life;
 mod mode;
 mod occupy;
+pub(crate) mod process_table;
 mod robust_list;
 pub(crate) mod process_table;
 mod segment;
 mod shared;
+pub(crate) mod worker_processes;
 mod zygote;
 
 pub use self::call::{

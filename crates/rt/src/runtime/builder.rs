@@ -11,6 +11,7 @@ use daiko_context::stack::StackError;
 use daiko_core::fiber::Access;
 use daiko_core::hazard::Hazard;
 use daiko_core::governor::{Governor, Preset};
+use daiko_core::hazard::Hazard;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
 use daiko_sys::Scope;

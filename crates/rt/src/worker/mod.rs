@@ -18,6 +18,7 @@ mod source;
 mod stage;
 mod state;
 mod steal;
+mod steal_history;
 mod succession;
 pub mod suspend;
 mod timers;

@@ -5,6 +5,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 
 use daiko_context::StackPointer;
+use daiko_core::budget::PickBudget;
 use daiko_core::cancel::Mark;
 use daiko_core::fiber::{Access, Inbox, LifoSlot, WaiterId};
 use daiko_core::list::Fifo;
