@@ -1,12 +1,11 @@
 //! What holds where workers are processes.
 
 mod blocking;
-mod exec_mode;
 mod crossing;
 mod death;
 mod ends;
 mod errors;
-mod robust_list;
+mod exec_mode;
 mod heap;
 mod kills;
 mod objects;

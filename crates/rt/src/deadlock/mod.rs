@@ -11,7 +11,6 @@
 //! process and for good.
 
 pub mod held;
-pub mod sampler;
 mod report;
 pub mod sampler;
 mod search;
@@ -19,7 +18,6 @@ mod target;
 mod tracking;
 
 pub use self::held::{assert_not_held, freed, taken};
-pub(crate) use self::sampler::{StuckSampler, as_a_peer};
 pub use self::report::{Awaited, Deadlock, Holder, WaitingFiber};
 pub(crate) use self::sampler::{StuckSampler, as_a_peer};
 pub use self::target::{Kind, Target};
