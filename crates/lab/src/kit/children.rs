@@ -218,9 +218,9 @@ mod tests {
         let (index, status) = processes.next_end().unwrap().expect("one has ended");
         assert_eq!((index, status.code()), (1, Some(1)));
         // SAFETY: no memory is passed; the child has not been waited for.
-        unsafe { libc::kill(processes.0[0].pid, libc::SIGTERM) };
+        unsafe { libc::kill(processes.0[0].pid, libc::SIGKILL) };
         let (index, status) = processes.next_end().unwrap().expect("the other has ended");
-        assert_eq!((index, status.signal()), (0, Some(libc::SIGTERM)));
+        assert_eq!((index, status.signal()), (0, Some(libc::SIGKILL)));
         assert!(processes.next_end().unwrap().is_none());
     }
 
