@@ -1,4 +1,4 @@
-//! The server's commands and their replies.
+//! The commands, and their replies.
 
 use std::process;
 use std::time::Instant;
@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::resp::{Arguments, Replies, integer};
 use super::store::{NEVER, Store};
 
-/// State shared by all connections.
+/// The state that all connections share.
 pub(crate) struct Database {
     store: Store,
     started: Instant,
@@ -14,16 +14,15 @@ pub(crate) struct Database {
 
 struct Command {
     name: &'static str,
-    /// Number of words in a request, including the name; if negative, the minimum.
+    /// The number of words of a request, with the name; if negative, the minimum.
     words: i64,
     flags: &'static [&'static str],
-    /// Position of the first key, of the last key (from the end if negative), and the step from key
-    /// to key.
+    /// The first key, the last key (from the end if negative), and the distance from key to key.
     keys: [i64; 3],
     run: fn(&Database, Arguments<'_>, &mut Replies) -> Done,
 }
 
-/// Result of a command: the text of an error, if there is one.
+/// The text of the error, if the command fails.
 type Done = Result<(), Vec<u8>>;
 
 const READ: &[&str] = &["readonly", "fast"];
@@ -31,7 +30,7 @@ const WRITE: &[&str] = &["write"];
 const ALL: [i64; 3] = [1, -1, 1];
 const NO_KEY: [i64; 3] = [0, 0, 0];
 
-/// Commands by frequency, as they are searched in this order.
+/// The table of commands. It is searched from the front.
 static COMMANDS: [Command; 16] = [
     Command { name: "get", words: 2, flags: READ, keys: [1, 1, 1], run: get },
     Command { name: "set", words: -3, flags: WRITE, keys: [1, 1, 1], run: set },
@@ -51,7 +50,7 @@ static COMMANDS: [Command; 16] = [
     Command { name: "config", words: -2, flags: &["admin"], keys: NO_KEY, run: config },
 ];
 
-/// Bytes of an unknown command that an error quotes at most.
+/// The most bytes that an error quotes of an unknown command.
 const MOST_QUOTED: usize = 128;
 const NO_NUMBER: &str = "value is not an integer or out of range";
 
@@ -60,9 +59,9 @@ impl Database {
         Database { store: Store::new(), started: Instant::now() }
     }
 
-    /// Executes a request. Returns whether the connection continues.
+    /// Carries out a request. Returns whether the connection stays open.
     pub(crate) fn carry_out(&self, request: Arguments<'_>, replies: &mut Replies) -> bool {
-        // An empty line gets no reply.
+        // An empty line is no request, and gets no reply.
         let Some(name) = request.from(0).next() else { return true };
         let Some(command) = find(name) else {
             replies.error(&unknown(request));
@@ -105,11 +104,11 @@ fn set(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done
     Ok(())
 }
 
-/// Words after key and value of a `SET`.
+/// The words behind key and value of a `SET`.
 struct Options<'r> {
-    /// Whether there must already be a value (`XX`), or must be none (`NX`).
+    /// Whether a value has to exist already (`XX`), or must not exist (`NX`).
     only_if: Option<bool>,
-    /// Lifetime (`EX`, `PX`), and its unit in milliseconds.
+    /// The lifetime (`EX`, `PX`), and its unit in milliseconds.
     time: Option<(&'r [u8], i64)>,
 }
 
@@ -135,7 +134,7 @@ impl<'r> Options<'r> {
     }
 }
 
-/// Expiry time of a value that lives for this many units from now.
+/// Returns when a value expires that lasts for so many units from now.
 fn expiry(server: &Database, text: &[u8], unit: i64) -> Result<i64, Vec<u8>> {
     let milliseconds = integer(text).ok_or(NO_NUMBER)?.checked_mul(unit);
     let milliseconds = milliseconds.filter(|milliseconds| *milliseconds > 0);
@@ -197,7 +196,7 @@ fn exists(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> D
     Ok(())
 }
 
-/// Replies with its argument, like `ECHO`, or with `PONG`.
+/// Replies with its argument, as `ECHO` does, or with `PONG`.
 fn ping(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     match request.len() {
         1 => replies.simple("PONG"),
@@ -207,7 +206,7 @@ fn ping(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     Ok(())
 }
 
-/// Accepts only number 0, the single database.
+/// Selects the only database, number 0.
 fn select(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     if integer(&request[1]).ok_or(NO_NUMBER)? != 0 {
         return Err("DB index is out of range".into());
@@ -215,7 +214,7 @@ fn select(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> D
     ok(server, request, replies)
 }
 
-/// Replies to `QUIT` as well: [`Database::carry_out`] ends the connection.
+/// Replies `OK`. For `QUIT`, [`Database::carry_out`] ends the connection.
 fn ok(_: &Database, _: Arguments<'_>, replies: &mut Replies) -> Done {
     replies.simple("OK");
     Ok(())
@@ -234,7 +233,7 @@ fn flushall(server: &Database, request: Arguments<'_>, replies: &mut Replies) ->
     ok(server, request, replies)
 }
 
-/// Replies with all sections, or with the requested sections.
+/// Replies with all sections, or those that are asked for.
 fn info(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     let (id, seconds) = (process::id(), server.started.elapsed().as_secs());
     let about = format!(
@@ -250,7 +249,7 @@ fn info(server: &Database, request: Arguments<'_>, replies: &mut Replies) -> Don
     Ok(())
 }
 
-/// Describes commands, so that clients can find the keys of a request.
+/// Describes commands. Clients ask to learn where the keys of a request are.
 fn command(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done {
     match request.from(1).next() {
         None => {
@@ -267,7 +266,7 @@ fn command(_: &Database, request: Arguments<'_>, replies: &mut Replies) -> Done 
     Ok(())
 }
 
-/// Describes a command as Redis did before version 6, which all clients can read.
+/// Describes a command in the form of Redis before version 6, which all clients read.
 fn describe(command: &Command, replies: &mut Replies) {
     replies.array(6);
     replies.bulk(command.name.as_bytes());
@@ -305,7 +304,7 @@ fn unknown_subcommand(word: &[u8], of: &str) -> Vec<u8> {
     [b"unknown subcommand '", quoted(word, MOST_QUOTED), rest.as_bytes()].concat()
 }
 
-/// Error of Redis for an unknown command.
+/// Returns the error of Redis for an unknown command.
 fn unknown(request: Arguments<'_>) -> Vec<u8> {
     let mut told = Vec::new();
     for argument in request.from(1) {
@@ -318,12 +317,12 @@ fn unknown(request: Arguments<'_>) -> Vec<u8> {
     [b"unknown command '", name, b"', with args beginning with: ", &told].concat()
 }
 
-/// Whether both are equal without regard to case.
+/// Compares a word with a name; upper and lower case are equal.
 fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
 }
 
-/// The beginning of a word, up to a zero byte, as C would print it.
+/// Returns the beginning of a word, up to a byte of zero, as C would print it.
 fn quoted(word: &[u8], most: usize) -> &[u8] {
     let word = &word[..word.len().min(most)];
     word.split(|byte| *byte == 0).next().unwrap_or_default()

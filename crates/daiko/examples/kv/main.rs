@@ -1,4 +1,4 @@
-//! An in-memory key-value store for any client of Redis.
+//! A key-value store in memory, for any client of Redis.
 //!
 //! ```sh
 //! cargo run --release --example kv -- 127.0.0.1:6379 &
@@ -7,11 +7,11 @@
 //! redis-benchmark -t set,get -P 16
 //! ```
 //!
-//! Start with `serve`, which has the loop of a connection, then read `resp` (the format of requests
-//! and replies), `commands`, and `store`. The server implements `GET SET DEL EXISTS INCR MGET MSET
-//! PING INFO COMMAND` and some commands that clients send on their own, with the replies of Redis.
-//! It has one database, loses all data when it ends, and stops reading from a client that does not
-//! read its replies. Port 0 means any free port.
+//! Read `serve`, which has the loop of a connection, then `resp` (the form of requests and
+//! replies), `commands`, and `store`. It handles `GET SET DEL EXISTS INCR MGET MSET PING INFO
+//! COMMAND`, and some commands that clients send on their own, as Redis does, with the same
+//! messages. But it has one database, forgets all keys when it ends, and stops reading from a
+//! client that does not read its replies. Port 0 stands for any free port.
 
 mod commands;
 mod resp;
@@ -32,7 +32,7 @@ use serve::{Connection, serve};
 fn main() -> ExitCode {
     let address = std::env::args_os().nth(1).unwrap_or("127.0.0.1:6379".into());
     let Err(problem) = daiko::run(move || listen(&address.to_string_lossy()));
-    // Standard error may be closed, which is then ignored.
+    // If standard error is closed, there is no place for a message.
     let _ = writeln!(io::stderr(), "kv: {problem}");
     ExitCode::FAILURE
 }
@@ -42,14 +42,14 @@ fn listen(address: &str) -> Result<Infallible, String> {
     let cannot = |error| format!("cannot listen on {address:?}: {error}; use it so: kv [ADDRESS]");
     let listener = TcpListener::bind(address).map_err(cannot)?;
     let at = listener.local_addr().map_err(cannot)?;
-    // It serves even if this line cannot be written.
+    // It serves even if standard output is closed.
     let _ = writeln!(io::stdout(), "serves {at}");
     let server = Arc::new(Database::new());
     loop {
         match listener.accept() {
             Ok((stream, _)) => start(stream, &server),
-            // For example, too many descriptors are open. The error comes after a pause, in which
-            // other clients may leave.
+            // An example is too many open descriptors. The error comes after a pause, in which
+            // clients may leave.
             Err(error) => _ = writeln!(io::stderr(), "kv: cannot accept: {error}"),
         }
     }
@@ -57,8 +57,8 @@ fn listen(address: &str) -> Result<Infallible, String> {
 
 fn start(mut stream: TcpStream, server: &Arc<Database>) {
     let server = server.clone();
-    // If there is no memory for a fiber, the connection is closed. The reason why a connection
-    // ended concerns only its client.
+    // Without memory for a fiber the connection is closed. An error that ends a connection concerns
+    // its client only.
     let _ = daiko::Builder::new().spread().spawn(move || {
         let _ = stream.set_nodelay(true);
         let _ = serve(&mut stream, &server);

@@ -1,16 +1,16 @@
-//! RESP2, the protocol of Redis: parses requests from bytes, and formats replies into bytes. It
-//! knows no socket and no store.
+//! RESP2, the protocol of Redis: parses requests from bytes, and encodes replies. It knows no
+//! socket and no store.
 //!
-//! A request is an array of strings, each after its length; or a line of words, as typed into
-//! `telnet`:
+//! A request is an array of strings, each behind its length; or a line of words, as a user types it
+//! into `telnet`:
 //!
 //! ```text
 //! *2\r\n$3\r\nGET\r\n$4\r\ncity\r\n
 //! GET "city"\r\n
 //! ```
 //!
-//! Accepted requests, limits and errors are those of Redis. Like Redis, it checks neither the byte
-//! after a `\r` nor the two bytes after an argument.
+//! The accepted requests, the limits, and the errors are those of Redis. Redis does not look at the
+//! byte behind a `\r`, nor at the two bytes behind an argument, and neither does this module.
 
 use std::ops::{Index, Range};
 
@@ -20,39 +20,40 @@ const MOST_ARGUMENTS: i64 = 1 << 20;
 const MOST_ARGUMENT_BYTES: i64 = 512 << 20;
 const MOST_LINE_BYTES: usize = 64 << 10;
 
-/// Finds the requests in a client's bytes, which may be cut anywhere.
+/// Finds the requests in the bytes of a client, which may be cut anywhere.
 #[derive(Default)]
 pub(crate) struct Parser {
-    /// Ranges of the arguments that are complete. It grows with them rather than with the announced
+    /// The places of the arguments that have come. It grows with them, not with the announced
     /// number.
     arguments: Vec<Range<usize>>,
-    /// Number of missing arguments; 0 before the first line of a request.
+    /// The number of arguments still to come; 0 before the first line of a request.
     missing: usize,
-    /// Length of the next argument, once that was read.
+    /// The length of the next argument, once that was read.
     announced: Option<usize>,
-    /// End of the parsed bytes.
+    /// The end of the parsed bytes.
     at: usize,
-    /// End of the bytes known to contain no end of the line that begins at `at`.
+    /// The end of the bytes that were searched for the end of the line that begins at `at`.
     searched: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Parsed {
-    /// A request takes the first `bytes`; [`Parser::arguments`] returns its arguments.
+    /// A request takes the first `bytes`; [`Parser::arguments`] has its words.
     Request { bytes: usize },
-    /// More bytes are needed.
+    /// More bytes have to come.
     Incomplete,
 }
 
-/// Reason why bytes are no request. The beginning of the next request is then unknown.
+/// The reason why bytes are no request. The place where the next request would begin is then
+/// unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProtocolError(pub(crate) Vec<u8>);
 
 impl Parser {
-    /// Continues with `input`: all bytes after the last request, including those that it has seen
-    /// already.
+    /// Parses on in `input`: all bytes behind the last request, those seen before and those that
+    /// have come since.
     ///
-    /// It decodes quoted words in place, and changes nothing else.
+    /// Words in quotes are decoded in place; no other byte changes.
     pub(crate) fn parse(&mut self, input: &mut [u8]) -> Result<Parsed, ProtocolError> {
         if self.missing == 0 {
             self.arguments.clear();
@@ -74,13 +75,13 @@ impl Parser {
         Ok(Parsed::Request { bytes: std::mem::take(&mut self.at) })
     }
 
-    /// Arguments of the request that was found last, given the same `input`. There are none if it
-    /// is an empty line.
+    /// Returns the words of the request that was found last, in the `input` where it was. An empty
+    /// line has none.
     pub(crate) fn arguments<'r>(&'r self, input: &'r [u8]) -> Arguments<'r> {
         Arguments { input, ranges: &self.arguments }
     }
 
-    /// Bytes of memory that it keeps for later requests.
+    /// Returns the number of bytes that it keeps for the next requests.
     pub(crate) fn capacity(&self) -> usize {
         self.arguments.capacity() * size_of::<Range<usize>>()
     }
@@ -96,7 +97,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// Finds the next argument, if it is complete.
+    /// Finds the next argument, if all of it is there.
     fn argument(&mut self, input: &[u8]) -> Result<bool, ProtocolError> {
         let bytes = match self.announced {
             Some(bytes) => bytes,
@@ -117,7 +118,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// Returns the next line without its last two bytes, if it is complete.
+    /// Returns the next line, without its last two bytes, if all of it is there.
     #[inline]
     fn header<'i>(
         &mut self,
@@ -132,7 +133,7 @@ impl Parser {
         }))
     }
 
-    /// Splits the line at the start of `input`.
+    /// Splits the line that `input` begins with.
     fn line_of_words(&mut self, input: &mut [u8]) -> Result<bool, ProtocolError> {
         let Some(end) = self.find(b'\n', input, "too big inline request")? else {
             return Ok(false);
@@ -144,8 +145,8 @@ impl Parser {
         Ok(true)
     }
 
-    /// Finds the end of a line. Each byte is examined only once, however small the pieces are in
-    /// which it arrives.
+    /// Finds the end of a line. No byte is looked at twice, however small the pieces are in which
+    /// the line comes.
     #[inline]
     fn find(
         &mut self,
@@ -163,7 +164,7 @@ impl Parser {
     }
 }
 
-/// The length stated by the line before an argument.
+/// Parses the length in the line before an argument.
 fn length(line: &[u8]) -> Result<usize, ProtocolError> {
     let Some(digits) = line.strip_prefix(b"$") else {
         let got = line.first().unwrap_or(&b'\r');
@@ -173,10 +174,10 @@ fn length(line: &[u8]) -> Result<usize, ProtocolError> {
     bytes.map(|bytes| bytes as usize).ok_or_else(|| ProtocolError::new("invalid bulk length"))
 }
 
-/// Parses a number as Redis does: no sign except a minus, no leading zeros, no blanks.
+/// Parses a number as Redis does: no sign but a minus, no leading zeros, no blanks.
 pub(crate) fn integer(text: &[u8]) -> Option<i64> {
     let (sign, digits) = match text {
-        // The most frequent case, and the only numbers that may begin with 0.
+        // Most numbers have one digit, and no other number begins with 0.
         [digit @ b'0'..=b'9'] => return Some(i64::from(digit - b'0')),
         [b'-', digits @ ..] => (-1, digits),
         digits => (1, digits),
@@ -196,7 +197,7 @@ impl ProtocolError {
     }
 }
 
-/// Arguments of a request: slices of the received bytes.
+/// The words of a request: slices of the bytes that came.
 #[derive(Clone, Copy)]
 pub(crate) struct Arguments<'r> {
     input: &'r [u8],
@@ -208,7 +209,7 @@ impl<'r> Arguments<'r> {
         self.ranges.len()
     }
 
-    /// The arguments from `first` on.
+    /// Returns the words from `first` on.
     pub(crate) fn from(self, first: usize) -> impl Iterator<Item = &'r [u8]> {
         self.ranges[first..].iter().map(move |range| &self.input[range.clone()])
     }
@@ -222,19 +223,20 @@ impl Index<usize> for Arguments<'_> {
     }
 }
 
-/// Replies in order, until they are sent.
+/// Encoded replies, in order, until they are sent.
 #[derive(Default)]
 pub(crate) struct Replies {
     pub(crate) bytes: Vec<u8>,
 }
 
 impl Replies {
-    /// Appends a fixed line.
+    /// Adds a line of fixed text.
     pub(crate) fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// Appends an error. It may quote the request, so line ends in it are replaced.
+    /// Adds an error line. It may quote the request, so not all of its bytes can be sent as they
+    /// are.
     pub(crate) fn error(&mut self, text: &[u8]) {
         let no_end = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
         let text: Vec<u8> = b"ERR ".iter().chain(text).map(no_end).collect();
@@ -246,19 +248,19 @@ impl Replies {
     }
 
     pub(crate) fn bulk(&mut self, text: &[u8]) {
-        // Reserves the memory at once, as the text may be long.
+        // Reserves all bytes at once, as the text may be long.
         self.bytes.reserve(text.len() + 32);
         self.number(b'$', text.len() as i64);
         self.bytes.extend_from_slice(text);
         self.bytes.extend_from_slice(b"\r\n");
     }
 
-    /// Appends the reply for a key without a value.
+    /// Adds the reply for a key without a value.
     pub(crate) fn nothing(&mut self) {
         self.line(b'$', b"-1");
     }
 
-    /// Appends the head of an array. Its elements follow.
+    /// Adds the head of an array; its elements follow.
     pub(crate) fn array(&mut self, elements: usize) {
         self.number(b'*', elements as i64);
     }

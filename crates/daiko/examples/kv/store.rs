@@ -1,5 +1,5 @@
-//! Keys and values, in shards with a lock each, so that the fibers of several workers seldom
-//! contend.
+//! The keys and their values, in shards with a lock each, so that the fibers of several workers
+//! seldom meet.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::mem;
@@ -10,20 +10,20 @@ use daiko::sync::{Mutex, MutexGuard};
 use hashbrown::HashTable;
 use hashbrown::hash_table::{Entry as Place, OccupiedEntry};
 
-/// Number of shards: the bits of a set.
+/// The number of shards: a set of them has as many bits.
 const SHARDS: usize = 64;
 
-/// Expiry time of a value that never expires.
+/// The expiry of a value that never expires.
 pub(crate) const NEVER: i64 = i64::MAX;
 
 pub(crate) struct Store {
     shards: Box<[Shard]>,
-    /// Seeded randomly, so that a client cannot choose keys with equal hashes.
+    /// The hasher has a random seed, so that clients cannot choose keys with equal hashes.
     hasher: RandomState,
     clock: Clock,
 }
 
-/// A shard on cache lines of its own.
+/// A shard, on cache lines of its own.
 #[repr(align(128))]
 struct Shard(Mutex<Map>);
 
@@ -33,7 +33,7 @@ pub(crate) struct Map {
     clock: Clock,
 }
 
-/// A key followed by its value, in one allocation, so that a short entry takes one cache line.
+/// A key with its value behind it, in one allocation, so that short entries take one cache line.
 pub(crate) struct Entry {
     text: Box<[u8]>,
     key_bytes: usize,
@@ -48,8 +48,7 @@ pub(crate) struct Key<'k> {
     hash: u64,
 }
 
-/// A clock in milliseconds since the creation of the store, starting at 1. No finite lifetime ends
-/// at [`NEVER`].
+/// Milliseconds since the store was made, from 1 on: so no expiry that is reached equals [`NEVER`].
 #[derive(Clone, Copy)]
 struct Clock(Instant);
 
@@ -66,7 +65,7 @@ impl Store {
         (self.lock_shard(key.shard()), key)
     }
 
-    /// Calls `each` with every key and its index while all their shards are locked: other requests
+    /// Calls `each` with every key and its number while all their shards are locked: other clients
     /// see all changes or none.
     pub(crate) fn for_each<'k>(
         &self,
@@ -89,12 +88,12 @@ impl Store {
     pub(crate) fn clear(&self) {
         let mut maps = self.lock_set(u64::MAX);
         let old: Vec<_> = maps.iter_mut().map(|map| mem::take(&mut map.entries)).collect();
-        // The locks are released first, so that other fibers continue while the memory is freed.
+        // Other clients are served while this memory is freed.
         drop(maps);
         drop(old);
     }
 
-    /// Expiry time of a value that is set now and lives for `milliseconds`.
+    /// Returns when a value expires that is set now, to last for so long.
     pub(crate) fn expiry(&self, milliseconds: i64) -> Option<i64> {
         self.clock.now().checked_add(milliseconds)
     }
@@ -105,20 +104,20 @@ impl Store {
         Key { text, hash: hasher.finish() }
     }
 
-    /// Locks the shards in `set` in ascending order, so that two callers cannot deadlock.
+    /// Locks the shards in `set`, in their order: so no two callers wait for each other.
     fn lock_set(&self, set: u64) -> Vec<MutexGuard<'_, Map>> {
         let shards = (0..SHARDS).filter(|shard| set & 1 << shard != 0);
         shards.map(|shard| self.lock_shard(shard)).collect()
     }
 
     fn lock_shard(&self, shard: usize) -> MutexGuard<'_, Map> {
-        // A panic leaves the map intact, as each change is one call of it.
+        // A caller that panicked has left the map whole: each change is one call of it.
         self.shards[shard].0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Map {
-    /// The value of a key, unless it has expired.
+    /// Returns the value of a key, unless it has expired.
     pub(crate) fn get(&mut self, key: Key<'_>) -> Option<&mut Entry> {
         self.place(key).map(OccupiedEntry::into_mut)
     }
@@ -134,7 +133,7 @@ impl Map {
         }
     }
 
-    /// Removes a key. Returns whether it had a value.
+    /// Removes a key. Returns whether there was a value.
     pub(crate) fn remove(&mut self, key: Key<'_>) -> bool {
         self.place(key).map(OccupiedEntry::remove).is_some()
     }
@@ -149,8 +148,8 @@ impl Map {
         None
     }
 
-    /// Frees expired entries before the table grows, so that no timer is needed. If few are freed,
-    /// the table grows as well, so that it is at most half full afterwards.
+    /// Frees expired entries before the table grows, so that no timer is needed. If few have
+    /// expired, the table grows all the same, so that it is at most half full afterwards.
     fn make_room(&mut self) {
         let most = self.entries.capacity();
         if self.entries.len() == most {
@@ -173,7 +172,7 @@ impl Entry {
         &self.text[self.key_bytes..]
     }
 
-    /// Replaces the value, in place if the length is the same.
+    /// Writes the value in place, if it is as long as the previous value.
     pub(crate) fn set_value(&mut self, value: &[u8]) {
         let (key, old) = self.text.split_at_mut(self.key_bytes);
         if old.len() == value.len() {
@@ -185,7 +184,7 @@ impl Entry {
 }
 
 impl Key<'_> {
-    /// Chooses the shard by bits that a shard's table uses last.
+    /// Chooses the shard by bits that its table uses last.
     fn shard(self) -> usize {
         (self.hash >> 40) as usize % SHARDS
     }

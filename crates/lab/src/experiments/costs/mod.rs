@@ -29,7 +29,7 @@
 //! - `place-follow`: 128 decisions where a migratable fiber that waited for a socket continues.
 //!   Time per decision.
 //! - `place-pair`: 16 fibers of both classes share a worker, and all of them yield that come before
-//!   the first has its next turn, `fiber=pinned` or `mover`. Another worker, which runs as
+//!   the first has its next turn, `fiber=pinned` or `migratable`. Another worker, which runs as
 //!   many fibers, for a µs or two each, is treated as a sibling (`pairing=on`) or not (`off`). Time
 //!   per switch; the difference of the two is the cost of the choice.
 //!

@@ -1,4 +1,4 @@
-//! `daiko-pinned`, `daiko-mover` and `daiko-follow`: one fiber per flow, on one worker per
+//! `daiko-pinned`, `daiko-migratable` and `daiko-follow`: one fiber per flow, on one worker per
 //! CPU.
 
 use std::{io, net::TcpStream, os::fd::AsFd, sync::Arc};

@@ -9,7 +9,7 @@
 //!
 //! - `threads`: one kernel thread per flow, not bound, placed by the kernel.
 //! - `daiko-pinned`: one fiber per flow that never moves; 0 migrations are expected.
-//! - `daiko-mover`: a fiber continues on the worker that sees the packet if that worker has
+//! - `daiko-migratable`: a fiber continues on the worker that sees the packet if that worker has
 //!   time, else on its previous worker.
 //! - `daiko-follow`: after a move, a fiber stays until a packet was processed on its new worker,
 //!   for at most 4 wake-ups.
