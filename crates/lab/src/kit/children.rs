@@ -119,8 +119,8 @@ impl Fork {
         self.complaint[0].get()
     }
 
-    /// Returns the cause of `failure` if the process has ended, else `failure`. The last argument
-    /// names the process.
+    /// Returns the error that the process reported, which is the cause of `failure`, or `failure`
+    /// if it reported none. The last argument names the process.
     pub(crate) fn explain(&self, failure: Failure, who: &str) -> Failure {
         let Some(error) = self.complaint() else { return failure };
         let line = format!("{who} ended: {error}");
