@@ -8,6 +8,7 @@ mod course;
 mod inbox;
 mod next;
 mod owner;
+mod refs;
 mod state;
 
 pub use completion::{Completion, Finish, WaiterId};
@@ -15,6 +16,7 @@ pub use course::{Course, Lent};
 pub use inbox::{Addressee, Batch, InHand, Inbox, Letters, Mail, Posted, Pushed};
 pub use next::{Access, Entry, NextSlot};
 pub use owner::{Early, Owner, OwnerWord};
+pub use refs::{HomeHint, Refs, Released};
 pub use state::{Effect, Event, Mode, Plain, RunState, Shared};
 
 #[cfg(all(test, loom))]

@@ -4,6 +4,7 @@ mod completion;
 mod course;
 mod inbox;
 mod next;
+mod refs;
 
 use std::ptr::{self, NonNull};
 
