@@ -2,13 +2,13 @@
 //! simulator alike; and the word in which the runtime keeps what they need of a fiber.
 
 mod follow;
-mod next_slot;
+mod lifo_slot;
 mod pair;
 mod start;
 mod wake;
 
 pub use follow::{BOUND, Follow, Swaps, existing};
-pub use next_slot::{NextSlotWatch, SETTLED_NS, Sight};
+pub use lifo_slot::{LifoSlotWatch, SETTLED_NS, SlotSnapshot};
 pub use pair::{
     Class, ClassWord, LOOKS, PASSES, POLITE_NS, Policy, Site, Task, assign, ends_look, gives_way, pick, wanted,
 };

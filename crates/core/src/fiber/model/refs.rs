@@ -25,7 +25,7 @@ impl Held {
     /// Unparks the fiber as `Fiber::unpark` does, by an inline message.
     fn unpark_inline(&self) {
         self.home.remember(Arc::as_ptr(&self.worker));
-        self.worker.send_postcard(0, 0);
+        self.worker.send_inline(0, 0);
     }
 
     /// Drops the reference that has this hint.
@@ -37,7 +37,7 @@ impl Held {
         match released {
             Released::Kept => {}
             Released::Last => self.fiber().free_behind_mail(),
-            Released::LastAfterInline => self.worker.free_behind_postcards(self.fiber()),
+            Released::LastAfterInline => self.worker.free_after_inline(self.fiber()),
         }
     }
 }
@@ -101,7 +101,7 @@ fn a_handle_that_two_threads_used_is_dropped_after_their_inline_messages() {
         assert_eq!(held.refs.release(), Released::Kept);
         let other = spawn(&held, |held| {
             if !held.home.get().is_null() {
-                held.worker.send_postcard(1, 0);
+                held.worker.send_inline(1, 0);
             }
         });
         held.unpark_inline();
