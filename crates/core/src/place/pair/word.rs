@@ -39,20 +39,20 @@ impl ClassWord {
 
     /// Returns the class.
     #[inline]
-    pub fn class(&self) -> Class {
-        Class::from_bits(self.get() & CLASS)
+    pub fn get(&self) -> Class {
+        Class::from_bits(self.word() & CLASS)
     }
 
     /// Sets the class. Only the worker that runs the fiber.
     #[inline]
-    pub fn set_class(&self, class: Class) {
-        self.0.store(self.get() & !CLASS | class as u8, Ordering::Relaxed);
+    pub fn set(&self, class: Class) {
+        self.0.store(self.word() & !CLASS | class as u8, Ordering::Relaxed);
     }
 
     /// Returns how often the fiber was passed over, at most [`PASSES`] times.
     #[inline]
     pub fn passed(&self) -> u8 {
-        (self.get() & PASSED) >> PASSED_AT
+        (self.word() & PASSED) >> PASSED_AT
     }
 
     /// Sets how often the fiber was passed over. Only the worker that has the fiber in its queue
@@ -60,11 +60,11 @@ impl ClassWord {
     #[inline]
     pub fn set_passed(&self, times: u8) {
         debug_assert!(times <= PASSED >> PASSED_AT);
-        self.0.store(self.get() & !PASSED | times << PASSED_AT, Ordering::Relaxed);
+        self.0.store(self.word() & !PASSED | times << PASSED_AT, Ordering::Relaxed);
     }
 
     #[inline]
-    fn get(&self) -> u8 {
+    fn word(&self) -> u8 {
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -76,16 +76,16 @@ mod tests {
     #[test]
     fn the_parts_of_the_word_change_alone() {
         let word = ClassWord::new();
-        assert_eq!((word.class(), word.passed()), (Class::Unknown, 0));
+        assert_eq!((word.get(), word.passed()), (Class::Unknown, 0));
         for class in [Class::Stall, Class::Compute, Class::Unknown] {
             for times in 0..=PASSES {
-                word.set_class(class);
+                word.set(class);
                 word.set_passed(times);
-                word.set_class(class);
-                assert_eq!((word.class(), word.passed()), (class, times));
+                word.set(class);
+                assert_eq!((word.get(), word.passed()), (class, times));
             }
         }
         word.reset();
-        assert_eq!((word.class(), word.passed()), (Class::Unknown, 0));
+        assert_eq!((word.get(), word.passed()), (Class::Unknown, 0));
     }
 }
