@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_handle_has_sent_inline_messages_once_it_knows_the_worker() {
-        let (home, worker) = (HomeHint::new(), 7);
+        let (home, worker) = (HomeHint::<u32>::new(), 7);
         assert!(home.get().is_null() && !home.is_known());
         home.remember(&raw const worker);
         assert!(ptr::eq(home.get(), &raw const worker) && home.is_known());
