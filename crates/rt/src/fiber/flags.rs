@@ -5,11 +5,11 @@ use std::cell::Cell;
 /// State of a fiber that its suspensions have to look at.
 ///
 /// ```text
-///   31       30            29       28          27       26        25     16   15       14           0
-/// | CANCEL | INTERRUPTED | PLACED | UNWINDING | RAISED | COUNTED | shields | SCOPED | no_suspends |
+/// 31       30            29       28          27       26        25       15       14
+/// | CANCEL | INTERRUPTED | PLACED | UNWINDING | RAISED | COUNTED | shield | SCOPED | no_suspend |
 /// ```
 ///
-/// The two counts are the nesting of `cancel::shield` and of `no_suspend`.
+/// Bits 25 to 16 count the nesting of `cancel::shield`, bits 14 to 0 that of `no_suspend`.
 ///
 /// Only the worker that runs the fiber, or its agent, touches the word; before the start, the
 /// thread that has the fiber. Of a migratable fiber that has left its worker: the thread that made
