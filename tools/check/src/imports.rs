@@ -75,7 +75,7 @@ impl WrittenPath {
             }
         }
         if reading == Reading::Defined {
-            // Only what is reached through a table is imported, by a path of its own.
+            // Only an item that is reached through a table is imported, by a path of its own.
             let is_table = |target: &Destination| matches!(target, Destination::Module(id) if tree.is_table(*id));
             targets.retain(|target| !is_table(target));
         }

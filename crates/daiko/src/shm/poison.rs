@@ -47,7 +47,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// Error of a lock that was taken, but whose value may not be in order. It has the guard, and the
+/// Error of a lock that was taken while its value may be inconsistent. It has the guard, and the
 /// [`Cause`].
 pub struct PoisonError<G> {
     guard: G,
@@ -165,7 +165,7 @@ impl<G> fmt::Debug for TimedLockError<G> {
 
 impl<G> std::error::Error for TimedLockError<G> {}
 
-/// Makes the result of a lock whose guard was made after it was `found` so.
+/// Makes the result of a lock from its `guard` and the state in which it was `found`.
 pub(super) fn mark_found<G>(guard: G, found: Found, segment: &Segment) -> LockResult<G> {
     match Cause::of(found, segment.is_truncated()) {
         None => Ok(guard),

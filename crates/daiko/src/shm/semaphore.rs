@@ -222,8 +222,8 @@ impl Semaphore {
         }
     }
 
-    /// Adopts a permit that was [forgotten](Permit::forget), and whose number has come here;
-    /// `None` if it is no such permit, or another process has it.
+    /// Adopts a permit by its number, after it was [forgotten](Permit::forget); `None` if it is no
+    /// such permit, or another process has it.
     pub fn adopt(&self, number: u32) -> Option<Permit<'_>> {
         let (me, number) = (self.placed.segment().me(), number as usize);
         let adopted = self.words().word.adopt(me, self.permits(), number);

@@ -23,7 +23,7 @@ use crate::worker::{self, Worker};
 /// is seen by the other fibers of the worker once it suspends. That is sound with `std`; crates
 /// with unsafe code that relies on properly nested scopes in thread-locals must not suspend inside
 /// them: [`no_suspend`](crate::no_suspend) enforces that. The [crate's
-/// documentation](crate#what-the-fibers-of-a-worker-share) lists the other shared state:
+/// documentation](crate#state-that-fibers-share) lists the other shared state:
 /// `std::thread::panicking`, and with it the poison of `std`'s locks.
 ///
 /// ```

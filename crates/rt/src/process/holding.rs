@@ -106,7 +106,7 @@ fn first(fiber: &ControlBlock) -> NonNull<RobustList> {
     fiber.union_word.set_robust_list(Box::new(RobustList::new()))
 }
 
-/// Strikes out what came last.
+/// Removes the newest item.
 fn newest(fiber: &ControlBlock) -> Option<Item> {
     // SAFETY: as in `of`.
     unsafe { fiber.union_word.robust_list()?.as_mut() }.pop()

@@ -378,7 +378,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets whether workers whose CPUs are hardware threads of one core take account of each other,
+    /// Sets whether workers on hardware threads of one core take account of each other,
     /// once a fiber has a [class](crate::Builder::class). One then runs fibers that stall while the
     /// other runs fibers that compute, and an agent leaves the core to a sibling that computes.
     /// Default: yes.

@@ -1,4 +1,4 @@
-//! Siblings: workers whose CPUs are hardware threads of one core.
+//! Siblings: workers on CPUs that are hardware threads of one core.
 //!
 //! A worker reads the fiber that a sibling runs from the sibling's `running` word, and the fiber's
 //! class from its control block. Nothing is published for this purpose, and siblings share the

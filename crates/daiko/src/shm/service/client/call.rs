@@ -176,7 +176,7 @@ impl<'c> Leave<'c> {
         }
     }
 
-    /// Ends a call whose server is gone and has no successor.
+    /// Ends a call after its server has gone without a successor.
     fn loses_server(mut self) -> Result<Reply<'c>, CallError> {
         match self.claimed().leave(self.ticket) {
             Left::Withdrawn => self.ends_by(CallError::NotServed),
