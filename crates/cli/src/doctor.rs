@@ -133,7 +133,7 @@ fn guards(kind: GuardKind, mappings: Option<u64>) -> Finding {
             "stack guards",
             format!("by mprotect, for about {} fibers", mappings / 2),
             format!(
-                "Linux 6.13 has cheaper ones; or, as root: sysctl vm.max_map_count={}",
+                "Linux 6.13 has cheaper guards; or, as root: sysctl vm.max_map_count={}",
                 2 * MANY_FIBERS + 65_536
             ),
         ),

@@ -386,7 +386,7 @@ fn a_process_that_ends_meanwhile_does_not_end_the_session() {
     until(|| ground.journals() == 1 && second.mask().len() == 1);
     assert!(child.try_wait().unwrap().is_none());
     drop(second);
-    assert!(child.wait_with_output().unwrap().status.success(), "nobody is left");
+    assert!(child.wait_with_output().unwrap().status.success(), "no process is left");
 }
 
 #[test]
@@ -419,7 +419,7 @@ fn a_journal_that_cannot_be_written_keeps_all_as_it_is() {
     let open = ground.runtime.path().join("daiko-pair");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-    assert_refused(ground.pair(&touch), &["others can write", "XDG_RUNTIME_DIR"]);
+    assert_refused(ground.pair(&touch), &["other users can write", "XDG_RUNTIME_DIR"]);
     assert!(!file.exists());
 }
 

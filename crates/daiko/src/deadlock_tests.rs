@@ -60,15 +60,15 @@ fn may_be_woken<T: Send + 'static>(
 ) {
     let runtime = runtime();
     let parked = waiting(&runtime, "parked", crate::park);
-    assert!(if_all_others_slept(&runtime).is_some(), "without it nobody may");
+    assert!(if_all_others_slept(&runtime).is_some(), "without it no thread may");
     let waits = waiting(&runtime, "waits", wait);
     assert!(if_all_others_slept(&runtime).is_none());
     end(&waits);
     drop(waits.join());
-    assert!(if_all_others_slept(&runtime).is_some(), "once it is gone nobody may");
+    assert!(if_all_others_slept(&runtime).is_some(), "once it is gone no thread may");
     parked.fiber().unpark();
     parked.join().unwrap();
-    assert!(if_all_others_slept(&runtime).is_none(), "nobody is left");
+    assert!(if_all_others_slept(&runtime).is_none(), "no fiber is left");
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn each_standstill_is_told_once_by_each_lookout_unless_a_signal_could_end_it() {
         let mut sampler = StuckSampler::new();
         until(|| runtime.shared().switches_if_idle().is_some());
         (0..10).for_each(|_| assert!(sampler.look(runtime.shared()).is_some()));
-        assert_eq!(TOLD.load(Ordering::Relaxed), 0, "a signal could wake somebody");
+        assert_eq!(TOLD.load(Ordering::Relaxed), 0, "a signal could wake a fiber");
         handle_a_signal(false);
         for round in 1..=3 {
             until(|| {

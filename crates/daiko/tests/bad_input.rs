@@ -175,7 +175,7 @@ fn a_fiber_that_joins_itself_is_told() {
         });
         send.send(fiber).unwrap();
         let mut text = None;
-        yield_until("what it was told", || {
+        yield_until("the reported value", || {
             text = told.try_recv().ok();
             text.is_some()
         });
@@ -324,7 +324,7 @@ fn suspend_inside_no_suspend() {
     assert!(!ran.load(Ordering::Relaxed));
     // Afterwards all calls work.
     other.unpark();
-    yield_until("the end of a fiber whose join panicked", || ended.load(Ordering::Acquire));
+    yield_until("the end of a fiber after a join of it panicked", || ended.load(Ordering::Acquire));
     area.notify(0);
     assert_eq!(slots[0].wait(), Ok(1));
     word.store(2, Ordering::Release);

@@ -336,7 +336,7 @@ fn a_select_does_what_is_possible() {
     assert_eq!(word.recv(), Err(RecvError));
     select! {
         recv(word) -> word => assert_eq!(word, Err(RecvError)),
-        recv(number) -> _ => panic!("nobody sent a number"),
+        recv(number) -> _ => panic!("no number was sent"),
     }
 }
 
@@ -386,7 +386,7 @@ fn a_select_that_was_woken_in_vain_receives_the_next_message() {
             let [selects, waits] = [(); 2].map(|()| receiver.clone());
             let selects = waiting(move || {
                 select! {
-                    recv(never) -> _ => unreachable!("nobody sends"),
+                    recv(never) -> _ => unreachable!("there is no sender"),
                     recv(selects) -> message => message.unwrap(),
                 }
             });
@@ -406,7 +406,7 @@ fn a_select_that_was_woken_in_vain_sends_into_the_next_room() {
         let [selects, waits] = [(); 2].map(|()| sender.clone());
         let selects = waiting(move || {
             select! {
-                recv(never) -> _ => unreachable!("nobody sends"),
+                recv(never) -> _ => unreachable!("there is no sender"),
                 send(selects, ()) -> sent => sent.unwrap(),
             }
         });
@@ -514,7 +514,7 @@ fn a_select_that_is_cancelled_or_times_out_takes_nothing_along() {
             let choice = move |patience: Duration| {
                 select! {
                     recv(selecting) -> message => message.unwrap(),
-                    recv(nothing) -> _ => panic!("nobody sent anything"),
+                    recv(nothing) -> _ => panic!("no message was sent"),
                     default(patience) => -1,
                 }
             };
@@ -566,11 +566,11 @@ fn a_value_that_was_not_chosen_is_dropped_once() {
     let drops = Drops::default();
     let (sender, _receiver) = channel::rendezvous();
     select! {
-        send(sender, drops.token()) -> _ => panic!("nobody receives"),
+        send(sender, drops.token()) -> _ => panic!("there is no receiver"),
         default => {}
     }
     select! {
-        send(sender, drops.token()) -> _ => panic!("nobody receives"),
+        send(sender, drops.token()) -> _ => panic!("there is no receiver"),
         default(SHORT) => {}
     }
     drops.assert_all();
@@ -582,7 +582,7 @@ fn what_was_not_chosen_is_gone_when_the_choice_is_acted_upon() {
     let (numbers, number) = channel::bounded(1);
     numbers.send(7).unwrap();
     select! {
-        send(sender, drops.token()) -> _ => panic!("nobody receives"),
+        send(sender, drops.token()) -> _ => panic!("there is no receiver"),
         recv(number) -> received => {
             assert_eq!(received, Ok(7));
             drops.assert_all();

@@ -411,7 +411,7 @@ fn locks_twice() {
     let held = mutex.lock().unwrap();
     let text = panic_of(|| drop(mutex.lock()));
     let first = format!("{}:{line}:", file!());
-    assert!(text.starts_with("daiko: a Mutex was locked by who holds it already"), "{text}");
+    assert!(text.starts_with("daiko: a Mutex was locked again by its holder"), "{text}");
     assert!(text.contains(&first), "{text} does not name {first}");
     drop(held);
     *mutex.lock().unwrap() += 1;
@@ -436,7 +436,7 @@ fn writes_twice() {
     let again: [fn(&RwLock<i32>); 2] = [|lock| drop(lock.read()), |lock| drop(lock.write())];
     for again in again {
         let text = panic_of(|| again(&lock));
-        assert!(text.starts_with("daiko: an RwLock was locked by who holds it already"), "{text}");
+        assert!(text.starts_with("daiko: an RwLock was locked again by its holder"), "{text}");
         assert!(text.contains(file!()), "{text}");
     }
     assert!(lock.write_timeout(Duration::from_millis(1)).is_err());
@@ -470,7 +470,7 @@ fn who_has_taken_the_lock_again_after_a_wait_holds_it() {
         });
         let held = pair.0.lock().unwrap();
         let held = pair.1.wait_while(held, |set| !*set).unwrap();
-        assert!(panic_of(|| drop(pair.0.lock())).contains("holds it already"));
+        assert!(panic_of(|| drop(pair.0.lock())).contains("again by its holder"));
         drop(held);
         setter.join().unwrap();
         drop(pair.0.lock().unwrap());

@@ -29,7 +29,11 @@ fn every_fiber_has_its_own() {
             let fibers: Vec<_> = (0..100)
                 .map(|i| {
                     let body = move || {
-                        assert_eq!(COUNT.get(), 7, "what another on this stack has left");
+                        assert_eq!(
+                            COUNT.get(),
+                            7,
+                            "the value that another fiber on this stack has left"
+                        );
                         LIST.with(|list| {
                             for _ in 0..10 {
                                 COUNT.set(i);

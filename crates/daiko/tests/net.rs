@@ -315,7 +315,7 @@ fn an_acceptor_that_is_cancelled_or_timed_out_leaves_its_connection_to_the_next(
         let _as_many_more = connect(taken);
         others.into_iter().for_each(|acceptor| acceptor.join().unwrap());
         let late = daiko::time::timeout(SHORT, || listener.accept().map(drop));
-        assert!(late.is_err(), "there were five for the others");
+        assert!(late.is_err(), "there were five for the rest");
     });
 }
 
@@ -785,7 +785,7 @@ fn a_server_without_descriptors_stays_up_lets_others_run_and_goes_on() {
                 let before = runs.load(Ordering::Relaxed);
                 let error = listener.accept().unwrap_err();
                 assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
-                assert!(runs.load(Ordering::Relaxed) > before, "nobody else has run");
+                assert!(runs.load(Ordering::Relaxed) > before, "no other fiber has run");
             }
             other.cancel();
             fillers.truncate(fillers.len() - clients.len());

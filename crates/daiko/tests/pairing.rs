@@ -339,7 +339,7 @@ fn a_wake_prefers_a_worker_whose_sibling_is_idle() {
         runtime.spawn_with(Builder::new().on(0), driver).unwrap().join().unwrap()
     };
     // If the woken worker is kept from its CPU for long, a spare may take the migratable fiber.
-    assert!((0..100).any(|_| woken() == threads[2]), "worker 1 is woken, whose sibling runs");
+    assert!((0..100).any(|_| woken() == threads[2]), "worker 1 is woken, though its sibling runs");
     end(runtime);
 }
 

@@ -233,7 +233,7 @@ fn a_poller_that_wants_to_wait_panics() {
             assert!(text.starts_with(&start) && text.lines().count() == 1, "{text}");
         }
         fiber.unpark();
-        yield_until("the one that nobody joins", || going_on.load(Ordering::Acquire));
+        yield_until("the end of the detached fiber", || going_on.load(Ordering::Acquire));
     });
 }
 

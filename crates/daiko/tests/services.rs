@@ -107,7 +107,7 @@ fn serve_doubles() -> ! {
     let service = Service::open(&segment, "service").unwrap();
     let double = |call: &mut Call<'_>| call.reply(&(2 * call.read::<u64>().unwrap()));
     service.serve_on(&runtime, 2, double).unwrap().join();
-    unreachable!("nobody ends it");
+    unreachable!("the server is never ended");
 }
 
 fn ask(client: &Client, number: u64) -> Result<u64, CallError> {
@@ -178,7 +178,7 @@ fn serve_nothing() -> ! {
     let runtime = workers(1);
     let service = Service::open(&segment, "service").unwrap();
     service.serve_on(&runtime, 1, |_| daiko::park()).unwrap().join();
-    unreachable!("nobody ends it");
+    unreachable!("the server is never ended");
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn serve_when_told() -> ! {
         call.reply(&7u8);
     };
     service.serve_on(&runtime, 4, handler).unwrap().join();
-    unreachable!("nobody ends it");
+    unreachable!("the server is never ended");
 }
 
 #[test]
@@ -582,9 +582,7 @@ fn until_one_waits_for_room(segment: &Segment) {
     /// The offset of the listeners that wait for a slot.
     const WAITING: usize = 24;
     let service = raw_service(segment);
-    until("one who waits for room", || {
-        service.at::<AtomicU64>(WAITING).load(Ordering::Relaxed) != 0
-    });
+    until("a waiter for a slot", || service.at::<AtomicU64>(WAITING).load(Ordering::Relaxed) != 0);
 }
 
 #[test]

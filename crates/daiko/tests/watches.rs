@@ -222,7 +222,7 @@ fn a_watch_whose_time_is_over_leaves_nothing_behind() {
         assert_eq!(watch::wait_until_timeout(&*word, at_least(5), now), Err(TimedOut));
         assert_eq!(watch::wait_until_notified_timeout(&*word, at_least(5), now), Err(TimedOut));
         word.store(5, Ordering::Release);
-        assert_eq!(watch::notify(&*word), 0, "somebody still watches");
+        assert_eq!(watch::notify(&*word), 0, "a fiber still watches");
         assert_eq!(watch::wait_until_timeout(&*word, at_least(5), Duration::ZERO), Ok(5));
         assert_eq!(watch::wait_until_notified_timeout(&*word, at_least(5), now), Ok(5));
     });

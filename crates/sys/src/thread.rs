@@ -275,7 +275,7 @@ mod tests {
         let (theirs, name) = receive.recv().unwrap();
         assert_ne!(theirs, id());
         assert_eq!(name.as_deref(), Some("seventeen lette"));
-        assert!(receive.recv().is_err(), "what it got is dropped");
+        assert!(receive.recv().is_err(), "its closure is dropped");
     }
 
     #[test]
@@ -294,7 +294,7 @@ mod tests {
         assert!(futex("0x80", "0x0") && futex("0x189", "0x0"));
         assert!(!futex("0x80", "0x7ffd") && !futex("0x189", "0x7ffd"), "with a timeout");
         assert!(!futex("0x0", "0x0") && !futex("0x109", "0x0"), "another process may wake it");
-        assert!(!futex("0x81", "0x0"), "it wakes others");
+        assert!(!futex("0x81", "0x0"), "it wakes other threads");
         assert!(!says_endless_wait("1 0x1 0x80 0x2 0x0 0x0 0x0 0x7 0x8\n"), "another call");
         assert!(!says_endless_wait("running\n") && !says_endless_wait(""));
         assert!(!says_endless_wait(&format!("{FUTEX} 0x7f10 0x80 0x2")), "cut short");

@@ -59,7 +59,7 @@ fn reads_and_writes_go_on_in_a_truncated_file() {
             assert!(!mapping.is_broken(), "no access has met it yet");
             write(&mapping, 4, 50);
             assert!(mapping.is_broken());
-            assert_eq!(read(&mapping, 4), 50, "what was written stays");
+            assert_eq!(read(&mapping, 4), 50, "written bytes stay");
             assert_eq!(bytes(&mapping), [1, 2, 3, 0, 50, 0]);
             write(&mapping, 3, 40);
             truncate(&other, 1);

@@ -133,7 +133,7 @@ fn another_takes_over_for_a_worker_that_is_busy_but_not_in_the_midst_of_that() {
     assert_eq!(work(&ledger), [0, 1]);
     let held = ledger.lock.lock(&Tester(1));
     assert!(taken().is_empty());
-    assert!(!died_in_a_call(&ledger), "who is dead and holds the lock is not waited for");
+    assert!(!died_in_a_call(&ledger), "a dead holder is not waited for");
     drop(held);
     assert_eq!(taken(), [0, 1]);
     assert!(!ledger.has_news() && ledger.oldest().is_none());

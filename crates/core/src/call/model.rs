@@ -210,7 +210,7 @@ fn of_a_client_that_dies_at_any_step_another_has_the_slot() {
         let _ = victim.join().unwrap();
         let has_it = shared.inherit(2);
         let is_told = server.join().unwrap();
-        assert!(has_it || is_told, "nobody would tell");
+        assert!(has_it || is_told, "no notification would come");
         assert!(has_it || shared.inherit(2));
         let next = shared.call(5);
         assert!(shared.serve());
@@ -285,7 +285,7 @@ fn of_a_dead_clients_slot_one_hears_from_the_server_or_has_it() {
         let server = spawn(&shared, move |shared| shared.slot.reply(ticket, 4, 0));
         let has_it = shared.inherit(2);
         let delivered = server.join().unwrap();
-        assert!(has_it || delivered == Delivered::ToNobody, "nobody would tell");
+        assert!(has_it || delivered == Delivered::ToNobody, "no notification would come");
         assert!(has_it || shared.inherit(2));
     });
 }

@@ -140,7 +140,7 @@ mod tests {
         let mut called = Vec::new();
         assert!(!signal.is_given() && signal.give(&BY, |i| called.push(i)));
         assert_eq!(called, [0, 2]);
-        assert!(signal.is_given() && !signal.give(&BY, |_| unreachable!("nobody listens")));
+        assert!(signal.is_given() && !signal.give(&BY, |_| unreachable!("no fiber listens")));
         // SAFETY: alive, and was in this queue.
         assert_eq!(unsafe { signal.leave(&BY, place(0)) }, Unlinked::AlreadyGone);
     }

@@ -461,7 +461,7 @@ fn a_value_is_received_without_the_lock() {
             assert_eq!(unsent, Unsent::Pending);
             loom::thread::yield_now();
         }
-        assert_eq!(sender.join().unwrap(), None, "nobody waits");
+        assert_eq!(sender.join().unwrap(), None, "no waiter exists");
     });
 }
 

@@ -58,7 +58,7 @@ fn who_sleeps_is_rung_for() {
         let sleeps = shared.oversleeps(1);
         changes.join().unwrap();
         if sleeps {
-            assert!(!shared.bells[SLEEPER].is_parked(), "he sleeps on");
+            assert!(!shared.bells[SLEEPER].is_parked(), "the owner sleeps on");
             assert_eq!(shared.wakes.load(Ordering::Relaxed), 1);
         }
     });

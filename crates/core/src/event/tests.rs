@@ -42,7 +42,7 @@ fn who_has_left_is_not_waited_for() {
         let nodes = [7, 8].map(Node::new);
         assert!(!pass(&event, &nodes[0]) && !pass(&event, &nodes[1]));
         for node in &nodes {
-            assert!(!event.set_fast(), "somebody waits");
+            assert!(!event.set_fast(), "there is a waiter");
             event.reset();
             // SAFETY: alive, and queued here.
             assert_eq!(unsafe { event.leave(&BY, NonNull::from(node)) }, Unlinked::Mine);

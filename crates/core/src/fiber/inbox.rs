@@ -392,7 +392,7 @@ fn split<T>(word: *mut T) -> (Option<NonNull<T>>, Messages) {
 /// message bits of the fiber that has an inline message instead.
 ///
 /// An item may be pushed again once it has been returned: its link has been read.
-#[must_use = "whoever drops a batch forgets its fibers"]
+#[must_use = "dropping a batch forgets its fibers"]
 pub struct Batch<T: Addressee> {
     /// The inline message, or null.
     inline: *mut T,

@@ -132,7 +132,7 @@ impl<T> LifoSlot<T> {
         if ptr::eq(thief, old) {
             return None;
         }
-        debug_assert!(ptr::eq(thief, new), "a thief takes what is in the slot");
+        debug_assert!(ptr::eq(thief, new), "a thief takes the fiber in the slot");
         self.slot.store(ptr::null_mut(), Ordering::Relaxed);
         Entry::unpack(old)
     }

@@ -36,12 +36,12 @@ fn a_lock_is_one_holders() {
 fn who_is_woken_gets_the_lock_after_so_many_others() {
     let (mutex, node) = (RawMutex::new(), Node::new(7));
     contended(&mutex, &node);
-    assert!(!is_released_fast(&mutex), "somebody waits");
+    assert!(!is_released_fast(&mutex), "there is a waiter");
     assert_eq!(mutex.release(&BY), Some(7));
     assert_eq!(node.state(), NodeState::Claimed(note::WOKEN));
     for barged in 0..=MOST_BARGED {
         assert!(mutex.try_acquire(), "{barged} have barged");
-        assert_eq!(mutex.release(&BY), None, "one is on his way already");
+        assert_eq!(mutex.release(&BY), None, "a waiter is on its way already");
     }
     assert!(!mutex.try_acquire(), "one too many");
     assert_eq!(ask(&mutex, &node, Arrival::Woken), Acquire::Acquired);
@@ -57,7 +57,7 @@ fn who_comes_late_is_handed_the_lock() {
     let behind = Node::new(8);
     assert_eq!(ask(&mutex, &behind, Arrival::New), Acquire::Queued);
     assert_eq!(ask(&mutex, &node, Arrival::Late), Acquire::Queued);
-    assert_eq!(mutex.release(&BY), Some(7), "before the one who came later");
+    assert_eq!(mutex.release(&BY), Some(7), "before the waiter that came later");
     assert_eq!(node.state(), NodeState::Claimed(note::HANDED_OVER));
     assert!(mutex.is_locked() && !mutex.try_acquire());
     assert_eq!(mutex.release(&BY), Some(8));

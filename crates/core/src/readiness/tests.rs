@@ -311,7 +311,7 @@ fn whoever_looks_again_when_told_to_finds_it_open() {
     let seen = readiness.seen();
     nodes.iter().for_each(|node| assert!(!wait(&readiness, node, seen)));
     assert_eq!(readiness.wake_all(&BY).collect::<Vec<_>>(), [7, 8]);
-    assert!(wait(&readiness, &nodes[0], seen), "who was about to wait looks as well");
+    assert!(wait(&readiness, &nodes[0], seen), "a caller that was about to wait looks as well");
     assert!(!readiness.seen().is_closed());
 }
 

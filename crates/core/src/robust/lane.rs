@@ -89,7 +89,7 @@ pub struct Corrupt;
 
 impl std::fmt::Display for Corrupt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a peer has written to the ends of a lane what no peer does")
+        f.write_str("a peer has written invalid ends of a lane")
     }
 }
 

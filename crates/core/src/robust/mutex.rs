@@ -167,7 +167,7 @@ impl Mutex {
 
     /// Tells the holder that was `seen` that the caller waits. Returns the word to wait for a
     /// change of; `None` if the holder has left, and another try is worth while.
-    #[must_use = "if the word has changed already, nobody rings"]
+    #[must_use = "if the word has changed already, no ring comes"]
     pub fn wait_for(&self, seen: Seen) -> Option<Seen> {
         let waited = Word(seen.0).waited();
         // Release: pairs with the Acquire in `leave`, so that a holder that sees WAITED knows where

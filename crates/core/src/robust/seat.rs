@@ -71,7 +71,7 @@ impl Seat {
 
     /// Gives the seat up. Returns false if it is not the caller's: a peer has written to it.
     #[inline]
-    #[must_use = "somebody else may have it"]
+    #[must_use = "another process may have it"]
     pub fn leave(&self, me: Holder) -> bool {
         self.change(me.bits(), 0).is_ok()
     }

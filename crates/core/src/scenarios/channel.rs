@@ -141,7 +141,7 @@ fn exchange<B: Buffer<Value = Message> + Send + Sync + 'static>(buffer: B) {
     received.sort();
     assert_eq!(received, sent);
     for side in [Side::Receive, Side::Send] {
-        assert_eq!(shared.channel.next(side, &Waiters::<ALL>::by(0)), None, "somebody is left");
+        assert_eq!(shared.channel.next(side, &Waiters::<ALL>::by(0)), None, "a waiter is left");
     }
 }
 

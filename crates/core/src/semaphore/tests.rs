@@ -26,7 +26,7 @@ fn permits_are_counted() {
 fn nobody_is_overtaken() {
     let (semaphore, nodes) = (RawSemaphore::new(1), [node(7, 2), node(8, 1)]);
     assert!(!acquire(&semaphore, &nodes[0]));
-    assert!(!semaphore.try_acquire(1), "behind the one who wants two");
+    assert!(!semaphore.try_acquire(1), "behind the waiter for two");
     assert!(!acquire(&semaphore, &nodes[1]));
     assert_eq!(semaphore.release_fast(1), Ok(false));
     semaphore.release(&BY, 1).unwrap();
@@ -35,7 +35,7 @@ fn nobody_is_overtaken() {
     assert_eq!(nodes.each_ref().map(Node::state), [NodeState::Claimed(0), NodeState::Queued]);
     semaphore.release(&BY, 2).unwrap();
     assert_eq!([semaphore.serve(&BY), semaphore.serve(&BY)], [Some(8), None]);
-    assert!(semaphore.try_acquire(1), "nobody waits any more");
+    assert!(semaphore.try_acquire(1), "no waiter is left");
 }
 
 #[test]

@@ -288,7 +288,7 @@ fn a_reserve_opens_what_is_needed() {
     assert_eq!(reserve.heap().open, 2 * first);
     assert!(reserve.alloc(&mut caller, 4 << 20, 8).is_none());
     assert!(reserve.alloc(&mut caller, usize::MAX, 8).is_none());
-    assert_eq!(reserve.heap().open, 2 * first, "not for what has no room at all");
+    assert_eq!(reserve.heap().open, 2 * first, "not for a size that never fits");
     while reserve.alloc(&mut caller, 128, 1).is_some() {}
     let stats = reserve.stats();
     assert!(stats.free < 16 * PAGE, "{stats:?}");

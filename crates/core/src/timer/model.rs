@@ -72,7 +72,7 @@ fn of_fire_and_disarm_one_ends_the_wait() {
         let fired = shared.fire(7);
         let (disarmed, calls) = migratable.join().unwrap();
         assert_eq!(calls, usize::from(disarmed == Unlinked::AlreadyGone));
-        assert_eq!((fired, shared.leave(1)), (calls + 1, 1), "the other fires whatever happens");
+        assert_eq!((fired, shared.leave(1)), (calls + 1, 1), "the other timer fires in any case");
         assert_eq!(shared.wheel.next_due(), u64::MAX);
     });
 }

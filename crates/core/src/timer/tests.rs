@@ -110,7 +110,7 @@ impl Checked {
     }
 
     fn check(&self) {
-        assert!(self.in_vain <= self.disarmed, "woke in vain, and nobody had disarmed");
+        assert!(self.in_vain <= self.disarmed, "woke in vain, and no timer was disarmed");
         let next = self.wheel.next_due();
         let Some(&earliest) = self.armed.values().min() else {
             return assert_eq!(next, u64::MAX);

@@ -92,7 +92,7 @@ fn a_rung_change_is_not_slept_through() {
         doors.0[0].park();
         let hits = shared.table.scan_all(&Tester(1), |_| ());
         writer.join().unwrap();
-        assert!(hits == 1 || !doors.0[0].is_parked(), "the agent sleeps, and nobody rings");
+        assert!(hits == 1 || !doors.0[0].is_parked(), "the agent sleeps, and no ring comes");
     });
 }
 

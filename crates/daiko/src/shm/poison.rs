@@ -37,7 +37,7 @@ impl fmt::Display for Cause {
                 "the process that had the lock died; put the value in order, and call clear_poison"
             }
             Cause::Poisoned => {
-                "a holder of the lock panicked or died, and nobody has repaired the value; put it in order, and call \
+                "a holder of the lock panicked or died, and the value is not repaired yet; put it in order, and call \
                  clear_poison"
             }
             Cause::Truncated => {
@@ -125,9 +125,7 @@ impl<G> fmt::Display for TryLockError<G> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TryLockError::Poisoned(error) => error.fmt(f),
-            TryLockError::WouldBlock => {
-                f.write_str("somebody else has the lock; try again, or wait for it")
-            }
+            TryLockError::WouldBlock => f.write_str("the lock is held; try again, or wait for it"),
         }
     }
 }

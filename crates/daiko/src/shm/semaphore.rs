@@ -231,7 +231,7 @@ impl Semaphore {
     }
 
     /// Frees a permit that was [forgotten](Permit::forget); returns false if it is no such permit.
-    #[must_use = "a permit that was not forgotten, or was found already, stays what it is"]
+    #[must_use = "a permit that was not forgotten, or was found already, is not adopted"]
     pub fn add_permit(&self, number: u32) -> bool {
         let added = self.words().word.add(self.permits(), number as usize);
         if added {

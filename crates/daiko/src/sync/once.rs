@@ -224,7 +224,7 @@ impl Once {
         call: &Call,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), TimedOut> {
-        self.call_with(call, deadline, |_| unreachable!("who waits does not do it"))
+        self.call_with(call, deadline, |_| unreachable!("a waiter does not run the closure"))
     }
 
     /// Runs `init`, which is user code, or waits for another initializer.

@@ -312,7 +312,7 @@ fn a_channel_of_no_size_is_refused() {
 
 #[test]
 fn errors_are_one_line_that_says_what_to_do() {
-    assert_names(&ConnectError::Taken, "end who has one");
+    assert_names(&ConnectError::Taken, "end a process that has one");
     assert_names(&ConnectError::Corrupt, "create it anew");
     let (send, recv) = (SendError::Disconnected, RecvError::Disconnected);
     assert_names(&send, "start its receiver");

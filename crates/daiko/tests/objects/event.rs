@@ -110,7 +110,10 @@ fn waits_end_at_their_deadlines() {
 #[test]
 fn an_object_is_what_it_was_made_as() {
     let segment = Segment::anonymous(1 << 20).unwrap();
-    assert_names(&Event::open(&segment, "event").unwrap_err(), "start first who creates it");
+    assert_names(
+        &Event::open(&segment, "event").unwrap_err(),
+        "start the program that creates it first",
+    );
     Event::create(&segment, "event").unwrap();
     assert_names(&Event::create(&segment, "event").unwrap_err(), "open it instead");
     Event::open_or_create(&segment, "event").unwrap();

@@ -227,7 +227,7 @@ fn who_lives_goes_on() {
         s.spawn(|| {
             while !ends.load(Ordering::Relaxed) {
                 send_down(&mut down);
-                objects.event.wait_timeout(LONG).expect("somebody sets it");
+                objects.event.wait_timeout(LONG).expect("the event is set");
                 objects.event.reset();
             }
         });
@@ -239,7 +239,7 @@ fn who_lives_goes_on() {
     assert_eq!(objects.semaphore.available_permits(), PERMITS);
     let (sent, uses) = (received.values().sum::<u64>(), uses.into_inner());
     println!(
-        "{killed} processes, {} of whom sent {sent} messages; {uses} uses here",
+        "{killed} processes, {} of which sent {sent} messages; {uses} uses here",
         received.len()
     );
     assert!(sent > 0 && uses > 0);

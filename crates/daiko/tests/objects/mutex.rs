@@ -87,7 +87,7 @@ fn of_a_holder_that_is_killed_one_of_those_who_wait_learns() {
     // The last waiter has handles of its own, as another process would have.
     let elsewhere = Segment::open(place.segment.path()).unwrap();
     let other = thread::spawn(waits(began.clone(), Mutex::open(&elsewhere, "mutex").unwrap()));
-    until("those who wait", || began.load(Ordering::Relaxed) == 4);
+    until("the waiters", || began.load(Ordering::Relaxed) == 4);
     child.kill();
     let mut told: Vec<_> = fibers.into_iter().map(|fiber| fiber.join().unwrap()).collect();
     told.extend([thread.join().unwrap(), other.join().unwrap()]);
@@ -216,7 +216,7 @@ fn a_waiter_that_is_cancelled_leaves_the_lock_to_others() {
         };
         daiko::scope(|s| {
             let [first, second] = [(); 2].map(|()| s.spawn(waits));
-            yield_until("two who wait", || began.load(Ordering::Relaxed) == 2);
+            yield_until("two waiters", || began.load(Ordering::Relaxed) == 2);
             first.cancel();
             assert!(first.join().is_err());
             drop(guard);

@@ -80,7 +80,7 @@ fn permits_of_a_killed_process_go_to_those_who_wait() {
         thread::scope(|threads| {
             let [one, two] = [(); 2].map(|()| fibers.spawn(waits));
             let three = threads.spawn(waits);
-            until("those who wait", || began.load(Ordering::Relaxed) == 3);
+            until("the waiters", || began.load(Ordering::Relaxed) == 3);
             child.kill();
             let all = [one.join().unwrap(), two.join().unwrap(), three.join().unwrap()];
             assert_eq!(all, [Ok(()); 3]);
@@ -164,7 +164,7 @@ fn a_waiter_that_is_cancelled_leaves_the_permit_to_others() {
                 goes.store(true, Ordering::Relaxed);
             };
             let [first, second] = [(); 2].map(|()| s.spawn(waits));
-            yield_until("two who wait", || began.load(Ordering::Relaxed) == 2);
+            yield_until("two waiters", || began.load(Ordering::Relaxed) == 2);
             first.cancel();
             assert!(first.join().is_err() && !goes.load(Ordering::Relaxed));
             drop(permit);

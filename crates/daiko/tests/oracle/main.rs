@@ -59,7 +59,7 @@ where
         Err(RecvTimeoutError::Timeout) => panic!("never ends: {plan:?}"),
         Err(RecvTimeoutError::Disconnected) => match runs.join() {
             Err(payload) => std::panic::resume_unwind(payload),
-            Ok(_) => unreachable!("it sends what it returns"),
+            Ok(_) => unreachable!("it sends its result"),
         },
     }
 }

@@ -47,7 +47,7 @@ impl Who {
 /// holder. Returns true if noted: then [`freed`] must be called before the lock is free.
 #[inline]
 #[track_caller]
-#[must_use = "what is noted is to be struck out"]
+#[must_use = "a note has to be removed"]
 pub fn taken(lock: usize) -> bool {
     let noted = is_tracking();
     if noted {
@@ -74,7 +74,7 @@ pub fn assert_not_held(lock: usize, what: &str) {
         && let Some(held) = holder(lock)
         && held.by == Who::calls()
     {
-        panic!("daiko: {what} was locked by who holds it already, since {}", held.at);
+        panic!("daiko: {what} was locked again by its holder, which locked it at {}", held.at);
     }
 }
 

@@ -148,7 +148,7 @@ pub(crate) fn raise_own(fiber: &ControlBlock) {
 /// Unwinds the fiber; a cancel is due.
 #[cold]
 pub fn raise_now(fiber: &ControlBlock) -> ! {
-    let Some(cancelled) = due(fiber) else { unreachable!("what is due stays so") };
+    let Some(cancelled) = due(fiber) else { unreachable!("a due cancel stays due") };
     raise_with(fiber, cancelled)
 }
 

@@ -108,7 +108,7 @@ impl RobustList {
             return;
         }
         let at = self.items.iter().skip(self.first).rposition(|&other| other == item);
-        debug_assert!(at.is_some(), "a fiber gives back what it does not have");
+        debug_assert!(at.is_some(), "a fiber gives back an object that it does not hold");
         if let Some(at) = at {
             self.items.remove(self.first + at);
         }

@@ -84,7 +84,7 @@ impl Runtime {
         );
         assert!(
             self.worker_processes.as_ref().is_none_or(WorkerProcesses::is_here),
-            "daiko: a runtime whose workers are processes is shut down by the process that built it"
+            "daiko: a runtime of worker processes is shut down by the process that built it"
         );
         let _call = process::call();
         let patience = if cfg!(panic = "unwind") { patience } else { Duration::ZERO };

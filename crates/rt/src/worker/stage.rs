@@ -47,7 +47,7 @@ impl Unclear {
             "its agent was at work",
             "its fiber was in a call of the runtime",
             "no other can be forked",
-            "it was on a stack that others do not have",
+            "it was on a stack that other processes do not have",
         ];
         TEXTS[self.0 as usize]
     }

@@ -170,7 +170,7 @@ impl Worker {
             let first = prepare(top, begin, ptr::from_ref(self).cast_mut().cast());
             switch(&raw mut left, first);
         }
-        unreachable!("nobody comes back from there")
+        unreachable!("no call returns from there")
     }
 
     fn live_to_the_end(&self) {

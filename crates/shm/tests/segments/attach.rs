@@ -165,7 +165,7 @@ fn come_at_once() {
     let segment = Segment::open_or_create(theirs(), LARGE).unwrap();
     let words = shared_words(&segment, 1);
     word(&words, 0).fetch_add(1, Ordering::SeqCst);
-    until("the others", || word(&words, 0).load(Ordering::SeqCst) == AT_ONCE as u64);
+    until("the other processes", || word(&words, 0).load(Ordering::SeqCst) == AT_ONCE as u64);
     std::process::exit(0);
 }
 

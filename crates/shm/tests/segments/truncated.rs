@@ -32,7 +32,7 @@ fn whatever_is_asked_of_a_truncated_segment_is_refused() {
         ];
         for first in 0..ask.len() {
             let (_place, segment) = cut(0);
-            assert!(!segment.is_truncated(), "nobody has touched it");
+            assert!(!segment.is_truncated(), "it was not touched");
             ask[first](&segment);
             ask.iter().for_each(|ask| ask(&segment));
             assert!(segment.is_truncated());
@@ -57,7 +57,7 @@ fn a_segment_cut_anywhere_ends_nobody() {
                 bell.seat(3).take(bell.number());
                 let _ = bell.company(Some(1));
             }
-            assert!(place.open().is_err(), "nobody else comes");
+            assert!(place.open().is_err(), "no other process comes");
             segment.remove().unwrap();
         }
     });

@@ -256,7 +256,7 @@ fn a_memfd_keeps_its_size_against_everyone() {
     }
     // SAFETY: this command takes one plain integer.
     let more = unsafe { libc::fcntl(file.file.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_WRITE) };
-    assert_eq!(more, -1, "nobody may seal it against writing");
+    assert_eq!(more, -1, "it cannot be sealed against writing");
     let received = SharedFile::from_memfd(file.as_fd().try_clone_to_owned().unwrap()).unwrap();
     assert_eq!(received.size(), 3 * page_size());
     received.map(Populate::Now).unwrap();

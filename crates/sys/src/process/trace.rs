@@ -521,7 +521,7 @@ mod tests {
                 );
                 let successor = traced(await_registers);
                 assert!(matches!(next(&successor, &signals), Change::Waits));
-                assert!(thread::exists(now.pid()), "the dead one's id is not another's yet");
+                assert!(thread::exists(now.pid()), "the id of the dead process is not reused yet");
                 // SAFETY: the stack and the page are shared and have the same addresses.
                 unsafe { successor.give(&registers) }.unwrap();
                 now.let_go();

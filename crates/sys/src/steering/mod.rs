@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_packet_is_processed_where_it_is_sent_unless_it_is_steered() {
         if is_on() {
-            return println!("skipped: this host steers what it receives");
+            return println!("skipped: this host steers the packets that it receives");
         }
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -11,7 +11,7 @@ fn finish(fiber: &Fiber) -> Finish {
     let finish = fiber.completion.finish();
     match finish {
         Finish::Wake(JOINER) => fiber.read(1),
-        Finish::Wake(_) => unreachable!("nobody else waits"),
+        Finish::Wake(_) => unreachable!("there is no other waiter"),
         Finish::Detached => fiber.read(0),
         Finish::Unobserved => {}
     }

@@ -59,7 +59,7 @@ proptest! {
                 prop_assert!(!dead(salt)(by) && mutex.holder() == Some(by));
                 prop_assert!(mutex.wait_for(seen).is_some());
             }
-            Lock::Contended => prop_assert!(false, "nobody else is there"),
+            Lock::Contended => prop_assert!(false, "there is no other process"),
         }
     }
 }

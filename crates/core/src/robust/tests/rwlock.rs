@@ -18,7 +18,7 @@ proptest! {
                 prop_assert_eq!(lock.unlock_read(me, &reads), Unlock::Quiet);
             }
             Lock::Held { by, .. } => prop_assert!(!dead(by) && !reads[1].is(me)),
-            Lock::Contended => prop_assert!(false, "nobody else is there"),
+            Lock::Contended => prop_assert!(false, "there is no other process"),
         }
         if let Lock::Locked(_) = lock.writer().try_lock(me, dead) {
             let alive = |(index, &generation)| {

@@ -37,7 +37,7 @@ super::cases! {
 fn lose() -> ! {
     // SAFETY: both calls take plain integers.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-    unreachable!("nobody goes on who was killed in his own code")
+    unreachable!("the process was killed in user code")
 }
 
 fn assert_lost<T>(joined: Result<T, JoinError>) {

@@ -123,7 +123,7 @@ fn what_is_left_when_the_guardian_is_killed_as_well_is_restored_by_who_comes_nex
     for recovers in [true, false] {
         let folder = Folder::new("0\n");
         killed_at_with_guardian(&folder);
-        assert_eq!(entries_once_free(&folder), 1024, "nobody could restore it");
+        assert_eq!(entries_once_free(&folder), 1024, "it could not be restored");
         if recovers {
             assert_eq!(folder.table().recover(), Ok(Leftover::Restored));
         } else {

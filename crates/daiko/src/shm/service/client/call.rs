@@ -309,7 +309,7 @@ mod tests {
         let Taken::Call(ticket) = service.slot(0).take(service.mark(0)) else { panic!("posted") };
 
         assert!(matches!(lost.loses_server(), Err(CallError::ServerDied)));
-        assert_eq!(client.take_free(), None, "it would write what the server reads");
+        assert_eq!(client.take_free(), None, "it would write to memory that the server reads");
         assert!(!service.claim_slot(0), "another client would");
         assert_eq!(service.slot(0).reply(ticket, 0, code::REPLIED), Delivered::ToNobody);
         assert!(service.claim_slot(0));
