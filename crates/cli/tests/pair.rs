@@ -157,8 +157,8 @@ fn assert_refused(command: Command, wanted: &[&str]) {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_in_one_line() {
-    let Some(ground) = ground("what_cannot_be_done_is_refused_in_one_line") else { return };
+fn impossible_requests_are_refused_in_one_line() {
+    let Some(ground) = ground("impossible_requests_are_refused_in_one_line") else { return };
     for (arguments, wanted) in [
         (&[][..], &["-- COMMAND ::: COMMAND", "--pid"][..]),
         (&["--pid", "1", "--", "true"], &["not both"]),
@@ -241,8 +241,8 @@ fn commands_write_where_they_would_without() {
 }
 
 #[test]
-fn an_interrupt_puts_back_what_was_placed() {
-    let Some(ground) = ground("an_interrupt_puts_back_what_was_placed") else { return };
+fn an_interrupt_puts_placed_threads_back() {
+    let Some(ground) = ground("an_interrupt_puts_placed_threads_back") else { return };
     let before = cpu::allowed().unwrap();
     for (policy, signal) in
         [("cross", libc::SIGINT), ("auto", libc::SIGTERM), ("parallel", libc::SIGHUP)]
@@ -327,8 +327,8 @@ fn a_session_that_is_killed_is_put_back_by_restore() {
 
 /// The new process has inherited its affinity, and no observation finds it before the end.
 #[test]
-fn what_is_started_meanwhile_is_put_back_too() {
-    let Some(ground) = ground("what_is_started_meanwhile_is_put_back_too") else { return };
+fn threads_started_meanwhile_are_put_back_too() {
+    let Some(ground) = ground("threads_started_meanwhile_are_put_back_too") else { return };
     let before = cpu::allowed().unwrap();
     for is_killed in [false, true] {
         let (mut child, [mut first, _second]) = session(&ground, "cross");
@@ -390,8 +390,8 @@ fn a_process_that_ends_meanwhile_does_not_end_the_session() {
 }
 
 #[test]
-fn an_interrupt_ends_commands_and_what_was_placed_is_over() {
-    let Some(ground) = ground("an_interrupt_ends_commands_and_what_was_placed_is_over") else {
+fn an_interrupt_ends_commands_and_their_placement() {
+    let Some(ground) = ground("an_interrupt_ends_commands_and_their_placement") else {
         return;
     };
     let file = ground.runtime.path().join("pid");

@@ -217,7 +217,7 @@ fn a_destructor_is_not_cancelled() {
 
 /// The result of a detached fiber is dropped after its locals.
 #[test]
-fn what_the_destructor_of_a_result_uses_is_dropped_too() {
+fn locals_used_by_the_destructor_of_a_result_are_dropped_too() {
     struct Uses(Option<Token>);
     impl Drop for Uses {
         fn drop(&mut self) {

@@ -221,7 +221,7 @@ fn wakes_are_counted_by_path() {
 }
 
 #[test]
-fn what_is_stolen_is_counted() {
+fn stolen_fibers_are_counted() {
     let runtime = workers(2);
     let ended = Arc::new(AtomicUsize::new(0));
     // The local queue of its worker is full of fibers that only other workers can run.

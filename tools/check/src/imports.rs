@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_module_that_defines_nothing_is_no_import_but_what_is_reached_through_it_is() {
+    fn a_module_that_defines_nothing_is_no_import_but_an_item_reached_through_it_is() {
         assert_eq!(
             of_a("use crate::table; fn f() { table::leaf::twice() }"),
             ["table::leaf::twice -> table/leaf.rs"]

@@ -86,7 +86,7 @@ fn a_closed_ledger_gives_nothing_out_until_it_is_settled() {
 }
 
 #[test]
-fn what_the_dead_had_in_hand_is_asked_for_again_lost_or_over() {
+fn calls_of_the_dead_are_repeated_lost_or_over() {
     let (ledger, jobs) = (JobLedger::new(), jobs::<5>());
     let _ = jobs.each_ref().map(|job| ask(&ledger, job));
     let in_hand: Vec<_> = ledger.asked().collect();

@@ -115,7 +115,7 @@ fn one_of_two_servers_replies() {
 }
 
 #[test]
-fn who_leaves_has_the_slot_again_once_no_server_has() {
+fn a_client_that_leaves_gets_the_slot_back_from_the_server() {
     loom::model(|| {
         let shared = Shared::new();
         let ticket = shared.call(1);
@@ -259,7 +259,7 @@ fn a_sweep_that_is_late_does_not_end_the_next_call() {
 }
 
 #[test]
-fn who_takes_a_dead_clients_slot_over_is_not_disturbed_by_who_is_late() {
+fn the_heir_of_a_dead_clients_slot_is_not_disturbed_by_a_late_server() {
     bounded(3, || {
         let shared = Shared::new();
         let _dead = shared.call(1);

@@ -12,7 +12,7 @@ fn rung(listeners: &Listeners, bells: &[Doorbell]) -> Vec<usize> {
 }
 
 #[test]
-fn those_who_listen_and_sleep_are_rung_for_once() {
+fn listeners_that_sleep_are_rung_for_once() {
     let (listeners, bells) = (Listeners::new(), bells(5));
     [1, 2, 3].iter().for_each(|&bell| listeners.listen(bell));
     [0, 1, 3].iter().for_each(|&bell: &usize| bells[bell].park());
@@ -40,7 +40,7 @@ fn zeroed_memory_is_awake_and_has_no_listeners() {
 }
 
 #[test]
-fn who_is_awake_on_another_cpu_may_answer() {
+fn an_awake_owner_on_another_cpu_may_answer() {
     let (listeners, bells) = (Listeners::new(), bells(3));
     listeners.listen(1);
     let answers = |cpu| listeners.ring(&bells, cpu, |_| ());
@@ -53,7 +53,7 @@ fn who_is_awake_on_another_cpu_may_answer() {
 }
 
 #[test]
-fn who_sleeps_for_something_else_is_not_rung_for_and_answers_nobody() {
+fn a_sleeper_for_another_event_is_not_rung_for_and_does_not_answer() {
     let (listeners, bells) = (Listeners::new(), bells(1));
     listeners.listen(0);
     bells[0].rest();

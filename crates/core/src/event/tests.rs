@@ -37,7 +37,7 @@ fn an_automatic_event_lets_one_go() {
 }
 
 #[test]
-fn who_has_left_is_not_waited_for() {
+fn a_waiter_that_left_is_not_served() {
     for event in [RawEvent::manual(), RawEvent::auto()] {
         let nodes = [7, 8].map(Node::new);
         assert!(!pass(&event, &nodes[0]) && !pass(&event, &nodes[1]));

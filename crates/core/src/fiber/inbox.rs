@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_inbox_gives_what_it_has_and_takes_no_more() {
+    fn a_closed_inbox_gives_its_messages_and_takes_no_more() {
         let (inbox, item) = (Inbox::<Item>::new(), Item(AtomicPtr::default()));
         // SAFETY: the item is in no inbox and outlives it.
         assert_eq!(unsafe { inbox.push(NonNull::from(&item)) }, Pushed::Delivered);

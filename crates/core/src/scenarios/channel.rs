@@ -154,7 +154,7 @@ fn assert_in_order(received: &[Message]) {
 }
 
 #[test]
-fn what_is_sent_is_received_once_and_in_order() {
+fn messages_are_received_once_and_in_order() {
     rehearse(|| match below(3) {
         0 => exchange(Chain::new()),
         room => exchange(Ring::new(room)),

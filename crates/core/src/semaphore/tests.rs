@@ -23,7 +23,7 @@ fn permits_are_counted() {
 }
 
 #[test]
-fn nobody_is_overtaken() {
+fn no_waiter_is_overtaken() {
     let (semaphore, nodes) = (RawSemaphore::new(1), [node(7, 2), node(8, 1)]);
     assert!(!acquire(&semaphore, &nodes[0]));
     assert!(!semaphore.try_acquire(1), "behind the waiter for two");
@@ -39,7 +39,7 @@ fn nobody_is_overtaken() {
 }
 
 #[test]
-fn those_behind_one_who_leaves_are_served() {
+fn waiters_behind_a_leaving_waiter_are_served() {
     let (semaphore, nodes) = (RawSemaphore::new(1), [node(7, 2), node(8, 1)]);
     assert!(!acquire(&semaphore, &nodes[0]) && !acquire(&semaphore, &nodes[1]));
     // SAFETY: alive, and queued here.

@@ -78,7 +78,7 @@ fn of_fire_and_disarm_one_ends_the_wait() {
 }
 
 #[test]
-fn who_sees_its_timer_fired_has_its_frame_back_after_the_call() {
+fn a_waiter_with_a_fired_timer_owns_its_frame_after_the_call() {
     loom::model(|| {
         let shared = Shared::new();
         shared.arm(0, 1);
@@ -93,7 +93,7 @@ fn who_sees_its_timer_fired_has_its_frame_back_after_the_call() {
 }
 
 #[test]
-fn what_the_owner_armed_is_due_in_time_whoever_disarms() {
+fn timers_of_the_owner_fire_in_time_though_others_disarm() {
     loom::model(|| {
         let shared = Shared::new();
         shared.arm(0, 3);

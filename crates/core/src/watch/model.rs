@@ -57,7 +57,7 @@ impl Watched {
 }
 
 #[test]
-fn a_silent_change_is_hit_once_and_shows_what_was_written_before() {
+fn a_polled_change_is_hit_once_and_shows_earlier_writes() {
     loom::model(|| {
         let shared = Watched::new(Notice::Polled);
         let writer = spawn(&shared, Watched::write);

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_told_another_bell_than_he_sleeps_on_looks_by_himself() {
+    fn a_waiter_registered_with_another_bell_looks_by_itself() {
         assert!(NotifiedBy::By(Some(3)).reaches(3));
         assert!(!NotifiedBy::By(Some(3)).reaches(4) && !NotifiedBy::By(None).reaches(0));
         let listeners = Listeners::new();

@@ -16,7 +16,7 @@ use crate::place::{LONG, Place, role, theirs};
 use crate::support::child::{Killed, is_child};
 use crate::support::workers;
 
-const NAME: &str = "kills::who_lives_goes_on";
+const NAME: &str = "kills::the_survivors_go_on";
 const PERMITS: u32 = 3;
 const CHILDREN: usize = 3;
 /// The number of fibers of each child that send.
@@ -205,7 +205,7 @@ fn child() {
 }
 
 #[test]
-fn who_lives_goes_on() {
+fn the_survivors_go_on() {
     if is_child() {
         return child();
     }

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn who_decided_is_told_until_another_decides() {
+    fn the_deciding_source_is_named_until_another_decides() {
         let mut ground = Ground::new();
         let mut trials = Trials::new(ground.declared());
         let source =

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_followed_who_has_not_asked() {
+    fn fibers_are_followed_only_on_request() {
         let is_followed = |placement, steered| {
             let steering = Steering::new(placement, Some(steered), &[0], 1);
             steering.look();

@@ -96,7 +96,7 @@ fn a_segment_smaller_than_its_tables_is_refused() {
 }
 
 #[test]
-fn what_the_file_system_refuses_is_told() {
+fn refusals_of_the_file_system_are_reported() {
     let place = Place::new();
     let error = refused(place.open(), "start the program that creates it first");
     assert_eq!(reason(&error), Reason::Missing);

@@ -38,7 +38,7 @@ fn an_object_is_made_once() {
 }
 
 #[test]
-fn an_object_of_another_kind_or_size_is_refused_by_what_differs() {
+fn an_object_of_another_kind_or_size_is_refused_by_the_difference() {
     let segment = segment();
     make_object(&segment, "x", words(3), |_| ()).unwrap();
     let fits = |kind, bytes| {
@@ -103,7 +103,7 @@ fn an_object_is_zeroed_and_complete_before_it_is_found() {
 
 #[test]
 #[should_panic(expected = "the content of an object lies within it")]
-fn nobody_looks_behind_an_object() {
+fn accesses_behind_an_object_panic() {
     let segment = segment();
     let object = make_object(&segment, "x", words(1), |_| ()).unwrap();
     object.bytes(1, 8);

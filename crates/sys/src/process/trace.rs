@@ -535,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_killed_in_a_wait_was_interrupted_in_it_and_signals_are_passed_on() {
+    fn a_kill_in_a_wait_interrupts_it_and_signals_are_passed_on() {
         in_tracer(|| {
             let page = Mapping::new(4096, Scope::Shared).unwrap();
             let signals = Signals::block(&[process::CHILD_CHANGED]);

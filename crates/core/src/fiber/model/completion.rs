@@ -34,7 +34,7 @@ fn the_end_meets_a_join() {
 }
 
 #[test]
-fn the_end_meets_a_joiner_who_leaves() {
+fn the_end_meets_a_joiner_that_leaves() {
     loom::model(|| {
         let fiber = Arc::new(Fiber::new());
         fiber.write(1);
@@ -99,7 +99,7 @@ fn the_end_with_the_worker_meets_a_join() {
 }
 
 #[test]
-fn the_end_with_the_worker_meets_a_joiner_who_leaves() {
+fn the_end_with_the_worker_meets_a_joiner_that_leaves() {
     loom::model(|| {
         let fiber = Arc::new(Fiber::new());
         fiber.write(1);

@@ -68,7 +68,7 @@ fn a_set_that_comes_and_goes_is_seen_unless_its_setter_died_before() {
 }
 
 #[test]
-fn each_set_lets_one_go_though_one_of_those_who_wait_dies() {
+fn each_set_lets_one_go_though_a_waiter_dies() {
     dies_at_each_step(2, |death| {
         let shared = Shared::new();
         shared.set(1);

@@ -16,7 +16,7 @@ use super::{can_trace, processes};
 use crate::End;
 
 super::cases! {
-    whoever_is_killed_under_load_loses_the_fiber_that_it_ran_and_no_other End::Well,
+    a_worker_killed_under_load_loses_only_the_fiber_that_it_ran End::Well,
 }
 
 const WORKERS: usize = 2;
@@ -106,7 +106,7 @@ fn answers(runtime: &Runtime, worker: usize) -> Duration {
     since.elapsed()
 }
 
-fn whoever_is_killed_under_load_loses_the_fiber_that_it_ran_and_no_other() {
+fn a_worker_killed_under_load_loses_only_the_fiber_that_it_ran() {
     if !can_trace("kills under load") {
         return;
     }

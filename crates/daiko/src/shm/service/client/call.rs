@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_whose_server_died_with_its_call_in_hand_has_its_slot_back() {
+    fn a_client_gets_its_slot_back_after_its_server_died_with_the_call() {
         let segment = Segment::anonymous(1 << 20).unwrap();
         let service = Service::create(&segment, "s", Service::options().slots(1)).unwrap();
         let client = Client::of(service.clone());
