@@ -405,7 +405,7 @@ fn movers_behind_a_hog_go_on_elsewhere() {
     }
 }
 
-/// There is no further spare behind a spare: the worker itself must take the migratable fibers.
+/// A spare has no further spare behind it: the worker itself must take the migratable fibers.
 #[test]
 fn movers_behind_a_hog_on_a_released_spare_go_on_elsewhere() {
     for preset in PRESETS {

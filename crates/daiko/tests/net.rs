@@ -25,7 +25,7 @@ use support::{end, migratable, until, workers, yield_until};
 
 /// The duration of a wait that ends by its timeout.
 const SHORT: Duration = Duration::from_millis(20);
-/// More bytes than the buffers of any socket or pipe take.
+/// A number of bytes that exceeds the buffers of any socket or pipe.
 const MUCH: usize = 8 << 20;
 
 /// Runs `body` in runtimes of one worker and of two, pinned and as a migratable fiber, with each

@@ -183,7 +183,7 @@ pub enum Content {
         /// The changes in order. A truncated last line was never followed by its change.
         changes: Vec<Change>,
     },
-    /// Nothing to undo: the journal belongs to another boot, or its session was killed before any
+    /// No change to undo: the journal belongs to another boot, or its session was killed before any
     /// change.
     Over,
     /// No journal, or a journal of another version.

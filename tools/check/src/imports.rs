@@ -15,7 +15,7 @@ pub(crate) struct Import {
     pub(crate) line: usize,
     pub(crate) from: ModuleId,
     pub(crate) to: ModuleId,
-    /// As written, without generic arguments.
+    /// The path as written, without generic arguments.
     pub(crate) path: String,
 }
 

@@ -43,7 +43,7 @@ pub enum Event {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// No effect.
     None,
     /// Put the fiber into a queue: it was suspended, and this event alone ended that.
     Enqueue,

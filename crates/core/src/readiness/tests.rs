@@ -25,9 +25,9 @@ struct Kernel {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
-    /// It has found nothing.
+    /// The call has found nothing.
     Nothing,
-    /// It has taken less than it asked for.
+    /// The call has taken less than it asked for.
     NothingMore,
     Something,
 }

@@ -105,7 +105,7 @@ pub enum Lock {
         /// The word that said so.
         seen: Seen,
     },
-    /// It changed under each of many tries. Another try is worth while.
+    /// The word changed under each of many tries. Another try is worth while.
     Contended,
 }
 
@@ -117,7 +117,7 @@ pub enum Unlock {
     Quiet,
     /// An attachment may wait: the caller rings for all that do, as none of them rings for another.
     Ring,
-    /// It was not the caller's: a peer has written to the word. It is free now.
+    /// The lock was not the caller's: a peer has written to the word. It is free now.
     NotMine,
 }
 

@@ -40,7 +40,7 @@ pub enum Take {
         /// The word that said so.
         seen: Seen,
     },
-    /// It changed under each of many tries. Another try is worth while.
+    /// The word changed under each of many tries. Another try is worth while.
     Contended,
 }
 

@@ -10,9 +10,9 @@ use crate::sync::{AtomicU8, Ordering, UnsafeCell, unless_weakened};
 pub enum TimerState {
     /// Outside any wheel: not armed yet, or disarmed.
     Out,
-    /// Inside a wheel.
+    /// The timer is in a wheel.
     Armed,
-    /// It was due, and the call for its waiter has returned.
+    /// The timer was due, and the call for its waiter has returned.
     Fired,
 }
 

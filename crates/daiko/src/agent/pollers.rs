@@ -64,7 +64,7 @@ enum State {
     Running,
     /// An agent calls it, and drops it afterwards: its registration is gone.
     Ending,
-    /// It has panicked, or its registration has been dropped.
+    /// The poller has panicked, or its registration has been dropped.
     Gone,
 }
 

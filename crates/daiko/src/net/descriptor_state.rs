@@ -64,7 +64,7 @@ impl Way {
 /// Condition under which to make a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// If the kernel has reported a change since the last call that has left nothing.
+    /// Only if the kernel has reported a change since the last call that has left nothing.
     IfChanged,
     /// Always: a thread that is no fiber has asked the kernel.
     Always,

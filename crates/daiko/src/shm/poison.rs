@@ -95,7 +95,7 @@ impl<G> std::error::Error for PoisonError<G> {}
 
 /// Reason why a lock was not taken at once, or in time, or is poisoned.
 pub enum TryLockError<G> {
-    /// It was taken nevertheless.
+    /// The lock was taken nevertheless.
     Poisoned(PoisonError<G>),
     /// Another holder has it.
     WouldBlock,
@@ -103,7 +103,7 @@ pub enum TryLockError<G> {
 
 /// Reason why a lock was not taken in time, or is poisoned.
 pub enum TimedLockError<G> {
-    /// It was taken nevertheless.
+    /// The lock was taken nevertheless.
     Poisoned(PoisonError<G>),
     /// The time is over.
     TimedOut,

@@ -40,10 +40,10 @@ impl<F: Fn() -> bool + Sync> Probe for Look<F> {
 /// How the process that changes the condition notifies the waiter.
 #[derive(Clone, Copy)]
 pub(super) enum NotifiedBy<'s> {
-    /// It rings for the listeners there.
+    /// The notifier rings for the listeners there.
     At(&'s Listeners),
-    /// It rings this doorbell, which was the caller's [`own_bell`] when the caller announced it;
-    /// `None`: it rings for no waiter.
+    /// The notifier rings this doorbell, which was the caller's [`own_bell`] when the caller
+    /// announced it; `None`: it rings for no waiter.
     By(Option<usize>),
 }
 

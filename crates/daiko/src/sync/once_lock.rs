@@ -47,7 +47,7 @@ const SET: Call = Call::new("OnceLock::set", true, true);
 /// Reason why a value was not written in time; it contains the value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SetTimeoutError<T> {
-    /// There is one already.
+    /// A value exists already.
     Occupied(T),
     /// The time is over.
     TimedOut(T),

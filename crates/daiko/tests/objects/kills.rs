@@ -34,9 +34,9 @@ struct Objects {
     rwlock: RwLock<Pair>,
     semaphore: Semaphore,
     event: Event,
-    /// From the children to the parent.
+    /// Messages from the children to the parent.
     up: Channel<Message>,
-    /// From the parent to one of the children.
+    /// Messages from the parent to one of the children.
     down: Channel<u64>,
 }
 

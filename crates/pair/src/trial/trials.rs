@@ -36,8 +36,8 @@ pub enum Tried {
     Now,
     /// The pairing of an earlier trial is still in force.
     Before,
-    /// There are no pairings to try, no pairing is better than the rest, or a thread has ended
-    /// meanwhile.
+    /// No pairing was chosen: none can be tried, none is better than the rest, or a thread has
+    /// ended meanwhile.
     Nothing,
     /// No progress can be measured: the reason with the remedy.
     Unavailable(String),

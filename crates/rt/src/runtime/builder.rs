@@ -57,7 +57,7 @@ pub enum BuildError {
     },
     /// The stack size is not usable.
     Stack(StackError),
-    /// There is no memory for the runtime itself.
+    /// No memory is available for the runtime itself.
     Memory(MemoryError),
     /// A kernel thread could not be started or set up.
     Thread(io::Error),

@@ -17,11 +17,11 @@ pub enum ConnectError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendError {
-    /// There is no room now.
+    /// The channel has no room now.
     Full,
-    /// There was no room in time.
+    /// The channel had no room in time.
     TimedOut,
-    /// There is no receiver any more: it has been dropped, or has died.
+    /// The channel has no receiver any more: it has been dropped, or has died.
     Disconnected,
     /// The segment's file was cut short.
     Truncated,
@@ -33,11 +33,11 @@ pub enum SendError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecvError {
-    /// There is none now.
+    /// The channel has no message now.
     Empty,
-    /// There was none in time.
+    /// No message came in time.
     TimedOut,
-    /// There is none, and no sender any more: all have been dropped, or have died.
+    /// The channel has no message, and no sender any more: all have been dropped, or have died.
     Disconnected,
     /// The segment's file was cut short.
     Truncated,

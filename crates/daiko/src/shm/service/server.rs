@@ -20,7 +20,7 @@ use daiko_rt::worker;
 pub(super) mod code {
     /// Bytes that the server has written.
     pub(crate) const REPLIED: u32 = 0;
-    /// Nothing: the handler has panicked.
+    /// No reply: the handler has panicked.
     pub(crate) const PANICKED: u32 = 1;
 }
 

@@ -334,7 +334,7 @@ fn calls_are_made_while_workers_are_killed_again_and_again() {
     end(runtime, KILLS + lost as usize);
 }
 
-/// Here the test cannot choose where the workers are either.
+/// The test can choose neither the moments of the kills nor where the workers are then.
 fn calls_are_made_while_workers_are_killed_at_any_moment() {
     if !can_trace("calls that block, of workers that are killed at any moment") {
         return;

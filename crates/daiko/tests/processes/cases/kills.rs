@@ -25,7 +25,7 @@ const FIBERS: usize = 12;
 /// The most bytes that a lost fiber may have owned: the allocations of one round, blocks and
 /// handles included.
 const OWNED: usize = 96 << 10;
-/// More than the number of fibers and of blocks of lost fibers at a time.
+/// A number that exceeds the fibers and the blocks of lost fibers at a time.
 const STACKS: usize = 1000;
 
 /// Objects that the fibers under load share.
