@@ -108,7 +108,9 @@ fn a_message_may_name_no_permit() {
 #[test]
 fn a_sweep_reports_itself_though_it_found_nothing() {
     let (semaphore, permits, me) = (Semaphore::new(), [], holder(0, 1));
-    let Acquire::Exhausted(seen) = semaphore.try_acquire(me, &permits, 9, NOBODY) else { panic!() };
+    let Acquire::Exhausted(seen) = semaphore.try_acquire(me, &permits, 9, NONE_DEAD) else {
+        panic!()
+    };
     assert!(!semaphore.has_changed(seen));
     semaphore.sweep(&permits, holder(1, 1));
     assert!(semaphore.has_changed(seen));
