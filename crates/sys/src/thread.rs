@@ -120,7 +120,8 @@ pub fn set_timer_slack_ns(slack_ns: u32) -> io::Result<()> {
 /// Number of the system call that waits on a futex, for comparison with [`blocked_syscall`].
 pub const FUTEX: i64 = libc::SYS_futex;
 
-/// The number of the system call that blocks thread `id`, of this process or one that it may trace.
+/// The number of the system call that blocks thread `id`, of this process or a process that it may
+/// trace.
 ///
 /// `None` if the thread runs or has ended, or the kernel does not report it. Allocates nothing.
 ///

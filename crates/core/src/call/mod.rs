@@ -141,7 +141,7 @@ pub enum Left {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Taken {
-    /// No request, or one that another server has.
+    /// No request, or a request that another server has.
     Nothing,
     /// A request, which is now this server's.
     Call(Ticket),

@@ -1,4 +1,4 @@
-//! An automatic event as a lock, or with a waiter that leaves; a manual one that is reset.
+//! An automatic event as a lock, or with a waiter that leaves; a manual event that is reset.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

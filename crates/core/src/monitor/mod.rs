@@ -120,7 +120,7 @@ impl MonitorSleep {
         &self.word
     }
 
-    /// Takes the mark of the sleeper back; true if the caller was the one to do so.
+    /// Takes the mark of the sleeper back; true if the mark was still there.
     fn wakes(&self) -> bool {
         self.change(Self::ASLEEP, Self::WATCHING)
     }

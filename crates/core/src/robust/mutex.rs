@@ -178,7 +178,7 @@ impl Mutex {
         said.is_ok().then_some(Seen(waited.0))
     }
 
-    /// Returns true if the word differs from the one that was `seen`, so that another try to lock
+    /// Returns true if the word differs from the word that was `seen`, so that another try to lock
     /// is worth while.
     #[inline]
     pub fn has_changed(&self, seen: Seen) -> bool {

@@ -89,7 +89,7 @@ impl Seat {
         Holder::of(self.0.load(Ordering::Acquire))
     }
 
-    /// Returns true if the word differs from the one that was `seen`.
+    /// Returns true if the word differs from the word that was `seen`.
     pub fn has_changed(&self, seen: Seen) -> bool {
         self.0.load(Ordering::Relaxed) != seen.0
     }

@@ -1,4 +1,4 @@
-//! Threads that want permits, and one that leaves the queue.
+//! Threads that want permits, and a thread that leaves the queue.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;

@@ -86,7 +86,7 @@ impl<W: Copy> Timer<W> {
 
     /// # Safety
     ///
-    /// The timer is in no wheel, and the caller holds the lock of the one that it will be in.
+    /// The timer is in no wheel, and the caller holds the lock of the wheel that it will be in.
     pub(super) unsafe fn set_armed(&self, due: u64) {
         debug_assert_ne!(self.state(), TimerState::Armed, "a timer is in one wheel at a time");
         // SAFETY: a timer that is in no wheel is the caller's.

@@ -5,8 +5,8 @@
 macro_rules! datagram {
     ($name:ident, $std:ty, $address:ty) => {
         impl $name {
-            /// Makes a socket of `std` one that suspends fibers. Its descriptor is non-blocking
-            /// from here on.
+            /// Converts a socket of `std`, so that its calls suspend fibers. Its descriptor is
+            /// non-blocking from here on.
             ///
             /// # Errors
             ///

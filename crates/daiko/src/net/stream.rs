@@ -130,8 +130,8 @@ impl<S: AsFd + fmt::Debug> fmt::Debug for Stream<S> {
 macro_rules! stream {
     ($name:ident, $std:ty) => {
         impl $name {
-            /// Makes a stream of `std` one that suspends fibers. Its descriptor is non-blocking
-            /// from here on.
+            /// Converts a stream of `std`, so that its calls suspend fibers. Its descriptor is
+            /// non-blocking from here on.
             ///
             /// # Errors
             ///

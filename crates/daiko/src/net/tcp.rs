@@ -225,8 +225,8 @@ impl TcpListener {
         first_of(address, |address| Ok(Self::of(socket::listen_tcp(&address, how)?.into())))
     }
 
-    /// Makes a listener of `std` one that suspends fibers. Its descriptor is non-blocking from
-    /// here on.
+    /// Converts a listener of `std`, so that its calls suspend fibers. Its descriptor is
+    /// non-blocking from here on.
     ///
     /// # Errors
     ///

@@ -132,8 +132,8 @@ impl UnixListener {
         Self::from_std(net::UnixListener::bind(path)?)
     }
 
-    /// Makes a listener of `std` one that suspends fibers. Its descriptor is non-blocking from
-    /// here on.
+    /// Converts a listener of `std`, so that its calls suspend fibers. Its descriptor is
+    /// non-blocking from here on.
     ///
     /// # Errors
     ///

@@ -101,7 +101,7 @@ impl Once {
     ///
     /// # Panics
     ///
-    /// If a closure panicked here before; if the caller is one that is being run here; if it would
+    /// If a closure panicked here before; if a closure that is being run here calls; if it would
     /// have to wait inside [`no_suspend`](crate::no_suspend), or in a
     /// [`Poller`](crate::agent::Poller).
     #[inline]

@@ -61,7 +61,7 @@ impl Fiber {
         worker::mail_pinned(current, unsafe { &*home }, self.block(), WakeRequest::UNPARK.message);
     }
 
-    /// Unparks a fiber of the caller's own worker, or one that has not been seen pinned.
+    /// Unparks a fiber of the caller's own worker, or a fiber that has not been seen pinned.
     #[inline]
     fn unpark_known(&self, current: Option<&Worker>) {
         self.deliver(current, WakeRequest::UNPARK);

@@ -106,7 +106,7 @@ impl Builder {
     }
 
     /// Starts the fiber on the worker that has the fewest fibers, rather than on the caller's. For
-    /// a fiber that communicates little with its spawner and works for long, such as one that
+    /// a fiber that communicates little with its spawner and works for long, such as a fiber that
     /// serves a connection.
     ///
     /// It looks at every worker. `spawn` then mostly costs a message to another worker instead of

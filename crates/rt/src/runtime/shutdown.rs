@@ -60,7 +60,7 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If the caller is a fiber of this runtime, or of another process than the one that built it.
+    /// If the caller is a fiber of this runtime, or of a process other than its builder.
     pub fn shutdown(self) -> ShutdownReport {
         self.shutdown_timeout(PATIENCE)
     }

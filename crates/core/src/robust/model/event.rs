@@ -1,4 +1,4 @@
-//! An event that comes and goes, and one that releases one waiter at a time.
+//! An event that comes and goes, and an event that releases one waiter at a time.
 
 use loom::cell::UnsafeCell;
 

@@ -114,8 +114,8 @@ fn messages_of_a_dead_sender_arrive_before_those_of_its_heir() {
         }
         let lived = victim.join().unwrap().is_some();
         let sent = u64::from(shared.noted.load(Ordering::Relaxed));
-        // All messages that the victim knows it has sent, and perhaps the one that it was about to
-        // ring for.
+        // All messages that the victim knows it has sent, and perhaps the message that it was about
+        // to ring for.
         assert!(received == sent || !lived && received == sent + 1);
         if !lived {
             let mut heir = shared.sender(2);
