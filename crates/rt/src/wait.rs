@@ -135,8 +135,8 @@ impl Waiter {
     ///
     /// # Panics
     ///
-    /// If the caller may not wait: a poller, a fiber inside `no_suspend`, or a thread whose frame
-    /// is not visible to its wakers, which are other processes.
+    /// If the caller may not wait: a poller, a fiber inside `no_suspend`, or a thread with a
+    /// frame that its wakers, in other processes, cannot see.
     pub fn ask(&self, what: &str) {
         match self {
             Waiter::Fiber(fiber) if fiber.flags.has_any() => unwind::before_suspension(fiber),

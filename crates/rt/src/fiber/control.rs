@@ -57,11 +57,12 @@ pub(crate) struct Vtable {
 /// The fate of a fiber that is lost.
 #[derive(Clone, Copy)]
 pub(crate) enum Lost {
-    /// It ends without a result.
+    /// The fiber ends without a result.
     Ends,
-    /// It ends without a result, after the function has informed its packet. For a scoped fiber.
+    /// The fiber ends without a result, after the function has informed its packet. For a scoped
+    /// fiber.
     Tells(unsafe fn(NonNull<u8>)),
-    /// It begins anew: its closure stays in the packet as long as the fiber is in user code.
+    /// The fiber begins anew: its closure stays in the packet as long as the fiber is in user code.
     BeginsAnew,
 }
 

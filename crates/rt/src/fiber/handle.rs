@@ -60,7 +60,7 @@ impl Fiber {
         worker::mail_pinned(current, unsafe { &*home }, self.block(), WakeRequest::UNPARK.message);
     }
 
-    /// Unparks a fiber of the caller's own worker, or one that has not been seen pinned.
+    /// Unparks a fiber of the caller's own worker, or a fiber that has not been seen pinned.
     #[inline]
     fn unpark_known(&self, current: Option<&Worker>) {
         self.deliver(current, WakeRequest::UNPARK);
@@ -217,7 +217,7 @@ pub fn yield_now() {
 /// For code that keeps a value in thread-local storage, which the other fibers of the same worker
 /// would see, or that holds a lock of `std` across calls of unknown code. A lock held over a
 /// suspension may block the worker, or be poisoned by a neighbour that unwinds ([shared
-/// state](crate#what-the-fibers-of-a-worker-share)). Outside of a fiber it only runs `body`.
+/// state](crate#state-that-fibers-share)). Outside of a fiber it only runs `body`.
 ///
 /// # Panics
 ///

@@ -19,13 +19,14 @@ pub(super) type Outcome<T> = Result<T, JoinError>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// It panicked; the payload is that of [`std::thread::JoinHandle::join`].
+    /// The fiber panicked; the payload is that of [`std::thread::JoinHandle::join`].
     Panicked(Box<dyn Any + Send + 'static>),
-    /// It was unwound before its end: by [`JoinHandle::cancel`], or as its runtime shut down.
+    /// The fiber was unwound before its end: by [`JoinHandle::cancel`], or as its runtime shut
+    /// down.
     Cancelled,
-    /// It is the calling fiber, which would wait for itself for ever.
+    /// The fiber is the caller, which would wait for itself for ever.
     Itself,
-    /// It resisted the shutdown of its runtime, and was left behind.
+    /// The fiber resisted the shutdown of its runtime, and was left behind.
     Leaked,
     /// The process of the worker that ran it was killed. It stopped in the middle of its code:
     /// nothing was unwound, and its property is never freed. Only if [workers are

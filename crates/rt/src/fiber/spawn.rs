@@ -23,7 +23,7 @@ use crate::worker::{self, Worker};
 /// is seen by the other fibers of the worker once it suspends. That is sound with `std`; crates
 /// with unsafe code that relies on properly nested scopes in thread-locals must not suspend inside
 /// them: [`no_suspend`](crate::no_suspend) enforces that. The [crate's
-/// documentation](crate#what-the-fibers-of-a-worker-share) lists the other shared state:
+/// documentation](crate#state-that-fibers-share) lists the other shared state:
 /// `std::thread::panicking`, and with it the poison of `std`'s locks.
 ///
 /// ```
@@ -106,7 +106,7 @@ impl Builder {
     }
 
     /// Starts the fiber on the worker that has the fewest fibers, rather than on the caller's. For
-    /// a fiber that communicates little with its spawner and works for long, such as one that
+    /// a fiber that communicates little with its spawner and works for long, such as a fiber that
     /// serves a connection.
     ///
     /// It looks at every worker. `spawn` then mostly costs a message to another worker instead of

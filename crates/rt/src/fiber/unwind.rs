@@ -28,7 +28,7 @@ pub fn before_suspension(fiber: &ControlBlock) {
 
 /// Prepares a suspension of a fiber that has a flag; returns true if a cancel is due there.
 ///
-/// Never while the thread is panicking, as it cannot be told whether this fiber is the one that
+/// Never while the thread is panicking, as it cannot be told whether this fiber is the fiber that
 /// unwinds.
 pub(crate) fn is_due_before(fiber: &ControlBlock) -> bool {
     if std::thread::panicking() {
@@ -78,8 +78,8 @@ pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
     if resumption.is_counted
         && let Some(worker) = worker::current()
     {
-        // The worker is the one that counted it, as a fiber that unwinds does not move. Its process
-        // may have been replaced.
+        // This worker has counted it, as a fiber that unwinds does not move. Its process may have
+        // been replaced.
         worker.unwinding.update(|count| count - 1);
         if worker.is_expected() {
             fiber.exec_mode.doom();
@@ -88,7 +88,7 @@ pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
     resumption.is_woken
 }
 
-/// Returns true if `fiber`, which runs on a thread that is panicking, is the one that unwinds
+/// Returns true if `fiber`, which runs on a thread that is panicking, is the fiber that unwinds
 /// there.
 ///
 /// It is if no other fiber can be, or if a cancel has been raised in it. If another fiber is
@@ -145,7 +145,7 @@ pub(crate) fn raise_own(fiber: &ControlBlock) {
 /// Unwinds the fiber; a cancel is due.
 #[cold]
 pub fn raise_now(fiber: &ControlBlock) -> ! {
-    let Some(cancelled) = due(fiber) else { unreachable!("what is due stays so") };
+    let Some(cancelled) = due(fiber) else { unreachable!("a due cancel stays due") };
     raise_with(fiber, cancelled)
 }
 

@@ -57,7 +57,7 @@ pub enum BuildError {
     },
     /// The stack size is not usable.
     Stack(StackError),
-    /// There is no memory for the runtime itself.
+    /// No memory is available for the runtime itself.
     Memory(MemoryError),
     /// A kernel thread could not be started or set up.
     Thread(io::Error),
@@ -378,7 +378,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets whether workers whose CPUs are hardware threads of one core take account of each other,
+    /// Sets whether workers on hardware threads of one core take account of each other,
     /// once a fiber has a [class](crate::Builder::class). One then runs fibers that stall while the
     /// other runs fibers that compute, and an agent leaves the core to a sibling that computes.
     /// Default: yes.

@@ -1,4 +1,4 @@
-//! Siblings: workers whose CPUs are hardware threads of one core.
+//! Siblings: workers on CPUs that are hardware threads of one core.
 //!
 //! A worker reads the fiber that a sibling runs from the sibling's `running` word, and the fiber's
 //! class from its control block. Nothing is published for this purpose, and siblings share the
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_that_thieves_have_come_after_passes_over_nobody_who_ends_the_look() {
+    fn a_choice_after_thieves_passes_over_no_fiber_that_ends_the_look() {
         let runtime = Runtime::builder().workers(1).build().unwrap();
         for (thieves, expected) in [
             (0, (2, vec![3, 4, 5, 0, 1])),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_passed_over_and_stolen_is_not_passed_over_any_more() {
+    fn a_stolen_fiber_that_was_passed_over_is_not_passed_over_again() {
         let builder = Runtime::builder().workers(3).cores([0, 0, 1]).preset(Preset::Latency);
         let runtime = builder.build().unwrap();
         let (enough, sibling) = occupy(&runtime, 1, C);

@@ -1,7 +1,7 @@
 //! Suspending: the one place where a fiber leaves its stack.
 //!
 //! Functions that user code calls are inlined there, up to the switch. A function that returned
-//! after the switch would return to another fiber's caller than the one that the processor has on
+//! after the switch would return to a caller other than the caller that the processor has on
 //! record. With two callers that yield to each other the mispredicted returns made 8.8 ns into 20.
 
 use std::ptr::NonNull;
@@ -292,8 +292,8 @@ fn leave(worker: &Worker, fiber: &ControlBlock) {
     }
 }
 
-/// Chooses a fiber, or else the agent, and makes it the one that runs from here on. Returns its
-/// stack pointer; `None` if it is `fiber` itself.
+/// Chooses a fiber, or else the agent, and makes it run from here on. Returns its stack pointer;
+/// `None` if it is `fiber` itself.
 #[inline(always)]
 fn next_after(worker: &Worker, fiber: &ControlBlock) -> Option<StackPointer> {
     if cfg!(debug_assertions) {

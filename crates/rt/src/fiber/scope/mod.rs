@@ -44,7 +44,7 @@ pub struct Scope<'scope, 'env: 'scope> {
     runtime: &'scope Shared,
     /// Invariant: no time shorter than that for which `scope` waits will do.
     scope: PhantomData<&'scope mut &'scope ()>,
-    /// Likewise.
+    /// Invariant, likewise.
     env: PhantomData<&'env mut &'env ()>,
 }
 
