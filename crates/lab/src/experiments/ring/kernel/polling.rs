@@ -2,9 +2,9 @@
 
 use std::{hint, thread};
 
-use super::harness::{Buffer, Gate, Threads, Turn, gates};
+use super::harness::{Gate, Turn, gates};
 use crate::{
-    experiments::ring::{Cpus, Spec},
+    experiments::ring::{Cpus, Method, Spec},
     kit::Skip,
 };
 
@@ -22,8 +22,8 @@ fn cpus(spec: &Spec) -> usize {
     }
 }
 
-pub(super) fn method() -> Threads<Buffer<Polling>> {
-    Threads { supports, first_laps, ..gates("polling") }
+pub(super) fn method() -> Method {
+    Method { supports: Box::new(supports), first_laps, ..gates::<Polling>("polling") }
 }
 
 /// With more threads than CPUs, a hop waits for the end of a time slice.

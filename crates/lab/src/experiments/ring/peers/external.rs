@@ -7,44 +7,9 @@ use crate::{
     experiments::ring::{Kind, Method, Outcome, Spec},
     kit::{
         Failure, Skip,
-        driver::{Driver, Sources, Toolchain, find_compiler, pkg_config, say, words},
+        driver::{Driver, Toolchain, find_compiler, pkg_config, say, words},
     },
 };
-
-/// A library whose ring is a program of its own.
-pub(super) struct External {
-    name: &'static str,
-    driver: Driver,
-}
-
-impl External {
-    fn new(name: &'static str, sources: Sources, find: fn() -> Result<Toolchain, Skip>) -> Self {
-        Self { name, driver: Driver::new(sources, find) }
-    }
-
-    /// Runs a ring whose first datum is `first`.
-    pub(super) fn run_from(&self, spec: &Spec, first: u64) -> Result<Outcome, Failure> {
-        driver::run(&self.driver.program()?, spec, first)
-    }
-}
-
-impl Method for External {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Library
-    }
-
-    fn supports(&self, _: &Spec) -> Result<(), Skip> {
-        self.driver.supports()
-    }
-
-    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
-        self.run_from(spec, FIRST)
-    }
-}
 
 macro_rules! sources {
     ($($name:literal),+) => {
@@ -53,18 +18,25 @@ macro_rules! sources {
 }
 
 /// A goroutine and a channel per thread.
-pub(super) fn go() -> External {
-    External::new("go", sources!["ring.go"], find_go)
-}
+pub(super) static GO: Driver = Driver::new(sources!["ring.go"], find_go);
 
 /// Explicit hand-off on one execution stream, resume and suspend between two.
-pub(super) fn argobots() -> External {
-    External::new("argobots", sources!["ring-argobots.c", "ring.h"], find_argobots)
-}
+pub(super) static ARGOBOTS: Driver =
+    Driver::new(sources!["ring-argobots.c", "ring.h"], find_argobots);
 
 /// A fiber and a buffered channel per thread.
-pub(super) fn boost_fiber() -> External {
-    External::new("boost-fiber", sources!["ring-boost.cpp", "ring.h"], find_boost_fiber)
+pub(super) static BOOST_FIBER: Driver =
+    Driver::new(sources!["ring-boost.cpp", "ring.h"], find_boost_fiber);
+
+/// A library whose ring is a program of its own.
+pub(super) fn method(name: &'static str, driver: &'static Driver) -> Method {
+    let method = Method::new(name, Kind::Library, |spec| run_from(driver, spec, FIRST));
+    Method { supports: Box::new(|_| driver.supports()), ..method }
+}
+
+/// Runs a ring whose first datum is `first`.
+pub(super) fn run_from(driver: &Driver, spec: &Spec, first: u64) -> Result<Outcome, Failure> {
+    driver::run(&driver.program()?, spec, first)
 }
 
 fn find_go() -> Result<Toolchain, Skip> {

@@ -18,30 +18,16 @@ use crate::{
             part::{Follower, Leader, Part, START, pass_on},
         },
     },
-    kit::{Failure, OrFailure, Skip},
+    kit::{Failure, OrFailure},
 };
 
 /// The multi-threaded runtime with as many worker threads as workers.
-pub(super) struct Tokio;
-
-impl Method for Tokio {
-    fn name(&self) -> &'static str {
-        "tokio"
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Library
-    }
-
-    fn supports(&self, _: &Spec) -> Result<(), Skip> {
-        Ok(())
-    }
-
-    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
+pub(super) fn method() -> Method {
+    Method::new("tokio", Kind::Library, |spec| {
         let runtime = Builder::new_multi_thread().worker_threads(spec.workers).build();
         let runtime = runtime.or_limit("tokio's runtime did not start")?;
         Ring::new(spec).run(&runtime, spec, START)
-    }
+    })
 }
 
 #[repr(align(64))]

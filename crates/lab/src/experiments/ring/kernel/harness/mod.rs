@@ -25,7 +25,7 @@ mod threads;
 
 pub(crate) use self::{
     port::{Agent, Buffer, Gate, Port, Turn},
-    threads::{Threads, gates},
+    threads::{gates, ports},
 };
 pub(crate) use crate::kit::Conductor;
 
