@@ -4,7 +4,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 use super::{
     blocking, crowd,
-    item::{CostMethod, Item, MUTEX_CONTENDED, RWLOCK_CONTENDED},
+    item::{CostMethod, Item},
     locks::{self, Pair},
     threads::{Kernel, on_one_cpu},
 };
@@ -14,8 +14,8 @@ pub(super) const METHOD: CostMethod = CostMethod::new(
     &[
         &blocking::locks::<Kernel, Mutex<u64>, Condvar>(on_one_cpu),
         &[
-            Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex<u64>>),
-            Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock<Pair>>),
+            Item::of_many("mutex-contended", crowd::mutex::<Kernel, Mutex<u64>>),
+            Item::of_many("rwlock-contended", crowd::rwlock::<Kernel, RwLock<Pair>>),
         ],
     ],
 );

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     calls::{ARRAY, Line, lock_each, unlock_each},
-    item::{CostMethod, Item, MUTEX_LOCK, MUTEX_UNLOCK},
+    item::{CostMethod, Item},
     locks,
 };
 use crate::kit::Failure;
@@ -20,8 +20,8 @@ use crate::kit::Failure;
 pub(super) const METHOD: CostMethod = CostMethod::new(
     "semop",
     &[&[
-        Item::of(MUTEX_LOCK, |effort| lock_each(&mutexes()?, effort)),
-        Item::of(MUTEX_UNLOCK, |effort| unlock_each(&mutexes()?, effort)),
+        Item::of("mutex-lock", |effort| lock_each(&mutexes()?, effort)),
+        Item::of("mutex-unlock", |effort| unlock_each(&mutexes()?, effort)),
     ]],
 );
 

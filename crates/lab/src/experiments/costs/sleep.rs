@@ -26,9 +26,9 @@ use super::{
 use crate::kit::{Effort, Failure, Reading, Sample, Spread, Unit};
 
 /// Of `state=polling`: within the 50 µs for which an agent polls by default.
-pub(super) const SHORT: Duration = Duration::from_micros(20);
+pub(super) const POLLING: (&str, Duration) = ("polling", Duration::from_micros(20));
 /// Of `state=parked`: a hundred times as long.
-pub(super) const LONG: Duration = Duration::from_millis(5);
+pub(super) const PARKED: (&str, Duration) = ("parked", Duration::from_millis(5));
 
 /// How a method's threads sleep.
 pub(super) trait Sleep: 'static {
@@ -162,7 +162,7 @@ mod tests {
     const EFFORT: Effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
 
     fn slept(late: &[u64]) -> Result<Sample, Failure> {
-        let mut sleeps = Sleeps::new(SHORT, EFFORT);
+        let mut sleeps = Sleeps::new(POLLING.1, EFFORT);
         for late in late {
             let due = sleeps.another().expect("there is time for more");
             sleeps.ended(due, due + late)?;
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_sleep_that_ends_early_is_a_fault() {
-        let mut sleeps = Sleeps::new(SHORT, EFFORT);
+        let mut sleeps = Sleeps::new(POLLING.1, EFFORT);
         let due = sleeps.another().expect("the first");
         assert_eq!(sleeps.ended(due, due), Ok(()));
         let early = sleeps.ended(due, due - 2);

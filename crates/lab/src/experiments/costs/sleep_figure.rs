@@ -1,6 +1,5 @@
 //! How late sleepers are resumed, by method, beside what Daiko is to reach.
 
-use super::item::SLEEP_LATENESS;
 use crate::kit::{Cell, DataTable, Part, Points, Section, format};
 
 /// What Daiko is to reach in each `state`: a median of at most so many nanoseconds.
@@ -20,7 +19,7 @@ const HINT: &str = "nptl sleeps by clock_nanosleep to an absolute time, on one C
 
 /// The section, if there is anything to show.
 pub(super) fn section(own: &Points<'_>) -> Option<Section> {
-    let points = own.with("item", SLEEP_LATENESS.name).without("stat");
+    let points = own.with("item", "sleep-lateness").without("stat");
     let methods = points.methods();
     let mut rows = Vec::new();
     for (state, reach) in REACH {

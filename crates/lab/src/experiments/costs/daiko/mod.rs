@@ -24,13 +24,10 @@ use super::{
     blocking,
     channel::CAPACITY,
     crowd, info,
-    item::{
-        Body, CHANNEL, CostMethod, Item, MUTEX_CONTENDED, PLACE_FOLLOW, PLACE_PAIR,
-        RWLOCK_CONTENDED, SLEEP_LATENESS, THREAD_INFO,
-    },
+    item::{Body, CostMethod, Item},
     locks::Pair,
     place::place_follow,
-    sleep::{LONG, SHORT, lateness},
+    sleep::{PARKED, POLLING, lateness},
 };
 use crate::kit::{Effort, Failure, Sample, Skip, free_memory, host, processes};
 
@@ -52,12 +49,12 @@ impl<W: Workers> Items<W> {
     ];
 
     const OWN: [Item; 17] = [
-        Item::within(run::<W>, THREAD_INFO, info::thread_local).with("of", "tls"),
-        Item::within(run::<W>, THREAD_INFO, current).with("of", "current"),
-        Item::of_many(MUTEX_CONTENDED, |threads, effort| {
+        Item::within(run::<W>, "thread-info", info::thread_local).with("of", "tls"),
+        Item::within(run::<W>, "thread-info", current).with("of", "current"),
+        Item::of_many("mutex-contended", |threads, effort| {
             run_on::<W, _>(cpus(), move || crowd::mutex::<Spread, Mutex<u64>>(threads, effort))
         }),
-        Item::of_many(RWLOCK_CONTENDED, |threads, effort| {
+        Item::of_many("rwlock-contended", |threads, effort| {
             run_on::<W, _>(cpus(), move || crowd::rwlock::<Spread, RwLock<Pair>>(threads, effort))
         }),
         Self::beside("rendezvous", |effort| beside::<W>(|| bounded(0), effort)),
@@ -66,15 +63,9 @@ impl<W: Workers> Items<W> {
         Self::channel("rendezvous", |effort| across::<W>(|| bounded(0), effort)),
         Self::channel("bounded", |effort| across::<W>(|| bounded(CAPACITY), effort)),
         Self::channel("unbounded", |effort| across::<W>(unbounded, effort)),
-        Item::of_sleeps(SLEEP_LATENESS, room_to_poll, |timers, effort| {
-            sleeps::<W>(SHORT, timers, effort)
-        })
-        .with("state", "polling"),
-        Item::of_sleeps(SLEEP_LATENESS, free_memory::room_for_fibers, |timers, effort| {
-            sleeps::<W>(LONG, timers, effort)
-        })
-        .with("state", "parked"),
-        Item::of(PLACE_FOLLOW, place_follow),
+        Item::of_sleeps(POLLING, room_to_poll, sleeps::<W>),
+        Item::of_sleeps(PARKED, free_memory::room_for_fibers, sleeps::<W>),
+        Item::of("place-follow", place_follow),
         Self::pair("pinned", "on", |effort| hops::<W>(Builder::new, true, effort)).given(W::pins),
         Self::pair("pinned", "off", |effort| hops::<W>(Builder::new, false, effort)).given(W::pins),
         Self::pair("mover", "on", |effort| hops::<W>(mover, true, effort)).given(room),
@@ -82,7 +73,7 @@ impl<W: Workers> Items<W> {
     ];
 
     const fn channel(kind: &'static str, body: Body) -> Item {
-        Item::of(CHANNEL, body).with("kind", kind)
+        Item::of("channel", body).with("kind", kind)
     }
 
     const fn beside(kind: &'static str, body: Body) -> Item {
@@ -90,7 +81,7 @@ impl<W: Workers> Items<W> {
     }
 
     const fn pair(fiber: &'static str, pairing: &'static str, body: Body) -> Item {
-        Item::of(PLACE_PAIR, body).with("fiber", fiber).with("pairing", pairing)
+        Item::of("place-pair", body).with("fiber", fiber).with("pairing", pairing)
     }
 }
 

@@ -17,18 +17,16 @@ use std::{
 use self::{
     channel::{ANY, queue},
     primitives::Semaphore,
-    sleep::{Posix, room_for},
+    sleep::{room_for, sleeps},
 };
 use super::{
     blocking,
     channel::CAPACITY,
     create::{Create, TOKEN},
     crowd, info,
-    item::{
-        CHANNEL, CostMethod, Item, MUTEX_CONTENDED, RWLOCK_CONTENDED, SLEEP_LATENESS, THREAD_INFO,
-    },
+    item::{CostMethod, Item},
     locks::Pair,
-    sleep::{LONG, SHORT, lateness},
+    sleep::{PARKED, POLLING},
     threads::{Kernel, Threads, on_one_cpu},
 };
 use crate::kit::{
@@ -41,21 +39,15 @@ pub(super) const METHOD: CostMethod = CostMethod::new(
     "nptl",
     &[
         &[
-            Item::within(on_one_cpu, THREAD_INFO, info::thread_local).with("of", "tls"),
-            Item::within(on_one_cpu, THREAD_INFO, specific).with("of", "specific"),
-            Item::within(on_one_cpu, THREAD_INFO, current).with("of", "current"),
-            Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex<u64>>),
-            Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock<Pair>>),
-            Item::of(CHANNEL, queue::<CAPACITY>).with("kind", "bounded"),
-            Item::of(CHANNEL, queue::<ANY>).with("kind", "unbounded"),
-            Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
-                on_one_cpu(move |effort| lateness::<Kernel, Posix>(SHORT, timers, effort), effort)
-            })
-            .with("state", "polling"),
-            Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
-                on_one_cpu(move |effort| lateness::<Kernel, Posix>(LONG, timers, effort), effort)
-            })
-            .with("state", "parked"),
+            Item::within(on_one_cpu, "thread-info", info::thread_local).with("of", "tls"),
+            Item::within(on_one_cpu, "thread-info", specific).with("of", "specific"),
+            Item::within(on_one_cpu, "thread-info", current).with("of", "current"),
+            Item::of_many("mutex-contended", crowd::mutex::<Kernel, Mutex<u64>>),
+            Item::of_many("rwlock-contended", crowd::rwlock::<Kernel, RwLock<Pair>>),
+            Item::of("channel", queue::<CAPACITY>).with("kind", "bounded"),
+            Item::of("channel", queue::<ANY>).with("kind", "unbounded"),
+            Item::of_sleeps(POLLING, room_for, sleeps),
+            Item::of_sleeps(PARKED, room_for, sleeps),
         ],
         &blocking::locks::<Kernel, Mutex<u64>, Condvar>(on_one_cpu),
         &blocking::semaphores::<Kernel, Semaphore>(on_one_cpu),
