@@ -221,6 +221,17 @@ impl Reading {
     pub fn stat(unit: Unit, stat: &str, value: f64) -> Self {
         Self { unit, stat: Some(stat.to_owned()), value }
     }
+
+    /// What was counted in `elapsed_ns`, per second.
+    pub fn rate(stat: &str, count: f64, elapsed_ns: u64) -> Self {
+        Self::stat(Unit::PerSecond, stat, count * 1e9 / elapsed_ns.max(1) as f64)
+    }
+
+    /// CPU time relative to the time in which it was used.
+    pub fn percent(stat: &str, cpu_ns: u64, elapsed_ns: u64) -> Self {
+        let percent = 100.0 * cpu_ns as f64 / elapsed_ns.max(1) as f64;
+        Self::stat(Unit::CpuPercent, stat, percent)
+    }
 }
 
 /// Units of results.

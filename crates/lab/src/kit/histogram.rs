@@ -3,7 +3,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::shared::Zeroed;
+use super::{
+    case::{Reading, Unit},
+    shared::Zeroed,
+};
 
 /// Values are told apart by so many leading bits, the first one not counted: to 1 in 64.
 const BITS: u32 = 6;
@@ -97,6 +100,14 @@ impl Latencies {
     #[cfg(test)]
     pub(crate) fn total(&self) -> u64 {
         self.total
+    }
+
+    /// A reading of each `stat`: what so many in a thousand do not exceed. None without values.
+    pub(crate) fn readings(&self, stats: &[(&str, u64)]) -> Vec<Reading> {
+        let reading = |(stat, part): &(&str, u64)| {
+            Some(Reading::stat(Unit::Nanoseconds, stat, self.per_mille(*part)? as f64))
+        };
+        stats.iter().filter_map(reading).collect()
     }
 
     /// The least value that so many in a thousand do not exceed, at most 1 in 64 too great.

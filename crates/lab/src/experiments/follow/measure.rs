@@ -178,37 +178,25 @@ impl Receivers {
 
 /// A round is a message.
 fn sample((messages, flood_ns): (u64, u64), open: &Open) -> Sample {
-    let per_second = |count: f64, ns: u64| count * 1e9 / ns.max(1) as f64;
-    let rate = |stat, count: u64| {
-        Reading::stat(Unit::PerSecond, stat, per_second(count as f64, open.elapsed_ns))
-    };
-    let percent = |stat, part_ns: u64| {
-        Reading::stat(
-            Unit::CpuPercent,
-            stat,
-            100.0 * part_ns as f64 / open.elapsed_ns.max(1) as f64,
-        )
-    };
+    let rate = |stat, count: u64| Reading::rate(stat, count as f64, open.elapsed_ns);
     let Totals { wakes, migrations, swaps, settled, settled_swaps, longest } = open.totals;
     let mut readings = vec![
-        Reading::stat(Unit::PerSecond, "throughput", per_second(messages as f64, flood_ns)),
+        Reading::rate("throughput", messages as f64, flood_ns),
         rate("wakes", wakes),
         rate("migrations", migrations),
         rate("swaps", swaps),
-        percent("cpu", open.cpu_ns),
-        percent("machine-cpu", open.machine_ns),
+        Reading::percent("cpu", open.cpu_ns, open.elapsed_ns),
+        Reading::percent("machine-cpu", open.machine_ns, open.elapsed_ns),
     ];
     if settled > 0 {
         readings.push(Reading::stat(Unit::Count, "settle", settled_swaps as f64 / settled as f64));
         readings.push(Reading::stat(Unit::Count, "settle-max", longest as f64));
     }
     for (stat, latencies) in ["p99", "p99-sent"].into_iter().zip(&open.latencies) {
-        let value = latencies.per_mille(990);
-        readings.extend(value.map(|ns| Reading::stat(Unit::Nanoseconds, stat, ns as f64)));
+        readings.extend(latencies.readings(&[(stat, 990)]));
     }
-    readings.extend(open.misses.iter().map(|(stat, count)| {
-        Reading::stat(Unit::PerSecond, stat, per_second(*count, open.elapsed_ns))
-    }));
+    let misses = open.misses.iter();
+    readings.extend(misses.map(|(stat, count)| Reading::rate(stat, *count, open.elapsed_ns)));
     Sample { rounds: messages, elapsed: Duration::from_nanos(flood_ns), readings }
 }
 

@@ -207,16 +207,9 @@ fn readings(outcome: &Outcome, cpu_ns: u64) -> Vec<Reading> {
         Reading::stat(Unit::Ratio, "unintended", tally.unintended()),
         Reading::stat(Unit::Count, "settle-max", tally.settle_max() as f64),
         Reading::stat(Unit::CpuPercent, "cpu", outcome.busy_ns as f64 / seconds / 1e7),
-        Reading::stat(
-            Unit::PerSecond,
-            "speed",
-            (outcome.warm_up + tally.wakes) as f64 * 1e9 / cpu_ns.max(1) as f64,
-        ),
+        Reading::rate("speed", (outcome.warm_up + tally.wakes) as f64, cpu_ns),
     ];
-    let latencies = [("p50", 500), ("p99", 990)].into_iter();
-    readings.extend(latencies.filter_map(|(stat, per_mille)| {
-        Some(Reading::stat(Unit::Nanoseconds, stat, outcome.latency_ns(per_mille)? as f64))
-    }));
+    readings.extend(outcome.latencies.readings(&[("p50", 500), ("p99", 990)]));
     if let Some(mean) = tally.settle_mean() {
         readings.push(Reading::stat(Unit::Count, "settle-mean", mean));
         readings.extend(histogram(tally.settlings()));

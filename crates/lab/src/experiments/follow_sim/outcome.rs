@@ -16,6 +16,7 @@ pub struct Outcome {
     pub busy_ns: u64,
     /// Wake-ups that came before, and do not count.
     pub(super) warm_up: u64,
+    /// From a packet's arrival until the task that it wakes runs.
     pub(super) latencies: Latencies,
     pub(super) began: u64,
     pub(super) ended: u64,
@@ -25,10 +26,5 @@ impl Outcome {
     /// How long it was, in simulated seconds.
     pub fn seconds(&self) -> f64 {
         (self.ended - self.began) as f64 / 1e9
-    }
-
-    /// From a packet's arrival until the task that it wakes runs: what so many in a thousand do not exceed.
-    pub fn latency_ns(&self, per_mille: u64) -> Option<u64> {
-        self.latencies.per_mille(per_mille)
     }
 }

@@ -12,8 +12,8 @@
 //! is in neither figure.
 
 mod daiko;
+mod growth;
 mod nptl;
-mod resident;
 
 use std::time::Instant;
 
@@ -97,7 +97,7 @@ fn too_many(method: &str, threads: usize, available: Option<u64>) -> Option<Skip
 mod tests {
     use std::{env, process::Command, time::Duration};
 
-    use super::{resident::*, *};
+    use super::{growth::*, *};
     use crate::kit::Effort;
 
     /// Set in a process that runs one test, and nothing else that allocates.

@@ -43,43 +43,24 @@ impl Address {
         }
     }
 
-    /// A connection, which sends at once what it is given.
+    /// A connection, which sends at once what it is given, and blocks unless `is_non_blocking`.
     ///
     /// # Errors
     /// If nobody listens, or a limit is reached.
-    pub(super) fn connect(&self) -> io::Result<Stream> {
-        match self {
+    pub(super) fn connect(&self, is_non_blocking: bool) -> io::Result<File> {
+        let socket = match self {
             Self::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
+                stream.set_nonblocking(is_non_blocking)?;
+                OwnedFd::from(stream)
             }
-            Self::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
-        }
-    }
-}
-
-/// A connection that blocks.
-pub(super) enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
-    /// As what is read and written.
-    pub(super) fn blocking(self) -> File {
-        File::from(match self {
-            Self::Tcp(stream) => OwnedFd::from(stream),
-            Self::Unix(stream) => OwnedFd::from(stream),
-        })
-    }
-
-    /// As what never blocks.
-    pub(super) fn non_blocking(self) -> io::Result<File> {
-        match &self {
-            Self::Tcp(stream) => stream.set_nonblocking(true)?,
-            Self::Unix(stream) => stream.set_nonblocking(true)?,
-        }
-        Ok(self.blocking())
+            Self::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_nonblocking(is_non_blocking)?;
+                OwnedFd::from(stream)
+            }
+        };
+        Ok(File::from(socket))
     }
 }

@@ -40,6 +40,7 @@ mod echo;
 mod echo_daiko;
 mod echo_threads;
 mod echo_tokio;
+mod fibers;
 mod figures;
 mod generator;
 mod kv;

@@ -1,18 +1,18 @@
 //! A server in a process of its own, which ends with this.
 
 use std::{
-    fs, io, thread,
+    fs::File,
+    io, thread,
     time::{Duration, Instant},
 };
 
-use daiko_sys::limits;
 use tempfile::TempDir;
 
 use super::{
-    address::{Address, Socket, Stream},
+    address::{Address, Socket},
     method::ServerMethod,
 };
-use crate::kit::{Failure, Fork, OrFailure, host};
+use crate::kit::{Failure, Fork, OrFailure, free_memory, host};
 
 /// How long it may take to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -45,10 +45,10 @@ impl Server {
     }
 
     /// A connection, once the server has begun.
-    pub(super) fn connect(&self) -> Result<Stream, Failure> {
+    pub(super) fn connect(&self, is_non_blocking: bool) -> Result<File, Failure> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match self.address.connect() {
+            match self.address.connect(is_non_blocking) {
                 Ok(stream) => return Ok(stream),
                 Err(error) if !may_begin(&error) || Instant::now() > deadline => {
                     return Err(Failure::Limit(format!("cannot connect: {error}")));
@@ -66,13 +66,7 @@ impl Server {
     /// # Errors
     /// If `/proc` does not tell.
     pub(super) fn resident_bytes(&self) -> Result<u64, Failure> {
-        let file = format!("/proc/{}/status", self.process.pid());
-        let status = fs::read_to_string(&file).unwrap_or_default();
-        let [resident, tables] = ["VmRSS", "VmPTE"].map(|name| limits::kib_field(&status, name));
-        let kib = resident.zip(tables).map(|(resident, tables)| resident + tables);
-        kib.map(|kib| kib * 1024).ok_or_else(|| {
-            Failure::Unavailable(format!("{file} does not tell VmRSS and VmPTE: mount /proc"))
-        })
+        free_memory::resident_bytes(self.process.pid())
     }
 }
 
