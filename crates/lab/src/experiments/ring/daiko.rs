@@ -20,11 +20,16 @@ use crate::kit::{Failure, Skip, host, processes};
 pub fn methods() -> Vec<Method> {
     let fibers = [
         Fibers::new("daiko"),
-        Fibers { mover: true, ..Fibers::new("daiko-mover") },
-        Fibers { mover: true, membarrier: false, ..Fibers::new("daiko-mover-rmw") },
-        Fibers { mover: true, processes: true, ..Fibers::new(processes::METHOD) },
+        Fibers { migratable: true, ..Fibers::new("daiko-mover") },
+        Fibers { migratable: true, membarrier: false, ..Fibers::new("daiko-mover-rmw") },
+        Fibers { migratable: true, processes: true, ..Fibers::new(processes::METHOD) },
         Fibers { wait: Wait::Watch, ..Fibers::new("daiko-watch") },
-        Fibers { mover: true, wait: Wait::Watch, as_p1: true, ..Fibers::new("daiko-watch-p1") },
+        Fibers {
+            migratable: true,
+            wait: Wait::Watch,
+            as_p1: true,
+            ..Fibers::new("daiko-watch-p1")
+        },
     ];
     fibers.map(Fibers::method).into()
 }
@@ -42,7 +47,7 @@ enum Wait {
 #[derive(Clone, Copy)]
 struct Fibers {
     name: &'static str,
-    mover: bool,
+    migratable: bool,
     wait: Wait,
     /// Whether thieves pay for the barriers; without the call the owner of a next slot does.
     membarrier: bool,
@@ -58,7 +63,7 @@ impl Fibers {
     const fn new(name: &'static str) -> Self {
         Self {
             name,
-            mover: false,
+            migratable: false,
             wait: Wait::Park,
             membarrier: true,
             processes: false,
@@ -68,8 +73,8 @@ impl Fibers {
 
     fn workers(&self, count: usize) -> RuntimeBuilder {
         if self.processes {
-            // SAFETY: all that fibers share is in the `Ring`, on the heap: no object of `std` that blocks, and
-            // nothing of a thread's frame. They change no static and map nothing.
+            // SAFETY: all that fibers share is in the `Ring`, on the heap: no object of `std` that
+            // blocks, and nothing of a thread's frame. They change no static and map nothing.
             unsafe { Runtime::builder().process_workers(count) }
         } else {
             Runtime::builder().workers(count)
@@ -96,10 +101,10 @@ impl Fibers {
         }
         let runtime = builder.build()?;
         match self.wait {
-            Wait::Park => Ring::new(spec).run(&runtime, spec, self.mover, |_| Parking),
+            Wait::Park => Ring::new(spec).run(&runtime, spec, self.migratable, |_| Parking),
             Wait::Watch => {
                 let mut slots = watches(&runtime, spec);
-                Ring::new(spec).run(&runtime, spec, self.mover, |index| {
+                Ring::new(spec).run(&runtime, spec, self.migratable, |index| {
                     slots[index].take().expect("every fiber has a slot of its own")
                 })
             }
@@ -237,10 +242,10 @@ impl<B: Bell> Ring<B> {
         self: Arc<Self>,
         runtime: &Runtime,
         spec: &Spec,
-        mover: bool,
+        migratable: bool,
         mut waits: impl FnMut(usize) -> W,
     ) -> Result<Outcome, Failure> {
-        let mut builders = workers(spec).into_iter().map(|worker| builder(worker, mover));
+        let mut builders = workers(spec).into_iter().map(|worker| builder(worker, migratable));
         let mut spawn = |index: usize, body: Body<W>| {
             let (waits, bell) = waits(index).split();
             let ring = Arc::clone(&self);
@@ -279,14 +284,14 @@ impl<B: Bell> Ring<B> {
 type Body<W> = Box<dyn FnOnce(&Ring<<W as Waits>::Bell>, usize, W) -> Outcome + Send>;
 
 /// A fiber on `worker`; `None` leaves that to the runtime.
-fn builder(worker: Option<usize>, mover: bool) -> Builder {
+fn builder(worker: Option<usize>, migratable: bool) -> Builder {
     let builder = match worker {
         Some(worker) => Builder::new().on(worker),
         None => Builder::new(),
     };
-    if mover {
+    if migratable {
         // SAFETY: `play` keeps nothing in thread-local storage.
-        unsafe { builder.mover() }
+        unsafe { builder.migratable() }
     } else {
         builder
     }
