@@ -1,6 +1,7 @@
 //! Cases, and samples of them.
 
-use std::{fmt, time::Duration};
+use std::fmt;
+use std::time::Duration;
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};

@@ -1,11 +1,10 @@
 //! What a forked process could not do, told to the process that forked it.
 
-use std::{
-    io,
-    sync::atomic::{AtomicI32, AtomicU64, Ordering},
-};
+use std::io;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-use super::{failure::Failure, shared::Zeroed};
+use super::failure::Failure;
+use super::shared::Zeroed;
 
 /// What a process could not do.
 pub(crate) struct Complaint(AtomicI32);

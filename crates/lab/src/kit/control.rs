@@ -1,6 +1,8 @@
 //! Whether prefetchers and frequency were under control, as P4 had them: both off, or fixed.
 
-use std::{fs, os::unix::fs::FileExt, path::Path};
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 /// Model-specific register of Intel's cores since Nehalem, of which a bit turns a prefetcher off ("Disclosure of hardware prefetcher
 /// control on some Intel processors", 2014).

@@ -1,14 +1,12 @@
 //! Peers in other languages: small programs, compiled against what is installed here when they are
 //! first needed, and kept in the user's cache.
 
-use std::{
-    env, fs,
-    hash::{DefaultHasher, Hash, Hasher},
-    io::{self, Write},
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::OnceLock,
-};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::{env, fs};
 
 use super::failure::{Failure, OrFailure, Skip, quoted};
 

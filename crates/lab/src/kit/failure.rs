@@ -1,6 +1,7 @@
 //! Why a point has no value: left out on purpose, or gone wrong.
 
-use std::{error::Error, fmt};
+use std::error::Error;
+use std::fmt;
 
 use daiko::{BuildError, JoinError, SpawnError};
 use serde::{Deserialize, Serialize};

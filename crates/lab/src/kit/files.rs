@@ -1,15 +1,11 @@
 //! The number of files that a process may have open, and files without a name.
 
-use std::{
-    fs::File,
-    io,
-    os::fd::{FromRawFd, OwnedFd},
-};
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
-use super::{
-    children::again,
-    failure::{Failure, Skip},
-};
+use super::children::again;
+use super::failure::{Failure, Skip};
 
 /// Descriptors that a process has for other things.
 const OTHERS: u64 = 100;

@@ -3,10 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{
-    case::{Reading, Unit},
-    shared::Zeroed,
-};
+use super::case::{Reading, Unit};
+use super::shared::Zeroed;
 
 /// Values are told apart by so many leading bits, the first one not counted: to 1 in 64.
 const BITS: u32 = 6;
@@ -131,7 +129,8 @@ impl Latencies {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{super::shared::Shared, *};
+    use super::super::shared::Shared;
+    use super::*;
 
     /// Of all sizes alike, which drawn numbers are not.
     fn latency() -> impl Strategy<Value = u64> {

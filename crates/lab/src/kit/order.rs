@@ -1,6 +1,7 @@
 //! Who follows whom in the ring.
 
-use super::{case::Choice, random::SplitMix64};
+use super::case::Choice;
+use super::random::SplitMix64;
 
 /// Decides every shuffled cycle, so that all methods on all machines run the
 /// same ring.

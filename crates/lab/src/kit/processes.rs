@@ -6,10 +6,8 @@
 //! cost them a look for each call. So there is a second program beside the first, the same but for its allocator and
 //! for doing nothing but [samples](crate::runner::child::serve).
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-};
+use std::env;
+use std::path::{Path, PathBuf};
 
 use super::failure::Skip;
 

@@ -1,11 +1,9 @@
 //! What worker processes cost beside worker threads, and what they may cost.
 
-use super::{
-    case::{Params, Unit},
-    figure::{DataTable, Part, Section},
-    format, processes,
-    results::{Point, Results},
-};
+use super::case::{Params, Unit};
+use super::figure::{DataTable, Part, Section};
+use super::results::{Point, Results};
+use super::{format, processes};
 
 const TEXT: &str = "Fibers whose workers are processes, beside the same fibers on as many workers that are threads, \
      and a mutex that nobody else wants beside the two locked instructions without which there is none. Rings of the \
@@ -80,13 +78,9 @@ fn listed(params: &Params) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::{Params, Reading, Unit, processes},
-        testing::{
-            made_up::{cost, ring, salesman},
-            page, points,
-        },
-    };
+    use crate::kit::{Params, Reading, Unit, processes};
+    use crate::testing::made_up::{cost, ring, salesman};
+    use crate::testing::{page, points};
 
     #[test]
     fn worker_processes_are_compared_with_the_same_on_threads() {

@@ -1,12 +1,9 @@
 //! Redis: its server, and its protocol.
 
-use std::{
-    convert::Infallible,
-    ffi::CString,
-    io,
-    process::{Command, Stdio},
-    ptr,
-};
+use std::convert::Infallible;
+use std::ffi::CString;
+use std::process::{Command, Stdio};
+use std::{io, ptr};
 
 use super::failure::Skip;
 

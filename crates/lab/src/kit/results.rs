@@ -1,13 +1,12 @@
 //! What a run of the lab leaves behind: `results.json`.
 
-use std::{fs, io, path::Path};
+use std::path::Path;
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    case::{Params, Unit, Value},
-    host::Host,
-};
+use super::case::{Params, Unit, Value};
+use super::host::Host;
 
 /// The version of the format.
 pub const SCHEMA: u32 = 1;

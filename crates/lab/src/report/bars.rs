@@ -1,9 +1,7 @@
 //! Bars from 0, in groups: what is counted, where more is better.
 
-use super::{
-    axis::Axis,
-    svg::{Anchor, Screen, Svg},
-};
+use super::axis::Axis;
+use super::svg::{Anchor, Screen, Svg};
 use crate::kit::{Bar, BarChart, Spread, format};
 
 const BAR: f64 = 14.0;

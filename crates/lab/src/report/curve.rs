@@ -1,9 +1,7 @@
 //! Lines over a size.
 
-use super::{
-    axis::Axis,
-    svg::{Anchor, Screen, Svg},
-};
+use super::axis::Axis;
+use super::svg::{Anchor, Screen, Svg};
 use crate::kit::{Curve, CurveLine, Mark, format};
 
 /// Sizes of a drawing in pixels.

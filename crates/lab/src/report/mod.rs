@@ -8,15 +8,13 @@ mod ratios;
 mod svg;
 pub mod table;
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use self::svg::{Escaped, Screen};
-use crate::{
-    experiments,
-    kit::{
-        Cell, Chart, Column, DataTable, Drawing, Family, Host, Missing, Part, Results, Section,
-        format,
-    },
+use crate::experiments;
+use crate::kit::{
+    Cell, Chart, Column, DataTable, Drawing, Family, Host, Missing, Part, Results, Section, format,
 };
 
 const STYLE: &str = include_str!("style.css");

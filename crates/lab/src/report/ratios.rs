@@ -1,9 +1,7 @@
 //! Ratios of several methods on one logarithmic axis.
 
-use super::{
-    axis::Axis,
-    svg::{Anchor, Screen, Svg},
-};
+use super::axis::Axis;
+use super::svg::{Anchor, Screen, Svg};
 use crate::kit::{RatioChart, RatioRow, format};
 
 impl RatioChart {

@@ -1,8 +1,7 @@
 use super::*;
-use crate::{
-    kit::Missing,
-    testing::{self, made_up::full},
-};
+use crate::kit::Missing;
+use crate::testing::made_up::full;
+use crate::testing::{self};
 
 #[test]
 fn the_curves_stand_alone() {

@@ -1,10 +1,9 @@
 //! What a run has measured, as results.
 
 use super::{Measured, Schedule, Series};
-use crate::{
-    experiments,
-    kit::{Case, Host, Missing, Point, Results, format, results::SCHEMA},
-};
+use crate::experiments;
+use crate::kit::results::SCHEMA;
+use crate::kit::{Case, Host, Missing, Point, Results, format};
 
 /// A run of this many times its intended length, with so few rounds, is told to
 /// the reader.
@@ -59,7 +58,8 @@ fn slow_note(series: &Series, schedule: Schedule) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, time::Duration};
+    use std::fs;
+    use std::time::Duration;
 
     use super::*;
     use crate::kit::{Failure, Params, Reading, Sample, Skip, Unit};

@@ -1,14 +1,12 @@
 //! The items of methods whose threads block: each is measured alike.
 
-use super::{
-    calls,
-    create::{self, Create},
-    item::{Item, Within},
-    locks::{Condvar, Mutex, Semaphore},
-    switch::{ByCondvar, ByMutex, BySemaphore, switch},
-    threads::Threads,
-    turn::yield_pair,
-};
+use super::calls;
+use super::create::{self, Create};
+use super::item::{Item, Within};
+use super::locks::{Condvar, Mutex, Semaphore};
+use super::switch::{ByCondvar, ByMutex, BySemaphore, switch};
+use super::threads::Threads;
+use super::turn::yield_pair;
 
 /// Calls of a mutex that no other thread wants, and switches by it and its condition variable.
 pub(super) const fn locks<T, M, C>(within: Within) -> [Item; 5]

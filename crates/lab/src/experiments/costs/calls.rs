@@ -5,15 +5,11 @@
 //! all of them in the first cache. Guards are kept meanwhile: one store more
 //! per lock, one load more per unlock.
 
-use std::{
-    hint::black_box,
-    time::{Duration, Instant},
-};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 
-use super::{
-    laps::{Laps, Parts, SELDOM},
-    locks::{Mutex, Semaphore},
-};
+use super::laps::{Laps, Parts, SELDOM};
+use super::locks::{Mutex, Semaphore};
 use crate::kit::{Effort, Failure, Sample};
 
 /// Pairs of calls in a round: beside as many, counting rounds is nothing.

@@ -2,11 +2,9 @@
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-use super::{
-    channel::{CAPACITY, channel},
-    item::{CostMethod, Item},
-    threads::Kernel,
-};
+use super::channel::{CAPACITY, channel};
+use super::item::{CostMethod, Item};
+use super::threads::Kernel;
 use crate::kit::{Effort, Failure, Sample};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(

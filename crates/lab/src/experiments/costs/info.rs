@@ -1,8 +1,10 @@
 //! How soon a thread knows who it is, and what is its own.
 
-use std::{cell::Cell, hint::black_box};
+use std::cell::Cell;
+use std::hint::black_box;
 
-use super::{calls::counted, laps::SELDOM};
+use super::calls::counted;
+use super::laps::SELDOM;
 use crate::kit::{Effort, Failure, Sample};
 
 /// Questions in a round: beside as many, counting rounds is nothing.
@@ -39,7 +41,8 @@ pub(super) fn ask(effort: Effort, right: impl Fn() -> bool) -> Result<Sample, Fa
 
 #[cfg(test)]
 mod tests {
-    use super::{super::laps, *};
+    use super::super::laps;
+    use super::*;
     use std::time::Duration;
 
     #[test]

@@ -1,10 +1,8 @@
 //! What a method's locks have to offer, so that all of them go through the same
 //! measurements.
 
-use std::{
-    ops::{Deref, DerefMut},
-    time::Duration,
-};
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 
 use parking_lot::lock_api::{self, RawMutex, RawRwLock};
 
@@ -90,10 +88,8 @@ impl<R: RawRwLock + Send + Sync + 'static> RwLock for lock_api::RwLock<R, Pair> 
 /// Locks that do not exclude.
 #[cfg(test)]
 pub(super) mod testing {
-    use std::sync::{
-        Barrier, Mutex as Safe, MutexGuard,
-        atomic::{AtomicUsize, Ordering},
-    };
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Barrier, Mutex as Safe, MutexGuard};
 
     use super::*;
 

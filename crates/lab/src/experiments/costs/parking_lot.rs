@@ -2,12 +2,10 @@
 
 use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
-use super::{
-    blocking, crowd,
-    item::{CostMethod, Item},
-    locks::{self, Pair},
-    threads::{Kernel, on_one_cpu},
-};
+use super::item::{CostMethod, Item};
+use super::locks::{self, Pair};
+use super::threads::{Kernel, on_one_cpu};
+use super::{blocking, crowd};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(
     "parking_lot",

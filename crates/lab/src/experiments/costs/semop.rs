@@ -3,18 +3,14 @@
 //!
 //! They are kept by the system, not by a process: who is killed meanwhile leaves a set behind, which `ipcrm` removes.
 
-use std::{
-    cell::UnsafeCell,
-    io,
-    ops::{Deref, DerefMut},
-    sync::Arc,
-};
+use std::cell::UnsafeCell;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
-use super::{
-    calls::{ARRAY, Line, lock_each, unlock_each},
-    item::{CostMethod, Item},
-    locks,
-};
+use super::calls::{ARRAY, Line, lock_each, unlock_each};
+use super::item::{CostMethod, Item};
+use super::locks;
 use crate::kit::Failure;
 
 pub(super) const METHOD: CostMethod = CostMethod::new(

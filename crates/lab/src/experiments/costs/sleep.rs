@@ -7,22 +7,16 @@
 //! Meanwhile `timers` others wait for something with timeouts of an hour and more, no
 //! two until the same time. It comes when the sleeps are over.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use daiko_sys::clock;
 
-use super::{
-    calls::check_count,
-    laps::{ALWAYS, Laps},
-    locks::Semaphore,
-    threads::Threads,
-};
+use super::calls::check_count;
+use super::laps::{ALWAYS, Laps};
+use super::locks::Semaphore;
+use super::threads::Threads;
 use crate::kit::{Effort, Failure, Reading, Sample, Spread, Unit};
 
 /// Of `state=polling`: within the 50 µs for which an agent polls by default.

@@ -2,11 +2,9 @@
 
 use std::sync::mpsc;
 
-use super::{
-    channel::{CAPACITY, channel},
-    item::{CostMethod, Item},
-    threads::Kernel,
-};
+use super::channel::{CAPACITY, channel};
+use super::item::{CostMethod, Item};
+use super::threads::Kernel;
 use crate::kit::{Effort, Failure, Sample};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(

@@ -4,16 +4,12 @@
 //! follower has given it back. Both count the turns, and find one that is out of
 //! turn.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{
-    laps::{Laps, SELDOM},
-    locks::{Condvar, Mutex, Semaphore},
-    threads::Threads,
-};
+use super::laps::{Laps, SELDOM};
+use super::locks::{Condvar, Mutex, Semaphore};
+use super::threads::Threads;
 use crate::kit::{Effort, Failure, Sample};
 
 /// Switches in a round.

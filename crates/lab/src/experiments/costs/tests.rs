@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use super::{item::*, *};
+use super::item::*;
+use super::*;
 use crate::kit::{Case, Effort, Planned, Sample, Unit};
 
 fn plan(options: &Options) -> Vec<Planned> {

@@ -1,16 +1,18 @@
 //! `daiko-pinned`, `daiko-migratable` and `daiko-follow`: a fiber for each flow, on as many workers
 //! as there are CPUs.
 
-use std::{io, net::TcpStream, os::fd::AsFd, sync::Arc};
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
-use daiko::{Builder, Placement, Preset, Runtime, net::Async};
+use daiko::net::Async;
+use daiko::{Builder, Placement, Preset, Runtime};
 use daiko_sys::socket;
 
-use super::{
-    board::Board,
-    flow::{Taken, receive_each},
-    method::Receiving,
-};
+use super::board::Board;
+use super::flow::{Taken, receive_each};
+use super::method::Receiving;
 
 /// By where a fiber goes on that has waited: where it was started, always; where the worker has
 /// time for it that sees the packet, or where it was; likewise, but that it stays where it has

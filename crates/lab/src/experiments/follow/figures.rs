@@ -1,10 +1,8 @@
 //! Tables 2 to 4 of P3: migrations of receivers that packets follow, what they cost, and what it published beside them.
 
 use super::published::NAME;
-use crate::kit::{
-    Cell, DataTable, Part, Points, Results, Section, format,
-    p3::{CPU, EVENTS, FLOWS, MACHINE, SETTLE, UNINTENDED},
-};
+use crate::kit::p3::{CPU, EVENTS, FLOWS, MACHINE, SETTLE, UNINTENDED};
+use crate::kit::{Cell, DataTable, Part, Points, Results, Section, format};
 
 const TEXT: &str = "P3 has receivers stay where they have moved to until the interrupt that wakes them has followed, by Receive \
      Flow Steering (RFS). It compared that with the scheduler of Linux 3.2 as it was. Here daiko-follow does so, and \
@@ -130,11 +128,10 @@ fn table(points: &Points<'_>, title: String, with_published: bool) -> DataTable 
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::{Params, Point, Reading, Unit},
-        report,
-        testing::{made_up::full, page, points},
-    };
+    use crate::kit::{Params, Point, Reading, Unit};
+    use crate::report;
+    use crate::testing::made_up::full;
+    use crate::testing::{page, points};
 
     fn received(method: &str, flows: u64, rfs: &str, migrations: f64) -> Vec<Point> {
         let params = Params::new().with("flows", flows).with("rfs", rfs);

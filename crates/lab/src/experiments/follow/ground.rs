@@ -1,9 +1,7 @@
 //! Where flows run: over a loopback of their own, steered or not, or over the host's as it is.
 
-use daiko_sys::{
-    cpu::CpuSet,
-    steering::{self, Loan, PrivateNetwork, SteeringError, Table},
-};
+use daiko_sys::cpu::CpuSet;
+use daiko_sys::steering::{self, Loan, PrivateNetwork, SteeringError, Table};
 
 use crate::kit::{Failure, Skip};
 

@@ -1,24 +1,18 @@
 //! One sample.
 
-use std::{
-    io,
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    sync::Arc,
-    time::Duration,
-};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
 
-use daiko_sys::{
-    clock,
-    counters::{Counter, Miss},
-    cpu::{self, CpuSet},
-};
+use daiko_sys::clock;
+use daiko_sys::counters::{Counter, Miss};
+use daiko_sys::cpu::{self, CpuSet};
 
-use super::{
-    board::{Board, Totals},
-    ground::Ground,
-    method::Receiving,
-    sender::Senders,
-};
+use super::board::{Board, Totals};
+use super::ground::Ground;
+use super::method::Receiving;
+use super::sender::Senders;
 use crate::kit::{Failure, Fork, Latencies, OrFailure, Reading, Sample, Unit, files};
 
 /// Messages per second of all flows while latencies are measured: a small part of what the receivers could take,

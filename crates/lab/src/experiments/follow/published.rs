@@ -1,10 +1,8 @@
 //! P3's figures: what its policy changes, under the fibers that keep to it; what there was before,
 //! under kernel threads.
 
-use crate::kit::{
-    Params, Point, Unit,
-    p3::{CPU, EVENTS, FLOWS, SETTLE, UNINTENDED},
-};
+use crate::kit::p3::{CPU, EVENTS, FLOWS, SETTLE, UNINTENDED};
+use crate::kit::{Params, Point, Unit};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "follow";

@@ -4,20 +4,17 @@
 //! that sends does the work of that interrupt, so that a thread on each CPU stands for the card's queues. Where packets are
 //! steered, that CPU only passes them on to the one where they are read.
 
-use std::{
-    io::{self, Write},
-    net::TcpStream,
-    sync::atomic::{AtomicBool, Ordering},
-    thread,
-    time::Duration,
-};
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use daiko_sys::{clock, thread::set_timer_slack_ns};
+use daiko_sys::clock;
+use daiko_sys::thread::set_timer_slack_ns;
 
-use super::{
-    board::Board,
-    flow::{self, Times},
-};
+use super::board::Board;
+use super::flow::{self, Times};
 use crate::kit::{Failure, SplitMix64, host};
 
 /// Messages of a flow that may be under way, where it is sent to as fast as it receives.

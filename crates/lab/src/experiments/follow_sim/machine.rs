@@ -4,16 +4,14 @@ use std::collections::VecDeque;
 
 use daiko_core::place::{Follow, existing};
 
-use super::{
-    agenda::{Agenda, NEVER},
-    cpus::{Cpu, Doing, NOBODY},
-    draw::Draw,
-    model::{BadModel, Model, Policy},
-    outcome::Outcome,
-    steering::{Backlog, Flow, Packet},
-    tally::Account,
-    trace::Wake,
-};
+use super::agenda::{Agenda, NEVER};
+use super::cpus::{Cpu, Doing, NOBODY};
+use super::draw::Draw;
+use super::model::{BadModel, Model, Policy};
+use super::outcome::Outcome;
+use super::steering::{Backlog, Flow, Packet};
+use super::tally::Account;
+use super::trace::Wake;
 
 /// A task, which reads one flow.
 #[derive(Clone, Copy)]

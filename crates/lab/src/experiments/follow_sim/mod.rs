@@ -71,12 +71,10 @@ use std::time::Instant;
 
 use daiko_sys::clock::thread_cpu_ns;
 
-pub use self::{
-    model::{BadModel, MOST_CPUS, MOST_FLOWS, Model, Policy, Steering},
-    outcome::Outcome,
-    simulate::{record, simulate},
-    tally::{MOST_SETTLING, Tally},
-};
+pub use self::model::{BadModel, MOST_CPUS, MOST_FLOWS, Model, Policy, Steering};
+pub use self::outcome::Outcome;
+pub use self::simulate::{record, simulate};
+pub use self::tally::{MOST_SETTLING, Tally};
 use crate::kit::{Experiment, Failure, Measure, Params, Plan, Reading, Rounds, Sample, Unit};
 
 const METHODS: [(&str, Policy); 2] = [("existing", Policy::Existing), ("follow", Policy::FOLLOW)];

@@ -13,14 +13,14 @@
 //!
 //! Under the policy by which it was recorded a trace of the simulator gives its own counts.
 
-use std::{collections::HashMap, fmt, io::BufRead};
+use std::collections::HashMap;
+use std::fmt;
+use std::io::BufRead;
 
 use daiko_core::place::{BOUND, Follow, existing};
 
-use super::{
-    tally::{Account, Tally},
-    trace::{Reader, TraceError, Wake},
-};
+use super::tally::{Account, Tally};
+use super::trace::{Reader, TraceError, Wake};
 use crate::kit::format;
 
 /// So many wake-ups back the interrupt is looked for: more than the longest settling that the paper saw.

@@ -1,11 +1,9 @@
 //! Whole simulations.
 
-use super::{
-    machine::Machine,
-    model::{BadModel, Model},
-    outcome::Outcome,
-    trace::Wake,
-};
+use super::machine::Machine;
+use super::model::{BadModel, Model};
+use super::outcome::Outcome;
+use super::trace::Wake;
 
 /// Simulates `model` until so many packets have come, after a sixteenth as many that do not count.
 ///

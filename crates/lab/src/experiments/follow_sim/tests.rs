@@ -3,7 +3,9 @@
 use daiko_core::place::{BOUND, existing};
 use proptest::prelude::*;
 
-use super::{replay::replay, trace::*, *};
+use super::replay::replay;
+use super::trace::*;
+use super::*;
 use crate::kit::{Case, Effort, Options, Params};
 
 const PACKETS: u64 = if cfg!(debug_assertions) { 5_000 } else { 50_000 };

@@ -14,10 +14,8 @@
 //! need not ascend, as CPUs take them apart. `lost` says how many wake-ups could not be written down, and may be absent; `end`
 //! how many lines there are, so that a truncated file is known as such. Empty lines and those that begin with `#` say nothing.
 
-use std::{
-    fmt,
-    io::{self, BufRead, Read, Write},
-};
+use std::fmt;
+use std::io::{self, BufRead, Read, Write};
 
 use super::model::MOST_CPUS;
 use crate::kit::failure::quoted;

@@ -1,11 +1,9 @@
 //! What waker and waiter write down of each wake.
 
-use std::{
-    hint::black_box,
-    ops::Range,
-    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    time::Duration,
-};
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use daiko_sys::clock;
 

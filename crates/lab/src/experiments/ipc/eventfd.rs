@@ -4,10 +4,8 @@
 //! One counter for all clients and a look at all slots: an epoll over a counter for each client
 //! takes a call more for each round, and one more for each client in it.
 
-use std::{
-    fs::File,
-    io::{self, Read, Write},
-};
+use std::fs::File;
+use std::io::{self, Read, Write};
 
 use super::slotted::Bell;
 use crate::kit::files;

@@ -1,8 +1,11 @@
 //! What a method has to offer, and which there are.
 
-use std::{convert::Infallible, io, time::Duration};
+use std::convert::Infallible;
+use std::io;
+use std::time::Duration;
 
-use super::{client::Calls, outcome::Outcome};
+use super::client::Calls;
+use super::outcome::Outcome;
 use crate::kit::{Failure, Skip};
 
 /// What is measured.

@@ -1,6 +1,7 @@
 //! What the clients of a sample have measured, together.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::client::Tally;
 use crate::kit::{Failure, Latencies, Reading, Sample, Spread, Unit};

@@ -3,21 +3,17 @@
 //! A client that sleeps says so in its slot's state, and the server in the doorbell, both before
 //! they look a last time; whoever gives the other the turn looks there afterwards.
 
-use std::{
-    convert::Infallible,
-    hint::spin_loop,
-    io,
-    marker::PhantomData,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::convert::Infallible;
+use std::hint::spin_loop;
+use std::io;
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use daiko_sys::futex::{self, Scope};
 
-use super::{
-    client::{Calls, answer},
-    method::Link,
-    slot::{ANSWERED, ASKED, Slot},
-};
+use super::client::{Calls, answer};
+use super::method::Link;
+use super::slot::{ANSWERED, ASKED, Slot};
 use crate::kit::{Failure, Shared, Zeroed};
 
 /// State of a slot: as [`ASKED`], and the client sleeps on it.

@@ -1,8 +1,11 @@
 //! Messages in slots; a bell for the server and one for each client, each waited for by its owner.
 
-use std::{convert::Infallible, io};
+use std::convert::Infallible;
+use std::io;
 
-use super::{client::Calls, method::Link, slot::Slot};
+use super::client::Calls;
+use super::method::Link;
+use super::slot::Slot;
 use crate::kit::{Failure, OrFailure, Shared};
 
 /// Wakes its owner, who waits for it.

@@ -1,8 +1,6 @@
 use super::*;
-use crate::{
-    kit::{Options, Reading, Unit},
-    testing::long_enough,
-};
+use crate::kit::{Options, Reading, Unit};
+use crate::testing::long_enough;
 
 /// A short sample on the CPUs that there are.
 pub(super) fn spec(bytes: usize, clients: usize) -> Spec {

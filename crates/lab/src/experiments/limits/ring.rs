@@ -1,11 +1,10 @@
 //! A ring with no scheduler: every thread switches straight to its successor.
 
-use std::{ptr, time::Instant};
+use std::ptr;
+use std::time::Instant;
 
-use super::{
-    stacks::Stacks,
-    switch::{self, Context},
-};
+use super::stacks::Stacks;
+use super::switch::{self, Context};
 use crate::kit::{Failure, Order, Sample};
 
 /// As many 64 KiB stacks as a small machine holds.

@@ -1,11 +1,9 @@
 //! Two atomic read-modify-writes on one hot line: what the cheapest lock and
 //! unlock must cost.
 
-use std::{
-    hint::black_box,
-    sync::atomic::{AtomicU32, Ordering},
-    time::Instant,
-};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
 use crate::kit::Sample;
 

@@ -1,6 +1,7 @@
 //! By how many bytes a process grows with threads that are suspended.
 
-use std::{hint::black_box, process};
+use std::hint::black_box;
+use std::process;
 
 use crate::kit::{Conductor, Failure, free_memory};
 

@@ -17,9 +17,9 @@ mod nptl;
 
 use std::time::Instant;
 
+use crate::kit::free_memory::{self, available_bytes};
 use crate::kit::{
     Experiment, List, Measure, Options, Params, Plan, Reading, Rounds, Sample, Skip, Unit,
-    free_memory::{self, available_bytes},
 };
 
 const NPTL: &str = "nptl";
@@ -95,9 +95,12 @@ fn too_many(method: &str, threads: usize, available: Option<u64>) -> Option<Skip
 
 #[cfg(test)]
 mod tests {
-    use std::{env, process::Command, time::Duration};
+    use std::env;
+    use std::process::Command;
+    use std::time::Duration;
 
-    use super::{growth::*, *};
+    use super::growth::*;
+    use super::*;
     use crate::kit::Effort;
 
     /// Set in a process that runs one test, and nothing else that allocates.

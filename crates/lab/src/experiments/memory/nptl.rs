@@ -1,19 +1,14 @@
 //! POSIX threads that sleep on a futex, with stacks as small as a fiber's.
 
-use std::{
-    ffi::c_void,
-    ptr,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::ffi::c_void;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use daiko_sys::futex::{self, Scope};
 
 use super::growth::{self, Look};
-use crate::kit::{
-    Conductor, Failure,
-    pthread::{Attributes, Pthread, broken},
-    thread_limits,
-};
+use crate::kit::pthread::{Attributes, Pthread, broken};
+use crate::kit::{Conductor, Failure, thread_limits};
 
 /// What the threads share.
 struct Gate {

@@ -1,19 +1,14 @@
 //! Rings of Daiko's fibers.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use daiko::watch::{NotificationArea, Slot};
 use daiko::{Builder, Fiber, Preset, Runtime, RuntimeBuilder};
 
-use super::{
-    Kind, Layout, Method, Outcome, Spec,
-    kernel::harness::{
-        Conductor,
-        part::{Follower, Leader, Part, START, pass_on},
-    },
-};
+use super::kernel::harness::Conductor;
+use super::kernel::harness::part::{Follower, Leader, Part, START, pass_on};
+use super::{Kind, Layout, Method, Outcome, Spec};
 use crate::kit::{Failure, Skip, host, processes};
 
 /// All methods of this module, in the order of tables.

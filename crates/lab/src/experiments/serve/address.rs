@@ -1,12 +1,11 @@
 //! Where a server listens, and how to connect to it.
 
-use std::{
-    fs::File,
-    io,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    path::{Path, PathBuf},
-};
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
 use crate::kit::Choice;
 

@@ -1,14 +1,15 @@
 //! `echo-daiko`: a fiber for each connection, on one worker; the same with each way to ask the kernel.
 
-use std::{
-    convert::Infallible,
-    io::{self, Read, Write},
-};
+use std::convert::Infallible;
+use std::io::{self, Read, Write};
 
 use daiko::Runtime;
 use daiko_sys::selector::{self, Kind};
 
-use super::{address::Address, echo::echo, fibers, method::ServerMethod};
+use super::address::Address;
+use super::echo::echo;
+use super::fibers;
+use super::method::ServerMethod;
 use crate::kit::Skip;
 
 /// As a worker asks for descriptors by itself, then as it does by each selector.

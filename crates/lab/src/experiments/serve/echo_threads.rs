@@ -1,14 +1,14 @@
 //! `echo-threads`: a kernel thread for each connection, which blocks.
 
-use std::{
-    convert::Infallible,
-    io::{self, Read, Write},
-    net::TcpListener,
-    os::unix::net::UnixListener,
-    thread,
-};
+use std::convert::Infallible;
+use std::io::{self, Read, Write};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::thread;
 
-use super::{address::Address, echo::echo, method::ServerMethod};
+use super::address::Address;
+use super::echo::echo;
+use super::method::ServerMethod;
 use crate::kit::Skip;
 
 /// Beyond this many kernel threads a machine's limits are the subject.

@@ -1,15 +1,16 @@
 //! `echo-tokio`: a task of tokio for each connection, in its runtime of several threads, with one of them, as the
 //! server has a single CPU; and the same in the runtime that is a single thread.
 
-use std::{convert::Infallible, io};
+use std::convert::Infallible;
+use std::io;
 
-use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
-    net::{TcpListener, UnixListener},
-    runtime::Builder,
-};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Builder;
 
-use super::{address::Address, echo::BUFFER, method::ServerMethod};
+use super::address::Address;
+use super::echo::BUFFER;
+use super::method::ServerMethod;
 
 /// By the runtime that programs get by default, and by the one that is a single thread.
 pub(super) const METHODS: [ServerMethod; 2] = [

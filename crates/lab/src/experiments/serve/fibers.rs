@@ -1,11 +1,10 @@
 //! Servers of fibers: one worker, and a fiber that accepts connections.
 
-use std::{convert::Infallible, io};
+use std::convert::Infallible;
+use std::io;
 
-use daiko::{
-    RuntimeBuilder,
-    net::{TcpListener, TcpStream, UnixListener, UnixStream},
-};
+use daiko::RuntimeBuilder;
+use daiko::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use super::address::Address;
 

@@ -11,18 +11,19 @@ mod store;
 #[path = "../../../kv/words.rs"]
 mod words;
 
-use std::{convert::Infallible, io, sync::Arc};
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
 
-use daiko::{
-    Runtime,
-    net::{TcpStream, UnixStream},
-};
+use daiko::Runtime;
+use daiko::net::{TcpStream, UnixStream};
 
-use self::{
-    commands::Database,
-    serve::{Connection, serve},
-};
-use super::{address::Address, fibers, method::ServerMethod, script::Language};
+use self::commands::Database;
+use self::serve::{Connection, serve};
+use super::address::Address;
+use super::fibers;
+use super::method::ServerMethod;
+use super::script::Language;
 
 pub(super) const METHOD: ServerMethod =
     ServerMethod { language: Language::Resp, ..ServerMethod::echo("kv", serve_here) };

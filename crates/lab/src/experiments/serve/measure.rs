@@ -1,21 +1,17 @@
 //! One sample of a server.
 
-use std::{
-    fs::File,
-    io::{Read, Write},
-    thread,
-    time::Duration,
-};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::thread;
+use std::time::Duration;
 
 use daiko_sys::clock;
 
-use super::{
-    address::Socket,
-    generator::{Closed, Generator, Open},
-    method::ServerMethod,
-    script::{Script, Scripts},
-    server::Server,
-};
+use super::address::Socket;
+use super::generator::{Closed, Generator, Open};
+use super::method::ServerMethod;
+use super::script::{Script, Scripts};
+use super::server::Server;
 use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, files, host};
 
 /// Connections that are made before the server has to have accepted the last one: fewer than any of

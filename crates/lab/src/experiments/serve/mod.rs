@@ -52,7 +52,9 @@ mod server;
 
 use std::time::Duration;
 
-use self::{address::Socket, measure::Spec, method::ServerMethod};
+use self::address::Socket;
+use self::measure::Spec;
+use self::method::ServerMethod;
 use crate::kit::{Experiment, Failure, Measure, Params, Plan, Rounds, Sample, host};
 
 /// The methods, in the order of tables. Another one is added here.

@@ -1,10 +1,8 @@
 //! What is asked, and what has to be answered: prepared beforehand, so that a request costs whoever
 //! sends it a copy, and its reply a comparison.
 
-use crate::kit::{
-    SplitMix64,
-    redis::{command, string},
-};
+use crate::kit::SplitMix64;
+use crate::kit::redis::{command, string};
 
 /// Requests in all scripts of a kind: as many keys of a store, and as many messages for an echo.
 const REQUESTS: usize = 1024;

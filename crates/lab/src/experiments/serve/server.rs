@@ -1,17 +1,13 @@
 //! A server in a process of its own, which ends with this.
 
-use std::{
-    fs::File,
-    io, thread,
-    time::{Duration, Instant},
-};
+use std::fs::File;
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use tempfile::TempDir;
 
-use super::{
-    address::{Address, Socket},
-    method::ServerMethod,
-};
+use super::address::{Address, Socket};
+use super::method::ServerMethod;
 use crate::kit::{Failure, Fork, OrFailure, free_memory, host};
 
 /// How long it may take to begin.

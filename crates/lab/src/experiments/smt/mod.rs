@@ -49,30 +49,23 @@ mod threads;
 mod tree;
 mod writer;
 
-use std::{
-    path::Path,
-    time::{Duration, Instant},
-};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use daiko_sys::topology::Topology;
 
-use self::{
-    compute::{Kernel, Kind},
-    figures::{LOOK, NAME},
-    programs::{Program, Work},
-    quiet::{Quiet, undisturbed},
-    run::{Amount, PairDone},
-    writer::Target,
-};
+use self::compute::{Kernel, Kind};
+use self::figures::{LOOK, NAME};
+use self::programs::{Program, Work};
+use self::quiet::{Quiet, undisturbed};
+use self::run::{Amount, PairDone};
+use self::writer::Target;
+use crate::kit::p4::published::{self, CPU_TIME, IO_THROUGHPUT};
 pub use crate::kit::p4::setting::{Cores, Pair, Setting};
+use crate::kit::p4::verdict::{DISTURBED, DRAM, PMEM, RBTREE};
 use crate::kit::{
     Choice, CpuTask, Effort, Experiment, Failure, List, Measure, Memory, Options, Params, Plan,
-    Reading, Rounds, Sample, Skip, Unit, host,
-    p4::{
-        published::{self, CPU_TIME, IO_THROUGHPUT},
-        verdict::{DISTURBED, DRAM, PMEM, RBTREE},
-    },
-    pmem,
+    Reading, Rounds, Sample, Skip, Unit, host, pmem,
 };
 
 const MIB: u64 = 1 << 20;

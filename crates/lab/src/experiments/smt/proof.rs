@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::issue;
-use crate::kit::{Failure, p4::setting::Cores, transfer};
+use crate::kit::p4::setting::Cores;
+use crate::kit::{Failure, transfer};
 
 /// What two siblings do at most together of a loop that takes all of a core, in what one does alone.
 const SIBLINGS_MOST: f64 = 1.5;

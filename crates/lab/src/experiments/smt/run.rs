@@ -1,12 +1,8 @@
 //! P4's protocol: all tasks are bound and prepared, start together, and the IO task of a pair ends with its CPU task.
 
-use std::{
-    sync::{
-        Barrier, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Barrier, OnceLock};
+use std::time::{Duration, Instant};
 
 use crate::kit::{Failure, OrFailure, host};
 

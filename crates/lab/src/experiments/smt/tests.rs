@@ -2,10 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{
-    run::{Start, Stopped, all},
-    *,
-};
+use super::run::{Start, Stopped, all};
+use super::*;
 use crate::kit::{Case, Planned, host};
 
 fn cases(options: &Options) -> Vec<Planned> {

@@ -1,9 +1,7 @@
 //! What a method has to offer.
 
-use super::{
-    cities::Cities,
-    job::{Job, Prune, Searches},
-};
+use super::cities::Cities;
+use super::job::{Job, Prune, Searches};
 use crate::kit::{Effort, Failure, Reading, Sample, Unit};
 
 /// A way to have threads, or none.

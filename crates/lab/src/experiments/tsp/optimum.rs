@@ -6,10 +6,8 @@
 //! them, only the shortest matters. For `n` cities that takes `n^2 2^n` steps:
 //! milliseconds, where the search takes seconds.
 
-use super::{
-    cities::{Cities, MOST},
-    set::Set,
-};
+use super::cities::{Cities, MOST};
+use super::set::Set;
 
 /// The length of a shortest tour.
 pub(super) fn length(cities: &Cities) -> u32 {

@@ -1,10 +1,8 @@
 //! The search: depth first, every city in turn, and no further along a path
 //! that is as long as the best tour already. Nothing else rules a path out.
 
-use super::{
-    cities::{Cities, MOST},
-    set::Set,
-};
+use super::cities::{Cities, MOST};
+use super::set::Set;
 
 /// The two cities that a thread begins with, after city 0.
 pub(super) type Start = [u8; 2];

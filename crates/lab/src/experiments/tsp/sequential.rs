@@ -1,11 +1,9 @@
 //! One thread, the caller's: it owns the best tour, and locks nothing.
 
-use super::{
-    cities::Cities,
-    job::{Counts, Found, Job, Searches},
-    method::Searcher,
-    search::{Best, Tour, search, starts},
-};
+use super::cities::Cities;
+use super::job::{Counts, Found, Job, Searches};
+use super::method::Searcher;
+use super::search::{Best, Tour, search, starts};
 use crate::kit::Failure;
 
 pub(super) const METHOD: Searcher =

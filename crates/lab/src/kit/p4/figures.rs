@@ -1,10 +1,8 @@
 //! What figures of P4 have in common, and whether they say what P4 says.
 
-use super::{
-    published::{CPU_TIME, IO_THROUGHPUT},
-    setting::Setting,
-    verdict::{Comparison, Sign, conclusions, largest},
-};
+use super::published::{CPU_TIME, IO_THROUGHPUT};
+use super::setting::Setting;
+use super::verdict::{Comparison, Sign, conclusions, largest};
 use crate::kit::{
     Bar, BarChart, BarGroup, Cell, Chart, Choice, DataTable, Drawing, Family, Part, Section, Spread,
 };

@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use super::{
-    published::{BASELINE, CPU_TIME, IO_THROUGHPUT, SPEC},
-    setting::Setting,
-};
+use super::published::{BASELINE, CPU_TIME, IO_THROUGHPUT, SPEC};
+use super::setting::Setting;
 use crate::kit::{Choice, Point, Points, Results, Spread, distinct};
 
 /// The value of `stat` for whether a sample stayed disturbed: 1 then.

@@ -9,11 +9,9 @@ use std::io;
 
 use super::failure::Failure;
 
-pub(crate) use self::{
-    lock::{Condvar, Guard, Mutex, RwLock},
-    sleep::{sleep_until, timespec},
-    thread::{Attributes, Pthread},
-};
+pub(crate) use self::lock::{Condvar, Guard, Mutex, RwLock};
+pub(crate) use self::sleep::{sleep_until, timespec};
+pub(crate) use self::thread::{Attributes, Pthread};
 
 /// The failure of a call that only a fault makes fail.
 pub(crate) fn broken(error: io::Error) -> Failure {

@@ -5,30 +5,22 @@ mod fibers;
 mod locks;
 mod pair;
 
-use std::{marker::PhantomData, time::Duration};
+use std::marker::PhantomData;
+use std::time::Duration;
 
-use daiko::{
-    Builder, Preset,
-    sync::{
-        Condvar, Mutex, RwLock, Semaphore,
-        channel::{bounded, unbounded},
-    },
-};
+use daiko::sync::channel::{bounded, unbounded};
+use daiko::sync::{Condvar, Mutex, RwLock, Semaphore};
+use daiko::{Builder, Preset};
 
-use self::{
-    channel::{across, beside},
-    fibers::{Fibers, Processes, Spread, Threads, Workers, cpus, room, run, run_in, run_on},
-    pair::{hops, migratable},
-};
-use super::{
-    blocking,
-    channel::CAPACITY,
-    crowd, info,
-    item::{Body, CostMethod, Item},
-    locks::Pair,
-    place::place_follow,
-    sleep::{PARKED, POLLING, lateness},
-};
+use self::channel::{across, beside};
+use self::fibers::{Fibers, Processes, Spread, Threads, Workers, cpus, room, run, run_in, run_on};
+use self::pair::{hops, migratable};
+use super::channel::CAPACITY;
+use super::item::{Body, CostMethod, Item};
+use super::locks::Pair;
+use super::place::place_follow;
+use super::sleep::{PARKED, POLLING, lateness};
+use super::{blocking, crowd, info};
 use crate::kit::{Effort, Failure, Sample, Skip, free_memory, host, processes};
 
 pub(super) const METHOD: CostMethod = CostMethod::new("daiko", Items::<Threads>::ALL);

@@ -4,21 +4,15 @@
 //! That one is on another core, so that what is read of it comes from farther away than of a
 //! sibling, who shares all caches.
 
-use std::{
-    hint,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-};
+use std::hint;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use daiko::{Builder, Class, JoinHandle};
 
 use super::fibers::Workers;
-use crate::{
-    experiments::costs::laps::{Laps, SELDOM},
-    kit::{Effort, Failure, Sample, SplitMix64},
-};
+use crate::experiments::costs::laps::{Laps, SELDOM};
+use crate::kit::{Effort, Failure, Sample, SplitMix64};
 
 /// Fibers of each worker.
 const FIBERS: u64 = 16;

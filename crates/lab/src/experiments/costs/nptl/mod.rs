@@ -8,32 +8,22 @@ mod channel;
 mod primitives;
 mod sleep;
 
-use std::{
-    ffi::c_void,
-    io, ptr,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{io, ptr};
 
-use self::{
-    channel::{ANY, queue},
-    primitives::Semaphore,
-    sleep::{room_for, sleeps},
-};
-use super::{
-    blocking,
-    channel::CAPACITY,
-    create::{Create, TOKEN},
-    crowd, info,
-    item::{CostMethod, Item},
-    locks::Pair,
-    sleep::{PARKED, POLLING},
-    threads::{Kernel, Threads, on_one_cpu},
-};
-use crate::kit::{
-    Effort, Failure, Sample,
-    pthread::{Attributes, Condvar, Mutex, Pthread, RwLock, broken},
-    thread_limits,
-};
+use self::channel::{ANY, queue};
+use self::primitives::Semaphore;
+use self::sleep::{room_for, sleeps};
+use super::channel::CAPACITY;
+use super::create::{Create, TOKEN};
+use super::item::{CostMethod, Item};
+use super::locks::Pair;
+use super::sleep::{PARKED, POLLING};
+use super::threads::{Kernel, Threads, on_one_cpu};
+use super::{blocking, crowd, info};
+use crate::kit::pthread::{Attributes, Condvar, Mutex, Pthread, RwLock, broken};
+use crate::kit::{Effort, Failure, Sample, thread_limits};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(
     "nptl",

@@ -5,17 +5,13 @@
 //! and every measurement proves by its outcome that the locks did what they
 //! should.
 
-use std::{
-    cell::UnsafeCell,
-    io,
-    mem::MaybeUninit,
-    time::{Duration, SystemTime, UNIX_EPOCH},
-};
+use std::cell::UnsafeCell;
+use std::io;
+use std::mem::MaybeUninit;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::{
-    experiments::costs::locks,
-    kit::pthread::{Condvar, Guard, Mutex, timespec},
-};
+use crate::experiments::costs::locks;
+use crate::kit::pthread::{Condvar, Guard, Mutex, timespec};
 
 impl locks::Condvar<Mutex<u64>> for Condvar {
     #[inline]

@@ -4,14 +4,10 @@
 use std::time::Duration;
 
 use super::primitives::Semaphore;
-use crate::{
-    experiments::costs::{
-        item::MOST_THREADS,
-        sleep::{Sleep, lateness},
-        threads::{Kernel, on_one_cpu},
-    },
-    kit::{Effort, Failure, Sample, Skip, pthread},
-};
+use crate::experiments::costs::item::MOST_THREADS;
+use crate::experiments::costs::sleep::{Sleep, lateness};
+use crate::experiments::costs::threads::{Kernel, on_one_cpu};
+use crate::kit::{Effort, Failure, Sample, Skip, pthread};
 
 /// `clock_nanosleep`, to a time.
 struct Posix;

@@ -16,22 +16,19 @@ mod runtime;
 mod sleep;
 mod switch;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::task;
 
-use self::{
-    channel::{Bounded, Unbounded},
-    runtime::{broken, clocked, run, thread, workers},
-    switch::{ByMutex, ByNotify, BySemaphore},
-};
-use super::{
-    info,
-    item::{CostMethod, Item},
-    laps::{Laps, SELDOM},
-    sleep::{PARKED, POLLING},
-    turn::{Turn, YIELDS},
-};
+use self::channel::{Bounded, Unbounded};
+use self::runtime::{broken, clocked, run, thread, workers};
+use self::switch::{ByMutex, ByNotify, BySemaphore};
+use super::info;
+use super::item::{CostMethod, Item};
+use super::laps::{Laps, SELDOM};
+use super::sleep::{PARKED, POLLING};
+use super::turn::{Turn, YIELDS};
 use crate::kit::{Effort, Failure, Sample, host};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(

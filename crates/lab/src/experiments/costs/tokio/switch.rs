@@ -1,23 +1,15 @@
 //! Two tasks that hand the turn to each other.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use tokio::{
-    sync::{Mutex, MutexGuard, Notify, Semaphore},
-    task,
-};
+use tokio::sync::{Mutex, MutexGuard, Notify, Semaphore};
+use tokio::task;
 
 use super::runtime::broken;
-use crate::{
-    experiments::costs::{
-        laps::{Laps, SELDOM},
-        switch::{Baton, SWITCHES, SemaphoreHand, Turns},
-    },
-    kit::{Effort, Failure, Sample},
-};
+use crate::experiments::costs::laps::{Laps, SELDOM};
+use crate::experiments::costs::switch::{Baton, SWITCHES, SemaphoreHand, Turns};
+use crate::kit::{Effort, Failure, Sample};
 
 /// As the hand of a thread.
 pub(super) trait Hand: Send {

@@ -1,22 +1,14 @@
 //! `agent+rtsignal`: one thread polls for all others and wakes them by signal
 //! (P1, figure 9).
 
-use std::{
-    hint, io,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::{hint, io};
 
-use super::{
-    harness::{Buffer, Conductor, Gate, Turn, ports},
-    signal::Target,
-};
-use crate::{
-    experiments::ring::{Cpus, Method, Spec},
-    kit::{Skip, host},
-};
+use super::harness::{Buffer, Conductor, Gate, Turn, ports};
+use super::signal::Target;
+use crate::experiments::ring::{Cpus, Method, Spec};
+use crate::kit::{Skip, host};
 
 /// The receiver has asked the agent to wake it.
 const ASKED: u32 = 1;

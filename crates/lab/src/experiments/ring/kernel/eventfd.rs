@@ -1,9 +1,7 @@
 //! `eventfd`: an event counter per thread.
 
-use std::{
-    fs::File,
-    io::{self, Read, Write},
-};
+use std::fs::File;
+use std::io::{self, Read, Write};
 
 use super::harness::{Buffer, Gate, Turn};
 use crate::kit::files;

@@ -3,10 +3,8 @@
 use std::{hint, thread};
 
 use super::harness::{Gate, Turn, gates};
-use crate::{
-    experiments::ring::{Cpus, Method, Spec},
-    kit::Skip,
-};
+use crate::experiments::ring::{Cpus, Method, Spec};
+use crate::kit::Skip;
 
 /// Nothing: the buffer is all there is.
 #[derive(Default)]

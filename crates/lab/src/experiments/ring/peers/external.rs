@@ -3,13 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::driver::{self, FIRST};
-use crate::{
-    experiments::ring::{Kind, Method, Outcome, Spec},
-    kit::{
-        Failure, Skip,
-        driver::{Driver, Toolchain, find_compiler, pkg_config, say, words},
-    },
-};
+use crate::experiments::ring::{Kind, Method, Outcome, Spec};
+use crate::kit::driver::{Driver, Toolchain, find_compiler, pkg_config, say, words};
+use crate::kit::{Failure, Skip};
 
 macro_rules! sources {
     ($($name:literal),+) => {

@@ -11,10 +11,8 @@ pub use crate::kit::driver::first_error;
 #[doc(hidden)]
 pub use driver::read_reply;
 
-use super::{
-    Method,
-    kernel::harness::{gates, ports},
-};
+use super::Method;
+use super::kernel::harness::{gates, ports};
 
 /// All methods of this module, in the order of tables.
 pub fn methods() -> Vec<Method> {

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use super::{external, methods};
-use crate::{
-    experiments::ring::{Method, Spec, kernel::harness::testing::ring},
-    kit::Failure,
-};
+use crate::experiments::ring::kernel::harness::testing::ring;
+use crate::experiments::ring::{Method, Spec};
+use crate::kit::Failure;
 
 /// The methods that can run here; the others are told.
 fn available(spec: &Spec) -> Vec<Method> {

@@ -1,25 +1,15 @@
 //! `tokio`: a task per thread of the ring, `Notify` to wake it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::{
-    runtime::{Builder, Runtime},
-    sync::Notify,
-};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 
-use crate::{
-    experiments::ring::{
-        Kind, Method, Outcome, Spec,
-        kernel::harness::{
-            Conductor,
-            part::{Follower, Leader, Part, START, pass_on},
-        },
-    },
-    kit::{Failure, OrFailure},
-};
+use crate::experiments::ring::kernel::harness::Conductor;
+use crate::experiments::ring::kernel::harness::part::{Follower, Leader, Part, START, pass_on};
+use crate::experiments::ring::{Kind, Method, Outcome, Spec};
+use crate::kit::{Failure, OrFailure};
 
 /// The multi-threaded runtime with as many worker threads as workers.
 pub(super) fn method() -> Method {

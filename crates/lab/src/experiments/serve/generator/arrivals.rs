@@ -1,6 +1,7 @@
 //! When requests are due, and by whom.
 
-use std::{iter, time::Duration};
+use std::iter;
+use std::time::Duration;
 
 use crate::kit::SplitMix64;
 

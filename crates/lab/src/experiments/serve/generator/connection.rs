@@ -1,13 +1,12 @@
 //! One connection of the generator: where it is in what it sends and what it has to receive.
 
-use std::{
-    collections::VecDeque,
-    fs::File,
-    io::{self, Read, Write},
-};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Write};
 
 use super::super::script::Scripts;
-use crate::kit::{Failure, failure::quoted};
+use crate::kit::Failure;
+use crate::kit::failure::quoted;
 
 /// A connection that does not block.
 pub(super) struct Connection {
@@ -143,9 +142,11 @@ fn wrong(expected: &[u8], found: &[u8]) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::os::{fd::OwnedFd, unix::net::UnixStream};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
 
-    use super::{super::super::script::Language, *};
+    use super::super::super::script::Language;
+    use super::*;
 
     /// A connection, and the server's end of it.
     fn connection(scripts: &Scripts) -> (Connection, UnixStream) {

@@ -6,13 +6,16 @@
 mod arrivals;
 mod connection;
 
-use std::{fs::File, time::Duration};
+use std::fs::File;
+use std::time::Duration;
 
 use daiko_sys::clock;
 
-use self::{arrivals::arrivals, connection::Connection};
+use self::arrivals::arrivals;
+use self::connection::Connection;
 use super::script::Scripts;
-use crate::kit::{Failure, Latencies, OrFailure, epoll::Epoll};
+use crate::kit::epoll::Epoll;
+use crate::kit::{Failure, Latencies, OrFailure};
 
 /// Longer than a server that goes on lets anybody wait.
 const PATIENCE: Duration = Duration::from_secs(5);

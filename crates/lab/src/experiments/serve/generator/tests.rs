@@ -1,14 +1,11 @@
-use std::{
-    cell::Cell,
-    io::{Read, Write},
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    thread,
-};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::thread;
 
-use super::{
-    super::script::{BYTES, Language},
-    *,
-};
+use super::super::script::{BYTES, Language};
+use super::*;
 
 /// Sends back each message as `respond` has made it, until that or the client ends.
 fn serve(mut stream: UnixStream, mut respond: impl FnMut(&mut [u8]) -> bool) {

@@ -2,11 +2,9 @@
 //!
 //! The memory is not persistent: what a processor does for a flush and a fence is the same, but for how long it takes.
 
-use std::{
-    arch::{asm, x86_64},
-    hint::black_box,
-    slice::{self, from_ref},
-};
+use std::arch::{asm, x86_64};
+use std::hint::black_box;
+use std::slice::{self, from_ref};
 
 use super::field::{Endless, FAR, Field, LINE, NEAR, on, repeat};
 use crate::kit::{Skip, SplitMix64};

@@ -1,10 +1,12 @@
 //! Programs that persist by libpmem, if that is installed: on a file of `/dev/shm`. Its flushes are those for
 //! persistent memory whatever is behind the addresses.
 
-use std::{io, os::fd::AsRawFd, ptr};
+use std::os::fd::AsRawFd;
+use std::{io, ptr};
 
 use super::field::{Endless, FAR, repeat};
-use crate::kit::{SplitMix64, pmem::Library};
+use crate::kit::SplitMix64;
+use crate::kit::pmem::Library;
 
 /// Where memory is a file's.
 const FOLDER: &str = "/dev/shm";

@@ -1,26 +1,19 @@
 //! Every mechanism through the same runs, and the harness through faults.
 
-use std::{
-    env, io,
-    process::Command,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use std::{env, io};
 
 use daiko_sys::cpu;
 
-use super::{
-    super::{futex::Futex, methods, polling},
-    Buffer, Conductor, Port, gates, ports,
-    testing::ring,
-};
-use crate::{
-    experiments::ring::{Cpus, Outcome, Spec},
-    kit::Failure,
-};
+use super::super::futex::Futex;
+use super::super::{methods, polling};
+use super::testing::ring;
+use super::{Buffer, Conductor, Port, gates, ports};
+use crate::experiments::ring::{Cpus, Outcome, Spec};
+use crate::kit::Failure;
 
 fn run_all(threads: usize, cpus: Cpus) {
     for method in methods() {

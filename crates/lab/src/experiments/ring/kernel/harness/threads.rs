@@ -1,21 +1,15 @@
 //! The threads of a ring, from creation to join.
 
-use std::{
-    io,
-    thread::{Builder, Scope, ScopedJoinHandle, scope},
-};
+use std::io;
+use std::thread::{Builder, Scope, ScopedJoinHandle, scope};
 
 use daiko_sys::cpu;
 
-use super::{
-    Agent, Buffer, Conductor, Gate, Port,
-    cpus::Places,
-    part::{Follower, Leader, Part, START, pass_on},
-};
-use crate::{
-    experiments::ring::{Kind, Method, Outcome, Spec},
-    kit::{Failure, OrFailure, thread_limits},
-};
+use super::cpus::Places;
+use super::part::{Follower, Leader, Part, START, pass_on};
+use super::{Agent, Buffer, Conductor, Gate, Port};
+use crate::experiments::ring::{Kind, Method, Outcome, Spec};
+use crate::kit::{Failure, OrFailure, thread_limits};
 
 /// Virtual; small, so that 10,000 threads fit wherever a few do.
 const STACK: usize = 64 * 1024;
