@@ -1,11 +1,11 @@
-//! By how many bytes a process grows with threads that are suspended.
+//! The growth of a process by threads that are suspended.
 
 use std::hint::black_box;
 use std::process;
 
 use crate::kit::{Conductor, Failure, free_memory};
 
-/// What is measured while threads are suspended, in bytes.
+/// A measurement while threads are suspended, in bytes.
 pub(super) type Look = fn() -> Result<u64, Failure>;
 
 /// Bytes of this process that are resident, and those of its page tables.
@@ -19,8 +19,8 @@ pub(super) fn places<T>(count: usize) -> Vec<Option<T>> {
     (0..count).map(|_| black_box(None)).collect()
 }
 
-/// By how many bytes the process grows with `count` suspended threads. `suspended` calls what it
-/// is given when a thread waits in each of the places.
+/// Returns the bytes by which the process grows with `count` suspended threads. `suspended` calls
+/// the look that it is given when a thread waits in each of the places.
 pub(super) fn growth<T>(
     count: usize,
     suspended: impl Fn(&mut [Option<T>], Look) -> Result<u64, Failure>,

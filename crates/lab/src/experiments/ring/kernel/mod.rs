@@ -33,7 +33,7 @@ pub fn methods() -> Vec<Method> {
     ]
 }
 
-/// Whether every thread can have so many descriptors.
+/// Tests that every thread can have so many descriptors.
 fn descriptors(each: usize) -> Box<dyn Fn(&Spec) -> Result<(), Skip>> {
     Box::new(move |spec| files::check_allowed(each * spec.threads))
 }
