@@ -15,7 +15,7 @@ use super::failure::{Failure, OrFailure, Skip, quoted};
 pub(crate) type Sources = &'static [(&'static str, &'static str)];
 
 /// How to compile.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Toolchain {
     pub(crate) program: PathBuf,
     /// Arguments before the main file, after it, and variables.
@@ -122,13 +122,7 @@ pub(crate) fn find_compiler(program: &str, package: &str) -> Result<Toolchain, S
     let version = say(Path::new(program), &["--version"], "").ok_or_else(|| {
         Skip::new(format!("no {program} to compile its driver (Debian: apt install {package})"))
     })?;
-    Ok(Toolchain {
-        program: program.into(),
-        before: words("-O2"),
-        after: vec![],
-        variables: vec![],
-        version,
-    })
+    Ok(Toolchain { program: program.into(), before: words("-O2"), version, ..Toolchain::default() })
 }
 
 /// What a program answers to `input`; `None` if it is not there or fails.

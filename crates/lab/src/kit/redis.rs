@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 use std::ffi::CString;
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::{io, ptr};
 
+use super::driver::say;
 use super::failure::Skip;
 
 const PROGRAM: &str = "redis-server";
@@ -14,12 +15,8 @@ const PROGRAM: &str = "redis-server";
 /// # Errors
 /// That there is none, with the remedy.
 pub(crate) fn installed() -> Result<(), Skip> {
-    let mut version = Command::new(PROGRAM);
-    version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match version.status() {
-        Ok(status) if status.success() => Ok(()),
-        _ => Err(Skip::new("not installed (Debian: apt install redis-server)")),
-    }
+    let version = say(Path::new(PROGRAM), &["--version"], "").map(drop);
+    version.ok_or_else(|| Skip::new("not installed (Debian: apt install redis-server)"))
 }
 
 /// In a forked process: becomes a server that is called by `arguments`.

@@ -131,25 +131,19 @@ impl Receivers {
         body: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Open, Failure> {
         let now = || {
-            (
-                clock::monotonic_ns(),
-                self.process.cpu_ns(),
-                clock::machine_busy_ns().unwrap_or_default(),
-                self.misses(),
-            )
+            let machine_ns = clock::machine_busy_ns().unwrap_or_default();
+            [clock::monotonic_ns(), self.process.cpu_ns(), machine_ns]
         };
-        let (start, cpu, machine, misses) = now();
+        let (start, misses) = (now(), self.misses());
         body()?;
-        let (end, cpu_after, machine_after, misses_after) = now();
-        let missed = misses_after
-            .into_iter()
-            .zip(misses)
-            .map(|(after, before)| (after.0, after.1 - before.1));
+        let (end, misses_after) = (now(), self.misses());
+        let [elapsed_ns, cpu_ns, machine_ns] = [0, 1, 2].map(|i| end[i].saturating_sub(start[i]));
+        let missed = misses_after.into_iter().zip(misses);
         Ok(Open {
-            elapsed_ns: end - start,
-            cpu_ns: cpu_after.saturating_sub(cpu),
-            machine_ns: machine_after.saturating_sub(machine),
-            misses: missed.collect(),
+            elapsed_ns,
+            cpu_ns,
+            machine_ns,
+            misses: missed.map(|(after, before)| (after.0, after.1 - before.1)).collect(),
             totals: board.totals(),
             latencies: board.latencies(),
         })

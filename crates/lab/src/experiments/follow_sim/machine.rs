@@ -7,11 +7,12 @@ use daiko_core::place::{Follow, existing};
 use super::agenda::{Agenda, NEVER};
 use super::cpus::{Cpu, Doing, NOBODY};
 use super::draw::Draw;
-use super::model::{BadModel, Model, Policy};
+use super::model::{Model, Policy};
 use super::outcome::Outcome;
 use super::steering::{Backlog, Flow, Packet};
 use super::tally::Account;
 use super::trace::Wake;
+use crate::kit::Failure;
 
 /// A task, which reads one flow.
 #[derive(Clone, Copy)]
@@ -70,7 +71,7 @@ pub(super) struct Machine {
 
 impl Machine {
     /// All tasks sleep, spread evenly, with their packets steered to them.
-    pub(super) fn new(model: &Model) -> Result<Self, BadModel> {
+    pub(super) fn new(model: &Model) -> Result<Self, Failure> {
         model.check()?;
         let cpus = usize::from(model.cpus);
         let home = |flow: u32| (flow % u32::from(model.cpus)) as u16;

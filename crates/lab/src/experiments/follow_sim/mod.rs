@@ -71,11 +71,11 @@ use std::time::Instant;
 
 use daiko_sys::clock::thread_cpu_ns;
 
-pub use self::model::{BadModel, MOST_CPUS, MOST_FLOWS, Model, Policy, Steering};
+pub use self::model::{MOST_CPUS, MOST_FLOWS, Model, Policy, Steering};
 pub use self::outcome::Outcome;
 pub use self::simulate::{record, simulate};
 pub use self::tally::{MOST_SETTLING, Tally};
-use crate::kit::{Experiment, Failure, Measure, Params, Plan, Reading, Rounds, Sample, Unit};
+use crate::kit::{Experiment, Measure, Params, Plan, Reading, Rounds, Sample, Unit};
 
 const METHODS: [(&str, Policy); 2] = [("existing", Policy::Existing), ("follow", Policy::FOLLOW)];
 
@@ -122,8 +122,7 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     let model = from_params(params, policy)?;
     Some(Box::new(move |effort| {
         let (start, start_cpu) = (Instant::now(), thread_cpu_ns());
-        let outcome = simulate(&model, effort.rounds.max(1));
-        let outcome = outcome.map_err(|error| Failure::Broken(error.to_string()))?;
+        let outcome = simulate(&model, effort.rounds.max(1))?;
         let elapsed = start.elapsed();
         let readings = readings(&outcome, thread_cpu_ns() - start_cpu);
         Ok(Sample { rounds: effort.rounds, elapsed, readings })

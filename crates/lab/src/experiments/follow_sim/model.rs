@@ -1,8 +1,8 @@
 //! What a simulation assumes of machine, network and load.
 
-use std::fmt;
-
 use daiko_core::place::BOUND;
+
+use crate::kit::Failure;
 
 /// All that a simulation depends on. Times are in nanoseconds.
 ///
@@ -102,18 +102,6 @@ impl Default for Model {
     }
 }
 
-/// A model that cannot be simulated, told in one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadModel(String);
-
-impl fmt::Display for BadModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadModel {}
-
 /// As many as an idle mask has bits for.
 pub const MOST_CPUS: u16 = 128;
 /// As many as fit into a cache.
@@ -127,7 +115,7 @@ impl Model {
     ///
     /// # Errors
     /// What is out of range, and the range.
-    pub fn check(&self) -> Result<(), BadModel> {
+    pub fn check(&self) -> Result<(), Failure> {
         let ranges = [
             ("cpus", self.cpus.into(), 2, MOST_CPUS.into()),
             ("flows", self.flows.into(), 1, MOST_FLOWS.into()),
@@ -145,12 +133,14 @@ impl Model {
         ];
         for (name, value, least, most) in ranges {
             if !(least..=most).contains(&value) {
-                return Err(BadModel(format!("{name}={value} is not within {least} to {most}")));
+                return Err(Failure::Broken(format!(
+                    "{name}={value} is not within {least} to {most}"
+                )));
             }
         }
         match self.demand_percent() {
             0..=MOST_PERCENT => Ok(()),
-            percent => Err(BadModel(format!(
+            percent => Err(Failure::Broken(format!(
                 "flows and other load ask for {percent}% of the CPUs: lower rate, flows or load"
             ))),
         }

@@ -49,7 +49,7 @@ use self::method::{Mechanism, Spec};
 pub use self::mpi::sample_of;
 use self::redis::Redis;
 use self::semaphore::Semaphore;
-use self::sleepers::{Futex, Sleepers, SpinFutex};
+use self::sleepers::{Futex, SpinFutex};
 use self::slotted::Slotted;
 use self::spin::Spin;
 use self::streams::{Pipe, Streams, Tcp, UnixSocket};
@@ -58,8 +58,8 @@ use crate::kit::{Choice, Experiment, Failure, Measure, Params, Plan, Rounds, Ski
 /// The methods, in the order of tables. Another one is added here.
 const METHODS: [Mechanism; 11] = [
     forked::<Spin>(),
-    forked::<Sleepers<SpinFutex>>(),
-    forked::<Sleepers<Futex>>(),
+    forked::<SpinFutex>(),
+    forked::<Futex>(),
     forked::<Streams<Pipe>>(),
     forked::<Streams<UnixSocket>>(),
     forked::<Slotted<EventFd>>(),

@@ -6,7 +6,6 @@
 use std::convert::Infallible;
 use std::hint::spin_loop;
 use std::io;
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use daiko_sys::futex::{self, Scope};
@@ -30,45 +29,25 @@ unsafe impl Zeroed for Doorbell {}
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 
-/// A method by this.
-pub(super) trait Patience {
-    /// The name in the command line and in results.
-    const NAME: &'static str;
-    /// How often both sides look before they sleep.
-    const LOOKS: u32;
-}
-
 /// `futex`: both sides sleep on a word at once. What a hand-made wait costs without spinning.
-pub(super) struct Futex;
-
-impl Patience for Futex {
-    const NAME: &'static str = "futex";
-    const LOOKS: u32 = 0;
-}
+pub(super) type Futex = Sleepers<0>;
 
 /// `spin-futex`: both sides look some hundred times, then sleep on a word. What one makes by hand for
-/// processes that wait for each other.
-pub(super) struct SpinFutex;
+/// processes that wait for each other. It is some microseconds: longer than an answer takes from another
+/// CPU, shorter than a sleep.
+pub(super) type SpinFutex = Sleepers<300>;
 
-impl Patience for SpinFutex {
-    const NAME: &'static str = "spin-futex";
-    /// Some microseconds: longer than an answer takes from another CPU, shorter than a sleep.
-    const LOOKS: u32 = 300;
-}
-
-/// Both sides look as often as `P` says, then sleep.
-pub(super) struct Sleepers<P> {
+/// Both sides look so often, then sleep.
+pub(super) struct Sleepers<const LOOKS: u32> {
     slots: Shared<Slot>,
     doorbell: Shared<Doorbell>,
-    patience: PhantomData<fn() -> P>,
 }
 
-impl<P: Patience> Link for Sleepers<P> {
-    const NAME: &'static str = P::NAME;
+impl<const LOOKS: u32> Link for Sleepers<LOOKS> {
+    const NAME: &'static str = if LOOKS == 0 { "futex" } else { "spin-futex" };
 
     fn open(clients: usize) -> Result<Self, Failure> {
-        let (slots, doorbell) = (Shared::new(clients)?, Shared::new(1)?);
-        Ok(Self { slots, doorbell, patience: PhantomData })
+        Ok(Self { slots: Shared::new(clients)?, doorbell: Shared::new(1)? })
     }
 
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
@@ -76,7 +55,7 @@ impl<P: Patience> Link for Sleepers<P> {
         loop {
             if self.answer_all::<WORDS>() {
                 looks = 0;
-            } else if looks < P::LOOKS {
+            } else if looks < LOOKS {
                 looks += 1;
                 spin_loop();
             } else {
@@ -94,7 +73,7 @@ impl<P: Patience> Link for Sleepers<P> {
     }
 }
 
-impl<P: Patience> Sleepers<P> {
+impl<const LOOKS: u32> Sleepers<LOOKS> {
     /// Whether anybody had asked.
     #[inline]
     fn answer_all<const WORDS: usize>(&self) -> bool {
@@ -131,7 +110,7 @@ impl<P: Patience> Sleepers<P> {
         // SeqCst: before the look at the doorbell. Pairs with the load in `answer_all`.
         slot.state.swap(ASKED, Ordering::SeqCst);
         self.ring();
-        wait(slot, P::LOOKS);
+        wait(slot, LOOKS);
         *message = slot.read();
     }
 

@@ -47,10 +47,10 @@ fn find_go() -> Result<Toolchain, Skip> {
     Ok(Toolchain {
         program,
         before: words("build -trimpath"),
-        after: vec![],
         // The program needs nothing that would have to be fetched.
         variables: vec![("GOTOOLCHAIN".into(), "local".into()), ("GOWORK".into(), "off".into())],
         version,
+        ..Toolchain::default()
     })
 }
 
