@@ -1,4 +1,4 @@
-//! What a method of this experiment consists of: items.
+//! Items: the parts of a method of this experiment.
 
 use std::time::Duration;
 
@@ -27,10 +27,11 @@ pub(super) const NAMES: [(&str, u64); 19] = [
     ("place-pair", 1000),
 ];
 
-/// Beyond so many threads a machine's limits are the subject, not its locks.
+/// Largest number of threads. Beyond it, the limits of the machine would be measured rather than
+/// its locks.
 pub(super) const MOST_THREADS: usize = 10_000;
 
-/// A way to have threads.
+/// A kind of threads, and the items measured for it.
 pub(super) struct CostMethod {
     pub(super) name: &'static str,
     items: &'static [&'static [Item]],
@@ -46,13 +47,13 @@ impl CostMethod {
     }
 }
 
-/// Something that a method does and that costs time.
+/// An operation of a method, with the way to measure its time.
 pub(super) struct Item {
     /// One of [`NAMES`].
     pub(super) name: &'static str,
     /// The parameters by which it differs from others of that name.
     variant: [Option<(&'static str, &'static str)>; 2],
-    /// Whether it can be measured here.
+    /// Fails with the reason to skip if the item cannot be measured here.
     room: fn() -> Result<(), Skip>,
     pub(super) run: Run,
 }
@@ -60,20 +61,20 @@ pub(super) struct Item {
 /// Takes a sample on the calling thread.
 pub(super) type Body = fn(Effort) -> Result<Sample, Failure>;
 
-/// Takes a sample by a body, on a thread of the method's.
+/// Takes a sample by running a body on a thread of the method.
 pub(super) type Within = fn(Body, Effort) -> Result<Sample, Failure>;
 
 /// Takes a sample.
 #[derive(Clone, Copy)]
 pub(super) enum Run {
     Few(Within, Body),
-    /// With so many threads.
+    /// Runs with a given number of threads.
     Many(fn(usize, Effort) -> Result<Sample, Failure>),
     Sleeps {
         length: Duration,
-        /// Whether there is room for so many others.
+        /// Fails with the reason to skip if there is no room for this many waiting threads.
         room: fn(usize) -> Result<(), Skip>,
-        /// While so many others wait.
+        /// Runs while this many other threads wait.
         run: fn(Duration, usize, Effort) -> Result<Sample, Failure>,
     },
 }
@@ -83,17 +84,17 @@ impl Item {
         Self { name, variant: [None; 2], room: || Ok(()), run }
     }
 
-    /// A point whose samples `body` takes on any thread.
+    /// An item with one point. `body` takes its samples on any thread.
     pub(super) const fn of(name: &'static str, body: Body) -> Self {
         Self::within(|body, effort| body(effort), name, body)
     }
 
-    /// A point whose samples `body` takes on a thread of the method's.
+    /// An item with one point. `body` takes its samples on a thread of the method.
     pub(super) const fn within(within: Within, name: &'static str, body: Body) -> Self {
         Self::new(name, Run::Few(within, body))
     }
 
-    /// A point for each number of threads.
+    /// An item with a point for each number of threads.
     pub(super) const fn of_many(
         name: &'static str,
         run: fn(usize, Effort) -> Result<Sample, Failure>,
@@ -110,7 +111,7 @@ impl Item {
         Self::new("sleep-lateness", Run::Sleeps { length, room, run }).with("state", state)
     }
 
-    /// Where there is `room` for it.
+    /// The same item, skipped where `room` fails.
     pub(super) const fn given(self, room: fn() -> Result<(), Skip>) -> Self {
         Self { room, ..self }
     }
@@ -128,7 +129,7 @@ impl Item {
         self.variant.iter().flatten().fold(params, |params, (key, value)| params.with(key, *value))
     }
 
-    /// Why a point is left out.
+    /// Returns the reason to skip a point, if there is one.
     pub(super) fn skip(&self, params: &Params) -> Option<Skip> {
         match self.run {
             Run::Many(_) if params.size("threads")? > MOST_THREADS => Some(Skip::new(format!(

@@ -1,4 +1,4 @@
-//! Fibers of a runtime with one worker, parked.
+//! Parked fibers of a runtime with one worker.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use daiko::{Builder, JoinHandle, Runtime};
 use super::growth::{self, Look};
 use crate::kit::{Conductor, Failure};
 
-/// By how many bytes the process grows with `count` suspended fibers.
+/// Returns by how many bytes the process grows with `count` suspended fibers.
 pub(super) fn growth(count: usize) -> Result<u64, Failure> {
     let runtime = Runtime::builder().workers(1).build()?;
     growth::growth(count, |places, look| suspended(&runtime, places, look))
 }
 
-/// Calls `look` when a fiber waits in each of the places.
+/// Calls `look` while a fiber waits in each of the places.
 fn suspended(
     runtime: &Runtime,
     places: &mut [Option<JoinHandle<()>>],

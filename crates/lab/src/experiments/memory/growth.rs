@@ -8,14 +8,14 @@ use crate::kit::{Conductor, Failure, free_memory};
 /// A measurement while threads are suspended, in bytes.
 pub(super) type Look = fn() -> Result<u64, Failure>;
 
-/// Bytes of this process that are resident, and those of its page tables.
+/// Resident bytes of this process, plus those of its page tables.
 pub(super) fn resident_bytes() -> Result<u64, Failure> {
     free_memory::resident_bytes(process::id())
 }
 
-/// Places for so many handles, in memory that is resident already.
+/// Creates places for `count` handles, in resident memory.
 pub(super) fn places<T>(count: usize) -> Vec<Option<T>> {
-    // Opaque, lest the compiler asks for zeroed memory, which is not resident.
+    // Opaque to the compiler: otherwise it would request zeroed memory, which is not resident.
     (0..count).map(|_| black_box(None)).collect()
 }
 
@@ -32,7 +32,7 @@ pub(super) fn growth<T>(
     Ok(after.saturating_sub(before))
 }
 
-/// Creates a thread for each of the places, and looks when all have arrived.
+/// Creates a thread for each of the places, and calls `look` when all have arrived.
 pub(super) fn fill<T>(
     places: &mut [Option<T>],
     conductor: &Conductor,

@@ -10,21 +10,21 @@ use super::growth::{self, Look};
 use crate::kit::pthread::{Attributes, Pthread, broken};
 use crate::kit::{Conductor, Failure, thread_limits};
 
-/// What the threads share.
+/// State shared by the threads.
 struct Gate {
     conductor: Conductor,
     threads: usize,
-    /// 1 when all may end.
+    /// Set to 1 when all threads may end.
     open: AtomicU32,
 }
 
-/// By how many bytes the process grows with `count` suspended threads.
+/// Returns by how many bytes the process grows with `count` suspended threads.
 pub(super) fn growth(count: usize) -> Result<u64, Failure> {
     let attributes = Attributes::small_stacks().map_err(broken)?;
     growth::growth(count, |places, look| suspended(&attributes, places, look))
 }
 
-/// Calls `look` when a thread waits in each of the places.
+/// Calls `look` while a thread waits in each of the places.
 fn suspended(
     attributes: &Attributes,
     places: &mut [Option<Pthread>],
@@ -33,7 +33,7 @@ fn suspended(
     let threads = places.len();
     let gate = Gate { conductor: Conductor::default(), threads, open: AtomicU32::new(0) };
     let looked = growth::fill(places, &gate.conductor, look, |index| {
-        // SAFETY: `wait` expects a gate; this one outlives the joins below, which nothing skips,
+        // SAFETY: `wait` expects a gate; this one outlives the joins below, which no path skips,
         // and is shared by reference.
         let thread = unsafe { attributes.create(wait, (&raw const gate).cast()) };
         thread.map_err(|error| thread_limits::refused(index, threads, &error))
@@ -42,7 +42,7 @@ fn suspended(
     gate.open.store(1, Ordering::Release);
     futex::wake(&gate.open, u32::MAX, Scope::Private);
     let joined = places.iter_mut().filter_map(Option::take).map(Pthread::join);
-    // All are joined, whatever one of them says.
+    // All threads are joined, even if one of them failed.
     let failed = joined.filter_map(Result::err).last();
     failed.map_or(looked, |error| Err(broken(error)))
 }

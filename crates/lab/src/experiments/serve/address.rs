@@ -1,4 +1,4 @@
-//! Where a server listens, and how to connect to it.
+//! Addresses of servers, and connections to them.
 
 use std::fs::File;
 use std::io;
@@ -12,9 +12,9 @@ use crate::kit::Choice;
 /// A kind of socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Socket {
-    /// Over the loopback.
+    /// TCP over the loopback.
     Tcp,
-    /// By a path.
+    /// Unix socket at a path.
     Unix,
 }
 
@@ -30,13 +30,14 @@ pub(super) enum Address {
 }
 
 impl Address {
-    /// One that nobody listens at, of a path in `folder`.
+    /// Returns an address without a listener; a path is in `folder`.
     ///
     /// # Errors
-    /// If there is no port left.
+    /// Fails if there is no port left.
     pub(super) fn free(socket: Socket, folder: &Path) -> io::Result<Self> {
         match socket {
-            // As of now: the kernel goes on to others before it gives this one away again.
+            // The port stays free for now: the kernel gives other ports away before it reuses this
+            // one.
             Socket::Tcp => TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr().map(Self::Tcp),
             Socket::Unix => Ok(Self::Unix(folder.join("socket"))),
         }
@@ -45,7 +46,7 @@ impl Address {
     /// A connection, which sends at once what it is given, and blocks unless `is_non_blocking`.
     ///
     /// # Errors
-    /// If nobody listens, or a limit is reached.
+    /// Fails if there is no listener, or a limit is reached.
     pub(super) fn connect(&self, is_non_blocking: bool) -> io::Result<File> {
         let socket = match self {
             Self::Tcp(address) => {

@@ -38,7 +38,7 @@ fn serve_here(address: &Address, _: usize) -> io::Result<Infallible> {
 fn start(mut stream: impl Connection + Send + 'static, server: &Arc<Database>) {
     let server = server.clone();
     daiko::spawn(move || {
-        // What ends a connection is its client's affair.
+        // The reason why a connection ended concerns only its client.
         let _ = serve(&mut stream, &server);
     });
 }

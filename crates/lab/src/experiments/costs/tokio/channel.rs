@@ -1,4 +1,5 @@
-//! A task sends numbers to another, on all CPUs. There is no rendezvous.
+//! Cost of sending numbers from one task to another, with all CPUs allowed. There is no rendezvous
+//! channel.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::runtime::broken;
 use crate::experiments::costs::channel::{Begun, CAPACITY, FIRST, Receipt, Sent};
 use crate::kit::{Effort, Failure, Sample};
 
-/// As the channel of threads.
+/// The asynchronous counterpart of the channel of threads.
 pub(super) trait Channel: 'static {
     type Sender: Send + 'static;
     type Receiver: Send + 'static;
@@ -53,7 +54,7 @@ async fn consume<C: Channel>(mut receiver: C::Receiver, begun: Arc<Begun>) -> Re
     receipt.close()
 }
 
-/// Holds [`CAPACITY`] messages.
+/// A channel that holds [`CAPACITY`] messages.
 pub(super) struct Bounded;
 
 impl Channel for Bounded {
@@ -73,7 +74,7 @@ impl Channel for Bounded {
     }
 }
 
-/// Holds any number of messages.
+/// A channel that holds any number of messages.
 pub(super) struct Unbounded;
 
 impl Channel for Unbounded {

@@ -11,7 +11,7 @@ use crate::experiments::costs::laps::{Laps, SELDOM};
 use crate::experiments::costs::switch::{Baton, SWITCHES, SemaphoreHand, Turns};
 use crate::kit::{Effort, Failure, Sample};
 
-/// As the hand of a thread.
+/// The asynchronous counterpart of the hand of a thread.
 pub(super) trait Hand: Send {
     fn take(&mut self) -> impl Future<Output = ()> + Send;
 
@@ -63,7 +63,7 @@ async fn follow<B: for<'a> Baton<Hand<'a>: Hand>>(game: Arc<(B, Turns)>) {
     hand.give();
 }
 
-/// Three mutexes in a circle, as with threads.
+/// Three mutexes in a circle, as for threads.
 #[derive(Default)]
 pub(super) struct ByMutex([Mutex<()>; 3]);
 
@@ -82,7 +82,7 @@ impl Baton for ByMutex {
     }
 }
 
-/// A task's place in the circle.
+/// A task's position in the circle.
 pub(super) struct MutexHand<'a> {
     circle: &'a [Mutex<()>; 3],
     held: MutexGuard<'a, ()>,
@@ -122,7 +122,7 @@ impl Baton for BySemaphore {
 
 impl Hand for SemaphoreHand<'_, Semaphore> {
     async fn take(&mut self) {
-        self.own.acquire().await.expect("nobody closes it").forget();
+        self.own.acquire().await.expect("it is never closed").forget();
     }
 
     fn give(&mut self) {
@@ -130,8 +130,8 @@ impl Hand for SemaphoreHand<'_, Semaphore> {
     }
 }
 
-/// A `Notify` for each task, which is what tokio has in the place of a condition
-/// variable, and the number of who has the turn.
+/// A `Notify` for each task, tokio's counterpart of a condition variable, and the number of the
+/// task that has the turn.
 #[derive(Default)]
 pub(super) struct ByNotify {
     owner: AtomicU32,
@@ -162,7 +162,7 @@ impl Hand for NotifyHand<'_> {
 
     fn give(&mut self) {
         let other = 1 - self.own;
-        // Relaxed: as in `take`.
+        // Relaxed: see `take`.
         self.baton.owner.store(other, Ordering::Relaxed);
         self.baton.changed[other as usize].notify_one();
     }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use super::harness::{Buffer, Gate, Turn};
 use crate::kit::files;
 
-/// A counter whose reader waits until it is not 0, and clears it.
+/// A counter. Its reader waits until it is not 0, and clears it.
 pub(super) struct EventFd(File);
 
 pub(super) fn open(threads: usize) -> io::Result<Vec<Buffer<EventFd>>> {

@@ -5,7 +5,7 @@ use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use super::harness::{Buffer, Gate, Turn};
 use crate::kit::files;
 
-/// The two ends.
+/// Both ends of a pipe.
 pub(super) struct Pipe(PipeReader, PipeWriter);
 
 pub(super) fn open(threads: usize) -> io::Result<Vec<Buffer<Pipe>>> {

@@ -1,4 +1,4 @@
-//! `go`, `argobots`, `boost-fiber`: when installed.
+//! `go`, `argobots`, `boost-fiber`, if installed.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ macro_rules! sources {
 /// A goroutine and a channel per thread.
 pub(super) static GO: Driver = Driver::new(sources!["ring.go"], find_go);
 
-/// Explicit hand-off on one execution stream, resume and suspend between two.
+/// Explicit hand-off on one execution stream; resume and suspend between two streams.
 pub(super) static ARGOBOTS: Driver =
     Driver::new(sources!["ring-argobots.c", "ring.h"], find_argobots);
 
@@ -47,7 +47,7 @@ fn find_go() -> Result<Toolchain, Skip> {
     Ok(Toolchain {
         program,
         before: words("build -trimpath"),
-        // The program needs nothing that would have to be fetched.
+        // The program needs no downloads.
         variables: vec![("GOTOOLCHAIN".into(), "local".into()), ("GOWORK".into(), "off".into())],
         version,
         ..Toolchain::default()

@@ -11,7 +11,7 @@ use super::{Agent, Buffer, Conductor, Gate, Port};
 use crate::experiments::ring::{Kind, Method, Outcome, Spec};
 use crate::kit::{Failure, OrFailure, thread_limits};
 
-/// Virtual; small, so that 10,000 threads fit wherever a few do.
+/// Stack size in bytes of address space. Small, so that 10,000 threads fit wherever a few do.
 const STACK: usize = 64 * 1024;
 
 /// The method that sends by ports of type `P`: `open` opens a port for each of so many threads. An
@@ -42,7 +42,7 @@ pub(crate) fn gates<G: Gate + Default>(name: &'static str) -> Method {
     ports(name, open, None)
 }
 
-/// One run.
+/// One run of a ring.
 struct Ring<'a, P> {
     spec: &'a Spec,
     agent: Option<Agent<P>>,
@@ -93,8 +93,8 @@ impl<P: Port> Ring<'_, P> {
         self.conductor.wait_over(self.spec.limit)
     }
 
-    /// The life of thread `index` of `total`; the one after the ring's last is
-    /// the agent. Returns what it measured, if it is the leader.
+    /// Body of thread `index` of `total`. The thread after the ring's last one is the agent.
+    /// Returns the measurement if it is the leader.
     fn thread(&self, index: usize, total: usize) -> Option<Outcome> {
         let agent = self.agent.filter(|_| index == self.spec.threads);
         let place = if agent.is_some() { &self.places.agent } else { &self.places.ring };
@@ -117,7 +117,7 @@ impl<P: Port> Ring<'_, P> {
         None
     }
 
-    /// Passes data on until the part ends, or all are to end.
+    /// Passes data on until the part ends or the conductor halts.
     fn play(&self, index: usize, part: &mut impl Part) {
         let own = &self.ports[index];
         let next = &self.ports[self.successors[index] as usize];
@@ -135,7 +135,7 @@ impl<P: Port> Ring<'_, P> {
     }
 }
 
-/// Joins all; what the leader measured.
+/// Joins all threads. Returns the leader's measurement.
 fn join(crew: Vec<ScopedJoinHandle<'_, Option<Outcome>>>) -> Result<Outcome, Failure> {
     let mut outcome = None;
     for thread in crew {
