@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_costs_performance_has_a_remedy() {
+    fn a_finding_that_costs_performance_has_a_remedy() {
         let refused = Err(io::ErrorKind::PermissionDenied.into());
         let worse = [cpus(1), quota(Some(1.5)), overcommit(Some(2)), glibc(None)];
         for finding in worse.into_iter().chain([membarrier_state(false), tracing(refused)]) {
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_has_left_is_told() {
+    fn the_leftover_of_a_killed_run_is_reported() {
         let told = |leftover| steering_leftover(leftover).to_string();
         assert!(told(Ok(Leftover::Nothing)).ends_with("unchanged"));
         assert!(told(Ok(Leftover::InUse { pid: Some(7) })).ends_with("by process 7"));

@@ -162,8 +162,8 @@ fn assert_refused(command: Command, wanted: &[&str]) {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_in_one_line() {
-    let Some(ground) = ground("what_cannot_be_done_is_refused_in_one_line") else { return };
+fn an_impossible_request_is_refused_in_one_line() {
+    let Some(ground) = ground("an_impossible_request_is_refused_in_one_line") else { return };
     for (arguments, wanted) in [
         (&[][..], &["-- COMMAND ::: COMMAND", "--pid"][..]),
         (&["--pid", "1", "--", "true"], &["not both"]),
@@ -191,8 +191,8 @@ fn what_cannot_be_done_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_command_that_is_not_found_keeps_the_others_from_starting() {
-    let Some(ground) = ground("a_command_that_is_not_found_keeps_the_others_from_starting") else {
+fn a_missing_command_prevents_the_start_of_all_commands() {
+    let Some(ground) = ground("a_missing_command_prevents_the_start_of_all_commands") else {
         return;
     };
     let file = ground.runtime.path().join("started");
@@ -246,8 +246,8 @@ fn commands_write_where_they_would_without() {
 }
 
 #[test]
-fn an_interrupt_puts_back_what_was_placed() {
-    let Some(ground) = ground("an_interrupt_puts_back_what_was_placed") else { return };
+fn an_interrupt_restores_placed_threads() {
+    let Some(ground) = ground("an_interrupt_restores_placed_threads") else { return };
     let before = cpu::allowed().unwrap();
     for (policy, signal) in
         [("cross", libc::SIGINT), ("auto", libc::SIGTERM), ("parallel", libc::SIGHUP)]
@@ -333,8 +333,8 @@ fn a_session_that_is_killed_is_put_back_by_restore() {
 
 /// The new process has inherited its affinity, and no observation finds it before the end.
 #[test]
-fn what_is_started_meanwhile_is_put_back_too() {
-    let Some(ground) = ground("what_is_started_meanwhile_is_put_back_too") else { return };
+fn threads_started_during_a_session_are_restored() {
+    let Some(ground) = ground("threads_started_during_a_session_are_restored") else { return };
     let before = cpu::allowed().unwrap();
     for is_killed in [false, true] {
         let (mut child, [mut first, _second]) = session(&ground, "cross");
@@ -396,8 +396,8 @@ fn a_process_that_ends_meanwhile_does_not_end_the_session() {
 }
 
 #[test]
-fn an_interrupt_ends_commands_and_what_was_placed_is_over() {
-    let Some(ground) = ground("an_interrupt_ends_commands_and_what_was_placed_is_over") else {
+fn an_interrupt_ends_commands_and_their_placement() {
+    let Some(ground) = ground("an_interrupt_ends_commands_and_their_placement") else {
         return;
     };
     let file = ground.runtime.path().join("pid");

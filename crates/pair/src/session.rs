@@ -251,7 +251,7 @@ impl<M: Machine> Session<M> {
             return Ok(false);
         }
         let threads: Vec<ThreadId> = question.tasks.iter().map(|(id, _)| *id).collect();
-        let mut changed = self.free_others(&threads);
+        let mut changed = self.free_the_rest(&threads);
         let cpus = match policy {
             None => Vec::new(),
             Some(Policy::NoSmt) => vec![self.sites.first_siblings(); threads.len()],
@@ -275,7 +275,7 @@ impl<M: Machine> Session<M> {
     pub fn put(&mut self, threads: &[ThreadId], sites: &[usize]) -> io::Result<()> {
         self.release_changed();
         self.placed = None;
-        self.free_others(threads);
+        self.free_the_rest(threads);
         for (thread, site) in threads.iter().zip(sites) {
             self.bind(*thread, self.sites.one(*site))?;
         }
@@ -361,7 +361,7 @@ impl<M: Machine> Session<M> {
     }
 
     /// Puts back all threads but these. Returns true if one was bound.
-    fn free_others(&mut self, threads: &[ThreadId]) -> bool {
+    fn free_the_rest(&mut self, threads: &[ThreadId]) -> bool {
         let kept: BTreeSet<&ThreadId> = threads.iter().collect();
         let mut changed = false;
         let others = self.threads.iter_mut().filter(|(id, _)| !kept.contains(id));

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_std_does_not_know_of_runs_what_it_got_under_its_name() {
+    fn a_thread_unknown_to_std_runs_its_body_under_its_name() {
         let (send, receive) = std::sync::mpsc::channel();
         let body = move || send.send((id(), name_of(id()))).unwrap();
         start(c"seventeen letters", body).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_wait_is_told_from_all_others() {
+    fn an_endless_wait_is_distinguished_from_all_other_waits() {
         let futex = |operation: &str, timeout: &str| {
             says_endless_wait(&format!("{FUTEX} 0x7f10 {operation} 0x2 {timeout} 0x0 0x0 0x7 0x8"))
         };
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn who_runs_is_runnable_and_who_waits_is_not() {
+    fn a_running_thread_is_runnable_and_a_waiting_thread_is_not() {
         assert!(is_runnable(id()));
         assert!(!is_runnable(u32::MAX), "no such thread");
         until_blocked_in_a_futex(|id| !is_runnable(id));

@@ -85,8 +85,8 @@ fn the_rest_of_a_truncated_file_stays_shared() {
 
 /// Every thread counts on a page of its own. A page that is replaced twice loses its count.
 #[test]
-fn threads_that_meet_the_end_at_once_lose_nothing_of_what_they_write_then() {
-    in_child_well("threads_that_meet_the_end_at_once_lose_nothing_of_what_they_write_then", || {
+fn threads_that_meet_the_end_at_once_lose_no_byte_written_after_it() {
+    in_child_well("threads_that_meet_the_end_at_once_lose_no_byte_written_after_it", || {
         for _ in 0..200 {
             let (file, other) = filled(8);
             let mapping = file.map_guarded(Populate::Now).unwrap();

@@ -251,7 +251,7 @@ pairing is available: siblings are there and allowed
     }
 
     #[test]
-    fn what_is_not_allowed_or_offline_is_marked() {
+    fn forbidden_and_offline_cpus_are_marked() {
         assert_drawn(
             "1x6x2 allowed=0-3,10 offline=5,11 without=caches",
             "\
@@ -277,7 +277,7 @@ pairing is not available: siblings are offline: as root, write 'on' to /sys/devi
     }
 
     #[test]
-    fn packages_that_are_numbered_in_turn_are_drawn_one_by_one() {
+    fn interleaved_packages_are_drawn_separately() {
         assert_drawn(
             "2x5x1 order=tcp nodes=1 without=sizes",
             "\

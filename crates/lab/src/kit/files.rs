@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_allowed_already_is_left_alone() {
+    fn a_sufficient_limit_is_left_alone() {
         let before = limit();
         assert_eq!(allow(1), Ok(()));
         assert_eq!((limit().rlim_cur, limit().rlim_max), (before.rlim_cur, before.rlim_max));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_may_have_is_refused_with_the_remedy() {
+    fn an_impossible_limit_is_refused_with_the_remedy() {
         // More than the kernel allows a privileged process (fs.nr_open).
         let failure = allow(usize::MAX / 2).unwrap_err().to_string();
         assert!(failure.contains("are allowed: raise the limit"), "{failure}");

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn who_decided_is_told_until_another_decides() {
+    fn the_source_of_a_decision_is_known_until_the_next_decision() {
         let mut ground = Ground::new();
         let mut trials = Trials::new(ground.declared());
         let source =

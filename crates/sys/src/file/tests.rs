@@ -64,7 +64,7 @@ fn a_name_without_a_slash_lies_in_dev_shm() {
 }
 
 #[test]
-fn files_are_private_and_allocated_whatever_the_umask() {
+fn files_are_private_and_allocated_under_any_umask() {
     let directory = Directory::new();
     in_fork(|| {
         for umask in [0, 0o777] {
@@ -81,7 +81,7 @@ fn files_are_private_and_allocated_whatever_the_umask() {
 }
 
 #[test]
-fn of_many_creators_one_wins_and_nobody_sees_half_a_file() {
+fn of_many_creators_one_wins_and_no_half_file_is_visible() {
     let directory = Directory::new();
     let path = directory.file("contended");
     let create = |byte| {
@@ -113,7 +113,7 @@ fn of_many_creators_one_wins_and_nobody_sees_half_a_file() {
 }
 
 #[test]
-fn who_comes_second_with_a_draft_is_refused() {
+fn the_second_draft_of_a_name_is_refused() {
     let directory = Directory::new();
     let path = directory.file("x");
     let [first, second] = [(); 2].map(|()| SharedFile::draft(&path, 1).unwrap());
@@ -126,7 +126,7 @@ fn who_comes_second_with_a_draft_is_refused() {
 }
 
 #[test]
-fn what_is_no_file_of_this_user_is_refused() {
+fn a_path_that_is_no_file_of_this_user_is_refused() {
     let directory = Directory::new();
     let file = SharedFile::create(directory.file("file"), 1).unwrap();
     std::os::unix::fs::symlink(file.path(), directory.file("link")).unwrap();
@@ -248,7 +248,7 @@ fn a_mapping_is_shared_and_may_be_populated() {
 }
 
 #[test]
-fn a_memfd_keeps_its_size_against_everyone() {
+fn a_memfd_keeps_its_size_against_all_processes() {
     let file = SharedFile::memfd("sealed", 3 * page_size()).unwrap();
     assert!(!file.has_its_name().unwrap());
     for size in [0, 4096 * 1024] {

@@ -109,7 +109,7 @@ mod tests {
     use crate::cpu;
 
     #[test]
-    fn what_is_no_socket_is_refused() {
+    fn a_descriptor_that_is_no_socket_is_refused() {
         let (reader, _writer) = io::pipe().unwrap();
         let error = incoming_cpu(reader.as_fd()).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOTSOCK));

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_tells_whether_one_may_enter() {
+    fn a_probe_tells_whether_the_caller_may_enter() {
         let probed = PrivateNetwork::probe();
         in_fork(|| match PrivateNetwork::enter() {
             Ok(_) => assert_eq!(probed, Ok(())),

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_what_was_done() {
+    fn counted_operations_equal_done_operations() {
         assert!(check_count("locks", 3, 3).is_ok());
         assert!(check_count("locks", 2, 3).is_err());
     }

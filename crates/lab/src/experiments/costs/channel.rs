@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_ends_at_the_rounds_or_the_limit() {
+    fn sending_ends_at_the_rounds_or_the_limit() {
         let count = |rounds, limit| {
             let mut sent = Sent::begin(Effort { rounds, limit });
             std::iter::from_fn(|| sent.another()).count() as u64

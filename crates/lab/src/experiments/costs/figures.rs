@@ -116,7 +116,7 @@ mod tests {
     };
 
     #[test]
-    fn the_published_ratios_of_p5_stand_beside_what_was_measured() {
+    fn the_published_ratios_of_p5_stand_beside_measured_ratios() {
         let row =
             |name: &str, cells: &str| format!(r#"<tr><th scope="row">{name}</th>{cells}</tr>"#);
         let html = report::html(&full());
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn table_1_of_p2_stands_beside_what_mutexes_cost_here() {
+    fn table_1_of_p2_stands_beside_measured_mutex_costs() {
         let both = [cost("daiko", "mutex-lock", 6.0), cost("semop", "mutex-lock", 360.0)];
         let html = page(both.concat());
         let row =
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn sleepers_have_a_table_with_what_is_to_be_reached() {
+    fn sleepers_have_a_table_with_targets() {
         let sleep = |method: &str, state: &str, timers: u64, ns: f64| {
             let params = Params::new().with("item", "sleep-lateness").with("state", state);
             let worst = Reading::stat(Unit::Nanoseconds, "max", 9.0 * ns);

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn others_that_do_not_wait_are_missed() {
+    fn threads_that_do_not_wait_are_missed() {
         let failure = among::<Kernel, Impatient, _>(3, || Ok(())).unwrap_err();
         assert!(failure.to_string().contains("waits of an hour"), "{failure}");
     }

@@ -46,7 +46,7 @@ fn times(item: &str) -> Option<u64> {
 }
 
 #[test]
-fn every_item_of_every_method_gives_all_rounds_and_what_each_costs() {
+fn every_item_of_every_method_gives_all_rounds_and_their_cost() {
     for planned in &plan_here() {
         let sample = sample(planned, 3, Duration::from_secs(60));
         assert_eq!(sample.rounds, 3, "{}", planned.case);
@@ -149,7 +149,7 @@ fn crowds_are_those_asked_for_or_up_to_a_thousand() {
 }
 
 #[test]
-fn sleeps_are_measured_beside_up_to_a_million_others_where_there_is_room() {
+fn sleeps_are_measured_beside_up_to_a_million_timers_where_there_is_room() {
     let others = |method: &str, quick| {
         let options = Options { methods: Some(vec![method.into()]), quick, ..Options::default() };
         let plan = EXPERIMENT.plan(&options).into_iter();

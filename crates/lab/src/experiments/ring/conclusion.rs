@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_at_their_best_and_published_ratios_on_all_cpus() {
+    fn methods_are_at_their_best_and_published_ratios_on_all_cpus() {
         let results = testing::results(vec![
             point("rtsignal", 1000, "cpus", "one", 2000.0),
             point("rtsignal", 1000, "cpus", "all", 5000.0),

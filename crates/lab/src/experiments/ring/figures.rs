@@ -157,7 +157,7 @@ mod tests {
     use crate::{report, testing::made_up::full};
 
     #[test]
-    fn the_published_ratio_stands_beside_the_measured_one() {
+    fn the_published_ratio_stands_beside_the_measured_ratio() {
         let html = report::html(&full());
         let row = r#"<tr><th scope="row">daiko-watch-p1, n = 1000</th><td>1,400</td><td>7.14x</td><td>5.24x</td></tr>"#;
         assert!(html.contains(row), "no such row");

@@ -69,8 +69,8 @@ fn clear_cases_are_told_apart() {
 }
 
 #[test]
-fn mappings_tell_what_could_stall() {
-    alone("mappings_tell_what_could_stall", || {
+fn mappings_reveal_programs_that_could_stall() {
+    alone("mappings_reveal_programs_that_could_stall", || {
         for (name, class) in [("libpmem-counter", Class::Stall), ("idiv", Class::Unknown)] {
             let Some(verdict) = judged(name, MAPPINGS) else { continue };
             assert_eq!(verdict.class, class, "{name}: {}", verdict.why);
@@ -96,8 +96,8 @@ fn a_program_that_ends_early_says_so() {
 }
 
 #[test]
-fn a_point_is_sampled_and_what_is_none_is_refused() {
-    alone("a_point_is_sampled_and_what_is_none_is_refused", || {
+fn a_point_is_sampled_and_an_unknown_point_is_refused() {
+    alone("a_point_is_sampled_and_an_unknown_point_is_refused", || {
         let plan = EXPERIMENT.plan(&Options::default());
         assert_eq!(plan.len(), 2 * programs::ALL.len());
         let effort = Effort { rounds: 1, limit: std::time::Duration::from_secs(5) };
@@ -126,7 +126,7 @@ fn a_point_is_sampled_and_what_is_none_is_refused() {
 }
 
 #[test]
-fn the_report_shows_who_was_taken_for_what() {
+fn the_report_shows_the_class_of_each_program() {
     let series = |name: &str, said: &[Class]| {
         let verdict = |class| Verdict { class, ..Verdict::unknown("") };
         let sample = |class: &Class| Sample {

@@ -138,7 +138,7 @@ pub(super) mod tests {
 
     proptest! {
         #[test]
-        fn nobody_is_faster_beside_others_than_alone(tasks in tasks()) {
+        fn no_task_is_faster_beside_other_tasks_than_alone(tasks in tasks()) {
             for (rate, task) in iter::zip(rates(&tasks), &tasks) {
                 prop_assert!(rate > 0.0 && rate <= (1.0 + 1e-9) / task.demand.total());
             }
@@ -179,7 +179,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn two_at_a_station_are_as_the_chain_of_who_is_there_has_them() {
+    fn two_tasks_at_a_station_agree_with_a_markov_chain() {
         for (service, think) in
             [([3.0, 3.0], [5.0, 5.0]), ([1.0, 9.0], [4.0, 2.0]), ([2.0, 7.0], [9.0, 0.5])]
         {
@@ -196,7 +196,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn two_that_ask_for_one_station_alone_have_half_of_it_each() {
+    fn two_tasks_of_one_station_alone_have_half_of_it_each() {
         let demand = Demand { divider: 4.0, ..Demand::default() };
         assert_eq!(rates(&[Running { core: 0, demand }; 2]), [1.0 / 8.0; 2]);
     }

@@ -156,7 +156,7 @@ fn equal_distances_are_counted_by_hand() {
 /// Equal distances rule no path out, whichever thread is first. A thread offers a tour only if it
 /// has not seen one, hence at most once.
 #[test]
-fn posix_threads_count_what_all_of_them_do() {
+fn posix_threads_count_the_work_of_all() {
     let (threads, nodes, comparisons) = (20, 1 + 3 + 6 + 6, 1 + 3 + 6 + 6 + 6);
     for (prune, least) in [(Prune::Relaxed, 0), (Prune::Locked, threads * comparisons)] {
         let counts = nptl::solve(&equal(6), prune, u32::MAX).expect("threads").counts;
@@ -175,7 +175,7 @@ fn a_bound_of_nothing_rules_everything_out() {
 }
 
 #[test]
-fn who_gives_up_lets_nobody_go_on() {
+fn a_search_that_gives_up_stops_all_searches() {
     for prune in Prune::all() {
         let shared = Shared::<Mutex<Tour>>::new(&Cities::fixed(8), prune, u32::MAX);
         let start: Start = [1, 2];
@@ -224,7 +224,7 @@ fn a_sample_ends_at_its_limit_after_one_search_at_least() {
 }
 
 #[test]
-fn whatever_is_not_the_shortest_tour_is_broken() {
+fn a_tour_that_is_not_the_shortest_is_broken() {
     let job = job(EFFORT);
     let right = sequential::solve(&job.cities, u32::MAX).best;
     let find = |best: Tour| job.rounds(|_| Ok(Found { best, counts: Counts::default() }));
@@ -332,7 +332,7 @@ fn a_method_with_workers_has_a_point_for_each_number_asked_for() {
 }
 
 #[test]
-fn what_is_no_point_is_not_measured() {
+fn an_invalid_point_is_not_measured() {
     let params = |cities| Params::new().with("cities", cities);
     let relaxed = |cities| params(cities).with("prune", "relaxed");
     assert!(measure("sequential", &params(FEWEST)).is_some());

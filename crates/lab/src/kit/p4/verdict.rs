@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn cross_is_better_where_others_take_longer_or_do_less() {
+    fn cross_is_better_where_other_settings_take_longer_or_do_less() {
         for (stat, min, max, sign) in [
             (CPU_TIME, 1.1, 1.2, Sign::Better),
             (CPU_TIME, 0.8, 0.9, Sign::Worse),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stayed_disturbed_is_no_case() {
+    fn a_point_that_stayed_disturbed_is_no_case() {
         let mut all = times();
         all.extend(throughput("gzip", 0.9, 0.6));
         all.iter_mut().for_each(|one| one.is_disturbed = one.cpu != "product");
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_has_no_cases() {
+    fn an_unmeasured_claim_has_no_cases() {
         assert_eq!(held(&[]), [(0, 0); 4]);
         assert_eq!(held(&times()[..1]), [(0, 0); 4]);
     }

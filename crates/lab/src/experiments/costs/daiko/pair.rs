@@ -39,7 +39,7 @@ pub(super) fn hops<W: Workers>(
     effort: Effort,
 ) -> Result<Sample, Failure> {
     let runtime = W::builder(2).cores([0, 0]).pairing(pairing).build()?;
-    let timed = runtime.run(move || beside_another(fiber, effort))?;
+    let timed = runtime.run(move || beside_a_pair(fiber, effort))?;
     let overtakes: u64 = runtime.counters().iter().map(|worker| worker.overtakes).sum();
     if pairing != (overtakes > 0) {
         return Err(Failure::Broken(format!("{overtakes} fibers have overtaken other fibers")));
@@ -47,7 +47,7 @@ pub(super) fn hops<W: Workers>(
     Ok(timed)
 }
 
-fn beside_another(fiber: fn() -> Builder, effort: Effort) -> Result<Sample, Failure> {
+fn beside_a_pair(fiber: fn() -> Builder, effort: Effort) -> Result<Sample, Failure> {
     let crowd = Arc::new(Crowd::default());
     let mut random = SplitMix64(1);
     let mut classes = || if random.below(2) == 0 { Class::Compute } else { Class::Stall };
