@@ -57,7 +57,7 @@ pub(crate) enum Cause<'a> {
     /// The session set it, or led the kernel to set it; the value is the previous affinity.
     Session(&'a CpuSet),
     /// Another party has changed the session's setting.
-    Others,
+    Foreign,
     /// Independent of the session.
     Own,
 }
@@ -110,7 +110,7 @@ impl Ledger {
             _ if own.before == *now => Cause::Own,
             _ if own.during.contains(now) => Cause::Session(&own.before),
             _ if is_stranded() || self.has_executed(thread, now) => Cause::Session(&own.before),
-            _ => Cause::Others,
+            _ => Cause::Foreign,
         }
     }
 
@@ -162,7 +162,7 @@ impl Ledger {
             let Ok(now) = machine.allowed_of(thread) else { continue };
             match self.cause(thread, &now, online.as_ref()) {
                 Cause::Session(before) => pass.count(machine.bind(thread, before)),
-                Cause::Others => pass.changed += 1,
+                Cause::Foreign => pass.changed += 1,
                 Cause::Own => {}
             }
         }
@@ -209,7 +209,7 @@ mod tests {
         for now in ["0", "2"] {
             assert_eq!(ledger.cause(one, &set(now), None), Cause::Session(&before), "{now}");
         }
-        assert_eq!(ledger.cause(one, &set("1"), None), Cause::Others);
+        assert_eq!(ledger.cause(one, &set("1"), None), Cause::Foreign);
         assert_eq!(ledger.cause(one, &before, None), Cause::Own);
         assert_eq!(ledger.cause(other, &set("3"), None), Cause::Own, "it was left as it is");
         assert!(ledger.has(&change(one, "0-3", "2")) && !ledger.has(&change(one, "0-3", "3")));
@@ -230,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_whose_cpu_went_offline_was_changed_by_the_kernel() {
+    fn a_thread_of_an_offline_cpu_was_changed_by_the_kernel() {
         let one = thread(7, 1);
         let ledger = ledger(0, &[(one, "0-1", "1")]);
         let now = set("0-3");
         let cause = |online: &CpuSet| ledger.cause(one, &now, Some(online));
         assert_eq!(cause(&set("0,2-3")), Cause::Session(&set("0-1")));
-        assert_eq!(cause(&set("0-3")), Cause::Others);
+        assert_eq!(cause(&set("0-3")), Cause::Foreign);
     }
 
     #[test]
@@ -245,8 +245,8 @@ mod tests {
         let ledger =
             ledger(0, &[(first, "0-3", "0"), (second, "0-3", "1"), (thread(9, 9), "0-3", "2")]);
         assert_eq!(ledger.cause(first, &set("1"), None), Cause::Session(&set("0-3")));
-        assert_eq!(ledger.cause(second, &set("0"), None), Cause::Others);
-        assert_eq!(ledger.cause(first, &set("2"), None), Cause::Others, "of another process");
+        assert_eq!(ledger.cause(second, &set("0"), None), Cause::Foreign);
+        assert_eq!(ledger.cause(first, &set("2"), None), Cause::Foreign, "of another process");
     }
 
     /// Uses this process's own threads: one is recorded, another has inherited.

@@ -211,7 +211,7 @@ impl<M: Machine> Session<M> {
         let journal = self.journal.as_mut().expect("there until the end");
         let (before, bound) = match journal.ledger().cause(thread.id, &mask, None) {
             Cause::Session(before) => (before.clone(), Some(mask)),
-            Cause::Others | Cause::Own => (mask, None),
+            Cause::Foreign | Cause::Own => (mask, None),
         };
         let is_narrow = !self.sites.set().difference(&before).is_empty();
         let left = is_narrow.then_some("bound to fewer CPUs before");
@@ -352,7 +352,7 @@ impl<M: Machine> Session<M> {
             }
             match journal.ledger().cause(*id, &now, online.as_ref()) {
                 Cause::Session(_) => watched.put_back(&self.machine, *id),
-                Cause::Others | Cause::Own => {
+                Cause::Foreign | Cause::Own => {
                     watched.bound = None;
                     watched.left = Some("bound by somebody else meanwhile");
                 }
@@ -364,8 +364,8 @@ impl<M: Machine> Session<M> {
     fn free_the_rest(&mut self, threads: &[ThreadId]) -> bool {
         let kept: BTreeSet<&ThreadId> = threads.iter().collect();
         let mut changed = false;
-        let others = self.threads.iter_mut().filter(|(id, _)| !kept.contains(id));
-        for (id, watched) in others.filter(|(_, watched)| watched.bound.is_some()) {
+        let rest = self.threads.iter_mut().filter(|(id, _)| !kept.contains(id));
+        for (id, watched) in rest.filter(|(_, watched)| watched.bound.is_some()) {
             watched.put_back(&self.machine, *id);
             changed = true;
         }

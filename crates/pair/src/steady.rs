@@ -60,7 +60,7 @@ impl Steady {
 /// Precedence of sources.
 fn rank(source: Source) -> u8 {
     match source {
-        Source::Nobody => 0,
+        Source::Undecided => 0,
         Source::Mappings => 1,
         Source::Sampling | Source::Trial => 2,
         Source::Declared => 3,

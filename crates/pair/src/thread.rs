@@ -50,8 +50,8 @@ impl ThreadId {
             }
             first => {
                 let process = first.unwrap_or_default();
-                let what = format!("{pid} is a thread of process {process}");
-                Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+                let reason = format!("{pid} is a thread of process {process}");
+                Err(io::Error::new(io::ErrorKind::InvalidInput, reason))
             }
         }
     }
@@ -66,7 +66,7 @@ impl ThreadId {
         match stat(self.pid, self.tid).filter(|stat| parse_start(stat) == Some(self.start)) {
             None => false,
             // The first thread may end before the rest.
-            Some(stat) => !has_ended(&stat) || of(self.pid).is_ok_and(|others| !others.is_empty()),
+            Some(stat) => !has_ended(&stat) || of(self.pid).is_ok_and(|threads| !threads.is_empty()),
         }
     }
 }

@@ -12,14 +12,14 @@ use super::{
 };
 
 /// Descriptors that a process needs for other purposes.
-const OTHERS: u64 = 100;
+const RESERVED: u64 = 100;
 
 /// Tests whether this process may open this many files without privileges.
 ///
 /// # Errors
 /// Fails if too few files are allowed; the reason names the remedy.
 pub(crate) fn check_allowed(files: usize) -> Result<(), Skip> {
-    let (needed, allowed) = (files as u64 + OTHERS, limit().rlim_max);
+    let (needed, allowed) = (files as u64 + RESERVED, limit().rlim_max);
     match needed <= allowed {
         true => Ok(()),
         false => Err(Skip::new(format!(
@@ -33,7 +33,7 @@ pub(crate) fn check_allowed(files: usize) -> Result<(), Skip> {
 /// # Errors
 /// Fails if that is not allowed; the failure names the remedy.
 pub(crate) fn allow(files: usize) -> Result<(), Failure> {
-    let needed = files as u64 + OTHERS;
+    let needed = files as u64 + RESERVED;
     let mut limit = limit();
     if needed <= limit.rlim_cur {
         return Ok(());

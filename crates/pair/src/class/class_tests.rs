@@ -48,7 +48,7 @@ fn code_that_cannot_be_read_may_have_waited() {
     };
     let told = |persists, unread| decide(None, &partly(persists, unread));
     let all = told(0.0, 1.0);
-    assert_eq!((all.class, all.source), (Class::Unknown, Source::Nobody));
+    assert_eq!((all.class, all.source), (Class::Unknown, Source::Undecided));
     assert!(all.why.contains("100% cannot be read: run as root"), "{all:?}");
     assert_eq!(told(0.3, 0.25).class, Class::Unknown);
     assert_eq!(told(0.0, 0.3).class, Class::Compute, "most of it can");
@@ -66,7 +66,7 @@ fn without_any_source_nothing_is_said_but_why() {
         stalled: Some(1.0),
     };
     let verdict = decide(None, &blind);
-    assert_eq!((verdict.class, verdict.source), (Class::Unknown, Source::Nobody));
+    assert_eq!((verdict.class, verdict.source), (Class::Unknown, Source::Undecided));
     assert!(verdict.why.contains("no perf") && verdict.why.contains("no maps"), "{verdict:?}");
 }
 

@@ -59,7 +59,7 @@ pub enum Source {
     /// The pairing with the most progress.
     Trial,
     /// None: no source had evidence.
-    Nobody,
+    Undecided,
 }
 
 impl fmt::Display for Source {
@@ -69,7 +69,7 @@ impl fmt::Display for Source {
             Self::Mappings => "mappings",
             Self::Sampling => "sampling",
             Self::Trial => "trial",
-            Self::Nobody => "-",
+            Self::Undecided => "-",
         })
     }
 }
@@ -118,7 +118,7 @@ impl Verdict {
 
     /// No class.
     pub fn unknown(why: impl Into<String>) -> Self {
-        Self { class: Class::Unknown, source: Source::Nobody, confidence: 0.0, why: why.into() }
+        Self { class: Class::Unknown, source: Source::Undecided, confidence: 0.0, why: why.into() }
     }
 }
 

@@ -98,14 +98,14 @@ impl Trials {
 
     /// Instruction counters for all threads without a declared count.
     fn counted(&self, threads: &[ThreadId]) -> Result<BTreeMap<ThreadId, Progress>, String> {
-        let others = threads.iter().filter(|id| !self.declared.contains_key(&id.pid));
+        let undeclared = threads.iter().filter(|id| !self.declared.contains_key(&id.pid));
         let count = |id: &ThreadId| match Progress::instructions(id.tid) {
             Ok(progress) => Ok((*id, progress)),
             Err(error) => {
                 Err(format!("{error}; or declare what process {} counts up (--progress)", id.pid))
             }
         };
-        others.map(count).collect()
+        undeclared.map(count).collect()
     }
 }
 
@@ -278,7 +278,7 @@ mod tests {
         let why = &ground.session.watched(ground.ids[0]).unwrap().verdict().why;
         assert!(why.contains("makes the most progress"), "{why}");
         ground.session.place(None).unwrap();
-        assert_eq!(source(&ground), Source::Nobody);
+        assert_eq!(source(&ground), Source::Undecided);
         assert!(ground.machine.masks.borrow().values().all(|mask| mask.len() == 4));
         trials.forget();
         assert_eq!(ground.run(&mut trials), Tried::Now);

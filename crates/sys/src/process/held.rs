@@ -171,9 +171,9 @@ mod tests {
     #[test]
     fn a_file_that_only_other_users_may_run_is_refused() {
         in_fork(|| {
-            const NOBODY: libc::c_long = 65534;
+            const UNPRIVILEGED: libc::c_long = 65534;
             // SAFETY: takes plain integers. Fails and changes nothing without root.
-            unsafe { libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) };
+            unsafe { libc::syscall(libc::SYS_setresuid, UNPRIVILEGED, UNPRIVILEGED, UNPRIVILEGED) };
             let file = tempfile::NamedTempFile::new().unwrap();
             let has_mode = |mode| {
                 fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();

@@ -132,8 +132,8 @@ impl ProcessId {
     /// had this pid before.
     fn recognise(&self, held: PidFd) -> Life {
         let start = start_ticks(self.pid);
-        let is_another = start.is_some_and(|start| start != self.start_ticks);
-        if held.has_ended() || is_another || self.runs_another_program() {
+        let is_reused = start.is_some_and(|start| start != self.start_ticks);
+        if held.has_ended() || is_reused || self.runs_another_program() {
             return Life::Ended;
         }
         match start {

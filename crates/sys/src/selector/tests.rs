@@ -585,9 +585,9 @@ fn a_ring_hears_its_doorbell_after_an_overflow() {
             look(&selector);
             for _ in 0..3 {
                 selector.ring();
-                let mut others = 0;
-                selector.wait(None, &mut |_| others += 1).unwrap();
-                assert_eq!(others, 0, "round {round}");
+                let mut events = 0;
+                selector.wait(None, &mut |_| events += 1).unwrap();
+                assert_eq!(events, 0, "round {round}");
             }
         }
     }
@@ -636,12 +636,12 @@ fn a_ring_is_not_mapped_in_a_forked_child() {
         }
         // In a forked process, as other tests may be creating rings at the time of the fork.
         in_fork(|| {
-            let others = mapped_rings();
+            let before = mapped_rings();
             let selector = open(kind).unwrap();
             let (here, mut there) = pair();
             watch(&*selector, &here, 5, Interest::READ);
-            assert!(mapped_rings() > others);
-            in_fork(|| assert_eq!(mapped_rings(), others));
+            assert!(mapped_rings() > before);
+            in_fork(|| assert_eq!(mapped_rings(), before));
             there.write_all(b"x").unwrap();
             assert_eq!(look(&*selector), [ready(5, Interest::READ)]);
         });

@@ -62,7 +62,7 @@ impl PrivateNetwork {
         if has(NET_ADMIN) && has(SYS_ADMIN) {
             Ok(())
         } else {
-            Err(SteeringError::NotAllowed { what: ENTER })
+            Err(SteeringError::NotAllowed { action: ENTER })
         }
     }
 

@@ -62,7 +62,7 @@ impl<B: Baton> Game<B> {
     fn lead(&self, hand: &mut B::Hand<'_>, effort: Effort) -> Sample {
         let mut turn = Turns::LEADERS;
         let mut laps = Laps::new(effort, SELDOM);
-        while laps.another() && self.turns.begin(turn) {
+        while laps.next_round() && self.turns.begin(turn) {
             hand.give();
             hand.take();
             turn += SWITCHES;

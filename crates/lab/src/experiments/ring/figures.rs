@@ -11,7 +11,7 @@ use crate::kit::{
 
 /// Largest cost of a hop between worker processes.
 const HOP: Reach =
-    Reach { what: "hop", item: None, baseline: Baseline::Same("daiko-mover"), most: 1.15 };
+    Reach { operation: "hop", item: None, baseline: Baseline::Same("daiko-mover"), most: 1.15 };
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let conclusion = conclusion::lines(results).map(Section::Conclusion);

@@ -65,8 +65,8 @@ pub(super) fn rates(tasks: &[Running]) -> Vec<f64> {
     for set in 1..queues.len() {
         let mut queue = [0.0; STATIONS];
         for (index, task) in members(tasks, set) {
-            let others = &queues[set & !(1 << index)];
-            let stay = |(station, time): (usize, f64)| (station, time * (1.0 + others[station]));
+            let rest = &queues[set & !(1 << index)];
+            let stay = |(station, time): (usize, f64)| (station, time * (1.0 + rest[station]));
             let stays = || task.demand.visits(task.core).map(stay);
             rates[index] = 1.0 / (task.demand.alone + stays().map(|(_, time)| time).sum::<f64>());
             stays().for_each(|(station, time)| queue[station] += rates[index] * time);

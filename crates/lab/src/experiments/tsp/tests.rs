@@ -60,9 +60,9 @@ struct Plain {
 impl Plain {
     fn of(cities: &Cities) -> Self {
         let mut plain = Self::default();
-        let others = 1..cities.count() as u8;
-        for one in others.clone() {
-            for two in others.clone().filter(|&two| two != one) {
+        let rest = 1..cities.count() as u8;
+        for one in rest.clone() {
+            for two in rest.clone().filter(|&two| two != one) {
                 plain.follow(cities, &[0, one, two]);
             }
         }
@@ -237,9 +237,9 @@ fn a_tour_that_is_not_the_shortest_is_broken() {
     }
     let liar = longer;
     longer.length = job.cities.around(&longer.order[..6]);
-    let nobody = Tour { order: [0; MOST], ..right };
+    let unvisited = Tour { order: [0; MOST], ..right };
     let unbeaten = Tour::below(u32::MAX);
-    for wrong in [longer, liar, nobody, unbeaten, Tour { length: right.length - 1, ..right }] {
+    for wrong in [longer, liar, unvisited, unbeaten, Tour { length: right.length - 1, ..right }] {
         let failure = find(wrong).expect_err("a wrong tour");
         assert!(matches!(failure, Failure::Broken(_)), "{failure:?}");
         let line = failure.to_string();

@@ -30,12 +30,12 @@ pub(crate) const RATIOS: [Ratio; 16] = [
         &["nosmt", "nosmt-2t-cross", "nosmt-2t-parallel"],
         [1.70, 1.70],
     ),
-    ratio("pmem", "product", CPU_TIME, &OTHERS, [1.15, 1.15]),
+    ratio("pmem", "product", CPU_TIME, &NON_CROSS, [1.15, 1.15]),
     ratio("pmem", "sum", CPU_TIME, &["parallel"], [1.0, 1.0]),
     ratio("pmem", "sum", CPU_TIME, &["nosmt"], [1.27, 1.27]),
     ratio("dram", "idiv", CPU_TIME, &["parallel"], [0.98, 0.98]),
     ratio("dram", "idiv", CPU_TIME, &["nosmt"], [1.44, 1.44]),
-    ratio("dram", "product", CPU_TIME, &OTHERS, [1.07, 1.07]),
+    ratio("dram", "product", CPU_TIME, &NON_CROSS, [1.07, 1.07]),
     ratio("dram", "sum", CPU_TIME, &["parallel"], [0.92, 0.92]),
     ratio("dram", "sum", CPU_TIME, &["nosmt"], [1.14, 1.14]),
     ratio("pmem", ANY, IO_THROUGHPUT, &["parallel"], [1.0 / 1.08, 1.0 / 1.07]),
@@ -66,7 +66,7 @@ const fn ratio(
     Ratio { io, cpu, stat, settings, range }
 }
 
-const OTHERS: [&str; 4] = ["parallel", "nosmt", "nosmt-2t-cross", "nosmt-2t-parallel"];
+const NON_CROSS: [&str; 4] = ["parallel", "nosmt", "nosmt-2t-cross", "nosmt-2t-parallel"];
 
 /// CPU tasks of P4's set 1. A figure of all of them is that of each.
 const SET1: [&str; 3] = ["idiv", "product", "sum"];

@@ -97,8 +97,8 @@ pub(crate) fn comparisons(results: &Results, experiment: &str) -> Vec<Comparison
         else {
             continue;
         };
-        let others = Setting::all().filter(|setting| *setting != Setting::Cross);
-        all.extend(others.filter_map(|setting| compared(results, &own, cross, setting, stat)));
+        let rest = Setting::all().filter(|setting| *setting != Setting::Cross);
+        all.extend(rest.filter_map(|setting| compared(results, &own, cross, setting, stat)));
     }
     all
 }
@@ -236,8 +236,8 @@ fn throughputs(
 /// P4 has all settings in figure 3, and all measured settings in figure 5.
 fn cross_best(all: &[&Comparison]) -> Conclusion {
     let cases = throughputs(all, |of| {
-        let others: Vec<f64> = Setting::all().filter_map(of).collect();
-        (!others.is_empty()).then(|| others.iter().all(|other| *other < 1.0))
+        let rest: Vec<f64> = Setting::all().filter_map(of).collect();
+        (!rest.is_empty()).then(|| rest.iter().all(|other| *other < 1.0))
     });
     conclusion(
         "cross has the most IO throughput of all settings that were measured, beside every CPU task",

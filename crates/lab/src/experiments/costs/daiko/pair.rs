@@ -51,14 +51,14 @@ fn beside_a_pair(fiber: fn() -> Builder, effort: Effort) -> Result<Sample, Failu
     let crowd = Arc::new(Crowd::default());
     let mut random = SplitMix64(1);
     let mut classes = || if random.below(2) == 0 { Class::Compute } else { Class::Stall };
-    let mut others = Vec::new();
+    let mut handles = Vec::new();
     for _ in 1..FIBERS {
-        others.push(crowd.spawn(fiber().on(0).class(classes()), Crowd::hop)?);
-        others.push(crowd.spawn(fiber().on(1).class(classes()), Crowd::stay)?);
+        handles.push(crowd.spawn(fiber().on(0).class(classes()), Crowd::hop)?);
+        handles.push(crowd.spawn(fiber().on(1).class(classes()), Crowd::stay)?);
     }
     let leader = fiber().on(0).class(classes());
     let timed = crowd.spawn(leader, move |crowd| crowd.lead(effort))?.join()?;
-    others.into_iter().try_for_each(|other| other.join().map_err(Failure::from))?;
+    handles.into_iter().try_for_each(|other| other.join().map_err(Failure::from))?;
     Ok(timed)
 }
 
@@ -115,10 +115,10 @@ impl Crowd {
         }
         let mut laps = Laps::new(effort, SELDOM);
         // The first round is not timed.
-        laps.another();
+        laps.next_round();
         daiko::yield_now();
         self.hops.0.store(0, Ordering::Relaxed);
-        while laps.another() {
+        while laps.next_round() {
             daiko::yield_now();
         }
         let timed = laps.end(1);
