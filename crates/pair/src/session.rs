@@ -62,7 +62,7 @@ impl Sites {
         &self.sites
     }
 
-    fn one(&self, site: usize) -> CpuSet {
+    fn set_of(&self, site: usize) -> CpuSet {
         CpuSet::from_iter([self.cpus[site]])
     }
 
@@ -257,7 +257,7 @@ impl<M: Machine> Session<M> {
             Some(Policy::NoSmt) => vec![self.sites.first_siblings(); threads.len()],
             Some(policy) => {
                 let sites = assign(policy, &self.sites.sites, &self.with_sites(&question.tasks));
-                sites.into_iter().map(|site| self.sites.one(site)).collect()
+                sites.into_iter().map(|site| self.sites.set_of(site)).collect()
             }
         };
         for (thread, cpus) in threads.iter().zip(cpus) {
@@ -277,7 +277,7 @@ impl<M: Machine> Session<M> {
         self.placed = None;
         self.free_the_rest(threads);
         for (thread, site) in threads.iter().zip(sites) {
-            self.bind(*thread, self.sites.one(*site))?;
+            self.bind(*thread, self.sites.set_of(*site))?;
         }
         Ok(())
     }

@@ -97,9 +97,9 @@ fn without_smt_all_threads_leave_the_siblings_idle() {
 #[test]
 fn a_change_of_behaviour_pairs_anew() {
     let mut ground = ground(&[Compute, Stall, Compute, Compute]);
-    let beside = |ground: &Ground, one: usize| {
+    let beside = |ground: &Ground, thread: usize| {
         let masks = ground.masks();
-        (0..4).find(|other| *other != one && core(&masks[*other]) == core(&masks[one]))
+        (0..4).find(|other| *other != thread && core(&masks[*other]) == core(&masks[thread]))
     };
     ground.session.place(Some(Policy::Cross)).unwrap();
     let partner = beside(&ground, 1).expect("the one that stalls has a partner");

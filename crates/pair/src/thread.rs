@@ -66,7 +66,9 @@ impl ThreadId {
         match stat(self.pid, self.tid).filter(|stat| parse_start(stat) == Some(self.start)) {
             None => false,
             // The first thread may end before the rest.
-            Some(stat) => !has_ended(&stat) || of(self.pid).is_ok_and(|threads| !threads.is_empty()),
+            Some(stat) => {
+                !has_ended(&stat) || of(self.pid).is_ok_and(|threads| !threads.is_empty())
+            }
         }
     }
 }

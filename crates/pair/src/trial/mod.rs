@@ -216,7 +216,7 @@ mod tests {
         }
         assert!(trial.next().is_none());
         let best = trial.best()?;
-        Some((trial.pairings.iter().position(|one| *one == best.pairing).unwrap(), best))
+        Some((trial.pairings.iter().position(|pairing| *pairing == best.pairing).unwrap(), best))
     }
 
     #[test]

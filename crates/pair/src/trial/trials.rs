@@ -228,8 +228,8 @@ mod tests {
         assert_eq!(ground.run(&mut trials), Tried::Now);
         assert_eq!(ground.core(1), ground.core(3));
         assert_eq!(ground.run(&mut trials), Tried::Before);
-        let one = ground.ids.pop().unwrap();
-        assert_eq!(ground.run(&mut trials), Tried::Before, "{one:?} sleeps");
+        let sleeper = ground.ids.pop().unwrap();
+        assert_eq!(ground.run(&mut trials), Tried::Before, "{sleeper:?} sleeps");
         assert_eq!(ground.core(1), ground.core(3));
         assert_eq!(ground.session.end().unwrap().refused, 0);
         assert!(ground.machine.masks.borrow().values().all(|mask| mask.len() == 4));

@@ -184,7 +184,7 @@ mod tests {
             Ok(_) => assert_eq!(probed, Ok(())),
             // A filter of system calls, or a read-only `/sys`, may forbid more than the
             // capabilities do.
-            Err(error) => skip("a_probe_tells", &error),
+            Err(error) => skip("a_probe_tells_whether_the_caller_may_enter", &error),
         });
         in_fork(|| {
             // SAFETY: the call takes a plain integer.

@@ -50,7 +50,8 @@ pub(super) fn p5(own: &Points<'_>) -> Option<Section> {
         .map(|(item, ratios)| (item, ratios.map(|ratio| ratio.to_string().into()).to_vec()));
     let heads = P5_MACHINES.map(|(machine, _)| format!("published, {machine}"));
     let table = table("the tables of P5", heads, &items, "nptl", own)?;
-    let machines = P5_MACHINES.map(|(name, description)| format!("{name}: {description}")).join("; ");
+    let machines =
+        P5_MACHINES.map(|(name, description)| format!("{name}: {description}")).join("; ");
     let parts = vec![
         Part::Text(P5_TEXT.into()),
         Part::Hint(format!("{machines}.")),

@@ -9,7 +9,8 @@ const PREFERRED: u64 = 1000;
 const OURS: [&str; 3] = ["daiko", "daiko-mover", "daiko-watch"];
 pub(super) const SIGNALS: &str = "rtsignal";
 /// The alternatives that a user would choose.
-const BASELINES: [(&str, &str); 3] = [(SIGNALS, "RT signals"), ("futex", "futex"), ("tokio", "tokio")];
+const BASELINES: [(&str, &str); 3] =
+    [(SIGNALS, "RT signals"), ("futex", "futex"), ("tokio", "tokio")];
 
 /// The points of `method` at `threads`, in shuffled order.
 fn shuffled<'a>(results: &'a Results, method: &str, threads: u64) -> Points<'a> {
