@@ -6,6 +6,8 @@
 //! and register a [`worker::Source`] for each thing that agents shall poll for them. Every item
 //! that is hidden here may change in any version.
 
+#[doc(hidden)]
+pub mod call;
 mod deadline;
 #[doc(hidden)]
 pub mod deadlock;

@@ -16,6 +16,7 @@ use daiko_sys::signal;
 
 use super::aside::Aside;
 use super::cancelled::CancelScope;
+use crate::call::InCall;
 use crate::process;
 use crate::runtime::Shared as Runtime;
 use crate::worker::Worker;
@@ -80,7 +81,7 @@ const MAX_NAME: usize = 256;
 /// The header of data that a client keeps for a fiber, such as its locals.
 pub struct FiberData {
     /// Drops the data of the fiber, the caller, which has come to its end.
-    pub end: fn(&ControlBlock),
+    pub end: fn(InCall<'_>, &ControlBlock),
 }
 
 /// The type-erased functions of a fiber's closure and result; one static per type of closure.
@@ -93,7 +94,7 @@ pub(crate) struct Vtable {
     pub(crate) drop_result: unsafe fn(NonNull<u8>),
     /// Leaves the scope of a scoped fiber, once the result has been dropped, or belongs to the
     /// handle.
-    pub(crate) leave: Option<unsafe fn(NonNull<u8>)>,
+    pub(crate) leave: Option<unsafe fn(InCall<'_>, NonNull<u8>)>,
     /// The fate of the fiber if it is lost.
     pub(crate) lost: Lost,
 }
@@ -356,15 +357,15 @@ impl ControlBlock {
 
     /// Drops the reference of a handle that may have sent inline messages.
     #[cold]
-    pub(crate) fn release_behind_postcards(&self) {
+    pub(crate) fn release_behind_postcards(&self, call: InCall<'_>) {
         // Relaxed: published by the release.
         self.refs.fetch_or(POSTCARDS, Ordering::Relaxed);
-        self.release();
+        self.release(call);
     }
 
     /// Drops one reference; the last drop frees the block.
     #[inline]
-    pub(crate) fn release(&self) {
+    pub(crate) fn release(&self, call: InCall<'_>) {
         // Acquire: pairs with the Release of all earlier drops, if this is the last reference. No
         // thread can make a new handle then, so the RMW is not needed.
         let mut refs = self.refs.load(Ordering::Acquire);
@@ -381,28 +382,28 @@ impl ControlBlock {
             && let Owner::Finished(home) = self.owner.load()
         {
             // SAFETY: workers live as long as their runtime, and the runtime as long as its blocks.
-            return unsafe { &*home }.free_behind_postcards(self);
+            return unsafe { &*home }.free_behind_postcards(call, self);
         }
-        self.free_behind_mail();
+        self.free_behind_mail(call);
     }
 
     /// Frees a block without handles. No new message comes. A message that is under way keeps the
     /// block in an inbox, and the owner of that inbox frees it then.
     #[inline]
-    pub(crate) fn free_behind_mail(&self) {
+    pub(crate) fn free_behind_mail(&self, call: InCall<'_>) {
         if self.mail.is_empty() || self.mail.post(Letters::FREE) == Posted::Push {
-            self.free_now();
+            self.free_now(call);
         }
     }
 
     /// Returns the memory of a fiber that was never launched.
-    pub(crate) fn discard(&self) {
+    pub(crate) fn discard(&self, call: InCall<'_>) {
         self.refs.store(0, Ordering::Relaxed);
-        self.free_now();
+        self.free_now(call);
     }
 
     /// Returns the memory. The block must be in no list.
-    pub(crate) fn free_now(&self) {
+    pub(crate) fn free_now(&self, call: InCall<'_>) {
         let _ = self.mail.collect();
         // SAFETY: the runtime outlives its control blocks.
         let runtime = unsafe { self.runtime.as_ref() };
@@ -411,13 +412,12 @@ impl ControlBlock {
             std::thread::yield_now();
         }
         self.name_end.set(0);
-        runtime.pool.put(NonNull::from(self));
+        runtime.pool.put(call, NonNull::from(self));
     }
 
     /// Applies `event` in the fiber's mode. For a pinned fiber: only its worker.
     #[inline]
-    pub(crate) fn apply(&self, event: Event) -> Effect {
-        process::assert_in_call();
+    pub(crate) fn apply(&self, _: InCall<'_>, event: Event) -> Effect {
         let effect = if self.is_mover() {
             self.state.apply::<Shared>(event)
         } else {

@@ -6,8 +6,8 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use super::{ControlBlock, flag};
+use crate::call::{Call, InCall};
 use crate::deadline::Deadline;
-use crate::process;
 use crate::worker::{self, Wish, Worker, suspend};
 
 /// A handle to a fiber, like [`std::thread::Thread`] for a thread.
@@ -45,32 +45,32 @@ impl Fiber {
     /// before the unpark happens before the return of that park.
     #[inline]
     pub fn unpark(&self) {
-        crate::in_call!(self.unpark_now());
+        crate::in_call!(|call| self.unpark_now(call));
     }
 
     #[inline(always)]
-    fn unpark_now(&self) {
+    fn unpark_now(&self, call: InCall<'_>) {
         // Relaxed: a hint that is right once it is not null, as workers outlive fibers.
         let home = self.home.load(Ordering::Relaxed);
         let current = worker::current();
         if home.is_null() || current.is_some_and(|worker| ptr::eq(worker, home)) {
-            return self.unpark_known(current);
+            return self.unpark_known(call, current);
         }
         // SAFETY: the fiber is pinned to `home`, which lives as long as its block, and so as this
         // handle.
-        worker::mail_pinned(current, unsafe { &*home }, self.block(), Wish::UNPARK.letter);
+        worker::mail_pinned(call, current, unsafe { &*home }, self.block(), Wish::UNPARK.letter);
     }
 
     /// Unparks a fiber of the caller's own worker, or one that has not been seen pinned.
     #[inline]
-    fn unpark_known(&self, current: Option<&Worker>) {
-        self.deliver(current, Wish::UNPARK);
+    fn unpark_known(&self, call: InCall<'_>, current: Option<&Worker>) {
+        self.deliver(call, current, Wish::UNPARK);
     }
 
     #[inline]
-    fn deliver(&self, current: Option<&Worker>, wish: Wish) {
-        if !self.block().deliver_local(current, wish.event)
-            && let Some(home) = worker::send(current, self.block(), wish)
+    fn deliver(&self, call: InCall<'_>, current: Option<&Worker>, wish: Wish) {
+        if !self.block().deliver_local(call, current, wish.event)
+            && let Some(home) = worker::send(call, current, self.block(), wish)
         {
             self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
         }
@@ -78,8 +78,8 @@ impl Fiber {
 
     /// Makes the fiber unwind at the suspension that it is in, or its next one.
     pub(crate) fn cancel(&self) {
-        let _call = process::call();
-        self.deliver(worker::current(), Wish::CANCEL);
+        let call = Call::enter();
+        self.deliver(call.token(), worker::current(), Wish::CANCEL);
     }
 
     /// Returns the name given by [`Builder::name`](crate::Builder::name).
@@ -103,10 +103,10 @@ impl Clone for Fiber {
 impl Drop for Fiber {
     #[inline]
     fn drop(&mut self) {
-        crate::in_call!(match self.home.get_mut().is_null() {
-            true => self.block().release(),
+        crate::in_call!(|call| match self.home.get_mut().is_null() {
+            true => self.block().release(call),
             // An unpark may be under way to that worker.
-            false => self.block().release_behind_postcards(),
+            false => self.block().release_behind_postcards(call),
         });
     }
 }

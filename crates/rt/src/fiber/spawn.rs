@@ -11,7 +11,7 @@ use super::control::Vtable;
 use super::entry::{Body, Functions, entry};
 use super::spawn_error::SpawnError;
 use super::{ControlBlock, Fiber, JoinHandle, kind};
-use crate::process;
+use crate::call::{Call, InCall};
 use crate::runtime::{self, Shared, phase};
 use crate::worker::{self, Worker};
 
@@ -212,15 +212,16 @@ impl Builder {
         functions: &'static Vtable,
         make: impl FnOnce() -> P,
     ) -> Result<JoinHandle<T>, SpawnError> {
-        let _call = process::call();
-        let block = self.allocate(runtime, here, const { room::<P>() })?;
+        let call = Call::enter();
+        let call = call.token();
+        let block = self.allocate(call, runtime, here, const { room::<P>() })?;
         // SAFETY: the block is new, so no other thread knows it.
         let fiber = unsafe { block.as_ref() };
         fiber.vtable.set(functions);
         // SAFETY: `allocate` made room for it.
         unsafe { fiber.packet.get().cast().write(make()) };
         let handle = JoinHandle::new(Fiber::from_block(block));
-        runtime.launch(fiber, here, self.place);
+        runtime.launch(call, fiber, here, self.place);
         Ok(handle)
     }
 
@@ -228,6 +229,7 @@ impl Builder {
     #[track_caller]
     pub(super) fn allocate(
         &self,
+        call: InCall<'_>,
         runtime: &Shared,
         here: Option<&Worker>,
         room: Layout,
@@ -241,7 +243,8 @@ impl Builder {
         if runtime.phase() != phase::RUNNING {
             return Err(SpawnError::ShuttingDown);
         }
-        let block = runtime.pool.take(runtime, here, self.stack_size).map_err(SpawnError::Stack)?;
+        let block =
+            runtime.pool.take(call, runtime, here, self.stack_size).map_err(SpawnError::Stack)?;
         // SAFETY: no other thread uses the block.
         let fiber = unsafe { block.as_ref() };
         let kind = if self.mover { kind::MOVER } else { 0 };
@@ -257,7 +260,7 @@ impl Builder {
                 Ok(block)
             }
             Err(error) => {
-                fiber.discard();
+                fiber.discard(call);
                 Err(error)
             }
         }

@@ -3,14 +3,15 @@
 use daiko_core::fiber::{Effect, Event};
 
 use super::control::ControlBlock;
+use crate::call::InCall;
 use crate::worker::{self, Wish, Worker};
 
 impl ControlBlock {
     /// Ends the wait that the caller has claimed, from any thread; `here` is its worker.
     #[inline]
-    pub fn wake(&self, here: Option<&Worker>) {
-        if !self.deliver_local(here, Event::Wake) {
-            let _ = worker::send(here, self, Wish::WAKE);
+    pub fn wake(&self, call: InCall<'_>, here: Option<&Worker>) {
+        if !self.deliver_local(call, here, Event::Wake) {
+            let _ = worker::send(call, here, self, Wish::WAKE);
         }
     }
 
@@ -18,12 +19,12 @@ impl ControlBlock {
     // Always inlined: a function of its own would have to find out which event it is, some 25
     // instructions more for a switch by a condition.
     #[inline(always)]
-    pub fn deliver_local(&self, current: Option<&Worker>, event: Event) -> bool {
+    pub fn deliver_local(&self, call: InCall<'_>, current: Option<&Worker>, event: Event) -> bool {
         let Some(worker) = current.filter(|&worker| self.owner.is(worker)) else {
             return false;
         };
-        if self.apply(event) == Effect::Enqueue && !worker.sent_home(self) {
-            worker.make_next(self);
+        if self.apply(call, event) == Effect::Enqueue && !worker.sent_home(call, self) {
+            worker.make_next(call, self);
         }
         true
     }

@@ -1,6 +1,5 @@
 //! Workers that are processes. README has the protocol.
 
-pub mod call;
 pub(crate) mod canary;
 pub(crate) mod crew;
 mod error;
@@ -15,9 +14,6 @@ mod segment;
 mod shared;
 mod zygote;
 
-pub use self::call::{
-    Call, assert_in_call, call, in_call_slow, notes_calls, own_code, unwinds, with_course,
-};
 pub use self::canary::{Watched, watch_static};
 pub use self::error::ProcessError;
 pub use self::heap::{HeapStats, SharedHeap, is_shared};

@@ -15,6 +15,7 @@ use daiko_core::list::Fifo;
 use daiko_core::place;
 
 use super::{Round, Worker};
+use crate::call::InCall;
 use crate::fiber::{ControlBlock, flag};
 use crate::process;
 use crate::runtime::phase;
@@ -47,7 +48,7 @@ impl Worker {
             self.poll_sources(Round::Busy);
         }
         if let Some(entry) = self.next.take() {
-            self.enqueue_entry(entry);
+            self.enqueue_entry(InCall::agent(self), entry);
         }
         self.pick_queued()
     }
@@ -112,6 +113,7 @@ impl Worker {
 
     #[inline(never)]
     fn admit_slow<'w>(&'w self, fiber: &'w ControlBlock) -> Option<&'w ControlBlock> {
+        let call = InCall::agent(self);
         if self.alone.get() {
             self.cross();
         }
@@ -128,10 +130,10 @@ impl Worker {
             && let place::Start::To(other) = self.runtime().place_start(self)
         {
             self.counters.imbalance.add(1);
-            self.runtime().send_start(Some(self), other, fiber);
+            self.runtime().send_start(call, Some(self), other, fiber);
             return None;
         }
-        self.start(fiber);
+        self.start(call, fiber);
         Some(fiber)
     }
 
@@ -150,7 +152,7 @@ impl Worker {
     }
 
     /// Makes `fiber` this worker's own.
-    fn start(&self, fiber: &ControlBlock) {
+    fn start(&self, call: InCall<'_>, fiber: &ControlBlock) {
         // No other thread uses the state yet. It is set before the owner word names this worker,
         // and once more if an unpark came before.
         fiber.state.reset();
@@ -162,7 +164,7 @@ impl Worker {
         }
         let early = fiber.owner.start(self);
         if early.contains(Early::UNPARK) {
-            let _ = fiber.apply(Event::Unpark);
+            let _ = fiber.apply(call, Event::Unpark);
         }
         if early.contains(Early::CANCEL) || self.is_shutting_down() {
             fiber.must_unwind();
@@ -175,12 +177,12 @@ impl Worker {
     /// Puts a fiber that this worker has made active into the LIFO slot. A fiber that was there
     /// goes to the end of its queue.
     #[inline]
-    pub(crate) fn make_next(&self, fiber: &ControlBlock) {
+    pub(crate) fn make_next(&self, call: InCall<'_>, fiber: &ControlBlock) {
         self.counters.wakes_local.add(1);
         self.prefetch_stack(fiber);
         let entry = Entry { fiber: NonNull::from(fiber), stealable: fiber.may_move() };
         if let Some(displaced) = self.next.put(entry) {
-            self.enqueue_entry(displaced);
+            self.enqueue_entry(call, displaced);
         }
     }
 
@@ -194,16 +196,16 @@ impl Worker {
         prefetch_write(sp.wrapping_add(128));
     }
 
-    fn enqueue_entry(&self, entry: Entry<ControlBlock>) {
+    fn enqueue_entry(&self, call: InCall<'_>, entry: Entry<ControlBlock>) {
         // SAFETY: a fiber in the LIFO slot is in use.
-        self.enqueue(unsafe { entry.fiber.as_ref() });
+        self.enqueue(call, unsafe { entry.fiber.as_ref() });
     }
 
     /// Puts an active fiber of this worker at the end of its queue.
     #[inline]
-    pub(crate) fn enqueue(&self, fiber: &ControlBlock) {
+    pub(crate) fn enqueue(&self, call: InCall<'_>, fiber: &ControlBlock) {
         if fiber.may_move() {
-            self.enqueue_stealable(fiber);
+            self.enqueue_stealable(call, fiber);
         } else {
             // SAFETY: an active fiber that is not running is in one list, this one; it stays in use
             // until it has run.
@@ -213,18 +215,18 @@ impl Worker {
 
     /// Puts a fiber at the end of the queue that other workers steal from, and notifies an idle
     /// worker.
-    pub(crate) fn enqueue_stealable(&self, fiber: &ControlBlock) {
-        self.push_stealable(fiber);
-        self.runtime().work_is_available();
+    pub(crate) fn enqueue_stealable(&self, call: InCall<'_>, fiber: &ControlBlock) {
+        self.push_stealable(call, fiber);
+        self.runtime().work_is_available(call);
     }
 
     /// Puts a fiber at the end of the queue that other workers steal from. The caller notifies an
     /// idle worker.
     #[inline]
-    pub(super) fn push_stealable(&self, fiber: &ControlBlock) {
+    pub(super) fn push_stealable(&self, call: InCall<'_>, fiber: &ControlBlock) {
         // SAFETY: the fiber is in no list, and stays in use until it has run.
         if let Err(full) = unsafe { self.stealable().push(NonNull::from(fiber)) } {
-            self.runtime().inject(full.0);
+            self.runtime().inject(call, full.0);
         }
     }
 

@@ -14,9 +14,9 @@ use daiko_sys::clock;
 use super::current::caller;
 use super::current::current;
 use super::state::{Departed, Worker};
+use crate::call::{Call, InCall};
 use crate::deadline::Deadline;
 use crate::fiber::{ControlBlock, flag, unwind};
-use crate::process;
 
 /// Suspends the calling fiber until it is unparked, or takes the token.
 #[inline(always)]
@@ -40,7 +40,7 @@ pub(crate) fn park() {
 #[cold]
 #[inline(never)]
 fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
-    let _call = process::call();
+    let _call = Call::enter();
     unwind::suspends_on_panicking_thread(worker, fiber);
     suspend(worker, fiber, Event::Park);
     if fiber.flags.get() != 0 {
@@ -51,7 +51,8 @@ fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
 /// Suspends the calling fiber until it is unparked or `deadline` passes, or takes the token.
 #[track_caller]
 pub(crate) fn park_until(what: &str, deadline: Deadline) {
-    let _call = process::call();
+    let call = Call::enter();
+    let call = call.token();
     let (worker, fiber) = caller(what);
     if fiber.flags.get() != 0 {
         unwind::before_suspension(fiber);
@@ -62,8 +63,8 @@ pub(crate) fn park_until(what: &str, deadline: Deadline) {
     };
     match deadline.ns() {
         None => park(),
-        Some(due) if due <= clock::monotonic_ns() => take_token(fiber),
-        Some(due) => worker.timers.during(fiber, None, due, park).0,
+        Some(due) if due <= clock::monotonic_ns() => take_token(call, fiber),
+        Some(due) => worker.timers.during(call, fiber, due, park).0,
     }
     if fiber.flags.get() != 0 {
         unwind::after_park(fiber);
@@ -71,9 +72,9 @@ pub(crate) fn park_until(what: &str, deadline: Deadline) {
 }
 
 /// Takes the token of an unpark, if there is one.
-fn take_token(fiber: &ControlBlock) {
+fn take_token(call: InCall<'_>, fiber: &ControlBlock) {
     if fiber.state.would_proceed(Event::Park) {
-        let come = fiber.apply(Event::Park);
+        let come = fiber.apply(call, Event::Park);
         fiber.found(come);
     }
 }
@@ -83,7 +84,7 @@ fn take_token(fiber: &ControlBlock) {
 /// A cancel may end it too: then it returns false, and the wait is still published.
 #[must_use]
 #[inline(never)]
-pub(crate) fn wait(worker: &Worker, fiber: &ControlBlock) -> bool {
+pub(crate) fn wait(_: InCall<'_>, worker: &Worker, fiber: &ControlBlock) -> bool {
     note_unwinding(worker, fiber);
     suspend(worker, fiber, Event::Wait);
     is_woken(fiber)
@@ -93,15 +94,15 @@ pub(crate) fn wait(worker: &Worker, fiber: &ControlBlock) -> bool {
 /// inlined.
 #[must_use]
 #[inline(always)]
-pub(crate) fn wait_inlined(fiber: &ControlBlock) -> bool {
-    if let Some((worker, to)) = depart_to_wait(fiber) {
+pub(crate) fn wait_inlined(call: InCall<'_>, fiber: &ControlBlock) -> bool {
+    if let Some((worker, to)) = depart_to_wait(call, fiber) {
         go(worker, fiber, to);
     }
     is_woken(fiber)
 }
 
 #[inline(never)]
-fn depart_to_wait(fiber: &ControlBlock) -> Option<(&'static Worker, StackPointer)> {
+fn depart_to_wait(_: InCall<'_>, fiber: &ControlBlock) -> Option<(&'static Worker, StackPointer)> {
     let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
     note_unwinding(worker, fiber);
     let to = depart(worker, fiber, Event::Wait)?;
@@ -127,22 +128,27 @@ pub enum Resumed {
 
 /// Suspends `fiber`, the caller, until the waker ends the wait that it has published, the deadline
 /// passes, or the fiber has to unwind.
-pub fn wait_until(fiber: &ControlBlock, deadline: Deadline) -> Resumed {
+pub fn wait_until(call: InCall<'_>, fiber: &ControlBlock, deadline: Deadline) -> Resumed {
     let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
-    wait_from(worker, fiber, deadline)
+    wait_from(call, worker, fiber, deadline)
 }
 
 /// Suspends as [`wait_until`] does, for a caller that knows its worker. Inlined, as it returns
 /// after the switch.
 #[inline(always)]
-pub fn wait_from(mut worker: &'static Worker, fiber: &ControlBlock, deadline: Deadline) -> Resumed {
+pub fn wait_from(
+    call: InCall<'_>,
+    mut worker: &'static Worker,
+    fiber: &ControlBlock,
+    deadline: Deadline,
+) -> Resumed {
     if deadline.ns().is_some_and(|due| due <= clock::monotonic_ns()) {
         return Resumed::TimedOut;
     }
     loop {
         let (woken, timed_out) = match deadline.ns() {
-            None => (wait(worker, fiber), false),
-            Some(due) => worker.timers.during(fiber, None, due, || wait(worker, fiber)),
+            None => (wait(call, worker, fiber), false),
+            Some(due) => worker.timers.during(call, fiber, due, || wait(call, worker, fiber)),
         };
         if woken {
             return Resumed::Woken;
@@ -161,11 +167,11 @@ pub fn wait_from(mut worker: &'static Worker, fiber: &ControlBlock, deadline: De
 
 /// Suspends `fiber`, the caller, until the wake that is on its way, regardless of cancels and
 /// timers.
-pub fn absorb_wake(fiber: &ControlBlock) {
+pub fn absorb_wake(call: InCall<'_>, fiber: &ControlBlock) {
     loop {
         // Read each time: a migratable fiber may have changed its worker.
         let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
-        if wait(worker, fiber) {
+        if wait(call, worker, fiber) {
             return;
         }
     }
@@ -190,7 +196,7 @@ pub(crate) fn yield_now() {
 #[cold]
 #[inline(never)]
 fn yield_unwinding(worker: &Worker, fiber: &ControlBlock) {
-    let _call = process::call();
+    let _call = Call::enter();
     unwind::suspends_on_panicking_thread(worker, fiber);
     yield_to_others(worker, fiber);
 }
@@ -367,20 +373,21 @@ impl Worker {
     }
 
     fn settle_slow(&self) {
+        let call = InCall::agent(self);
         match self.departed.replace(Departed::None) {
             Departed::None => {}
             Departed::Suspending { fiber, event, cancelled } => {
                 // SAFETY: a fiber that has not finished is in use.
                 let fiber = unsafe { fiber.as_ref() };
                 let goes_on = match fiber.state.apply::<Shared>(event) {
-                    Effect::Suspended => !cancelled && self.cancel_mover(fiber),
+                    Effect::Suspended => !cancelled && self.cancel_mover(call, fiber),
                     come => {
                         fiber.found(come);
                         true
                     }
                 };
                 if goes_on {
-                    self.enqueue(fiber);
+                    self.enqueue(call, fiber);
                 }
             }
             Departed::Yielding(fiber) => {
@@ -389,31 +396,35 @@ impl Worker {
                 if fiber.state.is_cancelled() || self.is_shutting_down() {
                     fiber.must_unwind();
                 }
-                self.enqueue(fiber);
+                self.enqueue(call, fiber);
             }
             Departed::Lost { fiber, stack, anew } => {
                 // SAFETY: a block is never unmapped, and no thread is on either stack any more.
                 unsafe {
-                    stack.inspect(|stack| stack.as_ref().free_now());
-                    if anew { self.begin_anew(fiber.as_ref()) } else { self.bury(fiber.as_ref()) }
+                    stack.inspect(|stack| stack.as_ref().free_now(call));
+                    if anew {
+                        self.begin_anew(call, fiber.as_ref())
+                    } else {
+                        self.bury(call, fiber.as_ref())
+                    }
                 }
             }
             // SAFETY: the fiber's own reference keeps it until here.
-            Departed::Finished(fiber) => self.bury(unsafe { fiber.as_ref() }),
+            Departed::Finished(fiber) => self.bury(call, unsafe { fiber.as_ref() }),
         }
     }
 
     /// Cancels a migratable fiber that has suspended during the shutdown; returns true if that made
     /// it active.
-    fn cancel_mover(&self, fiber: &ControlBlock) -> bool {
-        self.is_shutting_down() && fiber.apply(Event::Cancel) == Effect::Enqueue
+    fn cancel_mover(&self, call: InCall<'_>, fiber: &ControlBlock) -> bool {
+        self.is_shutting_down() && fiber.apply(call, Event::Cancel) == Effect::Enqueue
     }
 
-    fn bury(&self, fiber: &ControlBlock) {
+    fn bury(&self, call: InCall<'_>, fiber: &ControlBlock) {
         if !fiber.is_mover() {
             self.live.store(self.live.load(Ordering::Relaxed) - 1, Ordering::Relaxed);
         }
-        fiber.release();
+        fiber.release(call);
         self.counters.ends.add(1);
     }
 }
