@@ -99,7 +99,7 @@ fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result
     let mut call = Call::enter();
     let (worker, fiber) = daiko_rt::worker::caller(what);
     if cfg!(panic = "abort") {
-        return Ok(call.own_code(body));
+        return Ok(call.user_code(body));
     }
     let scope = CancelScope::new(fiber, deadline);
     let run = |call: &mut Call| scope.run(call, fiber, body);

@@ -298,7 +298,7 @@ fn wait_as_fiber(
     wait: &impl Wait,
     deadline: Deadline,
 ) -> Ended {
-    has_ended(call, fiber, wait, suspend::wait_until(call, fiber, deadline))
+    conclude_wait(call, fiber, wait, suspend::wait_until(call, fiber, deadline))
 }
 
 /// Continues a wait without a deadline after the fiber was resumed by an event other than its
@@ -307,12 +307,12 @@ fn wait_as_fiber(
 #[inline(never)]
 fn wait_on(call: InCall<'_>, fiber: &ControlBlock, wait: &impl Wait) -> Ended {
     if unwind::is_due(fiber) {
-        return has_ended(call, fiber, wait, Resumed::Cancelled);
+        return conclude_wait(call, fiber, wait, Resumed::Cancelled);
     }
     wait_as_fiber(call, fiber, wait, Deadline::NEVER)
 }
 
-fn has_ended(call: InCall<'_>, fiber: &ControlBlock, wait: &impl Wait, resumed: Resumed) -> Ended {
+fn conclude_wait(call: InCall<'_>, fiber: &ControlBlock, wait: &impl Wait, resumed: Resumed) -> Ended {
     if resumed == Resumed::Woken {
         return Ended::Claimed(wait.note());
     }

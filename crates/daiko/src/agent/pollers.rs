@@ -187,7 +187,7 @@ impl Source for Pollers {
         !self.is_empty() && self.poll_all()
     }
 
-    fn is_silent(&self) -> bool {
+    fn is_polled(&self) -> bool {
         !self.is_empty()
     }
 }
@@ -251,7 +251,7 @@ impl Entry {
         match std::mem::replace(&mut *state, State::Gone) {
             State::Idle(source) => {
                 drop(state);
-                call.own_code(|| drop(source));
+                call.user_code(|| drop(source));
             }
             State::Running => {
                 *state = State::Ending;

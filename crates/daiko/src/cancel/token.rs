@@ -19,7 +19,7 @@ use daiko_rt::fiber::{CancelScope, Cancelled, ControlBlock};
 use daiko_rt::process::{Item, ItemKind};
 use daiko_rt::runtime::kernel::ThisThread;
 use daiko_rt::wait::{self, Ended, Object, Waiter};
-use daiko_rt::worker::{self, Wish};
+use daiko_rt::worker::{self, WakeRequest};
 
 /// A token that cancels, once and for all, the code that runs under it. Parties that are to stop
 /// together share it.
@@ -319,7 +319,7 @@ fn end(call: InCall<'_>, fiber: &ControlBlock, mark: &Mark) {
     mark.end(|| {
         let here = worker::current();
         if !fiber.deliver_local(call, here, Event::Interrupt) {
-            let _ = worker::send(call, here, fiber, Wish::INTERRUPT);
+            let _ = worker::send(call, here, fiber, WakeRequest::INTERRUPT);
         }
     });
 }

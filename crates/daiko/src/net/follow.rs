@@ -19,7 +19,7 @@ use super::io::Registered;
 use daiko_rt::call::InCall;
 use daiko_rt::fiber::waiter;
 use daiko_rt::wait;
-use daiko_rt::worker::{Worker, wake_mover};
+use daiko_rt::worker::{Worker, wake_migratable};
 
 impl Registered {
     /// Wakes the waiter for the edge that the agent of `by` has seen.
@@ -31,8 +31,8 @@ impl Registered {
         source.reports(call, event, |waiter| {
             // SAFETY: the waiter was claimed by the caller, and stays until the wake.
             match unsafe { waiter::fiber_of(waiter) } {
-                Some(fiber) if fiber.is_mover() => {
-                    wake_mover(call, by, fiber, |previous| {
+                Some(fiber) if fiber.is_migratable() => {
+                    wake_migratable(call, by, fiber, |previous| {
                         place_on(by, previous, source, fd, follow)
                     });
                 }
@@ -55,8 +55,8 @@ fn place_on(
     let is_settled = previous == me && !follow.is_held();
     let waker = if is_settled { me } else { interrupted(by, fd).unwrap_or(me) };
     let target = follow.place(waker, previous, BOUND, || {
-        match place::wake(Kind::Mover, previous.into(), Some(me.into()), by.will_suspend()) {
-            Target::NextSlot => me,
+        match place::wake(Kind::Migratable, previous.into(), Some(me.into()), by.will_suspend()) {
+            Target::LifoSlot => me,
             Target::Inbox(worker) => worker as u16,
         }
     });

@@ -21,7 +21,7 @@ use super::descriptor_state::DescriptorState;
 use crate::sources;
 use daiko_rt::call::InCall;
 use daiko_rt::wait;
-use daiko_rt::worker::{self, Bed, Round, Rung, Source, SourceKey, Worker};
+use daiko_rt::worker::{self, Bed, Round, WakeBy, Source, SourceKey, Worker};
 
 // SAFETY: the table of numbers has each once.
 const KEY: SourceKey<Io> = unsafe { SourceKey::new(sources::IO) };
@@ -182,7 +182,7 @@ impl Io {
     /// Returns how many sources there were.
     fn give_up(&self, why: Option<&io::Error>) -> usize {
         let all = self.change(Sources::remove_all);
-        all.iter().for_each(|source| source.is_unwatched(InCall::agent(self.worker()), why));
+        all.iter().for_each(|source| source.detach(InCall::agent(self.worker()), why));
         all.len()
     }
 
@@ -279,7 +279,7 @@ impl Io {
                         && let Err(error) = selector.watch(fd.as_fd(), token.0, old, new)
                     {
                         self.change(|sources| sources.remove(token));
-                        source.is_unwatched(InCall::agent(self.worker()), Some(&error));
+                        source.detach(InCall::agent(self.worker()), Some(&error));
                     }
                 }
             }
@@ -351,11 +351,11 @@ impl Source for Io {
         self.report(|selector, each| selector.wait(timeout, each));
     }
 
-    fn ring(&self) -> Rung {
+    fn ring(&self) -> WakeBy {
         if let Some(selector) = self.opened() {
             selector.ring();
         }
-        Rung::Done
+        WakeBy::Done
     }
 
     /// Gives all descriptors up, as the worker ends.

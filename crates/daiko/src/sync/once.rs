@@ -237,7 +237,7 @@ impl Once {
         deadline: impl FnOnce() -> Deadline,
         init: impl FnOnce(&OnceState),
     ) -> Result<(), TimedOut> {
-        self.call_with(form, deadline, |call, state| call.own_code(|| init(state)))
+        self.call_with(form, deadline, |call, state| call.user_code(|| init(state)))
     }
 
     /// Acts as [`call`](Self::call), with an `init` of the runtime, which may run user code in

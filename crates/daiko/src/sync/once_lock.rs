@@ -200,7 +200,7 @@ impl<T> OnceLock<T> {
         make: impl FnOnce() -> T,
     ) -> Result<&T, TimedOut> {
         self.once.call_with(form, deadline, |call, _| {
-            let value = Some(call.own_code(make));
+            let value = Some(call.user_code(make));
             // SAFETY: one initializer runs at a time, and no reader looks before completion.
             unsafe { *self.value.get() = value };
         })?;

@@ -39,7 +39,7 @@ impl CancelScope {
     ) -> std::thread::Result<R> {
         fiber.scopes.set(self);
         fiber.add_flags(flag::SCOPED);
-        let result = call.own_code(|| panic::catch_unwind(AssertUnwindSafe(body)));
+        let result = call.user_code(|| panic::catch_unwind(AssertUnwindSafe(body)));
         fiber.scopes.set(self.outer);
         if self.outer.is_null() {
             fiber.flags.update(|flags| flags & !flag::SCOPED);

@@ -4,14 +4,14 @@ use daiko_core::fiber::{Effect, Event};
 
 use super::control::ControlBlock;
 use crate::call::InCall;
-use crate::worker::{self, Wish, Worker};
+use crate::worker::{self, WakeRequest, Worker};
 
 impl ControlBlock {
     /// Ends the wait that the caller has claimed, from any thread; `here` is its worker.
     #[inline]
     pub fn wake(&self, call: InCall<'_>, here: Option<&Worker>) {
         if !self.deliver_local(call, here, Event::Wake) {
-            let _ = worker::send(call, here, self, Wish::WAKE);
+            let _ = worker::send(call, here, self, WakeRequest::WAKE);
         }
     }
 

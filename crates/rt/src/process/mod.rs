@@ -1,7 +1,7 @@
 //! Workers that are processes. README has the protocol.
 
 pub(crate) mod canary;
-pub(crate) mod crew;
+pub(crate) mod worker_processes;
 mod error;
 pub(crate) mod heap;
 pub mod holding;
@@ -9,7 +9,7 @@ mod life;
 mod mode;
 mod occupy;
 mod robust_list;
-pub(crate) mod roster;
+pub(crate) mod process_table;
 mod segment;
 mod shared;
 mod zygote;

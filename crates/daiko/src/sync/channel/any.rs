@@ -471,11 +471,11 @@ fn meet_now<T>(
     offer: &Offer<T, WaiterId>,
 ) -> Met {
     let meeting = channel.lock(&ThisThread(call)).meet(offer);
-    has_met(call, meeting)
+    finish_meeting(call, meeting)
 }
 
 /// Returns the outcome of a meeting, once the channel's lock is released.
-fn has_met(call: InCall<'_>, meeting: Meeting<WaiterId>) -> Met {
+fn finish_meeting(call: InCall<'_>, meeting: Meeting<WaiterId>) -> Met {
     match meeting {
         Meeting::Met(waiter) => {
             wait::wake(call, Some(waiter));
@@ -539,7 +539,7 @@ unsafe fn meet_or_enqueue<T>(
         unsafe { queue.enqueue(NonNull::from(node)) };
     }
     drop(queue);
-    has_met(call, meeting)
+    finish_meeting(call, meeting)
 }
 
 /// Returns the value in a slot that is known to be full.
