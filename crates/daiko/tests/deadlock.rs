@@ -88,7 +88,8 @@ fn two_fibers_that_lock_in_opposite_order_are_named_with_both_locks() {
         for may_migrate in [false, true] {
             let builder = Runtime::builder().workers(2).preset(preset);
             let (runtime, reports) = reporting(builder);
-            let crossing = Crossing::on(&runtime, || if may_migrate { migratable() } else { Builder::new() });
+            let crossing =
+                Crossing::on(&runtime, || if may_migrate { migratable() } else { Builder::new() });
             crossing.go();
             let deadlock = reports.recv().unwrap();
             let expected = [("back", "Mutex", "there"), ("there", "Mutex", "back")];

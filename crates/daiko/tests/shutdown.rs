@@ -339,8 +339,12 @@ fn fibers_that_resist_are_left_behind_and_counted() {
     let compute = |resister: &Resister| Box::new(resister.compute()) as Body;
     let catch = |resister: &Resister| Box::new(resister.catch()) as Body;
     let block = |resister: &Resister| Box::new(resister.block()) as Body;
-    let kinds: [(Kind, Builder); 4] =
-        [(compute, Builder::new()), (catch, Builder::new()), (catch, migratable()), (block, migratable())];
+    let kinds: [(Kind, Builder); 4] = [
+        (compute, Builder::new()),
+        (catch, Builder::new()),
+        (catch, migratable()),
+        (block, migratable()),
+    ];
     for (kind, builder) in kinds {
         let (runtime, resister, drops) = (workers(2), Resister::new(), Drops::default());
         let resisting = runtime.spawn_with(builder.on(0), kind(&resister)).unwrap();

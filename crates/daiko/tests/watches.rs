@@ -194,7 +194,8 @@ fn a_watch_is_sampled_while_its_worker_is_busy() {
     let watched = word.clone();
     // SAFETY: the fiber keeps nothing in thread-local storage.
     let migratable = unsafe { daiko::Builder::new().on(0).migratable() };
-    let waiter = runtime.spawn_with(migratable, move || watch::wait_until(&*watched, equal(1))).unwrap();
+    let waiter =
+        runtime.spawn_with(migratable, move || watch::wait_until(&*watched, equal(1))).unwrap();
     let busy = word.clone();
     let hog = runtime
         .spawn_with(daiko::Builder::new().on(0), move || {
@@ -238,8 +239,11 @@ fn of_value_and_timeout_exactly_one_comes() {
                 theirs.store(1, Ordering::Release);
                 if notified { watch::notify(&*theirs) } else { 0 }
             });
-            let wait: fn(&AtomicU64, _, _) -> _ =
-                if notified { watch::wait_until_notified_timeout } else { watch::wait_until_timeout };
+            let wait: fn(&AtomicU64, _, _) -> _ = if notified {
+                watch::wait_until_notified_timeout
+            } else {
+                watch::wait_until_timeout
+            };
             let come = wait(&word, at_least(1), Duration::from_nanos(200 * lap));
             let woken = writer.join().unwrap();
             assert!(come == Ok(1) || come == Err(TimedOut) && woken == 0, "{come:?}, {woken}");

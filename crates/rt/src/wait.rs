@@ -312,7 +312,12 @@ fn wait_on(call: InCall<'_>, fiber: &ControlBlock, wait: &impl Wait) -> Ended {
     wait_as_fiber(call, fiber, wait, Deadline::NEVER)
 }
 
-fn conclude_wait(call: InCall<'_>, fiber: &ControlBlock, wait: &impl Wait, resumed: Resumed) -> Ended {
+fn conclude_wait(
+    call: InCall<'_>,
+    fiber: &ControlBlock,
+    wait: &impl Wait,
+    resumed: Resumed,
+) -> Ended {
     if resumed == Resumed::Woken {
         return Ended::Claimed(wait.note());
     }

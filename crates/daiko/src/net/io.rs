@@ -21,7 +21,7 @@ use super::descriptor_state::DescriptorState;
 use crate::sources;
 use daiko_rt::call::InCall;
 use daiko_rt::wait;
-use daiko_rt::worker::{self, Bed, Round, WakeBy, Source, SourceKey, Worker};
+use daiko_rt::worker::{self, Bed, Round, Source, SourceKey, WakeBy, Worker};
 
 // SAFETY: the table of numbers has each once.
 const KEY: SourceKey<Io> = unsafe { SourceKey::new(sources::IO) };

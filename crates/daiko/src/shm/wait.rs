@@ -82,7 +82,9 @@ pub(super) fn until(
         return true;
     }
     match Waiter::caller(what) {
-        Waiter::Fiber(fiber) => as_fiber(call.token(), fiber, segment, notified_by, deadline, holds),
+        Waiter::Fiber(fiber) => {
+            as_fiber(call.token(), fiber, segment, notified_by, deadline, holds)
+        }
         Waiter::Thread(_) => as_thread(segment, notified_by, deadline, holds),
     }
 }
@@ -120,7 +122,8 @@ impl At<'_> {
                 done => return done,
             };
             let due = || has_changed(&seen) || segment.membership_epoch() != membership_epoch;
-            if !until(segment, NotifiedBy::At(listeners), what, deadline, due) || deadline.is_over() {
+            if !until(segment, NotifiedBy::At(listeners), what, deadline, due) || deadline.is_over()
+            {
                 return attempt();
             }
         }

@@ -20,7 +20,7 @@ use daiko_rt::Deadline;
 use daiko_rt::call::InCall;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::ControlBlock;
-use daiko_rt::worker::{Bed, Round, WakeBy, Source, SourceKey, Watcher, Watches, Worker};
+use daiko_rt::worker::{Bed, Round, Source, SourceKey, WakeBy, Watcher, Watches, Worker};
 
 // SAFETY: the table of numbers has each once.
 const KEY: SourceKey<SegmentWaits> = unsafe { SourceKey::new(sources::SEGMENTS) };

@@ -1,16 +1,16 @@
 //! What holds where workers are processes.
 
 mod blocking;
-mod exec_mode;
 mod crossing;
 mod death;
 mod ends;
 mod errors;
-mod robust_list;
+mod exec_mode;
 mod heap;
 mod kills;
 mod objects;
 mod pairing;
+mod robust_list;
 mod sockets;
 mod stops;
 

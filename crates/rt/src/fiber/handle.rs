@@ -58,7 +58,13 @@ impl Fiber {
         }
         // SAFETY: the fiber is pinned to `home`, which lives as long as its block, and so as this
         // handle.
-        worker::mail_pinned(call, current, unsafe { &*home }, self.block(), WakeRequest::UNPARK.message);
+        worker::mail_pinned(
+            call,
+            current,
+            unsafe { &*home },
+            self.block(),
+            WakeRequest::UNPARK.message,
+        );
     }
 
     /// Unparks a fiber of the caller's own worker, or one that has not been seen pinned.

@@ -1,17 +1,17 @@
 //! Workers that are processes. README has the protocol.
 
 pub(crate) mod canary;
-pub(crate) mod worker_processes;
 mod error;
 pub(crate) mod heap;
 pub mod holding;
 mod life;
 mod mode;
 mod occupy;
-mod robust_list;
 pub(crate) mod process_table;
+mod robust_list;
 mod segment;
 mod shared;
+pub(crate) mod worker_processes;
 mod zygote;
 
 pub use self::canary::{Watched, watch_static};

@@ -9,8 +9,8 @@ use std::sync::{Mutex, OnceLock};
 
 use daiko_context::stack::StackError;
 use daiko_core::fiber::Access;
-use daiko_core::hazard::Hazard;
 use daiko_core::governor::{Governor, Preset};
+use daiko_core::hazard::Hazard;
 use daiko_core::idle::IdleSet;
 use daiko_core::injector::Injector;
 use daiko_sys::Scope;
@@ -31,8 +31,8 @@ use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
 use crate::placement::Pairing;
 use crate::placement::{Placement, Steering};
-use crate::process::worker_processes::WorkerProcesses;
 use crate::process::process_table::ProcessTable;
+use crate::process::worker_processes::WorkerProcesses;
 use crate::process::{self, ProcessError};
 use crate::worker::{Sources, Worker};
 
@@ -432,7 +432,8 @@ impl RuntimeBuilder {
             false => CpuSet::from_iter(cpus.iter().copied()),
         };
         if processes {
-            let worker_processes = WorkerProcesses::start(SharedPtr(runtime.shared.0), occupied, cpus_of);
+            let worker_processes =
+                WorkerProcesses::start(SharedPtr(runtime.shared.0), occupied, cpus_of);
             runtime.worker_processes = Some(worker_processes.map_err(BuildError::Process)?);
         } else {
             for index in 0..workers {

@@ -299,7 +299,8 @@ impl Worker {
             return; // It has finished.
         }
         let mut runnable = false;
-        for WakeRequest { event, message, .. } in [WakeRequest::WAKE, WakeRequest::UNPARK, WakeRequest::CANCEL, WakeRequest::INTERRUPT]
+        for WakeRequest { event, message, .. } in
+            [WakeRequest::WAKE, WakeRequest::UNPARK, WakeRequest::CANCEL, WakeRequest::INTERRUPT]
         {
             runnable |= messages.contains(message) && fiber.apply(call, event) == Effect::Enqueue;
         }

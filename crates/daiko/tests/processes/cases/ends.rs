@@ -222,7 +222,8 @@ fn workers_end_with_the_maker() {
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
     let mut launcher = Command::new(std::env::current_exe().unwrap());
-    let launcher = launcher.env(CASE, "workers_end_with_the_maker").env(MAKER, "1").output().unwrap();
+    let launcher =
+        launcher.env(CASE, "workers_end_with_the_maker").env(MAKER, "1").output().unwrap();
     let ids = String::from_utf8(launcher.stdout).unwrap();
     let ids: Vec<u32> = ids.split_whitespace().map(|id| id.parse().unwrap()).collect();
     assert_eq!(ids.len(), 2, "{}", String::from_utf8_lossy(&launcher.stderr));
