@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering, fence};
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
-    Addressee, Completion, Effect, Event, ExecMode, Mail, Messages, Owner, OwnerWord, Plain,
-    Posted, RunState, Shared,
+    Addressee, Completion, Effect, ExecMode, Mail, Messages, Owner, OwnerWord, Posted, RunState,
 };
 use daiko_core::list::Linked;
 use daiko_core::place::{Class, PASSES};
@@ -414,40 +413,9 @@ impl ControlBlock {
         self.name_end.set(0);
         runtime.pool.put(call, NonNull::from(self));
     }
-
-    /// Applies `event` in the fiber's mode. For a pinned fiber: only its worker.
-    #[inline]
-    pub(crate) fn apply(&self, _: InCall<'_>, event: Event) -> Effect {
-        let effect = if self.is_migratable() {
-            self.state.apply::<Shared>(event)
-        } else {
-            self.state.apply::<Plain>(event)
-        };
-        match event {
-            Event::Cancel => self.record_cancel(effect),
-            // The thread that made it active has it alone.
-            Event::Interrupt if effect == Effect::Enqueue => self.add_flags(flag::INTERRUPTED),
-            _ => {}
-        }
-        effect
-    }
 }
 
 impl ControlBlock {
-    /// Notes the effect of a cancel: it ended a suspension, or a pinned fiber's next one will not
-    /// last.
-    ///
-    /// A migratable fiber that is active may run elsewhere, so its flags must not be touched: it
-    /// finds the cancel in its run state when it suspends.
-    #[cold]
-    fn record_cancel(&self, effect: Effect) {
-        match effect {
-            Effect::Enqueue => self.add_flags(flag::CANCEL | flag::INTERRUPTED),
-            _ if self.is_migratable() => {}
-            _ => self.add_flags(flag::CANCEL),
-        }
-    }
-
     /// Makes the fiber unwind at its next suspension, or not start at all. Only the thread that has
     /// it alone.
     pub(crate) fn must_unwind(&self) {

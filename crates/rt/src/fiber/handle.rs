@@ -3,10 +3,12 @@
 use std::fmt;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::AtomicPtr;
+
+use daiko_core::fiber::Event;
 
 use super::{ControlBlock, flag};
-use crate::call::{Call, InCall};
+use crate::call::Call;
 use crate::deadline::Deadline;
 use crate::worker::{self, WakeRequest, Worker, suspend};
 
@@ -18,7 +20,7 @@ pub struct Fiber {
     block: NonNull<ControlBlock>,
     /// The fiber's worker, once this handle has seen it pinned there; null before. It spares an
     /// unpark from another worker the look at the block, a line of that other worker.
-    home: AtomicPtr<Worker>,
+    pub(super) home: AtomicPtr<Worker>,
 }
 
 // SAFETY: the handle reaches only fields that any thread may touch, or that were fixed at the
@@ -39,53 +41,13 @@ impl Fiber {
         unsafe { self.block.as_ref() }
     }
 
-    /// Lets the fiber's [`park`] return: now, or when it is called next.
-    ///
-    /// Any thread may call it, at any time; it has no effect on a fiber that has ended. Everything
-    /// before the unpark happens before the return of that park.
-    #[inline]
-    pub fn unpark(&self) {
-        crate::in_call!(|call| self.unpark_now(call));
-    }
-
-    #[inline(always)]
-    fn unpark_now(&self, call: InCall<'_>) {
-        // Relaxed: a hint that is right once it is not null, as workers outlive fibers.
-        let home = self.home.load(Ordering::Relaxed);
-        let current = worker::current();
-        if home.is_null() || current.is_some_and(|worker| ptr::eq(worker, home)) {
-            return self.unpark_known(call, current);
-        }
-        // SAFETY: the fiber is pinned to `home`, which lives as long as its block, and so as this
-        // handle.
-        worker::mail_pinned(
-            call,
-            current,
-            unsafe { &*home },
-            self.block(),
-            WakeRequest::UNPARK.message,
-        );
-    }
-
-    /// Unparks a fiber of the caller's own worker, or one that has not been seen pinned.
-    #[inline]
-    fn unpark_known(&self, call: InCall<'_>, current: Option<&Worker>) {
-        self.deliver(call, current, WakeRequest::UNPARK);
-    }
-
-    #[inline]
-    fn deliver(&self, call: InCall<'_>, current: Option<&Worker>, request: WakeRequest) {
-        if !self.block().deliver_local(call, current, request.event)
-            && let Some(home) = worker::send(call, current, self.block(), request)
-        {
-            self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
-        }
-    }
-
     /// Makes the fiber unwind at the suspension that it is in, or its next one.
     pub(crate) fn cancel(&self) {
         let call = Call::enter();
-        self.deliver(call.token(), worker::current(), WakeRequest::CANCEL);
+        let (call, current) = (call.token(), worker::current());
+        if !self.block().deliver_local(call, current, Event::Cancel) {
+            let _ = worker::send(call, current, self.block(), WakeRequest::CANCEL);
+        }
     }
 
     /// Returns the name given by [`Builder::name`](crate::Builder::name).
@@ -153,38 +115,7 @@ pub fn try_current() -> Option<Fiber> {
     Some(Fiber::from_block(NonNull::from(fiber)))
 }
 
-/// Suspends the calling fiber until [`Fiber::unpark`] is called on it.
-///
-/// Like [`std::thread::park`]: an earlier unpark lets the park return at once, several unparks
-/// count as one, and the caller checks its condition in a loop.
-///
-/// ```
-/// # use daiko_rt as daiko;
-/// # daiko::run(|| {
-/// use std::sync::atomic::{AtomicBool, Ordering};
-/// static READY: AtomicBool = AtomicBool::new(false);
-///
-/// let waiter = daiko::spawn(|| {
-///     while !READY.load(Ordering::Acquire) {
-///         daiko::park();
-///     }
-/// });
-/// READY.store(true, Ordering::Release);
-/// waiter.fiber().unpark();
-/// waiter.join().unwrap();
-/// # });
-/// ```
-///
-/// # Panics
-///
-/// If the caller is not a fiber, or is inside [`no_suspend`].
-#[inline(always)]
-#[track_caller]
-pub fn park() {
-    suspend::park();
-}
-
-/// Parks as [`park`] does, for at most `timeout`, like [`std::thread::park_timeout`].
+/// Parks as [`park`](crate::park) does, for at most `timeout`, like [`std::thread::park_timeout`].
 ///
 /// It does not return the reason of its end: the caller checks its condition, and its clock, in a
 /// loop.
@@ -202,21 +133,10 @@ pub fn park() {
 ///
 /// # Panics
 ///
-/// As [`park`].
+/// As [`park`](crate::park).
 #[track_caller]
 pub fn park_timeout(timeout: impl Into<Deadline>) {
     suspend::park_until("park_timeout", timeout.into());
-}
-
-/// Lets other runnable fibers of this worker run before the caller goes on.
-///
-/// # Panics
-///
-/// If the caller is not a fiber, or is inside [`no_suspend`].
-#[inline(always)]
-#[track_caller]
-pub fn yield_now() {
-    suspend::yield_now();
 }
 
 /// Runs `body`. If the calling fiber would suspend inside, it panics.
