@@ -326,18 +326,25 @@ fn wait_with(
     true
 }
 
-/// Frees the lock if its holding has a record besides the lock word.
+/// Frees a lock that has waiters, or whose holder panics, and that is not noted.
+#[cold]
 #[inline(never)]
-fn unlock_held(raw: &RawMutex<WaiterId>, holding: Holding) {
+fn unlock_slow(raw: &RawMutex<WaiterId>) {
+    unlock_in(Call::enter().token(), raw, panicking());
+}
+
+/// Frees a lock whose holding is noted besides the lock word.
+#[inline(never)]
+fn unlock_noted(raw: &RawMutex<WaiterId>, holding: Holding) {
     let frees = || raw.release_fast();
     if holding != Holding::IN_ROBUST_LIST || !holding::remove_quickly(item(raw), frees) {
-        unlock_held_slow(raw, holding);
+        unlock_noted_slow(raw, holding);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn unlock_held_slow(raw: &RawMutex<WaiterId>, holding: Holding) {
+fn unlock_noted_slow(raw: &RawMutex<WaiterId>, holding: Holding) {
     let call = Call::enter();
     if holding.is_in_robust_list() {
         call.remove(item(raw));
@@ -346,23 +353,10 @@ fn unlock_held_slow(raw: &RawMutex<WaiterId>, holding: Holding) {
 }
 
 /// Frees the lock, and poisons it first if its holder panics.
-#[inline]
 fn unlock_in(call: InCall<'_>, raw: &RawMutex<WaiterId>, panic: bool) {
     if panic {
         raw.poison();
     }
-    unlock(call, raw);
-}
-
-#[inline]
-fn unlock(call: InCall<'_>, raw: &RawMutex<WaiterId>) {
-    if !raw.release_fast() {
-        unlock_slow(call, raw);
-    }
-}
-
-#[cold]
-fn unlock_slow(call: InCall<'_>, raw: &RawMutex<WaiterId>) {
     wait::wake(call, raw.release(&ThisThread(call)));
 }
 
@@ -371,8 +365,7 @@ static RECOVERY: ItemKind = ItemKind {
     recover: |call, raw, _| {
         // SAFETY: the items of this kind are valid locks.
         let raw = unsafe { raw.cast::<RawMutex<WaiterId>>().as_ref() };
-        raw.poison();
-        unlock(call, raw);
+        unlock_in(call, raw, true);
     },
 };
 
@@ -444,10 +437,10 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if self.holding.is_plain() {
-            unlock_in(InCall::unnoted(), self.raw(), panicking());
-        } else {
-            unlock_held(self.raw(), self.holding);
+        if !self.holding.is_plain() {
+            unlock_noted(self.raw(), self.holding);
+        } else if panicking() || !self.raw().release_fast() {
+            unlock_slow(self.raw());
         }
     }
 }

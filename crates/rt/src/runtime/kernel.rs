@@ -15,6 +15,7 @@ use crate::worker::{self, Worker};
 pub struct ThisThread<'c>(pub InCall<'c>);
 
 impl Contender for ThisThread<'_> {
+    #[inline]
     fn id(&self) -> NonZeroU32 {
         ThisWorker::get(self.0).id()
     }

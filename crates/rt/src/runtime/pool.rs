@@ -133,7 +133,10 @@ impl Pool {
             None => self.default_class,
         };
         match here {
-            Some(worker) if class == self.default_class => worker.pool.take(call, self, runtime),
+            Some(worker) if class == self.default_class => match worker.pool.pop() {
+                Some(block) => Ok(block),
+                None => worker.pool.refill(call, self, runtime),
+            },
             _ => self.take_from(&mut self.lock(call), class, runtime),
         }
     }
@@ -394,19 +397,8 @@ impl LocalPool {
     }
 
     #[inline]
-    fn take(
-        &self,
-        call: InCall<'_>,
-        pool: &Pool,
-        runtime: &Shared,
-    ) -> Result<NonNull<ControlBlock>, StackError> {
-        match self.free().pop() {
-            Some(block) => {
-                self.count.update(|count| count - 1);
-                Ok(block)
-            }
-            None => self.refill(call, pool, runtime),
-        }
+    fn pop(&self) -> Option<NonNull<ControlBlock>> {
+        self.free().pop().inspect(|_| self.count.update(|count| count - 1))
     }
 
     #[cold]
@@ -449,10 +441,9 @@ impl LocalPool {
         }
         let mut state = pool.lock(call);
         for _ in 0..count.min(self.count.get()) {
-            let block = self.free().pop().expect("as many as counted");
+            let block = self.pop().expect("as many as counted");
             // Never the last of an ended runtime: the worker keeps the runtime from ending.
             let _last = state.put(block);
-            self.count.update(|count| count - 1);
         }
     }
 }

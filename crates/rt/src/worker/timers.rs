@@ -29,6 +29,9 @@ impl Timers {
 
     /// Runs `wait`, a suspension of `fiber`, the caller. At `due_ns` on the monotonic clock,
     /// interrupts `fiber`; also returns true if that happened. `wait` must not unwind.
+    ///
+    /// Never inlined: a wait without a deadline would save registers for it.
+    #[inline(never)]
     pub fn during<R>(
         &self,
         call: InCall<'_>,

@@ -103,26 +103,11 @@ impl<T> Any<T> {
         message: T,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), SendTimeoutError<T>> {
-        // One look under the channel's lock decides between a wait and no wait.
         match self {
+            Any::Bounded(channel) => send(call, channel, message, deadline),
+            Any::Unbounded(channel) => send(call, channel, message, deadline),
+            // One look under the channel's lock decides between a wait and no wait.
             Any::Rendezvous(channel) => give(call, channel, message, deadline()),
-            _ => self.send_buffered(call, message, deadline),
-        }
-    }
-
-    #[inline(never)]
-    fn send_buffered(
-        &self,
-        call: InCall<'_>,
-        message: T,
-        deadline: impl FnOnce() -> Deadline,
-    ) -> Result<(), SendTimeoutError<T>> {
-        match self.try_send(call, message) {
-            Ok(()) => Ok(()),
-            Err(TrySendError::Disconnected(message)) => {
-                Err(SendTimeoutError::Disconnected(message))
-            }
-            Err(TrySendError::Full(message)) => self.wait_to_send(call, message, deadline()),
         }
     }
 
@@ -134,46 +119,9 @@ impl<T> Any<T> {
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<T, RecvTimeoutError> {
         match self {
+            Any::Bounded(channel) => recv(call, channel, deadline),
+            Any::Unbounded(channel) => recv(call, channel, deadline),
             Any::Rendezvous(channel) => take(call, channel, deadline()),
-            _ => self.recv_buffered(call, deadline),
-        }
-    }
-
-    #[inline(never)]
-    fn recv_buffered(
-        &self,
-        call: InCall<'_>,
-        deadline: impl FnOnce() -> Deadline,
-    ) -> Result<T, RecvTimeoutError> {
-        match self.try_recv(call) {
-            Ok(message) => Ok(message),
-            Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
-            Err(TryRecvError::Empty) => self.wait_to_receive(call, deadline()),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wait_to_send(
-        &self,
-        call: InCall<'_>,
-        message: T,
-        deadline: Deadline,
-    ) -> Result<(), SendTimeoutError<T>> {
-        match self {
-            Any::Bounded(channel) => wait_to_send(call, channel, message, deadline),
-            Any::Unbounded(channel) => wait_to_send(call, channel, message, deadline),
-            Any::Rendezvous(_) => unreachable!("by `send`"),
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wait_to_receive(&self, call: InCall<'_>, deadline: Deadline) -> Result<T, RecvTimeoutError> {
-        match self {
-            Any::Bounded(channel) => wait_to_receive(call, channel, deadline),
-            Any::Unbounded(channel) => wait_to_receive(call, channel, deadline),
-            Any::Rendezvous(_) => unreachable!("by `recv`"),
         }
     }
 
@@ -249,41 +197,90 @@ fn try_recv<B: Buffer>(
 }
 
 /// Sends `message` once there is room.
-fn wait_to_send<B: Buffer>(
+#[inline(never)]
+fn send<B: Buffer>(
     call: InCall<'_>,
     channel: &Buffered<B, WaiterId>,
     message: B::Value,
+    deadline: impl FnOnce() -> Deadline,
+) -> Result<(), SendTimeoutError<B::Value>> {
+    match try_send(call, channel, message) {
+        Ok(()) => Ok(()),
+        Err(TrySendError::Disconnected(message)) => Err(SendTimeoutError::Disconnected(message)),
+        Err(TrySendError::Full(message)) => send_slow(call, channel, message, deadline()),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn send_slow<B: Buffer>(
+    call: InCall<'_>,
+    channel: &Buffered<B, WaiterId>,
+    mut message: B::Value,
     deadline: Deadline,
 ) -> Result<(), SendTimeoutError<B::Value>> {
-    let mut unsent = Some(message);
-    let attempt = || match try_send(call, channel, unsent.take().expect("it was not sent yet")) {
-        Ok(()) => Some(Ok(())),
-        Err(TrySendError::Disconnected(message)) => {
-            Some(Err(SendTimeoutError::Disconnected(message)))
+    let (waiter, side) = (Waiter::caller("Sender::send"), AtSide { channel, side: Side::Send });
+    let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
+    let mut polls = waiter.polls();
+    loop {
+        message = match try_send(call, channel, message) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Disconnected(message)) => {
+                return Err(SendTimeoutError::Disconnected(message));
+            }
+            Err(TrySendError::Full(message)) => message,
+        };
+        // SAFETY: the node is in no queue, and stays in place until it has left or is claimed.
+        if polls.again() || !unsafe { side.enqueue(call, &node, was_claimed) } {
+            continue;
         }
-        Err(TrySendError::Full(message)) => {
-            unsent = Some(message);
-            None
+        if waiter.wait(call, &node, &side, deadline) == Ended::TimedOut {
+            return Err(SendTimeoutError::Timeout(message));
         }
-    };
-    let sent = AtSide { channel, side: Side::Send }.wait(call, "Sender::send", deadline, attempt);
-    sent.unwrap_or_else(|| Err(SendTimeoutError::Timeout(unsent.expect("it was not sent"))))
+        was_claimed = true;
+    }
 }
 
 /// Receives a message once there is one.
-fn wait_to_receive<B: Buffer>(
+#[inline(never)]
+fn recv<B: Buffer>(
+    call: InCall<'_>,
+    channel: &Buffered<B, WaiterId>,
+    deadline: impl FnOnce() -> Deadline,
+) -> Result<B::Value, RecvTimeoutError> {
+    match try_recv(call, channel) {
+        Ok(message) => Ok(message),
+        Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
+        Err(TryRecvError::Empty) => recv_slow(call, channel, deadline()),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn recv_slow<B: Buffer>(
     call: InCall<'_>,
     channel: &Buffered<B, WaiterId>,
     deadline: Deadline,
 ) -> Result<B::Value, RecvTimeoutError> {
-    let attempt = || match try_recv(call, channel) {
-        Ok(message) => Some(Ok(message)),
-        Err(TryRecvError::Disconnected) => Some(Err(RecvTimeoutError::Disconnected)),
-        Err(TryRecvError::Empty) => None,
-    };
-    let received =
-        AtSide { channel, side: Side::Receive }.wait(call, "Receiver::recv", deadline, attempt);
-    received.unwrap_or(Err(RecvTimeoutError::Timeout))
+    let (waiter, side) =
+        (Waiter::caller("Receiver::recv"), AtSide { channel, side: Side::Receive });
+    let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
+    let mut polls = waiter.polls();
+    loop {
+        match try_recv(call, channel) {
+            Ok(message) => return Ok(message),
+            Err(TryRecvError::Disconnected) => return Err(RecvTimeoutError::Disconnected),
+            Err(TryRecvError::Empty) => {}
+        }
+        // SAFETY: the node is in no queue, and stays in place until it has left or is claimed.
+        if polls.again() || !unsafe { side.enqueue(call, &node, was_claimed) } {
+            continue;
+        }
+        if waiter.wait(call, &node, &side, deadline) == Ended::TimedOut {
+            return Err(RecvTimeoutError::Timeout);
+        }
+        was_claimed = true;
+    }
 }
 
 fn close<B: Buffer>(call: InCall<'_>, channel: &Buffered<B, WaiterId>) {
@@ -302,32 +299,6 @@ pub(super) struct AtSide<'c, B> {
 }
 
 impl<B: Buffer> AtSide<'_, B> {
-    /// Waits until `attempt` succeeds; returns `None` if the deadline passed.
-    fn wait<R>(
-        &self,
-        call: InCall<'_>,
-        what: &str,
-        deadline: Deadline,
-        mut attempt: impl FnMut() -> Option<R>,
-    ) -> Option<R> {
-        let waiter = Waiter::caller(what);
-        let (node, mut was_claimed) = (Node::new(Party::alone(waiter.id())), false);
-        let mut polls = waiter.polls();
-        loop {
-            if let Some(result) = attempt() {
-                return Some(result);
-            }
-            // SAFETY: the node is in no queue, and stays in place until it has left or is claimed.
-            if polls.again() || !unsafe { self.enqueue(call, &node, was_claimed) } {
-                continue;
-            }
-            if waiter.wait(call, &node, self, deadline) == Ended::TimedOut {
-                return None;
-            }
-            was_claimed = true;
-        }
-    }
-
     /// Queues `node`, as the first in line if it was claimed before; returns false if its waiter
     /// need not wait.
     ///

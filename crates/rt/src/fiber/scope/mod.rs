@@ -6,7 +6,7 @@ use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::panic::{self, AssertUnwindSafe};
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 pub(crate) use self::child::Family;
 use self::child::Packet;
@@ -313,14 +313,13 @@ impl Builder {
         let call = Call::enter();
         let call = call.token();
         let here = worker::current().filter(|worker| worker.is_of(scope.runtime));
-        let block = self.allocate(call, scope.runtime, here, const { room::<Packet<F, T>>() })?;
-        // SAFETY: the block is new, so no other thread knows it.
-        let fiber = unsafe { block.as_ref() };
-        fiber.vtable.set(&const { Packet::<F, T>::VTABLE });
-        let packet = Packet::<F, T>::new(f, &scope.family, block);
-        // SAFETY: `allocate` made room for it.
+        let (functions, room) =
+            (&const { Packet::<F, T>::VTABLE }, const { room::<Packet<F, T>>() });
+        let fiber = self.allocate(call, scope.runtime, here, functions, room)?;
+        let packet = Packet::<F, T>::new(f, &scope.family, NonNull::from(fiber));
+        // SAFETY: `allocate` made room for the packet, and the functions are for it.
         unsafe { fiber.packet.get().cast().write(packet) };
-        let handle = JoinHandle::new(Fiber::from_block(block));
+        let handle = JoinHandle::new(Fiber::from_block(NonNull::from(fiber)));
         // SAFETY: the packet is of that type, and the caller is in the body of the scope or of its
         // family, since no other code has the scope: see `Scope`.
         unsafe { scope.family.enter::<F, T>(call, fiber) };
