@@ -231,6 +231,11 @@ impl Call {
     }
 }
 
+impl InCall<'static> {
+    /// A token for a constant that is only reached by a token.
+    pub(crate) const OF_A_CONSTANT: Self = InCall { section: PhantomData };
+}
+
 impl<'c> InCall<'c> {
     /// Returns the token for code of the runtime that runs on `worker`, or in its place, and is no
     /// part of a fiber's run: an agent, the scheduler between two fibers, the begin and the end of

@@ -108,7 +108,17 @@ impl Waiter {
     /// As [`ask`](Self::ask).
     #[inline(never)]
     pub fn caller(what: &str) -> Waiter {
-        let waiter = Self::unasked();
+        let Some((_, fiber)) = worker::try_caller() else { return Self::thread(what) };
+        if fiber.flags.get() != 0 {
+            unwind::before_suspension(fiber);
+        }
+        Waiter::Fiber(fiber)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn thread(what: &str) -> Waiter {
+        let waiter = Waiter::Thread(ThreadWaiter::this_thread());
         waiter.ask(what);
         waiter
     }
@@ -207,7 +217,12 @@ impl Waiter {
     pub fn wait_for(&self, call: InCall<'_>, wait: &impl Wait, deadline: Deadline) -> Ended {
         match self {
             Waiter::Fiber(fiber) => {
-                fiber.waiting_for(wait.target(), || wait_as_fiber(call, fiber, wait, deadline))
+                fiber.waiting_for(wait.target(), || {
+                    match suspend::wait_until(call, fiber, deadline) {
+                        Resumed::Woken => Ended::Claimed(wait.note()),
+                        resumed => conclude_wait(call, fiber, wait, resumed),
+                    }
+                })
             }
             Waiter::Thread(thread) => wait_as_thread(call, thread, wait, deadline),
         }
@@ -292,15 +307,6 @@ pub fn moves_to(waiter: WaiterId, target: Target) {
     }
 }
 
-fn wait_as_fiber(
-    call: InCall<'_>,
-    fiber: &ControlBlock,
-    wait: &impl Wait,
-    deadline: Deadline,
-) -> Ended {
-    conclude_wait(call, fiber, wait, suspend::wait_until(call, fiber, deadline))
-}
-
 /// Continues a wait without a deadline after the fiber was resumed by an event other than its
 /// waker.
 #[cold]
@@ -309,18 +315,21 @@ fn wait_on(call: InCall<'_>, fiber: &ControlBlock, wait: &impl Wait) -> Ended {
     if unwind::is_due(fiber) {
         return conclude_wait(call, fiber, wait, Resumed::Cancelled);
     }
-    wait_as_fiber(call, fiber, wait, Deadline::NEVER)
+    match suspend::wait_until(call, fiber, Deadline::NEVER) {
+        Resumed::Woken => Ended::Claimed(wait.note()),
+        resumed => conclude_wait(call, fiber, wait, resumed),
+    }
 }
 
+/// Ends the wait of a fiber that was resumed by an event other than its waker.
+#[cold]
+#[inline(never)]
 fn conclude_wait(
     call: InCall<'_>,
     fiber: &ControlBlock,
     wait: &impl Wait,
     resumed: Resumed,
 ) -> Ended {
-    if resumed == Resumed::Woken {
-        return Ended::Claimed(wait.note());
-    }
     let unlinked = wait.leave(call);
     if unlinked == Unlinked::AlreadyGone {
         suspend::absorb_wake(call, fiber);

@@ -98,7 +98,7 @@ static RECOVERY: ItemKind = ItemKind {
         // SAFETY: the items of this kind are valid, and the fiber has not left the queue.
         let _ = unsafe {
             let signal = &*signal.cast::<Signal<Listener>>();
-            signal.leave(&ThisThread(call), node.cast())
+            signal.leave(ThisThread::of(call), node.cast())
         };
     },
 };
@@ -125,7 +125,7 @@ impl CancelToken {
         let child = CancelToken { shared: Shared::allocate(Some(self.shared)) };
         let place = NonNull::from(&child.shared().place);
         // SAFETY: the place is new, and stays until `release` has taken it out.
-        if !unsafe { self.shared().signal.listen(&ThisThread(call.token()), place) } {
+        if !unsafe { self.shared().signal.listen(ThisThread::of(call.token()), place) } {
             child.cancel();
         }
         child
@@ -204,7 +204,7 @@ impl CancelToken {
         let (signal, waiter) = (&self.shared().signal, Waiter::caller("CancelToken::wait"));
         let node = Node::new(Listener::Waiter(waiter.id()));
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
-        let waits = unsafe { signal.listen(&ThisThread(call), NonNull::from(&node)) };
+        let waits = unsafe { signal.listen(ThisThread::of(call), NonNull::from(&node)) };
         if waits && waiter.wait(call, &node, signal, deadline) == Ended::TimedOut {
             return Err(TimedOut);
         }
@@ -252,7 +252,7 @@ impl CancelToken {
         let node = Node::new(listener);
         // SAFETY: the node is new, and stays in place until it has left below: `Scope::run` does
         // not unwind.
-        if !unsafe { signal.listen(&ThisThread(call.token()), NonNull::from(&node)) } {
+        if !unsafe { signal.listen(ThisThread::of(call.token()), NonNull::from(&node)) } {
             return Err(Cancelled::by(&scope));
         }
         let listens = Item::new(&node, ptr::from_ref(signal).cast(), &RECOVERY);
@@ -260,7 +260,7 @@ impl CancelToken {
         let result = scope.run(&mut call, fiber, body);
         call.remove(listens);
         // SAFETY: the node is alive, and has been in that queue since it was put there.
-        let _ = unsafe { signal.leave(&ThisThread(call.token()), NonNull::from(&node)) };
+        let _ = unsafe { signal.leave(ThisThread::of(call.token()), NonNull::from(&node)) };
         scope.settle(call.token(), fiber, result)
     }
 
@@ -298,7 +298,7 @@ impl Shared {
     /// Gives the signal, unless it has been given. The children are added to `children`, with a
     /// reference each.
     fn cancel(&self, call: InCall<'_>, children: &mut Option<NonNull<Shared>>) {
-        self.signal.give(&ThisThread(call), |listener| match listener {
+        self.signal.give(ThisThread::of(call), |listener| match listener {
             Listener::Waiter(waiter) => wait::wake(call, Some(waiter)),
             // SAFETY: the call is made before the scope is left.
             Listener::Scope(fiber, mark) => unsafe { end(call, fiber.as_ref(), mark.as_ref()) },
@@ -345,7 +345,7 @@ unsafe fn release(call: InCall<'_>, mut this: NonNull<Shared>) {
             let place = NonNull::from(&shared.place);
             // SAFETY: this token's reference keeps the parent; the place is alive, and was put into
             // that queue or none.
-            let _ = unsafe { parent.as_ref().signal.leave(&ThisThread(call), place) };
+            let _ = unsafe { parent.as_ref().signal.leave(ThisThread::of(call), place) };
         }
         // SAFETY: it was made by `Box`, no reference is left, and no listener queue leads to it any
         // more.
@@ -360,7 +360,7 @@ unsafe fn release(call: InCall<'_>, mut this: NonNull<Shared>) {
 impl Object<Listener> for Signal<Listener> {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<Listener>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { Signal::leave(self, &ThisThread(call), node) }
+        unsafe { Signal::leave(self, ThisThread::of(call), node) }
     }
 
     /// All waiters are woken, so there is no wake to hand on.

@@ -211,7 +211,7 @@ impl DescriptorState {
         if self.readiness(way).has_waiters() {
             let call = Call::enter();
             let call = call.token();
-            wait::wake(call, self.readiness(way).pass_on(&ThisThread(call)));
+            wait::wake(call, self.readiness(way).pass_on(ThisThread::of(call)));
         }
     }
 
@@ -239,7 +239,7 @@ impl DescriptorState {
         self.in_a_row.store(0, Ordering::Relaxed);
         let node = Node::new(waiter.id());
         // SAFETY: the node is new, and stays here until it has left or is claimed.
-        if unsafe { self.readiness(way).wait(&ThisThread(call), NonNull::from(&node), seen) } {
+        if unsafe { self.readiness(way).wait(ThisThread::of(call), NonNull::from(&node), seen) } {
             return self.check();
         }
         match waiter.wait(call, &node, &Waiting { source: self, way }, deadline) {
@@ -361,7 +361,7 @@ impl DescriptorState {
         for way in [Way::In, Way::Out] {
             if (event.ready | event.ended).contains(way.interest()) {
                 let closed = event.closed.contains(way.interest());
-                self.readiness(way).signal(&ThisThread(call), closed).for_each(&mut wake);
+                self.readiness(way).signal(ThisThread::of(call), closed).for_each(&mut wake);
             }
         }
     }
@@ -375,7 +375,7 @@ impl DescriptorState {
         *self.home.lock() = None;
         self.watched.store(Interest::NONE.bits(), Ordering::Release);
         for way in [Way::In, Way::Out] {
-            wait::wake_all(call, self.readiness(way).wake_all(&ThisThread(call)));
+            wait::wake_all(call, self.readiness(way).wake_all(ThisThread::of(call)));
         }
     }
 
@@ -416,7 +416,7 @@ struct Waiting<'s> {
 impl Object<WaiterId> for Waiting<'_> {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.source.readiness(self.way).leave(&ThisThread(call), node) }
+        unsafe { self.source.readiness(self.way).leave(ThisThread::of(call), node) }
     }
 
     fn give_way(&self, _: InCall<'_>, _: u8) -> bool {

@@ -115,7 +115,7 @@ impl Barrier {
 
     /// Lets all parties go if `node` is the last to arrive; otherwise queues it.
     fn arrive(&self, call: InCall<'_>, node: &Node<WaiterId>) -> bool {
-        let mut queue = self.queue.lock(&ThisThread(call));
+        let mut queue = self.queue.lock(ThisThread::of(call));
         let arrived = self.arrived() + 1;
         if arrived as usize == self.parties {
             self.set_arrived(0);
@@ -143,7 +143,7 @@ impl Barrier {
 
 impl Object<WaiterId> for Barrier {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
-        let mut queue = self.queue.lock(&ThisThread(call));
+        let mut queue = self.queue.lock(ThisThread::of(call));
         // SAFETY: passed on to the caller.
         let unlinked = unsafe { queue.unlink(node) };
         if unlinked == Unlinked::Mine {

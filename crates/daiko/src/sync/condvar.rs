@@ -272,7 +272,7 @@ impl Condvar {
     fn notify_every(&self) {
         let call = Call::enter();
         let call = call.token();
-        wait::wake(call, self.raw.notify(&ThisThread(call), usize::MAX, now_for_mutex));
+        wait::wake(call, self.raw.notify(ThisThread::of(call), usize::MAX, now_for_mutex));
     }
 }
 
@@ -316,14 +316,14 @@ struct Notified<'c> {
 impl Object<WaiterId> for Notified<'_> {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.condvar.raw.leave(&ThisThread(call), node) }
+        unsafe { self.condvar.raw.leave(ThisThread::of(call), node) }
     }
 
     fn give_way(&self, call: InCall<'_>, note: u8) -> bool {
         if note == note::NOTIFIED {
             inherits_nothing();
         }
-        let next = self.condvar.raw.give_way(&ThisThread(call), self.mutex, note);
+        let next = self.condvar.raw.give_way(ThisThread::of(call), self.mutex, note);
         next.into_iter().for_each(|next| wait::wake(call, next));
         true
     }

@@ -84,7 +84,7 @@ impl Event {
 
     #[cold]
     fn set_slow(&self, call: InCall<'_>) {
-        wait::wake_all(call, self.raw.set(&ThisThread(call)));
+        wait::wake_all(call, self.raw.set(ThisThread::of(call)));
     }
 
     /// Unsets the event. A waiter that was let go before still returns, even if it has not run yet.
@@ -140,7 +140,7 @@ impl Event {
         let waiter = Waiter::caller(what);
         let node = Node::new(waiter.id());
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
-        if unsafe { self.raw.pass(&ThisThread(call), NonNull::from(&node)) } {
+        if unsafe { self.raw.pass(ThisThread::of(call), NonNull::from(&node)) } {
             return Ok(());
         }
         match waiter.wait(call, &node, self, deadline) {
@@ -153,7 +153,7 @@ impl Event {
 impl Object<WaiterId> for Event {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.raw.leave(&ThisThread(call), node) }
+        unsafe { self.raw.leave(ThisThread::of(call), node) }
     }
 
     /// A manual event has let all other waiters go as well.

@@ -226,7 +226,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Clears the poison, so that the mutex no longer reports a panic of a holder.
     pub fn clear_poison(&self) {
         let call = Call::enter();
-        self.raw.clear_poison(&ThisThread(call.token()));
+        self.raw.clear_poison(ThisThread::of(call.token()));
     }
 
     /// Returns the value without locking, as the mutex is borrowed exclusively.
@@ -310,7 +310,8 @@ fn wait_with(
     // When the waiter first arrived late; `None` until another thread has been faster.
     let mut since = None;
     // SAFETY: the node is in no queue, and stays in place until it has left or is claimed.
-    while unsafe { raw.acquire(&ThisThread(call), NonNull::from(node), arrival) } == Acquire::Queued
+    while unsafe { raw.acquire(ThisThread::of(call), NonNull::from(node), arrival) }
+        == Acquire::Queued
     {
         if arrival != Arrival::New {
             since.get_or_insert_with(clock::monotonic_ns);
@@ -357,7 +358,7 @@ fn unlock_in(call: InCall<'_>, raw: &RawMutex<WaiterId>, panic: bool) {
     if panic {
         raw.poison();
     }
-    wait::wake(call, raw.release(&ThisThread(call)));
+    wait::wake(call, raw.release(ThisThread::of(call)));
 }
 
 /// Poisons and frees the lock in place of its holder, which is lost.
@@ -375,11 +376,11 @@ struct InQueue<'m>(&'m RawMutex<WaiterId>);
 impl Object<WaiterId> for InQueue<'_> {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.0.leave(&ThisThread(call), node) }
+        unsafe { self.0.leave(ThisThread::of(call), node) }
     }
 
     fn give_way(&self, call: InCall<'_>, note: u8) -> bool {
-        wait::wake(call, self.0.give_way(&ThisThread(call), note));
+        wait::wake(call, self.0.give_way(ThisThread::of(call), note));
         true
     }
 

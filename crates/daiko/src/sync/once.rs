@@ -272,7 +272,7 @@ impl Once {
         let mut call = Call::enter();
         let caller = wait::caller_number();
         loop {
-            match self.raw.begin(&ThisThread(call.token()), caller, form.purpose) {
+            match self.raw.begin(ThisThread::of(call.token()), caller, form.purpose) {
                 Begin::Done => return Ok(()),
                 Begin::Run { was_poisoned } => {
                     let noted = deadlock::taken(self.address());
@@ -309,9 +309,9 @@ impl Once {
     ) -> Result<(), TimedOut> {
         let waiter = Waiter::caller(form.what);
         let node = Node::new(waiter.id());
-        let (by, at) = (ThisThread(call), NonNull::from(&node));
+        let (by, at) = (ThisThread::of(call), NonNull::from(&node));
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
-        if !unsafe { self.raw.wait(&by, at, caller, form.purpose) } {
+        if !unsafe { self.raw.wait(by, at, caller, form.purpose) } {
             return Ok(());
         }
         match waiter.wait(call, &node, self, deadline) {
@@ -354,14 +354,14 @@ impl Drop for Run<'_> {
         let call = Call::enter();
         call.remove(self.once.item());
         let call = call.token();
-        wait::wake_all(call, self.once.raw.end(&ThisThread(call), end));
+        wait::wake_all(call, self.once.raw.end(ThisThread::of(call), end));
     }
 }
 
 impl Object<WaiterId> for Once {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.raw.leave(&ThisThread(call), node) }
+        unsafe { self.raw.leave(ThisThread::of(call), node) }
     }
 
     /// All other waiters were woken as well.
@@ -385,6 +385,6 @@ static RECOVERY: ItemKind = ItemKind {
     recover: |call, once, _| {
         // SAFETY: the items of this kind are valid.
         let once = unsafe { once.cast::<Once>().as_ref() };
-        wait::wake_all(call, once.raw.end(&ThisThread(call), End::Poisoned));
+        wait::wake_all(call, once.raw.end(ThisThread::of(call), End::Poisoned));
     },
 };

@@ -111,7 +111,7 @@ pub(super) fn acquire_slow(
     let waiter = Waiter::caller(what);
     let node = Node::new(Request { waiter: waiter.id(), permits: count });
     // SAFETY: the node is new, and stays in place until it has left or is claimed.
-    if unsafe { raw.acquire(&ThisThread(call), NonNull::from(&node)) } {
+    if unsafe { raw.acquire(ThisThread::of(call), NonNull::from(&node)) } {
         return true;
     }
     waiter.wait(call, &node, &Asked { raw, count, kind }, deadline) != Ended::TimedOut
@@ -133,7 +133,7 @@ pub(crate) fn release(call: InCall<'_>, raw: &Raw, count: u32) {
 
 #[cold]
 fn release_slow(call: InCall<'_>, raw: &Raw, count: u32) {
-    match raw.release(&ThisThread(call), count) {
+    match raw.release(ThisThread::of(call), count) {
         Ok(()) => serve(call, raw),
         Err(Overflow) => overflow(),
     }
@@ -141,7 +141,7 @@ fn release_slow(call: InCall<'_>, raw: &Raw, count: u32) {
 
 /// Wakes all waiters that can have their permits now.
 fn serve(call: InCall<'_>, raw: &Raw) {
-    while let Some(waiter) = raw.serve(&ThisThread(call)) {
+    while let Some(waiter) = raw.serve(ThisThread::of(call)) {
         wait::wake(call, Some(waiter));
     }
 }
@@ -161,7 +161,7 @@ struct Asked<'s> {
 impl Object<Request<WaiterId>> for Asked<'_> {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<Request<WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        let unlinked = unsafe { self.raw.leave(&ThisThread(call), node) };
+        let unlinked = unsafe { self.raw.leave(ThisThread::of(call), node) };
         serve(call, self.raw);
         unlinked
     }

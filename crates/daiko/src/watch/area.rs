@@ -517,13 +517,13 @@ impl AreaList {
     }
 
     fn add(&self, call: InCall<'_>, area: Arc<dyn Scanned>) {
-        let held = self.lock.lock(&ThisThread(call));
+        let held = self.lock.lock(ThisThread::of(call));
         self.areas(&held).push(area);
         self.recount(&held);
     }
 
     fn remove(&self, call: InCall<'_>, area: *const ()) {
-        let held = self.lock.lock(&ThisThread(call));
+        let held = self.lock.lock(ThisThread::of(call));
         let areas = self.areas(&held);
         let at = areas.iter().position(|other| Arc::as_ptr(other).cast() == area);
         let removed = at.map(|at| areas.swap_remove(at));
@@ -543,7 +543,7 @@ impl AreaList {
     /// Samples one slice of each area up to the first hit, and wakes that waiter; returns true if
     /// there was a hit.
     fn scan(&self, call: InCall<'_>) -> bool {
-        let Some(held) = self.lock.try_lock(&ThisThread(call)) else {
+        let Some(held) = self.lock.try_lock(ThisThread::of(call)) else {
             return false;
         };
         let areas = self.areas(&held);
@@ -582,7 +582,7 @@ impl Source for AreaList {
         if self.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let held = self.lock.lock(&ThisThread(InCall::agent(by)));
+        let held = self.lock.lock(ThisThread::of(InCall::agent(by)));
         self.areas(&held).iter().any(|area| area.has_hit())
     }
 
@@ -592,7 +592,7 @@ impl Source for AreaList {
 
     /// Ends all waits at the areas. Fibers of other runtimes may wait there.
     fn close(&self, call: InCall<'_>) {
-        let held = self.lock.lock(&ThisThread(call));
+        let held = self.lock.lock(ThisThread::of(call));
         let areas = std::mem::take(self.areas(&held));
         self.recount(&held);
         drop(held);

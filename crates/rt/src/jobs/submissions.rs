@@ -28,7 +28,7 @@ impl SubmissionQueue {
     /// As for [`JobLedger::ask`]: until its fiber is woken.
     pub(super) unsafe fn ask(&self, call: InCall<'_>, job: NonNull<Job>) {
         // SAFETY: by this function's contract.
-        if unsafe { self.ledger.ask(&ThisThread(call), job) } {
+        if unsafe { self.ledger.ask(ThisThread::of(call), job) } {
             self.ring();
         }
     }
@@ -77,10 +77,10 @@ impl Worker {
         let call = InCall::agent(self);
         let ledger = &self.submissions.ledger;
         if ledger.is_closed() {
-            ledger.settle(&ThisThread(call), |job| wake(call, job, Some(self)));
+            ledger.settle(ThisThread::of(call), |job| wake(call, job, Some(self)));
             self.submissions.ring();
         } else {
-            ledger.take_over(&ThisThread(call), |job| wake(call, job, Some(self)));
+            ledger.take_over(ThisThread::of(call), |job| wake(call, job, Some(self)));
         }
     }
 
@@ -88,7 +88,7 @@ impl Worker {
     /// monitor.
     pub(crate) fn rescue_calls(&self) {
         let call = InCall::agent(self);
-        self.submissions.ledger.try_take_over(&ThisThread(call), |job| wake(call, job, None));
+        self.submissions.ledger.try_take_over(ThisThread::of(call), |job| wake(call, job, None));
     }
 
     /// Returns true if a call was using the runtime when its thread died. Once the worker's process
@@ -96,7 +96,7 @@ impl Worker {
     pub(crate) fn died_in_a_call(&self) -> bool {
         let call = InCall::off_fibers();
         let dead = NonZeroU32::new(self.thread.load(Ordering::Relaxed));
-        dead.is_some_and(|dead| self.submissions.ledger.died_in_a_call(&ThisThread(call), dead))
+        dead.is_some_and(|dead| self.submissions.ledger.died_in_a_call(ThisThread::of(call), dead))
     }
 
     /// Reports that a call of this worker is over. Only for the thread that has the call.

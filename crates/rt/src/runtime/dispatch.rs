@@ -63,13 +63,13 @@ impl Shared {
     pub(crate) fn inject_one(&self, call: InCall<'_>, fiber: &ControlBlock) {
         // SAFETY: the caller has the fiber alone, so it is in no list; it is in use until it has
         // run.
-        unsafe { self.injector.push(&ThisThread(call), NonNull::from(fiber)) };
+        unsafe { self.injector.push(ThisThread::of(call), NonNull::from(fiber)) };
         self.work_is_available(call);
     }
 
     /// Puts fibers in the queue from which any worker takes them.
     pub(crate) fn inject(&self, call: InCall<'_>, fibers: Chain<ControlBlock>) {
-        self.injector.push_chain(&ThisThread(call), fibers);
+        self.injector.push_chain(ThisThread::of(call), fibers);
     }
 
     /// Makes all workers look again for work.

@@ -11,8 +11,16 @@ use crate::worker::{self, Worker};
 
 /// The calling thread, as a contender for queue locks: only in a runtime section, because a killed
 /// holder's successor has to release the lock.
-#[derive(Clone, Copy)]
-pub struct ThisThread<'c>(pub InCall<'c>);
+pub struct ThisThread<'c>(InCall<'c>);
+
+impl<'c> ThisThread<'c> {
+    /// Returns the calling thread. A constant: an object of no size on the stack would cost its
+    /// function a frame.
+    #[inline(always)]
+    pub fn of(_: InCall<'c>) -> &'c Self {
+        const { &ThisThread(InCall::OF_A_CONSTANT) }
+    }
+}
 
 impl Contender for ThisThread<'_> {
     #[inline]
@@ -44,7 +52,7 @@ impl Contender for ThisWorker<'_> {
     }
 
     fn relax(&self) {
-        ThisThread(self.1).relax();
+        ThisThread::of(self.1).relax();
     }
 }
 

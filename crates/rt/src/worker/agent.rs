@@ -383,7 +383,7 @@ impl Worker {
         }
         let share = runtime.injector.len() / runtime.worker_count() + 1;
         let call = InCall::agent(self);
-        let batch = runtime.injector.pop_batch(&ThisThread(call), share.min(64));
+        let batch = runtime.injector.pop_batch(ThisThread::of(call), share.min(64));
         let found = !batch.is_empty();
         for fiber in batch {
             // SAFETY: a queued fiber is in use.

@@ -241,7 +241,7 @@ impl Worker {
         // twice.
         if self.next.peek().is_some()
             && let Some(fiber) =
-                self.next.steal(&ThisThread(call), || self.runtime().barriers.heavy())
+                self.next.steal(ThisThread::of(call), || self.runtime().barriers.heavy())
         {
             // SAFETY: a queued fiber is in use.
             self.runtime().inject_one(call, unsafe { fiber.as_ref() });

@@ -45,7 +45,7 @@ impl Worker {
             return false;
         }
         let call = InCall::agent(self);
-        let stolen = victim.next.steal(&ThisThread(call), || self.runtime().barriers.heavy());
+        let stolen = victim.next.steal(ThisThread::of(call), || self.runtime().barriers.heavy());
         // SAFETY: a queued fiber is in use.
         stolen.inspect(|fiber| self.push_stealable(call, unsafe { fiber.as_ref() })).is_some()
     }

@@ -188,7 +188,9 @@ pub(crate) fn park_until(what: &str, deadline: Deadline) {
         unwind::before_suspension(fiber);
     }
     let park = || {
-        note_unwinding(worker, fiber);
+        if std::thread::panicking() {
+            unwind::suspends_on_panicking_thread(worker, fiber);
+        }
         suspend(worker, fiber, Event::Park);
     };
     match deadline.ns() {
@@ -215,8 +217,12 @@ fn take_token(call: InCall<'_>, fiber: &ControlBlock) {
 #[must_use]
 #[inline(never)]
 pub(crate) fn wait(_: InCall<'_>, worker: &Worker, fiber: &ControlBlock) -> bool {
-    note_unwinding(worker, fiber);
-    suspend(worker, fiber, Event::Wait);
+    if std::thread::panicking() {
+        unwind::suspends_on_panicking_thread(worker, fiber);
+    }
+    if depart(worker, fiber, Event::Wait) {
+        go(worker, fiber, worker.pick());
+    }
     is_woken(fiber)
 }
 
@@ -237,7 +243,9 @@ fn depart_to_wait(
     fiber: &ControlBlock,
 ) -> Option<(&'static Worker, Option<&'static ControlBlock>)> {
     let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
-    note_unwinding(worker, fiber);
+    if std::thread::panicking() {
+        unwind::suspends_on_panicking_thread(worker, fiber);
+    }
     depart(worker, fiber, Event::Wait).then(|| (worker, worker.pick()))
 }
 
@@ -270,18 +278,42 @@ pub fn wait_until(call: InCall<'_>, fiber: &ControlBlock, deadline: Deadline) ->
 #[inline(always)]
 pub fn wait_from(
     call: InCall<'_>,
-    mut worker: &'static Worker,
+    worker: &Worker,
     fiber: &ControlBlock,
     deadline: Deadline,
 ) -> Resumed {
-    if deadline.ns().is_some_and(|due| due <= clock::monotonic_ns()) {
+    match deadline.ns() {
+        None if wait(call, worker, fiber) => Resumed::Woken,
+        None => wait_again(call, fiber),
+        Some(due) => wait_timed(call, worker, fiber, due),
+    }
+}
+
+/// Continues a wait without a deadline after the fiber was resumed by an event other than its
+/// waker.
+#[cold]
+#[inline(never)]
+fn wait_again(call: InCall<'_>, fiber: &ControlBlock) -> Resumed {
+    loop {
+        if unwind::is_due(fiber) {
+            return Resumed::Cancelled;
+        }
+        // Read each time: a migratable fiber may have changed its worker.
+        let Some(worker) = current() else { unreachable!("a fiber runs on a worker") };
+        if wait(call, worker, fiber) {
+            return Resumed::Woken;
+        }
+    }
+}
+
+#[inline(never)]
+fn wait_timed(call: InCall<'_>, mut worker: &Worker, fiber: &ControlBlock, due_ns: u64) -> Resumed {
+    if due_ns <= clock::monotonic_ns() {
         return Resumed::TimedOut;
     }
     loop {
-        let (woken, timed_out) = match deadline.ns() {
-            None => (wait(call, worker, fiber), false),
-            Some(due) => worker.timers.during(call, fiber, due, || wait(call, worker, fiber)),
-        };
+        let wait = || wait(call, worker, fiber);
+        let (woken, timed_out) = worker.timers.during(call, fiber, due_ns, wait);
         if woken {
             return Resumed::Woken;
         }
@@ -359,14 +391,6 @@ pub(crate) fn finish(worker: &Worker, fiber: &ControlBlock) -> ! {
     worker.departed.set(Departed::Finished(NonNull::from(fiber)));
     leave(worker, fiber);
     unreachable!("a finished fiber was resumed")
-}
-
-/// Notes that the calling fiber suspends while it unwinds, if it does.
-#[inline(always)]
-fn note_unwinding(worker: &Worker, fiber: &ControlBlock) {
-    if std::thread::panicking() {
-        unwind::suspends_on_panicking_thread(worker, fiber);
-    }
 }
 
 /// Ends the calling fiber, which is lost, or makes it begin anew, once neither its stack nor the

@@ -29,9 +29,6 @@ impl Timers {
 
     /// Runs `wait`, a suspension of `fiber`, the caller. At `due_ns` on the monotonic clock,
     /// interrupts `fiber`; also returns true if that happened. `wait` must not unwind.
-    ///
-    /// Never inlined: a wait without a deadline would save registers for it.
-    #[inline(never)]
     pub fn during<R>(
         &self,
         call: InCall<'_>,
@@ -42,7 +39,7 @@ impl Timers {
         let timer = pin!(Timer::new(Sleeper { fiber: NonNull::from(fiber), scope: None }));
         let timer = NonNull::from(&*timer);
         // SAFETY: the timer is new, and stays in place until it is disarmed below: `wait` returns.
-        unsafe { self.0.arm(&ThisThread(call), timer, due_ns) };
+        unsafe { self.0.arm(ThisThread::of(call), timer, due_ns) };
         let result = wait();
         // SAFETY: the timer is alive, and was armed in this wheel.
         (result, unsafe { self.end(call, fiber, timer) })
@@ -62,7 +59,7 @@ impl Timers {
         let timer = pin!(Timer::new(sleeper));
         let timer = NonNull::from(&*timer);
         // SAFETY: the timer is new, and stays in place until it is disarmed below: `body` returns.
-        unsafe { self.0.arm(&ThisThread(call.token()), timer, due_ns) };
+        unsafe { self.0.arm(ThisThread::of(call.token()), timer, due_ns) };
         let lent = Item::new(self, timer.as_ptr().cast_const().cast(), &RECOVERY);
         call.add(lent);
         let result = body(call);
@@ -79,7 +76,7 @@ impl Timers {
     /// The timer is alive, and was armed in this wheel.
     unsafe fn end(&self, call: InCall<'_>, fiber: &ControlBlock, timer: NonNull<Armed>) -> bool {
         // SAFETY: by this function's contract.
-        let disarmed = unsafe { self.0.disarm(&ThisThread(call), timer) };
+        let disarmed = unsafe { self.0.disarm(ThisThread::of(call), timer) };
         let fired = disarmed == Unlinked::AlreadyGone;
         if fired {
             // Removes an interrupt that has come after the wake.
@@ -95,7 +92,7 @@ static RECOVERY: ItemKind = ItemKind {
         // SAFETY: the items of this kind are valid timers, with the worker's where they are armed.
         let _ = unsafe {
             let timer = NonNull::new_unchecked(timer.cast_mut().cast::<Armed>());
-            timers.cast::<Timers>().as_ref().0.disarm(&ThisThread(call), timer)
+            timers.cast::<Timers>().as_ref().0.disarm(ThisThread::of(call), timer)
         };
     },
 };
@@ -117,7 +114,7 @@ impl Worker {
         let now = clock::monotonic_ns();
         let call = InCall::agent(self);
         let interrupt = |sleeper| Self::interrupt(call, Some(self), sleeper);
-        now >= due && self.timers.0.fire(&ThisThread(call), now, interrupt) > 0
+        now >= due && self.timers.0.fire(ThisThread::of(call), now, interrupt) > 0
     }
 
     /// Interrupts the fibers of this worker that are due. For the monitor, while the worker is
@@ -125,7 +122,7 @@ impl Worker {
     pub(crate) fn rescue_sleepers(&self) {
         let call = InCall::agent(self);
         let interrupt = |sleeper| Self::interrupt(call, None, sleeper);
-        self.timers.0.try_fire(&ThisThread(call), clock::monotonic_ns(), interrupt);
+        self.timers.0.try_fire(ThisThread::of(call), clock::monotonic_ns(), interrupt);
     }
 
     fn interrupt(call: InCall<'_>, me: Option<&Worker>, sleeper: Sleeper) {

@@ -56,19 +56,19 @@ impl Watches {
         if !self.any_polled() && !self.any_doorbell() {
             return false;
         }
-        let scan = self.0.scan(&ThisThread(call), SLICE, |watcher| watcher.wake(call));
+        let scan = self.0.scan(ThisThread::of(call), SLICE, |watcher| watcher.wake(call));
         matches!(scan, Scan::Done { hits: 1.., .. })
     }
 
     /// Polls all entries, even during a scan by another thread; returns true if there was a hit.
     pub fn scan_all(&self, call: InCall<'_>) -> bool {
-        self.0.scan_all(&ThisThread(call), |watcher| watcher.wake(call)) > 0
+        self.0.scan_all(ThisThread::of(call), |watcher| watcher.wake(call)) > 0
     }
 
     /// Resumes the fibers that wait to be notified of the word at `address`, if their conditions
     /// hold; returns their number.
     pub fn notify(&self, call: InCall<'_>, address: usize) -> usize {
-        self.0.notify(&ThisThread(call), address, |watcher| watcher.wake(call))
+        self.0.notify(ThisThread::of(call), address, |watcher| watcher.wake(call))
     }
 
     /// Lists `entry` and waits until it is hit, unless `seen_before` returns a value. Returns
@@ -90,7 +90,7 @@ impl Watches {
         let table = &self.0;
         // SAFETY: the entry is new; entry and word outlive the watch, which ends in `leave` below,
         // or by the hit after which this fiber is woken.
-        unsafe { table.insert(&ThisThread(call), NonNull::from(entry)) };
+        unsafe { table.insert(ThisThread::of(call), NonNull::from(entry)) };
         if let Some(value) = seen_before() {
             let _ = leave(call, table, entry, fiber);
             return Some(value);
@@ -137,7 +137,7 @@ fn leave(
     fiber: &ControlBlock,
 ) -> Unlinked {
     // SAFETY: the entry is alive, and this is its table.
-    let unlinked = unsafe { table.remove(&ThisThread(call), NonNull::from(entry)) };
+    let unlinked = unsafe { table.remove(ThisThread::of(call), NonNull::from(entry)) };
     if unlinked == Unlinked::AlreadyGone {
         suspend::absorb_wake(call, fiber);
     }

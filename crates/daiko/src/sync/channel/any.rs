@@ -131,7 +131,7 @@ impl<T> Any<T> {
             Any::Bounded(channel) => close(call, channel),
             Any::Unbounded(channel) => close(call, channel),
             Any::Rendezvous(channel) => loop {
-                let waiter = channel.lock(&ThisThread(call)).close();
+                let waiter = channel.lock(ThisThread::of(call)).close();
                 if waiter.is_none() {
                     return;
                 }
@@ -171,7 +171,7 @@ fn try_send<B: Buffer>(
     channel: &Buffered<B, WaiterId>,
     message: B::Value,
 ) -> Result<(), TrySendError<B::Value>> {
-    match channel.send(&ThisThread(call), message) {
+    match channel.send(ThisThread::of(call), message) {
         Ok(receiver) => {
             wait::wake(call, receiver);
             Ok(())
@@ -186,7 +186,7 @@ fn try_recv<B: Buffer>(
     call: InCall<'_>,
     channel: &Buffered<B, WaiterId>,
 ) -> Result<B::Value, TryRecvError> {
-    match channel.receive(&ThisThread(call)) {
+    match channel.receive(ThisThread::of(call)) {
         Ok((message, sender)) => {
             wait::wake(call, sender);
             Ok(message)
@@ -286,7 +286,7 @@ fn recv_slow<B: Buffer>(
 fn close<B: Buffer>(call: InCall<'_>, channel: &Buffered<B, WaiterId>) {
     channel.buffer().close();
     for side in [Side::Receive, Side::Send] {
-        while let Some(waiter) = channel.next(side, &ThisThread(call)) {
+        while let Some(waiter) = channel.next(side, ThisThread::of(call)) {
             wait::wake(call, Some(waiter));
         }
     }
@@ -311,7 +311,7 @@ impl<B: Buffer> AtSide<'_, B> {
         node: &Node<Party<WaiterId>>,
         was_claimed: bool,
     ) -> bool {
-        let mut side = self.channel.lock(self.side, &ThisThread(call));
+        let mut side = self.channel.lock(self.side, ThisThread::of(call));
         let waits = side.announce();
         if waits {
             // SAFETY: passed on to the caller.
@@ -324,11 +324,11 @@ impl<B: Buffer> AtSide<'_, B> {
 impl<B: Buffer> Object<Party<WaiterId>> for AtSide<'_, B> {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<Party<WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.channel.lock(self.side, &ThisThread(call)).leave(node) }
+        unsafe { self.channel.lock(self.side, ThisThread::of(call)).leave(node) }
     }
 
     fn give_way(&self, call: InCall<'_>, _: u8) -> bool {
-        wait::wake(call, self.channel.next(self.side, &ThisThread(call)));
+        wait::wake(call, self.channel.next(self.side, ThisThread::of(call)));
         true
     }
 
@@ -343,7 +343,7 @@ pub(super) struct AtMeeting<'c, T>(pub(super) &'c Rendezvous<T, WaiterId>);
 impl<T> Object<Offer<T, WaiterId>> for AtMeeting<'_, T> {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<Offer<T, WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.0.lock(&ThisThread(call)).leave(node) }
+        unsafe { self.0.lock(ThisThread::of(call)).leave(node) }
     }
 
     /// The message has been passed, so there is no wake to hand on.
@@ -441,7 +441,7 @@ fn meet_now<T>(
     channel: &Rendezvous<T, WaiterId>,
     offer: &Offer<T, WaiterId>,
 ) -> Met {
-    let meeting = channel.lock(&ThisThread(call)).meet(offer);
+    let meeting = channel.lock(ThisThread::of(call)).meet(offer);
     finish_meeting(call, meeting)
 }
 
@@ -503,7 +503,7 @@ unsafe fn meet_or_enqueue<T>(
             met => return met,
         }
     }
-    let mut queue = channel.lock(&ThisThread(call));
+    let mut queue = channel.lock(ThisThread::of(call));
     let meeting = queue.meet(&node.waiter());
     if meeting == Meeting::Alone {
         // SAFETY: passed on to the caller.

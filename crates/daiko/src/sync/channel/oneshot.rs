@@ -64,7 +64,7 @@ impl<T> OneshotSender<T> {
         let call = Call::enter();
         let call = call.token();
         // SAFETY: this is the only sender, and the call consumes it.
-        let sent = unsafe { self.channel.send(&ThisThread(call), message) };
+        let sent = unsafe { self.channel.send(ThisThread::of(call), message) };
         sent.map(|receiver| wait::wake(call, receiver)).map_err(SendError)
     }
 
@@ -131,7 +131,7 @@ impl<T> OneshotReceiver<T> {
         let waiter = Waiter::caller("OneshotReceiver::recv");
         let node = Node::new(Party::alone(waiter.id()));
         // SAFETY: the node is new, and stays in place until it has left or is claimed.
-        let queued = unsafe { self.channel.enqueue(&ThisThread(call), NonNull::from(&node)) };
+        let queued = unsafe { self.channel.enqueue(ThisThread::of(call), NonNull::from(&node)) };
         !queued || waiter.wait(call, &node, &AtOneshot(&self.channel), deadline) != Ended::TimedOut
     }
 }
@@ -142,7 +142,7 @@ struct AtOneshot<'c, T>(&'c Oneshot<T, WaiterId>);
 impl<T> Object<Party<WaiterId>> for AtOneshot<'_, T> {
     unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<Party<WaiterId>>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.0.leave(&ThisThread(call), node) }
+        unsafe { self.0.leave(ThisThread::of(call), node) }
     }
 
     /// A wake has no other receiver to go to.
@@ -159,13 +159,13 @@ impl<T> Drop for OneshotSender<T> {
     fn drop(&mut self) {
         let call = Call::enter();
         let call = call.token();
-        wait::wake(call, self.channel.close(&ThisThread(call)));
+        wait::wake(call, self.channel.close(ThisThread::of(call)));
     }
 }
 
 impl<T> Drop for OneshotReceiver<T> {
     fn drop(&mut self) {
-        daiko_rt::in_call!(|call| wait::wake(call, self.channel.close(&ThisThread(call))));
+        daiko_rt::in_call!(|call| wait::wake(call, self.channel.close(ThisThread::of(call))));
         // The destructor is user code.
         drop(self.try_recv());
     }

@@ -422,7 +422,7 @@ impl<'c, T> Operation<'c, T> {
         *self.place.borrow_mut() = Place::Offer(Node::new(offer));
         let place = self.place.borrow();
         let Place::Offer(node) = &*place else { unreachable!("just put there") };
-        let mut queue = at.lock(&ThisThread(call));
+        let mut queue = at.lock(ThisThread::of(call));
         let waits = !queue.is_ready(&offer);
         if waits {
             // SAFETY: a new node, which stays in place until `leave`: `Case::enqueue`'s contract.
@@ -602,13 +602,14 @@ impl<T> Case for RecvOneshot<'_, T> {
         // SAFETY: the claim stays until `leave`: this function's contract.
         let node = place.insert(Node::new(unsafe { Party::one_of(waiter, claim, outcome) }));
         // SAFETY: a new node, which stays in place until `leave`: this function's contract.
-        unsafe { self.receiver.channel.enqueue(&ThisThread(call), NonNull::from(&*node)) }
+        unsafe { self.receiver.channel.enqueue(ThisThread::of(call), NonNull::from(&*node)) }
     }
 
     fn leave(&self, call: InCall<'_>) {
         if let Some(node) = &*self.node.borrow() {
             // SAFETY: the node is alive, and in that queue if it is in any.
-            let _ = unsafe { self.receiver.channel.leave(&ThisThread(call), NonNull::from(node)) };
+            let _ =
+                unsafe { self.receiver.channel.leave(ThisThread::of(call), NonNull::from(node)) };
         }
         self.node.take();
     }

@@ -146,7 +146,7 @@ impl<F: FnOnce() -> T, T> Packet<F, T> {
         let waiter = unsafe {
             let children = &raw mut (*Self::family(packet).as_ptr()).children;
             let children = NonNull::new_unchecked(children);
-            Children::leave(children, &ThisThread(call), Self::node(packet))
+            Children::leave(children, ThisThread::of(call), Self::node(packet))
         };
         if let Some(id) = waiter {
             // SAFETY: the last child has claimed the wait.
@@ -171,7 +171,7 @@ impl Family {
         // SAFETY: the packet stays until its fiber has left; it is new, so in no list.
         let entered = unsafe {
             let node = Packet::<F, T>::node(fiber.packet.get());
-            self.children.enter(&ThisThread(call), node)
+            self.children.enter(ThisThread::of(call), node)
         };
         if entered == Entered::Called {
             fiber.must_unwind();
@@ -218,7 +218,7 @@ impl Family {
             unsafe { block.as_ref() }.retain();
             Fiber::from_block(block)
         };
-        while let Some(fiber) = self.children.call(&ThisThread(call), hold) {
+        while let Some(fiber) = self.children.call(ThisThread::of(call), hold) {
             fiber.cancel();
         }
     }
@@ -229,7 +229,7 @@ impl Family {
         match waiter {
             Waiter::Fiber(fiber) => self.wait_as_fiber(call, fiber),
             Waiter::Thread(thread) => {
-                if self.children.wait(&ThisThread(call), thread.id()) {
+                if self.children.wait(ThisThread::of(call), thread.id()) {
                     thread.block();
                 }
                 false
@@ -242,7 +242,7 @@ impl Family {
         if cancelled {
             self.cancel(call);
         }
-        if !self.children.wait(&ThisThread(call), waiter::fiber_id(fiber)) {
+        if !self.children.wait(ThisThread::of(call), waiter::fiber_id(fiber)) {
             return cancelled;
         }
         let target = Target::new(Kind::Scope, &self.children);
