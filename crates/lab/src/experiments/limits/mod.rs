@@ -1,7 +1,7 @@
-//! What the hardware allows: the floor under every other figure.
+//! Limits of the hardware, as a lower bound of all other figures.
 //!
-//! All of it is the lab's own code and shares nothing with Daiko's, so that a
-//! mistake there cannot flatter or hide itself here.
+//! This is the lab's own code and shares nothing with Daiko's, so that an error there cannot
+//! distort these figures.
 
 mod ring;
 mod rmw;
@@ -20,7 +20,7 @@ const METHODS: [&str; 5] = [LINE_TRANSFER, DATUM_TRANSFER, RMW_PAIR, SWITCH, ASS
 /// Cache lines between CPUs, atomics, a bare switch, a ring without scheduler.
 pub(crate) const EXPERIMENT: Experiment = Experiment {
     name: "limits",
-    about: "what the hardware allows: cache lines between CPUs, atomics, a bare switch and ring",
+    about: "limits of the hardware: cache lines between CPUs, atomics, a bare switch and ring",
     sizes: &["threads"],
     lists: &[List::Threads],
     methods: || METHODS.into(),
