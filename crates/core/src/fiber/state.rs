@@ -127,8 +127,8 @@ impl RunState {
     /// | Park   | TOKEN ? - TOKEN, proceed : PARKED, suspended | never | never |
     /// | Wait   | WOKEN ? - WOKEN, proceed : WAITING, suspended | never | never |
     ///
-    /// If Park or Wait would suspend the fiber, but CANCELLED or else INTERRUPTED is set, the bit is
-    /// removed and the effect is `Cancelled` or `Interrupted`.
+    /// If Park or Wait would suspend the fiber, but CANCELLED or else INTERRUPTED is set, the bit
+    /// is removed and the effect is `Cancelled` or `Interrupted`.
     #[inline]
     pub fn apply<M: Mode>(&self, event: Event) -> Effect {
         // Relaxed: the exchange decides, or only this thread writes the word, which is atomic

@@ -15,7 +15,7 @@ use daiko_sys::signal;
 
 use super::cancelled::CancelScope;
 use super::union_word::UnionWord;
-use crate::call::InCall;
+use crate::call::token::InCall;
 use crate::process;
 use crate::runtime::Shared as Runtime;
 use crate::worker::Worker;

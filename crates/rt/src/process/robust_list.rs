@@ -4,7 +4,7 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 
 use super::heap::is_shared;
-use crate::call::InCall;
+use crate::call::token::InCall;
 
 /// Capacity of a fiber's first list: 200 bytes.
 const FIRST: usize = 8;

@@ -57,12 +57,15 @@
 //! std::thread::scope(|s| drop(s.spawn(move || daiko_rt::wait::wake(token, None))));
 //! ```
 
+pub(crate) mod token;
+
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr;
 
 use daiko_core::fiber::{ExecMode, Lent};
 
+pub use self::token::InCall;
 use crate::fiber::ControlBlock;
 use crate::process::is_active;
 use crate::worker::{self, Worker};
@@ -100,13 +103,6 @@ pub struct Call {
     entered: Cell<Option<&'static ExecMode>>,
     /// The section belongs to one fiber.
     not_send: PhantomData<*const ()>,
-}
-
-/// The token of a runtime section: the caller is in one, or is no part of a fiber's run. It has no
-/// size.
-#[derive(Clone, Copy)]
-pub struct InCall<'c> {
-    section: PhantomData<&'c Call>,
 }
 
 /// Evaluates an expression in a runtime section: `in_call!(|call| ..)`, where `call` is the
@@ -203,7 +199,7 @@ impl Call {
     /// Returns the token of the section.
     #[inline(always)]
     pub fn token(&self) -> InCall<'_> {
-        InCall { section: PhantomData }
+        InCall::new()
     }
 
     /// Runs `code`, which is user code, in the middle of the section: nothing may be half done
@@ -233,7 +229,7 @@ impl Call {
 
 impl InCall<'static> {
     /// A token for a constant that is only reached by a token.
-    pub(crate) const OF_A_CONSTANT: Self = InCall { section: PhantomData };
+    pub(crate) const OF_A_CONSTANT: Self = InCall::new();
 }
 
 impl<'c> InCall<'c> {
@@ -257,13 +253,13 @@ impl<'c> InCall<'c> {
     #[inline(always)]
     pub fn unnoted() -> Self {
         debug_assert!(!notes_calls(), "a section that is to be noted");
-        InCall { section: PhantomData }
+        InCall::new()
     }
 
     #[inline(always)]
     fn outside_own_code() -> Self {
         assert_in_call();
-        InCall { section: PhantomData }
+        InCall::new()
     }
 }
 
