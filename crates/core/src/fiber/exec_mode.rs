@@ -113,8 +113,8 @@ impl ExecMode {
     /// destructors of locals may suspend in it.
     #[inline]
     pub fn end(&self) {
-        let _ =
-            self.change(USER_CODE, if cfg!(weaken = "exec-mode-end") { SUSPENDED } else { RUNTIME });
+        let _ = self
+            .change(USER_CODE, if cfg!(weaken = "exec-mode-end") { SUSPENDED } else { RUNTIME });
     }
 
     /// Lends the fiber to user code that the runtime section is about to run: nothing of the
