@@ -162,8 +162,8 @@ fn assert_refused(command: Command, wanted: &[&str]) {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_in_one_line() {
-    let Some(ground) = ground("what_cannot_be_done_is_refused_in_one_line") else { return };
+fn impossible_requests_are_refused_in_one_line() {
+    let Some(ground) = ground("impossible_requests_are_refused_in_one_line") else { return };
     for (arguments, wanted) in [
         (&[][..], &["-- COMMAND ::: COMMAND", "--pid"][..]),
         (&["--pid", "1", "--", "true"], &["not both"]),
@@ -246,8 +246,8 @@ fn commands_write_where_they_would_without() {
 }
 
 #[test]
-fn an_interrupt_puts_back_what_was_placed() {
-    let Some(ground) = ground("an_interrupt_puts_back_what_was_placed") else { return };
+fn an_interrupt_puts_placed_threads_back() {
+    let Some(ground) = ground("an_interrupt_puts_placed_threads_back") else { return };
     let before = cpu::allowed().unwrap();
     for (policy, signal) in
         [("cross", libc::SIGINT), ("auto", libc::SIGTERM), ("parallel", libc::SIGHUP)]
@@ -333,8 +333,8 @@ fn a_session_that_is_killed_is_put_back_by_restore() {
 
 /// The new process has inherited its affinity, and no observation finds it before the end.
 #[test]
-fn what_is_started_meanwhile_is_put_back_too() {
-    let Some(ground) = ground("what_is_started_meanwhile_is_put_back_too") else { return };
+fn threads_started_meanwhile_are_put_back_too() {
+    let Some(ground) = ground("threads_started_meanwhile_are_put_back_too") else { return };
     let before = cpu::allowed().unwrap();
     for is_killed in [false, true] {
         let (mut child, [mut first, _second]) = session(&ground, "cross");
@@ -392,12 +392,12 @@ fn a_process_that_ends_meanwhile_does_not_end_the_session() {
     until(|| ground.journals() == 1 && second.mask().len() == 1);
     assert!(child.try_wait().unwrap().is_none());
     drop(second);
-    assert!(child.wait_with_output().unwrap().status.success(), "nobody is left");
+    assert!(child.wait_with_output().unwrap().status.success(), "no process is left");
 }
 
 #[test]
-fn an_interrupt_ends_commands_and_what_was_placed_is_over() {
-    let Some(ground) = ground("an_interrupt_ends_commands_and_what_was_placed_is_over") else {
+fn an_interrupt_ends_commands_and_their_placement() {
+    let Some(ground) = ground("an_interrupt_ends_commands_and_their_placement") else {
         return;
     };
     let file = ground.runtime.path().join("pid");
@@ -425,7 +425,7 @@ fn a_journal_that_cannot_be_written_keeps_all_as_it_is() {
     let open = ground.runtime.path().join("daiko-pair");
     fs::create_dir(&open).unwrap();
     fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
-    assert_refused(ground.pair(&touch), &["others can write", "XDG_RUNTIME_DIR"]);
+    assert_refused(ground.pair(&touch), &["other users can write", "XDG_RUNTIME_DIR"]);
     assert!(!file.exists());
 }
 

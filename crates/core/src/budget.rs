@@ -116,7 +116,7 @@ mod tests {
     proptest! {
         /// The LIFO slot has a fiber at most picks, or none, at random.
         #[test]
-        fn nobody_starves(
+        fn no_fiber_starves(
             picks in prop::collection::vec(
                 (prop::bool::weighted(0.9), prop::bool::weighted(0.01)), 1..1000),
         ) {

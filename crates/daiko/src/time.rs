@@ -44,7 +44,7 @@ fn sleep_to(what: &str, deadline: Deadline) {
         daiko_rt::worker::assert_no_poller(what);
         return std::thread::sleep(deadline.left().unwrap_or(Duration::MAX));
     };
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     let sleep = || suspend::wait_until(call.token(), fiber, deadline);
@@ -64,8 +64,8 @@ fn sleep_to(what: &str, deadline: Deadline) {
 /// aborts the process. A call that does not suspend, or waits for a [`blocking`](crate::blocking())
 /// call, is not cut short.
 ///
-/// A result that is there is returned, however late. If timeouts nest, the outermost whose time is
-/// over ends; a cancel of the fiber ends them all.
+/// A result that is there is returned, however late. If timeouts nest, the outermost that has
+/// expired ends; a cancel of the fiber ends them all.
 ///
 /// ```
 /// # daiko::run(|| {
@@ -114,7 +114,7 @@ fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result
     scope.settle(call.token(), fiber, result).map_err(|_| Elapsed)
 }
 
-/// Error of a [`timeout`] whose time was over before its body ended.
+/// Error of a [`timeout`]: the time was over before the body ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Elapsed;
 
@@ -129,12 +129,12 @@ impl std::error::Error for Elapsed {}
 /// Source of ticks at fixed times, made by [`interval`].
 #[derive(Clone, Debug)]
 pub struct Interval {
-    /// When the next tick is due, in nanoseconds on the monotonic clock.
+    /// The time of the next tick, in nanoseconds on the monotonic clock.
     next: u64,
     period: u64,
 }
 
-/// Creates an interval whose first tick is due now, and each later tick `period` after the
+/// Creates an interval. The first tick is due now, and each later tick `period` after the
 /// previous.
 ///
 /// ```

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_changed_a_thread_last_is_told() {
+    fn the_last_program_that_changed_a_thread_is_named() {
         let (one, other) = (thread(7, 1), thread(7, 2));
         let ledger = ledger(0, &[(one, "0-3", "0"), (one, "0-3", "2"), (other, "3", "3")]);
         let before = set("0-3");
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_inherited_is_of_the_same_process_and_of_the_time_of_the_session() {
+    fn inherited_masks_are_of_the_same_process_and_session() {
         let (one, other) = (thread(7, 1), thread(8, 2));
         let ledger = ledger(50, &[(one, "0-3", "0"), (other, "0-1", "0")]);
         let start = |pid, start| ThreadId { pid, tid: 9, start };
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn whose_cpu_went_offline_was_changed_by_the_kernel() {
+    fn a_thread_with_an_offline_cpu_was_changed_by_the_kernel() {
         let one = thread(7, 1);
         let ledger = ledger(0, &[(one, "0-1", "1")]);
         let now = set("0-3");
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_executes_a_program_becomes_the_first_thread() {
+    fn a_thread_that_executes_a_program_becomes_the_first_thread() {
         let (first, second) = (thread(7, 7), thread(7, 8));
         let ledger =
             ledger(0, &[(first, "0-3", "0"), (second, "0-3", "1"), (thread(9, 9), "0-3", "2")]);

@@ -117,7 +117,7 @@ fn a_change_of_behaviour_pairs_anew() {
 }
 
 #[test]
-fn a_thread_that_somebody_else_binds_is_left_to_him() {
+fn a_thread_bound_by_another_program_is_left_alone() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(Policy::Cross)).unwrap();
     let other = ground.found[0].id;
@@ -196,7 +196,7 @@ fn one_that_was_bound_before_is_left_alone() {
 }
 
 #[test]
-fn what_a_placed_thread_starts_is_put_back_as_that_was() {
+fn children_of_a_placed_thread_are_put_back_as_it_was() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(Policy::Cross)).unwrap();
     let child = ThreadId { start: u64::MAX, ..thread(9, 90) };
@@ -209,7 +209,7 @@ fn what_a_placed_thread_starts_is_put_back_as_that_was() {
 
 /// The parent has been moved since, or has ended.
 #[test]
-fn what_a_placed_thread_has_started_is_known_though_that_was_moved() {
+fn children_of_a_placed_thread_are_known_though_it_was_moved() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(Policy::Cross)).unwrap();
     let child = ThreadId { start: u64::MAX, ..thread(7, 90) };
@@ -238,7 +238,7 @@ fn one_that_bound_itself_before_the_session_is_no_child() {
 }
 
 #[test]
-fn who_is_not_watched_any_more_is_put_back() {
+fn threads_no_longer_watched_are_put_back() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(Policy::Cross)).unwrap();
     ground.session.watch(&ground.found[1..]).unwrap();
@@ -247,7 +247,7 @@ fn who_is_not_watched_any_more_is_put_back() {
 }
 
 #[test]
-fn who_may_not_be_moved_on_is_put_back_or_stays_noted() {
+fn threads_that_may_not_be_moved_are_put_back_or_stay_noted() {
     let mut ground = ground(&[Compute, Stall]);
     ground.session.place(Some(Policy::Cross)).unwrap();
     let stuck = ground.found[0].id;

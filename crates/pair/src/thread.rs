@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_started_belongs_to_the_family() {
+    fn started_threads_belong_to_the_family() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let family = families([std::process::id()]);
         if family.len() == 1 {

@@ -109,7 +109,7 @@ impl Waiter {
     #[inline(never)]
     pub fn caller(what: &str) -> Waiter {
         let Some((_, fiber)) = worker::try_caller() else { return Self::thread(what) };
-        if fiber.flags.get() != 0 {
+        if fiber.flags.has_any() {
             unwind::before_suspension(fiber);
         }
         Waiter::Fiber(fiber)
@@ -136,7 +136,7 @@ impl Waiter {
     #[inline]
     pub fn may_be_refused(&self) -> bool {
         match self {
-            Waiter::Fiber(fiber) => fiber.flags.get() != 0,
+            Waiter::Fiber(fiber) => fiber.flags.has_any(),
             Waiter::Thread(_) => worker::is_agent() || process::is_active(),
         }
     }
@@ -145,11 +145,11 @@ impl Waiter {
     ///
     /// # Panics
     ///
-    /// If the caller may not wait: a poller, a fiber inside `no_suspend`, or a thread whose frame
-    /// is not visible to its wakers, which are other processes.
+    /// If the caller may not wait: a poller, a fiber inside `no_suspend`, or a thread with a
+    /// frame that its wakers, in other processes, cannot see.
     pub fn ask(&self, what: &str) {
         match self {
-            Waiter::Fiber(fiber) if fiber.flags.get() != 0 => unwind::before_suspension(fiber),
+            Waiter::Fiber(fiber) if fiber.flags.has_any() => unwind::before_suspension(fiber),
             Waiter::Fiber(_) => {}
             Waiter::Thread(_) => {
                 worker::assert_no_poller(what);

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_is_refused() {
+    fn a_malformed_command_is_refused() {
         for words in [
             &["true", NEXT][..],
             &[NEXT],
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_or_progress_names_whom_it_is_of() {
+    fn a_class_or_progress_names_its_process() {
         assert_eq!(class("a=b=stall").unwrap(), ("a=b".to_owned(), Class::Stall));
         assert_eq!(progress("7=/a=b").unwrap(), (7, "/a=b".into()));
         assert!(["stall", "=stall", "x=", "x=unknown"].iter().all(|text| class(text).is_err()));

@@ -251,7 +251,7 @@ pairing is available: siblings are there and allowed
     }
 
     #[test]
-    fn what_is_not_allowed_or_offline_is_marked() {
+    fn forbidden_or_offline_cpus_are_marked() {
         assert_drawn(
             "1x6x2 allowed=0-3,10 offline=5,11 without=caches",
             "\

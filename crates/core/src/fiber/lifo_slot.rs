@@ -123,7 +123,7 @@ impl<T> LifoSlot<T> {
         if ptr::eq(thief, old) {
             return None;
         }
-        debug_assert!(ptr::eq(thief, new), "a thief takes what is in the slot");
+        debug_assert!(ptr::eq(thief, new), "a thief takes the fiber in the slot");
         self.slot.store(ptr::null_mut(), Ordering::Relaxed);
         Entry::unpack(old)
     }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_owner_gets_back_what_it_displaces() {
+    fn the_owner_gets_the_displaced_fiber_back() {
         let (a, b) = (1, 2);
         for access in [Access::Plain, Access::Exchange] {
             let slot = LifoSlot::new(access);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thief_takes_only_what_is_stealable_and_the_owner_notices() {
+    fn a_thief_takes_only_stealable_fibers_and_the_owner_notices() {
         let (a, b) = (1, 2);
         for access in [Access::Plain, Access::Exchange] {
             let slot = LifoSlot::new(access);

@@ -43,7 +43,7 @@ pub enum Event {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// No effect.
     None,
     /// Put the fiber into a queue: it was suspended, and this event alone ended that.
     Enqueue,
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_suspended_and_who_parks_is_parked_as_well() {
+    fn a_waiting_fiber_is_suspended_and_a_parking_fiber_is_parked_as_well() {
         let states = [Event::Unpark, Event::Wait, Event::Park].map(|event| {
             let state = RunState::new();
             let _ = state.apply::<Plain>(event);
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_come_goes_before_a_cancel() {
+    fn a_kept_unpark_goes_before_a_cancel() {
         use Effect::*;
         let events = [Event::Wake, Event::Interrupt, Event::Cancel, Event::Wait, Event::Wait];
         assert_eq!(after(&events), [None, None, None, Proceed, Cancelled]);

@@ -20,8 +20,8 @@ mod tests;
 /// Number of other holders after which the lock is handed to a waiter that has been woken.
 pub const MOST_BARGED: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 256 };
 
-/// Number of looks at a held lock before the caller waits. Each pause is twice as long as the one
-/// before.
+/// Number of looks at a held lock before the caller waits. Each pause is twice as long as the
+/// previous.
 const LOOKS: u32 = 4;
 
 /// Notes that a claimed waiter reads in its node.
@@ -186,8 +186,8 @@ impl<W: Copy> RawMutex<W> {
         // it.
         let release = unless_weakened!("mutex-release", Ordering::Release);
         let (held, free) = (Word::FREE.locked(), Word::FREE);
-        // The load first, because an exchange that is bound to fail costs as much as one that
-        // succeeds.
+        // The load first, because an exchange that is bound to fail costs as much as an exchange
+        // that succeeds.
         self.load() == held && self.change(held, free, release).is_ok()
     }
 

@@ -19,8 +19,8 @@ const KEY: SourceKey<Pollers> = unsafe { SourceKey::new(sources::POLLERS) };
 /// A source of completions that agents poll: a queue in memory, a device, a library's progress
 /// call.
 pub trait Poller: Send + 'static {
-    /// Looks at the source once, without blocking, and unparks the fibers whose wait is over;
-    /// returns how many events it found.
+    /// Looks at the source once, without blocking, and unparks the fibers that can go on;
+    /// returns the number of events.
     ///
     /// It runs on an agent, so it must neither suspend nor wait. Calls that need a fiber panic
     /// here, and so do [`blocking`](crate::blocking()) and
@@ -64,7 +64,7 @@ enum State {
     Running,
     /// An agent calls it, and drops it afterwards: its registration is gone.
     Ending,
-    /// It has panicked, or its registration has been dropped.
+    /// The poller has panicked, or its registration has been dropped.
     Gone,
 }
 

@@ -11,7 +11,7 @@ use std::ptr::{self, NonNull};
 use daiko_sys::memory::MemoryError;
 
 use daiko_rt::call::{self, Call, InCall};
-use daiko_rt::fiber::{ControlBlock, FiberData, flag};
+use daiko_rt::fiber::{ControlBlock, FiberData};
 
 /// The number of buckets of a fiber's first table, as a power of two.
 const FIRST_BITS: u32 = 2;
@@ -126,7 +126,7 @@ pub(super) unsafe fn insert<T>(fiber: &ControlBlock, key: usize, value: T) -> No
 /// As in an unwinding, destructors are not cancelled. A panic ends with its destructor.
 #[cold]
 fn end(call: InCall<'_>, fiber: &ControlBlock) {
-    fiber.nested(flag::SHIELD, "shield", || {
+    fiber.flags.shield(|| {
         while let Some(value) = take_newest(fiber) {
             // SAFETY: its drop is called once, and no lookup finds it any more.
             let dropped = panic::catch_unwind(AssertUnwindSafe(|| unsafe {

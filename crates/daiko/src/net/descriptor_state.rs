@@ -1,4 +1,5 @@
-//! State of a descriptor that fibers wait for: its waiters, and the worker whose agent polls it.
+//! State of a descriptor that fibers wait for: its waiters, and the worker that polls it by its
+//! agent.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -30,7 +31,7 @@ const UNKNOWN: i32 = 5;
 /// Calls in a row without a wait, after which other fibers run.
 const IN_A_ROW: u8 = 32;
 
-/// Bit of [`DescriptorState::watched`]: the next waiter registers with its own worker's agent.
+/// Bit of [`DescriptorState::watched`]: the next waiter registers with the agent of its own worker.
 const MOVES_ON: u8 = 1 << 7;
 
 /// Lets other fibers of the worker run, if the caller is a fiber that may suspend here.
@@ -45,7 +46,7 @@ fn give_way() {
     }
 }
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     In,
@@ -64,11 +65,11 @@ impl Way {
 /// Condition under which to make a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Look {
-    /// If the kernel has reported a change since the last one that has left nothing.
+    /// Only if the kernel has reported a change since the last call that has left nothing.
     IfChanged,
-    /// Always: the kernel was asked, by a thread that is no fiber.
+    /// Always: a thread that is no fiber has asked the kernel.
     Always,
-    /// Always, as the time is over: perhaps no agent has looked at the kernel's reports.
+    /// Always, as the time is over: perhaps no agent has read the kernel's reports.
     Last,
 }
 
@@ -83,7 +84,7 @@ pub(crate) struct DescriptorState {
     watched: AtomicU8,
     /// Calls since the last wait. A lost count does no harm.
     in_a_row: AtomicU8,
-    /// Worker whose agent polls it.
+    /// The registration: the worker that polls it by its agent.
     home: Lock<Option<Home>>,
 }
 
@@ -94,19 +95,19 @@ struct Home {
     token: Token,
 }
 
-// SAFETY: `Io` is Sync, and there as long as its runtime's memory is held.
+// SAFETY: `Io` is Sync, and valid as long as its runtime's memory is held.
 unsafe impl Send for Home {}
 
 impl Home {
     fn io(&self) -> &Io {
-        // SAFETY: held.
+        // SAFETY: the runtime's memory is held.
         unsafe { self.io.as_ref() }
     }
 }
 
 impl DescriptorState {
-    /// Makes the state of a descriptor that is not registered. All functions are given the same
-    /// one, open until [`close`](Self::close).
+    /// Makes the state of a descriptor that is not registered. All functions are given this
+    /// descriptor, which is open until [`close`](Self::close).
     pub(crate) fn new() -> Arc<Self> {
         let scope = if process::is_active() { Scope::Shared } else { Scope::Private };
         Arc::new(DescriptorState {
@@ -126,8 +127,8 @@ impl DescriptorState {
         }
     }
 
-    /// Makes `call`, which does not block, as soon as there is something for it, until it does not
-    /// fail for want of that. `drains` says of a result that there is nothing left.
+    /// Makes `call`, which does not block, as soon as there is something for it, and repeats it
+    /// while it fails with `WouldBlock`. `drains` tells of a result that nothing is left.
     #[inline]
     pub(crate) fn perform<R>(
         self: &Arc<Self>,
@@ -138,7 +139,7 @@ impl DescriptorState {
         mut call: impl FnMut() -> io::Result<R>,
         drains: impl Fn(&R) -> bool,
     ) -> io::Result<R> {
-        // Before a call: a cancel after it would lose the bytes that it has taken.
+        // Before a call: a cancel after the call would lose the bytes that it has taken.
         self.give_way_now_and_then();
         let readiness = self.readiness(way);
         let mut turn = Turn { source: self, way, claimed: false };
@@ -155,7 +156,7 @@ impl DescriptorState {
                     done => {
                         if done.as_ref().is_ok_and(&drains) {
                             readiness.drained(seen);
-                            // At an end there is more to be found behind the taken bytes.
+                            // At an end, a further read finds the end behind the taken bytes.
                             turn.claimed &= seen.is_closed();
                         }
                         return done;
@@ -170,7 +171,7 @@ impl DescriptorState {
         }
     }
 
-    /// Lets others run after so many calls without a wait.
+    /// Lets other fibers run after so many calls without a wait.
     #[inline]
     fn give_way_now_and_then(&self) {
         let calls = self.in_a_row.load(Ordering::Relaxed);
@@ -180,7 +181,7 @@ impl DescriptorState {
         }
     }
 
-    /// Waits until the kernel reports something. It is asked only where nothing is known.
+    /// Waits until the kernel reports something. The kernel is asked only if nothing is known.
     pub(crate) fn await_ready(
         self: &Arc<Self>,
         fd: BorrowedFd<'_>,
@@ -197,7 +198,7 @@ impl DescriptorState {
             }
             readiness.drained(seen);
         }
-        // The caller takes nothing, so it is the next waiter's turn as well.
+        // The caller takes nothing, so the next waiter has to look as well.
         let mut turn = Turn { source: self, way, claimed: false };
         match self.wait(fd, &mut turn, what, seen, deadline)? {
             Look::Last if !is_ready()? => Err(io::ErrorKind::TimedOut.into()),
@@ -334,7 +335,7 @@ impl DescriptorState {
         })
     }
 
-    /// Ends the reports. A change meanwhile is there at the next registration.
+    /// Ends the reports. A change meanwhile is reported at the next registration.
     fn leave_home(&self, fd: BorrowedFd<'_>, home: &mut Option<Home>) {
         if let Some(home) = home.take() {
             home.io().unwatch(fd, home.token, self.watched());
@@ -366,8 +367,9 @@ impl DescriptorState {
         }
     }
 
-    /// Ends the registration: the worker has ended, or lost its selector. Waiters register anew;
-    /// one of them returns the error, if there is one: if it lasts, the other waiters meet it.
+    /// Ends the registration: the worker has ended, or lost its selector. Waiters register anew.
+    /// One of them returns the error, if there is one; if the error lasts, the other waiters meet
+    /// it.
     pub(crate) fn detach(&self, call: InCall<'_>, error: Option<&io::Error>) {
         if let Some(error) = error {
             self.error.store(error.raw_os_error().unwrap_or(UNKNOWN), Ordering::Relaxed);
@@ -379,7 +381,7 @@ impl DescriptorState {
         }
     }
 
-    /// Ends all that the kernel looks for, before the descriptor is closed.
+    /// Ends all watching by the kernel, before the descriptor is closed.
     pub(crate) fn close(&self, fd: BorrowedFd<'_>) {
         let _call = Call::enter();
         let home = self.home.lock().take();
@@ -407,7 +409,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A wait for one way of a source.
+/// A wait for one direction of a source.
 struct Waiting<'s> {
     source: &'s DescriptorState,
     way: Way,

@@ -40,10 +40,10 @@ impl<F: Fn() -> bool + Sync> Probe for Look<F> {
 /// How the process that changes the condition notifies the waiter.
 #[derive(Clone, Copy)]
 pub(super) enum NotifiedBy<'s> {
-    /// It rings for the listeners there.
+    /// The notifier rings for the listeners there.
     At(&'s Listeners),
-    /// It rings this doorbell, which was the caller's [`own_bell`] when the caller announced it;
-    /// `None`: it rings for no waiter.
+    /// The notifier rings this doorbell, which was the caller's [`own_bell`] when the caller
+    /// announced it; `None`: it rings for no waiter.
     By(Option<usize>),
 }
 
@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_told_another_bell_than_he_sleeps_on_looks_by_himself() {
+    fn a_waiter_registered_with_another_bell_looks_by_itself() {
         assert!(NotifiedBy::By(Some(3)).reaches(3));
         assert!(!NotifiedBy::By(Some(3)).reaches(4) && !NotifiedBy::By(None).reaches(0));
         let listeners = Listeners::new();

@@ -39,7 +39,7 @@ const SAMPLE: Duration = Duration::from_millis(1);
 pub(crate) struct SegmentWaits {
     /// The conditions that are waited for. Peers ring for them, but only for workers that sleep.
     watches: Watches,
-    /// Only the owner.
+    /// The doorbells. Accessed only by the owner.
     bells: UnsafeCell<Vec<Bell>>,
     /// The doorbell that the worker sleeps on; null: its own token as well, among several words.
     /// Written by the owner before its inbox says that it is parked; read by the thread that has

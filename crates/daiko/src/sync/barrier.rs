@@ -65,7 +65,7 @@ impl Barrier {
     ///
     /// If `parties` is 0: no party would ever come.
     pub const fn new(parties: usize) -> Self {
-        assert!(parties > 0, "daiko: a Barrier of 0 lets nobody through; use 1 or more");
+        assert!(parties > 0, "daiko: a Barrier of 0 lets no caller through; use 1 or more");
         Barrier { queue: WaitQueue::new(0), parties }
     }
 

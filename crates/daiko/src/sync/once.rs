@@ -102,7 +102,7 @@ impl Once {
     ///
     /// # Panics
     ///
-    /// If a closure panicked here before; if the caller is one that is being run here; if it would
+    /// If a closure panicked here before; if a closure that is being run here calls; if it would
     /// have to wait inside [`no_suspend`](crate::no_suspend), or in a
     /// [`Poller`](crate::agent::Poller).
     #[inline]
@@ -225,7 +225,7 @@ impl Once {
         form: &Form,
         deadline: impl FnOnce() -> Deadline,
     ) -> Result<(), TimedOut> {
-        self.call_with(form, deadline, |_, _| unreachable!("who waits does not do it"))
+        self.call_with(form, deadline, |_, _| unreachable!("a waiter does not run the closure"))
     }
 
     /// Runs `init`, which is user code, or waits for another initializer.

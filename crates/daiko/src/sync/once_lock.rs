@@ -46,7 +46,7 @@ const SET: Form = Form::new("OnceLock::set", true, true);
 /// Reason why a value was not written in time; it contains the value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SetTimeoutError<T> {
-    /// There is one already.
+    /// A value exists already.
     Occupied(T),
     /// The time is over.
     TimedOut(T),
@@ -65,7 +65,7 @@ impl<T> fmt::Display for SetTimeoutError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             SetTimeoutError::Occupied(_) => "there is a value already",
-            SetTimeoutError::TimedOut(_) => "somebody else was not done with the value in time",
+            SetTimeoutError::TimedOut(_) => "another caller did not finish the value in time",
         })
     }
 }

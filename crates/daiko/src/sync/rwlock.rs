@@ -79,8 +79,8 @@ pub struct RwLock<T: ?Sized> {
 
 const _: () = assert!(size_of::<RwLock<()>>() == 24);
 
-// SAFETY: a writer has exclusive access, and may run on another thread than the one that drops the
-// value; readers share it.
+// SAFETY: a writer has exclusive access, and may run on a thread other than the thread that drops
+// the value; readers share it.
 unsafe impl<T: ?Sized + Send + Sync> Sync for RwLock<T> {}
 
 impl<T: ?Sized> UnwindSafe for RwLock<T> {}

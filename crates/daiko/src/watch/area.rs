@@ -184,8 +184,8 @@ where
         Self::with_notice(len, false)
     }
 
-    /// Creates a notified area, whose writers all call [`notify`](Self::notify), so that agents may
-    /// sleep while fibers wait. A notification costs an additional fence.
+    /// Creates a notified area: all of its writers call [`notify`](Self::notify), so that agents
+    /// may sleep while fibers wait. A notification costs an additional fence.
     pub fn notified(len: usize) -> (Self, Vec<Slot<V>>) {
         Self::with_notice(len, true)
     }
@@ -375,7 +375,7 @@ impl<V: Lane> Slot<V> {
         let call = Call::enter();
         let call = call.token();
         let (worker, fiber) = daiko_rt::worker::caller("Slot::wait");
-        if fiber.flags.get() != 0 {
+        if fiber.flags.has_any() {
             unwind::before_suspension(fiber);
         }
         let area = self.shared.area();

@@ -71,7 +71,7 @@ pub fn wait_until_timeout<W: Word>(
     wait(word, until, Notice::Polled, timeout.into()).ok_or(TimedOut)
 }
 
-/// Waits as [`wait_until`] does, for a word whose writer calls [`notify`] afterwards. The word is
+/// Waits as [`wait_until`] does, for a word. Its writer calls [`notify`] afterwards, so the word is
 /// not polled.
 ///
 /// ```
@@ -113,7 +113,7 @@ pub fn wait_until_notified_timeout<W: Word>(
     wait(word, until, Notice::Notified, timeout.into()).ok_or(TimedOut)
 }
 
-/// Resumes the fibers whose notified watch of `word` now holds; returns their number.
+/// Resumes the fibers that have a notified watch of `word` which now holds; returns their number.
 ///
 /// It applies to the caller's runtime if the caller is a fiber, else to the default runtime;
 /// [`notify_in`] names another. Without notified watches it costs a fence and a load for each
@@ -123,8 +123,8 @@ pub fn notify<W: Word>(word: &W) -> usize {
     notify_at(call.token(), runtime::of(worker::current()), word)
 }
 
-/// Resumes the fibers of `runtime` whose notified watch of `word` now holds, as [`notify`] does;
-/// returns their number.
+/// Resumes the fibers of `runtime` that have a notified watch of `word` which now holds, as
+/// [`notify`] does; returns their number.
 pub fn notify_in<W: Word>(runtime: &Runtime, word: &W) -> usize {
     let call = Call::enter();
     notify_at(call.token(), runtime.shared(), word)
@@ -151,7 +151,7 @@ fn wait<W: Word>(
 ) -> Option<W::Value> {
     let call = Call::enter();
     let (worker, fiber) = daiko_rt::worker::caller("watch::wait_until");
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     sample(word, until)

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_mapped_has_no_code() {
+    fn unmapped_memory_has_no_code() {
         let pid = std::process::id();
         let mut code = Code::of(pid, Mappings::of(pid).unwrap().mapped);
         assert_eq!(code.read(0, &mut [0; 8]), 0);

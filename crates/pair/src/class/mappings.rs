@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sign_is_none() {
+    fn a_missing_sign_is_none() {
         let dax = "36 35 259:2 / /mnt rw - xfs /dev/pmem0 rw,dax=never\n";
         for text in [
             SHARED,

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_scattered_beyond_the_caches_is_far() {
+    fn accesses_scattered_beyond_the_caches_are_far() {
         assert!(is_far(&scattered(100, 256 * MIB), 32 * MIB));
         assert!(!is_far(&scattered(100, 16 * MIB), 32 * MIB), "the caches hold it");
         assert!(!is_far(&scattered(ENOUGH_ADDRESSES as u64 - 1, 256 * MIB), 32 * MIB));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_visited_in_order_is_not_far() {
+    fn accesses_in_order_are_not_far() {
         let up: Vec<u64> = (0..100).map(|step| step * 5 * MIB % (128 * MIB)).collect();
         let down: Vec<u64> = up.iter().map(|address| 128 * MIB - address).collect();
         assert!(!is_far(&up, 32 * MIB) && !is_far(&down, 32 * MIB));

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cycles_are_found_without_those_who_lead_into_them() {
+    fn cycles_are_found_without_the_waiters_that_lead_into_them() {
         let next =
             [Some(1), Some(2), Some(1), None, Some(3), Some(5), Some(0), Some(9), None, Some(7)];
         assert_eq!(cycles(&next), [vec![1, 2], vec![5], vec![7, 9]]);

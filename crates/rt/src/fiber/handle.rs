@@ -3,11 +3,10 @@
 use std::fmt;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::AtomicPtr;
 
-use daiko_core::fiber::Event;
+use daiko_core::fiber::{Event, HomeHint};
 
-use super::{ControlBlock, flag};
+use super::ControlBlock;
 use crate::call::Call;
 use crate::deadline::Deadline;
 use crate::worker::{self, WakeRequest, Worker, suspend};
@@ -18,9 +17,8 @@ use crate::worker::{self, WakeRequest, Worker, suspend};
 /// worker has read the messages that were sent to it.
 pub struct Fiber {
     block: NonNull<ControlBlock>,
-    /// The fiber's worker, once this handle has seen it pinned there; null before. It spares an
-    /// unpark from another worker the look at the block, a line of that other worker.
-    pub(super) home: AtomicPtr<Worker>,
+    /// The worker to which this handle has seen the fiber pinned. Any thread that has the handle.
+    pub(super) home: HomeHint<Worker>,
 }
 
 // SAFETY: the handle reaches only fields that any thread may touch, or that were fixed at the
@@ -32,7 +30,7 @@ unsafe impl Sync for Fiber {}
 impl Fiber {
     /// Takes over one reference.
     pub(crate) fn from_block(block: NonNull<ControlBlock>) -> Self {
-        Fiber { block, home: AtomicPtr::new(ptr::null_mut()) }
+        Fiber { block, home: HomeHint::new() }
     }
 
     #[inline]
@@ -71,10 +69,10 @@ impl Clone for Fiber {
 impl Drop for Fiber {
     #[inline]
     fn drop(&mut self) {
-        crate::in_call!(|call| match self.home.get_mut().is_null() {
-            true => self.block().release(call),
+        crate::in_call!(|call| match self.home.is_known() {
+            false => self.block().release(call),
             // An unpark may be under way to that worker.
-            false => self.block().release_after_inline(call),
+            true => self.block().release_after_inline(call),
         });
     }
 }
@@ -144,7 +142,7 @@ pub fn park_timeout(timeout: impl Into<Deadline>) {
 /// For code that keeps a value in thread-local storage, which the other fibers of the same worker
 /// would see, or that holds a lock of `std` across calls of unknown code. A lock held over a
 /// suspension may block the worker, or be poisoned by a neighbour that unwinds ([shared
-/// state](crate#what-the-fibers-of-a-worker-share)). Outside of a fiber it only runs `body`.
+/// state](crate#state-that-fibers-share)). Outside of a fiber it only runs `body`.
 ///
 /// # Panics
 ///
@@ -154,7 +152,7 @@ pub fn park_timeout(timeout: impl Into<Deadline>) {
 /// that.
 pub fn no_suspend<R>(body: impl FnOnce() -> R) -> R {
     match worker::try_caller() {
-        Some((_, fiber)) => fiber.nested(flag::NO_SUSPEND, "no_suspend", body),
+        Some((_, fiber)) => fiber.flags.no_suspend(body),
         None => body(),
     }
 }

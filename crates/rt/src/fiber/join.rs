@@ -19,13 +19,14 @@ pub(super) type Outcome<T> = Result<T, JoinError>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum JoinError {
-    /// It panicked; the payload is that of [`std::thread::JoinHandle::join`].
+    /// The fiber panicked; the payload is that of [`std::thread::JoinHandle::join`].
     Panicked(Box<dyn Any + Send + 'static>),
-    /// It was unwound before its end: by [`JoinHandle::cancel`], or as its runtime shut down.
+    /// The fiber was unwound before its end: by [`JoinHandle::cancel`], or as its runtime shut
+    /// down.
     Cancelled,
-    /// It is the calling fiber, which would wait for itself for ever.
+    /// The fiber is the caller, which would wait for itself for ever.
     Itself,
-    /// It resisted the shutdown of its runtime, and was left behind.
+    /// The fiber resisted the shutdown of its runtime, and was left behind.
     Leaked,
     /// The process of the worker that ran it was killed. It stopped in the middle of its code:
     /// nothing was unwound, and its property is never freed. Only if [workers are
@@ -251,7 +252,7 @@ fn wait_as_fiber(
     target: &ControlBlock,
     deadline: Deadline,
 ) {
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     let id = waiter::fiber_id(fiber);
@@ -266,7 +267,7 @@ fn wait_as_fiber(
         suspend::absorb_wake(call, fiber);
     }
     // If both were cancelled and the target ended first, the caller still unwinds.
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::raise_own(fiber);
     }
 }

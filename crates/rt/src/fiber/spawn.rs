@@ -10,7 +10,7 @@ use daiko_core::place::Class;
 use super::control::Vtable;
 use super::entry::{Body, Functions, entry};
 use super::spawn_error::SpawnError;
-use super::{ControlBlock, Fiber, JoinHandle, kind};
+use super::{ControlBlock, Fiber, JoinHandle};
 use crate::call::{Call, InCall};
 use crate::runtime::{self, Shared, phase};
 use crate::worker::{self, Worker};
@@ -23,7 +23,7 @@ use crate::worker::{self, Worker};
 /// is seen by the other fibers of the worker once it suspends. That is sound with `std`; crates
 /// with unsafe code that relies on properly nested scopes in thread-locals must not suspend inside
 /// them: [`no_suspend`](crate::no_suspend) enforces that. The [crate's
-/// documentation](crate#what-the-fibers-of-a-worker-share) lists the other shared state:
+/// documentation](crate#state-that-fibers-share) lists the other shared state:
 /// `std::thread::panicking`, and with it the poison of `std`'s locks.
 ///
 /// ```
@@ -106,7 +106,7 @@ impl Builder {
     }
 
     /// Starts the fiber on the worker that has the fewest fibers, rather than on the caller's. For
-    /// a fiber that communicates little with its spawner and works for long, such as one that
+    /// a fiber that communicates little with its spawner and works for long, such as a fiber that
     /// serves a connection.
     ///
     /// It looks at every worker. `spawn` then mostly costs a message to another worker instead of
@@ -229,11 +229,12 @@ impl Builder {
             runtime.pool.take(call, runtime, here, self.stack_size).map_err(SpawnError::Stack)?;
         // SAFETY: no other thread uses the block, which is in use from here on.
         let fiber = unsafe { block.as_ref() };
-        let kind = if self.migratable { kind::MIGRATABLE } else { 0 };
-        fiber.renew(kind | runtime.options.kind, Location::caller());
+        // Where workers are processes, every fiber is migratable.
+        let migratable = self.migratable || runtime.options.processes;
+        fiber.renew(migratable, Location::caller());
         fiber.vtable.set(functions);
         if self.class != Class::Unknown {
-            fiber.set_class(self.class);
+            fiber.class.set(self.class);
             runtime.pairing.declare(runtime);
         }
         match runtime.pool.furnish(block, room, self.name.as_deref()) {

@@ -1,11 +1,10 @@
 //! Wakes: events for a fiber. The path of [`Fiber::unpark`] comes first.
 
 use std::ptr;
-use std::sync::atomic::Ordering;
 
 use daiko_core::fiber::{Effect, Event, Plain, Shared};
 
-use super::control::{ControlBlock, flag};
+use super::control::ControlBlock;
 use super::handle::Fiber;
 use crate::call::InCall;
 use crate::worker::{self, WakeRequest, Worker};
@@ -18,8 +17,7 @@ impl Fiber {
     #[inline]
     pub fn unpark(&self) {
         crate::in_call!(|call| {
-            // Relaxed: a hint that is right once it is not null, as workers outlive fibers.
-            let home = self.home.load(Ordering::Relaxed);
+            let home = self.home.get();
             let current = worker::current();
             let may_be_here = home.is_null() || current.is_some_and(|worker| ptr::eq(worker, home));
             if !(may_be_here && self.block().deliver_local(call, current, Event::Unpark)) {
@@ -55,7 +53,7 @@ impl ControlBlock {
         match event {
             Event::Cancel => self.record_cancel(effect),
             // The thread that made it active has it alone.
-            Event::Interrupt if effect == Effect::Enqueue => self.add_flags(flag::INTERRUPTED),
+            Event::Interrupt if effect == Effect::Enqueue => self.flags.end_by_interrupt(),
             _ => {}
         }
         effect
@@ -69,9 +67,9 @@ impl ControlBlock {
     #[cold]
     fn record_cancel(&self, effect: Effect) {
         match effect {
-            Effect::Enqueue => self.add_flags(flag::CANCEL | flag::INTERRUPTED),
+            Effect::Enqueue => self.flags.end_by_cancel(),
             _ if self.is_migratable() => {}
-            _ => self.add_flags(flag::CANCEL),
+            _ => self.flags.cancel(),
         }
     }
 
@@ -91,7 +89,7 @@ impl Fiber {
         &self,
         call: InCall<'_>,
         current: Option<&Worker>,
-        home: Option<*mut Worker>,
+        home: Option<*const Worker>,
     ) {
         let request = WakeRequest::UNPARK;
         if let Some(home) = home {
@@ -99,7 +97,7 @@ impl Fiber {
             // this handle.
             worker::mail_pinned(call, current, unsafe { &*home }, self.block(), request.message);
         } else if let Some(home) = worker::send(call, current, self.block(), request) {
-            self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
+            self.home.remember(home);
         }
     }
 }

@@ -109,7 +109,7 @@ impl RobustList {
             return;
         }
         let at = self.items.iter().skip(self.first).rposition(|&other| other == item);
-        debug_assert!(at.is_some(), "a fiber gives back what it does not have");
+        debug_assert!(at.is_some(), "a fiber gives back an object that it does not hold");
         if let Some(at) = at {
             self.items.remove(self.first + at);
         }
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_in_any_order_is_struck_out_and_nothing_else() {
+    fn items_given_back_in_any_order_are_removed_and_no_others() {
         let mut list = RobustList::new();
         (0..20).for_each(|count| list.add(item(count)));
         let odd = (0..20).filter(|count| count % 2 == 1);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_as_it_came_leaves_no_room_behind() {
+    fn items_given_back_in_order_leave_no_room_behind() {
         let mut list = RobustList::new();
         list.add(item(0));
         for count in 1..1000 {

@@ -12,7 +12,7 @@ use super::barriers::Barriers;
 use super::kernel::ThisThread;
 use super::shared::Shared;
 use crate::call::InCall;
-use crate::fiber::{ControlBlock, Place, flag};
+use crate::fiber::{ControlBlock, Place};
 use crate::worker::{self, Worker};
 
 impl Shared {
@@ -52,7 +52,7 @@ impl Shared {
         worker: usize,
         fiber: &ControlBlock,
     ) {
-        fiber.flags.update(|flags| flags | flag::PLACED);
+        fiber.flags.place();
         self.workers()[worker].coming.fetch_add(1, Ordering::Relaxed);
         if fiber.mail.post(Messages::START) == Posted::Push {
             self.workers()[worker].deliver(call, from, fiber);

@@ -60,7 +60,7 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// If the caller is a fiber of this runtime, or of another process than the one that built it.
+    /// If the caller is a fiber of this runtime, or of a process other than its builder.
     pub fn shutdown(self) -> ShutdownReport {
         self.shutdown_timeout(PATIENCE)
     }
@@ -84,7 +84,7 @@ impl Runtime {
         );
         assert!(
             self.worker_processes.as_ref().is_none_or(WorkerProcesses::is_here),
-            "daiko: a runtime whose workers are processes is shut down by the process that built it"
+            "daiko: a runtime of worker processes is shut down by the process that built it"
         );
         let call = Call::enter();
         let patience = if cfg!(panic = "unwind") { patience } else { Duration::ZERO };

@@ -287,8 +287,9 @@ impl Worker {
         self.sources.each(|_, source| source.unpark());
     }
 
-    /// Returns the source in whose bed the worker sleeps, or was about to; `None` if it sleeps on
-    /// its token. Only for the owner, and for the thread that has taken the mark of its inbox.
+    /// Returns the source that offers the bed in which the worker sleeps, or was about to; `None`
+    /// if it sleeps on its token. Only for the owner, and for the thread that has taken the mark of
+    /// its inbox.
     fn bed(&self) -> Option<&dyn Source> {
         self.sources.at(self.bed.load(Ordering::Relaxed).checked_sub(1)?)
     }

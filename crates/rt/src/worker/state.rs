@@ -185,7 +185,7 @@ unsafe impl Send for Worker {}
 /// The work for a fiber that has left its stack. The fiber or agent that runs next does it.
 #[derive(Clone, Copy)]
 pub(crate) enum Departed {
-    /// Nothing is left to do: the agent, or a pinned fiber.
+    /// No work is left: the agent, or a pinned fiber.
     None,
     /// A migratable fiber that parks or waits: only now may other workers resume it.
     Suspending {

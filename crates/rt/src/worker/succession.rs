@@ -24,9 +24,9 @@ const STACK_BYTES: usize = 256 << 10;
 #[derive(Debug)]
 pub(crate) enum Plan {
     First,
-    /// It begins with the agent. The fiber that ran last is lost.
+    /// The successor begins with the agent. The fiber that ran last is lost.
     Anew,
-    /// It begins at the point where the dead process was.
+    /// The successor begins at the point where the dead process was.
     GoOn(Box<Registers>),
 }
 
@@ -172,7 +172,7 @@ impl Worker {
             let first = prepare(top, begin, ptr::from_ref(self).cast_mut().cast());
             switch(&raw mut left, first);
         }
-        unreachable!("nobody comes back from there")
+        unreachable!("no call returns from there")
     }
 
     fn live_to_the_end(&self) {

@@ -2,7 +2,7 @@
 //! first.
 //!
 //! Functions that user code calls are inlined there, up to the switch. A function that returned
-//! after the switch would return to another fiber's caller than the one that the processor has on
+//! after the switch would return to a caller other than the caller that the processor has on
 //! record. With two callers that yield to each other the mispredicted returns made 8.8 ns into 20.
 
 use std::ptr::{self, NonNull};
@@ -16,7 +16,7 @@ use super::current::{caller, current, not_a_fiber, try_caller};
 use super::state::{Departed, Worker};
 use crate::call::{Call, InCall};
 use crate::deadline::Deadline;
-use crate::fiber::{ControlBlock, flag, unwind};
+use crate::fiber::{ControlBlock, unwind};
 
 /// Suspends the calling fiber until [`Fiber::unpark`](crate::Fiber::unpark) is called on it.
 ///
@@ -47,7 +47,7 @@ use crate::fiber::{ControlBlock, flag, unwind};
 #[track_caller]
 pub fn park() {
     let Some((worker, fiber)) = try_caller() else { not_a_fiber("park") };
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     if std::thread::panicking() {
@@ -56,7 +56,7 @@ pub fn park() {
     if depart(worker, fiber, Event::Park) {
         go(worker, fiber, worker.pick());
     }
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::after_park(fiber);
     }
 }
@@ -173,7 +173,7 @@ fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
     let _call = Call::enter();
     unwind::suspends_on_panicking_thread(worker, fiber);
     suspend(worker, fiber, Event::Park);
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::after_park(fiber);
     }
 }
@@ -184,7 +184,7 @@ pub(crate) fn park_until(what: &str, deadline: Deadline) {
     let call = Call::enter();
     let call = call.token();
     let (worker, fiber) = caller(what);
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     let park = || {
@@ -198,7 +198,7 @@ pub(crate) fn park_until(what: &str, deadline: Deadline) {
         Some(due) if due <= clock::monotonic_ns() => take_token(call, fiber),
         Some(due) => worker.timers.during(call, fiber, due, park).0,
     }
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::after_park(fiber);
     }
 }
@@ -252,7 +252,7 @@ fn depart_to_wait(
 /// Returns true if the fiber was resumed by its waker, not by a cancel or timer.
 #[inline(always)]
 fn is_woken(fiber: &ControlBlock) -> bool {
-    fiber.flags.get() == 0 || unwind::was_woken(fiber)
+    !fiber.flags.has_any() || unwind::was_woken(fiber)
 }
 
 /// The end of a suspension.
@@ -350,7 +350,7 @@ pub fn absorb_wake(call: InCall<'_>, fiber: &ControlBlock) {
 #[track_caller]
 pub fn yield_now() {
     let Some((worker, fiber)) = try_caller() else { not_a_fiber("yield_now") };
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     if std::thread::panicking() {
@@ -379,7 +379,7 @@ fn yield_to_others(worker: &Worker, fiber: &ControlBlock) {
         unsafe { worker.pinned().push(NonNull::from(fiber)) };
     }
     leave(worker, fiber);
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::after_yield(fiber);
     }
 }
@@ -430,7 +430,7 @@ fn depart_migratable(worker: &Worker, fiber: &ControlBlock, event: Event) -> boo
     }
     fiber.exec_mode.suspend();
     // Read now: off its stack the fiber may be another worker's, and its flags with it.
-    let cancelled = fiber.flags.get() & flag::CANCEL != 0;
+    let cancelled = fiber.flags.is_cancelled();
     worker.departed.set(Departed::Suspending { fiber: NonNull::from(fiber), event, cancelled });
     true
 }

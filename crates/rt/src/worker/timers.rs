@@ -86,7 +86,7 @@ impl Timers {
     }
 }
 
-/// Disarms the timer of a scope whose fiber is lost. The detail is the address of the timer.
+/// Disarms the timer of a scope after its fiber is lost. The detail is the address of the timer.
 static RECOVERY: ItemKind = ItemKind {
     recover: |call, timers, timer| {
         // SAFETY: the items of this kind are valid timers, with the worker's where they are armed.

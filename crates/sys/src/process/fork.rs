@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_whose_parent_ended_before_dies_at_once() {
+    fn a_child_dies_at_once_if_its_parent_ended_before() {
         in_fork(|| {
             let nobody = std::process::id();
             let child = cloned(Files::Copied, || {

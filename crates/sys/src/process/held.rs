@@ -162,14 +162,14 @@ mod tests {
 
     /// SIGPIPE is ignored in this process, as in any Rust program.
     #[test]
-    fn what_rust_ignores_a_program_does_not() {
+    fn signals_that_rust_ignores_a_program_does_not() {
         let pid = shell("kill -PIPE $$; exit 3").unwrap().release().unwrap();
         assert_eq!(wait(Some(pid)).unwrap().1.signal(), Some(libc::SIGPIPE));
     }
 
     /// Owning the file gives no permission by itself: only the mode bits of the owner count.
     #[test]
-    fn a_file_that_others_may_run_is_refused() {
+    fn a_file_that_other_users_may_run_is_refused() {
         in_fork(|| {
             const NOBODY: libc::c_long = 65534;
             // SAFETY: takes plain integers. Fails and changes nothing without root.

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_namespace_does_is_not_known() {
+    fn processes_of_another_namespace_are_not_known() {
         let id = ProcessId::own().unwrap();
         for other in [
             ProcessId { pid_namespace: id.pid_namespace + 1, ..id },
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_lives_since_before_the_machine_started() {
+    fn no_process_started_before_the_machine() {
         let id = ProcessId::own().unwrap();
         assert!(matches!(ProcessId { boot: !id.boot, pid_namespace: 0, ..id }.find(), Life::Ended));
         assert!(matches!(ProcessId { boot: 0, ..id }.find(), Life::Alive(_)), "unknown");

@@ -43,7 +43,7 @@ macro_rules! for_all_kinds {
 }
 
 for_all_kinds! {
-    what_is_ready_already_is_a_change
+    a_descriptor_that_is_ready_already_is_a_change
     a_change_is_told_once
     both_directions_are_told
     a_direction_can_be_added_and_taken_back
@@ -52,12 +52,12 @@ for_all_kinds! {
     a_peer_that_writes_no_more_closes_reading_alone
     a_reset_connection_is_closed
     a_listener_tells_of_connections
-    what_is_not_watched_any_more_is_not_told
+    an_unwatched_descriptor_is_not_reported
     the_peer_sees_the_end_when_an_unwatched_socket_is_closed
     a_change_about_to_be_told_keeps_nothing_watched
     a_token_can_be_used_again
-    what_is_not_watched_can_be_unwatched
-    what_is_closed_already_can_be_unwatched
+    a_descriptor_that_is_not_watched_can_be_unwatched
+    a_closed_descriptor_can_be_unwatched
     a_thousand_descriptors_are_told_apart
     a_wait_ends_when_its_time_has_passed
     a_wait_tells_of_changes
@@ -131,7 +131,7 @@ fn drain(mut stream: &UnixStream) {
     while stream.read(&mut [0; 4096]).is_ok() {}
 }
 
-fn what_is_ready_already_is_a_change(selector: &dyn Selector) {
+fn a_descriptor_that_is_ready_already_is_a_change(selector: &dyn Selector) {
     let (here, mut there) = pair();
     there.write_all(b"x").unwrap();
     watch(selector, &here, 5, Interest::READ);
@@ -241,7 +241,7 @@ fn a_listener_tells_of_connections(selector: &dyn Selector) {
     }
 }
 
-fn what_is_not_watched_any_more_is_not_told(selector: &dyn Selector) {
+fn an_unwatched_descriptor_is_not_reported(selector: &dyn Selector) {
     let (here, mut there) = pair();
     watch(selector, &here, 5, Interest::BOTH);
     look(selector);
@@ -290,7 +290,7 @@ fn a_token_can_be_used_again(selector: &dyn Selector) {
     }
 }
 
-fn what_is_not_watched_can_be_unwatched(selector: &dyn Selector) {
+fn a_descriptor_that_is_not_watched_can_be_unwatched(selector: &dyn Selector) {
     let (here, mut there) = pair();
     unwatch(selector, &here, 5, Interest::BOTH);
     assert_eq!(look(selector), []);
@@ -301,7 +301,7 @@ fn what_is_not_watched_can_be_unwatched(selector: &dyn Selector) {
     assert_eq!(look(selector), []);
 }
 
-fn what_is_closed_already_can_be_unwatched(selector: &dyn Selector) {
+fn a_closed_descriptor_can_be_unwatched(selector: &dyn Selector) {
     let (here, mut there) = pair();
     watch(selector, &here, 5, Interest::READ);
     drop(here);
@@ -489,7 +489,7 @@ fn epoll_serves_all_threads() {
 }
 
 #[test]
-fn epoll_refuses_what_is_always_ready_and_says_so() {
+fn epoll_refuses_always_ready_descriptors_and_says_so() {
     let file = File::open("/proc/self/exe").unwrap();
     let selector = Epoll::new().unwrap();
     let refused = selector.watch(file.as_fd(), 5, Interest::NONE, Interest::READ).unwrap_err();
@@ -517,7 +517,7 @@ fn epoll_takes_a_number_over_that_is_watched_already() {
 
 /// The number was closed and now belongs to another file: the old watch is gone.
 #[test]
-fn epoll_watches_anew_what_was_closed_unseen() {
+fn epoll_watches_a_number_anew_after_an_unseen_close() {
     let selector = Epoll::new().unwrap();
     let (here, mut there) = pair();
     selector.watch(here.as_fd(), 5, Interest::READ, Interest::BOTH).unwrap();
@@ -594,7 +594,7 @@ fn a_ring_hears_its_doorbell_after_an_overflow() {
 }
 
 #[test]
-fn a_ring_tells_that_what_is_always_ready_has_ended() {
+fn a_ring_reports_the_end_of_an_always_ready_descriptor() {
     for selector in rings(64) {
         let file = File::open("/proc/self/exe").unwrap();
         watch(&selector, &file, 5, Interest::READ);
@@ -649,7 +649,7 @@ fn a_ring_is_not_mapped_in_a_forked_child() {
 }
 
 #[test]
-fn what_is_chosen_works_and_epoll_is_refused_never() {
+fn the_chosen_selector_works_and_epoll_is_never_refused() {
     let choice = choose();
     let selector = opened(choice.kind).unwrap();
     assert_eq!(selector.kind(), choice.kind);

@@ -60,7 +60,7 @@ impl fmt::Display for SteeringError {
             }
             Self::Damaged => write!(
                 f,
-                "{} does not say what to restore: see to net.core.rps_sock_flow_entries yourself, and remove the file",
+                "{} does not name the values to restore: set net.core.rps_sock_flow_entries yourself, and remove the file",
                 super::table::JOURNAL
             ),
             Self::Refused { what, errno } => {

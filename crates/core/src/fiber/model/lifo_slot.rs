@@ -71,7 +71,7 @@ fn a_thief_meets_an_owner_that_exchanges() {
 }
 
 #[test]
-fn a_slow_thief_does_not_take_what_the_next_one_froze() {
+fn a_slow_thief_does_not_take_the_fiber_that_the_next_froze() {
     two_thieves_and_owner(Access::Plain);
 }
 

@@ -62,7 +62,7 @@ fn culprit_of(code: (Bytes, u64)) -> Option<Kind> {
 }
 
 #[test]
-fn what_retired_last_is_to_blame() {
+fn the_last_retired_instruction_is_to_blame() {
     let site = site(code(&[CLWB, SFENCE, ADD, RET], 2));
     assert_eq!(site.culprit, Some((Kind::Fence, START + AHEAD as u64 + 4)));
     assert!(site.writes_back && site.fences && !site.spins);
@@ -72,7 +72,7 @@ fn what_retired_last_is_to_blame() {
 }
 
 #[test]
-fn what_is_prefetched_is_not_waited_for() {
+fn prefetched_lines_are_not_waited_for() {
     // `prefetcht0 [rdi + rcx*8]`, `cldemote [rdi]`, `lea rax, [rdi + 8]`, `nop [rax + 0]`
     let plain: [&[u8]; 4] = [
         &[0x0f, 0x18, 0x0c, 0xcf],
@@ -87,7 +87,7 @@ fn what_is_prefetched_is_not_waited_for() {
 }
 
 #[test]
-fn what_is_locked_waits_for_lines_that_are_written_back() {
+fn locked_instructions_wait_for_lines_that_are_written_back() {
     // `lock cmpxchg [rsi], rdx`, `xchg [rsi], rdx`, `lock add [rsi], rdx`
     let locked: [&[u8]; 3] =
         [&[0xf0, 0x48, 0x0f, 0xb1, 0x16], &[0x48, 0x87, 0x16], &[0xf0, 0x48, 0x01, 0x16]];

@@ -11,7 +11,7 @@ use std::ptr::{self, NonNull};
 pub(crate) use self::child::Family;
 use self::child::Packet;
 use super::spawn::room;
-use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, flag, unwind};
+use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, unwind};
 use crate::call::{self, Call};
 use crate::process::{Item, ItemKind};
 use crate::runtime::{self, Shared};
@@ -45,7 +45,7 @@ pub struct Scope<'scope, 'env: 'scope> {
     runtime: &'scope Shared,
     /// Invariant: no time shorter than that for which `scope` waits will do.
     scope: PhantomData<&'scope mut &'scope ()>,
-    /// Likewise.
+    /// Invariant, likewise.
     env: PhantomData<&'env mut &'env ()>,
 }
 
@@ -209,7 +209,7 @@ static RECOVERY: ItemKind = ItemKind {
 /// Resumes the cancel that has unwound the body.
 fn raise_again(waiter: &Waiter, payload: Box<dyn Any + Send>) -> ! {
     if let Waiter::Fiber(fiber) = waiter {
-        fiber.add_flags(flag::RAISED);
+        fiber.flags.raise();
     }
     resume(payload)
 }
