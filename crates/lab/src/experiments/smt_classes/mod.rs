@@ -1,12 +1,14 @@
 //! How often `daiko pair` is right about what a program does with its core.
 //!
-//! 1. The programs have labels, and belong to a half by a hash of their name, both fixed before the first
-//!    threshold was chosen. Thresholds were chosen by the training half; the test half is for the verdict on them. The first
-//!    verdict was that 20 of 23 are right; two of the mistakes had a cause that could be removed. So those 23 are no test any
-//!    more (`looked`), and twenty more programs came, labelled and divided before the classifier had seen one of them.
+//! 1. The programs have labels, and belong to a half by a hash of their name, both fixed before the
+//!    first threshold was chosen. Thresholds were chosen by the training half; the test half is for
+//!    the verdict on them. The first verdict was that 20 of 23 are right; two of the mistakes had a
+//!    cause that could be removed. So those 23 are no test any more (`looked`), and twenty more
+//!    programs came, labelled and divided before the classifier had seen one of them.
 //! 2. A sample starts a program, waits until it has prepared, and takes one look at its thread.
 //! 3. Whatever is not its label is wrong, also `unknown`.
-//! 4. P4's own tasks are among them: `libpmem-memmove` and `same-writes-dram` stall, `idiv`, `matrix-product` and `matrix-sum` compute.
+//! 4. P4's own tasks are among them: `libpmem-memmove` and `same-writes-dram` stall, `idiv`,
+//!    `matrix-product` and `matrix-sum` compute.
 //!
 //! | parameter | |
 //! |---|---|
@@ -16,7 +18,8 @@
 //! | `trap` | `yes` for those that look like another class |
 //! | `stat` | `right` and `said-stall`, `said-compute`, `said-unknown`: 1 if so; `look`: the CPU time of the look |
 //!
-//! The method `sampling` is what decides for threads that run; `mappings` shows what could be said without.
+//! The method `sampling` is what decides for threads that run; `mappings` shows what could be said
+//! without.
 
 mod figures;
 mod programs;
@@ -26,7 +29,7 @@ use std::time::Duration;
 
 use daiko_pair::{
     Class,
-    class::{Evidence, Look, Unavailable, Verdict, decide},
+    class::{Evidence, Look, Unavailable, Classification, decide},
 };
 use daiko_sys::clock::thread_cpu_ns;
 
@@ -71,22 +74,22 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
     let name = params.text("program")?;
     let program = const { programs::ALL }.iter().find(|program| program.name == name)?;
     Some(Box::new(move |_| {
-        let (verdict, cpu_ns) = judge(program, method)?;
-        let mut readings = readings(program, &verdict);
+        let (classification, cpu_ns) = judge(program, method)?;
+        let mut readings = readings(program, &classification);
         readings.push(Reading::stat(Unit::Nanoseconds, "look", cpu_ns as f64));
         Ok(Sample { rounds: 1, elapsed: Duration::from_nanos(cpu_ns), readings })
     }))
 }
 
 /// What the classifier says about a program that runs, and how much CPU time it took.
-fn judge(program: &Program, method: &str) -> Result<(Verdict, u64), Failure> {
+fn judge(program: &Program, method: &str) -> Result<(Classification, u64), Failure> {
     let running = Running::start(program)?;
     let machine = host::topology()?;
     let before = thread_cpu_ns();
     let evidence = Look::here(Some(&machine)).at(&[(running.pid(), running.pid())]).remove(0);
     let cpu_ns = thread_cpu_ns() - before;
     running.check_running()?;
-    let verdict = match (method, &evidence.profile) {
+    let classification = match (method, &evidence.profile) {
         (SAMPLING, Err(Unavailable(why))) => return Err(Failure::Unavailable(why.clone())),
         (SAMPLING, Ok(_)) => decide(None, &evidence),
         _ => {
@@ -94,13 +97,13 @@ fn judge(program: &Program, method: &str) -> Result<(Verdict, u64), Failure> {
             decide(None, &Evidence { profile, ..evidence })
         }
     };
-    Ok((verdict, cpu_ns))
+    Ok((classification, cpu_ns))
 }
 
-fn readings(program: &Program, verdict: &Verdict) -> Vec<Reading> {
+fn readings(program: &Program, classification: &Classification) -> Vec<Reading> {
     let is = |stat: &str, is: bool| Reading::stat(Unit::Count, stat, f64::from(u8::from(is)));
-    let said = |(class, name): (Class, &str)| is(&format!("said-{name}"), verdict.class == class);
-    let right = is("right", verdict.class == program.label);
+    let said = |(class, name): (Class, &str)| is(&format!("said-{name}"), classification.class == class);
+    let right = is("right", classification.class == program.label);
     std::iter::once(right).chain(CLASSES.map(said)).collect()
 }
 
