@@ -1,4 +1,4 @@
-//! What cannot be done is refused in one line that names the remedy, and leaves nothing behind.
+//! Impossible requests are refused in one line that names the remedy, and leave nothing behind.
 
 mod support;
 
@@ -16,7 +16,7 @@ use support::{Drops, OnDrop, assert_names, end, panic_of, run_on, workers, yield
 const NO_FIBER: &str = "is for fibers, and this is not one; start it by daiko::run or daiko::spawn";
 const NO_SUSPEND: &str = "daiko: a fiber wanted to suspend inside no_suspend";
 const ZERO: Duration = Duration::ZERO;
-/// Too small for a frame beside what the runtime keeps there, or too large.
+/// Too small for a frame beside the data of the runtime, or too large.
 const ABSURD_STACKS: [usize; 5] = [0, 1, 4096, 2 << 30, usize::MAX];
 
 #[test]
@@ -175,7 +175,7 @@ fn a_fiber_that_joins_itself_is_told() {
         });
         send.send(fiber).unwrap();
         let mut text = None;
-        yield_until("what it was told", || {
+        yield_until("the reported value", || {
             text = told.try_recv().ok();
             text.is_some()
         });
@@ -184,7 +184,7 @@ fn a_fiber_that_joins_itself_is_told() {
 }
 
 #[test]
-fn errors_of_a_join_say_in_one_line_what_to_do() {
+fn errors_of_a_join_name_the_remedy_in_one_line() {
     assert_names(&JoinError::Panicked(Box::new(())), "JoinError::into_panic");
     assert_names(&JoinError::Cancelled, "join it before");
     assert_names(&JoinError::Itself, "pass the handle to another");
@@ -193,7 +193,7 @@ fn errors_of_a_join_say_in_one_line_what_to_do() {
 }
 
 #[test]
-fn an_unpark_of_a_finished_fiber_reaches_nobody() {
+fn an_unpark_of_a_finished_fiber_has_no_effect() {
     run_on(Runtime::builder().workers(1), || {
         let fiber = daiko::spawn(|| ());
         let late = fiber.fiber().clone();
@@ -219,7 +219,7 @@ fn an_unpark_of_a_finished_fiber_reaches_nobody() {
 }
 
 #[test]
-fn what_needs_a_fiber_says_so() {
+fn calls_that_need_a_fiber_say_so() {
     let word = AtomicU64::new(1);
     let (_area, mut slots) = NotificationArea::<u64>::new(1);
     for (what, text) in [
@@ -244,7 +244,7 @@ fn what_needs_a_fiber_says_so() {
     assert_eq!(daiko::no_suspend(|| 5), 5, "likewise");
 }
 
-/// The file and line that a panic of `f` names.
+/// Returns the file and line that a panic of `f` names.
 fn panics_at(f: impl FnOnce()) -> (String, u32) {
     thread_local!(static PLACE: Cell<Option<(String, u32)>> = const { Cell::new(None) });
     static HOOK: Once = Once::new();
@@ -322,9 +322,9 @@ fn suspend_inside_no_suspend() {
     ];
     assert_eq!(texts, [NO_SUSPEND; 11]);
     assert!(!ran.load(Ordering::Relaxed));
-    // Afterwards all of it works.
+    // Afterwards all calls work.
     other.unpark();
-    yield_until("the end of a fiber whose join panicked", || ended.load(Ordering::Acquire));
+    yield_until("the end of a fiber after a join of it panicked", || ended.load(Ordering::Acquire));
     area.notify(0);
     assert_eq!(slots[0].wait(), Ok(1));
     word.store(2, Ordering::Release);

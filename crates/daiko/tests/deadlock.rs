@@ -1,4 +1,4 @@
-//! Deadlocks: what is reported, what is not, and who locks a mutex that he holds.
+//! Deadlocks: which waits are reported and which are not, and locks that their holder locks again.
 
 mod support;
 
@@ -16,14 +16,15 @@ use support::child::in_child_well;
 use support::child::{command, is_child};
 use support::{PRESETS, end, migratable, panic_of, skip, until, yield_until};
 
-/// A runtime whose reports come through the channel.
+/// Returns a runtime, and the channel through which its reports come.
 fn reporting(builder: RuntimeBuilder) -> (Runtime, mpsc::Receiver<Deadlock>) {
     let (send, receive) = mpsc::channel();
     let hook = move |deadlock: &Deadlock| _ = send.send(deadlock.clone());
     (builder.on_deadlock(hook).build().unwrap(), receive)
 }
 
-/// Names of the fibers of a cycle, each with what it waits for, and who has it.
+/// Lists the fibers of a cycle: the fiber's name, the kind of object that it waits for, and the
+/// holder's name.
 fn cycle(deadlock: &Deadlock) -> Vec<(&str, &str, &str)> {
     let [cycle] = &deadlock.cycles[..] else { panic!("not one cycle: {deadlock}") };
     let fibers = deadlock.fibers[cycle.clone()].iter();
@@ -38,7 +39,7 @@ fn cycle(deadlock: &Deadlock) -> Vec<(&str, &str, &str)> {
     entries
 }
 
-/// Lets the other fiber come as far.
+/// Waits until the other fiber has come as far.
 fn meet(met: &AtomicUsize) {
     met.fetch_add(1, Ordering::AcqRel);
     yield_until("the other fiber", || met.load(Ordering::Acquire) == 2);
@@ -73,7 +74,7 @@ impl Crossing {
         self.fibers.iter().for_each(|fiber| fiber.fiber().unpark());
     }
 
-    /// Cancels one, so that the other has both locks.
+    /// Cancels one fiber, so that the other gets both locks.
     fn end(self) {
         let [there, back] = self.fibers;
         there.cancel();
@@ -109,7 +110,7 @@ fn two_fibers_that_lock_in_opposite_order_are_named_with_both_locks() {
     }
 }
 
-/// What one has while he waits for the other.
+/// The objects that the holder holds while it waits for the other fiber.
 struct Things {
     lock: RwLock<()>,
     once: Once,
@@ -125,7 +126,7 @@ impl Things {
     }
 }
 
-/// How a thing of a kind is had while something is run, and how others wait for it.
+/// A kind of object, how it is held while a closure runs, and how another fiber waits for it.
 type Way = (&'static str, fn(&Things, &dyn Fn()), fn(&Things));
 
 fn under<G>(guard: G, run: &dyn Fn()) {
@@ -133,7 +134,7 @@ fn under<G>(guard: G, run: &dyn Fn()) {
     drop(guard);
 }
 
-/// Readers and writers alike wait for a writer, however he has come to the lock.
+/// Readers and writers alike wait for a writer, by whichever method it has locked.
 const WAYS: [Way; 5] = [
     ("RwLock", |has, run| under(has.lock.write(), run), |wants| drop(wants.lock.read())),
     ("RwLock", |has, run| under(has.lock.try_write(), run), |wants| drop(wants.lock.write())),
@@ -147,7 +148,7 @@ const WAYS: [Way; 5] = [
 ];
 
 #[test]
-fn who_has_what_only_one_may_have_is_named_as_its_holder() {
+fn the_holder_of_an_exclusive_object_is_named() {
     for (kind, having, wait) in WAYS {
         let (runtime, reports) = reporting(Runtime::builder().workers(2));
         let things = Arc::new(Things::new());
@@ -200,9 +201,9 @@ fn fibers_that_join_each_other_are_a_cycle() {
     assert_eq!(runtime.shutdown().leaked, 0);
 }
 
-/// Who was notified waits for the mutex, no more for the condition.
+/// The notified fiber waits for the mutex, no longer for the condition.
 #[test]
-fn who_is_notified_by_who_then_waits_for_it_is_in_a_cycle() {
+fn a_notifier_that_joins_its_waiter_is_in_a_cycle() {
     let (runtime, reports) = reporting(Runtime::builder().workers(1));
     let pair = Arc::new((Mutex::new(()), Condvar::new()));
     let waits = pair.clone();
@@ -223,7 +224,8 @@ fn who_is_notified_by_who_then_waits_for_it_is_in_a_cycle() {
     assert_eq!(runtime.shutdown().leaked, 0);
 }
 
-/// Waits for so long that the monitor of any runtime that only polls has looked, by another's.
+/// Waits until the monitor of any runtime that only polls has looked: until that of another runtime
+/// has reported.
 fn until_monitors_have_looked() {
     let (runtime, reports) = reporting(Runtime::builder().workers(1).preset(Preset::Power));
     let crossing = Crossing::on(&runtime, Builder::new);
@@ -233,7 +235,7 @@ fn until_monitors_have_looked() {
     end(runtime);
 }
 
-/// Its worker polls all the time, so that its monitor goes on to look.
+/// Its worker polls all the time, so that its monitor goes on looking.
 #[test]
 fn each_standstill_is_told_once() {
     let (runtime, reports) = reporting(Runtime::builder().workers(1).preset(Preset::Latency));
@@ -263,7 +265,7 @@ fn each_standstill_is_told_once() {
     assert_eq!(runtime.shutdown().unwound, 1);
 }
 
-/// Whether the kernel tells which threads wait for others.
+/// Whether the kernel tells which threads wait.
 fn threads_are_seen() -> bool {
     let seen = std::fs::read_to_string("/proc/self/syscall").is_ok();
     if !seen {
@@ -272,10 +274,10 @@ fn threads_are_seen() -> bool {
     seen
 }
 
-/// In a process without other threads that could do anything, as those of other tests might.
+/// The child process has no threads that could end the wait, as those of other tests might.
 #[test]
-fn who_waits_for_what_nobody_is_left_to_bring_is_named() {
-    in_child_well("who_waits_for_what_nobody_is_left_to_bring_is_named", || {
+fn waiters_for_an_event_that_cannot_come_are_named() {
+    in_child_well("waiters_for_an_event_that_cannot_come_are_named", || {
         if !threads_are_seen() {
             return;
         }
@@ -310,8 +312,8 @@ fn who_waits_for_what_nobody_is_left_to_bring_is_named() {
 }
 
 #[test]
-fn a_thread_that_holds_what_a_fiber_waits_for_is_named() {
-    in_child_well("a_thread_that_holds_what_a_fiber_waits_for_is_named", || {
+fn a_thread_that_holds_the_lock_of_a_waiting_fiber_is_named() {
+    in_child_well("a_thread_that_holds_the_lock_of_a_waiting_fiber_is_named", || {
         if !threads_are_seen() {
             return;
         }
@@ -331,10 +333,10 @@ fn a_thread_that_holds_what_a_fiber_waits_for_is_named() {
     });
 }
 
-/// It sleeps in between, as those do who wait for a device or a time.
+/// The thread sleeps in between, as a thread does that waits for a device or a time.
 #[test]
-fn who_is_unparked_by_a_thread_later_is_not_reported() {
-    in_child_well("who_is_unparked_by_a_thread_later_is_not_reported", || {
+fn a_fiber_that_a_thread_unparks_later_is_not_reported() {
+    in_child_well("a_fiber_that_a_thread_unparks_later_is_not_reported", || {
         let reports = Arc::new(AtomicUsize::new(0));
         let count = reports.clone();
         let hook = move |_: &Deadlock| _ = count.fetch_add(1, Ordering::Relaxed);
@@ -397,19 +399,19 @@ fn a_hook_that_panics_is_called_again() {
     end(runtime);
 }
 
-/// Locks are tracked from the first runtime with a hook on.
+/// Turns tracking on: locks are tracked once the first runtime with a hook exists.
 fn track() {
     end(reporting(Runtime::builder().workers(1)).0);
 }
 
-/// Who locks twice is told where he did, and has lost nothing.
+/// Locks a mutex twice. The panic names the place of the first lock, and the mutex still works.
 fn locks_twice() {
     let mutex = Mutex::new(0);
     let line = line!() + 1;
     let held = mutex.lock().unwrap();
     let text = panic_of(|| drop(mutex.lock()));
     let first = format!("{}:{line}:", file!());
-    assert!(text.starts_with("daiko: a Mutex was locked by who holds it already"), "{text}");
+    assert!(text.starts_with("daiko: a Mutex was locked again by its holder"), "{text}");
     assert!(text.contains(&first), "{text} does not name {first}");
     drop(held);
     *mutex.lock().unwrap() += 1;
@@ -417,7 +419,7 @@ fn locks_twice() {
 }
 
 #[test]
-fn who_locks_a_mutex_that_he_holds_panics() {
+fn locking_a_held_mutex_again_panics() {
     track();
     locks_twice();
     for builder in [Builder::new, migratable] {
@@ -427,14 +429,14 @@ fn who_locks_a_mutex_that_he_holds_panics() {
     }
 }
 
-/// Reads and writes what he writes already, and has lost nothing.
+/// Locks an `RwLock` that the caller already writes. The lock still works afterwards.
 fn writes_twice() {
     let lock = RwLock::new(0);
     let held = lock.write().unwrap();
     let again: [fn(&RwLock<i32>); 2] = [|lock| drop(lock.read()), |lock| drop(lock.write())];
     for again in again {
         let text = panic_of(|| again(&lock));
-        assert!(text.starts_with("daiko: an RwLock was locked by who holds it already"), "{text}");
+        assert!(text.starts_with("daiko: an RwLock was locked again by its holder"), "{text}");
         assert!(text.contains(file!()), "{text}");
     }
     assert!(lock.write_timeout(Duration::from_millis(1)).is_err());
@@ -446,7 +448,7 @@ fn writes_twice() {
 }
 
 #[test]
-fn who_asks_again_for_what_he_writes_panics() {
+fn locking_a_written_rwlock_again_panics() {
     track();
     writes_twice();
     let runtime = Runtime::builder().workers(1).build().unwrap();
@@ -455,20 +457,20 @@ fn who_asks_again_for_what_he_writes_panics() {
 }
 
 #[test]
-fn who_has_taken_the_lock_again_after_a_wait_holds_it() {
+fn a_waiter_holds_the_mutex_again_after_its_wait() {
     track();
     let runtime = Runtime::builder().workers(1).build().unwrap();
     runtime.run(|| {
         let pair = Arc::new((Mutex::new(false), Condvar::new()));
         let theirs = pair.clone();
         let setter = daiko::spawn(move || {
-            // It is free while the other waits.
+            // The mutex is free while the other thread waits.
             *theirs.0.lock().unwrap() = true;
             theirs.1.notify_one();
         });
         let held = pair.0.lock().unwrap();
         let held = pair.1.wait_while(held, |set| !*set).unwrap();
-        assert!(panic_of(|| drop(pair.0.lock())).contains("holds it already"));
+        assert!(panic_of(|| drop(pair.0.lock())).contains("again by its holder"));
         drop(held);
         setter.join().unwrap();
         drop(pair.0.lock().unwrap());

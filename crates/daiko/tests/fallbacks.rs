@@ -1,4 +1,4 @@
-//! The same runtime where the kernel has neither light guards nor `membarrier`.
+//! The tests of the runtime on a kernel with neither light guards nor `membarrier`.
 
 mod support;
 
@@ -7,7 +7,7 @@ use daiko_sys::memory::GuardKind;
 use support::scenarios;
 
 #[test]
-fn what_the_kernel_offers() {
+fn features_of_the_kernel() {
     scenarios::all(Runtime::builder);
 }
 

@@ -68,7 +68,7 @@ fn a_ring_of_parked_fibers_turns() {
 }
 
 #[test]
-fn a_panic_reaches_the_joiner_and_nobody_else() {
+fn a_panic_reaches_only_the_joiner() {
     on(1, || {
         let fiber = daiko::spawn(|| panic!("boom"));
         let payload = fiber.join().unwrap_err().into_panic().unwrap();
@@ -150,7 +150,7 @@ fn memory_is_not_used_again_while_an_unpark_of_its_last_fiber_is_under_way() {
         while !started.load(Ordering::Acquire) {
             daiko::yield_now();
         }
-        // This one learns where the fiber is, those that follow do not look at it.
+        // This unpark learns where the fiber is; those that follow do not look it up.
         fiber.fiber().unpark();
         go.store(true, Ordering::Release);
         while !fiber.is_finished() {
@@ -199,7 +199,7 @@ fn a_detached_fiber_drops_its_result() {
 }
 
 #[test]
-fn what_is_done_at_least_once_is_done_once_where_no_worker_dies_and_its_closure_dropped() {
+fn an_at_least_once_fiber_runs_once_without_deaths_and_drops_its_closure() {
     struct Counts<'c>(&'c AtomicUsize);
     impl Drop for Counts<'_> {
         fn drop(&mut self) {
@@ -209,7 +209,7 @@ fn what_is_done_at_least_once_is_done_once_where_no_worker_dies_and_its_closure_
     static DROPS: AtomicUsize = AtomicUsize::new(0);
     fn begun<T: Send + 'static>(f: impl Fn() -> T + Send + 'static) -> JoinHandle<T> {
         let counts = Counts(&DROPS);
-        // Too large for a place on the stack.
+        // Too large for the place on the stack.
         let large = [1_u8; 9 << 10];
         let work = move || {
             assert_eq!((&counts, large[7]).1, 1);
@@ -230,7 +230,7 @@ fn what_is_done_at_least_once_is_done_once_where_no_worker_dies_and_its_closure_
             assert!(matches!(fiber.join(), Err(JoinError::Cancelled)));
         }
         assert_eq!(DROPS.load(Ordering::Relaxed), 4);
-        // Its result as well, which nobody asks for.
+        // The result is dropped as well, though no fiber joins.
         let detached = begun(|| Counts(&DROPS));
         while !detached.is_finished() {
             daiko::yield_now();
@@ -279,9 +279,9 @@ fn blocking_lends_the_stack() {
     });
 }
 
-/// Its thread is no runtime's.
+/// The pool's thread belongs to no runtime.
 #[test]
-fn what_a_blocking_call_spawns_is_the_default_runtimes() {
+fn spawns_of_a_blocking_call_go_to_the_default_runtime() {
     let (ours, theirs) = flag();
     let (send, receive) = std::sync::mpsc::channel();
     on(1, move || {

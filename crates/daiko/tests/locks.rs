@@ -1,4 +1,4 @@
-//! Mutex and semaphore, between fibers, migratable fibers, threads, and all of them.
+//! Mutex and semaphore, between fibers, migratable fibers, threads, and all of them together.
 
 mod support;
 
@@ -31,7 +31,7 @@ fn a_mutex_is_one_holders() {
     assert_eq!(*mutex.lock().unwrap(), (4 * 9 * 300, 4 * 9 * 300));
 }
 
-/// Whoever runs it when it frees them, they are its own.
+/// The guards belong to the fiber, whichever worker runs it when it frees them.
 #[test]
 fn a_mover_takes_its_guards_along() {
     let runtime = workers(2);
@@ -99,13 +99,13 @@ fn a_lock_that_is_freed_in_time_is_had() {
 }
 
 #[test]
-fn who_is_cancelled_while_he_waits_takes_no_lock_along() {
+fn a_cancelled_waiter_takes_no_lock_along() {
     on_one_worker(|| {
         let mutex = Arc::new(Mutex::new(0));
         let held = mutex.lock().unwrap();
         let add = |mutex: Arc<Mutex<i32>>| move || *mutex.lock().unwrap() += 1;
         let [first, second] = [(); 2].map(|()| waiting(add(mutex.clone())));
-        // Before and after the lock was freed for him.
+        // Cancelled before, and after, the lock was freed for the waiter.
         first.cancel();
         drop(held);
         assert!(matches!(first.join(), Err(JoinError::Cancelled)));
@@ -149,7 +149,7 @@ fn a_panic_poisons_and_a_cancel_does_not() {
 }
 
 #[test]
-fn who_waits_while_the_holder_panics_finds_the_poison_and_so_does_a_late_comer() {
+fn waiters_and_late_comers_find_the_poison_of_a_panicking_holder() {
     on_one_worker(|| {
         let mutex = Arc::new(Mutex::new(1));
         let holder = mutex.clone();
@@ -198,7 +198,7 @@ fn a_neighbour_that_suspends_in_its_unwinding_poisons_nothing() {
 }
 
 #[test]
-fn nobody_may_wait_where_it_would_suspend_by_mistake() {
+fn waits_inside_no_suspend_panic() {
     on_one_worker(|| {
         let mutex = Arc::new(Mutex::new(0));
         let holder = mutex.clone();
@@ -254,20 +254,20 @@ fn permits_that_do_not_come_are_not_waited_for_longer_than_asked() {
 }
 
 #[test]
-fn who_is_cancelled_while_he_waits_takes_no_permit_along() {
+fn a_cancelled_waiter_takes_no_permit_along() {
     on_one_worker(|| {
         let semaphore = Arc::new(Semaphore::new(0));
         let acquire = |count| {
             let semaphore = semaphore.clone();
             waiting(move || drop(semaphore.acquire_many(count)))
         };
-        // Who waits behind one that leaves is served.
+        // A waiter behind a waiter that leaves is served.
         let (first, second) = (acquire(2), acquire(1));
         semaphore.add_permits(1);
         first.cancel();
         second.join().unwrap();
         assert!(matches!(first.join(), Err(JoinError::Cancelled)));
-        // One that has been served already gives back.
+        // A cancelled waiter that has been served already gives its permits back.
         let first = {
             let held = semaphore.acquire();
             let first = acquire(1);
@@ -289,7 +289,7 @@ fn too_many_permits_are_refused_by_name() {
 }
 
 #[test]
-fn a_runtime_that_ends_unwinds_who_waits() {
+fn the_end_of_a_runtime_unwinds_waiters() {
     let runtime = workers(1);
     let shared = Arc::new((Mutex::new(()), Condvar::new(), Semaphore::new(0)));
     let there = Arc::new(AtomicUsize::new(0));
@@ -330,7 +330,7 @@ fn values_come_back_out_of_a_mutex() {
     assert_eq!(poisoned.into_inner().unwrap_err().into_inner(), 1);
 }
 
-/// As many waits as the queue has room for, and all ended by the one who holds the lock.
+/// Tests as many waiters as the queue has room for; the holder of the lock ends all waits.
 #[test]
 fn ten_thousand_fibers_wait_for_one_lock() {
     let runtime = workers(2);

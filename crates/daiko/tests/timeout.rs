@@ -1,4 +1,4 @@
-//! Timeouts around what a fiber does: they end it wherever it suspends, and nothing else.
+//! Timeouts around the calls of a fiber: they end any suspension, and nothing else.
 
 mod support;
 
@@ -16,9 +16,9 @@ use daiko::{Builder, Cancelled, JoinError, cancel};
 use support::endless::{self, LONG};
 use support::{Drops, OnDrop, end, everywhere, workers, yield_until};
 
-/// Over soon, but not before a fiber has suspended.
+/// A timeout that is over soon, but not before a fiber has suspended.
 const SHORT: Duration = Duration::from_micros(100);
-/// Over from the beginning.
+/// A timeout that is over from the beginning.
 const OVER: Duration = Duration::ZERO;
 
 fn caught<R>(body: impl FnOnce() -> R) -> Box<dyn Any + Send> {
@@ -41,7 +41,7 @@ fn every_kind_of_wait_ends_by_a_timeout_around_it() {
                 });
                 assert_eq!(ended, Err(Elapsed), "{kind}");
                 drops.assert_all();
-                // What was not waited for to the end disturbs no later wait.
+                // A wait that was cut short disturbs no later wait.
                 time::sleep(Duration::from_nanos(1));
             }
         }
@@ -61,13 +61,13 @@ fn a_result_that_is_there_is_returned_however_late() {
         };
         assert_eq!(time::timeout(late, busy), Ok(4));
         assert_eq!(time::timeout(late, daiko::yield_now), Err(Elapsed));
-        // It has been forgotten.
+        // The timeout has been forgotten.
         time::sleep(SHORT);
     });
 }
 
 #[test]
-fn who_computes_can_ask_whether_his_time_is_over() {
+fn a_computing_fiber_can_ask_whether_its_time_is_over() {
     everywhere(|| {
         let asked = time::timeout(SHORT, || while !cancel::is_cancelled() {});
         assert_eq!(asked, Ok(()));
@@ -154,7 +154,7 @@ fn a_timeout_that_is_swallowed_comes_again() {
 }
 
 #[test]
-fn who_unwinds_already_is_left_to_it() {
+fn a_timeout_leaves_an_unwinding_fiber_alone() {
     everywhere(|| {
         let done = Cell::new(0);
         let suspend = || {
@@ -264,7 +264,7 @@ fn of_end_and_timeout_exactly_one_comes() {
 }
 
 #[test]
-fn what_is_handed_over_as_the_time_is_over_is_not_lost() {
+fn values_handed_over_at_the_timeout_are_not_lost() {
     everywhere(|| {
         const PERMITS: u32 = 2;
         let shared = (Mutex::new([0; 2]), Condvar::new(), Semaphore::new(PERMITS));

@@ -107,9 +107,10 @@ impl Waiting {
         match self.members.upgrade() {
             Some(members) => Err(WaitGroup { members }),
             // The last member has left, and is about to set the event.
-            None => {
-                self.left.wait_until(WAIT_KIND, || Deadline::NEVER).map_err(|_| unreachable!("never"))
-            }
+            None => self
+                .left
+                .wait_until(WAIT_KIND, || Deadline::NEVER)
+                .map_err(|_| unreachable!("never")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What becomes of keys and values.
+//! The effect of requests on keys and values.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use super::peer::{self, encoded};
 use super::store::{NEVER, Store};
 use super::support::until;
 
-/// The reply to a line, with blanks for the ends of its lines.
+/// Returns the reply to a line, with blanks for the ends of its lines.
 fn ask(server: &Database, line: &str) -> String {
     let bytes = peer::ask(server, format!("{line}\r\n").as_bytes());
     String::from_utf8(bytes).unwrap().strip_suffix("\r\n").unwrap().replace("\r\n", " ")
 }
 
-/// Asserts what is replied to lines, one after the other.
+/// Asserts the replies to lines, one after the other.
 #[track_caller]
 fn assert_dialogue(lines: &[(&str, &str)]) {
     let server = Database::new();
@@ -89,7 +89,7 @@ fn a_value_is_gone_when_its_time_is_over_and_not_before() {
     assert!(set.elapsed() >= Duration::from_millis(50));
     assert_eq!(ask(&server, "exists there stays kept"), ":2");
     assert_eq!(ask(&server, "del deleted"), ":0");
-    // A number begins anew.
+    // A counter of a deleted key begins anew.
     assert_eq!(ask(&server, "incr counted"), ":1");
     assert_eq!(ask(&server, "set there 1 xx"), "$-1");
     assert_eq!(ask(&server, "set there 1 nx"), "+OK");
@@ -103,7 +103,7 @@ fn counting_does_not_prolong_a_value() {
 }
 
 #[test]
-fn what_has_expired_makes_room_though_nobody_asks_for_it() {
+fn expired_values_make_room_without_a_request() {
     let store = Store::new();
     let set = |name: usize, expires| {
         let text = name.to_string();
@@ -134,7 +134,7 @@ fn many_keys_are_told_apart() {
 }
 
 #[test]
-fn several_keys_are_set_at_once_for_whoever_gets_them() {
+fn several_keys_are_set_at_once_for_all_readers() {
     let server = Database::new();
     let keys: Vec<String> = (0..20).map(|key| format!("key{key}")).collect();
     let get = encoded([&b"mget"[..]].into_iter().chain(keys.iter().map(String::as_bytes)));

@@ -1,25 +1,21 @@
-//! The number of files that a process may have open, and files without a name.
+//! Limit on a process's open files, and files without a name.
 
-use std::{
-    fs::File,
-    io,
-    os::fd::{FromRawFd, OwnedFd},
-};
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
-use super::{
-    children::again,
-    failure::{Failure, Skip},
-};
+use super::children::again;
+use super::failure::{Failure, Skip};
 
-/// Descriptors that a process has for other things.
-const OTHERS: u64 = 100;
+/// Descriptors that a process needs for other purposes.
+const RESERVED: u64 = 100;
 
-/// Tests whether this process may open so many files without privileges.
+/// Tests whether this process may open this many files without privileges.
 ///
 /// # Errors
-/// Too few files are allowed; the reason names the remedy.
+/// Fails if too few files are allowed; the reason names the remedy.
 pub(crate) fn check_allowed(files: usize) -> Result<(), Skip> {
-    let (needed, allowed) = (files as u64 + OTHERS, limit().rlim_max);
+    let (needed, allowed) = (files as u64 + RESERVED, limit().rlim_max);
     match needed <= allowed {
         true => Ok(()),
         false => Err(Skip::new(format!(
@@ -28,18 +24,18 @@ pub(crate) fn check_allowed(files: usize) -> Result<(), Skip> {
     }
 }
 
-/// Lets this process, and those that it forks, open so many files.
+/// Raises the limit of this process, and of its later children, to this many files.
 ///
 /// # Errors
-/// That it is not allowed, with the remedy.
+/// Fails if that is not allowed; the failure names the remedy.
 pub(crate) fn allow(files: usize) -> Result<(), Failure> {
-    let needed = files as u64 + OTHERS;
+    let needed = files as u64 + RESERVED;
     let mut limit = limit();
     if needed <= limit.rlim_cur {
         return Ok(());
     }
     limit.rlim_cur = needed;
-    // Beyond the hard limit only who is privileged can go.
+    // Only a privileged process can go beyond the hard limit.
     limit.rlim_max = limit.rlim_max.max(needed);
     set(&limit).map_err(|_| {
         Failure::Limit(format!(
@@ -49,10 +45,10 @@ pub(crate) fn allow(files: usize) -> Result<(), Failure> {
     })
 }
 
-/// Opens an event counter, whose reads wait until it is not 0.
+/// Opens an event counter. Its reads wait until it is not 0.
 ///
 /// # Errors
-/// The error of `eventfd`.
+/// Returns the error of `eventfd`.
 pub(crate) fn event_counter() -> io::Result<File> {
     // SAFETY: always safe to call.
     let fd = again(|| unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
@@ -62,7 +58,7 @@ pub(crate) fn event_counter() -> io::Result<File> {
 
 fn limit() -> libc::rlimit {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the result goes to a live local.
+    // SAFETY: the result is written to a live local.
     unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
     limit
 }
@@ -80,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_allowed_already_is_left_alone() {
+    fn a_sufficient_limit_is_left_alone() {
         let before = limit();
         assert_eq!(allow(1), Ok(()));
         assert_eq!((limit().rlim_cur, limit().rlim_max), (before.rlim_cur, before.rlim_max));
@@ -93,8 +89,8 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_may_have_is_refused_with_the_remedy() {
-        // More than the kernel lets a privileged process have (fs.nr_open).
+    fn an_impossible_limit_is_refused_with_the_remedy() {
+        // More than the kernel allows a privileged process (fs.nr_open).
         let failure = allow(usize::MAX / 2).unwrap_err().to_string();
         assert!(failure.contains("are allowed: raise the limit"), "{failure}");
     }

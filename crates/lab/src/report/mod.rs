@@ -1,5 +1,5 @@
-//! `report.html`: one file that needs no network, for desktop, phone and
-//! screen reader. It is well-formed XML, so that a test can check it.
+//! The report `report.html`: one file that needs no network, for desktop, phone and screen reader.
+//! It is well-formed XML, so that a test can check it.
 
 mod axis;
 mod bars;
@@ -8,24 +8,24 @@ mod ratios;
 mod svg;
 pub mod table;
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::collections::BTreeMap;
+use std::fmt::Write;
 
 use self::svg::{Escaped, Screen};
-use crate::{
-    experiments,
-    kit::{
-        Cell, Chart, Column, DataTable, Drawing, Family, Host, Missing, Part, Results, Section,
-        format,
-    },
+use crate::experiments;
+use crate::kit::{
+    Cell, Chart, Column, DataTable, Drawing, Family, Host, Missing, Part, Results, Section, format,
 };
 
 const STYLE: &str = include_str!("style.css");
 
-/// The report of `results`.
+/// Builds the report of `results`.
 ///
 /// # Examples
+///
 /// ```
 /// use daiko_lab::{kit::host::Host, report, runner::{Measured, Schedule}};
+///
 /// let results = Measured::default().results(Host::detect(), Schedule::QUICK);
 /// assert!(report::html(&results).starts_with("<!DOCTYPE html>"));
 /// ```
@@ -52,11 +52,13 @@ pub fn html(results: &Results) -> String {
     page.0
 }
 
-/// The drawings of `results`, each with a name for a file of its own: SVG that stands alone.
+/// Returns the drawings of `results` as stand-alone SVG, each with its file name.
 ///
 /// # Examples
+///
 /// ```
 /// use daiko_lab::{kit::host::Host, report, runner::{Measured, Schedule}};
+///
 /// let results = Measured::default().results(Host::detect(), Schedule::QUICK);
 /// assert!(report::drawings(&results).is_empty(), "nothing was measured");
 /// ```
@@ -68,7 +70,7 @@ pub fn drawings(results: &Results) -> Vec<(&'static str, String)> {
     sections(results).into_iter().filter_map(alone).collect()
 }
 
-/// The lines that `results` begin with, if they allow a conclusion.
+/// The concluding lines of `results`, if they allow a conclusion.
 pub fn conclusion(results: &Results) -> Option<Vec<String>> {
     sections(results).into_iter().find_map(|section| match section {
         Section::Conclusion(lines) => Some(lines),
@@ -76,7 +78,7 @@ pub fn conclusion(results: &Results) -> Option<Vec<String>> {
     })
 }
 
-/// The sections of all experiments, those of one title as one.
+/// Sections of all experiments; sections with the same title are merged.
 fn sections(results: &Results) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     for section in experiments::ALL.iter().flat_map(|experiment| (experiment.sections)(results)) {
@@ -87,7 +89,7 @@ fn sections(results: &Results) -> Vec<Section> {
     sections
 }
 
-/// Adds the rows of `section` to those of a section with its title; whether it is one.
+/// Adds the rows of `section` to `other` if both have the same title. Returns whether they have.
 fn has_joined(other: &mut Section, section: &Section) -> bool {
     let (Section::Titled(title, parts), Section::Titled(own, more)) = (other, section) else {
         return false;
@@ -103,7 +105,7 @@ fn has_joined(other: &mut Section, section: &Section) -> bool {
     true
 }
 
-/// A drawing for wide screens, with the style that a page would give it, at whatever width.
+/// A drawing for wide screens with the style of the page, usable at any width.
 fn stand_alone(chart: &Chart) -> String {
     let drawing = chart.draw(Screen::Wide);
     let (open, body) = drawing.split_once('>').unwrap_or_default();
@@ -121,7 +123,7 @@ impl Chart {
         }
     }
 
-    /// The families that it shows, in the order of legends.
+    /// Families in the chart, in the order of legends.
     fn families(&self) -> Vec<Family> {
         let mut families: Vec<Family> = match self {
             Self::Curve(chart) => chart.lines.iter().map(|line| line.family).collect(),
@@ -136,23 +138,18 @@ impl Chart {
 
 impl Family {
     fn class(self) -> &'static str {
-        match self {
-            Self::Ours => "ours",
-            Self::Peer => "peer",
-            Self::Kernel => "kernel",
-            Self::Alone | Self::Limit | Self::Published => "limit",
-        }
+        self.look().0
     }
 
-    /// Its name in a legend.
-    fn name(self) -> &'static str {
+    /// Its class, and its name in a legend.
+    fn look(self) -> (&'static str, &'static str) {
         match self {
-            Self::Ours => "Daiko",
-            Self::Peer => "libraries",
-            Self::Kernel => "kernel mechanisms",
-            Self::Alone => "no threads",
-            Self::Limit => "limit",
-            Self::Published => "published",
+            Self::Ours => ("ours", "Daiko"),
+            Self::Peer => ("peer", "libraries"),
+            Self::Kernel => ("kernel", "kernel mechanisms"),
+            Self::Alone => ("limit", "no threads"),
+            Self::Limit => ("limit", "limit"),
+            Self::Published => ("limit", "published"),
         }
     }
 }
@@ -168,7 +165,7 @@ impl Page {
         self.0.write_fmt(markup).expect("strings take all");
     }
 
-    /// An element with an attribute or none, around a text.
+    /// Adds an element with a text; `attribute` may be empty.
     fn element(&mut self, tag: &str, attribute: &str, text: &str) {
         self.add(format_args!("<{tag}{attribute}>{}</{tag}>", Escaped(text)));
     }
@@ -230,7 +227,7 @@ impl Page {
         }
     }
 
-    /// A drawing for each width, so that text is readable on both.
+    /// Adds a drawing for each width, so that text is readable on both.
     fn drawing(&mut self, drawing: &Drawing, heading: &str) {
         self.0.push_str("<figure>");
         self.element(heading, "", &drawing.title);
@@ -248,12 +245,14 @@ impl Page {
     fn legend(&mut self, families: &[Family]) {
         self.0.push_str(r#"<ul class="legend">"#);
         for family in families {
-            self.add(format_args!(r#"<li class="{}">{}</li>"#, family.class(), family.name()));
+            let (class, name) = family.look();
+            self.add(format_args!(r#"<li class="{class}">{name}</li>"#));
         }
         self.0.push_str("</ul>");
     }
 
-    /// A table, in a region that scrolls where it is wide, and that the keyboard reaches.
+    /// Adds a table in a region that scrolls if the table is too wide. The region can be focused by
+    /// keyboard.
     fn table(&mut self, table: &DataTable) {
         self.add(format_args!(
             r#"<div class="scroll" role="region" tabindex="0" aria-label="Table: {}"><table>"#,
@@ -295,14 +294,14 @@ impl Page {
     fn tables(&mut self, results: &Results) {
         let tables = table::tables(results);
         if !tables.is_empty() {
-            let hint = "Medians, and under each the fastest and the slowest run.";
+            let hint = "Medians, and below each the fastest and the slowest run.";
             let tables = tables.iter().map(|table| Part::Table(table.data()));
             let parts = [Part::Hint(hint.into())].into_iter().chain(tables).collect();
             self.section(&Section::Titled("All figures".into(), parts));
         }
     }
 
-    /// Points without a value, one row per method and reason.
+    /// Adds the points without a value, one row per method and reason.
     fn missing(&mut self, title: &str, missing: &[Missing]) {
         if missing.is_empty() {
             return;
@@ -319,8 +318,7 @@ impl Page {
 
     fn notes(&mut self, notes: &[String]) {
         if !notes.is_empty() {
-            let hint =
-                "Rounds of these are long: a run has few, and takes longer than it is meant to.";
+            let hint = "The rounds of these points are long: a run has few of them, and takes longer than intended.";
             let parts = vec![Part::Hint(hint.into()), Part::List(notes.into())];
             self.section(&Section::Titled("Few rounds".into(), parts));
         }
@@ -329,7 +327,7 @@ impl Page {
     fn footer(&mut self) {
         self.0.push_str(
             "<footer><p>How it is measured: every sample runs in a process of its own; a first one finds the number of \
-             rounds that fill a run; then all methods take turns, so that drift of the machine hits all alike. Each \
+             rounds that fill a run; then all methods take turns, so that drift of the machine affects all of them alike. Each \
              hop reads an 8-byte datum, checks that it is this lap's, and writes it to the next thread's buffer. \
              Set-up is not part of any figure. The numbers behind this page are in results.json beside it.</p></footer>",
         );
@@ -347,7 +345,7 @@ fn facts(host: &Host) -> String {
     )
 }
 
-/// How many points each method lacks for each reason.
+/// Counts the missing points of each method by reason.
 pub fn grouped(missing: &[Missing]) -> BTreeMap<(String, &str), usize> {
     let mut groups = BTreeMap::new();
     for point in missing {

@@ -1,18 +1,16 @@
-//! What a run has measured, as results.
+//! Conversion of a run's measurements to results.
 
 use super::{Measured, Schedule, Series};
-use crate::{
-    experiments,
-    kit::{Case, Host, Missing, Point, Results, format, results::SCHEMA},
-};
+use crate::experiments;
+use crate::kit::results::SCHEMA;
+use crate::kit::{Case, Host, Missing, Point, Results, format};
 
-/// A run of this many times its intended length, with so few rounds, is told to
-/// the reader.
+/// A run that exceeds its intended length by this factor with at most this many rounds is reported.
 const SLOW: u32 = 4;
 const FEW_ROUNDS: u64 = 10;
 
 impl Measured {
-    /// The results on `host`, published figures beside them.
+    /// Builds the results on `host`, with published figures beside them.
     pub fn results(&self, host: Host, schedule: Schedule) -> Results {
         let mut points: Vec<Point> = self.series.iter().flat_map(Series::points).collect();
         for experiment in experiments::ALL {
@@ -41,7 +39,7 @@ fn missing(case: &Case, reason: &impl ToString) -> Missing {
     }
 }
 
-/// What to say of a case whose rounds are so long that a run has only few.
+/// Note on a case with rounds so long that a run has only a few of them.
 fn slow_note(series: &Series, schedule: Schedule) -> Option<String> {
     let samples = &series.samples;
     let most = samples.iter().map(|sample| sample.rounds).max()?;
@@ -49,7 +47,7 @@ fn slow_note(series: &Series, schedule: Schedule) -> Option<String> {
     if most > FEW_ROUNDS || !slow {
         return None;
     }
-    // In floating point: what a child process says may be anything.
+    // In floating point, as a child process may return any numbers.
     let rounds: f64 = samples.iter().map(|sample| sample.rounds as f64).sum();
     let seconds: f64 = samples.iter().map(|sample| sample.elapsed.as_secs_f64()).sum();
     let each = format::seconds(seconds / rounds.max(1.0));
@@ -59,7 +57,8 @@ fn slow_note(series: &Series, schedule: Schedule) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, time::Duration};
+    use std::fs;
+    use std::time::Duration;
 
     use super::*;
     use crate::kit::{Failure, Params, Reading, Sample, Skip, Unit};
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_says_why_and_what_is_slow_says_so() {
+    fn missing_cases_have_reasons_and_slow_cases_notes() {
         let results = results();
         assert_eq!(results.skipped[0].reason, "not installed");
         assert_eq!(results.failed[0].reason, "hung");

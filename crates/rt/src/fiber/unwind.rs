@@ -9,7 +9,7 @@ use daiko_core::fiber::Event;
 
 use super::cancelled::Cancelled;
 use super::{ControlBlock, cancel_scope};
-use crate::process;
+use crate::call::{self, Call};
 use crate::worker::{self, Worker};
 
 /// Prepares a suspension of a fiber that has a flag.
@@ -18,7 +18,7 @@ use crate::worker::{self, Worker};
 #[track_caller]
 pub fn before_suspension(fiber: &ControlBlock) {
     if fiber.flags.is_no_suspend() && !std::thread::panicking() {
-        process::unwinds();
+        call::unwinds();
         panic!("daiko: a fiber wanted to suspend inside no_suspend");
     }
     if is_due_before(fiber) {
@@ -28,15 +28,15 @@ pub fn before_suspension(fiber: &ControlBlock) {
 
 /// Prepares a suspension of a fiber that has a flag; returns true if a cancel is due there.
 ///
-/// Never while the thread is panicking, as it cannot be told whether this fiber is the one that
+/// Never while the thread is panicking, as it cannot be told whether this fiber is the fiber that
 /// unwinds.
 pub(crate) fn is_due_before(fiber: &ControlBlock) -> bool {
     if std::thread::panicking() {
         // It may be a neighbour's panic. That shows once the fiber has suspended, so the suspension
         // must not last.
         if is_due(fiber) {
-            let _call = process::call();
-            let _ = fiber.apply(Event::Interrupt);
+            let call = Call::enter();
+            let _ = fiber.apply(call.token(), Event::Interrupt);
         }
         return false;
     }
@@ -78,8 +78,8 @@ pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
     if resumption.is_counted
         && let Some(worker) = worker::current()
     {
-        // The worker is the one that counted it, as a fiber that unwinds does not move. Its process
-        // may have been replaced.
+        // This worker has counted it, as a fiber that unwinds does not move. Its process may have
+        // been replaced.
         worker.unwinding.update(|count| count - 1);
         if worker.is_expected() {
             fiber.exec_mode.doom();
@@ -88,7 +88,7 @@ pub(crate) fn was_woken(fiber: &ControlBlock) -> bool {
     resumption.is_woken
 }
 
-/// Returns true if `fiber`, which runs on a thread that is panicking, is the one that unwinds
+/// Returns true if `fiber`, which runs on a thread that is panicking, is the fiber that unwinds
 /// there.
 ///
 /// It is if no other fiber can be, or if a cancel has been raised in it. If another fiber is
@@ -145,13 +145,13 @@ pub(crate) fn raise_own(fiber: &ControlBlock) {
 /// Unwinds the fiber; a cancel is due.
 #[cold]
 pub fn raise_now(fiber: &ControlBlock) -> ! {
-    let Some(cancelled) = due(fiber) else { unreachable!("what is due stays so") };
+    let Some(cancelled) = due(fiber) else { unreachable!("a due cancel stays due") };
     raise_with(fiber, cancelled)
 }
 
 fn raise_with(fiber: &ControlBlock, cancelled: Cancelled) -> ! {
     fiber.flags.raise();
-    process::unwinds();
+    call::unwinds();
     panic::resume_unwind(Box::new(cancelled))
 }
 

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_have_siblings_does_not_look() {
+    fn a_worker_without_siblings_does_not_look() {
         let has_to_look = |builder: RuntimeBuilder| {
             let runtime = builder.build().unwrap();
             runtime.shared().pairing.next_look_ns.load(Ordering::Relaxed) == 0

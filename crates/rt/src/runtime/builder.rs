@@ -57,7 +57,7 @@ pub enum BuildError {
     },
     /// The stack size is not usable.
     Stack(StackError),
-    /// There is no memory for the runtime itself.
+    /// No memory is available for the runtime itself.
     Memory(MemoryError),
     /// A kernel thread could not be started or set up.
     Thread(io::Error),
@@ -186,7 +186,7 @@ impl RuntimeBuilder {
 
     /// Makes the workers processes: `workers` of them, 1 to 512, forked from this process by
     /// [`build`](Self::build). After any suspension, fibers go on in any process that has time for
-    /// them; all are [migratable](crate::Builder::migratable fiber). If a worker is killed, its
+    /// them; all are [migratable](crate::Builder::migratable). If a worker is killed, its
     /// fibers go on in the next one, after any call of this library.
     ///
     /// The program keeps its objects in a [`SharedHeap`](crate::process::SharedHeap), where all
@@ -197,7 +197,7 @@ impl RuntimeBuilder {
     /// # Safety
     ///
     /// The code of fibers keeps these rules, in addition to those of
-    /// [`Builder::migratable`](crate::Builder::migratable fiber):
+    /// [`Builder::migratable`](crate::Builder::migratable):
     ///
     /// 1. *Statics* belong to each process, in the state at the fork of the workers. No two
     ///    processes write to values reached from such a copy: fibers neither change nor free a
@@ -364,7 +364,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets where [migratable fibers](crate::Builder::migratable fiber) go on after a wait for a
+    /// Sets where [migratable fibers](crate::Builder::migratable) go on after a wait for a
     /// socket.
     ///
     /// ```
@@ -378,7 +378,7 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets whether workers whose CPUs are hardware threads of one core take account of each other,
+    /// Sets whether workers on hardware threads of one core take account of each other,
     /// once a fiber has a [class](crate::Builder::class). One then runs fibers that stall while the
     /// other runs fibers that compute, and an agent leaves the core to a sibling that computes.
     /// Default: yes.

@@ -206,7 +206,7 @@ impl Fiber {
 }
 
 #[test]
-fn letters_to_one_fiber_arrive_with_what_their_senders_wrote() {
+fn messages_to_one_fiber_arrive_with_the_writes_of_their_senders() {
     loom::model(|| {
         let worker = Worker::new();
         let senders = [0, 1].map(|sender| spawn(&worker, move |worker| worker.send(sender, 0)));
@@ -313,7 +313,7 @@ fn a_worker_parks_while_mail_and_work_come() {
 }
 
 #[test]
-fn mail_to_a_closed_inbox_is_read_by_who_closed_it_or_by_its_sender() {
+fn a_message_to_a_closed_inbox_is_read_by_the_closer_or_the_sender() {
     loom::model(|| {
         let worker = Worker::new();
         let sender = spawn(&worker, |worker| worker.send(0, 0));

@@ -16,13 +16,13 @@ pub use word::ClassWord;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Class {
-    /// It was neither declared nor observed.
+    /// The class was neither declared nor observed.
     #[default]
     Unknown,
-    /// It keeps the units of the core busy.
+    /// The task keeps the units of the core busy.
     Compute,
-    /// It waits for memory most of the time, so that the units are idle; with persistent memory,
-    /// for flushes and fences.
+    /// The task waits for memory most of the time, so that the units are idle; with persistent
+    /// memory, for flushes and fences.
     Stall,
 }
 

@@ -1,4 +1,4 @@
-//! Fibers that go from one process to another, and what they find there.
+//! Fibers that move from one process to another, and the state that they find there.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -17,12 +17,12 @@ use crate::End;
 use crate::support::{PRESETS, scenarios};
 
 super::cases! {
-    what_threads_do_processes_do End::Well,
+    processes_pass_the_tests_of_threads End::Well,
     a_ring_goes_round_over_two_processes End::Well,
     a_fiber_resumes_in_another_process End::Well,
     locals_go_along End::Well,
     descriptors_are_common End::Well,
-    who_unwinds_stays End::Well,
+    an_unwinding_fiber_stays End::Well,
     a_shared_static_is_one_and_another_is_not End::Well,
     a_static_that_is_watched_and_changed_is_told_once CHANGED,
     fibers_on_stacks_of_many_sizes_made_in_both_processes_run_in_both End::Well,
@@ -33,8 +33,8 @@ const CHANGED: End = match cfg!(debug_assertions) {
     false => End::Well,
 };
 
-/// Programs that were written for threads run unchanged.
-fn what_threads_do_processes_do() {
+/// Programs written for threads run unchanged.
+fn processes_pass_the_tests_of_threads() {
     scenarios::all(|| processes(2));
 }
 
@@ -51,8 +51,8 @@ fn a_ring_goes_round_over_two_processes() {
     }
 }
 
-/// A lap counter goes round, by park and unpark, and is checked at each hop; the processes where
-/// fibers ended.
+/// Passes a lap counter round, by park and unpark, and checks it at each switch. Returns the
+/// processes where fibers ended.
 fn ring(fibers: usize, laps: u64) -> BTreeSet<u32> {
     let words: Arc<Vec<AtomicU64>> = Arc::new((0..fibers).map(|_| AtomicU64::new(0)).collect());
     let next: Arc<Vec<OnceLock<Fiber>>> = Arc::new((0..fibers).map(|_| OnceLock::new()).collect());
@@ -116,8 +116,8 @@ fn descriptors_are_common() {
     });
 }
 
-/// The count of panics is a process's own, so that a migratable fiber stays while it unwinds.
-fn who_unwinds_stays() {
+/// The count of panics belongs to a process, so a migratable fiber stays while it unwinds.
+fn an_unwinding_fiber_stays() {
     struct OnDrop(fn());
     impl Drop for OnDrop {
         fn drop(&mut self) {

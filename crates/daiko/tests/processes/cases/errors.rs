@@ -1,4 +1,4 @@
-//! What is refused, and how that is said.
+//! Refused calls, and their messages.
 
 use std::fmt::Display;
 use std::panic::{self, AssertUnwindSafe};
@@ -28,7 +28,7 @@ fn assert_names(error: &impl Display, remedy: &str) {
     assert!(text.contains(remedy), "{text:?} does not name {remedy:?}");
 }
 
-/// What `f` panics with.
+/// Returns the message of the panic of `f`.
 fn panic_of<R>(f: impl FnOnce() -> R) -> String {
     let payload = panic::catch_unwind(AssertUnwindSafe(|| _ = f())).unwrap_err();
     match payload.downcast::<String>() {
@@ -83,7 +83,7 @@ fn waits_of_the_maker_that_need_its_frame_panic() {
     let text = panic_of(|| runtime.scope(|_| ()));
     assert!(text.contains("let a fiber, by Runtime::run"), "{text}");
     let lock = Mutex::new(7);
-    assert_eq!(*lock.lock().unwrap(), 7, "what is free is had without a wait");
+    assert_eq!(*lock.lock().unwrap(), 7, "a free object needs no wait");
     end(runtime);
     event.set();
     event.wait();
@@ -92,7 +92,7 @@ fn waits_of_the_maker_that_need_its_frame_panic() {
 fn there_is_no_default_runtime_meanwhile() {
     let runtime = processes(1).build().unwrap();
     let text = panic_of(|| daiko::spawn(|| ()));
-    assert!(text.contains("no default runtime beside one whose workers are processes"), "{text}");
+    assert!(text.contains("no default runtime beside a runtime of worker processes"), "{text}");
     end(runtime);
     assert_eq!(daiko::run(|| 7), 7);
 }

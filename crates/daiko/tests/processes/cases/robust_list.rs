@@ -1,4 +1,4 @@
-//! What a fiber that is lost held and had lent.
+//! Objects that a lost fiber held or had lent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -13,56 +13,56 @@ use super::processes;
 use crate::End;
 
 super::cases! {
-    what_a_lost_fiber_held_goes_to_those_who_wait_for_it End::Well,
+    objects_of_a_lost_fiber_go_to_their_waiters End::Well,
     a_lost_writer_poisons_and_a_lost_reader_does_not End::Well,
-    what_a_lost_fiber_has_given_back_or_forgotten_is_not_given_back_again End::Well,
+    objects_given_back_or_forgotten_by_a_lost_fiber_are_not_given_back_again End::Well,
     a_lock_that_a_wait_for_a_condition_took_again_is_poisoned End::Well,
-    what_is_done_once_is_poisoned_by_who_is_lost_in_it End::Well,
+    a_once_is_poisoned_by_a_fiber_lost_in_it End::Well,
     the_fibers_of_a_lost_scope_are_cancelled_and_waited_for End::Well,
     a_scope_is_told_of_a_fiber_that_was_lost End::Well,
-    nobody_ends_the_timeouts_of_a_lost_fiber_and_its_neighbours_have_theirs End::Well,
+    the_timeouts_of_a_lost_fiber_never_fire_and_those_of_its_neighbours_do End::Well,
     a_token_outlives_a_fiber_that_was_lost_in_its_name End::Well,
-    what_was_nested_settles_from_the_innermost_on End::Well,
+    nested_objects_are_recovered_from_the_innermost_on End::Well,
     a_fiber_lost_in_another_process_than_it_began_in_settles_all End::Well,
     a_lock_that_is_each_process_s_own_is_left_alone End::Well,
     lost_fibers_that_held_something_leave_no_memory_behind End::Well,
-    what_is_done_at_least_once_begins_anew_until_it_comes_to_its_end End::Well,
-    who_is_lost_in_dropping_what_it_was_to_do_is_lost_for_good End::Well,
-    who_begins_anew_is_the_same_fiber_and_has_left_everything End::Well,
+    an_at_least_once_fiber_begins_anew_until_it_ends End::Well,
+    a_fiber_lost_while_it_drops_its_closure_is_lost_for_good End::Well,
+    a_restarted_fiber_is_the_same_fiber_and_holds_nothing End::Well,
     a_killed_worker_has_its_fiber_begin_anew End::Well,
-    who_is_cancelled_does_not_begin_anew End::Well,
+    a_cancelled_fiber_does_not_begin_anew End::Well,
 }
 
-/// Loses the calling fiber, in its own code: kills the process that it is in.
+/// Loses the calling fiber in user code: kills its process.
 fn lose() -> ! {
-    // SAFETY: they take plain integers.
+    // SAFETY: both calls take plain integers.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-    unreachable!("nobody goes on who was killed in his own code")
+    unreachable!("the process was killed in user code")
 }
 
 fn assert_lost<T>(joined: Result<T, JoinError>) {
     assert!(matches!(joined, Err(JoinError::WorkerDied)));
 }
 
-/// Ends a runtime with so many fibers lost, and none left.
+/// Ends a runtime; checks that so many fibers were lost, and that none is left.
 fn end(runtime: Runtime, died: usize) {
     let report = runtime.shutdown();
     assert_eq!((report.unwound, report.leaked, report.died), (0, 0, died));
 }
 
-/// What fibers share, in a runtime of one worker.
+/// Objects that fibers share, in a runtime of one worker.
 #[derive(Default)]
 struct Things {
     mutex: Mutex<u32>,
     lock: RwLock<u32>,
     changed: Condvar,
-    /// Fibers that are about to suspend, or have.
+    /// The number of fibers that are about to suspend, or have.
     come: AtomicU32,
 }
 
 impl Things {
-    /// Spawns a fiber that suspends in `body`, and before that does no more than to take what
-    /// nobody has.
+    /// Spawns a fiber that suspends in `body`. Before that, `body` may only take objects that are
+    /// free.
     fn spawn<T: Send + 'static>(
         self: &Arc<Self>,
         body: impl FnOnce(&Things) -> T + Send + 'static,
@@ -80,7 +80,7 @@ impl Things {
     }
 }
 
-/// Runs `body` in a fiber of one worker, by which so many are lost.
+/// Runs `body` as a fiber of one worker; checks that so many fibers are lost.
 fn run(died: usize, body: impl FnOnce(Arc<Things>) + Send + 'static) {
     let runtime = processes(1).build().unwrap();
     runtime.run(|| body(Arc::default()));
@@ -93,13 +93,13 @@ fn lose_when_told() -> ! {
     lose()
 }
 
-/// Has a fiber that waits for it lost.
+/// Unparks a fiber that waits to be lost, and joins it.
 fn tell(victim: JoinHandle<()>) {
     victim.fiber().unpark();
     assert_lost(victim.join());
 }
 
-fn what_a_lost_fiber_held_goes_to_those_who_wait_for_it() {
+fn objects_of_a_lost_fiber_go_to_their_waiters() {
     run(1, |things| {
         let doors = Arc::new(Semaphore::new(3));
         let (passes, waits) = (doors.clone(), doors.clone());
@@ -145,7 +145,7 @@ fn a_lost_writer_poisons_and_a_lost_reader_does_not() {
     });
 }
 
-fn what_a_lost_fiber_has_given_back_or_forgotten_is_not_given_back_again() {
+fn objects_given_back_or_forgotten_by_a_lost_fiber_are_not_given_back_again() {
     run(1, |things| {
         let doors = Arc::new(Semaphore::new(9));
         let passes = doors.clone();
@@ -154,7 +154,7 @@ fn what_a_lost_fiber_has_given_back_or_forgotten_is_not_given_back_again() {
             drop(passes.acquire());
             let (first, second) = (things.mutex.lock().unwrap(), passes.acquire());
             let [third, fourth] = [2, 3].map(|count| passes.acquire_many(count));
-            // Neither in the order in which they were taken, nor the other way round.
+            // Dropped neither in the order in which they were taken, nor in reverse.
             drop((second, first));
             third.forget();
             let _kept = passes.adopt(1);
@@ -181,7 +181,7 @@ fn a_lock_that_a_wait_for_a_condition_took_again_is_poisoned() {
         assert!(things.mutex.try_lock().is_err());
         things.mutex.clear_poison();
         *things.mutex.lock().unwrap() = 0;
-        // In the midst of a wait, it has the lock as well.
+        // It is lost in the middle of a wait, and holds the lock as well.
         let victim = things.spawn(|things| {
             let mut looks = 0;
             let locked = things.mutex.lock().unwrap();
@@ -197,7 +197,7 @@ fn a_lock_that_a_wait_for_a_condition_took_again_is_poisoned() {
     });
 }
 
-fn what_is_done_once_is_poisoned_by_who_is_lost_in_it() {
+fn a_once_is_poisoned_by_a_fiber_lost_in_it() {
     run(3, |things| {
         let (once, cell) = (Arc::new(Once::new()), Arc::new(OnceLock::new()));
         let [does, waits] = [once.clone(), once.clone()];
@@ -266,7 +266,7 @@ fn a_scope_is_told_of_a_fiber_that_was_lost() {
     });
 }
 
-fn nobody_ends_the_timeouts_of_a_lost_fiber_and_its_neighbours_have_theirs() {
+fn the_timeouts_of_a_lost_fiber_never_fire_and_those_of_its_neighbours_do() {
     const SOON: Duration = Duration::from_micros(200);
     run(200, |_| {
         let fibers: Vec<_> = (0..200_u32)
@@ -278,7 +278,7 @@ fn nobody_ends_the_timeouts_of_a_lost_fiber_and_its_neighbours_have_theirs() {
             })
             .collect();
         fibers.into_iter().for_each(|fiber| assert_lost(fiber.join()));
-        // On the same stacks, and the same wheel.
+        // These fibers use the same stacks, and the same timer wheel.
         let others: Vec<_> = (0..200)
             .map(|_| {
                 daiko::spawn(|| {
@@ -299,7 +299,7 @@ fn a_token_outlives_a_fiber_that_was_lost_in_its_name() {
         });
         let parks = things.spawn(move |_| other.run(daiko::park).is_err());
         tell(victim);
-        // On the stack of the lost one.
+        // This fiber runs on the stack of the lost fiber.
         let next = things.spawn(|_| daiko::park());
         token.cancel();
         assert!(parks.join().unwrap());
@@ -308,14 +308,14 @@ fn a_token_outlives_a_fiber_that_was_lost_in_its_name() {
     });
 }
 
-fn what_was_nested_settles_from_the_innermost_on() {
+fn nested_objects_are_recovered_from_the_innermost_on() {
     run(1, |things| {
         let victim = things.spawn(|things| {
             let _locked = things.mutex.lock().unwrap();
             let _ = daiko::time::timeout(Duration::from_secs(60), || {
                 daiko::scope(|scope| {
                     let _read = things.lock.read().unwrap();
-                    // It ends once nobody reads.
+                    // The writer ends once there are no readers.
                     scope.spawn(|| {
                         things.come.fetch_add(1, Ordering::Relaxed);
                         daiko::cancel::shield(|| drop(things.lock.write()));
@@ -359,7 +359,7 @@ fn a_lock_that_is_each_process_s_own_is_left_alone() {
             let _locked = OWN.lock().unwrap();
             lose_when_told()
         }));
-        // The successor's is as it was when the zygote was forked.
+        // The static of the successor is as it was when the zygote was forked.
         assert!(OWN.try_lock().is_ok());
     });
 }
@@ -383,13 +383,13 @@ fn lost_fibers_that_held_something_leave_no_memory_behind() {
         victims(100);
         let before = SharedHeap::stats().unwrap();
         victims(ROUNDS);
-        // What the threads of each process had for themselves, which died with it.
+        // The memory of the threads of each process, which is lost with the process.
         let of_processes = ROUNDS * 128;
         assert!(SharedHeap::stats().unwrap().in_use <= before.in_use + 4096 + of_processes);
     });
 }
 
-fn what_is_done_at_least_once_begins_anew_until_it_comes_to_its_end() {
+fn an_at_least_once_fiber_begins_anew_until_it_ends() {
     let drops = Arc::new(AtomicUsize::new(0));
     let counts = Counts(drops.clone());
     run(0, move |things| {
@@ -423,7 +423,7 @@ impl Drop for Counts {
     }
 }
 
-fn who_is_lost_in_dropping_what_it_was_to_do_is_lost_for_good() {
+fn a_fiber_lost_while_it_drops_its_closure_is_lost_for_good() {
     struct Loses;
     impl Drop for Loses {
         fn drop(&mut self) {
@@ -447,7 +447,7 @@ fn who_is_lost_in_dropping_what_it_was_to_do_is_lost_for_good() {
     });
 }
 
-fn who_begins_anew_is_the_same_fiber_and_has_left_everything() {
+fn a_restarted_fiber_is_the_same_fiber_and_holds_nothing() {
     const TIMES: u32 = 20;
     let runtime = processes(1).build().unwrap();
     let begun = AtomicU32::new(0);
@@ -509,7 +509,7 @@ fn a_killed_worker_has_its_fiber_begin_anew() {
     end(runtime, 0);
 }
 
-fn who_is_cancelled_does_not_begin_anew() {
+fn a_cancelled_fiber_does_not_begin_anew() {
     let drops = Arc::new(AtomicUsize::new(0));
     let counts = Counts(drops.clone());
     run(0, move |things| {

@@ -1,4 +1,4 @@
-//! What goes on while a worker's process is stopped.
+//! Work that goes on while a worker's process is stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use crate::End;
 
 super::cases! {
     a_worker_that_is_stopped_stalls_its_own_fiber_alone End::Well,
-    what_waited_at_a_worker_that_is_stopped_runs_elsewhere End::Well,
+    work_of_a_stopped_worker_runs_elsewhere End::Well,
 }
 
 fn signal(process: u32, signal: i32) {
@@ -20,7 +20,7 @@ fn signal(process: u32, signal: i32) {
     assert_eq!(unsafe { libc::kill(process as i32, signal) }, 0);
 }
 
-/// Stops worker 1 in the own code of a fiber, does this, and lets it go on.
+/// Stops worker 1 in the user code of a fiber, runs `meanwhile`, and lets it continue.
 fn while_stopped(runtime: &Runtime, meanwhile: impl FnOnce()) {
     let (at, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let (here, ends) = (at.clone(), over.clone());
@@ -75,7 +75,7 @@ fn a_worker_that_is_stopped_stalls_its_own_fiber_alone() {
     assert_eq!((report.leaked, report.died), (0, 0));
 }
 
-fn what_waited_at_a_worker_that_is_stopped_runs_elsewhere() {
+fn work_of_a_stopped_worker_runs_elsewhere() {
     let runtime = processes(2).build().unwrap();
     let waits: Vec<_> = (0..20_u64)
         .map(|number| {

@@ -1,65 +1,37 @@
-//! What a method of this experiment consists of: items.
+//! Items: the parts of a method of this experiment.
+
+use std::time::Duration;
 
 use crate::kit::{Effort, Failure, Params, Sample, Skip};
 
-/// The name of an item, with the rounds of a first, calibrating sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ItemKind {
-    pub(super) name: &'static str,
-    pub(super) first: u64,
-}
-
-const fn kind(name: &'static str, first: u64) -> ItemKind {
-    ItemKind { name, first }
-}
-
-pub(super) const THREAD_INFO: ItemKind = kind("thread-info", 1000);
-pub(super) const MUTEX: ItemKind = kind("mutex", 1000);
-pub(super) const MUTEX_LOCK: ItemKind = kind("mutex-lock", 100);
-pub(super) const MUTEX_UNLOCK: ItemKind = kind("mutex-unlock", 100);
-pub(super) const SEMAPHORE: ItemKind = kind("semaphore", 1000);
-pub(super) const SWITCH_MUTEX: ItemKind = kind("switch-mutex", 1000);
-pub(super) const SWITCH_SEMAPHORE: ItemKind = kind("switch-semaphore", 1000);
-pub(super) const SWITCH_CONDVAR: ItemKind = kind("switch-condvar", 1000);
-pub(super) const CREATE: ItemKind = kind("create", 1);
-pub(super) const JOIN: ItemKind = kind("join", 1);
-pub(super) const CREATE_JOIN: ItemKind = kind("create-join", 100);
-pub(super) const FORK_JOIN: ItemKind = kind("fork-join", 1);
-pub(super) const YIELD: ItemKind = kind("yield", 1000);
-pub(super) const MUTEX_CONTENDED: ItemKind = kind("mutex-contended", 1000);
-pub(super) const RWLOCK_CONTENDED: ItemKind = kind("rwlock-contended", 100);
-pub(super) const CHANNEL: ItemKind = kind("channel", 1000);
-pub(super) const SLEEP_LATENESS: ItemKind = kind("sleep-lateness", 10);
-pub(super) const PLACE_FOLLOW: ItemKind = kind("place-follow", 1000);
-pub(super) const PLACE_PAIR: ItemKind = kind("place-pair", 1000);
-
-/// All kinds, in the order of tables.
-pub(super) const KINDS: [ItemKind; 19] = [
-    THREAD_INFO,
-    MUTEX,
-    MUTEX_LOCK,
-    MUTEX_UNLOCK,
-    SEMAPHORE,
-    SWITCH_MUTEX,
-    SWITCH_SEMAPHORE,
-    SWITCH_CONDVAR,
-    CREATE,
-    JOIN,
-    CREATE_JOIN,
-    FORK_JOIN,
-    YIELD,
-    MUTEX_CONTENDED,
-    RWLOCK_CONTENDED,
-    CHANNEL,
-    SLEEP_LATENESS,
-    PLACE_FOLLOW,
-    PLACE_PAIR,
+/// The names of items, in the order of tables, with the rounds of a first, calibrating sample.
+pub(super) const NAMES: [(&str, u64); 19] = [
+    ("thread-info", 1000),
+    ("mutex", 1000),
+    ("mutex-lock", 100),
+    ("mutex-unlock", 100),
+    ("semaphore", 1000),
+    ("switch-mutex", 1000),
+    ("switch-semaphore", 1000),
+    ("switch-condvar", 1000),
+    ("create", 1),
+    ("join", 1),
+    ("create-join", 100),
+    ("fork-join", 1),
+    ("yield", 1000),
+    ("mutex-contended", 1000),
+    ("rwlock-contended", 100),
+    ("channel", 1000),
+    ("sleep-lateness", 10),
+    ("place-follow", 1000),
+    ("place-pair", 1000),
 ];
 
-/// Beyond so many threads a machine's limits are the subject, not its locks.
+/// Largest number of threads. Beyond it, the limits of the machine would be measured rather than
+/// its locks.
 pub(super) const MOST_THREADS: usize = 10_000;
 
-/// A way to have threads.
+/// A kind of threads, and the items measured for it.
 pub(super) struct CostMethod {
     pub(super) name: &'static str,
     items: &'static [&'static [Item]],
@@ -75,12 +47,13 @@ impl CostMethod {
     }
 }
 
-/// Something that a method does and that costs time.
+/// An operation of a method, with the way to measure its time.
 pub(super) struct Item {
-    pub(super) kind: ItemKind,
-    /// The parameters by which it differs from others of that kind.
+    /// One of [`NAMES`].
+    pub(super) name: &'static str,
+    /// The parameters by which it differs from others of that name.
     variant: [Option<(&'static str, &'static str)>; 2],
-    /// Whether it can be measured here.
+    /// Fails with the reason to skip if the item cannot be measured here.
     room: fn() -> Result<(), Skip>,
     pub(super) run: Run,
 }
@@ -88,56 +61,57 @@ pub(super) struct Item {
 /// Takes a sample on the calling thread.
 pub(super) type Body = fn(Effort) -> Result<Sample, Failure>;
 
-/// Takes a sample by a body, on a thread of the method's.
+/// Takes a sample by running a body on a thread of the method.
 pub(super) type Within = fn(Body, Effort) -> Result<Sample, Failure>;
 
 /// Takes a sample.
 #[derive(Clone, Copy)]
 pub(super) enum Run {
     Few(Within, Body),
-    /// With so many threads.
+    /// Runs with a given number of threads.
     Many(fn(usize, Effort) -> Result<Sample, Failure>),
     Sleeps {
-        /// Whether there is room for so many others.
+        length: Duration,
+        /// Fails with the reason to skip if there is no room for this many waiting threads.
         room: fn(usize) -> Result<(), Skip>,
-        /// While so many others wait.
-        run: fn(usize, Effort) -> Result<Sample, Failure>,
+        /// Runs while this many other threads wait.
+        run: fn(Duration, usize, Effort) -> Result<Sample, Failure>,
     },
 }
 
 impl Item {
-    const fn new(kind: ItemKind, run: Run) -> Self {
-        Self { kind, variant: [None; 2], room: || Ok(()), run }
+    const fn new(name: &'static str, run: Run) -> Self {
+        Self { name, variant: [None; 2], room: || Ok(()), run }
     }
 
-    /// A point whose samples `body` takes on any thread.
-    pub(super) const fn of(kind: ItemKind, body: Body) -> Self {
-        Self::within(|body, effort| body(effort), kind, body)
+    /// An item with one point. `body` takes its samples on any thread.
+    pub(super) const fn of(name: &'static str, body: Body) -> Self {
+        Self::within(|body, effort| body(effort), name, body)
     }
 
-    /// A point whose samples `body` takes on a thread of the method's.
-    pub(super) const fn within(within: Within, kind: ItemKind, body: Body) -> Self {
-        Self::new(kind, Run::Few(within, body))
+    /// An item with one point. `body` takes its samples on a thread of the method.
+    pub(super) const fn within(within: Within, name: &'static str, body: Body) -> Self {
+        Self::new(name, Run::Few(within, body))
     }
 
-    /// A point for each number of threads.
+    /// An item with a point for each number of threads.
     pub(super) const fn of_many(
-        kind: ItemKind,
+        name: &'static str,
         run: fn(usize, Effort) -> Result<Sample, Failure>,
     ) -> Self {
-        Self::new(kind, Run::Many(run))
+        Self::new(name, Run::Many(run))
     }
 
-    /// A point for each number of others that wait.
+    /// A point for each number of others that wait, whose `state` has sleeps of that length.
     pub(super) const fn of_sleeps(
-        kind: ItemKind,
+        (state, length): (&'static str, Duration),
         room: fn(usize) -> Result<(), Skip>,
-        run: fn(usize, Effort) -> Result<Sample, Failure>,
+        run: fn(Duration, usize, Effort) -> Result<Sample, Failure>,
     ) -> Self {
-        Self::new(kind, Run::Sleeps { room, run })
+        Self::new("sleep-lateness", Run::Sleeps { length, room, run }).with("state", state)
     }
 
-    /// Where there is `room` for it.
+    /// The same item, skipped where `room` fails.
     pub(super) const fn given(self, room: fn() -> Result<(), Skip>) -> Self {
         Self { room, ..self }
     }
@@ -151,11 +125,11 @@ impl Item {
     }
 
     pub(super) fn params(&self) -> Params {
-        let params = Params::new().with("item", self.kind.name);
+        let params = Params::new().with("item", self.name);
         self.variant.iter().flatten().fold(params, |params, (key, value)| params.with(key, *value))
     }
 
-    /// Why a point is left out.
+    /// Returns the reason to skip a point, if there is one.
     pub(super) fn skip(&self, params: &Params) -> Option<Skip> {
         match self.run {
             Run::Many(_) if params.size("threads")? > MOST_THREADS => Some(Skip::new(format!(
@@ -168,6 +142,6 @@ impl Item {
 
     pub(super) fn is_in(&self, params: &Params) -> bool {
         let has = |(key, value)| params.text(key) == Some(value);
-        has(("item", self.kind.name)) && self.variant.into_iter().flatten().all(has)
+        has(("item", self.name)) && self.variant.into_iter().flatten().all(has)
     }
 }

@@ -1,20 +1,16 @@
 //! Two threads that yield to each other on one worker or CPU.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{
-    laps::{Laps, SELDOM},
-    threads::Threads,
-};
+use super::laps::{Laps, SELDOM};
+use super::threads::Threads;
 use crate::kit::{Effort, Failure, Sample};
 
 /// Yields in a round.
 pub(super) const YIELDS: u64 = 2;
 
-/// Yields back and forth.
+/// Measures yields back and forth.
 pub(super) fn yield_pair<T: Threads>(effort: Effort) -> Result<Sample, Failure> {
     let turn = Arc::new(Turn::default());
     let other = Arc::clone(&turn);
@@ -24,38 +20,38 @@ pub(super) fn yield_pair<T: Threads>(effort: Effort) -> Result<Sample, Failure> 
     Ok(timed)
 }
 
-/// Whose turn it is, of two threads that yield to each other.
+/// The turn of two threads that yield to each other.
 ///
-/// Each yields until it has the turn, and passes it on: a yield that does not
-/// switch, as the kernel's may, gains nothing. A round is two turns.
+/// Each thread yields until it has the turn, and passes it on. A yield that does not switch, as a
+/// yield of the kernel may, therefore gains nothing. A round is two turns.
 #[derive(Debug, Default)]
 pub(super) struct Turn(AtomicU32);
 
 impl Turn {
-    /// The one that counts the rounds. It has the first turn.
+    /// The thread that counts the rounds. It has the first turn.
     pub(super) const LEADER: u32 = 0;
-    /// The other.
+    /// The other thread.
     pub(super) const FOLLOWER: u32 = 1;
     /// There are no more turns.
     pub(super) const OVER: u32 = 2;
 
-    /// Who has it.
+    /// Number of the thread that has the turn.
     #[inline]
     pub(super) fn owner(&self) -> u32 {
-        // Relaxed: the turn carries nothing but itself.
+        // Relaxed: the turn publishes no other data.
         self.0.load(Ordering::Relaxed)
     }
 
-    /// By its owner.
+    /// Passes the turn. Called by its owner.
     #[inline]
     pub(super) fn pass(&self, to: u32) {
-        // Relaxed: as in `owner`.
+        // Relaxed: see `owner`.
         self.0.store(to, Ordering::Relaxed);
     }
 
     fn lead<T: Threads>(&self, effort: Effort) -> Sample {
         let mut laps = Laps::new(effort, SELDOM);
-        while laps.another() {
+        while laps.next_round() {
             self.pass(Self::FOLLOWER);
             while self.owner() != Self::LEADER {
                 T::yield_now();
@@ -82,7 +78,8 @@ impl Turn {
 mod tests {
     use std::time::Duration;
 
-    use super::{super::laps, *};
+    use super::super::laps;
+    use super::*;
     use crate::experiments::costs::threads::Kernel;
 
     #[test]

@@ -1,35 +1,29 @@
-//! One sample.
+//! One sample of a method.
 
-use std::{
-    io,
-    net::{Ipv4Addr, TcpListener, TcpStream},
-    sync::Arc,
-    time::Duration,
-};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
 
-use daiko_sys::{
-    clock,
-    counters::{Counter, Miss},
-    cpu::{self, CpuSet},
-};
+use daiko_sys::clock;
+use daiko_sys::counters::{Counter, Miss};
+use daiko_sys::cpu::{self, CpuSet};
 
-use super::{
-    board::{Board, Totals},
-    ground::Ground,
-    method::Receiving,
-    sender::Senders,
-};
+use super::board::{Board, Totals};
+use super::ground::Ground;
+use super::method::Receiving;
+use super::sender::Senders;
 use crate::kit::{Failure, Fork, Latencies, OrFailure, Reading, Sample, Unit, files};
 
-/// Messages per second of all flows while latencies are measured: a small part of what the receivers could take,
-/// so that CPUs are idle now and then, and a wake-up finds some.
+/// Messages per second of all flows while latencies are measured. This is a small part of the
+/// receivers' capacity, so that CPUs are idle now and then and a wake-up finds an idle CPU.
 pub(super) const RATE: f64 = 20_000.0;
-/// Descriptors for each flow: both ends, which the receivers' process has, too.
+/// Descriptors per flow in the receivers' process: both ends of the connection.
 const ENDS: usize = 2;
 
 const REFUSED: &str = "cannot connect";
 
-/// What the counters of the processor are called in results.
+/// Processor counters and their names in results.
 const MISSES: [(Miss, &str); 4] = [
     (Miss::LastCacheLoad, "llc-load-misses"),
     (Miss::LastCacheStore, "llc-store-misses"),
@@ -37,19 +31,21 @@ const MISSES: [(Miss, &str); 4] = [
     (Miss::TranslationStore, "dtlb-store-misses"),
 ];
 
-/// What is measured.
+/// Parameters of a sample.
 pub(super) struct Spec {
     pub(super) method: Receiving,
     pub(super) flows: usize,
-    /// Whether packets follow who reads them.
+    /// Whether packets are steered to the CPU of their reader.
     pub(super) rfs: bool,
-    /// How long each part takes.
+    /// Duration of each part.
     pub(super) window: Duration,
 }
 
 impl Spec {
+    /// Takes the sample.
+    ///
     /// # Errors
-    /// One line for the user.
+    /// Returns one line for the user.
     pub(super) fn sample(&self) -> Result<Sample, Failure> {
         let set = cpu::allowed().unwrap_or_default();
         let cpus: Vec<usize> = set.iter().collect();
@@ -67,7 +63,7 @@ impl Spec {
         let measured = receivers.connect(self.flows).and_then(|sockets| {
             let mut senders = Senders::new(cpus, sockets).or_limit(REFUSED)?;
             senders.greet(&board)?;
-            // Caches, buffers and predictors of both sides.
+            // Warms up caches, buffers and predictors of both sides.
             senders.flood(&board, self.window / 4)?;
             let flood = senders.flood(&board, self.window)?;
             let open = receivers.watched(&board, || senders.open(&board, RATE, self.window))?;
@@ -77,7 +73,8 @@ impl Spec {
     }
 }
 
-/// Workers and senders are bound: a CPU that goes, or comes, changes what is measured.
+/// Fails if the set of CPUs changed. Workers and senders are bound to CPUs, so a CPU that is added
+/// or removed changes the measurement.
 fn same_cpus(before: &CpuSet, after: &CpuSet) -> Result<(), Failure> {
     if before == after {
         return Ok(());
@@ -87,14 +84,14 @@ fn same_cpus(before: &CpuSet, after: &CpuSet) -> Result<(), Failure> {
     )))
 }
 
-/// The process that receives, killed when dropped.
+/// The receiving process, killed when dropped.
 struct Receivers {
     process: Fork,
     listener: TcpListener,
     counters: Vec<(&'static str, Counter)>,
 }
 
-/// What was seen while messages came at their times.
+/// Observations of the part in which messages have due times.
 struct Open {
     elapsed_ns: u64,
     cpu_ns: u64,
@@ -115,7 +112,8 @@ impl Receivers {
             (method.receive)(accepted?, board)
         };
         let process = Fork::start("receivers", receive)?;
-        // Threads are counted that are started later.
+        // Opened before the receivers start their threads, because threads that start later are
+        // counted.
         let counters = MISSES
             .into_iter()
             .filter_map(|(miss, name)| Some((name, Counter::open(miss, process.pid()).ok()?)));
@@ -130,44 +128,39 @@ impl Receivers {
         (0..flows).map(connect).collect()
     }
 
-    /// What happens while `body` sends.
+    /// Observes the receivers while `body` sends.
     fn watched(
         &self,
         board: &Board,
         body: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Open, Failure> {
         let now = || {
-            (
-                clock::monotonic_ns(),
-                self.process.cpu_ns(),
-                clock::machine_busy_ns().unwrap_or_default(),
-                self.misses(),
-            )
+            let machine_ns = clock::machine_busy_ns().unwrap_or_default();
+            [clock::monotonic_ns(), self.process.cpu_ns(), machine_ns]
         };
-        let (start, cpu, machine, misses) = now();
+        let (start, misses) = (now(), self.misses());
         body()?;
-        let (end, cpu_after, machine_after, misses_after) = now();
-        let missed = misses_after
-            .into_iter()
-            .zip(misses)
-            .map(|(after, before)| (after.0, after.1 - before.1));
+        let (end, misses_after) = (now(), self.misses());
+        let [elapsed_ns, cpu_ns, machine_ns] = [0, 1, 2].map(|i| end[i].saturating_sub(start[i]));
+        let missed = misses_after.into_iter().zip(misses);
         Ok(Open {
-            elapsed_ns: end - start,
-            cpu_ns: cpu_after.saturating_sub(cpu),
-            machine_ns: machine_after.saturating_sub(machine),
-            misses: missed.collect(),
+            elapsed_ns,
+            cpu_ns,
+            machine_ns,
+            misses: missed.map(|(after, before)| (after.0, after.1 - before.1)).collect(),
             totals: board.totals(),
             latencies: board.latencies(),
         })
     }
 
-    /// Counters that cannot be read are as good as none.
+    /// Values of the counters. A counter that cannot be read is left out.
     fn misses(&self) -> Vec<(&'static str, f64)> {
         let read = |(name, counter): &(&'static str, Counter)| Some((*name, counter.count().ok()?));
         self.counters.iter().filter_map(read).collect()
     }
 
-    /// What `failure` comes from, if the receivers have ended.
+    /// Returns the error that the receivers reported, which is the cause of `failure`, or `failure`
+    /// if they reported none.
     fn explain(&self, failure: Failure, board: &Board) -> Failure {
         board
             .wrong()
@@ -176,39 +169,27 @@ impl Receivers {
     }
 }
 
-/// A round is a message.
+/// Builds the sample. A round is a message.
 fn sample((messages, flood_ns): (u64, u64), open: &Open) -> Sample {
-    let per_second = |count: f64, ns: u64| count * 1e9 / ns.max(1) as f64;
-    let rate = |stat, count: u64| {
-        Reading::stat(Unit::PerSecond, stat, per_second(count as f64, open.elapsed_ns))
-    };
-    let percent = |stat, part_ns: u64| {
-        Reading::stat(
-            Unit::CpuPercent,
-            stat,
-            100.0 * part_ns as f64 / open.elapsed_ns.max(1) as f64,
-        )
-    };
+    let rate = |stat, count: u64| Reading::rate(stat, count as f64, open.elapsed_ns);
     let Totals { wakes, migrations, swaps, settled, settled_swaps, longest } = open.totals;
     let mut readings = vec![
-        Reading::stat(Unit::PerSecond, "throughput", per_second(messages as f64, flood_ns)),
+        Reading::rate("throughput", messages as f64, flood_ns),
         rate("wakes", wakes),
         rate("migrations", migrations),
         rate("swaps", swaps),
-        percent("cpu", open.cpu_ns),
-        percent("machine-cpu", open.machine_ns),
+        Reading::percent("cpu", open.cpu_ns, open.elapsed_ns),
+        Reading::percent("machine-cpu", open.machine_ns, open.elapsed_ns),
     ];
     if settled > 0 {
         readings.push(Reading::stat(Unit::Count, "settle", settled_swaps as f64 / settled as f64));
         readings.push(Reading::stat(Unit::Count, "settle-max", longest as f64));
     }
     for (stat, latencies) in ["p99", "p99-sent"].into_iter().zip(&open.latencies) {
-        let value = latencies.per_mille(990);
-        readings.extend(value.map(|ns| Reading::stat(Unit::Nanoseconds, stat, ns as f64)));
+        readings.extend(latencies.readings(&[(stat, 990)]));
     }
-    readings.extend(open.misses.iter().map(|(stat, count)| {
-        Reading::stat(Unit::PerSecond, stat, per_second(*count, open.elapsed_ns))
-    }));
+    let misses = open.misses.iter();
+    readings.extend(misses.map(|(stat, count)| Reading::rate(stat, *count, open.elapsed_ns)));
     Sample { rounds: messages, elapsed: Duration::from_nanos(flood_ns), readings }
 }
 
@@ -221,7 +202,7 @@ mod tests {
         let mut latencies = [Latencies::default(), Latencies::default()];
         (1..=100).for_each(|latency| latencies[0].record(latency.min(50)));
         latencies[1].record(7);
-        // One of the swaps goes on at the end.
+        // One of the swaps is in a run that has not ended.
         let totals = Totals {
             wakes: 100,
             migrations: 20,
@@ -263,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn misses_are_named_as_the_published_ones() {
+    fn misses_have_the_published_names() {
         let published = crate::kit::p3::EVENTS.into_iter().map(|(stat, _)| stat);
         assert!(published.skip(1).eq(MISSES.map(|(_, stat)| stat)));
     }

@@ -1,22 +1,18 @@
-//! `threads`: a kernel thread for each flow, not bound, which blocks.
+//! `threads`: one kernel thread per flow, not bound, with blocking reads.
 
-use std::{
-    io::{self, Read},
-    net::TcpStream,
-    os::fd::AsFd,
-    sync::Arc,
-    thread,
-};
+use std::io::{self, Read};
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
 
 use daiko_sys::socket;
 
-use super::{
-    board::Board,
-    flow::{Taken, receive_each},
-    method::Receiving,
-};
+use super::board::Board;
+use super::flow::{Taken, receive_each};
+use super::method::Receiving;
 
-/// As small as a fiber's.
+/// Stack size, as small as a fiber's.
 const STACK: usize = 64 << 10;
 
 pub(super) const METHOD: Receiving = Receiving { name: "threads", receive };
@@ -26,7 +22,7 @@ fn receive(flows: Vec<TcpStream>, board: &Arc<Board>) -> io::Result<()> {
     receive_each(flows, board, take, spawn)
 }
 
-/// Two calls for each wake-up, as a fiber makes.
+/// Makes two calls per wake-up, as a fiber does.
 fn take(mut stream: &TcpStream, bytes: &mut [u8]) -> Taken {
     match socket::receive_now(stream.as_fd(), bytes) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok((stream.read(bytes)?, true)),

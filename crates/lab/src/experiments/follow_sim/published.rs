@@ -1,9 +1,7 @@
-//! What a simulator of P3's policies is to find.
+//! P3's figures that the simulation should reproduce.
 
-use crate::kit::{
-    Params, Point, Unit,
-    p3::{CPU, EVENTS, FLOWS, SETTLE, UNINTENDED},
-};
+use crate::kit::p3::{CPU, EVENTS, FLOWS, SETTLE, UNINTENDED};
+use crate::kit::{Params, Point, Unit};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "follow-sim";
@@ -34,8 +32,8 @@ fn point(method: &str, stat: &str) -> Point {
     Point { unit, ..Point::published("P3", NAME, method, params, value) }
 }
 
-/// A figure of P3 by method (`existing`, or `follow`, its own policy) and `stat`: of `follow` relative to `existing`, `unintended`
-/// to all migrations.
+/// P3's figure by method (`existing`, or `follow`, its own policy) and `stat`. Figures of `follow`
+/// are relative to `existing`, `unintended` is relative to all migrations.
 pub(super) fn value(method: &str, stat: &str) -> Option<f64> {
     let events = EVENTS.into_iter().chain([("cpu", CPU)]).find(|(name, _)| *name == stat);
     match (method, stat) {
@@ -53,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_of_what_there_was_and_ratios_of_what_its_policy_changes() {
+    fn counts_are_of_existing_events_and_ratios_of_changed_events() {
         let told = |point: &Point| {
             let params = ["stat", "baseline"].map(|key| point.params.text(key).unwrap_or("none"));
             format!("{} {} {:.3} {}", point.method, params.join(" "), point.median, point.unit)

@@ -1,9 +1,11 @@
-//! Properties of simulation and replay, whatever the model.
+//! Properties of simulation and replay that hold for every model.
 
 use daiko_core::place::{BOUND, existing};
 use proptest::prelude::*;
 
-use super::{replay::replay, trace::*, *};
+use super::replay::replay;
+use super::trace::*;
+use super::*;
 use crate::kit::{Case, Effort, Options, Params};
 
 const PACKETS: u64 = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
@@ -27,7 +29,7 @@ fn steerings() -> impl Strategy<Value = Steering> {
 }
 
 prop_compose! {
-    /// Of all sizes, none of them so loaded that it cannot be simulated.
+    /// Models of all sizes, none of them too loaded to be simulated.
     fn models()(
         cpus in 2u16..=MOST_CPUS,
         flows in 1u32..600,
@@ -76,7 +78,7 @@ proptest! {
         prop_assert_eq!(wakes(&model), wakes(&model));
     }
 
-    /// After a move nobody is sent back by the next wake-up.
+    /// After a move, the next wake-up never sends the task back.
     #[test]
     fn follow_has_no_swaps(model in models(), bound in 1u8..8) {
         let model = Model { policy: Policy::Follow { bound }, ..model };
@@ -84,9 +86,10 @@ proptest! {
         prop_assert_eq!(wakes(&model).1.tally.swaps, 0);
     }
 
-    /// Each task in a row that stays where the policy of before would move it, since it has moved.
+    /// Counts, per task, consecutive wake-ups at which it stays after a move although the existing
+    /// policy would move it.
     #[test]
-    fn without_steering_nobody_is_kept_longer_than_the_bound(model in models()) {
+    fn without_steering_no_task_is_kept_longer_than_the_bound(model in models()) {
         let model = Model { policy: Policy::FOLLOW, steering: Steering::Hash, balance_ns: 0, ..model };
         prop_assume!(model.check().is_ok());
         let mut kept = vec![0; model.flows as usize];
@@ -115,7 +118,7 @@ proptest! {
             Policy::Follow { .. } => &replay.follow,
         };
         prop_assert_eq!(replayed, &replay.recorded);
-        // A task that was moved on and back between wake-ups is not seen to have moved.
+        // A move onwards and back between two wake-ups is not visible in the trace.
         let mut seen = outcome.tally.clone();
         prop_assert!(replayed.other_migrations <= seen.other_migrations);
         seen.other_migrations = replayed.other_migrations;
@@ -140,7 +143,7 @@ proptest! {
         prop_assert_eq!(reader.cpus(), cpus);
         let read: Result<Vec<_>, _> = reader.collect();
         prop_assert_eq!(read, Ok(wakes));
-        // Cut anywhere, it is refused.
+        // A trace that is cut anywhere is refused.
         for end in 0..text.len() - 1 {
             let reader = Reader::new(&text[..end]);
             let read = reader.and_then(|reader| reader.collect::<Result<Vec<_>, _>>());
@@ -173,7 +176,7 @@ fn a_model_that_cannot_be_simulated_is_refused_with_the_range() {
     }
 }
 
-/// One task, whose packets are far apart, on an idle machine: what it takes can be told beforehand.
+/// One task with packets far apart on an idle machine: its times are known beforehand.
 #[test]
 fn a_lone_task_stays_and_is_never_late() {
     let model = Model {
@@ -191,14 +194,17 @@ fn a_lone_task_stays_and_is_never_late() {
         let outcome = simulate(&Model { policy, ..model }, 10_000).unwrap();
         assert_eq!(outcome.tally.wakes, 10_000);
         assert_eq!((outcome.tally.migrations(), outcome.dropped), (0, 0));
-        assert_eq!((outcome.latency_ns(0), outcome.latency_ns(1000)), (Some(64), Some(64)));
+        assert_eq!(
+            (outcome.latencies.per_mille(0), outcome.latencies.per_mille(1000)),
+            (Some(64), Some(64))
+        );
         let each = outcome.busy_ns as f64 / 10_000.0;
         assert!((1030.0..1100.0).contains(&each), "{each} ns for each packet, 1064 by the model");
         assert!((900.0..1100.0).contains(&outcome.seconds()), "{} s", outcome.seconds());
     }
 }
 
-/// The paper's figure 2 from within: the interrupt a wake-up late, the first CPU busy once.
+/// The paper's figure 2: the interrupt is one wake-up late, and the first CPU is busy once.
 #[test]
 fn a_trace_of_the_papers_figure_2_replays_as_the_paper_says() {
     let text = b"daiko-wakes 1\ncpus 2\n1 7 0 0 3 0\n2 7 0 0 2 1\n3 7 0 1 3 0\n4 7 1 0 3 1\n5 7 0 1 3 0\n6 7 0 0 3 0\nend 6\n";
@@ -213,7 +219,7 @@ fn a_trace_of_the_papers_figure_2_replays_as_the_paper_says() {
 }
 
 #[test]
-fn a_move_between_wake_ups_is_one_in_each_course() {
+fn a_move_between_wake_ups_counts_once_in_each_course() {
     let text = "daiko-wakes 1\ncpus 4\n1 7 0 0 f 0\n2 7 0 2 e 2\n3 7 2 2 f 2\nlost 5\nend 3\n";
     let replay = replay(&mut Reader::new(text.as_bytes()).unwrap()).unwrap();
     for tally in [&replay.recorded, &replay.existing, &replay.follow] {
@@ -225,7 +231,7 @@ fn a_move_between_wake_ups_is_one_in_each_course() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_with_line_and_remedy() {
+fn an_invalid_trace_is_refused_with_line_and_remedy() {
     let head = "daiko-wakes 1\ncpus 4\n";
     let long = format!("{head}{}", "1".repeat(200));
     for (text, line, wanted) in [
@@ -241,7 +247,7 @@ fn what_is_no_trace_is_refused_with_line_and_remedy() {
         ("daiko-wakes 1\ncpus 4\n1 7 0 0 3 0\n2 7 0 0", 4, "'2 7 0 0' is no wake-up"),
         ("daiko-wakes 1\ncpus 4\n1 7 0 0 3 0\n2 7 0 0 3 0\n", 5, "behind 2 wake-ups"),
         ("daiko-wakes 1\ncpus 4\n1 7 0 0 3 0\nend 2\n", 4, "'end 2' behind 1 wake-ups"),
-        ("daiko-wakes 1\ncpus 4\nend 0\n1 7 0 0 3 0\n", 4, "more behind the end"),
+        ("daiko-wakes 1\ncpus 4\nend 0\n1 7 0 0 3 0\n", 4, "more lines behind the end"),
         ("daiko-wakes 1\ncpus 4\nlost 1\n1 7 0 0 3 0\n", 4, "no wake-up"),
         ("daiko-wakes 1\ncpus 4\nlost 1\nlost 1\n", 4, "no wake-up"),
         ("daiko-wakes 1\ncpus 4\n1 7 4 0 3 0\n", 3, "CPU 4 of 4"),
@@ -316,7 +322,8 @@ fn a_point_that_there_is_not_is_refused() {
     assert!(refused("existing", params().with("lag", 1u64).with("burst", 0u64)));
 }
 
-/// The figures of the paper, each within a tenth, under the assumptions that the module's text names.
+/// Checks the figures of the paper, each within a tenth, under the assumptions of the module's
+/// text.
 #[test]
 fn the_figures_of_p3_appear_under_the_models_assumptions() {
     let packets = if cfg!(debug_assertions) { 500_000 } else { 2_000_000 };

@@ -1,37 +1,39 @@
-//! One sample: the waker keeps its schedule, and reads the clocks around it.
+//! One sample: the waker keeps its schedule and reads the clocks around it.
 
-use std::{io, thread, time::Duration};
+use std::time::Duration;
+use std::{io, thread};
 
-use daiko_sys::{
-    clock::{monotonic_ns, process_cpu_ns, thread_cpu_ns},
-    thread::set_timer_slack_ns,
-};
+use daiko_sys::clock::{monotonic_ns, process_cpu_ns, thread_cpu_ns};
+use daiko_sys::thread::set_timer_slack_ns;
 
-use super::{clients::Waiter, schedule::Schedule, wakes::Wakes};
-use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, host, pthread::sleep_until};
+use super::clients::Waiter;
+use super::schedule::Schedule;
+use super::wakes::Wakes;
+use crate::kit::pthread::sleep_until;
+use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, host};
 
-/// Wakes that come first and do not count: they bring code and memory in.
+/// First wakes, which do not count: they bring code and memory into the caches.
 const WARM_UP: usize = 8;
-/// Between them, long enough for an agent to park.
+/// Gap between these wakes, long enough for an agent to park.
 const WARM_UP_GAP: Duration = Duration::from_millis(1);
-/// One more wake ends the waiter, after the clocks were read; at rate 0 it
-/// proves that a fiber was there to be woken.
+/// One more wake ends the waiter, after the clocks were read. At rate 0 it proves that a waiter was
+/// there to be woken.
 const CLOSING: usize = 1;
-/// Between looks for the last wake's arrival.
+/// Interval between checks for the last wake's arrival.
 const LOOK: Duration = Duration::from_micros(20);
-/// What one look counts at most: while the machine stands still nobody could have seen anything.
+/// Largest time that one check counts for: while the machine is stalled, no waiter could have run.
 const MOST_WORTH: Duration = Duration::from_millis(10);
 
-/// What is borne with before there is no sample.
+/// Limits beyond which there is no sample.
 #[derive(Clone, Copy)]
 pub(super) struct Patience {
-    /// A wake that is not seen for so long is a fault.
+    /// A wake that is not seen for this long is a fault.
     pub(super) lost: Duration,
-    /// How much the waker may be held up, beside half of its time.
+    /// Largest delay of the waker, beyond half of its time.
     pub(super) late: Duration,
 }
 
-/// Wakes `waiter` by `schedule`.
+/// Takes a sample: wakes `waiter` by `schedule`.
 pub(super) fn sample(
     waiter: Waiter,
     schedule: Schedule,
@@ -40,12 +42,13 @@ pub(super) fn sample(
     let wakes = Wakes::new(WARM_UP + schedule.wakes() + CLOSING);
     waiter.woken_by(wakes, |wakes, wake| {
         let waker = Waker { wakes, wake, schedule, patience };
-        // A thread of its own: its CPU time is told apart, and it may be bound.
+        // The waker has a thread of its own, as its CPU time is subtracted and it may be bound to a
+        // CPU.
         thread::scope(|scope| scope.spawn(|| waker.run()).join().expect("the waker does not panic"))
     })
 }
 
-/// The clocks at one moment, in nanoseconds.
+/// Clock readings at one moment, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Mark {
     time: u64,
@@ -58,9 +61,8 @@ impl Mark {
         Self { process_cpu: process_cpu_ns(), own_cpu: thread_cpu_ns(), time: monotonic_ns() }
     }
 
-    /// CPU use since `start` of all threads but the calling one, in per cent of
-    /// one CPU.
-    fn others_percent_since(&self, start: &Mark) -> f64 {
+    /// CPU time since `start` of all threads except the calling one, in per cent of one CPU.
+    fn other_threads_percent_since(&self, start: &Mark) -> f64 {
         let process = self.process_cpu - start.process_cpu;
         let own = self.own_cpu - start.own_cpu;
         process.saturating_sub(own) as f64 * 100.0 / (self.time - start.time) as f64
@@ -91,7 +93,7 @@ impl Waker<'_> {
         self.refuse_if_behind(elapsed)?;
         let counted = WARM_UP..WARM_UP + self.schedule.wakes();
         let latencies = self.wakes.latencies(counted, self.patience.lost)?;
-        let cpu = Reading::new(Unit::CpuPercent, end.others_percent_since(&start));
+        let cpu = Reading::new(Unit::CpuPercent, end.other_threads_percent_since(&start));
         let readings = [cpu].into_iter().chain(stats(&latencies)).collect();
         Ok(Sample { rounds: self.schedule.round_count(), elapsed, readings })
     }
@@ -144,12 +146,13 @@ impl Waker<'_> {
         }
     }
 
-    /// A point stands under its rate: half of it is not that.
+    /// Fails if the waker took far longer than planned: the point would then show a rate that it
+    /// did not have.
     fn refuse_if_behind(&self, elapsed: Duration) -> Result<(), Failure> {
         let planned = Duration::from_nanos(self.schedule.length_ns());
         if elapsed > 2 * planned + self.patience.late {
             return Err(Failure::Limit(format!(
-                "the waker fell behind: {} ms for what was to take {}; give it a CPU",
+                "the waker fell behind: {} ms for a schedule of {} ms; give it a CPU",
                 elapsed.as_millis(),
                 planned.as_millis()
             )));
@@ -158,7 +161,7 @@ impl Waker<'_> {
     }
 }
 
-/// Binds the calling thread to the last CPU, and lets it sleep exactly.
+/// Binds the calling thread to the last CPU, and makes its sleeps exact.
 fn settle_down() -> io::Result<()> {
     host::cpu_list().last().map_or(Ok(()), |&cpu| host::bind(cpu))?;
     set_timer_slack_ns(1)
@@ -173,7 +176,7 @@ fn stats(latencies: &[u64]) -> Vec<Reading> {
     [("p50", 50), ("p99", 99), ("max", 100)].into_iter().filter_map(stat).collect()
 }
 
-/// The least value that so many per cent of all do not exceed.
+/// The smallest value that `percent` per cent of all values do not exceed.
 fn percentile(ascending: &[u64], percent: usize) -> Option<u64> {
     let rank = (ascending.len() * percent).div_ceil(100);
     ascending.get(rank.saturating_sub(1)).copied()
@@ -197,7 +200,7 @@ mod tests {
     fn the_wakers_own_cpu_time_is_left_out() {
         let start = Mark { time: 1000, process_cpu: 500, own_cpu: 100 };
         let end = Mark { time: 3000, process_cpu: 2500, own_cpu: 1600 };
-        assert_eq!(end.others_percent_since(&start), 25.0);
+        assert_eq!(end.other_threads_percent_since(&start), 25.0);
     }
 
     #[test]

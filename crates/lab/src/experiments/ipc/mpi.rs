@@ -1,30 +1,23 @@
-//! `mpi`: ranks of Open MPI on this machine, a program of their own, which passes messages through
-//! shared memory.
+//! `mpi`: ranks of Open MPI on this machine, in a program of their own, which passes messages
+//! through shared memory.
 
-use std::{
-    fs,
-    os::unix::process::CommandExt,
-    path::Path,
-    process::{self, Command, Stdio},
-};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{self, Command, Stdio};
 
 use daiko_sys::process::die_with_parent;
 
-use super::{
-    method::{Mechanism, Spec},
-    outcome::Outcome,
-};
-use crate::kit::{
-    Failure, OrFailure, Sample, Skip,
-    driver::{Driver, Toolchain, find_compiler, say},
-    failure::last_line,
-    host,
-};
+use super::method::{Mechanism, Spec};
+use super::outcome::Outcome;
+use crate::kit::driver::{Driver, Toolchain, find_compiler, say};
+use crate::kit::failure::last_line;
+use crate::kit::{Failure, OrFailure, Sample, Skip, host};
 
 static DRIVER: Driver =
     Driver::new(&[("ipc-mpi.c", include_str!("../../../drivers/ipc-mpi.c"))], find);
 
-/// What the server adds to each word of a question.
+/// Number that the server adds to each word of a question.
 const ADDED: u64 = 1;
 
 pub(super) const METHOD: Mechanism =
@@ -41,7 +34,7 @@ fn find() -> Result<Toolchain, Skip> {
     Ok(Toolchain { version: compiler.version + &version, ..compiler })
 }
 
-/// Has the ranks ask, where a right answer is each word and 1, and the server adds `added`.
+/// Runs the ranks. A right answer is each word plus 1; the server adds `added`.
 fn run(spec: &Spec, added: u64) -> Result<Outcome, Failure> {
     let program = DRIVER.program()?;
     let folder = host::temporary_folder()?;
@@ -56,8 +49,8 @@ fn run(spec: &Spec, added: u64) -> Result<Outcome, Failure> {
     outcome(spec.clients, folder.path())
 }
 
-/// By shared memory, and with those who wait giving the CPU to others where there are fewer CPUs:
-/// Open MPI does so itself where it knows it.
+/// Builds the command: messages go through shared memory, and waiting ranks yield the CPU if there
+/// are fewer CPUs than ranks. Open MPI does so by itself where it knows this.
 fn command(program: &Path, spec: &Spec, folder: &Path, added: u64) -> Command {
     let shared = spec.clients > 1 || spec.server_cpu == spec.client_cpu;
     let mut command = Command::new("mpirun");
@@ -81,7 +74,7 @@ fn command(program: &Path, spec: &Spec, folder: &Path, added: u64) -> Command {
     command.arg(folder).arg(added.to_string());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let parent = process::id();
-    // SAFETY: the closure makes system calls only, without memory or locks.
+    // SAFETY: the closure only makes system calls; it uses no allocator and no locks.
     unsafe { command.pre_exec(move || die_with_parent(parent)) };
     command
 }
@@ -91,13 +84,13 @@ fn outcome(clients: usize, folder: &Path) -> Result<Outcome, Failure> {
     for rank in 1..=clients {
         let bytes = fs::read(folder.join(rank.to_string())).unwrap_or_default();
         if !add(&mut outcome, &bytes) {
-            return Err(Failure::Broken(format!("rank {rank} did not tell what it measured")));
+            return Err(Failure::Broken(format!("rank {rank} did not write its measurement")));
         }
     }
     Ok(outcome)
 }
 
-/// What was expected and what came, if a rank says so.
+/// Returns the expected and the received word, if a rank reports a wrong answer.
 fn wrong_answer(folder: &Path) -> Option<Failure> {
     match *numbers(&fs::read(folder.join("wrong")).ok()?)? {
         [expected, found] => Some(Failure::WrongDatum { expected, found }),
@@ -105,13 +98,13 @@ fn wrong_answer(folder: &Path) -> Option<Failure> {
     }
 }
 
-/// Whole words, as this machine has them.
+/// Reads whole words in the byte order of this machine.
 fn numbers(bytes: &[u8]) -> Option<Vec<u64>> {
     let (words, rest) = bytes.as_chunks();
     rest.is_empty().then(|| words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
 }
 
-/// Adds what a client wrote that it has measured; whether it makes sense.
+/// Adds the measurements written by a client. Returns whether they are well-formed.
 fn add(outcome: &mut Outcome, bytes: &[u8]) -> bool {
     let numbers = numbers(bytes).unwrap_or_default();
     let Some((&[calls, elapsed, batch_calls, batches], times)) = numbers.split_first_chunk() else {
@@ -125,7 +118,7 @@ fn add(outcome: &mut Outcome, bytes: &[u8]) -> bool {
     true
 }
 
-/// The sample of clients that wrote this, if it makes sense.
+/// Builds the sample of clients that wrote these bytes, if they are well-formed.
 #[doc(hidden)]
 pub fn sample_of(clients: &[&[u8]]) -> Option<Sample> {
     let mut outcome = Outcome::default();
@@ -149,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rank_wrote_is_read_whole_or_not_at_all() {
+    fn output_of_a_rank_is_read_whole_or_not_at_all() {
         let numbers = [6u64, 900, 2, 3, 100, 300, 200, 150, 50];
         let bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_ne_bytes).collect();
         for length in (0..7 * 8).chain([8 * 8 + 1]) {

@@ -1,20 +1,21 @@
-//! What the clients of a sample have measured, together.
+//! Combined measurements of all clients of a sample.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::client::Tally;
 use crate::kit::{Failure, Latencies, Reading, Sample, Spread, Unit};
 
-/// Of one client after the other.
+/// Measurements of the clients, one after the other.
 #[derive(Default)]
 pub(super) struct Outcome {
-    /// Calls of each client, in batches.
+    /// Calls of each client in batches.
     calls: Vec<u64>,
-    /// From the common start to the end of the last batch.
+    /// Time from the common start to the end of the last batch.
     elapsed_ns: u64,
     /// Nanoseconds per call of each batch.
     round_trips: Vec<f64>,
-    /// Of calls one by one.
+    /// Latencies of calls that were made one by one.
     pub(super) latencies: Latencies,
 }
 
@@ -44,12 +45,12 @@ impl Outcome {
         self.latencies.add(&tally.latencies);
     }
 
-    /// The sample that it makes. A round is a call.
+    /// Builds the sample. A round is a call.
     pub(super) fn into_sample(self) -> Result<Sample, Failure> {
         let readings = self.readings();
         let none = || Failure::TooShort("no call ended within the time of a sample".into());
         Ok(Sample {
-            // Of what another program says, too.
+            // Saturating, as another program may have written these numbers.
             rounds: self.calls.iter().fold(0, |sum, calls| sum.saturating_add(*calls)),
             elapsed: Duration::from_nanos(self.elapsed_ns),
             readings: readings.ok_or_else(none)?,
@@ -61,17 +62,15 @@ impl Outcome {
         let slowest = *self.calls.iter().min()? as f64;
         let calls = self.calls.iter().map(|calls| *calls as f64).sum::<f64>().max(1.0);
         let mean = calls / self.calls.len() as f64;
-        let per_second = calls * 1e9 / self.elapsed_ns.max(1) as f64;
-        let time = |stat, ns: u64| Reading::stat(Unit::Nanoseconds, stat, ns as f64);
-        Some(vec![
-            Reading::new(Unit::Nanoseconds, round_trip),
-            time("p50", self.latencies.per_mille(500)?),
-            time("p99", self.latencies.per_mille(990)?),
-            time("p999", self.latencies.per_mille(999)?),
-            time("max", self.latencies.max()?),
-            Reading::stat(Unit::PerSecond, "throughput", per_second),
+        let longest = self.latencies.max()? as f64;
+        let mut readings = vec![Reading::new(Unit::Nanoseconds, round_trip)];
+        readings.extend(self.latencies.readings(&[("p50", 500), ("p99", 990), ("p999", 999)]));
+        readings.extend([
+            Reading::stat(Unit::Nanoseconds, "max", longest),
+            Reading::rate("throughput", calls, self.elapsed_ns),
             Reading::stat(Unit::Ratio, "share", slowest / mean),
-        ])
+        ]);
+        Some(readings)
     }
 }
 

@@ -1,78 +1,54 @@
-//! Slots whose sides sleep on futexes when they have looked often enough.
+//! Slots with futexes: each side polls a limited number of times, then sleeps.
 //!
-//! A client that sleeps says so in its slot's state, and the server in the doorbell, both before
-//! they look a last time; whoever gives the other the turn looks there afterwards.
+//! A client that sleeps announces it in its slot's state, and the server in the doorbell, each
+//! before a last look. The side that gives the turn away checks for the announcement afterwards.
 
-use std::{
-    convert::Infallible,
-    hint::spin_loop,
-    io,
-    marker::PhantomData,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::convert::Infallible;
+use std::hint::spin_loop;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use daiko_sys::futex::{self, Scope};
 
-use super::{
-    client::{Calls, answer},
-    method::Link,
-    slot::{ANSWERED, ASKED, Slot},
-};
+use super::client::{Calls, answer};
+use super::method::Link;
+use super::slot::{ANSWERED, ASKED, Slot};
 use crate::kit::{Failure, Shared, Zeroed};
 
-/// State of a slot: as [`ASKED`], and the client sleeps on it.
+/// State of a slot: like [`ASKED`], and the client sleeps on it.
 const SLEEPING: u32 = 2;
 
-/// Whether the server sleeps. On a line of its own, which clients read at each call and which
-/// changes only when it falls asleep or is woken.
+/// Tells whether the server sleeps. It has a cache line of its own: clients read it at each call,
+/// and it changes only when the server falls asleep or is woken.
 #[repr(C, align(128))]
 struct Doorbell(AtomicU32);
 
-// SAFETY: an atomic number, for which zero is a value.
+// SAFETY: an atomic number, for which zero is a valid value.
 unsafe impl Zeroed for Doorbell {}
 
 const AWAKE: u32 = 0;
 const ASLEEP: u32 = 1;
 
-/// A method by this.
-pub(super) trait Patience {
-    /// The name in the command line and in results.
-    const NAME: &'static str;
-    /// How often both sides look before they sleep.
-    const LOOKS: u32;
-}
-
-/// `futex`: both sides sleep on a word at once. What a hand-made wait costs without spinning.
-pub(super) struct Futex;
-
-impl Patience for Futex {
-    const NAME: &'static str = "futex";
-    const LOOKS: u32 = 0;
-}
+/// `futex`: both sides sleep on a word at once. Shows the cost of a hand-written wait without
+/// spinning.
+pub(super) type Futex = Sleepers<0>;
 
 /// `spin-futex`: both sides look some hundred times, then sleep on a word. What one makes by hand for
-/// processes that wait for each other.
-pub(super) struct SpinFutex;
+/// processes that wait for each other. It is some microseconds: longer than an answer takes from another
+/// CPU, shorter than a sleep.
+pub(super) type SpinFutex = Sleepers<300>;
 
-impl Patience for SpinFutex {
-    const NAME: &'static str = "spin-futex";
-    /// Some microseconds: longer than an answer takes from another CPU, shorter than a sleep.
-    const LOOKS: u32 = 300;
-}
-
-/// Both sides look as often as `P` says, then sleep.
-pub(super) struct Sleepers<P> {
+/// Both sides look so often, then sleep.
+pub(super) struct Sleepers<const LOOKS: u32> {
     slots: Shared<Slot>,
     doorbell: Shared<Doorbell>,
-    patience: PhantomData<fn() -> P>,
 }
 
-impl<P: Patience> Link for Sleepers<P> {
-    const NAME: &'static str = P::NAME;
+impl<const LOOKS: u32> Link for Sleepers<LOOKS> {
+    const NAME: &'static str = if LOOKS == 0 { "futex" } else { "spin-futex" };
 
     fn open(clients: usize) -> Result<Self, Failure> {
-        let (slots, doorbell) = (Shared::new(clients)?, Shared::new(1)?);
-        Ok(Self { slots, doorbell, patience: PhantomData })
+        Ok(Self { slots: Shared::new(clients)?, doorbell: Shared::new(1)? })
     }
 
     fn serve<const WORDS: usize>(&self) -> io::Result<Infallible> {
@@ -80,7 +56,7 @@ impl<P: Patience> Link for Sleepers<P> {
         loop {
             if self.answer_all::<WORDS>() {
                 looks = 0;
-            } else if looks < P::LOOKS {
+            } else if looks < LOOKS {
                 looks += 1;
                 spin_loop();
             } else {
@@ -98,17 +74,18 @@ impl<P: Patience> Link for Sleepers<P> {
     }
 }
 
-impl<P: Patience> Sleepers<P> {
-    /// Whether anybody had asked.
+impl<const LOOKS: u32> Sleepers<LOOKS> {
+    /// Answers all questions. Returns whether there were any.
     #[inline]
     fn answer_all<const WORDS: usize>(&self) -> bool {
         let mut found = false;
         for slot in self.slots.iter() {
-            // SeqCst: in `sleep`, not before the doorbell says so. Pairs with the exchange in `call`.
+            // SeqCst: in `sleep`, this load must not precede the store to the doorbell. Pairs with
+            // the exchange in `call`.
             if slot.state.load(Ordering::SeqCst) != ANSWERED {
                 slot.write::<WORDS>(&answer(slot.read()));
-                // Release pairs with the Acquires in `call`. An exchange, so that a client which
-                // falls asleep meanwhile is either seen or fails to.
+                // Release pairs with the Acquires in `wait`. It is an exchange, so that a client
+                // that falls asleep at the same time is either seen here or fails to fall asleep.
                 if slot.state.swap(ANSWERED, Ordering::AcqRel) == SLEEPING {
                     futex::wake(&slot.state, 1, Scope::Shared);
                 }
@@ -127,19 +104,19 @@ impl<P: Patience> Sleepers<P> {
         doorbell.store(AWAKE, Ordering::SeqCst);
     }
 
-    /// A call of client `client`.
+    /// Makes a call of client `client`.
     #[inline]
     fn call<const WORDS: usize>(&self, client: usize, message: &mut [u64; WORDS]) {
         let slot = &self.slots[client];
         slot.write(message);
-        // SeqCst: before the look at the doorbell. Pairs with the load in `answer_all`.
+        // SeqCst: precedes the load of the doorbell. Pairs with the load in `answer_all`.
         slot.state.swap(ASKED, Ordering::SeqCst);
         self.ring();
-        wait(slot, P::LOOKS);
+        wait(slot, LOOKS);
         *message = slot.read();
     }
 
-    /// Wakes the server, if it sleeps.
+    /// Wakes the server if it sleeps.
     #[inline]
     fn ring(&self) {
         let doorbell = &self.doorbell[0].0;
@@ -154,7 +131,7 @@ impl<P: Patience> Sleepers<P> {
 #[inline]
 fn wait(slot: &Slot, looks: u32) {
     for _ in 0..looks {
-        // Pairs with the Release in `answer_all`, as both below.
+        // Pairs with the Release in `answer_all`, as do both loads below.
         if slot.state.load(Ordering::Acquire) == ANSWERED {
             return;
         }

@@ -1,10 +1,8 @@
 use super::*;
-use crate::{
-    kit::{Options, Reading, Unit},
-    testing::long_enough,
-};
+use crate::kit::{Options, Reading, Unit};
+use crate::testing::long_enough;
 
-/// A short sample on the CPUs that there are.
+/// Parameters of a short sample on the available CPUs.
 pub(super) fn spec(bytes: usize, clients: usize) -> Spec {
     let cpus = host::cpu_list();
     let (server_cpu, client_cpu) = (cpus[0], cpus[cpus.len().min(2) - 1]);
@@ -44,7 +42,7 @@ fn a_quick_run_has_the_points_of_short_messages_that_are_quick() {
 }
 
 #[test]
-fn a_sample_runs_what_the_params_say() {
+fn a_sample_runs_the_point_of_its_params() {
     for point in points() {
         assert_eq!(Point::from_params(&point.params()), Some(point));
     }

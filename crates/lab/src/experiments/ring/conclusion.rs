@@ -1,22 +1,23 @@
-//! What the ring of a run says, in four lines.
+//! Conclusion of a run's ring, in four lines.
 
 use super::published::{self, NAME, P1_METHOD};
 use crate::kit::{Point, Points, Results, format};
 
-/// The size of ring that the conclusion is about, if it was measured.
+/// Preferred size of the ring for the conclusion, if it was measured.
 const PREFERRED: u64 = 1000;
-/// Ours, best first: the first that was measured stands for all.
+/// Daiko's methods, best first. The first measured one represents Daiko.
 const OURS: [&str; 3] = ["daiko", "daiko-mover", "daiko-watch"];
 pub(super) const SIGNALS: &str = "rtsignal";
-/// What a user would pick instead.
-const OTHERS: [(&str, &str); 3] = [(SIGNALS, "RT signals"), ("futex", "futex"), ("tokio", "tokio")];
+/// The alternatives that a user would choose.
+const BASELINES: [(&str, &str); 3] =
+    [(SIGNALS, "RT signals"), ("futex", "futex"), ("tokio", "tokio")];
 
 /// The points of `method` at `threads`, in shuffled order.
 fn shuffled<'a>(results: &'a Results, method: &str, threads: u64) -> Points<'a> {
     results.of(NAME).method(method).with("threads", threads).with("order", "shuffled")
 }
 
-/// The point that stands for `method` at `threads`: shuffled order, all CPUs, one site, fewest
+/// The point that represents `method` at `threads`: shuffled order, all CPUs, one site, fewest
 /// workers.
 pub(super) fn plain_point<'a>(
     results: &'a Results,
@@ -32,13 +33,13 @@ pub(super) fn plain_point<'a>(
     points.iter().min_by_key(|point| point.params.number("workers"))
 }
 
-/// The fastest point of `method` at `threads`, on any CPUs and workers: a user would pick that.
+/// The fastest point of `method` at `threads`, on any CPUs and workers: a user would choose that.
 fn fastest_point<'a>(results: &'a Results, method: &str, threads: u64) -> Option<&'a Point> {
     let points = shuffled(results, method, threads);
     points.iter().min_by(|one, other| one.median.total_cmp(&other.median))
 }
 
-/// How many times as fast as RT signals `method` is at `threads`.
+/// Speed of `method` at `threads`, relative to RT signals.
 fn ratio(results: &Results, method: &str, threads: u64) -> Option<f64> {
     Some(
         plain_point(results, SIGNALS, threads)?.median
@@ -46,20 +47,20 @@ fn ratio(results: &Results, method: &str, threads: u64) -> Option<f64> {
     )
 }
 
-/// Four lines: what was measured, Daiko's hop, that of other methods beside it, what P1 published.
-/// `None` if the ring was not measured.
+/// Builds four lines: the measured point, Daiko's hop, that of other methods beside it, and P1's
+/// published ratio. Returns `None` if the ring was not measured.
 pub(super) fn lines(results: &Results) -> Option<Vec<String>> {
     let threads = size(results)?;
     let ours = OURS.into_iter().find(|method| plain_point(results, method, threads).is_some());
     Some(vec![
         measured_line(results, threads),
         ours_line(results, threads, ours),
-        others_line(results, threads, ours),
+        baselines_line(results, threads, ours),
         published_line(results, threads, ours),
     ])
 }
 
-/// The preferred size, else the largest one with most methods.
+/// The preferred size, else the largest size with the most methods.
 fn size(results: &Results) -> Option<u64> {
     let ring = results.of(NAME);
     let sizes: Vec<u64> = ring.iter().filter_map(|point| point.params.number("threads")).collect();
@@ -92,7 +93,7 @@ fn ours_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
     )
 }
 
-fn others_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
+fn baselines_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
     let part = |(method, name): (&str, &str)| {
         let Some(point) = fastest_point(results, method, threads) else {
             return format!("{name} not measured");
@@ -108,7 +109,7 @@ fn others_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
         });
         format!("{name} {} ns{place}{ratio}", format::number(point.median))
     };
-    format!("Instead, each at its best: {}", OTHERS.map(part).join(", "))
+    format!("Instead, each at its best: {}", BASELINES.map(part).join(", "))
 }
 
 fn published_line(results: &Results, threads: u64, ours: Option<&str>) -> String {
@@ -130,10 +131,8 @@ fn published_line(results: &Results, threads: u64, ours: Option<&str>) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        kit::{Params, Unit},
-        testing,
-    };
+    use crate::kit::{Params, Unit};
+    use crate::testing;
 
     fn point(method: &str, threads: u64, key: &str, value: &str, ns: f64) -> Point {
         let params =
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_at_their_best_and_published_ratios_on_all_cpus() {
+    fn methods_are_at_their_best_and_published_ratios_on_all_cpus() {
         let results = testing::results(vec![
             point("rtsignal", 1000, "cpus", "one", 2000.0),
             point("rtsignal", 1000, "cpus", "all", 5000.0),

@@ -1,17 +1,15 @@
 //! The ring's curve, and P1's figures redrawn for this machine.
 
-use super::{
-    conclusion::{self, SIGNALS, plain_point},
-    published::{self, NAME, P1_CPUS, P1_METHOD},
-};
+use super::conclusion::{self, SIGNALS, plain_point};
+use super::published::{self, NAME, P1_CPUS, P1_METHOD};
 use crate::kit::{
     Baseline, Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Part, Point,
     RatioChart, RatioRow, Reach, Results, Section, format,
 };
 
-/// What a hop of worker processes may cost.
+/// Largest cost of a hop between worker processes.
 const HOP: Reach =
-    Reach { what: "hop", item: None, baseline: Baseline::Same("daiko-mover"), most: 1.15 };
+    Reach { operation: "hop", item: None, baseline: Baseline::Same("daiko-mover"), most: 1.15 };
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let conclusion = conclusion::lines(results).map(Section::Conclusion);
@@ -19,13 +17,14 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
     [conclusion, curve, p1(results), HOP.section(results, NAME)].into_iter().flatten().collect()
 }
 
-const RING_TEXT: &str = "Time of one hop against the number of threads in the ring, of which one runs \
-     and all others wait. Shuffled order; kernel threads on all allowed CPUs, libraries on one \
-     worker where they have one. Marks are medians, bars reach from the fastest to the slowest run.";
+const RING_TEXT: &str = "Time of one hop against the number of threads in the ring. One of them \
+     runs, and all other threads wait. Shuffled order; kernel threads on all allowed CPUs, \
+     libraries on one worker where they have one. Marks are medians, bars reach from the fastest \
+     to the slowest run.";
 
 const LIMIT_TEXT: &str = " assembly-ring is the limit: a bare switch with no scheduler at all.";
 
-/// One line per method.
+/// Builds the curve, with one line per method.
 fn curve(results: &Results) -> Option<Drawing> {
     let ring = results.of(NAME);
     let sizes = ring.sorted_numbers("threads");
@@ -65,11 +64,11 @@ const P1_TEXT: &str = "P1 is the paper that polling agents come from: \"waiting 
      threads\" (Computer System Symposium 2015; 4 cores, Linux 2.6.32). It compares methods by their speed relative to \
      RT signals; ratios carry over to another machine, nanoseconds do not.";
 
-/// A figure of P1: its number and title, then P1's number of threads, ours, and the method of each
-/// ratio to RT signals.
+/// A figure of P1: its number and title, and for each ratio to RT signals, P1's number of threads,
+/// the number here, and the method.
 type P1Figure = (u32, &'static str, Vec<(u64, u64, &'static str)>);
 
-/// P1's figures, those without any measured ratio left out.
+/// P1's figures, except those without any measured ratio.
 fn p1(results: &Results) -> Option<Section> {
     let cpus = results.host.cpus as u64;
     let all = |method| (P1_CPUS, cpus, method);
@@ -153,10 +152,11 @@ fn family(method: &str) -> Family {
 
 #[cfg(test)]
 mod tests {
-    use crate::{report, testing::made_up::full};
+    use crate::report;
+    use crate::testing::made_up::full;
 
     #[test]
-    fn the_published_ratio_stands_beside_the_measured_one() {
+    fn the_published_ratio_stands_beside_the_measured_ratio() {
         let html = report::html(&full());
         let row = r#"<tr><th scope="row">daiko-watch-p1, n = 1000</th><td>1,400</td><td>7.14x</td><td>5.24x</td></tr>"#;
         assert!(html.contains(row), "no such row");

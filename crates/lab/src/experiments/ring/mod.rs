@@ -1,9 +1,9 @@
-//! The ring: how long a thread waits for another (P1).
+//! The ring: the time that a thread waits for another (P1).
 //!
-//! `threads` threads form one cycle. Each owns a 64-byte aligned buffer; when
-//! its 8-byte datum has arrived it reads it, checks that it is this lap's
-//! value, writes it to its successor's buffer and wakes the successor. Each
-//! lap sends a new value. One hop = time of a lap / threads.
+//! `threads` threads form one cycle. Each owns a 64-byte aligned buffer. When its 8-byte datum has
+//! arrived, it reads it, checks that it is this lap's value, writes it to its successor's buffer
+//! and wakes the successor. Each lap sends a new value. One hop is the time of a lap divided by
+//! `threads`.
 
 mod conclusion;
 pub mod daiko;
@@ -19,10 +19,10 @@ use crate::kit::{
     host,
 };
 
-/// Beyond this many kernel threads a machine's limits are the subject, not its
-/// waits.
+/// Largest number of kernel threads. Beyond it, the limits of the machine would be measured rather
+/// than the waits.
 const MOST_KERNEL_THREADS: usize = 10_000;
-/// A hop between pollers that share a CPU takes a time slice.
+/// Largest number of pollers that share CPUs: a hop between them takes a time slice.
 const MOST_POLLERS_WORTH_WAITING: usize = 10;
 
 /// Waits round a ring of threads, by every mechanism (P1, figures 3 to 12).
@@ -31,7 +31,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     about: "one-way wait between threads round a ring, by every mechanism of P1, peers and Daiko",
     sizes: &["threads"],
     lists: &[List::Threads, List::Workers],
-    methods: || methods().map(|method| method.name()).collect(),
+    methods: || methods().map(|method| method.name).collect(),
     cases,
     measure,
     published: published::points,
@@ -39,27 +39,26 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 };
 
 /// The methods, in the order of tables.
-fn methods() -> impl Iterator<Item = Box<dyn Method>> {
+fn methods() -> impl Iterator<Item = Method> {
     [kernel::methods(), peers::methods(), daiko::methods()].into_iter().flatten()
 }
 
 fn cases(plan: &mut Plan<'_>) {
-    for method in methods().filter(|method| plan.wants(method.name())).collect::<Vec<_>>() {
-        for threads in threads(method.as_ref(), plan.options) {
-            for spec in variants(method.kind(), threads, plan.options) {
-                let rounds = rounds(method.as_ref(), &spec);
-                plan.add(method.name(), spec.params(method.kind()), rounds);
+    for method in methods().filter(|method| plan.wants(method.name)).collect::<Vec<_>>() {
+        for threads in threads(&method, plan.options) {
+            for spec in variants(method.kind, threads, plan.options) {
+                plan.add(method.name, spec.params(method.kind), rounds(&method, &spec));
             }
         }
     }
 }
 
 fn measure(method: &str, params: &Params) -> Option<Measure> {
-    let method = methods().find(|known| known.name() == method)?;
+    let method = methods().find(|known| known.name == method)?;
     let spec = Spec::from_params(params)?;
     Some(Box::new(move |effort| {
         let Effort { rounds, limit } = effort;
-        let Outcome { laps, elapsed } = method.run(&Spec { laps: rounds, limit, ..spec })?;
+        let Outcome { laps, elapsed } = (method.run)(&Spec { laps: rounds, limit, ..spec })?;
         match laps {
             0 => Err(Failure::Limit(format!("no lap ended within {limit:?}"))),
             _ => Ok(Sample::timed(laps, laps * spec.threads as u64, elapsed)),
@@ -68,14 +67,14 @@ fn measure(method: &str, params: &Params) -> Option<Measure> {
 }
 
 /// The numbers of threads at which `method` is measured.
-fn threads(method: &dyn Method, options: &Options) -> Vec<usize> {
+fn threads(method: &Method, options: &Options) -> Vec<usize> {
     if let Some(asked) = &options.threads {
         return asked.clone();
     }
     let cpus = host::cpus();
     let mut list = vec![cpus.max(2), cpus + 1, 10, 100, 1000];
     if options.quick {
-        list.retain(|&threads| method.name() != "polling" || threads <= cpus + 1);
+        list.retain(|&threads| method.name != "polling" || threads <= cpus + 1);
     } else {
         list.extend([10_000, 100_000, 1_000_000]);
     }
@@ -85,21 +84,21 @@ fn threads(method: &dyn Method, options: &Options) -> Vec<usize> {
     list
 }
 
-/// Why so many threads are not even tried.
-fn too_many(method: &dyn Method, threads: usize) -> Option<Skip> {
-    if method.name() == "polling" && threads > (host::cpus() + 1).max(MOST_POLLERS_WORTH_WAITING) {
+/// Reason why this many threads are not tried.
+fn too_many(method: &Method, threads: usize) -> Option<Skip> {
+    if method.name == "polling" && threads > (host::cpus() + 1).max(MOST_POLLERS_WORTH_WAITING) {
         return Some(Skip::new(
             "more pollers than CPUs take a time slice per hop; one more and 10 show it",
         ));
     }
-    if method.kind() == Kind::Kernel && threads > MOST_KERNEL_THREADS {
+    if method.kind == Kind::Kernel && threads > MOST_KERNEL_THREADS {
         return Some(Skip::new(format!("kernel threads are measured up to {MOST_KERNEL_THREADS}")));
     }
     None
 }
 
-/// The points of a method of `kind` at `threads`. The second order is measured
-/// where nothing else varies.
+/// The points of a method of `kind` at `threads`. The second order is measured only with default
+/// parameters.
 fn variants(kind: Kind, threads: usize, options: &Options) -> Vec<Spec> {
     let plain = Spec::of_threads(threads);
     let mut variants: Vec<Spec> = match kind {
@@ -127,9 +126,9 @@ fn daiko_variants(plain: Spec, workers: usize) -> Vec<Spec> {
     layouts.into_iter().map(|layout| Spec { workers, layout: Some(layout), ..plain }).collect()
 }
 
-fn rounds(method: &dyn Method, spec: &Spec) -> Result<Rounds, Skip> {
-    too_many(method, spec.threads).map_or_else(|| method.supports(spec), Err)?;
-    Ok(Rounds::Calibrated { first: method.first_laps(spec).max(1) })
+fn rounds(method: &Method, spec: &Spec) -> Result<Rounds, Skip> {
+    too_many(method, spec.threads).map_or_else(|| (method.supports)(spec), Err)?;
+    Ok(Rounds::Calibrated { first: (method.first_laps)(spec).max(1) })
 }
 
 fn workers(options: &Options) -> Vec<usize> {
@@ -147,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_runs_what_the_params_say() {
+    fn a_sample_runs_the_point_of_its_params() {
         let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
         for kind in [Kind::Kernel, Kind::Library, Kind::Daiko] {
             for variant in variants(kind, 10, &options) {

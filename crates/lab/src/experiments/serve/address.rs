@@ -1,21 +1,20 @@
-//! Where a server listens, and how to connect to it.
+//! Addresses of servers, and connections to them.
 
-use std::{
-    fs::File,
-    io,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    path::{Path, PathBuf},
-};
+use std::fs::File;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 
 use crate::kit::Choice;
 
 /// A kind of socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Socket {
-    /// Over the loopback.
+    /// TCP over the loopback.
     Tcp,
-    /// By a path.
+    /// Unix socket at a path.
     Unix,
 }
 
@@ -31,55 +30,37 @@ pub(super) enum Address {
 }
 
 impl Address {
-    /// One that nobody listens at, of a path in `folder`.
+    /// Returns an address without a listener; a path is in `folder`.
     ///
     /// # Errors
-    /// If there is no port left.
+    /// Fails if there is no port left.
     pub(super) fn free(socket: Socket, folder: &Path) -> io::Result<Self> {
         match socket {
-            // As of now: the kernel goes on to others before it gives this one away again.
+            // The port stays free for now: the kernel gives other ports away before it reuses this
+            // one.
             Socket::Tcp => TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr().map(Self::Tcp),
             Socket::Unix => Ok(Self::Unix(folder.join("socket"))),
         }
     }
 
-    /// A connection, which sends at once what it is given.
+    /// A connection, which sends at once what it is given, and blocks unless `is_non_blocking`.
     ///
     /// # Errors
-    /// If nobody listens, or a limit is reached.
-    pub(super) fn connect(&self) -> io::Result<Stream> {
-        match self {
+    /// Fails if there is no listener, or a limit is reached.
+    pub(super) fn connect(&self, is_non_blocking: bool) -> io::Result<File> {
+        let socket = match self {
             Self::Tcp(address) => {
                 let stream = TcpStream::connect(address)?;
                 stream.set_nodelay(true)?;
-                Ok(Stream::Tcp(stream))
+                stream.set_nonblocking(is_non_blocking)?;
+                OwnedFd::from(stream)
             }
-            Self::Unix(path) => UnixStream::connect(path).map(Stream::Unix),
-        }
-    }
-}
-
-/// A connection that blocks.
-pub(super) enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
-    /// As what is read and written.
-    pub(super) fn blocking(self) -> File {
-        File::from(match self {
-            Self::Tcp(stream) => OwnedFd::from(stream),
-            Self::Unix(stream) => OwnedFd::from(stream),
-        })
-    }
-
-    /// As what never blocks.
-    pub(super) fn non_blocking(self) -> io::Result<File> {
-        match &self {
-            Self::Tcp(stream) => stream.set_nonblocking(true)?,
-            Self::Unix(stream) => stream.set_nonblocking(true)?,
-        }
-        Ok(self.blocking())
+            Self::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_nonblocking(is_non_blocking)?;
+                OwnedFd::from(stream)
+            }
+        };
+        Ok(File::from(socket))
     }
 }

@@ -1,48 +1,45 @@
 //! One sample of a server.
 
-use std::{
-    fs::File,
-    io::{Read, Write},
-    thread,
-    time::Duration,
-};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::thread;
+use std::time::Duration;
 
 use daiko_sys::clock;
 
-use super::{
-    address::Socket,
-    generator::{Closed, Generator, Open},
-    method::ServerMethod,
-    script::{Script, Scripts},
-    server::Server,
-};
+use super::address::Socket;
+use super::generator::{Closed, Generator, Open};
+use super::method::ServerMethod;
+use super::script::{Script, Scripts};
+use super::server::Server;
 use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, files, host};
 
-/// Connections that are made before the server has to have accepted the last one: fewer than any of
-/// the servers lets wait.
+/// Connections that are opened before the server must have accepted the last of them: fewer than
+/// the shortest backlog of the servers.
 const AT_ONCE: usize = 100;
 
 const PERCENTILES: [(&str, u64); 3] = [("p50", 500), ("p99", 990), ("p999", 999)];
 
-/// What is measured, and where.
+/// Parameters of a sample.
 pub(super) struct Spec {
     pub(super) method: ServerMethod,
     pub(super) connections: usize,
     pub(super) server_cpu: usize,
     pub(super) client_cpu: usize,
-    /// How long each part takes.
+    /// Duration of each part.
     pub(super) window: Duration,
 }
 
 impl Spec {
-    /// Throughput, its price, and latencies at half of it, `pipeline` requests at once.
+    /// Measures throughput, its CPU cost, and latencies at half of it, with `pipeline` requests at
+    /// once.
     ///
     /// # Errors
-    /// One line for the user.
+    /// Returns one line for the user.
     pub(super) fn load(&self, pipeline: usize) -> Result<Sample, Failure> {
         self.with_server(Socket::Tcp, pipeline, |server, generator| {
             self.connect(server, generator)?;
-            // Caches, buffers and predictors of both sides.
+            // Warms up caches, buffers and predictors of both sides.
             let cpu_ns = || server.process.cpu_ns();
             generator.closed(self.window / 4, cpu_ns)?;
             let closed = generator.closed(self.window, cpu_ns)?;
@@ -56,14 +53,14 @@ impl Spec {
         })
     }
 
-    /// Memory and CPU time of connections that have been served once and now say nothing.
+    /// Measures memory and CPU time of connections that have been served once and are now silent.
     ///
     /// # Errors
-    /// One line for the user.
+    /// Returns one line for the user.
     pub(super) fn idle(&self, socket: Socket) -> Result<Sample, Failure> {
         self.with_server(socket, 1, |server, generator| {
-            // What the server has for its first connections is not for each of them.
-            generator.add(open(server)?)?;
+            // Memory for the server's first connections does not belong to each connection.
+            generator.add(server.connect(true)?)?;
             generator.greet(0)?;
             let before = server.resident_bytes()?;
             self.connect(server, generator)?;
@@ -75,13 +72,14 @@ impl Spec {
                 elapsed,
                 readings: vec![
                     Reading::stat(Unit::Bytes, "idle-memory", each),
-                    percent("idle-cpu", cpu_ns, elapsed.as_nanos() as u64),
+                    Reading::percent("idle-cpu", cpu_ns, elapsed.as_nanos() as u64),
                 ],
             })
         })
     }
 
-    /// CPU time of the server while nobody asks, once it has noticed that, and how long that was.
+    /// CPU time of the server while there are no requests and it has noticed that, and the length
+    /// of this period.
     fn idle_cpu(&self, server: &Server) -> (u64, Duration) {
         thread::sleep(self.window / 4);
         let (start, before) = (clock::monotonic_ns(), server.process.cpu_ns());
@@ -90,7 +88,7 @@ impl Spec {
         (used, Duration::from_nanos(clock::monotonic_ns() - start))
     }
 
-    /// Calls `body` with a server that knows all keys, and a generator without connections.
+    /// Calls `body` with a server that stores all keys, and a generator without connections.
     fn with_server(
         &self,
         socket: Socket,
@@ -102,19 +100,19 @@ impl Spec {
         let server = Server::start(self.method, socket, self.connections, self.server_cpu)?;
         host::bind(self.client_cpu).or_limit("cannot bind to a CPU")?;
         let sample = || {
-            set_up(&mut server.connect()?.blocking(), &scripts.set_up)?;
+            set_up(&mut server.connect(false)?, &scripts.set_up)?;
             body(&server, &mut Generator::new(&scripts)?)
         };
         sample().map_err(|failure| server.process.explain(failure, "the server has"))
     }
 
-    /// Makes the connections that there still are to be, and has each of them served once.
+    /// Opens the missing connections, and lets each of them be served once.
     fn connect(&self, server: &Server, generator: &mut Generator<'_>) -> Result<(), Failure> {
         let end = generator.len() + self.connections;
         while generator.len() < end {
             let first = generator.len();
             for _ in first..end.min(first + AT_ONCE) {
-                generator.add(open(server)?)?;
+                generator.add(server.connect(true)?)?;
             }
             generator.greet(first)?;
         }
@@ -122,42 +120,31 @@ impl Spec {
     }
 }
 
-fn open(server: &Server) -> Result<File, Failure> {
-    server.connect()?.non_blocking().or_broken("a connection blocks")
-}
-
-/// Asks what is to be asked once.
+/// Sends the requests that are needed once.
 fn set_up(server: &mut File, script: &Script) -> Result<(), Failure> {
     let mut reply = vec![0; script.reply.len()];
     let result = server.write_all(&script.request).and_then(|()| server.read_exact(&mut reply));
-    result.or_broken("cannot store what is asked for")?;
+    result.or_broken("cannot store the values")?;
     if reply[..] != script.reply[..] {
-        return Err(Failure::Broken("the server does not store what is asked for".into()));
+        return Err(Failure::Broken("the server does not store the values".into()));
     }
     Ok(())
 }
 
-/// A round is a request.
+/// Builds the sample. A round is a request.
 fn load_sample(closed: &Closed, open: &Open) -> Sample {
     let cpu_ns = closed.server_cpu_ns;
-    let per_cpu_second = closed.requests as f64 * 1e9 / cpu_ns.max(1) as f64;
     let mut readings = vec![
         Reading::stat(Unit::PerSecond, "throughput", closed.rate()),
-        Reading::stat(Unit::PerSecond, "cpu-throughput", per_cpu_second),
-        percent("server-cpu", cpu_ns, closed.elapsed_ns),
-        percent("client-cpu", closed.busy_ns, closed.elapsed_ns),
+        Reading::rate("cpu-throughput", closed.requests as f64, cpu_ns),
+        Reading::percent("server-cpu", cpu_ns, closed.elapsed_ns),
+        Reading::percent("client-cpu", closed.busy_ns, closed.elapsed_ns),
         Reading::stat(Unit::Ratio, "share", closed.share),
-        percent("client-stall", open.stalled_ns, open.elapsed_ns),
+        Reading::percent("client-stall", open.stalled_ns, open.elapsed_ns),
     ];
-    readings.extend(PERCENTILES.into_iter().filter_map(|(stat, part)| {
-        Some(Reading::stat(Unit::Nanoseconds, stat, open.latencies.per_mille(part)? as f64))
-    }));
+    readings.extend(open.latencies.readings(&PERCENTILES));
     let elapsed = Duration::from_nanos(closed.elapsed_ns);
     Sample { rounds: closed.requests, elapsed, readings }
-}
-
-fn percent(stat: &str, part_ns: u64, whole_ns: u64) -> Reading {
-    Reading::stat(Unit::CpuPercent, stat, 100.0 * part_ns as f64 / whole_ns.max(1) as f64)
 }
 
 #[cfg(test)]

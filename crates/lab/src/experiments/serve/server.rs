@@ -1,36 +1,32 @@
-//! A server in a process of its own, which ends with this.
+//! A server in a process of its own, which ends together with this process.
 
-use std::{
-    fs, io, thread,
-    time::{Duration, Instant},
-};
+use std::fs::File;
+use std::time::{Duration, Instant};
+use std::{io, thread};
 
-use daiko_sys::limits;
 use tempfile::TempDir;
 
-use super::{
-    address::{Address, Socket, Stream},
-    method::ServerMethod,
-};
-use crate::kit::{Failure, Fork, OrFailure, host};
+use super::address::{Address, Socket};
+use super::method::ServerMethod;
+use crate::kit::{Failure, Fork, OrFailure, free_memory, host};
 
-/// How long it may take to begin.
+/// Longest time for the server to start.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Between looks whether it has begun.
+/// Interval between attempts to connect.
 const LOOK: Duration = Duration::from_millis(1);
 
 pub(super) struct Server {
     pub(super) process: Fork,
     address: Address,
-    /// Where its socket is, if it has a path.
+    /// Folder of its socket, if it has a path.
     _folder: TempDir,
 }
 
 impl Server {
-    /// Starts the server of `method` on `cpu`, for so many connections.
+    /// Starts the server of `method` on `cpu`, for this many connections.
     ///
     /// # Errors
-    /// If there is no process, folder or port left for it.
+    /// Fails if there is no process, folder or port left for it.
     pub(super) fn start(
         method: ServerMethod,
         socket: Socket,
@@ -44,11 +40,11 @@ impl Server {
         Ok(Self { process, address, _folder: folder })
     }
 
-    /// A connection, once the server has begun.
-    pub(super) fn connect(&self) -> Result<Stream, Failure> {
+    /// Connects once the server has started.
+    pub(super) fn connect(&self, is_non_blocking: bool) -> Result<File, Failure> {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            match self.address.connect() {
+            match self.address.connect(is_non_blocking) {
                 Ok(stream) => return Ok(stream),
                 Err(error) if !may_begin(&error) || Instant::now() > deadline => {
                     return Err(Failure::Limit(format!("cannot connect: {error}")));
@@ -61,22 +57,16 @@ impl Server {
         }
     }
 
-    /// Its bytes that are resident, and those of its page tables.
+    /// Resident bytes of the server, plus those of its page tables.
     ///
     /// # Errors
-    /// If `/proc` does not tell.
+    /// Fails if `/proc` does not provide them.
     pub(super) fn resident_bytes(&self) -> Result<u64, Failure> {
-        let file = format!("/proc/{}/status", self.process.pid());
-        let status = fs::read_to_string(&file).unwrap_or_default();
-        let [resident, tables] = ["VmRSS", "VmPTE"].map(|name| limits::kib_field(&status, name));
-        let kib = resident.zip(tables).map(|(resident, tables)| resident + tables);
-        kib.map(|kib| kib * 1024).ok_or_else(|| {
-            Failure::Unavailable(format!("{file} does not tell VmRSS and VmPTE: mount /proc"))
-        })
+        free_memory::resident_bytes(self.process.pid())
     }
 }
 
-/// Whether the server has not begun yet, as far as `error` tells.
+/// Whether `error` may mean that the server has not started yet.
 fn may_begin(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }

@@ -1,10 +1,8 @@
 use std::thread;
 
 use super::*;
-use crate::{
-    kit::{Options, Unit},
-    testing::long_enough,
-};
+use crate::kit::{Options, Unit};
+use crate::testing::long_enough;
 
 fn cases(options: &Options) -> Vec<String> {
     EXPERIMENT.plan(options).iter().map(|planned| planned.case.to_string()).collect()
@@ -49,7 +47,7 @@ fn a_quick_run_has_the_points_of_up_to_a_thousand_connections() {
 }
 
 #[test]
-fn a_sample_runs_what_the_params_say() {
+fn a_sample_runs_the_point_of_its_params() {
     for point in points() {
         assert_eq!(Point::from_params(&point.params()), Some(point));
     }
@@ -97,7 +95,7 @@ fn stats(sample: &Sample) -> Vec<(Unit, &str)> {
     readings.map(|reading| (reading.unit, reading.stat.as_deref().expect("a stat"))).collect()
 }
 
-/// On a thread of its own, as it is bound to a CPU.
+/// Takes a sample on a thread of its own, as the thread is bound to a CPU.
 fn sample_on_a_thread(method: ServerMethod, point: Point) -> Result<Sample, Failure> {
     long_enough(Duration::from_millis(50), |window| {
         let sample = || point.sample(method, window);

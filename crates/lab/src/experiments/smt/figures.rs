@@ -1,23 +1,21 @@
-//! P4's figures 2, 3, 5 and 6, measured, and whether what they say is what P4 says.
+//! P4's figures 2, 3, 5 and 6 as measured here, and whether they agree with P4.
 
 use super::quiet::THRESHOLD;
+use crate::kit::p4::figures::{self, FigureKind, KINDS, TEXT, bar, bars, family, named};
+use crate::kit::p4::published::MACHINE;
+use crate::kit::p4::verdict::{Comparison, DISTURBED, RBTREE, comparisons};
 use crate::kit::{
     BarGroup, Chart, Choice, Curve, CurveLine, Drawing, Family, Mark, Results, Section, Spread,
     distinct,
-    p4::{
-        figures::{self, FigureKind, KINDS, TEXT, bar, bars, family, named},
-        published::MACHINE,
-        verdict::{Comparison, DISTURBED, RBTREE, comparisons},
-    },
 };
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "smt";
 
-/// The value of `stat` for the time of a look at the cores, at its best in a sample.
+/// Value of `stat` for the duration of the core probe, the best of a sample.
 pub(super) const LOOK: &str = "look";
 
-/// Figures of set 1: IO task, CPU task, and the names of the files of each of [`KINDS`].
+/// Figures of set 1: IO task, CPU task, and a file name for each of [`KINDS`].
 const PANELS: [(&str, &str, [&str; 2]); 6] = [
     ("pmem", "idiv", ["smt-time-pmem-idiv.svg", "smt-io-pmem-idiv.svg"]),
     ("pmem", "product", ["smt-time-pmem-product.svg", "smt-io-pmem-product.svg"]),
@@ -49,7 +47,7 @@ pub(super) fn sections(results: &Results) -> Vec<Section> {
     found.into_iter().chain(drawings).collect()
 }
 
-/// Set 1: a line for each setting over the size, and what P4 has from end to end.
+/// Draws set 1: a line over the size for each setting, and P4's values from end to end.
 fn panel(
     file: &'static str,
     own: &[&Comparison],
@@ -81,7 +79,7 @@ fn panel(
         lines,
         ..Curve::default()
     };
-    // Colours are of no families here: lines bear their names.
+    // Colours do not denote families here: lines bear their names.
     Some(Drawing { has_legend: false, ..Drawing::new(file, title, TEXT, Chart::Curve(chart)) })
 }
 
@@ -91,12 +89,12 @@ fn mark(one: &Comparison) -> Option<Mark> {
     Some(Mark { x: size as f64, y: one.here, means })
 }
 
-/// What stands behind the name of what stayed disturbed.
+/// Suffix of the name of a point that stayed disturbed.
 fn disturbance(one: &Comparison) -> &'static str {
     if one.is_disturbed { ", disturbed" } else { "" }
 }
 
-/// Set 2: bars of all settings beside each program, and P4's range over all of SPEC CPU.
+/// Draws set 2: bars of all settings beside each program, and P4's range over all of SPEC CPU.
 fn programs(file: &'static str, own: &[&Comparison], kind: &FigureKind) -> Option<Drawing> {
     let own: Vec<&&Comparison> = own.iter().filter(|one| one.io == RBTREE).collect();
     let first = own.first()?;
@@ -118,7 +116,7 @@ fn programs(file: &'static str, own: &[&Comparison], kind: &FigureKind) -> Optio
     Some(bars(file, title, TEXT.into(), kind, groups))
 }
 
-/// How many points were disturbed, as far as that was seen.
+/// Sentence about the number of disturbed points, as far as disturbances were detected.
 fn disturbed(results: &Results) -> String {
     let own = results.of(NAME);
     let ever = |stat: &str| own.with("stat", stat).iter().filter(|point| point.max > 0.0).count();
@@ -137,22 +135,16 @@ fn disturbed(results: &Results) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        kit::{
-            Params, Point, Reading, Unit,
-            p4::{
-                published::{self, CPU_TIME, IO_THROUGHPUT},
-                setting::Setting,
-            },
-        },
-        report::{drawings, html},
-        testing,
-    };
+    use crate::kit::p4::published::{self, CPU_TIME, IO_THROUGHPUT};
+    use crate::kit::p4::setting::Setting;
+    use crate::kit::{Params, Point, Reading, Unit};
+    use crate::report::{drawings, html};
+    use crate::testing;
 
-    /// Values relative to cross: of parallel, and of all settings without SMT.
+    /// Values relative to cross: for parallel, and for all settings without SMT.
     type Ratios = [f64; 2];
 
-    /// Points of all settings with one pair of tasks, whose runs differ by 2%.
+    /// Points of all settings with one pair of tasks. Their runs differ by 2%.
     fn points(params: &Params, time: Ratios, throughput: Ratios) -> Vec<Point> {
         let ratio = |setting, [parallel, nosmt]: Ratios| match setting {
             Setting::Cross => 1.0,
@@ -185,7 +177,7 @@ mod tests {
         params.with("region-mib", 1024u64).with("size", size)
     }
 
-    /// What P4 has, but for products beside DRAM, where cross is worse here.
+    /// P4's results, except for products beside DRAM, where cross is worse here.
     fn measured() -> Results {
         let mut all = Vec::new();
         for (io, memory, throughput) in
@@ -224,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_and_drawings_are_well_formed_and_say_what_they_are() {
+    fn pages_and_drawings_are_well_formed_and_labelled() {
         let page = html(&measured());
         let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
         roxmltree::Document::parse_with_options(&page, options).expect("well-formed");
@@ -236,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_ratios_to_cross_over_the_size_beside_what_p4_has() {
+    fn lines_are_ratios_to_cross_over_the_size_beside_those_of_p4() {
         let all = drawings(&measured());
         let (_, svg) = all.iter().find(|(name, _)| *name == "smt-time-pmem-idiv.svg").expect("it");
         for title in [
@@ -252,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_have_a_group_each_and_the_published_range_one_more() {
+    fn programs_and_the_published_range_have_a_group_each() {
         let all = drawings(&measured());
         let (_, svg) = all.iter().find(|(name, _)| *name == SET2_FILES[1]).expect("it");
         let heads =
@@ -262,7 +254,8 @@ mod tests {
         assert_eq!(svg.matches("<rect ").count(), 2 * 4 + 1);
     }
 
-    /// Beside products in DRAM P4 has parallel at 1.07, here it is at 0.9; beside divisions both have it below 1.
+    /// Beside products in DRAM, P4 has 1.07 for parallel, and it is 0.9 here. Beside divisions both
+    /// are below 1.
     #[test]
     fn signs_agree_or_not_where_the_largest_size_says_so() {
         let page = html(&measured());
@@ -281,16 +274,18 @@ mod tests {
         assert_eq!(parallel("pmem (emulated) beside sum 512", CPU_TIME), "equal equal agrees");
         assert_eq!(parallel("rbtree (emulated) beside xz", IO_THROUGHPUT), "better better agrees");
         assert_eq!(row("dram beside sum 512", CPU_TIME, "nosmt"), "better better agrees (deduced)");
-        // Set 1 has 18 of times, 6 of them with nosmt, and 12 of throughputs, the two programs two each.
+        // Set 1 has 18 times, 6 of them with nosmt, and 12 throughputs. The two programs have two
+        // of each.
         assert!(page.contains("Of 28 figures of P4, 27 have the same sign here"));
         assert!(
             page.contains("Of 6 run times with nosmt, from which its work is deduced, 6 have.")
         );
     }
 
-    /// With one sample of parallel that stayed disturbed: its time and its throughput are left out, and are no cases.
+    /// One sample of parallel stayed disturbed: its time and its throughput are left out of the
+    /// cases.
     #[test]
-    fn what_stayed_disturbed_is_marked_and_left_out() {
+    fn points_that_stayed_disturbed_are_marked_and_left_out() {
         let mut all = points(&set1("pmem", "dax", "idiv", 512), [1.15, 1.7], [0.93, 0.5]);
         let disturbed = |point: &&mut Point| {
             point.method == "parallel" && point.params.text("stat") == Some(DISTURBED)
@@ -313,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn conclusions_disturbances_and_what_was_controlled_are_told() {
+    fn conclusions_disturbances_and_controls_are_reported() {
         let page = html(&measured());
         for words in [
             "where to DRAM: holds in 3 of 3 cases",

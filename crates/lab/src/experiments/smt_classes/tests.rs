@@ -1,14 +1,12 @@
 use super::*;
-use crate::{
-    kit::{Case, Effort, Host, Options},
-    runner::{Measured, Schedule, Series},
-    testing::child::in_child_well,
-};
+use crate::kit::{Case, Effort, Host, Options};
+use crate::runner::{Measured, Schedule, Series};
+use crate::testing::child::in_child_well;
 
 /// Runs `body` in a new process, as the runner does with a sample.
 ///
 /// Programs are forked from the process that judges them. In the process of all tests they would
-/// inherit the mappings of other tests, libpmem among them, and mappings are evidence for the
+/// inherit the mappings of other tests, including libpmem, and mappings are evidence for the
 /// classifier.
 #[track_caller]
 fn alone(test: &str, body: fn()) {
@@ -19,7 +17,7 @@ fn program(name: &str) -> &'static Program {
     const { programs::ALL }.iter().find(|program| program.name == name).expect("of the list")
 }
 
-/// The verdict, if this machine has what it needs.
+/// Returns the verdict, or `None` if this machine lacks a requirement.
 fn judged(name: &str, method: &str) -> Option<Classification> {
     let skipped = |why: &str| {
         println!("skipped: {name}: {why}");
@@ -50,8 +48,8 @@ fn every_program_prepares_and_goes_on() {
     });
 }
 
-/// Those whose code is the same however this is built. What persists in code that is not optimised
-/// is not clear.
+/// Uses programs with the same code in all builds. In unoptimised code it is not clear which
+/// instructions persist.
 #[test]
 fn clear_cases_are_told_apart() {
     alone("clear_cases_are_told_apart", || {
@@ -69,8 +67,8 @@ fn clear_cases_are_told_apart() {
 }
 
 #[test]
-fn mappings_tell_what_could_stall() {
-    alone("mappings_tell_what_could_stall", || {
+fn mappings_reveal_programs_that_could_stall() {
+    alone("mappings_reveal_programs_that_could_stall", || {
         for (name, class) in [("libpmem-counter", Class::Stall), ("idiv", Class::Unknown)] {
             let Some(classification) = judged(name, MAPPINGS) else { continue };
             assert_eq!(classification.class, class, "{name}: {}", classification.why);
@@ -96,8 +94,8 @@ fn a_program_that_ends_early_says_so() {
 }
 
 #[test]
-fn a_point_is_sampled_and_what_is_none_is_refused() {
-    alone("a_point_is_sampled_and_what_is_none_is_refused", || {
+fn a_point_is_sampled_and_an_unknown_point_is_refused() {
+    alone("a_point_is_sampled_and_an_unknown_point_is_refused", || {
         let plan = EXPERIMENT.plan(&Options::default());
         assert_eq!(plan.len(), 2 * programs::ALL.len());
         let effort = Effort { rounds: 1, limit: std::time::Duration::from_secs(5) };
@@ -126,7 +124,7 @@ fn a_point_is_sampled_and_what_is_none_is_refused() {
 }
 
 #[test]
-fn the_report_shows_who_was_taken_for_what() {
+fn the_report_shows_the_class_of_each_program() {
     let series = |name: &str, said: &[Class]| {
         let classification = |class| Classification { class, ..Classification::unknown("") };
         let sample = |class: &Class| Sample {

@@ -1,5 +1,4 @@
-//! P2's figure, redrawn: the time of the travelling salesman against the number
-//! of cities.
+//! P2's figure, redrawn: the time of the travelling salesman against the number of cities.
 
 use super::published::{NAME, P2_CITIES, P2_MACHINE, P2_RATIO};
 use crate::kit::{
@@ -7,9 +6,9 @@ use crate::kit::{
     Results, Section, Unit, distinct, format,
 };
 
-/// What a search by worker processes may cost.
+/// Largest cost of a search by worker processes.
 const SEARCH: Reach = Reach {
-    what: "travelling salesman",
+    operation: "travelling salesman",
     item: None,
     baseline: Baseline::Same("daiko"),
     most: 1.05,
@@ -17,19 +16,20 @@ const SEARCH: Reach = Reach {
 
 const SEQUENTIAL: &str = "sequential";
 
-/// The line that is like PTL: all threads on one CPU.
+/// The line that corresponds to PTL: all threads on one CPU.
 const PTL: &str = "daiko, 1 worker";
 
-const TEXT: &str = "Time of one search against the number of cities n, with one thread for each of the \
-     (n - 1)(n - 2) subtrees of the second level; sequential has no threads. Paths are compared with a copy \
-     of the best length outside the lock; the tables tell what it costs to lock for each comparison.";
+const TEXT: &str = "Time of one search against the number of cities n, with one thread for each of \
+     the (n - 1)(n - 2) subtrees of the second level; sequential has no threads. Paths are \
+     compared with a copy of the best length outside the lock; the tables show the cost of a lock \
+     for each comparison.";
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let curve = curve(results).map(Section::Drawing);
     curve.into_iter().chain(SEARCH.section(results, NAME)).collect()
 }
 
-/// One line per method and number of workers: times, of searches that lock seldom if they lock.
+/// Builds one line per method and number of workers: times of searches that seldom lock, or never.
 fn curve(results: &Results) -> Option<Drawing> {
     let points = results.of(NAME).unit(Unit::Nanoseconds);
     let points =
@@ -57,19 +57,19 @@ fn curve(results: &Results) -> Option<Drawing> {
         .then(|| Drawing { table, ..Drawing::new("tsp.svg", title, text, Chart::Curve(chart)) })
 }
 
-/// What P2 found.
+/// Sentence about P2's findings.
 fn paper() -> String {
     format!(
-        "P2 ({P2_MACHINE}) compared PTL, a library that has all threads on one CPU, with its own, \
-         whose virtual processors are UNIX processes, one for each CPU. Few cities: both slower than without \
-         threads, and about equal. Many cities: PTL about as slow as without threads, its own faster; \
-         with {P2_CITIES} cities it took about {} of PTL's time.",
+        "P2 ({P2_MACHINE}) compared PTL, a library that has all threads on one CPU, with its own \
+         library, in which virtual processors are UNIX processes, one for each CPU. Few cities: \
+         both slower than without threads, and about equal. Many cities: PTL about as slow as \
+         without threads, its own faster; with {P2_CITIES} cities it took about {} of PTL's time.",
         percent(P2_RATIO)
     )
 }
 
-/// The time of each line relative to the one that is like PTL, if there is that; beside ours on
-/// most workers what P2 published.
+/// Time of each line relative to the one that corresponds to PTL, if that exists. P2's published
+/// ratio stands beside ours on most workers.
 fn table(lines: &[CurveLine]) -> Option<DataTable> {
     let ptl = lines.iter().find(|line| line.name == PTL).and_then(compared)?;
     let ours = lines.iter().rfind(|line| line.family == Family::Ours && line.name != PTL);
@@ -97,7 +97,7 @@ fn percent(ratio: f64) -> String {
     format!("{:.0}%", ratio * 100.0)
 }
 
-/// The time where P2 gives a figure, in milliseconds.
+/// Time at P2's number of cities, in milliseconds.
 fn compared(line: &CurveLine) -> Option<f64> {
     let mark = line.marks.iter().find(|mark| mark.x == P2_CITIES as f64)?;
     Some(mark.y.median).filter(|&time| time > 0.0)
@@ -125,14 +125,14 @@ fn family(method: &str) -> Family {
     }
 }
 
-/// What this run says where the paper gives a figure.
+/// Sentence about this run at P2's number of cities.
 fn here(lines: &[CurveLine]) -> String {
     let alone = lines.iter().find(|line| line.family == Family::Alone).and_then(compared);
     let Some(alone) = alone else { return String::new() };
     let part =
         |line: &CurveLine| Some(format!("{} {}", line.name, percent(compared(line)? / alone)));
-    let others = lines.iter().filter(|line| line.family != Family::Alone);
-    let parts: Vec<String> = others.filter_map(part).collect();
+    let families = lines.iter().filter(|line| line.family != Family::Alone);
+    let parts: Vec<String> = families.filter_map(part).collect();
     if parts.is_empty() {
         return String::new();
     }
@@ -141,14 +141,10 @@ fn here(lines: &[CurveLine]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::Params,
-        report,
-        testing::{
-            made_up::{full, salesman, salesmen},
-            page,
-        },
-    };
+    use crate::kit::Params;
+    use crate::report;
+    use crate::testing::made_up::{full, salesman, salesmen};
+    use crate::testing::page;
 
     #[test]
     fn the_salesman_has_a_line_for_each_method_and_number_of_workers() {
@@ -160,7 +156,7 @@ mod tests {
             html.contains("sequential, 6 cities: 0.0100 (0.00900 to 0.0120)"),
             "in milliseconds"
         );
-        assert!(!html.contains("31,080 ("), "a mark of what locks often");
+        assert!(!html.contains("31,080 ("), "a mark of searches that lock often");
     }
 
     #[test]

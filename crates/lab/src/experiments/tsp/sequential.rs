@@ -1,11 +1,9 @@
-//! One thread, the caller's: it owns the best tour, and locks nothing.
+//! A search on the caller's thread: it owns the best tour, and locks nothing.
 
-use super::{
-    cities::Cities,
-    job::{Counts, Found, Job, Searches},
-    method::Searcher,
-    search::{Best, Tour, search, starts},
-};
+use super::cities::Cities;
+use super::job::{Counts, Found, Job, Searches};
+use super::method::Searcher;
+use super::search::{Best, Tour, search, starts};
 use crate::kit::Failure;
 
 pub(super) const METHOD: Searcher =
@@ -15,7 +13,7 @@ fn run(job: &Job, _workers: usize) -> Result<Searches, Failure> {
     job.rounds(|bound| Ok(solve(&job.cities, bound)))
 }
 
-/// The shortest tour below `bound`.
+/// Finds the shortest tour below `bound`.
 pub(super) fn solve(cities: &Cities, bound: u32) -> Found {
     let mut best = Owned(Tour::below(bound));
     let nodes = starts(cities.count()).map(|start| search(cities, start, &mut best)).sum();

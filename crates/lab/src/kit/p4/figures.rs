@@ -1,20 +1,20 @@
-//! What figures of P4 have in common, and whether they say what P4 says.
+//! Code common to figures after P4, and their agreement with P4.
 
-use super::{
-    published::{CPU_TIME, IO_THROUGHPUT},
-    setting::Setting,
-    verdict::{Comparison, Sign, conclusions, largest},
-};
+use super::published::{CPU_TIME, IO_THROUGHPUT};
+use super::setting::Setting;
+use super::verdict::{Comparison, Sign, conclusions, largest};
 use crate::kit::{
     Bar, BarChart, BarGroup, Cell, Chart, Choice, DataTable, Drawing, Family, Part, Section, Spread,
 };
 
-/// P4's settings, for readers.
-pub(crate) const TEXT: &str = "P4 has a task that stalls on memory (IO) share a core with one that computes (CPU), by the core's two hardware threads: \
-     cross. In parallel the tasks of a kind share a core; with nosmt there is one of each, on a core of its own, and the CPU task does the \
-     work of two, which P4 does not say, but its run times with nosmt do; with nosmt-2t two share a hardware thread. All values are relative to those of cross.";
+/// Description of P4's settings for readers.
+pub(crate) const TEXT: &str = "In P4, a task that stalls on memory (IO) shares a core with one \
+     that computes (CPU), on the core's two hardware threads: cross. In parallel, the tasks of a \
+     kind share a core. With nosmt there is one task of each kind, on a core of its own, and the \
+     CPU task does the work of two; P4 does not state that, but its run times with nosmt imply it. \
+     With nosmt-2t, two tasks share a hardware thread. All values are relative to those of cross.";
 
-/// What a figure is about: its number in P4 for set 1 and set 2, its name, its axis.
+/// A kind of figure: its number in P4 for set 1 and set 2, its title, its axis.
 pub(crate) struct FigureKind {
     pub(crate) stat: &'static str,
     pub(crate) numbers: [u32; 2],
@@ -38,7 +38,7 @@ pub(crate) const KINDS: [FigureKind; 2] = [
     },
 ];
 
-/// The IO task and the memory that it writes to, where the two are not the same.
+/// Name of the IO task, with the memory that it writes to if they differ.
 pub(crate) fn named(one: &Comparison) -> String {
     match one.memory.as_deref() {
         Some(memory) if memory != one.io => format!("{} ({memory})", one.io),
@@ -54,7 +54,7 @@ pub(crate) fn family(setting: Setting) -> Family {
     }
 }
 
-/// A drawing of bars. Colours are of no families here: bars bear their names.
+/// Draws bars. Colours do not denote families here: bars bear their names.
 pub(crate) fn bars(
     file: &'static str,
     title: String,
@@ -70,7 +70,7 @@ pub(crate) fn bar(name: String, family: Family, value: Spread) -> Bar {
     Bar { name, family, value }
 }
 
-/// What of P4 is found: conclusions, and the signs of its figures.
+/// Section on the agreement with P4: its conclusions, and the signs of its figures.
 pub(crate) fn section(all: &[Comparison], title: &str, text: &str) -> Option<Section> {
     let held = conclusions(all).map(|conclusion| {
         let held = match conclusion.of {
@@ -82,7 +82,7 @@ pub(crate) fn section(all: &[Comparison], title: &str, text: &str) -> Option<Sec
     let published: Vec<&Comparison> =
         largest(all).into_iter().filter(|one| one.published.is_some()).collect();
     let heads = ["of cross, here", "of cross, P4", "cross here", "cross in P4", "sign"];
-    let signs = DataTable::new(format!("{title}: signs"), ["tasks", "what", "setting"], heads);
+    let signs = DataTable::new(format!("{title}: signs"), ["tasks", "quantity", "setting"], heads);
     let parts = vec![
         Part::Text(TEXT.into()),
         Part::Hint(text.trim().into()),
@@ -93,10 +93,10 @@ pub(crate) fn section(all: &[Comparison], title: &str, text: &str) -> Option<Sec
     (!all.is_empty()).then(|| Section::Titled(title.into(), parts))
 }
 
-/// How many figures of P4 have the same sign here.
+/// Sentence about the number of P4's figures with the same sign here.
 fn counted(rows: &[&Comparison]) -> String {
     let disturbed = rows.iter().filter(|one| one.is_disturbed).count();
-    // How many there are, deduced or not, and how many of them agree.
+    // Number of figures, deduced or not, and number of them that agree.
     let count = |is_deduced: bool| {
         let own =
             || rows.iter().filter(move |one| !one.is_disturbed && one.is_deduced() == is_deduced);
@@ -104,8 +104,10 @@ fn counted(rows: &[&Comparison]) -> String {
     };
     let ((own, agree), (deduced, deduced_agree)) = (count(false), count(true));
     format!(
-        "Of {own} figures of P4, {agree} have the same sign here: cross is better, worse, or equal within the range. Of {deduced} run times with nosmt, \
-             from which its work is deduced, {deduced_agree} have. {disturbed} are left out, of points with samples that stayed disturbed."
+        "Of {own} figures of P4, {agree} have the same sign here: cross is better, worse, or equal \
+             within the range. Of {deduced} run times with nosmt, from which its work is deduced, \
+             {deduced_agree} have. {disturbed} are left out, because their points have samples \
+             that stayed disturbed."
     )
 }
 

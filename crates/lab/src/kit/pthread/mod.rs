@@ -1,5 +1,5 @@
-//! POSIX threads, their locks and their sleep, as a C program uses them: what
-//! Daiko's fibers are measured against.
+//! POSIX threads, their locks and their sleep, as a C program uses them: a baseline for Daiko's
+//! fibers.
 
 mod lock;
 mod sleep;
@@ -9,13 +9,11 @@ use std::io;
 
 use super::failure::Failure;
 
-pub(crate) use self::{
-    lock::{Condvar, Guard, Mutex, RwLock},
-    sleep::{sleep_until, timespec},
-    thread::{Attributes, Pthread},
-};
+pub(crate) use self::lock::{Condvar, Guard, Mutex, RwLock};
+pub(crate) use self::sleep::{sleep_until, timespec};
+pub(crate) use self::thread::{Attributes, Pthread};
 
-/// The failure of a call that only a fault makes fail.
+/// Failure of a call that fails only because of a bug.
 pub(crate) fn broken(error: io::Error) -> Failure {
     Failure::Broken(format!("a POSIX thread failed: {error}"))
 }

@@ -1,22 +1,19 @@
-//! Messages from fiber to fiber: on one worker, or from one worker to another.
+//! Messages between fibers, on one worker or from one worker to another.
 
-use daiko::{
-    Builder,
-    sync::channel::{Receiver, Sender},
-};
+use daiko::Builder;
+use daiko::sync::channel::{Receiver, Sender};
 
 use super::fibers::{Fibers, Spread, Workers, cpus, run_on};
-use crate::{
-    experiments::costs::{channel::channel, threads::Threads},
-    kit::{Effort, Failure, Sample},
-};
+use crate::experiments::costs::channel::channel;
+use crate::experiments::costs::threads::Threads;
+use crate::kit::{Effort, Failure, Sample};
 
-/// Measures a channel whose ends both are on one worker.
+/// Measures a channel with both ends on one worker.
 pub(super) fn beside<W: Workers>(open: Open, effort: Effort) -> Result<Sample, Failure> {
     run_on::<W, _>(1, move || through::<Fibers>(open, effort))
 }
 
-/// Measures a channel whose ends are on different workers, if there are two CPUs.
+/// Measures a channel with its ends on different workers, if at least two CPUs are allowed.
 pub(super) fn across<W: Workers>(open: Open, effort: Effort) -> Result<Sample, Failure> {
     run_on::<W, _>(cpus(), move || {
         let first = Builder::new().on(0);
@@ -42,7 +39,7 @@ mod tests {
     use crate::experiments::costs::daiko::fibers;
 
     #[test]
-    fn who_sends_across_is_on_another_worker() {
+    fn threads_that_send_across_are_on_different_workers() {
         if cpus() < 2 {
             return println!("skipped: one CPU is allowed");
         }

@@ -1,77 +1,72 @@
-//! What pairing adds to a hop: fibers that yield to each other, beside a worker that is taken for a
-//! sibling.
+//! Cost that pairing adds to a context switch: fibers yield to each other on a worker while a
+//! second worker is treated as its hyperthread sibling.
 //!
-//! That one is on another core, so that what is read of it comes from farther away than of a
-//! sibling, who shares all caches.
+//! The second worker is on another core, so reads of its data come from farther away than those of
+//! a real sibling, which shares all caches.
 
-use std::{
-    hint,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-};
+use std::hint;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use daiko::{Builder, Class, JoinHandle};
 
 use super::fibers::Workers;
-use crate::{
-    experiments::costs::laps::{Laps, SELDOM},
-    kit::{Effort, Failure, Sample, SplitMix64},
-};
+use crate::experiments::costs::laps::{Laps, SELDOM};
+use crate::kit::{Effort, Failure, Sample, SplitMix64};
 
-/// Fibers of each worker.
+/// Fibers per worker.
 const FIBERS: u64 = 16;
-/// How long a fiber of the neighbour runs, in pauses of the processor: a microsecond or two.
+/// How long a fiber of the neighbour runs, in pauses of the processor: about one or two
+/// microseconds.
 const SLICE: usize = 40;
 
-/// A fiber that others may take.
+/// Builder of a fiber that other workers may take.
 pub(super) fn migratable() -> Builder {
     // SAFETY: the fibers of this module keep nothing in thread-local storage across a suspension.
     unsafe { Builder::new().migratable() }
 }
 
-/// Hops from `fiber` to fiber on one of two workers.
+/// Measures switches between fibers on one of two workers.
 pub(super) fn hops<W: Workers>(
     fiber: fn() -> Builder,
     pairing: bool,
     effort: Effort,
 ) -> Result<Sample, Failure> {
     let runtime = W::builder(2).cores([0, 0]).pairing(pairing).build()?;
-    let timed = runtime.run(move || beside_another(fiber, effort))?;
+    let timed = runtime.run(move || beside_a_pair(fiber, effort))?;
     let overtakes: u64 = runtime.counters().iter().map(|worker| worker.overtakes).sum();
     if pairing != (overtakes > 0) {
-        return Err(Failure::Broken(format!("{overtakes} fibers have overtaken others")));
+        return Err(Failure::Broken(format!("{overtakes} fibers have overtaken other fibers")));
     }
     Ok(timed)
 }
 
-fn beside_another(fiber: fn() -> Builder, effort: Effort) -> Result<Sample, Failure> {
+fn beside_a_pair(fiber: fn() -> Builder, effort: Effort) -> Result<Sample, Failure> {
     let crowd = Arc::new(Crowd::default());
     let mut random = SplitMix64(1);
     let mut classes = || if random.below(2) == 0 { Class::Compute } else { Class::Stall };
-    let mut others = Vec::new();
+    let mut handles = Vec::new();
     for _ in 1..FIBERS {
-        others.push(crowd.spawn(fiber().on(0).class(classes()), Crowd::hop)?);
-        others.push(crowd.spawn(fiber().on(1).class(classes()), Crowd::stay)?);
+        handles.push(crowd.spawn(fiber().on(0).class(classes()), Crowd::hop)?);
+        handles.push(crowd.spawn(fiber().on(1).class(classes()), Crowd::stay)?);
     }
     let leader = fiber().on(0).class(classes());
     let timed = crowd.spawn(leader, move |crowd| crowd.lead(effort))?.join()?;
-    others.into_iter().try_for_each(|other| other.join().map_err(Failure::from))?;
+    handles.into_iter().try_for_each(|other| other.join().map_err(Failure::from))?;
     Ok(timed)
 }
 
-/// What the fibers of both workers share.
+/// State shared by the fibers of both workers.
 #[derive(Default)]
 struct Crowd {
-    /// Fibers that run, but for the leader.
+    /// Number of running fibers, without the leader.
     running: AtomicU64,
     over: AtomicBool,
-    /// Hops to them on the leader's worker.
+    /// Switches to the hopping fibers on the leader's worker.
     hops: OwnLine,
 }
 
-/// On lines that the other worker does not read.
+/// A counter on cache lines that the other worker does not read.
 #[derive(Default)]
 #[repr(align(128))]
 struct OwnLine(AtomicU64);
@@ -86,9 +81,10 @@ impl Crowd {
         builder.spawn(move || body(&crowd)).map_err(Failure::from)
     }
 
-    /// One of the leader's worker.
+    /// Body of a fiber on the leader's worker.
     fn hop(&self) {
-        // Relaxed, as all else here: fibers of one worker write, and each word stands for itself.
+        // Relaxed, like all accesses here: fibers of one worker write, and each word stands for
+        // itself.
         self.running.fetch_add(1, Ordering::Relaxed);
         while !self.over.load(Ordering::Relaxed) {
             self.hops.0.store(self.hops.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -96,7 +92,7 @@ impl Crowd {
         }
     }
 
-    /// One of the other worker.
+    /// Body of a fiber on the other worker.
     fn stay(&self) {
         self.running.fetch_add(1, Ordering::Relaxed);
         while !self.over.load(Ordering::Relaxed) {
@@ -105,18 +101,18 @@ impl Crowd {
         }
     }
 
-    /// The one that takes the time. A round ends when it runs again, and is that hop and those to
-    /// others meanwhile.
+    /// Body of the fiber that takes the time. A round ends when this fiber runs again. It consists
+    /// of that switch and the switches to other fibers in between.
     fn lead(&self, effort: Effort) -> Sample {
         while self.running.load(Ordering::Relaxed) < 2 * (FIBERS - 1) {
             daiko::yield_now();
         }
         let mut laps = Laps::new(effort, SELDOM);
         // The first round is not timed.
-        laps.another();
+        laps.next_round();
         daiko::yield_now();
         self.hops.0.store(0, Ordering::Relaxed);
-        while laps.another() {
+        while laps.next_round() {
             daiko::yield_now();
         }
         let timed = laps.end(1);

@@ -1,25 +1,20 @@
-//! A queue of messages as C programs have it: a ring under a mutex, and a
-//! condition variable for either end.
+//! A message queue as C programs write it: a ring buffer under a mutex, and a condition variable
+//! for each end.
 //!
-//! Who signals has unlocked, so that the other is not woken into a locked mutex.
+//! The mutex is unlocked before the signal, so that the woken thread does not find it locked.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::{
-    experiments::costs::{
-        channel::{CAPACITY, channel},
-        threads::Kernel,
-    },
-    kit::{
-        Effort, Failure, Sample,
-        pthread::{Condvar, Mutex},
-    },
-};
+use crate::experiments::costs::channel::{CAPACITY, channel};
+use crate::experiments::costs::threads::Kernel;
+use crate::kit::pthread::{Condvar, Mutex};
+use crate::kit::{Effort, Failure, Sample};
 
-/// Any number of messages.
+/// Capacity of a queue that holds any number of messages.
 pub(super) const ANY: usize = usize::MAX;
 
-/// A queue that holds so many messages.
+/// A queue that holds this many messages.
 struct Queue<const MESSAGES: usize> {
     state: Mutex<State>,
     /// Waited for by the receiver.
@@ -29,7 +24,7 @@ struct Queue<const MESSAGES: usize> {
 }
 
 struct State {
-    /// Twice as large whenever it is full, up to all messages that the queue holds.
+    /// Doubles its capacity when it is full, up to the capacity of the queue.
     ring: VecDeque<u64>,
     closed: bool,
 }
@@ -77,8 +72,8 @@ impl<const MESSAGES: usize> Queue<MESSAGES> {
     }
 }
 
-/// One end of a queue: that of its only sender, or that of its only receiver. Closes it when
-/// it is dropped.
+/// One end of a queue, owned by its only sender or its only receiver. Closes the queue when it is
+/// dropped.
 struct End<const MESSAGES: usize>(Arc<Queue<MESSAGES>>);
 
 impl<const MESSAGES: usize> Drop for End<MESSAGES> {
@@ -87,13 +82,13 @@ impl<const MESSAGES: usize> Drop for End<MESSAGES> {
     }
 }
 
-/// Opens a queue, as the end of its sender and that of its receiver.
+/// Opens a queue; returns the sender's end and the receiver's end.
 fn open<const MESSAGES: usize>() -> (End<MESSAGES>, End<MESSAGES>) {
     let queue = Arc::new(Queue::new());
     (End(Arc::clone(&queue)), End(queue))
 }
 
-/// Sends through a queue that holds so many messages.
+/// Measures a queue that holds this many messages.
 pub(super) fn queue<const MESSAGES: usize>(effort: Effort) -> Result<Sample, Failure> {
     let (sender, receiver) = open::<MESSAGES>();
     channel::<Kernel>(move |message| sender.0.put(message), move || receiver.0.take(), effort)
@@ -106,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_arrives_in_order_also_when_the_sender_is_gone() {
+    fn messages_arrive_in_order_after_the_sender_is_dropped() {
         let (sender, receiver) = open::<ANY>();
         let messages = 0..2 * CAPACITY as u64;
         assert!(messages.clone().all(|message| sender.0.put(message)));
@@ -130,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_waits_is_told_that_nobody_receives() {
+    fn a_waiting_sender_fails_when_the_receiver_is_dropped() {
         let (sender, receiver) = open::<1>();
         assert!(sender.0.put(1));
         let second = thread::spawn(move || sender.0.put(2));

@@ -1,61 +1,42 @@
-//! POSIX threads, by the C library's own calls.
+//! POSIX threads, through the C library's own calls.
 //!
-//! Where nothing is contended, all threads are bound to one CPU: where the system
-//! places them they pay for moving and waking besides, and most of a create and
-//! join is that.
+//! Without contention, all threads are bound to one CPU. Threads placed by the system would also
+//! pay for migration and remote wake-ups, which make up most of a create and join.
 
 mod channel;
 mod primitives;
 mod sleep;
 
-use std::{
-    ffi::c_void,
-    io, ptr,
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{io, ptr};
 
-use self::{
-    channel::{ANY, queue},
-    primitives::Semaphore,
-    sleep::{Posix, room_for},
-};
-use super::{
-    blocking,
-    channel::CAPACITY,
-    create::{Create, TOKEN},
-    crowd, info,
-    item::{
-        CHANNEL, CostMethod, Item, MUTEX_CONTENDED, RWLOCK_CONTENDED, SLEEP_LATENESS, THREAD_INFO,
-    },
-    locks::Pair,
-    sleep::{LONG, SHORT, lateness},
-    threads::{Kernel, Threads, on_one_cpu},
-};
-use crate::kit::{
-    Effort, Failure, Sample,
-    pthread::{Attributes, Condvar, Mutex, Pthread, RwLock, broken},
-    thread_limits,
-};
+use self::channel::{ANY, queue};
+use self::primitives::Semaphore;
+use self::sleep::{room_for, sleeps};
+use super::channel::CAPACITY;
+use super::create::{Create, TOKEN};
+use super::item::{CostMethod, Item};
+use super::locks::Pair;
+use super::sleep::{PARKED, POLLING};
+use super::threads::{Kernel, Threads, on_one_cpu};
+use super::{blocking, crowd, info};
+use crate::kit::pthread::{Attributes, Condvar, Mutex, Pthread, RwLock, broken};
+use crate::kit::{Effort, Failure, Sample, thread_limits};
 
 pub(super) const METHOD: CostMethod = CostMethod::new(
     "nptl",
     &[
         &[
-            Item::within(on_one_cpu, THREAD_INFO, info::thread_local).with("of", "tls"),
-            Item::within(on_one_cpu, THREAD_INFO, specific).with("of", "specific"),
-            Item::within(on_one_cpu, THREAD_INFO, current).with("of", "current"),
-            Item::of_many(MUTEX_CONTENDED, crowd::mutex::<Kernel, Mutex<u64>>),
-            Item::of_many(RWLOCK_CONTENDED, crowd::rwlock::<Kernel, RwLock<Pair>>),
-            Item::of(CHANNEL, queue::<CAPACITY>).with("kind", "bounded"),
-            Item::of(CHANNEL, queue::<ANY>).with("kind", "unbounded"),
-            Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
-                on_one_cpu(move |effort| lateness::<Kernel, Posix>(SHORT, timers, effort), effort)
-            })
-            .with("state", "polling"),
-            Item::of_sleeps(SLEEP_LATENESS, room_for, |timers, effort| {
-                on_one_cpu(move |effort| lateness::<Kernel, Posix>(LONG, timers, effort), effort)
-            })
-            .with("state", "parked"),
+            Item::within(on_one_cpu, "thread-info", info::thread_local).with("of", "tls"),
+            Item::within(on_one_cpu, "thread-info", specific).with("of", "specific"),
+            Item::within(on_one_cpu, "thread-info", current).with("of", "current"),
+            Item::of_many("mutex-contended", crowd::mutex::<Kernel, Mutex<u64>>),
+            Item::of_many("rwlock-contended", crowd::rwlock::<Kernel, RwLock<Pair>>),
+            Item::of("channel", queue::<CAPACITY>).with("kind", "bounded"),
+            Item::of("channel", queue::<ANY>).with("kind", "unbounded"),
+            Item::of_sleeps(POLLING, room_for, sleeps),
+            Item::of_sleeps(PARKED, room_for, sleeps),
         ],
         &blocking::locks::<Kernel, Mutex<u64>, Condvar>(on_one_cpu),
         &blocking::semaphores::<Kernel, Semaphore>(on_one_cpu),
@@ -63,24 +44,24 @@ pub(super) const METHOD: CostMethod = CostMethod::new(
     ],
 );
 
-/// Storage found by `pthread_getspecific`.
+/// Measures reads by `pthread_getspecific`.
 fn specific(effort: Effort) -> Result<Sample, Failure> {
     let mut key = 0;
     let mark = ptr::without_provenance_mut(info::MARK);
-    // SAFETY: the key goes to a live local, and there is no destructor.
+    // SAFETY: the key is written to a live local, and there is no destructor.
     check(unsafe { libc::pthread_key_create(&mut key, None) })?;
     // SAFETY: the key was created just now; the value is not used as a pointer.
     check(unsafe { libc::pthread_setspecific(key, mark) })?;
     // SAFETY: the key was created above, and not deleted yet.
     let timed = info::ask(effort, || unsafe { libc::pthread_getspecific(key) } == mark);
-    // SAFETY: as above; nobody uses it any more.
+    // SAFETY: as above; this is the last use of the key.
     check(unsafe { libc::pthread_key_delete(key) })?;
     timed
 }
 
-/// The thread's identifier, by `pthread_self`.
+/// Measures reads of the thread's identifier by `pthread_self`.
 fn current(effort: Effort) -> Result<Sample, Failure> {
-    // SAFETY: takes nothing, and cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     let current = || unsafe { libc::pthread_self() };
     let own = current();
     info::ask(effort, || current() == own)
@@ -89,7 +70,8 @@ fn current(effort: Effort) -> Result<Sample, Failure> {
 /// Creates threads with stacks as small as a fiber's.
 struct Creator {
     attributes: Attributes,
-    /// How many threads of a batch have run. Stays for those that a failure leaves unjoined.
+    /// Number of threads of a batch that have run. It is leaked, so it outlives threads that a
+    /// failure leaves unjoined.
     run: &'static AtomicUsize,
 }
 
@@ -104,12 +86,12 @@ impl Create for Creator {
     fn create(&self, index: usize, threads: usize) -> Result<Pthread, Failure> {
         let refused = |error: io::Error| thread_limits::refused(index, threads, &error);
         let run: *const AtomicUsize = self.run;
-        // SAFETY: `token` expects a counter; this one stays, and is shared by reference.
+        // SAFETY: `token` expects a counter; this one is never freed, and is shared by reference.
         unsafe { self.attributes.create(token, run.cast()) }.map_err(refused)
     }
 
     fn run(&self, threads: &[Pthread]) {
-        // Relaxed, both: a count alone.
+        // Relaxed, both: the count publishes no other data.
         while self.run.load(Ordering::Relaxed) < threads.len() {
             Kernel::yield_now();
         }
@@ -121,16 +103,16 @@ impl Create for Creator {
     }
 }
 
-/// Counts itself, and has nothing else to do.
+/// Body of a created thread: counts itself.
 extern "C" fn token(run: *mut c_void) -> *mut c_void {
-    // SAFETY: `Creator` passes a counter that stays.
+    // SAFETY: `Creator` passes a counter that is never freed.
     let run = unsafe { &*run.cast::<AtomicUsize>() };
-    // Relaxed: as in `run`.
+    // Relaxed: see `run`.
     run.fetch_add(1, Ordering::Relaxed);
     ptr::without_provenance_mut(TOKEN as usize)
 }
 
-/// These functions return the error, instead of leaving it in `errno`.
+/// Checks a call that returns its error rather than setting `errno`.
 fn check(result: i32) -> Result<(), Failure> {
     match result {
         0 => Ok(()),

@@ -1,22 +1,18 @@
-//! Calls of locks that nobody else wants. Where such a call is awaited it is
-//! mostly done at once; now and then tokio lets the task yield nevertheless.
+//! Costs of calls to locks that no other task wants. An awaited call mostly completes at once; now
+//! and then tokio lets the task yield nevertheless.
 
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::{
-    experiments::costs::{
-        calls::{ARRAY, Line, PAIRS, check_count, check_lock, check_permit},
-        laps::{Laps, Parts, SELDOM},
-    },
-    kit::{Effort, Failure, Sample},
-};
+use crate::experiments::costs::calls::{ARRAY, Line, PAIRS, check_count, check_lock, check_permit};
+use crate::experiments::costs::laps::{Laps, Parts, SELDOM};
+use crate::kit::{Effort, Failure, Sample};
 
 pub(super) async fn mutex(effort: Effort) -> Result<Sample, Failure> {
     let mutex = Mutex::new(0);
     let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
+    while laps.next_round() {
         for _ in 0..PAIRS {
             *mutex.lock().await += 1;
         }
@@ -41,7 +37,7 @@ async fn array(
     let mutexes: Vec<Line<Mutex<u64>>> = (0..ARRAY).map(|_| Line::default()).collect();
     let mut guards = Vec::with_capacity(ARRAY);
     let mut parts = Parts::new(effort);
-    while parts.another() {
+    while parts.next_round() {
         let start = Instant::now();
         for Line(mutex) in &mutexes {
             guards.push(mutex.lock().await);
@@ -62,7 +58,7 @@ pub(super) async fn semaphore(effort: Effort) -> Result<Sample, Failure> {
     let semaphore = Semaphore::new(1);
     let closed = |_| Failure::Broken("tokio's semaphore is closed".into());
     let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
+    while laps.next_round() {
         for _ in 0..PAIRS {
             drop(semaphore.acquire().await.map_err(closed)?);
         }
@@ -72,7 +68,7 @@ pub(super) async fn semaphore(effort: Effort) -> Result<Sample, Failure> {
     Ok(timed)
 }
 
-/// It excludes, and was locked as often as it `should`.
+/// Checks that the mutex excludes and was locked `should` times.
 fn check(mutex: Mutex<u64>, should: u64) -> Result<(), Failure> {
     let held = mutex.try_lock();
     let second = held.is_ok() && mutex.try_lock().is_ok();

@@ -1,19 +1,16 @@
-//! A task sends numbers to another, on all CPUs. There is no rendezvous.
+//! Cost of sending numbers from one task to another, with all CPUs allowed. There is no rendezvous
+//! channel.
 
 use std::sync::Arc;
 
-use tokio::{
-    sync::mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSender},
-    task,
-};
+use tokio::sync::mpsc::{self, Receiver, Sender, UnboundedReceiver, UnboundedSender};
+use tokio::task;
 
 use super::runtime::broken;
-use crate::{
-    experiments::costs::channel::{Begun, CAPACITY, FIRST, Receipt, Sent},
-    kit::{Effort, Failure, Sample},
-};
+use crate::experiments::costs::channel::{Begun, CAPACITY, FIRST, Receipt, Sent};
+use crate::kit::{Effort, Failure, Sample};
 
-/// As the channel of threads.
+/// The asynchronous counterpart of the channel of threads.
 pub(super) trait Channel: 'static {
     type Sender: Send + 'static;
     type Receiver: Send + 'static;
@@ -39,7 +36,7 @@ async fn produce<C: Channel>(mut sender: C::Sender, begun: &Begun, effort: Effor
         task::yield_now().await;
     }
     let mut sent = Sent::begin(effort);
-    while let Some(message) = sent.another()
+    while let Some(message) = sent.next_message()
         && C::send(&mut sender, message).await
     {}
     sent
@@ -57,7 +54,7 @@ async fn consume<C: Channel>(mut receiver: C::Receiver, begun: Arc<Begun>) -> Re
     receipt.close()
 }
 
-/// Holds [`CAPACITY`] messages.
+/// A channel that holds [`CAPACITY`] messages.
 pub(super) struct Bounded;
 
 impl Channel for Bounded {
@@ -77,7 +74,7 @@ impl Channel for Bounded {
     }
 }
 
-/// Holds any number of messages.
+/// A channel that holds any number of messages.
 pub(super) struct Unbounded;
 
 impl Channel for Unbounded {

@@ -1,20 +1,14 @@
-//! Many tasks, on all CPUs, that want one lock.
+//! Many tasks that contend for one lock, with all CPUs allowed.
 
 use std::sync::Arc;
 
-use tokio::{
-    sync::{Mutex, RwLock},
-    task::{self, JoinHandle},
-};
+use tokio::sync::{Mutex, RwLock};
+use tokio::task::{self, JoinHandle};
 
 use super::runtime::broken;
-use crate::{
-    experiments::costs::{
-        crowd::{self, Course, Record, WRITES_IN},
-        locks::Pair,
-    },
-    kit::{Effort, Failure, Sample},
-};
+use crate::experiments::costs::crowd::{self, Course, Record, WRITES_IN};
+use crate::experiments::costs::locks::Pair;
+use crate::kit::{Effort, Failure, Sample};
 
 pub(super) async fn mutex(threads: usize, effort: Effort) -> Result<Sample, Failure> {
     let shared = Arc::new((Mutex::new(0), Course::new(threads, effort)));
@@ -65,7 +59,7 @@ async fn attend(shared: Arc<(RwLock<Pair>, Course)>, index: usize) -> Result<Rec
     }
 }
 
-/// Gives the lock free when all ask for it.
+/// Releases the lock once all tasks have asked for it.
 async fn open<H>(course: &Course, hold: H) {
     while !course.assembled() {
         task::yield_now().await;

@@ -2,17 +2,15 @@
 
 use std::{hint, thread};
 
-use super::harness::{Buffer, Gate, Threads, Turn, gates};
-use crate::{
-    experiments::ring::{Cpus, Spec},
-    kit::Skip,
-};
+use super::harness::{Gate, Turn, gates};
+use crate::experiments::ring::{Cpus, Method, Spec};
+use crate::kit::Skip;
 
-/// Nothing: the buffer is all there is.
+/// An empty gate: the buffer suffices.
 #[derive(Default)]
 pub(super) struct Polling;
 
-/// Threads that are measured on however few CPUs.
+/// Number of threads that is measured on any number of CPUs.
 const FEW: usize = 10;
 
 fn cpus(spec: &Spec) -> usize {
@@ -22,11 +20,11 @@ fn cpus(spec: &Spec) -> usize {
     }
 }
 
-pub(super) fn method() -> Threads<Buffer<Polling>> {
-    Threads { supports, first_laps, ..gates("polling") }
+pub(super) fn method() -> Method {
+    Method { supports: Box::new(supports), first_laps, ..gates::<Polling>("polling") }
 }
 
-/// With more threads than CPUs, a hop waits for the end of a time slice.
+/// Laps of the first run. A hop between more threads than CPUs waits for the end of a time slice.
 fn first_laps(spec: &Spec) -> u64 {
     if spec.threads > cpus(spec) { 1 } else { spec.usual_laps() }
 }

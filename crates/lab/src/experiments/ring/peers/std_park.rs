@@ -1,13 +1,11 @@
 //! `std-park`: `std::thread::park` and `unpark`.
 
-use std::{
-    sync::OnceLock,
-    thread::{self, Thread},
-};
+use std::sync::OnceLock;
+use std::thread::{self, Thread};
 
 use crate::experiments::ring::kernel::harness::{Gate, Turn};
 
-/// The thread, once it is attached.
+/// Handle of the thread, once it is attached.
 #[derive(Default)]
 pub(super) struct StdPark(OnceLock<Thread>);
 

@@ -1,16 +1,14 @@
-use std::{
-    cell::Cell,
-    io::{Read, Write},
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    thread,
-};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::thread;
 
-use super::{
-    super::script::{BYTES, Language},
-    *,
-};
+use super::super::script::{BYTES, Language};
+use super::*;
 
-/// Sends back each message as `respond` has made it, until that or the client ends.
+/// Sends back each message as changed by `respond`, until `respond` returns false or the client
+/// ends.
 fn serve(mut stream: UnixStream, mut respond: impl FnMut(&mut [u8]) -> bool) {
     let mut buffer = [0; BYTES];
     while let Ok(read @ 1..) = stream.read(&mut buffer) {
@@ -20,8 +18,8 @@ fn serve(mut stream: UnixStream, mut respond: impl FnMut(&mut [u8]) -> bool) {
     }
 }
 
-/// Calls `body` with a generator of so many connections to an echo that may spoil what it sends back, and
-/// ends by itself where it says so.
+/// Calls `body` with a generator of `connections` connections to an echo. `spoil` may change the
+/// echoed bytes, and ends the echo by returning false.
 fn with_echo<R>(
     connections: usize,
     pipeline: usize,
@@ -47,14 +45,14 @@ const WINDOW: Duration = Duration::from_millis(20);
 fn a_closed_loop_counts_the_requests_of_all_connections() {
     for (connections, pipeline) in [(1, 1), (3, 16)] {
         let told = Cell::new(0);
-        // A clock of the server's that goes on by 7 whenever it is looked at.
+        // A clock of the server that advances by 7 at each reading.
         let cpu_ns = || told.replace(told.get() + 7);
         let closed = with_echo(
             connections,
             pipeline,
             |_| true,
             |mut generator| {
-                // On a busy machine a window may pass before all are answered once.
+                // On a busy machine, a window may pass before every connection is answered once.
                 loop {
                     let closed = generator.closed(WINDOW, cpu_ns).unwrap();
                     assert_eq!(generator.outstanding, 0, "all was answered");
@@ -74,7 +72,7 @@ fn a_closed_loop_counts_the_requests_of_all_connections() {
 }
 
 #[test]
-fn an_open_loop_asks_what_is_due_whatever_was_answered() {
+fn an_open_loop_asks_when_due_regardless_of_replies() {
     let rate = 10_000.0;
     let latencies =
         with_echo(3, 1, |_| true, |mut generator| generator.open(rate, WINDOW).unwrap().latencies);
@@ -82,7 +80,7 @@ fn an_open_loop_asks_what_is_due_whatever_was_answered() {
 }
 
 #[test]
-fn who_waits_behind_others_has_waited_since_he_was_due() {
+fn a_queued_request_has_waited_since_its_due_time() {
     const EACH: Duration = Duration::from_millis(3);
     let slow = |_: &mut [u8]| {
         thread::sleep(EACH);
@@ -90,7 +88,7 @@ fn who_waits_behind_others_has_waited_since_he_was_due() {
     };
     let latencies =
         with_echo(1, 1, slow, |mut generator| generator.open(1000.0, WINDOW).unwrap().latencies);
-    // The last one was due within the window, and is answered when all have slept.
+    // The last script was due within the window, and is answered after all sleeps.
     let last = EACH * latencies.total() as u32 - WINDOW;
     assert!(latencies.total() > 10 && latencies.max().unwrap() >= last.as_nanos() as u64);
 }
@@ -113,7 +111,7 @@ fn a_server_that_ends_is_told() {
 }
 
 #[test]
-fn only_what_no_look_takes_is_a_stall() {
+fn only_a_delay_longer_than_a_look_is_a_stall() {
     assert_eq!([1_000_000, 1_000_001].map(stall_ns), [0, 1_000_001]);
 }
 

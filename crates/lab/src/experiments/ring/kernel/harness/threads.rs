@@ -1,74 +1,29 @@
 //! The threads of a ring, from creation to join.
 
-use std::{
-    io,
-    thread::{Builder, Scope, ScopedJoinHandle, scope},
-};
+use std::io;
+use std::thread::{Builder, Scope, ScopedJoinHandle, scope};
 
 use daiko_sys::cpu;
 
-use super::{
-    Agent, Buffer, Conductor, Gate, Port,
-    cpus::Places,
-    part::{Follower, Leader, Part, START, pass_on},
-};
-use crate::{
-    experiments::ring::{Cpus, Kind, Method, Outcome, Spec},
-    kit::{Failure, OrFailure, Skip, thread_limits},
-};
+use super::cpus::Places;
+use super::part::{Follower, Leader, Part, START, pass_on};
+use super::{Agent, Buffer, Conductor, Gate, Port};
+use crate::experiments::ring::{Kind, Method, Outcome, Spec};
+use crate::kit::{Failure, OrFailure, thread_limits};
 
-/// Virtual; small, so that 10,000 threads fit wherever a few do.
+/// Stack size in bytes of address space. Small, so that 10,000 threads fit wherever a few do.
 const STACK: usize = 64 * 1024;
 
-/// The method that sends by ports of type `P`.
-pub(crate) struct Threads<P> {
-    pub(crate) name: &'static str,
-    /// Opens a port for each of so many threads.
-    pub(crate) open: fn(usize) -> io::Result<Vec<P>>,
-    /// Tests whether so many threads can wait this way here.
-    pub(crate) supports: fn(&Spec) -> Result<(), Skip>,
-    /// Laps of the first, calibrating run.
-    pub(crate) first_laps: fn(&Spec) -> u64,
-    /// Serves all threads, where they need it.
-    pub(crate) agent: Option<Agent<P>>,
-}
-
-impl<P> Threads<P> {
-    /// A method that is supported everywhere, without an agent.
-    pub(crate) fn new(name: &'static str, open: fn(usize) -> io::Result<Vec<P>>) -> Self {
-        Self { name, open, supports: |_| Ok(()), first_laps: Spec::usual_laps, agent: None }
-    }
-}
-
-/// The method whose threads wait at a gate each, as it is by default.
-pub(crate) fn gates<G: Gate + Default>(name: &'static str) -> Threads<Buffer<G>> {
-    Threads::new(name, |threads| Ok((0..threads).map(|_| Buffer::new(G::default())).collect()))
-}
-
-impl<P: Port> Method for Threads<P> {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn kind(&self) -> Kind {
-        Kind::Kernel
-    }
-
-    fn supports(&self, spec: &Spec) -> Result<(), Skip> {
-        if self.agent.is_some() {
-            own_cpu(spec.cpus)?;
-        }
-        (self.supports)(spec)
-    }
-
-    fn first_laps(&self, spec: &Spec) -> u64 {
-        (self.first_laps)(spec)
-    }
-
-    fn run(&self, spec: &Spec) -> Result<Outcome, Failure> {
+/// The method that sends by ports of type `P`: `open` opens a port for each of so many threads. An
+/// `agent` serves all threads, where they need it.
+pub(crate) fn ports<P: Port>(
+    name: &'static str,
+    open: fn(usize) -> io::Result<Vec<P>>,
+    agent: Option<Agent<P>>,
+) -> Method {
+    Method::new(name, Kind::Kernel, move |spec| {
         let allowed = cpu::allowed().or_broken("sched_getaffinity")?;
-        let agent = self.agent;
-        let ports = (self.open)(spec.threads).or_limit(self.name)?;
+        let ports = open(spec.threads).or_limit(name)?;
         Ring {
             spec,
             agent,
@@ -78,22 +33,16 @@ impl<P: Port> Method for Threads<P> {
             conductor: &Conductor::default(),
         }
         .run()
-    }
+    })
 }
 
-/// Whether an agent can have a CPU of its own.
-fn own_cpu(cpus: Cpus) -> Result<(), Skip> {
-    let allowed = cpu::allowed().map_or(1, |allowed| allowed.len());
-    if allowed < 2 {
-        return Err(Skip::new("the agent needs a CPU of its own: allow two or more"));
-    }
-    match cpus {
-        Cpus::One => Err(Skip::new("not with cpus=one: the agent needs a CPU of its own")),
-        Cpus::All => Ok(()),
-    }
+/// The method whose threads wait at a gate each, as it is by default.
+pub(crate) fn gates<G: Gate + Default>(name: &'static str) -> Method {
+    let open = |threads| Ok((0..threads).map(|_| Buffer::new(G::default())).collect());
+    ports(name, open, None)
 }
 
-/// One run.
+/// One run of a ring.
 struct Ring<'a, P> {
     spec: &'a Spec,
     agent: Option<Agent<P>>,
@@ -144,8 +93,8 @@ impl<P: Port> Ring<'_, P> {
         self.conductor.wait_over(self.spec.limit)
     }
 
-    /// The life of thread `index` of `total`; the one after the ring's last is
-    /// the agent. Returns what it measured, if it is the leader.
+    /// Body of thread `index` of `total`. The thread after the ring's last one is the agent.
+    /// Returns the measurement if it is the leader.
     fn thread(&self, index: usize, total: usize) -> Option<Outcome> {
         let agent = self.agent.filter(|_| index == self.spec.threads);
         let place = if agent.is_some() { &self.places.agent } else { &self.places.ring };
@@ -168,7 +117,7 @@ impl<P: Port> Ring<'_, P> {
         None
     }
 
-    /// Passes data on until the part ends, or all are to end.
+    /// Passes data on until the part ends or the conductor halts.
     fn play(&self, index: usize, part: &mut impl Part) {
         let own = &self.ports[index];
         let next = &self.ports[self.successors[index] as usize];
@@ -186,7 +135,7 @@ impl<P: Port> Ring<'_, P> {
     }
 }
 
-/// Joins all; what the leader measured.
+/// Joins all threads. Returns the leader's measurement.
 fn join(crew: Vec<ScopedJoinHandle<'_, Option<Outcome>>>) -> Result<Outcome, Failure> {
     let mut outcome = None;
     for thread in crew {
