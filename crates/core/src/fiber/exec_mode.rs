@@ -78,11 +78,11 @@ impl ExecMode {
     /// [leave](Self::leave).
     #[inline]
     pub fn enter(&self, unwinds: bool) -> bool {
-        if cfg!(weaken = "course-enter") {
+        if cfg!(weaken = "exec-mode-enter") {
             return true;
         }
         self.change(USER_CODE, if unwinds { UNWINDING } else { RUNTIME })
-            || cfg!(weaken = "course-nest")
+            || cfg!(weaken = "exec-mode-nest")
     }
 
     /// Records that the runtime section is about to unwind.
@@ -113,8 +113,8 @@ impl ExecMode {
     /// destructors of locals may suspend in it.
     #[inline]
     pub fn end(&self) {
-        let _ =
-            self.change(USER_CODE, if cfg!(weaken = "course-end") { SUSPENDED } else { RUNTIME });
+        let _ = self
+            .change(USER_CODE, if cfg!(weaken = "exec-mode-end") { SUSPENDED } else { RUNTIME });
     }
 
     /// Lends the fiber to user code that the runtime section is about to run: nothing of the
@@ -129,7 +129,7 @@ impl ExecMode {
     /// Ends a [`lend`](Self::lend): the runtime section goes on, or is unwound by the user code.
     #[inline]
     pub fn take_back(&self, lent: Lent, unwinds: bool) {
-        if matches!(lent.0, RUNTIME | UNWINDING) && !cfg!(weaken = "course-take-back") {
+        if matches!(lent.0, RUNTIME | UNWINDING) && !cfg!(weaken = "exec-mode-take-back") {
             let _ = self.change(USER_CODE, if unwinds { UNWINDING } else { lent.0 });
         }
     }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_suspends_in_a_call_goes_on_there_and_who_leaves_it_is_back() {
+    fn a_fiber_that_suspends_in_a_call_resumes_in_it() {
         let exec_mode = begun();
         exec_mode.suspend();
         assert!(!exec_mode.is_in_own_code());
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_call_lends_is_as_before_once_it_is_back_unless_it_unwinds() {
+    fn the_mode_is_restored_after_a_callback_unless_it_unwinds() {
         for unwinds in [false, true] {
             let exec_mode = begun();
             assert!(exec_mode.enter(unwinds));
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn who_unwinds_in_a_call_does_not_come_back_from_it_in_another_process() {
+    fn a_fiber_that_unwinds_in_a_call_stays_in_its_process() {
         for (unwinds, goes_on) in [(false, true), (true, false)] {
             let exec_mode = begun();
             assert!(exec_mode.enter(unwinds));
