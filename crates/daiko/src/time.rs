@@ -44,7 +44,7 @@ fn sleep_to(what: &str, deadline: Deadline) {
         daiko_rt::worker::assert_no_poller(what);
         return std::thread::sleep(deadline.left().unwrap_or(Duration::MAX));
     };
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     let sleep = || suspend::wait_until(fiber, deadline);

@@ -126,7 +126,7 @@ impl Waiter {
     #[inline]
     pub fn may_be_refused(&self) -> bool {
         match self {
-            Waiter::Fiber(fiber) => fiber.flags.get() != 0,
+            Waiter::Fiber(fiber) => fiber.flags.has_any(),
             Waiter::Thread(_) => worker::is_agent() || process::is_active(),
         }
     }
@@ -139,7 +139,7 @@ impl Waiter {
     /// frame that its wakers, in other processes, cannot see.
     pub fn ask(&self, what: &str) {
         match self {
-            Waiter::Fiber(fiber) if fiber.flags.get() != 0 => unwind::before_suspension(fiber),
+            Waiter::Fiber(fiber) if fiber.flags.has_any() => unwind::before_suspension(fiber),
             Waiter::Fiber(_) => {}
             Waiter::Thread(_) => {
                 worker::assert_no_poller(what);

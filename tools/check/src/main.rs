@@ -98,7 +98,9 @@ fn run(words: &[&str]) -> Result<(), String> {
         }
         ["figures"] => {
             for package in &workspace.packages {
-                let lines = figures::lines(&workspace.tree(package)?, &package.folder);
+                let folder = workspace.resolve(&package.folder);
+                let is_own = |path: &Path| workspace.resolve(path).starts_with(&folder);
+                let lines = figures::lines(&workspace.tree(package)?, is_own);
                 println!("{}: {lines} lines of code", package.name);
             }
         }

@@ -10,7 +10,7 @@ use std::ptr::{self, NonNull};
 
 use daiko_sys::memory::MemoryError;
 
-use daiko_rt::fiber::{ControlBlock, FiberData, flag};
+use daiko_rt::fiber::{ControlBlock, FiberData};
 use daiko_rt::process;
 
 /// The number of buckets of a fiber's first table, as a power of two.
@@ -125,7 +125,7 @@ pub(super) unsafe fn insert<T>(fiber: &ControlBlock, key: usize, value: T) -> No
 /// As in an unwinding, destructors are not cancelled. A panic ends with its destructor.
 #[cold]
 fn end(fiber: &ControlBlock) {
-    fiber.nested(flag::SHIELD, "shield", || {
+    fiber.flags.shield(|| {
         while let Some(value) = take_newest(fiber) {
             // SAFETY: its drop is called once, and no lookup finds it any more.
             let dropped = panic::catch_unwind(AssertUnwindSafe(|| unsafe {

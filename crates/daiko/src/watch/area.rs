@@ -373,7 +373,7 @@ impl<V: Lane> Slot<V> {
     fn suspend(&mut self, deadline: Deadline) -> Result<(), SlotTimeoutError> {
         let _call = process::call();
         let (worker, fiber) = daiko_rt::worker::caller("Slot::wait");
-        if fiber.flags.get() != 0 {
+        if fiber.flags.has_any() {
             unwind::before_suspension(fiber);
         }
         let area = self.shared.area();

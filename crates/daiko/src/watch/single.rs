@@ -151,7 +151,7 @@ fn wait<W: Word>(
 ) -> Option<W::Value> {
     let _call = process::call();
     let (worker, fiber) = daiko_rt::worker::caller("watch::wait_until");
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     sample(word, until).or_else(|| watch(worker, fiber, word, until, notice, deadline))

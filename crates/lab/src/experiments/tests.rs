@@ -1,9 +1,11 @@
 //! Properties of every row of the table.
 
-use std::{collections::BTreeSet, fs};
+use std::collections::BTreeSet;
+use std::fs;
 
 use super::*;
-use crate::{kit::Options, report, testing};
+use crate::kit::Options;
+use crate::{report, testing};
 
 /// No command finds an experiment with a folder but without a row.
 #[test]

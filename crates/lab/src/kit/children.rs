@@ -1,21 +1,15 @@
 //! Processes that are forked from this one and never outlive it.
 
-use std::{
-    io,
-    os::fd::{AsFd, AsRawFd},
-    process::ExitStatus,
-};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::process::ExitStatus;
 
-use daiko_sys::{
-    clock,
-    process::{self, PidFd, die_with_parent},
-};
+use daiko_sys::clock;
+use daiko_sys::process::{self, PidFd, die_with_parent};
 
-use super::{
-    complaint::Complaint,
-    failure::{Failure, OrFailure},
-    shared::Shared,
-};
+use super::complaint::Complaint;
+use super::failure::{Failure, OrFailure};
+use super::shared::Shared;
 
 /// Forked processes, killed and reaped when this is dropped.
 #[derive(Default)]
@@ -187,14 +181,13 @@ pub(crate) fn again(mut call: impl FnMut() -> i32) -> io::Result<i32> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        os::unix::process::ExitStatusExt,
-        sync::atomic::{AtomicI32, Ordering},
-    };
+    use std::os::unix::process::ExitStatusExt;
+    use std::sync::atomic::{AtomicI32, Ordering};
 
     use daiko_sys::futex;
 
-    use super::{super::shared::*, *};
+    use super::super::shared::*;
+    use super::*;
 
     /// A process id, published by the process itself.
     #[derive(Default)]

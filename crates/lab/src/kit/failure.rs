@@ -1,6 +1,7 @@
 //! Reasons why a point has no value: it was skipped, or it failed.
 
-use std::{error::Error, fmt};
+use std::error::Error;
+use std::fmt;
 
 use daiko::{BuildError, JoinError, SpawnError};
 use serde::{Deserialize, Serialize};

@@ -1,15 +1,11 @@
 //! Limit on a process's open files, and files without a name.
 
-use std::{
-    fs::File,
-    io,
-    os::fd::{FromRawFd, OwnedFd},
-};
+use std::fs::File;
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
 
-use super::{
-    children::again,
-    failure::{Failure, Skip},
-};
+use super::children::again;
+use super::failure::{Failure, Skip};
 
 /// Descriptors that a process needs for other purposes.
 const OTHERS: u64 = 100;

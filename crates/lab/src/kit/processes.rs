@@ -7,10 +7,8 @@
 //! Hence there is a second program beside the first. It differs in its allocator, and only takes
 //! [samples](crate::runner::child::serve).
 
-use std::{
-    env,
-    path::{Path, PathBuf},
-};
+use std::env;
+use std::path::{Path, PathBuf};
 
 use super::failure::Skip;
 

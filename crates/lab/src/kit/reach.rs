@@ -1,11 +1,9 @@
 //! Cost of worker processes relative to worker threads, and its limit.
 
-use super::{
-    case::{Params, Unit},
-    figure::{DataTable, Part, Section},
-    format, processes,
-    results::{Point, Results},
-};
+use super::case::{Params, Unit};
+use super::figure::{DataTable, Part, Section};
+use super::results::{Point, Results};
+use super::{format, processes};
 
 const TEXT: &str = "Fibers of worker processes, beside the same fibers on as many worker threads, \
      and an uncontended mutex beside the two locked instructions that every mutex needs. Rings of \
@@ -80,13 +78,9 @@ fn listed(params: &Params) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::{Params, Reading, Unit, processes},
-        testing::{
-            made_up::{cost, ring, salesman},
-            page, points,
-        },
-    };
+    use crate::kit::{Params, Reading, Unit, processes};
+    use crate::testing::made_up::{cost, ring, salesman};
+    use crate::testing::{page, points};
 
     #[test]
     fn worker_processes_are_compared_with_the_same_on_threads() {

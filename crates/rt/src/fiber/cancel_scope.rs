@@ -12,15 +12,15 @@ use daiko_core::cancel::Mark;
 use daiko_core::fiber::Event;
 use daiko_sys::clock;
 
+use super::ControlBlock;
 use super::cancelled::{CancelScope, Cancelled};
-use super::{ControlBlock, flag};
 use crate::deadline::Deadline;
 use crate::process;
 
 impl CancelScope {
     /// Creates a scope that `fiber`, the caller, may enter.
     pub fn new(fiber: &ControlBlock, deadline: Deadline) -> Self {
-        let (outer, entered) = (fiber.scopes.get(), fiber.flags.get());
+        let (outer, entered) = (fiber.scopes.get(), fiber.flags.at_entry());
         CancelScope { outer, entered, deadline, mark: Mark::new() }
     }
 
@@ -33,11 +33,11 @@ impl CancelScope {
     /// [`settle`](Self::settle).
     pub fn run<R>(&self, fiber: &ControlBlock, body: impl FnOnce() -> R) -> std::thread::Result<R> {
         fiber.scopes.set(self);
-        fiber.add_flags(flag::SCOPED);
+        fiber.flags.enter_scope();
         let result = process::user_code(|| panic::catch_unwind(AssertUnwindSafe(body)));
         fiber.scopes.set(self.outer);
         if self.outer.is_null() {
-            fiber.flags.update(|flags| flags & !flag::SCOPED);
+            fiber.flags.leave_scopes();
         }
         result
     }
@@ -62,8 +62,7 @@ impl CancelScope {
             Some(cancelled) if cancelled.is_of(self) => {
                 // The unwind of this scope has ended; an unwind during which the scope was entered
                 // may not have.
-                const UNWINDS: u32 = flag::UNWINDING | flag::RAISED;
-                fiber.flags.update(|flags| flags & !UNWINDS | self.entered & UNWINDS);
+                fiber.flags.restore_unwind(self.entered);
                 Err(Cancelled::by(self))
             }
             _ => {
@@ -76,7 +75,7 @@ impl CancelScope {
     /// Returns true if `fiber`, which is in the scope, may be unwound out of it: not out of a
     /// `shield` that was entered since.
     fn is_open(&self, fiber: &ControlBlock) -> bool {
-        fiber.flags.get() & flag::SHIELD == self.entered & flag::SHIELD
+        fiber.flags.is_shielded_as(self.entered)
     }
 
     fn is_over(&self) -> bool {
@@ -100,8 +99,7 @@ fn around(fiber: &ControlBlock) -> impl Iterator<Item = &CancelScope> {
 /// Returns the payload to raise where `fiber`, the caller, has suspended or is about to, unless it
 /// is shielded: a cancel of the fiber, or else the end of its outermost ended scope.
 pub(super) fn due(fiber: &ControlBlock) -> Option<Cancelled> {
-    let flags = fiber.flags.get();
-    if flags & flag::CANCEL != 0 && flags & flag::SHIELD == 0 {
+    if fiber.flags.is_cancel_due() {
         return Some(Cancelled::WHOLLY);
     }
     let open = |scope: &&CancelScope| scope.is_over() && scope.is_open(fiber);

@@ -3,69 +3,25 @@
 use std::cell::Cell;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering, fence};
+use std::sync::atomic::AtomicPtr;
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
     Addressee, Completion, Effect, Event, ExecMode, Mail, Messages, Owner, OwnerWord, Plain,
-    Posted, RunState, Shared,
+    Posted, Refs, Released, RunState, Shared,
 };
 use daiko_core::list::Linked;
-use daiko_core::place::{Class, PASSES};
+use daiko_core::place::ClassWord;
 use daiko_sys::signal;
 
 use super::cancelled::CancelScope;
+use super::flags::Flags;
 use super::union_word::UnionWord;
 use crate::process;
 use crate::runtime::Shared as Runtime;
 use crate::worker::Worker;
 
-/// Bits of [`ControlBlock::flags`].
-pub mod flag {
-    /// The fiber must unwind at its next suspension.
-    pub const CANCEL: u32 = 1 << 31;
-    /// A cancel or a timer, not its waker, ended the fiber's suspension.
-    pub(crate) const INTERRUPTED: u32 = 1 << 30;
-    /// The fiber was unwinding when it suspended last. It is then not cancelled, and a migratable
-    /// fiber stays on its worker, as the count of panics belongs to the thread.
-    pub(crate) const UNWINDING: u32 = 1 << 28;
-    /// The worker of an unstarted fiber was chosen: it starts where its message takes it.
-    pub(crate) const PLACED: u32 = 1 << 29;
-    /// A `no_suspend` is under way: the low bits count the nesting.
-    pub(crate) const NO_SUSPEND: u32 = (1 << 15) - 1;
-    /// The fiber is in a cancel scope: it looks at each suspension whether the scope has ended.
-    pub(crate) const SCOPED: u32 = 1 << 15;
-    /// The cancel has been raised: if the thread panics, then because of it.
-    pub(crate) const RAISED: u32 = 1 << 27;
-    /// The fiber is suspended while it unwinds, and its worker counts it.
-    pub(crate) const COUNTED: u32 = 1 << 26;
-    /// A `cancel::shield` is under way: these bits count the nesting.
-    pub const SHIELD: u32 = ((1 << 10) - 1) << 16;
-}
-
-/// Bits of the `kind` of a [`ControlBlock`], fixed at spawn.
-pub mod kind {
-    /// May change worker after it started.
-    pub(crate) const MIGRATABLE: u8 = 1;
-}
-
-/// Parts of [`ControlBlock::class`].
-mod class {
-    /// The fiber's `Class`.
-    pub(super) const CLASS: u8 = 3;
-    /// Number of times it was passed over in its queue.
-    pub(super) const PASSED: u8 = 7 << 2;
-}
-
-/// Bit of [`ControlBlock::refs`]: a handle that sent inline messages has been dropped, so the fiber
-/// has to be freed after them.
-const INLINE_MESSAGES: u32 = 1 << 31;
-
-/// The most references. So many more would not reach the bit above, so that each thread may add one
-/// before it looks.
-const MOST_REFS: u32 = 1 << 30;
-
-/// Aborts the process. A panic could be caught, and the reference that was added would stay.
+/// Aborts the process: see [`Refs::retain`].
 #[cold]
 #[inline(never)]
 fn too_many_handles() -> ! {
@@ -124,14 +80,14 @@ pub struct ControlBlock {
     pub state: RunState,
     /// Messages on their way. Any thread.
     pub(crate) mail: Mail,
-    /// `flag` bits. Only the worker that runs it, or its agent; before the start, the thread that
-    /// has it.
-    pub flags: Cell<u32>,
-    /// `kind` bits. Written at spawn.
-    pub(crate) kind: Cell<u8>,
-    /// `class` parts. Written by the worker that runs it, or has it in its queue alone; read by any
+    /// Its flags. Only the worker that runs it, or its agent; before the start, the thread that has
+    /// it.
+    pub flags: Flags,
+    /// May change its worker after it started. Written at spawn.
+    migratable: Cell<bool>,
+    /// Its class. Written by the worker that runs it, or has it in its queue alone; read by any
     /// thread.
-    class: AtomicU8,
+    pub(crate) class: ClassWord,
     /// The execution mode of a migratable fiber; with debug assertions, of every fiber. Written and
     /// read by the worker that runs it; read by the successor once that process has died.
     pub(crate) exec_mode: ExecMode,
@@ -146,9 +102,8 @@ pub struct ControlBlock {
 
     /// Its end. The fiber and the one join handle.
     pub(crate) completion: Completion,
-    /// Number of handles, plus one for the fiber itself until it has left its stack;
-    /// INLINE_MESSAGES. Any thread.
-    refs: AtomicU32,
+    /// Its handles, and the fiber itself until it has left its stack. Any thread.
+    refs: Refs,
     /// Length + 1 of the name, which lies right below the block; 0: none. Written at spawn.
     name_end: Cell<u16>,
     /// Size class of the stack. Fixed when the memory becomes a control block.
@@ -169,7 +124,6 @@ pub struct ControlBlock {
 
 const _: () = assert!(size_of::<ControlBlock>() == 128);
 const _: () = assert!(std::mem::offset_of!(ControlBlock, completion) == 64);
-const _: () = assert!(PASSES <= class::PASSED >> class::PASSED.trailing_zeros());
 
 // SAFETY: each field says which threads may touch it; fields for any thread are atomic.
 unsafe impl Sync for ControlBlock {}
@@ -214,16 +168,16 @@ impl ControlBlock {
             owner: OwnerWord::new(),
             state: RunState::new(),
             mail: Mail::new(),
-            flags: Cell::new(0),
-            kind: Cell::new(0),
-            class: AtomicU8::new(0),
+            flags: Flags::new(),
+            migratable: Cell::new(false),
+            class: ClassWord::new(),
             exec_mode: ExecMode::new(),
             link: AtomicPtr::new(ptr::null_mut()),
             mail_link: AtomicPtr::new(ptr::null_mut()),
             vtable: Cell::new(&UNUSED),
             packet: Cell::new(NonNull::dangling()),
             completion: Completion::new(),
-            refs: AtomicU32::new(0),
+            refs: Refs::new(),
             name_end: Cell::new(0),
             size_class,
             spawned_at: Cell::new(Location::caller()),
@@ -236,12 +190,12 @@ impl ControlBlock {
     }
 
     /// Resets the words for a new fiber: unstarted, with one handle beside its own reference.
-    pub(crate) fn renew(&self, kind: u8, spawned_at: &'static Location<'static>) {
+    pub(crate) fn renew(&self, migratable: bool, spawned_at: &'static Location<'static>) {
         self.owner.reset();
         self.completion.reset();
-        self.flags.set(0);
-        self.kind.set(kind);
-        self.class.store(0, Ordering::Relaxed);
+        self.flags.reset();
+        self.migratable.set(migratable);
+        self.class.reset();
         self.exec_mode.reset();
         self.spawned_at.set(spawned_at);
         if process::is_active()
@@ -251,9 +205,8 @@ impl ControlBlock {
             // time.
             unsafe { list.as_mut() }.clear();
         }
-        // Release: pairs with the Acquire in `is_used`: a reader that sees the references sees the
-        // owner word reset.
-        self.refs.store(2, Ordering::Release);
+        // Last: a reader that sees the references sees the owner word reset.
+        self.refs.begin();
     }
 
     /// Puts `name` below the block, where it is until the block is freed; returns its first byte.
@@ -294,7 +247,7 @@ impl ControlBlock {
     /// Returns true if another worker may take it, now that it is active and not running.
     #[inline]
     pub(crate) fn may_move(&self) -> bool {
-        self.is_migratable() && self.flags.get() & flag::UNWINDING == 0
+        self.is_migratable() && !self.flags.was_unwinding()
     }
 
     /// Returns true if the execution mode is recorded.
@@ -305,86 +258,43 @@ impl ControlBlock {
 
     #[inline]
     pub fn is_migratable(&self) -> bool {
-        self.kind.get() & kind::MIGRATABLE != 0
-    }
-
-    /// Returns its class. Any thread may call, and may get the class of a moment ago.
-    #[inline]
-    pub(crate) fn class(&self) -> Class {
-        // Relaxed: a hint.
-        Class::from_bits(self.class.load(Ordering::Relaxed) & class::CLASS)
-    }
-
-    /// Sets its class. Only the worker that runs it.
-    pub(crate) fn set_class(&self, class: Class) {
-        self.change_class(class::CLASS, class as u8);
-    }
-
-    /// Returns how often it was passed over in its queue.
-    #[inline]
-    pub(crate) fn passed(&self) -> u8 {
-        (self.class.load(Ordering::Relaxed) & class::PASSED) >> class::PASSED.trailing_zeros()
-    }
-
-    /// Sets how often it was passed over. Only the worker that has it in its queue alone, or has
-    /// taken it out.
-    #[inline]
-    pub(crate) fn set_passed(&self, times: u8) {
-        self.change_class(class::PASSED, times);
-    }
-
-    /// Writes one part. No read-modify-write: one thread at a time writes.
-    #[inline]
-    fn change_class(&self, part: u8, value: u8) {
-        let others = self.class.load(Ordering::Relaxed) & !part;
-        self.class.store(others | value << part.trailing_zeros(), Ordering::Relaxed);
+        self.migratable.get()
     }
 
     /// Returns true if a fiber uses the block: it has a reference.
     pub(crate) fn is_used(&self) -> bool {
-        // Acquire: pairs with the Release in `renew`.
-        self.refs.load(Ordering::Acquire) != 0
+        self.refs.is_used()
     }
 
     #[inline]
     pub(crate) fn retain(&self) {
-        // Relaxed: the thread that makes a new handle has one.
-        let before = self.refs.fetch_add(1, Ordering::Relaxed);
-        if before & !INLINE_MESSAGES >= MOST_REFS {
-            too_many_handles();
-        }
+        self.refs.retain(too_many_handles);
     }
 
     /// Drops the reference of a handle that may have sent inline messages.
     #[cold]
     pub(crate) fn release_after_inline(&self) {
-        // Relaxed: published by the release.
-        self.refs.fetch_or(INLINE_MESSAGES, Ordering::Relaxed);
-        self.release();
+        self.free_after(self.refs.release_after_inline());
     }
 
     /// Drops one reference; the last drop frees the block.
     #[inline]
     pub(crate) fn release(&self) {
-        // Acquire: pairs with the Release of all earlier drops, if this is the last reference. No
-        // thread can make a new handle then, so the RMW is not needed.
-        let mut refs = self.refs.load(Ordering::Acquire);
-        if refs & !INLINE_MESSAGES != 1 {
-            // Release: pairs with the Acquire above or below in the last drop.
-            refs = self.refs.fetch_sub(1, Ordering::Release);
-            if refs & !INLINE_MESSAGES != 1 {
-                return;
-            }
-            fence(Ordering::Acquire);
+        self.free_after(self.refs.release());
+    }
+
+    #[inline(always)]
+    fn free_after(&self, released: Released) {
+        match released {
+            Released::Kept => {}
+            Released::Last => self.free_behind_mail(),
+            Released::LastAfterInline => match self.owner.load() {
+                // SAFETY: workers live as long as their runtime, and the runtime as long as its
+                // blocks.
+                Owner::Finished(home) => unsafe { &*home }.free_after_inline(self),
+                _ => self.free_behind_mail(),
+            },
         }
-        self.refs.store(0, Ordering::Relaxed);
-        if refs & INLINE_MESSAGES != 0
-            && let Owner::Finished(home) = self.owner.load()
-        {
-            // SAFETY: workers live as long as their runtime, and the runtime as long as its blocks.
-            return unsafe { &*home }.free_after_inline(self);
-        }
-        self.free_behind_mail();
     }
 
     /// Frees a block without handles. No new message comes. A message that is under way keeps the
@@ -398,7 +308,7 @@ impl ControlBlock {
 
     /// Returns the memory of a fiber that was never launched.
     pub(crate) fn discard(&self) {
-        self.refs.store(0, Ordering::Relaxed);
+        self.refs.end();
         self.free_now();
     }
 
@@ -427,7 +337,7 @@ impl ControlBlock {
         match event {
             Event::Cancel => self.record_cancel(effect),
             // The thread that made it active has it alone.
-            Event::Interrupt if effect == Effect::Enqueue => self.add_flags(flag::INTERRUPTED),
+            Event::Interrupt if effect == Effect::Enqueue => self.flags.end_by_interrupt(),
             _ => {}
         }
         effect
@@ -443,16 +353,16 @@ impl ControlBlock {
     #[cold]
     fn record_cancel(&self, effect: Effect) {
         match effect {
-            Effect::Enqueue => self.add_flags(flag::CANCEL | flag::INTERRUPTED),
+            Effect::Enqueue => self.flags.end_by_cancel(),
             _ if self.is_migratable() => {}
-            _ => self.add_flags(flag::CANCEL),
+            _ => self.flags.cancel(),
         }
     }
 
     /// Makes the fiber unwind at its next suspension, or not start at all. Only the thread that has
     /// it alone.
     pub(crate) fn must_unwind(&self) {
-        self.add_flags(flag::CANCEL);
+        self.flags.cancel();
     }
 
     /// Notes the event that the fiber found in its run state when it wanted to suspend. Only the
@@ -460,33 +370,10 @@ impl ControlBlock {
     #[cold]
     pub(crate) fn found(&self, come: Effect) {
         match come {
-            Effect::Cancelled => self.add_flags(flag::CANCEL | flag::INTERRUPTED),
-            Effect::Interrupted => self.add_flags(flag::INTERRUPTED),
+            Effect::Cancelled => self.flags.end_by_cancel(),
+            Effect::Interrupted => self.flags.end_by_interrupt(),
             _proceed => {}
         }
-    }
-
-    /// Runs `body`, and counts it in the bits of `count`, a mask of flags. Only the fiber.
-    ///
-    /// # Panics
-    ///
-    /// If the bits have no room for one more: the panic names the call.
-    pub fn nested<R>(&self, count: u32, what: &str, body: impl FnOnce() -> R) -> R {
-        struct Leave<'f>(&'f ControlBlock, u32);
-        impl Drop for Leave<'_> {
-            fn drop(&mut self) {
-                self.0.flags.update(|flags| flags - self.1);
-            }
-        }
-        let one = count & count.wrapping_neg();
-        assert!(self.flags.get() & count != count, "daiko: {what} nested too deep");
-        self.flags.update(|flags| flags + one);
-        let _leave = Leave(self, one);
-        body()
-    }
-
-    pub(crate) fn add_flags(&self, flags: u32) {
-        self.flags.set(self.flags.get() | flags);
     }
 }
 
@@ -498,6 +385,7 @@ mod child;
 mod tests {
     use std::os::unix::process::ExitStatusExt;
     use std::panic::{self, AssertUnwindSafe};
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use super::*;
 
@@ -507,9 +395,11 @@ mod tests {
         let name = "fiber::control::tests::one_reference_too_many_ends_the_process";
         let output = child::in_child(name, || {
             let block = ControlBlock::unused(NonNull::dangling(), 0);
-            block.refs.store((MOST_REFS - 1) | INLINE_MESSAGES, Ordering::Relaxed);
+            // SAFETY: `Refs` is one transparent `AtomicU32`, and lives as long as the block.
+            let count = unsafe { &*ptr::from_ref(&block.refs).cast::<AtomicU32>() };
+            count.store(Refs::MOST - 1, Ordering::Relaxed);
             block.retain();
-            assert_eq!(block.refs.load(Ordering::Relaxed), MOST_REFS | INLINE_MESSAGES);
+            assert_eq!(count.load(Ordering::Relaxed), Refs::MOST);
             println!("as many as there may be");
             let _ = panic::catch_unwind(AssertUnwindSafe(|| block.retain()));
         });

@@ -8,7 +8,7 @@ use std::ptr::NonNull;
 use daiko_core::fiber::Finish;
 
 use super::cancelled::Cancelled;
-use super::control::{ControlBlock, Lost, Vtable, flag};
+use super::control::{ControlBlock, Lost, Vtable};
 use super::join::{JoinError, Outcome};
 use super::waiter;
 use crate::worker::{self, Worker, suspend};
@@ -95,7 +95,7 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     // SAFETY: by this function's contract.
     let fiber = unsafe { &*arg.cast::<ControlBlock>() };
     let (vtable, packet) = (fiber.vtable.get(), fiber.packet.get());
-    let cancelled = fiber.flags.get() & flag::CANCEL != 0;
+    let cancelled = fiber.flags.is_cancelled();
     let body = if cancelled { vtable.cancel } else { vtable.run };
     if fiber.has_exec_mode() {
         fiber.exec_mode.resume();
@@ -107,8 +107,8 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
     }
     drop_locals(fiber);
     // Read before any other thread can learn of the end, and shut the runtime down for that reason.
-    let unwound = fiber.flags.get() & flag::CANCEL != 0
-        && worker::current().is_some_and(Worker::is_shutting_down);
+    let unwound =
+        fiber.flags.is_cancelled() && worker::current().is_some_and(Worker::is_shutting_down);
     let finish = fiber.completion.finish();
     if finish == Finish::Detached {
         drop_unwanted(vtable, packet);

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicPtr, Ordering};
 
-use super::{ControlBlock, flag};
+use daiko_core::fiber::HomeHint;
+
+use super::ControlBlock;
 use crate::deadline::Deadline;
 use crate::process;
 use crate::worker::{self, WakeRequest, Worker, suspend};
@@ -16,9 +17,8 @@ use crate::worker::{self, WakeRequest, Worker, suspend};
 /// worker has read the messages that were sent to it.
 pub struct Fiber {
     block: NonNull<ControlBlock>,
-    /// The fiber's worker, once this handle has seen it pinned there; null before. It spares an
-    /// unpark from another worker the look at the block, a line of that other worker.
-    home: AtomicPtr<Worker>,
+    /// The worker to which this handle has seen the fiber pinned. Any thread that has the handle.
+    home: HomeHint<Worker>,
 }
 
 // SAFETY: the handle reaches only fields that any thread may touch, or that were fixed at the
@@ -30,7 +30,7 @@ unsafe impl Sync for Fiber {}
 impl Fiber {
     /// Takes over one reference.
     pub(crate) fn from_block(block: NonNull<ControlBlock>) -> Self {
-        Fiber { block, home: AtomicPtr::new(ptr::null_mut()) }
+        Fiber { block, home: HomeHint::new() }
     }
 
     #[inline]
@@ -50,8 +50,7 @@ impl Fiber {
 
     #[inline(always)]
     fn unpark_now(&self) {
-        // Relaxed: a hint that is right once it is not null, as workers outlive fibers.
-        let home = self.home.load(Ordering::Relaxed);
+        let home = self.home.get();
         let current = worker::current();
         if home.is_null() || current.is_some_and(|worker| ptr::eq(worker, home)) {
             return self.unpark_known(current);
@@ -72,7 +71,7 @@ impl Fiber {
         if !self.block().deliver_local(current, request.event)
             && let Some(home) = worker::send(current, self.block(), request)
         {
-            self.home.store(ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
+            self.home.remember(home);
         }
     }
 
@@ -103,10 +102,10 @@ impl Clone for Fiber {
 impl Drop for Fiber {
     #[inline]
     fn drop(&mut self) {
-        crate::in_call!(match self.home.get_mut().is_null() {
-            true => self.block().release(),
+        crate::in_call!(match self.home.is_known() {
+            false => self.block().release(),
             // An unpark may be under way to that worker.
-            false => self.block().release_after_inline(),
+            true => self.block().release_after_inline(),
         });
     }
 }
@@ -228,7 +227,7 @@ pub fn yield_now() {
 /// that.
 pub fn no_suspend<R>(body: impl FnOnce() -> R) -> R {
     match worker::try_caller() {
-        Some((_, fiber)) => fiber.nested(flag::NO_SUSPEND, "no_suspend", body),
+        Some((_, fiber)) => fiber.flags.no_suspend(body),
         None => body(),
     }
 }

@@ -251,7 +251,7 @@ fn wait_as_fiber(
     target: &ControlBlock,
     deadline: Deadline,
 ) {
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     let id = waiter::fiber_id(fiber);
@@ -266,7 +266,7 @@ fn wait_as_fiber(
         suspend::absorb_wake(fiber);
     }
     // If both were cancelled and the target ended first, the caller still unwinds.
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::raise_own(fiber);
     }
 }

@@ -4,7 +4,7 @@ use std::ptr::{self, NonNull};
 
 use daiko_context::prepare;
 
-use super::control::{ControlBlock, Lost, flag};
+use super::control::{ControlBlock, Lost};
 use super::entry::entry;
 use super::waiter;
 use crate::process::holding;
@@ -52,7 +52,7 @@ impl ControlBlock {
     /// Resets the state that the fiber's frames have nested, because the fiber never goes on in
     /// them. Its locals are lost.
     pub(crate) fn leave_frames(&self) {
-        self.flags.update(|flags| flags & flag::CANCEL);
+        self.flags.leave_frames();
         self.locals.set(ptr::null_mut());
         self.scopes.set(ptr::null());
     }

@@ -5,6 +5,7 @@ mod cancel_scope;
 mod cancelled;
 mod control;
 mod entry;
+mod flags;
 mod handle;
 mod join;
 mod lost;
@@ -18,7 +19,8 @@ mod wake;
 
 pub use self::cancel_scope::is_any_over as is_any_scope_over;
 pub use self::cancelled::{CancelScope, Cancelled};
-pub use self::control::{ControlBlock, FiberData, flag, kind};
+pub use self::control::{ControlBlock, FiberData};
+pub use self::flags::Flags;
 pub use self::handle::{Fiber, current, no_suspend, park, park_timeout, try_current, yield_now};
 pub use self::join::{JoinError, JoinHandle};
 pub(crate) use self::lost::die;

@@ -10,7 +10,7 @@ use daiko_core::place::Class;
 use super::control::Vtable;
 use super::entry::{Body, Functions, entry};
 use super::spawn_error::SpawnError;
-use super::{ControlBlock, Fiber, JoinHandle, kind};
+use super::{ControlBlock, Fiber, JoinHandle};
 use crate::process;
 use crate::runtime::{self, Shared, phase};
 use crate::worker::{self, Worker};
@@ -244,10 +244,11 @@ impl Builder {
         let block = runtime.pool.take(runtime, here, self.stack_size).map_err(SpawnError::Stack)?;
         // SAFETY: no other thread uses the block.
         let fiber = unsafe { block.as_ref() };
-        let kind = if self.migratable { kind::MIGRATABLE } else { 0 };
-        fiber.renew(kind | runtime.options.kind, Location::caller());
+        // Where workers are processes, every fiber is migratable.
+        let migratable = self.migratable || runtime.options.processes;
+        fiber.renew(migratable, Location::caller());
         if self.class != Class::Unknown {
-            fiber.set_class(self.class);
+            fiber.class.set(self.class);
             runtime.pairing.declare(runtime);
         }
         match runtime.pool.furnish(block, room, self.name.as_deref()) {

@@ -108,8 +108,8 @@ fn introduce(runtime: &Shared, places: &[Option<Place>]) {
 #[track_caller]
 pub fn set_class(class: Class) -> Class {
     let (worker, fiber) = worker::caller("set_class");
-    let before = fiber.class();
-    fiber.set_class(class);
+    let before = fiber.class.get();
+    fiber.class.set(class);
     if class != Class::Unknown {
         worker.runtime().pairing.declare(worker.runtime());
     }

@@ -25,7 +25,7 @@ use super::pool::Pool;
 use super::thread::set_up_thread;
 use super::{Options, Runtime, Selector, Shared, SharedPtr, phase};
 use crate::deadlock::{self, Deadlock, DeadlockHook};
-use crate::fiber::{self, kind};
+use crate::fiber;
 use crate::jobs::BlockingPool;
 use crate::monitor::{Monitor, Stuck, StuckHook};
 use crate::overflow;
@@ -532,10 +532,8 @@ impl RuntimeBuilder {
             true => Pairing::new(bound, self.cores, workers),
             false => Pairing::new(&[], None, 0),
         };
-        let kind = if processes { kind::MIGRATABLE } else { 0 };
         let selector = if processes { Some(selector::Kind::Epoll) } else { self.selector };
-        let options =
-            Options { processes, traced, kind, any_agent, selector, on_stuck, on_deadlock };
+        let options = Options { processes, traced, any_agent, selector, on_stuck, on_deadlock };
         // SAFETY: the memory has room for it.
         unsafe {
             shared.write(Shared {

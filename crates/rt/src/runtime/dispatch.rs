@@ -11,7 +11,7 @@ use daiko_core::place::{self, Least};
 use super::barriers::Barriers;
 use super::kernel::ThisThread;
 use super::shared::Shared;
-use crate::fiber::{ControlBlock, Place, flag};
+use crate::fiber::{ControlBlock, Place};
 use crate::process;
 use crate::worker::{self, Worker};
 
@@ -37,7 +37,7 @@ impl Shared {
 
     /// Hands an unstarted fiber to `worker`, where it starts for sure: it is not placed twice.
     pub(crate) fn send_start(&self, from: Option<&Worker>, worker: usize, fiber: &ControlBlock) {
-        fiber.flags.update(|flags| flags | flag::PLACED);
+        fiber.flags.place();
         self.workers()[worker].coming.fetch_add(1, Ordering::Relaxed);
         if fiber.mail.post(Messages::START) == Posted::Push {
             self.workers()[worker].deliver(from, fiber);

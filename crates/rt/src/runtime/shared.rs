@@ -98,8 +98,6 @@ unsafe impl Sync for Hold {}
 pub struct Options {
     /// True if the workers are processes.
     pub(crate) processes: bool,
-    /// `kind` bits of all fibers.
-    pub(crate) kind: u8,
     /// True if worker processes are traced.
     pub(crate) traced: bool,
     /// True if an agent that finds a hit for a migratable fiber of another worker resumes it

@@ -32,8 +32,9 @@ impl Worker {
 
     /// Returns the classes of the fibers that the siblings run.
     pub(super) fn beside(&self) -> impl Iterator<Item = Class> {
-        self.siblings()
-            .map(|sibling| sibling.running_block().map_or(Class::Unknown, ControlBlock::class))
+        self.siblings().map(|sibling| {
+            sibling.running_block().map_or(Class::Unknown, |fiber| fiber.class.get())
+        })
     }
 
     /// Returns true if no sibling runs a fiber.
@@ -61,7 +62,7 @@ impl Worker {
             self.pop_stealable(wanted).or_else(|| self.pop_pinned(wanted))
         };
         // SAFETY: a queued fiber is in use, and this worker has it alone now.
-        fiber.inspect(|fiber| unsafe { fiber.as_ref() }.set_passed(0))
+        fiber.inspect(|fiber| unsafe { fiber.as_ref() }.class.set_passed(0))
     }
 
     fn pop_pinned(&self, wanted: Option<Class>) -> Option<NonNull<ControlBlock>> {
@@ -71,7 +72,7 @@ impl Worker {
         queue.pop_behind(chosen, |passed| {
             // SAFETY: a queued fiber is in use, and in this worker's queue alone.
             let passed = unsafe { passed.as_ref() };
-            passed.set_passed(passed.passed() + 1);
+            passed.class.set_passed(passed.class.passed() + 1);
         })
     }
 
@@ -95,7 +96,7 @@ impl Worker {
         {
             // SAFETY: a queued fiber is in use, and this worker has it alone here.
             let fiber = unsafe { fiber.as_ref() };
-            fiber.set_passed(PASSES);
+            fiber.class.set_passed(PASSES);
             self.push_stealable(fiber);
             passed += 1;
             next = ring.pop();
@@ -127,7 +128,7 @@ impl Worker {
 fn seen(fiber: NonNull<ControlBlock>) -> (Class, u8) {
     // SAFETY: a block stays one as long as the runtime, which calls.
     let fiber = unsafe { fiber.as_ref() };
-    (fiber.class(), fiber.passed())
+    (fiber.class.get(), fiber.class.passed())
 }
 
 #[cfg(test)]
@@ -150,7 +151,7 @@ mod tests {
         let migratable = unsafe { Builder::new().class(class).migratable() };
         let body = || {
             body();
-            worker::caller("a test").1.passed()
+            worker::caller("a test").1.class.passed()
         };
         migratable.spawn(body).unwrap()
     }
@@ -181,7 +182,7 @@ mod tests {
         let first = [C, C, S, C].map(|class| spawn(class, || ()));
         let mut queued: Vec<_> = ring.peek().collect();
         // SAFETY: a queued fiber is in use, and the only worker has it.
-        unsafe { queued[3].as_ref() }.set_passed(PASSES);
+        unsafe { queued[3].as_ref() }.class.set_passed(PASSES);
         assert_eq!(place::pick(S, ring.peek().map(seen)), 2);
         let mut stolen = Ring::new();
         let (loot, _) = stolen.split();

@@ -15,7 +15,7 @@ use daiko_core::list::Fifo;
 use daiko_core::place;
 
 use super::{Round, Worker};
-use crate::fiber::{ControlBlock, flag};
+use crate::fiber::ControlBlock;
 use crate::process;
 use crate::runtime::phase;
 
@@ -116,14 +116,14 @@ impl Worker {
             self.cross();
         }
         // A thief without siblings does not look at this count.
-        fiber.set_passed(0);
+        fiber.class.set_passed(0);
         if !matches!(fiber.owner.load(), Owner::Unstarted) {
             debug_assert!(fiber.is_migratable());
             fiber.owner.moved_to(self);
             return Some(fiber);
         }
         // Not during shutdown: a worker that has ended already would not start the fiber.
-        if fiber.flags.get() & flag::PLACED == 0
+        if !fiber.flags.is_placed()
             && self.runtime().phase() == phase::RUNNING
             && let place::Start::To(other) = self.runtime().place_start(self)
         {
@@ -155,8 +155,7 @@ impl Worker {
         // and once more if an unpark came before.
         fiber.state.reset();
         self.counters.starts.add(1);
-        if fiber.flags.get() & flag::PLACED != 0 {
-            fiber.flags.update(|flags| flags & !flag::PLACED);
+        if fiber.flags.take_placed() {
             // Release: pairs with the Acquire in `is_drained`; the start is counted before.
             self.coming.fetch_sub(1, Ordering::Release);
         }

@@ -15,7 +15,7 @@ use super::current::caller;
 use super::current::current;
 use super::state::{Departed, Worker};
 use crate::deadline::Deadline;
-use crate::fiber::{ControlBlock, flag, unwind};
+use crate::fiber::{ControlBlock, unwind};
 use crate::process;
 
 /// Suspends the calling fiber until it is unparked, or takes the token.
@@ -23,14 +23,14 @@ use crate::process;
 #[track_caller]
 pub(crate) fn park() {
     let (worker, fiber) = caller("park");
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     if std::thread::panicking() {
         return park_unwinding(worker, fiber);
     }
     suspend(worker, fiber, Event::Park);
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::after_park(fiber);
     }
 }
@@ -43,7 +43,7 @@ fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
     let _call = process::call();
     unwind::suspends_on_panicking_thread(worker, fiber);
     suspend(worker, fiber, Event::Park);
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::after_park(fiber);
     }
 }
@@ -53,7 +53,7 @@ fn park_unwinding(worker: &Worker, fiber: &ControlBlock) {
 pub(crate) fn park_until(what: &str, deadline: Deadline) {
     let _call = process::call();
     let (worker, fiber) = caller(what);
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     let park = || {
@@ -65,7 +65,7 @@ pub(crate) fn park_until(what: &str, deadline: Deadline) {
         Some(due) if due <= clock::monotonic_ns() => take_token(fiber),
         Some(due) => worker.timers.during(fiber, None, due, park).0,
     }
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::after_park(fiber);
     }
 }
@@ -111,7 +111,7 @@ fn depart_to_wait(fiber: &ControlBlock) -> Option<(&'static Worker, StackPointer
 /// Returns true if the fiber was resumed by its waker, not by a cancel or timer.
 #[inline(always)]
 fn is_woken(fiber: &ControlBlock) -> bool {
-    fiber.flags.get() == 0 || unwind::was_woken(fiber)
+    !fiber.flags.has_any() || unwind::was_woken(fiber)
 }
 
 /// The end of a suspension.
@@ -176,7 +176,7 @@ pub fn absorb_wake(fiber: &ControlBlock) {
 #[track_caller]
 pub(crate) fn yield_now() {
     let (worker, fiber) = caller("yield_now");
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
     if std::thread::panicking() {
@@ -205,7 +205,7 @@ fn yield_to_others(worker: &Worker, fiber: &ControlBlock) {
         unsafe { worker.pinned().push(NonNull::from(fiber)) };
     }
     leave(worker, fiber);
-    if fiber.flags.get() != 0 {
+    if fiber.flags.has_any() {
         unwind::after_yield(fiber);
     }
 }
@@ -279,7 +279,7 @@ fn depart_migratable(worker: &Worker, fiber: &ControlBlock, event: Event) -> Opt
     }
     fiber.exec_mode.suspend();
     // Read now: off its stack the fiber may be another worker's, and its flags with it.
-    let cancelled = fiber.flags.get() & flag::CANCEL != 0;
+    let cancelled = fiber.flags.is_cancelled();
     worker.departed.set(Departed::Suspending { fiber: NonNull::from(fiber), event, cancelled });
     next_after(worker, fiber)
 }

@@ -4,6 +4,7 @@ mod completion;
 mod exec_mode;
 mod inbox;
 mod lifo_slot;
+mod refs;
 
 use std::ptr::{self, NonNull};
 

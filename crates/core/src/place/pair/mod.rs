@@ -6,9 +6,11 @@
 
 mod assign;
 mod pick;
+mod word;
 
 pub use assign::{Policy, Site, Task, assign};
 pub use pick::{LOOKS, PASSES, POLITE_NS, ends_look, gives_way, pick, wanted};
+pub use word::ClassWord;
 
 /// The effect of a running task on its core.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

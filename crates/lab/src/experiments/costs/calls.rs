@@ -4,15 +4,11 @@
 //! unlocked. Each mutex has a cache line of its own, and the whole array fits into the first-level
 //! cache. The guards are kept in between, which adds one store per lock and one load per unlock.
 
-use std::{
-    hint::black_box,
-    time::{Duration, Instant},
-};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
 
-use super::{
-    laps::{Laps, Parts, SELDOM},
-    locks::{Mutex, Semaphore},
-};
+use super::laps::{Laps, Parts, SELDOM};
+use super::locks::{Mutex, Semaphore};
 use crate::kit::{Effort, Failure, Sample};
 
 /// Pairs of calls in a round. With this many, the cost of counting rounds is negligible.

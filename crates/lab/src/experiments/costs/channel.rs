@@ -4,15 +4,13 @@
 //! the consumer has received the last message and has seen that the sender is gone. Each message
 //! must be the successor of the previous one.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Instant,
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-use super::{calls::check_count, laps::SELDOM, threads::Threads};
+use super::calls::check_count;
+use super::laps::SELDOM;
+use super::threads::Threads;
 use crate::kit::{Effort, Failure, Sample};
 
 /// Messages that a bounded channel holds.
@@ -146,7 +144,8 @@ impl Receipt {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::mpsc, time::Duration};
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
     use crate::experiments::costs::threads::Kernel;

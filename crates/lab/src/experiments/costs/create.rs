@@ -9,10 +9,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{
-    calls::{check_count, counted},
-    laps::{ALWAYS, Parts, SELDOM},
-};
+use super::calls::{check_count, counted};
+use super::laps::{ALWAYS, Parts, SELDOM};
 use crate::kit::{Effort, Failure, Sample};
 
 /// Threads of a fork-join.
@@ -106,7 +104,8 @@ pub(super) fn ended(timed: Sample, tokens: u64, each: usize) -> Result<Sample, F
 
 #[cfg(test)]
 mod tests {
-    use super::{super::laps, *};
+    use super::super::laps;
+    use super::*;
 
     const EFFORT: Effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
 

@@ -14,20 +14,14 @@
 //! The worst wait is the longest time from asking to acquiring. A wait that the end cuts short
 //! counts up to the end.
 
-use std::{
-    hint::black_box,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::{Duration, Instant},
-};
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
-use super::{
-    calls::check_count,
-    locks::{Mutex, Pair, RwLock},
-    threads::Threads,
-};
+use super::calls::check_count;
+use super::locks::{Mutex, Pair, RwLock};
+use super::threads::Threads;
 use crate::kit::{Effort, Failure, Reading, Sample, Unit};
 
 /// One in this many turns writes.
@@ -322,7 +316,8 @@ fn attend<P: Place>(place: &P, course: &Course, index: usize) -> Result<Record, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::costs::{locks::testing::Open, threads::Kernel};
+    use crate::experiments::costs::locks::testing::Open;
+    use crate::experiments::costs::threads::Kernel;
 
     const EFFORT: Effort = Effort { rounds: 10, limit: Duration::from_secs(60) };
 

@@ -106,14 +106,10 @@ fn name(params: &Params) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::{Params, Reading, Unit},
-        report,
-        testing::{
-            made_up::{cost, full, ring},
-            page, points,
-        },
-    };
+    use crate::kit::{Params, Reading, Unit};
+    use crate::report;
+    use crate::testing::made_up::{cost, full, ring};
+    use crate::testing::{page, points};
 
     #[test]
     fn the_published_ratios_of_p5_stand_beside_what_was_measured() {

@@ -7,28 +7,22 @@
 //! During the sleeps, `timers` other threads wait for a semaphore with timeouts of an hour and
 //! more, no two until the same time. The permits come when the sleeps are over.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use daiko_sys::clock;
 
-use super::{
-    calls::check_count,
-    laps::{ALWAYS, Laps},
-    locks::Semaphore,
-    threads::Threads,
-};
+use super::calls::check_count;
+use super::laps::{ALWAYS, Laps};
+use super::locks::Semaphore;
+use super::threads::Threads;
 use crate::kit::{Effort, Failure, Reading, Sample, Spread, Unit};
 
 /// Sleep of `state=polling`: shorter than the 50 µs for which an agent polls by default.
-pub(super) const SHORT: Duration = Duration::from_micros(20);
+pub(super) const POLLING: (&str, Duration) = ("polling", Duration::from_micros(20));
 /// Sleep of `state=parked`: a hundred times as long as those 50 µs.
-pub(super) const LONG: Duration = Duration::from_millis(5);
+pub(super) const PARKED: (&str, Duration) = ("parked", Duration::from_millis(5));
 
 /// A method's way to sleep.
 pub(super) trait Sleep: 'static {
@@ -163,7 +157,7 @@ mod tests {
     const EFFORT: Effort = Effort { rounds: 3, limit: Duration::from_secs(60) };
 
     fn slept(late: &[u64]) -> Result<Sample, Failure> {
-        let mut sleeps = Sleeps::new(SHORT, EFFORT);
+        let mut sleeps = Sleeps::new(POLLING.1, EFFORT);
         for late in late {
             let due = sleeps.another().expect("there is time for more");
             sleeps.ended(due, due + late)?;
@@ -181,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_sleep_that_ends_early_is_a_fault() {
-        let mut sleeps = Sleeps::new(SHORT, EFFORT);
+        let mut sleeps = Sleeps::new(POLLING.1, EFFORT);
         let due = sleeps.another().expect("the first");
         assert_eq!(sleeps.ended(due, due), Ok(()));
         let early = sleeps.ended(due, due - 2);

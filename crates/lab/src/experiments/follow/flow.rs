@@ -1,10 +1,8 @@
 //! One flow: its messages, and the records that its receiver makes at each wake-up.
 
-use std::{
-    io,
-    os::fd::{AsFd, BorrowedFd},
-    sync::{Arc, mpsc},
-};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, mpsc};
 
 use daiko_core::place::Swaps;
 use daiko_sys::{clock, cpu, steering};

@@ -1,10 +1,8 @@
 //! P3's figures: the effect of its policy, under the fibers that follow it, and its figures of the
 //! existing scheduler, under kernel threads.
 
-use crate::kit::{
-    Params, Point, Unit,
-    p3::{CPU, EVENTS, FLOWS, SETTLE, UNINTENDED},
-};
+use crate::kit::p3::{CPU, EVENTS, FLOWS, SETTLE, UNINTENDED};
+use crate::kit::{Params, Point, Unit};
 
 /// The name of the experiment.
 pub(super) const NAME: &str = "follow";

@@ -4,16 +4,15 @@ use std::collections::VecDeque;
 
 use daiko_core::place::{Follow, existing};
 
-use super::{
-    agenda::{Agenda, NEVER},
-    cpus::{Cpu, Doing, NOBODY},
-    draw::Draw,
-    model::{BadModel, Model, Policy},
-    outcome::Outcome,
-    steering::{Backlog, Flow, Packet},
-    tally::Account,
-    trace::Wake,
-};
+use super::agenda::{Agenda, NEVER};
+use super::cpus::{Cpu, Doing, NOBODY};
+use super::draw::Draw;
+use super::model::{Model, Policy};
+use super::outcome::Outcome;
+use super::steering::{Backlog, Flow, Packet};
+use super::tally::Account;
+use super::trace::Wake;
+use crate::kit::Failure;
 
 /// A task that reads one flow.
 #[derive(Clone, Copy)]
@@ -74,7 +73,7 @@ pub(super) struct Machine {
 
 impl Machine {
     /// A machine with all tasks asleep, evenly spread, and their packets steered to them.
-    pub(super) fn new(model: &Model) -> Result<Self, BadModel> {
+    pub(super) fn new(model: &Model) -> Result<Self, Failure> {
         model.check()?;
         let cpus = usize::from(model.cpus);
         let home = |flow: u32| (flow % u32::from(model.cpus)) as u16;

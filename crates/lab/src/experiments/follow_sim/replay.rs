@@ -19,14 +19,14 @@
 //! If a trace of the simulator is replayed under the policy by which it was recorded, the result is
 //! its own counts.
 
-use std::{collections::HashMap, fmt, io::BufRead};
+use std::collections::HashMap;
+use std::fmt;
+use std::io::BufRead;
 
 use daiko_core::place::{BOUND, Follow, existing};
 
-use super::{
-    tally::{Account, Tally},
-    trace::{Reader, TraceError, Wake},
-};
+use super::tally::{Account, Tally};
+use super::trace::{Reader, TraceError, Wake};
 use crate::kit::format;
 
 /// Number of wake-ups to look back for the interrupt: more than the longest settling in the paper.

@@ -3,7 +3,9 @@
 use daiko_core::place::{BOUND, existing};
 use proptest::prelude::*;
 
-use super::{replay::replay, trace::*, *};
+use super::replay::replay;
+use super::trace::*;
+use super::*;
 use crate::kit::{Case, Effort, Options, Params};
 
 const PACKETS: u64 = if cfg!(debug_assertions) { 5_000 } else { 50_000 };
@@ -192,7 +194,10 @@ fn a_lone_task_stays_and_is_never_late() {
         let outcome = simulate(&Model { policy, ..model }, 10_000).unwrap();
         assert_eq!(outcome.tally.wakes, 10_000);
         assert_eq!((outcome.tally.migrations(), outcome.dropped), (0, 0));
-        assert_eq!((outcome.latency_ns(0), outcome.latency_ns(1000)), (Some(64), Some(64)));
+        assert_eq!(
+            (outcome.latencies.per_mille(0), outcome.latencies.per_mille(1000)),
+            (Some(64), Some(64))
+        );
         let each = outcome.busy_ns as f64 / 10_000.0;
         assert!((1030.0..1100.0).contains(&each), "{each} ns for each packet, 1064 by the model");
         assert!((900.0..1100.0).contains(&outcome.seconds()), "{} s", outcome.seconds());

@@ -16,10 +16,8 @@
 //! recorded wake-ups, which detects a truncated file. Empty lines and lines that begin with `#` are
 //! ignored.
 
-use std::{
-    fmt,
-    io::{self, BufRead, Read, Write},
-};
+use std::fmt;
+use std::io::{self, BufRead, Read, Write};
 
 use super::model::MOST_CPUS;
 use crate::kit::failure::quoted;

@@ -1,14 +1,16 @@
 //! One sample: the waker keeps its schedule and reads the clocks around it.
 
-use std::{io, thread, time::Duration};
+use std::time::Duration;
+use std::{io, thread};
 
-use daiko_sys::{
-    clock::{monotonic_ns, process_cpu_ns, thread_cpu_ns},
-    thread::set_timer_slack_ns,
-};
+use daiko_sys::clock::{monotonic_ns, process_cpu_ns, thread_cpu_ns};
+use daiko_sys::thread::set_timer_slack_ns;
 
-use super::{clients::Waiter, schedule::Schedule, wakes::Wakes};
-use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, host, pthread::sleep_until};
+use super::clients::Waiter;
+use super::schedule::Schedule;
+use super::wakes::Wakes;
+use crate::kit::pthread::sleep_until;
+use crate::kit::{Failure, OrFailure, Reading, Sample, Unit, host};
 
 /// First wakes, which do not count: they bring code and memory into the caches.
 const WARM_UP: usize = 8;

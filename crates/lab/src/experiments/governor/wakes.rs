@@ -1,11 +1,9 @@
 //! Records that waker and waiter make of each wake.
 
-use std::{
-    hint::black_box,
-    ops::Range,
-    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    time::Duration,
-};
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use daiko_sys::clock;
 

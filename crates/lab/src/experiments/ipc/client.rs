@@ -1,15 +1,11 @@
 //! The work of a client, common to all methods.
 
-use std::{
-    array, io,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+use std::{array, io};
 
-use daiko_sys::{
-    clock::monotonic_ns,
-    futex::{self, Scope},
-};
+use daiko_sys::clock::monotonic_ns;
+use daiko_sys::futex::{self, Scope};
 
 use crate::kit::{Histogram, WrongDatum, Zeroed};
 

@@ -1,12 +1,12 @@
 //! One sample between a server and clients that are forked from this process.
 
-use std::{convert::Infallible, io, process::ExitStatus};
+use std::convert::Infallible;
+use std::io;
+use std::process::ExitStatus;
 
-use super::{
-    client::{Calls, GATES, Gate, Tally},
-    method::{Link, Mechanism, Spec},
-    outcome::Outcome,
-};
+use super::client::{Calls, GATES, Gate, Tally};
+use super::method::{Link, Mechanism, Spec};
+use super::outcome::Outcome;
 use crate::kit::{Complaint, Failure, OrFailure, Processes, Shared, host};
 
 /// Index of the server, which is forked first.

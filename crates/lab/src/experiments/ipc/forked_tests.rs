@@ -1,10 +1,12 @@
 use std::sync::atomic::Ordering;
 
-use std::{array, sync::atomic::AtomicU32};
+use std::array;
+use std::sync::atomic::AtomicU32;
 
 use daiko_sys::futex::{self, Scope};
 
-use super::{super::tests::spec, *};
+use super::super::tests::spec;
+use super::*;
 use crate::kit::Zeroed;
 
 /// A method that plays a role for a test. Its processes publish their process ids.

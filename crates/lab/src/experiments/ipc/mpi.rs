@@ -1,25 +1,18 @@
 //! `mpi`: ranks of Open MPI on this machine, in a program of their own, which passes messages
 //! through shared memory.
 
-use std::{
-    fs,
-    os::unix::process::CommandExt,
-    path::Path,
-    process::{self, Command, Stdio},
-};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{self, Command, Stdio};
 
 use daiko_sys::process::die_with_parent;
 
-use super::{
-    method::{Mechanism, Spec},
-    outcome::Outcome,
-};
-use crate::kit::{
-    Failure, OrFailure, Sample, Skip,
-    driver::{Driver, Toolchain, find_compiler, say},
-    failure::last_line,
-    host,
-};
+use super::method::{Mechanism, Spec};
+use super::outcome::Outcome;
+use crate::kit::driver::{Driver, Toolchain, find_compiler, say};
+use crate::kit::failure::last_line;
+use crate::kit::{Failure, OrFailure, Sample, Skip, host};
 
 static DRIVER: Driver =
     Driver::new(&[("ipc-mpi.c", include_str!("../../../drivers/ipc-mpi.c"))], find);

@@ -1,8 +1,6 @@
 use super::*;
-use crate::{
-    kit::{Options, Reading, Unit},
-    testing::long_enough,
-};
+use crate::kit::{Options, Reading, Unit};
+use crate::testing::long_enough;
 
 /// Parameters of a short sample on the available CPUs.
 pub(super) fn spec(bytes: usize, clients: usize) -> Spec {

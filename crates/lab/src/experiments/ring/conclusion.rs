@@ -130,10 +130,8 @@ fn published_line(results: &Results, threads: u64, ours: Option<&str>) -> String
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        kit::{Params, Unit},
-        testing,
-    };
+    use crate::kit::{Params, Unit};
+    use crate::testing;
 
     fn point(method: &str, threads: u64, key: &str, value: &str, ns: f64) -> Point {
         let params =

@@ -1,9 +1,7 @@
 //! The ring's curve, and P1's figures redrawn for this machine.
 
-use super::{
-    conclusion::{self, SIGNALS, plain_point},
-    published::{self, NAME, P1_CPUS, P1_METHOD},
-};
+use super::conclusion::{self, SIGNALS, plain_point};
+use super::published::{self, NAME, P1_CPUS, P1_METHOD};
 use crate::kit::{
     Baseline, Cell, Chart, Curve, CurveLine, DataTable, Drawing, Family, Mark, Part, Point,
     RatioChart, RatioRow, Reach, Results, Section, format,
@@ -154,7 +152,8 @@ fn family(method: &str) -> Family {
 
 #[cfg(test)]
 mod tests {
-    use crate::{report, testing::made_up::full};
+    use crate::report;
+    use crate::testing::made_up::full;
 
     #[test]
     fn the_published_ratio_stands_beside_the_measured_one() {

@@ -94,7 +94,8 @@ fn family(method: &str) -> Family {
 
 #[cfg(test)]
 mod tests {
-    use crate::{report::drawings, testing::made_up::full};
+    use crate::report::drawings;
+    use crate::testing::made_up::full;
 
     fn drawing(name: &str) -> String {
         let drawing = drawings(&full()).into_iter().find(|(found, _)| *found == name);

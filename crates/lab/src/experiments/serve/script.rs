@@ -1,10 +1,8 @@
 //! Requests and expected replies, prepared beforehand, so that a request costs its sender a copy,
 //! and a reply costs a comparison.
 
-use crate::kit::{
-    SplitMix64,
-    redis::{command, string},
-};
+use crate::kit::SplitMix64;
+use crate::kit::redis::{command, string};
 
 /// Requests in all scripts of a kind: the number of keys of a store, and of messages for an echo.
 const REQUESTS: usize = 1024;

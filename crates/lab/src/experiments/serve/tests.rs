@@ -1,10 +1,8 @@
 use std::thread;
 
 use super::*;
-use crate::{
-    kit::{Options, Unit},
-    testing::long_enough,
-};
+use crate::kit::{Options, Unit};
+use crate::testing::long_enough;
 
 fn cases(options: &Options) -> Vec<String> {
     EXPERIMENT.plan(options).iter().map(|planned| planned.case.to_string()).collect()

@@ -1,6 +1,8 @@
 //! P4's CPU tasks of set 1, in the order of increasing memory accesses.
 
-use std::{arch::asm, hint::black_box, iter};
+use std::arch::asm;
+use std::hint::black_box;
+use std::iter;
 
 use crate::kit::Choice;
 

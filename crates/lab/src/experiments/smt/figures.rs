@@ -1,14 +1,12 @@
 //! P4's figures 2, 3, 5 and 6 as measured here, and whether they agree with P4.
 
 use super::quiet::THRESHOLD;
+use crate::kit::p4::figures::{self, FigureKind, KINDS, TEXT, bar, bars, family, named};
+use crate::kit::p4::published::MACHINE;
+use crate::kit::p4::verdict::{Comparison, DISTURBED, RBTREE, comparisons};
 use crate::kit::{
     BarGroup, Chart, Choice, Curve, CurveLine, Drawing, Family, Mark, Results, Section, Spread,
     distinct,
-    p4::{
-        figures::{self, FigureKind, KINDS, TEXT, bar, bars, family, named},
-        published::MACHINE,
-        verdict::{Comparison, DISTURBED, RBTREE, comparisons},
-    },
 };
 
 /// The name of the experiment.
@@ -137,17 +135,11 @@ fn disturbed(results: &Results) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        kit::{
-            Params, Point, Reading, Unit,
-            p4::{
-                published::{self, CPU_TIME, IO_THROUGHPUT},
-                setting::Setting,
-            },
-        },
-        report::{drawings, html},
-        testing,
-    };
+    use crate::kit::p4::published::{self, CPU_TIME, IO_THROUGHPUT};
+    use crate::kit::p4::setting::Setting;
+    use crate::kit::{Params, Point, Reading, Unit};
+    use crate::report::{drawings, html};
+    use crate::testing;
 
     /// Values relative to cross: for parallel, and for all settings without SMT.
     type Ratios = [f64; 2];

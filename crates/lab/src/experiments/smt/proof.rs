@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::issue;
-use crate::kit::{Failure, p4::setting::Cores, transfer};
+use crate::kit::p4::setting::Cores;
+use crate::kit::{Failure, transfer};
 
 /// Largest throughput of two siblings together, in a loop that uses a whole core, relative to one
 /// alone.

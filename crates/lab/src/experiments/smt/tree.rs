@@ -2,23 +2,19 @@
 //! transaction. It is a program of its own, based on libpmemobj of the Persistent Memory
 //! Development Kit.
 
-use std::{
-    io::{BufRead, BufReader, Read},
-    path::{Path, PathBuf},
-    process::{self, Child, ChildStdout, Command, Stdio},
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{self, Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use daiko_sys::process::PidFd;
 
 use super::run::Done;
-use crate::kit::{
-    Failure, Memory, OrFailure, Skip,
-    driver::{Driver, Toolchain, find_compiler, pkg_config, words},
-    failure::quoted,
-    pmem::Library,
-};
+use crate::kit::driver::{Driver, Toolchain, find_compiler, pkg_config, words};
+use crate::kit::failure::quoted;
+use crate::kit::pmem::Library;
+use crate::kit::{Failure, Memory, OrFailure, Skip};
 
 static DRIVER: Driver =
     Driver::new(&[("smt-rbtree.c", include_str!("../../../drivers/smt-rbtree.c"))], find);
@@ -167,7 +163,8 @@ fn pool_in(folder: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::{collections::BTreeMap, os::unix::process::ExitStatusExt};
+    use std::collections::BTreeMap;
+    use std::os::unix::process::ExitStatusExt;
 
     use super::*;
 

@@ -1,9 +1,7 @@
 use super::*;
-use crate::{
-    kit::{Case, Effort, Host, Options},
-    runner::{Measured, Schedule, Series},
-    testing::child::in_child_well,
-};
+use crate::kit::{Case, Effort, Host, Options};
+use crate::runner::{Measured, Schedule, Series};
+use crate::testing::child::in_child_well;
 
 /// Runs `body` in a new process, as the runner does with a sample.
 ///

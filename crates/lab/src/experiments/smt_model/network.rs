@@ -82,7 +82,8 @@ fn members(tasks: &[Running], set: usize) -> impl Iterator<Item = (usize, &Runni
 
 #[cfg(test)]
 pub(super) mod tests {
-    use proptest::{collection::vec, prelude::*};
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     use super::*;
 

@@ -2,14 +2,12 @@
 
 use proptest::prelude::*;
 
-use super::{network::tests::demands, predict::MACHINE, *};
-use crate::{
-    kit::{
-        Case, Effort, Host, Options, Results,
-        p4::verdict::{Comparison, Sign, comparisons, conclusions},
-    },
-    runner::{Measured, Schedule, Series},
-};
+use super::network::tests::demands;
+use super::predict::MACHINE;
+use super::*;
+use crate::kit::p4::verdict::{Comparison, Sign, comparisons, conclusions};
+use crate::kit::{Case, Effort, Host, Options, Results};
+use crate::runner::{Measured, Schedule, Series};
 
 proptest! {
     /// Covers each of two IO tasks, and each CPU task.

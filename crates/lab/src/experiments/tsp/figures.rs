@@ -141,14 +141,10 @@ fn here(lines: &[CurveLine]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::{
-        kit::Params,
-        report,
-        testing::{
-            made_up::{full, salesman, salesmen},
-            page,
-        },
-    };
+    use crate::kit::Params;
+    use crate::report;
+    use crate::testing::made_up::{full, salesman, salesmen};
+    use crate::testing::page;
 
     #[test]
     fn the_salesman_has_a_line_for_each_method_and_number_of_workers() {

@@ -1,10 +1,8 @@
 //! The search: depth first, every city in turn. A path is left when it is as long as the best tour
 //! so far. No other rule excludes a path.
 
-use super::{
-    cities::{Cities, MOST},
-    set::Set,
-};
+use super::cities::{Cities, MOST};
+use super::set::Set;
 
 /// The first two cities of a thread's tours, after city 0.
 pub(super) type Start = [u8; 2];

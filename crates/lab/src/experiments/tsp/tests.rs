@@ -1,14 +1,13 @@
-use std::{sync::Mutex, time::Duration};
+use std::sync::Mutex;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::{
-    cities::Cities,
-    job::{Counts, Found, Job, Searches},
-    search::{Start, Tour, starts},
-    shared::{Lock, Shared},
-    *,
-};
+use super::cities::Cities;
+use super::job::{Counts, Found, Job, Searches};
+use super::search::{Start, Tour, starts};
+use super::shared::{Lock, Shared};
+use super::*;
 use crate::kit::{Effort, Failure, Planned, Unit};
 
 const EFFORT: Effort = Effort { rounds: 2, limit: Duration::from_secs(60) };

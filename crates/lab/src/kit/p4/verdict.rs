@@ -3,10 +3,8 @@
 
 use std::fmt;
 
-use super::{
-    published::{BASELINE, CPU_TIME, IO_THROUGHPUT, SPEC},
-    setting::Setting,
-};
+use super::published::{BASELINE, CPU_TIME, IO_THROUGHPUT, SPEC};
+use super::setting::Setting;
 use crate::kit::{Choice, Point, Points, Results, Spread, distinct};
 
 /// Value of `stat` that is 1 if a sample stayed disturbed.

@@ -237,7 +237,7 @@ impl Family {
     }
 
     fn wait_as_fiber(&self, fiber: &ControlBlock) -> bool {
-        let mut cancelled = fiber.flags.get() != 0 && unwind::is_due_before(fiber);
+        let mut cancelled = fiber.flags.has_any() && unwind::is_due_before(fiber);
         if cancelled {
             self.cancel();
         }

@@ -11,7 +11,7 @@ use std::ptr;
 pub(crate) use self::child::Family;
 use self::child::Packet;
 use super::spawn::room;
-use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, flag, unwind};
+use super::{Builder, Cancelled, Fiber, JoinError, JoinHandle, SpawnError, unwind};
 use crate::process::{self, Item, ItemKind};
 use crate::runtime::{self, Shared};
 use crate::wait::Waiter;
@@ -208,7 +208,7 @@ static RECOVERY: ItemKind = ItemKind {
 /// Resumes the cancel that has unwound the body.
 fn raise_again(waiter: &Waiter, payload: Box<dyn Any + Send>) -> ! {
     if let Waiter::Fiber(fiber) = waiter {
-        fiber.add_flags(flag::RAISED);
+        fiber.flags.raise();
     }
     resume(payload)
 }

@@ -4,21 +4,15 @@
 //! The second worker is on another core, so reads of its data come from farther away than those of
 //! a real sibling, which shares all caches.
 
-use std::{
-    hint,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-};
+use std::hint;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use daiko::{Builder, Class, JoinHandle};
 
 use super::fibers::Workers;
-use crate::{
-    experiments::costs::laps::{Laps, SELDOM},
-    kit::{Effort, Failure, Sample, SplitMix64},
-};
+use crate::experiments::costs::laps::{Laps, SELDOM};
+use crate::kit::{Effort, Failure, Sample, SplitMix64};
 
 /// Fibers per worker.
 const FIBERS: u64 = 16;

@@ -3,18 +3,13 @@
 //!
 //! The mutex is unlocked before the signal, so that the woken thread does not find it locked.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::{
-    experiments::costs::{
-        channel::{CAPACITY, channel},
-        threads::Kernel,
-    },
-    kit::{
-        Effort, Failure, Sample,
-        pthread::{Condvar, Mutex},
-    },
-};
+use crate::experiments::costs::channel::{CAPACITY, channel};
+use crate::experiments::costs::threads::Kernel;
+use crate::kit::pthread::{Condvar, Mutex};
+use crate::kit::{Effort, Failure, Sample};
 
 /// Capacity of a queue that holds any number of messages.
 pub(super) const ANY: usize = usize::MAX;

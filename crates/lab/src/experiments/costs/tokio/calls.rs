@@ -5,13 +5,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, Semaphore};
 
-use crate::{
-    experiments::costs::{
-        calls::{ARRAY, Line, PAIRS, check_count, check_lock, check_permit},
-        laps::{Laps, Parts, SELDOM},
-    },
-    kit::{Effort, Failure, Sample},
-};
+use crate::experiments::costs::calls::{ARRAY, Line, PAIRS, check_count, check_lock, check_permit};
+use crate::experiments::costs::laps::{Laps, Parts, SELDOM};
+use crate::kit::{Effort, Failure, Sample};
 
 pub(super) async fn mutex(effort: Effort) -> Result<Sample, Failure> {
     let mutex = Mutex::new(0);

@@ -5,13 +5,9 @@ use std::time::{Duration, Instant};
 use tokio::task::{self, JoinHandle};
 
 use super::runtime::broken;
-use crate::{
-    experiments::costs::{
-        create::{BATCH, FORKED, TOKEN, ended},
-        laps::{ALWAYS, Laps, Parts, SELDOM},
-    },
-    kit::{Effort, Failure, Sample},
-};
+use crate::experiments::costs::create::{BATCH, FORKED, TOKEN, ended};
+use crate::experiments::costs::laps::{ALWAYS, Laps, Parts, SELDOM};
+use crate::kit::{Effort, Failure, Sample};
 
 pub(super) async fn create_join(effort: Effort) -> Result<Sample, Failure> {
     let mut tokens = 0;

@@ -1,23 +1,15 @@
 //! Tasks that sleep by timers of tokio, which tick once per millisecond.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use daiko_sys::clock;
-use tokio::{
-    task::{self, JoinHandle},
-    time,
-};
+use tokio::task::{self, JoinHandle};
+use tokio::time;
 
-use crate::{
-    experiments::costs::sleep::{Sleeps, at_most},
-    kit::{Effort, Failure, Sample},
-};
+use crate::experiments::costs::sleep::{Sleeps, at_most};
+use crate::kit::{Effort, Failure, Sample};
 
 pub(super) async fn lateness(
     length: Duration,

@@ -1,6 +1,7 @@
 //! Due times of requests, and their connections.
 
-use std::{iter, time::Duration};
+use std::iter;
+use std::time::Duration;
 
 use crate::kit::SplitMix64;
 

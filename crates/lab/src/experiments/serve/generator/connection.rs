@@ -1,13 +1,12 @@
 //! One connection of the generator: its progress in sending and receiving.
 
-use std::{
-    collections::VecDeque,
-    fs::File,
-    io::{self, Read, Write},
-};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Write};
 
 use super::super::script::Scripts;
-use crate::kit::{Failure, failure::quoted};
+use crate::kit::Failure;
+use crate::kit::failure::quoted;
 
 /// A non-blocking connection.
 pub(super) struct Connection {
@@ -143,9 +142,11 @@ fn wrong(expected: &[u8], found: &[u8]) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::os::{fd::OwnedFd, unix::net::UnixStream};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
 
-    use super::{super::super::script::Language, *};
+    use super::super::super::script::Language;
+    use super::*;
 
     /// Opens a connection; returns it and the server's end.
     fn connection(scripts: &Scripts) -> (Connection, UnixStream) {

@@ -1,14 +1,11 @@
-use std::{
-    cell::Cell,
-    io::{Read, Write},
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    thread,
-};
+use std::cell::Cell;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::thread;
 
-use super::{
-    super::script::{BYTES, Language},
-    *,
-};
+use super::super::script::{BYTES, Language};
+use super::*;
 
 /// Sends back each message as changed by `respond`, until `respond` returns false or the client
 /// ends.

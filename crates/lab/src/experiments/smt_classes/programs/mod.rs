@@ -14,17 +14,17 @@ mod memory;
 mod persist;
 mod pmem;
 
-use std::{hint::spin_loop, thread::yield_now};
+use std::hint::spin_loop;
+use std::thread::yield_now;
 
 use daiko_pair::Class;
 
-use self::{
-    field::{Endless, FAR, NEAR},
-    persist::Flush,
-};
+use self::field::{Endless, FAR, NEAR};
+use self::persist::Flush;
 use Class::{Compute, Stall, Unknown};
 
-use crate::kit::{Choice, Skip, host, pmem::require_libpmem};
+use crate::kit::pmem::require_libpmem;
+use crate::kit::{Choice, Skip, host};
 
 /// A program that runs until it is killed.
 pub(super) struct Program {
