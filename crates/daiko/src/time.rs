@@ -6,9 +6,9 @@ use std::time::Duration;
 use daiko_sys::clock;
 
 pub use daiko_rt::Deadline;
+use daiko_rt::call::Call;
 use daiko_rt::deadlock::{Kind, Target};
 use daiko_rt::fiber::{CancelScope, unwind};
-use daiko_rt::process;
 use daiko_rt::worker::suspend::{self, Resumed};
 
 /// Suspends the calling fiber for a `Duration`, or until an `Instant`; any other thread sleeps, as
@@ -39,7 +39,7 @@ pub fn sleep(until: impl Into<Deadline>) {
 }
 
 fn sleep_to(what: &str, deadline: Deadline) {
-    let _call = process::call();
+    let call = Call::enter();
     let Some((_, fiber)) = daiko_rt::worker::try_caller() else {
         daiko_rt::worker::assert_no_poller(what);
         return std::thread::sleep(deadline.left().unwrap_or(Duration::MAX));
@@ -47,7 +47,7 @@ fn sleep_to(what: &str, deadline: Deadline) {
     if fiber.flags.has_any() {
         unwind::before_suspension(fiber);
     }
-    let sleep = || suspend::wait_until(fiber, deadline);
+    let sleep = || suspend::wait_until(call.token(), fiber, deadline);
     if fiber.waiting_for(Target::of(Kind::Sleep), sleep) == Resumed::Cancelled {
         unwind::raise_now(fiber);
     }
@@ -96,22 +96,22 @@ pub fn timeout<R>(until: impl Into<Deadline>, body: impl FnOnce() -> R) -> Resul
 
 #[track_caller]
 fn within<R>(what: &str, deadline: Deadline, body: impl FnOnce() -> R) -> Result<R, Elapsed> {
-    let _call = process::call();
+    let mut call = Call::enter();
     let (worker, fiber) = daiko_rt::worker::caller(what);
     if cfg!(panic = "abort") {
-        return Ok(process::user_code(body));
+        return Ok(call.user_code(body));
     }
     let scope = CancelScope::new(fiber, deadline);
-    let run = || scope.run(fiber, body);
+    let run = |call: &mut Call| scope.run(call, fiber, body);
     let result = match deadline.ns() {
-        None => run(),
+        None => run(&mut call),
         Some(due) if due <= clock::monotonic_ns() => {
             scope.mark().end(|| ());
-            run()
+            run(&mut call)
         }
-        Some(due) => worker.timers.during(fiber, Some(scope.mark()), due, run).0,
+        Some(due) => worker.timers.during_scope(&mut call, fiber, scope.mark(), due, run),
     };
-    scope.settle(fiber, result).map_err(|_| Elapsed)
+    scope.settle(call.token(), fiber, result).map_err(|_| Elapsed)
 }
 
 /// Error of a [`timeout`]: the time was over before the body ended.

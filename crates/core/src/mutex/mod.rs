@@ -83,6 +83,15 @@ impl<W: Copy> RawMutex<W> {
     #[inline]
     #[must_use]
     pub fn try_acquire(&self) -> bool {
+        let (free, held) = (Word::FREE, Word::FREE.locked());
+        self.load() == free && self.change(free, held, Ordering::Acquire).is_ok()
+            || self.try_acquire_slow()
+    }
+
+    /// Takes the lock as [`try_acquire`](Self::try_acquire) does, whatever else its word says.
+    #[cold]
+    #[inline(never)]
+    fn try_acquire_slow(&self) -> bool {
         self.take(Arrival::New)
     }
 
@@ -114,8 +123,9 @@ impl<W: Copy> RawMutex<W> {
 
     /// Exchanges the word. Acquire, to take the lock, pairs with Release, to free it.
     fn change(&self, from: Word, to: Word, ordering: Ordering) -> Result<(), Word> {
-        let change = self.word().compare_exchange_weak(from.0, to.0, ordering, Ordering::Relaxed);
-        change.map(drop).map_err(Word)
+        self.word()
+            .compare_exchange_weak(from.0, to.0, ordering, Ordering::Relaxed)
+            .map_or_else(|seen| Err(Word(seen)), |_| Ok(()))
     }
 
     /// Takes the lock, or puts `node` into the queue.

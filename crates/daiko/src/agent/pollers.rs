@@ -9,7 +9,7 @@ use daiko_sys::Scope;
 use daiko_sys::lock::{Lock, Tally};
 
 use crate::sources;
-use daiko_rt::process;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::runtime::{self, Shared};
 use daiko_rt::worker::{self, Round, Source, SourceKey, Worker};
 
@@ -78,9 +78,9 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let _call = process::call();
+        let mut call = Call::enter();
         self.all.lock().retain(|other| !Arc::ptr_eq(other, &self.entry));
-        self.entry.end();
+        self.entry.end(&mut call);
     }
 }
 
@@ -120,9 +120,9 @@ impl fmt::Debug for Registration {
 /// ```
 pub fn register(poller: impl Poller) -> Registration {
     let runtime = runtime::of(worker::current());
-    let _call = process::call();
+    let call = Call::enter();
     let pollers = runtime.sources.get_or_add(&KEY, || Pollers::new(runtime.scope()));
-    pollers.register(Box::new(poller), runtime)
+    pollers.register(call.token(), Box::new(poller), runtime)
 }
 
 /// The pollers of a runtime.
@@ -137,7 +137,12 @@ impl Pollers {
         Pollers { count: AtomicUsize::new(0), all: Arc::new(Lock::new(scope, Vec::new())) }
     }
 
-    fn register(&self, poller: Box<dyn Poller>, runtime: &Shared) -> Registration {
+    fn register(
+        &self,
+        call: InCall<'_>,
+        poller: Box<dyn Poller>,
+        runtime: &Shared,
+    ) -> Registration {
         let entry = Arc::new(Entry {
             state: Lock::new(runtime.scope(), State::Idle(poller)),
             gone: Tally::new(runtime.scope()),
@@ -147,7 +152,7 @@ impl Pollers {
         all.push(entry.clone());
         self.count.store(all.len(), Ordering::Release);
         drop(all);
-        runtime.unpark_all();
+        runtime.unpark_all(call);
         Registration { entry, all: self.all.clone() }
     }
 
@@ -241,12 +246,12 @@ impl Entry {
 
     /// Ends the poller, as its registration is dropped. The poller is dropped now or, if it runs,
     /// by the agent that runs it.
-    fn end(&self) {
+    fn end(&self, call: &mut Call) {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Gone) {
             State::Idle(source) => {
                 drop(state);
-                process::user_code(|| drop(source));
+                call.user_code(|| drop(source));
             }
             State::Running => {
                 *state = State::Ending;

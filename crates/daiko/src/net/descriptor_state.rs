@@ -18,6 +18,7 @@ use daiko_sys::selector::{self, Event, Interest};
 
 use super::io::{Io, Token};
 use daiko_rt::Deadline;
+use daiko_rt::call::{Call, InCall};
 use daiko_rt::process;
 use daiko_rt::runtime::Hold;
 use daiko_rt::runtime::kernel::ThisThread;
@@ -209,8 +210,9 @@ impl DescriptorState {
     /// or may do so.
     fn pass_on(&self, way: Way) {
         if self.readiness(way).has_waiters() {
-            let _call = process::call();
-            wait::wake(self.readiness(way).pass_on(&ThisThread));
+            let call = Call::enter();
+            let call = call.token();
+            wait::wake(call, self.readiness(way).pass_on(ThisThread::of(call)));
         }
     }
 
@@ -225,7 +227,8 @@ impl DescriptorState {
         seen: Seen,
         deadline: Deadline,
     ) -> io::Result<Look> {
-        let _call = process::call();
+        let call = Call::enter();
+        let call = call.token();
         let way = turn.way;
         let waiter = Waiter::caller(what);
         if let Waiter::Thread(_) = waiter {
@@ -233,14 +236,14 @@ impl DescriptorState {
             return Ok(if is_there { Look::Always } else { Look::Last });
         }
         let Some(worker) = worker::current() else { unreachable!("a fiber runs on a worker") };
-        self.be_watched(fd, worker, way)?;
+        self.be_watched(call, fd, worker, way)?;
         self.in_a_row.store(0, Ordering::Relaxed);
         let node = Node::new(waiter.id());
         // SAFETY: the node is new, and stays here until it has left or is claimed.
-        if unsafe { self.readiness(way).wait(&ThisThread, NonNull::from(&node), seen) } {
+        if unsafe { self.readiness(way).wait(ThisThread::of(call), NonNull::from(&node), seen) } {
             return self.check();
         }
-        match waiter.wait(&node, &Waiting { source: self, way }, deadline) {
+        match waiter.wait(call, &node, &Waiting { source: self, way }, deadline) {
             Ended::Claimed(_) => {
                 turn.claimed = true;
                 self.check()
@@ -258,20 +261,27 @@ impl DescriptorState {
 
     /// Ensures that changes are reported, `here` if they are not reported anywhere so far.
     #[inline]
-    fn be_watched(self: &Arc<Self>, fd: BorrowedFd<'_>, here: &Worker, way: Way) -> io::Result<()> {
+    fn be_watched(
+        self: &Arc<Self>,
+        call: InCall<'_>,
+        fd: BorrowedFd<'_>,
+        here: &Worker,
+        way: Way,
+    ) -> io::Result<()> {
         // Acquire: pairs with the Release in `be_watched_slow`.
         let watched = self.watched.load(Ordering::Acquire);
         let asked = way.interest().bits();
         if watched & (asked | MOVES_ON) == asked {
             Ok(())
         } else {
-            self.be_watched_slow(fd, here, way)
+            self.be_watched_slow(call, fd, here, way)
         }
     }
 
     #[cold]
     fn be_watched_slow(
         self: &Arc<Self>,
+        call: InCall<'_>,
         fd: BorrowedFd<'_>,
         here: &Worker,
         way: Way,
@@ -285,11 +295,11 @@ impl DescriptorState {
         if old == new {
             return Ok(());
         }
-        if let Err(error) = self.watch(fd, here, &mut home, old, new) {
+        if let Err(error) = self.watch(call, fd, here, &mut home, old, new) {
             drop(home);
             if old.is_empty() {
                 // The waiters for the other direction may have no agent any more.
-                self.detach(None);
+                self.detach(call, None);
             }
             return Err(error);
         }
@@ -302,6 +312,7 @@ impl DescriptorState {
     /// Registers `new`, `here` if there is no registration yet.
     fn watch(
         self: &Arc<Self>,
+        call: InCall<'_>,
         fd: BorrowedFd<'_>,
         here: &Worker,
         home: &mut Option<Home>,
@@ -313,7 +324,7 @@ impl DescriptorState {
             None => {
                 let io = Io::of(here);
                 let token = io.register(self, fd)?;
-                let _runtime = here.runtime().hold();
+                let _runtime = here.runtime().hold(call);
                 home.insert(Home { _runtime, io: NonNull::from(io), token })
             }
         };
@@ -343,7 +354,7 @@ impl DescriptorState {
     }
 
     /// Takes a report of the kernel.
-    pub(crate) fn reports(&self, event: Event, mut wake: impl FnMut(WaiterId)) {
+    pub(crate) fn reports(&self, call: InCall<'_>, event: Event, mut wake: impl FnMut(WaiterId)) {
         if !event.ended.is_empty() {
             // Before the wake: a fiber that waits again registers anew.
             self.watched.fetch_and((!event.ended).bits(), Ordering::Release);
@@ -351,7 +362,7 @@ impl DescriptorState {
         for way in [Way::In, Way::Out] {
             if (event.ready | event.ended).contains(way.interest()) {
                 let closed = event.closed.contains(way.interest());
-                self.readiness(way).signal(&ThisThread, closed).for_each(&mut wake);
+                self.readiness(way).signal(ThisThread::of(call), closed).for_each(&mut wake);
             }
         }
     }
@@ -359,20 +370,20 @@ impl DescriptorState {
     /// Ends the registration: the worker has ended, or lost its selector. Waiters register anew.
     /// One of them returns the error, if there is one; if the error lasts, the other waiters meet
     /// it.
-    pub(crate) fn detach(&self, error: Option<&io::Error>) {
+    pub(crate) fn detach(&self, call: InCall<'_>, error: Option<&io::Error>) {
         if let Some(error) = error {
             self.error.store(error.raw_os_error().unwrap_or(UNKNOWN), Ordering::Relaxed);
         }
         *self.home.lock() = None;
         self.watched.store(Interest::NONE.bits(), Ordering::Release);
         for way in [Way::In, Way::Out] {
-            wait::wake_all(self.readiness(way).wake_all(&ThisThread));
+            wait::wake_all(call, self.readiness(way).wake_all(ThisThread::of(call)));
         }
     }
 
     /// Ends all watching by the kernel, before the descriptor is closed.
     pub(crate) fn close(&self, fd: BorrowedFd<'_>) {
-        let _call = process::call();
+        let _call = Call::enter();
         let home = self.home.lock().take();
         if let Some(home) = home {
             home.io().unwatch(fd, home.token, self.watched());
@@ -405,12 +416,12 @@ struct Waiting<'s> {
 }
 
 impl Object<WaiterId> for Waiting<'_> {
-    unsafe fn leave(&self, node: NonNull<Node<WaiterId>>) -> Unlinked {
+    unsafe fn leave(&self, call: InCall<'_>, node: NonNull<Node<WaiterId>>) -> Unlinked {
         // SAFETY: passed on to the caller.
-        unsafe { self.source.readiness(self.way).leave(&ThisThread, node) }
+        unsafe { self.source.readiness(self.way).leave(ThisThread::of(call), node) }
     }
 
-    fn give_way(&self, _: u8) -> bool {
+    fn give_way(&self, _: InCall<'_>, _: u8) -> bool {
         self.source.pass_on(self.way);
         true
     }

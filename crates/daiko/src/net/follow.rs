@@ -16,6 +16,7 @@ use daiko_sys::steering;
 
 use super::descriptor_state::DescriptorState;
 use super::io::Registered;
+use daiko_rt::call::InCall;
 use daiko_rt::fiber::waiter;
 use daiko_rt::wait;
 use daiko_rt::worker::{Worker, wake_migratable};
@@ -26,15 +27,16 @@ impl Registered {
         let Registered { source, fd, follow } = self;
         // SAFETY: open as long as it is registered.
         let fd = unsafe { BorrowedFd::borrow_raw(*fd) };
-        source.reports(event, |waiter| {
+        let call = InCall::agent(by);
+        source.reports(call, event, |waiter| {
             // SAFETY: the waiter was claimed by the caller, and stays until the wake.
             match unsafe { waiter::fiber_of(waiter) } {
                 Some(fiber) if fiber.is_migratable() => {
-                    wake_migratable(by, fiber, |previous| {
+                    wake_migratable(call, by, fiber, |previous| {
                         place_on(by, previous, source, fd, follow)
                     });
                 }
-                _ => wait::wake(Some(waiter)),
+                _ => wait::wake(call, Some(waiter)),
             }
         });
     }

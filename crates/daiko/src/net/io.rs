@@ -19,6 +19,7 @@ use daiko_sys::selector::{self, Event, Interest, Kind, Selector};
 
 use super::descriptor_state::DescriptorState;
 use crate::sources;
+use daiko_rt::call::InCall;
 use daiko_rt::wait;
 use daiko_rt::worker::{self, Bed, Round, Source, SourceKey, WakeBy, Worker};
 
@@ -182,7 +183,7 @@ impl Io {
     /// Returns the number of sources.
     fn give_up(&self, why: Option<&io::Error>) -> usize {
         let all = self.change(Sources::remove_all);
-        all.iter().for_each(|source| source.detach(why));
+        all.iter().for_each(|source| source.detach(InCall::agent(self.worker()), why));
         all.len()
     }
 
@@ -279,7 +280,7 @@ impl Io {
                         && let Err(error) = selector.watch(fd.as_fd(), token.0, old, new)
                     {
                         self.change(|sources| sources.remove(token));
-                        source.detach(Some(&error));
+                        source.detach(InCall::agent(self.worker()), Some(&error));
                     }
                 }
             }
@@ -308,7 +309,8 @@ impl Io {
         if follows {
             registered.reports_to_followers(self.worker(), event);
         } else {
-            registered.source.reports(event, |waiter| wait::wake(Some(waiter)));
+            let call = InCall::agent(self.worker());
+            registered.source.reports(call, event, |waiter| wait::wake(call, Some(waiter)));
         }
     }
 

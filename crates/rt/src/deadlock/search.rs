@@ -10,6 +10,7 @@ use daiko_sys::thread;
 use super::held::{self, Who};
 use super::report::{Awaited, Deadlock, Holder, WaitingFiber};
 use super::target::{Kind, Target};
+use crate::call::InCall;
 use crate::fiber::ControlBlock;
 use crate::runtime::Shared;
 
@@ -32,7 +33,7 @@ impl<'r> Search<'r> {
     /// Collects the fibers. Returns `None` if a fiber can go on.
     pub(super) fn of(runtime: &'r Shared) -> Option<Self> {
         let (mut fibers, mut all_wait) = (Vec::new(), true);
-        runtime.pool.for_each(|fiber| {
+        runtime.pool.for_each(InCall::off_fibers(), |fiber| {
             if fiber.is_used() && matches!(fiber.owner.load(), Owner::Worker(_)) {
                 all_wait &= fiber.state.is_suspended();
                 fibers.push((fiber, fiber.target()));

@@ -14,8 +14,9 @@ use daiko_sys::clock;
 
 use super::ControlBlock;
 use super::cancelled::{CancelScope, Cancelled};
+use super::ControlBlock;
+use crate::call::{self, Call, InCall};
 use crate::deadline::Deadline;
-use crate::process;
 
 impl CancelScope {
     /// Creates a scope that `fiber`, the caller, may enter.
@@ -31,10 +32,15 @@ impl CancelScope {
     /// Runs `body`, which is user code, in the scope, which other threads may already end. It does
     /// not unwind. Once other threads cannot end the scope any more, the caller must call
     /// [`settle`](Self::settle).
-    pub fn run<R>(&self, fiber: &ControlBlock, body: impl FnOnce() -> R) -> std::thread::Result<R> {
+    pub fn run<R>(
+        &self,
+        call: &mut Call,
+        fiber: &ControlBlock,
+        body: impl FnOnce() -> R,
+    ) -> std::thread::Result<R> {
         fiber.scopes.set(self);
         fiber.flags.enter_scope();
-        let result = process::user_code(|| panic::catch_unwind(AssertUnwindSafe(body)));
+        let result = call.user_code(|| panic::catch_unwind(AssertUnwindSafe(body)));
         fiber.scopes.set(self.outer);
         if self.outer.is_null() {
             fiber.flags.leave_scopes();
@@ -46,13 +52,14 @@ impl CancelScope {
     /// scope goes on.
     pub fn settle<R>(
         &self,
+        call: InCall<'_>,
         fiber: &ControlBlock,
         result: std::thread::Result<R>,
     ) -> Result<R, Cancelled> {
         if self.mark.is_over() {
             // Only the interrupt of this scope is lost: the fiber looks for other ended scopes
             // before its next suspension.
-            let _ = fiber.apply(Event::Looked);
+            let _ = fiber.apply(call, Event::Looked);
         }
         let payload = match result {
             Ok(value) => return Ok(value),
@@ -66,7 +73,7 @@ impl CancelScope {
                 Err(Cancelled::by(self))
             }
             _ => {
-                process::unwinds();
+                call::unwinds();
                 panic::resume_unwind(payload)
             }
         }

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicPtr;
 
 use daiko_context::{StackPointer, prefetch_write};
 use daiko_core::fiber::{
-    Addressee, Completion, Effect, Event, ExecMode, Mail, Messages, Owner, OwnerWord, Plain,
-    Posted, Refs, Released, RunState, Shared,
+    Addressee, Completion, ExecMode, Mail, Messages, Owner, OwnerWord, Posted, Refs, Released,
+    RunState,
 };
 use daiko_core::list::Linked;
 use daiko_core::place::ClassWord;
@@ -17,6 +17,7 @@ use daiko_sys::signal;
 use super::cancelled::CancelScope;
 use super::flags::Flags;
 use super::union_word::UnionWord;
+use crate::call::token::InCall;
 use crate::process;
 use crate::runtime::Shared as Runtime;
 use crate::worker::Worker;
@@ -36,7 +37,7 @@ const MAX_NAME: usize = 256;
 /// The header of data that a client keeps for a fiber, such as its locals.
 pub struct FiberData {
     /// Drops the data of the fiber, the caller, which has come to its end.
-    pub end: fn(&ControlBlock),
+    pub end: fn(InCall<'_>, &ControlBlock),
 }
 
 /// The type-erased functions of a fiber's closure and result; one static per type of closure.
@@ -49,7 +50,7 @@ pub(crate) struct Vtable {
     pub(crate) drop_result: unsafe fn(NonNull<u8>),
     /// Leaves the scope of a scoped fiber, once the result has been dropped, or belongs to the
     /// handle.
-    pub(crate) leave: Option<unsafe fn(NonNull<u8>)>,
+    pub(crate) leave: Option<unsafe fn(InCall<'_>, NonNull<u8>)>,
     /// The fate of the fiber if it is lost.
     pub(crate) lost: Lost,
 }
@@ -273,26 +274,26 @@ impl ControlBlock {
 
     /// Drops the reference of a handle that may have sent inline messages.
     #[cold]
-    pub(crate) fn release_after_inline(&self) {
-        self.free_after(self.refs.release_after_inline());
+    pub(crate) fn release_after_inline(&self, call: InCall<'_>) {
+        self.free_after(call, self.refs.release_after_inline());
     }
 
     /// Drops one reference; the last drop frees the block.
     #[inline]
-    pub(crate) fn release(&self) {
-        self.free_after(self.refs.release());
+    pub(crate) fn release(&self, call: InCall<'_>) {
+        self.free_after(call, self.refs.release());
     }
 
     #[inline(always)]
-    fn free_after(&self, released: Released) {
+    fn free_after(&self, call: InCall<'_>, released: Released) {
         match released {
             Released::Kept => {}
-            Released::Last => self.free_behind_mail(),
+            Released::Last => self.free_behind_mail(call),
             Released::LastAfterInline => match self.owner.load() {
                 // SAFETY: workers live as long as their runtime, and the runtime as long as its
                 // blocks.
-                Owner::Finished(home) => unsafe { &*home }.free_after_inline(self),
-                _ => self.free_behind_mail(),
+                Owner::Finished(home) => unsafe { &*home }.free_after_inline(call, self),
+                _ => self.free_behind_mail(call),
             },
         }
     }
@@ -300,20 +301,20 @@ impl ControlBlock {
     /// Frees a block without handles. No new message comes. A message that is under way keeps the
     /// block in an inbox, and the owner of that inbox frees it then.
     #[inline]
-    pub(crate) fn free_behind_mail(&self) {
+    pub(crate) fn free_behind_mail(&self, call: InCall<'_>) {
         if self.mail.is_empty() || self.mail.post(Messages::FREE) == Posted::Push {
-            self.free_now();
+            self.free_now(call);
         }
     }
 
     /// Returns the memory of a fiber that was never launched.
-    pub(crate) fn discard(&self) {
+    pub(crate) fn discard(&self, call: InCall<'_>) {
         self.refs.end();
-        self.free_now();
+        self.free_now(call);
     }
 
     /// Returns the memory. The block must be in no list.
-    pub(crate) fn free_now(&self) {
+    pub(crate) fn free_now(&self, call: InCall<'_>) {
         let _ = self.mail.collect();
         // SAFETY: the runtime outlives its control blocks.
         let runtime = unsafe { self.runtime.as_ref() };
@@ -322,43 +323,11 @@ impl ControlBlock {
             std::thread::yield_now();
         }
         self.name_end.set(0);
-        runtime.pool.put(NonNull::from(self));
-    }
-
-    /// Applies `event` in the fiber's mode. For a pinned fiber: only its worker.
-    #[inline]
-    pub(crate) fn apply(&self, event: Event) -> Effect {
-        process::assert_in_call();
-        let effect = if self.is_migratable() {
-            self.state.apply::<Shared>(event)
-        } else {
-            self.state.apply::<Plain>(event)
-        };
-        match event {
-            Event::Cancel => self.record_cancel(effect),
-            // The thread that made it active has it alone.
-            Event::Interrupt if effect == Effect::Enqueue => self.flags.end_by_interrupt(),
-            _ => {}
-        }
-        effect
+        runtime.pool.put(call, NonNull::from(self));
     }
 }
 
 impl ControlBlock {
-    /// Notes the effect of a cancel: it ended a suspension, or a pinned fiber's next one will not
-    /// last.
-    ///
-    /// A migratable fiber that is active may run elsewhere, so its flags must not be touched: it
-    /// finds the cancel in its run state when it suspends.
-    #[cold]
-    fn record_cancel(&self, effect: Effect) {
-        match effect {
-            Effect::Enqueue => self.flags.end_by_cancel(),
-            _ if self.is_migratable() => {}
-            _ => self.flags.cancel(),
-        }
-    }
-
     /// Makes the fiber unwind at its next suspension, or not start at all. Only the thread that has
     /// it alone.
     pub(crate) fn must_unwind(&self) {

@@ -11,6 +11,7 @@ use super::cancelled::Cancelled;
 use super::control::{ControlBlock, Lost, Vtable};
 use super::join::{JoinError, Outcome};
 use super::waiter;
+use crate::call::InCall;
 use crate::worker::{self, Worker, suspend};
 
 /// The content of a packet: the closure, and later the result.
@@ -115,17 +116,17 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
         // The locals that the destructor of the result has used.
         drop_locals(fiber);
     }
+    // SAFETY: a fiber runs on a worker.
+    let worker = unsafe { worker::current().unwrap_unchecked() };
+    let call = InCall::agent(worker);
     if let Some(leave) = vtable.leave {
         // SAFETY: the fiber has come to its end, once.
-        unsafe { leave(packet) };
+        unsafe { leave(call, packet) };
     }
-    let worker = worker::current();
     if let Finish::Wake(id) = finish {
         // SAFETY: the end has claimed the wait.
-        unsafe { waiter::wake(id, worker) };
+        unsafe { waiter::wake(call, id, Some(worker)) };
     }
-    // SAFETY: a fiber runs on a worker.
-    let worker = unsafe { worker.unwrap_unchecked() };
     if unwound {
         worker.counters.unwound.add(1);
     }
@@ -136,7 +137,7 @@ pub(crate) unsafe extern "C" fn entry(arg: *mut u8) -> ! {
 fn drop_locals(fiber: &ControlBlock) {
     // SAFETY: the data is the fiber's own, and stays at least until `end`.
     if let Some(data) = unsafe { fiber.locals.get().as_ref() } {
-        (data.end)(fiber);
+        (data.end)(InCall::off_fibers(), fiber);
     }
 }
 

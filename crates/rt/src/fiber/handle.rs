@@ -4,11 +4,11 @@ use std::fmt;
 use std::panic::Location;
 use std::ptr::{self, NonNull};
 
-use daiko_core::fiber::HomeHint;
+use daiko_core::fiber::{Event, HomeHint};
 
 use super::ControlBlock;
+use crate::call::Call;
 use crate::deadline::Deadline;
-use crate::process;
 use crate::worker::{self, WakeRequest, Worker, suspend};
 
 /// A handle to a fiber, like [`std::thread::Thread`] for a thread.
@@ -18,7 +18,7 @@ use crate::worker::{self, WakeRequest, Worker, suspend};
 pub struct Fiber {
     block: NonNull<ControlBlock>,
     /// The worker to which this handle has seen the fiber pinned. Any thread that has the handle.
-    home: HomeHint<Worker>,
+    pub(super) home: HomeHint<Worker>,
 }
 
 // SAFETY: the handle reaches only fields that any thread may touch, or that were fixed at the
@@ -39,46 +39,13 @@ impl Fiber {
         unsafe { self.block.as_ref() }
     }
 
-    /// Lets the fiber's [`park`] return: now, or when it is called next.
-    ///
-    /// Any thread may call it, at any time; it has no effect on a fiber that has ended. Everything
-    /// before the unpark happens before the return of that park.
-    #[inline]
-    pub fn unpark(&self) {
-        crate::in_call!(self.unpark_now());
-    }
-
-    #[inline(always)]
-    fn unpark_now(&self) {
-        let home = self.home.get();
-        let current = worker::current();
-        if home.is_null() || current.is_some_and(|worker| ptr::eq(worker, home)) {
-            return self.unpark_known(current);
-        }
-        // SAFETY: the fiber is pinned to `home`, which lives as long as its block, and so as this
-        // handle.
-        worker::mail_pinned(current, unsafe { &*home }, self.block(), WakeRequest::UNPARK.message);
-    }
-
-    /// Unparks a fiber of the caller's own worker, or a fiber that has not been seen pinned.
-    #[inline]
-    fn unpark_known(&self, current: Option<&Worker>) {
-        self.deliver(current, WakeRequest::UNPARK);
-    }
-
-    #[inline]
-    fn deliver(&self, current: Option<&Worker>, request: WakeRequest) {
-        if !self.block().deliver_local(current, request.event)
-            && let Some(home) = worker::send(current, self.block(), request)
-        {
-            self.home.remember(home);
-        }
-    }
-
     /// Makes the fiber unwind at the suspension that it is in, or its next one.
     pub(crate) fn cancel(&self) {
-        let _call = process::call();
-        self.deliver(worker::current(), WakeRequest::CANCEL);
+        let call = Call::enter();
+        let (call, current) = (call.token(), worker::current());
+        if !self.block().deliver_local(call, current, Event::Cancel) {
+            let _ = worker::send(call, current, self.block(), WakeRequest::CANCEL);
+        }
     }
 
     /// Returns the name given by [`Builder::name`](crate::Builder::name).
@@ -102,10 +69,10 @@ impl Clone for Fiber {
 impl Drop for Fiber {
     #[inline]
     fn drop(&mut self) {
-        crate::in_call!(match self.home.is_known() {
-            false => self.block().release(),
+        crate::in_call!(|call| match self.home.is_known() {
+            false => self.block().release(call),
             // An unpark may be under way to that worker.
-            true => self.block().release_after_inline(),
+            true => self.block().release_after_inline(call),
         });
     }
 }
@@ -146,38 +113,7 @@ pub fn try_current() -> Option<Fiber> {
     Some(Fiber::from_block(NonNull::from(fiber)))
 }
 
-/// Suspends the calling fiber until [`Fiber::unpark`] is called on it.
-///
-/// Like [`std::thread::park`]: an earlier unpark lets the park return at once, several unparks
-/// count as one, and the caller checks its condition in a loop.
-///
-/// ```
-/// # use daiko_rt as daiko;
-/// # daiko::run(|| {
-/// use std::sync::atomic::{AtomicBool, Ordering};
-/// static READY: AtomicBool = AtomicBool::new(false);
-///
-/// let waiter = daiko::spawn(|| {
-///     while !READY.load(Ordering::Acquire) {
-///         daiko::park();
-///     }
-/// });
-/// READY.store(true, Ordering::Release);
-/// waiter.fiber().unpark();
-/// waiter.join().unwrap();
-/// # });
-/// ```
-///
-/// # Panics
-///
-/// If the caller is not a fiber, or is inside [`no_suspend`].
-#[inline(always)]
-#[track_caller]
-pub fn park() {
-    suspend::park();
-}
-
-/// Parks as [`park`] does, for at most `timeout`, like [`std::thread::park_timeout`].
+/// Parks as [`park`](crate::park) does, for at most `timeout`, like [`std::thread::park_timeout`].
 ///
 /// It does not return the reason of its end: the caller checks its condition, and its clock, in a
 /// loop.
@@ -195,21 +131,10 @@ pub fn park() {
 ///
 /// # Panics
 ///
-/// As [`park`].
+/// As [`park`](crate::park).
 #[track_caller]
 pub fn park_timeout(timeout: impl Into<Deadline>) {
     suspend::park_until("park_timeout", timeout.into());
-}
-
-/// Lets other runnable fibers of this worker run before the caller goes on.
-///
-/// # Panics
-///
-/// If the caller is not a fiber, or is inside [`no_suspend`].
-#[inline(always)]
-#[track_caller]
-pub fn yield_now() {
-    suspend::yield_now();
 }
 
 /// Runs `body`. If the calling fiber would suspend inside, it panics.

@@ -21,7 +21,7 @@ pub use self::cancel_scope::is_any_over as is_any_scope_over;
 pub use self::cancelled::{CancelScope, Cancelled};
 pub use self::control::{ControlBlock, FiberData};
 pub use self::flags::Flags;
-pub use self::handle::{Fiber, current, no_suspend, park, park_timeout, try_current, yield_now};
+pub use self::handle::{Fiber, current, no_suspend, park_timeout, try_current};
 pub use self::join::{JoinError, JoinHandle};
 pub(crate) use self::lost::die;
 pub(crate) use self::scope::{AbortOnUnwind, in_runtime};

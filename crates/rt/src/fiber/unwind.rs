@@ -9,7 +9,7 @@ use daiko_core::fiber::Event;
 
 use super::cancelled::Cancelled;
 use super::{ControlBlock, cancel_scope};
-use crate::process;
+use crate::call::{self, Call};
 use crate::worker::{self, Worker};
 
 /// Prepares a suspension of a fiber that has a flag.
@@ -18,7 +18,7 @@ use crate::worker::{self, Worker};
 #[track_caller]
 pub fn before_suspension(fiber: &ControlBlock) {
     if fiber.flags.is_no_suspend() && !std::thread::panicking() {
-        process::unwinds();
+        call::unwinds();
         panic!("daiko: a fiber wanted to suspend inside no_suspend");
     }
     if is_due_before(fiber) {
@@ -35,8 +35,8 @@ pub(crate) fn is_due_before(fiber: &ControlBlock) -> bool {
         // It may be a neighbour's panic. That shows once the fiber has suspended, so the suspension
         // must not last.
         if is_due(fiber) {
-            let _call = process::call();
-            let _ = fiber.apply(Event::Interrupt);
+            let call = Call::enter();
+            let _ = fiber.apply(call.token(), Event::Interrupt);
         }
         return false;
     }
@@ -151,7 +151,7 @@ pub fn raise_now(fiber: &ControlBlock) -> ! {
 
 fn raise_with(fiber: &ControlBlock, cancelled: Cancelled) -> ! {
     fiber.flags.raise();
-    process::unwinds();
+    call::unwinds();
     panic::resume_unwind(Box::new(cancelled))
 }
 

@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 
 use daiko_core::fiber::ExecMode;
 
-use super::call::{self, Call};
 use super::mode::is_active;
 use super::robust_list::{Item, RobustList};
+use crate::call::{self, Call, InCall};
 use crate::fiber::ControlBlock;
 
 impl Call {
@@ -42,7 +42,7 @@ impl Call {
 /// Notes `item` and calls `take`, in the usual case: a section of a fiber that has room and does
 /// not unwind. Returns false in other cases, or if `take` does; then nothing has happened.
 ///
-/// The general [`call`](super::call()) takes half as many instructions more, because it handles all
+/// A [`Call`] takes half as many instructions more, because it handles all
 /// cases.
 #[inline(always)]
 pub fn add_quickly(item: Item, take: impl FnOnce() -> bool) -> bool {
@@ -117,9 +117,9 @@ fn newest(fiber: &ControlBlock) -> Option<Item> {
 /// # Safety
 ///
 /// The fiber never goes on in the frames that it has left.
-pub(crate) unsafe fn recover_all(fiber: &ControlBlock) {
+pub(crate) unsafe fn recover_all(call: InCall<'_>, fiber: &ControlBlock) {
     while let Some(item) = newest(fiber) {
         // SAFETY: the caller's own, and removed; for the rest, this function's contract.
-        unsafe { item.recover() };
+        unsafe { item.recover(call) };
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::ptr::{self, NonNull};
 
 use super::heap::is_shared;
+use crate::call::token::InCall;
 
 /// Capacity of a fiber's first list: 200 bytes.
 const FIRST: usize = 8;
@@ -17,7 +18,7 @@ pub struct ItemKind {
     ///
     /// The object is of this kind and valid, the caller is the fiber that held it, and the item was
     /// removed from its list just now.
-    pub recover: unsafe fn(NonNull<()>, *const ()),
+    pub recover: unsafe fn(InCall<'_>, NonNull<()>, *const ()),
 }
 
 /// An object that a fiber holds, or has lent from its frames.
@@ -41,12 +42,12 @@ impl Item {
     /// # Safety
     ///
     /// The caller is the fiber of the item, which was removed from its list just now.
-    pub(super) unsafe fn recover(self) {
+    pub(super) unsafe fn recover(self, call: InCall<'_>) {
         if is_shared(self.object.as_ptr()) {
             // SAFETY: an object that a fiber has borrowed or lent stays as long as the fiber's
             // frames, which still exist, or as the values in them, which are never dropped; the
             // object of a forgotten guard exists by the contract of `process_workers`.
-            unsafe { (self.kind.recover)(self.object, self.detail) };
+            unsafe { (self.kind.recover)(call, self.object, self.detail) };
         }
     }
 }
@@ -130,7 +131,7 @@ impl RobustList {
 mod tests {
     use super::*;
 
-    static NOTHING: ItemKind = ItemKind { recover: |_, _| {} };
+    static NOTHING: ItemKind = ItemKind { recover: |_, _, _| {} };
 
     fn item(detail: usize) -> Item {
         Item::new(&NOTHING, ptr::without_provenance(detail), &NOTHING)

@@ -64,8 +64,5 @@ pub(super) fn join_main<T>(main: JoinHandle<T>) -> T {
 #[track_caller]
 #[inline]
 pub fn of(here: Option<&Worker>) -> &Shared {
-    match here {
-        Some(worker) => worker.runtime(),
-        None => default_runtime().shared(),
-    }
+    here.map_or_else(|| default_runtime().shared(), Worker::runtime)
 }

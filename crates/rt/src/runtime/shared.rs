@@ -15,6 +15,7 @@ use daiko_sys::selector;
 
 use super::barriers::Barriers;
 use super::pool;
+use crate::call::InCall;
 use crate::deadlock::DeadlockHook;
 use crate::fiber::ControlBlock;
 use crate::jobs::BlockingPool;
@@ -147,8 +148,8 @@ impl Shared {
         self.pool.arena().scope()
     }
 
-    pub fn hold(&self) -> Hold {
-        self.pool.hold();
+    pub fn hold(&self, call: InCall<'_>) -> Hold {
+        self.pool.hold(call);
         Hold(NonNull::from(self))
     }
 

@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use daiko_core::place::{self, Class, PASSES};
 
 use super::Worker;
+use crate::call::InCall;
 use crate::fiber::ControlBlock;
 
 impl Worker {
@@ -97,7 +98,7 @@ impl Worker {
             // SAFETY: a queued fiber is in use, and this worker has it alone here.
             let fiber = unsafe { fiber.as_ref() };
             fiber.class.set_passed(PASSES);
-            self.push_stealable(fiber);
+            self.push_stealable(InCall::agent(self), fiber);
             passed += 1;
             next = ring.pop();
         }
@@ -105,7 +106,7 @@ impl Worker {
             self.counters.overtakes.add(1);
             // Once for all of them: a worker that was about to park may have looked while they were
             // in no queue.
-            self.runtime().work_is_available();
+            self.runtime().work_is_available(InCall::agent(self));
         }
         next
     }
@@ -139,6 +140,7 @@ mod tests {
     use daiko_core::queue::Ring;
 
     use super::*;
+    use crate::call::Call;
     use crate::worker::{self, current};
     use crate::{Builder, JoinHandle, Preset, Runtime};
 
@@ -190,12 +192,13 @@ mod tests {
         let left = ring.len();
         let more = [C, C].map(|class| spawn(class, || ()));
         queued.extend(ring.peek().skip(left));
+        let call = Call::enter();
         let next = worker.pop_past(2, S).unwrap();
         let index = |fiber| queued.iter().position(|queued| *queued == fiber).unwrap();
         let result = (index(next), ring.peek().map(index).collect());
         for fiber in iter::once(next).chain(iter::from_fn(|| loot.pop())) {
             // SAFETY: as above.
-            worker.push_stealable(unsafe { fiber.as_ref() });
+            worker.push_stealable(call.token(), unsafe { fiber.as_ref() });
         }
         first.into_iter().chain(more).for_each(|migratable| _ = migratable.join().unwrap());
         result

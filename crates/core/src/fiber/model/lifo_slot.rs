@@ -17,11 +17,11 @@ impl Slot {
     fn put(&self, index: usize) -> usize {
         let fiber = &self.fibers[index];
         fiber.run();
-        self.got(self.next.put(Entry { fiber: NonNull::from(fiber), stealable: true }))
+        self.got(self.next.replace(Some(Entry { fiber: NonNull::from(fiber), stealable: true })))
     }
 
     fn take(&self) -> usize {
-        self.got(self.next.take())
+        self.got(self.next.replace(None))
     }
 
     fn steal(&self, by: u32) -> usize {
