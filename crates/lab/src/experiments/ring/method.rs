@@ -148,7 +148,7 @@ pub struct Method {
     pub name: &'static str,
     /// The parameters that it varies.
     pub kind: Kind,
-    /// Whether `spec` can be run here, or why not, in one line with the remedy. Must be quick (it
+    /// Checks that `spec` can be run here; the error is one line with the remedy. Must be quick (it
     /// may look for an installed library, not compile one). `spec.laps` is not filled in yet.
     pub supports: Box<dyn Fn(&Spec) -> Result<(), Skip>>,
     /// Laps of the first, calibrating run: few where a hop is slow.
