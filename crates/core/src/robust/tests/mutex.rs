@@ -27,16 +27,16 @@ fn who_died_without_a_repair_is_learned_of_as_well() {
 
 #[test]
 fn whoever_waits_is_rung_for_by_the_heir_too() {
-    let (mutex, [dead, heir, waits]) = (Mutex::new(), [0, 1, 2].map(|index| holder(index, 1)));
+    let (mutex, [dead, successor, waits]) = (Mutex::new(), [0, 1, 2].map(|index| holder(index, 1)));
     assert_eq!(mutex.try_lock(dead, NONE_DEAD), Lock::Locked(Found::Clean));
     let Lock::Held { by, seen } = mutex.try_lock(waits, NONE_DEAD) else { panic!("two holders") };
     assert_eq!(by, dead);
     let seen = mutex.wait_for(seen).unwrap();
     assert_eq!(mutex.wait_for(seen), Some(seen));
     assert!(!mutex.has_changed(seen));
-    assert_eq!(mutex.try_lock(heir, |who| who == dead), Lock::Locked(Found::OwnerDied));
+    assert_eq!(mutex.try_lock(successor, |who| who == dead), Lock::Locked(Found::OwnerDied));
     assert!(mutex.has_changed(seen));
-    assert_eq!(mutex.unlock(heir), Unlock::Ring);
+    assert_eq!(mutex.unlock(successor), Unlock::Ring);
     assert_eq!(mutex.wait_for(seen), None);
 }
 
