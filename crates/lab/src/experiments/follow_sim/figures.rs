@@ -195,7 +195,7 @@ mod tests {
     use crate::testing::made_up::full;
 
     #[test]
-    fn what_p3_found_stands_beside_what_is_simulated() {
+    fn findings_of_p3_stand_beside_simulated_results() {
         let sections = sections(&full());
         let [Section::Drawing(unintended), ..] = &sections[..] else { panic!("{sections:?}") };
         let text = &unintended.text;

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_skipped_with_the_figures() {
+    fn a_point_beyond_memory_is_skipped_with_the_figures() {
         assert_eq!(too_many(DAIKO, 1_000_000, None), None);
         assert_eq!(too_many(DAIKO, 1000, Some(5_000_000)), None);
         let skip = too_many(DAIKO, 1000, Some(4 << 20)).expect("a skip");

@@ -9,7 +9,7 @@ use crate::kit::{
 
 /// Largest cost of a hop between worker processes.
 const HOP: Reach =
-    Reach { what: "hop", item: None, baseline: Baseline::Same("daiko-mover"), most: 1.15 };
+    Reach { operation: "hop", item: None, baseline: Baseline::Same("daiko-mover"), most: 1.15 };
 
 pub(super) fn sections(results: &Results) -> Vec<Section> {
     let conclusion = conclusion::lines(results).map(Section::Conclusion);
@@ -150,7 +150,7 @@ mod tests {
     use crate::testing::made_up::full;
 
     #[test]
-    fn the_published_ratio_stands_beside_the_measured_one() {
+    fn the_published_ratio_stands_beside_the_measured_ratio() {
         let html = report::html(&full());
         let row = r#"<tr><th scope="row">daiko-watch-p1, n = 1000</th><td>1,400</td><td>7.14x</td><td>5.24x</td></tr>"#;
         assert!(html.contains(row), "no such row");

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sample_runs_what_the_params_say() {
+    fn a_sample_runs_the_point_of_its_params() {
         let options = Options { workers: Some(vec![1, 2, 3]), ..Options::default() };
         for kind in [Kind::Kernel, Kind::Library, Kind::Daiko] {
             for variant in variants(kind, 10, &options) {

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_of_requests_one_by_one() {
+    fn latencies_are_of_single_requests() {
         let drawing = drawing("serve-latency.svg");
         let mark = "<title>redis, 10k connections: 625,000 (562,500 to 750,000)</title>";
         assert!(drawing.contains(mark), "{drawing}");

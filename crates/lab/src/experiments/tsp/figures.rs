@@ -8,7 +8,7 @@ use crate::kit::{
 
 /// Largest cost of a search by worker processes.
 const SEARCH: Reach = Reach {
-    what: "travelling salesman",
+    operation: "travelling salesman",
     item: None,
     baseline: Baseline::Same("daiko"),
     most: 1.05,
@@ -125,8 +125,8 @@ fn here(lines: &[CurveLine]) -> String {
     let Some(alone) = alone else { return String::new() };
     let part =
         |line: &CurveLine| Some(format!("{} {}", line.name, percent(compared(line)? / alone)));
-    let others = lines.iter().filter(|line| line.family != Family::Alone);
-    let parts: Vec<String> = others.filter_map(part).collect();
+    let families = lines.iter().filter(|line| line.family != Family::Alone);
+    let parts: Vec<String> = families.filter_map(part).collect();
     if parts.is_empty() {
         return String::new();
     }
