@@ -14,7 +14,6 @@ use daiko_sys::clock;
 
 use super::ControlBlock;
 use super::cancelled::{CancelScope, Cancelled};
-use super::ControlBlock;
 use crate::call::{self, Call, InCall};
 use crate::deadline::Deadline;
 
