@@ -49,8 +49,8 @@ pub(crate) fn fence_behind_rmw() {
     }
 }
 
-/// Reads a word that no other thread can reach: no atomic access, which would keep the compiler from
-/// comparing it in memory.
+/// Reads a word that no other thread can reach: no atomic access, which would keep the compiler
+/// from comparing it in memory.
 #[inline(always)]
 pub(crate) fn read_alone<T>(word: &mut AtomicPtr<T>) -> *mut T {
     #[cfg(not(any(loom, shuttle)))]
