@@ -33,12 +33,12 @@ const ASLEEP: u32 = 1;
 /// spinning.
 pub(super) type Futex = Sleepers<0>;
 
-/// `spin-futex`: both sides look some hundred times, then sleep on a word. What one makes by hand for
-/// processes that wait for each other. It is some microseconds: longer than an answer takes from another
-/// CPU, shorter than a sleep.
+/// `spin-futex`: both sides look some hundred times, then sleep on a word. Shows the cost of a
+/// hand-written wait of processes for each other. The looks take some microseconds: longer than an
+/// answer from another CPU, shorter than a sleep.
 pub(super) type SpinFutex = Sleepers<300>;
 
-/// Both sides look so often, then sleep.
+/// Both sides look `LOOKS` times, then sleep.
 pub(super) struct Sleepers<const LOOKS: u32> {
     slots: Shared<Slot>,
     doorbell: Shared<Doorbell>,

@@ -83,7 +83,8 @@ impl Start {
     }
 }
 
-/// Why a task did nothing, or not all: its failure, or none if another task failed before the start.
+/// The reason for which a task did nothing, or not all of its work: its failure, or none if
+/// another task failed before the start.
 pub(super) type Stopped = Option<Failure>;
 
 /// Returns the results of all tasks, or the first failure.
@@ -93,7 +94,7 @@ pub(super) fn all<T>(results: Vec<Result<T, Stopped>>) -> Result<Vec<T>, Failure
         return Err(failure.clone());
     }
     let done = results.into_iter().collect::<Result<_, _>>();
-    Ok(done.expect("whoever stopped the others has failed"))
+    Ok(done.expect("a task that stops the other tasks has failed"))
 }
 
 /// Binds the calling thread, and the threads and processes that it starts from now on.

@@ -24,13 +24,13 @@ pub(super) static ARGOBOTS: Driver =
 pub(super) static BOOST_FIBER: Driver =
     Driver::new(sources!["ring-boost.cpp", "ring.h"], find_boost_fiber);
 
-/// A library whose ring is a program of its own.
+/// Creates the method of a library with a ring in a program of its own.
 pub(super) fn method(name: &'static str, driver: &'static Driver) -> Method {
     let method = Method::new(name, Kind::Library, |spec| run_from(driver, spec, FIRST));
     Method { supports: Box::new(|_| driver.supports()), ..method }
 }
 
-/// Runs a ring whose first datum is `first`.
+/// Runs a ring with the first datum `first`.
 pub(super) fn run_from(driver: &Driver, spec: &Spec, first: u64) -> Result<Outcome, Failure> {
     driver::run(&driver.program()?, spec, first)
 }
