@@ -102,8 +102,7 @@ impl Item {
         Self::new(name, Run::Many(run))
     }
 
-    /// An item with a point for each number of waiting threads. Sleeps in its `state` have that
-    /// length.
+    /// A point for each number of waiters; their `state` has sleeps of that length.
     pub(super) const fn of_sleeps(
         (state, length): (&'static str, Duration),
         room: fn(usize) -> Result<(), Skip>,

@@ -154,9 +154,8 @@ pub struct Method {
     pub name: &'static str,
     /// The parameters that it varies.
     pub kind: Kind,
-    /// Test that `spec` can be run here. It gives the reason against it in one line, with the
-    /// remedy. It must be quick: it may look for an installed library, not compile a program.
-    /// `spec.laps` is not filled in yet.
+    /// Checks that `spec` can be run here; the error is one line with the remedy. Must be quick (it
+    /// may look for an installed library, not compile one). `spec.laps` is not filled in yet.
     pub supports: Supports,
     /// Laps of the first, calibrating run: few where a hop is slow.
     pub first_laps: fn(&Spec) -> u64,
