@@ -313,7 +313,7 @@ mod tests {
         assert!(told(Ok(Leftover::Nothing)).ends_with("unchanged"));
         assert!(told(Ok(Leftover::InUse { pid: Some(7) })).ends_with("by process 7"));
         assert!(told(Ok(Leftover::Restored)).ends_with("restored"));
-        let refused = told(Err(SteeringError::NotAllowed { what: "change it" }));
+        let refused = told(Err(SteeringError::NotAllowed { action: "change it" }));
         assert!(refused.starts_with("note") && refused.contains("run as root"), "{refused}");
     }
 

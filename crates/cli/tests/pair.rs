@@ -89,12 +89,12 @@ impl Busy {
         Self(command.stdout(Stdio::piped()).spawn().expect("a shell"))
     }
 
-    fn start_another(&mut self) -> Another {
+    fn start_orphan(&mut self) -> Orphan {
         kill(self.id(), libc::SIGUSR1);
         let mut line = String::new();
         let told = self.0.stdout.as_mut().expect("it is piped");
         BufReader::new(told).read_line(&mut line).expect("the id");
-        Another(line.trim().parse().expect("an id"))
+        Orphan(line.trim().parse().expect("an id"))
     }
 
     fn id(&self) -> u32 {
@@ -115,9 +115,9 @@ impl Drop for Busy {
 }
 
 /// A spinning process that is not a child of this one, killed on drop.
-struct Another(u32);
+struct Orphan(u32);
 
-impl Drop for Another {
+impl Drop for Orphan {
     fn drop(&mut self) {
         kill(self.0, libc::SIGKILL);
     }
@@ -191,8 +191,8 @@ fn impossible_requests_are_refused_in_one_line() {
 }
 
 #[test]
-fn a_command_that_is_not_found_keeps_the_others_from_starting() {
-    let Some(ground) = ground("a_command_that_is_not_found_keeps_the_others_from_starting") else {
+fn a_missing_command_prevents_the_start_of_all_commands() {
+    let Some(ground) = ground("a_missing_command_prevents_the_start_of_all_commands") else {
         return;
     };
     let file = ground.runtime.path().join("started");
@@ -340,8 +340,8 @@ fn threads_started_meanwhile_are_put_back_too() {
         let (mut child, [mut first, _second]) = session(&ground, "cross");
         // Stops the session, so that it makes no observation.
         kill(child.id(), libc::SIGSTOP);
-        let another = first.start_another();
-        assert_eq!(cpu::allowed_of(another.0).unwrap(), first.mask());
+        let orphan = first.start_orphan();
+        assert_eq!(cpu::allowed_of(orphan.0).unwrap(), first.mask());
         kill(child.id(), if is_killed { libc::SIGKILL } else { libc::SIGINT });
         kill(child.id(), libc::SIGCONT);
         child.wait().unwrap();
@@ -350,7 +350,7 @@ fn threads_started_meanwhile_are_put_back_too() {
             assert!(text(&restored.stdout).contains("3 threads"), "{}", text(&restored.stdout));
         }
         assert_eq!(
-            (cpu::allowed_of(another.0).unwrap(), first.mask()),
+            (cpu::allowed_of(orphan.0).unwrap(), first.mask()),
             (before.clone(), before.clone())
         );
         assert_eq!(ground.journals(), 0);

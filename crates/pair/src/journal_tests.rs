@@ -55,7 +55,7 @@ fn a_session_that_runs_is_left_alone() {
 }
 
 #[test]
-fn threads_that_may_not_be_put_back_stay_noted() {
+fn a_thread_that_cannot_be_restored_stays_noted() {
     let a = thread(1_000_001, 1);
     let folder = killed(&[(a, "0-3", "0")]);
     let machine = Described::with(&[a], &set("0"));
@@ -75,7 +75,7 @@ fn a_change_is_noted_once() {
 }
 
 #[test]
-fn malformed_journals_are_left_and_reported_and_the_rest_restored() {
+fn an_invalid_journal_is_left_and_reported_and_the_rest_are_restored() {
     let a = thread(1_000_001, 1);
     let folder = killed(&[(a, "0-3", "0")]);
     fs::create_dir(folder.path().join("folder")).unwrap();
@@ -100,7 +100,7 @@ fn a_folder_that_other_users_can_write_to_is_refused() {
         restore(folder.path(), &Described::default()).unwrap_err(),
     ] {
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-        assert_eq!(error.to_string(), "other users can write to it");
+        assert_eq!(error.to_string(), "others can write to it");
     }
     let nowhere = folder.path().join("none");
     assert_eq!(restore(&nowhere, &Described::default()).unwrap(), Restored::default());

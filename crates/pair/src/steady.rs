@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_by_mappings_gives_way_to_observation_and_never_the_reverse() {
+    fn a_guess_by_mappings_gives_way_to_an_observation_and_never_the_reverse() {
         let guess = || Classification { source: Source::Mappings, confidence: 0.5, ..seen(Stall) };
         let mut steady = Steady::new(guess());
         assert!(steady.look(seen(Compute)), "at once");
@@ -110,7 +110,7 @@ mod tests {
         steady.look(guess());
         assert_eq!(steady.classification(), &seen(Stall), "it is not less sure");
         let mut steady = Steady::new(seen(Unknown));
-        assert!(steady.look(guess()), "the class was unknown");
+        assert!(steady.look(guess()), "nobody knew");
     }
 
     #[test]
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declaration_stays() {
+    fn a_declared_class_stays() {
         let mut steady = Steady::new(Classification::declared(Compute));
         assert!((0..9).all(|_| !steady.look(seen(Stall))));
         assert_eq!(steady.classification(), &Classification::declared(Compute));

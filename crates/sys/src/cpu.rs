@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn another_thread_is_bound_and_tells_so() {
+    fn another_thread_is_bound_and_reads_its_binding() {
         let (tell, told) = std::sync::mpsc::channel();
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let other = std::thread::spawn(move || {

@@ -133,8 +133,8 @@ mod tests {
     #[test]
     fn a_connection_is_made_and_accepted_without_blocking() {
         let listener = net::TcpListener::from(listen_tcp(&HERE, USUAL).unwrap());
-        let nobody = accept(listener.as_fd()).unwrap_err();
-        assert_eq!(nobody.kind(), io::ErrorKind::WouldBlock);
+        let empty = accept(listener.as_fd()).unwrap_err();
+        assert_eq!(empty.kind(), io::ErrorKind::WouldBlock);
         let socket = connect_tcp(&listener.local_addr().unwrap()).unwrap();
         assert!(wait_for(socket.as_fd(), Interest::WRITE, None).unwrap());
         connected(socket.as_fd()).unwrap();

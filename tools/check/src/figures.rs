@@ -87,8 +87,6 @@ impl<'ast> Visit<'ast> for Unbuilt {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::{Reach, lines};
     use crate::tree::Tree;
 

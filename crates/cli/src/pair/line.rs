@@ -149,7 +149,8 @@ fn class(text: &str) -> Result<(String, Class), Problem> {
 
 fn progress(text: &str) -> Result<(u32, PathBuf), Problem> {
     let parts = text.split_once('=').filter(|(_, file)| !file.is_empty());
-    let parts = parts.and_then(|(who, file)| Some((who.parse().ok()?, PathBuf::from(file))));
+    let parts =
+        parts.and_then(|(subject, file)| Some((subject.parse().ok()?, PathBuf::from(file))));
     parts.ok_or_else(|| Problem::usage(format!("--progress: '{text}' is not like 1234=FILE")))
 }
 

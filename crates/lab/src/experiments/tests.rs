@@ -21,7 +21,7 @@ fn every_folder_has_a_row_of_its_name() {
 }
 
 #[test]
-fn every_row_says_what_it_is_about_and_names_each_method_once() {
+fn every_row_has_a_summary_and_names_each_method_once() {
     for row in ALL {
         assert!(!row.about.is_empty(), "{}", row.name);
         let methods = (row.methods)();

@@ -89,13 +89,13 @@ pub(crate) struct Fork {
 impl Fork {
     /// Forks a process that runs `body`. An error names it by the first argument.
     pub(crate) fn start<T>(
-        what: &str,
+        role: &str,
         body: impl FnOnce() -> io::Result<T>,
     ) -> Result<Self, Failure> {
         let complaint = Shared::<Complaint>::new(1)?;
         let mut process = Processes::default();
         let pid = process.fork(|| complaint[0].note(body()));
-        let pid = pid.or_limit(format_args!("cannot start {what}"))?;
+        let pid = pid.or_limit(format_args!("cannot start {role}"))?;
         Ok(Self { pid, complaint, process })
     }
 
@@ -115,9 +115,9 @@ impl Fork {
 
     /// Returns the error that the process reported, which is the cause of `failure`, or `failure`
     /// if it reported none. The last argument names the process.
-    pub(crate) fn explain(&self, failure: Failure, who: &str) -> Failure {
+    pub(crate) fn explain(&self, failure: Failure, role: &str) -> Failure {
         let Some(error) = self.complaint() else { return failure };
-        let line = format!("{who} ended: {error}");
+        let line = format!("{role} ended: {error}");
         match error.raw_os_error() {
             Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ENOMEM) => Failure::Limit(line),
             _ => Failure::Broken(line),

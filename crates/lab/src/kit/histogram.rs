@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_great_for_any_bucket_is_still_counted() {
+    fn a_value_beyond_all_buckets_is_counted() {
         let mut latencies = Latencies::default();
         latencies.record(u64::MAX);
         assert_eq!(latencies.per_mille(500), Some((1 << MOST_BITS) - 1));

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_has_what_a_reader_needs() {
+    fn this_machine_has_the_facts_of_a_report() {
         let host = Host::detect();
         assert!(host.cpus >= 1);
         assert!(host.kernel.starts_with(|first: char| first.is_ascii_digit()), "{}", host.kernel);

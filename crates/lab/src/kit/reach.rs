@@ -12,7 +12,7 @@ const TEXT: &str = "Fibers of worker processes, beside the same fibers on as man
 /// Points of worker processes in an experiment, and the limit of their time relative to a baseline.
 pub(crate) struct Reach {
     /// Name in the table.
-    pub(crate) what: &'static str,
+    pub(crate) operation: &'static str,
     /// The item of these points, if the experiment has items.
     pub(crate) item: Option<&'static str>,
     /// The baseline of these points.
@@ -45,7 +45,7 @@ impl Reach {
                 None => format!(", {}", listed(&point.params)),
             };
             Some(vec![
-                format!("{}{params}", self.what).into(),
+                format!("{}{params}", self.operation).into(),
                 baseline.method.as_str().into(),
                 format::number(baseline.median).into(),
                 format::number(point.median).into(),
@@ -105,9 +105,9 @@ mod tests {
             salesman(ours, Params::new().with("cities", 11u64), 41.0),
         ];
         let html = page(all.concat());
-        let row = |what: &str, cells: &str| {
+        let row = |operation: &str, cells: &str| {
             let cells = cells.replace('|', "</td><td>");
-            format!(r#"<tr><th scope="row">{what}</th><td class="text">{cells}</td></tr>"#)
+            format!(r#"<tr><th scope="row">{operation}</th><td class="text">{cells}</td></tr>"#)
         };
         for row in [
             row(

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_in_conflict_stay_around_what_they_mark() {
+    fn labels_in_conflict_stay_around_their_marks() {
         assert_eq!(spread(&[100.0, 100.0, 100.0], 10.0, (0.0, 400.0)), [90.0, 100.0, 110.0]);
         assert_eq!(spread(&[50.0, 100.0], 10.0, (0.0, 400.0)), [50.0, 100.0]);
     }

@@ -88,7 +88,7 @@ fn the_page_needs_no_network() {
 }
 
 #[test]
-fn what_is_missing_is_counted_with_its_reason() {
+fn a_missing_case_is_counted_with_its_reason() {
     let missing = |method: &str, reason: &str| Missing {
         experiment: "ring".into(),
         method: method.into(),

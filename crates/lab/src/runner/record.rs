@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_says_why_and_what_is_slow_says_so() {
+    fn missing_cases_have_reasons_and_slow_cases_notes() {
         let results = results();
         assert_eq!(results.skipped[0].reason, "not installed");
         assert_eq!(results.failed[0].reason, "hung");

@@ -58,7 +58,7 @@ pub enum Source {
     Sampling,
     /// The pairing with the most progress.
     Trial,
-    /// No source had evidence.
+    /// None: no source had evidence.
     Undetermined,
 }
 

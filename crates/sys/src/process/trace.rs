@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn a_successor_goes_on_where_the_dead_one_was() {
+    fn a_successor_continues_at_the_state_of_the_dead_process() {
         in_tracer(|| {
             let (page, stack) =
                 [4096, 65536].map(|len| Mapping::new(len, Scope::Shared).unwrap()).into();

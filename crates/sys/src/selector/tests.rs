@@ -79,7 +79,7 @@ fn look(selector: &dyn Selector) -> Vec<Event> {
 }
 
 /// All events reported now, merged. They are of one descriptor.
-fn one(selector: &dyn Selector) -> Event {
+fn single_event(selector: &dyn Selector) -> Event {
     let events = look(selector);
     events.into_iter().reduce(merged).expect("an event")
 }
@@ -156,21 +156,21 @@ fn both_directions_are_told(selector: &dyn Selector) {
     watch(selector, &here, 5, Interest::BOTH);
     assert_eq!(look(selector), [ready(5, Interest::WRITE)]);
     there.write_all(b"x").unwrap();
-    assert!(one(selector).ready.contains(Interest::READ));
+    assert!(single_event(selector).ready.contains(Interest::READ));
 }
 
 fn a_direction_can_be_added_and_taken_back(selector: &dyn Selector) {
     let (here, mut there) = pair();
     watch(selector, &here, 5, Interest::READ);
     selector.watch(here.as_fd(), 5, Interest::READ, Interest::BOTH).unwrap();
-    assert_eq!(one(selector), ready(5, Interest::WRITE));
+    assert_eq!(single_event(selector), ready(5, Interest::WRITE));
     selector.watch(here.as_fd(), 5, Interest::BOTH, Interest::WRITE).unwrap();
     look(selector);
     there.write_all(b"x").unwrap();
     let told = look(selector);
     assert!(told.iter().all(|event| !event.ready.contains(Interest::READ)), "{told:?}");
     selector.watch(here.as_fd(), 5, Interest::WRITE, Interest::READ).unwrap();
-    assert_eq!(one(selector), ready(5, Interest::READ));
+    assert_eq!(single_event(selector), ready(5, Interest::READ));
     selector.watch(here.as_fd(), 5, Interest::READ, Interest::NONE).unwrap();
     there.write_all(b"x").unwrap();
     assert_eq!(look(selector), []);
@@ -182,7 +182,7 @@ fn a_full_socket_is_writable_once_it_is_drained(selector: &dyn Selector) {
     watch(selector, &here, 5, Interest::WRITE);
     assert_eq!(look(selector), []);
     drain(&there);
-    assert_eq!(one(selector), ready(5, Interest::WRITE));
+    assert_eq!(single_event(selector), ready(5, Interest::WRITE));
     fill(&here);
     assert_eq!(look(selector), []);
 }
@@ -193,7 +193,7 @@ fn the_end_of_the_peer_closes_both_directions(selector: &dyn Selector) {
     look(selector);
     there.write_all(b"x").unwrap();
     drop(there);
-    let event = one(selector);
+    let event = single_event(selector);
     assert_eq!((event.ready, event.closed), (Interest::BOTH, Interest::BOTH));
 }
 
@@ -201,7 +201,7 @@ fn a_peer_that_writes_no_more_closes_reading_alone(selector: &dyn Selector) {
     let (here, there) = pair();
     watch(selector, &here, 5, Interest::READ);
     there.shutdown(Shutdown::Write).unwrap();
-    let event = one(selector);
+    let event = single_event(selector);
     assert_eq!((event.ready, event.closed), (Interest::READ, Interest::READ));
 }
 
@@ -522,7 +522,7 @@ fn epoll_watches_a_number_anew_after_an_unseen_close() {
     let (here, mut there) = pair();
     selector.watch(here.as_fd(), 5, Interest::READ, Interest::BOTH).unwrap();
     there.write_all(b"x").unwrap();
-    assert_eq!(one(&selector), ready(5, Interest::BOTH));
+    assert_eq!(single_event(&selector), ready(5, Interest::BOTH));
 }
 
 #[test]
@@ -585,9 +585,9 @@ fn a_ring_hears_its_doorbell_after_an_overflow() {
             look(&selector);
             for _ in 0..3 {
                 selector.ring();
-                let mut others = 0;
-                selector.wait(None, &mut |_| others += 1).unwrap();
-                assert_eq!(others, 0, "round {round}");
+                let mut events = 0;
+                selector.wait(None, &mut |_| events += 1).unwrap();
+                assert_eq!(events, 0, "round {round}");
             }
         }
     }
@@ -636,12 +636,12 @@ fn a_ring_is_not_mapped_in_a_forked_child() {
         }
         // In a forked process, as other tests may be creating rings at the time of the fork.
         in_fork(|| {
-            let others = mapped_rings();
+            let before = mapped_rings();
             let selector = open(kind).unwrap();
             let (here, mut there) = pair();
             watch(&*selector, &here, 5, Interest::READ);
-            assert!(mapped_rings() > others);
-            in_fork(|| assert_eq!(mapped_rings(), others));
+            assert!(mapped_rings() > before);
+            in_fork(|| assert_eq!(mapped_rings(), before));
             there.write_all(b"x").unwrap();
             assert_eq!(look(&*selector), [ready(5, Interest::READ)]);
         });

@@ -85,7 +85,7 @@ fn caches_are_listed_once_with_the_cpus_that_share_them() {
     assert_eq!(of(3, CacheKind::Unified), ["0-1,4-5 16777216", "2-3,6-7 16777216"]);
     assert_eq!(
         of(1, CacheKind::Instruction),
-        ["0,4", "1,5", "2,6", "3,7"].map(|who| format!("{who} 32768"))
+        ["0,4", "1,5", "2,6", "3,7"].map(|sharers| format!("{sharers} 32768"))
     );
     assert_eq!(machine.caches().len(), 4 + 4 + 4 + 2);
     assert!(machine.caches().is_sorted_by_key(|cache| (

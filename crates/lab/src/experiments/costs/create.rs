@@ -73,7 +73,7 @@ fn batch<C: Create>(
     let mut threads = Vec::with_capacity(BATCH);
     let mut tokens = 0;
     let mut parts = Parts::new(effort);
-    while parts.another() {
+    while parts.next_round() {
         let start = Instant::now();
         fork(&creator, &mut threads, BATCH)?;
         let create = start.elapsed();

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_lock_before_the_start_has_it_with_another() {
+    fn an_entry_before_the_start_overlaps_with_another_holder() {
         let course = Course::new(2, EFFORT);
         let entered = Record::new(&course).enter(Visit::Changed(Instant::now()), &course);
         assert!(fault(entered).contains("while another held it"));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn at_the_target_nobody_changes_anything() {
+    fn at_the_target_no_visit_changes_the_data() {
         let (mut counter, mut pair) = (4, [4, 4]);
         assert_eq!(count(&mut counter, 4), Visit::Over);
         assert_eq!(write(&mut pair, 4), Ok(Visit::Over));

@@ -109,7 +109,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
 
 /// Largest cost of an uncontended mutex for fibers of worker processes.
 const MUTEX_PAIR: Reach = Reach {
-    what: "mutex pair",
+    operation: "mutex pair",
     item: Some("mutex"),
     baseline: Baseline::Limit("rmw-pair"),
     most: 1.35,

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_no_fault() {
+    fn a_refused_call_is_no_fault() {
         let told = |number| refused(io::Error::from_raw_os_error(number));
         assert!(matches!(told(libc::ENOSPC), Failure::Limit(line) if line.contains("ipcrm")));
         assert!(

@@ -60,7 +60,7 @@ impl<B: for<'a> Baton<Hand<'a>: Hand>> Game<B> {
     fn lead(&self, hand: &mut B::Hand<'_>, effort: Effort) -> Sample {
         let mut turn = Turns::LEADERS;
         let mut laps = Laps::new(effort, SELDOM);
-        while laps.another() && self.turns.begin(turn) {
+        while laps.next_round() && self.turns.begin(turn) {
             hand.give();
             hand.take();
             turn += SWITCHES;

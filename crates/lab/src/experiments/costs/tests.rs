@@ -47,7 +47,7 @@ fn times(item: &str) -> Option<u64> {
 }
 
 #[test]
-fn every_item_of_every_method_gives_all_rounds_and_what_each_costs() {
+fn every_item_of_every_method_gives_all_rounds_and_their_cost() {
     for planned in &plan_here() {
         let sample = sample(planned, 3, Duration::from_secs(60));
         assert_eq!(sample.rounds, 3, "{}", planned.case);
@@ -150,8 +150,8 @@ fn crowds_are_those_asked_for_or_up_to_a_thousand() {
 }
 
 #[test]
-fn sleeps_are_measured_beside_up_to_a_million_others_where_there_is_room() {
-    let others = |method: &str, quick| {
+fn sleeps_are_measured_beside_up_to_a_million_timers_where_there_is_room() {
+    let timer_counts = |method: &str, quick| {
         let options = Options { methods: Some(vec![method.into()]), quick, ..Options::default() };
         let plan = EXPERIMENT.plan(&options).into_iter();
         let polling = plan.filter(|planned| planned.case.params.text("state") == Some("polling"));
@@ -160,9 +160,9 @@ fn sleeps_are_measured_beside_up_to_a_million_others_where_there_is_room() {
             .collect::<Vec<_>>()
     };
     let all = [(0, true), (1000, true), (100_000, true), (1_000_000, true)];
-    assert_eq!(others("tokio", false), all);
-    assert_eq!(others("tokio", true), all[..3]);
-    assert_eq!(others("nptl", true), [(0, true), (1000, true), (100_000, false)]);
+    assert_eq!(timer_counts("tokio", false), all);
+    assert_eq!(timer_counts("tokio", true), all[..3]);
+    assert_eq!(timer_counts("nptl", true), [(0, true), (1000, true), (100_000, false)]);
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Turn {
 
     fn lead<T: Threads>(&self, effort: Effort) -> Sample {
         let mut laps = Laps::new(effort, SELDOM);
-        while laps.another() {
+        while laps.next_round() {
             self.pass(Self::FOLLOWER);
             while self.owner() != Self::LEADER {
                 T::yield_now();

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_not_the_next_one_is_told() {
+    fn a_message_out_of_order_is_reported() {
         let cpus = cpu::allowed().unwrap().iter().max().unwrap() + 1;
         for wrong in [message(0, 2, NOW), message(1, 1, NOW)] {
             let board = Board::new(2, cpus).unwrap();

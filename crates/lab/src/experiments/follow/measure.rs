@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn misses_are_named_as_the_published_ones() {
+    fn misses_have_the_published_names() {
         let published = crate::kit::p3::EVENTS.into_iter().map(|(stat, _)| stat);
         assert!(published.skip(1).eq(MISSES.map(|(_, stat)| stat)));
     }

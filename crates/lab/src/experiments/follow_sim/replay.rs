@@ -113,8 +113,8 @@ pub fn replay(reader: &mut Reader<impl BufRead>) -> Result<Replay, TraceError> {
     let mut tasks: HashMap<u32, Task> = HashMap::new();
     while let Some(wake) = reader.next().transpose()? {
         if tasks.len() == MOST_TASKS && !tasks.contains_key(&wake.task) {
-            let what = format!("more than {MOST_TASKS} tasks; record a shorter time");
-            return Err(TraceError::new(reader.line(), what));
+            let fault = format!("more than {MOST_TASKS} tasks; record a shorter time");
+            return Err(TraceError::new(reader.line(), fault));
         }
         replay.wake(tasks.entry(wake.task).or_insert_with(Task::new), &wake);
     }

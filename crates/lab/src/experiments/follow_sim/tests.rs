@@ -89,7 +89,7 @@ proptest! {
     /// Counts, per task, consecutive wake-ups at which it stays after a move although the existing
     /// policy would move it.
     #[test]
-    fn without_steering_nobody_is_kept_longer_than_the_bound(model in models()) {
+    fn without_steering_no_task_is_kept_longer_than_the_bound(model in models()) {
         let model = Model { policy: Policy::FOLLOW, steering: Steering::Hash, balance_ns: 0, ..model };
         prop_assume!(model.check().is_ok());
         let mut kept = vec![0; model.flows as usize];
@@ -219,7 +219,7 @@ fn a_trace_of_the_papers_figure_2_replays_as_the_paper_says() {
 }
 
 #[test]
-fn a_move_between_wake_ups_is_one_in_each_course() {
+fn a_move_between_wake_ups_counts_once_in_each_course() {
     let text = "daiko-wakes 1\ncpus 4\n1 7 0 0 f 0\n2 7 0 2 e 2\n3 7 2 2 f 2\nlost 5\nend 3\n";
     let replay = replay(&mut Reader::new(text.as_bytes()).unwrap()).unwrap();
     for tally in [&replay.recorded, &replay.existing, &replay.follow] {
@@ -231,7 +231,7 @@ fn a_move_between_wake_ups_is_one_in_each_course() {
 }
 
 #[test]
-fn what_is_no_trace_is_refused_with_line_and_remedy() {
+fn an_invalid_trace_is_refused_with_line_and_remedy() {
     let head = "daiko-wakes 1\ncpus 4\n";
     let long = format!("{head}{}", "1".repeat(200));
     for (text, line, wanted) in [

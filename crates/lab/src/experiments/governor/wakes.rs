@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wake_that_waited_for_the_next_one_is_a_fault() {
+    fn a_wake_that_waited_for_the_next_wake_is_a_fault() {
         let wakes = Wakes::new(2);
         wakes.send(|| ());
         // As if it had been sent that long ago.

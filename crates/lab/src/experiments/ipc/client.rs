@@ -128,7 +128,7 @@ impl<const WORDS: usize> Calls<'_, WORDS> {
         tally.fitting_batch.store(caller.fitting_batch(until)?, Ordering::Relaxed);
         let start = self.pass(1);
         caller.in_batches(self.common_batch(), start, window)?;
-        caller.one_by_one(self.pass(2), window)
+        caller.singly(self.pass(2), window)
     }
 
     fn pass(&self, gate: usize) -> u64 {
@@ -208,7 +208,7 @@ impl<C: FnMut(&mut [u64; WORDS]) -> io::Result<()>, const WORDS: usize> Caller<'
         Ok(())
     }
 
-    fn one_by_one(&mut self, start: u64, window: u64) -> io::Result<()> {
+    fn singly(&mut self, start: u64, window: u64) -> io::Result<()> {
         let mut now = monotonic_ns();
         while now < start + window {
             let before = monotonic_ns();

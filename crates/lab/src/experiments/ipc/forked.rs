@@ -96,11 +96,11 @@ fn fault(board: &Board, index: usize, status: ExitStatus) -> Failure {
     if let Some(failure) = board.tallies.iter().find_map(|tally| tally.wrong.failure()) {
         return failure;
     }
-    let who = |index| if index == SERVER { "the server" } else { "a client" };
+    let role = |index| if index == SERVER { "the server" } else { "a client" };
     let complaint = |index: usize| Some((index, board.complaints[index].get()?));
     Failure::Broken(match (0..board.complaints.len()).find_map(complaint) {
-        Some((index, error)) => format!("{} ended: {error}", who(index)),
-        None => format!("{} ended with {status}", who(index)),
+        Some((index, error)) => format!("{} ended: {error}", role(index)),
+        None => format!("{} ended with {status}", role(index)),
     })
 }
 

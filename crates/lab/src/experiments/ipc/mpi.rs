@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rank_wrote_is_read_whole_or_not_at_all() {
+    fn output_of_a_rank_is_read_whole_or_not_at_all() {
         let numbers = [6u64, 900, 2, 3, 100, 300, 200, 150, 50];
         let bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_ne_bytes).collect();
         for length in (0..7 * 8).chain([8 * 8 + 1]) {

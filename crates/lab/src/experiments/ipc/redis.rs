@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn another_reply_is_refused_whatever_its_length() {
+    fn a_wrong_reply_is_refused_at_any_length() {
         for reply in
             [&b"-ERR no\r\n"[..], b"$-1\r\n", b"$2\r\nax\r\n", b"$2\r\nab\r\nmore", b"$2\r\n"]
         {

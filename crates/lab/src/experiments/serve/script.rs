@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_is_answered_with_what_was_stored() {
+    fn a_read_is_answered_with_the_stored_value() {
         let (request, reply) = Language::Resp.request(1);
         assert!(request.starts_with(b"*2\r\n$3\r\nGET\r\n$16\r\nkey:000000000001\r\n"));
         assert_eq!(reply, [b"$64\r\n", &value(1)[..], b"\r\n"].concat());

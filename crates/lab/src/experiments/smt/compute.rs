@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn divisions_are_as_many_as_asked_for_and_each_of_the_last_ones_result() {
+    fn divisions_have_the_requested_count_and_each_divides_the_last_result() {
         for count in [1, 2, 10, 39] {
             assert_eq!(divide(1 << 40, 2, count), 1 << (40 - count));
         }

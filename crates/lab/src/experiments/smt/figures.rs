@@ -5,8 +5,7 @@ use crate::kit::p4::figures::{self, FigureKind, KINDS, TEXT, bar, bars, family, 
 use crate::kit::p4::published::MACHINE;
 use crate::kit::p4::verdict::{Comparison, DISTURBED, RBTREE, comparisons};
 use crate::kit::{
-    BarGroup, Chart, Choice, Curve, CurveLine, Drawing, Family, Mark, Results, Section, Spread,
-    distinct,
+    BarGroup, Choice, Curve, CurveLine, Drawing, Family, Mark, Results, Section, Spread, distinct,
 };
 
 /// The name of the experiment.
@@ -71,16 +70,10 @@ fn panel(
     }
     let (number, memory) = (kind.numbers[0], named(own[0]));
     let title = format!("P4, figure {number}: {}, {memory} beside {cpu}", kind.title);
-    let chart = Curve {
-        label: title.clone(),
-        x: if cpu == "idiv" { "divisions".into() } else { "side of the matrices".into() },
-        y: kind.axis.into(),
-        linear_y: true,
-        lines,
-        ..Curve::default()
-    };
+    let size = if cpu == "idiv" { "divisions" } else { "side of the matrices" };
+    let curve = Curve { linear_y: true, ..Curve::new(title.as_str(), [size, kind.axis], lines) };
     // Colours do not denote families here: lines bear their names.
-    Some(Drawing { has_legend: false, ..Drawing::new(file, title, TEXT, Chart::Curve(chart)) })
+    Some(Drawing { has_legend: false, ..curve.drawn(file, title, TEXT)? })
 }
 
 fn mark(one: &Comparison) -> Option<Mark> {
@@ -216,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_and_drawings_are_well_formed_and_say_what_they_are() {
+    fn pages_and_drawings_are_well_formed_and_labelled() {
         let page = html(&measured());
         let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
         roxmltree::Document::parse_with_options(&page, options).expect("well-formed");
@@ -228,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_ratios_to_cross_over_the_size_beside_what_p4_has() {
+    fn lines_are_ratios_to_cross_over_the_size_beside_those_of_p4() {
         let all = drawings(&measured());
         let (_, svg) = all.iter().find(|(name, _)| *name == "smt-time-pmem-idiv.svg").expect("it");
         for title in [
@@ -244,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_have_a_group_each_and_the_published_range_one_more() {
+    fn programs_and_the_published_range_have_a_group_each() {
         let all = drawings(&measured());
         let (_, svg) = all.iter().find(|(name, _)| *name == SET2_FILES[1]).expect("it");
         let heads =
@@ -285,7 +278,7 @@ mod tests {
     /// One sample of parallel stayed disturbed: its time and its throughput are left out of the
     /// cases.
     #[test]
-    fn what_stayed_disturbed_is_marked_and_left_out() {
+    fn points_that_stayed_disturbed_are_marked_and_left_out() {
         let mut all = points(&set1("pmem", "dax", "idiv", 512), [1.15, 1.7], [0.93, 0.5]);
         let disturbed = |point: &&mut Point| {
             point.method == "parallel" && point.params.text("stat") == Some(DISTURBED)
@@ -308,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn conclusions_disturbances_and_what_was_controlled_are_told() {
+    fn conclusions_disturbances_and_controls_are_reported() {
         let page = html(&measured());
         for words in [
             "where to DRAM: holds in 3 of 3 cases",

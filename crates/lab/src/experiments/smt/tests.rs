@@ -160,13 +160,13 @@ fn programs_run_in_every_setting_on_described_cores() {
 }
 
 #[test]
-fn who_is_alone_does_the_work_of_two() {
+fn a_task_alone_does_the_work_of_two() {
     let folder = tempfile::tempdir().expect("a folder");
     let runs = folder.path().join("runs");
     let work =
         Work { command: "echo >>runs; seq 100000".into(), folder: Some(folder.path().into()) };
     if let Err(skip) = tree::supports() {
-        println!("skipped: who_is_alone_does_the_work_of_two: {skip}");
+        println!("skipped: a_task_alone_does_the_work_of_two: {skip}");
         return;
     }
     for setting in [Setting::NoSmt, Setting::Cross] {
@@ -196,7 +196,7 @@ fn a_program_that_fails_ends_its_map_and_is_told() {
 }
 
 #[test]
-fn one_that_is_not_prepared_stops_all_and_is_told() {
+fn an_unprepared_task_stops_all_and_is_reported() {
     let start = Start::of(3);
     let task = |index| {
         let start = &start;

@@ -258,7 +258,7 @@ mod tests {
 
     /// Opens the pool after a kill in the middle of a transaction, at any of its writes.
     #[test]
-    fn who_is_killed_leaves_all_of_a_change_or_nothing() {
+    fn a_killed_process_leaves_all_of_a_change_or_nothing() {
         let Some(pool) = Pool::new() else { return };
         let (seed, steps) = (6, 400);
         let courses = courses(seed, steps);
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_pool_is_refused() {
+    fn a_file_that_is_no_pool_is_refused() {
         let Some(pool) = Pool::new() else { return };
         std::fs::write(pool.path(), vec![7; 1 << 16]).expect("a file");
         let output = pool.output(&["verify", &pool.path()]);

@@ -9,8 +9,8 @@ pub(super) type Start = [u8; 2];
 
 /// Iterates over all starts in the order of the search: one for every subtree of the second level.
 pub(super) fn starts(count: usize) -> impl Iterator<Item = Start> {
-    let others = Set::but_first(count);
-    others.cities().flat_map(move |one| others.without(one).cities().map(move |two| [one, two]))
+    let rest = Set::but_first(count);
+    rest.cities().flat_map(move |one| rest.without(one).cities().map(move |two| [one, two]))
 }
 
 /// A round trip through all cities.

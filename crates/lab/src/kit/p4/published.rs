@@ -24,12 +24,12 @@ pub(crate) const BASELINE: &str = "cross";
 pub(crate) const RATIOS: [Ratio; 16] = [
     ("pmem", "idiv", CPU_TIME, &["parallel"], [1.15, 1.15]),
     ("pmem", "idiv", CPU_TIME, &["nosmt", "nosmt-2t-cross", "nosmt-2t-parallel"], [1.70, 1.70]),
-    ("pmem", "product", CPU_TIME, &OTHERS, [1.15, 1.15]),
+    ("pmem", "product", CPU_TIME, &NON_CROSS, [1.15, 1.15]),
     ("pmem", "sum", CPU_TIME, &["parallel"], [1.0, 1.0]),
     ("pmem", "sum", CPU_TIME, &["nosmt"], [1.27, 1.27]),
     ("dram", "idiv", CPU_TIME, &["parallel"], [0.98, 0.98]),
     ("dram", "idiv", CPU_TIME, &["nosmt"], [1.44, 1.44]),
-    ("dram", "product", CPU_TIME, &OTHERS, [1.07, 1.07]),
+    ("dram", "product", CPU_TIME, &NON_CROSS, [1.07, 1.07]),
     ("dram", "sum", CPU_TIME, &["parallel"], [0.92, 0.92]),
     ("dram", "sum", CPU_TIME, &["nosmt"], [1.14, 1.14]),
     ("pmem", ANY, IO_THROUGHPUT, &["parallel"], [1.0 / 1.08, 1.0 / 1.07]),
@@ -43,7 +43,7 @@ pub(crate) const RATIOS: [Ratio; 16] = [
 /// A row of [`RATIOS`].
 type Ratio = (&'static str, &'static str, &'static str, &'static [&'static str], [f64; 2]);
 
-const OTHERS: [&str; 4] = ["parallel", "nosmt", "nosmt-2t-cross", "nosmt-2t-parallel"];
+const NON_CROSS: [&str; 4] = ["parallel", "nosmt", "nosmt-2t-cross", "nosmt-2t-parallel"];
 
 /// CPU tasks of P4's set 1. A figure of all of them is that of each.
 const SET1: [&str; 3] = ["idiv", "product", "sum"];

@@ -232,10 +232,10 @@ fn refused_loans_are_reported_with_the_remedy() {
     let all = [
         (SteeringError::NoTable, "CONFIG_RPS"),
         (SteeringError::NoQueue, "CONFIG_RPS"),
-        (SteeringError::NotAllowed { what: "try" }, "not allowed to try: run as root"),
+        (SteeringError::NotAllowed { action: "try" }, "not allowed to try: run as root"),
         (SteeringError::Busy { pid: Some(7) }, "another process (7) has changed"),
         (SteeringError::Damaged, "remove the file"),
-        (SteeringError::Refused { what: "try", errno: libc::EIO }, "cannot try: "),
+        (SteeringError::Refused { action: "try", errno: libc::EIO }, "cannot try: "),
     ];
     for (error, part) in all {
         let line = error.to_string();

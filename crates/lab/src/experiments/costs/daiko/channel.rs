@@ -39,7 +39,7 @@ mod tests {
     use crate::experiments::costs::daiko::fibers;
 
     #[test]
-    fn who_sends_across_is_on_another_worker() {
+    fn threads_that_send_across_are_on_different_workers() {
         if cpus() < 2 {
             return println!("skipped: one CPU is allowed");
         }

@@ -36,7 +36,7 @@ async fn produce<C: Channel>(mut sender: C::Sender, begun: &Begun, effort: Effor
         task::yield_now().await;
     }
     let mut sent = Sent::begin(effort);
-    while let Some(message) = sent.another()
+    while let Some(message) = sent.next_message()
         && C::send(&mut sender, message).await
     {}
     sent

@@ -101,7 +101,7 @@ async fn yield_pair(effort: Effort) -> Result<Sample, Failure> {
 
 async fn lead(turn: &Turn, effort: Effort) -> Sample {
     let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() {
+    while laps.next_round() {
         turn.pass(Turn::FOLLOWER);
         while turn.owner() != Turn::LEADER {
             task::yield_now().await;

@@ -16,13 +16,13 @@ pub(super) async fn lateness(
     timers: usize,
     effort: Effort,
 ) -> Result<Sample, Failure> {
-    let others = gather(timers).await;
+    let sleepers = gather(timers).await;
     let mut sleeps = Sleeps::new(length, effort);
-    while let Some(due) = sleeps.another() {
+    while let Some(due) = sleeps.next_due() {
         time::sleep(length).await;
         sleeps.ended(due, clock::monotonic_ns())?;
     }
-    if others.iter().any(JoinHandle::is_finished) {
+    if sleepers.iter().any(JoinHandle::is_finished) {
         return Err(Failure::Broken("tokio: a wait of an hour has ended".into()));
     }
     Ok(sleeps.end())
@@ -32,12 +32,12 @@ pub(super) async fn lateness(
 async fn gather(timers: usize) -> Vec<JoinHandle<()>> {
     let waiting = Arc::new(AtomicUsize::new(0));
     let wait = |index| wait(Arc::clone(&waiting), at_most(index));
-    let others = (0..timers).map(|index| task::spawn(wait(index))).collect();
+    let sleepers = (0..timers).map(|index| task::spawn(wait(index))).collect();
     // Relaxed: the count publishes no other data.
     while waiting.load(Ordering::Relaxed) < timers {
         task::yield_now().await;
     }
-    others
+    sleepers
 }
 
 async fn wait(waiting: Arc<AtomicUsize>, timeout: Duration) {

@@ -38,7 +38,7 @@ where
 async fn lead(turns: &Turns, hand: &mut impl Hand, effort: Effort) -> Sample {
     let mut turn = Turns::LEADERS;
     let mut laps = Laps::new(effort, SELDOM);
-    while laps.another() && turns.begin(turn) {
+    while laps.next_round() && turns.begin(turn) {
         hand.give();
         hand.take().await;
         turn += SWITCHES;

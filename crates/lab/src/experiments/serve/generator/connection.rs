@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_sent_later() {
+    fn bytes_that_do_not_fit_are_sent_later() {
         let scripts = Scripts::new(Language::Echo, 16);
         let (mut connection, mut server) = connection(&scripts);
         (0..1000).for_each(|due| connection.ask(due, &scripts).unwrap());
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_to_another_request_is_wrong() {
+    fn a_reply_to_another_request_is_refused() {
         for language in [Language::Echo, Language::Resp] {
             let scripts = Scripts::new(language, 1);
             let (mut connection, mut server) = connection(&scripts);

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_one_programs_and_its_half_is_fixed() {
+    fn a_name_belongs_to_one_program_and_its_half_is_fixed() {
         let mut names: Vec<_> = ALL.iter().map(|program| program.name).collect();
         names.sort_unstable();
         names.dedup();

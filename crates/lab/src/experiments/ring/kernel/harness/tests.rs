@@ -171,13 +171,13 @@ const FEW_THREADS: &str = "DAIKO_LAB_TEST_FEW_THREADS";
 
 /// Limits this process to about 20 threads. Returns false if that is not possible.
 fn allow_few_threads() -> bool {
-    const NOBODY: libc::uid_t = 65534;
+    const UNPRIVILEGED: libc::uid_t = 65534;
     let limit = libc::rlimit { rlim_cur: 20, rlim_max: 20 };
     // SAFETY: `limit` is valid for reads. The limit does not apply to root, and this process needs
     // no privilege of root.
     unsafe {
         libc::setrlimit(libc::RLIMIT_NPROC, &limit) == 0
-            && (libc::geteuid() != 0 || libc::setuid(NOBODY) == 0)
+            && (libc::geteuid() != 0 || libc::setuid(UNPRIVILEGED) == 0)
     }
 }
 
